@@ -1,0 +1,43 @@
+# MLIR 22 as Debian's packages install it: shared libraries, headers as system
+# headers (generated code warns under -Wextra), no RTTI.
+find_package(MLIR 22 REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/mlir)
+list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
+include(TableGen)
+
+# fsdpc_tablegen(TARGET FILE.td  OUT.inc -gen-x [-dialect=y] …, one call an output)
+# Outputs land beside the source's path in the build folder and are included as
+# "compiler/dialects/nn/….inc".
+function(fsdpc_tablegen target source output)
+  file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(out ${CMAKE_BINARY_DIR}/${folder}/${output})
+  file(GLOB deps CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.td)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/${folder}
+    COMMAND /usr/lib/llvm-22/bin/mlir-tblgen ${ARGN} -I ${CMAKE_SOURCE_DIR}
+            -I ${MLIR_INCLUDE_DIRS} ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${out}
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${deps}
+    COMMENT "tblgen ${folder}/${output}")
+  string(REPLACE "/" "_" step "${folder}_${output}")
+  add_custom_target(${step} DEPENDS ${out})
+  if(NOT TARGET ${target})
+    add_custom_target(${target})
+  endif()
+  add_dependencies(${target} ${step})
+endfunction()
+
+# fsdpc_mlir_library(NAME SOURCES … [LIBS …] [DEPENDS tablegen targets])
+function(fsdpc_mlir_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
+  fsdpc_library(${name} SOURCES ${ARG_SOURCES} LIBS ${ARG_LIBS})
+  fsdpc_use_mlir(${name})
+  if(ARG_DEPENDS)
+    add_dependencies(${name} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+function(fsdpc_use_mlir name)
+  target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS}
+    ${LLVM_INCLUDE_DIRS} ${CMAKE_BINARY_DIR})
+  target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
+  target_link_libraries(${name} PUBLIC MLIR LLVM)
+endfunction()

@@ -1,0 +1,33 @@
+# Targets of the project: one place for warnings, sanitizers and test wiring.
+
+# fsdpc_library(NAME SOURCES … [LIBS …]): a static library, warning-free.
+function(fsdpc_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  fsdpc_compile_options(${name})
+  target_link_libraries(${name} PUBLIC ${ARG_LIBS})
+endfunction()
+
+# fsdpc_executable(NAME SOURCES … [LIBS …])
+function(fsdpc_executable name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  fsdpc_compile_options(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+endfunction()
+
+# fsdpc_test(NAME SOURCES … [LIBS …]): a GoogleTest program, one CTest test.
+function(fsdpc_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  fsdpc_executable(${name} SOURCES ${ARG_SOURCES}
+    LIBS ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
+
+function(fsdpc_compile_options name)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
+  foreach(sanitizer IN LISTS FSDPC_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
+    target_link_options(${name} PUBLIC -fsanitize=${sanitizer})
+  endforeach()
+endfunction()

@@ -1,0 +1,142 @@
+/* The runtime's C ABI: everything that a compiled program calls, and everything
+ * that it provides. Generated code, the conformance tests and the device
+ * backends see this header and nothing else of the runtime.
+ *
+ * A compiled program is a table (fsdpc_program) and two entry functions, each of
+ * which only enqueues work on streams and returns:
+ *   microbatch  forward, backward and gradient reduction of one microbatch
+ *   update      gradient norm, clipping, optimizer, refreshed parameters
+ * The runtime's loop calls them: K microbatches and one update make a step.
+ *
+ * No function here reports errors to its caller: a failure inside the runtime
+ * ends the rank (see fsdpc_main) after one line on stderr that begins "error:".
+ * Pointers stay owned by the runtime; buffers are 64-byte aligned. Sizes are in
+ * bytes unless a name says elements.
+ */
+#ifndef FSDPC_H
+#define FSDPC_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One rank of the running program. Opaque to generated code. */
+typedef struct fsdpc_rank fsdpc_rank;
+
+/* An outlined kernel over the outer range [begin, end). `buffers` are its
+ * operands, then its results. It may be called on several disjoint ranges at
+ * once, and its result does not depend on how the range is cut. */
+typedef void (*fsdpc_kernel)(int64_t begin, int64_t end, void *const *buffers);
+
+/* What generated code hands to fsdpc_main. Lives as long as the process. */
+typedef struct fsdpc_program {
+  const char *manifest;          /* JSON, see runtime/core/manifest.h */
+  uint64_t manifest_bytes;
+  const void *constants;         /* constant tensors, 64-byte aligned each */
+  uint64_t constants_bytes;
+  const void *weights;           /* values of --embed-weights, or null */
+  uint64_t weights_bytes;
+  void (*microbatch)(fsdpc_rank *);
+  void (*update)(fsdpc_rank *);
+} fsdpc_program;
+
+/* Runs the program's command line. Returns the process's exit code:
+ * 0 done, 2 the command line is at fault, 3 the run failed. */
+int fsdpc_main(int argc, char **argv, const fsdpc_program *program);
+
+/* ---- streams: work on one stream runs in order, streams run at once ---- */
+enum {
+  FSDPC_STREAM_COMPUTE = 0, /* kernels and library calls */
+  FSDPC_STREAM_GATHER = 1,  /* all-gathers, on a communicator of their own */
+  FSDPC_STREAM_REDUCE = 2,  /* reduce-scatters and all-reduces, likewise */
+  FSDPC_STREAMS = 3
+};
+
+/* Records that all work enqueued on `stream` so far precedes `event`. Events
+ * are numbered 0 … manifest.events-1 and may be recorded again. */
+void fsdpc_event_record(fsdpc_rank *, int32_t stream, int32_t event);
+/* Later work on `stream` waits for the last record of `event`. */
+void fsdpc_event_wait(fsdpc_rank *, int32_t stream, int32_t event);
+
+/* ---- memory: the address of `offset` bytes into a space ---- */
+enum {
+  FSDPC_SPACE_ARENA = 0,     /* index unused; the planned arena */
+  FSDPC_SPACE_INPUT = 1,     /* index: input; one microbatch of it */
+  FSDPC_SPACE_CONSTANT = 2,  /* index unused; offset into constants */
+  FSDPC_SPACE_BUFFER = 3,    /* index: model buffer (BatchNorm statistics) */
+  FSDPC_SPACE_WHOLE = 4,     /* index: layout; its whole parameters in the compute type */
+  FSDPC_SPACE_RANDOM = 5     /* uint32[4]: seed low, seed high, microbatch j, step */
+};
+void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
+
+/* ---- compute: all enqueue on the compute stream ---- */
+/* Runs `kernel` over [0, extent), cut among the rank's threads in pieces of at
+ * least `grain`. `buffers` is copied. */
+void fsdpc_launch(fsdpc_rank *, fsdpc_kernel kernel, int64_t extent,
+                  int64_t grain, void *const *buffers, int32_t count);
+/* Calls of libraries; `plan` indexes the manifest's table of that kind. The
+ * manifest says what each operand is. */
+void fsdpc_matmul(fsdpc_rank *, int32_t plan, const void *a, const void *b,
+                  void *c);
+void fsdpc_convolution(fsdpc_rank *, int32_t plan, const void *x, const void *w,
+                       void *y);
+void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,
+                   void *destination, void *workspace);
+void fsdpc_copy(fsdpc_rank *, void *destination, const void *source,
+                int64_t bytes);
+/* Hands this microbatch's loss (one f32) to the runtime. */
+void fsdpc_report_loss(fsdpc_rank *, const void *loss);
+
+/* ---- collectives; `layouts` index the manifest's layouts ---- */
+/* Gathers each layout's shards (compute type) of all ranks, in rank order, into
+ * destinations[i] (its whole padded length). Stream GATHER. A destination equal
+ * to fsdpc_pointer(WHOLE, layout, 0) gathers in place. */
+void fsdpc_all_gather(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                      void *const *destinations);
+/* Casts gradients[i] (compute type, the layout's real elements) to the wire
+ * type, sums over ranks in rank order in f32, and writes (first microbatch of a
+ * step) or adds this rank's part to the layout's f32 gradient shard. Stream
+ * REDUCE. */
+void fsdpc_reduce_scatter(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                          void *const *gradients);
+/* As above without communication: writes or adds a microbatch's gradient to the
+ * layout's whole f32 gradient. Stream COMPUTE (--reduce=step). */
+void fsdpc_accumulate(fsdpc_rank *, int32_t layout, const void *gradient);
+/* Reduces the accumulated whole gradients into this rank's part of each, once a
+ * step (--reduce=step). Stream REDUCE. */
+void fsdpc_reduce_gradients(fsdpc_rank *, int32_t count, const int32_t *layouts);
+/* All-gathers the accumulated f32 gradients in place (ddp). Stream GATHER. */
+void fsdpc_gather_gradients(fsdpc_rank *, int32_t count, const int32_t *layouts);
+/* All-gathers every rank's batch statistic (f32, the buffer's length) and
+ * applies buffer = (1 - momentum) * buffer + momentum * statistic for ranks in
+ * order. Stream REDUCE. */
+void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer, const void *statistic,
+                             double momentum);
+
+/* ---- update ---- */
+/* sums[i] (f64) = sum of squares of the rank's part of layouts[i]'s gradient,
+ * real elements only. Stream COMPUTE. */
+void fsdpc_sum_squares(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                       void *sums);
+/* Sums `count` f64 over ranks in rank order, in place. Stream REDUCE. */
+void fsdpc_all_reduce(fsdpc_rank *, int32_t count, void *values);
+/* norm = sqrt(sum of sums) / V, reported; *scale (f32) = min(1, max_norm /
+ * (norm + 1e-6)) / V, or 1 / V where max_norm <= 0. A non-finite sum stops the
+ * run naming the first unit. Stream COMPUTE. */
+void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                const void *sums, double max_norm, void *scale);
+/* Runs the optimizer kernel over this rank's part of `layout` (all of it where
+ * the state is whole), a call per member range. Buffers of the kernel, indexed
+ * by element of the layout's part: master, gradient, state 0 … state n-1, and
+ * the compute copy where the layout has one; then `scale` (f32) and
+ * double[4]: lr * the member's rate, step from 1, the member's decay, unused.
+ * Stream COMPUTE. */
+void fsdpc_optimizer(fsdpc_rank *, fsdpc_kernel kernel, int32_t layout,
+                     const void *scale);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
