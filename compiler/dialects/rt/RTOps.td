@@ -47,10 +47,9 @@ def RT_Stream : I32EnumAttr<"Stream", "stream, FSDPC_STREAM_* of the ABI", [
 
 def RT_InputOp : RT_Op<"input", [Symbol]> {
   let summary = "an input of the program, one microbatch of it";
-  let description = [{ Values outside [`lower`, `bound`) but `ignored` are refused. }];
+  let description = [{ Values outside [0, `bound`) but `ignored` are refused. }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$type,
-                       OptionalAttr<I64Attr>:$bound, OptionalAttr<I64Attr>:$lower,
-                       OptionalAttr<I64Attr>:$ignored);
+                       OptionalAttr<I64Attr>:$bound, OptionalAttr<I64Attr>:$ignored);
   let assemblyFormat = "$sym_name `:` $type attr-dict";
 }
 
