@@ -19,7 +19,8 @@ class Case:
     weights: str = "inline"                   # inline, external or absent
     lr: float = 1e-3
     steps: int = 20
-    seed: int = 0                             # of the run's random numbers (dropout masks)
+    dropout: bool = False                     # has dropout, whose masks come from the program's own generator
+    seed: int = 0                             # of that generator
     reference: bool = True
 
     def tensor(self, name: str, samples) -> torch.Tensor:

@@ -1,4 +1,7 @@
-"""A small residual net of convolutions: BatchNorm in training mode, MaxPool, strides, a 1x1 projection shortcut."""
+"""A small residual net of convolutions: BatchNorm in training mode, MaxPool, strides, a 1x1 projection shortcut.
+
+A convolution before BatchNorm has no bias: its gradient would be nothing but rounding, and would move the running mean.
+"""
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -25,15 +28,16 @@ class Residual(nn.Module):
 class ConvNet(nn.Module):
     def __init__(self, classes: int = 10):
         super().__init__()
-        self.stem = nn.Conv2d(3, 12, 5, stride=2, padding=2)
+        self.stem = nn.Conv2d(3, 12, 5, stride=2, padding=2, bias=False)
         self.bn = nn.BatchNorm2d(12)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         self.stages = nn.Sequential(Residual(12, 12, 1), Residual(12, 20, 2))
-        self.head = nn.Linear(20, classes)
+        self.neck = nn.Conv2d(20, 27, 3, padding=1)
+        self.head = nn.Linear(27, classes)
 
     def forward(self, pixel_values, labels):
         x = self.stages(self.pool(F.relu(self.bn(self.stem(pixel_values)))))
-        return F.cross_entropy(self.head(x.mean((2, 3))), labels)
+        return F.cross_entropy(self.head(F.relu(self.neck(x)).mean((2, 3))), labels)
 
 
 def conv_net() -> Case:

@@ -85,7 +85,7 @@ def gpt() -> Case:
 def gpt_dropout() -> Case:
     torch.manual_seed(2)
     model = scale_matrices(GPT(layers=2, width=36, heads=3, length=18, dropout=0.1))
-    return case("gpt_dropout", model, batch=2, seed=(7 << 32) + 1234)
+    return case("gpt_dropout", model, batch=2, dropout=True, seed=(7 << 32) + 1234)
 
 
 def gpt_untied() -> Case:

@@ -86,12 +86,12 @@ def bert() -> Case:
 
 def vit() -> Case:
     torch.manual_seed(14)
-    config = ViTConfig(image_size=20, patch_size=5, num_channels=3, hidden_size=48, num_hidden_layers=2,
+    config = ViTConfig(image_size=16, patch_size=4, num_channels=3, hidden_size=48, num_hidden_layers=2,
                        num_attention_heads=4, intermediate_size=80, num_labels=10, hidden_dropout_prob=0.0,
                        attention_probs_dropout_prob=0.0, attn_implementation="sdpa")
     random = np.random.default_rng(14)
-    data = {"pixel_values": random.standard_normal((26, 3, 20, 20), dtype=np.float32),
-            "labels": random.integers(0, 10, 26)}
+    pixels = np.round(random.standard_normal((110, 3, 16, 16)) * 4) / 4
+    data = {"pixel_values": pixels.astype(np.float32), "labels": random.integers(0, 10, 110)}
     return Case("vit", prepared(ImageLoss(ViTForImageClassification(config))), 2, data,
                 dtypes={"pixel_values": torch.float32})
 
