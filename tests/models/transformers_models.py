@@ -3,7 +3,7 @@
 gpt2   input_ids are the labels too; the model shifts them itself
 llama  grouped-query attention (4 heads over 2), rotary positions, RMSNorm, SiLU gate, sdpa
 bert   padded sentences: attention_mask, labels -100 where nothing is to be predicted, padding index 0
-vit    images, class token, mean-free head
+vit    images cut into patches by a convolution, class token
 """
 import numpy as np
 import torch
@@ -75,7 +75,7 @@ def bert() -> Case:
     count, length = 50, 18
     ids = random.integers(1, 90, (count, length))
     valid = np.arange(length) < random.integers(9, length + 1, (count, 1))
-    ids[~valid] = 0
+    ids[~valid | (random.random((count, length)) < 0.05)] = 0    # padding is attended here and there: its row has a gradient
     chosen = valid & (random.random((count, length)) < 0.3)
     chosen[:, 0] = True                       # every sample predicts something
     labels = np.where(chosen, ids, -100)
