@@ -15,10 +15,10 @@ inline int64_t bytesOf(ElementType type) {
 }
 
 /// What a rank runs on. Defaults are a host core as measured for
-/// the design (docs/rationale): oneDNN runs f32 gemms at 79 to 117 GF/s and bf16 ones at 208 to 235
-/// a core without AMX; a generated row kernel moves 9.5 to 15 GB/s a thread;
-/// 28 MB are gathered through a shared window in 2.0 ms at 2 ranks and 7.6 at
-/// 4, which is 7 and 2.8 GB/s received.
+/// the design (docs/rationale): oneDNN runs f32 gemms at 79 to 117 GF/s and
+/// bf16 ones at 208 to 235 a core without AMX; a generated row kernel moves 9.5
+/// to 15 GB/s a thread; 28 MB are gathered through a shared window in 2.0 ms at
+/// 2 ranks and 7.6 at 4, which is 7 and 2.8 GB/s received.
 struct Machine {
   double f32Gflops = 80;           ///< 10⁹ flop/s a core, f32 gemm
   double bf16Gflops = 230;         ///< 10⁹ flop/s a core, bf16 gemm
