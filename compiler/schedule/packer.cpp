@@ -45,7 +45,9 @@ private:
   /// Takes `offsets` as the result if its peak is smaller than the best.
   bool keepIfBetter();
   bool goodEnough() const {
-    return best.peak <= (1 + options.gap) * double(best.lowerBound);
+    return best.peak <= (1 + options.gap) * double(best.lowerBound) &&
+           (best.peak <= options.cap.value_or(best.peak) ||
+            best.peak == best.lowerBound);
   }
   bool exhausted() const { return work > options.work; }
 

@@ -29,8 +29,11 @@ struct Interval {
 };
 
 struct PackerOptions {
-  /// Stop searching when peak ≤ (1 + gap) × lower bound.
+  /// Stop searching when peak ≤ (1 + gap) × lower bound …
   double gap = 0.01;
+  /// … and, where set, peak ≤ cap: a hard cap is worth more search than the
+  /// gap.
+  std::optional<int64_t> cap;
   /// Upper bound of the placed intervals that the offline orders and the local
   /// search look at, in all (about 1 ns each). Work is counted, never timed, so
   /// that the result is the same on every machine. The linear scan, which is

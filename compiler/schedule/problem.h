@@ -81,8 +81,8 @@ struct Collective {
   /// None where the result outlives the function (a persistent gather): it is
   /// not freed, does not count as live, and its buffer lives to the end.
   std::optional<int> lastUse;
-  /// Reduction: the first op that writes the buffer. A fused reduction has one
-  /// buffer and the definition of its first member.
+  /// Reduction with bytes: the first op that writes the buffer. A fused
+  /// reduction has one buffer and the definition of its first member.
   int definition = 0;
   /// Bytes that the buffer takes of the arena (0: it lies elsewhere).
   int64_t bytes = 0;
@@ -151,6 +151,8 @@ struct Timeline {
   /// Per collective: when it begins and ends on its channel, and for how long
   /// its wait stalls the ops.
   std::vector<double> beginUs, finishUs, exposedUs;
+  /// Per position (n + 1 of them): when the ops get there, before its actions.
+  std::vector<double> reachUs;
   double totalExposedUs = 0;
   double stepUs = 0;
 };
@@ -172,7 +174,12 @@ struct Violation {
   std::vector<int> collectives;
 };
 
-/// Everything that is wrong with the schedule; empty if it is a solution.
+/// Whatever breaks a rule other than memory-cap, which alone takes a packing.
+std::vector<Violation> verifyPlaces(const Problem &problem,
+                                    const Schedule &schedule);
+
+/// Everything that is wrong with the schedule; empty if it is a solution. Rules
+/// that need the ones before to hold are not looked at where these fail.
 std::vector<Violation> verify(const Problem &problem, const Schedule &schedule);
 
 /// What holds the memory at the peak: the largest sums by label.
