@@ -3,6 +3,7 @@
 // is the one place that both sides share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,13 +24,13 @@ struct Input {
 
 // Where a parameter's or buffer's initial value lies.
 struct Source {
-  std::string kind;   // "file", "embedded", "rule", "none"
-  std::string file;   // file: path of the model's own file, as compiled
+  std::string kind;    // "file", "embedded", "rule", "none"
+  std::string file;    // file: path of the model's own file, as compiled
   uint64_t offset = 0; // file, embedded: bytes
   uint64_t length = 0; // bytes in the file
-  std::string hash;   // of the bytes, 16 hex digits (XXH64 with seed 0)
-  std::string dtype;  // as stored
-  std::string rule;   // rule: "normal(0,0.02)", "uniform(a,b)", "zeros", "ones"
+  std::string hash;    // of the bytes, 16 hex digits (XXH64 with seed 0)
+  std::string dtype;   // as stored: "f32", "bf16", "f16", "f64", "i64", …
+  std::string rule; // rule: "normal(0,0.02)", "uniform(a,b)", "zeros", "ones"
 };
 
 // A parameter: a member of a layout. `offset` and `elements` are in elements of
@@ -55,8 +56,8 @@ struct Layout {
   bool masterWhole = false;   // else this rank's shard only
   bool gradientWhole = false; // the f32 accumulator
   bool stateWhole = false;
-  bool computeWhole = false;  // WHOLE is persistent: zero1, zero2, ddp
-  int32_t states = 0;         // f32 tensors a parameter: 2 for adam, …
+  bool computeWhole = false; // WHOLE is persistent: zero1, zero2, ddp
+  int32_t states = 0;        // f32 tensors a parameter: 2 for adam, …
   std::vector<Member> members;
 };
 
@@ -101,7 +102,7 @@ struct PoolingPlan {
   bool countPadding = false; // average: the divisor counts padding
 };
 
-// One row of the memory table at compile time's plan; see memory_plan.h.
+// The program: what it is called with, what it holds, what it was compiled for.
 struct Manifest {
   int32_t version = 1;
   std::string compiler;     // fsdpc's version
@@ -118,10 +119,12 @@ struct Manifest {
   int64_t shardAlignment = 32; // elements
   int64_t memoryLimit = 0;     // bytes a rank, 0: none
   int64_t arenaBytes = 0;      // as packed, slack for maxRanks included
-  int64_t arenaGathered = 0, arenaGradients = 0, arenaActivations = 0,
-          arenaSlack = 0;      // shares of the arena's peak, for the table
+  int64_t arenaGathered = 0, arenaGradients = 0,
+          arenaActivations = 0; // shares of the arena's peak, for the table;
+                                // the rest of the arena is slack
+  int64_t constantBytes = 0;    // constant tensors in the program's image
   int32_t events = 0;
-  int64_t stackBytes = 0; // deepest kernel's stack, bytes a thread
+  int64_t stackBytes = 0;  // deepest kernel's stack, bytes a thread
   std::string tokensInput; // input whose elements count as tokens, or empty
   std::vector<Input> inputs;
   std::vector<Layout> layouts;
@@ -132,7 +135,9 @@ struct Manifest {
 };
 
 std::string toJson(const Manifest &manifest);
-// Returns false and says what is wrong in `error` on malformed text.
+// Returns false and says in `error` what is wrong, by its path, on malformed
+// text: every key must be there, no other, and members must lie within their
+// layout in ascending order.
 bool fromJson(const char *text, size_t bytes, Manifest &manifest,
               std::string &error);
 

@@ -67,8 +67,10 @@ enum {
   FSDPC_SPACE_CONSTANT = 2,  /* index unused; offset into constants */
   FSDPC_SPACE_BUFFER = 3,    /* index: model buffer (BatchNorm statistics) */
   FSDPC_SPACE_WHOLE = 4,     /* index: layout; its whole parameters in the compute type */
-  FSDPC_SPACE_RANDOM = 5     /* uint32[4]: seed low, seed high, microbatch j, step */
+  FSDPC_SPACE_RANDOM = 5     /* uint32[4]: seed low, seed high, microbatch j (0 …
+                              * V-1 within the step), step (from 0) */
 };
+/* INPUT and RANDOM move from one microbatch to the next: ask in each one. */
 void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
 
 /* ---- compute: all enqueue on the compute stream ---- */
@@ -86,8 +88,11 @@ void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,
                    void *destination, void *workspace);
 void fsdpc_copy(fsdpc_rank *, void *destination, const void *source,
                 int64_t bytes);
-/* Hands this microbatch's loss (one f32) to the runtime. */
-void fsdpc_report_loss(fsdpc_rank *, const void *loss);
+/* Hands this microbatch's loss (one f32) to the runtime. `valid` is null or the
+ * loss's divisor (one f32: number or weight of the valid targets): where it is
+ * 0, the loss counts as 0 whatever `loss` holds, and the run warns once. The
+ * program itself sees to it that such a microbatch's gradient is zero. */
+void fsdpc_report_loss(fsdpc_rank *, const void *loss, const void *valid);
 
 /* ---- collectives; `layouts` index the manifest's layouts ---- */
 /* Gathers each layout's shards (compute type) of all ranks, in rank order, into

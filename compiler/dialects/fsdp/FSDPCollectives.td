@@ -4,8 +4,6 @@
 
 include "compiler/dialects/fsdp/FSDPSymbols.td"
 
-defvar UsesSymbols = DeclareOpInterfaceMethods<SymbolUserOpInterface>;
-
 // ---- after shard-parameters ----
 
 def FSDP_FlatOp : FSDP_Op<"flat", [Pure, UsesSymbols]> {
@@ -15,11 +13,12 @@ def FSDP_FlatOp : FSDP_Op<"flat", [Pure, UsesSymbols]> {
   let assemblyFormat = "$layout attr-dict `:` type($result)";
 }
 
-def FSDP_ViewOp : FSDP_Op<"view", [Pure]> {
+def FSDP_ViewOp : FSDP_Op<"view", [Pure, UsesSymbols]> {
   let summary = "a member of a flat buffer, without a copy";
   let arguments = (ins NN_Tensor:$flat, FlatSymbolRefAttr:$member, I64Attr:$offset);
   let results = (outs NN_Tensor:$result);
   let assemblyFormat = "$flat `[` $member `at` $offset `]` attr-dict `:` type($flat) `->` type($result)";
+  let hasVerifier = 1; // within the flat buffer, of its element type
 }
 
 def FSDP_PackOp : FSDP_Op<"pack", [Pure, UsesSymbols]> {
@@ -42,13 +41,13 @@ def FSDP_ReduceOp : FSDP_Op<"reduce", [MemoryEffects<[MemWrite<FSDP_GradientMemo
 
 // ---- after materialize-collectives ----
 
-def FSDP_EnterOp : FSDP_Op<"enter", [MemoryEffects<[MemWrite]>]> {
+def FSDP_EnterOp : FSDP_Op<"enter", [MemoryEffects<[MemWrite]>, UsesSymbols]> {
   let summary = "a segment of a unit begins";
   let arguments = (ins FlatSymbolRefAttr:$unit, UnitAttr:$backward);
   let assemblyFormat = "$unit (`backward` $backward^)? attr-dict";
 }
 
-def FSDP_ExitOp : FSDP_Op<"exit", [MemoryEffects<[MemWrite]>]> {
+def FSDP_ExitOp : FSDP_Op<"exit", [MemoryEffects<[MemWrite]>, UsesSymbols]> {
   let summary = "a segment of a unit ends";
   let arguments = (ins FlatSymbolRefAttr:$unit, UnitAttr:$backward);
   let assemblyFormat = "$unit (`backward` $backward^)? attr-dict";
@@ -77,6 +76,7 @@ def FSDP_FreeOp : FSDP_Op<"free", [MemoryEffects<[MemFree]>]> {
   let summary = "the gathered buffer ends; once a gather, after its last use";
   let arguments = (ins NN_Tensor:$flat);
   let assemblyFormat = "$flat attr-dict `:` type($flat)";
+  let hasVerifier = 1; // a gathered buffer
 }
 
 def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter",
@@ -105,11 +105,12 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
 }
 
 def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
-    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>]> {
+    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>, UsesSymbols]> {
   let summary = "the gathered parameters, usable from here";
   let arguments = (ins FSDP_Token:$token);
   let results = (outs Variadic<NN_Tensor>:$results);
   let assemblyFormat = "$token attr-dict `:` type($results)";
+  let hasVerifier = 1; // the token is all_gather_start's
 }
 
 def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start",
@@ -125,6 +126,7 @@ def FSDP_ReduceScatterWaitOp : FSDP_Op<"reduce_scatter_wait",
   let summary = "the shards are summed, the gradients' memory is reusable, on all ranks";
   let arguments = (ins FSDP_Token:$token);
   let assemblyFormat = "$token attr-dict";
+  let hasVerifier = 1; // the token is reduce_scatter_start's
 }
 
 // ---- @update ----
@@ -199,7 +201,7 @@ def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator, ParentOneOf<["OptimizerOp
   let summary = "the new parameter and states";
   let arguments = (ins Variadic<AnyType>:$values);
   let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
-  let builders = [OpBuilder<(ins), [{}]>];
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
 }
 
 def FSDP_GatherParametersOp : FSDP_Op<"gather_parameters",

@@ -5,7 +5,9 @@
 
 include "compiler/dialects/fsdp/FSDPBase.td"
 
-def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol]> {
+defvar UsesSymbols = DeclareOpInterfaceMethods<SymbolUserOpInterface>;
+
+def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol, UsesSymbols]> {
   let summary = "a parameter of the model: FQN, f32 shape, where its value comes from";
   let description = [{
     The symbol's name is the FQN. `aliases` are other FQNs of a tied weight.
@@ -51,8 +53,7 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {
   let assemblyFormat = "$sym_name attr-dict";
 }
 
-def FSDP_LoadOp : FSDP_Op<"load", [Pure,
-    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def FSDP_LoadOp : FSDP_Op<"load", [Pure, UsesSymbols]> {
   let summary = "the value of a parameter or buffer (until `shard-parameters`)";
   let description = [{ Parameters do not change within a microbatch, hence Pure. }];
   let arguments = (ins FlatSymbolRefAttr:$symbol);
@@ -61,7 +62,7 @@ def FSDP_LoadOp : FSDP_Op<"load", [Pure,
 }
 
 def FSDP_GradientOp : FSDP_Op<"gradient", [MemoryEffects<[MemWrite<FSDP_GradientMemory>]>,
-    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+    UsesSymbols]> {
   let summary = "this microbatch's gradient of a parameter (until `shard-parameters`)";
   let description = [{ Once a trainable parameter. }];
   let arguments = (ins FlatSymbolRefAttr:$parameter, NN_FloatTensor:$value);
@@ -70,7 +71,7 @@ def FSDP_GradientOp : FSDP_Op<"gradient", [MemoryEffects<[MemWrite<FSDP_Gradient
 
 def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
     [MemoryEffects<[MemWrite<FSDP_BufferMemory>]>,
-     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+     UsesSymbols]> {
   let summary = "gathers a batch statistic of all ranks and applies them in rank order";
   let description = [{
     buffer = (1 - momentum) · buffer + momentum · statistic, for rank 0, 1, …: what
@@ -93,7 +94,7 @@ def FSDP_ReportLossOp : FSDP_Op<"report_loss", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict `:` type($loss) (`,` type($valid)^)?";
 }
 
-def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol]> {
+def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
   let summary = "a flat buffer of a unit's parameters, cut in equal shards";
   let description = [{
     Members stand at aligned offsets, in elements; `elements` is the end of the

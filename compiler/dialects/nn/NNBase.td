@@ -33,6 +33,7 @@ def NN_Dialect : Dialect {
   let extraClassDeclaration = [{
     static constexpr llvm::StringLiteral kScopeAttr = "nn.scope";
     static constexpr llvm::StringLiteral kClassAttr = "nn.class";
+    static constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
   }];
 }
 

@@ -133,7 +133,8 @@ def NN_RotaryOp : NN_Op<"rotary", [Pure, HasAdjoint, Decomposes,
   let description = [{
     rotate_half(x) = concat(-x[d/2:], x[:d/2]) along the last axis of size d.
     `cos` and `sin` broadcast to the input (dimensions 1 or equal, same rank).
-    With `transposed` the rotation is by the negative angle: the adjoint.
+    With `transposed`: x · cos - rotate_half(x · sin), the adjoint, which is the
+    rotation by the negative angle where both halves of `sin` are equal.
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$cos,
                        NN_FloatTensor:$sin, UnitAttr:$transposed);

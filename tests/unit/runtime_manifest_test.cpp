@@ -1,0 +1,137 @@
+// The manifest survives JSON unchanged, malformed text is refused by path, and
+// the memory table is the sum of what each layout says it keeps.
+#include "runtime/core/manifest.h"
+#include "runtime/core/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace fsdpc;
+using testing::HasSubstr;
+
+namespace {
+
+Manifest sample() {
+  Manifest manifest;
+  manifest.compiler = "0.1 \"quoted\" µ";
+  manifest.computeDtype = "f32";
+  manifest.lr = 0.1;
+  manifest.inputs.push_back({"ids", {2, 8}, "i64", 100, 0, -100, true});
+  Layout layout;
+  layout.name = "h.0";
+  layout.elements = 1000;
+  layout.states = 2;
+  Member weight;
+  weight.name = "h.0.weight";
+  weight.aliases = {"tied"};
+  weight.shape = {30, 32};
+  weight.elements = 960;
+  weight.source.kind = "file";
+  weight.source.offset = uint64_t(1) << 63;
+  layout.members.push_back(weight);
+  manifest.layouts.push_back(layout);
+  Buffer buffer;
+  buffer.shape = {16};
+  buffer.dtype = "f32";
+  manifest.buffers.push_back(buffer);
+  manifest.matmuls.resize(2);
+  manifest.convolutions.resize(1);
+  manifest.poolings.resize(1);
+  return manifest;
+}
+
+std::string readError(const std::string &text) {
+  Manifest manifest;
+  std::string error;
+  EXPECT_FALSE(fromJson(text.data(), text.size(), manifest, error));
+  return error;
+}
+
+std::string replaced(std::string text, const std::string &from,
+                     const std::string &to) {
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+TEST(Manifest, RoundTrips) {
+  std::string text = toJson(sample()), error;
+  Manifest read;
+  ASSERT_TRUE(fromJson(text.data(), text.size(), read, error)) << error;
+  EXPECT_EQ(toJson(read), text);
+  EXPECT_EQ(read.lr, 0.1);
+  EXPECT_EQ(read.layouts[0].members[0].source.offset, uint64_t(1) << 63);
+}
+
+TEST(Manifest, NamesWhatIsWrong) {
+  std::string text = toJson(sample());
+  EXPECT_THAT(readError(text.substr(0, 100)), HasSubstr("parse error"));
+  EXPECT_THAT(
+      readError(replaced(text, "\"elements\": 960", "\"elements\": \"x\"")),
+      HasSubstr("'layouts[0].members[0].elements' is not an integer"));
+  EXPECT_THAT(
+      readError(replaced(text, "\"elements\": 960", "\"elments\": 960")),
+      HasSubstr("'layouts[0].members[0].elements' is missing"));
+  EXPECT_THAT(
+      readError(replaced(text, "\"version\": 1", "\"version\": 1, \"x\": 2")),
+      HasSubstr("unknown keys"));
+  EXPECT_THAT(readError(replaced(text, "\"version\": 1", "\"version\": 9")),
+              HasSubstr("'version' is 9, not 1"));
+}
+
+TEST(Manifest, RefusesMembersOutsideTheirLayout) {
+  Manifest manifest = sample();
+  manifest.layouts[0].members[0].offset = 41;
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("'h.0.weight'"));
+}
+
+// 1000 elements over 3 ranks: ceil is 334, rounded to 352 elements each.
+TEST(MemoryPlan, ShardsAreAlignedAndEqual) {
+  Manifest manifest = sample();
+  EXPECT_EQ(shardElements(manifest.layouts[0], 3, 32), 352);
+  EXPECT_EQ(shardElements(manifest.layouts[0], 1, 32), 1024);
+}
+
+TEST(MemoryPlan, ShardedF32) {
+  Manifest manifest = sample();
+  manifest.arenaBytes = 4096;
+  manifest.arenaGathered = 1024;
+  manifest.arenaGradients = 512;
+  manifest.arenaActivations = 2048;
+  manifest.constantBytes = 100;
+  manifest.stackBytes = 10;
+  MemoryPlan plan = planMemory(manifest, 3, 2, 7, 5);
+  EXPECT_EQ(plan.parameters, 352 * 4 + 64);
+  EXPECT_EQ(plan.gradients, 352 * 4 + 512);
+  EXPECT_EQ(plan.optimizer, 2 * 352 * 4);
+  EXPECT_EQ(plan.gathered, 1024);
+  EXPECT_EQ(plan.activations, 2 * 128 + 2048 + 100);
+  EXPECT_EQ(plan.communication, 7 + 3 * 64);
+  EXPECT_EQ(plan.scratchpads, 5);
+  EXPECT_EQ(plan.stacks, 20);
+  EXPECT_EQ(plan.slack, 512);
+  // The runtime allocates all but windows, scratchpads, stacks and constants.
+  EXPECT_EQ(plan.allocated, plan.total() - 7 - 5 - 20 - 100);
+}
+
+// zero1 in f32: the master is the rank's slice of the whole that is kept.
+TEST(MemoryPlan, KeptWholeHoldsTheMaster) {
+  Manifest manifest = sample();
+  manifest.layouts[0].computeWhole = true;
+  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3);
+  EXPECT_EQ(memory.master, 0);
+  EXPECT_EQ(memory.compute, 3 * 352 * 4);
+  manifest.computeDtype = "bf16";
+  memory = layoutMemory(manifest, manifest.layouts[0], 3);
+  EXPECT_EQ(memory.master, 352 * 4);
+  EXPECT_EQ(memory.compute, 3 * 352 * 2);
+}
+
+TEST(MemoryPlan, FrozenLayoutsHaveNoGradientAndNoState) {
+  Manifest manifest = sample();
+  manifest.layouts[0].trainable = false;
+  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3);
+  EXPECT_EQ(memory.gradient, 0);
+  EXPECT_EQ(memory.states, 0);
+}
+
+} // namespace
