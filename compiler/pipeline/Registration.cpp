@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/grad/Passes.h"
 
 void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
@@ -17,4 +18,5 @@ void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
 void fsdpc::registerPasses() {
   mlir::registerCanonicalizer();
   mlir::registerCSE();
+  registergradPasses();
 }

@@ -15,7 +15,7 @@ namespace fsdpc {
 struct MemoryPlan {
   int64_t parameters = 0; // masters and, where kept, compute copies
   int64_t gradients = 0;  // f32 accumulators and the arena's gradient slots at
-                         // the peak
+                          // the peak
   int64_t optimizer = 0;
   int64_t gathered = 0;      // of the arena's peak
   int64_t activations = 0;   // of the arena's peak; inputs and constants too

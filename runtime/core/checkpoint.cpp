@@ -1,0 +1,196 @@
+// Each layout travels in pieces of at most 4 MiB over all ranks, and rank 0
+// writes the members' parts of each piece where they belong in the file. So no
+// rank holds the whole, and the path need exist for rank 0 only.
+#include "runtime/core/checkpoint.h"
+#include "runtime/core/file.h"
+#include "runtime/core/safetensors.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fsdpc {
+namespace {
+
+constexpr int64_t pieceElements = 1 << 20;
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+std::string temporaryName(const std::string &path) {
+  return path + ".tmp-" + std::to_string(getpid());
+}
+
+// A file that appears under its name only when it is complete.
+class AtomicFile {
+public:
+  ~AtomicFile() {
+    if (descriptor >= 0) {
+      close(descriptor);
+      unlink(temporary.c_str());
+    }
+  }
+
+  bool open(const std::string &target, std::string &error) {
+    path = target;
+    temporary = temporaryName(path);
+    descriptor = ::open(temporary.c_str(),
+                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+      error = fileError(temporary, "write");
+    return descriptor >= 0;
+  }
+
+  bool write(uint64_t offset, const void *data, uint64_t bytes,
+             std::string &error) {
+    auto *from = static_cast<const char *>(data);
+    while (bytes > 0) {
+      ssize_t wrote = pwrite(descriptor, from, bytes, off_t(offset));
+      if (wrote < 0 && errno == EINTR)
+        continue;
+      if (wrote <= 0) {
+        error = fileError(path, "save");
+        return false;
+      }
+      from += wrote;
+      offset += uint64_t(wrote);
+      bytes -= uint64_t(wrote);
+    }
+    return true;
+  }
+
+  bool commit(std::string &error) {
+    bool synced = fsync(descriptor) == 0;
+    if (!synced || rename(temporary.c_str(), path.c_str()) != 0) {
+      error = fileError(path, "save");
+      return false;
+    }
+    close(descriptor);
+    descriptor = -1;
+    // The new name is on disk once its folder is.
+    int folder = ::open(folderOf(path).c_str(), O_RDONLY | O_CLOEXEC);
+    if (folder >= 0) {
+      fsync(folder);
+      close(folder);
+    }
+    return true;
+  }
+
+private:
+  std::string path, temporary;
+  int descriptor = -1;
+};
+
+// Where each tensor's data begins in the file.
+struct Offsets {
+  std::vector<std::vector<uint64_t>> members; // of each layout
+  std::vector<uint64_t> buffers;
+};
+
+std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
+  SafeTensorsHeader header;
+  for (const Layout &layout : manifest.layouts) {
+    offsets.members.emplace_back();
+    for (const Member &member : layout.members)
+      if (what == Saved::parameters || layout.trainable)
+        offsets.members.back().push_back(
+            header.add(member.name, "f32", member.shape, member.aliases));
+  }
+  if (what == Saved::parameters)
+    for (const Buffer &buffer : manifest.buffers)
+      offsets.buffers.push_back(
+          header.add(buffer.name, buffer.dtype, buffer.shape, buffer.aliases));
+  std::string text = header.text();
+  for (auto &layout : offsets.members)
+    for (uint64_t &offset : layout)
+      offset += text.size();
+  for (uint64_t &offset : offsets.buffers)
+    offset += text.size();
+  return text;
+}
+
+bool saveLayout(fsdpc_rank &rank, size_t index, Saved what,
+                const std::vector<uint64_t> &offsets, AtomicFile &file,
+                std::vector<float> &staging, std::string &error) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  const float *own =
+      what == Saved::parameters ? buffers.masterShard : buffers.gradientShard;
+  int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
+  for (int64_t begin = 0; begin < buffers.shard; begin += most) {
+    int64_t count = std::min(most, buffers.shard - begin);
+    rank.job.channel[controlChannel]->allGather(own + begin, staging.data(),
+                                                size_t(count) * sizeof(float));
+    if (rank.job.rank != 0)
+      continue;
+    if (what == Saved::gradients)
+      for (int64_t i = 0; i < count * rank.job.size; ++i)
+        staging[size_t(i)] = float(double(staging[size_t(i)]) * rank.inverseV);
+    bool written = true;
+    for (int from = 0; written && from < rank.job.size; ++from) {
+      int64_t first = from * buffers.shard + begin;
+      forEachMember(layout, first, first + count,
+                    [&](size_t member, int64_t a, int64_t b) {
+                      uint64_t at = uint64_t(a - layout.members[member].offset);
+                      written =
+                          written &&
+                          file.write(offsets[member] + at * sizeof(float),
+                                     &staging[size_t(from * count + a - first)],
+                                     uint64_t(b - a) * sizeof(float), error);
+                    });
+    }
+    if (!written)
+      return false;
+  }
+  return true;
+}
+
+} // namespace
+
+bool checkWritable(const std::string &path, std::string &error) {
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    error = "cannot save '" + path + "': not a regular file";
+    return false;
+  }
+  AtomicFile file; // its destructor removes it
+  return file.open(path, error);
+}
+
+bool save(fsdpc_rank &rank, Saved what, const std::string &path,
+          std::string &error) {
+  const Manifest &manifest = rank.manifest;
+  AtomicFile file;
+  Offsets offsets;
+  std::string header = describe(manifest, what, offsets);
+  bool writes = rank.job.rank == 0;
+  if (writes && (!file.open(path, error) ||
+                 !file.write(0, header.data(), header.size(), error)))
+    return false;
+  std::vector<float> staging(
+      size_t(std::max<int64_t>(pieceElements, rank.job.size)));
+  for (size_t i = 0; i < manifest.layouts.size(); ++i) {
+    if (what == Saved::gradients && !manifest.layouts[i].trainable)
+      continue;
+    if (!saveLayout(rank, i, what, offsets.members[i], file, staging, error))
+      return false;
+  }
+  if (!writes)
+    return true;
+  for (size_t i = 0; i < offsets.buffers.size(); ++i) {
+    const Buffer &buffer = manifest.buffers[i];
+    uint64_t bytes = uint64_t(dtypeBytes(buffer.dtype));
+    for (int64_t extent : buffer.shape)
+      bytes *= uint64_t(extent);
+    if (!file.write(offsets.buffers[i], rank.buffers[i], bytes, error))
+      return false;
+  }
+  return file.commit(error);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,64 @@
+// One line, whoever fails first.
+#include "runtime/core/failure.h"
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace fsdpc {
+namespace {
+
+std::atomic<bool> spoken{false};
+
+// One write, so that lines of several ranks never mix.
+void printLine(const std::string &line) {
+  std::string text = line + "\n";
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0)
+    return; // there is nowhere left to complain to
+}
+
+} // namespace
+
+void printError(const std::string &message) {
+  if (!spoken.exchange(true))
+    printLine("error: " + message);
+}
+
+void printWarning(const std::string &message) {
+  printLine("warning: " + message);
+}
+
+void failRank(Job &job, const std::string &message) {
+  printError(message);
+  job.abort(3);
+  _exit(3); // abort does not return
+}
+
+void failJob(Job &job, const std::string &message) {
+  if (job.rank == 0)
+    failRank(job, message);
+  awaitAbort(job);
+}
+
+void awaitAbort(Job &job) {
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  job.abort(3); // the rank that should have spoken is gone
+  _exit(3);
+}
+
+bool agree(Job &job, const std::string &error) {
+  int64_t failed = error.empty() ? 0 : 1;
+  std::vector<int64_t> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&failed, all.data(), sizeof failed);
+  for (int rank = 0; rank < job.size; ++rank)
+    if (all[size_t(rank)]) {
+      if (rank == job.rank)
+        printError(error);
+      return false;
+    }
+  return true;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,29 @@
+// How a run fails: exit code 3 on every rank, and one line that begins "error:"
+// from the whole job.
+#pragma once
+
+#include "runtime/comm/communicator.h"
+
+#include <string>
+
+namespace fsdpc {
+
+// Prints "error: message" to stderr, unless this process already has. Of
+// several threads that fail at once, one speaks.
+void printError(const std::string &message);
+void printWarning(const std::string &message);
+
+// For what only this rank knows (its disk, its memory): prints and ends the
+// job.
+[[noreturn]] void failRank(Job &job, const std::string &message);
+// For what every rank comes upon at the same point (a number they all
+// reduced): rank 0 prints and ends the job.
+[[noreturn]] void failJob(Job &job, const std::string &message);
+// For a rank that knows that another is about to end the job.
+[[noreturn]] void awaitAbort(Job &job);
+
+// Exchanges whether any rank has an error (its own, empty if none). True where
+// none has; otherwise the lowest rank that has one has printed it.
+bool agree(Job &job, const std::string &error);
+
+} // namespace fsdpc

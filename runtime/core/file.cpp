@@ -1,0 +1,81 @@
+// Reading files by position, every range checked.
+#include "runtime/core/file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace fsdpc {
+
+std::string fileError(const std::string &path, const char *what) {
+  int code = errno;
+  return std::string("cannot ") + what + " '" + path +
+         "': " + std::strerror(code);
+}
+
+File::File(File &&other) noexcept { *this = std::move(other); }
+
+File &File::operator=(File &&other) noexcept {
+  std::swap(name, other.name);
+  std::swap(descriptor, other.descriptor);
+  std::swap(bytes, other.bytes);
+  return *this;
+}
+
+File::~File() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
+bool File::open(const std::string &path, std::string &error) {
+  name = path;
+  descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status;
+  if (descriptor < 0 || fstat(descriptor, &status) != 0) {
+    error = fileError(path, "open");
+    return false;
+  }
+  if (!S_ISREG(status.st_mode)) {
+    error = "cannot open '" + path + "': not a regular file";
+    return false;
+  }
+  bytes = uint64_t(status.st_size);
+  return true;
+}
+
+bool File::read(uint64_t offset, void *to, uint64_t count,
+                std::string &error) const {
+  if (offset > bytes || count > bytes - offset) {
+    error = "'" + name + "' ends at byte " + std::to_string(bytes) +
+            ", but bytes " + std::to_string(offset) + " to " +
+            std::to_string(offset) + " + " + std::to_string(count) +
+            " are needed";
+    return false;
+  }
+  auto *out = static_cast<char *>(to);
+  while (count > 0) {
+    // One call reads at most 2 GiB.
+    size_t piece = size_t(std::min<uint64_t>(count, 1 << 30));
+    ssize_t got = pread(descriptor, out, piece, off_t(offset));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0) {
+      error = fileError(name, "read");
+      return false;
+    }
+    if (got == 0) {
+      error = "'" + name + "' became shorter while it was read";
+      return false;
+    }
+    out += got;
+    offset += uint64_t(got);
+    count -= uint64_t(got);
+  }
+  return true;
+}
+
+} // namespace fsdpc

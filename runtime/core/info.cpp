@@ -1,0 +1,112 @@
+// Writes the manifest out as a few tables.
+#include "runtime/core/info.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/core/progress.h"
+#include "runtime/core/sample_file.h"
+#include "runtime/host/device.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+namespace {
+
+std::string padded(std::string text, size_t width, bool right = false) {
+  size_t fill = width > text.size() ? width - text.size() : 0;
+  return right ? std::string(fill, ' ') + text : text + std::string(fill, ' ');
+}
+
+std::string memoryTable(const Manifest &manifest, int threads) {
+  std::vector<int> ranks;
+  for (int64_t n : {1, 2, 4, 8, 64})
+    if (n <= manifest.maxRanks)
+      ranks.push_back(int(n));
+  std::vector<std::string> lines = {"  " + padded("ranks", 14)};
+  for (int n : ranks) {
+    MemoryPlan plan =
+        planMemory(manifest, n, threads, communicationBytes(n, n, "mpi"),
+                   scratchpadBytes(manifest, threads));
+    auto kinds = plan.kinds();
+    kinds.emplace_back("total", plan.total());
+    lines[0] += padded(std::to_string(n), 12, true);
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      if (lines.size() < i + 2)
+        lines.push_back("  " + padded(kinds[i].first, 14));
+      lines[i + 1] += padded(bytesText(kinds[i].second), 12, true);
+    }
+  }
+  std::string text = "memory a rank, " + std::to_string(threads) +
+                     (threads == 1 ? " thread\n" : " threads\n");
+  for (const std::string &line : lines)
+    text += line + "\n";
+  return text;
+}
+
+} // namespace
+
+std::string infoText(const Manifest &manifest, int threads) {
+  std::string text;
+  auto row = [&](const char *name, const std::string &value) {
+    if (!value.empty())
+      text += padded(name, 16) + value + "\n";
+  };
+  row("compiled with", manifest.commandLine);
+  row("compiler", manifest.compiler);
+  row("cpu", manifest.cpu);
+  row("strategy", manifest.strategy);
+  row("types", manifest.computeDtype + " compute, " + manifest.reduceDtype +
+                   " reduce, f32 masters");
+  row("optimizer", manifest.optimizer);
+  row("schedule hash", manifest.scheduleHash);
+  row("program hash", manifest.programHash);
+  row("most ranks", std::to_string(manifest.maxRanks));
+  if (manifest.memoryLimit > 0)
+    row("memory limit", bytesText(manifest.memoryLimit));
+
+  text += "\ninputs\n";
+  for (const Input &input : manifest.inputs) {
+    text += "  " + padded(input.name, 24) + " " + input.dtype +
+            shapeText(input.shape);
+    if (input.bound > 0)
+      text += " in [" + std::to_string(input.lower) + ", " +
+              std::to_string(input.bound) + ")";
+    if (input.hasIgnored)
+      text += " or " + std::to_string(input.ignored);
+    text += "\n";
+  }
+
+  int64_t total = 0, trained = 0;
+  text += "\nunits\n";
+  for (const Layout &layout : manifest.layouts) {
+    int64_t elements = 0;
+    for (const Member &member : layout.members)
+      elements += member.elements;
+    total += elements;
+    trained += layout.trainable ? elements : 0;
+    text += "  " + padded(layout.name, 24) + " " +
+            std::to_string(layout.members.size()) + " parameters, " +
+            std::to_string(elements) + " elements" +
+            (layout.trainable ? "" : ", frozen") + "\n";
+  }
+  text += "\nparameters: " + std::to_string(total) + " elements, " +
+          std::to_string(trained) + " trained\n";
+  for (const Layout &layout : manifest.layouts)
+    for (const Member &member : layout.members) {
+      text += "  " + padded(member.name, 40) + " " + shapeText(member.shape);
+      for (const std::string &alias : member.aliases)
+        text += " = " + alias;
+      text += "\n";
+    }
+  if (!manifest.buffers.empty())
+    text += "\nbuffers\n";
+  for (const Buffer &buffer : manifest.buffers)
+    text += "  " + padded(buffer.name, 40) + " " + buffer.dtype +
+            shapeText(buffer.shape) + "\n";
+
+  return text + "\n" +
+         memoryTable(manifest,
+                     threads ? threads
+                             : int(std::max<int64_t>(1, manifest.planThreads)));
+}
+
+} // namespace fsdpc

@@ -1,0 +1,13 @@
+// --info: what the program is, for a person.
+#pragma once
+
+#include "runtime/core/manifest.h"
+
+#include <string>
+
+namespace fsdpc {
+
+// `threads` of each rank, for the memory table; 0: as it was planned.
+std::string infoText(const Manifest &manifest, int threads);
+
+} // namespace fsdpc

@@ -1,0 +1,60 @@
+// See the header for the exact meaning of each rule.
+#include "runtime/core/init_rule.h"
+#include "runtime/core/philox.h"
+
+#include <cmath>
+#include <cstdio>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace fsdpc {
+
+bool parseInitRule(const std::string &text, InitRule &rule) {
+  if (text == "zeros" || text == "ones") {
+    rule.kind = text == "ones" ? InitRule::ones : InitRule::zeros;
+    return true;
+  }
+  int end = 0;
+  rule.kind = InitRule::normal;
+  if (std::sscanf(text.c_str(), "normal(%lf,%lf)%n", &rule.a, &rule.b, &end) !=
+      2) {
+    rule.kind = InitRule::uniform;
+    if (std::sscanf(text.c_str(), "uniform(%lf,%lf)%n", &rule.a, &rule.b,
+                    &end) != 2)
+      return false;
+  }
+  return size_t(end) == text.size() && std::isfinite(rule.a) &&
+         std::isfinite(rule.b);
+}
+
+void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,
+                   int64_t begin, int64_t count, float *to) {
+  constexpr double unit = 1.0 / 4294967296.0;
+  uint64_t hash = XXH64(name.data(), name.size(), 0);
+  int64_t block = -1;
+  PhiloxBlock words{};
+  for (int64_t i = begin; i < begin + count; ++i) {
+    if (rule.kind <= InitRule::ones) {
+      *to++ = rule.kind == InitRule::ones;
+      continue;
+    }
+    if (i / 4 != block) {
+      block = i / 4;
+      words = philox({uint32_t(block), uint32_t(uint64_t(block) >> 32),
+                      uint32_t(hash), uint32_t(hash >> 32)},
+                     seed);
+    }
+    if (rule.kind == InitRule::uniform) {
+      *to++ = float(rule.a + (rule.b - rule.a) * (words[i % 4] * unit));
+      continue;
+    }
+    int pair = int(i % 4) & ~1;
+    double radius = std::sqrt(-2 * std::log((words[pair] + 1.0) * unit));
+    double angle = 2 * M_PI * (words[pair + 1] * unit);
+    double z = radius * (i % 2 ? std::sin(angle) : std::cos(angle));
+    *to++ = float(rule.a + rule.b * z);
+  }
+}
+
+} // namespace fsdpc

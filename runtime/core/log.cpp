@@ -1,0 +1,104 @@
+// Writes the log's lines.
+#include "runtime/core/log.h"
+#include "runtime/core/file.h"
+#include "runtime/core/resources.h"
+
+#include <nlohmann/json.hpp>
+
+namespace fsdpc {
+namespace {
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json &json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+} // namespace
+
+int64_t itemsPerMicrobatch(const Manifest &manifest) {
+  for (const Input &input : manifest.inputs) {
+    if (!manifest.tokensInput.empty() && input.name != manifest.tokensInput)
+      continue;
+    int64_t items = input.shape[0];
+    for (size_t axis = 1;
+         !manifest.tokensInput.empty() && axis < input.shape.size(); ++axis)
+      items *= input.shape[axis];
+    return items;
+  }
+  return 1;
+}
+
+Log::~Log() {
+  if (file)
+    std::fclose(file);
+}
+
+bool Log::open(const std::string &name, std::string &error) {
+  path = name;
+  file = std::fopen(path.c_str(), "we");
+  if (!file)
+    error = fileError(path, "write");
+  return file != nullptr;
+}
+
+bool Log::line(const std::string &text, std::string &error) {
+  if (!file)
+    return true;
+  if (std::fputs((text + "\n").c_str(), file) >= 0 && std::fflush(file) == 0)
+    return true;
+  error = fileError(path, "write");
+  return false;
+}
+
+bool Log::header(const Manifest &manifest, const Options &options,
+                 const RunInfo &info, std::string &error) {
+  Json plan;
+  for (auto &[kind, bytes] : info.plan.kinds())
+    plan[kind] = bytes;
+  plan["total"] = info.plan.total();
+  Json json = {{"program", info.program},
+               {"program_hash", manifest.programHash},
+               {"schedule_hash", manifest.scheduleHash},
+               {"compiler", manifest.compiler},
+               {"compiled_with", manifest.commandLine},
+               {"strategy", manifest.strategy},
+               {"optimizer", manifest.optimizer},
+               {"compute_dtype", manifest.computeDtype},
+               {"reduce_dtype", manifest.reduceDtype},
+               {"ranks", info.ranks},
+               {"threads", info.threads},
+               {"ranks_on_node", info.ranksOnNode},
+               {"launcher", info.launcher},
+               {"cores", info.binding},
+               {"samples", info.samples},
+               {"microbatch_samples", info.batch},
+               {"steps", options.steps},
+               {"accumulate", options.accumulate},
+               {"lr", options.lr},
+               {"lr_schedule", options.scheduleText},
+               {"seed", options.seed},
+               {"shuffle", options.shuffle},
+               {"plan", plan},
+               {"peak_rss", peakResidentBytes()}};
+  return line(dump(json), error);
+}
+
+bool Log::step(const Manifest &manifest, const Options &options,
+               const RunInfo &info, const StepRecord &record,
+               std::string &error) {
+  double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
+                 double(options.accumulate);
+  const char *rate =
+      manifest.tokensInput.empty() ? "samples_per_s" : "tokens_per_s";
+  Json json = {{"step", record.step},
+               {"loss", record.loss},
+               {"grad_norm", record.gradNorm},
+               {"lr", record.lr},
+               {"step_ms", record.milliseconds},
+               {rate, items * 1000 / record.milliseconds},
+               {"exposed_comm_ms", record.exposedMilliseconds},
+               {"peak_bytes", record.peakBytes},
+               {"peak_rss_minus_plan", record.overPlan}};
+  return line(dump(json), error);
+}
+
+} // namespace fsdpc

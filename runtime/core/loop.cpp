@@ -1,0 +1,303 @@
+// The training loop. Everything that can be wrong with the input is found
+// before the first step, on every rank, and the ranks agree before any of them
+// waits for another. In the loop, one exchange a step carries the losses and
+// whether every rank could read its next samples.
+#include "runtime/core/loop.h"
+#include "runtime/core/checkpoint.h"
+#include "runtime/core/failure.h"
+#include "runtime/core/log.h"
+#include "runtime/core/progress.h"
+#include "runtime/core/resources.h"
+#include "runtime/core/samples.h"
+#include "runtime/core/startup.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace fsdpc {
+namespace {
+
+constexpr int64_t mebibyte = 1 << 20;
+
+class Trainer {
+public:
+  Trainer(const Manifest &manifest, const fsdpc_program &program,
+          const Options &options, Job &job)
+      : manifest(manifest), program(program), options(options), job(job),
+        microbatches(job.size * options.accumulate) {}
+
+  bool prepare();
+  void train();
+
+private:
+  std::string check();
+  std::string readStep(int64_t step);
+  int64_t numberOf(int64_t step, int64_t k) const;
+  void readNext(int64_t step, int64_t k);
+  void runMicrobatches(int64_t step);
+  void exchange(StepRecord &record);
+  [[noreturn]] void stopAtLoss(int64_t step, double loss);
+  void countMicrobatches();
+  void report(const StepRecord &record);
+  void saveTo(const std::string &path, Saved what);
+
+  const Manifest &manifest;
+  const fsdpc_program &program;
+  const Options &options;
+  Job &job;
+  const int64_t microbatches; // V
+  RunInfo info;
+  Samples samples;
+  Weights weights;
+  std::unique_ptr<fsdpc_rank> rank;
+  Log log;
+  std::string nextError; // of reading the next step's samples, on this rank
+  int nextFailure = -1;  // the lowest rank that has such an error
+  bool warned = false;   // of a microbatch without a valid target
+};
+
+std::string Trainer::check() {
+  std::string error = checkMachine(manifest, job.size);
+  if (!error.empty() || !samples.open(manifest, options, microbatches, error) ||
+      !weights.open(manifest, program, options, error))
+    return error;
+  if (job.rank == 0)
+    for (const std::string &path : {options.save, options.saveGradients})
+      if (!path.empty() && !checkWritable(path, error))
+        return error;
+  if (job.rank == 0 && !options.log.empty() && !log.open(options.log, error))
+    return error;
+  info.plan =
+      planMemory(manifest, job.size, info.threads,
+                 communicationBytes(job.size, job.ranksOnNode,
+                                    job.launcher == "mpirun" ? "mpi" : "local"),
+                 scratchpadBytes(manifest, info.threads));
+  info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
+  return checkMemory(info.plan, manifest.memoryLimit);
+}
+
+bool Trainer::prepare() {
+  Cores cores = findCores(job);
+  info.program = options.program;
+  info.launcher = job.size == 1 && job.sharesProcess ? "none" : job.launcher;
+  info.binding = cores.list;
+  info.ranks = job.size;
+  info.ranksOnNode = job.ranksOnNode;
+  info.cores = cores.share();
+  info.threads = options.threads ? options.threads : info.cores;
+  if (!agree(job, check()))
+    return false;
+  info.batch = samples.batch();
+  info.samples = samples.count();
+
+  std::string error;
+  auto device = makeHostDevice(manifest, info.threads, error);
+  if (device) {
+    rank =
+        std::make_unique<fsdpc_rank>(manifest, program, job, std::move(device));
+    rank->inverseV = 1.0 / double(microbatches);
+    rank->losses.resize(size_t(options.accumulate));
+    rank->valid.resize(size_t(options.accumulate));
+    if (rank->allocate(info.plan, error) &&
+        weights.verify(job.rank, job.size, error) &&
+        loadShards(*rank, weights, error))
+      error = readStep(0);
+  }
+  if (!agree(job, error))
+    return false;
+  gatherWholes(*rank);
+  return true;
+}
+
+int64_t Trainer::numberOf(int64_t step, int64_t k) const {
+  int64_t j = k * job.size + job.rank;
+  return (step * microbatches + j) * samples.batch();
+}
+
+// Reads the step's first microbatch into the slot that is free, and checks the
+// others, so that a bad one is known before any rank computes on it.
+std::string Trainer::readStep(int64_t step) {
+  std::string error;
+  size_t slot = step == 0 ? 0 : size_t(rank->slot ^ 1);
+  if (!samples.read(numberOf(step, 0), rank->inputs[slot].data(), error))
+    return error;
+  for (int64_t k = 1; k < options.accumulate; ++k)
+    if (!samples.read(numberOf(step, k), nullptr, error))
+      return error;
+  return "";
+}
+
+// Fills the free slot while the device computes on the other one.
+void Trainer::readNext(int64_t step, int64_t k) {
+  if (k + 1 < options.accumulate) {
+    std::string error;
+    size_t slot = size_t(rank->slot ^ 1);
+    if (!samples.read(numberOf(step, k + 1), rank->inputs[slot].data(), error))
+      failRank(job, error);
+  } else if (step + 1 < options.steps) {
+    nextError = readStep(step + 1);
+  }
+}
+
+void Trainer::runMicrobatches(int64_t step) {
+  for (int64_t k = 0; k < options.accumulate; ++k) {
+    rank->microbatch = k;
+    rank->random[size_t(rank->slot)] = {
+        uint32_t(options.seed), uint32_t(options.seed >> 32),
+        uint32_t(k * job.size + job.rank), uint32_t(step)};
+    program.microbatch(rank.get());
+    readNext(step, k);
+    rank->device->synchronize();
+    rank->slot ^= 1;
+  }
+}
+
+// Losses of all microbatches in order j, and what else the ranks must know of
+// each other; everything fits a double exactly.
+void Trainer::exchange(StepRecord &record) {
+  size_t perRank = 3 + 2 * size_t(options.accumulate);
+  std::vector<double> own(perRank), all(perRank * size_t(job.size));
+  int64_t peak = peakResidentBytes();
+  own[0] = !nextError.empty();
+  own[1] = double(peak);
+  own[2] = double(peak - info.processPlan);
+  for (size_t k = 0; k < rank->losses.size(); ++k) {
+    bool valid = rank->valid[k] != 0;
+    own[3 + 2 * k] = valid ? rank->losses[k] : 0;
+    own[4 + 2 * k] = valid;
+  }
+  job.channel[controlChannel]->allGather(own.data(), all.data(),
+                                         perRank * sizeof(double));
+  record.overPlan = int64_t(own[2]);
+  nextFailure = -1;
+  for (int from = job.size - 1; from >= 0; --from) {
+    const double *other = &all[size_t(from) * perRank];
+    if (other[0] != 0)
+      nextFailure = from;
+    record.peakBytes = std::max(record.peakBytes, int64_t(other[1]));
+    record.overPlan = std::max(record.overPlan, int64_t(other[2]));
+  }
+  double sum = 0;
+  for (int64_t j = 0; j < microbatches; ++j) {
+    const double *other = &all[size_t(j % job.size) * perRank];
+    size_t k = size_t(j / job.size);
+    sum += other[3 + 2 * k];
+    if (other[4 + 2 * k] == 0 && !warned) {
+      warned = true;
+      if (job.rank == 0)
+        printWarning("microbatch " + std::to_string(j) + " of step " +
+                     std::to_string(record.step) +
+                     " has no valid target; its loss counts 0");
+    }
+  }
+  record.loss = sum * rank->inverseV;
+}
+
+void Trainer::stopAtLoss(int64_t step, double loss) {
+  int64_t own = firstNonFinite(*rank);
+  std::vector<int64_t> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  size_t first = size_t(*std::min_element(all.begin(), all.end()));
+  std::string unit = first < manifest.layouts.size()
+                         ? "; first unit whose gradient is not finite: '" +
+                               manifest.layouts[first].unit + "'"
+                         : "; every gradient is finite";
+  failJob(job, "step " + std::to_string(step) + ": the loss is " +
+                   std::to_string(loss) + unit +
+                   "; lower --lr or warm up longer");
+}
+
+// Buffers such as BatchNorm's num_batches_tracked.
+void Trainer::countMicrobatches() {
+  for (size_t i = 0; i < manifest.buffers.size(); ++i) {
+    const Buffer &buffer = manifest.buffers[i];
+    int64_t more = buffer.addEachMicrobatch * microbatches;
+    if (more == 0)
+      continue;
+    if (buffer.dtype == "i64")
+      *static_cast<int64_t *>(rank->buffers[i]) += more;
+    else if (buffer.dtype == "i32")
+      *static_cast<int32_t *>(rank->buffers[i]) += int32_t(more);
+    else
+      *static_cast<float *>(rank->buffers[i]) += float(more);
+  }
+}
+
+void Trainer::report(const StepRecord &record) {
+  std::string error;
+  if (job.rank == 0 && !log.step(manifest, options, info, record, error))
+    failRank(job, error);
+}
+
+void Trainer::saveTo(const std::string &path, Saved what) {
+  std::string error;
+  if (!path.empty() && !save(*rank, what, path, error))
+    failRank(job, error);
+}
+
+void Trainer::train() {
+  std::string error;
+  Progress progress(options, info);
+  if (job.rank == 0) {
+    progress.start(manifest);
+    if (!log.header(manifest, options, info, error))
+      failRank(job, error);
+  }
+  StepRecord record;
+  for (int64_t step = 0; step < options.steps; ++step) {
+    auto began = std::chrono::steady_clock::now();
+    record = StepRecord();
+    record.step = step;
+    rank->step = step;
+    rank->lr = record.lr = options.schedule.at(step, options.steps, options.lr);
+    runMicrobatches(step);
+    exchange(record);
+    if (!std::isfinite(record.loss))
+      stopAtLoss(step, record.loss);
+    program.update(rank.get());
+    rank->device->synchronize();
+    countMicrobatches();
+    record.gradNorm = rank->norm;
+    record.exposedMilliseconds =
+        double(rank->device->takeExposedNanoseconds()) / 1e6;
+    record.milliseconds = std::chrono::duration<double, std::milli>(
+                              std::chrono::steady_clock::now() - began)
+                              .count();
+    report(record);
+    if (job.rank == 0)
+      progress.step(record);
+    // The update leaves the gradients as they were.
+    if (step == 0)
+      saveTo(options.saveGradients, Saved::gradients);
+    if (nextFailure == job.rank)
+      failRank(job, nextError);
+    if (nextFailure >= 0)
+      awaitAbort(job);
+  }
+  saveTo(options.save, Saved::parameters);
+  job.channel[controlChannel]->barrier();
+  if (job.rank != 0)
+    return;
+  progress.finish(record);
+  if (record.overPlan > 64 * mebibyte)
+    printWarning("the peak is " + bytesText(record.overPlan) +
+                 " above the plan of " + bytesText(info.processPlan));
+}
+
+} // namespace
+
+int runRank(const Manifest &manifest, const fsdpc_program &program,
+            const Options &options, Job &job) {
+  try {
+    Trainer trainer(manifest, program, options, job);
+    if (!trainer.prepare())
+      return 3;
+    trainer.train();
+    return 0;
+  } catch (const std::exception &fault) { // most likely out of memory
+    failRank(job, fault.what());
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,102 @@
+// fsdpc_main: from a command line to the ranks that run it.
+#include "runtime/core/command_line.h"
+#include "runtime/core/failure.h"
+#include "runtime/core/info.h"
+#include "runtime/core/loop.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+using namespace fsdpc;
+
+namespace {
+
+int runLocal(const Manifest &manifest, const fsdpc_program &program,
+             const Options &options) {
+  auto jobs = makeLocalJobs(std::max(1, options.ranks), options.ranksPerNode);
+  std::vector<int> codes(jobs.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 1; rank < jobs.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      codes[rank] = runRank(manifest, program, options, *jobs[rank]);
+    });
+  codes[0] = runRank(manifest, program, options, *jobs[0]);
+  for (std::thread &thread : threads)
+    thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+// Refuses to be one of several copies that know nothing of each other.
+std::string strangerText(const LaunchEnvironment &environment) {
+  return "started as one of " + std::to_string(environment.ranks) +
+         " ranks by " + environment.launcher + " (" + environment.variables +
+         "), which this program cannot join; start it with mpirun -np " +
+         std::to_string(environment.ranks) +
+         ", or unset the variables and "
+         "use --ranks " +
+         std::to_string(environment.ranks);
+}
+
+int runProgram(int argc, char **argv, const fsdpc_program &program) {
+  Manifest manifest;
+  Options options;
+  std::string error;
+  if (!fromJson(program.manifest, program.manifest_bytes, manifest, error)) {
+    printError(error);
+    return 3;
+  }
+  bool parsed = parseCommandLine(argc, argv, manifest, options, error);
+
+  LaunchEnvironment environment = readLaunchEnvironment();
+  bool mpi = environment.launcher == "mpirun";
+  if (parsed && mpi && options.ranks) {
+    parsed = false;
+    error = "--ranks runs the ranks as threads of one process; leave it out "
+            "under mpirun, whose -np says how many there are";
+  }
+  // Under mpirun even a mistake is said by one rank, so all join first.
+  std::unique_ptr<Job> job;
+  if (mpi) {
+    std::string reason;
+    job = joinMpi(options.ranksPerNode, reason);
+    if (!job) {
+      printError(reason);
+      return 3;
+    }
+  }
+  bool speaks = !job || job->rank == 0;
+  if (!parsed) {
+    if (speaks)
+      printError(error);
+    return 2;
+  }
+  if (!options.help.empty() || options.info) {
+    std::string text =
+        options.info ? infoText(manifest, options.threads) : options.help;
+    if (speaks)
+      std::fputs(text.c_str(), stdout);
+    return 0;
+  }
+  if (job)
+    return runRank(manifest, program, options, *job);
+  if (environment.ranks > 1) {
+    printError(strangerText(environment));
+    return 3;
+  }
+  return runLocal(manifest, program, options);
+}
+
+} // namespace
+
+int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
+  // A file that hits the size limit is an error like a full disk, not a signal.
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return runProgram(argc, argv, *program);
+  } catch (const std::exception &fault) {
+    printError(fault.what());
+    return 3;
+  }
+}

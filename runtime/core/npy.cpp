@@ -1,0 +1,209 @@
+// The .npy reader. The header is a line of Python: a dict of 'descr',
+// 'fortran_order' and 'shape', parsed here by hand and by nothing looser.
+#include "runtime/core/dtype.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/core/sample_file.h"
+
+#include <cstring>
+
+namespace fsdpc {
+namespace {
+
+constexpr char magic[] = "\x93NUMPY";
+
+// A cursor over the header's text; each step says whether it matched.
+class Cursor {
+public:
+  explicit Cursor(const std::string &text) : text(text) {}
+
+  bool token(char c) {
+    spaces();
+    return at < text.size() && text[at] == c ? (++at, true) : false;
+  }
+  bool quoted(std::string &value) {
+    spaces();
+    if (at >= text.size() || (text[at] != '\'' && text[at] != '"'))
+      return false;
+    size_t end = text.find(text[at], at + 1);
+    if (end == std::string::npos)
+      return false;
+    value = text.substr(at + 1, end - at - 1);
+    at = end + 1;
+    return true;
+  }
+  bool word(const char *expected) {
+    spaces();
+    size_t length = std::strlen(expected);
+    if (text.compare(at, length, expected) != 0)
+      return false;
+    at += length;
+    return true;
+  }
+  bool number(int64_t &value) {
+    spaces();
+    size_t start = at;
+    value = 0;
+    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+      if (__builtin_mul_overflow(value, 10, &value) ||
+          __builtin_add_overflow(value, text[at] - '0', &value))
+        return false;
+    return at > start;
+  }
+
+private:
+  void spaces() {
+    while (at < text.size() && (text[at] == ' ' || text[at] == '\n'))
+      ++at;
+  }
+  const std::string &text;
+  size_t at = 0;
+};
+
+bool parseShape(Cursor &cursor, std::vector<int64_t> &shape) {
+  if (!cursor.token('('))
+    return false;
+  while (!cursor.token(')')) {
+    int64_t extent;
+    if (!cursor.number(extent))
+      return false;
+    shape.push_back(extent);
+    if (!cursor.token(','))
+      return cursor.token(')');
+    if (shape.size() > 32)
+      return false;
+  }
+  return true;
+}
+
+bool parseHeader(const std::string &text, std::string &descr, bool &fortran,
+                 std::vector<int64_t> &shape) {
+  Cursor cursor(text);
+  if (!cursor.token('{'))
+    return false;
+  int seen = 0;
+  std::string key;
+  while (cursor.quoted(key)) {
+    if (!cursor.token(':'))
+      return false;
+    if (key == "descr" && cursor.quoted(descr))
+      seen |= 1;
+    else if (key == "fortran_order" &&
+             (fortran = cursor.word("True"), fortran || cursor.word("False")))
+      seen |= 2;
+    else if (key == "shape" && parseShape(cursor, shape))
+      seen |= 4;
+    else
+      return false;
+    cursor.token(',');
+  }
+  return cursor.token('}') && seen == 7;
+}
+
+// "<i8" → "i64"; empty where there is no such type here.
+std::string dtypeOf(const std::string &descr) {
+  if (descr == "|b1" || descr == "?")
+    return "i1";
+  if (descr.size() != 3 || std::strchr("<|=", descr[0]) == nullptr ||
+      descr[2] < '1' || descr[2] > '8')
+    return "";
+  std::string name = descr[1] + std::to_string((descr[2] - '0') * 8);
+  return dtypeBytes(name) ? name : "";
+}
+
+} // namespace
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (int64_t extent : shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  return text + "]";
+}
+
+bool isNpy(const File &file) {
+  char start[6];
+  std::string error;
+  return file.size() >= 6 && file.read(0, start, 6, error) &&
+         std::memcmp(start, magic, 6) == 0;
+}
+
+bool readNpyHeader(const File &file, NpyHeader &header, std::string &error) {
+  auto fail = [&](const std::string &what) {
+    error = "'" + file.path() + "' " + what;
+    return false;
+  };
+  if (!isNpy(file))
+    return fail("is not a .npy file");
+  unsigned char start[12] = {};
+  uint64_t startBytes = file.size() < 12 ? file.size() : 12;
+  if (!file.read(0, start, startBytes, error))
+    return false;
+  int version = start[6];
+  if (version < 1 || version > 3)
+    return fail("is a .npy file of version " + std::to_string(version) +
+                "; versions 1 to 3 are read");
+  uint64_t length = start[8] | start[9] << 8;
+  uint64_t lengthEnd = 10;
+  if (version > 1) {
+    length |= uint64_t(start[10]) << 16 | uint64_t(start[11]) << 24;
+    lengthEnd = 12;
+  }
+  if (startBytes < lengthEnd || length > file.size() - lengthEnd ||
+      length > (1 << 20))
+    return fail("is truncated: its .npy header is not all there");
+  std::string text(length, '\0'), descr;
+  if (!file.read(lengthEnd, text.data(), length, error))
+    return false;
+  bool fortran = false;
+  if (!parseHeader(text, descr, fortran, header.shape))
+    return fail("has a malformed .npy header");
+  if (fortran && header.shape.size() > 1)
+    return fail("is in Fortran order; save it with numpy.ascontiguousarray");
+  header.dtype = dtypeOf(descr);
+  if (header.dtype.empty())
+    return fail("has elements of type '" + descr +
+                "'; little-endian integers, floats and bool are read");
+  header.offset = lengthEnd + length;
+
+  int64_t bytes = dtypeBytes(header.dtype);
+  for (int64_t extent : header.shape)
+    if (__builtin_mul_overflow(bytes, extent, &bytes))
+      return fail("has a shape that overflows: " + shapeText(header.shape));
+  if (uint64_t(bytes) > file.size() - header.offset)
+    return fail("is truncated: shape " + shapeText(header.shape) + " needs " +
+                std::to_string(bytes) + " bytes, " +
+                std::to_string(file.size() - header.offset) + " are there");
+  return true;
+}
+
+bool openNpySamples(const Input &input, const std::string &path,
+                    SampleFile &samples, std::string &error) {
+  NpyHeader header;
+  if (!samples.file.open(path, error) ||
+      !readNpyHeader(samples.file, header, error))
+    return false;
+  if (!converts(header.dtype, input.dtype)) {
+    error = "'" + path + "' holds " + header.dtype + ", but input '" +
+            input.name + "' is " + input.dtype;
+    return false;
+  }
+  bool fits = header.shape.size() == input.shape.size();
+  for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
+    fits = header.shape[axis] == input.shape[axis];
+  if (!fits) {
+    std::string expected = "[samples";
+    for (size_t axis = 1; axis < input.shape.size(); ++axis)
+      expected += ", " + std::to_string(input.shape[axis]);
+    error = "'" + path + "' has shape " + shapeText(header.shape) +
+            ", but input '" + input.name + "' takes " + expected + "]";
+    return false;
+  }
+  samples.dtype = header.dtype;
+  samples.offset = header.offset;
+  samples.samples = header.shape[0];
+  samples.sampleElements = 1;
+  for (size_t axis = 1; axis < input.shape.size(); ++axis)
+    samples.sampleElements *= input.shape[axis];
+  return true;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,97 @@
+// Draws the progress line.
+#include "runtime/core/progress.h"
+#include "runtime/core/failure.h"
+
+#include <cstdarg>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace fsdpc {
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string format(const char *text, ...) {
+  char line[512];
+  va_list arguments;
+  va_start(arguments, text);
+  std::vsnprintf(line, sizeof line, text, arguments);
+  va_end(arguments);
+  return line;
+}
+
+void say(const std::string &text) {
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+} // namespace
+
+std::string durationText(double seconds) {
+  long whole = long(seconds + 0.5);
+  if (whole >= 3600)
+    return format("%ldh%02ldm", whole / 3600, whole % 3600 / 60);
+  if (whole >= 60)
+    return format("%ldm%02lds", whole / 60, whole % 60);
+  return format("%lds", whole);
+}
+
+std::string bytesText(int64_t bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit)
+    value /= 1024;
+  return format(unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+Progress::Progress(const Options &options, const RunInfo &info)
+    : options(options), info(info),
+      redraw(isatty(STDERR_FILENO) &&
+             (info.launcher == "none" || info.launcher == "local")),
+      began(Clock::now()) {}
+
+double Progress::elapsed() const {
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
+void Progress::start(const Manifest &manifest) const {
+  auto count = [](int number, const char *what) {
+    return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+  };
+  std::string ranks = count(info.ranks, "rank");
+  if (info.launcher != "none")
+    ranks += info.launcher == "local" ? " (threads of one process)"
+                                      : " (" + info.launcher + ")";
+  say(ranks + ", " + count(info.threads, "thread") + " each, rank 0 on cores " +
+      info.binding + "; " + manifest.strategy + ", " +
+      bytesText(info.plan.total()) + " a rank\n");
+  if (info.threads > info.cores)
+    printWarning("each rank has " + count(info.threads, "thread") + " but " +
+                 count(info.cores, "core") +
+                 " of its own; lower --threads or bind fewer ranks");
+}
+
+void Progress::step(const StepRecord &record) {
+  double now = elapsed();
+  bool last = record.step + 1 == options.steps;
+  if (!redraw ? now - shown < 10 : now - shown < 0.1 && !last)
+    return;
+  shown = now;
+  double left =
+      now / double(record.step + 1) * double(options.steps - record.step - 1);
+  say(format("%sstep %lld/%lld  loss %.4f  norm %.3g  %.0f ms/step  %s left%s",
+             redraw ? "\r\x1b[K" : "", (long long)record.step + 1,
+             (long long)options.steps, record.loss, record.gradNorm,
+             record.milliseconds, durationText(left).c_str(),
+             redraw ? "" : "\n"));
+}
+
+void Progress::finish(const StepRecord &last) {
+  double seconds = elapsed();
+  say(format("%sdone: %lld steps in %s (%.3g steps/s), final loss %.6g, "
+             "peak %s\n",
+             redraw ? "\r\x1b[K" : "", (long long)options.steps,
+             durationText(seconds).c_str(), double(options.steps) / seconds,
+             last.loss, bytesText(last.peakBytes).c_str()));
+}
+
+} // namespace fsdpc

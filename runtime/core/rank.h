@@ -1,0 +1,111 @@
+// One rank of the running program: its memory, its device, its place in the
+// job, and what the microbatch in flight refers to. The C ABI's functions
+// (rank.cpp, update.cpp) work on it; the loop (loop.cpp) drives it.
+#pragma once
+
+#include "runtime/comm/communicator.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/host/device.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace fsdpc {
+
+// Elements that one partial sum of a norm covers.
+constexpr int64_t normBlock = 4096;
+
+// A layout's persistent memory. "Shard" pointers are this rank's slice wherever
+// that lies: in memory of its own, or inside the whole.
+struct LayoutBuffers {
+  int64_t shard = 0, whole = 0; // elements of a slice, of all ranks' slices
+  float *masterShard = nullptr, *masterWhole = nullptr;
+  char *computeShard = nullptr, *computeWhole = nullptr; // the compute type
+  float *gradientShard = nullptr, *gradientWhole = nullptr;
+  float *states = nullptr;         // one after the other, `part` elements each
+  int64_t partBegin = 0, part = 0; // what the optimizer of this rank updates
+  // The optimizer's double[4] of each member.
+  std::vector<std::array<double, 4>> rates;
+};
+
+} // namespace fsdpc
+
+struct fsdpc_rank {
+  fsdpc_rank(const fsdpc::Manifest &manifest, const fsdpc_program &program,
+             fsdpc::Job &job, std::unique_ptr<fsdpc::Device> device)
+      : manifest(manifest), program(program), job(job),
+        device(std::move(device)) {}
+  ~fsdpc_rank();
+  fsdpc_rank(const fsdpc_rank &) = delete;
+
+  // Allocates everything that the plan says, zeroed, and nothing else.
+  bool allocate(const fsdpc::MemoryPlan &plan, std::string &error);
+
+  const fsdpc::Manifest &manifest;
+  const fsdpc_program &program;
+  fsdpc::Job &job;
+  std::unique_ptr<fsdpc::Device> device;
+
+  std::vector<fsdpc::LayoutBuffers> layouts;
+  char *arena = nullptr;
+  // Two slots of each: one is computed on while the next is filled.
+  std::array<std::vector<void *>, 2> inputs;
+  std::array<std::array<uint32_t, 4>, 2> random{};
+  std::vector<void *> buffers;
+  float *statistics = nullptr;  // all ranks' batch statistics of one buffer
+  std::vector<double> partials; // of the blocks of one layout's norm
+
+  // Where the loop stands. Read while work is enqueued, never by the work.
+  int slot = 0;
+  int64_t microbatch = 0; // k, of this rank within the step
+  int64_t step = 0;
+  double inverseV = 1; // 1 / microbatches a step
+  double lr = 0;
+  // What the step's work reports.
+  std::vector<float> losses, valid; // one a microbatch of this rank
+  double norm = 0;
+
+private:
+  char *take(int64_t bytes);
+  void allocateLayout(const fsdpc::Layout &layout);
+  struct Block {
+    void *memory;
+    size_t bytes;
+  };
+  std::vector<Block> blocks;
+  int64_t taken = 0;
+};
+
+namespace fsdpc {
+
+// Calls body(member, from, to) for each member's elements within [begin, end),
+// in elements of the layout: real elements only, never the gaps between.
+template <class Body>
+void forEachMember(const Layout &layout, int64_t begin, int64_t end,
+                   Body body) {
+  size_t low = 0, high = layout.members.size();
+  while (low < high) { // the first member that ends after begin
+    size_t middle = (low + high) / 2;
+    const Member &member = layout.members[middle];
+    if (member.offset + member.elements <= begin)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  for (; low < layout.members.size() && layout.members[low].offset < end;
+       ++low) {
+    const Member &member = layout.members[low];
+    int64_t from = member.offset > begin ? member.offset : begin;
+    int64_t to = member.offset + member.elements;
+    to = to < end ? to : end;
+    if (from < to)
+      body(low, from, to);
+  }
+}
+
+// The first layout whose accumulated gradient is not finite on this rank, or
+// the number of layouts.
+int64_t firstNonFinite(const fsdpc_rank &rank);
+
+} // namespace fsdpc

@@ -1,0 +1,118 @@
+// Reads what Linux says about cores, memory and the processor.
+#include "runtime/core/resources.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <sched.h>
+#include <set>
+#include <sstream>
+#include <unistd.h>
+
+namespace fsdpc {
+namespace {
+
+// What one rank tells the others: its host and the cores it may run on.
+struct Binding {
+  char host[64] = {};
+  cpu_set_t cores;
+};
+
+std::string coreList(const cpu_set_t &cores) {
+  std::string text;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &cores))
+      continue;
+    int last = core;
+    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &cores))
+      ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(core);
+    if (last > core)
+      text += "-" + std::to_string(last);
+    core = last;
+  }
+  return text;
+}
+
+// "avx512-vnni", "avx512_vnni" and "avx512vnni" are one feature.
+std::string plain(const std::string &name) {
+  std::string text;
+  for (char c : name)
+    if (c != '_' && c != '-' && c != '.')
+      text += char(std::tolower(c));
+  return text;
+}
+
+} // namespace
+
+Cores findCores(Job &job) {
+  Binding own;
+  gethostname(own.host, sizeof own.host - 1);
+  CPU_ZERO(&own.cores);
+  sched_getaffinity(0, sizeof own.cores, &own.cores);
+  std::vector<Binding> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  Cores cores;
+  cores.bound = std::max(1, CPU_COUNT(&own.cores));
+  cores.list = coreList(own.cores);
+  cores.sharing = 0;
+  for (const Binding &other : all) {
+    cpu_set_t common;
+    CPU_AND(&common, &own.cores, &other.cores);
+    if (std::strcmp(own.host, other.host) == 0 && CPU_COUNT(&common) > 0)
+      ++cores.sharing;
+  }
+  return cores;
+}
+
+int64_t peakResidentBytes() {
+  std::ifstream status("/proc/self/status");
+  std::string line;
+  while (std::getline(status, line))
+    if (line.rfind("VmHWM:", 0) == 0)
+      return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
+std::string readCpuInfo() {
+  // One processor's paragraph is enough, and machines have hundreds.
+  std::ifstream file("/proc/cpuinfo");
+  std::string text, line;
+  while (std::getline(file, line) && !line.empty())
+    text += line + "\n";
+  return text;
+}
+
+std::vector<std::string>
+lackingFeatures(const std::vector<std::string> &features,
+                const std::string &cpuinfo) {
+  // Where the kernel's name is another one than LLVM's.
+  static const std::array<const char *, 2> renamed[] = {
+      {"64bit", "lm"},     {"bmi", "bmi1"},         {"crc32", "sse4_2"},
+      {"lzcnt", "abm"},    {"pclmul", "pclmulqdq"}, {"prfchw", "3dnowprefetch"},
+      {"rdrnd", "rdrand"}, {"sahf", "lahf_lm"},     {"sha", "sha_ni"},
+      {"sse3", "pni"},     {"x87", "fpu"}};
+  std::set<std::string> present;
+  std::istringstream lines(cpuinfo);
+  std::string line, word;
+  while (std::getline(lines, line)) {
+    if (line.rfind("flags", 0) != 0)
+      continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    while (words >> word)
+      present.insert(plain(word));
+  }
+  std::vector<std::string> lacking;
+  for (const std::string &feature : features) {
+    std::string name = feature;
+    for (auto &[llvm, kernel] : renamed)
+      if (feature == llvm)
+        name = kernel;
+    if (!present.count(plain(name)))
+      lacking.push_back(feature);
+  }
+  return lacking;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,166 @@
+// Reading and writing safetensors headers.
+#include "runtime/core/safetensors.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/core/sample_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdpc {
+namespace {
+
+constexpr uint64_t mostHeaderBytes = 100 << 20;
+
+// "F32" → "f32", "BOOL" → "i1"; "" for what is not known here.
+std::string dtypeFromFile(std::string name) {
+  if (name == "BOOL")
+    return "i1";
+  for (char &c : name)
+    c = char(std::tolower(c));
+  return name != "i1" && dtypeBytes(name) ? name : "";
+}
+
+std::string dtypeToFile(std::string name) {
+  if (name == "i1")
+    return "BOOL";
+  for (char &c : name)
+    c = char(std::toupper(c));
+  return name;
+}
+
+} // namespace
+
+bool SafeTensors::open(const std::string &path, std::string &error) {
+  if (!source.open(path, error))
+    return false;
+  uint64_t length = 0;
+  if (source.size() < 8 || !source.read(0, &length, 8, error) ||
+      length > source.size() - 8 || length > mostHeaderBytes) {
+    error = "'" + path + "' is not a safetensors file, or it is truncated";
+    return false;
+  }
+  std::string header(length, '\0'), reason;
+  if (!source.read(8, header.data(), length, error))
+    return false;
+  try {
+    if (parse(header, 8 + length, reason))
+      return true;
+  } catch (const nlohmann::json::exception &fault) {
+    reason = std::string("its header is malformed: ") + fault.what();
+  }
+  error = "'" + path + "' cannot be used: " + reason;
+  return false;
+}
+
+bool SafeTensors::parse(const std::string &header, uint64_t dataOffset,
+                        std::string &error) {
+  auto json = nlohmann::json::parse(header);
+  uint64_t dataBytes = source.size() - dataOffset;
+  std::vector<const SafeTensor *> byOffset;
+  for (auto &[name, value] : json.items()) {
+    if (name == "__metadata__") {
+      auto aliases = value.find("aliases");
+      if (aliases != value.end())
+        aliasOf = nlohmann::json::parse(aliases->get<std::string>())
+                      .get<std::map<std::string, std::string>>();
+      continue;
+    }
+    SafeTensor tensor;
+    std::string dtype = value.at("dtype").get<std::string>();
+    tensor.dtype = dtypeFromFile(dtype);
+    auto range = value.at("data_offsets").get<std::vector<uint64_t>>();
+    if (range.size() != 2 || range[0] > range[1] || range[1] > dataBytes) {
+      error = "tensor '" + name + "' does not lie within the file";
+      return false;
+    }
+    tensor.offset = dataOffset + range[0];
+    tensor.bytes = range[1] - range[0];
+    // A type that is not known here is an error only where it is asked for.
+    if (!tensor.dtype.empty()) {
+      uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
+      for (auto &extent : value.at("shape")) {
+        uint64_t size = extent.get<uint64_t>();
+        if (!extent.is_number_unsigned() || size > uint64_t(INT64_MAX) ||
+            __builtin_mul_overflow(bytes, size, &bytes)) {
+          error = "tensor '" + name + "' has a shape that overflows";
+          return false;
+        }
+        tensor.shape.push_back(int64_t(size));
+      }
+      if (bytes != tensor.bytes) {
+        error = "tensor '" + name + "' of shape " + shapeText(tensor.shape) +
+                " needs " + std::to_string(bytes) + " bytes but has " +
+                std::to_string(tensor.bytes);
+        return false;
+      }
+    }
+    byOffset.push_back(&(entries[name] = tensor));
+  }
+  std::sort(byOffset.begin(), byOffset.end(),
+            [](auto *a, auto *b) { return a->offset < b->offset; });
+  for (size_t i = 1; i < byOffset.size(); ++i)
+    if (byOffset[i]->offset <
+        byOffset[i - 1]->offset + byOffset[i - 1]->bytes) {
+      error =
+          "two tensors overlap at byte " + std::to_string(byOffset[i]->offset);
+      return false;
+    }
+  return true;
+}
+
+const SafeTensor *
+SafeTensors::find(const std::string &name,
+                  const std::vector<std::string> &aliases) const {
+  auto lookUp = [&](const std::string &key) -> const SafeTensor * {
+    auto entry = entries.find(key);
+    if (entry != entries.end())
+      return &entry->second;
+    auto alias = aliasOf.find(key);
+    if (alias == aliasOf.end())
+      return nullptr;
+    entry = entries.find(alias->second);
+    return entry == entries.end() ? nullptr : &entry->second;
+  };
+  const SafeTensor *found = lookUp(name);
+  for (size_t i = 0; !found && i < aliases.size(); ++i)
+    found = lookUp(aliases[i]);
+  return found;
+}
+
+uint64_t SafeTensorsHeader::add(const std::string &name,
+                                const std::string &dtype,
+                                const std::vector<int64_t> &shape,
+                                const std::vector<std::string> &aliases) {
+  uint64_t bytes = uint64_t(dtypeBytes(dtype));
+  for (int64_t extent : shape)
+    bytes *= uint64_t(extent);
+  uint64_t begin = end;
+  end += bytes;
+  entries.push_back({name, dtype, shape, begin, end});
+  for (const std::string &alias : aliases)
+    aliasOf[alias] = name;
+  return begin;
+}
+
+std::string SafeTensorsHeader::text() const {
+  nlohmann::ordered_json json;
+  // "pt" is what readers in PyTorch's world look for.
+  json["__metadata__"]["format"] = "pt";
+  if (!aliasOf.empty())
+    json["__metadata__"]["aliases"] = nlohmann::json(aliasOf).dump();
+  for (const Entry &entry : entries)
+    json[entry.name] = {{"dtype", dtypeToFile(entry.dtype)},
+                        {"shape", entry.shape},
+                        {"data_offsets", {entry.begin, entry.end}}};
+  std::string header =
+      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  header.resize((header.size() + 8 + 63) / 64 * 64 - 8, ' ');
+  uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text + header;
+}
+
+} // namespace fsdpc

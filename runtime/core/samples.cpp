@@ -1,0 +1,115 @@
+// Samples by number, converted and checked on their way into memory.
+#include "runtime/core/samples.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/core/shuffle.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+
+bool Samples::open(const Manifest &program, const Options &options,
+                   int64_t microbatches, std::string &error) {
+  manifest = &program;
+  seed = options.seed;
+  shuffle = options.shuffle;
+  files.clear();
+  size_t largest = 0;
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const Input &input = program.inputs[i];
+    const DataSource &source = options.data[i];
+    SampleFile file;
+    bool opened = source.tokens
+                      ? openTokenWindows(input, source.file, source.width,
+                                         source.shift, file, error)
+                      : openNpySamples(input, source.file, file, error);
+    if (!opened)
+      return false;
+    if (input.shape[0] != program.inputs[0].shape[0]) {
+      error = "inputs '" + program.inputs[0].name + "' and '" + input.name +
+              "' have different first axes: " +
+              std::to_string(program.inputs[0].shape[0]) + " and " +
+              std::to_string(input.shape[0]) + " samples a microbatch";
+      return false;
+    }
+    samples = i == 0 ? file.samples : std::min(samples, file.samples);
+    largest = std::max(largest, size_t(file.sampleElements));
+    files.push_back(std::move(file));
+  }
+  raw.resize(largest * 8);
+  converted.resize(largest * 8);
+  perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
+
+  for (size_t i = 0; i < files.size(); ++i)
+    if (files[i].samples == samples && samples / perMicrobatch < microbatches) {
+      error = "'" + files[i].file.path() + "' holds " +
+              std::to_string(samples) + " samples, but one step takes " +
+              std::to_string(microbatches) + " microbatches of " +
+              std::to_string(perMicrobatch);
+      return false;
+    }
+  return true;
+}
+
+int64_t Samples::sampleOf(int64_t number) const {
+  int64_t index = number % samples;
+  if (!shuffle)
+    return index;
+  return int64_t(shuffled(uint64_t(index), uint64_t(samples),
+                          uint64_t(number / samples), seed));
+}
+
+bool Samples::read(int64_t number, void *const *buffers, std::string &error) {
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Input &input = manifest->inputs[i];
+    if (!buffers && input.bound <= 0)
+      continue;
+    int64_t bytes = files[i].sampleElements * dtypeBytes(input.dtype);
+    for (int64_t row = 0; row < perMicrobatch; ++row) {
+      void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
+                         : converted.data();
+      int64_t sample = sampleOf(number + row);
+      if (!readSample(i, sample, to, error) ||
+          !checkBounds(input, files[i], sample, to, error))
+        return false;
+    }
+  }
+  return true;
+}
+
+bool Samples::readSample(size_t i, int64_t sample, void *to,
+                         std::string &error) {
+  const SampleFile &file = files[i];
+  uint64_t bytes =
+      uint64_t(file.sampleElements) * uint64_t(dtypeBytes(file.dtype));
+  if (!file.file.read(file.offset + uint64_t(sample) * bytes, raw.data(), bytes,
+                      error))
+    return false;
+  convert(raw.data(), file.dtype, to, manifest->inputs[i].dtype,
+          file.sampleElements);
+  return true;
+}
+
+bool Samples::checkBounds(const Input &input, const SampleFile &file,
+                          int64_t sample, const void *values,
+                          std::string &error) const {
+  if (input.bound <= 0)
+    return true;
+  auto *bytes = static_cast<const char *>(values);
+  int64_t width = dtypeBytes(input.dtype);
+  for (int64_t i = 0; i < file.sampleElements; ++i) {
+    int64_t value = 0;
+    convert(bytes + i * width, input.dtype, &value, "i64", 1);
+    if ((value >= input.lower && value < input.bound) ||
+        (input.hasIgnored && value == input.ignored))
+      continue;
+    error = "'" + file.file.path() + "' sample " + std::to_string(sample) +
+            " element " + std::to_string(i) + ": " + std::to_string(value) +
+            " is outside [" + std::to_string(input.lower) + ", " +
+            std::to_string(input.bound) + ") of input '" + input.name + "'";
+    return false;
+  }
+  return true;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,18 @@
+// What a rank does before its first step, besides opening its data.
+#pragma once
+
+#include "runtime/core/rank.h"
+#include "runtime/core/weights.h"
+
+namespace fsdpc {
+
+// Each returns what is wrong, or nothing.
+std::string checkMachine(const Manifest &manifest, int ranks);
+std::string checkMemory(const MemoryPlan &plan, int64_t limit);
+
+// Reads this rank's slice of every parameter, and every buffer.
+bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error);
+// Completes, from all ranks' slices, what is kept whole. Collective.
+void gatherWholes(fsdpc_rank &rank);
+
+} // namespace fsdpc

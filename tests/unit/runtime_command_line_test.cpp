@@ -1,0 +1,125 @@
+// The program's flags: what they mean, and that a mistake names what would have
+// been right.
+#include "runtime/core/command_line.h"
+#include "runtime/core/resources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace fsdpc;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+namespace {
+
+struct Parsed {
+  bool ok;
+  Options options;
+  std::string error;
+};
+
+Parsed parse(std::vector<const char *> arguments) {
+  Manifest manifest;
+  manifest.lr = 0.5;
+  manifest.inputs.push_back({"input_ids", {2, 8}, "i64"});
+  manifest.inputs.push_back({"labels", {2, 8}, "i64"});
+  arguments.insert(arguments.begin(), "prog");
+  Parsed parsed;
+  parsed.ok = parseCommandLine(int(arguments.size()), arguments.data(),
+                               manifest, parsed.options, parsed.error);
+  return parsed;
+}
+
+std::vector<const char *> with(std::vector<const char *> more) {
+  more.insert(more.begin(), {"--data", "input_ids=a.npy", "--tokens",
+                             "labels=b.txt:u8+1", "--steps", "3"});
+  return more;
+}
+
+TEST(CommandLine, Defaults) {
+  Parsed parsed = parse(with({}));
+  ASSERT_TRUE(parsed.ok) << parsed.error;
+  EXPECT_EQ(parsed.options.steps, 3);
+  EXPECT_EQ(parsed.options.accumulate, 1);
+  EXPECT_EQ(parsed.options.lr, 0.5);
+  EXPECT_EQ(parsed.options.threads, 0);
+  EXPECT_FALSE(parsed.options.data[0].tokens);
+  EXPECT_EQ(parsed.options.data[1].file, "b.txt");
+  EXPECT_EQ(parsed.options.data[1].shift, 1);
+}
+
+TEST(CommandLine, Values) {
+  Parsed parsed =
+      parse(with({"--lr=1e-3", "--lr-schedule=cosine,warmup=4,min=1e-5",
+                  "--seed", "18446744073709551615", "--shuffle"}));
+  ASSERT_TRUE(parsed.ok) << parsed.error;
+  EXPECT_EQ(parsed.options.lr, 1e-3);
+  EXPECT_EQ(parsed.options.schedule.kind, LrSchedule::cosine);
+  EXPECT_EQ(parsed.options.schedule.warmup, 4);
+  EXPECT_EQ(parsed.options.schedule.minimum, 1e-5);
+  EXPECT_EQ(parsed.options.seed, ~uint64_t(0));
+  EXPECT_TRUE(parsed.options.shuffle);
+}
+
+TEST(CommandLine, HelpTeaches) {
+  Parsed parsed = parse({"--help"});
+  EXPECT_TRUE(parsed.ok);
+  for (const char *part : {"--accumulate", "mpirun -np", "input_ids i64[2, 8]",
+                           "(s*V+j)*b", "cosine"})
+    EXPECT_THAT(parsed.options.help, HasSubstr(part));
+}
+
+TEST(CommandLine, InfoNeedsNothingElse) {
+  EXPECT_TRUE(parse({"--info"}).options.info);
+}
+
+TEST(CommandLine, MistakesNameTheNearest) {
+  struct {
+    std::vector<const char *> arguments;
+    const char *message;
+  } cases[] = {
+      {with({"--stepz", "4"}), "unknown flag '--stepz'; did you mean "
+                               "'--steps'?"},
+      {with({"--acumulate=4"}), "did you mean '--accumulate'?"},
+      {with({"--zzzzzz"}), "unknown flag '--zzzzzz'; see --help"},
+      {with({"stray"}), "unexpected argument 'stray'"},
+      {{"--steps", "0"}, "--steps: '0' is not a whole number of at least 1"},
+      {{"--steps", "4x"}, "'4x' is not a whole number"},
+      {with({"--threads=0"}), "at least 1"},
+      {with({"--lr=nan"}), "'nan' is not a number of at least 0"},
+      {with({"--lr=-1"}), "'-1' is not a number of at least 0"},
+      {with({"--seed=-1"}), "'-1' is not a whole number from 0"},
+      {with({"--lr-schedule=cosin"}), "did you mean 'cosine'?"},
+      {with({"--lr-schedule=cosine,warmpu=3"}), "did you mean 'warmup'?"},
+      {with({"--lr-schedule=linear,warmup=x"}), "warmup 'x'"},
+      {with({"--data", "input_idz=a.npy"}), "did you mean 'input_ids'?"},
+      {with({"--data", "labels=a.npy"}), "input 'labels' is given twice"},
+      {with({"--data", "labels"}), "'labels' is not NAME=FILE"},
+      {{"--data", "labels=a.npy", "--steps", "1"},
+       "input 'input_ids' has no data: give --data input_ids=FILE.npy"},
+      {{"--data", "labels=a.npy", "--data", "input_ids=b.npy"},
+       "--steps is missing"},
+      {with({"--log"}), "--log"},
+  };
+  for (auto &[arguments, message] : cases) {
+    Parsed parsed = parse(arguments);
+    EXPECT_FALSE(parsed.ok) << message;
+    EXPECT_THAT(parsed.error, HasSubstr(message));
+    EXPECT_EQ(parsed.error.find('\n'), std::string::npos);
+  }
+}
+
+// LLVM's and the kernel's names of the same features.
+TEST(Processor, NamesWhatIsLacking) {
+  std::string cpuinfo = "model name : x\nflags\t\t: fpu pni ssse3 sse4_1 avx2 "
+                        "bmi1 abm avx512_bf16 avx512_vnni amx_tile\n";
+  EXPECT_THAT(lackingFeatures({"sse3", "sse4.1", "avx2", "bmi", "lzcnt",
+                               "avx512bf16", "avx512vnni", "amx-tile", "x87"},
+                              cpuinfo),
+              IsEmpty());
+  EXPECT_THAT(lackingFeatures({"avx2", "avx512f", "fma"}, cpuinfo),
+              ElementsAre("avx512f", "fma"));
+}
+
+} // namespace

@@ -1,0 +1,59 @@
+// Files for tests: a folder that goes with its owner, and .npy bytes.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    std::string name =
+        (std::filesystem::temp_directory_path() / "fsdpc-XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string operator/(const std::string &name) const {
+    return path + "/" + name;
+  }
+  std::string write(const std::string &name, const std::string &bytes) const {
+    std::ofstream(*this / name, std::ios::binary) << bytes;
+    return *this / name;
+  }
+  std::string read(const std::string &name) const {
+    std::ifstream file(*this / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+private:
+  std::string path;
+};
+
+// A .npy file that holds `count` elements 0, 1, 2, … of type T, whatever its
+// header says.
+template <class T>
+std::string npy(const std::string &descr, const std::string &shape,
+                int64_t count, int version = 1,
+                const std::string &fortran = "False") {
+  std::string header = "{'descr': '" + descr +
+                       "', 'fortran_order': " + fortran +
+                       ", 'shape': " + shape + ", }";
+  header.resize(117, ' ');
+  header += '\n';
+  std::string bytes = "\x93NUMPY";
+  bytes += char(version);
+  bytes += '\0';
+  bytes += char(header.size());
+  bytes += '\0';
+  if (version > 1)
+    bytes += std::string(2, '\0');
+  bytes += header;
+  for (int64_t i = 0; i < count; ++i) {
+    T value = T(i);
+    bytes.append(reinterpret_cast<char *>(&value), sizeof value);
+  }
+  return bytes;
+}

@@ -1,0 +1,243 @@
+// Files that come from elsewhere: .npy, token streams and safetensors are read
+// exactly or refused with what is wrong, never trusted.
+#include "runtime/core/safetensors.h"
+#include "runtime/core/samples.h"
+#include "tests/unit/runtime_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace fsdpc;
+using testing::HasSubstr;
+
+namespace {
+
+Input ids() { return {"ids", {2, 3}, "i64", 100, 0, -100, true}; }
+
+std::string npyError(const std::string &bytes, Input input = ids()) {
+  TemporaryFolder folder;
+  SampleFile file;
+  std::string error;
+  if (openNpySamples(input, folder.write("x.npy", bytes), file, error))
+    return "";
+  return error;
+}
+
+TEST(Npy, ReadsEveryVersion) {
+  for (int version : {1, 2, 3})
+    EXPECT_EQ(npyError(npy<int32_t>("<i4", "(4, 3)", 12, version)), "");
+  EXPECT_EQ(npyError(npy<uint8_t>("|u1", "(1,3)", 3)), "");
+}
+
+TEST(Npy, NamesWhatIsWrong) {
+  EXPECT_THAT(npyError("hello, world"), HasSubstr("is not a .npy file"));
+  EXPECT_THAT(npyError(npy<float>("<f4", "(4, 3)", 12)),
+              HasSubstr("holds f32, but input 'ids' is i64"));
+  EXPECT_THAT(npyError(npy<uint64_t>("<u8", "(4, 3)", 12)),
+              HasSubstr("holds u64"));
+  EXPECT_THAT(npyError(npy<int64_t>(">i8", "(4, 3)", 12)),
+              HasSubstr("type '>i8'; little-endian"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(12,)", 12)),
+              HasSubstr("has shape [12], but input 'ids' takes [samples, 3]"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(3, 4)", 12)),
+              HasSubstr("has shape [3, 4]"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 11)),
+              HasSubstr("is truncated"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4611686018427387904, 3)", 3)),
+              HasSubstr("overflows"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(99999999999999999999, 3)", 3)),
+              HasSubstr("malformed"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(-4, 3)", 12)),
+              HasSubstr("malformed"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 12).substr(0, 30)),
+              HasSubstr("truncated"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 12, 1, "True")),
+              HasSubstr("Fortran order"));
+}
+
+// Windows of three tokens, the second set shifted by one: whole windows only.
+TEST(Tokens, CutsWindows) {
+  TemporaryFolder folder;
+  std::string error, path = folder.write("text", "abcdefghij");
+  SampleFile file;
+  ASSERT_TRUE(openTokenWindows(ids(), path, "u8", 0, file, error)) << error;
+  EXPECT_EQ(file.samples, 3);
+  SampleFile shifted;
+  ASSERT_TRUE(openTokenWindows(ids(), path, "u8", 2, shifted, error));
+  EXPECT_EQ(shifted.samples, 2);
+  EXPECT_EQ(shifted.offset, 2u);
+  SampleFile beyond;
+  ASSERT_TRUE(openTokenWindows(ids(), path, "u16", 100, beyond, error));
+  EXPECT_EQ(beyond.samples, 0);
+}
+
+TEST(Tokens, NpyNeedsNoWidthAndRawDoes) {
+  TemporaryFolder folder;
+  std::string error;
+  SampleFile file;
+  EXPECT_FALSE(
+      openTokenWindows(ids(), folder.write("a", "abcdef"), "", 0, file, error));
+  EXPECT_THAT(error, HasSubstr(":u8"));
+  std::string path = folder.write("b", npy<uint16_t>("<u2", "(7,)", 7));
+  SampleFile array;
+  ASSERT_TRUE(openTokenWindows(ids(), path, "", 1, array, error)) << error;
+  EXPECT_EQ(array.samples, 2);
+  SampleFile raw;
+  EXPECT_FALSE(openTokenWindows(ids(), path, "u16", 0, raw, error));
+  EXPECT_THAT(error, HasSubstr("drop ':u16'"));
+}
+
+TEST(Tokens, SuffixesAreParsedFromTheRight) {
+  auto parse = [](const char *text) {
+    DataSource source;
+    parseTokens(text, source);
+    return source.file + "|" + source.width + "|" +
+           std::to_string(source.shift);
+  };
+  EXPECT_EQ(parse("a.txt:u8+1"), "a.txt|u8|1");
+  EXPECT_EQ(parse("a.npy+12"), "a.npy||12");
+  EXPECT_EQ(parse("c++:u16"), "c++|u16|0");
+  EXPECT_EQ(parse("a:b+c:u8"), "a:b+c|u8|0");
+  EXPECT_EQ(parse("a:u8:u16+1"), "a:u8|u16|1");
+  EXPECT_EQ(parse("host:data.npy"), "host:data.npy||0");
+}
+
+// ids [5 samples of 3] from 0 up, b = 2.
+class SamplesTest : public testing::Test {
+protected:
+  SamplesTest() {
+    manifest.inputs = {ids()};
+    options.data.resize(1);
+    options.data[0].input = "ids";
+    write(npy<int64_t>("<i8", "(5, 3)", 15));
+  }
+  void write(const std::string &bytes) {
+    options.data[0].file = folder.write("ids.npy", bytes);
+  }
+  std::vector<int64_t> read(int64_t number) {
+    std::vector<int64_t> values(6);
+    void *buffers[] = {values.data()};
+    EXPECT_TRUE(samples.read(number, buffers, error)) << error;
+    return values;
+  }
+  TemporaryFolder folder;
+  Manifest manifest;
+  Options options;
+  Samples samples;
+  std::string error;
+};
+
+TEST_F(SamplesTest, WrapAroundTheEpoch) {
+  ASSERT_TRUE(samples.open(manifest, options, 2, error)) << error;
+  EXPECT_EQ(read(0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
+}
+
+TEST_F(SamplesTest, OneStepMustFit) {
+  EXPECT_FALSE(samples.open(manifest, options, 3, error));
+  EXPECT_THAT(error, HasSubstr("holds 5 samples, but one step takes 3 "
+                               "microbatches of 2"));
+}
+
+TEST_F(SamplesTest, ShuffleIsAPermutationPerEpoch) {
+  options.shuffle = true;
+  options.seed = 9;
+  ASSERT_TRUE(samples.open(manifest, options, 2, error));
+  for (int64_t epoch : {0, 1, 7}) {
+    std::vector<int64_t> seen;
+    for (int64_t i = 0; i < 5; ++i)
+      seen.push_back(samples.sampleOf(epoch * 5 + i));
+    EXPECT_THAT(seen, testing::UnorderedElementsAre(0, 1, 2, 3, 4));
+  }
+}
+
+TEST_F(SamplesTest, NamesTheValueOutOfRange) {
+  std::string bytes = npy<int64_t>("<i8", "(5, 3)", 15);
+  int64_t bad = 100;
+  bytes.replace(bytes.size() - 8, 8, reinterpret_cast<char *>(&bad), 8);
+  write(bytes);
+  ASSERT_TRUE(samples.open(manifest, options, 2, error));
+  EXPECT_TRUE(samples.read(0, nullptr, error));
+  EXPECT_FALSE(samples.read(3, nullptr, error));
+  EXPECT_THAT(error, HasSubstr("ids.npy' sample 4 element 2: 100 is outside "
+                               "[0, 100) of input 'ids'"));
+  bad = -100; // the ignored value
+  bytes.replace(bytes.size() - 8, 8, reinterpret_cast<char *>(&bad), 8);
+  write(bytes);
+  ASSERT_TRUE(samples.open(manifest, options, 2, error));
+  EXPECT_TRUE(samples.read(3, nullptr, error));
+}
+
+std::string safetensorsError(const std::string &header,
+                             const std::string &data) {
+  TemporaryFolder folder;
+  uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<char *>(&length), 8);
+  SafeTensors file;
+  std::string error;
+  file.open(folder.write("x.safetensors", bytes + header + data), error);
+  return error;
+}
+
+TEST(SafeTensors, RoundTripsWithAliases) {
+  TemporaryFolder folder;
+  SafeTensorsHeader header;
+  header.add("a", "f32", {2}, {"tied"});
+  EXPECT_EQ(header.add("b", "i64", {}, {}), 8u);
+  std::string text = header.text();
+  EXPECT_EQ(text.size() % 64, 0u);
+  std::string path =
+      folder.write("x.safetensors", text + std::string(16, '\1'));
+  SafeTensors file;
+  std::string error;
+  ASSERT_TRUE(file.open(path, error)) << error;
+  EXPECT_EQ(file.find("a", {}), file.find("tied", {}));
+  EXPECT_EQ(file.find("other", {"b"})->dtype, "i64");
+  EXPECT_EQ(file.find("other", {}), nullptr);
+  EXPECT_EQ(file.find("a", {})->offset, text.size());
+}
+
+TEST(SafeTensors, TrustsNothing) {
+  auto tensor = [](const char *shape, const char *range) {
+    return std::string("{\"dtype\":\"F32\",\"shape\":") + shape +
+           ",\"data_offsets\":" + range + "}";
+  };
+  EXPECT_EQ(safetensorsError("{\"a\":" + tensor("[1]", "[0,4]") + "}", "1234"),
+            "");
+  EXPECT_THAT(
+      safetensorsError("{\"a\":" + tensor("[1]", "[0,8]") + "}", "1234"),
+      HasSubstr("does not lie within the file"));
+  EXPECT_THAT(
+      safetensorsError("{\"a\":" + tensor("[2]", "[0,4]") + "}", "1234"),
+      HasSubstr("needs 8 bytes but has 4"));
+  EXPECT_THAT(safetensorsError("{\"a\":" + tensor("[1]", "[0,4]") +
+                                   ",\"b\":" + tensor("[1]", "[0,4]") + "}",
+                               "1234"),
+              HasSubstr("overlap"));
+  EXPECT_THAT(
+      safetensorsError(
+          "{\"a\":" + tensor("[4611686018427387905,4]", "[0,4]") + "}", "1234"),
+      HasSubstr("overflows"));
+  EXPECT_THAT(
+      safetensorsError("{\"a\":" + tensor("[-1]", "[0,4]") + "}", "1234"),
+      HasSubstr("overflows"));
+  EXPECT_THAT(
+      safetensorsError("{\"a\":" + tensor("[1]", "[4,0]") + "}", "1234"),
+      HasSubstr("does not lie"));
+  EXPECT_THAT(safetensorsError("{\"a\":", ""), HasSubstr("malformed"));
+  EXPECT_THAT(safetensorsError("[1]", ""), HasSubstr("malformed"));
+  EXPECT_THAT(safetensorsError(std::string(1000, '['), ""),
+              HasSubstr("malformed"));
+}
+
+TEST(SafeTensors, RefusesAHeaderLongerThanTheFile) {
+  TemporaryFolder folder;
+  SafeTensors file;
+  std::string error;
+  EXPECT_FALSE(file.open(
+      folder.write("x", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),
+      error));
+  EXPECT_THAT(error, HasSubstr("not a safetensors file"));
+}
+
+} // namespace

@@ -1,0 +1,130 @@
+// Generators, permutations, conversions and schedules: everything in the
+// runtime whose exact values are documented.
+#include "runtime/core/command_line.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/init_rule.h"
+#include "runtime/core/shuffle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+using namespace fsdpc;
+
+namespace {
+
+// The known answers that the authors of Philox publish with Random123.
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, 0),
+            (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({~0u, ~0u, ~0u, ~0u}, ~uint64_t(0)),
+            (PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                   0x299f31d0a4093822),
+            (PhiloxBlock{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Shuffle, IsAPermutationOfEachEpoch) {
+  for (uint64_t count : {1, 2, 3, 16, 17, 1000}) {
+    std::set<uint64_t> seen;
+    for (uint64_t i = 0; i < count; ++i)
+      seen.insert(shuffled(i, count, 5, 42));
+    EXPECT_EQ(seen.size(), count);
+    EXPECT_EQ(*seen.rbegin(), count - 1);
+  }
+}
+
+TEST(Shuffle, DiffersByEpochAndSeed) {
+  int same = 0;
+  for (uint64_t i = 0; i < 1000; ++i)
+    same += (shuffled(i, 1000, 0, 1) == shuffled(i, 1000, 1, 1)) +
+            (shuffled(i, 1000, 0, 1) == shuffled(i, 1000, 0, 2)) +
+            (shuffled(i, 1000, 0, 1) == i);
+  EXPECT_LT(same, 20); // about one in a thousand by chance, three times
+}
+
+TEST(Bf16, RoundsToNearestEven) {
+  EXPECT_EQ(toBf16(1.0f), 0x3f80);
+  EXPECT_EQ(toBf16(1.0f + 0x1p-8f), 0x3f80); // halfway: to even
+  EXPECT_EQ(toBf16(1.0f + 0x3p-8f), 0x3f82);
+  EXPECT_EQ(toBf16(INFINITY), 0x7f80);
+  EXPECT_TRUE(std::isnan(fromBf16(toBf16(NAN))));
+}
+
+TEST(F16, Widens) {
+  EXPECT_EQ(fromF16(0x3c00), 1.0f);
+  EXPECT_EQ(fromF16(0xc000), -2.0f);
+  EXPECT_EQ(fromF16(0x0001), 0x1p-24f);
+  EXPECT_EQ(fromF16(0x7bff), 65504.0f);
+  EXPECT_TRUE(std::isinf(fromF16(0x7c00)));
+}
+
+TEST(Dtype, IntegersWidenAndNothingNarrows) {
+  EXPECT_TRUE(converts("u8", "i64"));
+  EXPECT_TRUE(converts("u32", "i64"));
+  EXPECT_TRUE(converts("i16", "i32"));
+  EXPECT_FALSE(converts("u64", "i64"));
+  EXPECT_FALSE(converts("i64", "i32"));
+  EXPECT_FALSE(converts("i8", "u16"));
+  EXPECT_FALSE(converts("f32", "i64"));
+  EXPECT_FALSE(converts("i64", "f32"));
+  EXPECT_TRUE(converts("f64", "f32"));
+  uint16_t source[2] = {7, 65535};
+  int64_t wide[2];
+  convert(source, "u16", wide, "i64", 2);
+  EXPECT_EQ(wide[1], 65535);
+}
+
+TEST(InitRule, DoesNotDependOnWhereItIsCut) {
+  InitRule rule;
+  ASSERT_TRUE(parseInitRule("normal(0,0.02)", rule));
+  std::vector<float> whole(1000), part(400);
+  applyInitRule(rule, "h.0.w", 3, 0, 1000, whole.data());
+  applyInitRule(rule, "h.0.w", 3, 333, 400, part.data());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 333));
+}
+
+TEST(InitRule, HasItsMoments) {
+  InitRule rule;
+  ASSERT_TRUE(parseInitRule("normal(1,2)", rule));
+  std::vector<float> values(100000);
+  applyInitRule(rule, "w", 0, 0, 100000, values.data());
+  double sum = 0, squares = 0;
+  for (float value : values) {
+    sum += value;
+    squares += (value - 1.0) * (value - 1.0);
+  }
+  EXPECT_NEAR(sum / 1e5, 1, 0.02);
+  EXPECT_NEAR(squares / 1e5, 4, 0.08);
+  ASSERT_TRUE(parseInitRule("uniform(-1,3)", rule));
+  applyInitRule(rule, "w", 0, 0, 100000, values.data());
+  sum = 0;
+  for (float value : values) {
+    ASSERT_GE(value, -1);
+    ASSERT_LE(value, 3);
+    sum += value;
+  }
+  EXPECT_NEAR(sum / 1e5, 1, 0.02);
+}
+
+TEST(InitRule, RefusesOtherText) {
+  InitRule rule;
+  for (const char *text : {"norml(0,1)", "normal(0)", "normal(0,1)x", "", "one",
+                           "uniform(a,b)", "normal(0,inf)"})
+    EXPECT_FALSE(parseInitRule(text, rule)) << text;
+}
+
+TEST(LrSchedule, WarmsUpAndDecays) {
+  LrSchedule cosine{LrSchedule::cosine, 2, 0.1};
+  EXPECT_DOUBLE_EQ(cosine.at(0, 10, 1), 0.5);
+  EXPECT_DOUBLE_EQ(cosine.at(1, 10, 1), 1);
+  EXPECT_DOUBLE_EQ(cosine.at(2, 10, 1), 1);
+  EXPECT_DOUBLE_EQ(cosine.at(6, 10, 1), 0.55);
+  EXPECT_DOUBLE_EQ(cosine.at(10, 10, 1), 0.1);
+  LrSchedule linear{LrSchedule::linear, 0, 0};
+  EXPECT_DOUBLE_EQ(linear.at(3, 4, 1), 0.25);
+  EXPECT_DOUBLE_EQ(LrSchedule().at(3, 4, 0.3), 0.3);
+}
+
+} // namespace
