@@ -32,8 +32,9 @@ public:
                        void *workspace) = 0;
   // Cuts [0, extent) among the compute threads and returns when all is done;
   // to be called from work that runs on the compute stream.
-  virtual void parallelFor(int64_t extent, int64_t grain,
-                           const std::function<void(int64_t, int64_t)> &body) = 0;
+  virtual void
+  parallelFor(int64_t extent, int64_t grain,
+              const std::function<void(int64_t, int64_t)> &body) = 0;
 
   // Returns when everything enqueued on every stream has run.
   virtual void synchronize() = 0;
@@ -46,8 +47,8 @@ public:
 // manifest (primitives, scratchpads in one allocation).
 std::unique_ptr<Device> makeHostDevice(const Manifest &manifest, int threads,
                                        std::string &error);
-// Bytes of scratchpads and of thread stacks that such a device takes; known
-// without making it, for the memory table.
+// Bytes of scratchpads that such a device takes, all threads together; known
+// without making it, for the memory table. (Stacks are the memory plan's.)
 int64_t scratchpadBytes(const Manifest &manifest, int threads);
 
 } // namespace fsdpc

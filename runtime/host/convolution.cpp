@@ -1,0 +1,309 @@
+// Planning and running convolutions; see convolution.h. bf16 sums of several
+// products (images of a weight gradient, kernel cells of an input gradient) are
+// kept in f32 and rounded once.
+#include "runtime/host/convolution.h"
+#include "runtime/comm/bfloat16.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdpc {
+
+namespace {
+
+// What a thread's window matrix may take: about half of a core's L2.
+constexpr int64_t maxMatrixBytes = int64_t(1) << 20;
+// So many pieces are enough for the threads of one rank.
+constexpr int64_t wantedUnits = 16;
+
+size_t roundUp64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// One row of the window matrix: kernel cell (ki, kj) of a plane, over output
+// rows [row, row + rows). Copies bits, so the element's width is all it knows.
+template <typename T>
+void windowRow(const ConvolutionPlan &c, const T *plane, int64_t ki, int64_t kj,
+               int64_t row, int64_t rows, T *out) {
+  int64_t shift = kj * c.dilations[1] - c.padsBegin[1], step = c.strides[1];
+  // Output columns [begin, end) read inside the plane, the others padding.
+  int64_t begin =
+      shift < 0 ? std::min(c.outWidth, (-shift + step - 1) / step) : 0;
+  int64_t end =
+      shift < c.width
+          ? std::clamp((c.width - shift + step - 1) / step, begin, c.outWidth)
+          : begin;
+  for (int64_t i = row; i < row + rows; ++i, out += c.outWidth) {
+    int64_t y = i * c.strides[0] + ki * c.dilations[0] - c.padsBegin[0];
+    if (y < 0 || y >= c.height) {
+      std::fill(out, out + c.outWidth, T(0));
+      continue;
+    }
+    const T *from = plane + y * c.width + shift;
+    std::fill(out, out + begin, T(0));
+    if (step == 1)
+      std::copy(from + begin, from + end, out + begin);
+    else
+      for (int64_t j = begin; j < end; ++j)
+        out[j] = from[j * step];
+    std::fill(out + end, out + c.outWidth, T(0));
+  }
+}
+
+// Adds the window matrix's rows of one channel back to the plane (col2im).
+void addWindows(const ConvolutionPlan &c, const float *matrix, float *plane) {
+  std::fill(plane, plane + c.height * c.width, 0.0f);
+  int64_t cells = c.outHeight * c.outWidth;
+  for (int64_t ki = 0; ki < c.kernelHeight; ++ki)
+    for (int64_t kj = 0; kj < c.kernelWidth; ++kj, matrix += cells)
+      for (int64_t i = 0; i < c.outHeight; ++i) {
+        int64_t y = i * c.strides[0] + ki * c.dilations[0] - c.padsBegin[0];
+        if (y < 0 || y >= c.height)
+          continue;
+        for (int64_t j = 0; j < c.outWidth; ++j) {
+          int64_t x = j * c.strides[1] + kj * c.dilations[1] - c.padsBegin[1];
+          if (x >= 0 && x < c.width)
+            plane[y * c.width + x] += matrix[i * c.outWidth + j];
+        }
+      }
+}
+
+void narrowRow(const float *from, int64_t count, char *to) {
+  BFloat16 *out = reinterpret_cast<BFloat16 *>(to);
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = narrow<BFloat16>(from[i]);
+}
+
+} // namespace
+
+bool Convolution::plan(const ConvolutionPlan &p, GemmCache &cache,
+                       std::string &error) {
+  conv = p;
+  if (!parseElementType(p.dtype, type)) {
+    error = "a convolution of type '" + p.dtype + "' is not supported";
+    return false;
+  }
+  if (p.groups <= 0 || p.channels % p.groups || p.filters % p.groups) {
+    error = "a convolution's " + std::to_string(p.groups) +
+            " groups do not divide its channels";
+    return false;
+  }
+  bytes = elementBytes(type);
+  groupChannels = p.channels / p.groups;
+  groupFilters = p.filters / p.groups;
+  kernelCells = p.kernelHeight * p.kernelWidth;
+  outCells = p.outHeight * p.outWidth;
+  pointwise = kernelCells == 1 && p.strides[0] == 1 && p.strides[1] == 1 &&
+              p.outHeight == p.height && p.outWidth == p.width &&
+              p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
+  bool made = false;
+  if (p.kind == "forward")
+    made = planForward(cache, error);
+  else if (p.kind == "input")
+    made = planInput(cache, error);
+  else if (p.kind == "weight")
+    made = planWeight(cache, error);
+  else
+    error = "unknown convolution '" + p.kind + "'";
+  for (const Block &block : blocks)
+    for (const std::shared_ptr<Gemm> &gemm : {block.first, block.again})
+      if (gemm)
+        gemmScratch = std::max(gemmScratch, roundUp64(gemm->scratchBytes()));
+  return made;
+}
+
+bool Convolution::planForward(GemmCache &cache, std::string &error) {
+  int64_t depth = groupChannels * kernelCells;
+  int64_t rows =
+      std::max<int64_t>(maxMatrixBytes / (depth * conv.outWidth * bytes), 1);
+  int64_t images = conv.batch * conv.groups;
+  int64_t cuts = (wantedUnits + images - 1) / images;
+  rows = std::min(rows, (conv.outHeight + cuts - 1) / cuts);
+  for (int64_t row = 0; row < conv.outHeight; row += rows) {
+    GemmShape s;
+    int64_t count = std::min(rows, conv.outHeight - row);
+    s.m = groupFilters;
+    s.n = count * conv.outWidth;
+    s.k = s.rowA = depth;
+    s.rowB = windowsStride(count);
+    s.rowC = outCells;
+    s.a = s.b = s.c = type;
+    blocks.push_back({row, count, cache.get(s, error), nullptr});
+    if (!blocks.back().first)
+      return false;
+  }
+  matrixBytes = pointwise ? 0 : roundUp64(depth * rows * conv.outWidth * bytes);
+  return true;
+}
+
+// Channels whose f32 windows fit, and few enough that every thread has work.
+int64_t Convolution::channelsPerBlock(int64_t images) const {
+  int64_t fit =
+      std::max<int64_t>(maxMatrixBytes / (kernelCells * outCells * 4), 1);
+  int64_t cuts = (wantedUnits + images - 1) / images;
+  return std::min(fit, (groupChannels + cuts - 1) / cuts);
+}
+
+bool Convolution::planInput(GemmCache &cache, std::string &error) {
+  int64_t step = channelsPerBlock(conv.batch * conv.groups);
+  for (int64_t channel = 0; channel < groupChannels; channel += step) {
+    GemmShape s;
+    int64_t count = std::min(step, groupChannels - channel);
+    s.m = count * kernelCells;
+    s.n = s.rowB = s.rowC = outCells;
+    s.k = groupFilters;
+    s.rowA = 1;
+    s.columnA = groupChannels * kernelCells;
+    s.a = s.b = type;
+    blocks.push_back({channel, count, cache.get(s, error), nullptr});
+    if (!blocks.back().first)
+      return false;
+  }
+  matrixBytes = roundUp64(step * kernelCells * outCells * 4);
+  sumBytes =
+      type == ElementType::f32 ? 0 : roundUp64(conv.height * conv.width * 4);
+  return true;
+}
+
+bool Convolution::planWeight(GemmCache &cache, std::string &error) {
+  int64_t step = channelsPerBlock(conv.groups);
+  for (int64_t channel = 0; channel < groupChannels; channel += step) {
+    GemmShape s;
+    int64_t count = std::min(step, groupChannels - channel);
+    s.m = groupFilters;
+    s.n = count * kernelCells;
+    s.k = s.rowA = s.columnB = outCells;
+    s.rowB = 1;
+    s.rowC = type == ElementType::f32 ? groupChannels * kernelCells : s.n;
+    s.a = s.b = type;
+    std::shared_ptr<Gemm> first = cache.get(s, error);
+    s.accumulate = true;
+    blocks.push_back({channel, count, first, cache.get(s, error)});
+    if (!blocks.back().first || !blocks.back().again)
+      return false;
+  }
+  matrixBytes =
+      pointwise ? 0 : roundUp64(step * kernelCells * outCells * bytes);
+  sumBytes = type == ElementType::f32
+                 ? 0
+                 : roundUp64(groupFilters * step * kernelCells * 4);
+  return true;
+}
+
+size_t Convolution::scratchBytes() const {
+  return gemmScratch + matrixBytes + sumBytes;
+}
+
+void Convolution::prepare() {
+  for (Block &block : blocks)
+    for (const std::shared_ptr<Gemm> &gemm : {block.first, block.again})
+      if (gemm)
+        gemm->prepare();
+}
+
+int64_t Convolution::windowsStride(int64_t rows) const {
+  return pointwise ? outCells : rows * conv.outWidth;
+}
+
+const char *Convolution::windows(const char *image, int64_t channel,
+                                 int64_t count, int64_t row, int64_t rows,
+                                 char *matrix) const {
+  int64_t plane = conv.height * conv.width;
+  if (pointwise)
+    return image + (channel * plane + row * conv.outWidth) * bytes;
+  char *out = matrix;
+  for (int64_t c = channel; c < channel + count; ++c)
+    for (int64_t ki = 0; ki < conv.kernelHeight; ++ki)
+      for (int64_t kj = 0; kj < conv.kernelWidth; ++kj) {
+        const char *from = image + c * plane * bytes;
+        if (bytes == 4)
+          windowRow(conv, reinterpret_cast<const uint32_t *>(from), ki, kj, row,
+                    rows, reinterpret_cast<uint32_t *>(out));
+        else
+          windowRow(conv, reinterpret_cast<const uint16_t *>(from), ki, kj, row,
+                    rows, reinterpret_cast<uint16_t *>(out));
+        out += rows * conv.outWidth * bytes;
+      }
+  return matrix;
+}
+
+void Convolution::runForward(const Unit &u, int thread, char *scratch,
+                             const char *x, const char *w, char *y) const {
+  int64_t channel = (u.image * conv.groups + u.group) * groupChannels;
+  int64_t filter = (u.image * conv.groups + u.group) * groupFilters;
+  const char *matrix = windows(x, channel, groupChannels, u.block->begin,
+                               u.block->count, scratch + gemmScratch);
+  u.block->first->run(
+      thread, w + u.group * groupFilters * groupChannels * kernelCells * bytes,
+      matrix, y + (filter * outCells + u.block->begin * conv.outWidth) * bytes,
+      scratch);
+}
+
+void Convolution::runInput(const Unit &u, int thread, char *scratch,
+                           const char *dy, const char *w, char *dx) const {
+  int64_t plane = conv.height * conv.width;
+  int64_t filter = (u.image * conv.groups + u.group) * groupFilters;
+  int64_t channel =
+      (u.image * conv.groups + u.group) * groupChannels + u.block->begin;
+  int64_t weight =
+      (u.group * groupFilters * groupChannels + u.block->begin) * kernelCells;
+  float *matrix = reinterpret_cast<float *>(scratch + gemmScratch);
+  float *sum = reinterpret_cast<float *>(scratch + gemmScratch + matrixBytes);
+  u.block->first->run(thread, w + weight * bytes,
+                      dy + filter * outCells * bytes, matrix, scratch);
+  for (int64_t c = 0; c < u.block->count; ++c) {
+    char *to = dx + (channel + c) * plane * bytes;
+    const float *rows = matrix + c * kernelCells * outCells;
+    if (type == ElementType::f32) {
+      addWindows(conv, rows, reinterpret_cast<float *>(to));
+    } else {
+      addWindows(conv, rows, sum);
+      narrowRow(sum, plane, to);
+    }
+  }
+}
+
+void Convolution::runWeight(const Unit &u, int thread, char *scratch,
+                            const char *x, const char *dy, char *dw) const {
+  int64_t depth = groupChannels * kernelCells;
+  int64_t columns = u.block->count * kernelCells;
+  char *to =
+      dw +
+      (u.group * groupFilters * depth + u.block->begin * kernelCells) * bytes;
+  char *sum =
+      type == ElementType::f32 ? to : scratch + gemmScratch + matrixBytes;
+  for (int64_t image = 0; image < conv.batch; ++image) {
+    int64_t channel =
+        (image * conv.groups + u.group) * groupChannels + u.block->begin;
+    int64_t filter = (image * conv.groups + u.group) * groupFilters;
+    const char *matrix = windows(x, channel, u.block->count, 0, conv.outHeight,
+                                 scratch + gemmScratch);
+    (image ? u.block->again : u.block->first)
+        ->run(thread, dy + filter * outCells * bytes, matrix, sum, scratch);
+  }
+  if (type == ElementType::bf16)
+    for (int64_t i = 0; i < groupFilters; ++i)
+      narrowRow(reinterpret_cast<float *>(sum) + i * columns, columns,
+                to + i * depth * bytes);
+}
+
+void Convolution::run(ThreadPool &pool, const Scratch &scratch, const void *x,
+                      const void *w, void *y) const {
+  bool weight = conv.kind == "weight", forward = conv.kind == "forward";
+  const char *a = static_cast<const char *>(x);
+  const char *b = static_cast<const char *>(w);
+  char *c = static_cast<char *>(y);
+  int64_t images = weight ? 1 : conv.batch;
+  int64_t count = blocks.size();
+  pool.run(images * conv.groups * count, [&](int64_t piece, int thread) {
+    Unit unit{&blocks[piece % count], piece / count / conv.groups,
+              piece / count % conv.groups};
+    char *work = static_cast<char *>(scratch.of(thread));
+    if (weight)
+      runWeight(unit, thread, work, a, b, c);
+    else if (forward)
+      runForward(unit, thread, work, a, b, c);
+    else
+      runInput(unit, thread, work, a, b, c);
+  });
+}
+
+} // namespace fsdpc

@@ -1,0 +1,58 @@
+// Convolution and its two gradients on the host: windows are laid out as a
+// matrix (im2col) in scratch that fits the caches, and multiplied. The pieces
+// follow from the shape alone, so no result depends on the number of threads.
+#pragma once
+
+#include "runtime/host/matmul.h"
+
+namespace fsdpc {
+
+class Convolution {
+public:
+  // Returns false and says why when the plan is not a legal convolution.
+  bool plan(const ConvolutionPlan &plan, GemmCache &cache, std::string &error);
+  size_t scratchBytes() const;
+  void prepare();
+  // Operands as ConvolutionPlan's kind says.
+  void run(ThreadPool &pool, const Scratch &scratch, const void *x,
+           const void *w, void *y) const;
+
+private:
+  // A block of channels of a group (gradients) or of output rows (forward), and
+  // the product for it; `again` adds to the result.
+  struct Block {
+    int64_t begin, count;
+    std::shared_ptr<Gemm> first, again;
+  };
+  struct Unit {
+    const Block *block;
+    int64_t image, group;
+  };
+
+  bool planForward(GemmCache &cache, std::string &error);
+  bool planInput(GemmCache &cache, std::string &error);
+  bool planWeight(GemmCache &cache, std::string &error);
+  int64_t channelsPerBlock(int64_t images) const;
+  void runForward(const Unit &unit, int thread, char *scratch, const char *x,
+                  const char *w, char *y) const;
+  void runInput(const Unit &unit, int thread, char *scratch, const char *dy,
+                const char *w, char *dx) const;
+  void runWeight(const Unit &unit, int thread, char *scratch, const char *x,
+                 const char *dy, char *dw) const;
+  // The windows of channels [channel, channel + count) and output rows [row,
+  // row + rows) as a matrix (channel, kernel cell) × (output cell). Returns the
+  // image itself where it is that matrix.
+  const char *windows(const char *image, int64_t channel, int64_t count,
+                      int64_t row, int64_t rows, char *matrix) const;
+  int64_t windowsStride(int64_t rows) const;
+
+  ConvolutionPlan conv;
+  ElementType type = ElementType::f32;
+  int64_t bytes = 4; // of an element
+  int64_t groupChannels = 0, groupFilters = 0, kernelCells = 0, outCells = 0;
+  bool pointwise = false; // 1×1, stride 1, no padding
+  std::vector<Block> blocks;
+  size_t gemmScratch = 0, matrixBytes = 0, sumBytes = 0;
+};
+
+} // namespace fsdpc

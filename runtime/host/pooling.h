@@ -1,0 +1,23 @@
+// Pooling and its gradients on the host, over planes (batch × channel): plain
+// loops, since the workspace is the program's own (index of the first maximum
+// within the window), not oneDNN's.
+#pragma once
+
+#include "runtime/core/manifest.h"
+#include "runtime/host/gemm.h"
+#include "runtime/host/thread_pool.h"
+
+namespace fsdpc {
+
+class Pooling {
+public:
+  bool plan(const PoolingPlan &plan, std::string &error);
+  void run(ThreadPool &pool, const void *source, void *destination,
+           int32_t *workspace) const;
+
+private:
+  PoolingPlan pooling;
+  ElementType type = ElementType::f32;
+};
+
+} // namespace fsdpc

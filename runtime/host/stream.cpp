@@ -1,0 +1,94 @@
+// Streams on threads; see stream.h. Sleeping is by condition variables; the
+// flags `idle` and `waiters` spare the lock where nobody sleeps (they and the
+// counters are sequentially consistent: one side always sees the other).
+#include "runtime/host/stream.h"
+#include "runtime/comm/failure.h"
+
+#include <chrono>
+#include <exception>
+#include <omp.h>
+#include <utility>
+
+namespace fsdpc {
+
+Stream::Stream(std::function<void(Command &)> execute)
+    : execute(std::move(execute)), ring(capacity), thread([this] { loop(); }) {}
+
+Stream::~Stream() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+  }
+  arrival.notify_one();
+  thread.join();
+}
+
+Command &Stream::beginEnqueue() {
+  uint64_t slot = tail.load();
+  if (slot >= capacity)
+    waitFor(slot - capacity + 1);
+  return ring[slot % capacity];
+}
+
+void Stream::endEnqueue() {
+  ++tail;
+  if (idle) {
+    std::lock_guard<std::mutex> lock(mutex);
+    arrival.notify_one();
+  }
+}
+
+void Stream::waitFor(uint64_t position) {
+  auto reached = [&] { return completed.load() >= position; };
+  if (reached())
+    return;
+  ++waiters;
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    progress.wait(lock, reached);
+  }
+  --waiters;
+}
+
+void Stream::loop() {
+  // Primitives are single-threaded; oneDNN must not open a team of its own.
+  omp_set_num_threads(1);
+  for (uint64_t position = 0;; ++position) {
+    auto ready = [&] { return tail.load() > position || stopping.load(); };
+    if (!ready()) {
+      idle = true;
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        arrival.wait(lock, ready);
+      }
+      idle = false;
+    }
+    if (tail.load() == position)
+      return; // stopping, and everything has run
+    Command &command = ring[position % capacity];
+    try {
+      if (command.kind == Command::Wait)
+        runWait(command);
+      else
+        execute(command);
+    } catch (const std::exception &exception) {
+      fail(exception.what());
+    }
+    command.work = nullptr; // what it captured ends here, not a lap later
+    completed = position + 1;
+    if (waiters) {
+      std::lock_guard<std::mutex> lock(mutex);
+      progress.notify_all();
+    }
+  }
+}
+
+void Stream::runWait(const Command &command) {
+  auto begin = std::chrono::steady_clock::now();
+  command.other->waitFor(command.position);
+  waited += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                std::chrono::steady_clock::now() - begin)
+                .count();
+}
+
+} // namespace fsdpc

@@ -1,0 +1,57 @@
+// The compute threads of one rank: a fork-join pool in which the calling thread
+// takes part. Pieces are taken from a shared counter, so the cut balances
+// itself when cores are shared; nothing that is computed may depend on which
+// thread takes which piece.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace fsdpc {
+
+class ThreadPool {
+public:
+  // `threads` counts the caller of run(): threads - 1 are started.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool &) = delete;
+  ThreadPool &operator=(const ThreadPool &) = delete;
+
+  int threads() const { return int(workers.size()) + 1; }
+
+  // Calls body(piece, thread) for each piece in [0, pieces), thread being in
+  // [0, threads()), and returns when all have run. One caller at a time.
+  template <typename Body> void run(int64_t pieces, Body &&body) {
+    using Type = std::remove_reference_t<Body>;
+    fork(pieces, &body, [](const void *context, int64_t piece, int thread) {
+      (*static_cast<const Type *>(context))(piece, thread);
+    });
+  }
+
+private:
+  using Function = void (*)(const void *context, int64_t piece, int thread);
+
+  void fork(int64_t pieces, const void *context, Function function);
+  void work(int thread);
+  void takePieces(int thread);
+
+  // The job of the moment; written by the caller before `generation` moves.
+  Function function = nullptr;
+  const void *context = nullptr;
+  int64_t pieces = 0;
+  std::atomic<int64_t> next{0};
+
+  std::atomic<uint64_t> generation{0}; // moves when a job starts
+  std::atomic<int> running{0};         // workers that are still in the job
+  std::atomic<bool> stopping{false};
+  std::mutex mutex;
+  std::condition_variable started, finished;
+  std::vector<std::thread> workers;
+};
+
+} // namespace fsdpc
