@@ -150,4 +150,16 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, HasAdjoint,
   let hasVerifier = 1; // 0 <= ratio < 1, random is tensor<4xi32>
 }
 
+def NN_CopyOp : NN_Op<"copy", [Pure, SameOperandsAndResultType, ElementwiseScalar]> {
+  let summary = "the same elements in memory of their own";
+  let description = [{
+    Where a value must stand in two places: a gradient that is another
+    parameter's too, or an activation that is read after the gradients' buffer
+    is gone. Copies of one value are chained, so that no two are equal.
+  }];
+  let arguments = (ins NN_Tensor:$input);
+  let results = (outs NN_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
 #endif

@@ -89,6 +89,10 @@ Value SelectOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return arith::SelectOp::create(builder, loc, xs[0], xs[1], xs[2]);
 }
 
+Value CopyOp::buildScalar(OpBuilder &, Location, ValueRange xs) {
+  return xs[0];
+}
+
 Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   Value x = xs[0];
