@@ -17,8 +17,10 @@
 // run) a binary search finds the least B that exposes no more than the full
 // budget does; walk(B) then starts everything as early as that B permits, which
 // forgives the errors of the estimates. The packer only confirms: where the
-// packed peak is above the cap, B shrinks by the excess. The schedules of the
-// other solvers are candidates too, so the result is never worse than theirs.
+// packed peak is above the cap, B shrinks, if need be below what the function
+// takes without prefetch: around its peak there is then none, and holes between
+// large buffers do no harm there. The schedules of the other solvers are
+// candidates too, so the result is never worse than theirs.
 
 #include "compiler/schedule/live_profile.h"
 #include "compiler/schedule/placement.h"
@@ -212,21 +214,22 @@ private:
   }
   /// About the least budget at which the policy exposes at most `most`.
   int64_t tighten(const Policy &policy, int64_t budget, double most) const;
+  /// Offers walks of the policy under smaller and smaller budgets until one
+  /// packs, or exposes more than the best.
   void search(const Policy &policy, int64_t budget);
   /// Packs the schedule and keeps it if it is feasible and better. The bytes
   /// by which the packed peak exceeds the cap, 0 if it does not.
-  int64_t offer(Schedule schedule);
+  int64_t offer(Schedule schedule, const PackerOptions &packer);
 
   const Problem &problem;
   Walker walker;
+  int offers = 0;
   std::optional<Solution> best;
   std::optional<Infeasible> nearest; ///< the smallest peak above the cap
 };
 
-int64_t AutoSolver::offer(Schedule schedule) {
-  PackerOptions quick;
-  quick.work = 10'000'000;
-  Solved solved = evaluate(problem, std::move(schedule), quick);
+int64_t AutoSolver::offer(Schedule schedule, const PackerOptions &packer) {
+  Solved solved = evaluate(problem, std::move(schedule), packer);
   if (auto *failed = std::get_if<Infeasible>(&solved)) {
     int64_t excess = failed->peakBytes - failed->capBytes;
     if (!nearest || failed->peakBytes < nearest->peakBytes)
@@ -255,16 +258,32 @@ int64_t AutoSolver::tighten(const Policy &policy, int64_t budget,
 }
 
 void AutoSolver::search(const Policy &policy, int64_t budget) {
-  constexpr int attempts = 6;
-  for (int i = 0; i < attempts && budget >= walker.leastBytes(); ++i) {
+  // Below the least bytes, whatever is alive at the peak is as it must be, and
+  // prefetch shrinks in a neighbourhood of the peak that grows with each step.
+  int64_t below = walker.leastBytes() / 128;
+  constexpr int attempts = 8;
+  for (int i = 0; i < attempts; ++i) {
     double least = exposed(policy, budget);
     if (best && least > best->timeline.totalExposedUs + epsilonUs)
       return;
-    int64_t tight = tighten(policy, budget, least);
-    int64_t excess = offer(walker.walk(policy, tight));
+    int64_t room = budget - walker.leastBytes();
+    if (room > 0)
+      budget = tighten(policy, budget, least);
+    // Late offers are less likely to be better, and the sum stays bounded.
+    PackerOptions quick;
+    quick.work = 20'000'000 / (1 + offers++ / 4);
+    int64_t excess = offer(walker.walk(policy, budget), quick);
     if (excess <= 0)
       return;
-    budget = tight - excess;
+    room = budget - walker.leastBytes();
+    if (i == 0 && room > excess) {
+      budget -= excess;
+    } else if (room > 0) {
+      budget = walker.leastBytes();
+    } else {
+      budget -= below;
+      below *= 2;
+    }
   }
 }
 
@@ -278,6 +297,9 @@ Solved AutoSolver::run() {
   if (problem.options.memoryLimit)
     budget = std::min(budget, *problem.options.memoryLimit - problem.baseBytes);
 
+  if (budget < walker.leastBytes())
+    return evaluate(problem, noneSchedule(problem));
+
   // Most promising policy first: the others are then often skipped.
   std::vector<std::pair<double, const Policy *>> ranked;
   for (const Policy &policy : policies)
@@ -288,6 +310,8 @@ Solved AutoSolver::run() {
   for (const auto &[least, policy] : ranked)
     search(*policy, budget);
 
+  // With the packer's full work, as their own solvers do: what fits there must
+  // fit here.
   std::vector<Schedule> rules;
   for (Prefetch mode : {Prefetch::Pre, Prefetch::Post})
     for (bool syncReduces : {false, true})
@@ -295,7 +319,7 @@ Solved AutoSolver::run() {
   rules.push_back(noneSchedule(problem));
   for (Schedule &schedule : rules)
     if (!best || exposed(schedule) < best->timeline.totalExposedUs - epsilonUs)
-      offer(std::move(schedule));
+      offer(std::move(schedule), PackerOptions());
 
   if (!best)
     return std::move(*nearest);

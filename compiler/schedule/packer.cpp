@@ -39,7 +39,7 @@ private:
   /// Sets up `fixed` and `movable`; false if two fixed offsets collide.
   bool placeFixed();
   /// Places the movable intervals in the given order. Gives up, returning
-  /// false, when the peak reaches `bound`.
+  /// false, when the peak reaches `bound` or the work is used up.
   bool place(const Order &order, Fit fit, int64_t bound);
   int64_t findHole(const Interval &interval, Fit fit);
   /// Takes `offsets` as the result if its peak is smaller than the best.
@@ -48,6 +48,9 @@ private:
     return best.peak <= (1 + options.gap) * double(best.lowerBound) &&
            (best.peak <= options.cap.value_or(best.peak) ||
             best.peak == best.lowerBound);
+  }
+  bool found() const {
+    return best.peak != std::numeric_limits<int64_t>::max();
   }
   bool exhausted() const { return work > options.work; }
 
@@ -81,8 +84,7 @@ Packing Packer::run() {
   // tried whatever it costs.
   Order bestOrder = movable;
   for (const Order &order : orders(live.position)) {
-    if (best.peak != std::numeric_limits<int64_t>::max() &&
-        (goodEnough() || exhausted()))
+    if (found() && (goodEnough() || exhausted()))
       break;
     if (place(order, Fit::Best, best.peak) && keepIfBetter())
       bestOrder = order;
@@ -150,7 +152,7 @@ bool Packer::place(const Order &order, Fit fit, int64_t bound) {
   for (size_t i : order) {
     const Interval &interval = intervals[i];
     int64_t offset = findHole(interval, fit);
-    if (offset + interval.bytes >= bound)
+    if (offset + interval.bytes >= bound || (exhausted() && found()))
       return false;
     offsets[i] = offset;
     Placed entry{offset, offset + interval.bytes, interval.begin, interval.end};
@@ -183,16 +185,22 @@ std::vector<Order> Packer::orders(int peakPosition) const {
     return order;
   };
   auto length = [](const Interval &i) { return double(i.end) - i.begin + 1; };
-  return {
-      sortedBy(
-          [&](const Interval &i) { return std::pair(-i.bytes, -length(i)); }),
-      sortedBy([&](const Interval &i) {
-        bool atPeak = i.begin <= peakPosition && peakPosition <= i.end;
-        return std::pair(!atPeak, -i.bytes);
-      }),
-      sortedBy([&](const Interval &i) { return -double(i.bytes) * length(i); }),
-      sortedBy(
-          [&](const Interval &i) { return std::pair(i.begin, -i.bytes); })};
+  // Saved activations nest: with the longest at the bottom they leave the space
+  // above them whole for gathered weights and gradients.
+  auto byLength = [&](const Interval &i) {
+    return std::pair(-length(i), -i.bytes);
+  };
+  auto bySize = [&](const Interval &i) {
+    return std::pair(-i.bytes, -length(i));
+  };
+  auto byPeak = [&](const Interval &i) {
+    bool atPeak = i.begin <= peakPosition && peakPosition <= i.end;
+    return std::pair(!atPeak, -i.bytes);
+  };
+  auto byArea = [&](const Interval &i) { return -double(i.bytes) * length(i); };
+  auto byBegin = [](const Interval &i) { return std::pair(i.begin, -i.bytes); };
+  return {sortedBy(byLength), sortedBy(bySize), sortedBy(byPeak),
+          sortedBy(byArea), sortedBy(byBegin)};
 }
 
 void Packer::permute() {
@@ -209,8 +217,9 @@ void Packer::promote(Order order) {
   for (int round = 0; round < maxRounds && !goodEnough() && !exhausted();
        ++round) {
     // Walks through worse packings too, so that it leaves local minima.
-    place(order, round % 2 ? Fit::Best : Fit::Lowest,
-          std::numeric_limits<int64_t>::max());
+    if (!place(order, round % 2 ? Fit::Best : Fit::Lowest,
+               std::numeric_limits<int64_t>::max()))
+      return;
     keepIfBetter();
     auto highest =
         std::max_element(order.begin(), order.end(), [&](size_t a, size_t b) {

@@ -23,8 +23,8 @@ struct ReduceScatter {
   WireType wire;        // cast to before the exchange, widened to f32 after
   int64_t elements;     // real ones; padding counts as zero
   int64_t shardElements;
-  float *shard;         // this rank's part, shardElements long
-  bool add;             // else overwrite
+  float *shard; // this rank's part, shardElements long
+  bool add;     // else overwrite
 };
 
 class Communicator {
@@ -33,18 +33,28 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual void barrier() = 0;
-  // whole[r * shardBytes …] = rank r's shard. In place where shard points there.
+  // whole[r * shardBytes …] = rank r's shard. In place where shard points
+  // there.
   virtual void allGather(const void *shard, void *whole, size_t shardBytes) = 0;
   virtual void reduceScatter(const ReduceScatter &part) = 0;
   virtual void allReduce(double *values, int count) = 0;
 };
 
 // The channels that a rank needs, and what it knows of the job.
-enum Channel { gatherChannel = 0, reduceChannel = 1, controlChannel = 2, channels = 3 };
+enum Channel {
+  gatherChannel = 0,
+  reduceChannel = 1,
+  controlChannel = 2,
+  channels = 3
+};
 
 struct Job {
+  // What the channels stand on; outlives them (mpi: leaves the job at its end,
+  // together with the other ranks).
+  std::shared_ptr<void> session;
   int rank = 0, size = 1;
   int ranksOnNode = 1, rankOnNode = 0; // virtual nodes with --ranks-per-node
+  int ranksOnHost = 1;                 // of the machine, virtual or not
   bool sharesProcess = false;          // ranks are threads of one process
   std::string launcher;                // "none", "local", "mpirun"
   std::unique_ptr<Communicator> channel[channels];
@@ -54,8 +64,10 @@ struct Job {
 
 // Bytes that a rank of the backend holds or touches beside the plan's arena:
 // its windows and the peers' pages that it reads (memory plan's row
-// "communication").
-int64_t communicationBytes(int ranks, int ranksPerNode, const std::string &backend);
+// "communication"). The backend is "local" or "mpi"; ranksPerNode as in
+// makeLocalJobs, Job::ranksOnNode will do.
+int64_t communicationBytes(int ranks, int ranksPerNode,
+                           const std::string &backend);
 
 // N jobs whose ranks are threads of this process; virtual nodes of
 // ranksPerNode ranks take the cross-node path (0: all on one node).
@@ -71,7 +83,17 @@ struct LaunchEnvironment {
   int ranks = 1;
   std::string launcher;  // "none", "mpirun", "torchrun", "srun", …
   std::string variables; // "OMPI_COMM_WORLD_SIZE=2", for messages
+  bool mpi = false;      // joinMpi can be expected to find the other ranks
 };
 LaunchEnvironment readLaunchEnvironment();
+
+// The processor cores that this rank may use and how they were given to it.
+struct Binding {
+  int cores = 1;           // for this rank
+  int allowed = 1;         // in the process's affinity mask
+  int online = 1;          // of the machine
+  std::string description; // "1 core (bound by the launcher)", …
+};
+Binding bindingOfRank(const Job &job);
 
 } // namespace fsdpc

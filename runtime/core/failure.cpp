@@ -1,7 +1,6 @@
-// One line, whoever fails first.
+// Agreement before the first step, and one voice after it.
 #include "runtime/core/failure.h"
 
-#include <atomic>
 #include <chrono>
 #include <thread>
 #include <unistd.h>
@@ -9,8 +8,6 @@
 
 namespace fsdpc {
 namespace {
-
-std::atomic<bool> spoken{false};
 
 // One write, so that lines of several ranks never mix.
 void printLine(const std::string &line) {
@@ -21,24 +18,15 @@ void printLine(const std::string &line) {
 
 } // namespace
 
-void printError(const std::string &message) {
-  if (!spoken.exchange(true))
-    printLine("error: " + message);
-}
+void printError(const std::string &message) { printLine("error: " + message); }
 
 void printWarning(const std::string &message) {
   printLine("warning: " + message);
 }
 
-void failRank(Job &job, const std::string &message) {
-  printError(message);
-  job.abort(3);
-  _exit(3); // abort does not return
-}
-
 void failJob(Job &job, const std::string &message) {
   if (job.rank == 0)
-    failRank(job, message);
+    fail(message);
   awaitAbort(job);
 }
 

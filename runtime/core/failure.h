@@ -1,21 +1,19 @@
-// How a run fails: exit code 3 on every rank, and one line that begins "error:"
-// from the whole job.
+// How several ranks fail together: exit code 3 on every rank, and one line that
+// begins "error:" from the whole job. What only one rank knows of (its disk,
+// its memory) it ends with fail() of runtime/comm/failure.h.
 #pragma once
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/failure.h"
 
 #include <string>
 
 namespace fsdpc {
 
-// Prints "error: message" to stderr, unless this process already has. Of
-// several threads that fail at once, one speaks.
+// Prints "error: message" to stderr, in one write.
 void printError(const std::string &message);
 void printWarning(const std::string &message);
 
-// For what only this rank knows (its disk, its memory): prints and ends the
-// job.
-[[noreturn]] void failRank(Job &job, const std::string &message);
 // For what every rank comes upon at the same point (a number they all
 // reduced): rank 0 prints and ends the job.
 [[noreturn]] void failJob(Job &job, const std::string &message);

@@ -134,7 +134,7 @@ void Trainer::readNext(int64_t step, int64_t k) {
     std::string error;
     size_t slot = size_t(rank->slot ^ 1);
     if (!samples.read(numberOf(step, k + 1), rank->inputs[slot].data(), error))
-      failRank(job, error);
+      fail(error);
   } else if (step + 1 < options.steps) {
     nextError = readStep(step + 1);
   }
@@ -227,13 +227,13 @@ void Trainer::countMicrobatches() {
 void Trainer::report(const StepRecord &record) {
   std::string error;
   if (job.rank == 0 && !log.step(manifest, options, info, record, error))
-    failRank(job, error);
+    fail(error);
 }
 
 void Trainer::saveTo(const std::string &path, Saved what) {
   std::string error;
   if (!path.empty() && !save(*rank, what, path, error))
-    failRank(job, error);
+    fail(error);
 }
 
 void Trainer::train() {
@@ -242,7 +242,7 @@ void Trainer::train() {
   if (job.rank == 0) {
     progress.start(manifest);
     if (!log.header(manifest, options, info, error))
-      failRank(job, error);
+      fail(error);
   }
   StepRecord record;
   for (int64_t step = 0; step < options.steps; ++step) {
@@ -271,7 +271,7 @@ void Trainer::train() {
     if (step == 0)
       saveTo(options.saveGradients, Saved::gradients);
     if (nextFailure == job.rank)
-      failRank(job, nextError);
+      fail(nextError);
     if (nextFailure >= 0)
       awaitAbort(job);
   }
@@ -289,6 +289,8 @@ void Trainer::train() {
 
 int runRank(const Manifest &manifest, const fsdpc_program &program,
             const Options &options, Job &job) {
+  if (job.rank == 0 || !job.sharesProcess)
+    setAbort(job.abort);
   try {
     Trainer trainer(manifest, program, options, job);
     if (!trainer.prepare())
@@ -296,7 +298,7 @@ int runRank(const Manifest &manifest, const fsdpc_program &program,
     trainer.train();
     return 0;
   } catch (const std::exception &fault) { // most likely out of memory
-    failRank(job, fault.what());
+    fail(fault.what());
   }
 }
 

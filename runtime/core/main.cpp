@@ -50,15 +50,14 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   bool parsed = parseCommandLine(argc, argv, manifest, options, error);
 
   LaunchEnvironment environment = readLaunchEnvironment();
-  bool mpi = environment.launcher == "mpirun";
-  if (parsed && mpi && options.ranks) {
+  if (parsed && environment.mpi && options.ranks) {
     parsed = false;
     error = "--ranks runs the ranks as threads of one process; leave it out "
             "under mpirun, whose -np says how many there are";
   }
   // Under mpirun even a mistake is said by one rank, so all join first.
   std::unique_ptr<Job> job;
-  if (mpi) {
+  if (environment.mpi) {
     std::string reason;
     job = joinMpi(options.ranksPerNode, reason);
     if (!job) {
@@ -79,12 +78,12 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
       std::fputs(text.c_str(), stdout);
     return 0;
   }
-  if (job)
-    return runRank(manifest, program, options, *job);
-  if (environment.ranks > 1) {
+  if (environment.ranks > 1 && (!job || job->size == 1)) {
     printError(strangerText(environment));
     return 3;
   }
+  if (job)
+    return runRank(manifest, program, options, *job);
   return runLocal(manifest, program, options);
 }
 

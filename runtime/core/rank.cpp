@@ -2,8 +2,8 @@
 // collectives. Each only enqueues; what it is given by pointer to a list is
 // copied, because the list is gone when the work runs.
 #include "runtime/core/rank.h"
+#include "runtime/comm/failure.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/failure.h"
 
 #include <cstring>
 
@@ -53,8 +53,8 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
   case FSDPC_SPACE_RANDOM:
     return at(rank->random[slot].data());
   }
-  failRank(rank->job, "the program asks for memory space " +
-                          std::to_string(space) + ", which does not exist");
+  fail("the program asks for memory space " + std::to_string(space) +
+       ", which does not exist");
 }
 
 void fsdpc_launch(fsdpc_rank *rank, fsdpc_kernel kernel, int64_t extent,

@@ -1,5 +1,6 @@
 // Fork-join over the compute threads; see thread_pool.h.
 #include "runtime/host/thread_pool.h"
+#include "runtime/comm/spin.h"
 
 #include <omp.h>
 

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -14,22 +13,6 @@
 #include <vector>
 
 namespace fsdpc {
-
-// Waits for `ready` without sleeping, 20 µs at most; returns what it last said.
-template <typename Ready> bool spinFor20Microseconds(Ready &&ready) {
-  auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::microseconds(20);
-  do {
-    for (int i = 0; i < 16; ++i) {
-      if (ready())
-        return true;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
-  return ready();
-}
 
 class ThreadPool {
 public:

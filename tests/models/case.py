@@ -17,6 +17,8 @@ class Case:
     dtypes: dict[str, torch.dtype] = field(default_factory=dict)   # what the graph takes; int64 where not named
     text: dict[str, int] | None = None        # input name -> shift, where the samples are windows of data/licence.txt
     weights: str = "inline"                   # inline, external or absent
+    exporting: dict = field(default_factory=dict)     # further arguments of torch.onnx.export
+    compiling: list[str] = field(default_factory=list)    # further arguments of fsdpc
     lr: float = 1e-3
     steps: int = 20
     dropout: bool = False                     # has dropout, whose masks come from the program's own generator

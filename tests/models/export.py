@@ -35,7 +35,7 @@ def strip_stack_traces(path: Path) -> None:
 def export(case, out: Path) -> Path:
     inputs = case.microbatch(0)
     program = torch.onnx.export(case.module, kwargs=inputs, dynamo=True, optimize=False, verbose=False,
-                                output_names=["loss"])
+                                output_names=["loss"], **case.exporting)
     path = out / f"{case.name}.onnx"
     if case.weights == "absent":
         program.save(path, include_initializers=False, keep_initializers_as_inputs=True)

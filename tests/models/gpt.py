@@ -3,6 +3,9 @@
 gpt          head tied to the embedding
 gpt_dropout  dropout after the embedding, on the attention's probabilities and on both residual branches
 gpt_untied   a head of its own, exported without weights
+gpt_opset18  one block, at the oldest opset that is read: GELU spelled out with Erf
+gpt_opset23  one block, at the newest: the Attention op
+gpt_dynamic  one block, with a symbolic batch that --dim batch=2 fixes
 demo_gpt     what tools/demo.sh trains on the licence texts, exported without weights
 """
 import torch
@@ -94,10 +97,29 @@ def gpt_untied() -> Case:
     return case("gpt_untied", model, batch=3, weights="absent", reference=False)
 
 
+def one_block(name: str, exporting: dict, **more) -> Case:
+    torch.manual_seed(5)
+    model = scale_matrices(GPT(layers=1, width=24, heads=2, length=12, vocabulary=128))
+    return case(name, model, batch=2, exporting=exporting, **more)
+
+
+def gpt_opset18() -> Case:
+    return one_block("gpt_opset18", {"opset_version": 18})
+
+
+def gpt_opset23() -> Case:
+    return one_block("gpt_opset23", {"opset_version": 23})
+
+
+def gpt_dynamic() -> Case:
+    batch = {0: torch.export.Dim("batch")}
+    return one_block("gpt_dynamic", {"dynamic_shapes": {"input_ids": batch, "labels": batch}}, compiling=["--dim=batch=2"])
+
+
 def demo_gpt() -> Case:
     torch.manual_seed(4)
     model = GPT(layers=4, width=128, heads=4, length=128)
     return case("demo_gpt", model, batch=8, weights="absent", reference=False)
 
 
-CASES = [gpt, gpt_dropout, gpt_untied, demo_gpt]
+CASES = [gpt, gpt_dropout, gpt_untied, gpt_opset18, gpt_opset23, gpt_dynamic, demo_gpt]

@@ -99,7 +99,8 @@ def reference(name: str, out: Path) -> list[str]:
 
     change = {p: exact.final[p] - exact.initial[p] for p in aliases}
     description = {
-        "model": f"{name}.onnx", "data": data_arguments(case), "batch": case.batch, "microbatches": MICROBATCHES,
+        "model": f"{name}.onnx", "compile": case.compiling, "data": data_arguments(case),
+        "batch": case.batch, "microbatches": MICROBATCHES,
         "steps": case.steps, "optimizer": "adamw", "lr": case.lr, "clip_grad_norm": CLIP, "seed": case.seed,
         "limits": LIMITS, "drift": {"f32": worst(own), "perturbed": worst(perturbed)},
         "gradient_norm": float(exact.grad_norms[0]),

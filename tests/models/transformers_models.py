@@ -2,6 +2,7 @@
 
 gpt2   input_ids are the labels too; the model shifts them itself
 llama  grouped-query attention (4 heads over 2), rotary positions, RMSNorm, SiLU gate, sdpa
+llama_opset23  one layer of it, with the Attention op and a mask
 bert   padded sentences: attention_mask, labels -100 where nothing is to be predicted, padding index 0
 vit    images cut into patches by a convolution, class token
 """
@@ -58,12 +59,20 @@ def gpt2() -> Case:
     return Case("gpt2", prepared(CausalLoss(GPT2LMHeadModel(config))), 2, {"input_ids": ids})
 
 
-def llama() -> Case:
+def llama_case(name: str, layers: int, **more) -> Case:
     torch.manual_seed(12)
-    config = LlamaConfig(vocab_size=96, hidden_size=48, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
+    config = LlamaConfig(vocab_size=96, hidden_size=48, intermediate_size=72, num_hidden_layers=layers, num_attention_heads=4,
                          num_key_value_heads=2, max_position_embeddings=32, attn_implementation="sdpa")
     ids = np.random.default_rng(12).integers(0, 96, (50, 20)).astype(np.uint16)
-    return Case("llama", prepared(CausalLoss(LlamaForCausalLM(config))), 2, {"input_ids": ids}, weights="external")
+    return Case(name, prepared(CausalLoss(LlamaForCausalLM(config))), 2, {"input_ids": ids}, **more)
+
+
+def llama() -> Case:
+    return llama_case("llama", layers=2, weights="external")
+
+
+def llama_opset23() -> Case:
+    return llama_case("llama_opset23", layers=1, exporting={"opset_version": 23})
 
 
 def bert() -> Case:
@@ -96,4 +105,4 @@ def vit() -> Case:
                 dtypes={"pixel_values": torch.float32})
 
 
-CASES = [gpt2, llama, bert, vit]
+CASES = [gpt2, llama, llama_opset23, bert, vit]

@@ -5,9 +5,24 @@
 
 #include "compiler/schedule/solvers.h"
 
+#include <ctime>
 #include <random>
 
 namespace fsdpc::schedule {
+
+/// Processor time, which other processes on the machine do not lengthen much.
+struct Stopwatch {
+#if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) &&                 \
+    !defined(__SANITIZE_THREAD__)
+  static constexpr double slack = 1;
+#else
+  static constexpr double slack = 20; ///< sanitizers and debug builds
+#endif
+  std::clock_t start = std::clock();
+  double seconds() const {
+    return double(std::clock() - start) / CLOCKS_PER_SEC;
+  }
+};
 
 inline Collective gather(std::string label, int earliest, int firstUse,
                          int lastUse, double us, int64_t bytes) {

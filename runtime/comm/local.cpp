@@ -1,0 +1,161 @@
+// Ranks as threads of one process. On one node they read each other's buffers;
+// virtual nodes take the cross-node path of an all-to-all through staging, so
+// that it is exercised without a second machine.
+#include "runtime/comm/failure.h"
+#include "runtime/comm/reduce.h"
+#include "runtime/comm/staged.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unistd.h>
+
+namespace fsdpc {
+
+namespace {
+
+// What the ranks of one channel share.
+struct Meeting {
+  explicit Meeting(int ranks) : ranks(ranks), published(ranks), values(ranks) {}
+  int ranks;
+  FutexBarrier barrier;
+  std::vector<const void *> published;
+  std::vector<std::vector<double>> values;
+};
+
+class LocalCommunicator : public Communicator {
+public:
+  LocalCommunicator(int rank, std::shared_ptr<Meeting> meeting)
+      : self(rank), meeting(std::move(meeting)) {}
+
+  int rank() const override { return self; }
+  int size() const override { return meeting->ranks; }
+  void barrier() override { meeting->barrier.wait(meeting->ranks); }
+
+  void allGather(const void *shard, void *whole, size_t shardBytes) override {
+    meeting->published[self] = shard;
+    barrier();
+    char *all = static_cast<char *>(whole);
+    for (int peer = 0; peer < size(); ++peer)
+      if (all + peer * shardBytes != meeting->published[peer])
+        memcpy(all + peer * shardBytes, meeting->published[peer], shardBytes);
+    barrier(); // the shards may change again
+  }
+
+  void reduceScatter(const ReduceScatter &part) override {
+    meeting->published[self] = part.gradient;
+    barrier();
+    int64_t begin = self * part.shardElements;
+    int64_t real = realElements(part, begin, part.shardElements);
+    std::vector<const void *> sources(size());
+    for (int peer = 0; peer < size(); ++peer)
+      sources[peer] = static_cast<const char *>(meeting->published[peer]) +
+                      begin * wireBytes(part.type);
+    sumRanks(sources.data(), size(), part.type, part.wire, real, part.shard,
+             part.add);
+    if (!part.add)
+      std::fill(part.shard + real, part.shard + part.shardElements, 0.0f);
+    barrier(); // the gradients may change again
+  }
+
+  void allReduce(double *values, int count) override {
+    meeting->values[self].assign(values, values + count);
+    barrier();
+    for (int i = 0; i < count; ++i) {
+      values[i] = meeting->values[0][i];
+      for (int peer = 1; peer < size(); ++peer)
+        values[i] += meeting->values[peer][i];
+    }
+    barrier();
+  }
+
+private:
+  int self;
+  std::shared_ptr<Meeting> meeting;
+};
+
+class LocalExchange : public ExchangeCommunicator {
+public:
+  LocalExchange(int rank, std::shared_ptr<Meeting> meeting, Staging staging)
+      : ExchangeCommunicator(rank, meeting->ranks, staging),
+        meeting(std::move(meeting)) {}
+
+  void barrier() override { meeting->barrier.wait(ranks); }
+
+protected:
+  void exchange(const char *sent, char *received, size_t bytes) override {
+    readAll(sent, [&](int peer, const char *from) {
+      memcpy(received + peer * bytes, from + self * bytes, bytes);
+    });
+  }
+
+  void gather(const char *piece, char *whole, size_t bytes,
+              size_t stride) override {
+    readAll(piece, [&](int peer, const char *from) {
+      if (whole + peer * stride != from)
+        memcpy(whole + peer * stride, from, bytes);
+    });
+  }
+
+private:
+  template <typename Body> void readAll(const char *own, Body &&body) {
+    meeting->published[self] = own;
+    barrier();
+    for (int peer = 0; peer < ranks; ++peer)
+      body(peer, static_cast<const char *>(meeting->published[peer]));
+    barrier();
+  }
+
+  std::shared_ptr<Meeting> meeting;
+};
+
+} // namespace
+
+std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
+  int onNode = ranksPerNode > 0 ? std::min(ranksPerNode, ranks) : ranks;
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto job = std::make_unique<Job>();
+    job->rank = rank;
+    job->size = ranks;
+    job->ranksOnNode = std::min(onNode, ranks - rank / onNode * onNode);
+    job->rankOnNode = rank % onNode;
+    job->ranksOnHost = ranks;
+    job->sharesProcess = ranks > 1;
+    job->launcher = ranks > 1 ? "local" : "none";
+    job->abort = [](int code) {
+      fflush(nullptr);
+      _exit(code);
+    };
+    jobs.push_back(std::move(job));
+  }
+  for (int channel = 0; channel < channels; ++channel) {
+    auto meeting = std::make_shared<Meeting>(ranks);
+    Staging staging = Staging::of(Channel(channel), ranks);
+    for (std::unique_ptr<Job> &job : jobs)
+      if (onNode < ranks)
+        job->channel[channel] =
+            std::make_unique<LocalExchange>(job->rank, meeting, staging);
+      else
+        job->channel[channel] =
+            std::make_unique<LocalCommunicator>(job->rank, meeting);
+  }
+  return jobs;
+}
+
+int64_t communicationBytes(int ranks, int ranksPerNode,
+                           const std::string &backend) {
+  if (ranks <= 1)
+    return 0;
+  bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
+  // Only the reduce channel's staging is ever touched across nodes.
+  if (severalNodes)
+    return 2 * int64_t(Staging::of(reduceChannel, ranks).half);
+  if (backend == "local")
+    return 0;
+  int64_t bytes = 0;
+  for (int channel = 0; channel < channels; ++channel)
+    bytes += Staging::of(Channel(channel), ranks).touchedBytes(ranks);
+  return bytes;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,114 @@
+// Ranks as processes of an mpirun. The plugin's shared object lies in this
+// archive as bytes; it is written to an anonymous file and loaded from there,
+// so that the program stays one file.
+#include "runtime/comm/failure.h"
+#include "runtime/comm/mpi_plugin.h"
+#include "runtime/comm/staged.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+// The plugin, or nothing where the build found no MPI; see mpi_embedded.S.
+extern "C" const char fsdpc_mpi_object[];
+extern "C" const char fsdpc_mpi_object_end[];
+
+namespace fsdpc {
+
+namespace {
+
+const MpiPlugin *loadPlugin(std::string &error) {
+  size_t bytes = fsdpc_mpi_object_end - fsdpc_mpi_object;
+  if (bytes == 0) {
+    error = "this program was built without MPI";
+    return nullptr;
+  }
+  int file = memfd_create("fsdpc-mpi", MFD_CLOEXEC);
+  if (file < 0 || write(file, fsdpc_mpi_object, bytes) != ssize_t(bytes)) {
+    error = "cannot unpack the MPI plugin";
+    return nullptr;
+  }
+  // Global: MPI's own components look for its symbols there.
+  std::string path = "/proc/self/fd/" + std::to_string(file);
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  close(file);
+  if (!library) {
+    error = std::string("cannot load MPI (is libmpi installed?): ") + dlerror();
+    return nullptr;
+  }
+  return static_cast<const MpiPlugin *>(dlsym(library, mpiPluginSymbol));
+}
+
+class MpiExchange : public ExchangeCommunicator {
+public:
+  MpiExchange(int rank, int ranks, Staging staging, const MpiPlugin *mpi,
+              void *channel)
+      : ExchangeCommunicator(rank, ranks, staging), mpi(mpi), channel(channel) {
+  }
+
+  void barrier() override { mpi->barrier(channel); }
+
+protected:
+  void exchange(const char *sent, char *received, size_t bytes) override {
+    mpi->exchange(channel, sent, received, bytes);
+  }
+  void gather(const char *piece, char *whole, size_t bytes,
+              size_t stride) override {
+    mpi->gather(channel, piece, whole, bytes, stride);
+  }
+
+private:
+  const MpiPlugin *mpi;
+  void *channel;
+};
+
+} // namespace
+
+std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error) {
+  const MpiPlugin *mpi = loadPlugin(error);
+  if (!mpi)
+    return nullptr;
+  auto job = std::make_unique<Job>();
+  if (const char *why = mpi->join(&job->rank, &job->size, &job->rankOnNode,
+                                  &job->ranksOnHost)) {
+    error = why;
+    return nullptr;
+  }
+  job->session =
+      std::shared_ptr<void>(nullptr, [mpi](void *) { mpi->leave(); });
+  job->launcher = "mpirun";
+  job->ranksOnNode = job->ranksOnHost;
+  job->abort = [mpi](int code) {
+    fflush(nullptr);
+    mpi->abort(code);
+    _exit(code);
+  };
+  if (ranksPerNode > 0 && ranksPerNode < job->ranksOnNode) {
+    int first = job->rank / ranksPerNode * ranksPerNode;
+    job->ranksOnNode = std::min(ranksPerNode, job->size - first);
+    job->rankOnNode = job->rank - first;
+  }
+  // One path for all: whether the job lies on one node every rank knows alike
+  // only by asking (nodes may hold different numbers of ranks).
+  bool oneNode = job->ranksOnNode == job->size;
+  for (int i = 0; i < channels; ++i) {
+    Staging staging = Staging::of(Channel(i), job->size);
+    void *channel = mpi->openChannel();
+    if (!oneNode || job->size == 1) {
+      job->channel[i] = std::make_unique<MpiExchange>(job->rank, job->size,
+                                                      staging, mpi, channel);
+      continue;
+    }
+    std::vector<char *> bases(job->size);
+    if (const char *why =
+            mpi->openWindow(channel, staging.windowBytes(), bases.data())) {
+      error = why;
+      return nullptr;
+    }
+    job->channel[i] = std::make_unique<WindowCommunicator>(
+        job->rank, std::move(bases), staging);
+  }
+  return job;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,111 @@
+// See reduce.h. Loops are plain so that the compiler vectorises them, once a
+// processor generation; each element's value is the same in all (no fused
+// multiply-add: there is nothing to multiply).
+#include "runtime/comm/reduce.h"
+#include "runtime/comm/bfloat16.h"
+
+#include <algorithm>
+#include <cstring>
+
+// Sanitizers instrument the resolvers, which run before their runtime starts.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define FSDPC_EACH_PROCESSOR
+#else
+#define FSDPC_EACH_PROCESSOR                                                   \
+  __attribute__((target_clones("default", "avx2", "arch=skylake-avx512")))
+#endif
+
+namespace fsdpc {
+
+namespace {
+
+FSDPC_EACH_PROCESSOR
+void widenAll(const BFloat16 *from, int64_t count, float *to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = widen(from[i]);
+}
+
+FSDPC_EACH_PROCESSOR
+void narrowAll(const float *from, int64_t count, BFloat16 *to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = narrow<BFloat16>(from[i]);
+}
+
+FSDPC_EACH_PROCESSOR
+void roundAll(const float *from, int64_t count, float *to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = widen(narrow<BFloat16>(from[i]));
+}
+
+FSDPC_EACH_PROCESSOR
+void addAll(const float *from, int64_t count, float *to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] += from[i];
+}
+
+FSDPC_EACH_PROCESSOR
+void addWidened(const BFloat16 *from, int64_t count, float *to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] += widen(from[i]);
+}
+
+FSDPC_EACH_PROCESSOR
+void addRounded(const float *from, int64_t count, float *to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] += widen(narrow<BFloat16>(from[i]));
+}
+
+// to = source, or to += source, as it travels.
+void take(const void *source, WireType type, WireType wire, int64_t count,
+          float *to, bool add) {
+  const float *wide = static_cast<const float *>(source);
+  const BFloat16 *narrowed = static_cast<const BFloat16 *>(source);
+  if (type == WireType::bf16)
+    add ? addWidened(narrowed, count, to) : widenAll(narrowed, count, to);
+  else if (wire == WireType::bf16)
+    add ? addRounded(wide, count, to) : roundAll(wide, count, to);
+  else if (add)
+    addAll(wide, count, to);
+  else
+    memcpy(to, wide, count * sizeof(float));
+}
+
+} // namespace
+
+void castToWire(const void *source, WireType type, WireType wire, int64_t count,
+                void *destination) {
+  if (type == wire)
+    memcpy(destination, source, count * wireBytes(wire));
+  else if (wire == WireType::f32)
+    widenAll(static_cast<const BFloat16 *>(source), count,
+             static_cast<float *>(destination));
+  else
+    narrowAll(static_cast<const float *>(source), count,
+              static_cast<BFloat16 *>(destination));
+}
+
+void sumRanks(const void *const *sources, int ranks, WireType type,
+              WireType wire, int64_t count, float *shard, bool add) {
+  constexpr int64_t block = 2048; // stays in L1
+  float sums[block];
+  for (int64_t begin = 0; begin < count; begin += block) {
+    int64_t length = std::min(block, count - begin);
+    float *sum = add ? sums : shard + begin;
+    for (int rank = 0; rank < ranks; ++rank)
+      take(static_cast<const char *>(sources[rank]) + begin * wireBytes(type),
+           type, wire, length, sum, rank != 0);
+    if (add)
+      addAll(sums, length, shard + begin);
+  }
+}
+
+int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count) {
+  return std::clamp<int64_t>(part.elements - begin, 0, count);
+}
+
+const void *gradientAt(const ReduceScatter &part, int64_t begin) {
+  return static_cast<const char *>(part.gradient) +
+         begin * wireBytes(part.type);
+}
+
+} // namespace fsdpc

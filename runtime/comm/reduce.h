@@ -1,0 +1,25 @@
+// Casting to the wire type and summing over ranks: the arithmetic that every
+// backend shares, so that none changes a bit. Sums run in rank order in f32.
+#pragma once
+
+#include "runtime/comm/communicator.h"
+
+namespace fsdpc {
+
+inline size_t wireBytes(WireType type) { return type == WireType::f32 ? 4 : 2; }
+
+// destination[i] = source[i] as it travels. They may not overlap.
+void castToWire(const void *source, WireType type, WireType wire, int64_t count,
+                void *destination);
+
+// shard[i] (+)= sum over ranks of sources[rank][i] as it travels.
+void sumRanks(const void *const *sources, int ranks, WireType type,
+              WireType wire, int64_t count, float *shard, bool add);
+
+// The elements of [begin, begin + count) of the layout that are real.
+int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count);
+
+// The part's gradient from element `begin` on.
+const void *gradientAt(const ReduceScatter &part, int64_t begin);
+
+} // namespace fsdpc

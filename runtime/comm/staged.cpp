@@ -1,0 +1,164 @@
+// See staged.h. Staging is mapped lazily: a channel that only gathers never
+// touches what reducing needs.
+#include "runtime/comm/staged.h"
+#include "runtime/comm/failure.h"
+#include "runtime/comm/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace fsdpc {
+
+static constexpr size_t mebibyte = size_t(1) << 20;
+
+Staging Staging::of(Channel channel, int ranks) {
+  // A rank touches its own window and, of each peer's, its segment (reducing)
+  // or the head (gathering): at most 8 MiB in all. A node's windows together
+  // stay under 32 MiB: /dev/shm is often small.
+  auto pages = [](size_t bytes) {
+    return std::max<size_t>(bytes / 4096 * 4096, 4096);
+  };
+  Staging staging;
+  size_t count = ranks;
+  bool gathers = channel == gatherChannel;
+  staging.gather = pages((gathers ? 4 * mebibyte : 64 * 1024) / count);
+  staging.half =
+      channel == reduceChannel
+          ? std::max(pages(std::min(2 * mebibyte, 16 * mebibyte / count)),
+                     count * 64)
+          : staging.gather;
+  return staging;
+}
+
+size_t Staging::windowBytes() const {
+  return WindowCommunicator::header +
+         (2 * std::max(half, gather) + 4095) / 4096 * 4096;
+}
+
+int64_t Staging::touchedBytes(int ranks) const {
+  int64_t segment = (half / ranks + 4095) / 4096 * 4096 + 4096;
+  int64_t peer = 2 * std::max<int64_t>(gather, half > gather ? segment : 0);
+  int64_t own = 2 * std::max(half, gather);
+  return own + (ranks - 1) * std::min(own, peer) + WindowCommunicator::header;
+}
+
+void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
+  size_t width = wireBytes(part.wire);
+  // Whole cache lines, so that segments of neighbours do not share one.
+  int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);
+  std::vector<const void *> sources(ranks);
+  for (int64_t begin = 0; begin < part.shardElements; begin += step) {
+    int64_t count = std::min(step, part.shardElements - begin);
+    size_t segment = (count * width + 63) / 64 * 64;
+    for (int peer = 0; peer < ranks; ++peer) {
+      int64_t from = peer * part.shardElements + begin;
+      castToWire(gradientAt(part, from), part.type, part.wire,
+                 realElements(part, from, count), outgoing(peer, segment));
+    }
+    trade(segment, sources.data());
+    int64_t real = realElements(part, self * part.shardElements + begin, count);
+    sumRanks(sources.data(), ranks, part.wire, part.wire, real,
+             part.shard + begin, part.add);
+    if (!part.add)
+      std::fill(part.shard + begin + real, part.shard + begin + count, 0.0f);
+  }
+}
+
+WindowCommunicator::WindowCommunicator(int rank, std::vector<char *> bases,
+                                       Staging staging)
+    : StagedCommunicator(rank, int(bases.size()), staging),
+      windows(std::move(bases)),
+      meeting(reinterpret_cast<FutexBarrier *>(windows[0])) {}
+
+void WindowCommunicator::barrier() { meeting->wait(ranks); }
+
+char *WindowCommunicator::outgoing(int peer, size_t segment) {
+  return stage(self) + peer * segment;
+}
+
+void WindowCommunicator::trade(size_t segment, const void **sources) {
+  barrier();
+  for (int peer = 0; peer < ranks; ++peer)
+    sources[peer] = stage(peer) + self * segment;
+  half ^= 1;
+}
+
+void WindowCommunicator::allGather(const void *shard, void *whole,
+                                   size_t shardBytes) {
+  const char *own = static_cast<const char *>(shard);
+  char *all = static_cast<char *>(whole);
+  for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
+    size_t bytes = std::min(staging.gather, shardBytes - begin);
+    memcpy(stage(self), own + begin, bytes);
+    barrier();
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != self)
+        memcpy(all + peer * shardBytes + begin, stage(peer), bytes);
+    half ^= 1;
+  }
+  if (all + self * shardBytes != own)
+    memcpy(all + self * shardBytes, own, shardBytes);
+}
+
+void WindowCommunicator::allReduce(double *values, int count) {
+  int step = int(staging.gather / sizeof(double));
+  for (int begin = 0; begin < count; begin += step) {
+    int length = std::min(step, count - begin);
+    memcpy(stage(self), values + begin, length * sizeof(double));
+    barrier();
+    for (int i = 0; i < length; ++i) {
+      double sum = reinterpret_cast<double *>(stage(0))[i];
+      for (int peer = 1; peer < ranks; ++peer)
+        sum += reinterpret_cast<double *>(stage(peer))[i];
+      values[begin + i] = sum;
+    }
+    half ^= 1;
+  }
+}
+
+ExchangeCommunicator::ExchangeCommunicator(int rank, int ranks, Staging staging)
+    : StagedCommunicator(rank, ranks, staging) {
+  void *memory = mmap(nullptr, 2 * staging.half, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    fail("no memory for a communicator's staging");
+  sent = static_cast<char *>(memory);
+  received = sent + staging.half;
+}
+
+ExchangeCommunicator::~ExchangeCommunicator() {
+  munmap(sent, 2 * staging.half);
+}
+
+char *ExchangeCommunicator::outgoing(int peer, size_t segment) {
+  return sent + peer * segment;
+}
+
+void ExchangeCommunicator::trade(size_t segment, const void **sources) {
+  exchange(sent, received, segment);
+  for (int peer = 0; peer < ranks; ++peer)
+    sources[peer] = received + peer * segment;
+}
+
+void ExchangeCommunicator::allGather(const void *shard, void *whole,
+                                     size_t shardBytes) {
+  const char *own = static_cast<const char *>(shard);
+  char *all = static_cast<char *>(whole);
+  // Pieces bound what the library beneath buffers.
+  for (size_t begin = 0; begin < shardBytes; begin += staging.gather)
+    gather(own + begin, all + begin,
+           std::min(staging.gather, shardBytes - begin), shardBytes);
+}
+
+void ExchangeCommunicator::allReduce(double *values, int count) {
+  std::vector<double> all(size_t(count) * ranks);
+  allGather(values, all.data(), count * sizeof(double));
+  for (int i = 0; i < count; ++i) {
+    values[i] = all[i];
+    for (int peer = 1; peer < ranks; ++peer)
+      values[i] += all[size_t(peer) * count + i];
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,165 @@
+// Collectives with ranks as threads: against plain sums, and the paths against
+// each other to the bit.
+#include "runtime/comm/reduce.h"
+#include "runtime/comm/staged.h"
+#include "tests/runtime/collective_cases.h"
+
+#include <cstdlib>
+#include <gtest/gtest.h>
+
+using namespace fsdpc;
+using namespace fsdpc::testing;
+
+namespace {
+
+float travelled(const ReduceCase &c, float value) {
+  if (c.type == WireType::bf16 || c.wire == WireType::bf16)
+    value = widen(narrow<BFloat16>(value));
+  return value;
+}
+
+// Jobs over the windows that MPI ranks of one node share, in plain memory.
+std::vector<std::unique_ptr<Job>>
+makeWindowJobs(int ranks, std::vector<std::vector<char>> &memory) {
+  std::vector<std::unique_ptr<Job>> jobs = makeLocalJobs(ranks, 0);
+  for (int channel = 0; channel < channels; ++channel) {
+    Staging staging = Staging::of(Channel(channel), ranks);
+    std::vector<char *> windows;
+    for (int rank = 0; rank < ranks; ++rank) {
+      memory.emplace_back(staging.windowBytes() + 64);
+      auto address = reinterpret_cast<uintptr_t>(memory.back().data());
+      windows.push_back(reinterpret_cast<char *>((address + 63) / 64 * 64));
+    }
+    for (int rank = 0; rank < ranks; ++rank)
+      jobs[rank]->channel[channel] =
+          std::make_unique<WindowCommunicator>(rank, windows, staging);
+  }
+  return jobs;
+}
+
+class Collectives : public ::testing::TestWithParam<int> {};
+
+// Every sum is the plain one in rank order, every padding element zero.
+TEST_P(Collectives, reduceScatterSumsInRankOrder) {
+  int ranks = GetParam();
+  auto jobs = makeLocalJobs(ranks, 0);
+  std::vector<std::string> results = runJobs(jobs);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const char *at = results[rank].data();
+    for (const ReduceCase &c : reduceCases())
+      for (int64_t i = 0; i < shardOf(c, ranks); ++i, at += 4) {
+        int64_t element = rank * shardOf(c, ranks) + i;
+        float sum = 0;
+        for (int peer = 0; peer < ranks && element < c.elements; ++peer) {
+          float value = travelled(c, valueOf(peer, element));
+          sum = peer ? sum + value : value;
+        }
+        float expected = c.add ? valueOf(99, i) + sum : sum, got;
+        memcpy(&got, at, 4);
+        ASSERT_EQ(got, expected) << "rank " << rank << " element " << element
+                                 << " of " << c.elements;
+      }
+  }
+}
+
+TEST_P(Collectives, virtualNodesChangeNoBit) {
+  int ranks = GetParam();
+  auto jobs = makeLocalJobs(ranks, 0);
+  std::vector<std::string> expected = runJobs(jobs);
+  for (int perNode = 1; perNode < ranks; ++perNode) {
+    auto nodes = makeLocalJobs(ranks, perNode);
+    EXPECT_EQ(nodes[0]->ranksOnNode, perNode);
+    EXPECT_TRUE(runJobs(nodes) == expected) << perNode << " ranks per node";
+  }
+}
+
+TEST_P(Collectives, windowsChangeNoBit) {
+  int ranks = GetParam();
+  auto jobs = makeLocalJobs(ranks, 0);
+  std::vector<std::string> expected = runJobs(jobs);
+  std::vector<std::vector<char>> memory;
+  auto windows = makeWindowJobs(ranks, memory);
+  EXPECT_TRUE(runJobs(windows) == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4));
+
+// One node's peers' pages and windows stay within what the design allows.
+TEST(Communication, takesAtMostEightMebibytesAChannel) {
+  for (int ranks : {2, 3, 4, 8, 64, 1024})
+    for (int channel = 0; channel < channels; ++channel) {
+      Staging staging = Staging::of(Channel(channel), ranks);
+      EXPECT_LE(staging.touchedBytes(ranks), (8 << 20) + ranks * 3 * 8192)
+          << ranks << " ranks, channel " << channel;
+    }
+  EXPECT_EQ(communicationBytes(4, 0, "local"), 0);
+  EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
+}
+
+TEST(Rounding, isToNearestEvenAndKeepsNaN) {
+  EXPECT_EQ(narrow<BFloat16>(1.00390625f).bits, 0x3f80); // halfway, to even
+  EXPECT_EQ(narrow<BFloat16>(1.01171875f).bits, 0x3f82); // halfway, to even
+  EXPECT_EQ(narrow<BFloat16>(3.4e38f).bits, 0x7f80);     // past the largest
+  EXPECT_TRUE(std::isnan(widen(narrow<BFloat16>(NAN))));
+}
+
+// Sets variables for one test and unsets them after it.
+class Launch : public ::testing::Test {
+protected:
+  void set(const char *name, const char *value) {
+    setenv(name, value, 1);
+    names.push_back(name);
+  }
+  void TearDown() override {
+    for (const char *name : names)
+      unsetenv(name);
+  }
+  std::vector<const char *> names;
+};
+
+TEST_F(Launch, ofNothingIsOneRank) {
+  LaunchEnvironment environment = readLaunchEnvironment();
+  EXPECT_EQ(environment.ranks, 1);
+  EXPECT_EQ(environment.launcher, "none");
+  EXPECT_FALSE(environment.mpi);
+}
+
+TEST_F(Launch, byTorchrunIsNamed) {
+  set("WORLD_SIZE", "4");
+  set("RANK", "2");
+  LaunchEnvironment environment = readLaunchEnvironment();
+  EXPECT_EQ(environment.ranks, 4);
+  EXPECT_EQ(environment.launcher, "torchrun");
+  EXPECT_EQ(environment.variables, "WORLD_SIZE=4, RANK=2");
+  EXPECT_FALSE(environment.mpi);
+}
+
+// A batch job's own variables do not hide an mpirun of one rank, nor does a
+// shell in an allocation announce ranks.
+TEST_F(Launch, bySlurmNeedsARank) {
+  set("SLURM_NTASKS", "8");
+  EXPECT_EQ(readLaunchEnvironment().ranks, 1);
+  set("SLURM_PROCID", "0");
+  LaunchEnvironment environment = readLaunchEnvironment();
+  EXPECT_EQ(environment.ranks, 8);
+  EXPECT_EQ(environment.launcher, "srun");
+}
+
+TEST_F(Launch, byMpirunCanBeJoined) {
+  set("OMPI_COMM_WORLD_SIZE", "2");
+  set("OMPI_COMM_WORLD_RANK", "1");
+  LaunchEnvironment environment = readLaunchEnvironment();
+  EXPECT_EQ(environment.launcher, "mpirun");
+  EXPECT_TRUE(environment.mpi);
+  EXPECT_EQ(environment.ranks, 2);
+}
+
+TEST(Cores, ofRanksThatShareAProcessAreShared) {
+  auto jobs = makeLocalJobs(1024, 0);
+  EXPECT_EQ(bindingOfRank(*jobs[0]).cores, 1);
+  auto one = makeLocalJobs(1, 0);
+  Binding binding = bindingOfRank(*one[0]);
+  EXPECT_EQ(binding.cores, binding.allowed);
+}
+
+} // namespace

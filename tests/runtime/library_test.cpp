@@ -1,0 +1,361 @@
+// Matrix products, convolutions and poolings of every device backend against
+// plain loops in f64; and the same bits with any number of threads.
+#include "runtime/comm/bfloat16.h"
+#include "tests/runtime/device_backends.h"
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+using namespace fsdpc;
+using namespace fsdpc::testing;
+
+namespace {
+
+// A tensor stored as f32 or bf16 that reads and writes doubles.
+struct Tensor {
+  Tensor(const std::string &dtype, int64_t elements)
+      : bf16(dtype == "bf16"), bytes(elements * (bf16 ? 2 : 4) + 64) {
+    auto address = reinterpret_cast<uintptr_t>(bytes.data());
+    data = reinterpret_cast<void *>((address + 63) / 64 * 64);
+  }
+  Tensor(const Tensor &) = delete;
+  double operator[](int64_t i) const {
+    return bf16 ? widen(static_cast<BFloat16 *>(data)[i])
+                : static_cast<float *>(data)[i];
+  }
+  void set(int64_t i, float value) {
+    if (bf16)
+      static_cast<BFloat16 *>(data)[i] = narrow<BFloat16>(value);
+    else
+      static_cast<float *>(data)[i] = value;
+  }
+  Tensor &fill(int seed) {
+    std::mt19937 random(seed);
+    for (int64_t i = 0; i < size(); ++i)
+      set(i, float(int(random() % 2001) - 1000) / 1000);
+    return *this;
+  }
+  int64_t size() const { return int64_t(bytes.size() - 64) / (bf16 ? 2 : 4); }
+  double tolerance() const { return bf16 ? 1.0 / 128 : 1e-5; }
+  std::string image() const {
+    return {static_cast<char *>(data), bytes.size() - 64};
+  }
+
+  bool bf16;
+  std::vector<char> bytes;
+  void *data;
+};
+
+// |got - expected| within the type's rounding of what was summed.
+void expectClose(const Tensor &got, const std::vector<double> &expected,
+                 double magnitude) {
+  ASSERT_EQ(got.size(), int64_t(expected.size()));
+  for (int64_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i],
+                got.tolerance() * (std::abs(expected[i]) + 0.1 * magnitude))
+        << "at " << i;
+}
+
+class Libraries : public DeviceTest {
+protected:
+  // Runs `call` on this backend, and on one thread to compare the bits.
+  void run(const Manifest &manifest, Tensor &result, const Tensor &initial,
+           const std::function<void(Device &)> &call) {
+    auto once = [&](Device &device) {
+      memcpy(result.data, initial.data, initial.bytes.size() - 64);
+      call(device);
+      device.synchronize();
+      return result.image();
+    };
+    std::string error;
+    auto single = GetParam().make(manifest, 1, error);
+    ASSERT_TRUE(single) << error;
+    std::string expected = once(*single);
+    auto device = make(manifest);
+    EXPECT_TRUE(once(*device) == expected) << "bits depend on threads";
+    EXPECT_GE(scratchpadBytes(manifest, GetParam().threads), 0);
+  }
+
+  void checkMatmul(const MatmulPlan &p) {
+    SCOPED_TRACE(::testing::Message()
+                 << p.m << "x" << p.n << "x" << p.k
+                 << (p.transposeA ? " T" : "") << (p.transposeB ? " ,T " : " ")
+                 << p.dtypeA << p.dtypeB << p.dtypeC
+                 << (p.accumulate ? " +=" : " ="));
+    auto extent = [&](int64_t rows, int64_t ld, const std::vector<int64_t> &s) {
+      int64_t last = rows * ld;
+      for (size_t i = 0; i < s.size(); ++i)
+        last += (p.batch[i] - 1) * s[i];
+      return last;
+    };
+    Tensor a(p.dtypeA, extent(p.transposeA ? p.k : p.m, p.lda, p.strideA));
+    Tensor b(p.dtypeB, extent(p.transposeB ? p.n : p.k, p.ldb, p.strideB));
+    Tensor c(p.dtypeC, extent(p.m, p.ldc, p.strideC));
+    a.fill(1);
+    b.fill(2);
+    Tensor initial(p.dtypeC, c.size());
+    initial.fill(3);
+    Manifest manifest;
+    manifest.matmuls.push_back(p);
+    run(manifest, c, initial,
+        [&](Device &d) { d.matmul(0, a.data, b.data, c.data); });
+
+    // Elements between rows keep their values.
+    std::vector<double> expected(c.size());
+    for (int64_t i = 0; i < c.size(); ++i)
+      expected[i] = initial[i];
+    int64_t batches = 1;
+    for (int64_t e : p.batch)
+      batches *= e;
+    for (int64_t entry = 0; entry < batches; ++entry) {
+      int64_t oa = 0, ob = 0, oc = 0, rest = entry;
+      for (size_t i = p.batch.size(); i-- > 0; rest /= p.batch[i]) {
+        oa += rest % p.batch[i] * p.strideA[i];
+        ob += rest % p.batch[i] * p.strideB[i];
+        oc += rest % p.batch[i] * p.strideC[i];
+      }
+      for (int64_t i = 0; i < p.m; ++i)
+        for (int64_t j = 0; j < p.n; ++j) {
+          double sum = 0;
+          for (int64_t l = 0; l < p.k; ++l)
+            sum += a[oa + (p.transposeA ? l * p.lda + i : i * p.lda + l)] *
+                   b[ob + (p.transposeB ? j * p.ldb + l : l * p.ldb + j)];
+          double &cell = expected[oc + i * p.ldc + j];
+          cell = p.accumulate ? cell + sum : sum;
+        }
+    }
+    expectClose(c, expected, std::sqrt(double(p.k)));
+  }
+
+  void checkConvolution(ConvolutionPlan p);
+  void checkPooling(PoolingPlan p, bool gradient);
+};
+
+MatmulPlan product(int64_t m, int64_t n, int64_t k, bool ta, bool tb) {
+  MatmulPlan p;
+  p.m = m, p.n = n, p.k = k, p.transposeA = ta, p.transposeB = tb;
+  p.lda = ta ? m : k, p.ldb = tb ? k : n, p.ldc = n;
+  p.dtypeA = p.dtypeB = p.dtypeC = "f32";
+  return p;
+}
+
+// Tails in every dimension, both orders of both operands, cut and uncut, in all
+// mixes of types.
+TEST_P(Libraries, matmul) {
+  const int64_t shapes[][3] = {{1, 1, 1},     {3, 5, 7},     {1, 300, 64},
+                               {33, 17, 129}, {700, 65, 48}, {65, 1100, 48}};
+  for (auto &[m, n, k] : shapes)
+    for (int form = 0; form < 8; ++form)
+      for (const char *types :
+           {"f32 f32 f32", "bf16 bf16 bf16", "bf16 bf16 f32", "f32 bf16 f32"}) {
+        MatmulPlan p = product(m, n, k, form & 1, form & 2);
+        p.accumulate = form & 4;
+        std::string text = types;
+        p.dtypeA = text.substr(0, text.find(' '));
+        text = text.substr(text.find(' ') + 1);
+        p.dtypeB = text.substr(0, text.find(' '));
+        p.dtypeC = text.substr(text.find(' ') + 1);
+        checkMatmul(p);
+      }
+}
+
+// Heads of an attention: two batch dimensions, rows of all heads interleaved,
+// and one operand shared by groups of heads.
+TEST_P(Libraries, matmulBatchesAndBroadcasts) {
+  for (bool transposed : {false, true})
+    for (const char *dtype : {"f32", "bf16"}) {
+      MatmulPlan p = product(20, transposed ? 20 : 16, 16, false, transposed);
+      p.dtypeA = p.dtypeB = p.dtypeC = dtype;
+      p.batch = {3, 4};
+      p.lda = 4 * 16;
+      p.strideA = {20 * 4 * 16, 16};
+      p.strideB = {16 * 20, 0}; // one for the four heads
+      p.strideC = {4 * 20 * p.ldc, 20 * p.ldc};
+      checkMatmul(p);
+    }
+}
+
+void Libraries::checkConvolution(ConvolutionPlan p) {
+  auto outExtent = [&](int axis, int64_t in, int64_t kernel) {
+    return (in + p.padsBegin[axis] + p.padsEnd[axis] -
+            p.dilations[axis] * (kernel - 1) - 1) /
+               p.strides[axis] +
+           1;
+  };
+  p.outHeight = outExtent(0, p.height, p.kernelHeight);
+  p.outWidth = outExtent(1, p.width, p.kernelWidth);
+  int64_t gc = p.channels / p.groups, gf = p.filters / p.groups;
+  Tensor x(p.dtype, p.batch * p.channels * p.height * p.width);
+  Tensor w(p.dtype, p.filters * gc * p.kernelHeight * p.kernelWidth);
+  Tensor y(p.dtype, p.batch * p.filters * p.outHeight * p.outWidth);
+  for (const char *kind : {"forward", "input", "weight"}) {
+    SCOPED_TRACE(kind);
+    p.kind = kind;
+    Tensor *operands[] = {&x, &w, &y};
+    if (p.kind == "input")
+      std::swap(operands[0], operands[2]); // dy, w, dx
+    if (p.kind == "weight")
+      std::swap(operands[1], operands[2]); // x, dy, dw
+    operands[0]->fill(4);
+    operands[1]->fill(5);
+    Tensor &result = *operands[2], initial(p.dtype, result.size());
+    initial.fill(6); // to be overwritten
+    Manifest manifest;
+    manifest.convolutions.push_back(p);
+    run(manifest, result, initial, [&](Device &d) {
+      d.convolution(0, operands[0]->data, operands[1]->data, result.data);
+    });
+    std::vector<double> expected(result.size(), 0);
+    for (int64_t n = 0; n < p.batch; ++n)
+      for (int64_t f = 0; f < p.filters; ++f)
+        for (int64_t i = 0; i < p.outHeight; ++i)
+          for (int64_t j = 0; j < p.outWidth; ++j)
+            for (int64_t c = 0; c < gc; ++c)
+              for (int64_t ki = 0; ki < p.kernelHeight; ++ki)
+                for (int64_t kj = 0; kj < p.kernelWidth; ++kj) {
+                  int64_t r =
+                      i * p.strides[0] + ki * p.dilations[0] - p.padsBegin[0];
+                  int64_t s =
+                      j * p.strides[1] + kj * p.dilations[1] - p.padsBegin[1];
+                  if (r < 0 || r >= p.height || s < 0 || s >= p.width)
+                    continue;
+                  int64_t channel = f / gf * gc + c;
+                  int64_t ix =
+                      ((n * p.channels + channel) * p.height + r) * p.width + s;
+                  int64_t iw =
+                      ((f * gc + c) * p.kernelHeight + ki) * p.kernelWidth + kj;
+                  int64_t iy =
+                      ((n * p.filters + f) * p.outHeight + i) * p.outWidth + j;
+                  if (p.kind == "forward")
+                    expected[iy] += x[ix] * w[iw];
+                  else if (p.kind == "input")
+                    expected[ix] += y[iy] * w[iw];
+                  else
+                    expected[iw] += x[ix] * y[iy];
+                }
+    expectClose(result, expected, std::sqrt(double(gc * p.kernelHeight * 9)));
+  }
+}
+
+TEST_P(Libraries, convolution) {
+  for (const char *dtype : {"f32", "bf16"}) {
+    ConvolutionPlan p;
+    p.dtype = dtype;
+    p.batch = 3, p.channels = 4, p.height = 9, p.width = 11, p.filters = 6;
+    p.kernelHeight = p.kernelWidth = 3;
+    p.strides = p.dilations = {1, 1};
+    p.padsBegin = p.padsEnd = {1, 1};
+    checkConvolution(p);
+    p.strides = {2, 2}; // a residual net's downsampling
+    checkConvolution(p);
+    p.groups = 2, p.dilations = {1, 2}, p.padsEnd = {0, 2};
+    checkConvolution(p);
+    p.groups = 1, p.kernelHeight = p.kernelWidth = 1; // pointwise
+    p.strides = p.dilations = {1, 1}, p.padsBegin = p.padsEnd = {0, 0};
+    checkConvolution(p);
+    p.strides = {2, 2}; // its shortcut
+    checkConvolution(p);
+    p.kernelHeight = 4, p.kernelWidth = 4, p.strides = {4, 4}; // patches
+    p.batch = 1, p.height = 40, p.width = 36, p.channels = 3, p.filters = 20;
+    checkConvolution(p);
+  }
+}
+
+void Libraries::checkPooling(PoolingPlan p, bool gradient) {
+  int64_t planes = p.batch * p.channels, plane = p.height * p.width;
+  int64_t outPlane = p.outHeight * p.outWidth;
+  Tensor x(p.dtype, planes * plane), y(p.dtype, planes * outPlane);
+  std::vector<int32_t> workspace(planes * outPlane, -1);
+  x.fill(7);
+  std::vector<double> expectedY(y.size()), expectedX(x.size(), 0);
+  std::vector<int32_t> expectedWorkspace(workspace.size(), -1);
+  Tensor dy(p.dtype, y.size());
+  dy.fill(8);
+  bool maximum = p.kind == "max";
+  for (int64_t q = 0; q < planes; ++q)
+    for (int64_t i = 0; i < p.outHeight; ++i)
+      for (int64_t j = 0; j < p.outWidth; ++j) {
+        int64_t out = (q * p.outHeight + i) * p.outWidth + j, best = -1;
+        double sum = 0, count = 0, padded = 0;
+        std::vector<int64_t> cells;
+        for (int64_t ki = 0; ki < p.kernel[0]; ++ki)
+          for (int64_t kj = 0; kj < p.kernel[1]; ++kj) {
+            int64_t r = i * p.strides[0] + ki - p.padsBegin[0];
+            int64_t s = j * p.strides[1] + kj - p.padsBegin[1];
+            padded += r < p.height + p.padsEnd[0] && s < p.width + p.padsEnd[1];
+            if (r < 0 || r >= p.height || s < 0 || s >= p.width)
+              continue;
+            int64_t in = q * plane + r * p.width + s;
+            cells.push_back(in);
+            sum += x[in];
+            ++count;
+            if (best < 0 || x[in] > x[best]) {
+              best = in;
+              expectedWorkspace[out] = int32_t(ki * p.kernel[1] + kj);
+            }
+          }
+        double divisor = p.countPadding ? padded : count;
+        expectedY[out] = maximum ? x[best] : sum / divisor;
+        if (maximum)
+          expectedX[best] += dy[out];
+        else
+          for (int64_t in : cells)
+            expectedX[in] += dy[out] / divisor;
+      }
+  Manifest manifest;
+  manifest.poolings.push_back(p);
+  Tensor empty(p.dtype, y.size());
+  run(manifest, y, empty, [&](Device &d) {
+    d.pooling(0, x.data, y.data, maximum ? workspace.data() : nullptr);
+  });
+  expectClose(y, expectedY, 1);
+  if (maximum) {
+    EXPECT_EQ(workspace, expectedWorkspace);
+  }
+  if (!gradient)
+    return;
+  manifest.poolings[0].kind += "_grad";
+  Tensor dx(p.dtype, x.size()), initial(p.dtype, x.size());
+  initial.fill(9);
+  run(manifest, dx, initial, [&](Device &d) {
+    d.pooling(0, dy.data, dx.data, maximum ? workspace.data() : nullptr);
+  });
+  expectClose(dx, expectedX, 1);
+}
+
+TEST_P(Libraries, pooling) {
+  for (const char *dtype : {"f32", "bf16"})
+    for (const char *kind : {"max", "average"}) {
+      PoolingPlan p;
+      p.kind = kind, p.dtype = dtype;
+      p.batch = 2, p.channels = 3, p.height = 9, p.width = 12;
+      p.kernel = {3, 3}, p.strides = {2, 2};
+      p.padsBegin = {1, 1}, p.padsEnd = {1, 1};
+      p.outHeight = 5, p.outWidth = 6;
+      checkPooling(p, true);
+      p.countPadding = true;
+      checkPooling(p, true);
+      p.kernel = {9, 12}, p.strides = {1, 1}; // the whole plane
+      p.padsBegin = p.padsEnd = {0, 0};
+      p.outHeight = p.outWidth = 1;
+      checkPooling(p, true);
+      p.kernel = {2, 3}, p.strides = {3, 4}; // gaps between windows
+      p.outHeight = 3, p.outWidth = 3;
+      checkPooling(p, true);
+    }
+}
+
+// What cannot be planned is refused with a reason, not run.
+TEST_P(Libraries, refuseUnknownTypes) {
+  Manifest manifest;
+  manifest.matmuls.push_back(product(2, 2, 2, false, false));
+  manifest.matmuls[0].dtypeB = "f16";
+  std::string error;
+  EXPECT_FALSE(GetParam().make(manifest, GetParam().threads, error));
+  EXPECT_NE(error.find("'f16'"), std::string::npos) << error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Libraries, ::testing::ValuesIn(backends));
+
+} // namespace

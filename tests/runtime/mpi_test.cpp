@@ -1,0 +1,30 @@
+// One rank of an mpirun: its results are those of ranks as threads, to the bit.
+// The argument is the number of ranks per virtual node, 0 for one node.
+#include "tests/runtime/collective_cases.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace fsdpc;
+
+int main(int argc, char **argv) {
+  std::string error;
+  int perNode = argc > 1 ? atoi(argv[1]) : 0;
+  std::unique_ptr<Job> job = joinMpi(perNode, error);
+  if (!job) {
+    fprintf(stderr, "error: %s\n", error.c_str());
+    return 3;
+  }
+  if (argc > 2 && job->size != atoi(argv[2])) {
+    fprintf(stderr, "error: %d ranks joined, not %s\n", job->size, argv[2]);
+    return 3;
+  }
+  std::string results = testing::runCases(*job);
+  auto jobs = makeLocalJobs(job->size, 0);
+  if (results != testing::runJobs(jobs)[job->rank]) {
+    fprintf(stderr, "error: rank %d differs from ranks as threads\n",
+            job->rank);
+    job->abort(1);
+  }
+  return 0;
+}

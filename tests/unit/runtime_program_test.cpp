@@ -1,0 +1,481 @@
+// Drives a whole program (runtime_toy_program.cpp) as a user does: through its
+// command line, judged by exit codes, stderr, the log and the saved files.
+#include "runtime/core/safetensors.h"
+#include "runtime/core/weights.h"
+#include "tests/unit/runtime_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <sstream>
+#include <sys/wait.h>
+
+using namespace fsdpc;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+struct Outcome {
+  int code;
+  std::string out, err;
+  int errors() const { // lines that begin with "error:"
+    std::istringstream lines(err);
+    std::string line;
+    int count = 0;
+    while (std::getline(lines, line))
+      count += line.rfind("error:", 0) == 0;
+    return count;
+  }
+};
+
+class Program : public testing::Test {
+protected:
+  // 40 samples: ids in [0, 10), targets 0, 1, 2, ….
+  Program() {
+    std::string ids = npy<int32_t>("<i4", "(40, 3)", 120);
+    auto *values = reinterpret_cast<int32_t *>(&ids[128]);
+    for (int i = 0; i < 120; ++i)
+      values[i] = i * 7 % 10;
+    folder.write("ids.npy", ids);
+    std::string target = npy<float>("<f4", "(40,)", 40);
+    auto *floats = reinterpret_cast<float *>(&target[128]);
+    for (int i = 0; i < 40; ++i)
+      floats[i] = std::sin(float(i));
+    folder.write("target.npy", target);
+    const float stored[] = {9, 0.5f, -0.25f, 0.125f, 9};
+    folder.write(
+        "weights.bin",
+        std::string(reinterpret_cast<const char *>(stored), sizeof stored));
+  }
+
+  // Runs a command line in the folder.
+  Outcome shell(const std::string &command) {
+    int status = std::system(
+        ("cd " + folder / "" + " && " + command + " >out 2>err </dev/null")
+            .c_str());
+    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                    folder.read("out"), folder.read("err")};
+    return outcome;
+  }
+  Outcome run(const std::string &flags, const std::string &environment = "") {
+    return shell(environment +
+                 " " TOY_PROGRAM
+                 " --data ids=ids.npy --data target=target.npy " +
+                 flags);
+  }
+  Outcome mpi(int ranks, const std::string &flags,
+              const std::string &environment = "") {
+    return shell(
+        environment +
+        " OMPI_ALLOW_RUN_AS_ROOT=1 "
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC " --oversubscribe -np " +
+        std::to_string(ranks) +
+        " " TOY_PROGRAM " --data ids=ids.npy --data target=target.npy " +
+        flags);
+  }
+
+  // Runs and returns the losses and norms as printed, and the saved bytes.
+  std::string trace(const Outcome &outcome) {
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::string text;
+    for (const json &line : log())
+      if (line.contains("loss"))
+        text += line["loss"].dump() + " " + line["grad_norm"].dump() + "\n";
+    return text + folder.read("out.safetensors");
+  }
+  std::vector<json> log() {
+    std::istringstream lines(folder.read("log"));
+    std::string line;
+    std::vector<json> parsed;
+    while (std::getline(lines, line))
+      parsed.push_back(json::parse(line));
+    return parsed;
+  }
+  std::vector<float> saved(const std::string &file, const std::string &name) {
+    SafeTensors tensors;
+    std::string error;
+    EXPECT_TRUE(tensors.open(folder / file, error)) << error;
+    const SafeTensor *tensor = tensors.find(name, {});
+    if (!tensor)
+      return {};
+    std::vector<float> values(tensor->bytes / 4);
+    EXPECT_TRUE(tensors.file().read(tensor->offset, values.data(),
+                                    tensor->bytes, error));
+    return values;
+  }
+
+  const std::string outputs = " --log log --save out.safetensors";
+  TemporaryFolder folder;
+};
+
+TEST_F(Program, LogsAHeaderAndEveryStep) {
+  Outcome outcome =
+      run("--steps 4 --accumulate 2 --lr 0.01 --seed 7" + outputs);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::vector<json> lines = log();
+  ASSERT_EQ(lines.size(), 5u);
+  const json &header = lines[0];
+  EXPECT_FALSE(header.contains("loss"));
+  for (const char *key : {"program", "ranks", "threads", "plan",
+                          "schedule_hash", "seed", "peak_rss", "compiled_with"})
+    EXPECT_TRUE(header.contains(key)) << key;
+  EXPECT_EQ(header["seed"], 7);
+  EXPECT_EQ(header["plan"]["gathered"], 3 * 4096);
+  for (size_t i = 1; i < 5; ++i) {
+    EXPECT_EQ(lines[i]["step"], i - 1);
+    EXPECT_EQ(lines[i]["lr"], 0.01);
+    EXPECT_GT(lines[i]["grad_norm"].get<double>(), 0);
+    EXPECT_GT(lines[i]["tokens_per_s"].get<double>(), 0);
+    for (const char *key : {"loss", "step_ms", "exposed_comm_ms", "peak_bytes"})
+      EXPECT_TRUE(lines[i].contains(key)) << key;
+    EXPECT_LT(lines[i]["peak_rss_minus_plan"].get<int64_t>(), 64 << 20);
+  }
+  EXPECT_THAT(outcome.err, HasSubstr("1 rank, 1 "));
+  EXPECT_THAT(outcome.err, HasSubstr("done: 4 steps"));
+}
+
+TEST_F(Program, RateIsInSamplesWithoutTokens) {
+  ASSERT_EQ(run("--steps 1 --log log", "TOY_TOKENS=").code, 0);
+  EXPECT_TRUE(log()[1].contains("samples_per_s"));
+}
+
+// The loss falls, the frozen parameter stays, the counters count.
+TEST_F(Program, Trains) {
+  ASSERT_EQ(run("--steps 60 --ranks 2" + outputs).code, 0);
+  std::vector<json> lines = log();
+  EXPECT_LT(lines[60]["loss"].get<double>(), lines[1]["loss"].get<double>());
+  EXPECT_EQ(saved("out.safetensors", "scale")[0], 1);
+  SafeTensors tensors;
+  std::string error;
+  ASSERT_TRUE(tensors.open(folder / "out.safetensors", error)) << error;
+  int64_t batches = 0;
+  tensors.file().read(tensors.find("batches", {})->offset, &batches, 8, error);
+  EXPECT_EQ(batches, 120);
+  EXPECT_EQ(tensors.find("head.table", {}), tensors.find("table", {}));
+}
+
+// Microbatches are the same however N and K split V, so the first losses are
+// the same bits, and training stays close.
+TEST_F(Program, RanksAndAccumulationTrade) {
+  std::string flags = "--steps 5 --shuffle --seed 3" + outputs;
+  std::vector<std::vector<double>> losses;
+  for (const char *split :
+       {"--ranks 1 --accumulate 6", "--ranks 2 --accumulate 3",
+        "--ranks 3 --accumulate 2"}) {
+    ASSERT_EQ(run(flags + " " + split).code, 0);
+    losses.emplace_back();
+    for (const json &line : log())
+      if (line.contains("loss"))
+        losses.back().push_back(line["loss"]);
+  }
+  for (auto &other : losses) {
+    EXPECT_EQ(other[0], losses[0][0]);
+    for (size_t i = 0; i < 5; ++i)
+      EXPECT_NEAR(other[i], losses[0][i], 1e-5 * losses[0][i]);
+  }
+}
+
+TEST_F(Program, BitsDoNotDependOnStrategyThreadsOrBackend) {
+  for (const char *k : {"1", "3"}) {
+    std::string flags =
+        "--steps 6 --shuffle --accumulate " + std::string(k) + outputs;
+    std::string reference =
+        trace(run(flags + " --ranks 3 --threads 1", "TOY_STRATEGY=zero3"));
+    for (const char *strategy : {"zero1", "ddp"})
+      EXPECT_EQ(trace(run(flags + " --ranks 3",
+                          std::string("TOY_STRATEGY=") + strategy)),
+                reference)
+          << strategy;
+    EXPECT_EQ(trace(run(flags + " --ranks 3 --threads 2")), reference);
+    EXPECT_EQ(trace(run(flags + " --ranks 3 --ranks-per-node 2")), reference);
+    EXPECT_EQ(trace(mpi(3, flags)), reference);
+    EXPECT_EQ(trace(mpi(3, flags + " --ranks-per-node 2")), reference);
+  }
+}
+
+TEST_F(Program, BitsDoNotDependOnStrategyInBf16) {
+  std::string flags = "--steps 6 --ranks 3 --accumulate 2" + outputs;
+  for (const char *reduce : {"f32", "bf16"}) {
+    std::string types = std::string("TOY_TYPE=bf16 TOY_REDUCE=") + reduce;
+    std::string reference = trace(run(flags, types));
+    EXPECT_EQ(trace(run(flags, types + " TOY_STRATEGY=zero1")), reference);
+    EXPECT_EQ(trace(run(flags, types + " TOY_STRATEGY=ddp")), reference);
+  }
+}
+
+// --reduce=step sums over microbatches first: close, with bits of its own.
+TEST_F(Program, ReducesOnceAStep) {
+  std::string flags = "--steps 6 --ranks 2 --accumulate 3" + outputs;
+  ASSERT_EQ(run(flags).code, 0);
+  double loss = log()[6]["loss"];
+  ASSERT_EQ(run(flags, "TOY_STRATEGY=step").code, 0);
+  EXPECT_NEAR(log()[6]["loss"].get<double>(), loss, 1e-5);
+}
+
+TEST_F(Program, RunningStatisticsDoNotDependOnRanks) {
+  std::vector<float> first;
+  for (const char *split :
+       {"--ranks 1 --accumulate 6", "--ranks 2 --accumulate 3",
+        "--ranks 3 --accumulate 2"}) {
+    ASSERT_EQ(
+        run("--steps 2 --save out.safetensors " + std::string(split)).code, 0);
+    std::vector<float> running = saved("out.safetensors", "running");
+    if (first.empty())
+      first = running;
+    EXPECT_EQ(running, first);
+  }
+}
+
+TEST_F(Program, SavesTheFirstStepsMeanGradients) {
+  ASSERT_EQ(run("--steps 2 --ranks 1 --accumulate 4 --log log "
+                "--save-gradients g.safetensors")
+                .code,
+            0);
+  std::vector<float> one = saved("g.safetensors", "table");
+  double squares = 0;
+  for (const char *name : {"table", "weight", "bias"})
+    for (float g : saved("g.safetensors", name))
+      squares += double(g) * g;
+  EXPECT_NEAR(std::sqrt(squares), log()[1]["grad_norm"].get<double>(), 1e-6);
+  EXPECT_TRUE(saved("g.safetensors", "scale").empty());
+  ASSERT_EQ(run("--steps 2 --ranks 4 --save-gradients g.safetensors").code, 0);
+  std::vector<float> four = saved("g.safetensors", "table");
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_NEAR(one[i], four[i], 1e-6);
+}
+
+TEST_F(Program, InitContinuesFromASavedFile) {
+  ASSERT_EQ(run("--steps 3 --ranks 2 --save a.safetensors").code, 0);
+  ASSERT_EQ(run("--steps 1 --lr 0 --ranks 3 --init a.safetensors --save "
+                "b.safetensors")
+                .code,
+            0);
+  for (const char *name : {"table", "weight", "bias", "scale"})
+    EXPECT_EQ(saved("a.safetensors", name), saved("b.safetensors", name));
+}
+
+TEST_F(Program, InitFindsAliasesAndChecksShapes) {
+  auto write = [&](const char *table, std::vector<int64_t> shape) {
+    SafeTensorsHeader header;
+    uint64_t bytes = header.add(table, "f64", shape, {});
+    for (auto &[name, size] :
+         {std::pair("weight", 3), std::pair("bias", 1), std::pair("scale", 1)})
+      bytes = header.add(name, "f32", {size}, {}) + uint64_t(size) * 4;
+    header.add("stranger", "u8", {1}, {});
+    folder.write("i.safetensors", header.text() + std::string(bytes + 1, '\0'));
+  };
+  std::string flags = "--steps 1 --init i.safetensors";
+  write("head.table", {10});
+  Outcome outcome = run(flags + " --ranks 2 --lr 0 --save out.safetensors");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(saved("out.safetensors", "table"), std::vector<float>(10));
+  EXPECT_THAT(outcome.err, HasSubstr("warning: 'i.safetensors' holds tensors "
+                                     "that the program does not: 'stranger'"));
+  write("table", {2, 5});
+  outcome = run(flags);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("has 'table' as f64[2, 5]"));
+  write("tablet", {10});
+  outcome = run(flags);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("has no tensor 'table'; the nearest is 'tablet'"));
+}
+
+TEST_F(Program, WeightsMoveAndChange) {
+  std::string far = "TOY_FOLDER=elsewhere/models";
+  Outcome outcome = run("--steps 1 --ranks 2", far);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("the weights of 'weight' are missing"));
+  EXPECT_THAT(outcome.err, HasSubstr("--weights DIR"));
+  EXPECT_EQ(run("--steps 1 --ranks 2 --weights .", far).code, 0);
+  folder.write("weights.bin", std::string(20, '\1'));
+  for (const char *ranks : {"1", "3"}) {
+    outcome = run("--steps 1 --ranks " + std::string(ranks));
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("'weight' in './weights.bin' changed "
+                                       "since compiling"));
+  }
+  folder.write("weights.bin", "short");
+  EXPECT_THAT(run("--steps 1").err, HasSubstr("changed since compiling"));
+  outcome = run("--steps 1", "TOY_TABLE=none");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("parameter 'table' has no initial value"));
+}
+
+TEST_F(Program, BadDataEndsEveryRankWithOneLine) {
+  struct {
+    std::string ids, message;
+  } cases[] = {
+      {npy<float>("<f4", "(40, 3)", 120), "holds f32, but input 'ids' is i64"},
+      {npy<int64_t>("<i8", "(40, 2)", 80), "has shape [40, 2]"},
+      {npy<int64_t>("<i8", "(40, 3)", 120), "sample 3 element 1: 10 is outside "
+                                            "[0, 10) of input 'ids'"},
+      {npy<uint8_t>("|u1", "(3, 3)", 9), "holds 3 samples, but one step takes"},
+      {"not numpy", "is not a .npy file"},
+  };
+  for (auto &[ids, message] : cases) {
+    folder.write("ids.npy", ids);
+    for (auto &outcome : {run("--steps 3 --ranks 3"), mpi(3, "--steps 3")}) {
+      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(message));
+    }
+  }
+}
+
+// A bad id in the middle of the run: the steps before it are logged.
+TEST_F(Program, BadDataLaterStopsAtItsStep) {
+  std::string ids = folder.read("ids.npy");
+  int32_t bad = 77;
+  std::memcpy(&ids[128 + 21 * 12], &bad, 4); // sample 21: step 3 of V = 3
+  folder.write("ids.npy", ids);
+  for (auto &outcome :
+       {run("--steps 9 --ranks 3 --log log"), mpi(3, "--steps 9 --log log")}) {
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("sample 21 element 0: 77"));
+    EXPECT_EQ(log().size(), 4u); // the header and steps 0, 1, 2
+  }
+}
+
+TEST_F(Program, NonFiniteLossNamesStepAndUnit) {
+  std::string target = folder.read("target.npy");
+  float bad = INFINITY;
+  std::memcpy(&target[128 + 13 * 4], &bad, 4); // sample 13: step 2 of V = 3
+  folder.write("target.npy", target);
+  for (auto &outcome : {run("--steps 9 --ranks 3"), mpi(3, "--steps 9")}) {
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("error: step 2: the loss is inf; first "
+                                       "unit whose gradient is not finite: "
+                                       "'embed'"));
+  }
+}
+
+// 1e19 squared is finite in f32 only as the loss of a divided sum; its gradient
+// is not once it is multiplied by the table's values of 1e30.
+TEST_F(Program, NonFiniteGradientNamesStepAndUnit) {
+  SafeTensorsHeader header;
+  std::string data;
+  auto add = [&](const char *name, std::vector<float> values) {
+    header.add(name, "f32", {int64_t(values.size())}, {});
+    data.append(reinterpret_cast<char *>(values.data()), values.size() * 4);
+  };
+  add("table", std::vector<float>(10, 1e-20f));
+  add("weight", {1e38f, 1e38f, 1e38f});
+  add("bias", {1e10f});
+  add("scale", {1});
+  folder.write("i.safetensors", header.text() + data);
+  Outcome outcome = run("--steps 2 --ranks 2 --init i.safetensors");
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("step 0: the gradient is not finite; first unit: "
+                        "'embed'"));
+}
+
+TEST_F(Program, NoValidTargetCountsZeroAndWarnsOnce) {
+  std::string ids = folder.read("ids.npy");
+  int32_t ignored = -100;
+  for (int sample = 0; sample < 4; ++sample) // microbatches 0 and 1
+    std::memcpy(&ids[128 + size_t(sample) * 12], &ignored, 4);
+  folder.write("ids.npy", ids);
+  Outcome outcome = run("--steps 2 --ranks 2 --log log");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(log()[1]["loss"], 0);
+  EXPECT_GT(log()[2]["loss"], 0);
+  size_t first = outcome.err.find("has no valid target");
+  EXPECT_NE(first, std::string::npos);
+  EXPECT_EQ(outcome.err.find("has no valid target", first + 1),
+            std::string::npos);
+}
+
+// A file-size limit stands for a full disk: the old file stays, and nothing
+// else is left.
+TEST_F(Program, FullDiskKeepsTheOldFile) {
+  folder.write("out.safetensors", "old");
+  Outcome outcome =
+      shell("bash -c 'set -o pipefail; (ulimit -f 0; " TOY_PROGRAM
+            " --data ids=ids.npy --data target=target.npy --steps 1 --ranks 2 "
+            "--save out.safetensors) 2>&1 | cat >&2'");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("error: cannot save 'out.safetensors'"));
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_EQ(folder.read("out.safetensors"), "old");
+  EXPECT_EQ(shell("ls *.tmp-*").code, 2);
+}
+
+TEST_F(Program, UnwritablePathsFailBeforeTraining) {
+  for (const char *flags :
+       {"--save no/such/folder.safetensors", "--save /dev/full",
+        "--save-gradients no/g", "--log no/log"}) {
+    Outcome outcome = run("--steps 2 --ranks 2 " + std::string(flags));
+    EXPECT_EQ(outcome.code, 3) << flags;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, Not(HasSubstr("ranks")));
+  }
+  Outcome outcome = run("--steps 2 --ranks 2 --log /dev/full");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write '/dev/full'"));
+}
+
+TEST_F(Program, CommandLineFaultsEndWithTwo) {
+  for (auto &outcome : {run("--stepz 3 --ranks 2"), mpi(2, "--stepz 3")}) {
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                HasSubstr("unknown flag '--stepz'; did you mean '--steps'?"));
+  }
+  Outcome outcome = mpi(2, "--steps 1 --ranks 2");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.errors(), 1);
+}
+
+TEST_F(Program, HelpAndInfo) {
+  Outcome outcome = run("--help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("--lr-schedule"));
+  outcome = run("--info");
+  EXPECT_EQ(outcome.code, 0);
+  for (const char *part : {"0123456789abcdef", "toy --strategy=zero3", "table",
+                           "= head.table", "frozen", "total"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+}
+
+TEST_F(Program, LimitsAreKept) {
+  Outcome outcome = run("--steps 1 --ranks 2", "TOY_LIMIT=1000");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("above --memory-limit, 1000 bytes; the "
+                                     "largest kinds are"));
+  outcome = run("--steps 1 --ranks 9");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("9 ranks are more than the 8"));
+  outcome = run("--steps 1", "TOY_FEATURE=avx9000");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("this processor lacks 'avx9000'"));
+}
+
+TEST_F(Program, AnUnjoinedLauncherIsRefused) {
+  Outcome outcome =
+      run("--steps 1", "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 MASTER_ADDR=localhost "
+                       "MASTER_PORT=29500");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("WORLD_SIZE=2"));
+}
+
+TEST_F(Program, WarnsOfMoreThreadsThanCores) {
+  EXPECT_THAT(run("--steps 1 --threads 64").err,
+              HasSubstr("warning: each rank has 64 threads but"));
+}
+
+} // namespace
