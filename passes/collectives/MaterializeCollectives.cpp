@@ -81,13 +81,18 @@ void markSegments(ArrayRef<Segment> segments) {
 // ---- parameters ----
 
 void keepWhole(Block &body) {
+  llvm::StringMap<Value> wholes;
   for (auto flat : llvm::make_early_inc_range(body.getOps<fsdp::FlatOp>())) {
-    OpBuilder builder(flat);
-    auto whole =
-        fsdp::WholeOp::create(builder, flat.getLoc(),
-                              flat.getResult().getType(), flat.getLayoutAttr());
-    copyPlace(flat, whole);
-    flat.replaceAllUsesWith(whole.getResult());
+    Value &whole = wholes[flat.getLayout()];
+    if (!whole) {
+      OpBuilder builder(flat);
+      auto op = fsdp::WholeOp::create(builder, flat.getLoc(),
+                                      flat.getResult().getType(),
+                                      flat.getLayoutAttr());
+      copyPlace(flat, op);
+      whole = op.getResult();
+    }
+    flat.replaceAllUsesWith(whole);
     flat.erase();
   }
 }
