@@ -35,14 +35,19 @@ struct RecogniseComposites : fsdpc::impl::RecogniseCompositesBase<RecogniseCompo
     Builder b(&getContext());
     llvm::StringMap<int64_t> ops;
     getOperation().walk([&](Operation *op) { ++ops[op->getName().getStringRef()]; });
-    for (Statistic *statistic : {&attention, &rmsNorm, &layerNorm, &gelu, &silu, &rotary,
-                                 &crossEntropy}) {
-      StringRef name = statistic->getName();
+    auto add = [&](StringRef name, Statistic &statistic) {
       int64_t found = ops.lookup(("nn." + name).str());
-      *statistic += found;
+      statistic += found;
       if (found)
         counts.set(name, b.getI64IntegerAttr(found));
-    }
+    };
+    add("attention", attention);
+    add("rms_norm", rmsNorm);
+    add("layer_norm", layerNorm);
+    add("gelu", gelu);
+    add("silu", silu);
+    add("rotary", rotary);
+    add("cross_entropy", crossEntropy);
     getOperation()->setAttr("fsdp.recognised", counts.getDictionary(&getContext()));
   }
 };

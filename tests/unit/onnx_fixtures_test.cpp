@@ -155,16 +155,18 @@ TEST_P(OnnxFixtures, LossIsPyTorchsAndCompositesAreFound) {
   const Fixture &fixture = GetParam();
   auto module = import(fixture);
   ASSERT_TRUE(module);
-  if (fixture.loss != 0)
+  if (fixture.loss != 0) {
     EXPECT_NEAR(meanLoss(*module, fixture), fixture.loss, 1e-5 * fixture.loss)
         << "before recognise-composites";
+  }
   ASSERT_TRUE(succeeded(recognise(*module)));
   std::map<std::string, int64_t> found;
   for (NamedAttribute count : (*module)->getAttrOfType<DictionaryAttr>("fsdp.recognised"))
     found[count.getName().str()] = cast<IntegerAttr>(count.getValue()).getInt();
   EXPECT_EQ(found, fixture.recognised);
-  if (fixture.loss != 0)
+  if (fixture.loss != 0) {
     EXPECT_NEAR(meanLoss(*module, fixture), fixture.loss, 1e-5 * fixture.loss);
+  }
 }
 
 std::vector<Input> text() {
