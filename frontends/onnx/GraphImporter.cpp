@@ -122,7 +122,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   name = frame->prefix + name;
   auto outerScope = b.scope, outerClasses = b.classes;
   Location outerLoc = b.loc;
-  auto leave = llvm::make_scope_exit([&] {
+  llvm::scope_exit leave([&] {
     b.scope = outerScope;
     b.classes = outerClasses;
     b.loc = outerLoc;
