@@ -8,6 +8,12 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/grad/Passes.h"
+#include "passes/kernels/Passes.h"
+#include "passes/memory/Passes.h"
+#include "passes/runtime/Passes.h"
+#include "passes/schedule/Passes.h"
+#include "passes/shard/Passes.h"
+#include "passes/units/Passes.h"
 
 void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
@@ -18,5 +24,11 @@ void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
 void fsdpc::registerPasses() {
   mlir::registerCanonicalizer();
   mlir::registerCSE();
+  registerunitsPasses();
   registergradPasses();
+  registershardPasses();
+  registerkernelsPasses();
+  registerschedulePasses();
+  registermemoryPasses();
+  registerruntimePasses();
 }
