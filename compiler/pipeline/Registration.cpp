@@ -7,7 +7,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/collectives/Passes.h"
 #include "passes/grad/Passes.h"
+#include "passes/import/Passes.h"
 #include "passes/kernels/Passes.h"
 #include "passes/memory/Passes.h"
 #include "passes/runtime/Passes.h"
@@ -24,10 +26,12 @@ void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
 void fsdpc::registerPasses() {
   mlir::registerCanonicalizer();
   mlir::registerCSE();
+  registerimportPasses();
   registerunitsPasses();
   registergradPasses();
   registershardPasses();
   registerkernelsPasses();
+  registercollectivesPasses();
   registerschedulePasses();
   registermemoryPasses();
   registerruntimePasses();
