@@ -1,6 +1,6 @@
 # MLIR 22 as Debian's packages install it: shared libraries, headers as system
 # headers (generated code warns under -Wextra), no RTTI.
-find_package(MLIR 22 REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/mlir)
+find_package(MLIR 22.1 REQUIRED CONFIG PATHS /usr/lib/llvm-22/lib/cmake/mlir)
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)
 
@@ -40,4 +40,15 @@ function(fsdpc_use_mlir name)
     ${LLVM_INCLUDE_DIRS} ${CMAKE_BINARY_DIR})
   target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
   target_link_libraries(${name} PUBLIC MLIR LLVM)
+endfunction()
+
+# fsdpc_passes(STAGE SOURCES … [LIBS …] [DEPENDS …]): the passes of one stage, in
+# passes/STAGE: Passes.td, Passes.h, a file a pass.
+function(fsdpc_passes stage)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
+  fsdpc_tablegen(${stage}_passes_tablegen Passes.td Passes.h.inc
+    -gen-pass-decls -name=${stage})
+  fsdpc_mlir_library(fsdpc_passes_${stage} SOURCES ${ARG_SOURCES}
+    LIBS fsdpc_fsdp ${ARG_LIBS}
+    DEPENDS ${stage}_passes_tablegen nn_tablegen fsdp_tablegen ${ARG_DEPENDS})
 endfunction()

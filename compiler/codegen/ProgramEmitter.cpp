@@ -1,0 +1,290 @@
+// The rt program as LLVM IR: one call of the C ABI for each op.
+#include "compiler/codegen/ProgramEmitter.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+class ProgramEmitter {
+public:
+  ProgramEmitter(ModuleOp module, ProgramTables &tables,
+                 llvm::LLVMContext &context)
+      : module(module), tables(tables),
+        result(std::make_unique<llvm::Module>("program", context)),
+        builder(context) {}
+
+  std::unique_ptr<llvm::Module> emit(StringRef manifest);
+
+private:
+  llvm::Function *emitEntry(StringRef name);
+  void emitOp(Operation *op);
+  llvm::Constant *bytes(StringRef name, StringRef data);
+
+  llvm::Value *integer(int32_t value) { return builder.getInt32(value); }
+  llvm::Value *wide(int64_t value) { return builder.getInt64(value); }
+  llvm::Value *real(const APFloat &value) {
+    return llvm::ConstantFP::get(builder.getContext(), value);
+  }
+  llvm::Value *null() {
+    return llvm::ConstantPointerNull::get(builder.getPtrTy());
+  }
+  llvm::Value *address(Value pointer) {
+    return pointer ? addresses.lookup(pointer) : null();
+  }
+  llvm::Value *layout(FlatSymbolRefAttr name) {
+    return integer(tables.layouts.index(name.getAttr()));
+  }
+  llvm::Value *layouts(ArrayAttr names);
+  llvm::Value *array(ValueRange pointers);
+  llvm::Value *kernel(FlatSymbolRefAttr name);
+  llvm::Value *emitPointer(rt::PointerOp op);
+  // Calls an ABI function with the rank as the first argument.
+  llvm::Value *call(StringRef name, ArrayRef<llvm::Value *> arguments,
+                    llvm::Type *type = nullptr);
+
+  ModuleOp module;
+  ProgramTables &tables;
+  std::unique_ptr<llvm::Module> result;
+  llvm::IRBuilder<> builder;
+  llvm::Value *rank = nullptr;
+  llvm::Value *arena = nullptr;   // base address, asked for once a function
+  llvm::Value *scratch = nullptr; // array of operands, shared by all calls
+  llvm::DenseMap<Value, llvm::Value *> addresses;
+};
+
+llvm::Value *ProgramEmitter::call(StringRef name,
+                                  ArrayRef<llvm::Value *> arguments,
+                                  llvm::Type *type) {
+  SmallVector<llvm::Value *> all{rank};
+  llvm::append_range(all, arguments);
+  SmallVector<llvm::Type *> types;
+  for (llvm::Value *argument : all)
+    types.push_back(argument->getType());
+  auto callee = result->getOrInsertFunction(
+      name, llvm::FunctionType::get(type ? type : builder.getVoidTy(), types,
+                                    /*isVarArg=*/false));
+  return builder.CreateCall(callee, all);
+}
+
+llvm::Value *ProgramEmitter::layouts(ArrayAttr names) {
+  SmallVector<uint32_t> indices;
+  for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+    indices.push_back(tables.layouts.index(name.getAttr()));
+  auto *data = llvm::ConstantDataArray::get(builder.getContext(), indices);
+  return new llvm::GlobalVariable(*result, data->getType(), /*isConstant=*/true,
+                                  llvm::GlobalValue::PrivateLinkage, data);
+}
+
+llvm::Value *ProgramEmitter::array(ValueRange pointers) {
+  for (auto [i, pointer] : llvm::enumerate(pointers))
+    builder.CreateStore(address(pointer), builder.CreateConstGEP1_64(
+                                              builder.getPtrTy(), scratch, i));
+  return scratch;
+}
+
+llvm::Value *ProgramEmitter::kernel(FlatSymbolRefAttr name) {
+  auto type = llvm::FunctionType::get(
+      builder.getVoidTy(),
+      {builder.getInt64Ty(), builder.getInt64Ty(), builder.getPtrTy()}, false);
+  return result->getOrInsertFunction(name.getValue(), type).getCallee();
+}
+
+llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
+  int64_t offset = op.getOffset();
+  if (op.getSpace() == rt::Space::arena)
+    return builder.CreateConstGEP1_64(builder.getInt8Ty(), arena, offset);
+  int32_t index = 0;
+  if (FlatSymbolRefAttr symbol = op.getSymbolAttr()) {
+    StringAttr name = symbol.getAttr();
+    switch (op.getSpace()) {
+    case rt::Space::input:
+      index = tables.inputs.index(name);
+      break;
+    case rt::Space::buffer:
+      index = tables.buffers.index(name);
+      break;
+    case rt::Space::whole:
+      index = tables.layouts.index(name);
+      break;
+    case rt::Space::constant:
+      offset += tables.constantOffsets.lookup(name);
+      break;
+    default:
+      break;
+    }
+  }
+  return call("fsdpc_pointer",
+              {integer(static_cast<int32_t>(op.getSpace())), integer(index),
+               wide(offset)},
+              builder.getPtrTy());
+}
+
+void ProgramEmitter::emitOp(Operation *op) {
+  TypeSwitch<Operation *>(op)
+      .Case([&](rt::PointerOp op) { addresses[op] = emitPointer(op); })
+      .Case([&](rt::EventRecordOp op) {
+        call("fsdpc_event_record",
+             {integer(static_cast<int32_t>(op.getStream())),
+              integer(op.getEvent())});
+      })
+      .Case([&](rt::EventWaitOp op) {
+        call("fsdpc_event_wait", {integer(static_cast<int32_t>(op.getStream())),
+                                  integer(op.getEvent())});
+      })
+      .Case([&](rt::LaunchOp op) {
+        auto function = module.lookupSymbol<func::FuncOp>(op.getKernelAttr());
+        auto range = [&](StringRef name) {
+          return wide(function->getAttrOfType<IntegerAttr>(name).getInt());
+        };
+        call("fsdpc_launch",
+             {kernel(op.getKernelAttr()), range("nn.extent"), range("nn.grain"),
+              array(op.getBuffers()), integer(op.getBuffers().size())});
+      })
+      .Case([&](rt::MatmulOp op) {
+        call("fsdpc_matmul",
+             {integer(tables.matmuls.index(op.getPlanAttr())),
+              address(op.getA()), address(op.getB()), address(op.getC())});
+      })
+      .Case([&](rt::ConvolutionOp op) {
+        call("fsdpc_convolution",
+             {integer(tables.convolutions.index(op.getPlanAttr())),
+              address(op.getX()), address(op.getW()), address(op.getY())});
+      })
+      .Case([&](rt::PoolingOp op) {
+        call("fsdpc_pooling",
+             {integer(tables.poolings.index(op.getPlanAttr())),
+              address(op.getSource()), address(op.getDestination()),
+              address(op.getWorkspace())});
+      })
+      .Case([&](rt::ReportLossOp op) {
+        call("fsdpc_report_loss",
+             {address(op.getLoss()), address(op.getValid())});
+      })
+      .Case([&](rt::AllGatherOp op) {
+        call("fsdpc_all_gather",
+             {integer(op.getLayouts().size()), layouts(op.getLayouts()),
+              array(op.getDestinations())});
+      })
+      .Case([&](rt::ReduceScatterOp op) {
+        call("fsdpc_reduce_scatter",
+             {integer(op.getLayouts().size()), layouts(op.getLayouts()),
+              array(op.getGradients())});
+      })
+      .Case([&](rt::AccumulateOp op) {
+        call("fsdpc_accumulate",
+             {layout(op.getLayoutAttr()), address(op.getGradient())});
+      })
+      .Case([&](rt::ReduceGradientsOp op) {
+        call("fsdpc_reduce_gradients",
+             {integer(op.getLayouts().size()), layouts(op.getLayouts())});
+      })
+      .Case([&](rt::GatherGradientsOp op) {
+        call("fsdpc_gather_gradients",
+             {integer(op.getLayouts().size()), layouts(op.getLayouts())});
+      })
+      .Case([&](rt::UpdateStatisticsOp op) {
+        call("fsdpc_update_statistics",
+             {integer(tables.buffers.index(op.getBufferAttr().getAttr())),
+              address(op.getStatistic()), real(op.getMomentum())});
+      })
+      .Case([&](rt::SumSquaresOp op) {
+        call("fsdpc_sum_squares",
+             {integer(op.getLayouts().size()), layouts(op.getLayouts()),
+              address(op.getSums())});
+      })
+      .Case([&](rt::AllReduceOp op) {
+        call("fsdpc_all_reduce",
+             {integer(op.getCount()), address(op.getValues())});
+      })
+      .Case([&](rt::ClipOp op) {
+        call("fsdpc_clip", {integer(op.getLayouts().size()),
+                            layouts(op.getLayouts()), address(op.getSums()),
+                            real(op.getMaxNorm()), address(op.getScale())});
+      })
+      .Case([&](rt::OptimizerOp op) {
+        call("fsdpc_optimizer",
+             {kernel(op.getKernelAttr()), layout(op.getLayoutAttr()),
+              address(op.getScale())});
+      })
+      .Case([&](func::ReturnOp) { builder.CreateRetVoid(); })
+      .Default([](Operation *op) {
+        llvm_unreachable("verify-rt lets only rt ops through");
+      });
+}
+
+llvm::Function *ProgramEmitter::emitEntry(StringRef name) {
+  auto source = module.lookupSymbol<func::FuncOp>(name);
+  auto type =
+      llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
+  auto *function = llvm::Function::Create(
+      type, llvm::GlobalValue::InternalLinkage, name, *result);
+  builder.SetInsertPoint(
+      llvm::BasicBlock::Create(builder.getContext(), "entry", function));
+  rank = function->getArg(0);
+  size_t operands = 1;
+  for (Operation &op : source.getBody().front())
+    operands = std::max<size_t>(operands, op.getNumOperands());
+  scratch = builder.CreateAlloca(builder.getPtrTy(), wide(operands));
+  arena = call("fsdpc_pointer", {integer(0), integer(0), wide(0)},
+               builder.getPtrTy());
+  for (Operation &op : source.getBody().front())
+    emitOp(&op);
+  return function;
+}
+
+llvm::Constant *ProgramEmitter::bytes(StringRef name, StringRef data) {
+  if (data.empty())
+    return llvm::ConstantPointerNull::get(builder.getPtrTy());
+  auto *value = llvm::ConstantDataArray::getString(builder.getContext(), data,
+                                                   /*AddNull=*/false);
+  auto *global =
+      new llvm::GlobalVariable(*result, value->getType(), /*isConstant=*/true,
+                               llvm::GlobalValue::InternalLinkage, value, name);
+  global->setAlignment(llvm::Align(64));
+  return global;
+}
+
+std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
+  llvm::Function *microbatch = emitEntry(fsdp::FSDPDialect::kMicrobatch);
+  llvm::Function *update = emitEntry(fsdp::FSDPDialect::kUpdate);
+
+  // struct fsdpc_program of runtime/include/fsdpc.h.
+  auto *fields = llvm::ConstantStruct::getAnon(
+      {bytes("manifest", manifest), builder.getInt64(manifest.size()),
+       bytes("constants", tables.constants),
+       builder.getInt64(tables.constants.size()),
+       bytes("weights", tables.weights),
+       builder.getInt64(tables.weights.size()), microbatch, update});
+  auto *program = new llvm::GlobalVariable(
+      *result, fields->getType(), /*isConstant=*/true,
+      llvm::GlobalValue::InternalLinkage, fields, "fsdpc_program");
+
+  SmallVector<llvm::Type *> types{builder.getInt32Ty(), builder.getPtrTy()};
+  auto *mainFunction = llvm::Function::Create(
+      llvm::FunctionType::get(builder.getInt32Ty(), types, false),
+      llvm::GlobalValue::ExternalLinkage, "main", *result);
+  builder.SetInsertPoint(
+      llvm::BasicBlock::Create(builder.getContext(), "entry", mainFunction));
+  types.push_back(builder.getPtrTy());
+  auto run = result->getOrInsertFunction(
+      "fsdpc_main",
+      llvm::FunctionType::get(builder.getInt32Ty(), types, false));
+  builder.CreateRet(builder.CreateCall(
+      run, {mainFunction->getArg(0), mainFunction->getArg(1), program}));
+  return std::move(result);
+}
+
+} // namespace
+
+std::unique_ptr<llvm::Module> fsdpc::emitProgram(ModuleOp module,
+                                                 ProgramTables &tables,
+                                                 StringRef manifest,
+                                                 llvm::LLVMContext &context) {
+  return ProgramEmitter(module, tables, context).emit(manifest);
+}

@@ -1,0 +1,24 @@
+// The rt program as an object file: `main`, the manifest, constants, and the two
+// entry functions as straight lines of calls of the C ABI.
+#pragma once
+
+#include "compiler/codegen/ProgramTables.h"
+
+#include "mlir/Support/LLVM.h"
+
+#include <memory>
+
+namespace llvm {
+class LLVMContext;
+class Module;
+} // namespace llvm
+
+namespace fsdpc {
+
+// Builds the LLVM module; kernels stay declarations that other objects define.
+std::unique_ptr<llvm::Module> emitProgram(mlir::ModuleOp module,
+                                          ProgramTables &tables,
+                                          llvm::StringRef manifest,
+                                          llvm::LLVMContext &context);
+
+} // namespace fsdpc

@@ -1,0 +1,56 @@
+// The tables that generated code and the manifest must agree on.
+#include "compiler/codegen/ProgramTables.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+// Appends a tensor's elements, row-major and aligned for vector loads, and
+// returns where they begin. i1 takes a byte an element.
+static int64_t appendElements(std::string &blob, ElementsAttr value) {
+  constexpr size_t alignment = 64;
+  blob.resize((blob.size() + alignment - 1) / alignment * alignment, '\0');
+  int64_t offset = blob.size();
+  auto dense = cast<DenseElementsAttr>(value);
+  int64_t count = dense.getNumElements();
+  if (dense.getElementType().isInteger(1)) {
+    for (bool element : dense.getValues<bool>())
+      blob.push_back(element ? 1 : 0);
+    return offset;
+  }
+  ArrayRef<char> raw = dense.getRawData();
+  for (int64_t i = 0, copies = dense.isSplat() ? count : 1; i < copies; ++i)
+    blob.append(raw.data(), raw.size());
+  return offset;
+}
+
+ProgramTables::ProgramTables(ModuleOp module) {
+  auto embed = [&](StringAttr name, std::optional<ElementsAttr> value) {
+    if (value)
+      weightOffsets[name] = appendElements(weights, *value);
+  };
+  for (Operation &op : *module.getBody()) {
+    if (auto layout = dyn_cast<fsdp::LayoutOp>(op)) {
+      layouts.index(layout.getSymNameAttr());
+    } else if (auto buffer = dyn_cast<fsdp::BufferOp>(op)) {
+      buffers.index(buffer.getSymNameAttr());
+      embed(buffer.getSymNameAttr(), buffer.getValue());
+    } else if (auto parameter = dyn_cast<fsdp::ParameterOp>(op)) {
+      embed(parameter.getSymNameAttr(), parameter.getValue());
+    } else if (auto input = dyn_cast<rt::InputOp>(op)) {
+      inputs.index(input.getSymNameAttr());
+    } else if (auto constant = dyn_cast<rt::ConstantOp>(op)) {
+      constantOffsets[constant.getSymNameAttr()] =
+          appendElements(constants, constant.getValue());
+    }
+  }
+  module.walk([&](Operation *op) {
+    if (auto matmul = dyn_cast<rt::MatmulOp>(op))
+      matmuls.index(matmul.getPlanAttr());
+    else if (auto convolution = dyn_cast<rt::ConvolutionOp>(op))
+      convolutions.index(convolution.getPlanAttr());
+    else if (auto pooling = dyn_cast<rt::PoolingOp>(op))
+      poolings.index(pooling.getPlanAttr());
+    else if (auto record = dyn_cast<rt::EventRecordOp>(op))
+      events = std::max<int32_t>(events, record.getEvent() + 1);
+  });
+}

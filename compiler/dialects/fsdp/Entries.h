@@ -1,0 +1,24 @@
+// The module's entry functions.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace fsdpc::fsdp {
+
+/// The function @microbatch or @update; an error where the module lacks it.
+inline llvm::FailureOr<mlir::func::FuncOp> getEntry(mlir::ModuleOp module,
+                                                    llvm::StringRef name) {
+  auto function = module.lookupSymbol<mlir::func::FuncOp>(name);
+  if (!function || !function.getBody().hasOneBlock())
+    return module.emitError()
+           << "has no function '" << name << "' of one block";
+  return function;
+}
+
+inline llvm::FailureOr<mlir::func::FuncOp>
+getMicrobatch(mlir::ModuleOp module) {
+  return getEntry(module, FSDPDialect::kMicrobatch);
+}
+
+} // namespace fsdpc::fsdp

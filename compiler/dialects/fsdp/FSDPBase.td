@@ -1,0 +1,91 @@
+// The fsdp dialect: parameters, flat layouts, units, collectives, schedule.
+#ifndef FSDPC_FSDP_BASE
+#define FSDPC_FSDP_BASE
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "compiler/dialects/nn/NNBase.td"
+
+def FSDP_Dialect : Dialect {
+  let name = "fsdp";
+  let cppNamespace = "::fsdpc::fsdp";
+  let summary = "Fully sharded data parallelism as IR";
+  let description = [{
+    A module holds symbols (parameters, buffers, units, layouts: memory, never
+    SSA values) and two functions, `@microbatch` and `@update`. Discardable
+    attributes of this dialect:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `fsdp.done` | module | the last pass that ran; compilation goes on after it |
+    | `fsdp.options` | module | every option of the compile, by flag name |
+    | `fsdp.unit` | ops | the unit (symbol) that the op belongs to |
+    | `fsdp.backward` | ops | the op is of the backward |
+    | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound` its table's size, `fsdp.ignored` a legal value outside it |
+    | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | annotated cost |
+    | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
+  let extraClassDeclaration = [{
+    static constexpr llvm::StringLiteral kDoneAttr = "fsdp.done";
+    static constexpr llvm::StringLiteral kOptionsAttr = "fsdp.options";
+    static constexpr llvm::StringLiteral kUnitAttr = "fsdp.unit";
+    static constexpr llvm::StringLiteral kBackwardAttr = "fsdp.backward";
+    static constexpr llvm::StringLiteral kInputAttr = "fsdp.input";
+    static constexpr llvm::StringLiteral kBoundAttr = "fsdp.bound";
+    static constexpr llvm::StringLiteral kIgnoredAttr = "fsdp.ignored";
+    static constexpr llvm::StringLiteral kFlopsAttr = "fsdp.flops";
+    static constexpr llvm::StringLiteral kBytesAttr = "fsdp.bytes";
+    static constexpr llvm::StringLiteral kCostAttr = "fsdp.cost_us";
+    static constexpr llvm::StringLiteral kOffsetsAttr = "fsdp.offsets";
+    static constexpr llvm::StringLiteral kMicrobatch = "microbatch";
+    static constexpr llvm::StringLiteral kUpdate = "update";
+  }];
+}
+
+class FSDP_Op<string mnemonic, list<Trait> traits = []>
+    : Op<FSDP_Dialect, mnemonic, traits>;
+
+// Memory behind symbols: what orders ops that touch no SSA value in common.
+def FSDP_ParameterMemory : Resource<"::fsdpc::fsdp::ParameterMemory">;
+def FSDP_GradientMemory : Resource<"::fsdpc::fsdp::GradientMemory">;
+def FSDP_BufferMemory : Resource<"::fsdpc::fsdp::BufferMemory">;
+
+def FSDP_Token : TypeDef<FSDP_Dialect, "Token"> {
+  let mnemonic = "token";
+  let summary = "a collective under way; waited for exactly once";
+}
+
+def FSDP_Source : AttrDef<FSDP_Dialect, "Source"> {
+  let mnemonic = "source";
+  let summary = "where an initial value lies: bytes [offset, offset + length) of a file";
+  let description = [{
+    `hash` is XXH64 (seed 0) of the bytes; `dtype` the element type as stored.
+    `file` is as found at compile time; `--weights` moves it.
+  }];
+  let parameters = (ins StringRefParameter<>:$file, "uint64_t":$offset,
+                        "uint64_t":$length, StringRefParameter<>:$dtype,
+                        StringRefParameter<>:$hash);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def FSDP_Member : AttrDef<FSDP_Dialect, "Member"> {
+  let mnemonic = "member";
+  let summary = "a parameter's place in a layout, [offset, offset + elements), and its row of rate and decay";
+  let description = [{
+    `rate` multiplies the learning rate, `decay` is the weight decay: both can be
+    edited in a dump.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$parameter, "int64_t":$offset,
+                        "int64_t":$elements, "::mlir::FloatAttr":$rate,
+                        "::mlir::FloatAttr":$decay);
+  let assemblyFormat = "`<` $parameter `[` $offset `,` $elements `]` `rate` $rate `decay` $decay `>`";
+}
+def FSDP_Members : TypedArrayAttrBase<FSDP_Member, "members of a layout">;
+
+#endif

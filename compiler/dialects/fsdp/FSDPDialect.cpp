@@ -1,0 +1,25 @@
+// Registration of the fsdp dialect; ops are defined in FSDPOpsShard*.cpp.
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "compiler/dialects/fsdp/FSDPTypes.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "compiler/dialects/fsdp/FSDPAttributes.cpp.inc"
+
+using namespace fsdpc::fsdp;
+
+void FSDPDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "compiler/dialects/fsdp/FSDPTypes.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "compiler/dialects/fsdp/FSDPAttributes.cpp.inc"
+      >();
+  registerFSDPDialectOperations(this);
+}

@@ -1,0 +1,2 @@
+// All of the fsdp dialect, for tools that read one file.
+include "compiler/dialects/fsdp/FSDPCollectives.td"

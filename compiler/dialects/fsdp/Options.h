@@ -1,0 +1,62 @@
+// The options of a compile: one table that the command line is made from and
+// that the passes read. They live in the module's `fsdp.options`, so that a
+// dump says all that decided it; an absent key has the table's default.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+
+namespace fsdpc::fsdp {
+
+enum class OptionKind {
+  String,  // StringAttr
+  Choice,  // StringAttr, one of `legal` after aliases are resolved
+  Strings, // ArrayAttr of StringAttr: a flag that may be repeated
+  Integer, // IntegerAttr, i64
+  Double,  // FloatAttr, f64
+  Doubles, // StringAttr, comma-separated
+  Bytes,   // StringAttr: a number and an optional K, M, G, KiB, MiB, GiB
+  Flag     // BoolAttr
+};
+
+enum class OptionGroup { Model, Sharding, Training, Schedule, Output };
+
+struct OptionInfo {
+  llvm::StringLiteral name; // without the dashes; also the key of the attribute
+  OptionKind kind;
+  OptionGroup group;
+  llvm::StringLiteral defaultValue; // as written on the command line
+  llvm::StringLiteral legal;        // Choice: "a|b|c"; numbers: "min..max"
+  llvm::StringLiteral placeholder;  // what the help shows for the value
+  llvm::StringLiteral help;
+};
+
+/// Every option, in the order in which the help shows them.
+llvm::ArrayRef<OptionInfo> allOptions();
+
+/// The option of that name, or null.
+const OptionInfo *findOption(llvm::StringRef name);
+
+/// The attribute for `text` (one use of the flag), or null after writing what
+/// is wrong with it to `error`. Strategy aliases are resolved here, so passes
+/// only see ddp, zero1, zero2, zero3.
+mlir::Attribute parseOption(const OptionInfo &option, llvm::StringRef text,
+                            mlir::MLIRContext *context, std::string &error);
+
+/// Reading. The name must be in the table and of the kind asked for.
+std::string getString(mlir::ModuleOp module, llvm::StringRef name);
+int64_t getInt(mlir::ModuleOp module, llvm::StringRef name);
+/// Absent weight-decay is torch.optim's: 0.01 for adamw, else 0.
+double getDouble(mlir::ModuleOp module, llvm::StringRef name);
+bool getFlag(mlir::ModuleOp module, llvm::StringRef name);
+/// Bytes; 0 where the default is empty (no limit).
+uint64_t getBytes(mlir::ModuleOp module, llvm::StringRef name);
+llvm::SmallVector<double> getDoubles(mlir::ModuleOp module,
+                                     llvm::StringRef name);
+llvm::SmallVector<std::string> getStrings(mlir::ModuleOp module,
+                                          llvm::StringRef name);
+
+} // namespace fsdpc::fsdp

@@ -1,0 +1,330 @@
+// What fsdp ops demand of the symbols that they name: that these exist, are of
+// the right kind, and that buffers have the layout's size and type.
+#include "compiler/dialects/fsdp/Layouts.h"
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+FlatSymbolRefAttr getLayoutOf(Value flat) {
+  auto result = dyn_cast<OpResult>(flat);
+  if (!result)
+    return {};
+  Operation *op = result.getOwner();
+  if (auto wait = dyn_cast<AllGatherWaitOp>(op))
+    op = wait.getToken().getDefiningOp();
+  if (auto flatOp = dyn_cast_or_null<FlatOp>(op))
+    return flatOp.getLayoutAttr();
+  if (auto whole = dyn_cast_or_null<WholeOp>(op))
+    return whole.getLayoutAttr();
+  ArrayAttr layouts;
+  if (auto gather = dyn_cast_or_null<AllGatherOp>(op))
+    layouts = gather.getLayouts();
+  else if (auto start = dyn_cast_or_null<AllGatherStartOp>(op))
+    layouts = start.getLayouts();
+  if (!layouts || result.getResultNumber() >= layouts.size())
+    return {};
+  return cast<FlatSymbolRefAttr>(layouts[result.getResultNumber()]);
+}
+
+RankedTensorType getFlatType(LayoutOp layout) {
+  return RankedTensorType::get({static_cast<int64_t>(layout.getElements())},
+                               layout.getCompute());
+}
+
+bool keepsWhole(LayoutOp layout, StringRef what) {
+  return llvm::any_of(layout.getWhole().getAsRange<StringAttr>(),
+                      [&](StringAttr name) { return name.getValue() == what; });
+}
+
+namespace {
+
+template <typename SymbolOp>
+FailureOr<SymbolOp> find(Operation *op, SymbolTableCollection &symbols,
+                         FlatSymbolRefAttr name) {
+  auto symbol = symbols.lookupNearestSymbolFrom<SymbolOp>(op, name);
+  if (!symbol)
+    return op->emitOpError()
+           << "names '" << name.getValue() << "', which is no "
+           << SymbolOp::getOperationName();
+  return symbol;
+}
+
+enum class Members { Any, Trainable };
+
+LogicalResult verifyLayout(Operation *op, SymbolTableCollection &symbols,
+                           FlatSymbolRefAttr name, Members members,
+                           Type buffer = {}) {
+  auto layout = find<LayoutOp>(op, symbols, name);
+  if (failed(layout))
+    return failure();
+  if (members == Members::Trainable && !layout->getTrainable())
+    return op->emitOpError() << "names layout '" << name.getValue()
+                             << "', whose members are frozen";
+  if (buffer && buffer != getFlatType(*layout)) {
+    InFlightDiagnostic diag = op->emitOpError()
+                              << "has buffer " << buffer << " for layout '"
+                              << name.getValue() << "', which needs "
+                              << getFlatType(*layout);
+    diag.attachNote(layout->getLoc()) << "the layout";
+    return diag;
+  }
+  return success();
+}
+
+LogicalResult verifyLayouts(Operation *op, SymbolTableCollection &symbols,
+                            ArrayAttr layouts, Members members) {
+  for (auto name : layouts.getAsRange<FlatSymbolRefAttr>())
+    if (failed(verifyLayout(op, symbols, name, members)))
+      return failure();
+  return success();
+}
+
+LogicalResult verifyLayouts(Operation *op, SymbolTableCollection &symbols,
+                            ArrayAttr layouts, Members members,
+                            TypeRange buffers) {
+  if (layouts.size() != buffers.size())
+    return op->emitOpError() << "has " << layouts.size() << " layouts and "
+                             << buffers.size() << " buffers";
+  for (auto [name, buffer] :
+       llvm::zip(layouts.getAsRange<FlatSymbolRefAttr>(), buffers))
+    if (failed(verifyLayout(op, symbols, name, members, buffer)))
+      return failure();
+  return success();
+}
+
+LogicalResult verifyUnit(Operation *op, SymbolTableCollection &symbols,
+                         FlatSymbolRefAttr unit) {
+  return find<UnitOp>(op, symbols, unit);
+}
+
+} // namespace
+
+// ---- symbols ----
+
+LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return getUnitAttr() ? verifyUnit(*this, symbols, getUnitAttr()) : success();
+}
+
+LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyUnit(*this, symbols, getUnitAttr())))
+    return failure();
+  for (auto member : getMembers().getAsRange<MemberAttr>()) {
+    auto parameter = find<ParameterOp>(*this, symbols, member.getParameter());
+    if (failed(parameter))
+      return failure();
+    if (cast<ShapedType>(parameter->getType()).getNumElements() !=
+        member.getElements())
+      return emitOpError() << "has " << member.getElements()
+                           << " elements for parameter '"
+                           << parameter->getSymName() << "' of "
+                           << parameter->getType();
+    if (parameter->getTrainable() != getTrainable())
+      return emitOpError() << "mixes parameter '" << parameter->getSymName()
+                           << "' with members that are "
+                           << (getTrainable() ? "trainable" : "frozen");
+  }
+  return success();
+}
+
+// ---- import and grad ----
+
+LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  Operation *symbol = symbols.lookupNearestSymbolFrom(*this, getSymbolAttr());
+  Type type;
+  if (auto parameter = dyn_cast_or_null<ParameterOp>(symbol))
+    type = parameter.getType();
+  else if (auto buffer = dyn_cast_or_null<BufferOp>(symbol))
+    type = buffer.getType();
+  else
+    return emitOpError() << "names '" << getSymbol()
+                         << "', which is no parameter or buffer";
+  if (type != getResult().getType())
+    return emitOpError() << "has result " << getResult().getType() << " for '"
+                         << getSymbol() << "' of " << type;
+  return success();
+}
+
+LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto parameter = find<ParameterOp>(*this, symbols, getParameterAttr());
+  if (failed(parameter))
+    return failure();
+  if (!parameter->getTrainable())
+    return emitOpError() << "is of parameter '" << getParameter()
+                         << "', which is frozen";
+  if (cast<ShapedType>(parameter->getType()).getShape() !=
+      getValue().getType().getShape())
+    return emitOpError() << "has value " << getValue().getType()
+                         << " for parameter '" << getParameter() << "' of "
+                         << parameter->getType();
+  return success();
+}
+
+LogicalResult
+UpdateStatisticsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto buffer = find<BufferOp>(*this, symbols, getBufferAttr());
+  if (failed(buffer))
+    return failure();
+  if (buffer->getType() != getStatistic().getType())
+    return emitOpError() << "has statistic " << getStatistic().getType()
+                         << " for buffer '" << getBuffer() << "' of "
+                         << buffer->getType();
+  return success();
+}
+
+// ---- shard and collectives ----
+
+LogicalResult FlatOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayout(*this, symbols, getLayoutAttr(), Members::Any,
+                      getResult().getType());
+}
+
+LogicalResult WholeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayout(*this, symbols, getLayoutAttr(), Members::Any,
+                      getResult().getType());
+}
+
+LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto parameter = find<ParameterOp>(*this, symbols, getMemberAttr());
+  if (failed(parameter))
+    return failure();
+  if (cast<ShapedType>(parameter->getType()).getShape() !=
+      getResult().getType().getShape())
+    return emitOpError() << "has result " << getResult().getType()
+                         << " for parameter '" << getMember() << "' of "
+                         << parameter->getType();
+  FlatSymbolRefAttr name = getLayoutOf(getFlat());
+  if (!name)
+    return success();
+  auto layout = find<LayoutOp>(*this, symbols, name);
+  if (failed(layout))
+    return failure();
+  for (auto member : layout->getMembers().getAsRange<MemberAttr>())
+    if (member.getParameter() == getMemberAttr() &&
+        member.getOffset() == static_cast<int64_t>(getOffset()))
+      return success();
+  InFlightDiagnostic diag = emitOpError()
+                            << "takes '" << getMember() << "' at "
+                            << getOffset() << ", where layout '"
+                            << name.getValue() << "' does not have it";
+  diag.attachNote(layout->getLoc()) << "the layout";
+  return diag;
+}
+
+LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable,
+                          getResult().getType())))
+    return failure();
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  if (layout.getMembers().size() != getValues().size())
+    return emitOpError() << "has " << getValues().size() << " values for the "
+                         << layout.getMembers().size() << " members of layout '"
+                         << getLayout() << "'";
+  for (auto [member, value] :
+       llvm::zip(layout.getMembers().getAsRange<MemberAttr>(), getValues())) {
+    auto type = cast<ShapedType>(value.getType());
+    if (type.getNumElements() != member.getElements() ||
+        type.getElementType() != layout.getCompute())
+      return emitOpError() << "has value " << type << " for member '"
+                           << member.getParameter().getValue() << "' of "
+                           << member.getElements() << " elements of "
+                           << layout.getCompute();
+  }
+  return success();
+}
+
+LogicalResult ReduceOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable,
+                      getGradient().getType());
+}
+
+LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable,
+                      getGradient().getType());
+}
+
+LogicalResult EnterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyUnit(*this, symbols, getUnitAttr());
+}
+
+LogicalResult ExitOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyUnit(*this, symbols, getUnitAttr());
+}
+
+LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Any,
+                       getResultTypes());
+}
+
+LogicalResult
+AllGatherStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
+}
+
+LogicalResult
+AllGatherWaitOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto start = getToken().getDefiningOp<AllGatherStartOp>();
+  return start ? verifyLayouts(*this, symbols, start.getLayouts(), Members::Any,
+                               getResultTypes())
+               : success();
+}
+
+LogicalResult
+ReduceScatterOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable,
+                       getGradients().getTypes());
+}
+
+LogicalResult
+ReduceScatterStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable,
+                       getGradients().getTypes());
+}
+
+// ---- @update ----
+
+LogicalResult SumSquaresOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getResult().getType().getShape() !=
+      ArrayRef<int64_t>{static_cast<int64_t>(getLayouts().size())})
+    return emitOpError() << "has result " << getResult().getType() << " for "
+                         << getLayouts().size() << " layouts";
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
+}
+
+LogicalResult ClipOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (getSums().getType().getNumElements() !=
+      static_cast<int64_t>(getLayouts().size()))
+    return emitOpError() << "has sums " << getSums().getType() << " for "
+                         << getLayouts().size() << " layouts";
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
+}
+
+LogicalResult
+GatherGradientsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
+}
+
+LogicalResult
+ReduceGradientsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
+}
+
+LogicalResult
+GatherParametersOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
+}
+
+LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable)))
+    return failure();
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  if (getBody().getNumArguments() != layout.getStates() + 5)
+    return emitOpError() << "has " << getBody().getNumArguments()
+                         << " arguments; parameter, gradient, "
+                         << layout.getStates()
+                         << " states, lr, step and decay are "
+                         << layout.getStates() + 5;
+  return success();
+}
+
+} // namespace fsdpc::fsdp

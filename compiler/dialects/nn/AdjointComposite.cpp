@@ -1,0 +1,148 @@
+// Adjoints of softmax, norms, attention and losses: fused gradient ops that
+// use the statistics and results of the forward.
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+/// Composites are differentiated through their first result; the others are
+/// statistics for their own adjoint.
+static LogicalResult onlyFirstResult(Operation *op, ValueRange resultGrads) {
+  for (auto [i, grad] : llvm::enumerate(resultGrads.drop_front()))
+    if (grad)
+      return op->emitOpError("is not differentiable through its result ")
+             << i + 1;
+  return success();
+}
+
+static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
+                               int64_t operand, StringRef name) {
+  if (operand >= 0 && needed[operand])
+    return op->emitOpError("has no gradient for its ")
+           << name << "; freeze the parameters that it depends on";
+  return success();
+}
+
+/// Operand number of an optional operand, -1 where absent.
+static int64_t indexOf(MutableOperandRange operand) {
+  return operand.empty() ? -1 : int64_t(operand.begin()->getOperandNumber());
+}
+
+LogicalResult SoftmaxOp::buildAdjoint(OpBuilder &builder,
+                                      ValueRange resultGrads, ArrayRef<bool>,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] =
+      SoftmaxGradOp::create(builder, getLoc(), getResult(), resultGrads[0]);
+  return success();
+}
+
+// dx = dy - softmax(x) · Σ dy.
+LogicalResult LogSoftmaxOp::buildAdjoint(OpBuilder &builder,
+                                         ValueRange resultGrads, ArrayRef<bool>,
+                                         SmallVectorImpl<Value> &operandGrads) {
+  Location loc = getLoc();
+  Value grad = resultGrads[0];
+  int64_t last = tensorType(grad).getRank() - 1;
+  Value sum = reduceAlong(builder, loc, ReduceKind::sum, grad, last);
+  Value softmax = ExpOp::create(builder, loc, getResult());
+  Value share = MulOp::create(builder, loc, softmax,
+                              broadcastTo(builder, loc, sum, shapeOf(grad)));
+  operandGrads[0] = SubOp::create(builder, loc, grad, share);
+  return success();
+}
+
+LogicalResult LayerNormOp::buildAdjoint(OpBuilder &builder,
+                                        ValueRange resultGrads,
+                                        ArrayRef<bool> needed,
+                                        SmallVectorImpl<Value> &operandGrads) {
+  if (failed(onlyFirstResult(*this, resultGrads)))
+    return failure();
+  Value grad = resultGrads[0];
+  if (needed[0])
+    operandGrads[0] =
+        LayerNormGradOp::create(builder, getLoc(), getInput().getType(), grad,
+                                getInput(), getWeight(), getMean(), getRstd());
+  int64_t weight = indexOf(getWeightMutable()),
+          bias = indexOf(getBiasMutable());
+  if (weight >= 0 && needed[weight])
+    operandGrads[weight] =
+        NormWeightGradOp::create(builder, getLoc(), getWeight().getType(), grad,
+                                 getInput(), getMean(), getRstd());
+  if (bias >= 0 && needed[bias])
+    operandGrads[bias] = sumTo(builder, getLoc(), grad, shapeOf(getBias()));
+  return success();
+}
+
+LogicalResult RmsNormOp::buildAdjoint(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      ArrayRef<bool> needed,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  if (failed(onlyFirstResult(*this, resultGrads)))
+    return failure();
+  Value grad = resultGrads[0];
+  if (needed[0])
+    operandGrads[0] =
+        RmsNormGradOp::create(builder, getLoc(), getInput().getType(), grad,
+                              getInput(), getWeight(), getRstd());
+  if (getWeight() && needed[1])
+    operandGrads[1] = NormWeightGradOp::create(
+        builder, getLoc(), getWeight().getType(), grad, getInput(),
+        /*mean=*/nullptr, getRstd());
+  return success();
+}
+
+LogicalResult BatchNormOp::buildAdjoint(OpBuilder &builder,
+                                        ValueRange resultGrads, ArrayRef<bool>,
+                                        SmallVectorImpl<Value> &operandGrads) {
+  if (failed(onlyFirstResult(*this, resultGrads)))
+    return failure();
+  auto grad = BatchNormGradOp::create(
+      builder, getLoc(), getInput().getType(), getWeight().getType(),
+      getBias().getType(), resultGrads[0], getInput(), getWeight(), getMean(),
+      getVariance(), getEpsilonAttr());
+  operandGrads.assign(grad->result_begin(), grad->result_end());
+  return success();
+}
+
+LogicalResult RotaryOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                     ArrayRef<bool> needed,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  if (failed(notNeeded(*this, needed, 1, "cosines")) ||
+      failed(notNeeded(*this, needed, 2, "sines")))
+    return failure();
+  operandGrads[0] =
+      RotaryOp::create(builder, getLoc(), getType(), resultGrads[0], getCos(),
+                       getSin(), /*transposed=*/!getTransposed());
+  return success();
+}
+
+LogicalResult AttentionOp::buildAdjoint(OpBuilder &builder,
+                                        ValueRange resultGrads,
+                                        ArrayRef<bool> needed,
+                                        SmallVectorImpl<Value> &operandGrads) {
+  if (failed(onlyFirstResult(*this, resultGrads)) ||
+      failed(notNeeded(*this, needed, indexOf(getMaskMutable()), "mask")))
+    return failure();
+  auto grad = AttentionGradOp::create(
+      builder, getLoc(), getQuery().getType(), getKey().getType(),
+      getValue().getType(), resultGrads[0], getQuery(), getKey(), getValue(),
+      getResult(), getLse(), getMask(), getScaleAttr(), getCausalAttr());
+  llvm::copy(grad->getResults(), operandGrads.begin());
+  return success();
+}
+
+LogicalResult
+CrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                             ArrayRef<bool> needed,
+                             SmallVectorImpl<Value> &operandGrads) {
+  // `valid` depends on targets and weights only.
+  if (failed(onlyFirstResult(*this, resultGrads.drop_back())) ||
+      failed(notNeeded(*this, needed, indexOf(getWeightsMutable()), "weights")))
+    return failure();
+  if (resultGrads[0])
+    operandGrads[0] = CrossEntropyGradOp::create(
+        builder, getLoc(), getLogits().getType(), resultGrads[0], getLogits(),
+        getTargets(), getLse(), getValid(), getWeights(), getReductionAttr(),
+        getIgnoreIndexAttr());
+  return success();
+}

@@ -1,0 +1,236 @@
+// Adjoints of elementwise ops. Each uses the op's result instead of its input
+// where the derivative can be written with it, so that one value is saved.
+#include "compiler/dialects/nn/Build.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+namespace {
+/// Arithmetic at one location on tensors of one type.
+struct Arithmetic {
+  OpBuilder &builder;
+  Location loc;
+  Type type;
+
+  Arithmetic(OpBuilder &builder, Operation *op)
+      : builder(builder), loc(op->getLoc()), type(op->getResult(0).getType()) {}
+
+  Value constant(double value) const {
+    return splat(builder, loc, type, value);
+  }
+  Value neg(Value x) const { return NegOp::create(builder, loc, x); }
+  Value add(Value x, Value y) const {
+    return AddOp::create(builder, loc, x, y);
+  }
+  Value sub(Value x, Value y) const {
+    return SubOp::create(builder, loc, x, y);
+  }
+  Value mul(Value x, Value y) const {
+    return MulOp::create(builder, loc, x, y);
+  }
+  Value mul(Value x, double y) const { return mul(x, constant(y)); }
+  Value div(Value x, Value y) const {
+    return DivOp::create(builder, loc, x, y);
+  }
+  Value cmp(Predicate predicate, Value x, Value y) const {
+    auto bits = cast<RankedTensorType>(type).clone(builder.getI1Type());
+    return CmpOp::create(builder, loc, bits, predicate, x, y);
+  }
+  Value select(Value condition, Value x, Value y) const {
+    return SelectOp::create(builder, loc, condition, x, y);
+  }
+};
+} // namespace
+
+/// The adjoint of a unary op: `build(arithmetic, grad)`.
+template <typename BuildFn>
+static LogicalResult unary(Operation *op, OpBuilder &builder, ValueRange grads,
+                           SmallVectorImpl<Value> &results, BuildFn build) {
+  results[0] = build(Arithmetic(builder, op), grads[0]);
+  return success();
+}
+
+#define FSDPC_UNARY_ADJOINT(OP, EXPRESSION)                                    \
+  LogicalResult OP::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,   \
+                                 ArrayRef<bool>,                               \
+                                 SmallVectorImpl<Value> &operandGrads) {       \
+    return unary(*this, builder, resultGrads, operandGrads,                    \
+                 [&](const Arithmetic &a, Value g) -> Value {                  \
+                   [[maybe_unused]] Value x = getInput(), y = getResult();     \
+                   return EXPRESSION;                                          \
+                 });                                                           \
+  }
+
+FSDPC_UNARY_ADJOINT(NegOp, a.neg(g))
+FSDPC_UNARY_ADJOINT(ExpOp, a.mul(g, y))
+FSDPC_UNARY_ADJOINT(LogOp, a.div(g, x))
+FSDPC_UNARY_ADJOINT(SqrtOp, a.div(a.mul(g, 0.5), y))
+FSDPC_UNARY_ADJOINT(RsqrtOp, a.mul(a.mul(g, -0.5), a.mul(y, a.mul(y, y))))
+FSDPC_UNARY_ADJOINT(TanhOp, a.mul(g, a.sub(a.constant(1), a.mul(y, y))))
+FSDPC_UNARY_ADJOINT(SigmoidOp, a.mul(g, a.mul(y, a.sub(a.constant(1), y))))
+FSDPC_UNARY_ADJOINT(ReluOp, a.select(a.cmp(Predicate::gt, y, a.constant(0)), g,
+                                     a.constant(0)))
+FSDPC_UNARY_ADJOINT(SinOp, a.mul(g, CosOp::create(a.builder, a.loc, x)))
+FSDPC_UNARY_ADJOINT(CosOp, a.neg(a.mul(g, SinOp::create(a.builder, a.loc, x))))
+FSDPC_UNARY_ADJOINT(SiluOp, SiluGradOp::create(a.builder, a.loc, x, g))
+FSDPC_UNARY_ADJOINT(GeluOp,
+                    GeluGradOp::create(a.builder, a.loc, x, g, getForm()))
+// d erf(x) / dx = 2 / √π · exp(-x²).
+FSDPC_UNARY_ADJOINT(ErfOp,
+                    a.mul(a.mul(g, 2 / std::sqrt(M_PI)),
+                          ExpOp::create(a.builder, a.loc, a.neg(a.mul(x, x)))))
+// The sign of x, 0 at 0, as in PyTorch.
+FSDPC_UNARY_ADJOINT(AbsOp,
+                    a.select(a.cmp(Predicate::gt, x, a.constant(0)), g,
+                             a.select(a.cmp(Predicate::lt, x, a.constant(0)),
+                                      a.neg(g), a.constant(0))))
+#undef FSDPC_UNARY_ADJOINT
+
+// Zero: the entry stays null.
+LogicalResult FloorOp::buildAdjoint(OpBuilder &, ValueRange, ArrayRef<bool>,
+                                    SmallVectorImpl<Value> &) {
+  return success();
+}
+
+LogicalResult AddOp::buildAdjoint(OpBuilder &, ValueRange resultGrads,
+                                  ArrayRef<bool>,
+                                  SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] = operandGrads[1] = resultGrads[0];
+  return success();
+}
+
+LogicalResult SubOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                  ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] = resultGrads[0];
+  if (needed[1])
+    operandGrads[1] = Arithmetic(builder, *this).neg(resultGrads[0]);
+  return success();
+}
+
+LogicalResult MulOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                  ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandGrads) {
+  Arithmetic a(builder, *this);
+  if (needed[0])
+    operandGrads[0] = a.mul(resultGrads[0], getRhs());
+  if (needed[1])
+    operandGrads[1] = a.mul(resultGrads[0], getLhs());
+  return success();
+}
+
+LogicalResult DivOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                  ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandGrads) {
+  Arithmetic a(builder, *this);
+  operandGrads[0] = a.div(resultGrads[0], getRhs());
+  if (needed[1])
+    operandGrads[1] = a.neg(a.mul(operandGrads[0], getResult()));
+  return success();
+}
+
+// x mod y = x - y · floor(x / y).
+LogicalResult ModOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                  ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] = resultGrads[0];
+  if (needed[1]) {
+    Arithmetic a(builder, *this);
+    Value floor = FloorOp::create(builder, getLoc(), a.div(getLhs(), getRhs()));
+    operandGrads[1] = a.neg(a.mul(resultGrads[0], floor));
+  }
+  return success();
+}
+
+LogicalResult PowOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                  ArrayRef<bool> needed,
+                                  SmallVectorImpl<Value> &operandGrads) {
+  if (needed[1])
+    return emitOpError("is not differentiable in its exponent; freeze the "
+                       "parameter that it depends on");
+  Arithmetic a(builder, *this);
+  Value g = resultGrads[0], x = getLhs();
+  std::optional<double> exponent = matchSplat(getRhs());
+  if (exponent == 2.0)
+    operandGrads[0] = a.mul(a.mul(g, 2), x);
+  else if (exponent == 3.0)
+    operandGrads[0] = a.mul(a.mul(g, 3), a.mul(x, x));
+  else if (exponent == 0.5)
+    operandGrads[0] = a.div(a.mul(g, 0.5), getResult());
+  else if (exponent == 0.0)
+    operandGrads[0] = nullptr; // also where x is 0
+  else if (exponent)
+    operandGrads[0] =
+        a.mul(a.mul(g, *exponent),
+              PowOp::create(builder, getLoc(), x, a.constant(*exponent - 1)));
+  else
+    operandGrads[0] = a.mul(
+        a.mul(g, getRhs()),
+        PowOp::create(builder, getLoc(), x, a.sub(getRhs(), a.constant(1))));
+  return success();
+}
+
+/// Maximum and minimum: to the operand that is chosen, half to each of equals.
+static void adjointOfChoice(Operation *op, OpBuilder &builder, Value grad,
+                            Predicate chosen, ArrayRef<bool> needed,
+                            SmallVectorImpl<Value> &operandGrads) {
+  Arithmetic a(builder, op);
+  Value x = op->getOperand(0), y = op->getOperand(1);
+  Value half =
+      a.select(a.cmp(Predicate::eq, x, y), a.mul(grad, 0.5), a.constant(0));
+  if (needed[0])
+    operandGrads[0] = a.select(a.cmp(chosen, x, y), grad, half);
+  if (needed[1])
+    operandGrads[1] = a.select(a.cmp(chosen, y, x), grad, half);
+}
+
+LogicalResult MaximumOp::buildAdjoint(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      ArrayRef<bool> needed,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  adjointOfChoice(*this, builder, resultGrads[0], Predicate::gt, needed,
+                  operandGrads);
+  return success();
+}
+
+LogicalResult MinimumOp::buildAdjoint(OpBuilder &builder,
+                                      ValueRange resultGrads,
+                                      ArrayRef<bool> needed,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  adjointOfChoice(*this, builder, resultGrads[0], Predicate::lt, needed,
+                  operandGrads);
+  return success();
+}
+
+LogicalResult SelectOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                     ArrayRef<bool> needed,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  Arithmetic a(builder, *this);
+  Value zero = a.constant(0);
+  if (needed[1])
+    operandGrads[1] = a.select(getCondition(), resultGrads[0], zero);
+  if (needed[2])
+    operandGrads[2] = a.select(getCondition(), zero, resultGrads[0]);
+  return success();
+}
+
+LogicalResult CastOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                   ArrayRef<bool>,
+                                   SmallVectorImpl<Value> &operandGrads) {
+  Type from = tensorType(getInput()).getElementType();
+  Type to = tensorType(getResult()).getElementType();
+  if (isa<FloatType>(from) && isa<FloatType>(to))
+    operandGrads[0] = castTo(builder, getLoc(), resultGrads[0], from);
+  return success();
+}
+
+LogicalResult DropoutOp::buildAdjoint(OpBuilder &builder,
+                                      ValueRange resultGrads, ArrayRef<bool>,
+                                      SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] =
+      DropoutOp::create(builder, getLoc(), getType(), resultGrads[0],
+                        getRandom(), getRatioAttr(), getOpAttr());
+  return success();
+}

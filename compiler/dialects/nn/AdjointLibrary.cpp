@@ -1,0 +1,92 @@
+// Adjoints of matrix products, convolution and pooling.
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+namespace {
+/// An operand of a product, or its transpose by flag.
+struct Factor {
+  Value value;
+  bool transposed;
+};
+} // namespace
+
+/// x · y in the batch of the result's cotangent, summed to the shape of the
+/// operand that it is the cotangent of.
+static Value product(OpBuilder &builder, Location loc, Factor x, Factor y,
+                     ArrayRef<int64_t> batch, Value operand) {
+  SmallVector<int64_t> shape(batch);
+  llvm::append_range(shape, shapeOf(operand).take_back(2));
+  auto matmul = MatmulOp::create(
+      builder, loc, tensorType(operand).clone(shape), x.value, y.value,
+      /*accumulator=*/nullptr, x.transposed, y.transposed);
+  return sumTo(builder, loc, matmul, shapeOf(operand));
+}
+
+/// Batch and rows of a matrix stack as the rows of one matrix.
+static Value flattenRows(OpBuilder &builder, Location loc, Value value) {
+  ArrayRef<int64_t> shape = shapeOf(value);
+  return reshapeTo(builder, loc, value,
+                   {llvm::product_of(shape.drop_back()), shape.back()});
+}
+
+LogicalResult MatmulOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                     ArrayRef<bool> needed,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  Location loc = getLoc();
+  Value grad = resultGrads[0], lhs = getLhs(), rhs = getRhs();
+  bool ta = getTransposeA(), tb = getTransposeB();
+  ArrayRef<int64_t> batch = shapeOf(grad).drop_back(2);
+  if (needed[0])
+    operandGrads[0] =
+        ta ? product(builder, loc, {rhs, tb}, {grad, true}, batch, lhs)
+           : product(builder, loc, {grad, false}, {rhs, !tb}, batch, lhs);
+  if (needed[1]) {
+    // A weight shared by a batch of matrices: one product over all their rows
+    // instead of a product a matrix and a sum.
+    if (!ta && shapeOf(rhs).size() == 2 && shapeOf(lhs).drop_back(2) == batch) {
+      lhs = flattenRows(builder, loc, lhs);
+      grad = flattenRows(builder, loc, grad);
+      batch = {};
+    }
+    operandGrads[1] =
+        tb ? product(builder, loc, {grad, true}, {lhs, ta}, batch, rhs)
+           : product(builder, loc, {lhs, !ta}, {grad, false}, batch, rhs);
+  }
+  if (getAccumulator())
+    operandGrads[2] = resultGrads[0];
+  return success();
+}
+
+LogicalResult Conv2dOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                     ArrayRef<bool> needed,
+                                     SmallVectorImpl<Value> &operandGrads) {
+  if (needed[0])
+    operandGrads[0] = Conv2dGradInputOp::create(
+        builder, getLoc(), getInput().getType(), resultGrads[0], getFilter(),
+        getStrides(), getPads(), getDilations(), getGroups());
+  if (needed[1])
+    operandGrads[1] = Conv2dGradFilterOp::create(
+        builder, getLoc(), getFilter().getType(), resultGrads[0], getInput(),
+        getStrides(), getPads(), getDilations(), getGroups());
+  return success();
+}
+
+LogicalResult MaxPool2dOp::buildAdjoint(OpBuilder &builder,
+                                        ValueRange resultGrads, ArrayRef<bool>,
+                                        SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] = MaxPool2dGradOp::create(
+      builder, getLoc(), getInput().getType(), resultGrads[0], getIndex(),
+      getKernel(), getStrides(), getPads());
+  return success();
+}
+
+LogicalResult AvgPool2dOp::buildAdjoint(OpBuilder &builder,
+                                        ValueRange resultGrads, ArrayRef<bool>,
+                                        SmallVectorImpl<Value> &operandGrads) {
+  operandGrads[0] = AvgPool2dGradOp::create(
+      builder, getLoc(), getInput().getType(), resultGrads[0], getKernel(),
+      getStrides(), getPads(), getCountPadding());
+  return success();
+}

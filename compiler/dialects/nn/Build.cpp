@@ -1,0 +1,98 @@
+// Small builders and matchers over nn ops.
+#include "compiler/dialects/nn/Build.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn {
+
+TypedAttr scalarAttr(Type element, double value) {
+  if (isa<FloatType>(element))
+    return FloatAttr::get(element, value);
+  return IntegerAttr::get(element, APInt(element.getIntOrFloatBitWidth(),
+                                         static_cast<int64_t>(value),
+                                         /*isSigned=*/true,
+                                         /*implicitTrunc=*/true));
+}
+
+Value splat(OpBuilder &builder, Location loc, Type type, double value) {
+  auto tensor = cast<RankedTensorType>(type);
+  Attribute element = scalarAttr(tensor.getElementType(), value);
+  return ConstantOp::create(builder, loc, tensor,
+                            DenseElementsAttr::get(tensor, element));
+}
+
+std::optional<double> matchSplat(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<BroadcastOp, ReshapeOp, TransposeOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  DenseElementsAttr elements;
+  if (!matchPattern(value, m_Constant(&elements)) || !elements.isSplat())
+    return std::nullopt;
+  Type element = elements.getElementType();
+  if (isa<FloatType>(element))
+    return elements.getSplatValue<FloatAttr>().getValueAsDouble();
+  APInt number = elements.getSplatValue<APInt>();
+  bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
+  return isUnsigned ? static_cast<double>(number.getZExtValue())
+                    : static_cast<double>(number.getSExtValue());
+}
+
+Value reshapeTo(OpBuilder &builder, Location loc, Value value,
+                ArrayRef<int64_t> shape) {
+  if (shapeOf(value) == shape)
+    return value;
+  return ReshapeOp::create(builder, loc, tensorType(value).clone(shape), value);
+}
+
+Value broadcastTo(OpBuilder &builder, Location loc, Value value,
+                  ArrayRef<int64_t> shape) {
+  if (shapeOf(value) == shape)
+    return value;
+  return BroadcastOp::create(builder, loc, tensorType(value).clone(shape),
+                             value);
+}
+
+Value castTo(OpBuilder &builder, Location loc, Value value, Type element) {
+  RankedTensorType type = tensorType(value);
+  if (type.getElementType() == element)
+    return value;
+  return CastOp::create(builder, loc, type.clone(element), value);
+}
+
+Value reduceAlong(OpBuilder &builder, Location loc, ReduceKind kind,
+                  Value value, ArrayRef<int64_t> axes) {
+  if (axes.empty())
+    return value;
+  SmallVector<int64_t> shape(shapeOf(value));
+  for (int64_t axis : axes)
+    shape[axis] = 1;
+  return ReduceOp::create(builder, loc, tensorType(value).clone(shape), kind,
+                          value, axes);
+}
+
+Value sumTo(OpBuilder &builder, Location loc, Value value,
+            ArrayRef<int64_t> shape) {
+  ArrayRef<int64_t> from = shapeOf(value);
+  int64_t leading = from.size() - shape.size();
+  SmallVector<int64_t> axes;
+  for (int64_t i = 0, rank = from.size(); i < rank; ++i)
+    if (from[i] != 1 && (i < leading || shape[i - leading] == 1))
+      axes.push_back(i);
+  Value sum = reduceAlong(builder, loc, ReduceKind::sum, value, axes);
+  return reshapeTo(builder, loc, sum, shape);
+}
+
+bool broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  if (from.size() > to.size())
+    return false;
+  for (auto [a, b] : llvm::zip(llvm::reverse(from), llvm::reverse(to)))
+    if (a != b && a != 1)
+      return false;
+  return true;
+}
+
+} // namespace fsdpc::nn

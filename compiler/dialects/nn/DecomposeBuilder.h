@@ -1,0 +1,108 @@
+// Shorthand for decompositions: primitives in f32 (f64 for f64 operands) with
+// NumPy's broadcasting of what a reduction kept with size 1.
+#pragma once
+
+#include "compiler/dialects/nn/Build.h"
+
+namespace fsdpc::nn {
+
+class DecomposeBuilder {
+public:
+  DecomposeBuilder(mlir::OpBuilder &builder, mlir::Location loc)
+      : builder(builder), loc(loc) {}
+
+  // The operand in the type that statistics are computed in.
+  mlir::Value enter(mlir::Value value) {
+    mlir::Type element = tensorType(value).getElementType();
+    if (!element.isF64())
+      element = builder.getF32Type();
+    return castTo(builder, loc, value, element);
+  }
+  // The result in its declared element type and shape.
+  mlir::Value leave(mlir::Value value, mlir::Type type) {
+    auto tensor = llvm::cast<mlir::RankedTensorType>(type);
+    value = castTo(builder, loc, value, tensor.getElementType());
+    return reshapeTo(builder, loc, value, tensor.getShape());
+  }
+
+  mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape) {
+    return broadcastTo(builder, loc, value, shape);
+  }
+  mlir::Value reshape(mlir::Value value, llvm::ArrayRef<int64_t> shape) {
+    return reshapeTo(builder, loc, value, shape);
+  }
+  mlir::Value cast(mlir::Value value, mlir::Type element) {
+    return castTo(builder, loc, value, element);
+  }
+  mlir::Value constant(mlir::Type type, double value) {
+    return splat(builder, loc, type, value);
+  }
+  mlir::Value constant(mlir::Value like, double value) {
+    return constant(like.getType(), value);
+  }
+
+  template <typename OpTy> mlir::Value unary(mlir::Value x) {
+    return OpTy::create(builder, loc, x.getType(), x);
+  }
+  // The smaller operand is broadcast to the larger.
+  template <typename OpTy> mlir::Value binary(mlir::Value x, mlir::Value y) {
+    align(x, y);
+    return OpTy::create(builder, loc, x.getType(), x, y);
+  }
+  mlir::Value add(mlir::Value x, mlir::Value y) { return binary<AddOp>(x, y); }
+  mlir::Value sub(mlir::Value x, mlir::Value y) { return binary<SubOp>(x, y); }
+  mlir::Value mul(mlir::Value x, mlir::Value y) { return binary<MulOp>(x, y); }
+  mlir::Value div(mlir::Value x, mlir::Value y) { return binary<DivOp>(x, y); }
+  mlir::Value add(mlir::Value x, double y) { return add(x, constant(x, y)); }
+  mlir::Value mul(mlir::Value x, double y) { return mul(x, constant(x, y)); }
+  mlir::Value exp(mlir::Value x) { return unary<ExpOp>(x); }
+  mlir::Value log(mlir::Value x) { return unary<LogOp>(x); }
+  mlir::Value rsqrt(mlir::Value x) { return unary<RsqrtOp>(x); }
+
+  mlir::Value compare(Predicate predicate, mlir::Value x, mlir::Value y) {
+    align(x, y);
+    auto type = tensorType(x).clone(builder.getI1Type());
+    return CmpOp::create(builder, loc, type, predicate, x, y);
+  }
+  mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y) {
+    align(x, y);
+    condition = broadcast(condition, shapeOf(x));
+    return SelectOp::create(builder, loc, x.getType(), condition, x, y);
+  }
+  mlir::Value iota(mlir::RankedTensorType type, int64_t axis) {
+    return IotaOp::create(builder, loc, type, axis);
+  }
+  mlir::Value pick(mlir::Value x, mlir::Value index) {
+    auto type = tensorType(x).clone(shapeOf(index));
+    return PickOp::create(builder, loc, type, x, index);
+  }
+
+  // Reductions along `axes`, kept with size 1.
+  mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
+    return reduceAlong(builder, loc, ReduceKind::sum, x, axes);
+  }
+  mlir::Value mean(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
+    int64_t count = 1;
+    for (int64_t axis : axes)
+      count *= shapeOf(x)[axis];
+    return mul(sum(x, axes), 1.0 / count);
+  }
+  mlir::Value max(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
+    return reduceAlong(builder, loc, ReduceKind::max, x, axes);
+  }
+
+  static int64_t lastAxis(mlir::Value x) { return tensorType(x).getRank() - 1; }
+
+private:
+  void align(mlir::Value &x, mlir::Value &y) {
+    if (broadcastsTo(shapeOf(x), shapeOf(y)))
+      x = broadcast(x, shapeOf(y));
+    else
+      y = broadcast(y, shapeOf(x));
+  }
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+};
+
+} // namespace fsdpc::nn

@@ -1,0 +1,132 @@
+// Norms and their adjoints in primitives. Variances are of centred values (two
+// passes over a row that is in cache), never E[x²] - E[x]².
+#include "compiler/dialects/nn/DecomposeBuilder.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+namespace {
+
+// A statistic without the last dimension, as a column.
+Value column(DecomposeBuilder &b, Value statistic, Value like) {
+  SmallVector<int64_t> shape(shapeOf(like));
+  shape.back() = 1;
+  return b.reshape(b.enter(statistic), shape);
+}
+
+// x · weight along the last axis where there is a weight.
+Value scaled(DecomposeBuilder &b, Value x, Value weight) {
+  return weight ? b.mul(x, b.enter(weight)) : x;
+}
+
+// Axes of all but the channels (axis 1), and a channel vector's broadcast form.
+SmallVector<int64_t> channelAxes(Value x) {
+  SmallVector<int64_t> axes;
+  for (int64_t i = 0, rank = shapeOf(x).size(); i < rank; ++i)
+    if (i != 1)
+      axes.push_back(i);
+  return axes;
+}
+
+Value channels(DecomposeBuilder &b, Value vector, Value like) {
+  SmallVector<int64_t> shape(shapeOf(like).size(), 1);
+  shape[1] = shapeOf(like)[1];
+  return b.reshape(b.enter(vector), shape);
+}
+
+} // namespace
+
+SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput());
+  int64_t axis = DecomposeBuilder::lastAxis(x);
+  Value mean = b.mean(x, axis);
+  Value centred = b.sub(x, mean);
+  Value variance = b.mean(b.mul(centred, centred), axis);
+  Value rstd = b.rsqrt(b.add(variance, getEpsilon().convertToDouble()));
+  Value y = scaled(b, b.mul(centred, rstd), getWeight());
+  if (getBias())
+    y = b.add(y, b.enter(getBias()));
+  return {b.leave(y, getResult().getType()), b.leave(mean, getMean().getType()),
+          b.leave(rstd, getRstd().getType())};
+}
+
+SmallVector<Value> LayerNormGradOp::decompose(OpBuilder &builder) {
+  // rstd · (g - mean(g) - x̂ · mean(g · x̂)) with g = grad · weight
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput());
+  int64_t axis = DecomposeBuilder::lastAxis(x);
+  Value g = scaled(b, b.enter(getGrad()), getWeight());
+  Value rstd = column(b, getRstd(), x);
+  Value normal = b.mul(b.sub(x, column(b, getMean(), x)), rstd);
+  Value slope = b.mean(b.mul(g, normal), axis);
+  Value inner = b.sub(b.sub(g, b.mean(g, axis)), b.mul(normal, slope));
+  return {b.leave(b.mul(inner, rstd), getType())};
+}
+
+SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput());
+  Value square = b.mean(b.mul(x, x), DecomposeBuilder::lastAxis(x));
+  Value rstd = b.rsqrt(b.add(square, getEpsilon().convertToDouble()));
+  Value y = scaled(b, b.mul(x, rstd), getWeight());
+  return {b.leave(y, getResult().getType()),
+          b.leave(rstd, getRstd().getType())};
+}
+
+SmallVector<Value> RmsNormGradOp::decompose(OpBuilder &builder) {
+  // rstd · (g - x̂ · mean(g · x̂)) with g = grad · weight
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput());
+  Value g = scaled(b, b.enter(getGrad()), getWeight());
+  Value rstd = column(b, getRstd(), x);
+  Value normal = b.mul(x, rstd);
+  Value slope = b.mean(b.mul(g, normal), DecomposeBuilder::lastAxis(x));
+  return {b.leave(b.mul(b.sub(g, b.mul(normal, slope)), rstd), getType())};
+}
+
+SmallVector<Value> NormWeightGradOp::decompose(OpBuilder &builder) {
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput());
+  Value centred = getMean() ? b.sub(x, column(b, getMean(), x)) : x;
+  Value normal = b.mul(centred, column(b, getRstd(), x));
+  SmallVector<int64_t> rows;
+  for (int64_t i = 0; i < DecomposeBuilder::lastAxis(x); ++i)
+    rows.push_back(i);
+  return {b.leave(b.sum(b.mul(b.enter(getGrad()), normal), rows), getType())};
+}
+
+SmallVector<Value> BatchNormOp::decompose(OpBuilder &builder) {
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput());
+  SmallVector<int64_t> axes = channelAxes(x);
+  Value mean = b.mean(x, axes);
+  Value centred = b.sub(x, mean);
+  Value variance = b.mean(b.mul(centred, centred), axes);
+  Value rstd = b.rsqrt(b.add(variance, getEpsilon().convertToDouble()));
+  Value normal = b.mul(centred, rstd);
+  Value y = b.add(b.mul(normal, channels(b, getWeight(), x)),
+                  channels(b, getBias(), x));
+  return {b.leave(y, getResult().getType()), b.leave(mean, getMean().getType()),
+          b.leave(variance, getVariance().getType())};
+}
+
+SmallVector<Value> BatchNormGradOp::decompose(OpBuilder &builder) {
+  // weight · rstd · (grad - mean(grad) - x̂ · mean(grad · x̂))
+  DecomposeBuilder b(builder, getLoc());
+  Value x = b.enter(getInput()), grad = b.enter(getGrad());
+  SmallVector<int64_t> axes = channelAxes(x);
+  Value rstd = b.rsqrt(
+      b.add(channels(b, getVariance(), x), getEpsilon().convertToDouble()));
+  Value normal = b.mul(b.sub(x, channels(b, getMean(), x)), rstd);
+  Value dbias = b.sum(grad, axes);
+  Value dweight = b.sum(b.mul(grad, normal), axes);
+  double perElement =
+      static_cast<double>(shapeOf(x)[1]) / tensorType(x).getNumElements();
+  Value inner = b.sub(b.sub(grad, b.mul(dbias, perElement)),
+                      b.mul(normal, b.mul(dweight, perElement)));
+  Value dx = b.mul(inner, b.mul(rstd, channels(b, getWeight(), x)));
+  return {b.leave(dx, getDinput().getType()),
+          b.leave(dweight, getDweight().getType()),
+          b.leave(dbias, getDbias().getType())};
+}

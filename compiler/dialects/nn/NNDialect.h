@@ -1,0 +1,18 @@
+// The nn dialect: tensor ops of neural networks on static shapes, with adjoints.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "compiler/dialects/nn/NNDialect.h.inc"
+#include "compiler/dialects/nn/NNEnums.h.inc"
+#include "compiler/dialects/nn/NNInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "compiler/dialects/nn/NNOps.h.inc"

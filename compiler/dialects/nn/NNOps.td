@@ -1,0 +1,2 @@
+// All of the nn dialect, for tools that read one file.
+include "compiler/dialects/nn/NNLibrary.td"

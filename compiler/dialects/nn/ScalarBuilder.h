@@ -1,0 +1,69 @@
+// Shorthand for the scalar code of elementwise ops: arith and math ops on
+// scalars or on vectors of one length, with constants of the operands' shape.
+#pragma once
+
+#include "compiler/dialects/nn/NNDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace fsdpc::nn {
+
+class ScalarBuilder {
+public:
+  ScalarBuilder(mlir::OpBuilder &builder, mlir::Location loc)
+      : builder(builder), loc(loc) {}
+
+  template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
+    return OpTy::create(builder, loc, std::forward<Args>(args)...);
+  }
+
+  // A constant of `like`'s type: a scalar, or a splat over its lanes.
+  mlir::Value constant(mlir::Value like, double value) {
+    mlir::Type element = mlir::getElementTypeOrSelf(like.getType());
+    mlir::TypedAttr scalar;
+    if (llvm::isa<mlir::FloatType>(element))
+      scalar = builder.getFloatAttr(element, value);
+    else
+      scalar = builder.getIntegerAttr(element, static_cast<int64_t>(value));
+    if (auto vector = llvm::dyn_cast<mlir::VectorType>(like.getType()))
+      scalar = mlir::DenseElementsAttr::get(vector, scalar);
+    return mlir::arith::ConstantOp::create(builder, loc, scalar);
+  }
+
+  mlir::Value add(mlir::Value x, mlir::Value y) {
+    return make<mlir::arith::AddFOp>(x, y);
+  }
+  mlir::Value sub(mlir::Value x, mlir::Value y) {
+    return make<mlir::arith::SubFOp>(x, y);
+  }
+  mlir::Value mul(mlir::Value x, mlir::Value y) {
+    return make<mlir::arith::MulFOp>(x, y);
+  }
+  mlir::Value mul(mlir::Value x, double y) { return mul(x, constant(x, y)); }
+  mlir::Value div(mlir::Value x, mlir::Value y) {
+    return make<mlir::arith::DivFOp>(x, y);
+  }
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z) {
+    return make<mlir::math::FmaOp>(x, y, z);
+  }
+  mlir::Value exp(mlir::Value x) { return make<mlir::math::ExpOp>(x); }
+  mlir::Value tanh(mlir::Value x) { return make<mlir::math::TanhOp>(x); }
+  mlir::Value erf(mlir::Value x) { return make<mlir::math::ErfOp>(x); }
+  mlir::Value neg(mlir::Value x) { return make<mlir::arith::NegFOp>(x); }
+  mlir::Value sigmoid(mlir::Value x) {
+    mlir::Value one = constant(x, 1);
+    return div(one, add(one, exp(neg(x))));
+  }
+
+private:
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+};
+
+inline bool isFloat(mlir::Value value) {
+  return llvm::isa<mlir::FloatType>(
+      mlir::getElementTypeOrSelf(value.getType()));
+}
+
+} // namespace fsdpc::nn

@@ -1,0 +1,135 @@
+// Scalar code of comparisons, booleans, selection and conversion.
+#include "compiler/dialects/nn/ScalarBuilder.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+namespace {
+
+arith::CmpFPredicate floatPredicate(Predicate predicate) {
+  switch (predicate) {
+  case Predicate::eq:
+    return arith::CmpFPredicate::OEQ;
+  case Predicate::ne:
+    return arith::CmpFPredicate::UNE;
+  case Predicate::lt:
+    return arith::CmpFPredicate::OLT;
+  case Predicate::le:
+    return arith::CmpFPredicate::OLE;
+  case Predicate::gt:
+    return arith::CmpFPredicate::OGT;
+  case Predicate::ge:
+    return arith::CmpFPredicate::OGE;
+  }
+  llvm_unreachable("covered above");
+}
+
+arith::CmpIPredicate intPredicate(Predicate predicate, bool isUnsigned) {
+  using P = arith::CmpIPredicate;
+  switch (predicate) {
+  case Predicate::eq:
+    return P::eq;
+  case Predicate::ne:
+    return P::ne;
+  case Predicate::lt:
+    return isUnsigned ? P::ult : P::slt;
+  case Predicate::le:
+    return isUnsigned ? P::ule : P::sle;
+  case Predicate::gt:
+    return isUnsigned ? P::ugt : P::sgt;
+  case Predicate::ge:
+    return isUnsigned ? P::uge : P::sge;
+  }
+  llvm_unreachable("covered above");
+}
+
+bool isUnsigned(Type element) {
+  return element.isUnsignedInteger() || element.isInteger(1);
+}
+
+// The type that scalar code computes a tensor's elements in: bf16 as f32,
+// integers without a sign of their own.
+Type scalarType(Type element) {
+  if (element.isBF16())
+    return Float32Type::get(element.getContext());
+  if (auto integer = dyn_cast<IntegerType>(element))
+    return IntegerType::get(element.getContext(), integer.getWidth());
+  return element;
+}
+
+} // namespace
+
+Value CmpOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  ScalarBuilder s(builder, loc);
+  if (isFloat(xs[0]))
+    return s.make<arith::CmpFOp>(floatPredicate(getPredicate()), xs[0], xs[1]);
+  bool unsignedOperands = isUnsigned(getElementTypeOrSelf(getLhs().getType()));
+  return s.make<arith::CmpIOp>(intPredicate(getPredicate(), unsignedOperands),
+                               xs[0], xs[1]);
+}
+
+Value NotOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  ScalarBuilder s(builder, loc);
+  return s.make<arith::XOrIOp>(xs[0], s.constant(xs[0], 1));
+}
+
+Value AndOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return arith::AndIOp::create(builder, loc, xs[0], xs[1]);
+}
+
+Value OrOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return arith::OrIOp::create(builder, loc, xs[0], xs[1]);
+}
+
+Value XorOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return arith::XOrIOp::create(builder, loc, xs[0], xs[1]);
+}
+
+Value SelectOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return arith::SelectOp::create(builder, loc, xs[0], xs[1], xs[2]);
+}
+
+Value CopyOp::buildScalar(OpBuilder &, Location, ValueRange xs) {
+  return xs[0];
+}
+
+Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  ScalarBuilder s(builder, loc);
+  Value x = xs[0];
+  Type from = getElementTypeOrSelf(getInput().getType());
+  Type to = getElementTypeOrSelf(getType());
+  Type fromScalar = scalarType(from), toScalar = scalarType(to);
+  if (fromScalar == toScalar)
+    return x;
+  Type type = toScalar;
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    type = VectorType::get(vector.getShape(), toScalar);
+
+  if (to.isInteger(1)) {
+    Value zero = s.constant(x, 0);
+    if (isFloat(x))
+      return s.make<arith::CmpFOp>(arith::CmpFPredicate::UNE, x, zero);
+    return s.make<arith::CmpIOp>(arith::CmpIPredicate::ne, x, zero);
+  }
+  bool fromFloat = isa<FloatType>(fromScalar);
+  if (fromFloat && isa<FloatType>(toScalar)) {
+    if (toScalar.getIntOrFloatBitWidth() > fromScalar.getIntOrFloatBitWidth())
+      return s.make<arith::ExtFOp>(type, x);
+    return s.make<arith::TruncFOp>(type, x);
+  }
+  if (fromFloat) {
+    if (isUnsigned(to))
+      return s.make<arith::FPToUIOp>(type, x);
+    return s.make<arith::FPToSIOp>(type, x);
+  }
+  if (isa<FloatType>(toScalar)) {
+    if (isUnsigned(from))
+      return s.make<arith::UIToFPOp>(type, x);
+    return s.make<arith::SIToFPOp>(type, x);
+  }
+  if (toScalar.getIntOrFloatBitWidth() < fromScalar.getIntOrFloatBitWidth())
+    return s.make<arith::TruncIOp>(type, x);
+  if (isUnsigned(from))
+    return s.make<arith::ExtUIOp>(type, x);
+  return s.make<arith::ExtSIOp>(type, x);
+}

@@ -1,0 +1,136 @@
+// Verifiers of softmax, norms, attention and losses.
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+/// Statistics are f32, of f64 tensors f64, and have the expected shape.
+static LogicalResult verifyStatistic(Operation *op, StringRef name,
+                                     Value statistic, Value input,
+                                     ArrayRef<int64_t> shape) {
+  Type element = tensorType(input).getElementType();
+  if (!element.isF64())
+    element = Float32Type::get(op->getContext());
+  auto expected = RankedTensorType::get(shape, element);
+  if (statistic.getType() != expected)
+    return op->emitOpError(name)
+           << " must be " << expected << ", not " << statistic.getType();
+  return success();
+}
+
+static LogicalResult verifyVector(Operation *op, StringRef name, Value vector,
+                                  int64_t length) {
+  if (vector && shapeOf(vector) != ArrayRef<int64_t>{length})
+    return op->emitOpError(name) << " must be a vector of " << length
+                                 << " elements, not " << vector.getType();
+  return success();
+}
+
+static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
+                                Value bias, Value result,
+                                ValueRange statistics) {
+  ArrayRef<int64_t> shape = shapeOf(input);
+  if (shape.empty())
+    return op->emitOpError("input must have an axis to normalise");
+  if (result.getType() != input.getType())
+    return op->emitOpError("result ")
+           << result.getType() << " must have the input's type "
+           << input.getType();
+  if (failed(verifyVector(op, "weight", weight, shape.back())) ||
+      failed(verifyVector(op, "bias", bias, shape.back())))
+    return failure();
+  for (Value statistic : statistics)
+    if (failed(verifyStatistic(op, "statistic", statistic, input,
+                               shape.drop_back())))
+      return failure();
+  return success();
+}
+
+LogicalResult LayerNormOp::verify() {
+  return verifyNorm(*this, getInput(), getWeight(), getBias(), getResult(),
+                    {getMean(), getRstd()});
+}
+
+LogicalResult RmsNormOp::verify() {
+  return verifyNorm(*this, getInput(), getWeight(), nullptr, getResult(),
+                    {getRstd()});
+}
+
+LogicalResult BatchNormOp::verify() {
+  ArrayRef<int64_t> shape = shapeOf(getInput());
+  if (shape.size() < 2)
+    return emitOpError("input must have channels on axis 1, not be ")
+           << getInput().getType();
+  if (getResult().getType() != getInput().getType())
+    return emitOpError("result ")
+           << getResult().getType() << " must have the input's type "
+           << getInput().getType();
+  if (failed(verifyVector(*this, "weight", getWeight(), shape[1])) ||
+      failed(verifyStatistic(*this, "mean", getMean(), getInput(), shape[1])))
+    return failure();
+  return verifyStatistic(*this, "variance", getVariance(), getInput(),
+                         shape[1]);
+}
+
+LogicalResult RotaryOp::verify() {
+  ArrayRef<int64_t> shape = shapeOf(getInput());
+  if (shape.empty() || shape.back() % 2)
+    return emitOpError("last dimension must be even to be cut in halves, but "
+                       "the input is ")
+           << getInput().getType();
+  for (Value table : {getCos(), getSin()})
+    if (shapeOf(table).size() != shape.size() ||
+        !broadcastsTo(shapeOf(table), shape))
+      return emitOpError("cos and sin must have the input's rank and "
+                         "dimensions of 1 or its own, not ")
+             << table.getType();
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  ArrayRef<int64_t> query = shapeOf(getQuery()), key = shapeOf(getKey()),
+                    value = shapeOf(getValue());
+  if (query.size() != 4 || key.size() != 4 || value.size() != 4)
+    return emitOpError("query, key and value must have rank 4");
+  int64_t batch = query[0], heads = query[1], rows = query[2];
+  int64_t groups = key[1], keys = key[2];
+  if (key[0] != batch || value[0] != batch || value[1] != groups ||
+      value[2] != keys || key[3] != query[3])
+    return emitOpError("query ")
+           << getQuery().getType() << ", key " << getKey().getType()
+           << " and value " << getValue().getType() << " do not fit together";
+  if (groups == 0 || heads % groups)
+    return emitOpError("query heads, ")
+           << heads << ", must be a multiple of the key heads, " << groups;
+  if (shapeOf(getResult()) != ArrayRef<int64_t>{batch, heads, rows, value[3]})
+    return emitOpError("result must have the shape ")
+           << batch << "x" << heads << "x" << rows << "x" << value[3]
+           << ", not be " << getResult().getType();
+  if (Value mask = getMask()) {
+    ArrayRef<int64_t> shape = shapeOf(mask);
+    if (shape.size() != 4 || !broadcastsTo(shape, {batch, heads, rows, keys}))
+      return emitOpError("mask ")
+             << mask.getType() << " does not broadcast to " << batch << "x"
+             << heads << "x" << rows << "x" << keys;
+    Type element = tensorType(mask).getElementType();
+    if (!element.isInteger(1) && !isa<FloatType>(element))
+      return emitOpError("mask must be i1 or a float, not ") << element;
+  }
+  return verifyStatistic(*this, "lse", getLse(), getQuery(),
+                         {batch, heads, rows});
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  ArrayRef<int64_t> shape = shapeOf(getLogits());
+  if (shape.size() != 2)
+    return emitOpError("logits must be rows by classes, not ")
+           << getLogits().getType();
+  if (shapeOf(getTargets()) != shape.take_front(1))
+    return emitOpError("targets must be a vector of ")
+           << shape[0] << " elements, not " << getTargets().getType();
+  if (failed(verifyVector(*this, "weights", getWeights(), shape[1])) ||
+      failed(verifyStatistic(*this, "loss", getLoss(), getLogits(), {})) ||
+      failed(verifyStatistic(*this, "valid", getValid(), getLogits(), {})))
+    return failure();
+  return verifyStatistic(*this, "lse", getLse(), getLogits(), shape[0]);
+}

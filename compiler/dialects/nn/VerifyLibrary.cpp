@@ -1,0 +1,205 @@
+// Verifiers of matrix products, convolution, pooling and kernel launches.
+#include "compiler/dialects/nn/Build.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+LogicalResult MatmulOp::verify() {
+  ArrayRef<int64_t> a = shapeOf(getLhs()), b = shapeOf(getRhs()),
+                    c = shapeOf(getResult());
+  if (a.size() < 2 || b.size() < 2 || c.size() < 2)
+    return emitOpError("operands and result must be matrices");
+  if (tensorType(getLhs()).getElementType() !=
+      tensorType(getRhs()).getElementType())
+    return emitOpError("operands differ in element type: ")
+           << getLhs().getType() << " and " << getRhs().getType();
+  auto matrix = [](ArrayRef<int64_t> shape, bool transposed) {
+    int64_t rows = shape[shape.size() - 2], columns = shape.back();
+    return transposed ? std::pair(columns, rows) : std::pair(rows, columns);
+  };
+  auto [m, k] = matrix(a, getTransposeA());
+  auto [k2, n] = matrix(b, getTransposeB());
+  if (k != k2)
+    return emitOpError("inner dimensions differ: ") << k << " and " << k2;
+  if (matrix(c, false) != std::pair(m, n))
+    return emitOpError("result must end in ")
+           << m << "x" << n << ", not be " << getResult().getType();
+  ArrayRef<int64_t> batchA = a.drop_back(2), batchB = b.drop_back(2),
+                    batch = c.drop_back(2);
+  if (!broadcastsTo(batchA, batch) || !broadcastsTo(batchB, batch))
+    return emitOpError("batch dimensions of ")
+           << getLhs().getType() << " and " << getRhs().getType()
+           << " do not broadcast to those of " << getResult().getType();
+  auto dimension = [&](ArrayRef<int64_t> shape, size_t fromRight) {
+    return fromRight < shape.size() ? shape[shape.size() - 1 - fromRight] : 1;
+  };
+  for (size_t i = 0; i < batch.size(); ++i)
+    if (dimension(batch, i) !=
+        std::max(dimension(batchA, i), dimension(batchB, i)))
+      return emitOpError("a batch dimension of the result, ")
+             << dimension(batch, i) << ", is neither operand's";
+  if (getAccumulator() && getAccumulator().getType() != getResult().getType())
+    return emitOpError("accumulator ")
+           << getAccumulator().getType() << " must have the result's type "
+           << getResult().getType();
+  return success();
+}
+
+namespace {
+/// One window of a convolution or a pooling; dilations of 1 where absent.
+struct Window {
+  ArrayRef<int64_t> kernel, strides, pads, dilations;
+
+  LogicalResult verify(Operation *op) const {
+    if (kernel.size() != 2 || strides.size() != 2 || pads.size() != 4 ||
+        (!dilations.empty() && dilations.size() != 2))
+      return op->emitOpError("needs two kernel sizes, strides and dilations, "
+                             "and four pads");
+    for (ArrayRef<int64_t> positive : {kernel, strides, dilations})
+      for (int64_t value : positive)
+        if (value < 1)
+          return op->emitOpError("kernel sizes, strides and dilations must be "
+                                 "positive, not ")
+                 << value;
+    for (int64_t pad : pads)
+      if (pad < 0)
+        return op->emitOpError("pads must not be negative, but one is ") << pad;
+    return success();
+  }
+
+  int64_t outputSize(int64_t input, int axis) const {
+    int64_t dilation = dilations.empty() ? 1 : dilations[axis];
+    int64_t space =
+        input + pads[axis] + pads[axis + 2] - dilation * (kernel[axis] - 1) - 1;
+    return space < 0 ? 0 : space / strides[axis] + 1;
+  }
+};
+} // namespace
+
+/// `output` is N × `channels` × the windows that fit into `input`.
+static LogicalResult verifyOutput(Operation *op, const Window &window,
+                                  Value input, Value output, int64_t channels) {
+  ArrayRef<int64_t> shape = shapeOf(input);
+  SmallVector<int64_t> expected = {shape[0], channels,
+                                   window.outputSize(shape[2], 0),
+                                   window.outputSize(shape[3], 1)};
+  if (shapeOf(output) != ArrayRef<int64_t>(expected))
+    return op->emitOpError("windows over ")
+           << input.getType() << " give " << tensorType(output).clone(expected)
+           << ", not " << output.getType();
+  return success();
+}
+
+static LogicalResult verifyImage(Operation *op, Value image) {
+  if (shapeOf(image).size() != 4)
+    return op->emitOpError("needs images of rank 4 (NCHW), not ")
+           << image.getType();
+  return success();
+}
+
+/// The three convolution ops relate an input, a filter and an output.
+template <typename ConvOp>
+static LogicalResult verifyConv(ConvOp op, Value input, Value filter,
+                                Value output) {
+  for (Value image : {input, filter, output})
+    if (failed(verifyImage(op, image)))
+      return failure();
+  ArrayRef<int64_t> in = shapeOf(input), weights = shapeOf(filter);
+  Window window{weights.drop_front(2), op.getStrides(), op.getPads(),
+                op.getDilations()};
+  if (failed(window.verify(op)))
+    return failure();
+  int64_t groups = op.getGroups();
+  if (groups < 1 || weights[1] * groups != in[1] || weights[0] % groups)
+    return op.emitOpError("filter ")
+           << filter.getType() << " in " << groups << " groups does not fit "
+           << in[1] << " input channels";
+  return verifyOutput(op, window, input, output, weights[0]);
+}
+
+LogicalResult Conv2dOp::verify() {
+  return verifyConv(*this, getInput(), getFilter(), getResult());
+}
+
+LogicalResult Conv2dGradInputOp::verify() {
+  return verifyConv(*this, getResult(), getFilter(), getGrad());
+}
+
+LogicalResult Conv2dGradFilterOp::verify() {
+  return verifyConv(*this, getInput(), getResult(), getGrad());
+}
+
+template <typename PoolOp>
+static LogicalResult verifyPool(PoolOp op, Value input, Value output) {
+  if (failed(verifyImage(op, input)) || failed(verifyImage(op, output)))
+    return failure();
+  Window window{op.getKernel(), op.getStrides(), op.getPads(), {}};
+  if (failed(window.verify(op)))
+    return failure();
+  for (int axis : {0, 1, 2, 3})
+    if (window.pads[axis] >= window.kernel[axis % 2])
+      return op.emitOpError("pad ")
+             << window.pads[axis] << " is not below the kernel's size "
+             << window.kernel[axis % 2];
+  return verifyOutput(op, window, input, output, shapeOf(input)[1]);
+}
+
+static LogicalResult verifyIndex(Operation *op, Value index, Value output) {
+  if (shapeOf(index) != shapeOf(output))
+    return op->emitOpError("index ")
+           << index.getType() << " must have the shape of " << output.getType();
+  return success();
+}
+
+LogicalResult MaxPool2dOp::verify() {
+  if (failed(verifyIndex(*this, getIndex(), getResult())))
+    return failure();
+  return verifyPool(*this, getInput(), getResult());
+}
+
+LogicalResult MaxPool2dGradOp::verify() {
+  if (failed(verifyIndex(*this, getIndex(), getGrad())))
+    return failure();
+  return verifyPool(*this, getResult(), getGrad());
+}
+
+LogicalResult AvgPool2dOp::verify() {
+  return verifyPool(*this, getInput(), getResult());
+}
+
+LogicalResult AvgPool2dGradOp::verify() {
+  return verifyPool(*this, getResult(), getGrad());
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
+      *this, getKernelAttr());
+  if (!kernel || !kernel->hasAttr(NNDialect::kKernelAttr))
+    return emitOpError("'@") << getKernel() << "' is not a function marked '"
+                             << NNDialect::kKernelAttr << "'";
+  if (TypeRange(kernel.getArgumentTypes()) != getOperandTypes() ||
+      TypeRange(kernel.getResultTypes()) != getResultTypes()) {
+    InFlightDiagnostic diag = emitOpError("operands and results do not match "
+                                          "the type of kernel '@")
+                              << getKernel() << "'";
+    diag.attachNote(kernel.getLoc())
+        << "its type is " << kernel.getFunctionType();
+    return diag;
+  }
+  if (!getTied())
+    return success();
+  ArrayRef<int64_t> tied = *getTied();
+  if (tied.size() != getNumResults())
+    return emitOpError("tied has ")
+           << tied.size() << " entries for " << getNumResults() << " results";
+  for (auto [i, operand] : llvm::enumerate(tied)) {
+    if (operand < -1 || operand >= static_cast<int64_t>(getNumOperands()))
+      return emitOpError("result ") << i << " is tied to operand " << operand
+                                    << ", of " << getNumOperands();
+    if (operand >= 0 && llvm::is_contained(tied.drop_front(i + 1), operand))
+      return emitOpError("operand ") << operand << " is tied twice";
+  }
+  return success();
+}

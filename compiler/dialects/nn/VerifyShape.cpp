@@ -1,0 +1,201 @@
+// Verifiers of ops that move or choose elements.
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+/// Every axis is one of `rank` dimensions and stands once, in rising order.
+static LogicalResult verifyAxes(Operation *op, ArrayRef<int64_t> axes,
+                                int64_t rank) {
+  int64_t last = -1;
+  for (int64_t axis : axes) {
+    if (axis < 0 || axis >= rank)
+      return op->emitOpError("axis ")
+             << axis << " is outside the " << rank << " dimensions";
+    if (axis <= last)
+      return op->emitOpError("axes must rise, but ")
+             << axis << " follows " << last;
+    last = axis;
+  }
+  return success();
+}
+
+static LogicalResult verifySameElement(Operation *op, Value input,
+                                       Value result) {
+  if (tensorType(input).getElementType() != tensorType(result).getElementType())
+    return op->emitOpError("input and result differ in element type: ")
+           << input.getType() << " and " << result.getType();
+  return success();
+}
+
+LogicalResult SelectOp::verify() {
+  if (shapeOf(getCondition()) != shapeOf(getResult()))
+    return emitOpError("condition ")
+           << getCondition().getType() << " has not the shape of the result "
+           << getResult().getType();
+  return success();
+}
+
+LogicalResult DropoutOp::verify() {
+  double ratio = getRatio().convertToDouble();
+  if (!(ratio >= 0 && ratio < 1))
+    return emitOpError("ratio must be in [0, 1), not ") << ratio;
+  if (shapeOf(getRandom()) != ArrayRef<int64_t>{4})
+    return emitOpError("random must be tensor<4xi32>, not ")
+           << getRandom().getType();
+  return success();
+}
+
+LogicalResult IotaOp::verify() {
+  return verifyAxes(*this, getAxis(), tensorType(getResult()).getRank());
+}
+
+LogicalResult BroadcastOp::verify() {
+  if (!broadcastsTo(shapeOf(getInput()), shapeOf(getResult())))
+    return emitOpError("cannot repeat ")
+           << getInput().getType() << " to " << getResult().getType();
+  return verifySameElement(*this, getInput(), getResult());
+}
+
+LogicalResult ReshapeOp::verify() {
+  if (tensorType(getInput()).getNumElements() !=
+      tensorType(getResult()).getNumElements())
+    return emitOpError("input ")
+           << getInput().getType() << " and result " << getResult().getType()
+           << " differ in number of elements";
+  return verifySameElement(*this, getInput(), getResult());
+}
+
+LogicalResult TransposeOp::verify() {
+  ArrayRef<int64_t> from = shapeOf(getInput()), to = shapeOf(getResult());
+  ArrayRef<int64_t> permutation = getPermutation();
+  if (permutation.size() != from.size() || to.size() != from.size())
+    return emitOpError("input, permutation and result differ in rank: ")
+           << from.size() << ", " << permutation.size() << " and " << to.size();
+  SmallVector<bool> seen(from.size());
+  for (auto [i, axis] : llvm::enumerate(permutation)) {
+    if (axis < 0 || axis >= static_cast<int64_t>(from.size()) || seen[axis])
+      return emitOpError("[")
+             << permutation << "] is not a permutation of the axes";
+    seen[axis] = true;
+    if (from[axis] != to[i])
+      return emitOpError("dimension ")
+             << i << " of the result is " << to[i] << ", dimension " << axis
+             << " of the input " << from[axis];
+  }
+  return verifySameElement(*this, getInput(), getResult());
+}
+
+/// Every index offset + i · stride of `part` lies within `whole`.
+static LogicalResult verifyPart(Operation *op, Value part, Value whole,
+                                ArrayRef<int64_t> offsets,
+                                ArrayRef<int64_t> strides) {
+  ArrayRef<int64_t> sizes = shapeOf(part), bounds = shapeOf(whole);
+  if (sizes.size() != bounds.size() || offsets.size() != bounds.size() ||
+      strides.size() != bounds.size())
+    return op->emitOpError("needs one offset and one stride for each of ")
+           << bounds.size() << " dimensions, and the same rank on both sides";
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    if (strides[i] == 0)
+      return op->emitOpError("stride of dimension ") << i << " is 0";
+    if (sizes[i] == 0)
+      continue;
+    int64_t last = offsets[i] + (sizes[i] - 1) * strides[i];
+    if (std::min(offsets[i], last) < 0 ||
+        std::max(offsets[i], last) >= bounds[i])
+      return op->emitOpError("indices ")
+             << offsets[i] << " to " << last << " of dimension " << i
+             << " are outside its " << bounds[i] << " elements";
+  }
+  return verifySameElement(op, part, whole);
+}
+
+LogicalResult SliceOp::verify() {
+  return verifyPart(*this, getResult(), getInput(), getOffsets(), getStrides());
+}
+
+LogicalResult UnsliceOp::verify() {
+  return verifyPart(*this, getInput(), getResult(), getOffsets(), getStrides());
+}
+
+LogicalResult ConcatOp::verify() {
+  if (getInputs().empty())
+    return emitOpError("needs at least one input");
+  ArrayRef<int64_t> to = shapeOf(getResult());
+  int64_t axis = getAxis();
+  if (failed(verifyAxes(*this, axis, to.size())))
+    return failure();
+  int64_t length = 0;
+  for (auto [i, input] : llvm::enumerate(getInputs())) {
+    SmallVector<int64_t> shape(shapeOf(input));
+    if (failed(verifySameElement(*this, input, getResult())))
+      return failure();
+    if (shape.size() == to.size()) {
+      length += shape[axis];
+      shape[axis] = to[axis];
+    }
+    if (ArrayRef<int64_t>(shape) != to)
+      return emitOpError("input ")
+             << i << ", " << input.getType() << ", does not fit the result "
+             << getResult().getType() << " along axis " << axis;
+  }
+  if (length != to[axis])
+    return emitOpError("inputs have ") << length << " elements along axis "
+                                       << axis << ", the result " << to[axis];
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  SmallVector<int64_t> shape(shapeOf(getInput()));
+  if (failed(verifyAxes(*this, getAxes(), shape.size())))
+    return failure();
+  for (int64_t axis : getAxes())
+    shape[axis] = 1;
+  if (shapeOf(getResult()) != ArrayRef<int64_t>(shape))
+    return emitOpError("result must be ") << tensorType(getInput()).clone(shape)
+                                          << ", not " << getResult().getType();
+  return verifySameElement(*this, getInput(), getResult());
+}
+
+LogicalResult PickOp::verify() {
+  SmallVector<int64_t> shape(shapeOf(getInput()));
+  if (shape.empty())
+    return emitOpError("input must have an axis to pick along");
+  shape.back() = 1;
+  if (shapeOf(getIndex()) != ArrayRef<int64_t>(shape) ||
+      shapeOf(getResult()) != ArrayRef<int64_t>(shape))
+    return emitOpError("index ")
+           << getIndex().getType() << " and result " << getResult().getType()
+           << " must have the shape of " << tensorType(getInput()).clone(shape);
+  return verifySameElement(*this, getInput(), getResult());
+}
+
+/// rows: ids' shape and the table's last dimension.
+static LogicalResult verifyEmbedding(Operation *op, Value table, Value ids,
+                                     Value rows,
+                                     std::optional<uint64_t> paddingIndex) {
+  ArrayRef<int64_t> shape = shapeOf(table);
+  if (shape.size() != 2)
+    return op->emitOpError("table must have rank 2, not ") << table.getType();
+  SmallVector<int64_t> expected(shapeOf(ids));
+  expected.push_back(shape[1]);
+  if (shapeOf(rows) != ArrayRef<int64_t>(expected))
+    return op->emitOpError("rows ")
+           << rows.getType() << " do not fit ids " << ids.getType()
+           << " and table " << table.getType();
+  if (paddingIndex && static_cast<int64_t>(*paddingIndex) >= shape[0])
+    return op->emitOpError("padding_index ")
+           << *paddingIndex << " is outside the table's " << shape[0]
+           << " rows";
+  return verifySameElement(op, table, rows);
+}
+
+LogicalResult EmbeddingOp::verify() {
+  return verifyEmbedding(*this, getTable(), getIds(), getResult(),
+                         getPaddingIndex());
+}
+
+LogicalResult EmbeddingGradOp::verify() {
+  return verifyEmbedding(*this, getResult(), getIds(), getGrad(),
+                         getPaddingIndex());
+}

@@ -1,0 +1,132 @@
+// Reference of attention and its gradient (Dao, FlashAttention, for the form of
+// the gradient that needs only the log-sum-exp).
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+namespace {
+/// Sizes and masked scores that both directions need.
+struct Scores {
+  const ReferenceTensor &query, &key, *mask;
+  double scale;
+  bool causal;
+  int64_t heads, rows, keys, depth, group;
+
+  template <typename AttentionLike>
+  Scores(AttentionLike op, Inputs in, const ReferenceTensor &query,
+         const ReferenceTensor &key)
+      : query(query), key(key), mask(optionalInput(in, op.getMaskMutable())),
+        scale(op.getScale().convertToDouble()), causal(op.getCausal()),
+        heads(query.shape[1]), rows(query.shape[2]), keys(key.shape[2]),
+        depth(query.shape[3]), group(heads / key.shape[1]) {}
+
+  /// Start of a query's row in a tensor of the given depth, and of a key's.
+  int64_t queryRow(int64_t b, int64_t h, int64_t t, int64_t width) const {
+    return ((b * heads + h) * rows + t) * width;
+  }
+  int64_t keyRow(int64_t b, int64_t h, int64_t s, int64_t width) const {
+    return ((b * (heads / group) + h / group) * keys + s) * width;
+  }
+
+  /// -∞ where the key is masked.
+  double operator()(int64_t b, int64_t h, int64_t t, int64_t s) const {
+    constexpr double masked = -std::numeric_limits<double>::infinity();
+    if (causal && s > t + keys - rows)
+      return masked;
+    double score = 0;
+    for (int64_t j = 0; j < depth; ++j)
+      score += query.floats[queryRow(b, h, t, depth) + j] *
+               key.floats[keyRow(b, h, s, depth) + j];
+    score *= scale;
+    if (!mask)
+      return score;
+    int64_t at = broadcastPosition(mask->shape, {b, h, t, s});
+    if (mask->isFloat())
+      return score + mask->floats[at];
+    return mask->ints[at] ? score : masked;
+  }
+
+  template <typename Fn> void forEachRow(Fn visit) const {
+    for (int64_t b = 0; b < query.shape[0]; ++b)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t t = 0; t < rows; ++t)
+          visit(b, h, t);
+  }
+};
+} // namespace
+
+static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
+  Scores scores(op, in, in[0], in[1]);
+  int64_t width = in[2].shape[3];
+  scores.forEachRow([&](int64_t b, int64_t h, int64_t t) {
+    std::vector<double> row(scores.keys);
+    double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t s = 0; s < scores.keys; ++s) {
+      row[s] = scores(b, h, t, s);
+      maximum = std::max(maximum, row[s]);
+    }
+    double &lse = out[1].floats[scores.queryRow(b, h, t, 1)];
+    lse = maximum;
+    if (std::isinf(maximum))
+      return; // no key: zeroes
+    for (double score : row)
+      sum += std::exp(score - maximum);
+    lse += std::log(sum);
+    double *result = &out[0].floats[scores.queryRow(b, h, t, width)];
+    for (int64_t s = 0; s < scores.keys; ++s)
+      for (int64_t j = 0; j < width; ++j)
+        result[j] += std::exp(row[s] - lse) *
+                     in[2].floats[scores.keyRow(b, h, s, width) + j];
+  });
+}
+
+static void attentionGrad(AttentionGradOp op, Inputs in,
+                          ReferenceTensors &out) {
+  const auto &grad = in[0].floats, &query = in[1].floats, &key = in[2].floats,
+             &value = in[3].floats, &output = in[4].floats, &lse = in[5].floats;
+  auto &dquery = out[0].floats, &dkey = out[1].floats, &dvalue = out[2].floats;
+  Scores scores(op, in, in[1], in[2]);
+  int64_t width = in[3].shape[3], depth = scores.depth;
+  scores.forEachRow([&](int64_t b, int64_t h, int64_t t) {
+    int64_t g = scores.queryRow(b, h, t, width);
+    int64_t q = scores.queryRow(b, h, t, depth);
+    double dot = 0;
+    for (int64_t j = 0; j < width; ++j)
+      dot += grad[g + j] * output[g + j];
+    for (int64_t s = 0; s < scores.keys; ++s) {
+      double score = scores(b, h, t, s);
+      if (std::isinf(score))
+        continue;
+      double p = std::exp(score - lse[scores.queryRow(b, h, t, 1)]);
+      int64_t v = scores.keyRow(b, h, s, width);
+      int64_t k = scores.keyRow(b, h, s, depth);
+      double dp = 0;
+      for (int64_t j = 0; j < width; ++j) {
+        dp += grad[g + j] * value[v + j];
+        dvalue[v + j] += p * grad[g + j];
+      }
+      double ds = p * (dp - dot) * scores.scale;
+      for (int64_t j = 0; j < depth; ++j) {
+        dquery[q + j] += ds * key[k + j];
+        dkey[k + j] += ds * query[q + j];
+      }
+    }
+  });
+}
+
+bool evaluateAttention(Operation *op, Inputs in, ReferenceTensors &out) {
+  if (auto forward = dyn_cast<AttentionOp>(op))
+    attention(forward, in, out);
+  else if (auto grad = dyn_cast<AttentionGradOp>(op))
+    attentionGrad(grad, in, out);
+  else
+    return false;
+  return true;
+}
+
+} // namespace fsdpc::nn::reference

@@ -1,0 +1,61 @@
+// Reference of convolution and its gradients: one walk over all products.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+/// Calls `visit(input, filter, output)` with the positions of each product.
+template <typename ConvOp, typename Fn>
+static void forEachProduct(ConvOp op, ArrayRef<int64_t> input,
+                           ArrayRef<int64_t> filter, ArrayRef<int64_t> output,
+                           Fn visit) {
+  ArrayRef<int64_t> strides = op.getStrides(), pads = op.getPads(),
+                    dilations = op.getDilations();
+  int64_t filtersOfGroup = filter[0] / static_cast<int64_t>(op.getGroups());
+  forEachIndex(output, [&](Index o, int64_t outputAt) {
+    forEachIndex(filter.drop_front(), [&](Index f, int64_t filterAt) {
+      int64_t channel = o[1] / filtersOfGroup * filter[1] + f[0];
+      int64_t row = o[2] * strides[0] - pads[0] + f[1] * dilations[0];
+      int64_t column = o[3] * strides[1] - pads[1] + f[2] * dilations[1];
+      if (row < 0 || row >= input[2] || column < 0 || column >= input[3])
+        return;
+      visit(positionOf(input, {o[0], channel, row, column}),
+            o[1] * llvm::product_of(filter.drop_front()) + filterAt, outputAt);
+    });
+  });
+}
+
+bool evaluateConvolution(Operation *op, Inputs in, ReferenceTensors &outs) {
+  ReferenceTensor &out = outs.front();
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](Conv2dOp op) {
+        forEachProduct(op, in[0].shape, in[1].shape, out.shape,
+                       [&](int64_t input, int64_t filter, int64_t output) {
+                         out.floats[output] +=
+                             in[0].floats[input] * in[1].floats[filter];
+                       });
+        return true;
+      })
+      .Case([&](Conv2dGradInputOp op) {
+        forEachProduct(op, out.shape, in[1].shape, in[0].shape,
+                       [&](int64_t input, int64_t filter, int64_t output) {
+                         out.floats[input] +=
+                             in[0].floats[output] * in[1].floats[filter];
+                       });
+        return true;
+      })
+      .Case([&](Conv2dGradFilterOp op) {
+        forEachProduct(op, in[1].shape, out.shape, in[0].shape,
+                       [&](int64_t input, int64_t filter, int64_t output) {
+                         out.floats[filter] +=
+                             in[0].floats[output] * in[1].floats[input];
+                       });
+        return true;
+      })
+      .Default(false);
+}
+
+} // namespace fsdpc::nn::reference

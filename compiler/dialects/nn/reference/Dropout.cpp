@@ -1,0 +1,46 @@
+// Reference of dropout: Philox4x32-10 (Salmon et al., Parallel Random Numbers:
+// As Easy as 1, 2, 3), keyed as NNElementwise.td says.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include <array>
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+using Words = std::array<uint32_t, 4>;
+
+static Words philox(Words counter, uint32_t key0, uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
+    uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key0,
+               static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key1,
+               static_cast<uint32_t>(product0)};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+bool evaluateDropout(Operation *op, Inputs in, ReferenceTensors &out) {
+  auto dropout = dyn_cast<DropoutOp>(op);
+  if (!dropout)
+    return false;
+  auto word = [&](int i) { return static_cast<uint32_t>(in[1].ints[i]); };
+  double ratio = dropout.getRatio().convertToDouble();
+  Words random{};
+  for (int64_t i = 0; i < out[0].size(); ++i) {
+    if (i % 4 == 0)
+      random =
+          philox({static_cast<uint32_t>(i / 4),
+                  static_cast<uint32_t>(dropout.getOp()), word(2), word(3)},
+                 word(0), word(1));
+    double u = (random[i % 4] >> 8) * 0x1p-24;
+    out[0].floats[i] = u >= ratio ? in[0].floats[i] / (1 - ratio) : 0;
+  }
+  return true;
+}
+
+} // namespace fsdpc::nn::reference

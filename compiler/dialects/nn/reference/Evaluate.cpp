@@ -1,0 +1,102 @@
+// Entry points of the reference interpreter: one op, and a flat function.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn {
+
+namespace reference {
+
+void forEachIndex(ArrayRef<int64_t> shape,
+                  function_ref<void(Index, int64_t)> visit) {
+  SmallVector<int64_t> index(shape.size(), 0);
+  int64_t count = llvm::product_of(shape);
+  for (int64_t position = 0; position < count; ++position) {
+    visit(index, position);
+    for (int64_t i = shape.size() - 1; i >= 0; --i) {
+      if (++index[i] < shape[i])
+        break;
+      index[i] = 0;
+    }
+  }
+}
+
+int64_t positionOf(ArrayRef<int64_t> shape, Index index) {
+  int64_t position = 0;
+  for (auto [size, i] : llvm::zip_equal(shape, index))
+    position = position * size + i;
+  return position;
+}
+
+int64_t broadcastPosition(ArrayRef<int64_t> shape, Index index) {
+  int64_t position = 0;
+  for (auto [size, i] : llvm::zip_equal(shape, index.take_back(shape.size())))
+    position = position * size + (size == 1 ? 0 : i);
+  return position;
+}
+
+} // namespace reference
+
+static FailureOr<ReferenceTensors>
+evaluateLaunch(LaunchOp op, ArrayRef<ReferenceTensor> operands) {
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<FunctionOpInterface>(
+      op, op.getKernelAttr());
+  if (!kernel)
+    return op.emitOpError("kernel '@") << op.getKernel() << "' is absent";
+  return evaluateFunction(kernel, operands);
+}
+
+FailureOr<ReferenceTensors> evaluate(Operation *op,
+                                     ArrayRef<ReferenceTensor> operands) {
+  if (auto launch = dyn_cast<LaunchOp>(op))
+    return evaluateLaunch(launch, operands);
+  if (auto constant = dyn_cast<ConstantOp>(op)) {
+    auto value = ReferenceTensor::fromAttr(constant.getValue());
+    if (failed(value))
+      return op->emitOpError("has a value that cannot be read");
+    return ReferenceTensors{std::move(*value)};
+  }
+  ReferenceTensors results;
+  for (Type type : op->getResultTypes())
+    results.push_back(ReferenceTensor::zeros(cast<RankedTensorType>(type)));
+  using namespace reference;
+  for (auto family :
+       {evaluateElementwise, evaluateDropout, evaluateShape, evaluateReduction,
+        evaluateNorm, evaluateLoss, evaluateAttention, evaluateMatmul,
+        evaluateConvolution, evaluatePooling})
+    if (family(op, operands, results)) {
+      for (ReferenceTensor &result : results)
+        result.round();
+      return results;
+    }
+  return op->emitOpError("has no reference");
+}
+
+FailureOr<ReferenceTensors> evaluateFunction(FunctionOpInterface function,
+                                             ArrayRef<ReferenceTensor> inputs,
+                                             EvaluateOther evaluateOther) {
+  Block &body = function.getFunctionBody().front();
+  DenseMap<Value, ReferenceTensor> values;
+  for (auto [argument, input] : llvm::zip_equal(body.getArguments(), inputs))
+    values[argument] = input;
+  auto operandsOf = [&](Operation &op) {
+    ReferenceTensors operands;
+    for (Value operand : op.getOperands())
+      operands.push_back(values.at(operand));
+    return operands;
+  };
+  for (Operation &op : body.without_terminator()) {
+    bool own = isa<NNDialect>(op.getDialect()) || !evaluateOther;
+    ReferenceTensors operands = operandsOf(op);
+    auto results = own ? evaluate(&op, operands) : evaluateOther(&op, operands);
+    if (failed(results))
+      return failure();
+    for (auto [result, value] : llvm::zip_equal(op.getResults(), *results))
+      values[result] = std::move(value);
+  }
+  return operandsOf(*body.getTerminator());
+}
+
+} // namespace fsdpc::nn

@@ -1,0 +1,69 @@
+// Reference of cross-entropy.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+/// Weight of a row's target: 0 where it is ignored.
+template <typename LossOp>
+static double weightOf(LossOp op, Inputs in, int64_t target) {
+  if (op.getIgnoreIndexAttr() &&
+      target == op.getIgnoreIndexAttr().getValue().getSExtValue())
+    return 0;
+  auto weights = optionalInput(in, op.getWeightsMutable());
+  return weights ? weights->floats[target] : 1;
+}
+
+static void crossEntropy(CrossEntropyOp op, Inputs in, ReferenceTensors &out) {
+  int64_t classes = in[0].shape[1];
+  double &loss = out[0].floats[0], &valid = out[2].floats[0];
+  for (int64_t r = 0; r < in[0].shape[0]; ++r) {
+    const double *logits = &in[0].floats[r * classes];
+    double maximum = *std::max_element(logits, logits + classes), sum = 0;
+    for (int64_t j = 0; j < classes; ++j)
+      sum += std::exp(logits[j] - maximum);
+    double lse = out[1].floats[r] = maximum + std::log(sum);
+    int64_t target = in[1].ints[r];
+    double weight = weightOf(op, in, target);
+    if (weight == 0)
+      continue;
+    valid += weight;
+    loss += weight * (lse - logits[target]);
+  }
+  if (op.getReduction() == Reduction::mean && valid != 0)
+    loss /= valid;
+}
+
+static void crossEntropyGrad(CrossEntropyGradOp op, Inputs in,
+                             ReferenceTensor &out) {
+  int64_t classes = out.shape[1];
+  double scale = in[0].floats[0], valid = in[4].floats[0];
+  if (op.getReduction() == Reduction::mean)
+    scale = valid == 0 ? 0 : scale / valid;
+  for (int64_t r = 0; r < out.shape[0]; ++r) {
+    int64_t target = in[2].ints[r];
+    double weight = scale * weightOf(op, in, target);
+    if (weight == 0)
+      continue;
+    for (int64_t j = 0; j < classes; ++j) {
+      double softmax =
+          std::exp(in[1].floats[r * classes + j] - in[3].floats[r]);
+      out.floats[r * classes + j] = weight * (softmax - (j == target));
+    }
+  }
+}
+
+bool evaluateLoss(Operation *op, Inputs in, ReferenceTensors &out) {
+  if (auto loss = dyn_cast<CrossEntropyOp>(op))
+    crossEntropy(loss, in, out);
+  else if (auto grad = dyn_cast<CrossEntropyGradOp>(op))
+    crossEntropyGrad(grad, in, out[0]);
+  else
+    return false;
+  return true;
+}
+
+} // namespace fsdpc::nn::reference

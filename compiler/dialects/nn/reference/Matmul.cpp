@@ -1,0 +1,40 @@
+// Reference of matrix products.
+#include "compiler/dialects/nn/reference/Families.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+/// Position of element (row, column) of a matrix, or of its transpose, in the
+/// batch that `index` of the result falls into.
+static int64_t elementOf(const ReferenceTensor &tensor, Index index,
+                         int64_t row, int64_t column, bool transposed) {
+  SmallVector<int64_t> at(index.take_back(tensor.shape.size()));
+  int64_t rank = at.size();
+  at[rank - 2] = transposed ? column : row;
+  at[rank - 1] = transposed ? row : column;
+  for (int64_t i = 0; i < rank - 2; ++i)
+    if (tensor.shape[i] == 1)
+      at[i] = 0;
+  return positionOf(tensor.shape, at);
+}
+
+bool evaluateMatmul(Operation *op, Inputs in, ReferenceTensors &out) {
+  auto matmul = dyn_cast<MatmulOp>(op);
+  if (!matmul)
+    return false;
+  const ReferenceTensor &lhs = in[0], &rhs = in[1];
+  bool ta = matmul.getTransposeA(), tb = matmul.getTransposeB();
+  int64_t inner = ta ? lhs.shape[lhs.shape.size() - 2] : lhs.shape.back();
+  forEachIndex(out[0].shape, [&](Index index, int64_t position) {
+    int64_t row = index[index.size() - 2], column = index.back();
+    double sum = in.size() == 3 ? in[2].floats[position] : 0;
+    for (int64_t k = 0; k < inner; ++k)
+      sum += lhs.floats[elementOf(lhs, index, row, k, ta)] *
+             rhs.floats[elementOf(rhs, index, k, column, tb)];
+    out[0].floats[position] = sum;
+  });
+  return true;
+}
+
+} // namespace fsdpc::nn::reference

@@ -1,0 +1,191 @@
+// Reference of norms and rotary embedding.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+namespace {
+/// Elements of `input` cut into rows of the last axis.
+struct Rows {
+  int64_t width, count;
+  explicit Rows(const ReferenceTensor &input)
+      : width(input.shape.back()), count(input.size() / width) {}
+};
+
+/// Channels of `input` on axis 1, each a set of `count` elements.
+struct Channels {
+  int64_t number, inner, outer, count;
+  explicit Channels(const ReferenceTensor &input)
+      : number(input.shape[1]),
+        inner(llvm::product_of(ArrayRef<int64_t>(input.shape).drop_front(2))),
+        outer(input.shape[0]), count(inner * outer) {}
+
+  template <typename Fn> void forEach(int64_t channel, Fn visit) const {
+    for (int64_t i = 0; i < outer; ++i)
+      for (int64_t j = 0; j < inner; ++j)
+        visit((i * number + channel) * inner + j);
+  }
+};
+} // namespace
+
+/// layer_norm, or rms_norm where there is no mean.
+static void norm(const ReferenceTensor &x, const ReferenceTensor *weight,
+                 const ReferenceTensor *bias, double epsilon,
+                 ReferenceTensor &out, ReferenceTensor *mean,
+                 ReferenceTensor &rstd) {
+  Rows rows(x);
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const double *row = &x.floats[r * rows.width];
+    double center = 0, square = 0;
+    for (int64_t j = 0; mean && j < rows.width; ++j)
+      center += row[j] / rows.width;
+    for (int64_t j = 0; j < rows.width; ++j)
+      square += (row[j] - center) * (row[j] - center) / rows.width;
+    double scale = 1 / std::sqrt(square + epsilon);
+    for (int64_t j = 0; j < rows.width; ++j)
+      out.floats[r * rows.width + j] =
+          (row[j] - center) * scale * (weight ? weight->floats[j] : 1) +
+          (bias ? bias->floats[j] : 0);
+    rstd.floats[r] = scale;
+    if (mean)
+      mean->floats[r] = center;
+  }
+}
+
+static void normGrad(const ReferenceTensor &grad, const ReferenceTensor &x,
+                     const ReferenceTensor *weight, const ReferenceTensor *mean,
+                     const ReferenceTensor &rstd, ReferenceTensor &out) {
+  Rows rows(x);
+  auto g = [&](int64_t r, int64_t j) {
+    return grad.floats[r * rows.width + j] * (weight ? weight->floats[j] : 1);
+  };
+  auto normalised = [&](int64_t r, int64_t j) {
+    return (x.floats[r * rows.width + j] - (mean ? mean->floats[r] : 0)) *
+           rstd.floats[r];
+  };
+  for (int64_t r = 0; r < rows.count; ++r) {
+    double meanOfGrad = 0, meanOfProduct = 0;
+    for (int64_t j = 0; j < rows.width; ++j) {
+      if (mean)
+        meanOfGrad += g(r, j) / rows.width;
+      meanOfProduct += g(r, j) * normalised(r, j) / rows.width;
+    }
+    for (int64_t j = 0; j < rows.width; ++j)
+      out.floats[r * rows.width + j] =
+          rstd.floats[r] *
+          (g(r, j) - meanOfGrad - normalised(r, j) * meanOfProduct);
+  }
+}
+
+static void normWeightGrad(const ReferenceTensor &grad,
+                           const ReferenceTensor &x,
+                           const ReferenceTensor *mean,
+                           const ReferenceTensor &rstd, ReferenceTensor &out) {
+  Rows rows(x);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t r = i / rows.width;
+    out.floats[i % rows.width] += grad.floats[i] *
+                                  (x.floats[i] - (mean ? mean->floats[r] : 0)) *
+                                  rstd.floats[r];
+  }
+}
+
+static void batchNorm(Inputs in, double epsilon, ReferenceTensors &out) {
+  const auto &x = in[0].floats;
+  Channels channels(in[0]);
+  for (int64_t c = 0; c < channels.number; ++c) {
+    double mean = 0, variance = 0;
+    channels.forEach(c, [&](int64_t i) { mean += x[i] / channels.count; });
+    channels.forEach(c, [&](int64_t i) {
+      variance += (x[i] - mean) * (x[i] - mean) / channels.count;
+    });
+    double scale = in[1].floats[c] / std::sqrt(variance + epsilon);
+    channels.forEach(c, [&](int64_t i) {
+      out[0].floats[i] = (x[i] - mean) * scale + in[2].floats[c];
+    });
+    out[1].floats[c] = mean;
+    out[2].floats[c] = variance;
+  }
+}
+
+static void batchNormGrad(Inputs in, double epsilon, ReferenceTensors &out) {
+  const auto &grad = in[0].floats, &x = in[1].floats;
+  Channels channels(in[1]);
+  for (int64_t c = 0; c < channels.number; ++c) {
+    double mean = in[3].floats[c];
+    double rstd = 1 / std::sqrt(in[4].floats[c] + epsilon);
+    double &dweight = out[1].floats[c], &dbias = out[2].floats[c];
+    channels.forEach(c, [&](int64_t i) {
+      dweight += grad[i] * (x[i] - mean) * rstd;
+      dbias += grad[i];
+    });
+    channels.forEach(c, [&](int64_t i) {
+      double normalised = (x[i] - mean) * rstd;
+      out[0].floats[i] =
+          in[2].floats[c] * rstd *
+          (grad[i] - (dbias + normalised * dweight) / channels.count);
+    });
+  }
+}
+
+static void rotary(RotaryOp op, Inputs in, ReferenceTensor &out) {
+  int64_t width = out.shape.back(), half = width / 2;
+  const auto &x = in[0].floats;
+  forEachIndex(out.shape, [&](Index index, int64_t i) {
+    bool isFirst = index.back() < half;
+    SmallVector<int64_t> other(index);
+    other.back() += isFirst ? half : -half;
+    auto table = [&](const ReferenceTensor &tensor, Index at) {
+      return tensor.floats[broadcastPosition(tensor.shape, at)];
+    };
+    double rotated = x[positionOf(out.shape, other)] * (isFirst ? -1 : 1);
+    out.floats[i] = x[i] * table(in[1], index) +
+                    (op.getTransposed() ? -rotated * table(in[2], other)
+                                        : rotated * table(in[2], index));
+  });
+}
+
+bool evaluateNorm(Operation *op, Inputs in, ReferenceTensors &out) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](LayerNormOp op) {
+        norm(in[0], optionalInput(in, op.getWeightMutable()),
+             optionalInput(in, op.getBiasMutable()),
+             op.getEpsilon().convertToDouble(), out[0], &out[1], out[2]);
+        return true;
+      })
+      .Case([&](RmsNormOp op) {
+        norm(in[0], optionalInput(in, op.getWeightMutable()), nullptr,
+             op.getEpsilon().convertToDouble(), out[0], nullptr, out[1]);
+        return true;
+      })
+      .Case([&](LayerNormGradOp op) {
+        normGrad(in[0], in[1], optionalInput(in, op.getWeightMutable()),
+                 &in[in.size() - 2], in.back(), out[0]);
+        return true;
+      })
+      .Case([&](RmsNormGradOp op) {
+        normGrad(in[0], in[1], optionalInput(in, op.getWeightMutable()),
+                 nullptr, in.back(), out[0]);
+        return true;
+      })
+      .Case([&](NormWeightGradOp op) {
+        normWeightGrad(in[0], in[1], optionalInput(in, op.getMeanMutable()),
+                       in.back(), out[0]);
+        return true;
+      })
+      .Case([&](BatchNormOp op) {
+        return batchNorm(in, op.getEpsilon().convertToDouble(), out), true;
+      })
+      .Case([&](BatchNormGradOp op) {
+        return batchNormGrad(in, op.getEpsilon().convertToDouble(), out), true;
+      })
+      .Case([&](RotaryOp op) { return rotary(op, in, out[0]), true; })
+      .Default(false);
+}
+
+} // namespace fsdpc::nn::reference

@@ -1,0 +1,83 @@
+// Reference of pooling and its gradients.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+/// Calls `visit(input, tap)` for each element of the window at `index` that is
+/// not padding.
+template <typename PoolOp, typename Fn>
+static void forEachTap(PoolOp op, ArrayRef<int64_t> input, Index index,
+                       Fn visit) {
+  ArrayRef<int64_t> kernel = op.getKernel(), strides = op.getStrides(),
+                    pads = op.getPads();
+  for (int64_t i = 0; i < kernel[0]; ++i)
+    for (int64_t j = 0; j < kernel[1]; ++j) {
+      int64_t row = index[2] * strides[0] - pads[0] + i;
+      int64_t column = index[3] * strides[1] - pads[1] + j;
+      if (row >= 0 && row < input[2] && column >= 0 && column < input[3])
+        visit(positionOf(input, {index[0], index[1], row, column}),
+              i * kernel[1] + j);
+    }
+}
+
+/// What the sum over a window is divided by.
+template <typename PoolOp>
+static double divisorOf(PoolOp op, ArrayRef<int64_t> input, Index index) {
+  if (op.getCountPadding())
+    return llvm::product_of(op.getKernel());
+  double count = 0;
+  forEachTap(op, input, index, [&](int64_t, int64_t) { ++count; });
+  return count;
+}
+
+bool evaluatePooling(Operation *op, Inputs in, ReferenceTensors &out) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](MaxPool2dOp op) {
+        forEachIndex(out[0].shape, [&](Index index, int64_t position) {
+          bool isFirst = true;
+          double &maximum = out[0].floats[position];
+          forEachTap(op, in[0].shape, index, [&](int64_t at, int64_t tap) {
+            if (isFirst || in[0].floats[at] > maximum) {
+              maximum = in[0].floats[at];
+              out[1].ints[position] = tap;
+            }
+            isFirst = false;
+          });
+        });
+        return true;
+      })
+      .Case([&](MaxPool2dGradOp op) {
+        forEachIndex(in[0].shape, [&](Index index, int64_t position) {
+          forEachTap(op, out[0].shape, index, [&](int64_t at, int64_t tap) {
+            if (tap == in[1].ints[position])
+              out[0].floats[at] += in[0].floats[position];
+          });
+        });
+        return true;
+      })
+      .Case([&](AvgPool2dOp op) {
+        forEachIndex(out[0].shape, [&](Index index, int64_t position) {
+          double divisor = divisorOf(op, in[0].shape, index);
+          forEachTap(op, in[0].shape, index, [&](int64_t at, int64_t) {
+            out[0].floats[position] += in[0].floats[at] / divisor;
+          });
+        });
+        return true;
+      })
+      .Case([&](AvgPool2dGradOp op) {
+        forEachIndex(in[0].shape, [&](Index index, int64_t position) {
+          double divisor = divisorOf(op, out[0].shape, index);
+          forEachTap(op, out[0].shape, index, [&](int64_t at, int64_t) {
+            out[0].floats[at] += in[0].floats[position] / divisor;
+          });
+        });
+        return true;
+      })
+      .Default(false);
+}
+
+} // namespace fsdpc::nn::reference

@@ -1,0 +1,52 @@
+// A plain interpreter of nn ops, in doubles and 64-bit integers: the executable
+// meaning of each op, after StableHLO's reference. Compiled kernels and
+// adjoints are tested against it, and the importer folds constants with it.
+#pragma once
+
+#include "compiler/dialects/nn/NNDialect.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+#include <vector>
+
+namespace fsdpc::nn {
+
+/// A tensor in row-major order. Elements stand in `floats` where the element
+/// type is a float and in `ints` elsewhere (i1 as 0 or 1, i8 sign-extended).
+struct ReferenceTensor {
+  llvm::SmallVector<int64_t> shape;
+  mlir::Type element;
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+
+  static ReferenceTensor zeros(mlir::RankedTensorType type);
+  /// Fails for elements that are not dense, such as a resource that is absent.
+  static mlir::FailureOr<ReferenceTensor> fromAttr(mlir::ElementsAttr attr);
+  mlir::DenseElementsAttr toAttr() const;
+
+  bool isFloat() const { return llvm::isa<mlir::FloatType>(element); }
+  int64_t size() const { return isFloat() ? floats.size() : ints.size(); }
+  mlir::RankedTensorType type() const;
+  /// Rounds floats to the element type, wraps integers to its width.
+  void round();
+};
+
+using ReferenceTensors = llvm::SmallVector<ReferenceTensor>;
+
+/// Results of one nn op from its operands, each rounded to its type. Emits an
+/// error for an op of another dialect.
+mlir::FailureOr<ReferenceTensors>
+evaluate(mlir::Operation *op, llvm::ArrayRef<ReferenceTensor> operands);
+
+/// Evaluates ops that are not of the nn dialect, such as loads of symbols and
+/// sinks; called in program order.
+using EvaluateOther = llvm::function_ref<mlir::FailureOr<ReferenceTensors>(
+    mlir::Operation *, llvm::ArrayRef<ReferenceTensor>)>;
+
+/// What the function's terminator returns. The body is one flat block.
+mlir::FailureOr<ReferenceTensors>
+evaluateFunction(mlir::FunctionOpInterface function,
+                 llvm::ArrayRef<ReferenceTensor> inputs,
+                 EvaluateOther evaluateOther = nullptr);
+
+} // namespace fsdpc::nn

@@ -1,0 +1,140 @@
+// Reference of ops that move or choose elements.
+#include "compiler/dialects/nn/reference/Families.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn::reference {
+
+static void copyElement(const ReferenceTensor &from, int64_t source,
+                        ReferenceTensor &to, int64_t target) {
+  if (to.isFloat())
+    to.floats[target] = from.floats[source];
+  else
+    to.ints[target] = from.ints[source];
+}
+
+/// to[index] = from[source(index)], where that is not negative.
+static void gather(const ReferenceTensor &from, ReferenceTensor &to,
+                   function_ref<int64_t(Index)> source) {
+  forEachIndex(to.shape, [&](Index index, int64_t position) {
+    int64_t at = source(index);
+    if (at >= 0)
+      copyElement(from, at, to, position);
+  });
+}
+
+/// offsets + index · strides.
+static SmallVector<int64_t> stridedIndex(Index index, ArrayRef<int64_t> offsets,
+                                         ArrayRef<int64_t> strides) {
+  SmallVector<int64_t> at(index);
+  for (size_t i = 0; i < at.size(); ++i)
+    at[i] = offsets[i] + at[i] * strides[i];
+  return at;
+}
+
+static void iota(IotaOp op, ReferenceTensor &out) {
+  forEachIndex(out.shape, [&](Index index, int64_t position) {
+    if (out.isFloat())
+      out.floats[position] = index[op.getAxis()];
+    else
+      out.ints[position] = index[op.getAxis()];
+  });
+}
+
+static void concat(ConcatOp op, Inputs in, ReferenceTensor &out) {
+  int64_t offset = 0;
+  for (const ReferenceTensor &input : in) {
+    forEachIndex(input.shape, [&](Index index, int64_t position) {
+      SmallVector<int64_t> at(index);
+      at[op.getAxis()] += offset;
+      copyElement(input, position, out, positionOf(out.shape, at));
+    });
+    offset += input.shape[op.getAxis()];
+  }
+}
+
+/// Ids count from the end where negative; -1 where outside the table.
+static int64_t rowOf(int64_t id, int64_t rows) {
+  if (id < 0)
+    id += rows;
+  return id >= 0 && id < rows ? id : -1;
+}
+
+static void embeddingGrad(EmbeddingGradOp op, Inputs in, ReferenceTensor &out) {
+  int64_t rows = out.shape[0], width = out.shape[1];
+  int64_t padding = op.getPaddingIndex().value_or(-1); // -1: no row
+  for (int64_t i = 0; i < in[1].size(); ++i) {
+    int64_t row = rowOf(in[1].ints[i], rows);
+    if (row < 0 || row == padding)
+      continue;
+    for (int64_t j = 0; j < width; ++j)
+      out.floats[row * width + j] += in[0].floats[i * width + j];
+  }
+}
+
+bool evaluateShape(Operation *op, Inputs in, ReferenceTensors &outs) {
+  ReferenceTensor &out = outs.front();
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](IotaOp op) { return iota(op, out), true; })
+      .Case([&](BroadcastOp) {
+        gather(in[0], out, [&](Index index) {
+          return broadcastPosition(in[0].shape, index);
+        });
+        return true;
+      })
+      .Case([&](ReshapeOp) {
+        gather(in[0], out,
+               [&](Index index) { return positionOf(out.shape, index); });
+        return true;
+      })
+      .Case([&](TransposeOp op) {
+        gather(in[0], out, [&](Index index) {
+          SmallVector<int64_t> at(index.size());
+          for (auto [i, axis] : llvm::enumerate(op.getPermutation()))
+            at[axis] = index[i];
+          return positionOf(in[0].shape, at);
+        });
+        return true;
+      })
+      .Case([&](SliceOp op) {
+        gather(in[0], out, [&](Index index) {
+          return positionOf(in[0].shape, stridedIndex(index, op.getOffsets(),
+                                                      op.getStrides()));
+        });
+        return true;
+      })
+      .Case([&](UnsliceOp op) {
+        forEachIndex(in[0].shape, [&](Index index, int64_t position) {
+          copyElement(in[0], position, out,
+                      positionOf(out.shape, stridedIndex(index, op.getOffsets(),
+                                                         op.getStrides())));
+        });
+        return true;
+      })
+      .Case([&](ConcatOp op) { return concat(op, in, out), true; })
+      .Case([&](PickOp) {
+        gather(in[0], out, [&](Index index) -> int64_t {
+          SmallVector<int64_t> at(index);
+          at.back() = in[1].ints[positionOf(in[1].shape, index)];
+          bool inside = at.back() >= 0 && at.back() < in[0].shape.back();
+          return inside ? positionOf(in[0].shape, at) : -1;
+        });
+        return true;
+      })
+      .Case([&](EmbeddingOp) {
+        gather(in[0], out, [&](Index index) -> int64_t {
+          int64_t row =
+              rowOf(in[1].ints[positionOf(in[1].shape, index.drop_back())],
+                    in[0].shape[0]);
+          return row < 0 ? -1 : row * in[0].shape[1] + index.back();
+        });
+        return true;
+      })
+      .Case(
+          [&](EmbeddingGradOp op) { return embeddingGrad(op, in, out), true; })
+      .Default(false);
+}
+
+} // namespace fsdpc::nn::reference

@@ -1,0 +1,98 @@
+// Storage of the reference interpreter: attributes to tensors and back, and
+// rounding to element types.
+#include "compiler/dialects/nn/reference/Reference.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn {
+
+RankedTensorType ReferenceTensor::type() const {
+  return RankedTensorType::get(shape, element);
+}
+
+ReferenceTensor ReferenceTensor::zeros(RankedTensorType type) {
+  ReferenceTensor tensor;
+  tensor.shape.assign(type.getShape().begin(), type.getShape().end());
+  tensor.element = type.getElementType();
+  if (tensor.isFloat())
+    tensor.floats.resize(type.getNumElements());
+  else
+    tensor.ints.resize(type.getNumElements());
+  return tensor;
+}
+
+/// i1 and unsigned types are zero-extended, the others sign-extended.
+static bool isUnsigned(Type element) {
+  return element.isInteger(1) || element.isUnsignedInteger();
+}
+
+FailureOr<ReferenceTensor> ReferenceTensor::fromAttr(ElementsAttr attr) {
+  auto tensor = zeros(cast<RankedTensorType>(attr.getShapedType()));
+  if (tensor.isFloat()) {
+    auto values = attr.tryGetValues<APFloat>();
+    if (!values)
+      return failure();
+    bool lost;
+    for (auto [to, value] : llvm::zip(tensor.floats, *values)) {
+      APFloat wide = value;
+      wide.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+      to = wide.convertToDouble();
+    }
+    return tensor;
+  }
+  auto values = attr.tryGetValues<APInt>();
+  if (!values)
+    return failure();
+  bool extendZero = isUnsigned(tensor.element);
+  for (auto [to, value] : llvm::zip(tensor.ints, *values))
+    to = extendZero ? static_cast<int64_t>(value.getZExtValue())
+                    : value.getSExtValue();
+  return tensor;
+}
+
+DenseElementsAttr ReferenceTensor::toAttr() const {
+  if (isFloat()) {
+    const auto &semantics = cast<FloatType>(element).getFloatSemantics();
+    SmallVector<APFloat> values;
+    values.reserve(floats.size());
+    bool lost;
+    for (double value : floats) {
+      values.emplace_back(value);
+      values.back().convert(semantics, APFloat::rmNearestTiesToEven, &lost);
+    }
+    return DenseElementsAttr::get(type(), values);
+  }
+  SmallVector<APInt> values;
+  values.reserve(ints.size());
+  for (int64_t value : ints)
+    values.emplace_back(element.getIntOrFloatBitWidth(), value,
+                        /*isSigned=*/true, /*implicitTrunc=*/true);
+  return DenseElementsAttr::get(type(), values);
+}
+
+static double roundToBf16(double value) {
+  APFloat narrow(value);
+  bool lost;
+  narrow.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven, &lost);
+  narrow.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+  return narrow.convertToDouble();
+}
+
+void ReferenceTensor::round() {
+  if (element.isF32())
+    for (double &value : floats)
+      value = static_cast<float>(value);
+  else if (element.isBF16())
+    for (double &value : floats)
+      value = roundToBf16(value);
+  else if (!isFloat() && !element.isInteger(64)) {
+    unsigned shift = 64 - element.getIntOrFloatBitWidth();
+    for (int64_t &value : ints) {
+      uint64_t bits = static_cast<uint64_t>(value) << shift;
+      value = isUnsigned(element) ? static_cast<int64_t>(bits >> shift)
+                                  : static_cast<int64_t>(bits) >> shift;
+    }
+  }
+}
+
+} // namespace fsdpc::nn

@@ -1,0 +1,51 @@
+// The rt dialect's registration and its ops' uses of symbols.
+#include "compiler/dialects/rt/RTDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include "compiler/dialects/rt/RTDialect.cpp.inc"
+#include "compiler/dialects/rt/RTEnums.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "compiler/dialects/rt/RTTypes.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "compiler/dialects/rt/RTAttributes.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/dialects/rt/RTOps.cpp.inc"
+
+using namespace mlir;
+using namespace fsdpc::rt;
+
+void RTDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "compiler/dialects/rt/RTTypes.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "compiler/dialects/rt/RTAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "compiler/dialects/rt/RTOps.cpp.inc"
+      >();
+}
+
+// A kernel is a private function marked `nn.kernel`.
+static LogicalResult verifyKernel(Operation *op, FlatSymbolRefAttr name,
+                                  SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<func::FuncOp>(op, name);
+  if (!kernel || !kernel->hasAttr("nn.kernel"))
+    return op->emitOpError("names '")
+           << name.getValue() << "', which is no kernel of this module";
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyKernel(*this, getKernelAttr(), symbols);
+}
+
+LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyKernel(*this, getKernelAttr(), symbols);
+}

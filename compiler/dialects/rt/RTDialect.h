@@ -1,0 +1,20 @@
+// The rt dialect: one op for each function of the runtime's C ABI.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "compiler/dialects/rt/RTDialect.h.inc"
+#include "compiler/dialects/rt/RTEnums.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "compiler/dialects/rt/RTTypes.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "compiler/dialects/rt/RTAttributes.h.inc"
+#define GET_OP_CLASSES
+#include "compiler/dialects/rt/RTOps.h.inc"

@@ -1,0 +1,151 @@
+// The story of a compile: phases, and the passes that lead to each.
+#include "compiler/pipeline/Pipeline.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/pipeline/Dump.h"
+#include "passes/collectives/Passes.h"
+#include "passes/grad/Passes.h"
+#include "passes/import/Passes.h"
+#include "passes/kernels/Passes.h"
+#include "passes/memory/Passes.h"
+#include "passes/runtime/Passes.h"
+#include "passes/schedule/Passes.h"
+#include "passes/shard/Passes.h"
+#include "passes/units/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+// The importer has written @microbatch as `nn` ops on static shapes, with
+// parameters and buffers as symbols.
+static const PipelineStep steps[] = {
+    // Composites that the exporter took apart are whole again, and a weight's
+    // transpose is a flag of the product that reads it.
+    {Phase::Import, "fold-weight-transposes", createFoldWeightTransposes},
+    {Phase::Import, "recognise-composites", createRecogniseComposites},
+    {Phase::Import, "verify-input", createVerifyInput},
+
+    // Every op belongs to a unit; every trainable parameter has one owner.
+    {Phase::Units, "select-trainable", createSelectTrainable},
+    {Phase::Units, "form-units", createFormUnits},
+
+    // Forward and backward stand in one flat function; what is saved is
+    // explicit, and nothing saved derives from weights alone.
+    {Phase::Grad, "grad", createGrad},
+    {Phase::Grad, "canonicalize", [] { return createCanonicalizerPass(); }},
+    {Phase::Grad, "cse", [] { return createCSEPass(); }},
+    {Phase::Grad, "rematerialise-weights", createRematerialiseWeights},
+    {Phase::Grad, "verify-grad", createVerifyGrad},
+
+    // Parameters lie in flat layouts, values have the types they are computed
+    // in, and @update exists.
+    {Phase::Shard, "shard-parameters", createShardParameters},
+    {Phase::Shard, "mixed-precision", createMixedPrecision},
+    {Phase::Shard, "build-update", createBuildUpdate},
+
+    // Every op is a library call or an outlined kernel with its tied operands
+    // and its cost. Strategy and schedule have had no say in it.
+    {Phase::Kernels, "decompose-attention", createDecomposeAttention},
+    {Phase::Kernels, "outline-kernels", createOutlineKernels},
+    {Phase::Kernels, "merge-kernels", createMergeKernels},
+    {Phase::Kernels, "tie-operands", createTieOperands},
+    {Phase::Kernels, "annotate-costs", createAnnotateCosts},
+
+    // Collectives stand where the strategy wants them, synchronous and correct
+    // in program order.
+    {Phase::Collectives, "materialize-collectives",
+     createMaterializeCollectives},
+    {Phase::Collectives, "fuse-small-collectives", createFuseSmallCollectives},
+
+    // Collectives start and are waited for at places the solver chose under the
+    // memory cap. From here on nothing reorders.
+    {Phase::Schedule, "schedule-prefetch", createSchedulePrefetch},
+    {Phase::Schedule, "verify-schedule", createVerifySchedule},
+
+    // Every tensor has an arena offset; the peak is a number.
+    {Phase::Memory, "plan-memory", createPlanMemory},
+    {Phase::Memory, "verify-memory", createVerifyMemory},
+
+    // Calls of the runtime alone, streams ordered by events that are needed.
+    {Phase::Runtime, "convert-to-rt", createConvertToRT},
+    {Phase::Runtime, "elide-events", createElideEvents},
+    {Phase::Runtime, "verify-rt", createVerifyRT},
+};
+
+llvm::ArrayRef<PipelineStep> fsdpc::pipelineSteps() { return steps; }
+
+static constexpr llvm::StringLiteral names[] = {
+    "import",      "units",    "grad",   "shard",   "kernels",
+    "collectives", "schedule", "memory", "runtime", "executable"};
+
+StringRef fsdpc::phaseName(Phase phase) {
+  return names[static_cast<int>(phase)];
+}
+
+std::optional<Phase> fsdpc::parsePhase(StringRef name) {
+  for (auto [index, known] : llvm::enumerate(names))
+    if (name == known)
+      return static_cast<Phase>(index);
+  return std::nullopt;
+}
+
+std::string fsdpc::phaseNames() { return llvm::join(names, "|"); }
+
+// The index of the first step that has not run, by `fsdp.done`.
+static FailureOr<size_t> firstStep(ModuleOp module) {
+  auto done = module->getAttrOfType<StringAttr>(fsdp::FSDPDialect::kDoneAttr);
+  if (!done || done == "import")
+    return 0;
+  for (auto [index, step] : llvm::enumerate(pipelineSteps()))
+    if (step.name == done.getValue())
+      return index + 1;
+  return module.emitError("'")
+         << fsdp::FSDPDialect::kDoneAttr << "' names '" << done.getValue()
+         << "', which is no pass of this compiler's pipeline";
+}
+
+// A resumed dump has been edited, maybe: whatever verifiers its phases had run
+// again.
+static bool verifiesPast(const PipelineStep &step) {
+  return step.name.starts_with("verify-");
+}
+
+LogicalResult fsdpc::runPipeline(ModuleOp module,
+                                 const PipelineOptions &options) {
+  FailureOr<size_t> first = firstStep(module);
+  if (failed(first))
+    return failure();
+  auto run = [&](const PipelineStep &step) {
+    if (options.progress)
+      options.progress(step);
+    PassManager manager(module.getContext());
+    manager.addPass(step.create());
+    return manager.run(module);
+  };
+  // Of the verifiers already passed, the last one says most.
+  for (size_t index = *first; index-- > 0;)
+    if (verifiesPast(steps[index])) {
+      if (failed(run(steps[index])))
+        return failure();
+      break;
+    }
+  for (size_t index = *first; index < pipelineSteps().size(); ++index) {
+    const PipelineStep &step = steps[index];
+    if (step.phase > options.last)
+      break;
+    if (failed(run(step)))
+      return failure();
+    module->setAttr(fsdp::FSDPDialect::kDoneAttr,
+                    StringAttr::get(module.getContext(), step.name));
+    if (!options.dumpFolder.empty() &&
+        failed(writeNumberedDump(module, options.dumpFolder, index + 1,
+                                 step.name)))
+      return failure();
+  }
+  return success();
+}

@@ -1,0 +1,54 @@
+// The story of a compile: phases, and the passes that lead to each.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+namespace fsdpc {
+
+enum class Phase {
+  Import,
+  Units,
+  Grad,
+  Shard,
+  Kernels,
+  Collectives,
+  Schedule,
+  Memory,
+  Runtime,
+  Executable
+};
+
+llvm::StringRef phaseName(Phase phase);
+std::optional<Phase> parsePhase(llvm::StringRef name);
+// "import|units|…", for help and errors.
+std::string phaseNames();
+
+// A pass of the pipeline. Names are unique: a dump is resumed by name.
+struct PipelineStep {
+  Phase phase;
+  llvm::StringLiteral name;
+  std::unique_ptr<mlir::Pass> (*create)();
+};
+
+// In order. What is true after each phase is told in Pipeline.cpp.
+llvm::ArrayRef<PipelineStep> pipelineSteps();
+
+struct PipelineOptions {
+  Phase last = Phase::Runtime;
+  // Writes NN-NAME.mlir after each pass; empty: no dumps.
+  std::string dumpFolder;
+  // Called before each pass.
+  std::function<void(const PipelineStep &)> progress;
+};
+
+// Runs the passes after `fsdp.done`, which says how far the module has come, up
+// to the phase `last`. Errors are diagnostics of the context.
+llvm::LogicalResult runPipeline(mlir::ModuleOp module,
+                                const PipelineOptions &options);
+
+} // namespace fsdpc

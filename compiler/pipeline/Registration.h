@@ -1,0 +1,11 @@
+// Every dialect and pass that the tools know.
+#pragma once
+
+#include "mlir/IR/DialectRegistry.h"
+
+namespace fsdpc {
+
+void registerDialects(mlir::DialectRegistry &registry);
+void registerPasses();
+
+} // namespace fsdpc

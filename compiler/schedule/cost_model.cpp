@@ -1,0 +1,52 @@
+// See cost_model.h. Rates are in 10⁹ a second, which is 10³ a µs.
+
+#include "compiler/schedule/cost_model.h"
+
+#include <algorithm>
+
+namespace fsdpc::schedule {
+
+double rooflineUs(const Machine &machine, double flops, double bytes,
+                  ElementType type) {
+  double gflops =
+      type == ElementType::F32 ? machine.f32Gflops : machine.bf16Gflops;
+  return std::max(flops / gflops, bytes / machine.memoryGBs) /
+         (1e3 * machine.cores);
+}
+
+double gemmUs(const Machine &machine, int64_t m, int64_t n, int64_t k,
+              ElementType type, int64_t batch) {
+  double flops = 2.0 * double(batch) * double(m) * double(n) * double(k);
+  double elements =
+      double(batch) *
+      (double(m) * double(k) + double(k) * double(n) + double(m) * double(n));
+  return rooflineUs(machine, flops, elements * double(bytesOf(type)), type);
+}
+
+double elementwiseUs(const Machine &machine, double bytes) {
+  return rooflineUs(machine, 0, bytes, ElementType::F32);
+}
+
+/// µs of `passes` exchanges in each of which a rank receives all shards but its
+/// own.
+static double exchangeUs(const Machine &machine, int64_t bytes, int passes) {
+  if (machine.ranks <= 1)
+    return 0;
+  double received =
+      passes * double(bytes) * (machine.ranks - 1) / machine.ranks;
+  return machine.collectiveLatencyUs + received / (1e3 * machine.collectiveGBs);
+}
+
+double allGatherUs(const Machine &machine, int64_t bytes) {
+  return exchangeUs(machine, bytes, 1);
+}
+
+double reduceScatterUs(const Machine &machine, int64_t bytes) {
+  return exchangeUs(machine, bytes, 1);
+}
+
+double allReduceUs(const Machine &machine, int64_t bytes) {
+  return exchangeUs(machine, bytes, 2);
+}
+
+} // namespace fsdpc::schedule

@@ -1,0 +1,120 @@
+// Packing by replaying the program: at each position buffers that ended go back
+// to a free list, those that begin take the smallest free block that holds
+// them. What an allocator does at run time, so its fragmentation is that of an
+// allocator, but near-linear whatever the number of buffers alive. Replaying
+// backwards is as valid and often better for activations, which are freed in
+// the opposite order of their making.
+
+#include "compiler/schedule/linear_scan.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <set>
+
+namespace fsdpc::schedule {
+
+namespace {
+
+/// Free blocks below `top`; above it everything is free.
+class FreeList {
+public:
+  int64_t allocate(int64_t bytes, int64_t alignment) {
+    auto aligned = [&](int64_t offset) {
+      return (offset + alignment - 1) / alignment * alignment;
+    };
+    for (auto it = bySize.lower_bound({bytes, 0}); it != bySize.end(); ++it) {
+      auto [size, start] = *it;
+      int64_t offset = aligned(start);
+      if (offset + bytes > start + size)
+        continue; // only the alignment does not fit
+      erase(start, size);
+      insert(start, offset - start);
+      insert(offset + bytes, start + size - offset - bytes);
+      return offset;
+    }
+    // Grow the arena, from the last block if it is free.
+    int64_t start = top;
+    if (auto last = byStart.rbegin();
+        last != byStart.rend() && last->first + last->second == top) {
+      start = last->first;
+      erase(last->first, last->second);
+    }
+    int64_t offset = aligned(start);
+    insert(start, offset - start);
+    top = offset + bytes;
+    return offset;
+  }
+
+  void release(int64_t start, int64_t bytes) {
+    auto next = byStart.lower_bound(start);
+    if (next != byStart.end() && next->first == start + bytes) {
+      bytes += next->second;
+      auto merged = next++;
+      erase(merged->first, merged->second);
+    }
+    if (next != byStart.begin()) {
+      auto previous = std::prev(next);
+      if (previous->first + previous->second == start) {
+        start = previous->first;
+        bytes += previous->second;
+        erase(previous->first, previous->second);
+      }
+    }
+    insert(start, bytes);
+  }
+
+private:
+  void insert(int64_t start, int64_t bytes) {
+    if (bytes == 0)
+      return;
+    byStart.emplace(start, bytes);
+    bySize.emplace(bytes, start);
+  }
+  // By value: the arguments may be read from the node that is erased.
+  void erase(int64_t start, int64_t bytes) {
+    byStart.erase(start);
+    bySize.erase({bytes, start});
+  }
+
+  std::map<int64_t, int64_t> byStart;
+  std::set<std::pair<int64_t, int64_t>> bySize;
+  int64_t top = 0;
+};
+
+} // namespace
+
+std::vector<int64_t> linearScan(const std::vector<Interval> &intervals,
+                                bool backwards) {
+  auto begin = [&](size_t i) {
+    return backwards ? -intervals[i].end : intervals[i].begin;
+  };
+  auto end = [&](size_t i) {
+    return backwards ? -intervals[i].begin : intervals[i].end;
+  };
+  // Of those that begin together the longest-lived lie deepest.
+  std::vector<size_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tuple(begin(a), -end(a), -intervals[a].bytes, a) <
+           std::tuple(begin(b), -end(b), -intervals[b].bytes, b);
+  });
+
+  std::vector<int64_t> offsets(intervals.size(), 0);
+  FreeList free;
+  using Ending = std::pair<int, size_t>;
+  std::priority_queue<Ending, std::vector<Ending>, std::greater<Ending>> live;
+  for (size_t i : order) {
+    if (intervals[i].bytes == 0)
+      continue;
+    for (; !live.empty() && live.top().first < begin(i); live.pop())
+      free.release(offsets[live.top().second],
+                   intervals[live.top().second].bytes);
+    offsets[i] = free.allocate(intervals[i].bytes, intervals[i].alignment);
+    live.emplace(end(i), i);
+  }
+  return offsets;
+}
+
+} // namespace fsdpc::schedule

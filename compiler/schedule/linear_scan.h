@@ -1,0 +1,16 @@
+// The packer's fast path, see linear_scan.cpp.
+#ifndef FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H
+#define FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H
+
+#include "compiler/schedule/packer.h"
+
+namespace fsdpc::schedule {
+
+/// Offsets by allocating and freeing in the order of positions, or in the
+/// reverse order. No interval may have a fixed offset. O(n log n).
+std::vector<int64_t> linearScan(const std::vector<Interval> &intervals,
+                                bool backwards);
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_LINEAR_SCAN_H

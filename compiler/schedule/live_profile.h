@@ -1,0 +1,78 @@
+// Bytes (or a count) alive at each op, under range additions: a segment tree,
+// so that solvers can ask in O(log n) whether a buffer may live longer.
+#ifndef FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H
+#define FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace fsdpc::schedule {
+
+class LiveProfile {
+public:
+  explicit LiveProfile(int positions) : positions(positions) {
+    while (leaves < positions)
+      leaves *= 2;
+    highest.assign(2 * leaves, 0);
+    pending.assign(2 * leaves, 0);
+  }
+
+  /// Adds to the positions [begin, end); an empty range is fine.
+  void add(int begin, int end, int64_t bytes) {
+    add(1, 0, leaves, begin, std::min(end, positions), bytes);
+  }
+
+  /// Largest value in [begin, end), 0 where the range is empty.
+  int64_t max(int begin, int end) const {
+    return max(1, 0, leaves, begin, std::min(end, positions));
+  }
+
+  /// The largest limit ≤ end such that `bytes` more in [begin, limit) keep all
+  /// values up to `budget`.
+  int furthest(int begin, int end, int64_t bytes, int64_t budget) const {
+    if (max(begin, end) + bytes <= budget)
+      return end;
+    int fits = begin, fails = end; // [begin, fits) fits, [begin, fails) not
+    while (fails - fits > 1) {
+      int middle = fits + (fails - fits) / 2;
+      (max(fits, middle) + bytes <= budget ? fits : fails) = middle;
+    }
+    return fits;
+  }
+
+private:
+  void add(int node, int from, int to, int begin, int end, int64_t bytes) {
+    if (begin >= to || end <= from || begin >= end)
+      return;
+    if (begin <= from && to <= end) {
+      highest[node] += bytes;
+      pending[node] += bytes;
+      return;
+    }
+    int middle = (from + to) / 2;
+    add(2 * node, from, middle, begin, end, bytes);
+    add(2 * node + 1, middle, to, begin, end, bytes);
+    highest[node] =
+        std::max(highest[2 * node], highest[2 * node + 1]) + pending[node];
+  }
+
+  int64_t max(int node, int from, int to, int begin, int end) const {
+    if (begin >= to || end <= from || begin >= end)
+      return 0;
+    if (begin <= from && to <= end)
+      return highest[node];
+    int middle = (from + to) / 2;
+    return std::max(max(2 * node, from, middle, begin, end),
+                    max(2 * node + 1, middle, to, begin, end)) +
+           pending[node];
+  }
+
+  int positions, leaves = 1;
+  /// Per node: the maximum of its subtree, and what was added to it whole.
+  std::vector<int64_t> highest, pending;
+};
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_LIVE_PROFILE_H

@@ -1,0 +1,30 @@
+// No prefetch: every collective is started and waited for in one place, the
+// gather before its first use, the reduction where it is ready. What PyTorch
+// FSDP does with prefetching off and what each other solver is compared with.
+
+#include "compiler/schedule/placement.h"
+
+namespace fsdpc::schedule {
+
+Schedule noneSchedule(const Problem &problem) {
+  ScheduleBuilder builder;
+  auto synchronous = [&](int id, int position, Phase phase) {
+    builder.add({position, ActionKind::Start, id}, phase);
+    builder.add({position, ActionKind::Wait, id}, phase);
+  };
+  for (size_t i = 0; i < problem.collectives.size(); ++i)
+    if (const Collective &c = problem.collectives[i]; startsWhenReady(c))
+      synchronous(static_cast<int>(i), c.earliest, Phase::ReadyStart);
+  for (int id : gathersByUse(problem)) {
+    const Collective &c = problem.collectives[id];
+    synchronous(id, c.latest, Phase::GatherStart);
+    builder.add({*c.lastUse + 1, ActionKind::Free, id}, Phase::Free);
+  }
+  return std::move(builder).build();
+}
+
+Solved solveNone(const Problem &problem) {
+  return evaluate(problem, noneSchedule(problem));
+}
+
+} // namespace fsdpc::schedule

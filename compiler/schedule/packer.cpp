@@ -1,0 +1,250 @@
+// The packer: two linear scans, then offline orders with best fit, then a
+// search over orders, until the peak is within the gap of the lower bound or
+// the work is used up.
+//
+// Offline placement sees all buffers placed so far, sorted by offset, and puts
+// the next one into a hole between those that are alive with it. Which order is
+// best depends on the program, hence several. With lowest fit some order gives
+// an optimal packing (that of the offsets of one), so up to eight buffers all
+// orders are tried; beyond, the buffer that makes the peak moves to the front
+// of the order, again and again.
+
+#include "compiler/schedule/packer.h"
+#include "compiler/schedule/linear_scan.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace fsdpc::schedule {
+
+namespace {
+
+using Order = std::vector<size_t>;
+
+class Packer {
+public:
+  Packer(const std::vector<Interval> &intervals, const PackerOptions &options)
+      : intervals(intervals), options(options) {}
+
+  Packing run();
+
+private:
+  struct Placed {
+    int64_t offset, top;
+    int begin, end;
+  };
+  enum class Fit { Best, Lowest };
+
+  /// Sets up `fixed` and `movable`; false if two fixed offsets collide.
+  bool placeFixed();
+  /// Places the movable intervals in the given order. Gives up, returning
+  /// false, when the peak reaches `bound` or the work is used up.
+  bool place(const Order &order, Fit fit, int64_t bound);
+  int64_t findHole(const Interval &interval, Fit fit);
+  /// Takes `offsets` as the result if its peak is smaller than the best.
+  bool keepIfBetter();
+  bool goodEnough() const {
+    return best.peak <= (1 + options.gap) * double(best.lowerBound) &&
+           (best.peak <= options.cap.value_or(best.peak) ||
+            best.peak == best.lowerBound);
+  }
+  bool found() const {
+    return best.peak != std::numeric_limits<int64_t>::max();
+  }
+  bool exhausted() const { return work > options.work; }
+
+  std::vector<Order> orders(int peakPosition) const;
+  void permute();
+  void promote(Order order);
+
+  const std::vector<Interval> &intervals;
+  const PackerOptions &options;
+  int64_t work = 0;
+  Packing best;
+  /// The placement at hand: buffers by offset, and each interval's offset.
+  std::vector<Placed> placed, fixed;
+  std::vector<int64_t> offsets;
+  Order movable;
+};
+
+Packing Packer::run() {
+  LivePeak live = livePeak(intervals);
+  best.lowerBound = live.bytes;
+  best.peak = std::numeric_limits<int64_t>::max();
+  if (!placeFixed())
+    return std::move(best);
+
+  if (fixed.empty())
+    for (bool backwards : {false, true}) {
+      offsets = linearScan(intervals, backwards);
+      keepIfBetter();
+    }
+  // Fixed offsets are beyond the linear scan, so that the first order is then
+  // tried whatever it costs.
+  Order bestOrder = movable;
+  for (const Order &order : orders(live.position)) {
+    if (found() && (goodEnough() || exhausted()))
+      break;
+    if (place(order, Fit::Best, best.peak) && keepIfBetter())
+      bestOrder = order;
+  }
+  if (!goodEnough()) {
+    if (movable.size() <= 8)
+      permute();
+    else
+      promote(bestOrder);
+  }
+  return std::move(best);
+}
+
+bool Packer::placeFixed() {
+  offsets.assign(intervals.size(), 0);
+  std::vector<Interval> pinned;
+  std::vector<int64_t> pinnedOffsets;
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    const Interval &interval = intervals[i];
+    if (interval.fixedOffset) {
+      offsets[i] = *interval.fixedOffset;
+      pinned.push_back(interval);
+      pinnedOffsets.push_back(offsets[i]);
+      if (interval.bytes > 0)
+        fixed.push_back({offsets[i], offsets[i] + interval.bytes,
+                         interval.begin, interval.end});
+    } else if (interval.bytes > 0) {
+      movable.push_back(i);
+    }
+  }
+  best.error = verify(pinned, pinnedOffsets);
+  std::sort(fixed.begin(), fixed.end(), [](const Placed &a, const Placed &b) {
+    return a.offset < b.offset;
+  });
+  return best.error.empty();
+}
+
+int64_t Packer::findHole(const Interval &interval, Fit fit) {
+  int64_t bestOffset = -1, smallest = std::numeric_limits<int64_t>::max();
+  int64_t cursor = 0, alignment = interval.alignment;
+  auto aligned = [&] {
+    return (cursor + alignment - 1) / alignment * alignment;
+  };
+  for (const Placed &other : placed) {
+    ++work;
+    if (other.begin > interval.end || other.end < interval.begin)
+      continue;
+    if (other.offset > cursor) {
+      int64_t hole = other.offset - aligned();
+      if (hole >= interval.bytes && hole < smallest) {
+        smallest = hole;
+        bestOffset = aligned();
+        if (fit == Fit::Lowest)
+          return bestOffset;
+      }
+    }
+    cursor = std::max(cursor, other.top);
+  }
+  return bestOffset >= 0 ? bestOffset : aligned();
+}
+
+bool Packer::place(const Order &order, Fit fit, int64_t bound) {
+  placed = fixed;
+  placed.reserve(intervals.size());
+  for (size_t i : order) {
+    const Interval &interval = intervals[i];
+    int64_t offset = findHole(interval, fit);
+    if (offset + interval.bytes >= bound || (exhausted() && found()))
+      return false;
+    offsets[i] = offset;
+    Placed entry{offset, offset + interval.bytes, interval.begin, interval.end};
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), entry,
+                                   [](const Placed &a, const Placed &b) {
+                                     return a.offset < b.offset;
+                                   }),
+                  entry);
+  }
+  return true;
+}
+
+bool Packer::keepIfBetter() {
+  int64_t peak = 0;
+  for (size_t i = 0; i < intervals.size(); ++i)
+    peak = std::max(peak, offsets[i] + intervals[i].bytes);
+  if (peak >= best.peak)
+    return false;
+  best.peak = peak;
+  best.offsets = offsets;
+  return true;
+}
+
+std::vector<Order> Packer::orders(int peakPosition) const {
+  auto sortedBy = [&](auto key) {
+    Order order = movable;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::pair(key(intervals[a]), a) < std::pair(key(intervals[b]), b);
+    });
+    return order;
+  };
+  auto length = [](const Interval &i) { return double(i.end) - i.begin + 1; };
+  // Saved activations nest: with the longest at the bottom they leave the space
+  // above them whole for gathered weights and gradients.
+  auto byLength = [&](const Interval &i) {
+    return std::pair(-length(i), -i.bytes);
+  };
+  auto bySize = [&](const Interval &i) {
+    return std::pair(-i.bytes, -length(i));
+  };
+  auto byPeak = [&](const Interval &i) {
+    bool atPeak = i.begin <= peakPosition && peakPosition <= i.end;
+    return std::pair(!atPeak, -i.bytes);
+  };
+  auto byArea = [&](const Interval &i) { return -double(i.bytes) * length(i); };
+  auto byBegin = [](const Interval &i) { return std::pair(i.begin, -i.bytes); };
+  return {sortedBy(byLength), sortedBy(bySize), sortedBy(byPeak),
+          sortedBy(byArea), sortedBy(byBegin)};
+}
+
+void Packer::permute() {
+  Order order = movable;
+  do {
+    if (place(order, Fit::Lowest, best.peak))
+      keepIfBetter();
+  } while (!goodEnough() && !exhausted() &&
+           std::next_permutation(order.begin(), order.end()));
+}
+
+void Packer::promote(Order order) {
+  constexpr int maxRounds = 200;
+  for (int round = 0; round < maxRounds && !goodEnough() && !exhausted();
+       ++round) {
+    // Walks through worse packings too, so that it leaves local minima.
+    if (!place(order, round % 2 ? Fit::Best : Fit::Lowest,
+               std::numeric_limits<int64_t>::max()))
+      return;
+    keepIfBetter();
+    auto highest =
+        std::max_element(order.begin(), order.end(), [&](size_t a, size_t b) {
+          return offsets[a] + intervals[a].bytes <
+                 offsets[b] + intervals[b].bytes;
+        });
+    std::rotate(order.begin(), highest, highest + 1);
+  }
+}
+
+} // namespace
+
+Packing pack(const std::vector<Interval> &intervals,
+             const PackerOptions &options) {
+  for (size_t i = 0; i < intervals.size(); ++i) {
+    const Interval &interval = intervals[i];
+    if (interval.fixedOffset)
+      continue; // checked with the other fixed ones
+    if (std::string error = verify({interval}, {0}); !error.empty()) {
+      Packing failed;
+      failed.error = error;
+      return failed;
+    }
+  }
+  return Packer(intervals, options).run();
+}
+
+} // namespace fsdpc::schedule

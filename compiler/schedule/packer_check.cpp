@@ -1,0 +1,106 @@
+// What a packing must satisfy, by one sweep over the positions: live bytes for
+// the lower bound, and an ordered set of the live buffers in which an overlap
+// is always one of neighbours.
+
+#include "compiler/schedule/packer.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace fsdpc::schedule {
+
+namespace {
+
+std::string name(const std::vector<Interval> &intervals, size_t i) {
+  const Interval &interval = intervals[i];
+  std::string text = interval.label.empty() ? "interval " + std::to_string(i)
+                                            : "'" + interval.label + "'";
+  return text + " (" + std::to_string(interval.bytes) + " bytes, positions " +
+         std::to_string(interval.begin) + " to " +
+         std::to_string(interval.end) + ")";
+}
+
+std::string checkPlace(const std::vector<Interval> &intervals, size_t i,
+                       int64_t offset) {
+  const Interval &interval = intervals[i];
+  if (interval.bytes < 0 || interval.alignment < 1 ||
+      interval.begin > interval.end)
+    return name(intervals, i) +
+           " is ill-formed: bytes ≥ 0, alignment ≥ 1 and begin ≤ end expected";
+  if (offset < 0 || offset % interval.alignment != 0)
+    return name(intervals, i) + " has offset " + std::to_string(offset) +
+           ", expected a multiple of " + std::to_string(interval.alignment);
+  if (interval.fixedOffset && *interval.fixedOffset != offset)
+    return name(intervals, i) + " has offset " + std::to_string(offset) +
+           ", but is fixed at " + std::to_string(*interval.fixedOffset);
+  return "";
+}
+
+} // namespace
+
+LivePeak livePeak(const std::vector<Interval> &intervals) {
+  // A buffer adds its bytes at begin and takes them back after end.
+  std::vector<std::pair<int64_t, int64_t>> changes;
+  changes.reserve(2 * intervals.size());
+  for (const Interval &interval : intervals) {
+    changes.emplace_back(interval.begin, interval.bytes);
+    changes.emplace_back(int64_t(interval.end) + 1, -interval.bytes);
+  }
+  std::sort(changes.begin(), changes.end()); // releases before new ones
+  LivePeak peak;
+  int64_t live = 0;
+  for (auto [position, bytes] : changes) {
+    live += bytes;
+    if (live > peak.bytes)
+      peak = {live, static_cast<int>(position)};
+  }
+  return peak;
+}
+
+std::string verify(const std::vector<Interval> &intervals,
+                   const std::vector<int64_t> &offsets) {
+  if (intervals.size() != offsets.size())
+    return std::to_string(offsets.size()) + " offsets for " +
+           std::to_string(intervals.size()) + " intervals";
+  for (size_t i = 0; i < intervals.size(); ++i)
+    if (std::string message = checkPlace(intervals, i, offsets[i]);
+        !message.empty())
+      return message;
+
+  std::vector<size_t> byBegin(intervals.size()), byEnd;
+  std::iota(byBegin.begin(), byBegin.end(), size_t(0));
+  byEnd = byBegin;
+  std::sort(byBegin.begin(), byBegin.end(), [&](size_t a, size_t b) {
+    return std::pair(intervals[a].begin, a) < std::pair(intervals[b].begin, b);
+  });
+  std::sort(byEnd.begin(), byEnd.end(), [&](size_t a, size_t b) {
+    return std::pair(intervals[a].end, a) < std::pair(intervals[b].end, b);
+  });
+
+  std::map<int64_t, size_t> live; // by offset
+  auto top = [&](size_t i) { return offsets[i] + intervals[i].bytes; };
+  size_t ended = 0;
+  for (size_t i : byBegin) {
+    for (; intervals[byEnd[ended]].end < intervals[i].begin; ++ended)
+      if (intervals[byEnd[ended]].bytes > 0)
+        live.erase(offsets[byEnd[ended]]);
+    if (intervals[i].bytes == 0)
+      continue;
+    auto above = live.lower_bound(offsets[i]);
+    std::optional<size_t> other;
+    if (above != live.end() && above->first < top(i))
+      other = above->second;
+    else if (above != live.begin() &&
+             top(std::prev(above)->second) > offsets[i])
+      other = std::prev(above)->second;
+    if (other)
+      return name(intervals, *other) + " at offset " +
+             std::to_string(offsets[*other]) + " overlaps " +
+             name(intervals, i) + " at offset " + std::to_string(offsets[i]);
+    live.emplace(offsets[i], i);
+  }
+  return "";
+}
+
+} // namespace fsdpc::schedule

@@ -1,0 +1,118 @@
+// See placement.h.
+
+#include "compiler/schedule/placement.h"
+#include "compiler/schedule/live_profile.h"
+
+#include <algorithm>
+
+namespace fsdpc::schedule {
+
+Schedule ScheduleBuilder::build() && {
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Entry &a, const Entry &b) {
+                     return std::pair(a.action.position, a.phase) <
+                            std::pair(b.action.position, b.phase);
+                   });
+  Schedule schedule;
+  schedule.actions.reserve(entries.size());
+  for (const Entry &entry : entries)
+    schedule.actions.push_back(entry.action);
+  return schedule;
+}
+
+std::vector<int> gathersByUse(const Problem &problem) {
+  std::vector<int> gathers;
+  for (size_t i = 0; i < problem.collectives.size(); ++i)
+    if (!startsWhenReady(problem.collectives[i]))
+      gathers.push_back(static_cast<int>(i));
+  std::stable_sort(gathers.begin(), gathers.end(), [&](int a, int b) {
+    return problem.collectives[a].latest < problem.collectives[b].latest;
+  });
+  return gathers;
+}
+
+/// `schedule` with the waits of reductions at `wait`: before the other actions
+/// of the gap if it is a later one than the start's, else where they were.
+static Schedule moveReduceWaits(const Problem &problem,
+                                const Schedule &schedule,
+                                const std::vector<int> &wait) {
+  std::vector<int> start(problem.collectives.size());
+  for (const Action &action : schedule.actions)
+    if (action.kind == ActionKind::Start)
+      start[action.collective] = action.position;
+  ScheduleBuilder builder;
+  for (Action action : schedule.actions) {
+    int id = action.collective;
+    bool isReduce = problem.collectives[id].kind == CollectiveKind::Reduce;
+    // EarlyStart serves as "in the order they have".
+    Phase phase = Phase::ReduceWait;
+    if (action.kind == ActionKind::Wait && isReduce) {
+      if (wait[id] > start[id])
+        phase = Phase::EarlyStart;
+      action.position = wait[id];
+    }
+    builder.add(action, phase);
+  }
+  return std::move(builder).build();
+}
+
+Schedule waitWhenDone(const Problem &problem, const Schedule &schedule) {
+  Timeline timeline = simulate(problem, schedule);
+  std::vector<int> wait(problem.collectives.size(), 0);
+  for (const Action &action : schedule.actions) {
+    const Collective &c = problem.collectives[action.collective];
+    if (action.kind != ActionKind::Start || c.kind != CollectiveKind::Reduce)
+      continue;
+    const std::vector<double> &reach = timeline.reachUs;
+    auto done = std::lower_bound(reach.begin() + action.position, reach.end(),
+                                 timeline.finishUs[action.collective]);
+    wait[action.collective] =
+        std::min(c.latest, static_cast<int>(done - reach.begin()));
+  }
+  return moveReduceWaits(problem, schedule, wait);
+}
+
+Schedule waitAsLateAsHarmless(const Problem &problem,
+                              const Schedule &schedule) {
+  std::vector<int> wait(problem.collectives.size(), 0);
+  LiveProfile live(problem.numOps());
+  for (const Tensor &t : problem.tensors)
+    live.add(t.begin, t.end + 1, t.bytes);
+  for (const Action &action : schedule.actions) {
+    const Collective &c = problem.collectives[action.collective];
+    bool isReduce = c.kind == CollectiveKind::Reduce;
+    if (action.kind == ActionKind::Start && !isReduce)
+      live.add(action.position, problem.numOps(), c.bytes);
+    else if (action.kind == ActionKind::Free)
+      live.add(action.position, problem.numOps(), -c.bytes);
+    else if (action.kind == ActionKind::Wait && isReduce) {
+      live.add(c.definition, action.position, c.bytes);
+      wait[action.collective] = action.position;
+    }
+  }
+  int64_t budget = live.max(0, problem.numOps());
+  for (const Action &action : schedule.actions) {
+    const Collective &c = problem.collectives[action.collective];
+    int &position = wait[action.collective];
+    if (action.kind != ActionKind::Start || c.kind != CollectiveKind::Reduce)
+      continue;
+    int later = live.furthest(position, c.latest, c.bytes, budget);
+    live.add(position, later, c.bytes);
+    position = later;
+  }
+  return moveReduceWaits(problem, schedule, wait);
+}
+
+Solution withLateWaits(const Problem &problem, Solution solution) {
+  Solved late =
+      evaluate(problem, waitAsLateAsHarmless(problem, solution.schedule));
+  auto *other = std::get_if<Solution>(&late);
+  // Moved waits can shift a stall onto a later collective; keep the sum.
+  if (other && other->peakBytes <= solution.peakBytes &&
+      other->timeline.totalExposedUs <=
+          solution.timeline.totalExposedUs + epsilonUs)
+    return std::move(*other);
+  return solution;
+}
+
+} // namespace fsdpc::schedule

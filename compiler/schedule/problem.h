@@ -1,0 +1,199 @@
+// The scheduling problem as an object without IR: when to start, wait for and
+// free each collective of one function. `check()` says whether a problem is
+// well-formed, `verify()` whether a schedule solves it; solvers.h has the
+// solvers. The shape is that of CIRCT's scheduling problems.
+//
+// Positions. The function has n ops in a fixed order, op p at position p. An
+// action at position p stands directly before op p; at p = n it stands at the
+// function's end. Actions at one position have an order of their own: the
+// schedule's list.
+//
+// The model
+//
+//   given      ops 0 … n−1 with durations; tensors alive over [begin, end];
+//              collectives c, each with a channel, a duration, a buffer, and a
+//              window [earliest(c), latest(c)]
+//   variables  start(c), wait(c), for gathers free(c), and their total order
+//   subject to
+//     complete         each c starts once, is waited for once, and a gather
+//                      that has a last use is freed once
+//     order            actions are listed by position, 0 ≤ position ≤ n
+//     start-window     earliest(c) ≤ start(c)
+//     wait-after-start wait(c) comes after start(c)
+//     wait-before-use  wait(c) ≤ latest(c)
+//     free-after-use   free(c) > lastUse(c) and comes after wait(c)
+//     live-gathers     gathers between start and free ≤ limitAllGathers
+//     memory-cap       baseBytes + packed peak ≤ memoryLimit, where the buffer
+//                      of a gather is alive from start to free, that of a
+//                      reduction from its definition to its wait
+//   timeline   a channel runs its collectives one at a time in the order of
+//              their starts; a wait stalls the ops until its collective is done
+//   objective  lexicographic: minimise the sum of stalls (exposed time), then
+//              the packed peak
+#ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_H
+#define FSDPC_COMPILER_SCHEDULE_PROBLEM_H
+
+#include "compiler/schedule/packer.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdpc::schedule {
+
+struct Op {
+  double durationUs = 0;
+};
+
+/// A buffer whose life time no schedule changes: an activation, a gradient of
+/// an activation, a scratchpad.
+struct Tensor {
+  int64_t bytes = 0;
+  int64_t alignment = 128;
+  /// First and last op at which it is alive, both inclusive.
+  int begin = 0, end = 0;
+  std::optional<int64_t> fixedOffset;
+  /// Tensors of equal label are added up when contributors are named.
+  std::string label;
+};
+
+enum class CollectiveKind {
+  /// The result is read by ops: waited for before its first use, then freed.
+  Gather,
+  /// The source is written by ops before; it is released by the wait.
+  Reduce,
+};
+
+struct Collective {
+  CollectiveKind kind = CollectiveKind::Gather;
+  /// Collectives of one channel run one at a time, in the order of starts.
+  int channel = 0;
+  double durationUs = 0;
+  /// First position at which the start may stand: after the ops that produce
+  /// its source and whatever else its memory depends on. For a reduction, the
+  /// position from which it is ready.
+  int earliest = 0;
+  /// Last position at which the wait may stand: the first op that uses the
+  /// result; n where nothing in the function does.
+  int latest = 0;
+  /// Gather: the last op that reads the result, its views or tied descendants.
+  /// None where the result outlives the function (a persistent gather): it is
+  /// not freed, does not count as live, and its buffer lives to the end.
+  std::optional<int> lastUse;
+  /// Reduction with bytes: the first op that writes the buffer. A fused
+  /// reduction has one buffer and the definition of its first member.
+  int definition = 0;
+  /// Bytes that the buffer takes of the arena (0: it lies elsewhere).
+  int64_t bytes = 0;
+  int64_t alignment = 128;
+  std::string label;
+};
+
+/// A stretch of one unit's ops [begin, end), where `pre` and `post` prefetch.
+struct Segment {
+  int begin = 0, end = 0;
+  std::string label;
+};
+
+enum class Prefetch {
+  None, ///< start directly before the wait
+  Post, ///< start after the compute of the segment before
+  Pre,  ///< start before the compute of the segment before
+  Auto, ///< solve for the least exposed time, then memory
+};
+
+struct Options {
+  Prefetch prefetch = Prefetch::Auto;
+  /// Most gathers alive (between start and free) at once; 0: no limit.
+  int limitAllGathers = 0;
+  /// Hard cap on baseBytes + packed peak.
+  std::optional<int64_t> memoryLimit;
+};
+
+struct Problem {
+  std::vector<Op> ops;
+  std::vector<Collective> collectives;
+  std::vector<Tensor> tensors;
+  /// In program order, disjoint; gaps are allowed.
+  std::vector<Segment> segments;
+  /// What the rank holds beside the arena: shards, optimizer state, stacks.
+  int64_t baseBytes = 0;
+  Options options;
+
+  int numOps() const { return static_cast<int>(ops.size()); }
+
+  /// The empty string, or what is wrong with the problem.
+  std::string check() const;
+};
+
+enum class ActionKind { Start, Wait, Free };
+
+/// A start, wait or free of collective `collective`, directly before op
+/// `position`.
+struct Action {
+  int position = 0;
+  ActionKind kind = ActionKind::Start;
+  int collective = 0;
+};
+inline bool operator==(const Action &a, const Action &b) {
+  return a.position == b.position && a.kind == b.kind &&
+         a.collective == b.collective;
+}
+
+/// All actions in program order.
+struct Schedule {
+  std::vector<Action> actions;
+};
+
+/// What running the schedule takes by the problem's durations.
+struct Timeline {
+  /// Per collective: when it begins and ends on its channel, and for how long
+  /// its wait stalls the ops.
+  std::vector<double> beginUs, finishUs, exposedUs;
+  /// Per position (n + 1 of them): when the ops get there, before its actions.
+  std::vector<double> reachUs;
+  double totalExposedUs = 0;
+  double stepUs = 0;
+};
+
+/// Needs every collective started before it is waited for.
+Timeline simulate(const Problem &problem, const Schedule &schedule);
+
+/// The buffers' life times under the schedule, for the packer: the problem's
+/// tensors, then one interval a collective, in their orders. Positions count
+/// ops and actions together, so a free before a start in one gap is seen.
+/// Needs a complete schedule.
+std::vector<Interval> liveIntervals(const Problem &problem,
+                                    const Schedule &schedule);
+
+struct Violation {
+  std::string rule; ///< a name from the model above, such as "start-window"
+  std::string message;
+  /// The collectives involved.
+  std::vector<int> collectives;
+};
+
+/// Whatever breaks a rule other than memory-cap, which alone takes a packing.
+std::vector<Violation> verifyPlaces(const Problem &problem,
+                                    const Schedule &schedule);
+
+/// Everything that is wrong with the schedule; empty if it is a solution. Rules
+/// that need the ones before to hold are not looked at where these fail.
+std::vector<Violation> verify(const Problem &problem, const Schedule &schedule);
+
+/// What holds the memory at the peak: the largest sums by label.
+struct Contributor {
+  std::string label;
+  int64_t bytes = 0;
+};
+std::vector<Contributor>
+largestContributors(const std::vector<Interval> &intervals, size_t count = 3);
+
+/// A hash of the starts of each channel in their order: ranks that run one
+/// program agree on it.
+uint64_t hashStarts(const Problem &problem, const Schedule &schedule);
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_PROBLEM_H

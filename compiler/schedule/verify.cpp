@@ -1,0 +1,216 @@
+// The rules of a schedule, one function each, in the order of the model in
+// problem.h. Structure comes first: a schedule that is not complete or not in
+// order has no timeline and no memory to speak of, so later rules are then not
+// looked at.
+
+#include "compiler/schedule/problem.h"
+
+#include <set>
+
+namespace fsdpc::schedule {
+
+namespace {
+
+class Verifier {
+public:
+  Verifier(const Problem &problem, const Schedule &schedule)
+      : problem(problem), schedule(schedule),
+        lives(problem.collectives.size()) {}
+
+  std::vector<Violation> run(bool withMemory) {
+    if (!order() || !complete())
+      return std::move(violations);
+    startWindow();
+    waitAfterStart();
+    waitBeforeUse();
+    freeAfterUse();
+    if (!violations.empty())
+      return std::move(violations);
+    liveGathers();
+    if (withMemory)
+      memoryCap();
+    return std::move(violations);
+  }
+
+private:
+  /// Index of each action in the list; -1 until seen.
+  struct Life {
+    int start = -1, wait = -1, free = -1;
+  };
+
+  bool order();
+  bool complete();
+  void startWindow();
+  void waitAfterStart();
+  void waitBeforeUse();
+  void freeAfterUse();
+  void liveGathers();
+  void memoryCap();
+
+  void report(std::string rule, std::string message,
+              std::vector<int> collectives) {
+    violations.push_back(
+        {std::move(rule), std::move(message), std::move(collectives)});
+  }
+  int count() const { return static_cast<int>(problem.collectives.size()); }
+  const Collective &at(int id) const { return problem.collectives[id]; }
+  std::string name(int id) const { return "'" + at(id).label + "'"; }
+  int position(int index) const { return schedule.actions[index].position; }
+  static std::string text(int64_t value) { return std::to_string(value); }
+
+  const Problem &problem;
+  const Schedule &schedule;
+  std::vector<Life> lives;
+  std::vector<Violation> violations;
+};
+
+bool Verifier::order() {
+  int previous = 0;
+  for (const Action &action : schedule.actions) {
+    if (action.collective < 0 || action.collective >= count()) {
+      report("complete",
+             "an action names collective " + text(action.collective) +
+                 ", the problem has " + text(count()),
+             {});
+      return false;
+    }
+    if (action.position < previous || action.position > problem.numOps()) {
+      report("order",
+             "an action of " + name(action.collective) + " stands at " +
+                 text(action.position) + ", after one at " + text(previous) +
+                 " in a function of " + text(problem.numOps()) + " ops",
+             {action.collective});
+      return false;
+    }
+    previous = action.position;
+  }
+  return true;
+}
+
+bool Verifier::complete() {
+  auto repeated = [&](int id, const char *what) {
+    report("complete", name(id) + " is " + what + " more than once", {id});
+  };
+  for (size_t i = 0; i < schedule.actions.size(); ++i) {
+    const Action &action = schedule.actions[i];
+    Life &life = lives[action.collective];
+    bool start = action.kind == ActionKind::Start;
+    bool wait = action.kind == ActionKind::Wait;
+    int &index = start ? life.start : wait ? life.wait : life.free;
+    if (index >= 0)
+      repeated(action.collective, start  ? "started"
+                                  : wait ? "waited for"
+                                         : "freed");
+    index = static_cast<int>(i);
+  }
+  for (int id = 0; id < count(); ++id) {
+    if (lives[id].start < 0)
+      report("complete", name(id) + " is never started", {id});
+    if (lives[id].wait < 0)
+      report("complete", name(id) + " is never waited for", {id});
+    if (at(id).lastUse && lives[id].free < 0)
+      report("complete", name(id) + " is never freed", {id});
+    if (!at(id).lastUse && lives[id].free >= 0)
+      report("complete", name(id) + " is freed, but holds no buffer to free",
+             {id});
+  }
+  return violations.empty();
+}
+
+void Verifier::startWindow() {
+  for (int id = 0; id < count(); ++id)
+    if (int start = position(lives[id].start); start < at(id).earliest)
+      report("start-window",
+             name(id) + " starts at " + text(start) +
+                 ", before its source is ready at " + text(at(id).earliest),
+             {id});
+}
+
+void Verifier::waitAfterStart() {
+  for (int id = 0; id < count(); ++id)
+    if (lives[id].wait < lives[id].start)
+      report("wait-after-start",
+             name(id) + " is waited for at " + text(position(lives[id].wait)) +
+                 ", before its start at " + text(position(lives[id].start)),
+             {id});
+}
+
+void Verifier::waitBeforeUse() {
+  for (int id = 0; id < count(); ++id)
+    if (int wait = position(lives[id].wait); wait > at(id).latest)
+      report("wait-before-use",
+             name(id) + " is waited for at " + text(wait) +
+                 ", but must be done by " + text(at(id).latest),
+             {id});
+}
+
+void Verifier::freeAfterUse() {
+  for (int id = 0; id < count(); ++id) {
+    if (!at(id).lastUse)
+      continue;
+    int free = position(lives[id].free);
+    if (free <= *at(id).lastUse || lives[id].free < lives[id].wait)
+      report("free-after-use",
+             name(id) + " is freed at " + text(free) +
+                 ", but is used up to op " + text(*at(id).lastUse),
+             {id});
+  }
+}
+
+void Verifier::liveGathers() {
+  int limit = problem.options.limitAllGathers;
+  if (limit == 0)
+    return;
+  std::set<int> live;
+  for (const Action &action : schedule.actions) {
+    if (!at(action.collective).lastUse)
+      continue;
+    if (action.kind == ActionKind::Free)
+      live.erase(action.collective);
+    if (action.kind != ActionKind::Start)
+      continue;
+    live.insert(action.collective);
+    if (static_cast<int>(live.size()) <= limit)
+      continue;
+    report("live-gathers",
+           "the start of " + name(action.collective) + " at " +
+               text(action.position) + " makes " + text(int64_t(live.size())) +
+               " gathers live, the limit is " + text(limit),
+           {live.begin(), live.end()});
+    return; // the next ones follow from the first
+  }
+}
+
+void Verifier::memoryCap() {
+  std::vector<Interval> intervals = liveIntervals(problem, schedule);
+  PackerOptions options;
+  if (problem.options.memoryLimit)
+    options.cap = *problem.options.memoryLimit - problem.baseBytes;
+  Packing packing = pack(intervals, options);
+  if (!packing.error.empty()) {
+    report("memory-cap", packing.error, {});
+    return;
+  }
+  int64_t peak = problem.baseBytes + packing.peak;
+  if (!problem.options.memoryLimit || peak <= *problem.options.memoryLimit)
+    return;
+  std::string message = "peak of " + text(peak) + " bytes is above the limit " +
+                        text(*problem.options.memoryLimit) + "; largest:";
+  for (const Contributor &c : largestContributors(intervals))
+    message += " '" + c.label + "' " + text(c.bytes);
+  report("memory-cap", message, {});
+}
+
+} // namespace
+
+std::vector<Violation> verifyPlaces(const Problem &problem,
+                                    const Schedule &schedule) {
+  return Verifier(problem, schedule).run(/*withMemory=*/false);
+}
+
+std::vector<Violation> verify(const Problem &problem,
+                              const Schedule &schedule) {
+  return Verifier(problem, schedule).run(/*withMemory=*/true);
+}
+
+} // namespace fsdpc::schedule

@@ -1,0 +1,323 @@
+// Building and folding of nn ops. A constant that is the same along a dimension is
+// kept as a smaller constant and an nn.broadcast: masks of B×1×T×T never exist.
+#include "frontends/onnx/Emitter.h"
+
+#include "frontends/onnx/Fold.h"
+
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+std::optional<int64_t> frontend::countElements(ArrayRef<int64_t> shape) {
+  constexpr int64_t limit = int64_t(1) << 40;
+  int64_t count = 1;
+  for (int64_t size : shape) {
+    if (size < 0 || (size > 0 && count > limit / size))
+      return std::nullopt;
+    count *= size;
+  }
+  return count;
+}
+
+std::optional<Shape> frontend::broadcastShapes(ArrayRef<int64_t> a,
+                                               ArrayRef<int64_t> b) {
+  Shape result(std::max(a.size(), b.size()));
+  for (size_t i = 0; i < result.size(); ++i) {
+    int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    if (x != y && x != 1 && y != 1)
+      return std::nullopt;
+    result[result.size() - 1 - i] = x == 1 ? y : x;
+  }
+  if (!countElements(result))
+    return std::nullopt;
+  return result;
+}
+
+// ---- constants ----
+
+static bool isFoldable(RankedTensorType type) {
+  return type.getNumElements() * elementBytes(type) <= kFoldedBytes;
+}
+
+// The constant under an nn.broadcast, or the constant itself.
+static DenseElementsAttr reducedConstant(Value value) {
+  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+    value = broadcast.getInput();
+  DenseElementsAttr constant;
+  matchPattern(value, m_Constant(&constant));
+  return constant;
+}
+
+static DenseElementsAttr expand(DenseElementsAttr value, RankedTensorType type) {
+  if (value.getType() == type)
+    return value;
+  if (value.isSplat())
+    return value.resizeSplat(type);
+  if (!isFoldable(type))
+    return nullptr;
+  // Row-major walk of the result; the input's stride is 0 where it repeats.
+  auto from = cast<RankedTensorType>(value.getType());
+  int64_t rank = type.getRank(), missing = rank - from.getRank();
+  Shape strides(rank, 0), index(rank, 0);
+  int64_t width = elementBytes(type), stride = width;
+  for (int64_t d = from.getRank() - 1; d >= 0; --d) {
+    if (from.getDimSize(d) != 1)
+      strides[d + missing] = stride;
+    stride *= from.getDimSize(d);
+  }
+  std::vector<char> elements = bytesOf(value);
+  std::vector<char> result(type.getNumElements() * width);
+  const char *at = elements.data();
+  for (size_t to = 0; to < result.size(); to += width) {
+    memcpy(&result[to], at, width);
+    for (int64_t d = rank - 1; d >= 0; --d) {
+      at += strides[d];
+      if (++index[d] < type.getDimSize(d))
+        break;
+      at -= strides[d] * index[d];
+      index[d] = 0;
+    }
+  }
+  return constantFrom(type, result);
+}
+
+DenseElementsAttr frontend::constantOf(Value value) {
+  DenseElementsAttr constant = reducedConstant(value);
+  return constant ? expand(constant, typeOf(value)) : nullptr;
+}
+
+std::optional<SmallVector<int64_t>> frontend::integersOf(Value value,
+                                                         int64_t limit) {
+  if (!elementOf(value).isIntOrIndex() || typeOf(value).getNumElements() > limit)
+    return std::nullopt;
+  DenseElementsAttr constant = constantOf(value);
+  if (!constant)
+    return std::nullopt;
+  bool isBool = elementOf(value).isInteger(1);
+  SmallVector<int64_t> result;
+  for (const APInt &element : constant.getValues<APInt>())
+    result.push_back(isBool ? element.getZExtValue() : element.getSExtValue());
+  return result;
+}
+
+std::optional<double> frontend::splatOf(Value value) {
+  DenseElementsAttr constant = reducedConstant(value);
+  if (!constant || !constant.isSplat())
+    return std::nullopt;
+  if (isa<FloatType>(constant.getElementType()))
+    return constant.getSplatValue<APFloat>().convertToDouble();
+  return double(constant.getSplatValue<APInt>().getSExtValue());
+}
+
+// ---- folding ----
+
+// Dimensions along which a constant does not change become 1.
+static DenseElementsAttr reduceRepeats(DenseElementsAttr value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (value.isSplat())
+    return value.resizeSplat(RankedTensorType::get({}, type.getElementType()));
+  if (type.getRank() < 2)
+    return value;
+  Shape shape(type.getShape());
+  std::vector<char> bytes = bytesOf(value);
+  for (int64_t d = 0; d < type.getRank(); ++d) {
+    int64_t outer = 1, inner = elementBytes(type);
+    for (int64_t i = 0; i < d; ++i)
+      outer *= shape[i];
+    for (int64_t i = d + 1; i < type.getRank(); ++i)
+      inner *= shape[i];
+    bool repeats = shape[d] > 1;
+    for (int64_t o = 0; o < outer && repeats; ++o)
+      for (int64_t k = 1; k < shape[d] && repeats; ++k)
+        repeats = memcmp(&bytes[o * shape[d] * inner],
+                         &bytes[(o * shape[d] + k) * inner], inner) == 0;
+    if (!repeats)
+      continue;
+    for (int64_t o = 1; o < outer; ++o)
+      memmove(&bytes[o * inner], &bytes[o * shape[d] * inner], inner);
+    bytes.resize(outer * inner);
+    shape[d] = 1;
+  }
+  return constantFrom(type.clone(shape), bytes);
+}
+
+Value Emitter::fold(Operation *op) {
+  Value result = op->getResult(0);
+  auto type = typeOf(result);
+  SmallVector<DenseElementsAttr> operands;
+  for (Value operand : op->getOperands())
+    if (DenseElementsAttr constant = reducedConstant(operand))
+      operands.push_back(constant);
+    else
+      return result;
+
+  DenseElementsAttr folded;
+  auto isRepeated = [](auto pair) {
+    return std::get<0>(pair).getType() != std::get<1>(pair).getType();
+  };
+  bool repeated = llvm::any_of(llvm::zip(op->getOperands(), operands), isRepeated);
+  if (repeated && isa<nn::BroadcastOp>(op)) {
+    folded = operands[0];
+  } else if (repeated && isa<nn::ElementwiseOpInterface>(op)) {
+    // Computed in the shape to which the reduced operands broadcast.
+    std::optional<Shape> shape = Shape();
+    for (DenseElementsAttr operand : operands)
+      shape = broadcastShapes(
+          *shape, llvm::cast<RankedTensorType>(operand.getType()).getShape());
+    if (!isFoldable(type.clone(*shape)))
+      return result;
+    SmallVector<Value> reduced;
+    for (DenseElementsAttr &operand : operands)
+      operand = expand(operand, RankedTensorType::get(*shape, operand.getElementType()));
+    OpBuilder::InsertionGuard guard(builder);
+    Operation *smaller = op->clone();
+    smaller->getResult(0).setType(type.clone(*shape));
+    folded = foldConstants(smaller, operands);
+    smaller->destroy();
+  } else {
+    if (!isFoldable(type) || isa<nn::BroadcastOp>(op))
+      return result;
+    for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
+      if (!(operand = expand(operand, typeOf(value))))
+        return result;
+    folded = foldConstants(op, operands);
+  }
+  if (!folded)
+    return result;
+  op->erase();
+  folded = reduceRepeats(folded);
+  return broadcast(constant(folded), type.getShape());
+}
+
+// ---- building ----
+
+void Emitter::annotate(Operation *op) {
+  if (scope)
+    op->setAttr(nn::NNDialect::kScopeAttr, scope);
+  if (classes)
+    op->setAttr(nn::NNDialect::kClassAttr, classes);
+}
+
+Value Emitter::constant(DenseElementsAttr value) {
+  return nn::ConstantOp::create(builder, loc, value.getType(), value);
+}
+
+static DenseElementsAttr scalarAttr(Type element, double value) {
+  auto type = RankedTensorType::get({}, element);
+  if (isa<FloatType>(element))
+    return DenseElementsAttr::get(type, FloatAttr::get(element, value).getValue());
+  return DenseElementsAttr::get(
+      type, APInt(element.getIntOrFloatBitWidth(), int64_t(value), true, true));
+}
+
+Value Emitter::scalar(Type element, double value) {
+  return constant(scalarAttr(element, value));
+}
+
+Value Emitter::splat(RankedTensorType type, double value) {
+  return broadcast(scalar(type.getElementType(), value), type.getShape());
+}
+
+Value Emitter::integers(ArrayRef<int64_t> values) {
+  auto type = RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
+  return constant(DenseElementsAttr::get(type, values));
+}
+
+Value Emitter::like(Value like, double value) { return splat(typeOf(like), value); }
+
+Value Emitter::broadcast(Value input, ArrayRef<int64_t> shape) {
+  if (shapeOf(input) == shape)
+    return input;
+  // A broadcast of a broadcast is one.
+  if (auto inner = input.getDefiningOp<nn::BroadcastOp>())
+    return broadcast(inner.getInput(), shape);
+  return op<nn::BroadcastOp>(typeOf(input).clone(shape), input);
+}
+
+Value Emitter::reshape(Value input, ArrayRef<int64_t> shape) {
+  if (shapeOf(input) == shape)
+    return input;
+  if (auto inner = input.getDefiningOp<nn::ReshapeOp>())
+    return reshape(inner.getInput(), shape);
+  return make<nn::ReshapeOp>(typeOf(input).clone(shape), input);
+}
+
+Value Emitter::transpose(Value input, ArrayRef<int64_t> permutation) {
+  Shape shape, identity;
+  for (auto [i, from] : llvm::enumerate(permutation)) {
+    shape.push_back(shapeOf(input)[from]);
+    identity.push_back(i);
+  }
+  if (permutation == ArrayRef<int64_t>(identity))
+    return input;
+  return make<nn::TransposeOp>(typeOf(input).clone(shape), input, permutation);
+}
+
+Value Emitter::cast(Value input, Type element) {
+  if (elementOf(input) == element)
+    return input;
+  return make<nn::CastOp>(RankedTensorType::get(shapeOf(input), element), input);
+}
+
+Value Emitter::slice(Value input, ArrayRef<int64_t> offsets,
+                     ArrayRef<int64_t> strides, ArrayRef<int64_t> shape) {
+  auto isOne = [](int64_t stride) { return stride == 1; };
+  if (shapeOf(input) == shape && llvm::all_of(strides, isOne))
+    return input;
+  return make<nn::SliceOp>(typeOf(input).clone(shape), input, offsets, strides);
+}
+
+Value Emitter::slice(Value input, int64_t axis, int64_t begin, int64_t size) {
+  Shape offsets(rankOf(input), 0), strides(rankOf(input), 1), shape(shapeOf(input));
+  offsets[axis] = begin;
+  shape[axis] = size;
+  return slice(input, offsets, strides, shape);
+}
+
+Value Emitter::concat(ValueRange inputs, int64_t axis) {
+  if (inputs.size() == 1)
+    return inputs[0];
+  Shape shape(shapeOf(inputs[0]));
+  shape[axis] = 0;
+  for (Value input : inputs)
+    shape[axis] += shapeOf(input)[axis];
+  return make<nn::ConcatOp>(typeOf(inputs[0]).clone(shape), inputs, axis);
+}
+
+Value Emitter::iota(ArrayRef<int64_t> shape, int64_t axis) {
+  // One number a place along the axis; the rest is repetition.
+  Shape reduced(shape.size(), 1);
+  reduced[axis] = shape[axis];
+  Value numbers = make<nn::IotaOp>(
+      RankedTensorType::get(reduced, builder.getI64Type()), axis);
+  return broadcast(numbers, shape);
+}
+
+Value Emitter::reduce(nn::ReduceKind kind, Value input, ArrayRef<int64_t> axes) {
+  Shape shape(shapeOf(input));
+  for (int64_t axis : axes)
+    shape[axis] = 1;
+  if (axes.empty() || shapeOf(input) == ArrayRef<int64_t>(shape))
+    return input;
+  return make<nn::ReduceOp>(typeOf(input).clone(shape), kind, input, axes);
+}
+
+Value Emitter::mean(Value input, ArrayRef<int64_t> axes) {
+  double count = 1;
+  for (int64_t axis : axes)
+    count *= shapeOf(input)[axis];
+  return binary<nn::DivOp>(reduce(nn::ReduceKind::sum, input, axes), count);
+}
+
+Value Emitter::compare(nn::Predicate predicate, Value lhs, Value rhs) {
+  auto type = RankedTensorType::get(shapeOf(lhs), builder.getI1Type());
+  return make<nn::CmpOp>(type, predicate, lhs, rhs);
+}
+
+Value Emitter::select(Value condition, Value onTrue, Value onFalse) {
+  return make<nn::SelectOp>(onTrue.getType(), condition, onTrue, onFalse);
+}

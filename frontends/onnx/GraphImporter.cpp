@@ -1,0 +1,417 @@
+// A node's handler sees values; names, scopes, loads of parameters and refusals are
+// kept here. All refusals of a model are reported together.
+#include "frontends/onnx/GraphImporter.h"
+
+#include "llvm/ADT/ScopeExit.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
+                             ParameterTable &parameters, const ImportOptions &options,
+                             MLIRContext *context, ImportSummary &summary)
+    : model(model), tensors(weights), parameters(parameters), options(options),
+      summary(summary), b(context) {
+  for (const auto &import : model.proto.opset_import())
+    root.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+  for (const auto &function : model.proto.functions())
+    functions[{function.domain(), function.name()}] = &function;
+}
+
+// ---- names ----
+
+GraphImporter::Entry *GraphImporter::find(StringRef name) {
+  for (Frame *at = frame; at; at = at->parent)
+    if (auto found = at->values.find(name); found != at->values.end())
+      return &found->second;
+  return nullptr;
+}
+
+Value GraphImporter::lookup(StringRef name) {
+  Entry *entry = find(name);
+  if (!entry)
+    return nullptr;
+  if (!entry->loaded)
+    return entry->value;
+  const NamedTensor &tensor = *entry->loaded;
+  if (tensor.role != TensorRole::constant)
+    return b.make<fsdp::LoadOp>(
+        tensor.type, FlatSymbolRefAttr::get(b.builder.getContext(), tensor.fqn));
+  FailureOr<DenseElementsAttr> value =
+      tensors.constant(model.proto.graph().initializer(tensor.initializer));
+  if (succeeded(value)) {
+    entry->value = b.constant(*value);
+    entry->loaded = nullptr;
+  }
+  return entry->value;
+}
+
+ArrayRef<Value> GraphImporter::lookupSequence(StringRef name) {
+  Entry *entry = find(name);
+  return entry ? ArrayRef<Value>(entry->sequence) : ArrayRef<Value>();
+}
+
+void GraphImporter::define(StringRef name, Value value) {
+  Entry &entry = frame->values[name];
+  entry = Entry();
+  entry.value = value;
+}
+
+void GraphImporter::defineSequence(StringRef name, SmallVector<Value> values) {
+  Entry &entry = frame->values[name];
+  entry = Entry();
+  entry.sequence = std::move(values);
+  entry.isSequence = true;
+}
+
+const onnx::AttributeProto *
+GraphImporter::resolve(const onnx::AttributeProto &attribute) const {
+  if (attribute.ref_attr_name().empty())
+    return &attribute;
+  auto found = frame->attributes.find(attribute.ref_attr_name());
+  return found == frame->attributes.end() ? nullptr : found->second;
+}
+
+void GraphImporter::poison(const onnx::NodeProto &proto) {
+  for (const std::string &output : proto.output()) {
+    Entry &entry = frame->values[output];
+    entry = Entry();
+    entry.isPoisoned = true;
+  }
+}
+
+void GraphImporter::refuse(Node &node, const Twine &reason) {
+  std::string text = "'" + node.name + "' (" + node.proto.op_type() + ", ";
+  if (!node.proto.domain().empty() && node.proto.domain() != "ai.onnx")
+    text += "domain '" + node.proto.domain() + "', ";
+  text += "opset " + std::to_string(node.version) + ")";
+  if (b.scope && b.scope.size() > 1) {
+    StringRef module = cast<StringAttr>(b.scope[b.scope.size() - 2]).getValue();
+    text += " in module '" + module.str() + "'";
+  }
+  refusals.push_back({b.loc, text + ": " + reason.str()});
+}
+
+// ---- nodes ----
+
+void GraphImporter::enterScope(const onnx::NodeProto &proto, const std::string &name) {
+  b.loc = NameLoc::get(b.builder.getStringAttr(name));
+  std::vector<std::string> scopes =
+      parsePythonList(metadata(proto.metadata_props(), "pkg.torch.onnx.name_scopes"));
+  std::vector<std::string> classes =
+      parsePythonList(metadata(proto.metadata_props(), "pkg.torch.onnx.class_hierarchy"));
+  if (scopes.empty() || scopes.size() != classes.size()) {
+    if (frame->depth == 0) // within a function or branch, the caller's
+      b.scope = b.classes = nullptr;
+    return;
+  }
+  b.scope = b.builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(scopes));
+  b.classes = b.builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(classes));
+}
+
+// Sequences reach only the ops that know them.
+static bool takesSequences(StringRef op) {
+  return op == "SequenceAt" || op == "SequenceLength" || op == "ConcatFromSequence";
+}
+
+void GraphImporter::importNode(const onnx::NodeProto &proto) {
+  std::string name = proto.name();
+  if (name.empty() && proto.output_size() > 0)
+    name = proto.output(0);
+  name = frame->prefix + name;
+  auto outerScope = b.scope, outerClasses = b.classes;
+  Location outerLoc = b.loc;
+  auto leave = llvm::make_scope_exit([&] {
+    b.scope = outerScope;
+    b.classes = outerClasses;
+    b.loc = outerLoc;
+  });
+  enterScope(proto, name);
+
+  std::string domain = proto.domain() == "ai.onnx" ? "" : proto.domain();
+  auto opset = frame->opsets.find(domain);
+  Node node(*this, b, proto, name, opset == frame->opsets.end() ? 0 : opset->second);
+  auto refused = [&](const Twine &reason) {
+    refuse(node, reason);
+    poison(proto);
+  };
+  auto function = functions.find({proto.domain(), proto.op_type()});
+  Handler handler =
+      domain.empty() ? handlers.find(proto.op_type(), node.version) : nullptr;
+  if (function == functions.end() && !handler)
+    return refused("this op is not supported");
+  for (const std::string &input : proto.input()) {
+    if (input.empty())
+      continue;
+    Entry *entry = find(input);
+    if (!entry)
+      return refused("its input '" + input + "' is defined later or nowhere");
+    if (entry->isPoisoned)
+      return poison(proto); // the cause is reported already
+    if (entry->isSequence && !takesSequences(proto.op_type()))
+      return refused("its input '" + input + "' is a sequence");
+    if (!entry->isSequence && !lookup(input))
+      return refused("its input '" + input + "' cannot be read: " + tensors.problem);
+  }
+  size_t before = refusals.size();
+  LogicalResult done = function == functions.end()
+                           ? handler(node)
+                           : inlineFunction(node, *function->second);
+  if (failed(done)) {
+    if (refusals.size() == before)
+      refuse(node, "it is malformed");
+    return poison(proto);
+  }
+  bool isFolded = true;
+  for (const std::string &output : proto.output()) {
+    if (output.empty())
+      continue;
+    auto entry = frame->values.find(output);
+    if (entry == frame->values.end())
+      return refused("its output '" + output + "' is not supported");
+    Value value = entry->second.value;
+    if (value && !countElements(shapeOf(value)))
+      return refused("its result has too many elements");
+    isFolded &= value && constantOf(value) != nullptr;
+  }
+  if (function == functions.end()) {
+    ++summary.nodes;
+    summary.folded += isFolded;
+  }
+}
+
+void GraphImporter::importNodes(
+    const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes) {
+  for (const onnx::NodeProto &node : nodes)
+    importNode(node);
+}
+
+// ---- functions and branches ----
+
+constexpr int kDeepest = 64;
+
+LogicalResult GraphImporter::inlineFunction(Node &node,
+                                            const onnx::FunctionProto &function) {
+  if (frame->depth >= kDeepest)
+    return node.refuse("functions are nested too deeply, or call themselves");
+  if (node.proto.input_size() > function.input_size() ||
+      node.proto.output_size() > function.output_size())
+    return node.refuse("the call does not fit the function");
+  Frame inner;
+  inner.prefix = node.name + "/";
+  inner.depth = frame->depth + 1;
+  for (const auto &import : function.opset_import())
+    inner.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+  for (const auto &attribute : function.attribute_proto())
+    inner.attributes[attribute.name()] = &attribute; // defaults
+  for (const auto &attribute : node.proto.attribute())
+    if (const onnx::AttributeProto *resolved = resolve(attribute))
+      inner.attributes[attribute.name()] = resolved;
+  for (int i = 0; i < node.proto.input_size(); ++i)
+    if (!node.proto.input(i).empty())
+      inner.values[function.input(i)] = *find(node.proto.input(i));
+  Frame *outer = frame;
+  frame = &inner;
+  size_t before = refusals.size();
+  importNodes(function.node());
+  frame = outer;
+  for (int i = 0; i < node.proto.output_size(); ++i) {
+    auto found = inner.values.find(function.output(i));
+    if (refusals.size() == before && found == inner.values.end())
+      return node.refuse("the function does not define its output '" +
+                         function.output(i) + "'");
+    if (node.isUsed(i) && found != inner.values.end())
+      frame->values[node.proto.output(i)] = found->second;
+  }
+  return success(refusals.size() == before);
+}
+
+LogicalResult GraphImporter::inlineBranch(Node &node, const onnx::GraphProto &branch) {
+  if (frame->depth >= kDeepest)
+    return node.refuse("branches are nested too deeply");
+  if (branch.output_size() < node.proto.output_size() || branch.initializer_size() > 0)
+    return node.refuse("its branch has initializers, or too few outputs");
+  Frame inner;
+  inner.parent = frame;
+  inner.attributes = frame->attributes;
+  inner.opsets = frame->opsets;
+  inner.prefix = node.name + "/";
+  inner.depth = frame->depth + 1;
+  frame = &inner;
+  size_t before = refusals.size();
+  importNodes(branch.node());
+  SmallVector<Entry> results;
+  for (int i = 0; i < node.proto.output_size(); ++i)
+    if (Entry *entry = find(branch.output(i).name()))
+      results.push_back(*entry);
+  frame = inner.parent;
+  if (refusals.size() != before)
+    return failure();
+  if (int(results.size()) != node.proto.output_size())
+    return node.refuse("its branch does not define its outputs");
+  for (int i = 0; i < node.proto.output_size(); ++i)
+    if (node.isUsed(i))
+      frame->values[node.proto.output(i)] = results[i];
+  return success();
+}
+
+// ---- training behaviour ----
+
+std::optional<int64_t> GraphImporter::paddingIndex(Node &node) const {
+  return parsePaddingIndex(
+      metadata(node.proto.metadata_props(), "pkg.torch.onnx.fx_node"));
+}
+
+bool GraphImporter::trainsBatchNorm(Node &node) {
+  if (options.batchnorm == TrainingMode::off)
+    return false;
+  if (options.batchnorm == TrainingMode::graph)
+    return node.getInt("training_mode", 0);
+  for (int i : {3, 4}) {
+    Entry *entry = find(node.proto.input(i));
+    if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
+      return false;
+  }
+  ++summary.batchNorms;
+  return true;
+}
+
+LogicalResult GraphImporter::updateStatistics(Node &node, Value mean, Value variance,
+                                              double momentum) {
+  for (int i : {3, 4}) {
+    Entry *entry = find(node.proto.input(i));
+    if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
+      return node.refuse("it trains, but its running statistics are not initializers");
+    b.op<fsdp::UpdateStatisticsOp>(
+        FlatSymbolRefAttr::get(b.builder.getContext(), entry->loaded->fqn),
+        i == 3 ? mean : variance, b.builder.getF64FloatAttr(momentum));
+  }
+  return success();
+}
+
+std::optional<int64_t>
+GraphImporter::dropoutOrdinal(Node &, double ratio, std::optional<double> trainingMode) {
+  int64_t ordinal = summary.dropouts++;
+  bool runs = options.dropout == TrainingMode::on ||
+              (options.dropout == TrainingMode::graph && trainingMode && *trainingMode != 0);
+  if (!runs || ratio == 0)
+    return std::nullopt;
+  return ordinal;
+}
+
+Value GraphImporter::random() {
+  if (!randomValue) {
+    OpBuilder::InsertionGuard guard(b.builder);
+    b.builder.setInsertionPointToStart(b.builder.getInsertionBlock());
+    auto type = RankedTensorType::get({4}, b.builder.getI32Type());
+    randomValue = fsdp::RandomOp::create(b.builder, b.builder.getUnknownLoc(), type);
+  }
+  return randomValue;
+}
+
+// ---- the whole graph ----
+
+// Tensors that nodes read and nothing defines: a model saved without its weights.
+LogicalResult GraphImporter::checkDefined() {
+  const onnx::GraphProto &graph = model.proto.graph();
+  llvm::StringSet<> defined;
+  for (const auto &input : graph.input())
+    defined.insert(input.name());
+  for (const auto &tensor : graph.initializer())
+    defined.insert(tensor.name());
+  for (const auto &node : graph.node())
+    for (const std::string &output : node.output())
+      defined.insert(output);
+  SmallVector<StringRef> missing;
+  for (const auto &node : graph.node())
+    for (const std::string &input : node.input())
+      if (!input.empty() && defined.insert(input).second)
+        missing.push_back(input);
+  if (missing.empty())
+    return success();
+  InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
+  error << "'" << model.path << "' does not define " << missing.size()
+        << " tensors that its nodes read (";
+  for (auto [i, name] : llvm::enumerate(ArrayRef(missing).take_front(3)))
+    error << (i ? ", '" : "'") << name << "'";
+  return error << (missing.size() > 3 ? ", …" : "")
+               << "); to export without weights, save with include_initializers=False, "
+                  "keep_initializers_as_inputs=True";
+}
+
+LogicalResult GraphImporter::reportRefusals() {
+  if (refusals.empty())
+    return success();
+  if (refusals.size() == 1)
+    return emitError(refusals[0].loc) << "cannot import node " << refusals[0].text;
+  InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
+  error << "cannot import " << refusals.size() << " nodes of '" << model.path << "'";
+  for (const Refusal &refusal : refusals)
+    error.attachNote(refusal.loc) << refusal.text;
+  return error;
+}
+
+LogicalResult GraphImporter::run(func::FuncOp function, ArrayRef<std::string> inputs) {
+  if (failed(checkDefined()))
+    return failure();
+  Block *body = function.addEntryBlock();
+  b.builder.setInsertionPointToEnd(body);
+  for (auto [name, argument] : llvm::zip(inputs, body->getArguments()))
+    define(name, argument);
+  for (const auto &tensor : model.proto.graph().initializer())
+    root.values[tensor.name()].loaded = parameters.find(tensor.name());
+  for (const auto &input : model.proto.graph().input())
+    if (const NamedTensor *tensor = parameters.find(input.name()))
+      root.values[input.name()].loaded = tensor;
+  importNodes(model.proto.graph().node());
+  b.scope = b.classes = nullptr;
+  b.loc = b.builder.getUnknownLoc();
+  return reportRefusals();
+}
+
+Value GraphImporter::findLoss() {
+  auto isLoss = [](Value value) {
+    return value && isa<FloatType>(elementOf(value)) &&
+           typeOf(value).getNumElements() == 1;
+  };
+  Location loc = b.builder.getUnknownLoc();
+  auto listOutputs = [&](InFlightDiagnostic &error) {
+    for (const auto &output : model.proto.graph().output())
+      error << " '" << output.name() << "'";
+  };
+  if (!options.loss.empty()) {
+    Value value = lookup(options.loss);
+    if (!value) {
+      InFlightDiagnostic error = emitError(loc);
+      error << "there is no tensor '" << options.loss << "' in '" << model.path
+            << "'; its outputs are";
+      listOutputs(error);
+      return nullptr;
+    }
+    if (!isLoss(value)) {
+      emitError(loc) << "loss '" << options.loss << "' of '" << model.path
+                     << "' is of type " << value.getType() << ", not one float";
+      return nullptr;
+    }
+    return value;
+  }
+  SmallVector<std::pair<StringRef, Value>> candidates;
+  for (const auto &output : model.proto.graph().output())
+    if (Value value = lookup(output.name()); isLoss(value))
+      candidates.push_back({output.name(), value});
+  if (candidates.size() == 1)
+    return candidates[0].second;
+  InFlightDiagnostic error = emitError(loc);
+  if (candidates.empty()) {
+    error << "no output of '" << model.path
+          << "' is one float: export a model that returns its loss; its outputs are";
+    listOutputs(error);
+    return nullptr;
+  }
+  error << "'" << model.path << "' has " << candidates.size()
+        << " outputs that may be the loss; choose one with --loss=NAME:";
+  for (auto &[name, value] : candidates)
+    error << " '" << name << "'";
+  return nullptr;
+}

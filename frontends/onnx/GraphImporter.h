@@ -1,0 +1,90 @@
+// Walks the graph node by node, with functions and taken branches inlined, and
+// builds @microbatch.
+#pragma once
+
+#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Parameters.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace fsdpc::frontend {
+
+class GraphImporter {
+public:
+  GraphImporter(const ModelFile &model, Weights &weights, ParameterTable &parameters,
+                const ImportOptions &options, mlir::MLIRContext *context,
+                ImportSummary &summary);
+
+  // Imports all nodes into `function`'s body, whose arguments are the inputs.
+  // Emits one error for all nodes that are refused.
+  mlir::LogicalResult run(mlir::func::FuncOp function,
+                          llvm::ArrayRef<std::string> inputs);
+  // The loss: the named tensor, or the only output that is one float.
+  mlir::Value findLoss();
+  Emitter &emitter() { return b; }
+
+  // ---- for Node ----
+  mlir::Value lookup(llvm::StringRef name); // null for a sequence
+  llvm::ArrayRef<mlir::Value> lookupSequence(llvm::StringRef name);
+  void define(llvm::StringRef name, mlir::Value value);
+  void defineSequence(llvm::StringRef name, llvm::SmallVector<mlir::Value> values);
+  const onnx::AttributeProto *resolve(const onnx::AttributeProto &attribute) const;
+  void refuse(Node &node, const llvm::Twine &reason);
+
+  // ---- for handlers ----
+  Weights &weights() { return tensors; }
+  mlir::LogicalResult inlineBranch(Node &node, const onnx::GraphProto &branch);
+  std::optional<int64_t> paddingIndex(Node &node) const;
+  bool trainsBatchNorm(Node &node);
+  mlir::LogicalResult updateStatistics(Node &node, mlir::Value mean,
+                                       mlir::Value variance, double momentum);
+  // The key of a dropout, or nothing where it does not run.
+  std::optional<int64_t> dropoutOrdinal(Node &node, double ratio,
+                                        std::optional<double> trainingMode);
+  mlir::Value random();
+
+private:
+  struct Entry {
+    mlir::Value value;                       // or
+    llvm::SmallVector<mlir::Value> sequence; // or
+    const NamedTensor *loaded = nullptr;     // a symbol, loaded at each use
+    bool isSequence = false, isPoisoned = false;
+  };
+  // Names of one graph: a branch sees its surroundings', a function does not.
+  struct Frame {
+    Frame *parent = nullptr;
+    llvm::StringMap<Entry> values;
+    std::map<std::string, const onnx::AttributeProto *> attributes; // a call's
+    std::map<std::string, int64_t> opsets;
+    std::string prefix; // of node names
+    int depth = 0;
+  };
+  struct Refusal {
+    mlir::Location loc;
+    std::string text;
+  };
+
+  Entry *find(llvm::StringRef name);
+  void importNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes);
+  void importNode(const onnx::NodeProto &proto);
+  mlir::LogicalResult inlineFunction(Node &node, const onnx::FunctionProto &function);
+  mlir::LogicalResult checkDefined();
+  void poison(const onnx::NodeProto &proto);
+  void enterScope(const onnx::NodeProto &proto, const std::string &name);
+  mlir::LogicalResult reportRefusals();
+
+  const ModelFile &model;
+  Weights &tensors;
+  ParameterTable &parameters;
+  const ImportOptions &options;
+  ImportSummary &summary;
+  Emitter b;
+  HandlerTable handlers;
+  Frame root;
+  Frame *frame = &root;
+  std::vector<Refusal> refusals;
+  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *> functions;
+  mlir::Value randomValue;
+};
+
+} // namespace fsdpc::frontend

@@ -1,0 +1,156 @@
+// From a file to a module: the steps of an import, in order.
+#include "frontends/onnx/Import.h"
+
+#include "frontends/onnx/GraphImporter.h"
+#include "frontends/onnx/Inputs.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+// The optimizer of onnxscript merges equal initializers and folds transposes into
+// weights: names and shapes are then not the model's any more.
+static void warnOptimized(const ModelFile &model, Location loc) {
+  StringRef key = "pkg.onnxscript.optimizer.folded_from";
+  auto hasKey = [&](const auto &part) { return !metadata(part.metadata_props(), key).empty(); };
+  const onnx::GraphProto &graph = model.proto.graph();
+  if (llvm::any_of(graph.node(), hasKey) || llvm::any_of(graph.initializer(), hasKey) ||
+      llvm::any_of(graph.value_info(), hasKey))
+    emitWarning(loc) << "'" << model.path
+                     << "' was optimized: weights may be merged or transposed; export "
+                        "with optimize=False";
+}
+
+static void remarkTraining(const ImportOptions &options, const ImportSummary &summary,
+                           Location loc) {
+  if (summary.batchNorms > 0)
+    emitRemark(loc) << summary.batchNorms
+                    << " BatchNormalization use the batch's statistics; change this with "
+                       "--batchnorm=graph or --batchnorm=off";
+  if (summary.dropouts > 0 && options.dropout == TrainingMode::on)
+    emitRemark(loc) << summary.dropouts
+                    << " Dropout run; change this with --dropout=graph or --dropout=off";
+}
+
+static void reportLoss(Emitter &b, Value loss) {
+  Value valid;
+  if (auto entropy = loss.getDefiningOp<nn::CrossEntropyOp>())
+    valid = entropy.getValid();
+  b.op<fsdp::ReportLossOp>(b.reshape(loss, {}), valid);
+  b.op<func::ReturnOp>();
+}
+
+static void eraseDead(Block &body) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+// Some trainable parameter among what the loss is computed from.
+static bool reachesLoss(func::FuncOp function, SymbolTable &symbols) {
+  SmallVector<Operation *> stack;
+  function.walk([&](fsdp::ReportLossOp report) { stack.push_back(report); });
+  llvm::SmallPtrSet<Operation *, 32> seen;
+  while (!stack.empty()) {
+    Operation *op = stack.pop_back_val();
+    if (!seen.insert(op).second)
+      continue;
+    if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
+      auto parameter = symbols.lookup<fsdp::ParameterOp>(load.getSymbol());
+      if (parameter && parameter.getTrainable())
+        return true;
+    }
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        stack.push_back(producer);
+  }
+  return false;
+}
+
+// Counters of seen batches are not in the graph: they start at zero.
+static void emitCounters(OpBuilder &builder, func::FuncOp function,
+                         const ParameterTable &parameters, ImportSummary &summary) {
+  function.walk([&](fsdp::UpdateStatisticsOp update) {
+    std::optional<std::string> name = parameters.counterOf(update.getBuffer());
+    if (!name)
+      return;
+    auto type = RankedTensorType::get({}, builder.getI64Type());
+    fsdp::BufferOp::create(builder, update.getLoc(), builder.getStringAttr(*name),
+                           TypeAttr::get(type), builder.getUnitAttr(), ArrayAttr(),
+                           fsdp::SourceAttr(), StringAttr(),
+                           DenseElementsAttr::get(type, int64_t(0)));
+    ++summary.buffers;
+  });
+}
+
+FailureOr<OwningOpRef<ModuleOp>> fsdpc::importOnnx(StringRef path,
+                                                   const ImportOptions &options,
+                                                   MLIRContext *context,
+                                                   ImportSummary *summary) {
+  context->loadDialect<nn::NNDialect, fsdp::FSDPDialect, func::FuncDialect>();
+  Location loc = UnknownLoc::get(context);
+  if (std::optional<std::string> fault = checkImportOptions(options))
+    return emitError(loc) << *fault, failure();
+  std::unique_ptr<ModelFile> model = ModelFile::read(path, context);
+  if (!model)
+    return failure();
+  ImportSummary unasked;
+  ImportSummary &counts = summary ? *summary : unasked;
+  counts = ImportSummary();
+
+  Weights weights(*model, context);
+  ParameterTable parameters(*model, weights, options, context);
+  if (failed(weights.check()) || failed(parameters.build()))
+    return failure();
+  FailureOr<ModelInputs> inputs = readInputs(*model, parameters, options, context);
+  if (failed(inputs))
+    return failure();
+  warnOptimized(*model, loc);
+
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  OpBuilder builder(module->getBodyRegion());
+  auto function = func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kMicrobatch,
+                                       builder.getFunctionType(inputs->types, {}));
+  GraphImporter importer(*model, weights, parameters, options, context, counts);
+  if (failed(importer.run(function, inputs->names)))
+    return failure();
+  for (auto [i, name] : llvm::enumerate(inputs->names)) {
+    function.setArgAttr(i, fsdp::FSDPDialect::kInputAttr, builder.getStringAttr(name));
+    function.getArgument(i).setLoc(NameLoc::get(builder.getStringAttr(name)));
+  }
+  Value lossValue = importer.findLoss();
+  if (!lossValue)
+    return failure();
+  reportLoss(importer.emitter(), lossValue);
+  eraseDead(function.getBody().front());
+
+  llvm::StringSet<> used;
+  function.walk([&](Operation *op) {
+    if (auto load = dyn_cast<fsdp::LoadOp>(op))
+      used.insert(load.getSymbol());
+    else if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
+      used.insert(update.getBuffer());
+  });
+  builder.setInsertionPointToStart(module->getBody());
+  if (failed(parameters.emit(builder, used, counts)))
+    return failure();
+  emitCounters(builder, function, parameters, counts);
+  if (counts.parameters == 0)
+    return emitError(loc) << "'" << path << "' has no parameters that its loss depends on: "
+                             "there is nothing to train",
+           failure();
+  SymbolTable symbols(*module);
+  if (!reachesLoss(function, symbols))
+    return emitError(loc) << "no trainable parameter of '" << path
+                          << "' reaches the loss: all are frozen",
+           failure();
+  finishInputs(function);
+  counts.inputs = function.getNumArguments();
+  remarkTraining(options, counts, loc);
+  if (failed(verify(*module)))
+    return failure();
+  return module;
+}

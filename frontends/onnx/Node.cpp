@@ -1,0 +1,173 @@
+// Access to an ONNX node's inputs and attributes, and the table of handlers.
+#include "frontends/onnx/Node.h"
+
+#include "frontends/onnx/GraphImporter.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+Value Node::input(int64_t i) {
+  return has(i) ? importer.lookup(proto.input(i)) : Value();
+}
+
+std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
+  Value value = input(i);
+  std::optional<SmallVector<int64_t>> result;
+  if (value)
+    result = integersOf(value);
+  if (!result)
+    (void)refuse(what + " is not a constant of integers: it depends on an input or "
+                        "a parameter");
+  return result;
+}
+
+std::optional<double> Node::number(int64_t i, StringRef what) {
+  Value value = input(i);
+  std::optional<double> result;
+  if (value && typeOf(value).getNumElements() == 1)
+    result = splatOf(value);
+  if (!result)
+    (void)refuse(what + " is not a constant number");
+  return result;
+}
+
+const onnx::AttributeProto *Node::attribute(StringRef name) const {
+  for (const onnx::AttributeProto &attribute : proto.attribute())
+    if (attribute.name() == name)
+      return importer.resolve(attribute);
+  return nullptr;
+}
+
+int64_t Node::getInt(StringRef name, int64_t absent) const {
+  const auto *found = attribute(name);
+  return found && found->has_i() ? found->i() : absent;
+}
+
+double Node::getFloat(StringRef name, double absent) const {
+  const auto *found = attribute(name);
+  return found && found->has_f() ? double(found->f()) : absent;
+}
+
+std::string Node::getString(StringRef name, StringRef absent) const {
+  const auto *found = attribute(name);
+  return found && found->has_s() ? found->s() : absent.str();
+}
+
+std::optional<SmallVector<int64_t>> Node::getInts(StringRef name) const {
+  const auto *found = attribute(name);
+  if (!found)
+    return std::nullopt;
+  return SmallVector<int64_t>(found->ints().begin(), found->ints().end());
+}
+
+void Node::setOutput(int64_t i, Value value) {
+  if (isUsed(i))
+    importer.define(proto.output(i), value);
+}
+
+void Node::setSequence(int64_t i, SmallVector<Value> values) {
+  if (isUsed(i))
+    importer.defineSequence(proto.output(i), std::move(values));
+}
+
+LogicalResult Node::refuse(const Twine &reason) {
+  importer.refuse(*this, reason);
+  return failure();
+}
+
+LogicalResult Node::expectInputs(int64_t required, int64_t most) {
+  if (numInputs() > most)
+    return refuse("it has " + Twine(numInputs()) + " inputs; at most " +
+                  Twine(most) + " are known");
+  for (int64_t i = 0; i < required; ++i)
+    if (!has(i))
+      return refuse("input " + Twine(i) + " is missing");
+  return success();
+}
+
+std::optional<int64_t> Node::axis(int64_t value, int64_t rank) {
+  if (value < -rank || value >= rank) {
+    (void)refuse("axis " + Twine(value) + " is outside of rank " + Twine(rank));
+    return std::nullopt;
+  }
+  return value < 0 ? value + rank : value;
+}
+
+std::optional<Shape> Node::axes(ArrayRef<int64_t> values, int64_t rank) {
+  Shape result;
+  for (int64_t value : values) {
+    std::optional<int64_t> one = axis(value, rank);
+    if (!one)
+      return std::nullopt;
+    if (llvm::is_contained(result, *one)) {
+      (void)refuse("axis " + Twine(value) + " is given twice");
+      return std::nullopt;
+    }
+    result.push_back(*one);
+  }
+  llvm::sort(result);
+  return result;
+}
+
+LogicalResult Node::checkShape(ArrayRef<int64_t> shape) {
+  if (!countElements(shape))
+    return refuse("its result has a negative dimension or too many elements");
+  return success();
+}
+
+LogicalResult Node::expectFloat(Value value) {
+  if (!isa<FloatType>(elementOf(value)))
+    return refuse("its input is not of a floating type");
+  return success();
+}
+
+static std::string print(ArrayRef<int64_t> shape) {
+  std::string text = "[";
+  for (int64_t size : shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+LogicalResult Node::broadcast(MutableArrayRef<Value> values) {
+  Shape shape;
+  for (Value value : values) {
+    std::optional<Shape> next = broadcastShapes(shape, shapeOf(value));
+    if (!next)
+      return refuse("shapes " + print(shape) + " and " + print(shapeOf(value)) +
+                    " do not broadcast");
+    shape = *next;
+  }
+  for (Value &value : values)
+    value = b.broadcast(value, shape);
+  return success();
+}
+
+bool Node::broadcastsTo(Value value, ArrayRef<int64_t> shape) {
+  std::optional<Shape> both = broadcastShapes(shapeOf(value), shape);
+  return both && ArrayRef<int64_t>(*both) == shape;
+}
+
+HandlerTable::HandlerTable() {
+  registerAttention(*this);
+  registerConstants(*this);
+  registerControl(*this);
+  registerConvolution(*this);
+  registerDropout(*this);
+  registerElementwise(*this);
+  registerGather(*this);
+  registerLoss(*this);
+  registerNormalisation(*this);
+  registerProduct(*this);
+  registerReduction(*this);
+  registerSequence(*this);
+  registerShape(*this);
+}
+
+Handler HandlerTable::find(StringRef op, int64_t version) const {
+  auto versions = table.find(op.str());
+  if (versions == table.end())
+    return nullptr;
+  auto above = versions->second.upper_bound(version);
+  return above == versions->second.begin() ? nullptr : std::prev(above)->second;
+}

@@ -1,0 +1,257 @@
+// Roles come from torch's metadata; in models of other exporters each float
+// initializer that is not a scalar is a parameter.
+#include "frontends/onnx/Parameters.h"
+
+#include "frontends/onnx/Emitter.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/Regex.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+// ---- options ----
+
+// normal(mean, deviation), uniform(low, high), zeros, ones.
+static bool isRule(StringRef rule) {
+  if (rule == "zeros" || rule == "ones")
+    return true;
+  if (!rule.consume_front("normal(") && !rule.consume_front("uniform("))
+    return false;
+  auto [first, second] = rule.split(',');
+  double value;
+  return second.consume_back(")") && !first.trim().getAsDouble(value) &&
+         !second.trim().getAsDouble(value);
+}
+
+std::optional<std::string> fsdpc::checkImportOptions(const ImportOptions &options) {
+  std::string reason;
+  for (const auto *list : {&options.frozen, &options.trainable})
+    for (const std::string &regex : *list)
+      if (!llvm::Regex(regex).isValid(reason))
+        return "'" + regex + "' is not a regular expression: " + reason;
+  for (const std::string &text : options.initRules) {
+    auto [glob, rule] = StringRef(text).split('=');
+    if (!isRule(rule))
+      return "rule '" + rule.str() + "' of --init-rule is none of normal(mean,deviation), "
+             "uniform(low,high), zeros, ones";
+    auto pattern = llvm::GlobPattern::create(glob);
+    if (!pattern) {
+      llvm::consumeError(pattern.takeError());
+      return "'" + glob.str() + "' of --init-rule is not a glob";
+    }
+  }
+  for (const auto &[name, value] : options.dims)
+    if (value < 1)
+      return "dimension '" + name + "' is " + std::to_string(value) + "; it must be positive";
+  return std::nullopt;
+}
+
+template <typename Match>
+static bool anyName(const NamedTensor &tensor, Match matches) {
+  return matches(tensor.fqn) || llvm::any_of(tensor.aliases, matches);
+}
+
+static bool matchesAny(const NamedTensor &tensor, const std::vector<std::string> &regexes) {
+  return llvm::any_of(regexes, [&](const std::string &regex) {
+    llvm::Regex compiled(regex);
+    return anyName(tensor, [&](StringRef name) { return compiled.match(name); });
+  });
+}
+
+bool ParameterTable::isTrainable(const NamedTensor &tensor) const {
+  if (!options.trainable.empty() && !matchesAny(tensor, options.trainable))
+    return false;
+  return !matchesAny(tensor, options.frozen);
+}
+
+std::optional<std::string> ParameterTable::rule(const NamedTensor &tensor) const {
+  for (const std::string &text : options.initRules) {
+    auto [glob, rule] = StringRef(text).split('=');
+    auto pattern = llvm::cantFail(llvm::GlobPattern::create(glob));
+    if (anyName(tensor, [&](StringRef name) { return pattern.match(name); }))
+      return rule.str();
+  }
+  return std::nullopt;
+}
+
+// ---- roles ----
+
+LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
+                                  ArrayRef<int64_t> shape, int initializer) {
+  if (!element || !countElements(shape))
+    return emitError(UnknownLoc::get(context))
+           << "tensor '" << name << "' of '" << model.path
+           << "' has a type that is not supported, or a dynamic or impossible shape";
+  std::string fqn = name.str();
+  auto [place, fresh] = byName.try_emplace(name, tensors.size());
+  if (!fresh)
+    return emitError(UnknownLoc::get(context))
+           << "tensor '" << name << "' of '" << model.path << "' is defined twice";
+  tensors.push_back(
+      {name.str(), fqn, role, RankedTensorType::get(shape, element), initializer, {}});
+  return success();
+}
+
+LogicalResult ParameterTable::build() {
+  const onnx::GraphProto &graph = model.proto.graph();
+  signature = parseSignature(metadata(
+      graph.metadata_props(), "pkg.torch.export.ExportedProgram.graph_signature"));
+  llvm::StringMap<std::string> kinds;
+  for (const auto *values : {&graph.value_info(), &graph.input()})
+    for (const auto &value : *values)
+      if (StringRef kind = inputKind(value); !kind.empty())
+        kinds[value.name()] = kind.str();
+  for (const SignatureEntry &entry : signature)
+    if (!entry.target.empty())
+      kinds.try_emplace(entry.target, entry.kind);
+  // Statistics that BatchNormalization updates are buffers; other buffers never
+  // change and are constants.
+  llvm::StringSet<> statistics;
+  for (const auto &node : graph.node())
+    if (node.op_type() == "BatchNormalization" && node.input_size() == 5)
+      for (int i : {3, 4})
+        statistics.insert(node.input(i));
+
+  auto role = [&](StringRef name, bool mayBeParameter) {
+    if (statistics.contains(name))
+      return TensorRole::buffer;
+    auto kind = kinds.find(name);
+    bool isParameter = kinds.empty() ? mayBeParameter
+                                     : kind != kinds.end() && kind->second == "PARAMETER";
+    return isParameter ? TensorRole::parameter : TensorRole::constant;
+  };
+  for (int i = 0; i < graph.initializer_size(); ++i) {
+    const onnx::TensorProto &tensor = graph.initializer(i);
+    Type element = importedType(tensor.data_type(), context);
+    bool mayBeParameter = element && isa<FloatType>(element) && tensor.dims_size() > 0;
+    ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
+    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter), element, shape, i)))
+      return failure();
+  }
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    TensorRole kind = role(input.name(), false);
+    if (kind == TensorRole::constant || byName.count(input.name()))
+      continue;
+    const auto &type = input.type().tensor_type();
+    Shape shape;
+    for (const auto &dim : type.shape().dim())
+      shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
+    if (failed(add(input.name(), kind, importedType(type.elem_type(), context), shape, -1)))
+      return failure();
+  }
+  findAliases();
+  return success();
+}
+
+const NamedTensor *ParameterTable::find(StringRef name) const {
+  auto found = byName.find(name);
+  return found == byName.end() ? nullptr : &tensors[found->second];
+}
+
+// A tied weight keeps one of its names. A lost name is that of the module which
+// reads the weight: the reader's scope and the weight's last component.
+void ParameterTable::findAliases() {
+  llvm::StringSet<> missing;
+  for (const SignatureEntry &entry : signature)
+    if (entry.kind == "PARAMETER" && !byName.count(entry.target))
+      missing.insert(entry.target);
+  for (const auto &node : model.proto.graph().node()) {
+    std::vector<std::string> scopes =
+        parsePythonList(metadata(node.metadata_props(), "pkg.torch.onnx.name_scopes"));
+    if (scopes.size() < 2)
+      continue;
+    for (const std::string &input : node.input()) {
+      auto found = byName.find(input);
+      if (found == byName.end() || tensors[found->second].role != TensorRole::parameter)
+        continue;
+      StringRef suffix = StringRef(input).substr(input.rfind('.') + 1);
+      std::string name = scopes[scopes.size() - 2] + "." + suffix.str();
+      if (missing.erase(name))
+        tensors[found->second].aliases.push_back(name);
+    }
+  }
+}
+
+std::optional<std::string> ParameterTable::counterOf(StringRef runningMean) const {
+  if (!runningMean.consume_back("running_mean"))
+    return std::nullopt;
+  std::string name = runningMean.str() + "num_batches_tracked";
+  for (const SignatureEntry &entry : signature)
+    if (entry.kind == "BUFFER" && entry.target == name)
+      return name;
+  return std::nullopt;
+}
+
+// ---- symbols ----
+
+LogicalResult ParameterTable::emitTensor(OpBuilder &builder, const NamedTensor &tensor) {
+  fsdp::SourceAttr source;
+  ElementsAttr value;
+  StringAttr rule;
+  auto unreadable = [&] {
+    return emitError(UnknownLoc::get(context))
+           << "tensor '" << tensor.name << "' of '" << model.path
+           << "' cannot be read: " << weights.problem;
+  };
+  if (tensor.initializer >= 0) {
+    bool embed = options.embedWeights;
+    if (!embed) {
+      FailureOr<fsdp::SourceAttr> place = weights.source(tensor.initializer);
+      if (failed(place))
+        return unreadable();
+      source = *place;
+      embed = !source;
+    }
+    if (embed) {
+      FailureOr<DenseElementsAttr> elements =
+          weights.constant(model.proto.graph().initializer(tensor.initializer));
+      if (failed(elements))
+        return unreadable();
+      value = *elements;
+    }
+  } else if (std::optional<std::string> found = this->rule(tensor)) {
+    rule = builder.getStringAttr(*found);
+  }
+  ArrayAttr aliases;
+  if (!tensor.aliases.empty())
+    aliases = builder.getStrArrayAttr(
+        llvm::to_vector_of<StringRef>(tensor.aliases));
+  Location loc = NameLoc::get(builder.getStringAttr(tensor.name));
+  StringAttr name = builder.getStringAttr(tensor.fqn);
+  TypeAttr type = TypeAttr::get(tensor.type);
+  if (tensor.role == TensorRole::buffer)
+    fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases, source, rule, value);
+  else
+    fsdp::ParameterOp::create(builder, loc, name, type,
+                              isTrainable(tensor) ? builder.getUnitAttr() : UnitAttr(),
+                              FlatSymbolRefAttr(), aliases, source, rule, value);
+  return success();
+}
+
+LogicalResult ParameterTable::emit(OpBuilder &builder, const llvm::StringSet<> &used,
+                                   ImportSummary &summary) {
+  for (const NamedTensor &tensor : tensors) {
+    if (tensor.role == TensorRole::constant)
+      continue;
+    if (!used.contains(tensor.fqn)) {
+      emitWarning(NameLoc::get(builder.getStringAttr(tensor.name)))
+          << "'" << tensor.fqn << "' does not reach the loss; the program leaves it out";
+      continue;
+    }
+    if (failed(emitTensor(builder, tensor)))
+      return failure();
+    if (tensor.role == TensorRole::buffer) {
+      ++summary.buffers;
+      continue;
+    }
+    ++summary.parameters;
+    summary.aliases += tensor.aliases.size();
+    summary.parameterElements += tensor.type.getNumElements();
+    if (isTrainable(tensor))
+      summary.trainableElements += tensor.type.getNumElements();
+  }
+  return success();
+}

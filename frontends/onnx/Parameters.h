@@ -1,0 +1,60 @@
+// Which tensors of a model are parameters or buffers, by which names, and where
+// their values come from.
+#pragma once
+
+#include "frontends/onnx/Import.h"
+#include "frontends/onnx/Metadata.h"
+#include "frontends/onnx/Weights.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc::frontend {
+
+enum class TensorRole { constant, parameter, buffer };
+
+struct NamedTensor {
+  std::string name; // in the graph
+  std::string fqn;
+  TensorRole role;
+  mlir::RankedTensorType type;
+  int initializer = -1; // -1: a graph input, without a value
+  std::vector<std::string> aliases;
+};
+
+class ParameterTable {
+public:
+  ParameterTable(const ModelFile &model, Weights &weights,
+                 const ImportOptions &options, mlir::MLIRContext *context)
+      : model(model), weights(weights), options(options), context(context) {}
+
+  // Classifies initializers and inputs and finds aliases. Emits an error.
+  mlir::LogicalResult build();
+
+  // By the tensor's name in the graph; null for inputs of the user.
+  const NamedTensor *find(llvm::StringRef name) const;
+
+  // Defines the symbols of tensors that are loaded or updated by the function.
+  mlir::LogicalResult emit(mlir::OpBuilder &builder,
+                           const llvm::StringSet<> &used, ImportSummary &summary);
+  // num_batches_tracked beside a running statistic, where the model has it.
+  std::optional<std::string> counterOf(llvm::StringRef runningMean) const;
+
+private:
+  mlir::LogicalResult add(llvm::StringRef name, TensorRole role, mlir::Type element,
+                          llvm::ArrayRef<int64_t> shape, int initializer);
+  void findAliases();
+  mlir::LogicalResult emitTensor(mlir::OpBuilder &builder, const NamedTensor &tensor);
+  bool isTrainable(const NamedTensor &tensor) const;
+  std::optional<std::string> rule(const NamedTensor &tensor) const;
+
+  const ModelFile &model;
+  Weights &weights;
+  const ImportOptions &options;
+  mlir::MLIRContext *context;
+  std::vector<SignatureEntry> signature;
+  std::vector<NamedTensor> tensors; // in the graph's order
+  llvm::StringMap<size_t> byName;
+};
+
+} // namespace fsdpc::frontend

@@ -1,0 +1,336 @@
+// Reading tensors, with every size and path checked: a model file may be hostile.
+#include "frontends/onnx/Weights.h"
+
+#include "frontends/onnx/Emitter.h"
+#include "frontends/onnx/Fold.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <map>
+#include <xxhash.h>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+using onnx::TensorProto;
+
+// ---- types ----
+
+Type frontend::importedType(int64_t onnxType, MLIRContext *context) {
+  Builder b(context);
+  switch (onnxType) {
+  case TensorProto::FLOAT:
+  case TensorProto::FLOAT16:
+  case TensorProto::BFLOAT16:
+  case TensorProto::DOUBLE:
+    return b.getF32Type();
+  case TensorProto::INT64:
+  case TensorProto::UINT64:
+  case TensorProto::UINT32:
+    return b.getI64Type();
+  case TensorProto::INT32:
+  case TensorProto::INT16:
+  case TensorProto::UINT16:
+    return b.getI32Type();
+  case TensorProto::INT8:
+    return b.getI8Type();
+  case TensorProto::UINT8:
+    return b.getIntegerType(8, /*isSigned=*/false);
+  case TensorProto::BOOL:
+    return b.getI1Type();
+  }
+  return nullptr;
+}
+
+// Bytes of an element as stored, and the name that a source gives the type.
+static std::pair<uint64_t, StringRef> storedType(int64_t onnxType) {
+  switch (onnxType) {
+  case TensorProto::FLOAT:
+    return {4, "f32"};
+  case TensorProto::FLOAT16:
+    return {2, "f16"};
+  case TensorProto::BFLOAT16:
+    return {2, "bf16"};
+  case TensorProto::DOUBLE:
+    return {8, "f64"};
+  case TensorProto::INT64:
+    return {8, "i64"};
+  case TensorProto::UINT64:
+    return {8, "ui64"};
+  case TensorProto::INT32:
+    return {4, "i32"};
+  case TensorProto::UINT32:
+    return {4, "ui32"};
+  case TensorProto::INT16:
+    return {2, "i16"};
+  case TensorProto::UINT16:
+    return {2, "ui16"};
+  case TensorProto::INT8:
+    return {1, "i8"};
+  case TensorProto::UINT8:
+    return {1, "ui8"};
+  case TensorProto::BOOL:
+    return {1, "i1"};
+  }
+  return {0, ""};
+}
+
+LogicalResult Weights::fail(const Twine &why) {
+  problem = why.str();
+  return failure();
+}
+
+FailureOr<uint64_t> Weights::storedBytes(const TensorProto &tensor) {
+  auto [width, name] = storedType(tensor.data_type());
+  if (width == 0)
+    return fail("its element type " + Twine(tensor.data_type()) + " is not supported");
+  auto count = countElements(ArrayRef(tensor.dims().data(), tensor.dims_size()));
+  if (!count)
+    return fail("its shape is negative or too large");
+  return *count * width;
+}
+
+// ---- external files ----
+
+FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
+  FailureOr<uint64_t> bytes = storedBytes(tensor);
+  if (failed(bytes))
+    return failure();
+  std::string location, offset = "0", length = std::to_string(*bytes);
+  for (const auto &entry : tensor.external_data()) {
+    if (entry.key() == "location")
+      location = entry.value();
+    else if (entry.key() == "offset")
+      offset = entry.value();
+    else if (entry.key() == "length")
+      length = entry.value();
+  }
+  namespace path = llvm::sys::path;
+  auto isUp = [](StringRef part) { return part == ".."; };
+  if (location.empty() || path::is_absolute(location) ||
+      std::any_of(path::begin(location), path::end(location), isUp))
+    return fail("its external file '" + location +
+                "' is not a path beneath the model's folder");
+  Place place;
+  if (StringRef(offset).getAsInteger(10, place.range.offset) ||
+      StringRef(length).getAsInteger(10, place.range.length))
+    return fail("offset '" + offset + "' or length '" + length +
+                "' of its external data is not a number");
+  if (place.range.length != *bytes)
+    return fail("its external data has " + length + " bytes; its shape and type need " +
+                Twine(*bytes));
+  SmallString<256> file(path::parent_path(model.path));
+  path::append(file, location);
+  // A link may lead out of the folder: compare where both really are.
+  SmallString<256> folder(path::parent_path(model.path)), realFolder, realFile;
+  if (folder.empty())
+    folder = ".";
+  if (std::error_code error = llvm::sys::fs::real_path(file, realFile))
+    return fail("its external file '" + file + "' cannot be opened: " + error.message());
+  if (llvm::sys::fs::real_path(folder, realFolder))
+    return fail("the model's folder cannot be opened");
+  if (!StringRef(realFile).starts_with((realFolder + path::get_separator()).str()) &&
+      realFolder != "/")
+    return fail("its external file '" + location + "' is a link out of the model's folder");
+  uint64_t size = 0;
+  if (!llvm::sys::fs::is_regular_file(realFile) ||
+      llvm::sys::fs::file_size(realFile, size))
+    return fail("its external file '" + file + "' is not a regular file");
+  if (place.range.offset > size || place.range.length > size - place.range.offset)
+    return fail("its external file '" + file + "' has " + Twine(size) +
+                " bytes; bytes [" + Twine(place.range.offset) + ", " +
+                Twine(place.range.offset) + " + " + length + ") are needed");
+  place.file = file.str().str();
+  return place;
+}
+
+FailureOr<ArrayRef<char>> Weights::read(const Place &place) {
+  auto &buffer = files[place.file];
+  if (!buffer) {
+    auto opened = llvm::MemoryBuffer::getFile(place.file, /*IsText=*/false,
+                                              /*RequiresNullTerminator=*/false);
+    if (!opened)
+      return fail("its external file '" + place.file +
+                  "' cannot be read: " + opened.getError().message());
+    buffer = std::move(*opened);
+  }
+  uint64_t size = buffer->getBufferSize();
+  if (place.range.offset > size || place.range.length > size - place.range.offset)
+    return fail("its external file '" + place.file + "' became shorter");
+  return ArrayRef(buffer->getBufferStart() + place.range.offset, place.range.length);
+}
+
+LogicalResult Weights::check() {
+  // By file, then by offset.
+  std::map<std::pair<std::string, uint64_t>, std::pair<uint64_t, std::string>> places;
+  Location loc = UnknownLoc::get(context);
+  for (const TensorProto &tensor : model.proto.graph().initializer()) {
+    if (tensor.data_location() != TensorProto::EXTERNAL)
+      continue;
+    FailureOr<Place> place = externalPlace(tensor);
+    if (failed(place))
+      return emitError(loc) << "tensor '" << tensor.name() << "' of '" << model.path
+                            << "' cannot be read: " << problem;
+    if (place->range.length == 0)
+      continue;
+    auto [entry, fresh] = places.try_emplace({place->file, place->range.offset},
+                                             place->range.length, tensor.name());
+    auto overlaps = [&](const std::string &a, const std::string &b) {
+      return emitError(loc) << "external data of tensors '" << a << "' and '" << b
+                            << "' overlap in '" << place->file << "'";
+    };
+    if (!fresh)
+      return overlaps(entry->second.second, tensor.name());
+    if (entry != places.begin()) {
+      auto before = std::prev(entry);
+      if (before->first.first == place->file &&
+          before->first.second + before->second.first > place->range.offset)
+        return overlaps(before->second.second, tensor.name());
+    }
+    if (auto after = std::next(entry);
+        after != places.end() && after->first.first == place->file &&
+        place->range.offset + place->range.length > after->first.second)
+      return overlaps(tensor.name(), after->second.second);
+  }
+  return success();
+}
+
+// ---- elements ----
+
+template <typename To, typename List>
+static void gather(const List &list, std::vector<char> &bytes) {
+  for (auto value : list) {
+    To narrow = static_cast<To>(value);
+    const char *from = reinterpret_cast<const char *>(&narrow);
+    bytes.insert(bytes.end(), from, from + sizeof(To));
+  }
+}
+
+FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
+                                          std::vector<char> &owned) {
+  FailureOr<uint64_t> size = storedBytes(tensor);
+  if (failed(size))
+    return failure();
+  ArrayRef<char> bytes;
+  if (tensor.data_location() == TensorProto::EXTERNAL) {
+    FailureOr<Place> place = externalPlace(tensor);
+    return failed(place) ? FailureOr<ArrayRef<char>>(failure()) : read(*place);
+  }
+  if (tensor.has_raw_data()) {
+    bytes = ArrayRef(tensor.raw_data().data(), tensor.raw_data().size());
+  } else {
+    switch (tensor.data_type()) {
+    case TensorProto::FLOAT:
+      gather<float>(tensor.float_data(), owned);
+      break;
+    case TensorProto::DOUBLE:
+      gather<double>(tensor.double_data(), owned);
+      break;
+    case TensorProto::INT64:
+      gather<int64_t>(tensor.int64_data(), owned);
+      break;
+    case TensorProto::UINT64:
+      gather<uint64_t>(tensor.uint64_data(), owned);
+      break;
+    case TensorProto::UINT32:
+      gather<uint32_t>(tensor.uint64_data(), owned);
+      break;
+    case TensorProto::INT32:
+      gather<int32_t>(tensor.int32_data(), owned);
+      break;
+    case TensorProto::INT8:
+    case TensorProto::UINT8:
+    case TensorProto::BOOL:
+      gather<int8_t>(tensor.int32_data(), owned);
+      break;
+    default: // the 16-bit types
+      gather<int16_t>(tensor.int32_data(), owned);
+    }
+    bytes = owned;
+  }
+  if (bytes.size() != *size)
+    return fail("it has " + Twine(bytes.size()) + " bytes; its shape and type need " +
+                Twine(*size));
+  return bytes;
+}
+
+// Elements of `From`, converted to those of `To`.
+template <typename From, typename To>
+static std::vector<char> convert(ArrayRef<char> bytes) {
+  std::vector<char> result(bytes.size() / sizeof(From) * sizeof(To));
+  for (size_t i = 0; i < bytes.size() / sizeof(From); ++i) {
+    From from;
+    memcpy(&from, &bytes[i * sizeof(From)], sizeof(From));
+    To to = static_cast<To>(from);
+    memcpy(&result[i * sizeof(To)], &to, sizeof(To));
+  }
+  return result;
+}
+
+static std::vector<char> widen(ArrayRef<char> bytes, const llvm::fltSemantics &from) {
+  std::vector<char> result(bytes.size() * 2);
+  for (size_t i = 0; i < bytes.size() / 2; ++i) {
+    uint16_t bits;
+    memcpy(&bits, &bytes[i * 2], 2);
+    float value = APFloat(from, APInt(16, bits)).convertToDouble();
+    memcpy(&result[i * 4], &value, 4);
+  }
+  return result;
+}
+
+FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
+  std::vector<char> owned;
+  FailureOr<ArrayRef<char>> bytes = stored(tensor, owned);
+  if (failed(bytes))
+    return failure();
+  auto type = RankedTensorType::get(ArrayRef(tensor.dims().data(), tensor.dims_size()),
+                                    importedType(tensor.data_type(), context));
+  switch (tensor.data_type()) {
+  case TensorProto::FLOAT16:
+    return constantFrom(type, widen(*bytes, APFloat::IEEEhalf()));
+  case TensorProto::BFLOAT16:
+    return constantFrom(type, widen(*bytes, APFloat::BFloat()));
+  case TensorProto::DOUBLE:
+    return constantFrom(type, convert<double, float>(*bytes));
+  case TensorProto::UINT32:
+    return constantFrom(type, convert<uint32_t, int64_t>(*bytes));
+  case TensorProto::INT16:
+    return constantFrom(type, convert<int16_t, int32_t>(*bytes));
+  case TensorProto::UINT16:
+    return constantFrom(type, convert<uint16_t, int32_t>(*bytes));
+  default: {
+    // An attribute wants its elements aligned; bytes of a file are not.
+    std::vector<uint64_t> aligned((bytes->size() + 7) / 8);
+    memcpy(aligned.data(), bytes->data(), bytes->size());
+    return constantFrom(
+        type, ArrayRef(reinterpret_cast<char *>(aligned.data()), bytes->size()));
+  }
+  }
+}
+
+FailureOr<fsdp::SourceAttr> Weights::source(int index) {
+  const TensorProto &tensor = model.proto.graph().initializer(index);
+  FailureOr<uint64_t> size = storedBytes(tensor);
+  if (failed(size))
+    return failure();
+  Place place{model.path, model.initializers[index]};
+  ArrayRef<char> bytes;
+  if (tensor.data_location() == TensorProto::EXTERNAL) {
+    FailureOr<Place> external = externalPlace(tensor);
+    FailureOr<ArrayRef<char>> read = failure();
+    if (failed(external) || failed(read = this->read(*external)))
+      return failure();
+    place = *external;
+    bytes = *read;
+  } else {
+    if (place.range.length != *size || *size == 0)
+      return fsdp::SourceAttr();
+    bytes = ArrayRef(model.buffer->getBufferStart() + place.range.offset, *size);
+  }
+  std::string hash = llvm::utohexstr(XXH64(bytes.data(), bytes.size(), 0), true, 16);
+  return fsdp::SourceAttr::get(context, place.file, place.range.offset,
+                               place.range.length, storedType(tensor.data_type()).second,
+                               hash);
+}

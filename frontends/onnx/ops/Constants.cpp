@@ -1,0 +1,109 @@
+// Constants, generated tensors, and conversions of type.
+#include "frontends/onnx/Node.h"
+
+#include "frontends/onnx/GraphImporter.h"
+#include "frontends/onnx/Weights.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+static LogicalResult constant(Node &node) {
+  Emitter &b = node.b;
+  if (const auto *value = node.attribute("value"); value && value->has_t()) {
+    auto tensor = node.importer.weights().constant(value->t());
+    if (failed(tensor))
+      return node.refuse("its value cannot be read");
+    return node.result(b.constant(*tensor));
+  }
+  if (const auto *value = node.attribute("value_int"))
+    return node.result(b.reshape(b.integers({value->i()}), {}));
+  if (const auto *value = node.attribute("value_float"))
+    return node.result(b.scalar(b.builder.getF32Type(), value->f()));
+  if (auto values = node.getInts("value_ints"))
+    return node.result(b.integers(*values));
+  if (const auto *value = node.attribute("value_floats")) {
+    SmallVector<float> floats(value->floats().begin(), value->floats().end());
+    auto type = RankedTensorType::get({int64_t(floats.size())}, b.builder.getF32Type());
+    return node.result(b.constant(DenseElementsAttr::get(type, ArrayRef(floats))));
+  }
+  return node.refuse("its value is neither a tensor nor numbers");
+}
+
+static LogicalResult constantOfShape(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Emitter &b = node.b;
+  auto shape = node.integers(0, "the shape");
+  if (!shape || failed(node.checkShape(*shape)))
+    return failure();
+  Value value = b.scalar(b.builder.getF32Type(), 0);
+  if (const auto *given = node.attribute("value"); given && given->has_t()) {
+    auto tensor = node.importer.weights().constant(given->t());
+    if (failed(tensor) || (*tensor).getNumElements() != 1)
+      return node.refuse("attribute 'value' is not one number");
+    value = b.reshape(b.constant(*tensor), {});
+  }
+  return node.result(b.broadcast(value, *shape));
+}
+
+static LogicalResult range(Node &node) {
+  if (failed(node.expectInputs(3, 3)))
+    return failure();
+  Emitter &b = node.b;
+  auto start = node.number(0, "the start"), limit = node.number(1, "the limit");
+  auto step = start && limit ? node.number(2, "the step") : std::nullopt;
+  if (!step)
+    return failure();
+  double count = *step == 0 ? -1 : std::max(0.0, std::ceil((*limit - *start) / *step));
+  if (!(count >= 0 && count < double(1 << 30)))
+    return node.refuse("its range is not finite");
+  Type element = elementOf(node.input(0));
+  Value numbers = b.cast(b.iota({int64_t(count)}, 0), element);
+  if (*step != 1)
+    numbers = b.binary<nn::MulOp>(numbers, *step);
+  if (*start != 0)
+    numbers = b.binary<nn::AddOp>(numbers, *start);
+  return node.result(numbers);
+}
+
+static LogicalResult cast(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  auto element = importedType(node.getInt("to", 0), node.b.builder.getContext());
+  if (!element)
+    return node.refuse("attribute 'to' is of type " + Twine(node.getInt("to", 0)));
+  return node.result(node.b.cast(node.input(0), element));
+}
+
+static LogicalResult castLike(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  return node.result(node.b.cast(node.input(0), elementOf(node.input(1))));
+}
+
+static LogicalResult eyeLike(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  Type element = elementOf(x);
+  if (node.attribute("dtype"))
+    element = importedType(node.getInt("dtype", 1), b.builder.getContext());
+  if (rankOf(x) != 2 || !element)
+    return node.refuse("its input is not a matrix, or its type is unknown");
+  Value row = b.binary<nn::AddOp>(b.iota(shapeOf(x), 0), double(node.getInt("k", 0)));
+  return node.result(
+      b.cast(b.compare(nn::Predicate::eq, b.iota(shapeOf(x), 1), row), element));
+}
+
+void frontend::registerConstants(HandlerTable &table) {
+  table.add("Constant", 13, constant);
+  table.add("ConstantOfShape", 9, constantOfShape);
+  table.add("Range", 11, range);
+  table.add("Cast", 13, cast);
+  table.add("CastLike", 15, castLike);
+  table.add("EyeLike", 9, eyeLike);
+}

@@ -1,0 +1,23 @@
+// If, where the condition is known: only the branch taken is imported.
+#include "frontends/onnx/Node.h"
+
+#include "frontends/onnx/GraphImporter.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+static LogicalResult ifOp(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  auto condition = node.number(0, "the condition");
+  if (!condition)
+    return failure();
+  StringRef name = *condition != 0 ? "then_branch" : "else_branch";
+  const auto *branch = node.attribute(name);
+  if (!branch || !branch->has_g())
+    return node.refuse("attribute '" + name + "' is missing");
+  return node.importer.inlineBranch(node, branch->g());
+}
+
+void frontend::registerControl(HandlerTable &table) { table.add("If", 16, ifOp); }

@@ -1,0 +1,40 @@
+// Dropout: keyed by its ordinal in the graph, so that masks can be told from the
+// model alone.
+#include "frontends/onnx/Node.h"
+
+#include "frontends/onnx/GraphImporter.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+static LogicalResult dropout(Node &node) {
+  if (failed(node.expectInputs(1, 3)) || failed(node.expectFloat(node.input(0))))
+    return failure();
+  if (node.isUsed(1))
+    return node.refuse("its mask output is used");
+  double ratio = 0.5;
+  if (node.has(1)) {
+    auto number = node.number(1, "the ratio");
+    if (!number)
+      return failure();
+    ratio = *number;
+  }
+  if (!(ratio >= 0 && ratio < 1))
+    return node.refuse("its ratio " + std::to_string(ratio) + " is not in [0, 1)");
+  std::optional<double> mode;
+  if (node.has(2) && !(mode = node.number(2, "the training mode")))
+    return failure();
+  std::optional<int64_t> ordinal = node.importer.dropoutOrdinal(node, ratio, mode);
+  if (!ordinal)
+    return node.result(node.input(0));
+  Value random = node.importer.random();
+  return node.result(node.b.make<nn::DropoutOp>(
+      node.input(0).getType(), node.input(0), random,
+      node.b.builder.getF64FloatAttr(ratio),
+      node.b.builder.getI64IntegerAttr(*ordinal)));
+}
+
+void frontend::registerDropout(HandlerTable &table) {
+  table.add("Dropout", 13, dropout);
+}

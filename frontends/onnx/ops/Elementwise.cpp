@@ -1,0 +1,355 @@
+// Arithmetic, comparison, logic and activations, with ONNX's implicit broadcasts
+// made explicit.
+#include "frontends/onnx/Node.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+using nn::Predicate;
+
+// ---- several operands ----
+
+static LogicalResult operands(Node &node, SmallVector<Value> &values,
+                              int64_t least, int64_t most) {
+  if (failed(node.expectInputs(std::max(least, node.numInputs()), most)))
+    return failure();
+  for (int64_t i = 0; i < node.numInputs(); ++i)
+    values.push_back(node.input(i));
+  for (Value value : values)
+    if (elementOf(value) != elementOf(values[0]))
+      return node.refuse("its inputs have different element types");
+  return node.broadcast(values);
+}
+
+template <typename OpT> static LogicalResult binary(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)))
+    return failure();
+  return node.result(node.b.binary<OpT>(x[0], x[1]));
+}
+
+template <typename OpT> static LogicalResult logical(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)))
+    return failure();
+  if (!elementOf(x[0]).isInteger(1))
+    return node.refuse("its inputs are not bool");
+  return node.result(node.b.binary<OpT>(x[0], x[1]));
+}
+
+template <typename OpT> static LogicalResult variadic(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 1, 1024)))
+    return failure();
+  Value result = x[0];
+  for (Value next : ArrayRef(x).drop_front())
+    result = node.b.binary<OpT>(result, next);
+  return node.result(result);
+}
+
+static LogicalResult mean(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 1, 1024)) || failed(node.expectFloat(x[0])))
+    return failure();
+  Value result = x[0];
+  for (Value next : ArrayRef(x).drop_front())
+    result = node.b.binary<nn::AddOp>(result, next);
+  return node.result(node.b.binary<nn::DivOp>(result, double(x.size())));
+}
+
+template <Predicate predicate> static LogicalResult compare(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)))
+    return failure();
+  return node.result(node.b.compare(predicate, x[0], x[1]));
+}
+
+static LogicalResult div(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)))
+    return failure();
+  bool isInteger = !isa<FloatType>(elementOf(x[0]));
+  if (std::optional<SmallVector<int64_t>> divisors = integersOf(x[1]))
+    if (isInteger && llvm::is_contained(*divisors, 0))
+      return node.refuse("it divides integers by zero");
+  return node.result(node.b.binary<nn::DivOp>(x[0], x[1]));
+}
+
+static LogicalResult mod(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)))
+    return failure();
+  bool isInteger = !isa<FloatType>(elementOf(x[0]));
+  if (std::optional<SmallVector<int64_t>> divisors = integersOf(x[1]))
+    if (isInteger && llvm::is_contained(*divisors, 0))
+      return node.refuse("it divides integers by zero");
+  if (!node.getInt("fmod", 0))
+    return node.result(node.b.binary<nn::ModOp>(x[0], x[1]));
+  if (!isInteger)
+    return node.refuse("attribute 'fmod' is 1 on floats");
+  Value quotient = node.b.binary<nn::DivOp>(x[0], x[1]);
+  Value whole = node.b.binary<nn::MulOp>(quotient, x[1]);
+  return node.result(node.b.binary<nn::SubOp>(x[0], whole));
+}
+
+static LogicalResult pow(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Emitter &b = node.b;
+  Value base = node.input(0), exponent = node.input(1);
+  if (std::optional<double> splat = splatOf(exponent);
+      splat && node.broadcastsTo(exponent, shapeOf(base))) {
+    // Small powers as products, as PyTorch computes them.
+    if (*splat == 1)
+      return node.result(base);
+    if (*splat == 0.5 && isa<FloatType>(elementOf(base)))
+      return node.result(b.unary<nn::SqrtOp>(base));
+    if (*splat == -0.5 && isa<FloatType>(elementOf(base)))
+      return node.result(b.unary<nn::RsqrtOp>(base));
+    if (*splat == 2 || *splat == 3) {
+      Value square = b.binary<nn::MulOp>(base, base);
+      return node.result(*splat == 2 ? square : b.binary<nn::MulOp>(square, base));
+    }
+  }
+  if (failed(node.expectFloat(base)))
+    return failure();
+  SmallVector<Value> x = {base, b.cast(exponent, elementOf(base))};
+  if (failed(node.broadcast(x)))
+    return failure();
+  return node.result(b.binary<nn::PowOp>(x[0], x[1]));
+}
+
+static LogicalResult where(Node &node) {
+  if (failed(node.expectInputs(3, 3)))
+    return failure();
+  SmallVector<Value> x = {node.input(0), node.input(1), node.input(2)};
+  if (!elementOf(x[0]).isInteger(1) || elementOf(x[1]) != elementOf(x[2]))
+    return node.refuse("its condition is not bool or its branches differ in type");
+  if (failed(node.broadcast(x)))
+    return failure();
+  return node.result(node.b.select(x[0], x[1], x[2]));
+}
+
+static LogicalResult clip(Node &node) {
+  if (failed(node.expectInputs(1, 3)))
+    return failure();
+  Value x = node.input(0);
+  for (int64_t i : {1, 2}) {
+    Value bound = node.input(i);
+    if (!bound)
+      continue;
+    if (!node.broadcastsTo(bound, shapeOf(x)) || elementOf(bound) != elementOf(x))
+      return node.refuse("a bound is not a scalar of the input's type");
+    bound = node.b.broadcast(bound, shapeOf(x));
+    x = i == 1 ? node.b.binary<nn::MaximumOp>(x, bound)
+               : node.b.binary<nn::MinimumOp>(x, bound);
+  }
+  return node.result(x);
+}
+
+// ---- one operand ----
+
+// Wraps a function of one float value into a handler.
+template <Value (*build)(Node &, Value)>
+static LogicalResult activation(Node &node) {
+  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+    return failure();
+  Value result = build(node, node.input(0));
+  return result ? node.result(result) : failure();
+}
+
+template <typename OpT> static Value unary(Node &node, Value x) {
+  return node.b.unary<OpT>(x);
+}
+
+template <typename OpT> static LogicalResult anyType(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Value x = node.input(0);
+  if (elementOf(x).isInteger(1))
+    return node.refuse("its input is bool");
+  return node.result(node.b.unary<OpT>(x));
+}
+
+static LogicalResult logicalNot(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  if (!elementOf(node.input(0)).isInteger(1))
+    return node.refuse("its input is not bool");
+  return node.result(node.b.unary<nn::NotOp>(node.input(0)));
+}
+
+static LogicalResult identity(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  return node.result(node.input(0));
+}
+
+static Value reciprocal(Node &node, Value x) {
+  if (auto root = x.getDefiningOp<nn::SqrtOp>())
+    return node.b.unary<nn::RsqrtOp>(root.getInput());
+  return node.b.binary<nn::DivOp>(node.b.like(x, 1), x);
+}
+
+static Value isNaN(Node &node, Value x) {
+  return node.b.compare(Predicate::ne, x, x);
+}
+
+static Value isInf(Node &node, Value x) {
+  Value infinity = node.b.like(x, INFINITY);
+  return node.b.compare(Predicate::eq, node.b.unary<nn::AbsOp>(x), infinity);
+}
+
+static Value ceil(Node &node, Value x) {
+  return node.b.unary<nn::NegOp>(
+      node.b.unary<nn::FloorOp>(node.b.unary<nn::NegOp>(x)));
+}
+
+static Value positive(Node &node, Value x) {
+  return node.b.compare(Predicate::gt, x, node.b.like(x, 0));
+}
+
+static Value sign(Node &node, Value x) {
+  Emitter &b = node.b;
+  Value negative = b.compare(Predicate::lt, x, b.like(x, 0));
+  Value below = b.select(negative, b.like(x, -1), b.like(x, 0));
+  return b.select(positive(node, x), b.like(x, 1), below);
+}
+
+static Value tan(Node &node, Value x) {
+  return node.b.binary<nn::DivOp>(node.b.unary<nn::SinOp>(x),
+                                  node.b.unary<nn::CosOp>(x));
+}
+
+static Value gelu(Node &node, Value x) {
+  std::string form = node.getString("approximate", "none");
+  if (form != "none" && form != "tanh")
+    return (void)node.refuse("attribute 'approximate' is '" + form + "'"), Value();
+  auto kind = form == "tanh" ? nn::GeluForm::tanh : nn::GeluForm::erf;
+  return node.b.make<nn::GeluOp>(x.getType(), x, kind);
+}
+
+static Value leakyRelu(Node &node, Value x) {
+  Value scaled = node.b.binary<nn::MulOp>(x, node.getFloat("alpha", 0.01f));
+  return node.b.select(positive(node, x), x, scaled);
+}
+
+// above · x where x > 0, else below · (e^(x / width) - 1)
+static Value exponential(Node &node, Value x, double above, double below,
+                         double width) {
+  Emitter &b = node.b;
+  // The branch that is not taken must not overflow: its adjoint would be 0 · ∞.
+  Value clipped = b.binary<nn::MinimumOp>(x, 0.0);
+  Value power = b.unary<nn::ExpOp>(b.binary<nn::DivOp>(clipped, width));
+  Value curve = b.binary<nn::MulOp>(b.binary<nn::SubOp>(power, 1.0), below);
+  return b.select(positive(node, x), b.binary<nn::MulOp>(x, above), curve);
+}
+
+static Value elu(Node &node, Value x) {
+  return exponential(node, x, 1, node.getFloat("alpha", 1), 1);
+}
+
+static Value selu(Node &node, Value x) {
+  double alpha = node.getFloat("alpha", 1.67326319217681884765625f);
+  double gamma = node.getFloat("gamma", 1.05070102214813232421875f);
+  return exponential(node, x, gamma, gamma * alpha, 1);
+}
+
+static Value celu(Node &node, Value x) {
+  double alpha = node.getFloat("alpha", 1);
+  return exponential(node, x, 1, alpha, alpha);
+}
+
+static Value softplus(Node &node, Value x) {
+  Emitter &b = node.b;
+  Value decay = b.unary<nn::ExpOp>(b.unary<nn::NegOp>(b.unary<nn::AbsOp>(x)));
+  Value tail = b.unary<nn::LogOp>(b.binary<nn::AddOp>(decay, 1.0));
+  return b.binary<nn::AddOp>(b.unary<nn::ReluOp>(x), tail);
+}
+
+static Value softsign(Node &node, Value x) {
+  Value scale = node.b.binary<nn::AddOp>(node.b.unary<nn::AbsOp>(x), 1.0);
+  return node.b.binary<nn::DivOp>(x, scale);
+}
+
+static Value mish(Node &node, Value x) {
+  return node.b.binary<nn::MulOp>(x, node.b.unary<nn::TanhOp>(softplus(node, x)));
+}
+
+static Value ramp(Node &node, Value x, double alpha, double beta) {
+  Emitter &b = node.b;
+  Value line = b.binary<nn::AddOp>(b.binary<nn::MulOp>(x, alpha), beta);
+  return b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(line, 0.0), 1.0);
+}
+
+static Value hardSigmoid(Node &node, Value x) {
+  return ramp(node, x, node.getFloat("alpha", 0.2f), node.getFloat("beta", 0.5));
+}
+
+static Value hardSwish(Node &node, Value x) {
+  return node.b.binary<nn::MulOp>(x, ramp(node, x, 1.0 / 6.0, 0.5));
+}
+
+static LogicalResult prelu(Node &node) {
+  SmallVector<Value> x;
+  if (failed(operands(node, x, 2, 2)) || failed(node.expectFloat(x[0])))
+    return failure();
+  Value scaled = node.b.binary<nn::MulOp>(x[0], x[1]);
+  return node.result(node.b.select(positive(node, x[0]), x[0], scaled));
+}
+
+void frontend::registerElementwise(HandlerTable &table) {
+  table.add("Add", 14, binary<nn::AddOp>);
+  table.add("Sub", 14, binary<nn::SubOp>);
+  table.add("Mul", 14, binary<nn::MulOp>);
+  table.add("Div", 14, div);
+  table.add("Mod", 13, mod);
+  table.add("Pow", 15, pow);
+  table.add("Max", 13, variadic<nn::MaximumOp>);
+  table.add("Min", 13, variadic<nn::MinimumOp>);
+  table.add("Sum", 13, variadic<nn::AddOp>);
+  table.add("Mean", 13, mean);
+  table.add("And", 7, logical<nn::AndOp>);
+  table.add("Or", 7, logical<nn::OrOp>);
+  table.add("Xor", 7, logical<nn::XorOp>);
+  table.add("Not", 1, logicalNot);
+  table.add("Equal", 13, compare<Predicate::eq>);
+  table.add("Less", 13, compare<Predicate::lt>);
+  table.add("LessOrEqual", 16, compare<Predicate::le>);
+  table.add("Greater", 13, compare<Predicate::gt>);
+  table.add("GreaterOrEqual", 16, compare<Predicate::ge>);
+  table.add("Where", 16, where);
+  table.add("Clip", 13, clip);
+  table.add("Identity", 16, identity);
+  table.add("Neg", 13, anyType<nn::NegOp>);
+  table.add("Abs", 13, anyType<nn::AbsOp>);
+  table.add("Exp", 13, activation<unary<nn::ExpOp>>);
+  table.add("Log", 13, activation<unary<nn::LogOp>>);
+  table.add("Sqrt", 13, activation<unary<nn::SqrtOp>>);
+  table.add("Tanh", 13, activation<unary<nn::TanhOp>>);
+  table.add("Erf", 13, activation<unary<nn::ErfOp>>);
+  table.add("Sigmoid", 13, activation<unary<nn::SigmoidOp>>);
+  table.add("Relu", 14, activation<unary<nn::ReluOp>>);
+  table.add("Sin", 7, activation<unary<nn::SinOp>>);
+  table.add("Cos", 7, activation<unary<nn::CosOp>>);
+  table.add("Tan", 7, activation<tan>);
+  table.add("Floor", 13, activation<unary<nn::FloorOp>>);
+  table.add("Ceil", 13, activation<ceil>);
+  table.add("Sign", 13, activation<sign>);
+  table.add("Reciprocal", 13, activation<reciprocal>);
+  table.add("IsNaN", 13, activation<isNaN>);
+  table.add("IsInf", 10, activation<isInf>);
+  table.add("Gelu", 20, activation<gelu>);
+  table.add("LeakyRelu", 16, activation<leakyRelu>);
+  table.add("PRelu", 16, prelu);
+  table.add("Elu", 6, activation<elu>);
+  table.add("Selu", 6, activation<selu>);
+  table.add("Celu", 12, activation<celu>);
+  table.add("Softplus", 1, activation<softplus>);
+  table.add("Softsign", 1, activation<softsign>);
+  table.add("Mish", 18, activation<mish>);
+  table.add("HardSigmoid", 6, activation<hardSigmoid>);
+  table.add("HardSwish", 14, activation<hardSwish>);
+}

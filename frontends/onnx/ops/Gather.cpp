@@ -1,0 +1,224 @@
+// Gathers. An index that is known often selects a slice or everything: then no
+// gather is made. The rest becomes nn.embedding, rows of a table.
+#include "frontends/onnx/Node.h"
+
+#include "frontends/onnx/GraphImporter.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+// Constant indices that advance evenly: first, step.
+static std::optional<std::pair<int64_t, int64_t>>
+progression(Value indices, int64_t size) {
+  auto values = integersOf(indices);
+  if (!values || values->empty())
+    return std::nullopt;
+  for (int64_t &value : *values) {
+    value = value < 0 ? value + size : value;
+    if (value < 0 || value >= size)
+      return std::nullopt;
+  }
+  int64_t step = values->size() > 1 ? (*values)[1] - (*values)[0] : 1;
+  for (size_t i = 1; i < values->size(); ++i)
+    if ((*values)[i] - (*values)[i - 1] != step)
+      return std::nullopt;
+  if (step == 0)
+    return std::nullopt;
+  return std::pair((*values)[0], step);
+}
+
+// Rows of `table` ([rows, …]) by `ids` of any shape: ids' shape, then the rest.
+static Value gatherRows(Emitter &b, Value table, Value ids,
+                        std::optional<int64_t> padding) {
+  ArrayRef<int64_t> row = shapeOf(table).drop_front();
+  Shape shape(shapeOf(ids));
+  shape.append(row.begin(), row.end());
+  // Repeated ids are looked up once.
+  if (auto repeat = ids.getDefiningOp<nn::BroadcastOp>()) {
+    Value once = gatherRows(b, table, repeat.getInput(), padding);
+    Shape aligned(shape.size() - rankOf(once), 1);
+    Shape rest(shapeOf(once));
+    // Rank differs where the broadcast adds leading dimensions: 1 broadcasts.
+    aligned.append(rest.begin(), rest.end());
+    return b.broadcast(b.reshape(once, aligned), shape);
+  }
+  if (auto even = padding ? std::nullopt : progression(ids, shapeOf(table)[0])) {
+    Shape offsets(rankOf(table), 0), strides(rankOf(table), 1), part(shapeOf(table));
+    offsets[0] = even->first;
+    strides[0] = even->second;
+    part[0] = typeOf(ids).getNumElements();
+    return b.reshape(b.slice(table, offsets, strides, part), shape);
+  }
+  int64_t width = std::accumulate(row.begin(), row.end(), int64_t(1), std::multiplies<>());
+  Value matrix = b.reshape(table, {shapeOf(table)[0], width});
+  Value list = rankOf(ids) == 0 ? b.reshape(ids, {1}) : ids;
+  Shape found(shapeOf(list));
+  found.push_back(width);
+  IntegerAttr row0 = padding ? b.builder.getI64IntegerAttr(*padding) : IntegerAttr();
+  Value rows = b.make<nn::EmbeddingOp>(typeOf(table).clone(found), matrix, list, row0);
+  return b.reshape(rows, shape);
+}
+
+static LogicalResult expectIndices(Node &node, Value indices) {
+  if (!elementOf(indices).isInteger(64) && !elementOf(indices).isInteger(32))
+    return node.refuse("its indices are not of type int32 or int64");
+  return success();
+}
+
+static LogicalResult gather(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Emitter &b = node.b;
+  Value data = node.input(0), indices = node.input(1);
+  auto axis = node.axis(node.getInt("axis", 0), rankOf(data));
+  if (!axis || failed(expectIndices(node, indices)))
+    return failure();
+  ArrayRef<int64_t> from = shapeOf(data), ids = shapeOf(indices);
+  Shape shape(from.take_front(*axis));
+  shape.append(ids.begin(), ids.end());
+  shape.append(from.begin() + *axis + 1, from.end());
+  if (failed(node.checkShape(shape)))
+    return failure();
+  if (auto values = integersOf(indices))
+    for (int64_t value : *values)
+      if (value < -from[*axis] || value >= from[*axis])
+        return node.refuse("index " + Twine(value) + " is outside of dimension " +
+                           Twine(*axis) + " of size " + Twine(from[*axis]));
+  if (auto even = progression(indices, from[*axis])) {
+    Shape offsets(from.size(), 0), strides(from.size(), 1), part(from);
+    offsets[*axis] = even->first;
+    strides[*axis] = even->second;
+    part[*axis] = typeOf(indices).getNumElements();
+    auto padding = node.importer.paddingIndex(node);
+    if (!padding)
+      return node.result(b.reshape(b.slice(data, offsets, strides, part), shape));
+  }
+  // The axis goes first, and its place in the result is restored after.
+  Shape permutation = {*axis};
+  for (int64_t i = 0; i < rankOf(data); ++i)
+    if (i != *axis)
+      permutation.push_back(i);
+  Value table = b.transpose(data, permutation);
+  Value rows = gatherRows(b, table, indices, node.importer.paddingIndex(node));
+  Shape back;
+  for (int64_t i = 0; i < *axis; ++i)
+    back.push_back(rankOf(indices) + i);
+  for (int64_t i = 0; i < rankOf(indices); ++i)
+    back.push_back(i);
+  for (int64_t i = *axis; i < rankOf(data) - 1; ++i)
+    back.push_back(rankOf(indices) + i);
+  return node.result(b.transpose(rows, back));
+}
+
+// Σ over k of indices[…, k] · strides[k], negative indices counted from the end.
+static Value linear(Emitter &b, ArrayRef<Value> indices, ArrayRef<int64_t> sizes) {
+  Value total;
+  int64_t stride = 1;
+  for (int64_t k = sizes.size() - 1; k >= 0; --k) {
+    Value index = b.cast(indices[k], b.builder.getI64Type());
+    Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
+    Value place = b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])), index);
+    Value term = b.binary<nn::MulOp>(place, double(stride));
+    total = total ? b.binary<nn::AddOp>(total, term) : term;
+    stride *= sizes[k];
+  }
+  return total;
+}
+
+static LogicalResult gatherND(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Emitter &b = node.b;
+  Value data = node.input(0), indices = node.input(1);
+  if (failed(expectIndices(node, indices)))
+    return failure();
+  if (node.getInt("batch_dims", 0) != 0)
+    return node.refuse("attribute 'batch_dims' is not 0");
+  if (rankOf(indices) < 1)
+    return node.refuse("its indices are a scalar");
+  int64_t depth = shapeOf(indices).back();
+  if (depth < 1 || depth > rankOf(data))
+    return node.refuse("its indices address " + Twine(depth) + " of " +
+                       Twine(rankOf(data)) + " dimensions");
+  ArrayRef<int64_t> sizes = shapeOf(data).take_front(depth);
+  ArrayRef<int64_t> rest = shapeOf(data).drop_front(depth);
+  Shape outer(shapeOf(indices).drop_back()), shape(outer);
+  shape.append(rest.begin(), rest.end());
+  if (failed(node.checkShape(shape)))
+    return failure();
+  SmallVector<Value> parts;
+  for (int64_t k = 0; k < depth; ++k)
+    parts.push_back(
+        b.reshape(b.slice(indices, rankOf(indices) - 1, k, 1), outer));
+  Shape table = {std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                                 std::multiplies<>())};
+  table.append(rest.begin(), rest.end());
+  return node.result(gatherRows(b, b.reshape(data, table), linear(b, parts, sizes), {}));
+}
+
+static LogicalResult gatherElements(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Emitter &b = node.b;
+  Value data = node.input(0), indices = node.input(1);
+  auto axis = node.axis(node.getInt("axis", 0), rankOf(data));
+  if (!axis || failed(expectIndices(node, indices)))
+    return failure();
+  if (rankOf(indices) != rankOf(data))
+    return node.refuse("its indices are not of the input's rank");
+  for (int64_t d = 0; d < rankOf(data); ++d)
+    if (d != *axis && shapeOf(indices)[d] > shapeOf(data)[d])
+      return node.refuse("its indices are larger than dimension " + Twine(d));
+  // One element of each row: a loss's target.
+  bool isPick = *axis == rankOf(data) - 1 && shapeOf(indices).back() == 1 &&
+                shapeOf(indices).drop_back() == shapeOf(data).drop_back();
+  if (isPick && !constantOf(indices)) {
+    Value place = b.cast(indices, b.builder.getI64Type());
+    Value negative = b.compare(nn::Predicate::lt, place, b.like(place, 0));
+    Value wrapped = b.binary<nn::AddOp>(place, double(shapeOf(data).back()));
+    place = b.select(negative, wrapped, place);
+    return node.result(b.make<nn::PickOp>(typeOf(data).clone(shapeOf(indices)), data, place));
+  }
+  SmallVector<Value> parts;
+  for (int64_t d = 0; d < rankOf(data); ++d)
+    parts.push_back(d == *axis ? indices : b.iota(shapeOf(indices), d));
+  Value flat = b.reshape(data, {typeOf(data).getNumElements()});
+  return node.result(gatherRows(b, flat, linear(b, parts, shapeOf(data)), {}));
+}
+
+static LogicalResult oneHot(Node &node) {
+  if (failed(node.expectInputs(3, 3)))
+    return failure();
+  Emitter &b = node.b;
+  Value indices = node.input(0), values = node.input(2);
+  auto depth = node.number(1, "the depth");
+  if (!depth || failed(expectIndices(node, indices)))
+    return failure();
+  auto axis = node.axis(node.getInt("axis", -1), rankOf(indices) + 1);
+  if (!axis || rankOf(values) != 1 || shapeOf(values)[0] != 2)
+    return axis ? node.refuse("its values are not a pair") : failure();
+  Shape shape(shapeOf(indices)), unit(shape);
+  shape.insert(shape.begin() + *axis, int64_t(*depth));
+  unit.insert(unit.begin() + *axis, 1);
+  if (failed(node.checkShape(shape)))
+    return failure();
+  Value index = b.cast(indices, b.builder.getI64Type());
+  Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
+  index = b.select(negative, b.binary<nn::AddOp>(index, *depth), index);
+  index = b.broadcast(b.reshape(index, unit), shape);
+  Value hot = b.compare(nn::Predicate::eq, index, b.iota(shape, *axis));
+  auto value = [&](int64_t i) {
+    return b.broadcast(b.reshape(b.slice(values, 0, i, 1), {}), shape);
+  };
+  return node.result(b.select(hot, value(1), value(0)));
+}
+
+void frontend::registerGather(HandlerTable &table) {
+  table.add("Gather", 13, gather);
+  table.add("GatherND", 13, gatherND);
+  table.add("GatherElements", 13, gatherElements);
+  table.add("OneHot", 11, oneHot);
+}

@@ -1,0 +1,125 @@
+// Classification losses; logits as rows by classes.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+// N×C×d… to rows×C.
+static Value toRows(Emitter &b, Value x) {
+  Shape permutation = {0};
+  for (int64_t i = 2; i < rankOf(x); ++i)
+    permutation.push_back(i);
+  permutation.push_back(1);
+  int64_t classes = shapeOf(x)[1];
+  int64_t rows = typeOf(x).getNumElements() / std::max<int64_t>(1, classes);
+  return b.reshape(b.transpose(x, permutation), {rows, classes});
+}
+
+namespace {
+struct Classification {
+  Value logits, targets, weights; // rows×C, rows, C or null
+  std::string reduction;
+  IntegerAttr ignoreIndex;
+};
+} // namespace
+
+static std::optional<Classification> parse(Node &node) {
+  if (failed(node.expectInputs(2, 3)) || failed(node.expectFloat(node.input(0))))
+    return std::nullopt;
+  Emitter &b = node.b;
+  Value scores = node.input(0), targets = node.input(1);
+  auto refuse = [&](const Twine &reason) {
+    (void)node.refuse(reason);
+    return std::nullopt;
+  };
+  if (rankOf(scores) < 2 || rankOf(targets) != rankOf(scores) - 1)
+    return refuse("its targets do not have the scores' rank less one");
+  Shape expected(shapeOf(scores));
+  expected.erase(expected.begin() + 1);
+  if (shapeOf(targets) != ArrayRef<int64_t>(expected) || !isa<IntegerType>(elementOf(targets)) ||
+      shapeOf(scores)[1] == 0)
+    return refuse("its targets are not integers of the scores' shape without classes");
+  Classification result;
+  result.logits = toRows(b, scores);
+  result.targets = b.reshape(targets, {typeOf(targets).getNumElements()});
+  if ((result.weights = node.input(2)))
+    if (shapeOf(result.weights) != ArrayRef<int64_t>({shapeOf(scores)[1]}))
+      return refuse("its weights are not one a class");
+  result.reduction = node.getString("reduction", "mean");
+  if (const auto *ignored = node.attribute("ignore_index"))
+    result.ignoreIndex = b.builder.getI64IntegerAttr(ignored->i());
+  return result;
+}
+
+// The losses of rows, unreduced, from their log-probabilities.
+static Value perRow(Node &node, const Classification &c, Value logProbabilities) {
+  Emitter &b = node.b;
+  int64_t rows = typeOf(c.targets).getNumElements();
+  Value index = b.reshape(c.targets, {rows, 1});
+  Value picked = b.make<nn::PickOp>(typeOf(logProbabilities).clone({rows, 1}),
+                                    logProbabilities, index);
+  Value losses = b.unary<nn::NegOp>(b.reshape(picked, {rows}));
+  if (!c.ignoreIndex)
+    return losses;
+  Value ignored = b.compare(nn::Predicate::eq, c.targets,
+                            b.like(c.targets, c.ignoreIndex.getInt()));
+  return b.select(ignored, b.like(losses, 0), losses);
+}
+
+// `logits` need not be normalised: a log-softmax of log-probabilities is itself.
+static LogicalResult reduced(Node &node, const Classification &c, Value logits) {
+  Emitter &b = node.b;
+  if (c.reduction == "none") {
+    if (c.weights)
+      return node.refuse("it has weights and reduction 'none'");
+    Value logProbabilities =
+        logits.getDefiningOp<nn::LogSoftmaxOp>() ? logits : b.unary<nn::LogSoftmaxOp>(logits);
+    Value losses = perRow(node, c, logProbabilities);
+    return node.result(b.reshape(losses, shapeOf(node.input(1))));
+  }
+  std::optional<nn::Reduction> reduction = nn::symbolizeReduction(c.reduction);
+  if (!reduction)
+    return node.refuse("attribute 'reduction' is '" + c.reduction + "'");
+  // The softmax is the loss's own.
+  if (auto soft = logits.getDefiningOp<nn::LogSoftmaxOp>())
+    logits = soft.getInput();
+  auto scalar = RankedTensorType::get({}, b.builder.getF32Type());
+  auto rows = scalar.clone(ArrayRef<int64_t>{shapeOf(logits)[0]});
+  auto loss = b.op<nn::CrossEntropyOp>(TypeRange{scalar, rows, scalar}, logits, c.targets,
+                                       c.weights, *reduction, c.ignoreIndex);
+  return node.result(loss.getLoss());
+}
+
+static LogicalResult softmaxCrossEntropy(Node &node) {
+  std::optional<Classification> c = parse(node);
+  if (!c)
+    return failure();
+  if (node.isUsed(1)) {
+    if (rankOf(node.input(0)) != 2)
+      return node.refuse("its log_prob output is used with more than two dimensions");
+    node.setOutput(1, node.b.unary<nn::LogSoftmaxOp>(c->logits));
+  }
+  return reduced(node, *c, c->logits);
+}
+
+static LogicalResult negativeLogLikelihood(Node &node) {
+  std::optional<Classification> c = parse(node);
+  if (!c)
+    return failure();
+  Value scores = node.input(0);
+  if (rankOf(scores) == 2 && scores.getDefiningOp<nn::LogSoftmaxOp>())
+    return reduced(node, *c, scores);
+  if (auto swapped = scores.getDefiningOp<nn::TransposeOp>())
+    if (auto soft = swapped.getInput().getDefiningOp<nn::LogSoftmaxOp>()) {
+      // log_softmax along axis 1 of N×C×d: the same rows before it.
+      Value logits = node.b.transpose(soft.getInput(), swapped.getPermutation());
+      return reduced(node, *c, toRows(node.b, logits));
+    }
+  return node.refuse("its input is not a log-softmax along the classes");
+}
+
+void frontend::registerLoss(HandlerTable &table) {
+  table.add("SoftmaxCrossEntropyLoss", 13, softmaxCrossEntropy);
+  table.add("NegativeLogLikelihoodLoss", 13, negativeLogLikelihood);
+}

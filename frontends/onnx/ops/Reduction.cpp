@@ -1,0 +1,144 @@
+// Reductions, running sums and places of extremes.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+using nn::ReduceKind;
+
+static Value sum(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return node.b.reduce(ReduceKind::sum, x, axes);
+}
+static Value max(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return node.b.reduce(ReduceKind::max, x, axes);
+}
+static Value min(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return node.b.reduce(ReduceKind::min, x, axes);
+}
+static Value average(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return node.b.mean(x, axes);
+}
+static Value l1(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return sum(node, node.b.unary<nn::AbsOp>(x), axes);
+}
+static Value sumSquare(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return sum(node, node.b.binary<nn::MulOp>(x, x), axes);
+}
+static Value l2(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return node.b.unary<nn::SqrtOp>(sumSquare(node, x, axes));
+}
+static Value logSum(Node &node, Value x, ArrayRef<int64_t> axes) {
+  return node.b.unary<nn::LogOp>(sum(node, x, axes));
+}
+static Value logSumExp(Node &node, Value x, ArrayRef<int64_t> axes) {
+  Emitter &b = node.b;
+  Value largest = max(node, x, axes);
+  Value shifted = b.binary<nn::SubOp>(x, b.broadcast(largest, shapeOf(x)));
+  Value total = sum(node, b.unary<nn::ExpOp>(shifted), axes);
+  return b.binary<nn::AddOp>(b.unary<nn::LogOp>(total), largest);
+}
+
+template <Value (*build)(Node &, Value, ArrayRef<int64_t>), bool onlyFloat>
+static LogicalResult reduction(Node &node) {
+  if (failed(node.expectInputs(1, 2)))
+    return failure();
+  Value x = node.input(0);
+  if (onlyFloat && failed(node.expectFloat(x)))
+    return failure();
+  if (elementOf(x).isInteger(1))
+    return node.refuse("its input is bool");
+  SmallVector<int64_t> given;
+  if (node.has(1)) {
+    auto values = node.integers(1, "the axes");
+    if (!values)
+      return failure();
+    given = *values;
+  }
+  if (given.empty() && node.getInt("noop_with_empty_axes", 0))
+    return node.result(x);
+  if (given.empty())
+    for (int64_t i = 0; i < rankOf(x); ++i)
+      given.push_back(i);
+  std::optional<Shape> axes = node.axes(given, rankOf(x));
+  if (!axes)
+    return failure();
+  if (typeOf(x).getNumElements() == 0)
+    return node.refuse("its input is empty");
+  Value kept = build(node, x, *axes);
+  if (node.getInt("keepdims", 1))
+    return node.result(kept);
+  Shape shape;
+  for (auto [i, size] : llvm::enumerate(shapeOf(kept)))
+    if (!llvm::is_contained(*axes, int64_t(i)))
+      shape.push_back(size);
+  return node.result(node.b.reshape(kept, shape));
+}
+
+// Running sums by doubling: after step k each place has the sum of 2^k places
+// (Hillis and Steele, 1986).
+static LogicalResult cumSum(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  auto place = node.number(1, "the axis");
+  auto axis = place ? node.axis(*place, rankOf(x)) : std::nullopt;
+  if (!axis)
+    return failure();
+  if (elementOf(x).isInteger(1))
+    return node.refuse("its input is bool");
+  int64_t size = shapeOf(x)[*axis];
+  bool reverse = node.getInt("reverse", 0);
+  auto shift = [&](Value value, int64_t by) -> Value {
+    if (by >= size)
+      return b.like(value, 0);
+    Shape offsets(rankOf(x), 0), strides(rankOf(x), 1);
+    Value part = b.slice(value, *axis, reverse ? by : 0, size - by);
+    offsets[*axis] = reverse ? 0 : by;
+    return b.make<nn::UnsliceOp>(value.getType(), part, offsets, strides);
+  };
+  for (int64_t by = 1; by < size; by *= 2)
+    x = b.binary<nn::AddOp>(x, shift(x, by));
+  if (node.getInt("exclusive", 0))
+    x = shift(x, 1);
+  return node.result(x);
+}
+
+template <ReduceKind kind> static LogicalResult argument(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  auto axis = node.axis(node.getInt("axis", 0), rankOf(x));
+  if (!axis)
+    return failure();
+  if (node.getInt("select_last_index", 0))
+    return node.refuse("attribute 'select_last_index' is 1");
+  if (elementOf(x).isInteger(1) || typeOf(x).getNumElements() == 0)
+    return node.refuse("its input is bool or empty");
+  Value extreme = b.broadcast(b.reduce(kind, x, {*axis}), shapeOf(x));
+  Value places = b.iota(shapeOf(x), *axis);
+  Value attained = b.select(b.compare(nn::Predicate::eq, x, extreme), places,
+                            b.like(places, shapeOf(x)[*axis]));
+  Value first = b.reduce(ReduceKind::min, attained, {*axis});
+  if (node.getInt("keepdims", 1))
+    return node.result(first);
+  Shape shape(shapeOf(first));
+  shape.erase(shape.begin() + *axis);
+  return node.result(b.reshape(first, shape));
+}
+
+void frontend::registerReduction(HandlerTable &table) {
+  table.add("ReduceSum", 13, reduction<sum, false>);
+  table.add("ReduceMax", 18, reduction<max, false>);
+  table.add("ReduceMin", 18, reduction<min, false>);
+  table.add("ReduceMean", 18, reduction<average, true>);
+  table.add("ReduceL1", 18, reduction<l1, true>);
+  table.add("ReduceL2", 18, reduction<l2, true>);
+  table.add("ReduceSumSquare", 18, reduction<sumSquare, false>);
+  table.add("ReduceLogSum", 18, reduction<logSum, true>);
+  table.add("ReduceLogSumExp", 18, reduction<logSumExp, true>);
+  table.add("CumSum", 14, cumSum);
+  table.add("ArgMax", 13, argument<ReduceKind::max>);
+  table.add("ArgMin", 13, argument<ReduceKind::min>);
+}

@@ -1,0 +1,388 @@
+// Ops that move elements: reshapes, slices, joins, padding, and shapes as values.
+#include "frontends/onnx/Node.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+// ---- reshapes ----
+
+static LogicalResult reshape(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Value x = node.input(0);
+  auto wanted = node.integers(1, "the shape");
+  if (!wanted)
+    return failure();
+  bool allowZero = node.getInt("allowzero", 0);
+  Shape shape;
+  int64_t unknown = -1, known = 1;
+  for (auto [i, size] : llvm::enumerate(*wanted)) {
+    if (size == 0 && !allowZero) {
+      if (int64_t(i) >= rankOf(x))
+        return node.refuse("dimension " + Twine(i) + " of the shape is 0 (copied) "
+                           "but the input has no such dimension");
+      size = shapeOf(x)[i];
+    }
+    if (size == -1 && unknown >= 0)
+      return node.refuse("the shape has -1 twice");
+    if (size < -1)
+      return node.refuse("the shape has a negative dimension");
+    if (size == -1)
+      unknown = i;
+    shape.push_back(size == -1 ? 1 : size);
+  }
+  std::optional<int64_t> product = countElements(shape);
+  if (!product)
+    return node.checkShape({-1});
+  known = *product;
+  int64_t elements = typeOf(x).getNumElements();
+  if (unknown >= 0 && known > 0)
+    shape[unknown] = elements / known;
+  if (countElements(shape) != elements)
+    return node.refuse("it reshapes " + Twine(elements) +
+                       " elements to a shape of another number");
+  return node.result(node.b.reshape(x, shape));
+}
+
+static LogicalResult flatten(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Value x = node.input(0);
+  int64_t at = node.getInt("axis", 1), rank = rankOf(x);
+  if (at < -rank || at > rank)
+    return node.refuse("axis " + Twine(at) + " is outside of rank " + Twine(rank));
+  at = at < 0 ? at + rank : at;
+  auto product = [](ArrayRef<int64_t> sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
+  };
+  ArrayRef<int64_t> sizes = shapeOf(x);
+  return node.result(
+      node.b.reshape(x, {product(sizes.take_front(at)), product(sizes.drop_front(at))}));
+}
+
+static LogicalResult squeeze(Node &node) {
+  if (failed(node.expectInputs(1, 2)))
+    return failure();
+  Value x = node.input(0);
+  std::optional<Shape> axes = Shape();
+  if (node.has(1)) {
+    auto given = node.integers(1, "the axes");
+    if (!given || !(axes = node.axes(*given, rankOf(x))))
+      return failure();
+  }
+  Shape shape;
+  for (auto [i, size] : llvm::enumerate(shapeOf(x))) {
+    bool removed = node.has(1) ? llvm::is_contained(*axes, int64_t(i)) : size == 1;
+    if (removed && size != 1)
+      return node.refuse("it squeezes dimension " + Twine(i) + " of size " + Twine(size));
+    if (!removed)
+      shape.push_back(size);
+  }
+  return node.result(node.b.reshape(x, shape));
+}
+
+static LogicalResult unsqueeze(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Value x = node.input(0);
+  auto given = node.integers(1, "the axes");
+  if (!given)
+    return failure();
+  int64_t rank = rankOf(x) + given->size();
+  std::optional<Shape> axes = node.axes(*given, rank);
+  if (!axes)
+    return failure();
+  Shape shape;
+  for (int64_t i = 0, from = 0; i < rank; ++i)
+    shape.push_back(llvm::is_contained(*axes, i) ? 1 : shapeOf(x)[from++]);
+  return node.result(node.b.reshape(x, shape));
+}
+
+static LogicalResult transpose(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Value x = node.input(0);
+  Shape reversed;
+  for (int64_t i = rankOf(x) - 1; i >= 0; --i)
+    reversed.push_back(i);
+  auto given = node.getInts("perm");
+  Shape permutation = given ? Shape(*given) : reversed;
+  if (int64_t(permutation.size()) != rankOf(x))
+    return node.refuse("attribute 'perm' is not of the input's rank");
+  if (!node.axes(permutation, rankOf(x)))
+    return failure();
+  for (int64_t &axis : permutation)
+    axis = axis < 0 ? axis + rankOf(x) : axis;
+  return node.result(node.b.transpose(x, permutation));
+}
+
+static LogicalResult expand(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Value x = node.input(0);
+  auto wanted = node.integers(1, "the shape");
+  if (!wanted || failed(node.checkShape(*wanted)))
+    return failure();
+  std::optional<Shape> shape = broadcastShapes(shapeOf(x), *wanted);
+  if (!shape)
+    return node.refuse("its input does not broadcast to the shape");
+  return node.result(node.b.broadcast(x, *shape));
+}
+
+static LogicalResult tile(Node &node) {
+  if (failed(node.expectInputs(2, 2)))
+    return failure();
+  Value x = node.input(0);
+  auto repeats = node.integers(1, "the repeats");
+  if (!repeats)
+    return failure();
+  if (int64_t(repeats->size()) != rankOf(x))
+    return node.refuse("its repeats are not of the input's rank");
+  // Each dimension becomes (repeats, size): a broadcast and two reshapes.
+  Shape split, repeated, shape;
+  for (auto [size, times] : llvm::zip(shapeOf(x), *repeats)) {
+    if (times < 0 || !countElements({size, times}))
+      return node.checkShape({-1});
+    split.append({1, size});
+    repeated.append({times, size});
+    shape.push_back(times * size);
+  }
+  if (failed(node.checkShape(shape)))
+    return failure();
+  Value pairs = node.b.broadcast(node.b.reshape(x, split), repeated);
+  return node.result(node.b.reshape(pairs, shape));
+}
+
+// ---- joins and parts ----
+
+static LogicalResult concat(Node &node) {
+  if (failed(node.expectInputs(std::max<int64_t>(1, node.numInputs()), 65536)))
+    return failure();
+  SmallVector<Value> inputs;
+  auto axis = node.axis(node.getInt("axis", 0), rankOf(node.input(0)));
+  if (!axis)
+    return failure();
+  Shape total(shapeOf(node.input(0)));
+  total[*axis] = 0;
+  for (int64_t i = 0; i < node.numInputs(); ++i) {
+    Value x = node.input(i);
+    if (rankOf(x) != int64_t(total.size()) ||
+        elementOf(x) != elementOf(node.input(0)))
+      return node.refuse("input " + Twine(i) + " differs in rank or type");
+    for (auto [d, size] : llvm::enumerate(shapeOf(x)))
+      if (int64_t(d) != *axis && size != total[d])
+        return node.refuse("input " + Twine(i) + " differs in dimension " + Twine(d));
+    total[*axis] += shapeOf(x)[*axis];
+    if (shapeOf(x)[*axis] > 0) // an empty part adds nothing
+      inputs.push_back(x);
+  }
+  if (failed(node.checkShape(total)))
+    return failure();
+  if (inputs.empty())
+    return node.result(node.input(0));
+  return node.result(node.b.concat(inputs, *axis));
+}
+
+static LogicalResult split(Node &node) {
+  if (failed(node.expectInputs(1, 2)))
+    return failure();
+  Value x = node.input(0);
+  auto axis = node.axis(node.getInt("axis", 0), rankOf(x));
+  if (!axis)
+    return failure();
+  int64_t size = shapeOf(x)[*axis], parts = node.numOutputs();
+  SmallVector<int64_t> sizes;
+  if (node.has(1)) {
+    auto given = node.integers(1, "the split");
+    if (!given)
+      return failure();
+    sizes = *given;
+  } else {
+    int64_t each = (size + parts - 1) / std::max<int64_t>(1, parts);
+    for (int64_t i = 0; i < parts; ++i)
+      sizes.push_back(std::min(each, std::max<int64_t>(0, size - i * each)));
+  }
+  std::optional<int64_t> valid = countElements(sizes);
+  if (!valid || int64_t(sizes.size()) != parts ||
+      std::accumulate(sizes.begin(), sizes.end(), int64_t(0)) != size)
+    return node.refuse("its split does not make up dimension " + Twine(*axis) +
+                       " of size " + Twine(size));
+  int64_t begin = 0;
+  for (int64_t i = 0; i < parts; begin += sizes[i++])
+    node.setOutput(i, node.b.slice(x, *axis, begin, sizes[i]));
+  return success();
+}
+
+static LogicalResult slice(Node &node) {
+  if (failed(node.expectInputs(3, 5)))
+    return failure();
+  Value x = node.input(0);
+  auto starts = node.integers(1, "the starts"), ends = node.integers(2, "the ends");
+  if (!starts || !ends)
+    return failure();
+  SmallVector<int64_t> given, steps(starts->size(), 1);
+  for (size_t i = 0; i < starts->size(); ++i)
+    given.push_back(i);
+  if (node.has(3)) {
+    auto axes = node.integers(3, "the axes");
+    if (!axes)
+      return failure();
+    given = *axes;
+  }
+  if (node.has(4)) {
+    auto values = node.integers(4, "the steps");
+    if (!values)
+      return failure();
+    steps = *values;
+  }
+  if (ends->size() != starts->size() || given.size() != starts->size() ||
+      steps.size() != starts->size())
+    return node.refuse("its starts, ends, axes and steps differ in length");
+  if (!node.axes(given, rankOf(x)))
+    return failure();
+  Shape offsets(rankOf(x), 0), strides(rankOf(x), 1), shape(shapeOf(x));
+  for (size_t i = 0; i < given.size(); ++i) {
+    int64_t axis = given[i] < 0 ? given[i] + rankOf(x) : given[i];
+    int64_t size = shapeOf(x)[axis], step = steps[i];
+    if (step == 0 || step == INT64_MIN)
+      return node.refuse("a step is 0");
+    // As in Python: negative places count from the end, then both are clamped.
+    int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+    auto place = [&](int64_t at) {
+      at = at < 0 ? std::max<int64_t>(at, -size - 1) + size : at;
+      return std::clamp(at, low, high);
+    };
+    int64_t begin = place((*starts)[i]), end = place((*ends)[i]);
+    int64_t span = step > 0 ? end - begin : begin - end;
+    int64_t stride = step > 0 ? step : -step;
+    offsets[axis] = begin;
+    shape[axis] = span <= 0 ? 0 : (span - 1) / stride + 1;
+    strides[axis] = shape[axis] > 1 ? step : 1;
+    if (shape[axis] == 0)
+      offsets[axis] = 0;
+  }
+  return node.result(node.b.slice(x, offsets, strides, shape));
+}
+
+static LogicalResult pad(Node &node) {
+  if (failed(node.expectInputs(2, 4)))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  std::string mode = node.getString("mode", "constant");
+  auto pads = node.integers(1, "the pads");
+  if (!pads)
+    return failure();
+  SmallVector<int64_t> axes;
+  for (int64_t i = 0; i < rankOf(x); ++i)
+    axes.push_back(i);
+  if (node.has(3)) {
+    auto given = node.integers(3, "the axes");
+    if (!given || !node.axes(*given, rankOf(x)))
+      return failure();
+    axes = *given;
+  }
+  if (pads->size() != 2 * axes.size())
+    return node.refuse("its pads are not two for each axis");
+  double value = 0;
+  if (node.has(2)) {
+    auto number = node.number(2, "the padding");
+    if (!number)
+      return failure();
+    value = *number;
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = axes[i] < 0 ? axes[i] + rankOf(x) : axes[i];
+    int64_t before = (*pads)[i], after = (*pads)[i + axes.size()];
+    int64_t size = shapeOf(x)[axis];
+    // Negative pads cut.
+    int64_t begin = std::max<int64_t>(0, -std::max(before, -size));
+    int64_t end = size - std::max<int64_t>(0, -std::max(after, -size));
+    x = b.slice(x, axis, begin, std::max<int64_t>(0, end - begin));
+    if (before <= 0 && after <= 0)
+      continue;
+    if (mode != "constant")
+      return node.refuse("attribute 'mode' is '" + mode + "'");
+    SmallVector<Value> parts;
+    auto fill = [&](int64_t count) {
+      Shape shape(shapeOf(x));
+      shape[axis] = count;
+      if (failed(node.checkShape(shape)))
+        return failure();
+      parts.push_back(b.splat(typeOf(x).clone(shape), value));
+      return success();
+    };
+    if (before > 0 && failed(fill(before)))
+      return failure();
+    parts.push_back(x);
+    if (after > 0 && failed(fill(after)))
+      return failure();
+    x = b.concat(parts, axis);
+    if (failed(node.checkShape(shapeOf(x))))
+      return failure();
+  }
+  return node.result(x);
+}
+
+static LogicalResult trilu(Node &node) {
+  if (failed(node.expectInputs(1, 2)))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  double diagonal = 0;
+  if (node.has(1)) {
+    auto number = node.number(1, "the diagonal");
+    if (!number)
+      return failure();
+    diagonal = *number;
+  }
+  if (rankOf(x) < 2)
+    return node.refuse("its input has less than two dimensions");
+  ArrayRef<int64_t> matrix = shapeOf(x).take_back(2);
+  Value row = b.binary<nn::AddOp>(b.iota(matrix, 0), diagonal);
+  auto side = node.getInt("upper", 1) ? nn::Predicate::ge : nn::Predicate::le;
+  Value kept = b.broadcast(b.compare(side, b.iota(matrix, 1), row), shapeOf(x));
+  return node.result(b.select(kept, x, b.like(x, 0)));
+}
+
+// ---- shapes as values ----
+
+static LogicalResult shapeOp(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  ArrayRef<int64_t> shape = shapeOf(node.input(0));
+  int64_t rank = shape.size();
+  auto clamp = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  int64_t start = clamp(node.getInt("start", 0)), end = clamp(node.getInt("end", rank));
+  return node.result(
+      node.b.integers(shape.slice(start, std::max<int64_t>(0, end - start))));
+}
+
+static LogicalResult size(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  int64_t elements = typeOf(node.input(0)).getNumElements();
+  return node.result(node.b.reshape(node.b.integers({elements}), {}));
+}
+
+void frontend::registerShape(HandlerTable &table) {
+  table.add("Reshape", 14, reshape);
+  table.add("Flatten", 13, flatten);
+  table.add("Squeeze", 13, squeeze);
+  table.add("Unsqueeze", 13, unsqueeze);
+  table.add("Transpose", 13, transpose);
+  table.add("Expand", 13, expand);
+  table.add("Tile", 13, tile);
+  table.add("Concat", 13, concat);
+  table.add("Split", 18, split);
+  table.add("Slice", 13, slice);
+  table.add("Pad", 18, pad);
+  table.add("Trilu", 14, trilu);
+  table.add("Shape", 15, shapeOp);
+  table.add("Size", 13, size);
+}

@@ -1,0 +1,261 @@
+// Reverse-mode differentiation of @microbatch, op by op (Griewank and Walther,
+// Evaluating Derivatives), with activity analysis as in Tapenade.
+#include "passes/grad/Passes.h"
+#include "passes/grad/WeightDerived.h"
+
+#include "compiler/dialects/nn/Build.h"
+
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+
+namespace fsdpc {
+#define GEN_PASS_DEF_GRAD
+#include "passes/grad/Passes.h.inc"
+
+namespace {
+
+bool isFloat(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && isa<FloatType>(type.getElementType());
+}
+
+/// Marks what the builder inserts as the backward of `primal`.
+struct MarkBackward : OpBuilder::Listener {
+  Operation *primal = nullptr;
+
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
+    op->setAttr(fsdp::FSDPDialect::kBackwardAttr,
+                UnitAttr::get(op->getContext()));
+    for (StringRef name : {StringRef(fsdp::FSDPDialect::kUnitAttr),
+                           StringRef(nn::NNDialect::kScopeAttr),
+                           StringRef(nn::NNDialect::kClassAttr)})
+      if (Attribute value = primal->getAttr(name))
+        op->setAttr(name, value);
+  }
+};
+
+class Differentiator {
+public:
+  explicit Differentiator(FunctionOpInterface function)
+      : body(function.getFunctionBody().front()), origins(body),
+        builder(function->getContext(), &mark) {
+    builder.setInsertionPoint(body.getTerminator());
+  }
+
+  LogicalResult run(fsdp::ReportLossOp report);
+
+  unsigned adjoints = 0;
+  /// Parameters by the loads that the loss depends on, in program order.
+  llvm::MapVector<StringAttr, SmallVector<fsdp::LoadOp>> active;
+
+private:
+  void analyseActivity(Value loss);
+  bool isActive(Operation *op) const {
+    return llvm::any_of(op->getOperands(),
+                        [&](Value v) { return varied.contains(v); }) &&
+           llvm::any_of(op->getResults(),
+                        [&](Value v) { return useful.contains(v); });
+  }
+  bool isWeightOnly(Operation *op) const {
+    return op->getNumResults() != 0 && origins.isWeight(op->getResult(0));
+  }
+  LogicalResult differentiate(Operation *op);
+  LogicalResult release(Operation *op);
+  void addGradient(Value value, Value gradient);
+  void finishLoad(fsdp::LoadOp load);
+
+  Block &body;
+  Origins origins;
+  MarkBackward mark;
+  OpBuilder builder;
+  DenseSet<Value> varied; // floats that a trainable parameter reaches
+  DenseSet<Value> useful; // floats that reach the loss
+  DenseMap<Value, unsigned> pending; // active users not yet differentiated
+  DenseMap<Value, Value> gradients;
+  DenseMap<StringAttr, unsigned> pendingLoads;
+};
+
+void Differentiator::analyseActivity(Value loss) {
+  SymbolTableCollection symbols;
+  SmallVector<fsdp::LoadOp> loads;
+  for (Operation &op : body) {
+    bool reached = false;
+    if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
+      auto parameter = symbols.lookupNearestSymbolFrom<fsdp::ParameterOp>(
+          load, load.getSymbolAttr());
+      reached = parameter && parameter.getTrainable();
+      if (reached)
+        loads.push_back(load);
+    } else {
+      reached = llvm::any_of(op.getOperands(),
+                             [&](Value v) { return varied.contains(v); });
+    }
+    for (Value result : op.getResults())
+      if (reached && isFloat(result))
+        varied.insert(result);
+  }
+  useful.insert(loss);
+  for (Operation &op : llvm::reverse(body))
+    if (llvm::any_of(op.getResults(),
+                     [&](Value v) { return useful.contains(v); }))
+      for (Value operand : op.getOperands())
+        if (isFloat(operand))
+          useful.insert(operand);
+  for (Operation &op : body)
+    if (isActive(&op))
+      for (Value operand :
+           SetVector<Value>(op.operand_begin(), op.operand_end()))
+        ++pending[operand];
+  for (fsdp::LoadOp load : loads)
+    if (useful.contains(load.getResult())) {
+      StringAttr name = load.getSymbolAttr().getAttr();
+      active[name].push_back(load);
+      ++pendingLoads[name];
+    }
+}
+
+void Differentiator::addGradient(Value value, Value gradient) {
+  Value &sum = gradients[value];
+  sum = sum ? nn::AddOp::create(builder, gradient.getLoc(), sum, gradient)
+            : gradient;
+}
+
+/// The last load of a parameter completes the sum over its loads.
+void Differentiator::finishLoad(fsdp::LoadOp load) {
+  StringAttr name = load.getSymbolAttr().getAttr();
+  if (--pendingLoads[name])
+    return;
+  mark.primal = load;
+  Value sum;
+  for (fsdp::LoadOp each : llvm::reverse(active[name]))
+    if (Value gradient = gradients.lookup(each.getResult()))
+      sum = sum ? nn::AddOp::create(builder, load.getLoc(), sum, gradient)
+                : gradient;
+  if (!sum) // through floor or integers: zero everywhere
+    sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
+  auto gradient = fsdp::GradientOp::create(builder, load.getLoc(),
+                                           load.getSymbolAttr(), sum);
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<fsdp::ParameterOp>(
+      load, load.getSymbolAttr());
+  if (parameter.getUnitAttr())
+    gradient->setAttr(fsdp::FSDPDialect::kUnitAttr, parameter.getUnitAttr());
+}
+
+/// Counts `op` as a user of its operands that is done. Ops on weights alone
+/// whose last user it was follow at once, so that gradients of parameters do
+/// not wait for the place where the parameter was loaded.
+LogicalResult Differentiator::release(Operation *op) {
+  for (Value operand :
+       SetVector<Value>(op->operand_begin(), op->operand_end())) {
+    if (--pending[operand] || !varied.contains(operand) ||
+        !useful.contains(operand))
+      continue;
+    Operation *source = operand.getDefiningOp();
+    if (auto load = dyn_cast<fsdp::LoadOp>(source))
+      finishLoad(load);
+    else if (isWeightOnly(source) &&
+             llvm::none_of(source->getResults(),
+                           [&](Value v) { return pending.lookup(v) != 0; }))
+      if (failed(differentiate(source)))
+        return failure();
+  }
+  return success();
+}
+
+LogicalResult Differentiator::differentiate(Operation *op) {
+  SmallVector<Value> resultGrads;
+  for (Value result : op->getResults())
+    resultGrads.push_back(gradients.lookup(result));
+  if (llvm::all_of(resultGrads, [](Value v) { return !v; }))
+    return release(op);
+
+  auto adjoint = dyn_cast<nn::AdjointOpInterface>(op);
+  if (!adjoint)
+    return op->emitOpError("has no adjoint, but a trainable parameter reaches "
+                           "the loss through it");
+  SmallVector<bool> needed;
+  for (Value operand : op->getOperands())
+    needed.push_back(varied.contains(operand));
+  SmallVector<Value> operandGrads(op->getNumOperands());
+  mark.primal = op;
+  if (failed(adjoint.buildAdjoint(builder, resultGrads, needed, operandGrads)))
+    return failure();
+  ++adjoints;
+  for (auto [operand, wanted, gradient] :
+       llvm::zip(op->getOperands(), needed, operandGrads))
+    if (wanted && gradient)
+      addGradient(operand, gradient);
+  return release(op);
+}
+
+LogicalResult Differentiator::run(fsdp::ReportLossOp report) {
+  Value loss = report.getLoss();
+  if (nn::tensorType(loss).getNumElements() != 1)
+    return report.emitOpError("loss must have one element, not be ")
+           << loss.getType();
+  SmallVector<Operation *> forward;
+  for (Operation &op : body.without_terminator())
+    forward.push_back(&op);
+  analyseActivity(loss);
+  if (active.empty())
+    return report.emitOpError("depends on no trainable parameter; nothing can "
+                              "be trained");
+
+  mark.primal = report;
+  gradients[loss] = nn::splat(builder, report.getLoc(), loss.getType(), 1);
+  Operation *seed = gradients[loss].getDefiningOp();
+  if (auto load = loss.getDefiningOp<fsdp::LoadOp>())
+    finishLoad(load);
+  for (Operation *op : llvm::reverse(forward)) {
+    // Those on weights alone are visited when their last user is done.
+    bool last = op == loss.getDefiningOp();
+    if (isActive(op) && (last || !isWeightOnly(op)) &&
+        failed(differentiate(op)))
+      return failure();
+  }
+  SmallVector<Operation *> backward;
+  for (Operation *op = seed; op; op = op->getNextNode())
+    backward.push_back(op);
+  for (Operation *op : llvm::reverse(backward))
+    if (isOpTriviallyDead(op))
+      op->erase();
+  return success();
+}
+
+struct Grad : impl::GradBase<Grad> {
+  void runOnOperation() override {
+    FunctionOpInterface function = lookupMicrobatch(getOperation());
+    if (!function)
+      return signalPassFailure();
+    SmallVector<fsdp::ReportLossOp> reports;
+    for (Operation &op : function.getFunctionBody().front()) {
+      if (isBackward(&op)) {
+        op.emitOpError("is of a backward that exists already");
+        return signalPassFailure();
+      }
+      if (auto report = dyn_cast<fsdp::ReportLossOp>(op))
+        reports.push_back(report);
+    }
+    if (reports.size() != 1) {
+      function.emitError("must report one loss, not ") << reports.size();
+      return signalPassFailure();
+    }
+    Differentiator differentiator(function);
+    if (failed(differentiator.run(reports.front())))
+      return signalPassFailure();
+    for (auto parameter : getOperation().getOps<fsdp::ParameterOp>())
+      if (parameter.getTrainable() &&
+          !differentiator.active.count(parameter.getSymNameAttr())) {
+        parameter.setTrainable(false);
+        parameter.emitRemark("parameter '")
+            << parameter.getSymName()
+            << "' does not reach the loss and is not trained";
+      }
+    numAdjoints += differentiator.adjoints;
+    numGradients += differentiator.active.size();
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,11 @@
+// Passes of the stage `grad`.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "mlir/Pass/Pass.h"
+
+namespace fsdpc {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "passes/grad/Passes.h.inc"
+} // namespace fsdpc

@@ -1,0 +1,77 @@
+// Clones chains that depend on weights alone into the backward, so that no
+// gathered weight is kept from one to the other.
+#include "passes/grad/Passes.h"
+#include "passes/grad/WeightDerived.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace fsdpc {
+#define GEN_PASS_DEF_REMATERIALISEWEIGHTS
+#include "passes/grad/Passes.h.inc"
+
+namespace {
+
+struct RematerialiseWeights
+    : impl::RematerialiseWeightsBase<RematerialiseWeights> {
+  void runOnOperation() override {
+    FunctionOpInterface function = lookupMicrobatch(getOperation());
+    if (!function)
+      return signalPassFailure();
+    Block &body = function.getFunctionBody().front();
+    Origins origins(body);
+    SmallVector<Operation *> backward;
+    for (Operation &op : body)
+      if (isBackward(&op))
+        backward.push_back(&op);
+    DenseMap<Attribute, IRMapping> clonesOfUnit;
+    for (Operation *op : backward)
+      for (OpOperand &operand : op->getOpOperands())
+        operand.set(rematerialise(operand.get(), op, origins,
+                                  clonesOfUnit[unitOf(op)]));
+  }
+
+private:
+  static bool isCloned(Operation *source, Operation *user,
+                       const Origins &origins) {
+    if (isBackward(source) || isa<nn::ConstantOp>(source) ||
+        !isMemoryEffectFree(source))
+      return false;
+    if (isWeightSource(source) || isa<nn::BroadcastOp>(source))
+      return true;
+    switch (origins.of(source->getResult(0))) {
+    case Origin::Constant:
+      return true;
+    case Origin::Weight:
+      return unitOf(source) == unitOf(user);
+    case Origin::Data:
+      return false;
+    }
+    llvm_unreachable("unknown origin");
+  }
+
+  /// `value` as the backward op `user` should use it.
+  Value rematerialise(Value value, Operation *user, const Origins &origins,
+                      IRMapping &clones) {
+    Operation *source = value.getDefiningOp();
+    if (!source || !isCloned(source, user, origins))
+      return value;
+    if (Value clone = clones.lookupOrNull(value))
+      return clone;
+    IRMapping operands;
+    for (Value operand : source->getOperands())
+      operands.map(operand, rematerialise(operand, user, origins, clones));
+    OpBuilder builder(user);
+    Operation *clone = builder.clone(*source, operands);
+    clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+    if (Attribute unit = unitOf(user))
+      clone->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
+    clones.map(source->getResults(), clone->getResults());
+    ++numClones;
+    return clones.lookup(value);
+  }
+};
+
+} // namespace
+} // namespace fsdpc

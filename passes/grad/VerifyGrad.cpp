@@ -1,0 +1,81 @@
+// Checks what holds after the stage `grad`.
+#include "passes/grad/Passes.h"
+#include "passes/grad/WeightDerived.h"
+
+using namespace mlir;
+
+namespace fsdpc {
+#define GEN_PASS_DEF_VERIFYGRAD
+#include "passes/grad/Passes.h.inc"
+
+namespace {
+
+/// Refuses a saved value that keeps a weight of the user's unit alive, and a
+/// forward that depends on the backward.
+LogicalResult verifyOperands(Operation *op, const Origins &origins) {
+  for (Value operand : op->getOperands()) {
+    Operation *source = operand.getDefiningOp();
+    if (!source || isBackward(source) == isBackward(op))
+      continue;
+    if (isBackward(source)) {
+      InFlightDiagnostic diag =
+          op->emitOpError("is of the forward, but uses a value of the "
+                          "backward");
+      diag.attachNote(source->getLoc())
+          << "computed by '" << source->getName() << "'";
+      return diag;
+    }
+    if (!origins.isWeight(operand))
+      continue;
+    if (isWeightSource(source) || unitOf(source) == unitOf(op)) {
+      InFlightDiagnostic diag = op->emitOpError(
+          "is of the backward, but uses a value of the forward that depends "
+          "on weights alone; run 'rematerialise-weights' or compute it again");
+      diag.attachNote(source->getLoc())
+          << "computed by '" << source->getName() << "'";
+      return diag;
+    }
+  }
+  return success();
+}
+
+LogicalResult verifyGradients(ModuleOp module, Block &body) {
+  DenseMap<StringAttr, fsdp::GradientOp> gradients;
+  for (auto gradient : body.getOps<fsdp::GradientOp>()) {
+    auto [first, isNew] =
+        gradients.try_emplace(gradient.getParameterAttr().getAttr(), gradient);
+    if (isNew)
+      continue;
+    InFlightDiagnostic diag = gradient.emitOpError("is the second of '")
+                              << gradient.getParameter() << "'";
+    diag.attachNote(first->second.getLoc()) << "the first is here";
+    return diag;
+  }
+  for (auto parameter : module.getOps<fsdp::ParameterOp>())
+    if (parameter.getTrainable() !=
+        gradients.contains(parameter.getSymNameAttr()))
+      return parameter.emitOpError("'")
+             << parameter.getSymName() << "' is "
+             << (parameter.getTrainable() ? "trainable, but has no gradient"
+                                          : "frozen, but has a gradient");
+  return success();
+}
+
+struct VerifyGrad : impl::VerifyGradBase<VerifyGrad> {
+  void runOnOperation() override {
+    FunctionOpInterface function = lookupMicrobatch(getOperation());
+    if (!function)
+      return signalPassFailure();
+    Block &body = function.getFunctionBody().front();
+    Origins origins(body);
+    for (Operation &op : body.without_terminator())
+      if (failed(verifyOperands(&op, origins)))
+        return signalPassFailure();
+    if (failed(verifyGradients(getOperation(), body)))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
+} // namespace fsdpc

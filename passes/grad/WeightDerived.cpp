@@ -1,0 +1,42 @@
+// Which values of @microbatch depend on weights alone.
+#include "passes/grad/WeightDerived.h"
+
+using namespace mlir;
+
+namespace fsdpc {
+
+bool isWeightSource(Operation *op) {
+  if (isa<fsdp::FlatOp>(op))
+    return true;
+  auto load = dyn_cast<fsdp::LoadOp>(op);
+  return load &&
+         isa_and_nonnull<fsdp::ParameterOp>(
+             SymbolTable::lookupNearestSymbolFrom(load, load.getSymbolAttr()));
+}
+
+Origins::Origins(Block &body) {
+  for (BlockArgument argument : body.getArguments())
+    origins[argument] = Origin::Data;
+  for (Operation &op : body) {
+    Origin origin = isWeightSource(&op) ? Origin::Weight : Origin::Constant;
+    if (isa<fsdp::RandomOp>(op) || !isMemoryEffectFree(&op))
+      origin = Origin::Data;
+    for (Value operand : op.getOperands())
+      origin = std::max(origin, of(operand));
+    for (Value result : op.getResults())
+      origins[result] = origin;
+  }
+}
+
+FunctionOpInterface lookupMicrobatch(ModuleOp module) {
+  auto function =
+      module.lookupSymbol<FunctionOpInterface>(fsdp::FSDPDialect::kMicrobatch);
+  if (!function || function.isExternal()) {
+    module.emitError("module has no function '@")
+        << fsdp::FSDPDialect::kMicrobatch << "' with a body";
+    return nullptr;
+  }
+  return function;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,94 @@
+// annotate-costs: annotates each op with flops, bytes moved and expected time.
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/cost_model.h"
+#include "passes/kernels/Passes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_ANNOTATECOSTS
+#include "passes/kernels/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+int64_t elements(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+int64_t bytesMoved(Operation *op) {
+  int64_t bits = 0;
+  auto add = [&](Value value) {
+    if (auto type = dyn_cast<RankedTensorType>(value.getType()))
+      bits +=
+          type.getNumElements() * std::max(8u, type.getElementTypeBitWidth());
+  };
+  llvm::for_each(op->getOperands(), add);
+  llvm::for_each(op->getResults(), add);
+  return bits / 8;
+}
+
+// Multiplications and additions; kernels count one for each op and element.
+int64_t flops(Operation *op, ModuleOp module) {
+  auto convolution = [](Value output, Value filter) {
+    auto shape = cast<RankedTensorType>(filter.getType()).getShape();
+    return 2 * elements(output) * shape[1] * shape[2] * shape[3];
+  };
+  return TypeSwitch<Operation *, int64_t>(op)
+      .Case([](nn::MatmulOp op) {
+        auto shape = op.getLhs().getType().getShape();
+        int64_t depth =
+            op.getTransposeA() ? shape[shape.size() - 2] : shape.back();
+        return 2 * elements(op.getResult()) * depth;
+      })
+      .Case([&](nn::Conv2dOp op) {
+        return convolution(op.getResult(), op.getFilter());
+      })
+      .Case([&](nn::Conv2dGradInputOp op) {
+        return convolution(op.getGrad(), op.getFilter());
+      })
+      .Case([&](nn::Conv2dGradFilterOp op) {
+        return convolution(op.getGrad(), op.getResult());
+      })
+      .Case([&](nn::LaunchOp op) {
+        int64_t sum = 0;
+        auto kernel = module.lookupSymbol<func::FuncOp>(op.getKernelAttr());
+        for (Operation &part : kernel.getBody().front().without_terminator())
+          sum += elements(part.getResult(0));
+        return sum;
+      })
+      .Default([](Operation *) { return 0; });
+}
+
+struct AnnotateCosts : fsdpc::impl::AnnotateCostsBase<AnnotateCosts> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    schedule::Machine machine;
+    machine.cores = fsdp::getInt(module, "plan-threads");
+    machine.ranks = fsdp::getInt(module, "plan-ranks");
+    auto type = fsdp::getString(module, "param-dtype") == "bf16"
+                    ? schedule::ElementType::BF16
+                    : schedule::ElementType::F32;
+    Builder builder(&getContext());
+    module.walk([&](Operation *op) {
+      if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp,
+               nn::Conv2dGradFilterOp, nn::MaxPool2dOp, nn::MaxPool2dGradOp,
+               nn::AvgPool2dOp, nn::AvgPool2dGradOp>(op))
+        return;
+      int64_t bytes = bytesMoved(op), work = flops(op, module);
+      double time = isa<nn::LaunchOp>(op)
+                        ? schedule::elementwiseUs(machine, bytes)
+                        : schedule::rooflineUs(machine, work, bytes, type);
+      op->setAttr(fsdp::FSDPDialect::kFlopsAttr,
+                  builder.getI64IntegerAttr(work));
+      op->setAttr(fsdp::FSDPDialect::kBytesAttr,
+                  builder.getI64IntegerAttr(bytes));
+      op->setAttr(fsdp::FSDPDialect::kCostAttr, builder.getF64FloatAttr(time));
+    });
+  }
+};
+
+} // namespace

@@ -1,0 +1,53 @@
+// merge-kernels: keeps one of each set of kernels of equal structure.
+#include "passes/kernels/Passes.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_MERGEKERNELS
+#include "passes/kernels/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// The function's text without its name and locations.
+std::string structureOf(func::FuncOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << kernel.getFunctionType() << kernel->getDiscardableAttrDictionary();
+  for (Operation &op : kernel.getBody().front()) {
+    op.print(stream, OpPrintingFlags().useLocalScope().printGenericOpForm());
+    stream << '\n';
+  }
+  return text;
+}
+
+struct MergeKernels : fsdpc::impl::MergeKernelsBase<MergeKernels> {
+  void runOnOperation() override {
+    llvm::StringMap<StringAttr> first; // by structure
+    DenseMap<Attribute, FlatSymbolRefAttr> replacement;
+    for (auto kernel :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
+      if (!kernel->hasAttr("nn.kernel"))
+        continue;
+      auto [entry, isNew] =
+          first.try_emplace(structureOf(kernel), kernel.getSymNameAttr());
+      if (isNew)
+        continue;
+      replacement[kernel.getSymNameAttr()] =
+          FlatSymbolRefAttr::get(entry->second);
+      kernel.erase();
+      ++merged;
+    }
+    getOperation().walk([&](nn::LaunchOp launch) {
+      auto found = replacement.find(launch.getKernelAttr().getAttr());
+      if (found != replacement.end())
+        launch.setKernelAttr(found->second);
+    });
+  }
+};
+
+} // namespace

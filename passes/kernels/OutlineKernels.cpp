@@ -1,0 +1,266 @@
+// outline-kernels: groups ops into kernels, each a private function and its
+// launch.
+#include "passes/kernels/KernelGroups.h"
+#include "passes/kernels/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+
+#include <queue>
+
+namespace fsdpc {
+#define GEN_PASS_DEF_OUTLINEKERNELS
+#include "passes/kernels/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// A loss reduces rows, then sums over them: two domains, so two kernels, which
+// grouping finds once the composite is taken apart.
+void expandLosses(func::FuncOp function) {
+  SmallVector<nn::CrossEntropyOp> losses(function.getOps<nn::CrossEntropyOp>());
+  for (nn::CrossEntropyOp loss : losses) {
+    Operation *before = loss->getPrevNode();
+    OpBuilder builder(loss);
+    SmallVector<Value> results = loss.decompose(builder);
+    for (Operation *op = before ? before->getNextNode()
+                                : &function.getBody().front().front();
+         op != loss; op = op->getNextNode())
+      op->setDiscardableAttrs(loss->getDiscardableAttrDictionary());
+    loss->replaceAllUsesWith(results);
+    loss.erase();
+  }
+}
+
+bool isSplat(Operation *op) {
+  auto constant = dyn_cast_or_null<nn::ConstantOp>(op);
+  return constant && isa<SplatElementsAttr>(constant.getValue());
+}
+
+// Builds one group's function and launch.
+class Outliner {
+public:
+  Outliner(const KernelGrouping &grouping, int group, SymbolTable &symbols)
+      : grouping(grouping), group(group), symbols(symbols) {}
+
+  // Creates both, the launch at the builder's insertion point, and makes
+  // outside uses read the launch's results.
+  nn::LaunchOp outline(OpBuilder &builder);
+
+private:
+  Value inside(Value value, OpBuilder &builder);
+  void clone(Operation *op, OpBuilder &builder);
+  std::string name() const;
+
+  const KernelGrouping &grouping;
+  int group;
+  SymbolTable &symbols;
+  IRMapping mapping;
+  SmallVector<Value> operands;
+  Block *body = nullptr;
+};
+
+// The group's most telling op and its domain: "layer_norm_4x256x384".
+std::string Outliner::name() const {
+  const KernelGroup &kernel = grouping.groups()[group];
+  Operation *main = kernel.ops.back();
+  for (Operation *op : kernel.ops)
+    if (isa<nn::DecomposeOpInterface>(op))
+      main = op;
+  std::string text = main->getName().stripDialect().str();
+  for (auto [i, size] : llvm::enumerate(kernel.domain.shape))
+    text += (i ? "x" : "_") + std::to_string(size);
+  return text;
+}
+
+void Outliner::clone(Operation *op, OpBuilder &builder) {
+  for (Value operand : op->getOperands())
+    mapping.map(operand, inside(operand, builder));
+  Operation *copy = builder.clone(*op, mapping);
+  // Where it came from stays with the launch: equal kernels then merge.
+  for (NamedAttribute attribute : llvm::to_vector(copy->getDiscardableAttrs()))
+    copy->removeDiscardableAttr(attribute.getName());
+}
+
+Value Outliner::inside(Value value, OpBuilder &builder) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  Operation *producer = value.getDefiningOp();
+  if (producer && (grouping.isMovable(producer) || isSplat(producer))) {
+    clone(producer, builder);
+    return mapping.lookup(value);
+  }
+  operands.push_back(value);
+  Value argument = body->addArgument(value.getType(), value.getLoc());
+  mapping.map(value, argument);
+  return argument;
+}
+
+nn::LaunchOp Outliner::outline(OpBuilder &builder) {
+  const KernelGroup &kernel = grouping.groups()[group];
+  SmallVector<Location> locations;
+  for (Operation *op : kernel.ops)
+    locations.push_back(op->getLoc());
+  Location location = builder.getFusedLoc(locations);
+
+  auto function =
+      func::FuncOp::create(location, name(), builder.getFunctionType({}, {}));
+  function.setPrivate();
+  function->setAttr("nn.kernel", builder.getUnitAttr());
+  body = function.addEntryBlock();
+  OpBuilder inner = OpBuilder::atBlockBegin(body);
+  for (Operation *op : kernel.ops)
+    clone(op, inner);
+  SmallVector<Value> outputs = grouping.outputsOf(group), returned;
+  for (Value output : outputs)
+    returned.push_back(mapping.lookup(output));
+  func::ReturnOp::create(inner, location, returned);
+  function.setType(builder.getFunctionType(body->getArgumentTypes(),
+                                           ValueRange(returned).getTypes()));
+  symbols.insert(function);
+
+  auto launch =
+      nn::LaunchOp::create(builder, location, ValueRange(returned).getTypes(),
+                           FlatSymbolRefAttr::get(function.getSymNameAttr()),
+                           operands, DenseI64ArrayAttr());
+  launch->setDiscardableAttrs(
+      kernel.ops.back()->getDiscardableAttrDictionary());
+  for (auto [output, result] : llvm::zip_equal(outputs, launch.getOutputs()))
+    output.replaceAllUsesWith(result);
+  return launch;
+}
+
+// The order of what remains, groups as wholes: program order as far as
+// dependences allow; sinks keep their order.
+class Order {
+public:
+  Order(func::FuncOp function, const KernelGrouping &grouping)
+      : grouping(grouping) {
+    for (Operation &op : function.getBody().front())
+      if (!grouping.isMovable(&op) && !isa<func::ReturnOp>(op))
+        addItem(&op);
+    Operation *lastSink = nullptr;
+    for (Operation &op : function.getBody().front()) {
+      if (!items.contains(&op))
+        continue;
+      addDependences(&op, &op);
+      if (op.getNumResults() == 0) {
+        if (lastSink)
+          addEdge(items.lookup(lastSink), items.lookup(&op));
+        lastSink = &op;
+      }
+    }
+  }
+
+  // Each item's representative: an op of the group, or the op itself.
+  SmallVector<Operation *> sorted() {
+    auto later = [&](int a, int b) { return priority[a] > priority[b]; };
+    std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
+    for (int item = 0, end = priority.size(); item < end; ++item)
+      if (pending[item] == 0)
+        ready.push(item);
+    SmallVector<Operation *> result;
+    while (!ready.empty()) {
+      int item = ready.top();
+      ready.pop();
+      result.push_back(representative[item]);
+      for (int user : users[item])
+        if (--pending[user] == 0)
+          ready.push(user);
+    }
+    return result;
+  }
+
+private:
+  void addItem(Operation *op) {
+    int group = grouping.groupOf(op);
+    auto [entry, isNew] = group < 0 ? std::pair(-1, true)
+                                    : std::pair(group, !groupItem.count(group));
+    int item = isNew ? representative.size() : groupItem[entry];
+    if (isNew) {
+      representative.push_back(op);
+      priority.push_back(0);
+      pending.push_back(0);
+      users.emplace_back();
+      if (group >= 0)
+        groupItem[group] = item;
+    }
+    priority[item] = grouping.position(op); // of a group: its last op
+    items[op] = item;
+  }
+
+  void addEdge(int before, int after) {
+    if (before == after || !edges.insert({before, after}).second)
+      return;
+    users[before].push_back(after);
+    ++pending[after];
+  }
+
+  void addDependences(Operation *reader, Operation *op) {
+    for (Value operand : op->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      if (!producer)
+        continue;
+      if (grouping.isMovable(producer))
+        addDependences(reader, producer);
+      else
+        addEdge(items.lookup(producer), items.lookup(reader));
+    }
+  }
+
+  const KernelGrouping &grouping;
+  DenseMap<Operation *, int> items;
+  DenseMap<int, int> groupItem;
+  SmallVector<Operation *> representative;
+  SmallVector<int> priority, pending;
+  SmallVector<SmallVector<int>> users;
+  DenseSet<std::pair<int, int>> edges;
+};
+
+struct OutlineKernels : fsdpc::impl::OutlineKernelsBase<OutlineKernels> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto function =
+        module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
+    if (!function) {
+      module.emitError("function '@microbatch' is missing; run the stage "
+                       "'import' first");
+      return signalPassFailure();
+    }
+    expandLosses(function);
+    KernelGrouping grouping(function, module);
+    SmallVector<Operation *> order = Order(function, grouping).sorted();
+
+    SymbolTable symbols(module);
+    Operation *end = function.getBody().front().getTerminator();
+    OpBuilder builder(end);
+    SmallVector<Operation *> erased;
+    for (Operation &op : function.getBody().front())
+      if (grouping.isMovable(&op) || grouping.groupOf(&op) >= 0)
+        erased.push_back(&op);
+    for (Operation *op : order) {
+      int group = grouping.groupOf(op);
+      if (group < 0) {
+        op->moveBefore(end);
+        continue;
+      }
+      if (grouping.outputsOf(group).empty())
+        continue; // dead
+      Outliner(grouping, group, symbols).outline(builder);
+      ++kernels;
+      fused += grouping.groups()[group].ops.size();
+    }
+    for (Operation *op : llvm::reverse(erased)) {
+      op->dropAllUses();
+      op->erase();
+    }
+    function.walk([](nn::ConstantOp op) {
+      if (op->use_empty())
+        op.erase();
+    });
+  }
+};
+
+} // namespace

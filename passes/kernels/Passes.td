@@ -1,0 +1,101 @@
+// Stage `kernels`: every op becomes a library call or an outlined kernel.
+#ifndef FSDPC_PASSES_KERNELS
+#define FSDPC_PASSES_KERNELS
+
+include "mlir/Pass/PassBase.td"
+
+def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
+  let summary = "Writes attention as batched products around one row kernel";
+  let description = [{
+    Query heads that share a key head become rows of one product, so grouped heads
+    need no copies. Only the log-sum-exp is kept for the backward, which computes
+    the probabilities again from it (Dao et al., FlashAttention, 2022).
+
+    Before:
+    ```mlir
+    %o, %lse = nn.attention %q, %k, %v {causal, scale = 0.125 : f64} : … 
+    ```
+    After:
+    ```mlir
+    %s = nn.matmul %q, %k {transpose_b} : …
+    … scale, mask, max, exp, sum, divide, on B×H×T×S …
+    %o = nn.matmul %p, %v : …
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+}
+
+def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "Groups ops into kernels, each a private function and its launch";
+  let description = [{
+    Every op of `@microbatch` that is neither a library call nor a view joins a
+    group. A group works on one domain (a shape) and reduces along one set of
+    axes, or none; a consumer joins its producer's group where that holds, where
+    nothing outside needs to run in between, and where unit and direction are the
+    same: hence fusion, and with it the bits, does not depend on the strategy.
+    Ops that only move elements (broadcast, slice, iota) are copied into each of
+    their consumers.
+
+    Before:
+    ```mlir
+    %b = nn.broadcast %bias : tensor<48xf32> -> tensor<8x48xf32>
+    %h = nn.add %x, %b : tensor<8x48xf32>
+    %y = nn.gelu erf %h : tensor<8x48xf32>
+    ```
+    After:
+    ```mlir
+    %y = nn.launch @gelu_8x48(%x, %bias) : (tensor<8x48xf32>, tensor<48xf32>) -> tensor<8x48xf32>
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect", "::mlir::func::FuncDialect"];
+  let statistics = [Statistic<"kernels", "kernels", "kernels outlined">,
+                    Statistic<"fused", "ops-fused", "ops in them">];
+}
+
+def MergeKernels : Pass<"merge-kernels", "::mlir::ModuleOp"> {
+  let summary = "Keeps one of each set of kernels of equal structure";
+  let description = [{
+    Layers repeat: 12 blocks have 12 copies of each kernel, and LLVM takes 60 ms
+    for each.
+
+    Before:
+    ```mlir
+    %a = nn.launch @gelu_8x48(%x) …
+    %b = nn.launch @gelu_8x48_0(%a) …
+    ```
+    After:
+    ```mlir
+    %a = nn.launch @gelu_8x48(%x) …
+    %b = nn.launch @gelu_8x48(%a) …
+    ```
+  }];
+  let statistics = [Statistic<"merged", "kernels-merged", "kernels that had a twin">];
+}
+
+def TieOperands : Pass<"tie-operands", "::mlir::ModuleOp"> {
+  let summary = "Says which results may take an operand's memory";
+  let description = [{
+    A launch of a kernel without reductions may write a result over an operand of
+    the same size that it reads at the same index alone, where nothing reads
+    the operand later. The planner decides.
+
+    ```mlir
+    %y = nn.launch @gelu_8x48(%x) {tied = array<i64: 0>} : (tensor<8x48xf32>) -> tensor<8x48xf32>
+    ```
+  }];
+  let statistics = [Statistic<"ties", "ties", "results tied">];
+}
+
+def AnnotateCosts : Pass<"annotate-costs", "::mlir::ModuleOp"> {
+  let summary = "Annotates each op with flops, bytes moved and expected time";
+  let description = [{
+    `fsdp.flops`, `fsdp.bytes` and `fsdp.cost_us` by the cost model of
+    compiler/schedule, for --plan-threads.
+
+    ```mlir
+    %y = nn.matmul %x, %w {fsdp.bytes = 5505024 : i64, fsdp.cost_us = 15098.9, fsdp.flops = 1207959552 : i64} : …
+    ```
+  }];
+}
+
+#endif

@@ -1,0 +1,105 @@
+// tie-operands: says which results may take an operand's memory.
+#include "passes/kernels/OpKinds.h"
+#include "passes/kernels/Passes.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_TIEOPERANDS
+#include "passes/kernels/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+int64_t bitsOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth();
+}
+
+// Whether each op reads and writes at one index alone.
+bool isMap(func::FuncOp kernel) {
+  return llvm::none_of(
+      kernel.getBody().front().without_terminator(), [](Operation &op) {
+        OpKind kind = kindOf(&op);
+        return kind == OpKind::Reduction || kind == OpKind::Alone;
+      });
+}
+
+// Whether the argument is read at the index that is being written, and nowhere
+// else.
+bool readInPlace(BlockArgument argument, ArrayRef<int64_t> shape) {
+  return llvm::all_of(argument.getUsers(), [&](Operation *user) {
+    auto type = dyn_cast<RankedTensorType>(user->getNumResults()
+                                               ? user->getResult(0).getType()
+                                               : argument.getType());
+    return kindOf(user) == OpKind::Map && type.getShape() == shape &&
+           cast<RankedTensorType>(argument.getType()).getShape() == shape;
+  });
+}
+
+// Every value of the kernel is on one shape, so an index means the same to all.
+bool onOneShape(func::FuncOp kernel, ArrayRef<int64_t> shape) {
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    bool moves = kindOf(&op) == OpKind::Index || isa<nn::SliceOp>(op);
+    for (Value operand : op.getOperands())
+      if (moves && operand.getDefiningOp())
+        return false; // an inner value read at another index
+  }
+  return llvm::all_of(kernel.getResultTypes(), [&](Type type) {
+    return cast<RankedTensorType>(type).getShape() == shape;
+  });
+}
+
+struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
+  void runOnOperation() override {
+    getOperation().walk([&](nn::LaunchOp launch) { tie(launch); });
+  }
+
+  void tie(nn::LaunchOp launch) {
+    auto kernel =
+        getOperation().lookupSymbol<func::FuncOp>(launch.getKernelAttr());
+    if (!isMap(kernel))
+      return;
+    ArrayRef<int64_t> shape =
+        cast<RankedTensorType>(launch.getResult(0).getType()).getShape();
+    if (!onOneShape(kernel, shape))
+      return;
+    SmallVector<int64_t> tied(launch.getNumResults(), -1);
+    DenseSet<Value> taken;
+    for (OpResult result : launch->getResults())
+      for (OpOperand &operand : launch->getOpOperands()) {
+        Value value = operand.get();
+        unsigned index = operand.getOperandNumber();
+        if (taken.contains(value) ||
+            bitsOf(value.getType()) != bitsOf(result.getType()) ||
+            !value.getDefiningOp() || !isLastUse(value, launch) ||
+            !readInPlace(kernel.getArgument(index), shape))
+          continue;
+        tied[result.getResultNumber()] = index;
+        taken.insert(value);
+        ++ties;
+        break;
+      }
+    if (!taken.empty())
+      launch.setTied(tied);
+  }
+
+  // Views of the operand's memory count as uses of it; what is itself a view,
+  // or memory behind a symbol, is never overwritten.
+  static bool isLastUse(Value value, nn::LaunchOp launch) {
+    if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp>(
+            value.getDefiningOp()))
+      return false;
+    unsigned uses = 0;
+    for (Operation *user : value.getUsers()) {
+      if (user != launch && (isa<nn::ReshapeOp, fsdp::PackOp>(user) ||
+                             !user->isBeforeInBlock(launch)))
+        return false;
+      uses += user == launch;
+    }
+    return uses == 1;
+  }
+};
+
+} // namespace

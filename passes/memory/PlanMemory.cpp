@@ -1,0 +1,87 @@
+// plan-memory: gives every tensor an offset in one arena.
+#include "compiler/dialects/fsdp/Options.h"
+#include "passes/memory/Passes.h"
+#include "passes/memory/Slots.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_PLANMEMORY
+#include "passes/memory/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+struct PlanMemory : fsdpc::impl::PlanMemoryBase<PlanMemory> {
+  void runOnOperation() override {
+    SlotOptions options;
+    options.maxRanks = fsdp::getInt(getOperation(), "max-ranks");
+    options.useTie = [](OpResult, Value) { return true; };
+    SmallVector<Slot> slots;
+    int position = 0;
+    for (StringRef name :
+         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
+      auto function = getOperation().lookupSymbol<func::FuncOp>(name);
+      if (!function)
+        continue;
+      FailureOr<SmallVector<Slot>> found =
+          findSlots(function, position, options);
+      if (failed(found))
+        return signalPassFailure();
+      llvm::append_range(slots, *found);
+      position += llvm::range_size(function.getBody().front()) + 1;
+    }
+
+    std::vector<schedule::Interval> intervals = intervalsOf(slots);
+    schedule::Packing packing = schedule::pack(intervals);
+    if (!packing.error.empty()) {
+      getOperation().emitError("cannot pack the arena: ") << packing.error;
+      return signalPassFailure();
+    }
+    writeOffsets(slots, packing.offsets);
+    writeArena(slots, intervals, packing);
+  }
+
+  void writeOffsets(ArrayRef<Slot> slots, ArrayRef<int64_t> offsets) {
+    DenseMap<Operation *, SmallVector<int64_t>> byOp;
+    for (auto [slot, offset] : llvm::zip_equal(slots, offsets))
+      for (const SlotValue &value : slot.values) {
+        SmallVector<int64_t> &list = byOp[value.op];
+        list.resize(offsetCount(value.op), -1);
+        list[value.result] = offset + value.offset;
+      }
+    for (auto &[op, list] : byOp)
+      op->setAttr(fsdp::FSDPDialect::kOffsetsAttr,
+                  DenseI64ArrayAttr::get(&getContext(), list));
+  }
+
+  // The arena's size and what it holds where most is alive.
+  void writeArena(ArrayRef<Slot> slots,
+                  const std::vector<schedule::Interval> &intervals,
+                  const schedule::Packing &packing) {
+    int peak = schedule::livePeak(intervals).position;
+    int64_t gathered = 0, gradients = 0, activations = 0;
+    for (const Slot &slot : slots) {
+      if (peak < slot.begin || slot.end < peak)
+        continue;
+      int64_t &share = slot.kind == SlotKind::Gathered   ? gathered
+                       : slot.kind == SlotKind::Gradient ? gradients
+                                                         : activations;
+      share += slot.bytes - slot.slack;
+    }
+    Builder builder(&getContext());
+    auto entry = [&](StringRef name, int64_t bytes) {
+      return builder.getNamedAttr(name, builder.getI64IntegerAttr(bytes));
+    };
+    getOperation()->setAttr(
+        "fsdp.arena",
+        builder.getDictionaryAttr({entry("bytes", packing.peak),
+                                   entry("lower_bound", packing.lowerBound),
+                                   entry("gathered", gathered),
+                                   entry("gradients", gradients),
+                                   entry("activations", activations)}));
+  }
+};
+
+} // namespace

@@ -1,0 +1,230 @@
+// Slots: values that share memory, and how long each slot lives.
+#include "passes/memory/Slots.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+static int64_t bytesOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * ((tensor.getElementTypeBitWidth() + 7) / 8);
+}
+
+unsigned fsdpc::offsetCount(Operation *op) {
+  if (auto start = dyn_cast<fsdp::AllGatherStartOp>(op))
+    return start.getLayouts().size();
+  return op->getNumResults();
+}
+
+namespace {
+
+// A value's memory: a node (slot in the making) and the offset within it.
+struct Place {
+  int node = -1;
+  int64_t offset = 0;
+};
+
+class SlotFinder {
+public:
+  SlotFinder(func::FuncOp function, int firstPosition,
+             const SlotOptions &options)
+      : function(function), position(firstPosition), options(options) {}
+
+  FailureOr<SmallVector<Slot>> run();
+
+private:
+  int newNode(Operation *op, unsigned result, int64_t bytes, SlotKind kind) {
+    Slot slot;
+    slot.kind = kind;
+    slot.bytes = bytes;
+    slot.begin = slot.end = position;
+    slot.values.push_back({op, result, 0});
+    slots.push_back(slot);
+    parent.push_back({static_cast<int>(slots.size()) - 1, 0});
+    return slots.size() - 1;
+  }
+  void define(Operation *op);
+  void use(Operation *op);
+  LogicalResult place(fsdp::PackOp pack);
+  void tie(nn::LaunchOp launch);
+  // Follows nodes that have moved into others.
+  Place resolve(Place place) const {
+    while (place.node >= 0 && parent[place.node].node != place.node) {
+      place.offset += parent[place.node].offset;
+      place.node = parent[place.node].node;
+    }
+    return place;
+  }
+  Place placeOf(Value value) const {
+    auto found = places.find(value);
+    return found == places.end() ? Place() : resolve(found->second);
+  }
+  // Puts a node's slot into another's, at an offset.
+  void moveInto(int node, int target, int64_t offset);
+
+  func::FuncOp function;
+  int position;
+  const SlotOptions &options;
+  SmallVector<Slot> slots;
+  SmallVector<Place> parent;
+  DenseMap<Value, Place> places;
+};
+
+void SlotFinder::moveInto(int node, int target, int64_t offset) {
+  Slot &from = slots[node], &into = slots[target];
+  into.begin = std::min(into.begin, from.begin);
+  into.end = std::max(into.end, from.end);
+  for (SlotValue value : from.values)
+    into.values.push_back({value.op, value.result, value.offset + offset});
+  from.values.clear();
+  parent[node] = {target, offset};
+}
+
+// Gives memory to an op's results, or finds whose memory they are in.
+void SlotFinder::define(Operation *op) {
+  TypeSwitch<Operation *>(op)
+      .Case<nn::ConstantOp, fsdp::RandomOp, fsdp::WholeOp, fsdp::LoadOp>(
+          [](Operation *) {}) // memory that is not the arena's
+      .Case([&](nn::ReshapeOp op) {
+        places[op.getResult()] = placeOf(op.getInput());
+      })
+      .Case([&](fsdp::ViewOp op) {
+        Place flat = placeOf(op.getFlat());
+        int64_t size = bytesOf(op.getType()) / op.getType().getNumElements();
+        flat.offset += static_cast<int64_t>(op.getOffset()) * size;
+        places[op.getResult()] = flat;
+      })
+      .Case([&](fsdp::AllGatherStartOp op) {
+        // The result's types stand at the wait.
+        auto wait = cast<fsdp::AllGatherWaitOp>(*op.getToken().user_begin());
+        for (auto [index, result] : llvm::enumerate(wait.getResults())) {
+          auto type = cast<RankedTensorType>(result.getType());
+          int node = newNode(op, index, bytesOf(type), SlotKind::Gathered);
+          // Shards are cut at multiples of 128 bytes.
+          slots[node].slack = options.maxRanks * 128;
+          slots[node].bytes += slots[node].slack;
+          places[result] = {node, 0};
+        }
+      })
+      .Case<fsdp::AllGatherWaitOp, fsdp::ReduceScatterStartOp>(
+          [](Operation *) {})
+      .Case([&](fsdp::AllReduceOp op) {
+        places[op.getResult()] = placeOf(op.getInput());
+      })
+      .Default([&](Operation *op) {
+        SlotKind kind =
+            isa<fsdp::PackOp>(op) ? SlotKind::Gradient : SlotKind::Activation;
+        for (OpResult result : op->getResults())
+          places[result] = {newNode(op, result.getResultNumber(),
+                                    bytesOf(result.getType()), kind),
+                            0};
+      });
+}
+
+void SlotFinder::use(Operation *op) {
+  auto extend = [&](Value value) {
+    if (Place place = placeOf(value); place.node >= 0)
+      slots[place.node].end = std::max(slots[place.node].end, position);
+  };
+  llvm::for_each(op->getOperands(), extend);
+  if (auto wait = dyn_cast<fsdp::ReduceScatterWaitOp>(op)) {
+    auto start = wait.getToken().getDefiningOp<fsdp::ReduceScatterStartOp>();
+    llvm::for_each(start.getGradients(), extend);
+  }
+}
+
+LogicalResult SlotFinder::place(fsdp::PackOp pack) {
+  Place target = placeOf(pack.getResult());
+  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
+      pack, pack.getLayoutAttr());
+  int64_t size = bytesOf(pack.getType()) / pack.getType().getNumElements();
+  auto members = layout.getMembers().getAsRange<fsdp::MemberAttr>();
+  for (auto [value, member] : llvm::zip_equal(pack.getValues(), members)) {
+    Place place = placeOf(value);
+    bool free = place.node >= 0 && place.offset == 0 &&
+                slots[place.node].kind == SlotKind::Activation &&
+                bytesOf(value.getType()) == slots[place.node].bytes;
+    if (!free)
+      return pack.emitOpError("cannot hold the gradient of '")
+             << member.getParameter().getValue()
+             << "', which already lies elsewhere; copy it with nn.copy";
+    moveInto(place.node, target.node, member.getOffset() * size);
+  }
+  return success();
+}
+
+void SlotFinder::tie(nn::LaunchOp launch) {
+  std::optional<ArrayRef<int64_t>> tied = launch.getTied();
+  if (!tied)
+    return;
+  for (auto [result, index] : llvm::zip_equal(launch->getResults(), *tied)) {
+    if (index < 0)
+      continue;
+    Value operand = launch->getOperand(index);
+    Place from = placeOf(result), into = placeOf(operand);
+    // Both must be whole slots, and the operand's must end here.
+    if (into.node < 0 || into.offset != 0 || into.node == from.node ||
+        slots[into.node].kind != SlotKind::Activation ||
+        slots[into.node].bytes != slots[from.node].bytes ||
+        slots[into.node].end != position || !options.useTie(result, operand))
+      continue;
+    moveInto(from.node, into.node, 0);
+  }
+}
+
+FailureOr<SmallVector<Slot>> SlotFinder::run() {
+  int first = position;
+  for (Operation &op : function.getBody().front()) {
+    define(&op);
+    if (auto matmul = dyn_cast<nn::MatmulOp>(op);
+        matmul && matmul.getAccumulator())
+      if (Place into = placeOf(matmul.getAccumulator()); into.node >= 0)
+        moveInto(placeOf(matmul.getResult()).node, into.node, into.offset);
+    ++position;
+  }
+  position = first;
+  for (Operation &op : function.getBody().front()) {
+    use(&op);
+    ++position;
+  }
+  // A pack takes its members before ties are looked at: their memory is not
+  // theirs to give. All lives are known, so a tie sees where an operand ends.
+  for (auto pack : function.getOps<fsdp::PackOp>())
+    if (failed(place(pack)))
+      return failure();
+  position = first;
+  for (Operation &op : function.getBody().front()) {
+    if (auto launch = dyn_cast<nn::LaunchOp>(op))
+      tie(launch);
+    ++position;
+  }
+  llvm::erase_if(slots, [](const Slot &slot) { return slot.values.empty(); });
+  return std::move(slots);
+}
+
+} // namespace
+
+FailureOr<SmallVector<Slot>> fsdpc::findSlots(func::FuncOp function,
+                                              int firstPosition,
+                                              const SlotOptions &options) {
+  return SlotFinder(function, firstPosition, options).run();
+}
+
+std::vector<schedule::Interval> fsdpc::intervalsOf(ArrayRef<Slot> slots) {
+  std::vector<schedule::Interval> intervals;
+  for (const Slot &slot : slots) {
+    schedule::Interval interval;
+    interval.bytes = slot.bytes;
+    interval.alignment = slotAlignment;
+    interval.begin = slot.begin;
+    interval.end = slot.end;
+    Operation *op = slot.values.front().op;
+    interval.label = op->getName().getStringRef().str();
+    if (auto unit =
+            op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr))
+      interval.label += " of unit '" + unit.getValue().str() + "'";
+    intervals.push_back(interval);
+  }
+  return intervals;
+}

@@ -1,0 +1,109 @@
+// verify-memory: checks the arena's plan, whoever wrote it.
+#include "compiler/dialects/fsdp/Options.h"
+#include "passes/memory/Passes.h"
+#include "passes/memory/Slots.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_VERIFYMEMORY
+#include "passes/memory/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// The offset that a result was given, or nothing.
+std::optional<int64_t> offsetOf(Operation *op, unsigned result) {
+  auto offsets =
+      op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
+  if (!offsets || static_cast<unsigned>(offsets.size()) != offsetCount(op))
+    return std::nullopt;
+  return offsets[result];
+}
+
+std::optional<int64_t> offsetOf(Value value) {
+  while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+    value = reshape.getInput();
+  auto result = dyn_cast<OpResult>(value);
+  return result ? offsetOf(result.getOwner(), result.getResultNumber())
+                : std::nullopt;
+}
+
+LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
+  const SlotValue &first = slot.values.front();
+  std::optional<int64_t> offset = offsetOf(first.op, first.result);
+  if (!offset || *offset < 0)
+    return first.op->emitOpError("breaks rule 'planned': result ")
+           << first.result << " has no offset in '"
+           << fsdp::FSDPDialect::kOffsetsAttr << "'";
+  int64_t base = *offset - first.offset;
+  if (base < 0 || base % slotAlignment != 0)
+    return first.op->emitOpError("breaks rule 'aligned': offset ")
+           << base << " is no multiple of " << slotAlignment;
+  if (base + slot.bytes > arenaBytes)
+    return first.op->emitOpError("breaks rule 'arena': it reaches byte ")
+           << base + slot.bytes << " of an arena of " << arenaBytes;
+  for (const SlotValue &value : slot.values) {
+    std::optional<int64_t> own = offsetOf(value.op, value.result);
+    if (own == base + value.offset)
+      continue;
+    auto diagnostic = value.op->emitOpError("breaks rule 'placed': result ")
+                      << value.result << " must lie at " << base + value.offset;
+    diagnostic.attachNote(first.op->getLoc()) << "because of this op";
+    return diagnostic;
+  }
+  return success();
+}
+
+struct VerifyMemory : fsdpc::impl::VerifyMemoryBase<VerifyMemory> {
+  void runOnOperation() override {
+    if (failed(verify()))
+      signalPassFailure();
+  }
+
+  LogicalResult verify() {
+    ModuleOp module = getOperation();
+    auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
+    auto bytes = arena ? arena.getAs<IntegerAttr>("bytes") : IntegerAttr();
+    if (!bytes)
+      return module.emitError(
+          "'fsdp.arena' with 'bytes' is missing; run plan-memory first");
+    SlotOptions options;
+    options.maxRanks = fsdp::getInt(module, "max-ranks");
+    // A plan uses a tie where both lie at one place.
+    options.useTie = [](OpResult result, Value operand) {
+      return offsetOf(result) == offsetOf(operand);
+    };
+    for (StringRef name :
+         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
+      auto function = module.lookupSymbol<func::FuncOp>(name);
+      if (!function)
+        continue;
+      FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
+      if (failed(slots))
+        return failure();
+      for (const Slot &slot : *slots)
+        if (failed(verifySlot(slot, bytes.getInt())))
+          return failure();
+      if (failed(verifyApart(function, *slots)))
+        return failure();
+    }
+    return success();
+  }
+
+  static LogicalResult verifyApart(func::FuncOp function,
+                                   ArrayRef<Slot> slots) {
+    std::vector<int64_t> offsets;
+    for (const Slot &slot : slots) {
+      const SlotValue &first = slot.values.front();
+      offsets.push_back(*offsetOf(first.op, first.result) - first.offset);
+    }
+    std::string fault = schedule::verify(intervalsOf(slots), offsets);
+    if (fault.empty())
+      return success();
+    return function.emitOpError("breaks rule 'overlap': ") << fault;
+  }
+};
+
+} // namespace

@@ -1,0 +1,287 @@
+// convert-to-rt: turns planned ops into calls of the runtime.
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "passes/runtime/LibraryPlans.h"
+#include "passes/runtime/Passes.h"
+#include "passes/runtime/Pointers.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_CONVERTTORT
+#include "passes/runtime/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// Converts one function op by op, erasing what it has converted.
+class FunctionConverter {
+public:
+  FunctionConverter(func::FuncOp function, SymbolTable &symbols)
+      : function(function), builder(function.getContext()),
+        pointers(symbols, builder) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult convert(Operation *op);
+  LogicalResult convertCollective(Operation *op);
+  LogicalResult convertUpdate(Operation *op);
+  void record(rt::Stream stream, int event) {
+    rt::EventRecordOp::create(builder, location, stream, event);
+  }
+  void wait(rt::Stream stream, int event) {
+    rt::EventWaitOp::create(builder, location, stream, event);
+  }
+  // `later` goes on only after all that `earlier` has got.
+  void order(rt::Stream earlier, rt::Stream later) {
+    record(earlier, events);
+    wait(later, events++);
+  }
+  SmallVector<Value> pointersOf(ValueRange values) {
+    SmallVector<Value> result;
+    for (Value value : values)
+      result.push_back(pointers.get(location, value));
+    return result;
+  }
+
+  func::FuncOp function;
+  OpBuilder builder;
+  PointerBuilder pointers;
+  Location location = function.getLoc();
+  int events = 0;
+  DenseMap<Value, int> tokenEvents; // event that a token's wait waits for
+};
+
+LogicalResult FunctionConverter::convertCollective(Operation *op) {
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](fsdp::AllGatherStartOp start) {
+        order(rt::Stream::compute, rt::Stream::gather);
+        SmallVector<Value> destinations;
+        auto wait = cast<fsdp::AllGatherWaitOp>(*start.getToken().user_begin());
+        for (Value gathered : wait.getResults())
+          destinations.push_back(pointers.get(location, gathered));
+        rt::AllGatherOp::create(builder, location, start.getLayoutsAttr(),
+                                destinations);
+        tokenEvents[start.getToken()] = events;
+        record(rt::Stream::gather, events++);
+        return success();
+      })
+      .Case([&](fsdp::AllGatherWaitOp op) {
+        wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
+        return success();
+      })
+      .Case([&](fsdp::ReduceScatterStartOp start) {
+        order(rt::Stream::compute, rt::Stream::reduce);
+        rt::ReduceScatterOp::create(builder, location, start.getLayoutsAttr(),
+                                    pointersOf(start.getGradients()));
+        tokenEvents[start.getToken()] = events;
+        record(rt::Stream::reduce, events++);
+        return success();
+      })
+      .Case([&](fsdp::ReduceScatterWaitOp op) {
+        wait(rt::Stream::compute, tokenEvents.lookup(op.getToken()));
+        return success();
+      })
+      .Case([&](fsdp::AccumulateOp op) {
+        rt::AccumulateOp::create(builder, location, op.getLayoutAttr(),
+                                 pointers.get(location, op.getGradient()));
+        return success();
+      })
+      .Case([&](fsdp::UpdateStatisticsOp op) {
+        order(rt::Stream::compute, rt::Stream::reduce);
+        rt::UpdateStatisticsOp::create(
+            builder, location, op.getBufferAttr(),
+            pointers.get(location, op.getStatistic()), op.getMomentumAttr());
+        order(rt::Stream::reduce, rt::Stream::compute);
+        return success();
+      })
+      .Default([&](Operation *op) { return convertUpdate(op); });
+}
+
+LogicalResult FunctionConverter::convertUpdate(Operation *op) {
+  // In @update every collective stands alone: nothing is left to overlap.
+  auto onLayouts = [&](auto op, auto create, rt::Stream stream) {
+    order(rt::Stream::compute, stream);
+    create(op.getLayoutsAttr());
+    order(stream, rt::Stream::compute);
+    return success();
+  };
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](fsdp::ReduceGradientsOp op) {
+        return onLayouts(
+            op,
+            [&](ArrayAttr layouts) {
+              rt::ReduceGradientsOp::create(builder, location, layouts);
+            },
+            rt::Stream::reduce);
+      })
+      .Case([&](fsdp::GatherGradientsOp op) {
+        return onLayouts(
+            op,
+            [&](ArrayAttr layouts) {
+              rt::GatherGradientsOp::create(builder, location, layouts);
+            },
+            rt::Stream::gather);
+      })
+      .Case([&](fsdp::GatherParametersOp op) {
+        return onLayouts(
+            op,
+            [&](ArrayAttr layouts) {
+              SmallVector<Value> wholes;
+              for (auto layout : layouts.getAsRange<FlatSymbolRefAttr>())
+                wholes.push_back(pointers.whole(location, layout));
+              rt::AllGatherOp::create(builder, location, layouts, wholes);
+            },
+            rt::Stream::gather);
+      })
+      .Case([&](fsdp::SumSquaresOp op) {
+        rt::SumSquaresOp::create(builder, location, op.getLayoutsAttr(),
+                                 pointers.get(location, op.getResult()));
+        return success();
+      })
+      .Case([&](fsdp::AllReduceOp op) {
+        order(rt::Stream::compute, rt::Stream::reduce);
+        rt::AllReduceOp::create(builder, location,
+                                pointers.get(location, op.getInput()),
+                                op.getInput().getType().getNumElements());
+        order(rt::Stream::reduce, rt::Stream::compute);
+        return success();
+      })
+      .Case([&](fsdp::ClipOp op) {
+        Value sums = pointers.get(location, op.getSums());
+        rt::ClipOp::create(builder, location, op.getLayoutsAttr(), sums,
+                           op.getMaxNormAttr(),
+                           pointers.get(location, op.getScale()));
+        return success();
+      })
+      .Case([&](fsdp::OptimizerOp op) {
+        FlatSymbolRefAttr kernel = pointers.outlineOptimizer(
+            op, function->getParentOfType<ModuleOp>());
+        rt::OptimizerOp::create(builder, location, kernel, op.getLayoutAttr(),
+                                pointers.get(location, op.getScale()));
+        return success();
+      })
+      .Default([](Operation *op) {
+        return op->emitOpError("has no counterpart in the runtime; run the "
+                               "earlier stages first");
+      });
+}
+
+LogicalResult FunctionConverter::convert(Operation *op) {
+  auto convolution = [&](auto op, StringRef kind, Value first, Value second,
+                         Value input, Value filter, Value output) {
+    auto plan = convolutionPlan(op, kind, input, filter, output);
+    Value x = pointers.get(location, first);
+    Value w = pointers.get(location, second);
+    rt::ConvolutionOp::create(builder, location, plan, x, w,
+                              pointers.get(location, op.getResult()));
+    return success();
+  };
+  auto pooling = [&](auto op, StringRef kind, Value source, Value destination,
+                     Value index, bool countPadding) {
+    bool forward = !kind.ends_with("_grad");
+    auto plan = poolingPlan(op, kind, forward ? source : destination,
+                            forward ? destination : source, countPadding);
+    Value from = pointers.get(location, source);
+    Value to = pointers.get(location, destination);
+    Value workspace = index ? pointers.get(location, index) : Value();
+    rt::PoolingOp::create(builder, location, plan, from, to, workspace);
+    return success();
+  };
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<nn::ReshapeOp, nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp,
+            fsdp::WholeOp, fsdp::RandomOp, fsdp::LoadOp, fsdp::FreeOp,
+            fsdp::EnterOp, fsdp::ExitOp, func::ReturnOp>(
+          [](Operation *) { return success(); }) // addresses, or nothing at all
+      .Case([&](nn::LaunchOp op) {
+        SmallVector<Value> buffers = pointersOf(op->getOperands());
+        llvm::append_range(buffers, pointersOf(op->getResults()));
+        rt::LaunchOp::create(builder, location, op.getKernelAttr(), buffers);
+        return success();
+      })
+      .Case([&](nn::MatmulOp op) {
+        Value a = pointers.get(location, op.getLhs());
+        Value b = pointers.get(location, op.getRhs());
+        rt::MatmulOp::create(builder, location, matmulPlan(op), a, b,
+                             pointers.get(location, op.getResult()));
+        return success();
+      })
+      .Case([&](nn::Conv2dOp op) {
+        return convolution(op, "forward", op.getInput(), op.getFilter(),
+                           op.getInput(), op.getFilter(), op.getResult());
+      })
+      .Case([&](nn::Conv2dGradInputOp op) {
+        return convolution(op, "input", op.getGrad(), op.getFilter(),
+                           op.getResult(), op.getFilter(), op.getGrad());
+      })
+      .Case([&](nn::Conv2dGradFilterOp op) {
+        return convolution(op, "weight", op.getInput(), op.getGrad(),
+                           op.getInput(), op.getResult(), op.getGrad());
+      })
+      .Case([&](nn::MaxPool2dOp op) {
+        return pooling(op, "max", op.getInput(), op.getResult(), op.getIndex(),
+                       false);
+      })
+      .Case([&](nn::MaxPool2dGradOp op) {
+        return pooling(op, "max_grad", op.getGrad(), op.getResult(),
+                       op.getIndex(), false);
+      })
+      .Case([&](nn::AvgPool2dOp op) {
+        return pooling(op, "average", op.getInput(), op.getResult(), Value(),
+                       op.getCountPadding());
+      })
+      .Case([&](nn::AvgPool2dGradOp op) {
+        return pooling(op, "average_grad", op.getGrad(), op.getResult(),
+                       Value(), op.getCountPadding());
+      })
+      .Case([&](fsdp::ReportLossOp op) {
+        Value loss = pointers.get(location, op.getLoss());
+        Value valid =
+            op.getValid() ? pointers.get(location, op.getValid()) : Value();
+        rt::ReportLossOp::create(builder, location, loss, valid);
+        return success();
+      })
+      .Default([&](Operation *op) { return convertCollective(op); });
+}
+
+LogicalResult FunctionConverter::run() {
+  pointers.declareInputs(function);
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front())
+    ops.push_back(&op);
+  for (Operation *op : ops) {
+    builder.setInsertionPoint(op);
+    location = op->getLoc();
+    if (failed(convert(op)))
+      return failure();
+  }
+  for (Operation *op : llvm::reverse(ops))
+    if (!isa<func::ReturnOp>(op))
+      op->erase();
+  function.getBody().front().eraseArguments([](BlockArgument) { return true; });
+  function.setType(FunctionType::get(function.getContext(), {}, {}));
+  function.removeArgAttrsAttr();
+  return success();
+}
+
+struct ConvertToRT : fsdpc::impl::ConvertToRTBase<ConvertToRT> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (StringRef name :
+         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
+      auto function = symbols.lookup<func::FuncOp>(name);
+      if (!function) {
+        getOperation().emitError("function '@")
+            << name << "' is missing; run the earlier stages first";
+        return signalPassFailure();
+      }
+      if (failed(FunctionConverter(function, symbols).run()))
+        return signalPassFailure();
+    }
+  }
+};
+
+} // namespace

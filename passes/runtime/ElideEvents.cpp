@@ -1,0 +1,56 @@
+// elide-events: removes events that order nothing, and numbers the rest
+// densely.
+#include "passes/runtime/Passes.h"
+#include "passes/runtime/StreamClocks.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_ELIDEEVENTS
+#include "passes/runtime/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+struct ElideEvents : fsdpc::impl::ElideEventsBase<ElideEvents> {
+  void runOnOperation() override {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function->hasAttr("nn.kernel"))
+        elide(function);
+  }
+
+  void elide(func::FuncOp function) {
+    StreamClocks clocks;
+    DenseMap<int, int> number; // an event's old number to its new one
+    for (Operation &op :
+         llvm::make_early_inc_range(function.getBody().front())) {
+      auto wait = dyn_cast<rt::EventWaitOp>(op);
+      if (wait && clocks.isRedundant(wait)) {
+        ++removed;
+        op.erase();
+        continue;
+      }
+      clocks.advance(&op);
+      if (wait)
+        number.try_emplace(wait.getEvent(), 0);
+    }
+    int next = 0;
+    for (Operation &op :
+         llvm::make_early_inc_range(function.getBody().front())) {
+      if (auto record = dyn_cast<rt::EventRecordOp>(op)) {
+        auto known = number.find(record.getEvent());
+        if (known == number.end()) {
+          op.erase();
+          continue;
+        }
+        known->second = next;
+        record.setEvent(next++);
+      } else if (auto wait = dyn_cast<rt::EventWaitOp>(op)) {
+        wait.setEvent(number.lookup(wait.getEvent()));
+      }
+    }
+  }
+};
+
+} // namespace

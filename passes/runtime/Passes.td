@@ -1,0 +1,83 @@
+// Stage `runtime`: the planned program becomes calls of the runtime.
+#ifndef FSDPC_PASSES_RUNTIME
+#define FSDPC_PASSES_RUNTIME
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertToRT : Pass<"convert-to-rt", "::mlir::ModuleOp"> {
+  let summary = "Turns planned ops into calls of the runtime, with events between streams";
+  let description = [{
+    Every value has an arena offset or is a view of something that has; it becomes
+    an `rt.pointer`. A collective's start waits for all that the compute stream
+    got before it, since the planner reuses memory in program order; its wait
+    makes the compute stream wait. Optimizer regions become private functions
+    marked `nn.optimizer`, equal ones merged.
+
+    Before:
+    ```mlir
+    %t = fsdp.all_gather_start [@h.1.flat] {fsdp.offsets = array<i64: 4096>}
+    %y = nn.launch @gelu_0(%x) {fsdp.offsets = array<i64: 0>} : (tensor<8x48xf32>) -> tensor<8x48xf32>
+    %w = fsdp.all_gather_wait %t : tensor<2304xf32>
+    ```
+    After:
+    ```mlir
+    rt.event_record compute 0
+    rt.event_wait gather 0
+    %0 = rt.pointer arena + 4096 bytes 9216
+    rt.all_gather [@h.1.flat] -> %0
+    rt.event_record gather 1
+    %1 = rt.pointer arena + 0 bytes 1536
+    %2 = rt.pointer arena + 0 bytes 1536
+    rt.launch @gelu_0(%1, %2)
+    rt.event_wait compute 1
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::rt::RTDialect", "::mlir::func::FuncDialect"];
+}
+
+def ElideEvents : Pass<"elide-events", "::mlir::ModuleOp"> {
+  let summary = "Removes events that order nothing, and numbers the rest densely";
+  let description = [{
+    A vector clock for each stream says what a stream already follows; a wait
+    that adds nothing to it goes, and so does a record that nobody waits for.
+
+    Before:
+    ```mlir
+    rt.event_record compute 0
+    rt.event_wait gather 0
+    rt.all_gather [@a] -> %0
+    rt.event_record compute 1
+    rt.event_wait gather 1
+    rt.all_gather [@b] -> %1
+    ```
+    After:
+    ```mlir
+    rt.event_record compute 0
+    rt.event_wait gather 0
+    rt.all_gather [@a] -> %0
+    rt.all_gather [@b] -> %1
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::rt::RTDialect"];
+  let statistics = [Statistic<"removed", "waits-removed", "event waits removed">];
+}
+
+def VerifyRT : Pass<"verify-rt", "::mlir::ModuleOp"> {
+  let summary = "Proves that the program has no races and stays within its memory";
+  let description = [{
+    Refuses a module in which
+
+    - an event is waited for before it is recorded,
+    - a pointer reaches past the arena,
+    - two streams touch the same bytes, one of them writing, without an event
+      that orders them (happens-before by vector clocks).
+
+    ```mlir
+    rt.all_gather [@a] -> %0     // stream gather writes arena + 0
+    rt.launch @gelu_0(%0, %1)    // error: without waiting for it
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::rt::RTDialect"];
+}
+
+#endif

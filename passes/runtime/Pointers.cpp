@@ -1,0 +1,141 @@
+// From tensor values to addresses.
+#include "passes/runtime/Pointers.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/OperationSupport.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+int64_t fsdpc::tensorBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  unsigned bits = tensor.getElementTypeBitWidth();
+  return tensor.getNumElements() * ((bits + 7) / 8);
+}
+
+Value PointerBuilder::pointer(Location loc, rt::Space space,
+                              FlatSymbolRefAttr symbol, int64_t offset,
+                              int64_t bytes) {
+  return rt::PointerOp::create(builder, loc,
+                               rt::PointerType::get(builder.getContext()),
+                               space, symbol, offset, bytes);
+}
+
+FlatSymbolRefAttr PointerBuilder::constant(nn::ConstantOp op) {
+  FlatSymbolRefAttr &known = constants[op.getValueAttr()];
+  if (!known) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(cast<ModuleOp>(symbols.getOp()).getBody());
+    auto symbol = rt::ConstantOp::create(builder, op.getLoc(), "constant",
+                                         op.getValueAttr());
+    symbols.insert(symbol);
+    known = FlatSymbolRefAttr::get(symbol.getSymNameAttr());
+  }
+  return known;
+}
+
+Value PointerBuilder::whole(Location loc, FlatSymbolRefAttr name) {
+  auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
+  int64_t bytes =
+      layout.getElements() * layout.getCompute().getIntOrFloatBitWidth() / 8;
+  return pointer(loc, rt::Space::whole, name, 0, bytes);
+}
+
+// A value's own memory and the byte offset of the value in it, through views.
+static std::pair<Value, int64_t> throughViews(Value value) {
+  int64_t offset = 0;
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
+      value = reshape.getInput();
+    } else if (auto view = dyn_cast<fsdp::ViewOp>(op)) {
+      offset += view.getOffset() *
+                view.getResult().getType().getElementTypeBitWidth() / 8;
+      value = view.getFlat();
+    } else {
+      break;
+    }
+  }
+  return {value, offset};
+}
+
+Value PointerBuilder::get(Location loc, Value value) {
+  int64_t bytes = tensorBytes(value.getType());
+  auto [root, offset] = throughViews(value);
+  if (auto argument = dyn_cast<BlockArgument>(root)) {
+    auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto name = function.getArgAttrOfType<StringAttr>(
+        argument.getArgNumber(), fsdp::FSDPDialect::kInputAttr);
+    return pointer(loc, rt::Space::input, FlatSymbolRefAttr::get(name), offset,
+                   bytes);
+  }
+  Operation *op = root.getDefiningOp();
+  if (auto whole = dyn_cast<fsdp::WholeOp>(op))
+    return pointer(loc, rt::Space::whole, whole.getLayoutAttr(), offset, bytes);
+  if (auto load = dyn_cast<fsdp::LoadOp>(op))
+    return pointer(loc, rt::Space::buffer, load.getSymbolAttr(), offset, bytes);
+  if (isa<fsdp::RandomOp>(op))
+    return pointer(loc, rt::Space::random, {}, offset, bytes);
+  if (auto constantOp = dyn_cast<nn::ConstantOp>(op))
+    return pointer(loc, rt::Space::constant, constant(constantOp), offset,
+                   bytes);
+  // A gathered buffer is planned where its gather starts.
+  if (auto wait = dyn_cast<fsdp::AllGatherWaitOp>(op))
+    op = wait.getToken().getDefiningOp();
+  auto offsets =
+      op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
+  assert(offsets && "verify-memory lets no unplanned value through");
+  return pointer(loc, rt::Space::arena, {},
+                 offsets[cast<OpResult>(root).getResultNumber()] + offset,
+                 bytes);
+}
+
+void PointerBuilder::declareInputs(func::FuncOp function) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(function);
+  for (BlockArgument argument : function.getArguments()) {
+    auto attribute = [&](StringRef name) {
+      return function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                    name);
+    };
+    auto name = function.getArgAttrOfType<StringAttr>(
+        argument.getArgNumber(), fsdp::FSDPDialect::kInputAttr);
+    auto input = rt::InputOp::create(
+        builder, argument.getLoc(), name, argument.getType(),
+        attribute(fsdp::FSDPDialect::kBoundAttr),
+        attribute(fsdp::FSDPDialect::kIgnoredAttr));
+    symbols.insert(input);
+  }
+}
+
+FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
+                                                   ModuleOp module) {
+  Block &body = op.getBody().front();
+  auto *yield = body.getTerminator();
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(module.getBody());
+  auto kernel = func::FuncOp::create(
+      builder, op.getLoc(), "optimizer",
+      FunctionType::get(op.getContext(), body.getArgumentTypes(),
+                        yield->getOperandTypes()));
+  kernel.setPrivate();
+  kernel->setAttr("nn.kernel", builder.getUnitAttr());
+  kernel->setAttr("nn.optimizer", builder.getUnitAttr());
+  IRMapping mapping;
+  op.getBody().cloneInto(&kernel.getBody(), mapping);
+  Operation *cloned = kernel.getBody().front().getTerminator();
+  builder.setInsertionPoint(cloned);
+  func::ReturnOp::create(builder, yield->getLoc(), cloned->getOperands());
+  cloned->erase();
+
+  for (auto other : module.getOps<func::FuncOp>())
+    if (other != kernel && other->hasAttr("nn.optimizer") &&
+        OperationEquivalence::isRegionEquivalentTo(
+            &other.getBody(), &kernel.getBody(),
+            OperationEquivalence::IgnoreLocations)) {
+      kernel.erase();
+      return FlatSymbolRefAttr::get(other.getSymNameAttr());
+    }
+  symbols.insert(kernel);
+  return FlatSymbolRefAttr::get(kernel.getSymNameAttr());
+}

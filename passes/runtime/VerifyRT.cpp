@@ -1,0 +1,130 @@
+// verify-rt: proves that the program has no races and stays within its memory.
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "passes/runtime/Passes.h"
+#include "passes/runtime/StreamClocks.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_VERIFYRT
+#include "passes/runtime/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// An op's access to bytes [begin, end) of the arena.
+struct Access {
+  Operation *op;
+  rt::Stream stream;
+  int64_t position; // the op's place on its stream, from 1
+  StreamClocks::Clock before;
+  int64_t begin, end;
+  bool write;
+};
+
+// Whether an op writes through its operand `index`.
+bool writes(Operation *op, unsigned index) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](rt::LaunchOp launch) {
+        auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+            launch, launch.getKernelAttr());
+        return index >= kernel.getNumArguments();
+      })
+      .Case<rt::MatmulOp, rt::ConvolutionOp>(
+          [&](Operation *) { return index == 2; })
+      .Case([&](rt::PoolingOp op) {
+        return index == 1 ||
+               (index == 2 && !op.getPlan().getKind().ends_with("_grad"));
+      })
+      .Case<rt::AllGatherOp, rt::SumSquaresOp, rt::AllReduceOp>(
+          [](Operation *) { return true; })
+      .Case([&](rt::ClipOp) { return index == 1; })
+      .Default([](Operation *) { return false; });
+}
+
+bool ordered(const Access &earlier, const Access &later) {
+  return later.before[static_cast<int>(earlier.stream)] >= earlier.position;
+}
+
+LogicalResult verifyFunction(func::FuncOp function, int64_t arenaBytes) {
+  StreamClocks clocks;
+  // Accesses of each stream; only pairs of different streams can race, and the
+  // communication streams hold few.
+  std::array<SmallVector<Access>, kStreams> accesses;
+  for (Operation &op : function.getBody().front()) {
+    if (auto pointer = dyn_cast<rt::PointerOp>(op)) {
+      int64_t begin = pointer.getOffset();
+      int64_t end = begin + pointer.getBytes();
+      if (pointer.getSpace() == rt::Space::arena &&
+          (begin < 0 || end < begin || end > arenaBytes))
+        return op.emitOpError("reaches byte ")
+               << end << " of an arena of " << arenaBytes << " bytes";
+      continue;
+    }
+    if (!clocks.advance(&op))
+      return op.emitOpError("waits for event ")
+             << cast<rt::EventWaitOp>(op).getEvent()
+             << ", which was not recorded before";
+    std::optional<rt::Stream> stream = streamOf(&op);
+    if (!stream)
+      continue;
+    const StreamClocks::Clock &clock = clocks.clock(*stream);
+    int64_t position = clock[static_cast<int>(*stream)];
+    for (OpOperand &operand : op.getOpOperands()) {
+      auto pointer = operand.get().getDefiningOp<rt::PointerOp>();
+      if (!pointer || pointer.getSpace() != rt::Space::arena)
+        continue;
+      Access access{
+          &op,
+          *stream,
+          position,
+          clock,
+          static_cast<int64_t>(pointer.getOffset()),
+          static_cast<int64_t>(pointer.getOffset() + pointer.getBytes()),
+          writes(&op, operand.getOperandNumber())};
+      for (int other = 0; other < kStreams; ++other) {
+        if (other == static_cast<int>(*stream))
+          continue;
+        for (const Access &earlier : accesses[other]) {
+          bool overlap =
+              earlier.begin < access.end && access.begin < earlier.end;
+          if (!overlap || (!earlier.write && !access.write) ||
+              ordered(earlier, access))
+            continue;
+          auto diagnostic = op.emitOpError("on stream '")
+                            << rt::stringifyStream(*stream)
+                            << "' touches arena bytes [" << access.begin << ", "
+                            << access.end << ") without waiting for stream '"
+                            << rt::stringifyStream(earlier.stream)
+                            << "'; add an event between them";
+          diagnostic.attachNote(earlier.op->getLoc())
+              << "which touches them here";
+          return failure();
+        }
+      }
+      accesses[static_cast<int>(*stream)].push_back(access);
+    }
+  }
+  return success();
+}
+
+struct VerifyRT : fsdpc::impl::VerifyRTBase<VerifyRT> {
+  void runOnOperation() override {
+    auto arena = getOperation()->getAttrOfType<DictionaryAttr>("fsdp.arena");
+    auto bytes = arena ? arena.getAs<IntegerAttr>("bytes") : IntegerAttr();
+    if (!bytes) {
+      getOperation().emitError(
+          "'fsdp.arena' with 'bytes' is missing; run plan-memory first");
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (!function->hasAttr("nn.kernel") &&
+          failed(verifyFunction(function, bytes.getInt())))
+        return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,198 @@
+// build-update: @update with torch.optim's algorithms as scalar programs
+// (torch/optim/adam.py and sgd.py, the single-tensor forms).
+#include "passes/shard/Passes.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_BUILDUPDATE
+#include "passes/shard/Passes.h.inc"
+
+using namespace mlir;
+
+namespace {
+
+// Scalar arithmetic, of f32 or f64 as the operands are. A number that meets an
+// element is rounded to f32 first, as PyTorch's scalars are.
+struct Scalars {
+  OpBuilder &builder;
+  Location loc;
+
+  // Its name is its location's, for readers of a dump.
+  Value number(double value, StringRef name) {
+    return arith::ConstantOp::create(
+        builder, NameLoc::get(builder.getStringAttr(name), loc),
+        builder.getF64FloatAttr(value));
+  }
+  Value toElement(Value x) {
+    return arith::TruncFOp::create(builder, loc, builder.getF32Type(), x);
+  }
+  Value add(Value x, Value y) {
+    return arith::AddFOp::create(builder, loc, x, y);
+  }
+  Value sub(Value x, Value y) {
+    return arith::SubFOp::create(builder, loc, x, y);
+  }
+  Value mul(Value x, Value y) {
+    return arith::MulFOp::create(builder, loc, x, y);
+  }
+  Value div(Value x, Value y) {
+    return arith::DivFOp::create(builder, loc, x, y);
+  }
+  Value neg(Value x) { return arith::NegFOp::create(builder, loc, x); }
+  Value sqrt(Value x) { return math::SqrtOp::create(builder, loc, x); }
+  Value pow(Value x, Value y) {
+    return math::PowFOp::create(builder, loc, x, y);
+  }
+  Value max(Value x, Value y) {
+    return arith::MaximumFOp::create(builder, loc, x, y);
+  }
+};
+
+// The region's arguments in the order that fsdp.optimizer documents.
+struct Arguments {
+  explicit Arguments(Block &body, unsigned states)
+      : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
+        states(body.getArguments().slice(2, states)),
+        lr(body.getArgument(2 + states)), step(body.getArgument(3 + states)),
+        decay(body.getArgument(4 + states)) {}
+  Value parameter, gradient;
+  ValueRange states;
+  Value lr, step, decay;
+};
+
+SmallVector<Value> buildAdam(ModuleOp module, Scalars s, Arguments in) {
+  SmallVector<double> betas = fsdp::getDoubles(module, "betas");
+  Value one = s.number(1, "one");
+  Value beta1 = s.number(betas[0], "beta1");
+  Value beta2 = s.number(betas[1], "beta2");
+  Value eps = s.toElement(s.number(fsdp::getDouble(module, "eps"), "eps"));
+  Value p = in.parameter;
+  Value g = in.gradient;
+  if (fsdp::getFlag(module, "maximize"))
+    g = s.neg(g);
+  if (fsdp::getString(module, "optimizer") == "adamw") {
+    Value shrink = s.toElement(s.sub(one, s.mul(in.lr, in.decay)));
+    p = s.mul(p, shrink);
+  } else {
+    Value decay = s.toElement(in.decay);
+    g = s.add(g, s.mul(decay, p));
+  }
+
+  // Tensor.lerp_ counts from the nearer end.
+  Value step = s.sub(g, in.states[0]);
+  Value m;
+  if (1 - betas[0] < 0.5) {
+    Value weight = s.toElement(s.sub(one, beta1));
+    m = s.add(in.states[0], s.mul(weight, step));
+  } else {
+    Value weight = s.toElement(beta1);
+    m = s.sub(g, s.mul(step, weight));
+  }
+  Value kept = s.mul(in.states[1], s.toElement(beta2));
+  Value added = s.mul(s.mul(s.toElement(s.sub(one, beta2)), g), g);
+  Value v = s.add(kept, added);
+  SmallVector<Value> states = {m, v};
+  if (fsdp::getFlag(module, "amsgrad"))
+    states.push_back(s.max(in.states[2], v));
+
+  Value correction1 = s.sub(one, s.pow(beta1, in.step));
+  Value correction2 = s.sqrt(s.sub(one, s.pow(beta2, in.step)));
+  Value root = s.div(s.sqrt(states.back()), s.toElement(correction2));
+  Value denominator = s.add(root, eps);
+  Value rate = s.toElement(s.neg(s.div(in.lr, correction1)));
+  Value change = s.div(s.mul(rate, m), denominator);
+  SmallVector<Value> results = {s.add(p, change)};
+  results.append(states);
+  return results;
+}
+
+SmallVector<Value> buildSgd(ModuleOp module, Scalars s, Arguments in) {
+  Value p = in.parameter;
+  Value g = in.gradient;
+  if (fsdp::getFlag(module, "maximize"))
+    g = s.neg(g);
+  Value decay = s.toElement(in.decay);
+  g = s.add(g, s.mul(decay, p));
+  SmallVector<Value> states;
+  if (!in.states.empty()) {
+    // States begin at zero, so the first step's buffer is the gradient.
+    Value momentum =
+        s.toElement(s.number(fsdp::getDouble(module, "momentum"), "momentum"));
+    Value buffer = s.add(s.mul(in.states[0], momentum), g);
+    states = {buffer};
+    g = fsdp::getFlag(module, "nesterov") ? s.add(g, s.mul(momentum, buffer))
+                                          : buffer;
+  }
+  Value rate = s.toElement(s.neg(in.lr));
+  SmallVector<Value> results = {s.add(p, s.mul(rate, g))};
+  results.append(states);
+  return results;
+}
+
+void buildOptimizer(OpBuilder &builder, ModuleOp module, fsdp::LayoutOp layout,
+                    Value scale) {
+  auto optimizer = fsdp::OptimizerOp::create(
+      builder, layout.getLoc(), FlatSymbolRefAttr::get(layout), scale);
+  unsigned states = layout.getStates();
+  Block &body = optimizer.getBody().emplaceBlock();
+  for (unsigned i = 0; i < states + 5; ++i)
+    body.addArgument(i < states + 2 ? Type(builder.getF32Type())
+                                    : Type(builder.getF64Type()),
+                     layout.getLoc());
+  OpBuilder inner = OpBuilder::atBlockEnd(&body);
+  Scalars scalars{inner, layout.getLoc()};
+  Arguments arguments(body, states);
+  SmallVector<Value> results = fsdp::getString(module, "optimizer") == "sgd"
+                                   ? buildSgd(module, scalars, arguments)
+                                   : buildAdam(module, scalars, arguments);
+  fsdp::YieldOp::create(inner, layout.getLoc(), results);
+}
+
+struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (fsdp::getFlag(module, "nesterov") &&
+        fsdp::getDouble(module, "momentum") == 0) {
+      module.emitError("--nesterov needs --momentum above 0");
+      return signalPassFailure();
+    }
+    SmallVector<fsdp::LayoutOp> layouts;
+    SmallVector<Attribute> names;
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (layout.getTrainable()) {
+        layouts.push_back(layout);
+        names.push_back(FlatSymbolRefAttr::get(layout));
+      }
+    if (layouts.empty()) {
+      module.emitError("no parameter is trained: none has a gradient");
+      return signalPassFailure();
+    }
+    auto builder = OpBuilder::atBlockEnd(module.getBody());
+    Location loc = module.getLoc();
+    auto function =
+        func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kUpdate,
+                             builder.getFunctionType({}, {}));
+    builder.setInsertionPointToStart(function.addEntryBlock());
+    ArrayAttr all = builder.getArrayAttr(names);
+    auto sumsType = RankedTensorType::get({static_cast<int64_t>(names.size())},
+                                          builder.getF64Type());
+    auto partial = fsdp::SumSquaresOp::create(builder, loc, sumsType, all);
+    auto sums =
+        fsdp::AllReduceOp::create(builder, loc, sumsType, partial.getResult());
+    auto clip = fsdp::ClipOp::create(
+        builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
+        sums.getResult(),
+        builder.getF64FloatAttr(fsdp::getDouble(module, "clip-grad-norm")));
+    for (fsdp::LayoutOp layout : layouts)
+      buildOptimizer(builder, module, layout, clip.getScale());
+    func::ReturnOp::create(builder, loc);
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,203 @@
+// mixed-precision: bf16 compute with f32 masters, statistics and losses, as
+// torch.distributed.fsdp's MixedPrecision(param_dtype=bf16) where that is
+// defined, and the kinds of autocast's f32 list where the dialect says so.
+#include "passes/shard/Passes.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_MIXEDPRECISION
+#include "passes/shard/Passes.h.inc"
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+namespace {
+
+bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
+bool isBF16(Type type) { return getElementTypeOrSelf(type).isBF16(); }
+
+// Operands that stay as they are: statistics, masks, class weights.
+bool keepsType(Operation *op, Value operand) {
+  auto any = [&](auto... values) { return ((operand == values) || ...); };
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](nn::LayerNormGradOp op) {
+        return any(op.getMean(), op.getRstd());
+      })
+      .Case([&](nn::RmsNormGradOp op) { return any(op.getRstd()); })
+      .Case([&](nn::NormWeightGradOp op) {
+        return any(op.getMean(), op.getRstd());
+      })
+      .Case([&](nn::BatchNormGradOp op) {
+        return any(op.getMean(), op.getVariance());
+      })
+      .Case([&](nn::AttentionOp op) { return any(op.getMask()); })
+      .Case([&](nn::AttentionGradOp op) {
+        return any(op.getLse(), op.getMask());
+      })
+      .Case([&](nn::CrossEntropyOp op) { return any(op.getWeights()); })
+      .Case([&](nn::CrossEntropyGradOp op) {
+        return any(op.getGrad(), op.getLse(), op.getValid(), op.getWeights());
+      })
+      .Default([](Operation *) { return false; });
+}
+
+bool isStatistic(OpResult result) {
+  return TypeSwitch<Operation *, bool>(result.getOwner())
+      .Case<nn::LayerNormOp, nn::RmsNormOp, nn::BatchNormOp, nn::AttentionOp>(
+          [&](Operation *) { return result.getResultNumber() > 0; })
+      .Case([](nn::CrossEntropyOp) { return true; })
+      .Default([](Operation *) { return false; });
+}
+
+bool isBackward(Operation *op) {
+  return op->hasAttr(FSDPDialect::kBackwardAttr);
+}
+
+class Converter {
+public:
+  Converter(ModuleOp module, Block &body)
+      : module(module), body(body),
+        bf16(BFloat16Type::get(module.getContext())),
+        f32(Float32Type::get(module.getContext())) {}
+
+  void run() {
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      layout.setCompute(bf16);
+    collectLossTail();
+    for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
+      convert(&op);
+  }
+
+  int64_t casts = 0;
+
+private:
+  // Primitives of the forward that lead to the loss and nowhere else.
+  void collectLossTail() {
+    for (Operation &op : llvm::reverse(body.without_terminator())) {
+      if (isa<fsdp::ReportLossOp>(op)) {
+        lossTail.insert(&op);
+        continue;
+      }
+      if (isBackward(&op) || op.use_empty() ||
+          !(isa<nn::ElementwiseOpInterface>(op) ||
+            isa<nn::ReduceOp, nn::ReshapeOp, nn::BroadcastOp, nn::SliceOp>(op)))
+        continue;
+      if (llvm::all_of(op.getUsers(), [&](Operation *user) {
+            return isBackward(user) || lossTail.contains(user);
+          }))
+        lossTail.insert(&op);
+    }
+  }
+
+  // A float input counts as bf16, though it is cast only where it is used.
+  static bool isCompute(Value value) {
+    return isBF16(value.getType()) ||
+           (isa<BlockArgument>(value) && isF32(value.getType()));
+  }
+
+  void convert(Operation *op) {
+    if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
+      return; // constants, buffers, iota: cast where they are used
+    bool compute =
+        isa<fsdp::FlatOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReduceOp>(op) ||
+        llvm::any_of(op->getOperands(), [&](Value operand) {
+          return isCompute(operand) && !keepsType(op, operand);
+        });
+    if (lossTail.contains(op) || isa<fsdp::UpdateStatisticsOp>(op))
+      compute = false;
+    Type element = compute ? Type(bf16) : Type(f32);
+    for (OpOperand &operand : op->getOpOperands()) {
+      Type type = operand.get().getType();
+      if ((isF32(type) || isBF16(type)) && !keepsType(op, operand.get()) &&
+          !isa<nn::CastOp>(op))
+        operand.set(castTo(operand.get(), element, op));
+    }
+    for (OpResult result : op->getResults())
+      if (isF32(result.getType()) && compute && !isStatistic(result))
+        result.setType(withElement(result.getType(), bf16));
+    if (auto cast = dyn_cast<nn::CastOp>(op))
+      if (cast.getInput().getType() == cast.getResult().getType()) {
+        cast.replaceAllUsesWith(cast.getInput());
+        cast.erase();
+      }
+  }
+
+  static RankedTensorType withElement(Type type, Type element) {
+    return cast<RankedTensorType>(type).clone(element);
+  }
+
+  // The value in `element`, cast before its first use in this direction.
+  Value castTo(Value value, Type element, Operation *user) {
+    if (getElementTypeOrSelf(value.getType()) == element)
+      return value;
+    Value &result = cache[{value, {element, isBackward(user)}}];
+    if (result)
+      return result;
+    if (Value constant = convertConstant(value, element))
+      return result = constant;
+    OpBuilder builder(user);
+    auto cast = nn::CastOp::create(
+        builder, user->getLoc(), withElement(value.getType(), element), value);
+    for (StringRef name : {FSDPDialect::kUnitAttr, FSDPDialect::kBackwardAttr})
+      if (Attribute attr = user->getAttr(name))
+        cast->setAttr(name, attr);
+    ++casts;
+    return result = cast.getResult();
+  }
+
+  Value convertConstant(Value value, Type element) {
+    auto constant = value.getDefiningOp<nn::ConstantOp>();
+    auto elements =
+        constant ? dyn_cast<DenseFPElementsAttr>(constant.getValue()) : nullptr;
+    if (!elements)
+      return {};
+    const llvm::fltSemantics &semantics =
+        cast<FloatType>(element).getFloatSemantics();
+    auto converted = elements.mapValues(element, [&](const APFloat &x) {
+      APFloat y = x;
+      bool losesInfo;
+      y.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
+      return y.bitcastToAPInt();
+    });
+    OpBuilder builder(constant);
+    auto copy = nn::ConstantOp::create(builder, constant.getLoc(),
+                                       converted.getType(), converted);
+    copy->setDiscardableAttrs(constant->getDiscardableAttrDictionary());
+    return copy.getResult();
+  }
+
+  ModuleOp module;
+  Block &body;
+  FloatType bf16, f32;
+  llvm::DenseSet<Operation *> lossTail;
+  llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;
+};
+
+struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (fsdp::getString(module, "param-dtype") != "bf16")
+      return markAllAnalysesPreserved();
+    auto function = fsdp::getMicrobatch(module);
+    if (failed(function))
+      return signalPassFailure();
+    Converter converter(module, function->front());
+    converter.run();
+    casts = converter.casts;
+    eraseDeadConstants(function->front());
+  }
+
+  // Constants whose users all took a converted one.
+  static void eraseDeadConstants(Block &body) {
+    for (Operation &op : llvm::make_early_inc_range(body))
+      if (isa<nn::ConstantOp>(op) && op.use_empty())
+        op.erase();
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,109 @@
+// Passes of the phase `shard`.
+#ifndef FSDPC_PASSES_SHARD
+#define FSDPC_PASSES_SHARD
+
+include "mlir/Pass/PassBase.td"
+
+def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
+  let summary = "lays each unit's parameters out flat";
+  let description = [{
+    A unit @u gets the layout @u.flat of its trainable and @u.frozen of its
+    frozen parameters. Members stand in order of first use at multiples of 16
+    elements; each has a row of rate 1 and of weight decay (0 where --no-decay
+    matches). A trainable parameter that no gradient reaches joins the frozen
+    ones, with a remark: torch.optim skips it too.
+
+    What ranks keep entire follows the strategy:
+
+    | strategy | trainable | frozen |
+    |---|---|---|
+    | zero3 | | |
+    | zero2, zero1 | compute | compute |
+    | ddp | master, compute, gradient, state | master, compute |
+
+    `reduce = step` adds gradient to every trainable layout.
+
+    Loads become views of the flat buffer. The gradients of a layout become one
+    `fsdp.pack`, right after the last of them, whose operands the planner places
+    inside the buffer. An operand that cannot stand there (an argument, a
+    constant or a weight, a value that another member has, a value read after
+    the pack) is copied by `nn.copy`.
+
+    ```mlir
+    %w = fsdp.load @h.0.w : tensor<8x8xf32>
+    …
+    fsdp.gradient @h.0.w, %dw : tensor<8x8xf32>
+    // becomes
+    fsdp.layout @h.0.flat of @h.0 trainable elements 64 : f32 states 2 {
+      members = [#fsdp.member<@h.0.w[0, 64] rate 1.0 decay 0.01>], whole = []}
+    %f = fsdp.flat @h.0.flat : tensor<64xf32>
+    %w = fsdp.view %f[@h.0.w at 0] : tensor<64xf32> -> tensor<8x8xf32>
+    …
+    %g = fsdp.pack @h.0.flat(%dw) : (tensor<8x8xf32>) -> tensor<64xf32>
+    fsdp.reduce @h.0.flat, %g : tensor<64xf32>
+    ```
+  }];
+  let statistics = [Statistic<"layouts", "layouts", "layouts made">,
+                    Statistic<"copies", "copies", "gradients copied">];
+  let dependentDialects = ["::fsdpc::fsdp::FSDPDialect", "::fsdpc::nn::NNDialect"];
+}
+
+def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
+  let summary = "computes in --param-dtype, with statistics and losses in f32";
+  let description = [{
+    With `param-dtype = bf16` the flat buffers, and what is computed from them or
+    from the model's float inputs, become bf16; masters stay f32. These stay f32:
+
+    - statistics and losses, and the primitives that only lead to the loss (the
+      squares and means of a squared error);
+    - what comes from integers and constants alone (rotary angles, masks), up to
+      a use together with bf16;
+    - buffers, additive masks of attention and class weights of cross-entropy.
+
+    `nn.cast` stands wherever the two meet, in the forward and in the backward
+    each for itself, so that no cast is saved; constants are converted. Gradients
+    are packed in bf16 and summed over ranks in f32.
+
+    ```mlir
+    %f = fsdp.flat @u.flat : tensor<64xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<64xf32> -> tensor<8x8xf32>
+    %y = nn.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    // becomes
+    %f = fsdp.flat @u.flat : tensor<64xbf16>
+    %w = fsdp.view %f[@w at 0] : tensor<64xbf16> -> tensor<8x8xbf16>
+    %c = nn.cast %x : tensor<4x8xf32> -> tensor<4x8xbf16>
+    %y = nn.matmul %c, %w : tensor<4x8xbf16>, tensor<8x8xbf16> -> tensor<4x8xbf16>
+    ```
+  }];
+  let statistics = [Statistic<"casts", "casts", "casts inserted">];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+}
+
+def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
+  let summary = "writes @update: norm, clipping, an optimizer's program a layout";
+  let description = [{
+    The region of `fsdp.optimizer` is torch.optim's single-tensor algorithm for
+    one element: f32 arithmetic in the same order, scalars in f64 until they meet
+    an element, as Python's floats do. Betas, eps and the like are constants in
+    the region, rates and decay rows of the layout: all can be edited in a dump.
+
+    ```mlir
+    func.func @update() {
+      %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
+      %r = fsdp.all_reduce %s : tensor<2xf64>
+      %c = fsdp.clip [@a.flat, @b.flat], %r {max_norm = 1.0 : f64} : tensor<2xf64> -> tensor<f32>
+      fsdp.optimizer @a.flat, %c : tensor<f32> {
+      ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+        …
+        fsdp.yield %p1 : f32
+      }
+      …
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::fsdp::FSDPDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect"];
+}
+
+#endif

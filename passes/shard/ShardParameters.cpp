@@ -1,0 +1,254 @@
+// shard-parameters: flat layouts in place of parameters. The flat parameter of
+// a unit is PyTorch FSDP's; members are aligned so that kernels read them where
+// they are.
+#include "passes/shard/Passes.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_SHARDPARAMETERS
+#include "passes/shard/Passes.h.inc"
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+namespace {
+
+int64_t countStates(ModuleOp module) {
+  if (fsdp::getString(module, "optimizer") == "sgd")
+    return fsdp::getDouble(module, "momentum") != 0 ? 1 : 0;
+  return fsdp::getFlag(module, "amsgrad") ? 3 : 2;
+}
+
+SmallVector<StringRef> keptWhole(ModuleOp module, bool trainable) {
+  std::string strategy = fsdp::getString(module, "strategy");
+  SmallVector<StringRef> whole;
+  if (strategy == "ddp")
+    whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
+                                               "state"}
+                      : SmallVector<StringRef>{"master", "compute"};
+  else if (strategy != "zero3")
+    whole = {"compute"};
+  if (trainable && fsdp::getString(module, "reduce") == "step" &&
+      strategy != "ddp")
+    whole.push_back("gradient");
+  return whole;
+}
+
+class Sharder {
+public:
+  Sharder(ModuleOp module, func::FuncOp function, fsdp::NamePatterns noDecay)
+      : module(module), symbols(module), body(function.front()),
+        noDecay(std::move(noDecay)) {}
+
+  LogicalResult run() {
+    findGradients();
+    if (failed(createLayouts()))
+      return failure();
+    for (Operation &op : llvm::make_early_inc_range(body))
+      if (auto load = dyn_cast<fsdp::LoadOp>(op))
+        viewMember(load);
+    for (auto &[name, layout] : layouts)
+      if (layout.getTrainable())
+        packGradients(layout);
+    return success();
+  }
+
+  int64_t copies = 0;
+  size_t layoutCount() const { return layouts.size(); }
+
+private:
+  void findGradients() {
+    for (auto gradient : body.getOps<fsdp::GradientOp>())
+      gradients[gradient.getParameter()] = gradient;
+    for (auto parameter : module.getOps<fsdp::ParameterOp>())
+      if (parameter.getTrainable() &&
+          !gradients.count(parameter.getSymName())) {
+        parameter.emitRemark()
+            << "no gradient reaches parameter '" << parameter.getSymName()
+            << "'; it is treated as frozen";
+        parameter.setTrainable(false);
+      }
+  }
+
+  LogicalResult createLayouts() {
+    // Parameters in order of first use, then those without one.
+    llvm::SetVector<Operation *> parameters;
+    for (auto load : body.getOps<fsdp::LoadOp>())
+      if (auto parameter = symbols.lookup<fsdp::ParameterOp>(load.getSymbol()))
+        parameters.insert(parameter);
+    SmallVector<StringRef> names;
+    for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
+      parameters.insert(parameter);
+      names.push_back(parameter.getSymName());
+      if (!parameter.getUnitAttr())
+        return parameter.emitOpError("has no unit; run form-units before");
+    }
+    llvm::MapVector<std::pair<StringRef, int>, SmallVector<fsdp::ParameterOp>>
+        groups;
+    for (auto unit : module.getOps<fsdp::UnitOp>()) {
+      lastSymbol = unit;
+      for (bool trainable : {true, false})
+        groups[{unit.getSymName(), trainable}];
+    }
+    for (Operation *op : parameters) {
+      auto parameter = cast<fsdp::ParameterOp>(op);
+      groups[{*parameter.getUnit(), parameter.getTrainable()}].push_back(
+          parameter);
+    }
+    for (auto &[key, members] : groups)
+      if (!members.empty())
+        createLayout(key.first, key.second, members);
+    return noDecay.checkUsed(module, names, "parameter");
+  }
+
+  void createLayout(StringRef unit, bool trainable,
+                    ArrayRef<fsdp::ParameterOp> parameters) {
+    Builder attrs(module.getContext());
+    double weightDecay = fsdp::getDouble(module, "weight-decay");
+    SmallVector<Attribute> members;
+    int64_t end = 0;
+    for (fsdp::ParameterOp parameter : parameters) {
+      int64_t offset = llvm::alignTo(end, fsdp::kMemberAlignment);
+      int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
+      bool decays = !noDecay.match(parameter) && trainable;
+      members.push_back(fsdp::MemberAttr::get(
+          module.getContext(), FlatSymbolRefAttr::get(parameter), offset,
+          elements, attrs.getF64FloatAttr(1),
+          attrs.getF64FloatAttr(decays ? weightDecay : 0)));
+      end = offset + elements;
+    }
+    auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
+    OpBuilder builder(module.getContext());
+    builder.setInsertionPointAfter(lastSymbol);
+    auto layout = fsdp::LayoutOp::create(
+        builder, unitOp.getLoc(),
+        builder.getStringAttr(unit + (trainable ? ".flat" : ".frozen")),
+        FlatSymbolRefAttr::get(unitOp),
+        trainable ? builder.getUnitAttr() : UnitAttr(),
+        builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
+        builder.getI64IntegerAttr(trainable ? countStates(module) : 0),
+        builder.getArrayAttr(members),
+        builder.getStrArrayAttr(keptWhole(module, trainable)));
+    symbols.insert(layout);
+    lastSymbol = layout;
+    layouts[layout.getSymName()] = layout;
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
+      memberOf[member.getParameter()] = {layout, member.getOffset()};
+  }
+
+  void viewMember(fsdp::LoadOp load) {
+    auto it = memberOf.find(load.getSymbolAttr());
+    if (it == memberOf.end())
+      return;
+    auto [layout, offset] = it->second;
+    OpBuilder builder(load);
+    auto flat =
+        fsdp::FlatOp::create(builder, load.getLoc(), fsdp::getFlatType(layout),
+                             FlatSymbolRefAttr::get(layout));
+    auto view = fsdp::ViewOp::create(
+        builder, load.getLoc(), load.getResult().getType(), flat.getResult(),
+        load.getSymbolAttr(), builder.getI64IntegerAttr(offset));
+    flat->setDiscardableAttrs(load->getDiscardableAttrDictionary());
+    view->setDiscardableAttrs(load->getDiscardableAttrDictionary());
+    load.replaceAllUsesWith(view.getResult());
+    load.erase();
+  }
+
+  static Value rootOf(Value value) {
+    while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+      value = reshape.getInput();
+    return value;
+  }
+
+  static bool isReadAfter(Value root, Operation *end) {
+    return llvm::any_of(root.getUsers(), [&](Operation *user) {
+      return isa<nn::ReshapeOp>(user) ? isReadAfter(user->getResult(0), end)
+                                      : end->isBeforeInBlock(user);
+    });
+  }
+
+  // Whether the op that makes `value` can write into a pack that stands after
+  // `end`.
+  bool isPlaceable(Value value, Operation *end) {
+    Value root = rootOf(value);
+    Operation *op = root.getDefiningOp();
+    if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp>(op))
+      return false;
+    return !isReadAfter(root, end) && placed.insert(root).second;
+  }
+
+  void packGradients(fsdp::LayoutOp layout) {
+    Operation *last = nullptr;
+    SmallVector<fsdp::GradientOp> ops;
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+      fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
+      if (!last || last->isBeforeInBlock(gradient))
+        last = gradient;
+      ops.push_back(gradient);
+    }
+    OpBuilder builder(body.getParentOp()->getContext());
+    builder.setInsertionPointAfter(last);
+    SmallVector<Operation *> created;
+    SmallVector<Value> values;
+    for (fsdp::GradientOp gradient : ops) {
+      Value value = gradient.getValue();
+      if (!isPlaceable(value, last)) {
+        // A second copy of a value is a copy of the first.
+        Value &source = lastCopy.try_emplace(value, value).first->second;
+        auto copy = nn::CopyOp::create(builder, gradient.getLoc(),
+                                       value.getType(), source);
+        value = source = copy.getResult();
+        created.push_back(copy);
+        ++copies;
+      }
+      values.push_back(value);
+    }
+    auto name = FlatSymbolRefAttr::get(layout);
+    auto pack = fsdp::PackOp::create(builder, layout.getLoc(),
+                                     fsdp::getFlatType(layout), name, values);
+    auto reduce = fsdp::ReduceOp::create(builder, layout.getLoc(), name,
+                                         pack.getResult());
+    created.append({pack, reduce});
+    for (Operation *op : created) {
+      op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
+      op->setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+    }
+    for (fsdp::GradientOp gradient : ops)
+      gradient.erase();
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  Block &body;
+  fsdp::NamePatterns noDecay;
+  llvm::StringMap<fsdp::GradientOp> gradients;
+  llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
+  Operation *lastSymbol = nullptr;
+  llvm::DenseMap<Attribute, std::pair<fsdp::LayoutOp, int64_t>> memberOf;
+  llvm::DenseSet<Value> placed;
+  llvm::DenseMap<Value, Value> lastCopy;
+};
+
+struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto function = fsdp::getMicrobatch(module);
+    auto noDecay = fsdp::NamePatterns::read(module, "no-decay");
+    if (failed(function) || failed(noDecay))
+      return signalPassFailure();
+    Sharder sharder(module, *function, std::move(*noDecay));
+    if (failed(sharder.run()))
+      return signalPassFailure();
+    layouts = sharder.layoutCount();
+    copies = sharder.copies;
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,309 @@
+// form-units: every op and parameter gets a unit. Units are an attribute, not a
+// region: the root stands at both ends of a model, and tied weights are read
+// in several places.
+#include "passes/units/ModuleScopes.h"
+#include "passes/units/Passes.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+#include <map>
+
+namespace fsdpc {
+#define GEN_PASS_DEF_FORMUNITS
+#include "passes/units/Passes.h.inc"
+
+using namespace mlir;
+
+namespace {
+
+constexpr int kRoot = 0;
+
+class Former {
+public:
+  Former(ModuleOp module, func::FuncOp function, UnitPolicy policy)
+      : module(module), symbols(module), function(function),
+        body(function.front()), policy(std::move(policy)) {
+    units.push_back({"root", {}, {}});
+  }
+
+  int run() {
+    anchorOps();
+    if (policy.automatic)
+      separateLargeParameters();
+    if (int64_t size = fsdp::getInt(module, "unit-size"))
+      cutRoot(size);
+    fillGaps();
+    placeFollowers();
+    return createSymbols();
+  }
+
+private:
+  struct Unit {
+    std::string name;
+    std::string scope, cls;
+  };
+
+  // The parameter's load behind transposes, casts and other rearrangements.
+  static fsdp::LoadOp weightOf(Value value) {
+    Operation *op = value.getDefiningOp();
+    while (op && isa<nn::TransposeOp, nn::ReshapeOp, nn::CastOp, nn::SliceOp,
+                     nn::BroadcastOp>(op))
+      op = op->getOperand(0).getDefiningOp();
+    auto load = dyn_cast_or_null<fsdp::LoadOp>(op);
+    return load && isParameter(load) ? load : fsdp::LoadOp();
+  }
+
+  static bool isParameter(fsdp::LoadOp load) {
+    return isa_and_nonnull<fsdp::ParameterOp>(
+        SymbolTable::lookupNearestSymbolFrom(load, load.getSymbolAttr()));
+  }
+
+  // Ops that stand where their users stand: sources, and weights rearranged.
+  static bool isFollower(Operation *op) {
+    return (op->getNumOperands() == 0 && op->getNumResults() != 0) ||
+           (op->getNumResults() == 1 && weightOf(op->getResult(0)));
+  }
+
+  static SmallVector<fsdp::LoadOp> weightsRead(Operation *op) {
+    SmallVector<fsdp::LoadOp> loads;
+    for (Value operand : op->getOperands())
+      if (fsdp::LoadOp load = weightOf(operand))
+        loads.push_back(load);
+    return loads;
+  }
+
+  fsdp::ParameterOp parameterOf(fsdp::LoadOp load) {
+    return symbols.lookup<fsdp::ParameterOp>(load.getSymbol());
+  }
+
+  static int64_t elementsOf(fsdp::ParameterOp parameter) {
+    return cast<ShapedType>(parameter.getType()).getNumElements();
+  }
+
+  int unitNamed(StringRef name, ModuleScope scope) {
+    auto [it, inserted] = byName.try_emplace(name, units.size());
+    if (inserted)
+      units.push_back({name.str(), scope.scope.str(), scope.cls.str()});
+    return it->second;
+  }
+
+  static ModuleScope innermost(Operation *op) {
+    SmallVector<ModuleScope> modules = getModules(op);
+    return modules.empty() ? ModuleScope() : modules.back();
+  }
+
+  // Ops of a unit's module belong to it; others that read weights to the root.
+  void anchorOps() {
+    llvm::StringSet<> owning;
+    for (Operation &op : body.without_terminator())
+      if (!isFollower(&op) && !weightsRead(&op).empty())
+        if (auto chosen = policy.choose(&op))
+          owning.insert(chosen->scope);
+    for (Operation &op : body.without_terminator()) {
+      if (isFollower(&op))
+        continue;
+      auto chosen = policy.choose(&op);
+      if (chosen && !chosen->scope.empty() && owning.contains(chosen->scope))
+        unitOf[&op] = unitNamed(chosen->scope, *chosen);
+      else if (!weightsRead(&op).empty())
+        unitOf[&op] = kRoot;
+    }
+  }
+
+  // A root parameter is large against the repeated units, or against the model
+  // where nothing repeats.
+  int64_t largeThreshold() {
+    std::vector<int64_t> elements(units.size());
+    llvm::StringSet<> seen;
+    for (Operation &op : body.without_terminator())
+      for (fsdp::LoadOp load : weightsRead(&op))
+        if (unitOf.count(&op) && seen.insert(load.getSymbol()).second)
+          elements[unitOf[&op]] += elementsOf(parameterOf(load));
+    if (units.size() > 1)
+      return *std::max_element(elements.begin() + 1, elements.end()) / 4;
+    return elements[kRoot] / 8;
+  }
+
+  void separateLargeParameters() {
+    int64_t threshold = largeThreshold();
+    std::map<StringRef, int> ofParameter, ofModule;
+    for (Operation &op : body.without_terminator()) {
+      if (!inRoot(&op))
+        continue;
+      ModuleScope scope = innermost(&op);
+      for (fsdp::LoadOp load : weightsRead(&op)) {
+        if (elementsOf(parameterOf(load)) < threshold)
+          continue;
+        auto it = ofParameter.find(load.getSymbol());
+        if (it == ofParameter.end())
+          it =
+              ofParameter
+                  .emplace(load.getSymbol(),
+                           scope.scope.empty() ? unitNamed(load.getSymbol(), {})
+                                               : unitNamed(scope.scope, scope))
+                  .first;
+        unitOf[&op] = it->second;
+        if (!scope.scope.empty())
+          ofModule.emplace(scope.scope, it->second);
+      }
+    }
+    for (Operation &op : body.without_terminator()) {
+      auto it = ofModule.find(innermost(&op).scope);
+      if (inRoot(&op) && it != ofModule.end())
+        unitOf[&op] = it->second;
+    }
+  }
+
+  // Cuts where `size` elements are reached and another module begins.
+  void cutRoot(int64_t size) {
+    llvm::StringSet<> seen;
+    int64_t elements = 0, parts = 0;
+    int unit = kRoot;
+    StringRef previous;
+    for (Operation &op : body.without_terminator()) {
+      if (!inRoot(&op))
+        continue;
+      StringRef scope = innermost(&op).scope;
+      if (elements >= size && scope != previous) {
+        unit = unitNamed(("root." + Twine(++parts)).str(), {});
+        elements = 0;
+      }
+      previous = scope;
+      for (fsdp::LoadOp load : weightsRead(&op))
+        if (seen.insert(load.getSymbol()).second)
+          elements += elementsOf(parameterOf(load));
+      unitOf[&op] = unit;
+    }
+  }
+
+  bool inRoot(Operation *op) {
+    auto it = unitOf.find(op);
+    return it != unitOf.end() && it->second == kRoot;
+  }
+
+  void fillGaps() {
+    std::optional<int> unit;
+    for (Operation &op : body.without_terminator()) {
+      auto it = unitOf.find(&op);
+      if (it != unitOf.end() && !unit)
+        unit = it->second;
+    }
+    for (Operation &op : body.without_terminator()) {
+      if (isFollower(&op))
+        continue;
+      auto [it, inserted] = unitOf.try_emplace(&op, unit.value_or(kRoot));
+      unit = it->second;
+    }
+  }
+
+  void placeFollowers() {
+    SmallVector<Operation *> followers;
+    for (Operation &op : body.without_terminator())
+      if (isFollower(&op))
+        followers.push_back(&op);
+    for (Operation *op : llvm::reverse(followers)) {
+      if (op->use_empty()) {
+        op->erase();
+        continue;
+      }
+      bool ofWeight = weightOf(op->getResult(0)) != nullptr;
+      std::map<int, Operation *> firstUser;
+      for (Operation *user : op->getUsers()) {
+        Operation *&first = firstUser[unitOf.lookup(user)];
+        if (!first || user->isBeforeInBlock(first))
+          first = user;
+      }
+      SmallVector<std::pair<int, Operation *>> users(firstUser.begin(),
+                                                     firstUser.end());
+      llvm::sort(users, [](auto &a, auto &b) {
+        return a.second->isBeforeInBlock(b.second);
+      });
+      unitOf[op] = users.front().first;
+      if (!ofWeight)
+        continue;
+      for (auto [unit, user] : ArrayRef(users).drop_front()) {
+        Operation *copy = op->clone();
+        insertBefore(copy, user);
+        unitOf[copy] = unit;
+        op->getResult(0).replaceUsesWithIf(
+            copy->getResult(0), [&, unit = unit](OpOperand &use) {
+              return unitOf.lookup(use.getOwner()) == unit;
+            });
+      }
+      op->remove();
+      insertBefore(op, users.front().second);
+    }
+  }
+
+  // Followers of one user keep their order, though the last is placed first.
+  void insertBefore(Operation *op, Operation *user) {
+    Operation *&before = firstBefore.try_emplace(user, user).first->second;
+    body.getOperations().insert(before->getIterator(), op);
+    before = op;
+  }
+
+  // Writes the attributes and the owners; symbols are in order of first use.
+  int createSymbols() {
+    OpBuilder builder(function);
+    std::map<int, FlatSymbolRefAttr> names;
+    auto nameOf = [&](int unit) {
+      FlatSymbolRefAttr &name = names[unit];
+      if (!name) {
+        const Unit &info = units[unit];
+        auto op = fsdp::UnitOp::create(
+            builder, module.getLoc(), info.name,
+            info.cls.empty() ? StringAttr() : builder.getStringAttr(info.cls),
+            info.cls.empty() ? StringAttr()
+                             : builder.getStringAttr(info.scope));
+        name = FlatSymbolRefAttr::get(symbols.insert(op));
+      }
+      return name;
+    };
+    for (Operation &op : body.without_terminator()) {
+      FlatSymbolRefAttr name = nameOf(unitOf.at(&op));
+      op.setAttr(fsdp::FSDPDialect::kUnitAttr, name);
+      if (auto load = dyn_cast<fsdp::LoadOp>(op))
+        if (isParameter(load) && !parameterOf(load).getUnitAttr())
+          parameterOf(load).setUnitAttr(name);
+    }
+    for (auto parameter : module.getOps<fsdp::ParameterOp>())
+      if (!parameter.getUnitAttr()) {
+        parameter.emitRemark()
+            << "no op reads parameter '" << parameter.getSymName()
+            << "'; it keeps its initial value";
+        parameter.setUnitAttr(nameOf(unitNamed("unused", {})));
+      }
+    return names.size();
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  func::FuncOp function;
+  Block &body;
+  UnitPolicy policy;
+  std::vector<Unit> units;
+  llvm::StringMap<int> byName;
+  llvm::DenseMap<Operation *, int> unitOf;
+  llvm::DenseMap<Operation *, Operation *> firstBefore;
+};
+
+struct FormUnits : impl::FormUnitsBase<FormUnits> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto function = fsdp::getMicrobatch(module);
+    if (failed(function))
+      return signalPassFailure();
+    auto policy = UnitPolicy::read(module, function->front());
+    if (failed(policy))
+      return signalPassFailure();
+    units = Former(module, *function, std::move(*policy)).run();
+    if (units == 1)
+      module.emitWarning()
+          << "all parameters are in one unit, so sharding saves nothing while "
+             "the model runs; see --units, --unit-class and --unit-scope";
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,122 @@
+// Reads module scopes and matches them with the options. Class globs follow
+// torch.distributed.fsdp's wrap policies, scopes what the exporter writes.
+#include "passes/units/ModuleScopes.h"
+
+#include "compiler/dialects/fsdp/Options.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <set>
+
+using namespace mlir;
+
+namespace fsdpc {
+namespace {
+
+// A traced call's "class" is the operator that it calls.
+bool isOperator(StringRef cls) {
+  return cls.starts_with("aten.") || cls.starts_with("prims.") ||
+         cls.starts_with("_operator.") || cls.ends_with(".default");
+}
+
+bool isNumber(StringRef text) {
+  return !text.empty() &&
+         llvm::all_of(text, [](char c) { return llvm::isDigit(c); });
+}
+
+StringRef withoutCall(StringRef scope) {
+  size_t at = scope.rfind('@');
+  return at != StringRef::npos && isNumber(scope.substr(at + 1))
+             ? scope.take_front(at)
+             : scope;
+}
+
+StringRef lastComponent(StringRef name) {
+  return name.substr(name.rfind('.') + 1); // npos + 1 is 0
+}
+
+} // namespace
+
+SmallVector<ModuleScope> getModules(Operation *op) {
+  SmallVector<ModuleScope> modules;
+  auto scopes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
+  auto classes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kClassAttr);
+  if (!scopes || !classes)
+    return modules;
+  for (auto [scopeAttr, classAttr] : llvm::zip(scopes, classes)) {
+    StringRef scope = withoutCall(cast<StringAttr>(scopeAttr).getValue());
+    StringRef cls = cast<StringAttr>(classAttr).getValue();
+    if (isOperator(cls))
+      break;
+    modules.push_back({scope, cls});
+  }
+  return modules;
+}
+
+FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
+  UnitPolicy policy;
+  auto scopes = fsdp::NamePatterns::read(module, "unit-scope");
+  if (failed(scopes))
+    return failure();
+  policy.scopes = std::move(*scopes);
+  SmallVector<std::string> globs = fsdp::getStrings(module, "unit-class");
+  policy.automatic = globs.empty() && policy.scopes.empty() &&
+                     fsdp::getInt(module, "unit-size") == 0 &&
+                     fsdp::getString(module, "units") == "auto";
+
+  SmallVector<StringRef> allScopes, allClasses;
+  llvm::StringMap<std::set<StringRef>> numbered; // by class
+  for (Operation &op : body)
+    for (ModuleScope entry : getModules(&op)) {
+      allScopes.push_back(entry.scope);
+      allClasses.push_back(entry.cls);
+      // Containers repeat without being alike.
+      if (isNumber(lastComponent(entry.scope)) &&
+          !entry.cls.contains("container."))
+        numbered[entry.cls].insert(entry.scope);
+    }
+  if (policy.automatic)
+    for (auto &group : numbered)
+      if (group.second.size() > 1)
+        for (StringRef scope : group.second)
+          policy.siblings.insert(scope);
+
+  for (const std::string &text : globs) {
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
+    if (!glob)
+      return module.emitError()
+             << "--unit-class '" << text
+             << "' is no glob: " << llvm::toString(glob.takeError());
+    if (llvm::none_of(allClasses, [&](StringRef cls) {
+          return glob->match(cls) || glob->match(lastComponent(cls));
+        }))
+      return module.emitError()
+             << "--unit-class '" << text << "' matches no class; there are "
+             << fsdp::listNearest(text, allClasses);
+    policy.classes.push_back(std::move(*glob));
+  }
+  for (StringRef scope : allScopes)
+    policy.scopes.match(scope);
+  if (failed(policy.scopes.checkUsed(module, allScopes, "module scope")))
+    return failure();
+  return policy;
+}
+
+std::optional<ModuleScope> UnitPolicy::choose(Operation *op) {
+  SmallVector<ModuleScope> modules = getModules(op);
+  std::optional<size_t> outermost, innermost;
+  for (auto [i, entry] : llvm::enumerate(modules)) {
+    if (!outermost && !entry.scope.empty() &&
+        (scopes.match(entry.scope) || siblings.contains(entry.scope)))
+      outermost = i;
+    if (llvm::any_of(classes, [&, cls = entry.cls](llvm::GlobPattern &glob) {
+          return glob.match(cls) || glob.match(lastComponent(cls));
+        }))
+      innermost = i;
+  }
+  if (!outermost && !innermost)
+    return std::nullopt;
+  return modules[std::max(outermost.value_or(0), innermost.value_or(0))];
+}
+
+} // namespace fsdpc

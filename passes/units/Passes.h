@@ -1,0 +1,10 @@
+// Passes of the phase `units`: after it every op and parameter has a unit.
+#pragma once
+
+#include "mlir/Pass/Pass.h"
+
+namespace fsdpc {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "passes/units/Passes.h.inc"
+} // namespace fsdpc

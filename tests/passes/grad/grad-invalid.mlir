@@ -1,0 +1,75 @@
+// RUN: fsdpc-opt %s --grad --split-input-file --verify-diagnostics
+
+// The loss must depend on a trainable parameter.
+fsdp.parameter @w : tensor<4xf32> trainable
+func.func @microbatch(%x: tensor<f32>) {
+  // expected-error @+1 {{depends on no trainable parameter; nothing can be trained}}
+  fsdp.report_loss %x : tensor<f32>
+  return
+}
+
+// -----
+
+// Op without an adjoint on the way to the loss.
+fsdp.parameter @w : tensor<2x2xf32> trainable
+func.func @microbatch() {
+  %w = fsdp.load @w : tensor<2x2xf32>
+  // expected-error @+1 {{has no adjoint, but a trainable parameter reaches the loss through it}}
+  %y = nn.softmax_grad %w, %w : tensor<2x2xf32>
+  %s = nn.reduce sum %y [0, 1] : tensor<2x2xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
+
+// -----
+
+// Operand that an adjoint leaves out.
+fsdp.parameter @w : tensor<f32> trainable
+func.func @microbatch(%x: tensor<f32>) {
+  %w = fsdp.load @w : tensor<f32>
+  // expected-error @+1 {{is not differentiable in its exponent; freeze the parameter that it depends on}}
+  %l = nn.pow %x, %w : tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
+
+// -----
+
+// Statistics of a composite are no way to the loss.
+fsdp.parameter @w : tensor<4xf32> trainable
+func.func @microbatch() {
+  %w = fsdp.load @w : tensor<4xf32>
+  // expected-error @+1 {{is not differentiable through its result 1}}
+  %y, %m, %r = nn.layer_norm %w {epsilon = 1.0e-5 : f64} : tensor<4xf32> -> tensor<4xf32>, tensor<f32>, tensor<f32>
+  fsdp.report_loss %m : tensor<f32>
+  return
+}
+
+// -----
+
+// A loss is one number.
+fsdp.parameter @w : tensor<4xf32> trainable
+func.func @microbatch() {
+  %w = fsdp.load @w : tensor<4xf32>
+  // expected-error @+1 {{loss must have one element, not be 'tensor<4xf32>'}}
+  fsdp.report_loss %w : tensor<4xf32>
+  return
+}
+
+// -----
+
+// expected-error @+1 {{must report one loss, not 0}}
+func.func @microbatch() {
+  return
+}
+
+// -----
+
+// Differentiating twice is a mistake in a pipeline.
+func.func @microbatch(%x: tensor<f32>) {
+  // expected-error @+1 {{is of a backward that exists already}}
+  %y = nn.neg %x {fsdp.backward} : tensor<f32>
+  fsdp.report_loss %x : tensor<f32>
+  return
+}

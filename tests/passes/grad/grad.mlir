@@ -1,0 +1,134 @@
+// RUN: fsdpc-opt %s --grad --split-input-file --verify-diagnostics | FileCheck %s
+
+// Backward ops follow the forward in reverse order, with unit and module of
+// their primal; the input, which no parameter reaches, gets no cotangent.
+fsdp.unit @a
+fsdp.unit @b
+fsdp.parameter @w : tensor<8x6xf32> trainable unit @a
+fsdp.parameter @v : tensor<6x2xf32> trainable unit @b
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4x8xf32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w {fsdp.unit = @a} : tensor<8x6xf32>
+  %v = fsdp.load @v {fsdp.unit = @b} : tensor<6x2xf32>
+  %y = nn.matmul %x, %w {fsdp.unit = @a, nn.class = ["Linear"], nn.scope = ["h.0"]} : tensor<4x8xf32>, tensor<8x6xf32> -> tensor<4x6xf32>
+  %z = nn.matmul %y, %v {fsdp.unit = @b} : tensor<4x6xf32>, tensor<6x2xf32> -> tensor<4x2xf32>
+  %s = nn.reduce sum %z [0, 1] {fsdp.unit = @b} : tensor<4x2xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s {fsdp.unit = @b} : tensor<1x1xf32> -> tensor<f32>
+  // CHECK: fsdp.report_loss
+  fsdp.report_loss %l {fsdp.unit = @b} : tensor<f32>
+  // CHECK-NEXT: %[[ONE:.*]] = nn.constant {fsdp.backward, fsdp.unit = @b} dense<1.000000e+00> : tensor<f32>
+  // CHECK-NEXT: %[[G1:.*]] = nn.reshape %[[ONE]] {fsdp.backward, fsdp.unit = @b}
+  // CHECK-NEXT: %[[G2:.*]] = nn.broadcast %[[G1]] {fsdp.backward, fsdp.unit = @b}
+  // CHECK-NEXT: %[[DY:.*]] = nn.matmul %[[G2]], %{{.*}} {fsdp.backward, fsdp.unit = @b, transpose_b}
+  // CHECK-NEXT: %[[DV:.*]] = nn.matmul %{{.*}}, %[[G2]] {fsdp.backward, fsdp.unit = @b, transpose_a}
+  // CHECK-NEXT: fsdp.gradient @v, %[[DV]] {fsdp.backward, fsdp.unit = @b}
+  // CHECK-NEXT: %[[DW:.*]] = nn.matmul %arg0, %[[DY]] {fsdp.backward, fsdp.unit = @a, nn.class = ["Linear"], nn.scope = ["h.0"], transpose_a}
+  // CHECK-NEXT: fsdp.gradient @w, %[[DW]] {fsdp.backward, fsdp.unit = @a}
+  // CHECK-NEXT: return
+  return
+}
+
+// -----
+
+// A parameter with several loads gets one gradient, after the last cotangent;
+// its owner is the parameter's unit.
+fsdp.unit @a
+fsdp.unit @b
+fsdp.parameter @w : tensor<4xf32> trainable unit @a
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
+  %w0 = fsdp.load @w {fsdp.unit = @a} : tensor<4xf32>
+  %y = nn.mul %x, %w0 {fsdp.unit = @a} : tensor<4xf32>
+  %w1 = fsdp.load @w {fsdp.unit = @b} : tensor<4xf32>
+  %z = nn.add %y, %w1 {fsdp.unit = @b} : tensor<4xf32>
+  %s = nn.reduce sum %z [0] {fsdp.unit = @b} : tensor<4xf32> -> tensor<1xf32>
+  %l = nn.reshape %s {fsdp.unit = @b} : tensor<1xf32> -> tensor<f32>
+  // CHECK: %[[G:.*]] = nn.broadcast %{{.*}} {fsdp.backward
+  // CHECK-NEXT: %[[W0:.*]] = nn.mul %[[G]], %arg0
+  // CHECK-NEXT: %[[SUM:.*]] = nn.add %[[G]], %[[W0]]
+  // CHECK-NEXT: fsdp.gradient @w, %[[SUM]] {fsdp.backward, fsdp.unit = @a}
+  // CHECK-NEXT: return
+  fsdp.report_loss %l {fsdp.unit = @b} : tensor<f32>
+  return
+}
+
+// -----
+
+// The adjoint of an op on weights alone follows the last user of its result,
+// although the op itself stands at the top of the function.
+fsdp.parameter @w : tensor<4x4xf32> trainable
+fsdp.parameter @b : tensor<4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<4x4xf32>
+  %wt = nn.transpose %w [1, 0] : tensor<4x4xf32> -> tensor<4x4xf32>
+  %b = fsdp.load @b : tensor<4xf32>
+  %bb = nn.broadcast %b : tensor<4xf32> -> tensor<4x4xf32>
+  %y = nn.mul %x, %bb : tensor<4x4xf32>
+  %z = nn.mul %y, %wt : tensor<4x4xf32>
+  %s = nn.reduce sum %z [0, 1] : tensor<4x4xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  // CHECK: fsdp.report_loss
+  // CHECK: %[[DWT:.*]] = nn.transpose %{{.*}} [1, 0] {fsdp.backward}
+  // CHECK-NEXT: fsdp.gradient @w, %[[DWT]]
+  // CHECK-NEXT: nn.mul
+  // CHECK-NEXT: nn.reduce
+  // CHECK-NEXT: nn.reshape
+  // CHECK-NEXT: fsdp.gradient @b
+  return
+}
+
+// -----
+
+// A frozen parameter gets no gradient, and nothing is computed for it.
+fsdp.parameter @w : tensor<4xf32> trainable
+fsdp.parameter @frozen : tensor<4xf32>
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch() {
+  %w = fsdp.load @w : tensor<4xf32>
+  %f = fsdp.load @frozen : tensor<4xf32>
+  %e = nn.exp %f : tensor<4xf32>
+  %y = nn.mul %w, %e : tensor<4xf32>
+  %s = nn.reduce sum %y [0] : tensor<4xf32> -> tensor<1xf32>
+  %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+  // CHECK: fsdp.report_loss
+  // CHECK-COUNT-1: nn.mul
+  // CHECK-NEXT: fsdp.gradient @w
+  // CHECK-NEXT: return
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
+
+// -----
+
+// Through floor a gradient is zero everywhere, as in PyTorch.
+fsdp.parameter @w : tensor<1xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch() {
+  %w = fsdp.load @w : tensor<1xf32>
+  %f = nn.floor %w : tensor<1xf32>
+  %l = nn.reshape %f : tensor<1xf32> -> tensor<f32>
+  // CHECK: fsdp.report_loss
+  // CHECK-NEXT: %[[ZERO:.*]] = nn.constant {fsdp.backward} dense<0.000000e+00>
+  // CHECK-NEXT: fsdp.gradient @w, %[[ZERO]]
+  // CHECK-NEXT: return
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
+
+// -----
+
+// A parameter that does not reach the loss is not trained.
+fsdp.parameter @w : tensor<1xf32> trainable
+// CHECK: fsdp.parameter @unused : tensor<4xf32>{{$}}
+// expected-remark @+1 {{parameter 'unused' does not reach the loss and is not trained}}
+fsdp.parameter @unused : tensor<4xf32> trainable
+func.func @microbatch() {
+  %w = fsdp.load @w : tensor<1xf32>
+  %u = fsdp.load @unused : tensor<4xf32>
+  %e = nn.exp %u : tensor<4xf32>
+  %l = nn.reshape %w : tensor<1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  return
+}

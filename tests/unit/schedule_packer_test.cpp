@@ -1,0 +1,184 @@
+// The packer: offsets explained by hand, then properties over random intervals.
+
+#include "schedule_fixtures.h"
+
+#include <gmock/gmock.h>
+#include <random>
+
+using namespace fsdpc::schedule;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+Interval interval(int64_t bytes, int begin, int end, std::string label = "") {
+  Interval i;
+  i.bytes = bytes;
+  i.begin = begin;
+  i.end = end;
+  i.label = std::move(label);
+  return i;
+}
+
+TEST(Packer, ReusesTheSpaceOfWhatEnded) {
+  // a and b never live together and share offset 0; c lives with both.
+  std::vector<Interval> intervals = {interval(64, 0, 1), interval(64, 2, 3),
+                                     interval(32, 0, 3)};
+  Packing packing = pack(intervals);
+  EXPECT_EQ(packing.peak, 96);
+  EXPECT_EQ(packing.lowerBound, 96);
+  // c lives longest of those that begin at 0 and lies deepest; a and b above.
+  EXPECT_THAT(packing.offsets, ElementsAre(32, 32, 0));
+}
+
+TEST(Packer, EndIsInclusive) {
+  // Both are alive at position 1.
+  Packing packing = pack({interval(8, 0, 1), interval(8, 1, 2)});
+  EXPECT_EQ(packing.peak, 16);
+}
+
+TEST(Packer, NestedIntervalsReachTheLowerBound) {
+  // Activations: each freed in the opposite order of its making.
+  std::vector<Interval> intervals;
+  for (int i = 0; i < 100; ++i)
+    intervals.push_back(interval(100 + 7 * i, i, 300 - i));
+  Packing packing = pack(intervals);
+  EXPECT_EQ(verify(intervals, packing.offsets), "");
+  EXPECT_EQ(packing.peak, packing.lowerBound);
+}
+
+TEST(Packer, FindsWhatAnAllocatorCannot) {
+  // Forward, a (4) lies at 0 and b (4) at 4; when b alone is left, c (6) fits
+  // neither below nor beside it within 10 bytes, and the arena grows to 14.
+  // The optimum knows that c comes: c at 0, b above it, 10 bytes in all.
+  std::vector<Interval> intervals = {interval(4, 0, 1), interval(4, 1, 3),
+                                     interval(6, 2, 5), interval(4, 4, 5)};
+  Packing packing = pack(intervals);
+  EXPECT_EQ(packing.peak, 10);
+  EXPECT_EQ(verify(intervals, packing.offsets), "");
+}
+
+TEST(Packer, AlignsOffsets) {
+  Interval odd = interval(10, 0, 2), wide = interval(128, 0, 2);
+  odd.alignment = 4;
+  wide.alignment = 128;
+  Packing packing = pack({odd, wide});
+  // The wide one at 0, the odd one directly above: 138; the other way round
+  // would take 256.
+  EXPECT_THAT(packing.offsets, ElementsAre(128, 0));
+  EXPECT_EQ(packing.peak, 138);
+}
+
+TEST(Packer, NeverMovesAFixedOffset) {
+  // The fixed one leaves [0, 16) free, where the 16-byte one fits exactly; the
+  // larger one must go above it.
+  Interval fixed = interval(8, 0, 9);
+  fixed.fixedOffset = 16;
+  std::vector<Interval> intervals = {fixed, interval(16, 1, 2),
+                                     interval(32, 1, 2)};
+  Packing packing = pack(intervals);
+  EXPECT_THAT(packing.offsets, ElementsAre(16, 0, 24));
+  EXPECT_EQ(packing.peak, 56);
+}
+
+TEST(Packer, RefusesFixedOffsetsThatCollide) {
+  Interval a = interval(8, 0, 5, "saved.x"), b = interval(8, 3, 7, "saved.y");
+  a.fixedOffset = 0;
+  b.fixedOffset = 4;
+  Packing packing = pack({a, b});
+  EXPECT_THAT(packing.error, HasSubstr("'saved.x'"));
+  EXPECT_THAT(packing.error, HasSubstr("'saved.y'"));
+  EXPECT_TRUE(packing.offsets.empty());
+}
+
+TEST(Packer, RefusesIllFormedIntervals) {
+  EXPECT_THAT(pack({interval(8, 5, 3, "x")}).error, HasSubstr("ill-formed"));
+  EXPECT_THAT(pack({interval(-8, 3, 5, "x")}).error, HasSubstr("ill-formed"));
+}
+
+TEST(Packer, NothingToPack) {
+  EXPECT_EQ(pack({}).peak, 0);
+  Packing packing = pack({interval(0, 0, 5), interval(0, 0, 5)});
+  EXPECT_EQ(packing.peak, 0);
+  EXPECT_EQ(packing.error, "");
+}
+
+TEST(PackerVerify, NamesTheTwoThatOverlap) {
+  std::vector<Interval> intervals = {
+      interval(8, 0, 5, "a"), interval(8, 0, 5, "b"), interval(8, 5, 6, "c")};
+  EXPECT_EQ(verify(intervals, {0, 8, 16}), "");
+  EXPECT_EQ(verify(intervals, {0, 8, 12}),
+            "'b' (8 bytes, positions 0 to 5) at offset 8 overlaps 'c' (8 bytes,"
+            " positions 5 to 6) at offset 12");
+}
+
+TEST(PackerVerify, ChecksAlignmentAndFixedOffsets) {
+  Interval a = interval(8, 0, 5, "a");
+  a.alignment = 64;
+  EXPECT_THAT(verify({a}, {32}), HasSubstr("expected a multiple of 64"));
+  a.fixedOffset = 64;
+  EXPECT_THAT(verify({a}, {128}), HasSubstr("fixed at 64"));
+  EXPECT_THAT(verify({a}, {}), HasSubstr("0 offsets for 1 intervals"));
+}
+
+/// Random life times: mostly short ones and some that span a large part, as
+/// temporaries and saved activations do.
+std::vector<Interval> randomIntervals(std::mt19937 &random, int count) {
+  auto below = [&](int n) { return static_cast<int>(random() % n); };
+  std::vector<Interval> intervals;
+  for (int i = 0; i < count; ++i) {
+    int begin = below(count);
+    int length = below(4) ? below(8) : below(count);
+    Interval next = interval(1 + below(1 << (4 + below(12))), begin,
+                             std::min(begin + length, count - 1));
+    next.alignment = 1 << below(8);
+    intervals.push_back(next);
+  }
+  return intervals;
+}
+
+TEST(PackerProperties, NoOverlapAndNotBelowTheBound) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<Interval> intervals = randomIntervals(random, 1 + seed);
+    PackerOptions options;
+    options.work = 1'000'000;
+    Packing packing = pack(intervals, options);
+    ASSERT_EQ(verify(intervals, packing.offsets), "") << "seed " << seed;
+    ASSERT_GE(packing.peak, packing.lowerBound) << "seed " << seed;
+    // Its own packing is a set of legal fixed offsets.
+    for (size_t i = 0; i < intervals.size(); i += 2)
+      intervals[i].fixedOffset = packing.offsets[i];
+    Packing again = pack(intervals, options);
+    ASSERT_EQ(again.error, "") << "seed " << seed;
+    ASSERT_EQ(verify(intervals, again.offsets), "") << "seed " << seed;
+  }
+}
+
+TEST(PackerProperties, SmallCasesAreOptimalWhereExhaustive) {
+  // Up to eight intervals the answer is never above that of any order.
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<Interval> intervals = randomIntervals(random, 7);
+    PackerOptions exact;
+    exact.gap = 0;
+    Packing packing = pack(intervals, exact);
+    std::shuffle(intervals.begin(), intervals.end(), random);
+    EXPECT_EQ(pack(intervals, exact).peak, packing.peak) << "seed " << seed;
+  }
+}
+
+TEST(PackerProperties, TenThousandIntervalsInUnderASecond) {
+  std::mt19937 random(1);
+  std::vector<Interval> intervals = randomIntervals(random, 10'000);
+  Stopwatch stopwatch;
+  Packing packing = pack(intervals);
+  double seconds = stopwatch.seconds();
+  EXPECT_EQ(verify(intervals, packing.offsets), "");
+  EXPECT_LT(seconds, 1.0 * stopwatch.slack);
+  RecordProperty("seconds", std::to_string(seconds));
+  RecordProperty(
+      "gap", std::to_string(double(packing.peak) / double(packing.lowerBound)));
+}
+
+} // namespace

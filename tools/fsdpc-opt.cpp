@@ -1,0 +1,12 @@
+// fsdpc-opt: runs passes by name on a module, as mlir-opt does.
+#include "compiler/pipeline/Registration.h"
+
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  fsdpc::registerDialects(registry);
+  fsdpc::registerPasses();
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "fsdpc pass driver\n", registry));
+}

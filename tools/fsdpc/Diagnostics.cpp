@@ -1,0 +1,72 @@
+// What fsdpc prints while it works.
+#include "tools/fsdpc/Diagnostics.h"
+
+#include "mlir/IR/Location.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+// The node's name, or the place in a dump.
+static std::string placeOf(Location location) {
+  std::string place;
+  location->walk([&](Location inner) {
+    if (auto name = dyn_cast<NameLoc>(inner)) {
+      place = "node '" + name.getName().str() + "'";
+      return WalkResult::interrupt();
+    }
+    if (auto file = dyn_cast<FileLineColLoc>(inner)) {
+      place = file.getFilename().str() + ":" + std::to_string(file.getLine()) +
+              ":" + std::to_string(file.getColumn());
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return place;
+}
+
+static void print(Diagnostic &diagnostic, StringRef indent) {
+  StringRef kind;
+  switch (diagnostic.getSeverity()) {
+  case DiagnosticSeverity::Error:
+    kind = "error";
+    break;
+  case DiagnosticSeverity::Warning:
+    kind = "warning";
+    break;
+  case DiagnosticSeverity::Note:
+    kind = "note";
+    break;
+  case DiagnosticSeverity::Remark:
+    kind = "remark";
+    break;
+  }
+  llvm::errs() << indent << kind << ": " << diagnostic;
+  if (std::string place = placeOf(diagnostic.getLocation()); !place.empty())
+    llvm::errs() << " (" << place << ")";
+  llvm::errs() << '\n';
+  for (Diagnostic &note : diagnostic.getNotes())
+    print(note, "  ");
+}
+
+DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, bool quiet)
+    : ScopedDiagnosticHandler(context, [quiet](Diagnostic &diagnostic) {
+        if (!quiet || diagnostic.getSeverity() != DiagnosticSeverity::Remark)
+          print(diagnostic, "");
+        return success();
+      }) {}
+
+Progress::Progress(bool quiet, unsigned steps)
+    : shown(!quiet && llvm::sys::Process::StandardErrIsDisplayed()),
+      steps(steps) {}
+
+void Progress::step(StringRef name) {
+  if (shown)
+    llvm::errs() << "\r\033[K[" << ++count << "/" << steps << "] " << name;
+}
+
+void Progress::done() {
+  if (shown)
+    llvm::errs() << "\r\033[K";
+}

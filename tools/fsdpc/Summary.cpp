@@ -1,0 +1,71 @@
+// What a compile prints when it is done.
+#include "tools/fsdpc/Summary.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "passes/collectives/CommunicationVolume.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/host/device.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+static double mebibytes(int64_t bytes) { return bytes / double(1 << 20); }
+
+void fsdpc::printImportSummary(const ImportSummary &summary, ModuleOp module) {
+  llvm::outs() << "model: " << summary.nodes << " nodes (" << summary.folded
+               << " folded), " << summary.parameters << " parameters of "
+               << summary.parameterElements << " elements ("
+               << summary.trainableElements << " trainable), "
+               << summary.aliases << " tied, " << summary.buffers
+               << " buffers\n";
+}
+
+void fsdpc::printModelSummary(ModuleOp module) {
+  if (auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised")) {
+    llvm::outs() << "recognised:";
+    for (NamedAttribute entry : counts)
+      if (auto count = dyn_cast<IntegerAttr>(entry.getValue()))
+        llvm::outs() << " " << count.getInt() << " "
+                     << entry.getName().getValue();
+    llvm::outs() << "\n";
+  }
+  unsigned units = 0, kernels = 0;
+  for (Operation &op : *module.getBody()) {
+    units += isa<fsdp::UnitOp>(op);
+    kernels += op.hasAttr("nn.kernel");
+  }
+  llvm::outs() << "strategy: " << fsdp::getString(module, "strategy") << ", "
+               << units << " units, " << kernels << " kernels\n";
+}
+
+void fsdpc::printMemoryTable(const Manifest &manifest) {
+  int threads = manifest.planThreads;
+  llvm::outs() << "memory per rank in MiB (" << threads << " thread"
+               << (threads > 1 ? "s" : "") << ", " << manifest.cpu << "):\n";
+  constexpr int counts[] = {1, 2, 4, 8, 64};
+  llvm::outs() << llvm::left_justify("  ranks", 16);
+  for (int ranks : counts)
+    llvm::outs() << llvm::format("%10d", ranks);
+  llvm::outs() << '\n';
+  std::vector<MemoryPlan> plans;
+  for (int ranks : counts)
+    plans.push_back(
+        planMemory(manifest, ranks, threads,
+                   communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
+                   scratchpadBytes(manifest, threads)));
+  auto row = [](StringRef name, auto value) {
+    llvm::outs() << "  " << llvm::left_justify(name, 14);
+    for (int i = 0; i < 5; ++i)
+      llvm::outs() << llvm::format("%10.1f", mebibytes(value(i)));
+    llvm::outs() << '\n';
+  };
+  for (size_t kind = 0; kind < plans[0].kinds().size(); ++kind)
+    row(plans[0].kinds()[kind].first,
+        [&](int i) { return plans[i].kinds()[kind].second; });
+  row("peak", [&](int i) { return plans[i].total(); });
+}

@@ -1,0 +1,17 @@
+// What a compile prints when it is done: the model, its units, bytes
+// communicated, memory per rank.
+#pragma once
+
+#include "frontends/onnx/Import.h"
+#include "runtime/core/manifest.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace fsdpc {
+
+void printImportSummary(const ImportSummary &summary, mlir::ModuleOp module);
+void printModelSummary(mlir::ModuleOp module);
+// Peak of a rank by kind, for N = 1, 2, 4, 8, 64 at --plan-threads.
+void printMemoryTable(const Manifest &manifest);
+
+} // namespace fsdpc

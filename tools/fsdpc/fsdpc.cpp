@@ -1,0 +1,171 @@
+// fsdpc: an ONNX training graph, or a dump of an earlier compile, becomes one
+// program. Exit codes: 0 done, 1 the input is at fault, 2 the command line is.
+#include "compiler/codegen/Executable.h"
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/pipeline/Dump.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "compiler/pipeline/Registration.h"
+#include "frontends/onnx/Import.h"
+#include "tools/fsdpc/CommandLine.h"
+#include "tools/fsdpc/Diagnostics.h"
+#include "tools/fsdpc/Summary.h"
+
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+constexpr int inputFault = 1, usageFault = 2;
+
+// The options given, as attributes; repeated flags become arrays.
+DictionaryAttr optionsOf(const CommandLine &line, MLIRContext *context) {
+  NamedAttrList options;
+  for (const auto &[name, value] : line.options) {
+    std::string error;
+    Attribute attribute =
+        fsdp::parseOption(*fsdp::findOption(name), value, context, error);
+    auto array = dyn_cast<ArrayAttr>(attribute);
+    if (auto earlier = dyn_cast_or_null<ArrayAttr>(options.get(name));
+        earlier && array) {
+      SmallVector<Attribute> all(earlier.getValue());
+      llvm::append_range(all, array);
+      attribute = ArrayAttr::get(context, all);
+    }
+    options.set(name, attribute);
+  }
+  return options.getDictionary(context);
+}
+
+ImportOptions importOptionsOf(ModuleOp options) {
+  ImportOptions result;
+  auto mode = [&](StringRef name) {
+    return llvm::StringSwitch<TrainingMode>(fsdp::getString(options, name))
+        .Case("graph", TrainingMode::graph)
+        .Case("off", TrainingMode::off)
+        .Default(TrainingMode::on);
+  };
+  auto strings = [&](StringRef name) {
+    auto values = fsdp::getStrings(options, name);
+    return std::vector<std::string>(values.begin(), values.end());
+  };
+  result.loss = fsdp::getString(options, "loss");
+  for (const std::string &dim : strings("dim")) {
+    auto [name, value] = StringRef(dim).rsplit('=');
+    if (value.getAsInteger(10, result.dims[name.str()]))
+      result.dims[name.str()] = -1; // refused by checkImportOptions
+  }
+  result.batchnorm = mode("batchnorm");
+  result.dropout = mode("dropout");
+  result.frozen = strings("frozen");
+  result.trainable = strings("trainable");
+  result.initRules = strings("init-rule");
+  result.embedWeights = fsdp::getFlag(options, "embed-weights");
+  return result;
+}
+
+// Options of a dump stand; a flag that says otherwise is an error.
+LogicalResult checkAgainstDump(ModuleOp module, DictionaryAttr given) {
+  auto kept =
+      module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kOptionsAttr);
+  for (NamedAttribute option : given)
+    if (!kept || kept.get(option.getName()) != option.getValue()) {
+      llvm::errs() << "error: '--" << option.getName().getValue()
+                   << "' contradicts the dump, which was made without it; "
+                      "leave it out or compile the model again\n";
+      return failure();
+    }
+  return success();
+}
+
+// The module to compile, with its options; null after an error, whose exit code
+// is in `code`.
+OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
+                           int &code) {
+  code = inputFault;
+  DictionaryAttr options = optionsOf(line, context);
+  if (StringRef(line.model).ends_with(".mlir")) {
+    OwningOpRef<ModuleOp> module = readDump(line.model, context);
+    if (module && failed(checkAgainstDump(*module, options))) {
+      code = usageFault;
+      return nullptr;
+    }
+    return module;
+  }
+  OwningOpRef<ModuleOp> holder = ModuleOp::create(UnknownLoc::get(context));
+  (*holder)->setAttr(fsdp::FSDPDialect::kOptionsAttr, options);
+  ImportOptions importOptions = importOptionsOf(*holder);
+  if (std::optional<std::string> fault = checkImportOptions(importOptions)) {
+    llvm::errs() << "error: " << *fault << "\n";
+    code = usageFault;
+    return nullptr;
+  }
+  ImportSummary summary;
+  auto module = importOnnx(line.model, importOptions, context, &summary);
+  if (failed(module))
+    return nullptr;
+  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr, options);
+  (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
+                      StringAttr::get(context, "import"));
+  if (!line.quiet)
+    printImportSummary(summary, **module);
+  if (!line.dumpFolder.empty() &&
+      failed(writeNumberedDump(**module, line.dumpFolder, 0, "import")))
+    return nullptr;
+  return std::move(*module);
+}
+
+LogicalResult writeModule(ModuleOp module, StringRef path) {
+  if (!path.empty() && path != "-")
+    return writeDump(module, path);
+  module.print(llvm::outs(), OpPrintingFlags().enableDebugInfo(true, false));
+  llvm::outs() << '\n';
+  return success();
+}
+
+int compile(const CommandLine &line) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry);
+  DiagnosticPrinter diagnostics(&context, line.quiet);
+
+  int code = 0;
+  OwningOpRef<ModuleOp> module = load(line, &context, code);
+  if (!module)
+    return code;
+  PipelineOptions options;
+  options.last = line.last;
+  options.dumpFolder = line.dumpFolder;
+  Progress progress(line.quiet, pipelineSteps().size());
+  options.progress = [&](const PipelineStep &step) {
+    progress.step(step.name);
+  };
+  if (failed(runPipeline(*module, options)))
+    return inputFault;
+  progress.done();
+  if (line.last != Phase::Executable)
+    return failed(writeModule(*module, line.output)) ? inputFault : 0;
+
+  if (!line.quiet)
+    printModelSummary(*module);
+  FailureOr<Manifest> manifest =
+      buildExecutable(*module, line.output, line.text);
+  if (failed(manifest))
+    return inputFault;
+  if (!line.quiet)
+    printMemoryTable(*manifest);
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  CommandLine line;
+  if (int code = parseCommandLine(argc, argv, line); code >= 0)
+    return code;
+  return compile(line);
+}
