@@ -13,7 +13,8 @@ using namespace mlir;
 using namespace fsdpc;
 
 namespace {
-struct RecogniseComposites : fsdpc::impl::RecogniseCompositesBase<RecogniseComposites> {
+struct RecogniseComposites
+    : fsdpc::impl::RecogniseCompositesBase<RecogniseComposites> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     recognise::populateAttention(patterns);
@@ -25,7 +26,8 @@ struct RecogniseComposites : fsdpc::impl::RecogniseCompositesBase<RecogniseCompo
     // Regions stay as they are: the order of ops is the model's.
     GreedyRewriteConfig config;
     config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns), config)))
+    if (failed(
+            applyPatternsGreedily(getOperation(), std::move(patterns), config)))
       return signalPassFailure();
     count();
   }
@@ -34,21 +36,24 @@ struct RecogniseComposites : fsdpc::impl::RecogniseCompositesBase<RecogniseCompo
     NamedAttrList counts;
     Builder b(&getContext());
     llvm::StringMap<int64_t> ops;
-    getOperation().walk([&](Operation *op) { ++ops[op->getName().getStringRef()]; });
-    auto add = [&](StringRef name, Statistic &statistic) {
+    getOperation().walk(
+        [&](Operation *op) { ++ops[op->getName().getStringRef()]; });
+    const std::pair<StringRef, Statistic *> kinds[] = {
+        {"attention", &attention},
+        {"rms_norm", &rmsNorm},
+        {"layer_norm", &layerNorm},
+        {"gelu", &gelu},
+        {"silu", &silu},
+        {"rotary", &rotary},
+        {"cross_entropy", &crossEntropy}};
+    for (auto [name, statistic] : kinds) {
       int64_t found = ops.lookup(("nn." + name).str());
-      statistic += found;
+      *statistic += found;
       if (found)
         counts.set(name, b.getI64IntegerAttr(found));
-    };
-    add("attention", attention);
-    add("rms_norm", rmsNorm);
-    add("layer_norm", layerNorm);
-    add("gelu", gelu);
-    add("silu", silu);
-    add("rotary", rotary);
-    add("cross_entropy", crossEntropy);
-    getOperation()->setAttr("fsdp.recognised", counts.getDictionary(&getContext()));
+    }
+    getOperation()->setAttr("fsdp.recognised",
+                            counts.getDictionary(&getContext()));
   }
 };
 } // namespace
