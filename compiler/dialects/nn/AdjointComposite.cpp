@@ -25,7 +25,7 @@ static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
 
 /// Operand number of an optional operand, -1 where absent.
 static int64_t indexOf(MutableOperandRange operand) {
-  return operand.empty() ? -1 : operand.begin()->getOperandNumber();
+  return operand.empty() ? -1 : int64_t(operand.begin()->getOperandNumber());
 }
 
 LogicalResult SoftmaxOp::buildAdjoint(OpBuilder &builder,
