@@ -110,7 +110,9 @@ std::optional<double> frontend::splatOf(Value value) {
     return std::nullopt;
   if (isa<FloatType>(constant.getElementType()))
     return constant.getSplatValue<APFloat>().convertToDouble();
-  return double(constant.getSplatValue<APInt>().getSExtValue());
+  APInt number = constant.getSplatValue<APInt>();
+  return number.getBitWidth() == 1 ? double(number.getZExtValue())
+                                   : double(number.getSExtValue());
 }
 
 // ---- folding ----

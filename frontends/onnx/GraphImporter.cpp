@@ -36,7 +36,7 @@ Value GraphImporter::lookup(StringRef name) {
     return entry->value;
   const NamedTensor &tensor = *entry->loaded;
   if (tensor.role != TensorRole::constant)
-    return b.make<fsdp::LoadOp>(
+    return b.op<fsdp::LoadOp>(
         tensor.type, FlatSymbolRefAttr::get(b.builder.getContext(), tensor.fqn));
   FailureOr<DenseElementsAttr> value =
       tensors.constant(model.proto.graph().initializer(tensor.initializer));
@@ -110,6 +110,12 @@ void GraphImporter::enterScope(const onnx::NodeProto &proto, const std::string &
   b.classes = b.builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(classes));
 }
 
+static bool isConstant(Value value) {
+  if (auto broadcast = value.getDefiningOp<nn::BroadcastOp>())
+    value = broadcast.getInput();
+  return value.getDefiningOp<nn::ConstantOp>() != nullptr;
+}
+
 // Sequences reach only the ops that know them.
 static bool takesSequences(StringRef op) {
   return op == "SequenceAt" || op == "SequenceLength" || op == "ConcatFromSequence";
@@ -122,7 +128,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   name = frame->prefix + name;
   auto outerScope = b.scope, outerClasses = b.classes;
   Location outerLoc = b.loc;
-  auto leave = llvm::make_scope_exit([&] {
+  llvm::scope_exit leave([&] {
     b.scope = outerScope;
     b.classes = outerClasses;
     b.loc = outerLoc;
@@ -173,7 +179,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
     Value value = entry->second.value;
     if (value && !countElements(shapeOf(value)))
       return refused("its result has too many elements");
-    isFolded &= value && constantOf(value) != nullptr;
+    isFolded &= value && isConstant(value);
   }
   if (function == functions.end()) {
     ++summary.nodes;

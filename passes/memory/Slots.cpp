@@ -45,6 +45,7 @@ private:
     return slots.size() - 1;
   }
   void define(Operation *op);
+  void gather(Operation *op, ValueRange results);
   void use(Operation *op);
   LogicalResult place(fsdp::PackOp pack);
   void tie(nn::LaunchOp launch);
@@ -81,6 +82,17 @@ void SlotFinder::moveInto(int node, int target, int64_t offset) {
   parent[node] = {target, offset};
 }
 
+void SlotFinder::gather(Operation *op, ValueRange results) {
+  for (auto [index, result] : llvm::enumerate(results)) {
+    int node =
+        newNode(op, index, bytesOf(result.getType()), SlotKind::Gathered);
+    // Shards are cut at multiples of 128 bytes.
+    slots[node].slack = options.maxRanks * 128;
+    slots[node].bytes += slots[node].slack;
+    places[result] = {node, 0};
+  }
+}
+
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
   TypeSwitch<Operation *>(op)
@@ -98,15 +110,9 @@ void SlotFinder::define(Operation *op) {
       .Case([&](fsdp::AllGatherStartOp op) {
         // The result's types stand at the wait.
         auto wait = cast<fsdp::AllGatherWaitOp>(*op.getToken().user_begin());
-        for (auto [index, result] : llvm::enumerate(wait.getResults())) {
-          auto type = cast<RankedTensorType>(result.getType());
-          int node = newNode(op, index, bytesOf(type), SlotKind::Gathered);
-          // Shards are cut at multiples of 128 bytes.
-          slots[node].slack = options.maxRanks * 128;
-          slots[node].bytes += slots[node].slack;
-          places[result] = {node, 0};
-        }
+        gather(op, wait.getResults());
       })
+      .Case([&](fsdp::AllGatherOp op) { gather(op, op.getResults()); })
       .Case<fsdp::AllGatherWaitOp, fsdp::ReduceScatterStartOp>(
           [](Operation *) {})
       .Case([&](fsdp::AllReduceOp op) {

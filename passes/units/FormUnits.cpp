@@ -297,8 +297,9 @@ struct FormUnits : impl::FormUnitsBase<FormUnits> {
     auto policy = UnitPolicy::read(module, function->front());
     if (failed(policy))
       return signalPassFailure();
-    units = Former(module, *function, std::move(*policy)).run();
-    if (units == 1)
+    int formed = Former(module, *function, std::move(*policy)).run();
+    units = formed;
+    if (formed == 1)
       module.emitWarning()
           << "all parameters are in one unit, so sharding saves nothing while "
              "the model runs; see --units, --unit-class and --unit-scope";

@@ -107,6 +107,7 @@ bool Trainer::prepare() {
   }
   if (!agree(job, error))
     return false;
+  weights.release();
   gatherWholes(*rank);
   return true;
 }
