@@ -25,7 +25,9 @@ static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
 
 /// Operand number of an optional operand, -1 where absent.
 static int64_t indexOf(MutableOperandRange operand) {
-  return operand.empty() ? -1 : operand.begin()->getOperandNumber();
+  if (operand.empty())
+    return -1;
+  return operand.begin()->getOperandNumber();
 }
 
 LogicalResult SoftmaxOp::buildAdjoint(OpBuilder &builder,
