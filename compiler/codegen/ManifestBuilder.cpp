@@ -1,7 +1,7 @@
 // The manifest of a program, from the final module's symbols and options.
 #include "compiler/codegen/ManifestBuilder.h"
 
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/ModuleManifest.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace fsdpc;
+using fsdp::dtypeName;
 
 static std::string hash(StringRef text) {
   llvm::SHA256 sha;
@@ -23,8 +24,9 @@ static std::string hash(StringRef text) {
 std::string fsdpc::hashProgram(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  module.print(stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(
-                           /*largeElementLimit=*/1 << 30));
+  module.print(stream,
+               OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(
+                   /*largeElementLimit=*/1 << 30));
   return hash(text);
 }
 
@@ -45,23 +47,8 @@ static std::string hashSchedule(ModuleOp module) {
   return hash(text);
 }
 
-static std::string dtypeName(Type type) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << type;
-  return text;
-}
-
 static std::vector<int64_t> values(DenseI64ArrayAttr array) {
   return array.asArrayRef().vec();
-}
-
-static std::vector<std::string> strings(std::optional<ArrayAttr> array) {
-  std::vector<std::string> result;
-  if (array)
-    for (auto text : array->getAsRange<StringAttr>())
-      result.push_back(text.str());
-  return result;
 }
 
 // Where the initial value of a parameter or buffer lies.
@@ -81,8 +68,8 @@ static Source sourceOf(SymbolOp op, const ProgramTables &tables) {
   } else if (op.getValue()) {
     source.kind = "embedded";
     source.offset = tables.weightOffsets.lookup(op.getSymNameAttr());
-    source.length = tensor.getNumElements() *
-                    ((tensor.getElementTypeBitWidth() + 7) / 8);
+    source.length =
+        tensor.getNumElements() * ((tensor.getElementTypeBitWidth() + 7) / 8);
   } else if (std::optional<StringRef> rule = op.getRule()) {
     source.kind = "rule";
     source.rule = rule->str();
@@ -90,47 +77,15 @@ static Source sourceOf(SymbolOp op, const ProgramTables &tables) {
   return source;
 }
 
-static Layout layoutOf(fsdp::LayoutOp op, ModuleOp module,
-                       const ProgramTables &tables) {
-  Layout layout;
-  layout.name = op.getSymName().str();
-  layout.unit = op.getUnit().str();
-  layout.trainable = op.getTrainable();
-  layout.elements = op.getElements();
-  layout.states = op.getStates();
-  for (auto kept : op.getWhole().getAsRange<StringAttr>()) {
-    layout.masterWhole |= kept == "master";
-    layout.gradientWhole |= kept == "gradient";
-    layout.stateWhole |= kept == "state";
-    layout.computeWhole |= kept == "compute";
-  }
-  for (auto attribute : op.getMembers().getAsRange<fsdp::MemberAttr>()) {
-    auto parameter =
-        module.lookupSymbol<fsdp::ParameterOp>(attribute.getParameter());
-    Member member;
-    member.name = parameter.getSymName().str();
-    member.aliases = strings(parameter.getAliases());
-    member.shape = cast<RankedTensorType>(parameter.getType()).getShape().vec();
-    member.offset = attribute.getOffset();
-    member.elements = attribute.getElements();
-    member.rate = attribute.getRate().getValueAsDouble();
-    member.decay = attribute.getDecay().getValueAsDouble();
-    member.source = sourceOf(parameter, tables);
-    layout.members.push_back(std::move(member));
-  }
-  return layout;
-}
-
-static Buffer bufferOf(fsdp::BufferOp op, const ProgramTables &tables) {
-  auto type = cast<RankedTensorType>(op.getType());
-  Buffer buffer;
-  buffer.name = op.getSymName().str();
-  buffer.aliases = strings(op.getAliases());
-  buffer.shape = type.getShape().vec();
-  buffer.dtype = dtypeName(type.getElementType());
-  buffer.addEachMicrobatch = op.getCounts();
-  buffer.source = sourceOf(op, tables);
-  return buffer;
+static void addSources(ModuleOp module, const ProgramTables &tables,
+                       Manifest &manifest) {
+  for (Layout &layout : manifest.layouts)
+    for (Member &member : layout.members)
+      member.source =
+          sourceOf(module.lookupSymbol<fsdp::ParameterOp>(member.name), tables);
+  for (Buffer &buffer : manifest.buffers)
+    buffer.source =
+        sourceOf(module.lookupSymbol<fsdp::BufferOp>(buffer.name), tables);
 }
 
 static Input inputOf(rt::InputOp op) {
@@ -212,21 +167,6 @@ static PoolingPlan poolingOf(rt::PoolingPlanAttr attribute) {
   return plan;
 }
 
-static void addOptions(ModuleOp module, Manifest &manifest) {
-  manifest.strategy = fsdp::getString(module, "strategy");
-  manifest.optimizer = fsdp::getString(module, "optimizer");
-  manifest.computeDtype = fsdp::getString(module, "param-dtype");
-  manifest.reduceDtype = fsdp::getString(module, "reduce-dtype");
-  manifest.lr = fsdp::getDouble(module, "lr");
-  manifest.maxNorm = fsdp::getDouble(module, "clip-grad-norm");
-  manifest.maxRanks = fsdp::getInt(module, "max-ranks");
-  manifest.planRanks = fsdp::getInt(module, "plan-ranks");
-  manifest.planThreads = fsdp::getInt(module, "plan-threads");
-  manifest.memoryLimit = fsdp::getBytes(module, "memory-limit");
-  // Shards are cut at multiples of 128 bytes in the compute type.
-  manifest.shardAlignment = manifest.computeDtype == "bf16" ? 64 : 32;
-}
-
 static void addArena(ModuleOp module, Manifest &manifest) {
   auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
   auto bytes = [&](StringRef name) {
@@ -240,20 +180,16 @@ static void addArena(ModuleOp module, Manifest &manifest) {
 }
 
 Manifest fsdpc::buildManifest(ModuleOp module, ProgramTables &tables) {
-  Manifest manifest;
+  Manifest manifest = fsdp::describeModule(module);
   manifest.compiler = "fsdpc " FSDPC_VERSION;
-  addOptions(module, manifest);
   addArena(module, manifest);
   manifest.scheduleHash = hashSchedule(module);
   manifest.programHash = hashProgram(module);
   manifest.events = tables.events;
   manifest.constantBytes = tables.constants.size();
+  addSources(module, tables, manifest);
   for (Operation &op : *module.getBody()) {
-    if (auto layout = dyn_cast<fsdp::LayoutOp>(op))
-      manifest.layouts.push_back(layoutOf(layout, module, tables));
-    else if (auto buffer = dyn_cast<fsdp::BufferOp>(op))
-      manifest.buffers.push_back(bufferOf(buffer, tables));
-    else if (auto input = dyn_cast<rt::InputOp>(op))
+    if (auto input = dyn_cast<rt::InputOp>(op))
       manifest.inputs.push_back(inputOf(input));
     else if (auto stack = op.getAttrOfType<IntegerAttr>("nn.stack"))
       manifest.stackBytes = std::max(manifest.stackBytes, stack.getInt());

@@ -213,7 +213,7 @@ void ProgramEmitter::emitOp(Operation *op) {
               address(op.getScale())});
       })
       .Case([&](func::ReturnOp) { builder.CreateRetVoid(); })
-      .Default([](Operation *op) {
+      .Default([](Operation *) {
         llvm_unreachable("verify-rt lets only rt ops through");
       });
 }

@@ -3,6 +3,7 @@
 
 #include "compiler/dialects/nn/NNDialect.h"
 
+#include "mlir/IR/BuiltinDialect.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
@@ -104,8 +105,9 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path) {
     ArrayRef<char> bytes((*buffer)->getBufferStart(),
                          (*buffer)->getBufferSize());
     auto type = cast<ShapedType>(value.getType());
+    bool isSplat = false;
     if (hashOf(bytes) != key.substr(prefix.size()) ||
-        !DenseElementsAttr::isValidRawBuffer(type, bytes)) {
+        !DenseElementsAttr::isValidRawBuffer(type, bytes, isSplat)) {
       op->emitError("constant '") << file << "' is not what was written";
       return WalkResult::interrupt();
     }

@@ -7,7 +7,15 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/collectives/Passes.h"
 #include "passes/grad/Passes.h"
+#include "passes/import/Passes.h"
+#include "passes/kernels/Passes.h"
+#include "passes/memory/Passes.h"
+#include "passes/runtime/Passes.h"
+#include "passes/schedule/Passes.h"
+#include "passes/shard/Passes.h"
+#include "passes/units/Passes.h"
 
 void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
@@ -18,5 +26,13 @@ void fsdpc::registerDialects(mlir::DialectRegistry &registry) {
 void fsdpc::registerPasses() {
   mlir::registerCanonicalizer();
   mlir::registerCSE();
+  registerimportPasses();
+  registerunitsPasses();
   registergradPasses();
+  registershardPasses();
+  registerkernelsPasses();
+  registercollectivesPasses();
+  registerschedulePasses();
+  registermemoryPasses();
+  registerruntimePasses();
 }

@@ -1,5 +1,6 @@
-// Building and folding of nn ops. A constant that is the same along a dimension is
-// kept as a smaller constant and an nn.broadcast: masks of B×1×T×T never exist.
+// Building and folding of nn ops. A constant that is the same along a dimension
+// is kept as a smaller constant and an nn.broadcast: masks of B×1×T×T never
+// exist.
 #include "frontends/onnx/Emitter.h"
 
 #include "frontends/onnx/Fold.h"
@@ -52,7 +53,8 @@ static DenseElementsAttr reducedConstant(Value value) {
   return constant;
 }
 
-static DenseElementsAttr expand(DenseElementsAttr value, RankedTensorType type) {
+static DenseElementsAttr expand(DenseElementsAttr value,
+                                RankedTensorType type) {
   if (value.getType() == type)
     return value;
   if (value.isSplat())
@@ -92,7 +94,8 @@ DenseElementsAttr frontend::constantOf(Value value) {
 
 std::optional<SmallVector<int64_t>> frontend::integersOf(Value value,
                                                          int64_t limit) {
-  if (!elementOf(value).isIntOrIndex() || typeOf(value).getNumElements() > limit)
+  if (!elementOf(value).isIntOrIndex() ||
+      typeOf(value).getNumElements() > limit)
     return std::nullopt;
   DenseElementsAttr constant = constantOf(value);
   if (!constant)
@@ -110,7 +113,9 @@ std::optional<double> frontend::splatOf(Value value) {
     return std::nullopt;
   if (isa<FloatType>(constant.getElementType()))
     return constant.getSplatValue<APFloat>().convertToDouble();
-  return double(constant.getSplatValue<APInt>().getSExtValue());
+  APInt number = constant.getSplatValue<APInt>();
+  return number.getBitWidth() == 1 ? double(number.getZExtValue())
+                                   : double(number.getSExtValue());
 }
 
 // ---- folding ----
@@ -159,7 +164,8 @@ Value Emitter::fold(Operation *op) {
   auto isRepeated = [](auto pair) {
     return std::get<0>(pair).getType() != std::get<1>(pair).getType();
   };
-  bool repeated = llvm::any_of(llvm::zip(op->getOperands(), operands), isRepeated);
+  bool repeated =
+      llvm::any_of(llvm::zip(op->getOperands(), operands), isRepeated);
   if (repeated && isa<nn::BroadcastOp>(op)) {
     folded = operands[0];
   } else if (repeated && isa<nn::ElementwiseOpInterface>(op)) {
@@ -172,7 +178,8 @@ Value Emitter::fold(Operation *op) {
       return result;
     SmallVector<Value> reduced;
     for (DenseElementsAttr &operand : operands)
-      operand = expand(operand, RankedTensorType::get(*shape, operand.getElementType()));
+      operand = expand(operand,
+                       RankedTensorType::get(*shape, operand.getElementType()));
     OpBuilder::InsertionGuard guard(builder);
     Operation *smaller = op->clone();
     smaller->getResult(0).setType(type.clone(*shape));
@@ -209,7 +216,8 @@ Value Emitter::constant(DenseElementsAttr value) {
 static DenseElementsAttr scalarAttr(Type element, double value) {
   auto type = RankedTensorType::get({}, element);
   if (isa<FloatType>(element))
-    return DenseElementsAttr::get(type, FloatAttr::get(element, value).getValue());
+    return DenseElementsAttr::get(type,
+                                  FloatAttr::get(element, value).getValue());
   return DenseElementsAttr::get(
       type, APInt(element.getIntOrFloatBitWidth(), int64_t(value), true, true));
 }
@@ -223,11 +231,14 @@ Value Emitter::splat(RankedTensorType type, double value) {
 }
 
 Value Emitter::integers(ArrayRef<int64_t> values) {
-  auto type = RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
+  auto type =
+      RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
   return constant(DenseElementsAttr::get(type, values));
 }
 
-Value Emitter::like(Value like, double value) { return splat(typeOf(like), value); }
+Value Emitter::like(Value like, double value) {
+  return splat(typeOf(like), value);
+}
 
 Value Emitter::broadcast(Value input, ArrayRef<int64_t> shape) {
   if (shapeOf(input) == shape)
@@ -260,7 +271,8 @@ Value Emitter::transpose(Value input, ArrayRef<int64_t> permutation) {
 Value Emitter::cast(Value input, Type element) {
   if (elementOf(input) == element)
     return input;
-  return make<nn::CastOp>(RankedTensorType::get(shapeOf(input), element), input);
+  return make<nn::CastOp>(RankedTensorType::get(shapeOf(input), element),
+                          input);
 }
 
 Value Emitter::slice(Value input, ArrayRef<int64_t> offsets,
@@ -272,7 +284,8 @@ Value Emitter::slice(Value input, ArrayRef<int64_t> offsets,
 }
 
 Value Emitter::slice(Value input, int64_t axis, int64_t begin, int64_t size) {
-  Shape offsets(rankOf(input), 0), strides(rankOf(input), 1), shape(shapeOf(input));
+  Shape offsets(rankOf(input), 0), strides(rankOf(input), 1),
+      shape(shapeOf(input));
   offsets[axis] = begin;
   shape[axis] = size;
   return slice(input, offsets, strides, shape);
@@ -297,7 +310,8 @@ Value Emitter::iota(ArrayRef<int64_t> shape, int64_t axis) {
   return broadcast(numbers, shape);
 }
 
-Value Emitter::reduce(nn::ReduceKind kind, Value input, ArrayRef<int64_t> axes) {
+Value Emitter::reduce(nn::ReduceKind kind, Value input,
+                      ArrayRef<int64_t> axes) {
   Shape shape(shapeOf(input));
   for (int64_t axis : axes)
     shape[axis] = 1;

@@ -62,21 +62,22 @@ public:
                     llvm::ArrayRef<int64_t> strides,
                     llvm::ArrayRef<int64_t> shape);
   // Elements [begin, begin + size) of one axis.
-  mlir::Value slice(mlir::Value input, int64_t axis, int64_t begin, int64_t size);
+  mlir::Value slice(mlir::Value input, int64_t axis, int64_t begin,
+                    int64_t size);
   mlir::Value concat(mlir::ValueRange inputs, int64_t axis);
   mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t axis);
   mlir::Value reduce(nn::ReduceKind kind, mlir::Value input,
                      llvm::ArrayRef<int64_t> axes); // dimensions kept as 1
   mlir::Value mean(mlir::Value input, llvm::ArrayRef<int64_t> axes);
-  mlir::Value compare(nn::Predicate predicate, mlir::Value lhs, mlir::Value rhs);
+  mlir::Value compare(nn::Predicate predicate, mlir::Value lhs,
+                      mlir::Value rhs);
   mlir::Value select(mlir::Value condition, mlir::Value onTrue,
                      mlir::Value onFalse);
 
   template <typename OpT> mlir::Value unary(mlir::Value input) {
     return make<OpT>(input.getType(), input);
   }
-  template <typename OpT>
-  mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
+  template <typename OpT> mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
     return make<OpT>(lhs.getType(), lhs, rhs);
   }
   template <typename OpT> mlir::Value binary(mlir::Value lhs, double rhs) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 
 namespace fsdpc::frontend {
@@ -19,7 +20,8 @@ mlir::DenseElementsAttr constantFrom(mlir::RankedTensorType type,
 
 // The only result of a primitive nn op on constant operands (of the operands'
 // types), or null where it does not fold.
-mlir::DenseElementsAttr foldConstants(mlir::Operation *op,
-                                      llvm::ArrayRef<mlir::DenseElementsAttr> operands);
+mlir::DenseElementsAttr
+foldConstants(mlir::Operation *op,
+              llvm::ArrayRef<mlir::DenseElementsAttr> operands);
 
 } // namespace fsdpc::frontend

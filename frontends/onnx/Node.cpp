@@ -17,8 +17,9 @@ std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
   if (value)
     result = integersOf(value);
   if (!result)
-    (void)refuse(what + " is not a constant of integers: it depends on an input or "
-                        "a parameter");
+    (void)refuse(what +
+                 " is not a constant of integers: it depends on an input or "
+                 "a parameter");
   return result;
 }
 

@@ -1,6 +1,6 @@
 // plan-memory: gives every tensor an offset in one arena.
-#include "compiler/dialects/fsdp/Options.h"
 #include "passes/memory/Passes.h"
+#include "passes/memory/Reuse.h"
 #include "passes/memory/Slots.h"
 
 namespace fsdpc {
@@ -15,32 +15,11 @@ namespace {
 
 struct PlanMemory : fsdpc::impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
-    SlotOptions options;
-    options.maxRanks = fsdp::getInt(getOperation(), "max-ranks");
-    options.useTie = [](OpResult, Value) { return true; };
-    SmallVector<Slot> slots;
-    int position = 0;
-    for (StringRef name :
-         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
-      auto function = getOperation().lookupSymbol<func::FuncOp>(name);
-      if (!function)
-        continue;
-      FailureOr<SmallVector<Slot>> found =
-          findSlots(function, position, options);
-      if (failed(found))
-        return signalPassFailure();
-      llvm::append_range(slots, *found);
-      position += llvm::range_size(function.getBody().front()) + 1;
-    }
-
-    std::vector<schedule::Interval> intervals = intervalsOf(slots);
-    schedule::Packing packing = schedule::pack(intervals);
-    if (!packing.error.empty()) {
-      getOperation().emitError("cannot pack the arena: ") << packing.error;
+    FailureOr<ArenaPlan> plan = packArena(getOperation());
+    if (failed(plan))
       return signalPassFailure();
-    }
-    writeOffsets(slots, packing.offsets);
-    writeArena(slots, intervals, packing);
+    writeOffsets(plan->slots, plan->packing.offsets);
+    writeArena(plan->slots, plan->packing);
   }
 
   void writeOffsets(ArrayRef<Slot> slots, ArrayRef<int64_t> offsets) {
@@ -57,10 +36,8 @@ struct PlanMemory : fsdpc::impl::PlanMemoryBase<PlanMemory> {
   }
 
   // The arena's size and what it holds where most is alive.
-  void writeArena(ArrayRef<Slot> slots,
-                  const std::vector<schedule::Interval> &intervals,
-                  const schedule::Packing &packing) {
-    int peak = schedule::livePeak(intervals).position;
+  void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing) {
+    int peak = schedule::livePeak(intervalsOf(slots)).position;
     int64_t gathered = 0, gradients = 0, activations = 0;
     for (const Slot &slot : slots) {
       if (peak < slot.begin || slot.end < peak)
@@ -70,17 +47,21 @@ struct PlanMemory : fsdpc::impl::PlanMemoryBase<PlanMemory> {
                                                          : activations;
       share += slot.bytes - slot.slack;
     }
+    std::vector<std::string> reused = reusedAcrossStreams(slots, packing);
+    reuses = reused.size();
+    SmallVector<StringRef> texts(reused.begin(), reused.end());
     Builder builder(&getContext());
     auto entry = [&](StringRef name, int64_t bytes) {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(bytes));
     };
     getOperation()->setAttr(
         "fsdp.arena",
-        builder.getDictionaryAttr({entry("bytes", packing.peak),
-                                   entry("lower_bound", packing.lowerBound),
-                                   entry("gathered", gathered),
-                                   entry("gradients", gradients),
-                                   entry("activations", activations)}));
+        builder.getDictionaryAttr(
+            {entry("bytes", packing.peak),
+             entry("lower_bound", packing.lowerBound),
+             entry("gathered", gathered), entry("gradients", gradients),
+             entry("activations", activations),
+             builder.getNamedAttr("reused", builder.getStrArrayAttr(texts))}));
   }
 };
 

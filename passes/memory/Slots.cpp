@@ -45,7 +45,9 @@ private:
     return slots.size() - 1;
   }
   void define(Operation *op);
+  void gather(Operation *op, ValueRange results);
   void use(Operation *op);
+  LogicalResult accumulate(nn::MatmulOp matmul);
   LogicalResult place(fsdp::PackOp pack);
   void tie(nn::LaunchOp launch);
   // Follows nodes that have moved into others.
@@ -81,6 +83,17 @@ void SlotFinder::moveInto(int node, int target, int64_t offset) {
   parent[node] = {target, offset};
 }
 
+void SlotFinder::gather(Operation *op, ValueRange results) {
+  for (auto [index, result] : llvm::enumerate(results)) {
+    int node =
+        newNode(op, index, bytesOf(result.getType()), SlotKind::Gathered);
+    // Shards are cut at multiples of 128 bytes.
+    slots[node].slack = options.maxRanks * 128;
+    slots[node].bytes += slots[node].slack;
+    places[result] = {node, 0};
+  }
+}
+
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
   TypeSwitch<Operation *>(op)
@@ -98,15 +111,9 @@ void SlotFinder::define(Operation *op) {
       .Case([&](fsdp::AllGatherStartOp op) {
         // The result's types stand at the wait.
         auto wait = cast<fsdp::AllGatherWaitOp>(*op.getToken().user_begin());
-        for (auto [index, result] : llvm::enumerate(wait.getResults())) {
-          auto type = cast<RankedTensorType>(result.getType());
-          int node = newNode(op, index, bytesOf(type), SlotKind::Gathered);
-          // Shards are cut at multiples of 128 bytes.
-          slots[node].slack = options.maxRanks * 128;
-          slots[node].bytes += slots[node].slack;
-          places[result] = {node, 0};
-        }
+        gather(op, wait.getResults());
       })
+      .Case([&](fsdp::AllGatherOp op) { gather(op, op.getResults()); })
       .Case<fsdp::AllGatherWaitOp, fsdp::ReduceScatterStartOp>(
           [](Operation *) {})
       .Case([&](fsdp::AllReduceOp op) {
@@ -132,6 +139,23 @@ void SlotFinder::use(Operation *op) {
     auto start = wait.getToken().getDefiningOp<fsdp::ReduceScatterStartOp>();
     llvm::for_each(start.getGradients(), extend);
   }
+}
+
+LogicalResult SlotFinder::accumulate(nn::MatmulOp matmul) {
+  Place into = placeOf(matmul.getAccumulator());
+  if (into.node < 0 || slots[into.node].kind != SlotKind::Activation)
+    return matmul.emitOpError("adds to memory that is not its own to change; "
+                              "copy the accumulator with nn.copy");
+  for (Operation *user : matmul.getAccumulator().getUsers()) {
+    if (user == matmul || user->isBeforeInBlock(matmul))
+      continue;
+    auto diagnostic = matmul.emitOpError(
+        "overwrites an accumulator that is read later; copy it with nn.copy");
+    diagnostic.attachNote(user->getLoc()) << "read here";
+    return diagnostic;
+  }
+  moveInto(placeOf(matmul.getResult()).node, into.node, into.offset);
+  return success();
 }
 
 LogicalResult SlotFinder::place(fsdp::PackOp pack) {
@@ -177,10 +201,9 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
   int first = position;
   for (Operation &op : function.getBody().front()) {
     define(&op);
-    if (auto matmul = dyn_cast<nn::MatmulOp>(op);
-        matmul && matmul.getAccumulator())
-      if (Place into = placeOf(matmul.getAccumulator()); into.node >= 0)
-        moveInto(placeOf(matmul.getResult()).node, into.node, into.offset);
+    auto matmul = dyn_cast<nn::MatmulOp>(op);
+    if (matmul && matmul.getAccumulator() && failed(accumulate(matmul)))
+      return failure();
     ++position;
   }
   position = first;

@@ -5,6 +5,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/schedule/packer.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace fsdpc {
 
@@ -42,6 +43,14 @@ mlir::FailureOr<llvm::SmallVector<Slot>> findSlots(mlir::func::FuncOp function,
 
 // Slots as the packer sees them, without offsets.
 std::vector<schedule::Interval> intervalsOf(llvm::ArrayRef<Slot> slots);
+
+// The slots of @microbatch and of @update, which has the arena after it, packed
+// under `memory-limit`.
+struct ArenaPlan {
+  llvm::SmallVector<Slot> slots;
+  schedule::Packing packing; // offsets in the order of the slots
+};
+mlir::FailureOr<ArenaPlan> packArena(mlir::ModuleOp module);
 
 // The number of results of `op` that `fsdp.offsets` lists: its tensors, or what
 // a gather will have gathered.

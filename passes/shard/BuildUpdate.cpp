@@ -22,9 +22,11 @@ struct Scalars {
   OpBuilder &builder;
   Location loc;
 
-  Value number(double value) {
-    return arith::ConstantOp::create(builder, loc,
-                                     builder.getF64FloatAttr(value));
+  // Its name is its location's, for readers of a dump.
+  Value number(double value, StringRef name) {
+    return arith::ConstantOp::create(
+        builder, NameLoc::get(builder.getStringAttr(name), loc),
+        builder.getF64FloatAttr(value));
   }
   Value toElement(Value x) {
     return arith::TruncFOp::create(builder, loc, builder.getF32Type(), x);
@@ -65,54 +67,69 @@ struct Arguments {
 
 SmallVector<Value> buildAdam(ModuleOp module, Scalars s, Arguments in) {
   SmallVector<double> betas = fsdp::getDoubles(module, "betas");
-  Value one = s.number(1), beta1 = s.number(betas[0]),
-        beta2 = s.number(betas[1]),
-        eps = s.number(fsdp::getDouble(module, "eps"));
-  Value p = in.parameter, g = in.gradient;
+  Value one = s.number(1, "one");
+  Value beta1 = s.number(betas[0], "beta1");
+  Value beta2 = s.number(betas[1], "beta2");
+  Value eps = s.toElement(s.number(fsdp::getDouble(module, "eps"), "eps"));
+  Value p = in.parameter;
+  Value g = in.gradient;
   if (fsdp::getFlag(module, "maximize"))
     g = s.neg(g);
-  if (fsdp::getString(module, "optimizer") == "adamw")
-    p = s.mul(p, s.toElement(s.sub(one, s.mul(in.lr, in.decay))));
-  else
-    g = s.add(g, s.mul(s.toElement(in.decay), p));
+  if (fsdp::getString(module, "optimizer") == "adamw") {
+    Value shrink = s.toElement(s.sub(one, s.mul(in.lr, in.decay)));
+    p = s.mul(p, shrink);
+  } else {
+    Value decay = s.toElement(in.decay);
+    g = s.add(g, s.mul(decay, p));
+  }
 
   // Tensor.lerp_ counts from the nearer end.
-  Value towards = s.sub(g, in.states[0]);
-  Value m =
-      1 - betas[0] < 0.5
-          ? s.add(in.states[0], s.mul(s.toElement(s.sub(one, beta1)), towards))
-          : s.sub(g, s.mul(towards, s.toElement(beta1)));
-  Value v = s.add(s.mul(in.states[1], s.toElement(beta2)),
-                  s.mul(s.mul(s.toElement(s.sub(one, beta2)), g), g));
-
+  Value step = s.sub(g, in.states[0]);
+  Value m;
+  if (1 - betas[0] < 0.5) {
+    Value weight = s.toElement(s.sub(one, beta1));
+    m = s.add(in.states[0], s.mul(weight, step));
+  } else {
+    Value weight = s.toElement(beta1);
+    m = s.sub(g, s.mul(step, weight));
+  }
+  Value kept = s.mul(in.states[1], s.toElement(beta2));
+  Value added = s.mul(s.mul(s.toElement(s.sub(one, beta2)), g), g);
+  Value v = s.add(kept, added);
   SmallVector<Value> states = {m, v};
   if (fsdp::getFlag(module, "amsgrad"))
     states.push_back(s.max(in.states[2], v));
+
   Value correction1 = s.sub(one, s.pow(beta1, in.step));
   Value correction2 = s.sqrt(s.sub(one, s.pow(beta2, in.step)));
-  Value denominator = s.add(
-      s.div(s.sqrt(states.back()), s.toElement(correction2)), s.toElement(eps));
+  Value root = s.div(s.sqrt(states.back()), s.toElement(correction2));
+  Value denominator = s.add(root, eps);
   Value rate = s.toElement(s.neg(s.div(in.lr, correction1)));
-  SmallVector<Value> results = {s.add(p, s.div(s.mul(rate, m), denominator))};
+  Value change = s.div(s.mul(rate, m), denominator);
+  SmallVector<Value> results = {s.add(p, change)};
   results.append(states);
   return results;
 }
 
 SmallVector<Value> buildSgd(ModuleOp module, Scalars s, Arguments in) {
-  Value p = in.parameter, g = in.gradient;
+  Value p = in.parameter;
+  Value g = in.gradient;
   if (fsdp::getFlag(module, "maximize"))
     g = s.neg(g);
-  g = s.add(g, s.mul(s.toElement(in.decay), p));
+  Value decay = s.toElement(in.decay);
+  g = s.add(g, s.mul(decay, p));
   SmallVector<Value> states;
   if (!in.states.empty()) {
     // States begin at zero, so the first step's buffer is the gradient.
-    Value momentum = s.toElement(s.number(fsdp::getDouble(module, "momentum")));
+    Value momentum =
+        s.toElement(s.number(fsdp::getDouble(module, "momentum"), "momentum"));
     Value buffer = s.add(s.mul(in.states[0], momentum), g);
     states = {buffer};
     g = fsdp::getFlag(module, "nesterov") ? s.add(g, s.mul(momentum, buffer))
                                           : buffer;
   }
-  SmallVector<Value> results = {s.add(p, s.mul(s.toElement(s.neg(in.lr)), g))};
+  Value rate = s.toElement(s.neg(in.lr));
+  SmallVector<Value> results = {s.add(p, s.mul(rate, g))};
   results.append(states);
   return results;
 }

@@ -223,15 +223,24 @@ private:
       if (!ofWeight)
         continue;
       for (auto [unit, user] : ArrayRef(users).drop_front()) {
-        Operation *copy = OpBuilder(user).clone(*op);
+        Operation *copy = op->clone();
+        insertBefore(copy, user);
         unitOf[copy] = unit;
         op->getResult(0).replaceUsesWithIf(
             copy->getResult(0), [&, unit = unit](OpOperand &use) {
               return unitOf.lookup(use.getOwner()) == unit;
             });
       }
-      op->moveBefore(users.front().second);
+      op->remove();
+      insertBefore(op, users.front().second);
     }
+  }
+
+  // Followers of one user keep their order, though the last is placed first.
+  void insertBefore(Operation *op, Operation *user) {
+    Operation *&before = firstBefore.try_emplace(user, user).first->second;
+    body.getOperations().insert(before->getIterator(), op);
+    before = op;
   }
 
   // Writes the attributes and the owners; symbols are in order of first use.
@@ -276,6 +285,7 @@ private:
   std::vector<Unit> units;
   llvm::StringMap<int> byName;
   llvm::DenseMap<Operation *, int> unitOf;
+  llvm::DenseMap<Operation *, Operation *> firstBefore;
 };
 
 struct FormUnits : impl::FormUnitsBase<FormUnits> {
@@ -287,8 +297,9 @@ struct FormUnits : impl::FormUnitsBase<FormUnits> {
     auto policy = UnitPolicy::read(module, function->front());
     if (failed(policy))
       return signalPassFailure();
-    units = Former(module, *function, std::move(*policy)).run();
-    if (units == 1)
+    int formed = Former(module, *function, std::move(*policy)).run();
+    units = formed;
+    if (formed == 1)
       module.emitWarning()
           << "all parameters are in one unit, so sharding saves nothing while "
              "the model runs; see --units, --unit-class and --unit-scope";

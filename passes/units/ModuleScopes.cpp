@@ -82,7 +82,9 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
           policy.siblings.insert(scope);
 
   for (const std::string &text : globs) {
-    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(text);
+    // The pattern refers to its text, which the context keeps.
+    llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(
+        StringAttr::get(module.getContext(), text).getValue());
     if (!glob)
       return module.emitError()
              << "--unit-class '" << text

@@ -23,7 +23,8 @@ struct ReduceScatter {
   WireType wire;        // cast to before the exchange, widened to f32 after
   int64_t elements;     // real ones; padding counts as zero
   int64_t shardElements;
-  float *shard; // this rank's part, shardElements long
+  float *shard; // this rank's part, shardElements long; may be that part of
+                // `gradient` where both are f32
   bool add;     // else overwrite
 };
 
@@ -86,14 +87,5 @@ struct LaunchEnvironment {
   bool mpi = false;      // joinMpi can be expected to find the other ranks
 };
 LaunchEnvironment readLaunchEnvironment();
-
-// The processor cores that this rank may use and how they were given to it.
-struct Binding {
-  int cores = 1;           // for this rank
-  int allowed = 1;         // in the process's affinity mask
-  int online = 1;          // of the machine
-  std::string description; // "1 core (bound by the launcher)", …
-};
-Binding bindingOfRank(const Job &job);
 
 } // namespace fsdpc

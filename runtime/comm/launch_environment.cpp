@@ -1,12 +1,9 @@
-// What a launcher's environment variables announce, and the cores it gives. A
+// What a launcher's environment variables announce. A
 // program that finds several ranks announced and joined none of them would run
 // as so many copies of rank 0: the caller refuses, naming the variables.
 #include "runtime/comm/communicator.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <sched.h>
-#include <unistd.h>
 
 namespace fsdpc {
 
@@ -68,32 +65,6 @@ LaunchEnvironment readLaunchEnvironment() {
     }
   }
   return environment;
-}
-
-Binding bindingOfRank(const Job &job) {
-  Binding binding;
-  binding.online = std::max(int(sysconf(_SC_NPROCESSORS_ONLN)), 1);
-  cpu_set_t *set = CPU_ALLOC(8192);
-  size_t bytes = CPU_ALLOC_SIZE(8192);
-  binding.allowed = sched_getaffinity(0, bytes, set) == 0
-                        ? std::max(CPU_COUNT_S(bytes, set), 1)
-                        : binding.online;
-  CPU_FREE(set);
-  auto cores = [](int count) {
-    return std::to_string(count) + (count == 1 ? " core" : " cores");
-  };
-  if (!job.sharesProcess && job.size > 1 && binding.allowed < binding.online) {
-    // The mask is this process's own.
-    binding.cores = binding.allowed;
-    binding.description = cores(binding.cores) + " (bound by the launcher)";
-    return binding;
-  }
-  binding.cores = std::max(binding.allowed / job.ranksOnHost, 1);
-  binding.description = job.ranksOnHost > 1
-                            ? cores(binding.cores) + " (a share of " +
-                                  cores(binding.allowed) + ", unbound)"
-                            : cores(binding.cores);
-  return binding;
 }
 
 } // namespace fsdpc

@@ -90,12 +90,14 @@ void sumRanks(const void *const *sources, int ranks, WireType type,
   float sums[block];
   for (int64_t begin = 0; begin < count; begin += block) {
     int64_t length = std::min(block, count - begin);
-    float *sum = add ? sums : shard + begin;
+    // Not into the shard: it may lie within one of the sources.
     for (int rank = 0; rank < ranks; ++rank)
       take(static_cast<const char *>(sources[rank]) + begin * wireBytes(type),
-           type, wire, length, sum, rank != 0);
+           type, wire, length, sums, rank != 0);
     if (add)
       addAll(sums, length, shard + begin);
+    else
+      memcpy(shard + begin, sums, length * sizeof(float));
   }
 }
 

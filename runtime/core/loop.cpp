@@ -39,6 +39,7 @@ private:
   void exchange(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
   void countMicrobatches();
+  void warnOfUnused() const;
   void report(const StepRecord &record);
   void saveTo(const std::string &path, Saved what);
 
@@ -106,6 +107,7 @@ bool Trainer::prepare() {
   }
   if (!agree(job, error))
     return false;
+  weights.release();
   gatherWholes(*rank);
   return true;
 }
@@ -224,6 +226,18 @@ void Trainer::countMicrobatches() {
   }
 }
 
+void Trainer::warnOfUnused() const {
+  std::string names;
+  std::vector<std::string> unused = weights.unused();
+  for (size_t i = 0; i < unused.size() && i < 5; ++i)
+    names += (i ? ", '" : "'") + unused[i] + "'";
+  if (unused.size() > 5)
+    names += " and " + std::to_string(unused.size() - 5) + " more";
+  if (!names.empty())
+    printWarning("'" + options.init +
+                 "' holds tensors that the program does not: " + names);
+}
+
 void Trainer::report(const StepRecord &record) {
   std::string error;
   if (job.rank == 0 && !log.step(manifest, options, info, record, error))
@@ -241,6 +255,7 @@ void Trainer::train() {
   Progress progress(options, info);
   if (job.rank == 0) {
     progress.start(manifest);
+    warnOfUnused();
     if (!log.header(manifest, options, info, error))
       fail(error);
   }

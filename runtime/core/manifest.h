@@ -46,6 +46,8 @@ struct Member {
   Source source;
 };
 
+constexpr int32_t mostStates = 8; // of an optimizer
+
 // A unit's flat layout: its members at aligned offsets, cut in N equal shards
 // of roundUp(ceil(elements / N), shardAlignment) elements.
 struct Layout {

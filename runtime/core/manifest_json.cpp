@@ -183,7 +183,25 @@ void check(const Manifest &manifest) {
                              std::to_string(Manifest().version));
   if (manifest.shardAlignment < 1 || manifest.maxRanks < 1)
     throw std::runtime_error("'shardAlignment' or 'maxRanks' is not positive");
+  for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
+    if (dtype != "f32" && dtype != "bf16")
+      throw std::runtime_error("'" + dtype +
+                               "' is neither 'f32' nor 'bf16' to compute or "
+                               "reduce in");
+  for (const Input &input : manifest.inputs)
+    if (input.shape.empty() ||
+        *std::min_element(input.shape.begin(), input.shape.end()) < 1)
+      throw std::runtime_error("input '" + input.name + "' has no elements");
   for (const Layout &layout : manifest.layouts) {
+    if (layout.states < 0 || layout.states > mostStates)
+      throw std::runtime_error("layout '" + layout.name + "' has " +
+                               std::to_string(layout.states) + " states");
+    // The optimizer of whole state runs over whole operands.
+    bool operandsWhole = layout.masterWhole && layout.gradientWhole;
+    if (layout.trainable && layout.stateWhole && !operandsWhole)
+      throw std::runtime_error("layout '" + layout.name +
+                               "' keeps its state whole, but not its master "
+                               "and gradient");
     int64_t end = 0;
     for (const Member &member : layout.members) {
       int64_t elements = 1;

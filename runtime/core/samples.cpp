@@ -92,14 +92,13 @@ bool Samples::readSample(size_t i, int64_t sample, void *to,
 
 bool Samples::checkBounds(const Input &input, const SampleFile &file,
                           int64_t sample, const void *values,
-                          std::string &error) const {
+                          std::string &error) {
   if (input.bound <= 0)
     return true;
-  auto *bytes = static_cast<const char *>(values);
-  int64_t width = dtypeBytes(input.dtype);
+  widened.resize(size_t(file.sampleElements));
+  convert(values, input.dtype, widened.data(), "i64", file.sampleElements);
   for (int64_t i = 0; i < file.sampleElements; ++i) {
-    int64_t value = 0;
-    convert(bytes + i * width, input.dtype, &value, "i64", 1);
+    int64_t value = widened[size_t(i)];
     if ((value >= input.lower && value < input.bound) ||
         (input.hasIgnored && value == input.ignored))
       continue;

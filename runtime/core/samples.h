@@ -29,11 +29,12 @@ public:
 private:
   bool readSample(size_t input, int64_t sample, void *to, std::string &error);
   bool checkBounds(const Input &input, const SampleFile &file, int64_t sample,
-                   const void *values, std::string &error) const;
+                   const void *values, std::string &error);
 
   const Manifest *manifest = nullptr;
   std::vector<SampleFile> files;
   std::vector<char> raw, converted; // one sample, as stored and as used
+  std::vector<int64_t> widened;     // one sample whose values have bounds
   int64_t samples = 0, perMicrobatch = 0;
   uint64_t seed = 0;
   bool shuffle = false;

@@ -102,30 +102,30 @@ void fsdpc_optimizer(fsdpc_rank *rank, fsdpc_kernel kernel, int32_t index,
 
   // With whole state the part is the whole, and so are its operands.
   bool whole = layout.stateWhole;
-  std::vector<void *> operands = {
-      whole ? buffers.masterWhole : buffers.masterShard,
-      whole ? buffers.gradientWhole : buffers.gradientShard};
+  std::array<void *, mostStates + 5> operands;
+  size_t count = 0;
+  operands[count++] = whole ? buffers.masterWhole : buffers.masterShard;
+  operands[count++] = whole ? buffers.gradientWhole : buffers.gradientShard;
   for (int32_t state = 0; state < layout.states; ++state)
-    operands.push_back(buffers.states + state * buffers.part);
+    operands[count++] = buffers.states + state * buffers.part;
   if (rank->manifest.computeDtype != "f32")
-    operands.push_back(whole ? buffers.computeWhole : buffers.computeShard);
-  operands.push_back(const_cast<void *>(scale));
-  operands.push_back(nullptr); // the member's rates
+    operands[count++] = whole ? buffers.computeWhole : buffers.computeShard;
+  operands[count++] = const_cast<void *>(scale);
+  size_t rates = count;
 
-  rank->device->run(
-      FSDPC_STREAM_COMPUTE, [rank, kernel, &layout, &buffers, operands] {
-        rank->device->parallelFor(
-            buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
-              std::vector<void *> own = operands;
-              forEachMember(layout, buffers.partBegin + begin,
-                            buffers.partBegin + end,
-                            [&](size_t member, int64_t from, int64_t to) {
-                              own.back() = buffers.rates[member].data();
-                              kernel(from - buffers.partBegin,
-                                     to - buffers.partBegin, own.data());
-                            });
-            });
-      });
+  rank->device->run(FSDPC_STREAM_COMPUTE, [=, &layout, &buffers] {
+    rank->device->parallelFor(
+        buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
+          auto own = operands;
+          forEachMember(layout, buffers.partBegin + begin,
+                        buffers.partBegin + end,
+                        [&](size_t member, int64_t from, int64_t to) {
+                          own[rates] = buffers.rates[member].data();
+                          kernel(from - buffers.partBegin,
+                                 to - buffers.partBegin, own.data());
+                        });
+        });
+  });
 }
 
 int64_t fsdpc::firstNonFinite(const fsdpc_rank &rank) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -248,6 +249,15 @@ bool Weights::readBuffer(const Buffer &buffer, void *to,
     std::copy_n(reinterpret_cast<const char *>(&value), size,
                 static_cast<char *>(to) + i * size);
   return true;
+}
+
+void Weights::release() const {
+  auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+  auto begin = reinterpret_cast<uintptr_t>(program->weights);
+  uintptr_t first = (begin + page - 1) / page * page;
+  uintptr_t last = (begin + program->weights_bytes) / page * page;
+  if (first < last)
+    madvise(reinterpret_cast<void *>(first), last - first, MADV_DONTNEED);
 }
 
 std::vector<std::string> Weights::unused() const {

@@ -26,6 +26,10 @@ public:
   // Reads a whole buffer in its own dtype.
   bool readBuffer(const Buffer &buffer, void *to, std::string &error) const;
 
+  // Gives back the pages of embedded values, which count as this process's
+  // memory from the first read on; the file still has them.
+  void release() const;
+
   // Tensors of --init that the program has no place for.
   std::vector<std::string> unused() const;
 

@@ -10,8 +10,11 @@ namespace fsdpc {
 namespace {
 
 constexpr int64_t maxChunks = 8;
-// Below this much work a chunk costs more to hand out than it gains.
-constexpr int64_t minChunkFlops = int64_t(8) << 20;
+// About half a millisecond: below that a cut costs more than it gains.
+constexpr int64_t minChunkFlops = int64_t(64) << 20;
+
+// Batch entries smaller than this are handed out several at a time.
+constexpr int64_t minPieceFlops = int64_t(1) << 20;
 
 struct Grid {
   int64_t rows, columns; // of one chunk
@@ -21,17 +24,23 @@ int64_t roundUp(int64_t value, int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// Cuts the longer side only: short and wide chunks lose up to half the speed.
-Grid chooseGrid(int64_t m, int64_t n, int64_t k, int64_t batches) {
+// Cuts the longer side only: short and wide chunks lose up to half the speed,
+// and each chunk packs the uncut operand again.
+Grid chooseGrid(const MatmulPlan &p, int64_t batches) {
+  // oneDNN's fastest product of few rows by a transposed f32 matrix writes
+  // dense results only, and a cut along n is not dense: a quarter of the speed.
+  bool wantsDense = p.m <= 256 && p.transposeB && p.dtypeB == "f32";
   int64_t wanted = std::max<int64_t>(maxChunks / batches, 1);
-  wanted =
-      std::min(wanted, std::max<int64_t>(2 * m * n * k / minChunkFlops, 1));
-  if (m >= n) {
-    int64_t rows = roundUp((m + wanted - 1) / wanted, 64);
-    return {std::min(m, std::max<int64_t>(rows, 128)), n};
-  }
-  int64_t columns = roundUp((n + wanted - 1) / wanted, 64);
-  return {m, std::min(n, std::max<int64_t>(columns, 256))};
+  wanted = std::clamp<int64_t>(2 * p.m * p.n * p.k / minChunkFlops, 1, wanted);
+  auto chunk = [&](int64_t extent, int64_t least) {
+    int64_t even = roundUp((extent + wanted - 1) / wanted, 64);
+    return std::min(extent, std::max(even, least));
+  };
+  if (p.m >= p.n)
+    return {chunk(p.m, 256), p.n};
+  if (wantsDense)
+    return {std::min<int64_t>(p.m, 128), p.n};
+  return {p.m, chunk(p.n, 384)};
 }
 
 } // namespace
@@ -76,7 +85,7 @@ bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
     return false;
   }
 
-  Grid grid = chooseGrid(p.m, p.n, p.k, batches);
+  Grid grid = chooseGrid(p, batches);
   for (int64_t i = 0; i < p.m; i += grid.rows)
     for (int64_t j = 0; j < p.n; j += grid.columns) {
       shape.m = std::min(grid.rows, p.m - i);
@@ -88,7 +97,7 @@ bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
                         j * shape.columnB * bytesB, (i * p.ldc + j) * bytesC});
     }
   int64_t flops = std::max<int64_t>(2 * grid.rows * grid.columns * p.k, 1);
-  unitsPerPiece = std::max<int64_t>(minChunkFlops / 8 / flops, 1);
+  unitsPerPiece = std::max<int64_t>(minPieceFlops / flops, 1);
   return true;
 }
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Hold a training run of a compiled program against its PyTorch reference (tests/models/references/NAME.npz).
 
-usage: compare.py REFERENCE [--log FILE.jsonl] [--gradients FILE.safetensors] [--params FILE.safetensors]
+usage: compare.py REFERENCE --log FILE.jsonl --gradients FILE.safetensors --params FILE.safetensors
 
 Prints, for each limit, the worst figure, the limit and the margin (limit / figure). Exit 1 names the limits that fail.
-What is not given is not compared. Needs numpy only.
+At least one of the three; what is not given is not compared. Needs numpy only.
 
   loss            |loss - reference| / reference, every step
   grad_norm       likewise, before clipping
@@ -122,6 +122,8 @@ def main() -> int:
     arguments.add_argument("--gradients", help="what --save-gradients wrote")
     arguments.add_argument("--params", help="what --save wrote")
     options = arguments.parse_args()
+    if not (options.log or options.gradients or options.params):
+        arguments.error("nothing to compare: give --log, --gradients or --params")
     reference = np.load(options.reference)
     description = json.loads(str(reference["description"]))
     LIMITS.update(description["limits"])

@@ -154,12 +154,4 @@ TEST_F(Launch, byMpirunCanBeJoined) {
   EXPECT_EQ(environment.ranks, 2);
 }
 
-TEST(Cores, ofRanksThatShareAProcessAreShared) {
-  auto jobs = makeLocalJobs(1024, 0);
-  EXPECT_EQ(bindingOfRank(*jobs[0]).cores, 1);
-  auto one = makeLocalJobs(1, 0);
-  Binding binding = bindingOfRank(*one[0]);
-  EXPECT_EQ(binding.cores, binding.allowed);
-}
-
 } // namespace

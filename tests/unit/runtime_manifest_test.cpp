@@ -14,7 +14,7 @@ namespace {
 Manifest sample() {
   Manifest manifest;
   manifest.compiler = "0.1 \"quoted\" µ";
-  manifest.computeDtype = "f32";
+  manifest.computeDtype = manifest.reduceDtype = "f32";
   manifest.lr = 0.1;
   manifest.inputs.push_back({"ids", {2, 8}, "i64", 100, 0, -100, true});
   Layout layout;
@@ -82,6 +82,18 @@ TEST(Manifest, RefusesMembersOutsideTheirLayout) {
   Manifest manifest = sample();
   manifest.layouts[0].members[0].offset = 41;
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("'h.0.weight'"));
+}
+
+TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
+  Manifest manifest = sample();
+  manifest.inputs[0].shape = {};
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("input 'ids'"));
+  manifest = sample();
+  manifest.reduceDtype = "f16";
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("'f16' is neither"));
+  manifest = sample();
+  manifest.layouts[0].stateWhole = true;
+  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("keeps its state whole"));
 }
 
 // 1000 elements over 3 ranks: ceil is 334, rounded to 352 elements each.

@@ -94,12 +94,13 @@ int fsdpc::parseCommandLine(int argc, char **argv, CommandLine &line) {
   std::vector<std::pair<const fsdp::OptionInfo *, CLI::Option *>> known;
   for (const fsdp::OptionInfo &option : fsdp::allOptions()) {
     std::string flag = "--" + option.name.str();
+    const std::string help = describe(option);
     CLI::Option *added;
     if (option.kind == fsdp::OptionKind::Flag) {
-      added = app.add_flag(flag, describe(option));
+      added = app.add_flag(flag, help);
     } else {
       values.push_back(std::make_unique<std::vector<std::string>>());
-      added = app.add_option(flag, *values.back(), describe(option))
+      added = app.add_option(flag, *values.back(), help)
                   ->option_text(option.placeholder.str())
                   ->allow_extra_args(false)
                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

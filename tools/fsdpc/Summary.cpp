@@ -16,7 +16,7 @@ using namespace fsdpc;
 
 static double mebibytes(int64_t bytes) { return bytes / double(1 << 20); }
 
-void fsdpc::printImportSummary(const ImportSummary &summary, ModuleOp module) {
+void fsdpc::printImportSummary(const ImportSummary &summary) {
   llvm::outs() << "model: " << summary.nodes << " nodes (" << summary.folded
                << " folded), " << summary.parameters << " parameters of "
                << summary.parameterElements << " elements ("

@@ -9,7 +9,7 @@
 
 namespace fsdpc {
 
-void printImportSummary(const ImportSummary &summary, mlir::ModuleOp module);
+void printImportSummary(const ImportSummary &summary);
 void printModelSummary(mlir::ModuleOp module);
 // Peak of a rank by kind, for N = 1, 2, 4, 8, 64 at --plan-threads.
 void printMemoryTable(const Manifest &manifest);

@@ -111,7 +111,7 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
   (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
                       StringAttr::get(context, "import"));
   if (!line.quiet)
-    printImportSummary(summary, **module);
+    printImportSummary(summary);
   if (!line.dumpFolder.empty() &&
       failed(writeNumberedDump(**module, line.dumpFolder, 0, "import")))
     return nullptr;

@@ -27,6 +27,8 @@ def FSDP_Dialect : Dialect {
     | `fsdp.backward` | ops | the op is of the backward |
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound` its table's size, `fsdp.ignored` a legal value outside it |
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | annotated cost |
+    | `fsdp.exposed_us` | waits | how long the wait is expected to stall the compute |
+    | `fsdp.schedule_hash` | module | of the starts on each channel in their order |
     | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |
   }];
   let useDefaultAttributePrinterParser = 1;
@@ -42,6 +44,8 @@ def FSDP_Dialect : Dialect {
     static constexpr llvm::StringLiteral kFlopsAttr = "fsdp.flops";
     static constexpr llvm::StringLiteral kBytesAttr = "fsdp.bytes";
     static constexpr llvm::StringLiteral kCostAttr = "fsdp.cost_us";
+    static constexpr llvm::StringLiteral kExposedAttr = "fsdp.exposed_us";
+    static constexpr llvm::StringLiteral kScheduleHashAttr = "fsdp.schedule_hash";
     static constexpr llvm::StringLiteral kOffsetsAttr = "fsdp.offsets";
     static constexpr llvm::StringLiteral kMicrobatch = "microbatch";
     static constexpr llvm::StringLiteral kUpdate = "update";

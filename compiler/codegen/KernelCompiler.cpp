@@ -1,0 +1,99 @@
+// Kernels are compiled a few at a time, each group in MLIR and LLVM contexts of
+// its own, so that threads share nothing. Groups do not depend on the number of
+// threads, hence neither do the objects.
+#include "compiler/codegen/KernelCompiler.h"
+
+#include "compiler/codegen/kernels/KernelModule.h"
+#include "compiler/codegen/kernels/KernelPlan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <atomic>
+#include <thread>
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+constexpr size_t kKernelsPerObject = 6;
+
+bool isKernel(func::FuncOp function) {
+  return function->hasAttr(nn::NNDialect::kKernelAttr) &&
+         !function.getBody().empty();
+}
+
+bool isOptimizer(func::FuncOp function) {
+  return function->hasAttr(kernels::kOptimizerAttr);
+}
+
+LogicalResult decompose(func::FuncOp kernel) {
+  SmallVector<nn::DecomposeOpInterface> composites;
+  kernel.walk([&](nn::DecomposeOpInterface op) { composites.push_back(op); });
+  for (nn::DecomposeOpInterface op : composites) {
+    OpBuilder builder(op);
+    SmallVector<Value> results = op.decompose(builder);
+    op->replaceAllUsesWith(results);
+    op->erase();
+  }
+  return success();
+}
+
+} // namespace
+
+LogicalResult fsdpc::prepareKernels(ModuleOp module, const TargetOptions &) {
+  Builder builder(module.getContext());
+  for (auto kernel : module.getOps<func::FuncOp>()) {
+    if (!isKernel(kernel) || isOptimizer(kernel))
+      continue;
+    if (failed(decompose(kernel)))
+      return failure();
+    FailureOr<kernels::KernelPlan> plan = kernels::planKernel(kernel);
+    if (failed(plan))
+      return failure();
+    kernel->setAttr(kernels::kExtentAttr,
+                    builder.getI64IntegerAttr(plan->extent));
+    kernel->setAttr(kernels::kGrainAttr,
+                    builder.getI64IntegerAttr(plan->grain));
+    if (plan->stackBytes)
+      kernel->setAttr(kernels::kStackAttr,
+                      builder.getI64IntegerAttr(plan->stackBytes));
+  }
+  return success();
+}
+
+FailureOr<std::vector<std::string>>
+fsdpc::compileKernels(ModuleOp module, const TargetOptions &options) {
+  std::vector<std::string> sources;
+  size_t inGroup = 0;
+  for (auto kernel : module.getOps<func::FuncOp>()) {
+    if (!isKernel(kernel))
+      continue;
+    if (inGroup++ % kKernelsPerObject == 0)
+      sources.emplace_back();
+    llvm::raw_string_ostream stream(sources.back());
+    kernel.print(stream);
+    stream << "\n";
+  }
+
+  std::vector<std::string> objects(sources.size()), errors(sources.size());
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++)
+      kernels::compileModule(sources[i], options, objects[i], errors[i]);
+  };
+  size_t count = std::min<size_t>(
+      sources.size(), std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < count; ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return module.emitError("kernels do not compile: ") << error;
+  return objects;
+}

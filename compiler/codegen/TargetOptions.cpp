@@ -1,0 +1,78 @@
+// x86-64 microarchitecture levels (System V ABI) and this machine's place.
+#include "compiler/codegen/TargetOptions.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <mutex>
+
+using namespace fsdpc;
+
+namespace {
+
+const char *const kLevel3[] = {"avx",  "avx2", "bmi",   "bmi2",
+                               "f16c", "fma",  "lzcnt", "movbe"};
+const char *const kLevel4[] = {"avx512f", "avx512bw", "avx512cd", "avx512dq",
+                               "avx512vl"};
+
+} // namespace
+
+bool TargetOptions::hasAvx512() const {
+  return llvm::is_contained(features, "avx512f");
+}
+
+bool TargetOptions::hasBf16() const {
+  return llvm::is_contained(features, "avx512bf16");
+}
+
+llvm::FailureOr<TargetOptions> fsdpc::resolveTarget(mlir::Location loc,
+                                                    llvm::StringRef name) {
+  TargetOptions options;
+  bool level4 = name == "x86-64-v4";
+  bool native = name.empty() || name == "native";
+  if (!native && !level4 && name != "x86-64-v3")
+    return mlir::emitError(loc) << "unknown processor '" << name
+                                << "'; use native, x86-64-v3 or x86-64-v4";
+  auto host = llvm::sys::getHostCPUFeatures();
+  auto present = [&](const char *feature) { return host.lookup(feature); };
+  if (native) {
+    if (!llvm::all_of(kLevel3, present))
+      return mlir::emitError(loc)
+             << "this machine's processor '" << llvm::sys::getHostCPUName()
+             << "' lacks AVX2; name another one, as in --cpu=x86-64-v3";
+    level4 = llvm::all_of(kLevel4, present);
+  }
+  options.cpu = level4 ? "x86-64-v4" : "x86-64-v3";
+  options.tuneFor = native ? llvm::sys::getHostCPUName().str() : options.cpu;
+  options.features.assign(std::begin(kLevel3), std::end(kLevel3));
+  if (level4)
+    options.features.insert(options.features.end(), std::begin(kLevel4),
+                            std::end(kLevel4));
+  if (native && level4 && present("avx512bf16"))
+    options.features.push_back("avx512bf16");
+  return options;
+}
+
+std::unique_ptr<llvm::TargetMachine>
+fsdpc::makeTargetMachine(const TargetOptions &options,
+                         llvm::CodeGenOptLevel level) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+  });
+  llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
+  std::string error, features;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  for (const std::string &feature : options.features)
+    features += (features.empty() ? "+" : ",+") + feature;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, options.cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+      std::nullopt, level));
+}

@@ -1,0 +1,35 @@
+// Without AVX-512 BF16 LLVM rounds through a scalar library call: hence
+// integers.
+#include "compiler/codegen/kernels/Bf16.h"
+
+#include "compiler/dialects/nn/ScalarBuilder.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+Value kernels::roundToBf16Bits(OpBuilder &builder, Location loc, Value value,
+                               bool hardware) {
+  nn::ScalarBuilder s(builder, loc);
+  auto like = [&](Type element) -> Type {
+    if (auto vector = dyn_cast<VectorType>(value.getType()))
+      return VectorType::get(vector.getShape(), element);
+    return element;
+  };
+  Type i16 = like(builder.getI16Type()), i32 = like(builder.getI32Type());
+  if (hardware) {
+    Value rounded = s.make<arith::TruncFOp>(like(builder.getBF16Type()), value);
+    return s.make<arith::BitcastOp>(i16, rounded);
+  }
+  // Half of the last place, less one bit where the last bit is even; a NaN
+  // stays a quiet one.
+  Value bits = s.make<arith::BitcastOp>(i32, value);
+  Value sixteen = s.constant(bits, 16);
+  Value last = s.make<arith::AndIOp>(s.make<arith::ShRUIOp>(bits, sixteen),
+                                     s.constant(bits, 1));
+  Value rounded = s.make<arith::AddIOp>(
+      s.make<arith::AddIOp>(bits, s.constant(bits, 0x7fff)), last);
+  Value isNan = s.make<arith::CmpFOp>(arith::CmpFPredicate::UNO, value, value);
+  rounded =
+      s.make<arith::SelectOp>(isNan, s.constant(bits, 0x7fc00000), rounded);
+  return s.make<arith::TruncIOp>(i16, s.make<arith::ShRUIOp>(rounded, sixteen));
+}

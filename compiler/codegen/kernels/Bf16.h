@@ -1,0 +1,13 @@
+// Rounding f32 to bf16.
+#pragma once
+
+#include "mlir/IR/Builders.h"
+
+namespace fsdpc::kernels {
+
+/// The bits (i16) of f32 lanes rounded to nearest, ties to even. `hardware`
+/// uses the processor's instruction, else integers do it.
+mlir::Value roundToBf16Bits(mlir::OpBuilder &builder, mlir::Location loc,
+                            mlir::Value value, bool hardware);
+
+} // namespace fsdpc::kernels

@@ -1,0 +1,77 @@
+// The walk mirrors KernelEmitter's recursion, without building anything.
+#include "compiler/codegen/kernels/BodyWalk.h"
+
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+namespace {
+
+int64_t costOf(Operation *op) {
+  if (isa<nn::ExpOp, nn::LogOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp,
+          nn::SiluOp, nn::SiluGradOp>(op))
+    return 12;
+  if (isa<nn::GeluOp, nn::GeluGradOp>(op))
+    return 20;
+  if (isa<nn::SinOp, nn::CosOp, nn::PowOp>(op))
+    return 100;
+  return 1;
+}
+
+} // namespace
+
+void BodyWalk::visitIndex(const Index &index, Value value) {
+  IndexExpr address = space.linearize(index, nn::shapeOf(value));
+  space.collectCuts(address, divisors);
+}
+
+void BodyWalk::visit(Value value, const Index &index) {
+  Key key{value.getAsOpaquePointer(), {index.begin(), index.end()}};
+  if (!visited.insert(key).second)
+    return;
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return visitIndex(index, value);
+  if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
+    reductions.push_back({reduce, index});
+    return;
+  }
+  if (movesElements(op)) {
+    for (const Source &source : sourcesOf(space, op, index)) {
+      for (const Condition &condition : source.conditions) {
+        // lane + constant: the loop can be cut where the condition changes.
+        if (condition.expr.terms.size() == 1 &&
+            space.laneStride(condition.expr) == 1) {
+          cuts.push_back(condition.allowed.low - condition.expr.constant);
+          cuts.push_back(condition.allowed.high + 1 - condition.expr.constant);
+        }
+        space.collectCuts(condition.expr, divisors);
+      }
+      visit(source.value, source.index);
+    }
+    if (auto embedding = dyn_cast<nn::EmbeddingOp>(op))
+      visit(embedding.getIds(), Index(index.begin(), index.end() - 1));
+    return;
+  }
+  if (auto pick = dyn_cast<nn::PickOp>(op)) {
+    visit(pick.getIndex(), index);
+    Index source = index;
+    source.back() = space.dynamic(pick.getIndex(), index,
+                                  nn::shapeOf(pick.getInput()).back(),
+                                  /*wraps=*/false);
+    visit(pick.getInput(), source);
+    return;
+  }
+  cost += costOf(op);
+  if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
+    cost += 80;
+    visitIndex(index, value);
+    visit(dropout.getInput(), index);
+    return;
+  }
+  if (isa<nn::ElementwiseOpInterface>(op))
+    for (Value operand : op->getOperands())
+      visit(operand, index);
+}

@@ -1,0 +1,164 @@
+// Dropout: philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as
+// 1, 2, 3, 2011) in vectors. A call gives the words of four elements; where the
+// lanes begin at a multiple of four, each call serves four lanes.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+namespace {
+
+using Words = std::array<Value, 4>;
+
+class Philox {
+public:
+  Philox(OpBuilder &builder, Location loc, Type type)
+      : builder(builder), loc(loc), type(type) {}
+
+  Words run(Words counter, Value keyLow, Value keyHigh) {
+    for (int round = 0; round < 10; ++round) {
+      auto [low0, high0] = multiply(counter[0], 0xD2511F53u);
+      auto [low1, high1] = multiply(counter[2], 0xCD9E8D57u);
+      counter = {exclusiveOr(exclusiveOr(high1, counter[1]), keyLow), low1,
+                 exclusiveOr(exclusiveOr(high0, counter[3]), keyHigh), low0};
+      keyLow = add(keyLow, 0x9E3779B9u);
+      keyHigh = add(keyHigh, 0xBB67AE85u);
+    }
+    return counter;
+  }
+
+  Value constant(Type like, uint64_t value) {
+    Type element = getElementTypeOrSelf(like);
+    TypedAttr attr = builder.getIntegerAttr(
+        element, APInt(element.getIntOrFloatBitWidth(), value));
+    if (auto vector = dyn_cast<VectorType>(like))
+      attr = DenseElementsAttr::get(vector, attr);
+    return arith::ConstantOp::create(builder, loc, attr);
+  }
+
+private:
+  Value exclusiveOr(Value a, Value b) {
+    return arith::XOrIOp::create(builder, loc, a, b);
+  }
+  Value add(Value a, uint32_t b) {
+    return arith::AddIOp::create(builder, loc, a, constant(a.getType(), b));
+  }
+  std::pair<Value, Value> multiply(Value a, uint32_t b) {
+    Type wide = builder.getI64Type();
+    if (auto vector = dyn_cast<VectorType>(type))
+      wide = VectorType::get(vector.getShape(), wide);
+    Value product = arith::MulIOp::create(
+        builder, loc, arith::ExtUIOp::create(builder, loc, wide, a),
+        constant(wide, b));
+    Value high =
+        arith::ShRUIOp::create(builder, loc, product, constant(wide, 32));
+    return {arith::TruncIOp::create(builder, loc, type, product),
+            arith::TruncIOp::create(builder, loc, type, high)};
+  }
+
+  OpBuilder &builder;
+  Location loc;
+  Type type;
+};
+
+} // namespace
+
+Lanes KernelEmitter::dropout(nn::DropoutOp op, const Index &index) {
+  Lanes input = element(op.getInput(), index);
+  SmallVector<Value, 4> random;
+  for (int64_t i = 0; i < 4; ++i)
+    random.push_back(element(op.getRandom(), {IndexExpr(i)}).value);
+
+  IndexExpr position = space.linearize(index, nn::shapeOf(op.getResult()));
+  bool vector = vectorizes(position);
+  // Whole groups of four elements: every term but the lane's own is a multiple
+  // of four, and so are all places where loops of this width begin.
+  bool grouped = vector && width % 4 == 0 && space.laneStride(position) == 1 &&
+                 position.constant % 4 == 0;
+  for (auto [id, factor] : position.terms)
+    grouped &= factor % 4 == 0 || space.atom(id).usesLane;
+  for (const Stage &stage : plan.stages)
+    for (int64_t cut : stage.cuts)
+      grouped &= cut % 4 == 0;
+
+  int depth = std::max(input.depth, space.depth(position));
+  IndexExpr group = grouped ? position : space.floorDiv(position, 4);
+  Value groups = vector && !grouped ? vectorIndex(group) : scalarIndex(group);
+  Value within =
+      vector && !grouped ? vectorIndex(space.mod(position, 4)) : Value();
+  if (!vector)
+    within = scalarIndex(space.mod(position, 4));
+  insertAt(depth);
+  auto number = [&](Value like, int64_t value) {
+    return splatLike(like.getType(), value);
+  };
+  int64_t calls = !vector ? 1 : grouped ? width / 4 : width;
+  Type i32 = builder.getI32Type();
+  Type type = calls > 1 ? Type(VectorType::get({calls}, i32)) : i32;
+  auto each = [&](Value scalar) -> Value {
+    return calls > 1 ? make<vector::BroadcastOp>(type, scalar) : scalar;
+  };
+  Value counter;
+  if (grouped) {
+    Value first = make<arith::ShRUIOp>(groups, number(groups, 2));
+    counter = each(make<arith::TruncIOp>(i32, first));
+    if (calls > 1) {
+      auto steps = llvm::to_vector(llvm::seq<int32_t>(0, calls));
+      Value step = make<arith::ConstantOp>(DenseElementsAttr::get(
+          cast<VectorType>(type), ArrayRef<int32_t>(steps)));
+      counter = make<arith::AddIOp>(counter, step);
+    }
+  } else {
+    counter = make<arith::TruncIOp>(type, groups);
+  }
+  Philox philox(builder, loc, type);
+  Value ordinal = philox.constant(type, static_cast<uint32_t>(op.getOp()));
+  Words words = philox.run({counter, ordinal, each(random[2]), each(random[3])},
+                           each(random[0]), each(random[1]));
+
+  // The word of each element.
+  Value word;
+  if (grouped) {
+    auto pair = [&](Value a, Value b) -> Value {
+      auto lanes = [&](Value v) -> Value {
+        return calls > 1
+                   ? v
+                   : make<vector::BroadcastOp>(VectorType::get({1}, i32), v);
+      };
+      auto all = llvm::to_vector(llvm::seq<int64_t>(0, 2 * calls));
+      return make<vector::ShuffleOp>(lanes(a), lanes(b), all);
+    };
+    SmallVector<int64_t> order;
+    for (int64_t i = 0; i < width; ++i)
+      order.push_back(i % 4 * calls + i / 4);
+    word = make<vector::ShuffleOp>(pair(words[0], words[1]),
+                                   pair(words[2], words[3]), order);
+  } else {
+    word = words[3];
+    for (int64_t i = 2; i >= 0; --i) {
+      Value isWord = make<arith::CmpIOp>(arith::CmpIPredicate::eq, within,
+                                         number(within, i));
+      word = make<arith::SelectOp>(isWord, words[i], word);
+    }
+  }
+
+  // (word >> 8) · 2⁻²⁴ >= ratio, in integers.
+  double ratio = op.getRatio().convertToDouble();
+  Value uniform = make<arith::ShRUIOp>(word, number(word, 8));
+  Value keep =
+      make<arith::CmpIOp>(arith::CmpIPredicate::uge, uniform,
+                          number(uniform, std::ceil(ratio * (1 << 24))));
+  Value value = vector ? spread(input.value) : input.value;
+  Value scaled = make<arith::MulFOp>(value, number(value, 1 / (1 - ratio)));
+  Value result = make<arith::SelectOp>(keep, scaled, number(value, 0));
+  if (nn::tensorType(op.getResult()).getElementType().isBF16())
+    result = roundBf16(result);
+  return {result, depth};
+}

@@ -1,0 +1,189 @@
+// One element (or one vector of elements) of a value at an index.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+using nn::shapeOf;
+using nn::tensorType;
+
+Lanes KernelEmitter::element(Value value, const Index &index) {
+  if (Lanes result = reduced.lookup(value); result.value)
+    return result;
+  Key key{value.getAsOpaquePointer(), {index.begin(), index.end()}};
+  auto it = known.find(key);
+  if (it != known.end())
+    return it->second;
+  Lanes result = build(value, index);
+  known[key] = result;
+  return result;
+}
+
+Lanes KernelEmitter::build(Value value, const Index &index) {
+  Type element = tensorType(value).getElementType();
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return load(buffers[argument.getArgNumber()], element,
+                space.linearize(index, shapeOf(value)));
+
+  // An output that an earlier loop over this row stored is read back.
+  auto stored = storedRows.find(value);
+  if (stored != storedRows.end()) {
+    int64_t size = tensorType(value).getNumElements() / plan.rows;
+    IndexExpr linear = space.linearize(index, shapeOf(value));
+    IndexExpr within = space.add(linear, space.scale(plan.row, -size));
+    Range range = space.range(within);
+    bool ofRow = llvm::none_of(within.terms, [&](auto term) {
+      return space.atom(term.first).depth == 0;
+    });
+    if (ofRow && range.low >= 0 && range.high < size)
+      return load(buffers[kernel.getNumArguments() + stored->second], element,
+                  linear);
+  }
+
+  return TypeSwitch<Operation *, Lanes>(value.getDefiningOp())
+      .Case([&](nn::ConstantOp op) { return constant(op); })
+      .Case([&](nn::IotaOp op) { return iota(op, index); })
+      .Case([&](nn::PickOp op) { return pick(op, index); })
+      .Case([&](nn::DropoutOp op) { return dropout(op, index); })
+      .Default([&](Operation *op) {
+        return movesElements(op) ? moved(op, index) : elementwise(op, index);
+      });
+}
+
+Lanes KernelEmitter::constant(nn::ConstantOp op) {
+  Type type = scalarType(tensorType(op.getResult()).getElementType());
+  auto elements = cast<DenseElementsAttr>(op.getValue());
+  insertAt(0);
+  if (isa<FloatType>(type)) {
+    APFloat value = elements.getSplatValue<APFloat>();
+    bool losesInfo;
+    value.convert(cast<FloatType>(type).getFloatSemantics(),
+                  APFloat::rmNearestTiesToEven, &losesInfo);
+    return {make<arith::ConstantOp>(builder.getFloatAttr(type, value)), 0};
+  }
+  APInt value = elements.getSplatValue<APInt>();
+  return {make<arith::ConstantOp>(builder.getIntegerAttr(type, value)), 0};
+}
+
+Lanes KernelEmitter::elementwise(Operation *op, const Index &index) {
+  SmallVector<Lanes, 3> operands;
+  int depth = 0;
+  bool vector = false;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(element(operand, index));
+    depth = std::max(depth, operands.back().depth);
+    vector |= isa<VectorType>(operands.back().value.getType());
+  }
+  insertAt(depth);
+  SmallVector<Value, 3> values;
+  for (const Lanes &operand : operands)
+    values.push_back(vector ? spread(operand.value) : operand.value);
+  Value result =
+      cast<nn::ElementwiseOpInterface>(op).buildScalar(builder, loc, values);
+  // These give one of their bf16 operands, with another sign at most.
+  bool exact = isa<nn::SelectOp, nn::NegOp, nn::AbsOp, nn::ReluOp,
+                   nn::MaximumOp, nn::MinimumOp>(op);
+  if (tensorType(op->getResult(0)).getElementType().isBF16() && !exact)
+    result = roundBf16(result);
+  return {result, depth};
+}
+
+Lanes KernelEmitter::select(const Lanes &condition, Lanes onTrue,
+                            Lanes onFalse) {
+  int depth = std::max({condition.depth, onTrue.depth, onFalse.depth});
+  insertAt(depth);
+  Value c = condition.value, x = onTrue.value, y = onFalse.value;
+  bool vector = isa<VectorType>(c.getType()) || isa<VectorType>(x.getType()) ||
+                isa<VectorType>(y.getType());
+  if (vector) {
+    x = spread(x);
+    y = spread(y);
+    if (isa<VectorType>(c.getType()))
+      c = spread(c);
+  }
+  return {make<arith::SelectOp>(c, x, y), depth};
+}
+
+Lanes KernelEmitter::holds(const Condition &condition) {
+  int depth = space.depth(condition.expr);
+  bool vector = vectorizes(condition.expr);
+  Value value =
+      vector ? vectorIndex(condition.expr) : scalarIndex(condition.expr);
+  insertAt(depth);
+  auto compare = [&](arith::CmpIPredicate predicate, int64_t bound) -> Value {
+    return make<arith::CmpIOp>(predicate, value,
+                               splatLike(value.getType(), bound));
+  };
+  Value low = compare(arith::CmpIPredicate::sge, condition.allowed.low);
+  Value high = compare(arith::CmpIPredicate::sle, condition.allowed.high);
+  return {make<arith::AndIOp>(low, high), depth};
+}
+
+Lanes KernelEmitter::moved(Operation *op, const Index &index) {
+  SmallVector<Source, 1> sources = sourcesOf(space, op, index);
+  Type type = scalarType(tensorType(op->getResult(0)).getElementType());
+  auto zero = [&]() -> Lanes {
+    insertAt(0);
+    return {splatLike(type, 0), 0};
+  };
+  Lanes result;
+  // From the last source to the first, which decides first.
+  for (const Source &source : llvm::reverse(sources)) {
+    Lanes value = element(source.value, source.index);
+    if (source.conditions.empty()) {
+      result = value;
+      continue;
+    }
+    if (!result.value)
+      result = zero();
+    Lanes condition = holds(source.conditions.front());
+    for (const Condition &other : llvm::drop_begin(source.conditions)) {
+      Lanes next = holds(other);
+      insertAt(0);
+      Lanes never = {splatLike(builder.getI1Type(), 0), 0};
+      condition = select(condition, next, never);
+    }
+    result = select(condition, value, result);
+  }
+  return result.value ? result : zero();
+}
+
+Lanes KernelEmitter::iota(nn::IotaOp op, const Index &index) {
+  const IndexExpr &expr = index[op.getAxis()];
+  Type element = tensorType(op.getResult()).getElementType();
+  bool vector = vectorizes(expr);
+  int depth = space.depth(expr);
+  Value value = vector ? vectorIndex(expr) : scalarIndex(expr);
+  insertAt(depth);
+  Type type = lanesOf(scalarType(element), vector);
+  if (isa<FloatType>(element)) {
+    value = make<arith::SIToFPOp>(type, value);
+    if (element.isBF16())
+      value = roundBf16(value);
+  } else if (!element.isInteger(64)) {
+    value = make<arith::TruncIOp>(type, value);
+  }
+  return {value, depth};
+}
+
+Lanes KernelEmitter::pick(nn::PickOp op, const Index &index) {
+  int64_t size = shapeOf(op.getInput()).back();
+  Index source = index;
+  source.back() = space.dynamic(op.getIndex(), index, size, /*wraps=*/false);
+  Lanes value = element(op.getInput(), source);
+  Lanes raw = element(op.getIndex(), index);
+  insertAt(raw.depth);
+  Value position = toI64(raw.value, tensorType(op.getIndex()).getElementType());
+  Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::ult, position,
+                                     splatLike(position.getType(), size));
+  insertAt(0);
+  Type type = scalarType(tensorType(op.getResult()).getElementType());
+  Lanes zero = {splatLike(type, 0), 0};
+  return select({inside, raw.depth}, value, zero);
+}

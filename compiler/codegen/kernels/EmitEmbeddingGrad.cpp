@@ -1,0 +1,195 @@
+// embedding_grad: a zero table into which rows are added in the order of their
+// ids. Threads take columns, so no two of them meet.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+using nn::shapeOf;
+using nn::tensorType;
+
+void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
+  auto op = cast<nn::EmbeddingGradOp>(
+      kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp());
+  Stage &stage = plan.stages.front();
+  const Root &root = stage.roots.front();
+  Type declared = tensorType(op.getResult()).getElementType();
+  int64_t tableRows = shapeOf(op.getResult())[0];
+  Value table = buffers[kernel.getNumArguments()];
+  IndexSpace &s = space;
+  Index idsIndex = s.delinearize(stage.outerVariable, shapeOf(op.getIds()));
+
+  Value low = make<arith::MulIOp>(begin, i64(kColumnBlock));
+  Value high = make<arith::MinSIOp>(make<arith::MulIOp>(end, i64(kColumnBlock)),
+                                    i64(stage.lanes));
+  // For bf16: a row's sums, and whether an id came before.
+  Value sums, seen;
+  if (declared.isBF16()) {
+    Type pointerType = LLVM::LLVMPointerType::get(builder.getContext());
+    sums = make<LLVM::AllocaOp>(pointerType, builder.getF32Type(),
+                                i64(stage.lanes), /*alignment=*/64);
+    seen = make<LLVM::AllocaOp>(pointerType, builder.getI8Type(), i64(1),
+                                /*alignment=*/1);
+  }
+  // One iteration, for a scope whose values stay outside of all loops.
+  auto once = scf::ForOp::create(builder, loc, i64(0), i64(1), i64(1));
+  scopes[0] = {once.getBody(), nullptr};
+
+  Value zero = i64(0), rows = i64(tableRows), count = i64(stage.outer);
+  auto overColumns = [&](llvm::function_ref<void()> body) {
+    SmallVector<int64_t> widths = {target.lanes, 1};
+    Value current = low;
+    for (int64_t lanes : widths) {
+      insertAt(1);
+      Value stop = high;
+      if (lanes > 1) {
+        Value rest = make<arith::RemUIOp>(make<arith::SubIOp>(high, current),
+                                          i64(lanes));
+        stop = make<arith::SubIOp>(high, rest);
+      }
+      width = lanes;
+      loop(2, stage.laneVariable, current, stop, lanes, {}, [&](ValueRange) {
+        body();
+        return SmallVector<Value>();
+      });
+      current = stop;
+      if (stage.lanes % lanes == 0)
+        break;
+    }
+    width = 1;
+  };
+
+  // A row of the table, addressed by a variable of its own.
+  IndexExpr tableRow = s.variable(1, tableRows);
+  IndexExpr address = s.add(s.scale(tableRow, stage.lanes), stage.laneVariable);
+  Type element = scalarType(declared);
+  loop(1, tableRow, zero, rows, 1, {}, [&](ValueRange) {
+    overColumns([&] {
+      insertAt(2);
+      store(table, declared, address,
+            splatLike(lanesOf(element, width > 1), 0));
+    });
+    return SmallVector<Value>();
+  });
+
+  auto rowOf = [&]() -> Value {
+    Lanes raw = this->element(op.getIds(), idsIndex);
+    insertAt(1);
+    Value id = toI64(raw.value, tensorType(op.getIds()).getElementType());
+    Value negative = make<arith::CmpIOp>(arith::CmpIPredicate::slt, id, zero);
+    return make<arith::SelectOp>(negative, make<arith::AddIOp>(id, rows), id);
+  };
+  // The padding row and ids outside the table get nothing.
+  auto counts = [&](Value id) -> Value {
+    Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::ult, id, rows);
+    if (!op.getPaddingIndex())
+      return inside;
+    int64_t padding = *op.getPaddingIndex();
+    padding += padding < 0 ? tableRows : 0;
+    Value other =
+        make<arith::CmpIOp>(arith::CmpIPredicate::ne, id, i64(padding));
+    return make<arith::AndIOp>(inside, other);
+  };
+  // Builds inside `block`, which is part of the loop over ids.
+  auto nested = [&](Block *block, llvm::function_ref<void()> body) {
+    Scope outer = scopes[1];
+    forget(1);
+    scopes[1] = {block, nullptr};
+    insertAt(1);
+    body();
+    forget(1);
+    scopes[1] = outer;
+    insertAt(1);
+  };
+  auto addRow = [&](Value sums, Type type, const IndexExpr &place) {
+    overColumns([&] {
+      Lanes gradient = this->element(root.value, root.index);
+      Lanes sum = load(sums, type, place);
+      insertAt(2);
+      store(sums, type, place,
+            make<arith::AddFOp>(sum.value, spread(gradient.value)));
+    });
+  };
+  auto when = [&](Value condition, llvm::function_ref<void()> body) {
+    auto guard = scf::IfOp::create(builder, loc, condition, false);
+    nested(guard.thenBlock(), body);
+  };
+  auto setTableRow = [&](Value id) {
+    if (!tableRow.isConstant())
+      variables[tableRow.terms.front().first] = id;
+  };
+
+  if (!declared.isBF16()) {
+    loop(1, stage.outerVariable, zero, count, 1, {}, [&](ValueRange) {
+      Value id = rowOf();
+      setTableRow(id);
+      when(counts(id), [&] { addRow(table, declared, address); });
+      return SmallVector<Value>();
+    });
+    return;
+  }
+
+  // bf16: a row is summed in f32 before it is rounded, at its id's first place,
+  // over that and all later places of the id.
+  if (stage.outerVariable.isConstant()) {
+    setTableRow(rowOf());
+    when(counts(rowOf()), [&] {
+      overColumns([&] {
+        Lanes gradient = this->element(root.value, root.index);
+        store(table, declared, address, roundBf16(gradient.value));
+      });
+    });
+    return;
+  }
+  Type f32 = builder.getF32Type();
+  int place = stage.outerVariable.terms.front().first;
+  loop(1, stage.outerVariable, zero, count, 1, {}, [&](ValueRange) {
+    Value current = variables[place];
+    Value id = rowOf();
+    auto overIds = [&](Value from, Value to,
+                       llvm::function_ref<void(Value)> body) {
+      auto ids = scf::ForOp::create(builder, loc, from, to, i64(1));
+      nested(ids.getBody(), [&] {
+        variables[place] = ids.getInductionVar();
+        Value same = make<arith::CmpIOp>(arith::CmpIPredicate::eq, rowOf(), id);
+        body(same);
+      });
+      variables[place] = current;
+    };
+    Type i8 = builder.getI8Type();
+    IndexExpr none = 0;
+    store(seen, i8, none, splatLike(i8, 0));
+    overIds(zero, current, [&](Value same) {
+      Value known = load(seen, i8, none).value;
+      insertAt(1);
+      store(seen, i8, none,
+            make<arith::OrIOp>(known, make<arith::ExtUIOp>(i8, same)));
+    });
+    insertAt(1);
+    Value wasSeen = make<LLVM::LoadOp>(i8, seen);
+    Value first = make<arith::CmpIOp>(arith::CmpIPredicate::eq, wasSeen,
+                                      splatLike(i8, 0));
+    when(make<arith::AndIOp>(first, counts(id)), [&] {
+      overColumns([&] {
+        store(sums, f32, stage.laneVariable,
+              splatLike(lanesOf(f32, width > 1), 0));
+      });
+      overIds(current, count, [&](Value same) {
+        when(same, [&] { addRow(sums, f32, stage.laneVariable); });
+      });
+      setTableRow(id);
+      overColumns([&] {
+        Lanes sum = load(sums, f32, stage.laneVariable);
+        insertAt(2);
+        store(table, declared, address, roundBf16(sum.value));
+      });
+    });
+    return SmallVector<Value>();
+  });
+}

@@ -1,0 +1,471 @@
+// The three templates' loops. A loop over lanes runs in vectors, then in single
+// elements for the tail; a reduction has running values for each of these
+// widths, combined in a fixed order, so that its bits depend on the shape and
+// the target's vectors alone.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+using nn::shapeOf;
+using nn::tensorType;
+
+// ---- scopes ----
+
+void KernelEmitter::insertAt(int depth) {
+  while (depth > 0 && !scopes[depth].block)
+    --depth;
+  Scope &scope = scopes[depth];
+  if (scope.anchor)
+    return builder.setInsertionPoint(scope.anchor);
+  if (scope.block->mightHaveTerminator())
+    return builder.setInsertionPoint(scope.block->getTerminator());
+  builder.setInsertionPointToEnd(scope.block);
+}
+
+void KernelEmitter::forget(int depth) {
+  for (auto it = known.begin(); it != known.end();)
+    it = it->second.depth >= depth ? known.erase(it) : std::next(it);
+}
+
+SmallVector<Value>
+KernelEmitter::loop(int depth, const IndexExpr &variable, Value low, Value high,
+                    int64_t step, ValueRange carried,
+                    llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+  int outer = depth - 1;
+  while (outer > 0 && !scopes[outer].block)
+    --outer;
+  insertAt(outer);
+  auto op = scf::ForOp::create(builder, loc, low, high, i64(step), carried);
+  scopes[outer].anchor = op;
+  scopes[depth] = {op.getBody(), nullptr};
+  if (!variable.isConstant())
+    variables[variable.terms.front().first] = op.getInductionVar();
+  SmallVector<Value> results = body(op.getRegionIterArgs());
+  if (!carried.empty()) {
+    builder.setInsertionPointToEnd(op.getBody());
+    scf::YieldOp::create(builder, loc, results);
+  }
+  forget(depth);
+  scopes[depth] = {};
+  scopes[outer].anchor = nullptr;
+  insertAt(outer);
+  return op.getResults();
+}
+
+// ---- reductions ----
+
+Value KernelEmitter::neutral(nn::ReduceOp op, Type type) {
+  if (op.getKind() == nn::ReduceKind::sum)
+    return splatLike(type, 0);
+  bool isMax = op.getKind() == nn::ReduceKind::max;
+  if (isa<FloatType>(getElementTypeOrSelf(type))) {
+    double infinity = std::numeric_limits<double>::infinity();
+    return splatLike(type, isMax ? -infinity : infinity);
+  }
+  Type element = getElementTypeOrSelf(type);
+  Type declared = tensorType(op.getInput()).getElementType();
+  unsigned bits = element.getIntOrFloatBitWidth();
+  bool isUnsigned = declared.isUnsignedInteger() || bits == 1;
+  APInt value = isUnsigned
+                    ? (isMax ? APInt::getZero(bits) : APInt::getMaxValue(bits))
+                    : (isMax ? APInt::getSignedMinValue(bits)
+                             : APInt::getSignedMaxValue(bits));
+  TypedAttr attr = builder.getIntegerAttr(element, value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return make<arith::ConstantOp>(attr);
+}
+
+Value KernelEmitter::combine(nn::ReduceOp op, Value a, Value b) {
+  Type element = getElementTypeOrSelf(a.getType());
+  bool isFloat = isa<FloatType>(element);
+  bool isUnsigned =
+      tensorType(op.getInput()).getElementType().isUnsignedInteger() ||
+      element.isInteger(1);
+  switch (op.getKind()) {
+  case nn::ReduceKind::sum:
+    return isFloat ? make<arith::AddFOp>(a, b) : make<arith::AddIOp>(a, b);
+  case nn::ReduceKind::max:
+    if (isFloat)
+      return make<arith::MaximumFOp>(a, b);
+    return isUnsigned ? make<arith::MaxUIOp>(a, b) : make<arith::MaxSIOp>(a, b);
+  case nn::ReduceKind::min:
+    if (isFloat)
+      return make<arith::MinimumFOp>(a, b);
+    return isUnsigned ? make<arith::MinUIOp>(a, b) : make<arith::MinSIOp>(a, b);
+  }
+  llvm_unreachable("covered above");
+}
+
+Value KernelEmitter::foldLanes(nn::ReduceOp op, Value vector) {
+  // Halves are combined until one lane is left.
+  while (auto type = dyn_cast<VectorType>(vector.getType())) {
+    int64_t lanes = type.getNumElements();
+    if (lanes == 1)
+      return make<vector::ExtractOp>(vector, ArrayRef<int64_t>{0});
+    auto low = llvm::to_vector(llvm::seq<int64_t>(0, lanes / 2));
+    auto high = llvm::to_vector(llvm::seq<int64_t>(lanes / 2, lanes));
+    vector = combine(op, make<vector::ShuffleOp>(vector, vector, low),
+                     make<vector::ShuffleOp>(vector, vector, high));
+  }
+  return vector;
+}
+
+Value KernelEmitter::roundResult(nn::ReduceOp op, Value sum) {
+  bool isBf16 = tensorType(op.getResult()).getElementType().isBF16();
+  return isBf16 ? roundBf16(sum) : sum;
+}
+
+// ---- stages ----
+
+// Widths of vectors for the lanes' loop, wide to narrow, 1 where a tail is
+// left.
+SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
+  SmallVector<int64_t> widths;
+  bool reduces = llvm::any_of(stage.roots, [](const Root &root) {
+    return static_cast<bool>(root.reduce);
+  });
+  int64_t longest = 0, previous = 0;
+  for (int64_t cut : stage.cuts) {
+    longest = std::max(longest, cut - previous);
+    previous = cut;
+  }
+  longest = std::max(longest, stage.lanes - previous);
+
+  // Several registers hide the latency of a reduction's additions, or fill the
+  // columns' block.
+  int64_t several = stage.cost <= 14 ? 4 : stage.cost <= 40 ? 2 : 1;
+  if (stage.roots.size() > 2)
+    several = std::min<int64_t>(several, 2);
+  int64_t wide = several * target.lanes;
+  if (plan.kind == KernelPlan::Column)
+    wide = std::min<int64_t>(wide, kColumnBlock);
+  if (reduces && several > 1 &&
+      longest >= (plan.kind == KernelPlan::Column ? 1 : 2) * wide)
+    widths.push_back(wide);
+
+  // The width that leaves the fewest steps: whole vectors and single elements.
+  int64_t best = 1, fewest = longest;
+  for (int64_t lanes = target.lanes; lanes >= 4; lanes /= 2)
+    if (longest / lanes + longest % lanes < fewest) {
+      best = lanes;
+      fewest = longest / lanes + longest % lanes;
+    }
+  if (best > 1)
+    widths.push_back(best);
+  widths.push_back(1);
+  return widths;
+}
+
+void KernelEmitter::storeOutput(const Root &root) {
+  Lanes value = element(root.value, root.index);
+  store(buffers[kernel.getNumArguments() + root.output],
+        tensorType(root.value).getElementType(),
+        space.linearize(root.index, shapeOf(root.value)), value.value);
+}
+
+// The lanes' loops over [low, high), in the parts between cuts and in each
+// width. `sums[w]` are the reductions' running values in width w.
+void KernelEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
+                              Value high, Accumulators &sums) {
+  auto constantOf = [](Value value) -> std::optional<int64_t> {
+    APInt number;
+    if (value && matchPattern(value, m_ConstantInt(&number)))
+      return number.getSExtValue();
+    return std::nullopt;
+  };
+  auto step = [&](ValueRange carried) {
+    SmallVector<Value> results;
+    for (Root &root : stage.roots) {
+      Lanes value = element(root.value, root.index);
+      if (!root.reduce)
+        continue;
+      insertAt(2);
+      results.push_back(
+          combine(root.reduce, carried[results.size()], spread(value.value)));
+    }
+    for (Root &root : stage.roots)
+      if (!root.reduce)
+        storeOutput(root);
+    return results;
+  };
+
+  if (stage.lanes == 1) {
+    width = 1;
+    SmallVector<Value> results = step(sums.back());
+    llvm::copy(results, sums.back().begin());
+    return;
+  }
+  SmallVector<int64_t> bounds = {0};
+  llvm::append_range(bounds, stage.cuts);
+  bounds.push_back(stage.lanes);
+  std::optional<int64_t> first = constantOf(low), last = constantOf(high);
+  for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+    int64_t begin = bounds[part], end = bounds[part + 1];
+    space.setRange(stage.laneVariable, {begin, end - 1});
+    bool isStatic = first && last;
+    insertAt(1);
+    Value current = low, limit = high;
+    int64_t position = begin;
+    if (isStatic) {
+      current = i64(begin);
+      limit = i64(end);
+    } else if (!stage.cuts.empty()) {
+      current = make<arith::MaxSIOp>(low, i64(begin));
+      limit = make<arith::MinSIOp>(high, i64(end));
+    }
+    for (auto [w, lanes] : llvm::enumerate(widths)) {
+      Value stop = limit;
+      if (isStatic) {
+        int64_t until = position + (end - position) / lanes * lanes;
+        if (until == position)
+          continue;
+        insertAt(1);
+        current = i64(position);
+        stop = i64(until);
+        position = until;
+      } else if (lanes > 1) {
+        insertAt(1);
+        Value count = make<arith::SubIOp>(limit, current);
+        count = make<arith::MaxSIOp>(count, i64(0));
+        Value rest = make<arith::RemUIOp>(count, i64(lanes));
+        stop = make<arith::AddIOp>(current, make<arith::SubIOp>(count, rest));
+      }
+      width = lanes;
+      SmallVector<Value> results =
+          loop(2, stage.laneVariable, current, stop, lanes, sums[w], step);
+      llvm::copy(results, sums[w].begin());
+      current = stop;
+      // Blocks are whole vectors where the lanes are.
+      if (!isStatic && stage.cuts.empty() && stage.lanes % lanes == 0)
+        break;
+    }
+  }
+  space.setRange(stage.laneVariable, {0, stage.lanes - 1});
+  width = 1;
+}
+
+void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
+  SmallVector<int64_t> widths = widthsFor(stage);
+  insertAt(0);
+  Accumulators sums;
+  SmallVector<Value> carried;
+  for (int64_t lanes : widths) {
+    auto &values = sums.emplace_back();
+    for (Root &root : stage.roots) {
+      if (!root.reduce)
+        continue;
+      Type type = scalarType(tensorType(root.value).getElementType());
+      if (lanes > 1)
+        type = VectorType::get({lanes}, type);
+      values.push_back(neutral(root.reduce, type));
+    }
+    llvm::append_range(carried, values);
+  }
+  if (stage.outer == 1) {
+    emitParts(stage, widths, low, high, sums);
+  } else {
+    auto body = [&](ValueRange arguments) {
+      size_t next = 0;
+      for (auto &values : sums)
+        for (Value &value : values)
+          value = arguments[next++];
+      emitParts(stage, widths, low, high, sums);
+      SmallVector<Value> results;
+      for (auto &values : sums)
+        llvm::append_range(results, values);
+      return results;
+    };
+    SmallVector<Value> results = loop(1, stage.outerVariable, i64(0),
+                                      i64(stage.outer), 1, carried, body);
+    size_t next = 0;
+    for (auto &values : sums)
+      for (Value &value : values)
+        value = results[next++];
+  }
+
+  insertAt(0);
+  size_t number = 0;
+  for (Root &root : stage.roots) {
+    if (!root.reduce) {
+      storedRows[root.value] = root.output;
+      continue;
+    }
+    Value total;
+    for (auto &values : sums) {
+      Value sum = foldLanes(root.reduce, values[number]);
+      total = total ? combine(root.reduce, total, sum) : sum;
+    }
+    ++number;
+    reduced[root.reduce.getResult()] = {roundResult(root.reduce, total), 0};
+  }
+}
+
+// ---- columns ----
+
+// One vector of columns: the rows from first to last, in blocks whose sums are
+// added, which keeps the error of long sums small.
+void KernelEmitter::emitColumnStep(Stage &stage) {
+  constexpr int64_t kRowBlock = 256;
+  for (Root &root : stage.roots)
+    if (root.reduce)
+      reduced.erase(root.reduce.getResult());
+  insertAt(1);
+  SmallVector<Value> zeros;
+  for (Root &root : stage.roots)
+    if (root.reduce)
+      zeros.push_back(
+          neutral(root.reduce,
+                  lanesOf(scalarType(tensorType(root.value).getElementType()),
+                          width > 1)));
+  auto addRow = [&](ValueRange carried) {
+    SmallVector<Value> results;
+    for (Root &root : stage.roots) {
+      if (!root.reduce)
+        continue;
+      Lanes value = element(root.value, root.index);
+      insertAt(2);
+      results.push_back(
+          combine(root.reduce, carried[results.size()], spread(value.value)));
+    }
+    return results;
+  };
+
+  SmallVector<Value> sums;
+  if (stage.outer == 1) {
+    sums = addRow(zeros);
+  } else if (stage.outer <= kRowBlock) {
+    sums = loop(2, stage.outerVariable, i64(0), i64(stage.outer), 1, zeros,
+                addRow);
+  } else {
+    auto blocks = scf::ForOp::create(builder, loc, i64(0), i64(stage.outer),
+                                     i64(kRowBlock), zeros);
+    // What the rows share is built before the blocks, hence the anchor; the
+    // loop over a block's rows then moves inside.
+    scopes[1].anchor = blocks;
+    builder.setInsertionPointToEnd(blocks.getBody());
+    Value begin = blocks.getInductionVar();
+    Value end = make<arith::MinSIOp>(make<arith::AddIOp>(begin, i64(kRowBlock)),
+                                     i64(stage.outer));
+    auto rows = scf::ForOp::create(builder, loc, begin, end, i64(1), zeros);
+    scopes[2] = {rows.getBody(), nullptr};
+    variables[stage.outerVariable.terms.front().first] = rows.getInductionVar();
+    SmallVector<Value> results = addRow(rows.getRegionIterArgs());
+    builder.setInsertionPointToEnd(rows.getBody());
+    scf::YieldOp::create(builder, loc, results);
+    forget(2);
+    scopes[2] = {};
+    scopes[1].anchor = nullptr;
+
+    builder.setInsertionPointToEnd(blocks.getBody());
+    SmallVector<Value> totals;
+    size_t next = 0;
+    for (Root &root : stage.roots)
+      if (root.reduce) {
+        totals.push_back(combine(root.reduce, blocks.getRegionIterArgs()[next],
+                                 rows.getResult(next)));
+        ++next;
+      }
+    scf::YieldOp::create(builder, loc, totals);
+    sums = blocks.getResults();
+  }
+
+  insertAt(1);
+  size_t next = 0;
+  for (Root &root : stage.roots)
+    if (root.reduce)
+      reduced[root.reduce.getResult()] = {
+          roundResult(root.reduce, sums[next++]), 1};
+  for (Root &root : stage.roots)
+    if (!root.reduce)
+      storeOutput(root);
+}
+
+void KernelEmitter::emitColumns(Stage &stage, Value low, Value high) {
+  auto step = [&](ValueRange) {
+    emitColumnStep(stage);
+    return SmallVector<Value>();
+  };
+  if (stage.lanes == 1) {
+    emitColumnStep(stage);
+    return;
+  }
+  Value current = low;
+  for (int64_t lanes : widthsFor(stage)) {
+    insertAt(0);
+    Value stop = high;
+    if (lanes > 1) {
+      Value count = make<arith::SubIOp>(high, current);
+      Value rest = make<arith::RemUIOp>(count, i64(lanes));
+      stop = make<arith::SubIOp>(high, rest);
+    }
+    width = lanes;
+    loop(1, stage.laneVariable, current, stop, lanes, {}, step);
+    current = stop;
+    if (stage.lanes % lanes == 0)
+      break;
+  }
+  width = 1;
+}
+
+// ---- the kernel ----
+
+void KernelEmitter::emitRows(Value begin, Value end) {
+  auto range = scf::ForOp::create(builder, loc, begin, end, i64(1));
+  scopes[0] = {range.getBody(), nullptr};
+  builder.setInsertionPointToStart(range.getBody());
+  Value row = range.getInductionVar();
+  Value low = i64(0), high = i64(plan.stages.front().lanes);
+  if (plan.blocks > 1) {
+    int64_t size = plan.kind == KernelPlan::Column ? kColumnBlock : kMapBlock;
+    Value block = make<arith::RemUIOp>(row, i64(plan.blocks));
+    low = make<arith::MulIOp>(block, i64(size));
+    Value stop = make<arith::AddIOp>(low, i64(size));
+    high = make<arith::MinSIOp>(stop, high);
+    row = make<arith::DivUIOp>(row, i64(plan.blocks));
+  }
+  if (!plan.row.isConstant())
+    variables[plan.row.terms.front().first] = row;
+  for (Stage &stage : plan.stages) {
+    if (plan.kind == KernelPlan::Column) {
+      emitColumns(stage, low, high);
+      continue;
+    }
+    insertAt(0);
+    if (plan.blocks == 1)
+      high = i64(stage.lanes);
+    emitStage(stage, low, high);
+  }
+}
+
+LogicalResult KernelEmitter::emit(func::FuncOp function) {
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  Value begin = entry->getArgument(0), end = entry->getArgument(1);
+  Type pointerType = LLVM::LLVMPointerType::get(builder.getContext());
+  int64_t count = kernel.getNumArguments() + kernel.getNumResults();
+  for (int64_t i = 0; i < count; ++i) {
+    Value slot =
+        make<LLVM::GEPOp>(pointerType, pointerType, entry->getArgument(2),
+                          ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    buffers.push_back(make<LLVM::LoadOp>(pointerType, slot));
+  }
+  if (plan.kind == KernelPlan::EmbeddingGrad)
+    emitEmbeddingGrad(begin, end);
+  else
+    emitRows(begin, end);
+  builder.setInsertionPointToEnd(entry);
+  func::ReturnOp::create(builder, loc);
+  return success();
+}

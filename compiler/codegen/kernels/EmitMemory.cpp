@@ -1,0 +1,252 @@
+// Loads, stores, conversions between memory and code, and index arithmetic.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/codegen/kernels/Bf16.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+Type kernels::scalarType(Type element) {
+  if (element.isBF16())
+    return Float32Type::get(element.getContext());
+  if (auto integer = dyn_cast<IntegerType>(element))
+    return IntegerType::get(element.getContext(), integer.getWidth());
+  return element;
+}
+
+Type kernels::storageType(Type element) {
+  if (element.isBF16())
+    return IntegerType::get(element.getContext(), 16);
+  if (element.isInteger(1))
+    return IntegerType::get(element.getContext(), 8);
+  return scalarType(element);
+}
+
+Value KernelEmitter::i64(int64_t value) {
+  return arith::ConstantIntOp::create(builder, loc, value, 64);
+}
+
+Value KernelEmitter::splatLike(Type type, double value) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attr;
+  if (isa<FloatType>(element))
+    attr = builder.getFloatAttr(element, value);
+  else
+    attr = builder.getIntegerAttr(element, static_cast<int64_t>(value));
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return make<arith::ConstantOp>(attr);
+}
+
+Type KernelEmitter::lanesOf(Type element, bool vector) const {
+  return vector ? Type(VectorType::get({width}, element)) : element;
+}
+
+Value KernelEmitter::spread(Value scalar) {
+  if (width == 1 || isa<VectorType>(scalar.getType()))
+    return scalar;
+  return make<vector::BroadcastOp>(VectorType::get({width}, scalar.getType()),
+                                   scalar);
+}
+
+// ---- indices ----
+
+Value KernelEmitter::toI64(Value value, Type element) {
+  if (element.isInteger(64))
+    return value;
+  Type type = lanesOf(builder.getI64Type(), isa<VectorType>(value.getType()));
+  if (element.isUnsignedInteger() || element.isInteger(1))
+    return make<arith::ExtUIOp>(type, value);
+  return make<arith::ExtSIOp>(type, value);
+}
+
+Value KernelEmitter::atomValue(const Atom &atom, int id, bool vector) {
+  auto inner = [&] {
+    return vector ? vectorIndex(atom.inner) : scalarIndex(atom.inner);
+  };
+  auto number = [&](Value like, int64_t value) {
+    return splatLike(like.getType(), value);
+  };
+  if (atom.kind == Atom::Variable) {
+    if (!vector)
+      return variables.lookup(id);
+    auto steps = llvm::to_vector(llvm::seq<int64_t>(0, width));
+    Value step = make<arith::ConstantOp>(
+        DenseElementsAttr::get(VectorType::get({width}, builder.getI64Type()),
+                               ArrayRef<int64_t>(steps)));
+    return make<arith::AddIOp>(spread(variables.lookup(id)), step);
+  }
+  if (atom.kind == Atom::Dynamic) {
+    Type element = getElementTypeOrSelf(atom.tensor.getType());
+    Lanes raw = this->element(atom.tensor, atom.index);
+    insertAt(atom.depth);
+    Value value = toI64(raw.value, element);
+    if (vector)
+      value = spread(value);
+    if (atom.wraps) {
+      Value negative = make<arith::CmpIOp>(arith::CmpIPredicate::slt, value,
+                                           number(value, 0));
+      Value wrapped = make<arith::AddIOp>(value, number(value, atom.divisor));
+      value = make<arith::SelectOp>(negative, wrapped, value);
+    }
+    value = make<arith::MaxSIOp>(value, number(value, 0));
+    return make<arith::MinSIOp>(value, number(value, atom.divisor - 1));
+  }
+  Value value = inner();
+  insertAt(atom.depth);
+  // Unsigned division, of a value lifted by a multiple of the divisor.
+  int64_t low = space.range(atom.inner).low;
+  int64_t lift = low < 0 ? llvm::divideCeil(-low, atom.divisor) : 0;
+  auto lifted = [&] {
+    return make<arith::AddIOp>(value, number(value, lift * atom.divisor));
+  };
+  switch (atom.kind) {
+  case Atom::Div: {
+    Value quotient =
+        make<arith::DivUIOp>(lifted(), number(value, atom.divisor));
+    return make<arith::SubIOp>(quotient, number(value, lift));
+  }
+  case Atom::Mod:
+    return make<arith::RemUIOp>(lifted(), number(value, atom.divisor));
+  default:
+    value = make<arith::MaxSIOp>(value, number(value, atom.range.low));
+    return make<arith::MinSIOp>(value, number(value, atom.range.high));
+  }
+}
+
+Value KernelEmitter::scalarIndex(const IndexExpr &expr) {
+  // Terms of outer loops first, so that their sum stays outside.
+  insertAt(0);
+  Value sum;
+  for (int depth = 0; depth <= 2; ++depth) {
+    for (auto [id, factor] : expr.terms) {
+      Atom atom = space.atom(id); // a copy: emitting may add atoms
+      if (atom.depth != depth)
+        continue;
+      Value value = atomValue(atom, id, /*vector=*/false);
+      insertAt(depth);
+      if (factor != 1)
+        value = make<arith::MulIOp>(value, i64(factor));
+      sum = sum ? make<arith::AddIOp>(sum, value) : value;
+    }
+  }
+  if (!sum)
+    return i64(expr.constant);
+  insertAt(space.depth(expr));
+  return expr.constant ? make<arith::AddIOp>(sum, i64(expr.constant)) : sum;
+}
+
+Value KernelEmitter::vectorIndex(const IndexExpr &expr) {
+  IndexExpr uniform = expr, varying;
+  llvm::erase_if(uniform.terms,
+                 [&](auto term) { return space.atom(term.first).usesLane; });
+  for (auto term : expr.terms)
+    if (space.atom(term.first).usesLane)
+      varying.terms.push_back(term);
+  Value base = scalarIndex(uniform);
+  int depth = space.depth(expr);
+  insertAt(depth);
+  Value sum = spread(base);
+  for (auto [id, factor] : varying.terms) {
+    Atom atom = space.atom(id);
+    insertAt(depth);
+    Value value = atomValue(atom, id, /*vector=*/true);
+    insertAt(depth);
+    if (factor != 1)
+      value = make<arith::MulIOp>(value, splatLike(value.getType(), factor));
+    sum = make<arith::AddIOp>(sum, value);
+  }
+  return sum;
+}
+
+// ---- memory ----
+
+Value KernelEmitter::pointer(Value buffer, Type storage, Value position) {
+  Type type = LLVM::LLVMPointerType::get(builder.getContext());
+  return make<LLVM::GEPOp>(type, storage, buffer, ValueRange{position});
+}
+
+Lanes KernelEmitter::load(Value buffer, Type element,
+                          const IndexExpr &address) {
+  Type storage = storageType(element);
+  unsigned alignment = storage.getIntOrFloatBitWidth() / 8;
+  int depth = space.depth(address);
+  Value stored;
+  if (!vectorizes(address)) {
+    Value position = scalarIndex(address);
+    insertAt(depth);
+    stored = make<LLVM::LoadOp>(storage, pointer(buffer, storage, position),
+                                alignment);
+  } else if (space.laneStride(address) == 1) {
+    Value position = scalarIndex(address);
+    insertAt(depth);
+    stored = make<LLVM::LoadOp>(VectorType::get({width}, storage),
+                                pointer(buffer, storage, position), alignment);
+  } else {
+    Value positions = vectorIndex(address);
+    insertAt(depth);
+    Type pointers = VectorType::get(
+        {width}, LLVM::LLVMPointerType::get(builder.getContext()));
+    Value addresses =
+        make<LLVM::GEPOp>(pointers, storage, buffer, ValueRange{positions});
+    Value all = splatLike(VectorType::get({width}, builder.getI1Type()), 1);
+    stored = make<LLVM::masked_gather>(VectorType::get({width}, storage),
+                                       addresses, all, ValueRange(), alignment);
+  }
+  return {widen(stored, element), depth};
+}
+
+void KernelEmitter::store(Value buffer, Type element, const IndexExpr &address,
+                          Value value) {
+  Value position = scalarIndex(address);
+  insertAt(2);
+  Type storage = storageType(element);
+  if (vectorizes(address))
+    value = spread(value);
+  LLVM::StoreOp::create(builder, loc, narrow(value, element),
+                        pointer(buffer, storage, position),
+                        storage.getIntOrFloatBitWidth() / 8);
+}
+
+// ---- conversions ----
+
+Value KernelEmitter::widen(Value stored, Type element) {
+  bool vector = isa<VectorType>(stored.getType());
+  if (element.isInteger(1))
+    return make<arith::CmpIOp>(arith::CmpIPredicate::ne, stored,
+                               splatLike(stored.getType(), 0));
+  if (!element.isBF16())
+    return stored;
+  Value bits =
+      make<arith::ExtUIOp>(lanesOf(builder.getI32Type(), vector), stored);
+  bits = make<arith::ShLIOp>(bits, splatLike(bits.getType(), 16));
+  Value wide =
+      make<arith::BitcastOp>(lanesOf(builder.getF32Type(), vector), bits);
+  roundedBits[wide] = stored;
+  return wide;
+}
+
+Value KernelEmitter::narrow(Value value, Type element) {
+  bool vector = isa<VectorType>(value.getType());
+  if (element.isInteger(1))
+    return make<arith::ExtUIOp>(lanesOf(builder.getI8Type(), vector), value);
+  if (!element.isBF16())
+    return value;
+  if (Value bits = roundedBits.lookup(value))
+    return bits;
+  Value bits =
+      make<arith::BitcastOp>(lanesOf(builder.getI32Type(), vector), value);
+  bits = make<arith::ShRUIOp>(bits, splatLike(bits.getType(), 16));
+  return make<arith::TruncIOp>(lanesOf(builder.getI16Type(), vector), bits);
+}
+
+Value KernelEmitter::roundBf16(Value value) {
+  Value bits = roundToBf16Bits(builder, loc, value, target.roundsBf16);
+  return widen(bits, builder.getBF16Type());
+}

@@ -1,0 +1,153 @@
+// Vectorises an optimizer's program op by op: each op takes scalars or vectors
+// of any length.
+#include "compiler/codegen/kernels/EmitOptimizer.h"
+
+#include "compiler/codegen/kernels/Bf16.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+namespace {
+
+class OptimizerEmitter {
+public:
+  OptimizerEmitter(OpBuilder &builder, func::FuncOp program,
+                   const VectorTarget &target)
+      : builder(builder), loc(builder.getUnknownLoc()),
+        body(program.getBody().front()), target(target),
+        states(program.getNumArguments() - 5) {}
+
+  void emit(func::FuncOp function, bool computeCopy);
+
+private:
+  template <typename OpTy, typename... Args> Value make(Args &&...args) {
+    return OpTy::create(builder, loc, std::forward<Args>(args)...);
+  }
+  Value i64(int64_t value) {
+    return arith::ConstantIntOp::create(builder, loc, value, 64);
+  }
+  Value address(Value base, Type element, Value index) {
+    return make<LLVM::GEPOp>(base.getType(), element, base, ValueRange{index});
+  }
+  void hoistUniform();
+  void emitStep(Value index, int64_t width, bool computeCopy);
+  void cloneOp(Operation &op, IRMapping &mapping, int64_t width);
+
+  OpBuilder &builder;
+  Location loc;
+  Block &body;
+  VectorTarget target;
+  unsigned states;
+  SmallVector<Value> buffers; // master, gradient, states, the copy
+  Value scale;
+  IRMapping uniform; // values that no element changes
+};
+
+// Clones what depends on the trailing f64 arguments alone.
+void OptimizerEmitter::hoistUniform() {
+  for (Operation &op : body.without_terminator())
+    if (llvm::all_of(op.getOperands(),
+                     [&](Value v) { return uniform.contains(v); }))
+      builder.clone(op, uniform);
+}
+
+void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
+                               int64_t width) {
+  Operation *clone = builder.clone(op, mapping);
+  if (width == 1)
+    return;
+  for (OpOperand &operand : clone->getOpOperands())
+    if (!isa<VectorType>(operand.get().getType())) {
+      OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPoint(clone);
+      Type type = VectorType::get({width}, operand.get().getType());
+      operand.set(make<vector::BroadcastOp>(type, operand.get()));
+    }
+  for (Value result : clone->getResults())
+    result.setType(VectorType::get({width}, result.getType()));
+}
+
+void OptimizerEmitter::emitStep(Value index, int64_t width, bool computeCopy) {
+  Type f32 = builder.getF32Type();
+  Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
+  IRMapping mapping = uniform;
+  for (unsigned i = 0; i < 2 + states; ++i)
+    mapping.map(body.getArgument(i),
+                make<LLVM::LoadOp>(type, address(buffers[i], f32, index), 4));
+  Value factor = scale;
+  if (width > 1)
+    factor = make<vector::BroadcastOp>(type, factor);
+  Value gradient = mapping.lookup(body.getArgument(1));
+  mapping.map(body.getArgument(1), make<arith::MulFOp>(gradient, factor));
+
+  for (Operation &op : body.without_terminator())
+    if (!llvm::all_of(op.getResults(),
+                      [&](Value v) { return uniform.contains(v); }))
+      cloneOp(op, mapping, width);
+
+  auto result = [&](unsigned i) {
+    Value value = mapping.lookup(body.getTerminator()->getOperand(i));
+    if (width > 1 && !isa<VectorType>(value.getType()))
+      value = make<vector::BroadcastOp>(type, value);
+    return value;
+  };
+  auto store = [&](Value value, Value buffer, Type element) {
+    LLVM::StoreOp::create(builder, loc, value, address(buffer, element, index),
+                          element.getIntOrFloatBitWidth() / 8);
+  };
+  store(result(0), buffers[0], f32);
+  for (unsigned i = 0; i < states; ++i)
+    store(result(1 + i), buffers[2 + i], f32);
+  if (computeCopy)
+    store(roundToBf16Bits(builder, loc, result(0), target.roundsBf16),
+          buffers.back(), builder.getI16Type());
+}
+
+void OptimizerEmitter::emit(func::FuncOp function, bool computeCopy) {
+  Block *entry = function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  Value begin = entry->getArgument(0), end = entry->getArgument(1);
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  auto buffer = [&](unsigned i) {
+    Value slot = address(entry->getArgument(2), pointer, i64(i));
+    return make<LLVM::LoadOp>(pointer, slot);
+  };
+  unsigned count = 2 + states + computeCopy;
+  for (unsigned i = 0; i < count; ++i)
+    buffers.push_back(buffer(i));
+  scale = make<LLVM::LoadOp>(builder.getF32Type(), buffer(count));
+  Value numbers = buffer(count + 1);
+  for (unsigned i = 0; i < 3; ++i) {
+    Value slot = address(numbers, builder.getF64Type(), i64(i));
+    uniform.map(body.getArgument(2 + states + i),
+                make<LLVM::LoadOp>(builder.getF64Type(), slot));
+  }
+  hoistUniform();
+
+  Value length = make<arith::SubIOp>(end, begin);
+  Value rest = make<arith::RemUIOp>(length, i64(target.lanes));
+  Value middle = make<arith::SubIOp>(end, rest);
+  for (auto [low, high, width] : {std::tuple(begin, middle, target.lanes),
+                                  std::tuple(middle, end, int64_t(1))}) {
+    auto loop = scf::ForOp::create(builder, loc, low, high, i64(width));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(loop.getBody());
+    emitStep(loop.getInductionVar(), width, computeCopy);
+  }
+  func::ReturnOp::create(builder, loc);
+}
+
+} // namespace
+
+void kernels::emitOptimizer(OpBuilder &builder, func::FuncOp program,
+                            func::FuncOp function, bool computeCopy,
+                            const VectorTarget &target) {
+  OptimizerEmitter(builder, program, target).emit(function, computeCopy);
+}

@@ -1,0 +1,234 @@
+// Polynomials fitted to the functions at Chebyshev nodes (mpmath.chebyfit), in
+// the range reductions of Cody and Waite, Software Manual for the Elementary
+// Functions (1980).
+#include "compiler/codegen/kernels/ExpandMath.h"
+
+#include "compiler/dialects/nn/ScalarBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+namespace {
+
+class Expander : public nn::ScalarBuilder {
+public:
+  Expander(OpBuilder &builder, Location loc)
+      : ScalarBuilder(builder, loc), builder(builder), loc(loc) {}
+
+  Value expandExp(Value x);
+  Value expandLog(Value x);
+  Value expandTanh(Value x);
+  Value expandErf(Value x);
+  Value callEachLane(Operation *op, StringRef name);
+
+private:
+  // Horner, the highest power first.
+  Value polynomial(Value x, ArrayRef<double> coefficients) {
+    Value sum = constant(x, coefficients.front());
+    for (double c : coefficients.drop_front())
+      sum = fma(sum, x, constant(x, c));
+    return sum;
+  }
+  Value select(Value condition, Value x, Value y) {
+    return make<arith::SelectOp>(condition, x, y);
+  }
+  Value compare(arith::CmpFPredicate predicate, Value x, double y) {
+    return make<arith::CmpFOp>(predicate, x, constant(x, y));
+  }
+  Type like(Value x, Type element) {
+    if (auto vector = dyn_cast<VectorType>(x.getType()))
+      return VectorType::get(vector.getShape(), element);
+    return element;
+  }
+  Value bits(Value x) {
+    return make<arith::BitcastOp>(like(x, builder.getI32Type()), x);
+  }
+  Value fromBits(Value x) {
+    return make<arith::BitcastOp>(like(x, builder.getF32Type()), x);
+  }
+
+  OpBuilder &builder;
+  Location loc;
+};
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLog2Low = -2.12194440e-4; // ln 2 = 0.693359375 + this
+constexpr double kLog2High = 0.693359375;
+
+// x = n · ln 2 + r; exp(x) = 2ⁿ · (1 + r + r² · p(r)). Subnormal results are 0.
+Value Expander::expandExp(Value x) {
+  constexpr double kLow = -87.33654, kHigh = 88.72283;
+  Value bounded = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
+                         constant(x, kHigh), x);
+  bounded = select(compare(arith::CmpFPredicate::OLT, bounded, kLow),
+                   constant(x, kLow), bounded);
+
+  constexpr double kRound = 12582912; // 1.5 · 2²³: adding it rounds to integers
+  Value shifted =
+      fma(bounded, constant(x, 1.44269504088896341), constant(x, kRound));
+  // n = 128 has no power in f32: 2¹²⁷ then, and r is larger.
+  Value limit = constant(x, kRound + 127);
+  shifted =
+      select(make<arith::CmpFOp>(arith::CmpFPredicate::OGT, shifted, limit),
+             limit, shifted);
+  Value n = sub(shifted, constant(x, kRound));
+  Value r = fma(n, constant(x, -kLog2High), bounded);
+  r = fma(n, constant(x, -kLog2Low), r);
+  Value p = polynomial(r, {0.0013926926614, 0.00836377387441, 0.0416665501103,
+                           0.166665733819, 0.5});
+  Value y = add(fma(mul(r, r), p, r), constant(x, 1));
+  Value exponent = make<arith::ShLIOp>(bits(shifted), constant(bits(x), 23));
+  Value power =
+      fromBits(make<arith::AddIOp>(exponent, constant(exponent, 127 << 23)));
+  y = mul(y, power);
+  y = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
+             constant(x, kInfinity), y);
+  return select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, 0), y);
+}
+
+// x = 2ᵉ · (1 + f) with 1 + f in [√½, √2).
+Value Expander::expandLog(Value x) {
+  constexpr double kSmallest = 1.17549435e-38;
+  Value tiny = compare(arith::CmpFPredicate::OLT, x, kSmallest);
+  Value scaled = select(tiny, mul(x, 8388608), x);
+  Value b = bits(scaled);
+  Value e = make<arith::ShRSIOp>(
+      make<arith::SubIOp>(b, constant(b, 0x3f3504f3)), constant(b, 23));
+  Value m =
+      fromBits(make<arith::SubIOp>(b, make<arith::ShLIOp>(e, constant(b, 23))));
+  Value n = make<arith::SIToFPOp>(like(x, builder.getF32Type()), e);
+  n = select(tiny, sub(n, constant(n, 23)), n);
+  Value f = sub(m, constant(m, 1));
+  Value square = mul(f, f);
+  Value p = polynomial(f, {0.0697161147145, -0.114797338466, 0.116854199235,
+                           -0.124256873315, 0.142490576457, -0.166678023195,
+                           0.200007157489, -0.24999996958, 0.3333333118});
+  Value y = mul(mul(f, square), p);
+  y = fma(n, constant(n, kLog2Low), y);
+  y = fma(square, constant(f, -0.5), y);
+  y = fma(n, constant(n, kLog2High), add(f, y));
+  // 0 gives -∞, negative numbers NaN; ∞ and NaN stay.
+  y = select(compare(arith::CmpFPredicate::OEQ, x, 0), constant(x, -kInfinity),
+             y);
+  double nan = std::numeric_limits<double>::quiet_NaN();
+  y = select(compare(arith::CmpFPredicate::OLT, x, 0), constant(x, nan), y);
+  // False for ∞ and for NaN.
+  return select(compare(arith::CmpFPredicate::OLT, x, kInfinity), y, x);
+}
+
+// Small |x|: x + x³ · p(x²); else 1 - 2 / (e^2|x| + 1) with the sign of x.
+Value Expander::expandTanh(Value x) {
+  Value magnitude = make<math::AbsFOp>(x);
+  Value square = mul(x, x);
+  Value p =
+      polynomial(square, {0.00226950168416, -0.00832318705828, 0.0217625029074,
+                          -0.0539584616275, 0.133333001462, -0.333333331494});
+  Value small = fma(mul(x, square), p, x);
+  Value one = constant(x, 1);
+  Value power = expandExp(mul(magnitude, 2));
+  Value large = sub(one, div(constant(x, 2), add(power, one)));
+  large = make<math::CopySignOp>(large, x);
+  return select(compare(arith::CmpFPredicate::OLT, magnitude, 0.63), small,
+                large);
+}
+
+// Small |x|: x + x · p(x²); else 1 - exp(q(|x|)), q = log ∘ erfc, with the
+// sign.
+Value Expander::expandErf(Value x) {
+  Value magnitude = make<math::AbsFOp>(x);
+  Value square = mul(x, x);
+  Value p =
+      polynomial(square, {8.31687971774e-5, -0.000813044467024,
+                          0.00519998925456, -0.0268589974238, 0.112836887246,
+                          -0.376126333343, 0.128379166602});
+  Value small = fma(x, p, x);
+  // Beyond 4 the result is 1 in f32; NaN stays one through the comparison.
+  Value bounded = select(compare(arith::CmpFPredicate::OGT, magnitude, 4),
+                         constant(x, 4), magnitude);
+  Value q = polynomial(bounded,
+                       {1.6435696536e-6, -4.61779127904e-5, 0.000597743471961,
+                        -0.00476357524915, 0.0264310176034, -0.110094480828,
+                        -0.631814516659, -1.13023761637, 0.000320441531277});
+  Value large = sub(constant(x, 1), expandExp(q));
+  large = make<math::CopySignOp>(large, x);
+  return select(compare(arith::CmpFPredicate::OLT, magnitude, 0.925), small,
+                large);
+}
+
+Value Expander::callEachLane(Operation *op, StringRef name) {
+  Type type = op->getResult(0).getType();
+  Type element = getElementTypeOrSelf(type);
+  std::string symbol = element.isF32() ? (name + "f").str() : name.str();
+  auto module = op->getParentOfType<ModuleOp>();
+  auto callee = module.lookupSymbol<func::FuncOp>(symbol);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(module.getBody());
+    SmallVector<Type> inputs(op->getNumOperands(), element);
+    callee = func::FuncOp::create(builder, loc, symbol,
+                                  builder.getFunctionType(inputs, element));
+    callee.setPrivate();
+  }
+  auto call = [&](ValueRange operands) {
+    return func::CallOp::create(builder, loc, callee, operands).getResult(0);
+  };
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector)
+    return call(op->getOperands());
+  Value result = constant(op->getResult(0), 0);
+  for (int64_t lane = 0; lane < vector.getNumElements(); ++lane) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(
+          make<vector::ExtractOp>(operand, ArrayRef<int64_t>{lane}));
+    result =
+        make<vector::InsertOp>(call(operands), result, ArrayRef<int64_t>{lane});
+  }
+  return result;
+}
+
+} // namespace
+
+void kernels::expandMath(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp, math::SinOp,
+            math::CosOp, math::PowFOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder builder(op);
+    Expander e(builder, op->getLoc());
+    Value x = op->getOperand(0);
+    bool isF32 = getElementTypeOrSelf(x.getType()).isF32();
+    Value result =
+        TypeSwitch<Operation *, Value>(op)
+            .Case([&](math::ExpOp) {
+              return isF32 ? e.expandExp(x) : e.callEachLane(op, "exp");
+            })
+            .Case([&](math::LogOp) {
+              return isF32 ? e.expandLog(x) : e.callEachLane(op, "log");
+            })
+            .Case([&](math::TanhOp) {
+              return isF32 ? e.expandTanh(x) : e.callEachLane(op, "tanh");
+            })
+            .Case([&](math::ErfOp) {
+              return isF32 ? e.expandErf(x) : e.callEachLane(op, "erf");
+            })
+            .Case([&](math::SinOp) { return e.callEachLane(op, "sin"); })
+            .Case([&](math::CosOp) { return e.callEachLane(op, "cos"); })
+            .Default([&](Operation *) { return e.callEachLane(op, "pow"); });
+    op->replaceAllUsesWith(ValueRange{result});
+    op->erase();
+  }
+}

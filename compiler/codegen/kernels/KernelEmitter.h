@@ -1,0 +1,137 @@
+// Emits a planned kernel as loops of vector code over its buffers. Each element
+// of a root is computed by recursion through the body at an index, once a loop
+// body (after XLA's elemental IR emitter); nothing is stored in between. Values
+// that do not depend on a loop's variable are built before that loop.
+#pragma once
+
+#include "compiler/codegen/kernels/KernelPlan.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
+
+#include <map>
+
+namespace fsdpc::kernels {
+
+/// What of the processor decides the code that is emitted.
+struct VectorTarget {
+  int64_t lanes = 8;       // f32 values in a register
+  bool roundsBf16 = false; // has an instruction that rounds f32 to bf16
+};
+
+/// A value at the current lanes: a vector where they differ, else a scalar; and
+/// the innermost loop that it depends on.
+struct Lanes {
+  mlir::Value value;
+  int depth = 0;
+};
+
+class KernelEmitter {
+public:
+  KernelEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp kernel,
+                KernelPlan &plan, const VectorTarget &target)
+      : builder(builder), loc(builder.getUnknownLoc()), kernel(kernel),
+        plan(plan), space(plan.space), target(target) {}
+
+  /// Builds the body of `function` (i64 begin, i64 end, ptr buffers).
+  mlir::LogicalResult emit(mlir::func::FuncOp function);
+
+private:
+  using Key = std::pair<void *, std::vector<IndexExpr>>;
+  struct Scope {
+    mlir::Block *block = nullptr;
+    mlir::Operation *anchor = nullptr; // the loop inside that is being built
+  };
+  // The running values of one reduction, one a width of vectors.
+  using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 2>, 3>;
+
+  // ---- templates (EmitLoops.cpp, EmitEmbeddingGrad.cpp) ----
+  void emitStage(Stage &stage, mlir::Value low, mlir::Value high);
+  void emitParts(Stage &stage, llvm::ArrayRef<int64_t> widths, mlir::Value low,
+                 mlir::Value high, Accumulators &sums);
+  void emitColumns(Stage &stage, mlir::Value low, mlir::Value high);
+  void emitColumnStep(Stage &stage);
+  void emitEmbeddingGrad(mlir::Value begin, mlir::Value end);
+  void emitRows(mlir::Value begin, mlir::Value end);
+  void storeOutput(const Root &root);
+  llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
+  mlir::Value neutral(nn::ReduceOp op, mlir::Type type);
+  mlir::Value combine(nn::ReduceOp op, mlir::Value a, mlir::Value b);
+  mlir::Value foldLanes(nn::ReduceOp op, mlir::Value vector);
+  mlir::Value roundResult(nn::ReduceOp op, mlir::Value sum);
+
+  // Builds scf.for at `depth` for `variable`; `body` gets and gives the carried
+  // values.
+  llvm::SmallVector<mlir::Value>
+  loop(int depth, const IndexExpr &variable, mlir::Value low, mlir::Value high,
+       int64_t step, mlir::ValueRange carried,
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>
+           body);
+  void insertAt(int depth);
+  void forget(int depth);
+
+  // ---- elements (EmitElement.cpp) ----
+  Lanes element(mlir::Value value, const Index &index);
+  Lanes build(mlir::Value value, const Index &index);
+  Lanes elementwise(mlir::Operation *op, const Index &index);
+  Lanes moved(mlir::Operation *op, const Index &index);
+  Lanes iota(nn::IotaOp op, const Index &index);
+  Lanes pick(nn::PickOp op, const Index &index);
+  Lanes constant(nn::ConstantOp op);
+  Lanes select(const Lanes &condition, Lanes onTrue, Lanes onFalse);
+  Lanes holds(const Condition &condition);
+  Lanes dropout(nn::DropoutOp op, const Index &index); // EmitDropout.cpp
+
+  // ---- memory and indices (EmitMemory.cpp) ----
+  Lanes load(mlir::Value buffer, mlir::Type element, const IndexExpr &address);
+  void store(mlir::Value buffer, mlir::Type element, const IndexExpr &address,
+             mlir::Value value);
+  mlir::Value pointer(mlir::Value buffer, mlir::Type storage,
+                      mlir::Value position);
+  mlir::Value widen(mlir::Value stored, mlir::Type element);
+  mlir::Value narrow(mlir::Value value, mlir::Type element);
+  // Rounds f32 lanes to bf16, kept as f32.
+  mlir::Value roundBf16(mlir::Value value);
+  // The index at the first lane, and at every lane.
+  mlir::Value scalarIndex(const IndexExpr &expr);
+  mlir::Value vectorIndex(const IndexExpr &expr);
+  mlir::Value atomValue(const Atom &atom, int id, bool vector);
+  mlir::Value toI64(mlir::Value value, mlir::Type element);
+
+  // ---- small builders ----
+  template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
+    return OpTy::create(builder, loc, std::forward<Args>(args)...);
+  }
+  mlir::Value i64(int64_t value);
+  mlir::Value splatLike(mlir::Type type, double value);
+  // A scalar in every lane, where there are lanes.
+  mlir::Value spread(mlir::Value scalar);
+  mlir::Type lanesOf(mlir::Type element, bool vector) const;
+  bool vectorizes(const IndexExpr &expr) const {
+    return width > 1 && space.usesLane(expr);
+  }
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  mlir::func::FuncOp kernel;
+  KernelPlan &plan;
+  IndexSpace &space;
+  VectorTarget target;
+
+  int64_t width = 1; // lanes of the loop that is being built
+  Scope scopes[3];
+  llvm::SmallVector<mlir::Value> buffers;     // operands, then results
+  llvm::DenseMap<int, mlir::Value> variables; // by atom, at the first lane
+  std::map<Key, Lanes> known;
+  llvm::DenseMap<mlir::Value, Lanes> reduced;  // reductions of this row
+  llvm::DenseMap<mlir::Value, int> storedRows; // outputs of earlier stages
+  llvm::DenseMap<mlir::Value, mlir::Value> roundedBits; // f32 → its bf16
+};
+
+/// The type in which code computes a tensor's elements: bf16 as f32, integers
+/// without a sign.
+mlir::Type scalarType(mlir::Type element);
+/// The type of an element in memory: bf16 as i16, i1 as a byte.
+mlir::Type storageType(mlir::Type element);
+
+} // namespace fsdpc::kernels

@@ -1,0 +1,57 @@
+// How a kernel computes: one of three templates, its loops, and the outer range
+// that threads cut. A plan depends on the kernel's body alone, never on the
+// processor or the number of threads.
+//
+//   map     every output element by itself; the range is blocks of elements
+//   row     reductions and elementwise code in loops over one row (all that
+//           shares the kept indices); the range is rows
+//   column  the innermost axis is kept: lanes are columns, and the rows are
+//           added one after the other in fixed blocks; the range is blocks of
+//           columns
+#pragma once
+
+#include "compiler/codegen/kernels/IndexMap.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace fsdpc::kernels {
+
+inline constexpr int64_t kColumnBlock = 64; // columns of one step of the range
+inline constexpr int64_t kMapBlock = 2048;  // elements, where a loop is longer
+
+/// A value that a stage's loops compute at every index: what a reduction takes
+/// in, or an output.
+struct Root {
+  mlir::Value value;
+  nn::ReduceOp reduce; // or
+  int output = -1;     // the number of a result
+  Index index;
+};
+
+/// Roots that share loops: `outer` times `lanes` iterations.
+struct Stage {
+  llvm::SmallVector<Root, 2> roots;
+  int64_t outer = 1, lanes = 1;
+  IndexExpr outerVariable, laneVariable;
+  llvm::SmallVector<int64_t, 2> cuts; // of the lanes' loop, where a condition
+                                      // on the lane changes
+  int64_t cost = 0;                   // of one iteration, in simple ops
+};
+
+struct KernelPlan {
+  enum Kind { Map, Row, Column, EmbeddingGrad };
+  Kind kind = Map;
+  IndexSpace space;
+  IndexExpr row;      // the row's number; map: of a run of `lanes` elements
+  int64_t rows = 1;   // column: runs of columns
+  int64_t blocks = 1; // of the lanes of each row: rows · blocks is the extent
+  llvm::SmallVector<Stage, 3> stages;
+  int64_t extent = 1, grain = 1;
+  int64_t stackBytes = 0; // memory of a call's own
+};
+
+/// The kernel's body holds primitives only. Emits an error where no template
+/// computes it.
+mlir::FailureOr<KernelPlan> planKernel(mlir::func::FuncOp kernel);
+
+} // namespace fsdpc::kernels

@@ -1,0 +1,107 @@
+// What a module says of the program's memory before there is a program.
+#include "compiler/dialects/fsdp/ModuleManifest.h"
+
+#include "compiler/dialects/fsdp/Options.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+std::string dtypeName(Type type) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << type;
+  return text;
+}
+
+static std::vector<std::string> strings(std::optional<ArrayAttr> array) {
+  std::vector<std::string> result;
+  if (array)
+    for (auto text : array->getAsRange<StringAttr>())
+      result.push_back(text.str());
+  return result;
+}
+
+static void addOptions(ModuleOp module, Manifest &manifest) {
+  manifest.strategy = getString(module, "strategy");
+  manifest.optimizer = getString(module, "optimizer");
+  manifest.computeDtype = getString(module, "param-dtype");
+  manifest.reduceDtype = getString(module, "reduce-dtype");
+  manifest.lr = getDouble(module, "lr");
+  manifest.maxNorm = getDouble(module, "clip-grad-norm");
+  manifest.maxRanks = getInt(module, "max-ranks");
+  manifest.planRanks = getInt(module, "plan-ranks");
+  manifest.planThreads = getInt(module, "plan-threads");
+  manifest.memoryLimit = getBytes(module, "memory-limit");
+  // Shards are cut at multiples of 128 bytes in the compute type.
+  manifest.shardAlignment = manifest.computeDtype == "bf16" ? 64 : 32;
+}
+
+static Layout layoutOf(LayoutOp op, ModuleOp module) {
+  Layout layout;
+  layout.name = op.getSymName().str();
+  layout.unit = op.getUnit().str();
+  layout.trainable = op.getTrainable();
+  layout.elements = op.getElements();
+  layout.states = op.getStates();
+  for (auto kept : op.getWhole().getAsRange<StringAttr>()) {
+    layout.masterWhole |= kept == "master";
+    layout.gradientWhole |= kept == "gradient";
+    layout.stateWhole |= kept == "state";
+    layout.computeWhole |= kept == "compute";
+  }
+  for (auto attribute : op.getMembers().getAsRange<MemberAttr>()) {
+    auto parameter = module.lookupSymbol<ParameterOp>(attribute.getParameter());
+    Member member;
+    member.name = parameter.getSymName().str();
+    member.aliases = strings(parameter.getAliases());
+    member.shape = cast<RankedTensorType>(parameter.getType()).getShape().vec();
+    member.offset = attribute.getOffset();
+    member.elements = attribute.getElements();
+    member.rate = attribute.getRate().getValueAsDouble();
+    member.decay = attribute.getDecay().getValueAsDouble();
+    layout.members.push_back(std::move(member));
+  }
+  return layout;
+}
+
+static Buffer bufferOf(BufferOp op) {
+  auto type = cast<RankedTensorType>(op.getType());
+  Buffer buffer;
+  buffer.name = op.getSymName().str();
+  buffer.aliases = strings(op.getAliases());
+  buffer.shape = type.getShape().vec();
+  buffer.dtype = dtypeName(type.getElementType());
+  buffer.addEachMicrobatch = op.getCounts();
+  return buffer;
+}
+
+static void addInputs(func::FuncOp function, Manifest &manifest) {
+  for (BlockArgument argument : function.getArguments()) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    Input input;
+    if (auto name = function.getArgAttrOfType<StringAttr>(
+            argument.getArgNumber(), FSDPDialect::kInputAttr))
+      input.name = name.str();
+    input.shape = type.getShape().vec();
+    input.dtype = dtypeName(type.getElementType());
+    manifest.inputs.push_back(std::move(input));
+  }
+}
+
+Manifest describeModule(ModuleOp module) {
+  Manifest manifest;
+  addOptions(module, manifest);
+  for (auto layout : module.getOps<LayoutOp>())
+    manifest.layouts.push_back(layoutOf(layout, module));
+  for (auto buffer : module.getOps<BufferOp>())
+    manifest.buffers.push_back(bufferOf(buffer));
+  if (auto function =
+          module.lookupSymbol<func::FuncOp>(FSDPDialect::kMicrobatch))
+    addInputs(function, manifest);
+  return manifest;
+}
+
+} // namespace fsdpc::fsdp

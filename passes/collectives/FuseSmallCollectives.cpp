@@ -1,0 +1,109 @@
+// fuse-small-collectives: fewer, larger collectives, without reordering
+// compute.
+#include "passes/collectives/Passes.h"
+#include "passes/collectives/Segments.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_FUSESMALLCOLLECTIVES
+#include "passes/collectives/Passes.h.inc"
+
+using namespace mlir;
+
+namespace {
+
+constexpr int64_t kSmallBytes = 1 << 20;
+
+int64_t bytesOf(TypeRange types) {
+  int64_t bytes = 0;
+  for (Type type : types) {
+    auto tensor = cast<ShapedType>(type);
+    bytes += tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+  }
+  return bytes;
+}
+
+bool mayFuse(Operation *a, Operation *b, int64_t bytes) {
+  return bytes <= kSmallBytes || (getUnit(a) && getUnit(a) == getUnit(b));
+}
+
+ArrayAttr concat(ArrayAttr a, ArrayAttr b) {
+  SmallVector<Attribute> all(a.begin(), a.end());
+  all.append(b.begin(), b.end());
+  return ArrayAttr::get(a.getContext(), all);
+}
+
+// The later gather joins the earlier one.
+int64_t fuseGathers(Block &body) {
+  int64_t fused = 0;
+  fsdp::AllGatherOp open;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    auto gather = dyn_cast<fsdp::AllGatherOp>(op);
+    if (!gather) {
+      if (!isWeightAlias(&op) && !isa<fsdp::EnterOp>(op))
+        open = nullptr;
+      continue;
+    }
+    if (!open || !mayFuse(open, gather,
+                          bytesOf(open.getResultTypes()) +
+                              bytesOf(gather.getResultTypes()))) {
+      open = gather;
+      continue;
+    }
+    OpBuilder builder(open);
+    SmallVector<Type> types(open.getResultTypes());
+    types.append(gather->result_type_begin(), gather->result_type_end());
+    auto both = fsdp::AllGatherOp::create(
+        builder, open.getLoc(), types,
+        concat(open.getLayouts(), gather.getLayouts()));
+    both->setDiscardableAttrs(open->getDiscardableAttrDictionary());
+    unsigned count = open->getNumResults();
+    open->replaceAllUsesWith(both.getResults().take_front(count));
+    gather->replaceAllUsesWith(both.getResults().drop_front(count));
+    open.erase();
+    gather.erase();
+    open = both;
+    ++fused;
+  }
+  return fused;
+}
+
+// The earlier reduction waits for the later one.
+int64_t fuseReductions(Block &body) {
+  int64_t fused = 0;
+  fsdp::ReduceScatterOp open;
+  for (Operation &op : llvm::make_early_inc_range(body)) {
+    auto reduce = dyn_cast<fsdp::ReduceScatterOp>(op);
+    if (!reduce) {
+      if (!isa<fsdp::PackOp, fsdp::EnterOp, fsdp::ExitOp, fsdp::FreeOp>(op))
+        open = nullptr;
+      continue;
+    }
+    if (open && mayFuse(open, reduce,
+                        bytesOf(open.getGradients().getTypes()) +
+                            bytesOf(reduce.getGradients().getTypes()))) {
+      SmallVector<Value> gradients(open.getGradients());
+      llvm::append_range(gradients, reduce.getGradients());
+      reduce.setLayoutsAttr(concat(open.getLayouts(), reduce.getLayouts()));
+      reduce.getGradientsMutable().assign(gradients);
+      open.erase();
+      ++fused;
+    }
+    open = reduce;
+  }
+  return fused;
+}
+
+struct FuseSmallCollectives
+    : impl::FuseSmallCollectivesBase<FuseSmallCollectives> {
+  void runOnOperation() override {
+    auto function = fsdp::getMicrobatch(getOperation());
+    if (failed(function))
+      return signalPassFailure();
+    fused = fuseGathers(function->front()) + fuseReductions(function->front());
+  }
+};
+
+} // namespace
+} // namespace fsdpc

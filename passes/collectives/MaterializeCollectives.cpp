@@ -1,0 +1,255 @@
+// materialize-collectives: where ZeRO (Rajbhandari et al. 2020) and PyTorch
+// FSDP gather, free and reduce, written into the program.
+#include "passes/collectives/Passes.h"
+#include "passes/collectives/Segments.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_MATERIALIZECOLLECTIVES
+#include "passes/collectives/Passes.h.inc"
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+namespace {
+
+void copyPlace(Operation *from, Operation *to) {
+  for (StringRef name : {FSDPDialect::kUnitAttr, FSDPDialect::kBackwardAttr})
+    if (Attribute attr = from->getAttr(name))
+      to->setAttr(name, attr);
+    else
+      to->removeAttr(name);
+}
+
+// ---- reductions ----
+
+void accumulateLocally(Block &body) {
+  for (auto reduce :
+       llvm::make_early_inc_range(body.getOps<fsdp::ReduceOp>())) {
+    OpBuilder builder(reduce);
+    auto op = fsdp::AccumulateOp::create(
+        builder, reduce.getLoc(), reduce.getLayoutAttr(), reduce.getGradient());
+    copyPlace(reduce, op);
+    reduce.erase();
+  }
+}
+
+void reduceEachUnit(Block &body) {
+  for (auto reduce :
+       llvm::make_early_inc_range(body.getOps<fsdp::ReduceOp>())) {
+    OpBuilder builder(reduce);
+    auto op = fsdp::ReduceScatterOp::create(
+        builder, reduce.getLoc(),
+        builder.getArrayAttr({reduce.getLayoutAttr()}), reduce.getGradient());
+    copyPlace(reduce, op);
+    reduce.erase();
+  }
+}
+
+void reduceAtEnd(Block &body) {
+  SmallVector<Attribute> layouts;
+  SmallVector<Value> gradients;
+  for (auto reduce :
+       llvm::make_early_inc_range(body.getOps<fsdp::ReduceOp>())) {
+    layouts.push_back(reduce.getLayoutAttr());
+    gradients.push_back(reduce.getGradient());
+    reduce.erase();
+  }
+  OpBuilder builder(body.getTerminator());
+  fsdp::ReduceScatterOp::create(builder, body.getParentOp()->getLoc(),
+                                builder.getArrayAttr(layouts), gradients);
+}
+
+// ---- marks ----
+
+void markSegments(ArrayRef<Segment> segments) {
+  for (const Segment &segment : segments) {
+    OpBuilder builder(segment.first);
+    UnitAttr backward = segment.backward ? builder.getUnitAttr() : UnitAttr();
+    fsdp::EnterOp::create(builder, segment.first->getLoc(), segment.unit,
+                          backward);
+    builder.setInsertionPointAfter(segment.last);
+    fsdp::ExitOp::create(builder, segment.last->getLoc(), segment.unit,
+                         backward);
+  }
+}
+
+// ---- parameters ----
+
+void keepWhole(Block &body) {
+  llvm::StringMap<Value> wholes;
+  for (auto flat : llvm::make_early_inc_range(body.getOps<fsdp::FlatOp>())) {
+    Value &whole = wholes[flat.getLayout()];
+    if (!whole) {
+      OpBuilder builder(flat);
+      auto op = fsdp::WholeOp::create(builder, flat.getLoc(),
+                                      flat.getResult().getType(),
+                                      flat.getLayoutAttr());
+      copyPlace(flat, op);
+      whole = op.getResult();
+    }
+    flat.replaceAllUsesWith(whole);
+    flat.erase();
+  }
+}
+
+// zero3: gathers for each run of weight-reading ops of one unit.
+class Gatherer {
+public:
+  Gatherer(ModuleOp module, Block &body) : symbols(module), body(body) {}
+
+  int64_t run() {
+    SmallVector<Operation *> readers, aliases;
+    for (Operation &op : body) {
+      if (readsWeights(&op))
+        readers.push_back(&op);
+      else if (isWeightAlias(&op))
+        aliases.push_back(&op);
+    }
+    for (auto *it = readers.begin(); it != readers.end();) {
+      auto *end = std::find_if(it, readers.end(), [&](Operation *op) {
+        return getUnit(op) != getUnit(*it);
+      });
+      gatherRun({it, end});
+      it = end;
+    }
+    for (Operation *alias : llvm::reverse(aliases))
+      if (alias->use_empty())
+        alias->erase();
+    return gathers;
+  }
+
+private:
+  struct Use {
+    Operation *first, *last;
+    Value gathered;
+  };
+
+  static StringRef layoutBehind(Value value) {
+    while (!value.getDefiningOp<fsdp::FlatOp>())
+      value = value.getDefiningOp()->getOperand(0);
+    return value.getDefiningOp<fsdp::FlatOp>().getLayout();
+  }
+
+  void gatherRun(ArrayRef<Operation *> readers) {
+    FlatSymbolRefAttr unit = getUnit(readers.front());
+    llvm::MapVector<StringRef, Use> uses;
+    for (Operation *op : readers)
+      for (Value operand : op->getOperands())
+        if (isWeightAlias(operand.getDefiningOp())) {
+          auto [it, inserted] =
+              uses.try_emplace(layoutBehind(operand), Use{op, op, {}});
+          it->second.last = op;
+        }
+    // A unit's layouts are gathered together, another's where it is read.
+    Operation *ownFirst = nullptr;
+    for (auto &[name, use] : uses)
+      if (isOwn(name, unit) &&
+          (!ownFirst || use.first->isBeforeInBlock(ownFirst)))
+        ownFirst = use.first;
+    for (auto &[name, use] : uses) {
+      Operation *before = isOwn(name, unit) ? ownFirst : use.first;
+      OpBuilder builder(before);
+      auto layout = symbols.lookup<fsdp::LayoutOp>(name);
+      auto gather = fsdp::AllGatherOp::create(
+          builder, layout.getLoc(), TypeRange(fsdp::getFlatType(layout)),
+          builder.getArrayAttr({FlatSymbolRefAttr::get(layout)}));
+      copyPlace(before, gather);
+      use.gathered = gather.getResult(0);
+      builder.setInsertionPointAfter(use.last);
+      auto free = fsdp::FreeOp::create(builder, layout.getLoc(), use.gathered);
+      copyPlace(use.last, free);
+      ++gathers;
+    }
+    llvm::DenseMap<Value, Value> copies;
+    for (Operation *op : readers)
+      for (OpOperand &operand : op->getOpOperands())
+        if (isWeightAlias(operand.get().getDefiningOp()))
+          operand.set(copyAlias(operand.get(), op, uses, copies));
+  }
+
+  bool isOwn(StringRef layout, FlatSymbolRefAttr unit) {
+    return symbols.lookup<fsdp::LayoutOp>(layout).getUnitAttr() == unit;
+  }
+
+  // The views behind `value` again, of this run's gather, before `user`.
+  Value copyAlias(Value value, Operation *user,
+                  llvm::MapVector<StringRef, Use> &uses,
+                  llvm::DenseMap<Value, Value> &copies) {
+    if (auto flat = value.getDefiningOp<fsdp::FlatOp>())
+      return uses.find(flat.getLayout())->second.gathered;
+    if (Value copy = copies.lookup(value))
+      return copy;
+    Operation *op = value.getDefiningOp();
+    Value source = copyAlias(op->getOperand(0), user, uses, copies);
+    Operation *copy = OpBuilder(user).clone(*op);
+    copy->setOperand(0, source);
+    copyPlace(user, copy);
+    return copies[value] = copy->getResult(0);
+  }
+
+  SymbolTable symbols;
+  Block &body;
+  int64_t gathers = 0;
+};
+
+// ---- @update ----
+
+void completeUpdate(ModuleOp module, Block &body) {
+  SmallVector<Attribute> names;
+  for (auto layout : module.getOps<fsdp::LayoutOp>())
+    if (layout.getTrainable())
+      names.push_back(FlatSymbolRefAttr::get(layout));
+  std::string strategy = fsdp::getString(module, "strategy");
+  OpBuilder builder = OpBuilder::atBlockBegin(&body);
+  Location loc = body.getParentOp()->getLoc();
+  ArrayAttr all = builder.getArrayAttr(names);
+  if (fsdp::getString(module, "reduce") == "step")
+    fsdp::ReduceGradientsOp::create(builder, loc, all);
+  auto optimizers = body.getOps<fsdp::OptimizerOp>();
+  if (strategy == "ddp" && !optimizers.empty()) {
+    builder.setInsertionPoint(*optimizers.begin());
+    fsdp::GatherGradientsOp::create(builder, loc, all);
+  }
+  if (strategy == "zero1" || strategy == "zero2") {
+    builder.setInsertionPoint(body.getTerminator());
+    fsdp::GatherParametersOp::create(builder, loc, all);
+  }
+}
+
+struct MaterializeCollectives
+    : impl::MaterializeCollectivesBase<MaterializeCollectives> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto microbatch = fsdp::getMicrobatch(module);
+    auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
+    if (failed(microbatch) || failed(update))
+      return signalPassFailure();
+    Block &body = microbatch->front();
+    std::string strategy = fsdp::getString(module, "strategy");
+
+    if (fsdp::getString(module, "reduce") == "step")
+      accumulateLocally(body);
+    else if (strategy == "zero2" || strategy == "zero3")
+      reduceEachUnit(body);
+    else
+      reduceAtEnd(body);
+
+    SmallVector<Segment> found = findSegments(body);
+    segments = found.size();
+    markSegments(found);
+
+    if (strategy == "zero3")
+      gathers = Gatherer(module, body).run();
+    else
+      keepWhole(body);
+    completeUpdate(module, update->front());
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,12 @@
+// Passes of the phase `collectives`: after it gathers, frees and reductions
+// stand where the strategy wants them, synchronous and correct in program
+// order.
+#pragma once
+
+#include "mlir/Pass/Pass.h"
+
+namespace fsdpc {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "passes/collectives/Passes.h.inc"
+} // namespace fsdpc

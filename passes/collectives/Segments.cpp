@@ -1,0 +1,56 @@
+// Finds segments of units.
+#include "passes/collectives/Segments.h"
+
+using namespace mlir;
+
+namespace fsdpc {
+
+FlatSymbolRefAttr getUnit(Operation *op) {
+  return op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr);
+}
+
+bool isWeightAlias(Operation *op) {
+  while (isa_and_nonnull<nn::ReshapeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<fsdp::FlatOp, fsdp::WholeOp, fsdp::AllGatherOp,
+                         fsdp::AllGatherWaitOp, fsdp::ViewOp>(op);
+}
+
+bool readsWeights(Operation *op) {
+  return !isWeightAlias(op) &&
+         llvm::any_of(op->getOperands(), [](Value operand) {
+           return isWeightAlias(operand.getDefiningOp());
+         });
+}
+
+SmallVector<Segment> findSegments(Block &body) {
+  using Key = std::pair<Attribute, bool>;
+  auto keyOf = [](Operation *op) {
+    return Key(getUnit(op), op->hasAttr(fsdp::FSDPDialect::kBackwardAttr));
+  };
+  SmallVector<Operation *> ops;
+  for (Operation &op : body.without_terminator())
+    if (getUnit(&op) && !isWeightAlias(&op) && op.getNumOperands() != 0)
+      ops.push_back(&op);
+
+  // The key of the first op at or after each one that reads weights.
+  SmallVector<Key> next(ops.size() + 1);
+  for (size_t i = ops.size(); i-- > 0;)
+    next[i] = readsWeights(ops[i]) ? keyOf(ops[i]) : next[i + 1];
+
+  SmallVector<Segment> segments;
+  Key current;
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    Key key = keyOf(op);
+    bool ofNext = !next[i].first || key == next[i];
+    if (!current.first || (key != current && next[i] != current && ofNext)) {
+      segments.push_back({getUnit(op), key.second, op, op});
+      current = key;
+    } else {
+      segments.back().last = op;
+    }
+  }
+  return segments;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,48 @@
+// Products read weights as they lie: transposes of loads become flags.
+#include "passes/import/Passes.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_FOLDWEIGHTTRANSPOSES
+#include "passes/import/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+// The load under a transpose of the last two axes, or null.
+static Value transposedWeight(Value operand) {
+  auto transpose = operand.getDefiningOp<nn::TransposeOp>();
+  if (!transpose || !transpose.getInput().getDefiningOp<fsdp::LoadOp>())
+    return nullptr;
+  SmallVector<int64_t> swap =
+      llvm::to_vector(llvm::seq<int64_t>(0, transpose.getPermutation().size()));
+  if (swap.size() < 2)
+    return nullptr;
+  std::swap(swap.end()[-1], swap.end()[-2]);
+  return transpose.getPermutation() == ArrayRef(swap) ? transpose.getInput()
+                                                      : Value();
+}
+
+namespace {
+struct FoldWeightTransposes
+    : fsdpc::impl::FoldWeightTransposesBase<FoldWeightTransposes> {
+  void runOnOperation() override {
+    getOperation().walk([&](nn::MatmulOp matmul) {
+      if (Value weight = transposedWeight(matmul.getLhs())) {
+        matmul.getLhsMutable().assign(weight);
+        matmul.setTransposeA(!matmul.getTransposeA());
+        ++folded;
+      }
+      if (Value weight = transposedWeight(matmul.getRhs())) {
+        matmul.getRhsMutable().assign(weight);
+        matmul.setTransposeB(!matmul.getTransposeB());
+        ++folded;
+      }
+    });
+    getOperation().walk([](nn::TransposeOp transpose) {
+      if (transpose.use_empty())
+        transpose.erase();
+    });
+  }
+};
+} // namespace

@@ -1,0 +1,12 @@
+// Passes of the stage `import`.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace fsdpc {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "passes/import/Passes.h.inc"
+} // namespace fsdpc

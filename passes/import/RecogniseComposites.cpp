@@ -1,0 +1,59 @@
+// Applies the patterns of recognise/ and counts what the module has then.
+#include "passes/import/Passes.h"
+#include "passes/import/recognise/Match.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_RECOGNISECOMPOSITES
+#include "passes/import/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+struct RecogniseComposites
+    : fsdpc::impl::RecogniseCompositesBase<RecogniseComposites> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    recognise::populateAttention(patterns);
+    recognise::populateCrossEntropy(patterns);
+    recognise::populateGelu(patterns);
+    recognise::populateNorms(patterns);
+    recognise::populateRotary(patterns);
+    recognise::populateSilu(patterns);
+    // Regions stay as they are: the order of ops is the model's.
+    GreedyRewriteConfig config;
+    config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+    if (failed(
+            applyPatternsGreedily(getOperation(), std::move(patterns), config)))
+      return signalPassFailure();
+    count();
+  }
+
+  void count() {
+    NamedAttrList counts;
+    Builder b(&getContext());
+    llvm::StringMap<int64_t> ops;
+    getOperation().walk(
+        [&](Operation *op) { ++ops[op->getName().getStringRef()]; });
+    const std::pair<StringRef, Statistic *> kinds[] = {
+        {"attention", &attention},
+        {"rms_norm", &rmsNorm},
+        {"layer_norm", &layerNorm},
+        {"gelu", &gelu},
+        {"silu", &silu},
+        {"rotary", &rotary},
+        {"cross_entropy", &crossEntropy}};
+    for (auto [name, statistic] : kinds) {
+      int64_t found = ops.lookup(("nn." + name).str());
+      *statistic += found;
+      if (found)
+        counts.set(name, b.getI64IntegerAttr(found));
+    }
+    getOperation()->setAttr("fsdp.recognised",
+                            counts.getDictionary(&getContext()));
+  }
+};
+} // namespace

@@ -1,0 +1,110 @@
+// The invariants that close the phase `import`.
+#include "passes/import/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_VERIFYINPUT
+#include "passes/import/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+static LogicalResult verifySignature(func::FuncOp function) {
+  if (function.getNumResults() != 0 || !function.getBody().hasOneBlock())
+    return function.emitError(
+        "'@microbatch' must have one block and no results");
+  llvm::StringSet<> names;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto name =
+        function.getArgAttrOfType<StringAttr>(i, fsdp::FSDPDialect::kInputAttr);
+    if (!name)
+      return function.emitError("argument '") << i << "' has no 'fsdp.input'";
+    if (!names.insert(name.getValue()).second)
+      return function.emitError("input '")
+             << name.getValue() << "' is there twice";
+  }
+  return success();
+}
+
+static LogicalResult verifyModule(Operation *op) {
+  auto scope = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
+  auto classes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kClassAttr);
+  if (bool(scope) != bool(classes) || (scope && scope.size() != classes.size()))
+    return op->emitError("'nn.scope' and 'nn.class' differ in length");
+  return success();
+}
+
+static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
+  if (!isa<nn::NNDialect, fsdp::FSDPDialect>(op->getDialect()) &&
+      !isa<func::ReturnOp>(op))
+    return op->emitError("'")
+           << op->getName() << "' is not of the dialects nn and fsdp";
+  if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
+    Operation *symbol = symbols.lookup(load.getSymbol());
+    auto type = symbol ? symbol->getAttrOfType<TypeAttr>("type") : TypeAttr();
+    if (!isa_and_nonnull<fsdp::ParameterOp, fsdp::BufferOp>(symbol) || !type ||
+        type.getValue() != load.getType())
+      return op->emitError("'")
+             << load.getSymbol() << "' is no parameter or buffer of type "
+             << load.getType();
+  }
+  if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
+    if (!symbols.lookup<fsdp::BufferOp>(update.getBuffer()))
+      return op->emitError("'") << update.getBuffer() << "' is no buffer";
+  return verifyModule(op);
+}
+
+// Whether the loss is computed from a trainable parameter.
+static bool dependsOnParameter(fsdp::ReportLossOp report,
+                               SymbolTable &symbols) {
+  SmallVector<Operation *> stack = {report};
+  llvm::SmallPtrSet<Operation *, 32> seen;
+  while (!stack.empty()) {
+    Operation *op = stack.pop_back_val();
+    if (!seen.insert(op).second)
+      continue;
+    if (auto load = dyn_cast<fsdp::LoadOp>(op))
+      if (auto parameter = symbols.lookup<fsdp::ParameterOp>(load.getSymbol()))
+        if (parameter.getTrainable())
+          return true;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        stack.push_back(producer);
+  }
+  return false;
+}
+
+static LogicalResult verifyInput(ModuleOp module) {
+  auto function =
+      module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
+  if (!function)
+    return module.emitError("there is no '@microbatch'");
+  if (failed(verifySignature(function)))
+    return failure();
+  SymbolTable symbols(module);
+  SmallVector<fsdp::ReportLossOp> losses;
+  for (Operation &op : function.getBody().front()) {
+    if (failed(verifyOp(&op, symbols)))
+      return failure();
+    if (auto report = dyn_cast<fsdp::ReportLossOp>(op))
+      losses.push_back(report);
+  }
+  if (losses.size() != 1)
+    return function.emitError("'@microbatch' reports ")
+           << losses.size() << " losses, not one";
+  if (!dependsOnParameter(losses[0], symbols))
+    return losses[0].emitError("no trainable parameter reaches the loss");
+  return success();
+}
+
+namespace {
+struct VerifyInput : fsdpc::impl::VerifyInputBase<VerifyInput> {
+  void runOnOperation() override {
+    if (failed(verifyInput(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

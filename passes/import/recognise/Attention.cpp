@@ -1,0 +1,212 @@
+// Scaled dot-product attention (Vaswani et al., 2017) as exporters spell it: a
+// product of query and transposed key, scales on any of them, masks, softmax,
+// its NaN clean-up, a product with the value; keys and values repeated for
+// grouped heads (Ainslie et al., 2023) are read once.
+#include "passes/import/recognise/Masks.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::recognise;
+
+namespace {
+
+// A tensor that is known up to a reshape.
+struct Shaped {
+  Value data;
+  Shape shape;
+};
+
+// What one attention is made of, found without changing anything.
+struct Parts {
+  explicit Parts(ArrayRef<int64_t> scores) : masks(scores) {}
+  Shaped query, key, value; // B×H×T×d, B×G×S×d, B×G×S×e
+  double scale = 1;
+  Masks masks;
+};
+
+} // namespace
+
+// softmax where `value` is it, or where(isnan(softmax), 0, softmax).
+static nn::SoftmaxOp matchProbabilities(Value value) {
+  if (auto select = value.getDefiningOp<nn::SelectOp>()) {
+    auto isNaN = select.getCondition().getDefiningOp<nn::CmpOp>();
+    if (!isNaN || isNaN.getPredicate() != nn::Predicate::ne ||
+        isNaN.getLhs() != isNaN.getRhs() ||
+        isNaN.getLhs() != select.getOnFalse() ||
+        nn::matchSplat(select.getOnTrue()) != 0.0)
+      return nullptr;
+    value = select.getOnFalse();
+  }
+  return value.getDefiningOp<nn::SoftmaxOp>();
+}
+
+// Takes scales and masks off the scores; the product under them, or null.
+static nn::MatmulOp matchScores(Value value, Parts &parts) {
+  value = throughScaling(value, parts.scale);
+  if (auto product = value.getDefiningOp<nn::MatmulOp>())
+    return product;
+  if (auto select = value.getDefiningOp<nn::SelectOp>()) {
+    auto isLowest = [](Value branch) {
+      std::optional<double> number = nn::matchSplat(branch);
+      return number && *number <= kLowest;
+    };
+    if (parts.scale <= 0)
+      return nullptr;
+    if (isLowest(select.getOnFalse()) &&
+        parts.masks.keep(select.getCondition()))
+      return matchScores(select.getOnTrue(), parts);
+    if (isLowest(select.getOnTrue()) &&
+        parts.masks.keep(select.getCondition(), true))
+      return matchScores(select.getOnFalse(), parts);
+    return nullptr;
+  }
+  auto add = value.getDefiningOp<nn::AddOp>();
+  if (!add)
+    return nullptr;
+  for (auto [scores, mask] : {std::pair(add.getLhs(), add.getRhs()),
+                              std::pair(add.getRhs(), add.getLhs())}) {
+    Parts attempt = parts;
+    if (!attempt.masks.add(mask, parts.scale))
+      continue;
+    if (nn::MatmulOp product = matchScores(scores, attempt)) {
+      parts = attempt;
+      return product;
+    }
+  }
+  return nullptr;
+}
+
+// x where `value` is x with its last two axes swapped: by a transpose, also of
+// a reshape in which leading axes are merged.
+static std::optional<Shaped> matchSwapped(Value value) {
+  Shape shape(nn::shapeOf(value));
+  std::swap(shape.end()[-1], shape.end()[-2]);
+  auto transpose = throughReshapes(value).getDefiningOp<nn::TransposeOp>();
+  if (!transpose)
+    return std::nullopt;
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  int64_t rank = permutation.size();
+  Shape swap;
+  for (int64_t i = 0; i < rank; ++i)
+    swap.push_back(i);
+  if (rank < 2)
+    return std::nullopt;
+  std::swap(swap.end()[-1], swap.end()[-2]);
+  ArrayRef<int64_t> inner = nn::shapeOf(transpose.getInput());
+  if (permutation != ArrayRef<int64_t>(swap) ||
+      inner.end()[-1] != shape.end()[-1] || inner.end()[-2] != shape.end()[-2])
+    return std::nullopt;
+  return Shaped{transpose.getInput(), shape};
+}
+
+// B×T×d as B×1×T×d.
+static bool toRank4(Shaped &tensor) {
+  if (tensor.shape.size() == 3)
+    tensor.shape.insert(tensor.shape.begin() + 1, 1);
+  return tensor.shape.size() == 4;
+}
+
+// Keys or values before they were repeated for the query heads of their group.
+static Shaped beforeRepeat(const Shaped &tensor) {
+  Value data = throughReshapes(tensor.data);
+  auto repeat = data.getDefiningOp<nn::BroadcastOp>();
+  if (!repeat)
+    return tensor;
+  ArrayRef<int64_t> shape = tensor.shape;
+  Shape from(nn::shapeOf(repeat.getInput())), to(nn::shapeOf(data));
+  from.insert(from.begin(), to.size() - from.size(), 1);
+  if (to.size() == 4 && from[1] == 1) { // one group for all heads
+    from.insert(from.begin() + 1, 1);
+    to.insert(to.begin() + 1, 1);
+  }
+  if (to.size() != 5)
+    return tensor;
+  // B×G×1×S×d repeated to B×G×n×S×d
+  bool isRepeat = to[0] == shape[0] && to[1] * to[2] == shape[1] &&
+                  to[3] == shape[2] && to[4] == shape[3] && from[0] == to[0] &&
+                  from[1] == to[1] && from[2] == 1 && from[3] == to[3] &&
+                  from[4] == to[4];
+  if (!isRepeat)
+    return tensor;
+  return {repeat.getInput(), {to[0], to[1], to[3], to[4]}};
+}
+
+static std::optional<Parts> match(nn::MatmulOp output) {
+  if (output.getAccumulator() || output.getTransposeA() ||
+      output.getTransposeB() || !output.getLhs().hasOneUse())
+    return std::nullopt;
+  nn::SoftmaxOp softmax = matchProbabilities(output.getLhs());
+  if (!softmax)
+    return std::nullopt;
+  ArrayRef<int64_t> scores = nn::shapeOf(softmax.getResult());
+  if (scores.size() != 3 && scores.size() != 4)
+    return std::nullopt;
+  Parts parts(scores);
+  nn::MatmulOp product = matchScores(softmax.getInput(), parts);
+  if (!product || product.getAccumulator() || product.getTransposeA())
+    return std::nullopt;
+
+  Value query = throughScaling(product.getLhs(), parts.scale);
+  parts.query = {query, Shape(nn::shapeOf(query))};
+  Value key = throughScaling(product.getRhs(), parts.scale);
+  if (product.getTransposeB()) {
+    parts.key = {key, Shape(nn::shapeOf(key))};
+  } else {
+    std::optional<Shaped> swapped = matchSwapped(key);
+    if (!swapped)
+      return std::nullopt;
+    parts.key = {throughScaling(swapped->data, parts.scale), swapped->shape};
+  }
+  parts.value = {output.getRhs(), Shape(nn::shapeOf(output.getRhs()))};
+  if (!toRank4(parts.query) || !toRank4(parts.key) || !toRank4(parts.value))
+    return std::nullopt;
+
+  Shaped key0 = beforeRepeat(parts.key), value0 = beforeRepeat(parts.value);
+  if (key0.shape[1] == value0.shape[1]) {
+    parts.key = key0;
+    parts.value = value0;
+  }
+  ArrayRef<int64_t> q = parts.query.shape, k = parts.key.shape,
+                    v = parts.value.shape;
+  if (q[0] != k[0] || q[0] != v[0] || k[1] != v[1] || q[1] % k[1] != 0 ||
+      k[2] != v[2] || q[3] != k[3])
+    return std::nullopt;
+  // Scales on both sides are square roots, rounded: their product is meant.
+  double exact = 1 / std::sqrt(double(q[3]));
+  if (isNear(parts.scale, exact))
+    parts.scale = exact;
+  return parts;
+}
+
+namespace {
+struct Attention : OpRewritePattern<nn::MatmulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::MatmulOp op,
+                                PatternRewriter &rewriter) const override {
+    std::optional<Parts> parts = match(op);
+    if (!parts)
+      return failure();
+    recognise::Builder b(rewriter, op);
+    auto shaped = [&](const Shaped &tensor) {
+      return b.reshape(tensor.data, tensor.shape);
+    };
+    ArrayRef<int64_t> q = parts->query.shape;
+    auto type = op.getType().clone(
+        ArrayRef<int64_t>{q[0], q[1], q[2], parts->value.shape[3]});
+    auto attention = b.create<nn::AttentionOp>(
+        TypeRange{type, b.statistics(q.take_front(3))}, shaped(parts->query),
+        shaped(parts->key), shaped(parts->value), parts->masks.build(b),
+        rewriter.getF64FloatAttr(parts->scale),
+        parts->masks.causal ? rewriter.getUnitAttr() : UnitAttr());
+    rewriter.replaceOp(
+        op, b.reshape(attention.getResult(), op.getType().getShape()));
+    return success();
+  }
+};
+} // namespace
+
+void recognise::populateAttention(RewritePatternSet &patterns) {
+  patterns.add<Attention>(patterns.getContext());
+}

@@ -1,0 +1,156 @@
+// Masks: additive ones of zeroes and lowest numbers are boolean, conjunctions
+// are split, constants that keep everything go, a lower triangle is `causal`.
+#include "passes/import/recognise/Masks.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::recognise;
+
+static DenseElementsAttr constantOf(Value value) {
+  DenseElementsAttr constant;
+  matchPattern(value, m_Constant(&constant));
+  return constant;
+}
+
+bool Masks::keepConstant(DenseElementsAttr constant, Value value,
+                         bool negated) {
+  auto kept = llvm::map_range(constant.getValues<bool>(),
+                              [&](bool element) { return element != negated; });
+  if (llvm::all_of(kept, [](bool element) { return element; }))
+    return true;
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(constant.getType()).getShape();
+  auto isOne = [](int64_t size) { return size == 1; };
+  bool isMatrix = shape.size() >= 2 && shape.end()[-2] == queries &&
+                  shape.back() == keys &&
+                  llvm::all_of(shape.drop_back(2), isOne);
+  int64_t place = 0;
+  bool isTriangle = isMatrix && llvm::all_of(kept, [&](bool element) {
+                      int64_t row = place / keys, column = place % keys;
+                      ++place;
+                      return element == (column <= row + (keys - queries));
+                    });
+  if (isTriangle) {
+    causal = true;
+    return true;
+  }
+  conditions.push_back({value, negated});
+  return true;
+}
+
+bool Masks::keep(Value value, bool negated) {
+  value = throughBroadcasts(value);
+  if (DenseElementsAttr constant = constantOf(value))
+    return keepConstant(constant, value, negated);
+  if (auto inverse = value.getDefiningOp<nn::NotOp>())
+    return keep(inverse.getInput(), !negated);
+  if (auto both = value.getDefiningOp<nn::AndOp>(); both && !negated)
+    return keep(both.getLhs()) && keep(both.getRhs());
+  if (auto either = value.getDefiningOp<nn::OrOp>(); either && negated)
+    return keep(either.getLhs(), true) && keep(either.getRhs(), true);
+  conditions.push_back({value, negated});
+  return true;
+}
+
+bool Masks::add(Value mask, double factor) {
+  mask = throughBroadcasts(mask);
+  if (auto select = mask.getDefiningOp<nn::SelectOp>()) {
+    std::optional<double> onTrue = nn::matchSplat(select.getOnTrue());
+    std::optional<double> onFalse = nn::matchSplat(select.getOnFalse());
+    if (onTrue && onFalse && *onTrue == 0 && *onFalse <= kLowest && factor > 0)
+      return keep(select.getCondition());
+    if (onTrue && onFalse && *onFalse == 0 && *onTrue <= kLowest && factor > 0)
+      return keep(select.getCondition(), /*negated=*/true);
+  }
+  if (DenseElementsAttr constant = constantOf(mask)) {
+    SmallVector<bool> kept;
+    bool isBoolean = factor > 0;
+    for (const APFloat &element : constant.getValues<APFloat>()) {
+      double number = element.convertToDouble();
+      isBoolean &= number == 0 || number <= kLowest;
+      if (!isBoolean)
+        break;
+      kept.push_back(number == 0);
+    }
+    if (isBoolean) {
+      auto type = RankedTensorType::get(
+          cast<RankedTensorType>(constant.getType()).getShape(),
+          IntegerType::get(mask.getContext(), 1));
+      auto condition = DenseElementsAttr::get(type, kept);
+      size_t before = conditions.size();
+      keepConstant(condition, mask, /*negated=*/false);
+      if (conditions.size() > before) {
+        conditions.resize(before);
+        constants.push_back(condition);
+      }
+      return true;
+    }
+  }
+  if (factor != 1 || dependsOnLoad(mask))
+    return false;
+  additive.push_back(mask);
+  return true;
+}
+
+// Shapes are aligned at the right; scores of rank 3 are B×1×T×S.
+Value Masks::toRank4(recognise::Builder &b, Value value) const {
+  Shape shape(nn::shapeOf(value));
+  if (isRank3 && shape.size() == 3)
+    shape.insert(shape.begin() + 1, 1);
+  shape.insert(shape.begin(), 4 - shape.size(), 1);
+  return b.reshape(value, shape);
+}
+
+Value Masks::build(recognise::Builder &b) const {
+  SmallVector<Value> kept;
+  for (DenseElementsAttr constant : constants)
+    kept.push_back(
+        toRank4(b, b.create<nn::ConstantOp>(constant.getType(), constant)));
+  for (Condition condition : conditions) {
+    Value value = condition.value;
+    if (condition.negated)
+      value = b.create<nn::NotOp>(value.getType(), value);
+    kept.push_back(toRank4(b, value));
+  }
+  auto unite = [&](Value &a, Value &other) {
+    Shape shape;
+    for (auto [x, y] : llvm::zip(nn::shapeOf(a), nn::shapeOf(other)))
+      shape.push_back(std::max(x, y));
+    a = b.broadcast(a, shape);
+    other = b.broadcast(other, shape);
+    return a.getType();
+  };
+  Value mask;
+  for (Value next : kept) {
+    if (mask) {
+      Type type = unite(mask, next);
+      mask = nn::tensorType(mask) == type
+                 ? b.create<nn::AndOp>(type, mask, next).getResult()
+                 : mask;
+    } else {
+      mask = next;
+    }
+  }
+  if (additive.empty())
+    return mask;
+  if (mask) {
+    auto type = RankedTensorType::get(
+        nn::shapeOf(mask), nn::tensorType(additive[0]).getElementType());
+    Value zero = nn::splat(b.rewriter, b.root->getLoc(), type, 0);
+    Value lowest =
+        nn::splat(b.rewriter, b.root->getLoc(), type, -3.4028234663852886e38);
+    mask = b.create<nn::SelectOp>(type, mask, zero, lowest);
+  }
+  for (Value next : additive) {
+    next = toRank4(b, next);
+    if (mask) {
+      Type type = unite(mask, next);
+      mask = b.create<nn::AddOp>(type, mask, next);
+    } else {
+      mask = next;
+    }
+  }
+  return mask;
+}

@@ -1,0 +1,118 @@
+// Reading values through what does not change them.
+#include "passes/import/recognise/Match.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::recognise;
+
+bool recognise::isNear(double value, double expected) {
+  return std::abs(value - expected) <= 1e-6 * std::abs(expected);
+}
+
+bool recognise::isSplat(Value value, double expected) {
+  std::optional<double> splat = nn::matchSplat(value);
+  return splat && isNear(*splat, expected);
+}
+
+Value recognise::throughBroadcasts(Value value) {
+  while (auto op = value.getDefiningOp<nn::BroadcastOp>())
+    value = op.getInput();
+  return value;
+}
+
+Value recognise::throughReshapes(Value value) {
+  while (auto op = value.getDefiningOp<nn::ReshapeOp>())
+    value = op.getInput();
+  return value;
+}
+
+Value recognise::throughScaling(Value value, double &factor) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto mul = dyn_cast<nn::MulOp>(op)) {
+      if (auto number = nn::matchSplat(mul.getRhs())) {
+        factor *= *number;
+        value = mul.getLhs();
+        continue;
+      }
+      if (auto number = nn::matchSplat(mul.getLhs())) {
+        factor *= *number;
+        value = mul.getRhs();
+        continue;
+      }
+    } else if (auto div = dyn_cast<nn::DivOp>(op)) {
+      if (auto number = nn::matchSplat(div.getRhs()); number && *number != 0) {
+        factor /= *number;
+        value = div.getLhs();
+        continue;
+      }
+    }
+    break;
+  }
+  return value;
+}
+
+static void collect(Value value, Product &product, bool isRoot) {
+  if (std::optional<double> number = nn::matchSplat(value)) {
+    product.number *= *number;
+    return;
+  }
+  bool descends = isRoot || value.hasOneUse();
+  if (auto mul = value.getDefiningOp<nn::MulOp>(); mul && descends) {
+    collect(mul.getLhs(), product, false);
+    collect(mul.getRhs(), product, false);
+    return;
+  }
+  if (auto div = value.getDefiningOp<nn::DivOp>(); div && descends)
+    if (auto number = nn::matchSplat(div.getRhs()); number && *number != 0) {
+      product.number /= *number;
+      return collect(div.getLhs(), product, false);
+    }
+  product.factors.push_back(value);
+}
+
+Product recognise::factorise(Value value) {
+  Product product;
+  collect(value, product, /*isRoot=*/true);
+  return product;
+}
+
+Value recognise::meanOfLastAxis(Value value) {
+  double factor = 1;
+  auto sum = throughScaling(value, factor).getDefiningOp<nn::ReduceOp>();
+  if (!sum || sum.getKind() != nn::ReduceKind::sum || sum.getAxes().size() != 1)
+    return nullptr;
+  Value x = sum.getInput();
+  ArrayRef<int64_t> shape = nn::shapeOf(x);
+  bool isLast = sum.getAxes()[0] == int64_t(shape.size()) - 1;
+  return isLast && isNear(factor, 1.0 / double(shape.back())) ? x : Value();
+}
+
+bool recognise::dependsOnLoad(Value value) {
+  SmallVector<Value> stack = {value};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!stack.empty()) {
+    Operation *op = stack.pop_back_val().getDefiningOp();
+    if (!op || !seen.insert(op).second)
+      continue;
+    if (isa<fsdp::LoadOp>(op))
+      return true;
+    llvm::append_range(stack, op->getOperands());
+  }
+  return false;
+}
+
+Value recognise::Builder::reshape(Value value, ArrayRef<int64_t> shape) {
+  if (nn::shapeOf(value) == shape)
+    return value;
+  return create<nn::ReshapeOp>(nn::tensorType(value).clone(shape), value);
+}
+
+Value recognise::Builder::broadcast(Value value, ArrayRef<int64_t> shape) {
+  if (nn::shapeOf(value) == shape)
+    return value;
+  return create<nn::BroadcastOp>(nn::tensorType(value).clone(shape), value);
+}

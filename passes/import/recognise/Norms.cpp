@@ -1,0 +1,166 @@
+// RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al., 2016): a value
+// over its root mean square; of a centred value that is LayerNorm. Weight and
+// bias are absorbed one at a time.
+#include "passes/import/recognise/Match.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::recognise;
+
+static bool isSquareOf(Value square, Value x) {
+  if (auto mul = square.getDefiningOp<nn::MulOp>())
+    return mul.getLhs() == x && mul.getRhs() == x;
+  auto power = square.getDefiningOp<nn::PowOp>();
+  return power && power.getLhs() == x && isSplat(power.getRhs(), 2);
+}
+
+// epsilon where `value` is mean(x²) + epsilon.
+static std::optional<double> meanSquareEpsilon(Value value, Value x) {
+  auto add = value.getDefiningOp<nn::AddOp>();
+  if (!add)
+    return std::nullopt;
+  for (auto [mean, epsilon] : {std::pair(add.getLhs(), add.getRhs()),
+                               std::pair(add.getRhs(), add.getLhs())}) {
+    std::optional<double> number = nn::matchSplat(epsilon);
+    Value square = number ? meanOfLastAxis(mean) : Value();
+    if (square && isSquareOf(square, x))
+      return number;
+  }
+  return std::nullopt;
+}
+
+// epsilon where `scale` is 1 / sqrt(mean(x²) + epsilon), broadcast to x.
+static std::optional<double> rstdEpsilon(Value scale, Value x) {
+  scale = throughBroadcasts(scale);
+  if (auto rsqrt = scale.getDefiningOp<nn::RsqrtOp>())
+    return meanSquareEpsilon(rsqrt.getInput(), x);
+  auto div = scale.getDefiningOp<nn::DivOp>();
+  if (!div || !isSplat(div.getLhs(), 1))
+    return std::nullopt;
+  auto root = div.getRhs().getDefiningOp<nn::SqrtOp>();
+  return root ? meanSquareEpsilon(root.getInput(), x) : std::nullopt;
+}
+
+static void replaceByNorm(PatternRewriter &rewriter, Operation *op, Value x,
+                          double epsilon) {
+  recognise::Builder b(rewriter, op);
+  auto type = nn::tensorType(x);
+  RankedTensorType statistics = b.statistics(type.getShape().drop_back());
+  FloatAttr attribute = rewriter.getF64FloatAttr(epsilon);
+  if (auto centred = x.getDefiningOp<nn::SubOp>())
+    if (Value mean = meanOfLastAxis(throughBroadcasts(centred.getRhs()));
+        mean && mean == centred.getLhs()) {
+      auto norm =
+          b.create<nn::LayerNormOp>(TypeRange{type, statistics, statistics},
+                                    mean, Value(), Value(), attribute);
+      rewriter.replaceOp(op, norm.getResult());
+      return;
+    }
+  auto norm = b.create<nn::RmsNormOp>(TypeRange{type, statistics}, x, Value(),
+                                      attribute);
+  rewriter.replaceOp(op, norm.getResult());
+}
+
+// [d] where `value` is one number for each place of the last axis of `type`.
+static std::optional<Value> perChannel(Value value, RankedTensorType type) {
+  Value small = throughBroadcasts(value);
+  ArrayRef<int64_t> shape = nn::shapeOf(small);
+  bool fits = !shape.empty() && shape.back() == type.getShape().back() &&
+              nn::tensorType(small).getNumElements() == shape.back();
+  return fits ? std::optional(small) : std::nullopt;
+}
+
+namespace {
+
+struct Multiplied : OpRewritePattern<nn::MulOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
+    for (auto [x, scale] : {std::pair(op.getLhs(), op.getRhs()),
+                            std::pair(op.getRhs(), op.getLhs())})
+      if (std::optional<double> epsilon = rstdEpsilon(scale, x)) {
+        replaceByNorm(rewriter, op, x, *epsilon);
+        return success();
+      }
+    return failure();
+  }
+};
+
+struct Divided : OpRewritePattern<nn::DivOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::DivOp op,
+                                PatternRewriter &rewriter) const override {
+    auto root = throughBroadcasts(op.getRhs()).getDefiningOp<nn::SqrtOp>();
+    auto epsilon =
+        root ? meanSquareEpsilon(root.getInput(), op.getLhs()) : std::nullopt;
+    if (!epsilon)
+      return failure();
+    replaceByNorm(rewriter, op, op.getLhs(), *epsilon);
+    return success();
+  }
+};
+
+template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
+  using OpRewritePattern<nn::MulOp>::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
+    for (auto [value, scale] : {std::pair(op.getLhs(), op.getRhs()),
+                                std::pair(op.getRhs(), op.getLhs())}) {
+      auto norm = value.template getDefiningOp<NormOp>();
+      auto weight = perChannel(scale, op.getType());
+      if (!norm || !weight || norm.getWeight() || !value.hasOneUse() ||
+          hasBias(norm))
+        continue;
+      // The weight may be computed after the norm: build at the product.
+      recognise::Builder b(rewriter, op);
+      Value shaped = b.reshape(*weight, {op.getType().getShape().back()});
+      Operation *weighted = build(b, norm, shaped);
+      rewriter.replaceOp(op, weighted->getResult(0));
+      return success();
+    }
+    return failure();
+  }
+
+  static bool hasBias(nn::LayerNormOp norm) { return bool(norm.getBias()); }
+  static bool hasBias(nn::RmsNormOp) { return false; }
+  static Operation *build(recognise::Builder &b, nn::LayerNormOp norm,
+                          Value weight) {
+    return b.create<nn::LayerNormOp>(norm->getResultTypes(), norm.getInput(),
+                                     weight, Value(), norm.getEpsilonAttr());
+  }
+  static Operation *build(recognise::Builder &b, nn::RmsNormOp norm,
+                          Value weight) {
+    return b.create<nn::RmsNormOp>(norm->getResultTypes(), norm.getInput(),
+                                   weight, norm.getEpsilonAttr());
+  }
+};
+
+struct AbsorbBias : OpRewritePattern<nn::AddOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::AddOp op,
+                                PatternRewriter &rewriter) const override {
+    for (auto [value, shift] : {std::pair(op.getLhs(), op.getRhs()),
+                                std::pair(op.getRhs(), op.getLhs())}) {
+      auto norm = value.getDefiningOp<nn::LayerNormOp>();
+      auto bias = perChannel(shift, op.getType());
+      if (!norm || !bias || norm.getBias() || !norm.getWeight() ||
+          !value.hasOneUse())
+        continue;
+      recognise::Builder b(rewriter, op);
+      Value shaped = b.reshape(*bias, {op.getType().getShape().back()});
+      auto shifted = b.create<nn::LayerNormOp>(
+          norm->getResultTypes(), norm.getInput(), norm.getWeight(), shaped,
+          norm.getEpsilonAttr());
+      rewriter.replaceOp(op, shifted.getResult());
+      return success();
+    }
+    return failure();
+  }
+};
+
+} // namespace
+
+void recognise::populateNorms(RewritePatternSet &patterns) {
+  patterns.add<Multiplied, Divided, AbsorbWeight<nn::LayerNormOp>,
+               AbsorbWeight<nn::RmsNormOp>, AbsorbBias>(patterns.getContext());
+}

@@ -1,0 +1,12 @@
+// Passes of the stage `schedule`.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace fsdpc {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "passes/schedule/Passes.h.inc"
+} // namespace fsdpc

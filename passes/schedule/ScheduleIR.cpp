@@ -1,0 +1,343 @@
+// From a function to the scheduling problem of compiler/schedule.
+#include "passes/schedule/ScheduleIR.h"
+
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/cost_model.h"
+#include "passes/memory/Slots.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+enum Channel { gatherChannel, reduceChannel };
+
+schedule::Machine machineOf(ModuleOp module) {
+  schedule::Machine machine;
+  machine.cores = fsdp::getInt(module, "plan-threads");
+  machine.ranks = fsdp::getInt(module, "plan-ranks");
+  return machine;
+}
+
+int64_t elementsOf(ValueRange values) {
+  int64_t elements = 0;
+  for (Value value : values)
+    elements += cast<RankedTensorType>(value.getType()).getNumElements();
+  return elements;
+}
+
+int64_t byteWidth(Type type) {
+  return (cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8;
+}
+
+// The value that owns the memory of `value`.
+Value throughViews(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, fsdp::ViewOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+std::string labelOf(StringRef what, ArrayAttr layouts) {
+  std::string label = (what + " of ").str();
+  for (auto [index, layout] : llvm::enumerate(layouts))
+    label +=
+        (index ? ", " : "") + cast<FlatSymbolRefAttr>(layout).getValue().str();
+  return label;
+}
+
+class Reader {
+public:
+  explicit Reader(func::FuncOp function)
+      : function(function), module(function->getParentOfType<ModuleOp>()),
+        machine(machineOf(module)) {}
+
+  FailureOr<ScheduleIR> run();
+
+private:
+  void readOps();
+  void readGather(Operation *first, ArrayAttr layouts, Operation *wait,
+                  ValueRange results);
+  void readReduction(Operation *first, ArrayAttr layouts, ValueRange gradients);
+  void readCollective(Operation *op);
+  LogicalResult readMemory();
+  void readActions();
+  void addSources(int id, ArrayRef<const Slot *> sources);
+  int positionOf(Operation *op) const { return positions.lookup(op); }
+
+  func::FuncOp function;
+  ModuleOp module;
+  schedule::Machine machine;
+  ScheduleIR ir;
+  // An op's position, or that of the gap in which it stands.
+  DenseMap<Operation *, int> positions;
+  SmallVector<Operation *> inOrder;
+};
+
+// Duration of an op on the compute stream.
+double durationOf(Operation *op, const schedule::Machine &machine) {
+  if (auto cost = op->getAttrOfType<FloatAttr>(fsdp::FSDPDialect::kCostAttr))
+    return cost.getValueAsDouble();
+  // Stops the compute stream until every rank's statistic is there.
+  if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
+    return schedule::allGatherUs(
+        machine, machine.ranks * 4 * elementsOf(update.getStatistic()));
+  return 0;
+}
+
+void Reader::readOps() {
+  Block &body = function.getBody().front();
+  schedule::Segment open;
+  bool isOpen = false;
+  auto close = [&](int end) {
+    if (isOpen && end > open.begin) {
+      open.end = end;
+      ir.problem.segments.push_back(open);
+    }
+    isOpen = false;
+  };
+  for (Operation &op : body) {
+    inOrder.push_back(&op);
+    int position = ir.ops.size();
+    positions[&op] = position;
+    if (isScheduled(&op))
+      continue;
+    ir.ops.push_back(&op);
+    if (&op == body.getTerminator())
+      break;
+    ir.problem.ops.push_back({durationOf(&op, machine)});
+    if (auto enter = dyn_cast<fsdp::EnterOp>(op)) {
+      close(position);
+      open = {position, position, enter.getUnit().str()};
+      isOpen = true;
+    } else if (isa<fsdp::ExitOp>(op)) {
+      close(position + 1);
+    }
+  }
+  close(ir.problem.numOps());
+}
+
+void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
+                        ValueRange results) {
+  CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
+  schedule::Collective c;
+  c.kind = schedule::CollectiveKind::Gather;
+  c.channel = gatherChannel;
+  c.latest = ir.problem.numOps();
+  c.lastUse = -1;
+  int64_t bytes = 0;
+  for (Value result : results) {
+    bytes += elementsOf(result) * byteWidth(result.getType());
+    for (Operation *user : usersOfMemory(result)) {
+      c.latest = std::min(c.latest, positionOf(user));
+      c.lastUse = std::max(*c.lastUse, positionOf(user));
+    }
+    for (Operation *user : result.getUsers())
+      if (isa<fsdp::FreeOp>(user))
+        ops.frees.push_back(user);
+  }
+  if (*c.lastUse < 0)
+    return;
+  c.durationUs = schedule::allGatherUs(machine, bytes);
+  c.alignment = slotAlignment;
+  c.label = labelOf("all_gather", layouts);
+  ir.collectives.push_back(ops);
+  ir.problem.collectives.push_back(c);
+}
+
+void Reader::readReduction(Operation *first, ArrayAttr layouts,
+                           ValueRange gradients) {
+  CollectiveOps ops{first, nullptr, {}, {}};
+  if (auto start = dyn_cast<fsdp::ReduceScatterStartOp>(first))
+    ops.wait = *start.getToken().user_begin();
+  schedule::Collective c;
+  c.kind = schedule::CollectiveKind::Reduce;
+  c.channel = reduceChannel;
+  c.latest = ir.problem.numOps();
+  for (Value gradient : gradients)
+    if (Operation *op = gradient.getDefiningOp())
+      c.earliest = std::max(c.earliest, positionOf(op) + 1);
+  bool narrow = fsdp::getString(module, "reduce-dtype") == "bf16";
+  c.durationUs = schedule::reduceScatterUs(machine, elementsOf(gradients) *
+                                                        (narrow ? 2 : 4));
+  c.alignment = slotAlignment;
+  c.label = labelOf("reduce_scatter", layouts);
+  ir.collectives.push_back(ops);
+  ir.problem.collectives.push_back(c);
+}
+
+void Reader::readCollective(Operation *op) {
+  TypeSwitch<Operation *>(op)
+      .Case([&](fsdp::AllGatherOp op) {
+        readGather(op, op.getLayouts(), nullptr, op.getResults());
+      })
+      .Case([&](fsdp::AllGatherStartOp op) {
+        Operation *wait = *op.getToken().user_begin();
+        readGather(op, op.getLayouts(), wait, wait->getResults());
+      })
+      .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>([&](auto op) {
+        readReduction(op, op.getLayouts(), op.getGradients());
+      });
+}
+
+// The problem has one buffer a reduction. Of several sources the last defined
+// becomes it; until then the others are tensors.
+void Reader::addSources(int id, ArrayRef<const Slot *> sources) {
+  schedule::Collective &c = ir.problem.collectives[id];
+  for (const Slot *slot : sources) {
+    c.bytes += llvm::alignTo(slot->bytes, slotAlignment);
+    c.definition = std::max(c.definition, positionOf(inOrder[slot->begin]));
+  }
+  for (const Slot *slot : sources)
+    if (int begin = positionOf(inOrder[slot->begin]); begin < c.definition)
+      ir.problem.tensors.push_back({slot->bytes, slotAlignment, begin,
+                                    c.definition - 1, std::nullopt,
+                                    "gradients"});
+}
+
+LogicalResult Reader::readMemory() {
+  SlotOptions options;
+  options.maxRanks = fsdp::getInt(module, "max-ranks");
+  options.useTie = [](OpResult, Value) { return true; };
+  FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
+  if (failed(slots))
+    return failure();
+
+  DenseMap<Operation *, int> idOf; // of gathers, and of what is reduced
+  for (auto [id, ops] : llvm::enumerate(ir.collectives)) {
+    idOf[ops.first] = id;
+    if (ir.problem.collectives[id].kind == schedule::CollectiveKind::Reduce)
+      for (Value operand : ops.first->getOperands())
+        if (Operation *source = throughViews(operand).getDefiningOp())
+          idOf[source] = id;
+  }
+  SmallVector<SmallVector<const Slot *>> sources(ir.collectives.size());
+  for (const Slot &slot : *slots) {
+    std::optional<int> id;
+    for (const SlotValue &value : slot.values)
+      if (auto found = idOf.find(value.op); found != idOf.end())
+        id = found->second;
+    if (slot.kind == SlotKind::Gathered) {
+      if (id) // else a gather that nothing uses
+        ir.problem.collectives[*id].bytes +=
+            llvm::alignTo(slot.bytes, slotAlignment);
+      continue;
+    }
+    Operation *end = inOrder[slot.end];
+    if (id && isScheduled(end)) {
+      sources[*id].push_back(&slot);
+      continue;
+    }
+    Operation *begin = inOrder[slot.begin];
+    std::string label = "activations";
+    if (auto unit = begin->getAttrOfType<FlatSymbolRefAttr>(
+            fsdp::FSDPDialect::kUnitAttr))
+      label += " of " + unit.getValue().str();
+    int last = positionOf(end) - (isScheduled(end) ? 1 : 0);
+    last = std::min(last, ir.problem.numOps() - 1);
+    ir.problem.tensors.push_back({slot.bytes, slotAlignment, positionOf(begin),
+                                  std::max(last, positionOf(begin)),
+                                  std::nullopt, label});
+  }
+  for (auto [id, list] : llvm::enumerate(sources))
+    addSources(id, list);
+  return success();
+}
+
+void Reader::readActions() {
+  DenseMap<Operation *, schedule::Action> actions;
+  for (auto [index, ops] : llvm::enumerate(ir.collectives)) {
+    if (!ops.wait)
+      continue;
+    int id = index;
+    auto act = [&](Operation *op, schedule::ActionKind kind) {
+      actions[op] = {positionOf(op), kind, id};
+    };
+    act(ops.first, schedule::ActionKind::Start);
+    act(ops.wait, schedule::ActionKind::Wait);
+    // Layouts that were gathered together are one buffer to the problem.
+    if (!ops.frees.empty())
+      act(*llvm::max_element(
+              ops.frees,
+              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); }),
+          schedule::ActionKind::Free);
+  }
+  for (Operation *op : inOrder)
+    if (auto action = actions.find(op); action != actions.end())
+      ir.schedule.actions.push_back(action->second);
+}
+
+FailureOr<ScheduleIR> Reader::run() {
+  readOps();
+  for (Operation *op : inOrder)
+    readCollective(op);
+  if (failed(readMemory()))
+    return failure();
+  readActions();
+  return std::move(ir);
+}
+
+} // namespace
+
+bool fsdpc::isScheduled(Operation *op) {
+  return isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp, fsdp::AllGatherWaitOp,
+             fsdp::FreeOp, fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp,
+             fsdp::ReduceScatterWaitOp>(op);
+}
+
+SmallVector<Operation *> fsdpc::usersOfMemory(Value value) {
+  SmallVector<Operation *> users;
+  SmallVector<Value> values = {value};
+  while (!values.empty())
+    for (OpOperand &use : values.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
+      if (isa<fsdp::FreeOp>(user))
+        continue;
+      users.push_back(user);
+      auto matmul = dyn_cast<nn::MatmulOp>(user);
+      if (isa<nn::ReshapeOp, fsdp::ViewOp>(user) ||
+          (matmul && matmul.getAccumulator() == use.get()))
+        values.push_back(user->getResult(0));
+    }
+  return users;
+}
+
+void fsdpc::copyUnit(Operation *from, Operation *to) {
+  for (StringRef name :
+       {fsdp::FSDPDialect::kUnitAttr, fsdp::FSDPDialect::kBackwardAttr})
+    if (Attribute attribute = from->getAttr(name))
+      to->setAttr(name, attribute);
+}
+
+void fsdpc::annotate(const ScheduleIR &ir, const schedule::Timeline &timeline) {
+  for (auto [id, ops] : llvm::enumerate(ir.collectives)) {
+    Builder builder(ops.first->getContext());
+    auto set = [&](Operation *op, StringRef name, Attribute value) {
+      op->setAttr(name, value);
+    };
+    int64_t bytes = 0;
+    ValueRange moved = ops.results;
+    if (moved.empty())
+      moved = ops.first->getOperands();
+    for (Value value : moved)
+      bytes += elementsOf(value) * byteWidth(value.getType());
+    // A thousandth of a µs is more than the model knows.
+    auto time = [&](double us) {
+      return builder.getF64FloatAttr(std::round(us * 1000) / 1000);
+    };
+    set(ops.first, fsdp::FSDPDialect::kBytesAttr,
+        builder.getI64IntegerAttr(bytes));
+    set(ops.first, fsdp::FSDPDialect::kCostAttr,
+        time(ir.problem.collectives[id].durationUs));
+    set(ops.wait, fsdp::FSDPDialect::kExposedAttr,
+        time(timeline.exposedUs[id]));
+  }
+}
+
+llvm::FailureOr<ScheduleIR> fsdpc::readSchedule(func::FuncOp function) {
+  return Reader(function).run();
+}

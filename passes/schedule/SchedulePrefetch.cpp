@@ -1,0 +1,187 @@
+// schedule-prefetch: splits collectives into start and wait, placed by the
+// solver. PyTorch FSDP's backward_prefetch decides the same while running.
+#include "passes/schedule/Passes.h"
+#include "passes/schedule/RankMemory.h"
+#include "passes/schedule/ScheduleIR.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/solvers.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_SCHEDULEPREFETCH
+#include "passes/schedule/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// Writes the solver's places into the function.
+class Rewriter {
+public:
+  Rewriter(ScheduleIR &ir, MLIRContext *context)
+      : ir(ir), builder(context), tokens(ir.collectives.size()),
+        wholes(ir.collectives) {}
+
+  void run(const schedule::Schedule &schedule);
+
+private:
+  void start(int id);
+  void wait(int id);
+  void free(int id);
+
+  ScheduleIR &ir;
+  OpBuilder builder;
+  SmallVector<Value> tokens;
+  SmallVector<CollectiveOps> wholes; // as they were
+};
+
+void Rewriter::start(int id) {
+  Operation *whole = wholes[id].first;
+  Location location = whole->getLoc();
+  Operation *start;
+  auto token = fsdp::TokenType::get(builder.getContext());
+  if (auto gather = dyn_cast<fsdp::AllGatherOp>(whole))
+    start = fsdp::AllGatherStartOp::create(builder, location, token,
+                                           gather.getLayoutsAttr());
+  else
+    start = fsdp::ReduceScatterStartOp::create(
+        builder, location, token,
+        cast<fsdp::ReduceScatterOp>(whole).getLayoutsAttr(),
+        whole->getOperands());
+  copyUnit(whole, start);
+  tokens[id] = start->getResult(0);
+  ir.collectives[id].first = start;
+}
+
+void Rewriter::wait(int id) {
+  Operation *whole = wholes[id].first;
+  Location location = whole->getLoc();
+  Operation *wait;
+  if (isa<fsdp::AllGatherOp>(whole)) {
+    wait = fsdp::AllGatherWaitOp::create(builder, location,
+                                         whole->getResultTypes(), tokens[id]);
+    whole->replaceAllUsesWith(wait->getResults());
+    ir.collectives[id].results = SmallVector<Value>(wait->getResults());
+  } else {
+    wait = fsdp::ReduceScatterWaitOp::create(builder, location, tokens[id]);
+  }
+  copyUnit(whole, wait);
+  ir.collectives[id].wait = wait;
+}
+
+void Rewriter::free(int id) {
+  Operation *whole = wholes[id].first;
+  for (Value result : ir.collectives[id].results) {
+    auto free = fsdp::FreeOp::create(builder, whole->getLoc(), result);
+    copyUnit(whole, free);
+  }
+}
+
+void Rewriter::run(const schedule::Schedule &schedule) {
+  for (CollectiveOps &ops : ir.collectives) {
+    for (Operation *op : ops.frees)
+      op->erase();
+    ops.frees.clear();
+  }
+  for (const schedule::Action &action : schedule.actions) {
+    builder.setInsertionPoint(ir.ops[action.position]);
+    switch (action.kind) {
+    case schedule::ActionKind::Start:
+      start(action.collective);
+      break;
+    case schedule::ActionKind::Wait:
+      wait(action.collective);
+      break;
+    case schedule::ActionKind::Free:
+      free(action.collective);
+      break;
+    }
+  }
+  for (const CollectiveOps &ops : wholes)
+    ops.first->erase();
+}
+
+schedule::Prefetch prefetchOf(StringRef name) {
+  return llvm::StringSwitch<schedule::Prefetch>(name)
+      .Case("none", schedule::Prefetch::None)
+      .Case("post", schedule::Prefetch::Post)
+      .Case("pre", schedule::Prefetch::Pre)
+      .Default(schedule::Prefetch::Auto);
+}
+
+// Without a cap, `auto` may take what `pre` does.
+schedule::Solved solveProblem(schedule::Problem &problem) {
+  schedule::Options &options = problem.options;
+  if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
+      problem.check().empty()) {
+    schedule::Solved pre =
+        schedule::solvePrePost(problem, schedule::Prefetch::Pre);
+    if (auto *solution = std::get_if<schedule::Solution>(&pre))
+      options.memoryLimit = solution->peakBytes;
+  }
+  return schedule::solve(problem);
+}
+
+// Gathers that nothing reads, and their frees.
+void eraseUnused(Block &body) {
+  for (auto gather :
+       llvm::make_early_inc_range(body.getOps<fsdp::AllGatherOp>()))
+    if (llvm::all_of(gather->getUsers(),
+                     [](Operation *op) { return isa<fsdp::FreeOp>(op); })) {
+      for (Operation *free : llvm::make_early_inc_range(gather->getUsers()))
+        free->erase();
+      gather.erase();
+    }
+}
+
+struct SchedulePrefetch : fsdpc::impl::SchedulePrefetchBase<SchedulePrefetch> {
+  void runOnOperation() override {
+    if (failed(run(getOperation())))
+      signalPassFailure();
+  }
+
+  LogicalResult run(ModuleOp module) {
+    FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
+    if (failed(function))
+      return failure();
+    Block &body = function->front();
+    for (Operation &op : body)
+      if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op))
+        return op.emitOpError("is split already; schedule-prefetch places "
+                              "whole collectives");
+    eraseUnused(body);
+    FailureOr<ScheduleIR> ir = readSchedule(*function);
+    if (failed(ir))
+      return failure();
+    schedule::Problem &problem = ir->problem;
+    RankMemory memory(module);
+    problem.baseBytes = memory.total();
+    problem.options.prefetch = prefetchOf(fsdp::getString(module, "prefetch"));
+    problem.options.limitAllGathers = fsdp::getInt(module, "limit-all-gathers");
+    if (uint64_t limit = fsdp::getBytes(module, "memory-limit"))
+      problem.options.memoryLimit = limit;
+
+    schedule::Solved solved = solveProblem(problem);
+    if (auto *failed = std::get_if<schedule::Infeasible>(&solved)) {
+      if (failed->capBytes > 0)
+        reportOverLimit(module, memory, failed->largest, failed->peakBytes,
+                        failed->capBytes);
+      else
+        function->emitOpError("cannot be scheduled: ") << failed->message;
+      return failure();
+    }
+    const auto &solution = std::get<schedule::Solution>(solved);
+    Rewriter(*ir, &getContext()).run(solution.schedule);
+    annotate(*ir, solution.timeline);
+    for (const schedule::Collective &c : problem.collectives)
+      ++(c.kind == schedule::CollectiveKind::Gather ? gathers : reductions);
+    return success();
+  }
+};
+
+} // namespace

@@ -1,0 +1,262 @@
+// verify-schedule: checks a schedule by the model that the solver solves.
+#include "passes/memory/Slots.h"
+#include "passes/schedule/Passes.h"
+#include "passes/schedule/RankMemory.h"
+#include "passes/schedule/ScheduleIR.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_VERIFYSCHEDULE
+#include "passes/schedule/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+InFlightDiagnostic broken(Operation *op, StringRef rule) {
+  return op->emitOpError("breaks rule '") << rule << "': ";
+}
+
+// ---- rules of single collectives ----
+
+LogicalResult verifySplit(Operation *op) {
+  if (isa<fsdp::AllGatherOp, fsdp::ReduceScatterOp>(op))
+    return broken(op, "split") << "it is not split into start and wait";
+  return success();
+}
+
+LogicalResult verifyToken(Operation *start) {
+  auto users = llvm::to_vector(start->getResult(0).getUsers());
+  if (users.size() == 1 &&
+      isa<fsdp::AllGatherWaitOp, fsdp::ReduceScatterWaitOp>(users[0]))
+    return success();
+  auto diagnostic = broken(start, "token")
+                    << "it is waited for " << users.size()
+                    << " times; each token is waited for once";
+  for (Operation *user : llvm::reverse(users))
+    diagnostic.attachNote(user->getLoc()) << "a use of the token";
+  return diagnostic;
+}
+
+LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
+  bool used = false;
+  for (Value result : wait.getResults()) {
+    SmallVector<Operation *> frees;
+    for (Operation *user : result.getUsers())
+      if (isa<fsdp::FreeOp>(user))
+        frees.push_back(user);
+    if (frees.size() != 1) {
+      auto diagnostic = broken(wait, "free-once")
+                        << "what it gathers is freed " << frees.size()
+                        << " times; each gathered buffer is freed once";
+      for (Operation *free : llvm::reverse(frees))
+        diagnostic.attachNote(free->getLoc()) << "freed here";
+      return diagnostic;
+    }
+    for (Operation *user : usersOfMemory(result)) {
+      used = true;
+      if (user->isBeforeInBlock(frees[0]))
+        continue;
+      auto diagnostic = broken(frees[0], "free-after-use")
+                        << "it frees what is used after it";
+      diagnostic.attachNote(user->getLoc()) << "used here";
+      return diagnostic;
+    }
+  }
+  if (!used)
+    return broken(wait, "used") << "nothing reads what it gathers; remove "
+                                   "the collective";
+  return success();
+}
+
+// A reduction reads its gradients until its wait.
+LogicalResult verifySource(fsdp::ReduceScatterStartOp start) {
+  Operation *wait = *start.getToken().user_begin();
+  for (Value gradient : start.getGradients())
+    for (Operation *user : usersOfMemory(gradient)) {
+      auto matmul = dyn_cast<nn::MatmulOp>(user);
+      if (!matmul || !matmul.getAccumulator() ||
+          !start->isBeforeInBlock(user) || !user->isBeforeInBlock(wait))
+        continue;
+      auto diagnostic = broken(start, "source-kept")
+                        << "its gradient is written before its wait";
+      diagnostic.attachNote(user->getLoc()) << "written here";
+      return diagnostic;
+    }
+  return success();
+}
+
+// ---- symbols as memory ----
+
+enum class Memory { Parameters, Gradients };
+struct SymbolAccess {
+  Memory memory;
+  bool write;
+};
+
+// What an op of the compute stream does to the memory behind layouts; whole
+// layouts are one piece of memory.
+SmallVector<SymbolAccess> accessesOf(Operation *op) {
+  constexpr auto parameters = Memory::Parameters, gradients = Memory::Gradients;
+  return TypeSwitch<Operation *, SmallVector<SymbolAccess>>(op)
+      .Case<fsdp::AllGatherStartOp>([](Operation *) {
+        return SmallVector<SymbolAccess>{{parameters, false}};
+      })
+      .Case<fsdp::WholeOp>([](Operation *) {
+        return SmallVector<SymbolAccess>{{parameters, false}};
+      })
+      .Case<fsdp::GatherParametersOp>([](Operation *) {
+        return SmallVector<SymbolAccess>{{parameters, true}};
+      })
+      .Case<fsdp::ReduceScatterStartOp, fsdp::AccumulateOp,
+            fsdp::GatherGradientsOp, fsdp::ReduceGradientsOp>([](Operation *) {
+        return SmallVector<SymbolAccess>{{gradients, true}};
+      })
+      .Case<fsdp::SumSquaresOp, fsdp::ClipOp>([](Operation *) {
+        return SmallVector<SymbolAccess>{{gradients, false}};
+      })
+      .Case<fsdp::OptimizerOp>([](Operation *) {
+        return SmallVector<SymbolAccess>{{gradients, false},
+                                         {parameters, true}};
+      })
+      .Default([](Operation *) { return SmallVector<SymbolAccess>(); });
+}
+
+SmallVector<StringRef> layoutsOf(Operation *op) {
+  SmallVector<StringRef> names;
+  if (auto layout = op->getAttrOfType<FlatSymbolRefAttr>("layout"))
+    names.push_back(layout.getValue());
+  if (auto layouts = op->getAttrOfType<ArrayAttr>("layouts"))
+    for (auto layout : layouts.getAsRange<FlatSymbolRefAttr>())
+      names.push_back(layout.getValue());
+  return names;
+}
+
+bool conflict(Operation *a, Operation *b) {
+  for (SymbolAccess left : accessesOf(a))
+    for (SymbolAccess right : accessesOf(b))
+      if (left.memory == right.memory && (left.write || right.write))
+        return true;
+  return false;
+}
+
+// Collectives of one kind run one after the other on their channel; whatever
+// else touches the memory of one under way does so at a time of its own.
+LogicalResult verifySymbols(Operation *start) {
+  Operation *wait = *start->getResult(0).user_begin();
+  SmallVector<StringRef> names = layoutsOf(start);
+  for (Operation *op = start->getNextNode(); op && op != wait;
+       op = op->getNextNode()) {
+    if (op->getName() == start->getName() || !conflict(start, op))
+      continue;
+    for (StringRef name : layoutsOf(op)) {
+      if (!llvm::is_contained(names, name))
+        continue;
+      auto diagnostic = broken(op, "symbol-hazard")
+                        << "it touches memory of layout '" << name
+                        << "' while a collective on it is under way";
+      diagnostic.attachNote(start->getLoc()) << "the collective starts here";
+      return diagnostic;
+    }
+  }
+  return success();
+}
+
+// ---- rules of the whole ----
+
+LogicalResult verifyStructure(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  for (Operation &op : body)
+    if (failed(verifySplit(&op)) ||
+        (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op) &&
+         failed(verifyToken(&op))))
+      return failure();
+  for (Operation &op : body) {
+    auto wait = dyn_cast<fsdp::AllGatherWaitOp>(op);
+    if (wait && failed(verifyFree(wait)))
+      return failure();
+    auto reduce = dyn_cast<fsdp::ReduceScatterStartOp>(op);
+    if (reduce && failed(verifySource(reduce)))
+      return failure();
+    if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op) &&
+        failed(verifySymbols(&op)))
+      return failure();
+  }
+  return success();
+}
+
+// What the model of compiler/schedule says, as diagnostics.
+LogicalResult verifyModel(func::FuncOp function, const ScheduleIR &ir) {
+  if (std::string fault = ir.problem.check(); !fault.empty())
+    return function.emitOpError("is no scheduling problem: ") << fault;
+  for (const schedule::Violation &violation :
+       schedule::verifyPlaces(ir.problem, ir.schedule)) {
+    Operation *op = function;
+    if (!violation.collectives.empty())
+      op = ir.collectives[violation.collectives.back()].first;
+    auto diagnostic = broken(op, violation.rule) << violation.message;
+    for (int id : violation.collectives)
+      if (Operation *other = ir.collectives[id].first; other != op)
+        diagnostic.attachNote(other->getLoc()) << "another one involved";
+    return diagnostic;
+  }
+  return success();
+}
+
+struct VerifySchedule : fsdpc::impl::VerifyScheduleBase<VerifySchedule> {
+  void runOnOperation() override {
+    if (failed(verify(getOperation())))
+      signalPassFailure();
+  }
+
+  LogicalResult verify(ModuleOp module) {
+    for (auto function : module.getOps<func::FuncOp>())
+      if (!function->hasAttr("nn.kernel") && failed(verifyStructure(function)))
+        return failure();
+    FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
+    if (failed(function))
+      return failure();
+    FailureOr<ScheduleIR> ir = readSchedule(*function);
+    if (failed(ir))
+      return failure();
+    ir->problem.options.limitAllGathers =
+        fsdp::getInt(module, "limit-all-gathers");
+    if (failed(verifyModel(*function, *ir)) || failed(verifyMemory(module)))
+      return failure();
+    annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+    module->setAttr(
+        fsdp::FSDPDialect::kScheduleHashAttr,
+        StringAttr::get(
+            &getContext(),
+            llvm::utohexstr(schedule::hashStarts(ir->problem, ir->schedule),
+                            /*LowerCase=*/true)));
+    return success();
+  }
+
+  // The arena as plan-memory will pack it, not as the solver estimated it.
+  LogicalResult verifyMemory(ModuleOp module) {
+    int64_t limit = fsdp::getBytes(module, "memory-limit");
+    if (limit == 0)
+      return success();
+    FailureOr<ArenaPlan> plan = packArena(module);
+    if (failed(plan))
+      return failure();
+    RankMemory memory(module);
+    int64_t peak = memory.total() + plan->packing.peak;
+    if (peak <= limit)
+      return success();
+    reportOverLimit(module, memory,
+                    schedule::largestContributors(intervalsOf(plan->slots)),
+                    peak, limit);
+    return failure();
+  }
+};
+
+} // namespace

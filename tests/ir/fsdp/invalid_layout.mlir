@@ -1,0 +1,57 @@
+// RUN: fsdpc-opt %s --verify-diagnostics --split-input-file
+
+// Members stand at multiples of 16 elements.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.parameter @b : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+// expected-error@+1 {{member 'b' stands at 8, no multiple of 16}}
+fsdp.layout @u.flat of @u trainable elements 16 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>,
+  #fsdp.member<@b[8, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// Members do not overlap, and stand in order.
+fsdp.parameter @a : tensor<40xf32> trainable unit @u
+fsdp.parameter @b : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+// expected-error@+1 {{member 'b' stands at 32, before the end of the one before it, 40}}
+fsdp.layout @u.flat of @u trainable elements 40 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 40] rate 1.0 : f64 decay 0.0 : f64>,
+  #fsdp.member<@b[32, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// The layout ends with its last member.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+// expected-error@+1 {{has 16 elements, but its last member ends at 8}}
+fsdp.layout @u.flat of @u trainable elements 16 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// What ranks keep whole is one of four kinds.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+// expected-error@+1 {{keeps 'grad' whole; it may be compute, gradient, master or state}}
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["grad"]}
+
+// -----
+
+// Frozen and trainable parameters have layouts of their own.
+fsdp.parameter @a : tensor<8xf32> unit @u
+fsdp.unit @u
+// expected-error@+1 {{mixes parameter 'a' with members that are trainable}}
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// A member has its parameter's size.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+// expected-error@+1 {{has 4 elements for parameter 'a' of 'tensor<8xf32>'}}
+fsdp.layout @u.flat of @u trainable elements 4 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 4] rate 1.0 : f64 decay 0.0 : f64>], whole = []}

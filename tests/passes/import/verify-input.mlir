@@ -1,0 +1,56 @@
+// RUN: fsdpc-opt %s --verify-input --verify-diagnostics --split-input-file
+
+// The module has the function that a microbatch runs.
+// expected-error @below {{there is no '@microbatch'}}
+module {}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+// Inputs have names.
+// expected-error @below {{argument '0' has no 'fsdp.input'}}
+func.func @microbatch(%x: tensor<f32>) {
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+// A name is one argument's.
+// expected-error @below {{input 'x' is there twice}}
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}, %y: tensor<f32> {fsdp.input = "x"}) {
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+// One loss is reported.
+// expected-error @below {{'@microbatch' reports 0 losses, not one}}
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32>
+// A trainable parameter reaches the loss.
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  %y = nn.mul %x, %w : tensor<f32>
+  // expected-error @below {{no trainable parameter reaches the loss}}
+  fsdp.report_loss %y : tensor<f32>
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+// Scopes and classes are of one length.
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  // expected-error @below {{'nn.scope' and 'nn.class' differ in length}}
+  %y = nn.mul %x, %w {nn.scope = ["a"], nn.class = ["A", "B"]} : tensor<f32>
+  fsdp.report_loss %y : tensor<f32>
+  return
+}

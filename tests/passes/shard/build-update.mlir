@@ -1,0 +1,85 @@
+// RUN: fsdpc-opt %s --build-update --split-input-file --verify-diagnostics | FileCheck %s
+
+// The norm over all trainable layouts, then an optimizer a layout. AdamW decays
+// the parameter, and its scalars are f64 until they meet an element.
+module attributes {fsdp.options = {"clip-grad-norm" = 1.0 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.parameter @f : tensor<8xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.01 : f64>], whole = []}
+  fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
+    members = [#fsdp.member<@f[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: %[[S:.*]] = fsdp.sum_squares [@u.flat] : tensor<1xf64>
+// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<1xf64>
+// CHECK: %[[C:.*]] = fsdp.clip [@u.flat], %[[R]] {max_norm = 1.000000e+00 : f64}
+// CHECK: fsdp.optimizer @u.flat, %[[C]] : tensor<f32> {
+// CHECK: ^bb0(%[[P:.*]]: f32, %[[G:.*]]: f32, %[[M:.*]]: f32, %[[V:.*]]: f32, %[[LR:.*]]: f64, %[[STEP:.*]]: f64, %[[DECAY:.*]]: f64):
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f64
+// CHECK: %[[B1:.*]] = arith.constant 9.000000e-01 : f64
+// CHECK: %[[B2:.*]] = arith.constant 0.998{{9+}} : f64
+// CHECK: %[[EPS:.*]] = arith.constant 1.000000e-08 : f64
+// CHECK: %[[LD:.*]] = arith.mulf %[[LR]], %[[DECAY]] : f64
+// CHECK: %[[SHRINK:.*]] = arith.subf %[[ONE]], %[[LD]] : f64
+// CHECK: %[[SHRINK32:.*]] = arith.truncf %[[SHRINK]] : f64 to f32
+// CHECK: %[[P1:.*]] = arith.mulf %[[P]], %[[SHRINK32]] : f32
+// CHECK: %[[D:.*]] = arith.subf %[[G]], %[[M]] : f32
+// CHECK: math.powf %[[B1]], %[[STEP]] : f64
+// CHECK: math.powf %[[B2]], %[[STEP]] : f64
+// CHECK: fsdp.yield %{{.*}}, %{{.*}}, %{{.*}} : f32, f32, f32
+// CHECK-NOT: fsdp.optimizer
+
+// -----
+
+// SGD adds the decay to the gradient; Nesterov's momentum looks ahead.
+module attributes {fsdp.options = {optimizer = "sgd", momentum = 0.5 : f64, nesterov = true}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 1 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.01 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%[[P:.*]]: f32, %[[G:.*]]: f32, %[[B:.*]]: f32, %[[LR:.*]]: f64, %{{.*}}: f64, %[[DECAY:.*]]: f64):
+// CHECK: %[[DECAY32:.*]] = arith.truncf %[[DECAY]]
+// CHECK: %[[DP:.*]] = arith.mulf %[[DECAY32]], %[[P]]
+// CHECK: %[[G1:.*]] = arith.addf %[[G]], %[[DP]]
+// CHECK: %[[M:.*]] = arith.constant 5.000000e-01 : f64
+// CHECK: %[[M32:.*]] = arith.truncf %[[M]]
+// CHECK: %[[BM:.*]] = arith.mulf %[[B]], %[[M32]]
+// CHECK: %[[B1:.*]] = arith.addf %[[BM]], %[[G1]]
+// CHECK: %[[MB:.*]] = arith.mulf %[[M32]], %[[B1]]
+// CHECK: %[[G2:.*]] = arith.addf %[[G1]], %[[MB]]
+// CHECK: %[[RATE:.*]] = arith.negf %[[LR]]
+// CHECK: %[[RATE32:.*]] = arith.truncf %[[RATE]]
+// CHECK: %[[CHANGE:.*]] = arith.mulf %[[RATE32]], %[[G2]]
+// CHECK: %[[P1:.*]] = arith.addf %[[P]], %[[CHANGE]]
+// CHECK: fsdp.yield %[[P1]], %[[B1]] : f32, f32
+
+// -----
+
+// AMSGrad keeps the maximum in a third state; maximize turns the gradient.
+module attributes {fsdp.options = {optimizer = "adam", amsgrad = true, maximize = true}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 3 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%{{.*}}: f32, %[[G:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32, %[[MAX:.*]]: f32, %{{.*}}: f64
+// CHECK: arith.negf %[[G]] : f32
+// CHECK: %[[MAX1:.*]] = arith.maximumf %[[MAX]], %{{.*}} : f32
+// CHECK: fsdp.yield %{{.*}}, %{{.*}}, %{{.*}}, %[[MAX1]]
+
+// -----
+
+// expected-error@+1 {{--nesterov needs --momentum above 0}}
+module attributes {fsdp.options = {optimizer = "sgd", nesterov = true}} {
+}
+
+// -----
+
+// expected-error@+1 {{no parameter is trained: none has a gradient}}
+module {
+}

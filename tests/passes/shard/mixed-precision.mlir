@@ -1,0 +1,116 @@
+// RUN: fsdpc-opt %s --mixed-precision --split-input-file | FileCheck %s
+
+// Weights and what meets them become bf16; a float input is cast at its use, in
+// the forward and in the backward; statistics and the loss stay f32.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<8x8xf32> trainable unit @u
+  fsdp.unit @u
+  // CHECK: fsdp.layout @u.flat {{.*}} : bf16
+  fsdp.layout @u.flat of @u trainable elements 64 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 64] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK-SAME: %[[X:.*]]: tensor<4x8xf32>, %[[Y:.*]]: tensor<4xi64>
+  func.func @microbatch(%x: tensor<4x8xf32>, %y: tensor<4xi64>) {
+    // CHECK: %[[F:.*]] = fsdp.flat @u.flat : tensor<64xbf16>
+    %f = fsdp.flat @u.flat : tensor<64xf32>
+    // CHECK: %[[W:.*]] = fsdp.view %[[F]][@w at 0] : tensor<64xbf16> -> tensor<8x8xbf16>
+    %w = fsdp.view %f[@w at 0] : tensor<64xf32> -> tensor<8x8xf32>
+    // CHECK: %[[XC:.*]] = nn.cast %[[X]] {fsdp.unit = @u} : tensor<4x8xf32> -> tensor<4x8xbf16>
+    // CHECK: %[[H:.*]] = nn.matmul %[[XC]], %[[W]] {fsdp.unit = @u} : {{.*}} -> tensor<4x8xbf16>
+    %h = nn.matmul %x, %w {fsdp.unit = @u} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    // CHECK: nn.rms_norm %[[H]] {{.*}} -> tensor<4x8xbf16>, tensor<4xf32>
+    %n, %rstd = nn.rms_norm %h {epsilon = 1.0e-5 : f64} : tensor<4x8xf32> -> tensor<4x8xf32>, tensor<4xf32>
+    // CHECK: nn.cross_entropy {{.*}} -> tensor<f32>, tensor<4xf32>, tensor<f32>
+    %loss, %lse, %valid = nn.cross_entropy mean %n, %y : tensor<4x8xf32>, tensor<4xi64> -> tensor<f32>, tensor<4xf32>, tensor<f32>
+    fsdp.report_loss %loss : tensor<f32>
+    %one = nn.constant {fsdp.backward} dense<1.0> : tensor<f32>
+    // CHECK: nn.cross_entropy_grad mean %{{.*}} : tensor<f32>, tensor<4x8xbf16>, tensor<4xi64>, tensor<4xf32> -> tensor<4x8xbf16>
+    %dn = nn.cross_entropy_grad mean %one, %n, %y, %lse, %valid {fsdp.backward} : tensor<f32>, tensor<4x8xf32>, tensor<4xi64>, tensor<4xf32> -> tensor<4x8xf32>
+    // CHECK: nn.rms_norm_grad {{.*}} : tensor<4x8xbf16>, tensor<4xf32> -> tensor<4x8xbf16>
+    %dh = nn.rms_norm_grad %dn, %h, %rstd {fsdp.backward} : tensor<4x8xf32>, tensor<4xf32> -> tensor<4x8xf32>
+    // CHECK: %[[XB:.*]] = nn.cast %[[X]] {fsdp.backward} : tensor<4x8xf32> -> tensor<4x8xbf16>
+    // CHECK: nn.matmul %[[XB]], {{.*}} -> tensor<8x8xbf16>
+    %dw = nn.matmul %x, %dh {transpose_a, fsdp.backward} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<8x8xf32>
+    // CHECK: fsdp.pack @u.flat({{.*}}) : (tensor<8x8xbf16>) -> tensor<64xbf16>
+    %g = fsdp.pack @u.flat(%dw) : (tensor<8x8xf32>) -> tensor<64xf32>
+    // CHECK: fsdp.reduce @u.flat, %{{.*}} : tensor<64xbf16>
+    fsdp.reduce @u.flat, %g : tensor<64xf32>
+    return
+  }
+}
+
+// -----
+
+// The squares and the mean that only lead to the loss are f32, with the target
+// as it came; the gradient is cast where it meets a bf16 value.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  // CHECK-SAME: %[[T:.*]]: tensor<8xf32>
+  func.func @microbatch(%t: tensor<8xf32>) {
+    %f = fsdp.flat @u.flat : tensor<8xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<8xf32>
+    // CHECK: %[[S:.*]] = nn.softmax %{{.*}} : tensor<8xbf16>
+    %s = nn.softmax %w : tensor<8xf32>
+    // CHECK: %[[C:.*]] = nn.cast %[[S]] : tensor<8xbf16> -> tensor<8xf32>
+    // CHECK: %[[D:.*]] = nn.sub %[[C]], %[[T]] : tensor<8xf32>
+    %d = nn.sub %s, %t : tensor<8xf32>
+    // CHECK: nn.mul %[[D]], %[[D]] : tensor<8xf32>
+    %q = nn.mul %d, %d : tensor<8xf32>
+    // CHECK: nn.reduce sum {{.*}} : tensor<8xf32> -> tensor<1xf32>
+    %r = nn.reduce sum %q [0] : tensor<8xf32> -> tensor<1xf32>
+    %loss = nn.reshape %r : tensor<1xf32> -> tensor<f32>
+    fsdp.report_loss %loss : tensor<f32>
+    // CHECK: %[[DS:.*]] = nn.add %[[D]], %[[D]] {fsdp.backward} : tensor<8xf32>
+    %ds = nn.add %d, %d {fsdp.backward} : tensor<8xf32>
+    // CHECK: %[[DC:.*]] = nn.cast %[[DS]] {fsdp.backward} : tensor<8xf32> -> tensor<8xbf16>
+    // CHECK: nn.softmax_grad %[[S]], %[[DC]] {fsdp.backward} : tensor<8xbf16>
+    %dw = nn.softmax_grad %s, %ds {fsdp.backward} : tensor<8xf32>
+    %g = fsdp.pack @u.flat(%dw) : (tensor<8xf32>) -> tensor<8xf32>
+    fsdp.reduce @u.flat, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// What comes from integers and constants is f32 until it meets bf16; constants
+// are converted; an additive mask of attention stays.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<1x1x2x4xf32> unit @u
+  fsdp.unit @u
+  fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%i: tensor<1x1x2x4xi64>, %mask: tensor<1x1x1x2xf32>) {
+    %f = fsdp.flat @u.frozen : tensor<8xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<1x1x2x4xf32>
+    // CHECK: nn.cast %{{.*}} : tensor<1x1x2x4xi64> -> tensor<1x1x2x4xf32>
+    %a = nn.cast %i : tensor<1x1x2x4xi64> -> tensor<1x1x2x4xf32>
+    // CHECK: %[[COS:.*]] = nn.cos %{{.*}} : tensor<1x1x2x4xf32>
+    %cos = nn.cos %a : tensor<1x1x2x4xf32>
+    // CHECK: %[[CC:.*]] = nn.cast %[[COS]] : tensor<1x1x2x4xf32> -> tensor<1x1x2x4xbf16>
+    // CHECK: nn.mul %{{.*}}, %[[CC]] : tensor<1x1x2x4xbf16>
+    %q = nn.mul %w, %cos : tensor<1x1x2x4xf32>
+    // CHECK: %[[K:.*]] = nn.constant dense<2.000000e+00> : tensor<1x1x2x4xbf16>
+    %two = nn.constant dense<2.0> : tensor<1x1x2x4xf32>
+    // CHECK: nn.mul %{{.*}}, %[[K]] : tensor<1x1x2x4xbf16>
+    %k = nn.mul %q, %two : tensor<1x1x2x4xf32>
+    // CHECK: nn.attention {{.*}} mask tensor<1x1x1x2xf32> -> tensor<1x1x2x4xbf16>, tensor<1x1x2xf32>
+    %o, %lse = nn.attention %q, %k, %w mask %mask {scale = 1.0 : f64} : tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, tensor<1x1x2x4xf32>, mask tensor<1x1x1x2xf32> -> tensor<1x1x2x4xf32>, tensor<1x1x2xf32>
+    return
+  }
+}
+
+// -----
+
+// In f32 nothing changes.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: nn.neg %{{.*}} : tensor<8xf32>
+func.func @microbatch(%x: tensor<8xf32>) {
+  %y = nn.neg %x : tensor<8xf32>
+  return
+}

@@ -1,0 +1,81 @@
+// Bytes communicated a step: ddp, zero2 and zero3 are 2 : 2 : 3.
+#include "passes/collectives/CommunicationVolume.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+class CommunicationVolumeTest : public testing::Test {
+protected:
+  CommunicationVolumeTest() {
+    context.loadDialect<func::FuncDialect, nn::NNDialect, fsdp::FSDPDialect>();
+  }
+
+  // One layout of 1000 elements; `options`, and the two functions' collectives.
+  CommunicationVolume count(std::string options, std::string type,
+                            std::string microbatch, std::string update) {
+    std::string text = R"(
+module attributes {fsdp.options = {)" +
+                       options + R"(}} {
+  fsdp.parameter @w : tensor<1000xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @l of @u trainable elements 1000 : )" +
+                       type + R"( states 2 {members =
+    [#fsdp.member<@w[0, 1000] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%g: tensor<1000x)" +
+                       type + R"(>) {
+)" + microbatch + R"(
+    return
+  }
+  func.func @update() {
+)" + update + R"(
+    return
+  }
+})";
+    module = parseSourceString<ModuleOp>(text, &context);
+    return communicatedBytes(*module);
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+};
+
+const char *reduceScatter = "fsdp.reduce_scatter [@l], %g : tensor<1000xf32>\n";
+
+TEST_F(CommunicationVolumeTest, StrategiesAre2To2To3) {
+  CommunicationVolume ddp =
+      count("", "f32", reduceScatter, "fsdp.gather_gradients [@l]");
+  CommunicationVolume zero2 =
+      count("", "f32", reduceScatter, "fsdp.gather_parameters [@l]");
+  std::string gathers = "%a = fsdp.all_gather [@l] : tensor<1000xf32>\n"
+                        "%b = fsdp.all_gather [@l] : tensor<1000xf32>\n";
+  CommunicationVolume zero3 = count("", "f32", gathers + reduceScatter, "");
+  EXPECT_EQ(ddp.bytes(8, 1), 8000 * 7 / 8.);
+  EXPECT_EQ(zero2.bytes(8, 1), 8000 * 7 / 8.);
+  EXPECT_EQ(zero3.bytes(8, 1), 12000 * 7 / 8.);
+  EXPECT_EQ(ddp.formula(), "(N-1)/N · (K·P·f32 + P·f32)");
+  EXPECT_EQ(zero3.formula(), "(N-1)/N · (K·2·P·f32 + K·P·f32)");
+}
+
+// Gathers are in the compute type, reductions in the wire type; starts count as
+// what they start.
+TEST_F(CommunicationVolumeTest, TypesAndMicrobatches) {
+  CommunicationVolume volume =
+      count(R"("param-dtype" = "bf16")", "bf16",
+            "%t = fsdp.all_gather_start [@l]\n"
+            "%a = fsdp.all_gather_wait %t : tensor<1000xbf16>\n"
+            "%r = fsdp.reduce_scatter_start [@l], %g : tensor<1000xbf16>\n"
+            "fsdp.reduce_scatter_wait %r\n",
+            "");
+  EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·P·bf16 + K·P·f32)");
+  EXPECT_EQ(volume.bytes(2, 3), 3 * (2000 + 4000) / 2.);
+  EXPECT_EQ(volume.bytes(1, 3), 0);
+}
+
+} // namespace
