@@ -161,8 +161,18 @@ std::optional<StringAttr> KernelGrouping::weightUnitOf(Operation *op) const {
   return unit;
 }
 
-bool KernelGrouping::wouldCycle(Operation *op, int group) const {
+// The position before which nothing can depend on the group: dependences lead
+// back in program order, but a group that reaches across leads forward again.
+int KernelGrouping::firstThatMayFollow(int group) const {
   int first = position(allGroups[group].ops.front());
+  for (const KernelGroup &other : llvm::reverse(allGroups))
+    if (position(other.ops.back()) >= first)
+      first = std::min(first, position(other.ops.front()));
+  return first;
+}
+
+bool KernelGrouping::wouldCycle(Operation *op, int group) const {
+  int first = firstThatMayFollow(group);
   SmallVector<Operation *> worklist;
   DenseSet<Operation *> visited;
   auto visit = [&](Operation *producer) {

@@ -42,6 +42,7 @@ private:
   bool usedOutside(mlir::Value value, int group,
                    mlir::Operation *besides) const;
   bool staysInside(int group, mlir::Operation *besides) const;
+  int firstThatMayFollow(int group) const;
   bool wouldCycle(mlir::Operation *op, int group) const;
   std::optional<mlir::StringAttr> weightUnitOf(mlir::Operation *op) const;
   // Producers of an operand, looking through movable ops; `indexed` says
