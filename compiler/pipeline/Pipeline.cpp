@@ -94,7 +94,9 @@ std::optional<Phase> fsdpc::parsePhase(StringRef name) {
   return std::nullopt;
 }
 
-std::string fsdpc::phaseNames() { return llvm::join(names, "|"); }
+std::string fsdpc::phaseNames() {
+  return llvm::join(llvm::ArrayRef(names), "|");
+}
 
 // The index of the first step that has not run, by `fsdp.done`.
 static FailureOr<size_t> firstStep(ModuleOp module) {

@@ -46,8 +46,8 @@ Value PointerBuilder::whole(Location loc, FlatSymbolRefAttr name) {
 static std::pair<Value, int64_t> throughViews(Value value) {
   int64_t offset = 0;
   while (Operation *op = value.getDefiningOp()) {
-    if (auto reshape = dyn_cast<nn::ReshapeOp>(op)) {
-      value = reshape.getInput();
+    if (isa<nn::ReshapeOp, fsdp::AllReduceOp>(op)) {
+      value = op->getOperand(0);
     } else if (auto view = dyn_cast<fsdp::ViewOp>(op)) {
       offset += view.getOffset() *
                 view.getResult().getType().getElementTypeBitWidth() / 8;
