@@ -304,7 +304,7 @@ struct FormUnits : impl::FormUnitsBase<FormUnits> {
     int formed = Former(module, *function, std::move(*policy)).run();
     units = formed;
     if (formed == 1)
-      module.emitWarning()
+      emitWarning(module.getLoc())
           << "all parameters are in one unit, so sharding saves nothing while "
              "the model runs; see --units, --unit-class and --unit-scope";
   }
