@@ -25,13 +25,7 @@ static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
 
 /// Operand number of an optional operand, -1 where absent.
 static int64_t indexOf(MutableOperandRange operand) {
-<<<<<<< HEAD
-  if (operand.empty())
-    return -1;
-  return operand.begin()->getOperandNumber();
-=======
   return operand.empty() ? -1 : int64_t(operand.begin()->getOperandNumber());
->>>>>>> main
 }
 
 LogicalResult SoftmaxOp::buildAdjoint(OpBuilder &builder,
