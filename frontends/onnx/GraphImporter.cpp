@@ -398,7 +398,7 @@ LogicalResult GraphImporter::run(func::FuncOp function,
 Value GraphImporter::findLoss() {
   auto isLoss = [](Value value) {
     return value && isa<FloatType>(elementOf(value)) &&
-           typeOf(value).getNumElements() == 1;
+           tensorType(value).getNumElements() == 1;
   };
   Location loc = b.builder.getUnknownLoc();
   auto listOutputs = [&](InFlightDiagnostic &error) {

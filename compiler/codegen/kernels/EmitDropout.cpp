@@ -156,7 +156,8 @@ Lanes KernelEmitter::dropout(nn::DropoutOp op, const Index &index) {
       make<arith::CmpIOp>(arith::CmpIPredicate::uge, uniform,
                           number(uniform, std::ceil(ratio * (1 << 24))));
   Value value = vector ? spread(input.value) : input.value;
-  Value scaled = make<arith::MulFOp>(value, number(value, 1 / (1 - ratio)));
+  Value scaled =
+      make<arith::MulFOp>(value, splatLike(value.getType(), 1 / (1 - ratio)));
   Value result = make<arith::SelectOp>(keep, scaled, number(value, 0));
   if (nn::tensorType(op.getResult()).getElementType().isBF16())
     result = roundBf16(result);

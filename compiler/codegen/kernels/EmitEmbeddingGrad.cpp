@@ -37,13 +37,16 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
     seen = make<LLVM::AllocaOp>(pointerType, builder.getI8Type(), i64(1),
                                 /*alignment=*/1);
   }
+  Value zero = i64(0), rows = i64(tableRows), count = i64(stage.outer);
   // One iteration, for a scope whose values stay outside of all loops.
   auto once = scf::ForOp::create(builder, loc, i64(0), i64(1), i64(1));
   scopes[0] = {once.getBody(), nullptr};
 
-  Value zero = i64(0), rows = i64(tableRows), count = i64(stage.outer);
   auto overColumns = [&](llvm::function_ref<void()> body) {
-    SmallVector<int64_t> widths = {target.lanes, 1};
+    SmallVector<int64_t> widths;
+    if (stage.lanes >= target.lanes)
+      widths.push_back(target.lanes);
+    widths.push_back(1);
     Value current = low;
     for (int64_t lanes : widths) {
       insertAt(1);
@@ -110,7 +113,7 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
   auto addRow = [&](Value sums, Type type, const IndexExpr &place) {
     overColumns([&] {
       Lanes gradient = this->element(root.value, root.index);
-      Lanes sum = load(sums, type, place);
+      Lanes sum = load(sums, type, place, 2);
       insertAt(2);
       store(sums, type, place,
             make<arith::AddFOp>(sum.value, spread(gradient.value)));
@@ -166,17 +169,18 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
     IndexExpr none = 0;
     store(seen, i8, none, splatLike(i8, 0));
     overIds(zero, current, [&](Value same) {
-      Value known = load(seen, i8, none).value;
+      Value known = load(seen, i8, none, 2).value;
       insertAt(1);
       store(seen, i8, none,
             make<arith::OrIOp>(known, make<arith::ExtUIOp>(i8, same)));
     });
     insertAt(1);
-    Value wasSeen = make<LLVM::LoadOp>(i8, seen);
+    Value wasSeen = load(seen, i8, none, 2).value;
     Value first = make<arith::CmpIOp>(arith::CmpIPredicate::eq, wasSeen,
                                       splatLike(i8, 0));
     when(make<arith::AndIOp>(first, counts(id)), [&] {
       overColumns([&] {
+        insertAt(2);
         store(sums, f32, stage.laneVariable,
               splatLike(lanesOf(f32, width > 1), 0));
       });
@@ -185,7 +189,7 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
       });
       setTableRow(id);
       overColumns([&] {
-        Lanes sum = load(sums, f32, stage.laneVariable);
+        Lanes sum = load(sums, f32, stage.laneVariable, 2);
         insertAt(2);
         store(table, declared, address, roundBf16(sum.value));
       });

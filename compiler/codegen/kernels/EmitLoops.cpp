@@ -63,6 +63,15 @@ KernelEmitter::loop(int depth, const IndexExpr &variable, Value low, Value high,
   return op.getResults();
 }
 
+void KernelEmitter::forgetLanes() {
+  for (auto it = known.begin(); it != known.end();) {
+    bool usesLane = llvm::any_of(it->first.second, [&](const IndexExpr &e) {
+      return space.usesLane(e);
+    });
+    it = usesLane ? known.erase(it) : std::next(it);
+  }
+}
+
 // ---- reductions ----
 
 Value KernelEmitter::neutral(nn::ReduceOp op, Type type) {
@@ -214,6 +223,7 @@ void KernelEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
   for (size_t part = 0; part + 1 < bounds.size(); ++part) {
     int64_t begin = bounds[part], end = bounds[part + 1];
     space.setRange(stage.laneVariable, {begin, end - 1});
+    forgetLanes();
     bool isStatic = first && last;
     insertAt(1);
     Value current = low, limit = high;

@@ -172,11 +172,11 @@ Value KernelEmitter::pointer(Value buffer, Type storage, Value position) {
   return make<LLVM::GEPOp>(type, storage, buffer, ValueRange{position});
 }
 
-Lanes KernelEmitter::load(Value buffer, Type element,
-                          const IndexExpr &address) {
+Lanes KernelEmitter::load(Value buffer, Type element, const IndexExpr &address,
+                          int depth) {
   Type storage = storageType(element);
   unsigned alignment = storage.getIntOrFloatBitWidth() / 8;
-  int depth = space.depth(address);
+  depth = std::max(depth, space.depth(address));
   Value stored;
   if (!vectorizes(address)) {
     Value position = scalarIndex(address);

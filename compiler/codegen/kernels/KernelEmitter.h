@@ -68,7 +68,10 @@ private:
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>
            body);
   void insertAt(int depth);
+  // Forgets values of loops from `depth` on; and those at a lane, which differ
+  // between the parts of a loop.
   void forget(int depth);
+  void forgetLanes();
 
   // ---- elements (EmitElement.cpp) ----
   Lanes element(mlir::Value value, const Index &index);
@@ -83,7 +86,9 @@ private:
   Lanes dropout(nn::DropoutOp op, const Index &index); // EmitDropout.cpp
 
   // ---- memory and indices (EmitMemory.cpp) ----
-  Lanes load(mlir::Value buffer, mlir::Type element, const IndexExpr &address);
+  // `depth`: not outside of that loop, for memory that changes.
+  Lanes load(mlir::Value buffer, mlir::Type element, const IndexExpr &address,
+             int depth = 0);
   void store(mlir::Value buffer, mlir::Type element, const IndexExpr &address,
              mlir::Value value);
   mlir::Value pointer(mlir::Value buffer, mlir::Type storage,

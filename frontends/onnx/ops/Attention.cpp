@@ -86,7 +86,7 @@ static LogicalResult attention(Node &node) {
   auto lse = RankedTensorType::get(qs.take_front(3), b.builder.getF32Type());
   Shape shape = {qs[0], qs[1], qs[2], vs[3]};
   auto result =
-      b.op<nn::AttentionOp>(TypeRange{typeOf(q).clone(shape), lse}, q, k, v,
+      b.op<nn::AttentionOp>(TypeRange{tensorType(q).clone(shape), lse}, q, k, v,
                             mask, b.builder.getF64FloatAttr(scale),
                             causal ? b.builder.getUnitAttr() : UnitAttr());
   return node.result(fromHeads(b, result.getResult(), rank));
@@ -128,7 +128,7 @@ static LogicalResult rotary(Node &node) {
           failed(node.expectFloat(cache)))
         return node.refuse("its caches or position ids are not matrices");
       cache = b.make<nn::EmbeddingOp>(
-          typeOf(cache).clone(
+          tensorType(cache).clone(
               {shapeOf(ids)[0], shapeOf(ids)[1], shapeOf(cache)[1]}),
           cache, ids, IntegerAttr());
     }

@@ -124,13 +124,13 @@ static LogicalResult conv(Node &node) {
   Shape shape = {s[0], f[0], w->output[0], w->output[1]};
   if (failed(node.checkShape(shape)))
     return failure();
-  Value y = b.make<nn::Conv2dOp>(typeOf(x).clone(shape), x, filter, w->strides,
-                                 w->pads, w->dilations, group);
+  Value y = b.make<nn::Conv2dOp>(tensorType(x).clone(shape), x, filter,
+                                 w->strides, w->pads, w->dilations, group);
   y = likeInput(b, y, rank);
   Value bias = node.input(2);
   if (bias && shapeOf(bias) != ArrayRef<int64_t>({f[0]}))
     return node.refuse("its bias is not one value a channel");
-  if (!bias || splatOf(bias) == 0.0) // a missing bias is exported as zeroes
+  if (!bias || matchSplat(bias) == 0.0) // a missing bias is exported as zeroes
     return node.result(y);
   Shape perChannel(rank - 1, 1);
   perChannel[0] = f[0];
@@ -157,8 +157,9 @@ static LogicalResult maxPool(Node &node) {
     return node.refuse("attribute 'dilations' is not 1");
   Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
   auto index = RankedTensorType::get(shape, b.builder.getI32Type());
-  auto pool = b.op<nn::MaxPool2dOp>(TypeRange{typeOf(x).clone(shape), index}, x,
-                                    w->kernel, w->strides, w->pads);
+  auto pool =
+      b.op<nn::MaxPool2dOp>(TypeRange{tensorType(x).clone(shape), index}, x,
+                            w->kernel, w->strides, w->pads);
   return node.result(likeInput(b, pool.getResult(), rank));
 }
 
@@ -182,7 +183,7 @@ static LogicalResult averagePool(Node &node) {
     return node.refuse(
         "attributes 'ceil_mode' and 'count_include_pad' are both 1");
   Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
-  Value y = b.make<nn::AvgPool2dOp>(typeOf(x).clone(shape), x, w->kernel,
+  Value y = b.make<nn::AvgPool2dOp>(tensorType(x).clone(shape), x, w->kernel,
                                     w->strides, w->pads, counted);
   return node.result(likeInput(b, y, rank));
 }
@@ -192,7 +193,7 @@ template <bool isMax> static LogicalResult globalPool(Node &node) {
       failed(node.expectFloat(node.input(0))))
     return failure();
   Value x = node.input(0);
-  if (rankOf(x) < 3 || typeOf(x).getNumElements() == 0)
+  if (rankOf(x) < 3 || tensorType(x).getNumElements() == 0)
     return node.refuse("its input has no spatial dimensions");
   Shape axes;
   for (int64_t i = 2; i < rankOf(x); ++i)

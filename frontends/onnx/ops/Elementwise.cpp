@@ -99,7 +99,7 @@ static LogicalResult pow(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value base = node.input(0), exponent = node.input(1);
-  if (std::optional<double> splat = splatOf(exponent);
+  if (std::optional<double> splat = matchSplat(exponent);
       splat && node.broadcastsTo(exponent, shapeOf(base))) {
     // Small powers as products, as PyTorch computes them.
     if (*splat == 1)

@@ -51,7 +51,7 @@ static Value gatherRows(Emitter &b, Value table, Value ids,
         part(shapeOf(table));
     offsets[0] = even->first;
     strides[0] = even->second;
-    part[0] = typeOf(ids).getNumElements();
+    part[0] = tensorType(ids).getNumElements();
     return b.reshape(b.slice(table, offsets, strides, part), shape);
   }
   int64_t width =
@@ -62,8 +62,8 @@ static Value gatherRows(Emitter &b, Value table, Value ids,
   found.push_back(width);
   IntegerAttr row0 =
       padding ? b.builder.getI64IntegerAttr(*padding) : IntegerAttr();
-  Value rows =
-      b.make<nn::EmbeddingOp>(typeOf(table).clone(found), matrix, list, row0);
+  Value rows = b.make<nn::EmbeddingOp>(tensorType(table).clone(found), matrix,
+                                       list, row0);
   return b.reshape(rows, shape);
 }
 
@@ -97,7 +97,7 @@ static LogicalResult gather(Node &node) {
     Shape offsets(from.size(), 0), strides(from.size(), 1), part(from);
     offsets[*axis] = even->first;
     strides[*axis] = even->second;
-    part[*axis] = typeOf(indices).getNumElements();
+    part[*axis] = tensorType(indices).getNumElements();
     auto padding = node.importer.paddingIndex(node);
     if (!padding)
       return node.result(
@@ -191,13 +191,13 @@ static LogicalResult gatherElements(Node &node) {
     Value negative = b.compare(nn::Predicate::lt, place, b.like(place, 0));
     Value wrapped = b.binary<nn::AddOp>(place, double(shapeOf(data).back()));
     place = b.select(negative, wrapped, place);
-    return node.result(
-        b.make<nn::PickOp>(typeOf(data).clone(shapeOf(indices)), data, place));
+    return node.result(b.make<nn::PickOp>(
+        tensorType(data).clone(shapeOf(indices)), data, place));
   }
   SmallVector<Value> parts;
   for (int64_t d = 0; d < rankOf(data); ++d)
     parts.push_back(d == *axis ? indices : b.iota(shapeOf(indices), d));
-  Value flat = b.reshape(data, {typeOf(data).getNumElements()});
+  Value flat = b.reshape(data, {tensorType(data).getNumElements()});
   return node.result(gatherRows(b, flat, linear(b, parts, shapeOf(data)), {}));
 }
 

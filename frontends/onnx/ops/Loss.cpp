@@ -12,7 +12,7 @@ static Value toRows(Emitter &b, Value x) {
     permutation.push_back(i);
   permutation.push_back(1);
   int64_t classes = shapeOf(x)[1];
-  int64_t rows = typeOf(x).getNumElements() / std::max<int64_t>(1, classes);
+  int64_t rows = tensorType(x).getNumElements() / std::max<int64_t>(1, classes);
   return b.reshape(b.transpose(x, permutation), {rows, classes});
 }
 
@@ -44,7 +44,7 @@ static std::optional<Classification> parse(Node &node) {
         "its targets are not integers of the scores' shape without classes");
   Classification result;
   result.logits = toRows(b, scores);
-  result.targets = b.reshape(targets, {typeOf(targets).getNumElements()});
+  result.targets = b.reshape(targets, {tensorType(targets).getNumElements()});
   if ((result.weights = node.input(2)))
     if (shapeOf(result.weights) != ArrayRef<int64_t>({shapeOf(scores)[1]}))
       return refuse("its weights are not one a class");
@@ -58,10 +58,10 @@ static std::optional<Classification> parse(Node &node) {
 static Value perRow(Node &node, const Classification &c,
                     Value logProbabilities) {
   Emitter &b = node.b;
-  int64_t rows = typeOf(c.targets).getNumElements();
+  int64_t rows = tensorType(c.targets).getNumElements();
   Value index = b.reshape(c.targets, {rows, 1});
-  Value picked = b.make<nn::PickOp>(typeOf(logProbabilities).clone({rows, 1}),
-                                    logProbabilities, index);
+  Value picked = b.make<nn::PickOp>(
+      tensorType(logProbabilities).clone({rows, 1}), logProbabilities, index);
   Value losses = b.unary<nn::NegOp>(b.reshape(picked, {rows}));
   if (!c.ignoreIndex)
     return losses;

@@ -57,9 +57,9 @@ static LogicalResult layerNorm(Node &node) {
           "its scale or bias does not have the normalised shape");
     *affine = b.reshape(b.broadcast(*affine, normalised), {rows.back()});
   }
-  if (weight && splatOf(weight) == 1.0)
+  if (weight && matchSplat(weight) == 1.0)
     weight = nullptr;
-  if (bias && splatOf(bias) == 0.0)
+  if (bias && matchSplat(bias) == 0.0)
     bias = nullptr;
   Value input = b.reshape(x, rows);
   auto statistics =
@@ -107,7 +107,7 @@ static LogicalResult groups(Node &node, int64_t count) {
     return node.refuse(Twine(count) + " groups do not divide " +
                        Twine(channels) + " channels");
   Shape rows = {shapeOf(x)[0], count,
-                typeOf(x).getNumElements() / (shapeOf(x)[0] * count)};
+                tensorType(x).getNumElements() / (shapeOf(x)[0] * count)};
   Value input = b.reshape(x, rows);
   auto statistics =
       RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
@@ -119,7 +119,7 @@ static LogicalResult groups(Node &node, int64_t count) {
   perChannel[0] = channels;
   for (int64_t i : {1, 2}) {
     Value affine = node.input(i);
-    int64_t size = typeOf(affine).getNumElements();
+    int64_t size = tensorType(affine).getNumElements();
     if (failed(node.expectFloat(affine)) || rankOf(affine) != 1 ||
         (size != channels && size != count))
       return node.refuse("its scale or bias is not one value a channel");
@@ -138,7 +138,8 @@ static LogicalResult expectImages(Node &node) {
   if (failed(node.expectInputs(3, 3)) ||
       failed(node.expectFloat(node.input(0))))
     return failure();
-  if (rankOf(node.input(0)) < 2 || typeOf(node.input(0)).getNumElements() == 0)
+  if (rankOf(node.input(0)) < 2 ||
+      tensorType(node.input(0)).getNumElements() == 0)
     return node.refuse("its input has no channels");
   return success();
 }
@@ -178,7 +179,7 @@ static LogicalResult batchNorm(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0), weight = node.input(1), bias = node.input(2);
-  if (rankOf(x) < 2 || typeOf(x).getNumElements() == 0)
+  if (rankOf(x) < 2 || tensorType(x).getNumElements() == 0)
     return node.refuse("its input has no channels");
   Shape channels = {shapeOf(x)[1]}, perChannel(rankOf(x) - 1, 1);
   perChannel[0] = channels[0];
@@ -205,7 +206,7 @@ static LogicalResult batchNorm(Node &node) {
   node.setOutput(0, norm.getResult());
   // PyTorch keeps the unbiased variance, ONNX's definition the biased one; the
   // exporters that write training graphs follow PyTorch.
-  double count = typeOf(x).getNumElements() / channels[0];
+  double count = tensorType(x).getNumElements() / channels[0];
   Value unbiased = norm.getVariance();
   if (count > 1)
     unbiased = b.binary<nn::MulOp>(unbiased, count / (count - 1));

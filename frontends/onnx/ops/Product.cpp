@@ -9,7 +9,7 @@ using namespace fsdpc::frontend;
 
 static Value product(Emitter &b, Value lhs, Value rhs, ArrayRef<int64_t> shape,
                      bool transposeA = false, bool transposeB = false) {
-  return b.make<nn::MatmulOp>(typeOf(lhs).clone(shape), lhs, rhs, Value(),
+  return b.make<nn::MatmulOp>(tensorType(lhs).clone(shape), lhs, rhs, Value(),
                               transposeA, transposeB);
 }
 

@@ -40,7 +40,7 @@ static LogicalResult reshape(Node &node) {
   if (!product)
     return node.checkShape({-1});
   known = *product;
-  int64_t elements = typeOf(x).getNumElements();
+  int64_t elements = tensorType(x).getNumElements();
   if (unknown >= 0 && known > 0)
     shape[unknown] = elements / known;
   if (countElements(shape) != elements)
@@ -320,7 +320,7 @@ static LogicalResult pad(Node &node) {
       shape[axis] = count;
       if (failed(node.checkShape(shape)))
         return failure();
-      parts.push_back(b.splat(typeOf(x).clone(shape), value));
+      parts.push_back(b.splat(tensorType(x).clone(shape), value));
       return success();
     };
     if (before > 0 && failed(fill(before)))
@@ -375,7 +375,7 @@ static LogicalResult shapeOp(Node &node) {
 static LogicalResult size(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
-  int64_t elements = typeOf(node.input(0)).getNumElements();
+  int64_t elements = tensorType(node.input(0)).getNumElements();
   return node.result(node.b.reshape(node.b.integers({elements}), {}));
 }
 

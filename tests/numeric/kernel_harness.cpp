@@ -1,0 +1,181 @@
+// Loading uses LLVM's JIT linker on the objects that a program would link.
+#include "tests/numeric/kernel_harness.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::testing;
+
+namespace {
+
+constexpr size_t kGuard = 256;
+constexpr uint8_t kGuardByte = 0xA5;
+
+size_t elementBytes(Type element) {
+  return element.isInteger(1) ? 1 : element.getIntOrFloatBitWidth() / 8;
+}
+
+template <typename T> T check(llvm::Expected<T> value) {
+  if (!value)
+    llvm::report_fatal_error(value.takeError());
+  return std::move(*value);
+}
+
+void check(llvm::Error error) {
+  if (error)
+    llvm::report_fatal_error(std::move(error));
+}
+
+} // namespace
+
+Buffer::Buffer(RankedTensorType type)
+    : storage(type.getNumElements() * elementBytes(type.getElementType()) +
+                  2 * kGuard + 64,
+              kGuardByte) {
+  size = type.getNumElements() * elementBytes(type.getElementType());
+  start = kGuard;
+  start += (64 - reinterpret_cast<uintptr_t>(storage.data() + start) % 64) % 64;
+}
+
+bool Buffer::guardsIntact() const {
+  for (size_t i = 0; i < storage.size(); ++i)
+    if ((i < start || i >= start + size) && storage[i] != kGuardByte)
+      return false;
+  return true;
+}
+
+bool Buffer::operator==(const Buffer &other) const {
+  return size == other.size &&
+         std::memcmp(storage.data() + start, other.storage.data() + other.start,
+                     size) == 0;
+}
+
+void Buffer::fill(const nn::ReferenceTensor &tensor) {
+  size_t width = elementBytes(tensor.element);
+  auto *out = static_cast<uint8_t *>(data());
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits;
+    if (tensor.element.isF64()) {
+      std::memcpy(&bits, &tensor.floats[i], 8);
+    } else if (tensor.isFloat()) {
+      auto value = static_cast<float>(tensor.floats[i]);
+      uint32_t word;
+      std::memcpy(&word, &value, 4);
+      bits = tensor.element.isBF16() ? word >> 16 : word;
+    } else {
+      bits = static_cast<uint64_t>(tensor.ints[i]);
+    }
+    std::memcpy(out + i * width, &bits, width);
+  }
+}
+
+nn::ReferenceTensor Buffer::read(RankedTensorType type) const {
+  nn::ReferenceTensor tensor = nn::ReferenceTensor::zeros(type);
+  size_t width = elementBytes(tensor.element);
+  const uint8_t *in = storage.data() + start;
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, in + i * width, width);
+    if (tensor.element.isF64()) {
+      std::memcpy(&tensor.floats[i], &bits, 8);
+    } else if (tensor.isFloat()) {
+      uint32_t word = tensor.element.isBF16() ? bits << 16 : bits;
+      float value;
+      std::memcpy(&value, &word, 4);
+      tensor.floats[i] = value;
+    } else if (tensor.element.isInteger(32)) {
+      tensor.ints[i] = static_cast<int32_t>(bits);
+    } else {
+      tensor.ints[i] = static_cast<int64_t>(bits);
+    }
+  }
+  return tensor;
+}
+
+void fsdpc::testing::prepareContext(MLIRContext &context) {
+  context.loadDialect<arith::ArithDialect, func::FuncDialect, math::MathDialect,
+                      nn::NNDialect>();
+  context.allowUnregisteredDialects();
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
+}
+
+LoadedKernels::LoadedKernels(MLIRContext &context, const std::string &text,
+                             const std::string &cpu) {
+  source = parseSourceString<ModuleOp>(text, &context);
+  if (!source)
+    llvm::report_fatal_error("kernels do not parse");
+  module = source->clone();
+  FailureOr<TargetOptions> target = resolveTarget(module->getLoc(), cpu);
+  if (failed(target) || failed(prepareKernels(*module, *target)))
+    llvm::report_fatal_error("kernels cannot be prepared");
+  auto begin = std::chrono::steady_clock::now();
+  FailureOr<std::vector<std::string>> objects =
+      compileKernels(*module, *target);
+  if (failed(objects))
+    llvm::report_fatal_error("kernels do not compile");
+  compileMs = std::chrono::duration<double, std::milli>(
+                  std::chrono::steady_clock::now() - begin)
+                  .count();
+  jit = check(llvm::orc::LLJITBuilder().create());
+  auto process =
+      check(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
+          jit->getDataLayout().getGlobalPrefix()));
+  jit->getMainJITDylib().addGenerator(std::move(process));
+  for (const std::string &object : *objects) {
+    objectBytes += object.size();
+    check(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(object)));
+  }
+}
+
+LoadedKernels::~LoadedKernels() = default;
+
+std::vector<func::FuncOp> LoadedKernels::kernels() {
+  std::vector<func::FuncOp> result;
+  for (auto kernel : module->getOps<func::FuncOp>())
+    if (kernel->hasAttr(nn::NNDialect::kKernelAttr))
+      result.push_back(kernel);
+  return result;
+}
+
+func::FuncOp LoadedKernels::original(llvm::StringRef name) {
+  return source->lookupSymbol<func::FuncOp>(name);
+}
+
+int64_t LoadedKernels::extent(func::FuncOp kernel) {
+  return kernel->getAttrOfType<IntegerAttr>("nn.extent").getInt();
+}
+
+KernelFunction LoadedKernels::find(llvm::StringRef name) {
+  return check(jit->lookup(name)).toPtr<KernelFunction>();
+}
+
+nn::ReferenceTensor fsdpc::testing::randomTensor(RankedTensorType type,
+                                                 int64_t bound,
+                                                 uint64_t &state) {
+  auto next = [&] { // splitmix64
+    uint64_t z = state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  };
+  nn::ReferenceTensor tensor = nn::ReferenceTensor::zeros(type);
+  for (double &value : tensor.floats)
+    value = 6.0 * (next() >> 11) * 0x1p-53 - 3;
+  for (int64_t &value : tensor.ints)
+    value = bound > 0 ? static_cast<int64_t>(next() % bound)
+                      : static_cast<int64_t>(next());
+  tensor.round();
+  return tensor;
+}

@@ -1,0 +1,68 @@
+// Compiles kernels, loads them into this process, and runs them beside the
+// reference interpreter.
+#pragma once
+
+#include "compiler/codegen/KernelCompiler.h"
+#include "compiler/dialects/nn/reference/Reference.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace llvm::orc {
+class LLJIT;
+}
+
+namespace fsdpc::testing {
+
+// A buffer as the runtime gives it: 64-byte aligned, with guards at both ends.
+class Buffer {
+public:
+  explicit Buffer(mlir::RankedTensorType type);
+  void *data() { return storage.data() + start; }
+  size_t bytes() const { return size; }
+  bool guardsIntact() const;
+  void fill(const nn::ReferenceTensor &tensor);
+  nn::ReferenceTensor read(mlir::RankedTensorType type) const;
+  bool operator==(const Buffer &other) const;
+
+private:
+  std::vector<uint8_t> storage;
+  size_t start = 0, size = 0;
+};
+
+using KernelFunction = void (*)(int64_t, int64_t, void *const *);
+
+class LoadedKernels {
+public:
+  // Ends the process with a message where the text is wrong.
+  LoadedKernels(mlir::MLIRContext &context, const std::string &text,
+                const std::string &cpu = "native");
+  ~LoadedKernels();
+
+  std::vector<mlir::func::FuncOp> kernels();
+  // As written, before composites were decomposed.
+  mlir::func::FuncOp original(llvm::StringRef name);
+  int64_t extent(mlir::func::FuncOp kernel);
+  KernelFunction find(llvm::StringRef name);
+
+  double compileMs = 0;
+  size_t objectBytes = 0;
+
+private:
+  mlir::OwningOpRef<mlir::ModuleOp> source, module;
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+// Registers what kernels' text uses.
+void prepareContext(mlir::MLIRContext &context);
+
+// Reproducible inputs: floats in [-3, 3], integers in [0, bound) where the
+// argument says `test.bound`, else any.
+nn::ReferenceTensor randomTensor(mlir::RankedTensorType type, int64_t bound,
+                                 uint64_t &state);
+
+} // namespace fsdpc::testing

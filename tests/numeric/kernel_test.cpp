@@ -1,0 +1,469 @@
+// Every nn op that kernels are made of, compiled, against the reference
+// interpreter: several shapes with tails, f32 and bf16, and the outer range cut
+// in pieces (the same bits).
+#include "tests/numeric/kernel_harness.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::testing;
+
+namespace {
+
+// Replaces each `$X` by what `names` says.
+std::string expand(std::string text,
+                   const std::vector<std::pair<std::string, std::string>> &names) {
+  for (const auto &[name, value] : names)
+    for (size_t at; (at = text.find("$" + name)) != std::string::npos;)
+      text.replace(at, name.size() + 1, value);
+  return text;
+}
+
+class KernelTest : public ::testing::Test {
+protected:
+  KernelTest() { prepareContext(context); }
+
+  // `body` is everything after the function's name.
+  void add(const std::string &body) {
+    text += llvm::formatv("func.func private @k{0}{1}\n", count++, body);
+  }
+
+  void runAll(const std::string &cpu = "native") {
+    LoadedKernels loaded(context, text, cpu);
+    for (func::FuncOp kernel : loaded.kernels())
+      runOne(loaded, kernel);
+    std::printf("%d kernels compiled in %.0f ms, %zu KiB of objects\n", count,
+                loaded.compileMs, loaded.objectBytes / 1024);
+  }
+
+  void runOne(LoadedKernels &loaded, func::FuncOp kernel) {
+    func::FuncOp original = loaded.original(kernel.getSymName());
+    std::string shown;
+    llvm::raw_string_ostream(shown) << original;
+    SCOPED_TRACE(shown);
+
+    uint64_t state = 1;
+    std::vector<nn::ReferenceTensor> inputs;
+    std::vector<Buffer> buffers;
+    for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
+      auto tensor = cast<RankedTensorType>(type);
+      auto bound = original.getArgAttrOfType<IntegerAttr>(i, "test.bound");
+      auto low = original.getArgAttrOfType<IntegerAttr>(i, "test.low");
+      inputs.push_back(
+          randomTensor(tensor, bound ? bound.getInt() : 0, state));
+      if (original.getArgAttr(i, "test.positive"))
+        for (double &value : inputs.back().floats)
+          value = std::abs(value) + 0.1;
+      for (int64_t &value : inputs.back().ints)
+        value += low ? low.getInt() : 0;
+      inputs.back().round();
+      buffers.emplace_back(tensor).fill(inputs.back());
+    }
+    auto expected = nn::evaluateFunction(
+        cast<FunctionOpInterface>(original.getOperation()), inputs);
+    ASSERT_TRUE(succeeded(expected));
+
+    int64_t extent = loaded.extent(kernel);
+    KernelFunction function = loaded.find(kernel.getSymName());
+    auto run = [&](int64_t piece) {
+      std::vector<Buffer> outputs;
+      for (Type type : kernel.getResultTypes())
+        outputs.emplace_back(cast<RankedTensorType>(type));
+      std::vector<void *> pointers;
+      for (Buffer &buffer : buffers)
+        pointers.push_back(buffer.data());
+      for (Buffer &buffer : outputs)
+        pointers.push_back(buffer.data());
+      // Last piece first: pieces may run in any order.
+      for (int64_t begin = (extent - 1) / piece * piece; begin >= 0;
+           begin -= piece)
+        function(begin, std::min(extent, begin + piece), pointers.data());
+      for (Buffer &buffer : outputs)
+        EXPECT_TRUE(buffer.guardsIntact()) << "a result's end is overrun";
+      return outputs;
+    };
+    std::vector<Buffer> whole = run(extent);
+    EXPECT_TRUE(run(1) == whole) << "pieces of 1 change bits";
+    EXPECT_TRUE(run(3) == whole) << "pieces of 3 change bits";
+    for (auto [i, type] : llvm::enumerate(kernel.getResultTypes()))
+      compare(whole[i].read(cast<RankedTensorType>(type)), (*expected)[i], i);
+  }
+
+  static void compare(const nn::ReferenceTensor &actual,
+                      const nn::ReferenceTensor &expected, size_t number) {
+    ASSERT_EQ(actual.size(), expected.size());
+    double relative = expected.element.isF64()    ? 1e-11
+                      : expected.element.isBF16() ? 1.0 / 100
+                                                  : 1e-5;
+    double largest = 0;
+    for (double value : expected.floats)
+      if (std::isfinite(value))
+        largest = std::max(largest, std::abs(value));
+    int wrong = 0;
+    for (int64_t i = 0; i < expected.size() && wrong < 3; ++i) {
+      if (!expected.isFloat()) {
+        if (actual.ints[i] != expected.ints[i] && ++wrong)
+          ADD_FAILURE() << "result " << number << " element " << i << ": "
+                        << actual.ints[i] << " instead of "
+                        << expected.ints[i];
+        continue;
+      }
+      double a = actual.floats[i], e = expected.floats[i];
+      bool same = std::isfinite(e)
+                      ? std::abs(a - e) <=
+                            relative * (std::abs(e) + 0.1 * largest) + 1e-30
+                      : (std::isnan(e) ? std::isnan(a) : a == e);
+      if (!same && ++wrong)
+        ADD_FAILURE() << "result " << number << " element " << i << ": " << a
+                      << " instead of " << e;
+    }
+  }
+
+  MLIRContext context;
+  std::string text;
+  int count = 0;
+};
+
+const char *const kSizes[] = {"1", "15", "16", "17", "257"};
+const char *const kFloats[] = {"f32", "bf16", "f64"};
+
+TEST_F(KernelTest, UnaryOps) {
+  for (const char *op : {"neg", "abs", "exp", "tanh", "erf", "sigmoid", "relu",
+                         "sin", "cos", "floor", "silu", "gelu erf", "gelu tanh"})
+    for (const char *type : kFloats)
+      add(expand(R"((%x: tensor<3x17x$T>) -> tensor<3x17x$T> attributes {nn.kernel} {
+        %y = nn.$O %x : tensor<3x17x$T>
+        return %y : tensor<3x17x$T> })",
+                 {{"T", type}, {"O", op}}));
+  for (const char *op : {"log", "sqrt", "rsqrt"})
+    for (const char *type : kFloats)
+      add(expand(R"((%x: tensor<35x$T> {test.positive}) -> tensor<35x$T> attributes {nn.kernel} {
+        %y = nn.$O %x : tensor<35x$T>
+        return %y : tensor<35x$T> })",
+                 {{"T", type}, {"O", op}}));
+  runAll();
+}
+
+TEST_F(KernelTest, BinaryOps) {
+  for (const char *op : {"add", "sub", "mul", "div", "mod", "maximum", "minimum"})
+    for (const char *type : {"f32", "bf16", "f64", "i64", "i32"})
+      add(expand(R"((%x: tensor<67x$T>, %y: tensor<67x$T>) -> tensor<67x$T> attributes {nn.kernel} {
+        %z = nn.$O %x, %y : tensor<67x$T>
+        return %z : tensor<67x$T> })",
+                 {{"T", type}, {"O", op}}));
+  for (const char *op : {"eq", "ne", "lt", "le", "gt", "ge"})
+    for (const char *type : {"f32", "i64"})
+      add(expand(R"((%x: tensor<67x$T>, %y: tensor<67x$T>, %a: tensor<67xi1>)
+        -> (tensor<67xi1>, tensor<67x$T>) attributes {nn.kernel} {
+        %c = nn.cmp $O %x, %y : tensor<67x$T> -> tensor<67xi1>
+        %d = nn.and %c, %a : tensor<67xi1>
+        %e = nn.not %d : tensor<67xi1>
+        %s = nn.select %e, %x, %y : tensor<67xi1>, tensor<67x$T>
+        return %e, %s : tensor<67xi1>, tensor<67x$T> })",
+                 {{"T", type}, {"O", op}}));
+  for (const char *op : {"gelu_grad erf", "gelu_grad tanh", "silu_grad"})
+    for (const char *type : kFloats)
+      add(expand(R"((%x: tensor<5x33x$T>, %y: tensor<5x33x$T>) -> tensor<5x33x$T> attributes {nn.kernel} {
+        %z = nn.$O %x, %y : tensor<5x33x$T>
+        return %z : tensor<5x33x$T> })",
+                 {{"T", type}, {"O", op}}));
+  for (const char *type : kFloats)
+    add(expand(R"((%x: tensor<40x$T> {test.positive}, %y: tensor<40x$T>) -> tensor<40x$T> attributes {nn.kernel} {
+      %z = nn.pow %x, %y : tensor<40x$T>
+      return %z : tensor<40x$T> })",
+               {{"T", type}}));
+  runAll();
+}
+
+TEST_F(KernelTest, Casts) {
+  const char *const types[] = {"f32", "bf16", "f64", "i64", "i32", "i1", "ui8"};
+  for (const char *from : types)
+    for (const char *to : types)
+      if (std::string(from) != to)
+        add(expand(R"((%x: tensor<19x$F> {test.bound = 2}) -> tensor<19x$T> attributes {nn.kernel} {
+          %y = nn.cast %x : tensor<19x$F> -> tensor<19x$T>
+          return %y : tensor<19x$T> })",
+                   {{"F", from}, {"T", to}}));
+  runAll();
+}
+
+TEST_F(KernelTest, LongElementwise) {
+  // More than a block of the range, with a tail.
+  for (const char *type : {"f32", "bf16"})
+    add(expand(R"((%x: tensor<7x1499x$T>, %b: tensor<1499x$T>) -> (tensor<7x1499x$T>, tensor<7x1499x$T>) attributes {nn.kernel} {
+      %0 = nn.broadcast %b : tensor<1499x$T> -> tensor<7x1499x$T>
+      %h = nn.add %x, %0 : tensor<7x1499x$T>
+      %y = nn.gelu tanh %h : tensor<7x1499x$T>
+      return %h, %y : tensor<7x1499x$T>, tensor<7x1499x$T> })",
+               {{"T", type}}));
+  add(R"((%x: tensor<3x4099xf32>) -> tensor<3x4099xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<3x4099xf32>
+    return %y : tensor<3x4099xf32> })");
+  add(R"((%x: tensor<3x5000xf32>, %z: tensor<3x5001xf32>) -> tensor<3x10001xf32> attributes {nn.kernel} {
+    %y = nn.concat %x, %z {axis = 1} : (tensor<3x5000xf32>, tensor<3x5001xf32>) -> tensor<3x10001xf32>
+    return %y : tensor<3x10001xf32> })");
+  runAll();
+}
+
+TEST_F(KernelTest, Moves) {
+  for (const char *type : {"f32", "bf16", "i1"}) {
+    std::vector<std::pair<std::string, std::string>> t = {{"T", type}};
+    add(expand(R"((%x: tensor<2x20x48x$T>) -> tensor<2x4x20x12x$T> attributes {nn.kernel} {
+      %0 = nn.reshape %x : tensor<2x20x48x$T> -> tensor<2x20x4x12x$T>
+      %1 = nn.transpose %0 [0, 2, 1, 3] : tensor<2x20x4x12x$T> -> tensor<2x4x20x12x$T>
+      return %1 : tensor<2x4x20x12x$T> })", t));
+    add(expand(R"((%x: tensor<40x144x$T>) -> tensor<8x20x12x$T> attributes {nn.kernel} {
+      %s = nn.slice %x [0, 48] by [1, 1] : tensor<40x144x$T> -> tensor<40x48x$T>
+      %0 = nn.reshape %s : tensor<40x48x$T> -> tensor<2x20x4x12x$T>
+      %1 = nn.transpose %0 [0, 2, 1, 3] : tensor<2x20x4x12x$T> -> tensor<2x4x20x12x$T>
+      %2 = nn.reshape %1 : tensor<2x4x20x12x$T> -> tensor<8x20x12x$T>
+      return %2 : tensor<8x20x12x$T> })", t));
+    add(expand(R"((%x: tensor<33x21x$T>) -> tensor<21x33x$T> attributes {nn.kernel} {
+      %1 = nn.transpose %x [1, 0] : tensor<33x21x$T> -> tensor<21x33x$T>
+      return %1 : tensor<21x33x$T> })", t));
+    add(expand(R"((%x: tensor<9x40x$T>) -> tensor<3x19x$T> attributes {nn.kernel} {
+      %1 = nn.slice %x [8, 1] by [-3, 2] : tensor<9x40x$T> -> tensor<3x19x$T>
+      return %1 : tensor<3x19x$T> })", t));
+    add(expand(R"((%x: tensor<3x19x$T>) -> tensor<9x40x$T> attributes {nn.kernel} {
+      %1 = nn.unslice %x [8, 1] by [-3, 2] : tensor<3x19x$T> -> tensor<9x40x$T>
+      return %1 : tensor<9x40x$T> })", t));
+    add(expand(R"((%x: tensor<3x19x$T>) -> tensor<5x40x$T> attributes {nn.kernel} {
+      %1 = nn.unslice %x [1, 7] by [1, 1] : tensor<3x19x$T> -> tensor<5x40x$T>
+      return %1 : tensor<5x40x$T> })", t));
+    add(expand(R"((%x: tensor<5x16x$T>, %y: tensor<5x3x$T>, %z: tensor<5x29x$T>) -> tensor<5x48x$T> attributes {nn.kernel} {
+      %1 = nn.concat %x, %y, %z {axis = 1} : (tensor<5x16x$T>, tensor<5x3x$T>, tensor<5x29x$T>) -> tensor<5x48x$T>
+      return %1 : tensor<5x48x$T> })", t));
+    add(expand(R"((%x: tensor<2x17x$T>, %y: tensor<3x17x$T>) -> tensor<5x17x$T> attributes {nn.kernel} {
+      %1 = nn.concat %x, %y {axis = 0} : (tensor<2x17x$T>, tensor<3x17x$T>) -> tensor<5x17x$T>
+      return %1 : tensor<5x17x$T> })", t));
+    // Heads back into rows, three of them side by side.
+    add(expand(R"((%q: tensor<2x4x5x12x$T>, %k: tensor<2x4x5x12x$T>) -> tensor<10x96x$T> attributes {nn.kernel} {
+      %0 = nn.transpose %q [0, 2, 1, 3] : tensor<2x4x5x12x$T> -> tensor<2x5x4x12x$T>
+      %1 = nn.reshape %0 : tensor<2x5x4x12x$T> -> tensor<10x48x$T>
+      %2 = nn.transpose %k [0, 2, 1, 3] : tensor<2x4x5x12x$T> -> tensor<2x5x4x12x$T>
+      %3 = nn.reshape %2 : tensor<2x5x4x12x$T> -> tensor<10x48x$T>
+      %4 = nn.concat %1, %3 {axis = 1} : (tensor<10x48x$T>, tensor<10x48x$T>) -> tensor<10x96x$T>
+      return %4 : tensor<10x96x$T> })", t));
+    add(expand(R"((%t: tensor<11x36x$T>, %i: tensor<2x7xi64> {test.bound = 22, test.low = -11}) -> tensor<2x7x36x$T> attributes {nn.kernel} {
+      %j = nn.constant dense<11> : tensor<2x7xi64>
+      %m = nn.mod %i, %j : tensor<2x7xi64>
+      %1 = nn.embedding %t, %m : tensor<11x36x$T>, tensor<2x7xi64> -> tensor<2x7x36x$T>
+      return %1 : tensor<2x7x36x$T> })", t));
+    add(expand(R"((%x: tensor<6x33x$T>, %i: tensor<6x1xi64> {test.bound = 40, test.low = -3}) -> tensor<6x1x$T> attributes {nn.kernel} {
+      %1 = nn.pick %x, %i : tensor<6x33x$T>, tensor<6x1xi64> -> tensor<6x1x$T>
+      return %1 : tensor<6x1x$T> })", t));
+  }
+  for (const char *type : {"f32", "bf16", "i64", "i32"})
+    for (const char *axis : {"0", "1"})
+      add(expand(R"((%x: tensor<6x33x$T> {test.bound = 5}) -> tensor<6x33x$T> attributes {nn.kernel} {
+        %1 = nn.iota {axis = $A} : tensor<6x33x$T>
+        %2 = nn.add %x, %1 : tensor<6x33x$T>
+        return %2 : tensor<6x33x$T> })",
+                 {{"T", type}, {"A", axis}}));
+  runAll();
+}
+
+TEST_F(KernelTest, Reductions) {
+  for (const char *kind : {"sum", "max", "min"})
+    for (const char *type : {"f32", "bf16", "i64"}) {
+      for (const char *n : kSizes)
+        add(expand(R"((%x: tensor<3x$Nx$T>) -> tensor<3x1x$T> attributes {nn.kernel} {
+          %y = nn.reduce $K %x [1] : tensor<3x$Nx$T> -> tensor<3x1x$T>
+          return %y : tensor<3x1x$T> })",
+                   {{"N", n}, {"T", type}, {"K", kind}}));
+      for (const char *n : kSizes)
+        add(expand(R"((%x: tensor<300x$Nx$T>) -> tensor<1x$Nx$T> attributes {nn.kernel} {
+          %y = nn.reduce $K %x [0] : tensor<300x$Nx$T> -> tensor<1x$Nx$T>
+          return %y : tensor<1x$Nx$T> })",
+                   {{"N", n}, {"T", type}, {"K", kind}}));
+    }
+  // Kept in the middle, all, and both ends kept.
+  add(R"((%x: tensor<3x5x7x9xf32>) -> tensor<1x5x1x1xf32> attributes {nn.kernel} {
+    %y = nn.reduce sum %x [0, 2, 3] : tensor<3x5x7x9xf32> -> tensor<1x5x1x1xf32>
+    return %y : tensor<1x5x1x1xf32> })");
+  add(R"((%x: tensor<3x5x70xf32>) -> tensor<1x1x1xf32> attributes {nn.kernel} {
+    %y = nn.reduce sum %x [0, 1, 2] : tensor<3x5x70xf32> -> tensor<1x1x1xf32>
+    return %y : tensor<1x1x1xf32> })");
+  add(R"((%x: tensor<3x50x70xf32>) -> tensor<3x1x70xf32> attributes {nn.kernel} {
+    %y = nn.reduce sum %x [1] : tensor<3x50x70xf32> -> tensor<3x1x70xf32>
+    return %y : tensor<3x1x70xf32> })");
+  add(R"((%x: tensor<f32>) -> tensor<f32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<f32>
+    return %y : tensor<f32> })");
+  // Mean squared error of two operands of other shapes.
+  add(R"((%x: tensor<4x33xf32>, %z: tensor<132xf32>) -> tensor<f32> attributes {nn.kernel} {
+    %0 = nn.reshape %z : tensor<132xf32> -> tensor<4x33xf32>
+    %1 = nn.sub %x, %0 : tensor<4x33xf32>
+    %2 = nn.mul %1, %1 : tensor<4x33xf32>
+    %3 = nn.reduce sum %2 [0, 1] : tensor<4x33xf32> -> tensor<1x1xf32>
+    %4 = nn.reshape %3 : tensor<1x1xf32> -> tensor<f32>
+    %5 = nn.constant dense<0.0075757577> : tensor<f32>
+    %6 = nn.mul %4, %5 : tensor<f32>
+    return %6 : tensor<f32> })");
+  runAll();
+}
+
+TEST_F(KernelTest, Softmax) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *n : kSizes) {
+      std::vector<std::pair<std::string, std::string>> t = {{"T", type}, {"N", n}};
+      add(expand(R"((%x: tensor<5x$Nx$T>) -> tensor<5x$Nx$T> attributes {nn.kernel} {
+        %y = nn.softmax %x : tensor<5x$Nx$T>
+        return %y : tensor<5x$Nx$T> })", t));
+      add(expand(R"((%x: tensor<5x$Nx$T>, %g: tensor<5x$Nx$T>) -> tensor<5x$Nx$T> attributes {nn.kernel} {
+        %y = nn.softmax_grad %x, %g : tensor<5x$Nx$T>
+        return %y : tensor<5x$Nx$T> })", t));
+      add(expand(R"((%x: tensor<5x$Nx$T>) -> tensor<5x$Nx$T> attributes {nn.kernel} {
+        %y = nn.log_softmax %x : tensor<5x$Nx$T>
+        return %y : tensor<5x$Nx$T> })", t));
+    }
+  // Scale, causality by comparing indices, softmax: one kernel.
+  add(R"((%x: tensor<2x3x17x17xf32>) -> tensor<2x3x17x17xf32> attributes {nn.kernel} {
+    %s = nn.constant dense<0.125> : tensor<2x3x17x17xf32>
+    %0 = nn.mul %x, %s : tensor<2x3x17x17xf32>
+    %q = nn.iota {axis = 2} : tensor<2x3x17x17xi32>
+    %k = nn.iota {axis = 3} : tensor<2x3x17x17xi32>
+    %c = nn.cmp le %k, %q : tensor<2x3x17x17xi32> -> tensor<2x3x17x17xi1>
+    %n = nn.constant dense<0xFF800000> : tensor<2x3x17x17xf32>
+    %1 = nn.select %c, %0, %n : tensor<2x3x17x17xi1>, tensor<2x3x17x17xf32>
+    %2 = nn.softmax %1 : tensor<2x3x17x17xf32>
+    return %2 : tensor<2x3x17x17xf32> })");
+  runAll();
+}
+
+TEST_F(KernelTest, Norms) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *n : {"15", "48", "257"}) {
+      std::vector<std::pair<std::string, std::string>> t = {{"T", type}, {"N", n}};
+      add(expand(R"((%x: tensor<2x5x$Nx$T>, %w: tensor<$Nx$T>, %b: tensor<$Nx$T>)
+        -> (tensor<2x5x$Nx$T>, tensor<2x5xf32>, tensor<2x5xf32>) attributes {nn.kernel} {
+        %y:3 = nn.layer_norm %x weight %w bias %b {epsilon = 1.0e-5 : f64} : tensor<2x5x$Nx$T>, weight tensor<$Nx$T>, bias tensor<$Nx$T>
+          -> tensor<2x5x$Nx$T>, tensor<2x5xf32>, tensor<2x5xf32>
+        return %y#0, %y#1, %y#2 : tensor<2x5x$Nx$T>, tensor<2x5xf32>, tensor<2x5xf32> })", t));
+      // The residual sum before the norm is a result too.
+      add(expand(R"((%r: tensor<10x$Nx$T>, %z: tensor<2x5x$Nx$T>, %w: tensor<$Nx$T>, %b: tensor<$Nx$T>)
+        -> (tensor<2x5x$Nx$T>, tensor<2x5x$Nx$T>, tensor<2x5xf32>, tensor<2x5xf32>) attributes {nn.kernel} {
+        %0 = nn.reshape %r : tensor<10x$Nx$T> -> tensor<2x5x$Nx$T>
+        %x = nn.add %0, %z : tensor<2x5x$Nx$T>
+        %y:3 = nn.layer_norm %x weight %w bias %b {epsilon = 1.0e-5 : f64} : tensor<2x5x$Nx$T>, weight tensor<$Nx$T>, bias tensor<$Nx$T>
+          -> tensor<2x5x$Nx$T>, tensor<2x5xf32>, tensor<2x5xf32>
+        return %x, %y#0, %y#1, %y#2 : tensor<2x5x$Nx$T>, tensor<2x5x$Nx$T>, tensor<2x5xf32>, tensor<2x5xf32> })", t));
+      add(expand(R"((%g: tensor<2x5x$Nx$T>, %x: tensor<2x5x$Nx$T>, %m: tensor<2x5xf32>, %r: tensor<2x5xf32>, %w: tensor<$Nx$T>)
+        -> tensor<2x5x$Nx$T> attributes {nn.kernel} {
+        %y = nn.layer_norm_grad %g, %x, %m, %r weight %w : tensor<2x5x$Nx$T>, tensor<2x5xf32>, weight tensor<$Nx$T> -> tensor<2x5x$Nx$T>
+        return %y : tensor<2x5x$Nx$T> })", t));
+      add(expand(R"((%x: tensor<5x$Nx$T>, %w: tensor<$Nx$T>) -> (tensor<5x$Nx$T>, tensor<5xf32>) attributes {nn.kernel} {
+        %y:2 = nn.rms_norm %x weight %w {epsilon = 1.0e-6 : f64} : tensor<5x$Nx$T>, weight tensor<$Nx$T> -> tensor<5x$Nx$T>, tensor<5xf32>
+        return %y#0, %y#1 : tensor<5x$Nx$T>, tensor<5xf32> })", t));
+      add(expand(R"((%g: tensor<5x$Nx$T>, %x: tensor<5x$Nx$T>, %r: tensor<5xf32>, %w: tensor<$Nx$T>) -> tensor<5x$Nx$T> attributes {nn.kernel} {
+        %y = nn.rms_norm_grad %g, %x, %r weight %w : tensor<5x$Nx$T>, tensor<5xf32>, weight tensor<$Nx$T> -> tensor<5x$Nx$T>
+        return %y : tensor<5x$Nx$T> })", t));
+      add(expand(R"((%g: tensor<2x5x$Nx$T>, %x: tensor<2x5x$Nx$T>, %m: tensor<2x5xf32>, %r: tensor<2x5xf32>)
+        -> tensor<$Nx$T> attributes {nn.kernel} {
+        %y = nn.norm_weight_grad %g, %x mean %m rstd %r : tensor<2x5x$Nx$T>, mean tensor<2x5xf32>, tensor<2x5xf32> -> tensor<$Nx$T>
+        return %y : tensor<$Nx$T> })", t));
+    }
+  for (const char *type : {"f32", "bf16"}) {
+    std::vector<std::pair<std::string, std::string>> t = {{"T", type}};
+    add(expand(R"((%x: tensor<3x5x4x7x$T>, %w: tensor<5x$T>, %b: tensor<5x$T>)
+      -> (tensor<3x5x4x7x$T>, tensor<5xf32>, tensor<5xf32>) attributes {nn.kernel} {
+      %y:3 = nn.batch_norm %x, %w, %b {epsilon = 1.0e-5 : f64} : tensor<3x5x4x7x$T>, tensor<5x$T>
+        -> tensor<3x5x4x7x$T>, tensor<5xf32>, tensor<5xf32>
+      return %y#0, %y#1, %y#2 : tensor<3x5x4x7x$T>, tensor<5xf32>, tensor<5xf32> })", t));
+    add(expand(R"((%g: tensor<3x5x4x7x$T>, %x: tensor<3x5x4x7x$T>, %w: tensor<5x$T>, %m: tensor<5xf32>, %v: tensor<5xf32> {test.positive})
+      -> (tensor<3x5x4x7x$T>, tensor<5x$T>, tensor<5x$T>) attributes {nn.kernel} {
+      %y:3 = nn.batch_norm_grad %g, %x, %w, %m, %v {epsilon = 1.0e-5 : f64} : tensor<3x5x4x7x$T>, tensor<5x$T>, tensor<5xf32>
+        -> tensor<3x5x4x7x$T>, tensor<5x$T>, tensor<5x$T>
+      return %y#0, %y#1, %y#2 : tensor<3x5x4x7x$T>, tensor<5x$T>, tensor<5x$T> })", t));
+  }
+  runAll();
+}
+
+TEST_F(KernelTest, Rotary) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *form : {"", "{transposed}"})
+      add(expand(R"((%x: tensor<2x3x7x24x$T>, %c: tensor<1x1x7x24x$T>, %s: tensor<1x1x7x24x$T>) -> tensor<2x3x7x24x$T> attributes {nn.kernel} {
+        %y = nn.rotary %x, %c, %s $F : tensor<2x3x7x24x$T>, tensor<1x1x7x24x$T>, tensor<1x1x7x24x$T>
+        return %y : tensor<2x3x7x24x$T> })",
+                 {{"T", type}, {"F", form}}));
+  runAll();
+}
+
+TEST_F(KernelTest, CrossEntropyGrad) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *n : {"3", "48", "257"})
+      add(expand(R"((%g: tensor<f32>, %x: tensor<9x$Nx$T>, %t: tensor<9xi64> {test.bound = 4, test.low = -1}, %l: tensor<9xf32>, %v: tensor<f32> {test.positive})
+        -> tensor<9x$Nx$T> attributes {nn.kernel} {
+        %y = nn.cross_entropy_grad mean %g, %x, %t, %l, %v {ignore_index = -1} : tensor<f32>, tensor<9x$Nx$T>, tensor<9xi64>, tensor<9xf32> -> tensor<9x$Nx$T>
+        return %y : tensor<9x$Nx$T> })",
+                 {{"T", type}, {"N", n}}));
+  // cross_entropy in the two kernels that outline-kernels makes of it.
+  add(R"((%x: tensor<9x50xf32>, %t: tensor<9xi64> {test.bound = 50}) -> (tensor<9xf32>, tensor<9x1xf32>) attributes {nn.kernel} {
+    %m = nn.reduce max %x [1] : tensor<9x50xf32> -> tensor<9x1xf32>
+    %0 = nn.broadcast %m : tensor<9x1xf32> -> tensor<9x50xf32>
+    %1 = nn.sub %x, %0 : tensor<9x50xf32>
+    %2 = nn.exp %1 : tensor<9x50xf32>
+    %s = nn.reduce sum %2 [1] : tensor<9x50xf32> -> tensor<9x1xf32>
+    %3 = nn.log %s : tensor<9x1xf32>
+    %4 = nn.add %m, %3 : tensor<9x1xf32>
+    %i = nn.reshape %t : tensor<9xi64> -> tensor<9x1xi64>
+    %p = nn.pick %x, %i : tensor<9x50xf32>, tensor<9x1xi64> -> tensor<9x1xf32>
+    %5 = nn.sub %4, %p : tensor<9x1xf32>
+    %6 = nn.reshape %4 : tensor<9x1xf32> -> tensor<9xf32>
+    return %6, %5 : tensor<9xf32>, tensor<9x1xf32> })");
+  runAll();
+}
+
+TEST_F(KernelTest, Dropout) {
+  // Lanes in groups of four, and rows whose length is no multiple of four.
+  for (const char *type : {"f32", "bf16"})
+    for (const char *n : {"1", "17", "64", "250"})
+      add(expand(R"((%x: tensor<3x$Nx$T>, %r: tensor<4xi32>) -> tensor<3x$Nx$T> attributes {nn.kernel} {
+        %y = nn.dropout %x, %r {ratio = 0.25 : f64, op = 3} : tensor<3x$Nx$T>, tensor<4xi32>
+        return %y : tensor<3x$Nx$T> })",
+                 {{"T", type}, {"N", n}}));
+  // Beside a broadcast, which makes loops over rows.
+  add(R"((%x: tensor<3x37xf32>, %b: tensor<37xf32>, %r: tensor<4xi32>) -> tensor<3x37xf32> attributes {nn.kernel} {
+    %0 = nn.broadcast %b : tensor<37xf32> -> tensor<3x37xf32>
+    %1 = nn.add %x, %0 : tensor<3x37xf32>
+    %y = nn.dropout %1, %r {ratio = 0.1 : f64, op = 0} : tensor<3x37xf32>, tensor<4xi32>
+    return %y : tensor<3x37xf32> })");
+  runAll();
+}
+
+TEST_F(KernelTest, EmbeddingGrad) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *n : {"1", "24", "65", "130"})
+      for (const char *padding : {"", "{padding_index = 2}"})
+        add(expand(R"((%g: tensor<2x9x$Nx$T>, %i: tensor<2x9xi64> {test.bound = 6}) -> tensor<6x$Nx$T> attributes {nn.kernel} {
+          %y = nn.embedding_grad %g, %i $P : tensor<2x9x$Nx$T>, tensor<2x9xi64> -> tensor<6x$Nx$T>
+          return %y : tensor<6x$Nx$T> })",
+                   {{"T", type}, {"N", n}, {"P", padding}}));
+  runAll();
+}
+
+// Processors without AVX-512 have other widths and round bf16 in integers.
+TEST_F(KernelTest, Avx2) {
+  for (const char *type : {"f32", "bf16"}) {
+    std::vector<std::pair<std::string, std::string>> t = {{"T", type}};
+    add(expand(R"((%x: tensor<5x133x$T>, %w: tensor<133x$T>) -> (tensor<5x133x$T>, tensor<5xf32>) attributes {nn.kernel} {
+      %y:2 = nn.rms_norm %x weight %w {epsilon = 1.0e-6 : f64} : tensor<5x133x$T>, weight tensor<133x$T> -> tensor<5x133x$T>, tensor<5xf32>
+      return %y#0, %y#1 : tensor<5x133x$T>, tensor<5xf32> })", t));
+    add(expand(R"((%x: tensor<5x133x$T>) -> tensor<5x133x$T> attributes {nn.kernel} {
+      %y = nn.gelu erf %x : tensor<5x133x$T>
+      %z = nn.tanh %y : tensor<5x133x$T>
+      return %z : tensor<5x133x$T> })", t));
+    add(expand(R"((%x: tensor<33x133x$T>) -> tensor<1x133x$T> attributes {nn.kernel} {
+      %y = nn.reduce sum %x [0] : tensor<33x133x$T> -> tensor<1x133x$T>
+      return %y : tensor<1x133x$T> })", t));
+  }
+  runAll("x86-64-v3");
+}
+
+} // namespace
