@@ -1,5 +1,6 @@
-// Building and folding of nn ops. A constant that is the same along a dimension is
-// kept as a smaller constant and an nn.broadcast: masks of B×1×T×T never exist.
+// Building and folding of nn ops. A constant that is the same along a dimension
+// is kept as a smaller constant and an nn.broadcast: masks of B×1×T×T never
+// exist.
 #include "frontends/onnx/Emitter.h"
 
 #include "frontends/onnx/Fold.h"
@@ -52,7 +53,8 @@ static DenseElementsAttr reducedConstant(Value value) {
   return constant;
 }
 
-static DenseElementsAttr expand(DenseElementsAttr value, RankedTensorType type) {
+static DenseElementsAttr expand(DenseElementsAttr value,
+                                RankedTensorType type) {
   if (value.getType() == type)
     return value;
   if (value.isSplat())
@@ -87,12 +89,13 @@ static DenseElementsAttr expand(DenseElementsAttr value, RankedTensorType type) 
 
 DenseElementsAttr frontend::constantOf(Value value) {
   DenseElementsAttr constant = reducedConstant(value);
-  return constant ? expand(constant, typeOf(value)) : nullptr;
+  return constant ? expand(constant, tensorType(value)) : nullptr;
 }
 
 std::optional<SmallVector<int64_t>> frontend::integersOf(Value value,
                                                          int64_t limit) {
-  if (!elementOf(value).isIntOrIndex() || typeOf(value).getNumElements() > limit)
+  if (!elementOf(value).isIntOrIndex() ||
+      tensorType(value).getNumElements() > limit)
     return std::nullopt;
   DenseElementsAttr constant = constantOf(value);
   if (!constant)
@@ -102,17 +105,6 @@ std::optional<SmallVector<int64_t>> frontend::integersOf(Value value,
   for (const APInt &element : constant.getValues<APInt>())
     result.push_back(isBool ? element.getZExtValue() : element.getSExtValue());
   return result;
-}
-
-std::optional<double> frontend::splatOf(Value value) {
-  DenseElementsAttr constant = reducedConstant(value);
-  if (!constant || !constant.isSplat())
-    return std::nullopt;
-  if (isa<FloatType>(constant.getElementType()))
-    return constant.getSplatValue<APFloat>().convertToDouble();
-  APInt number = constant.getSplatValue<APInt>();
-  return number.getBitWidth() == 1 ? double(number.getZExtValue())
-                                   : double(number.getSExtValue());
 }
 
 // ---- folding ----
@@ -147,9 +139,26 @@ static DenseElementsAttr reduceRepeats(DenseElementsAttr value) {
   return constantFrom(type.clone(shape), bytes);
 }
 
+DenseElementsAttr Emitter::foldOnce(Operation *op,
+                                    ArrayRef<DenseElementsAttr> operands) {
+  SmallVector<const void *, 6> key = {
+      op->getName().getAsOpaquePointer(),
+      op->getPropertiesAsAttribute().getAsOpaquePointer(),
+      op->getResult(0).getType().getAsOpaquePointer()};
+  for (DenseElementsAttr operand : operands)
+    key.push_back(operand.getAsOpaquePointer());
+  auto [entry, fresh] = folded.try_emplace(key);
+  if (fresh) {
+    entry->second = foldConstants(op, operands);
+    if (entry->second)
+      entry->second = reduceRepeats(entry->second);
+  }
+  return entry->second;
+}
+
 Value Emitter::fold(Operation *op) {
   Value result = op->getResult(0);
-  auto type = typeOf(result);
+  auto type = tensorType(result);
   SmallVector<DenseElementsAttr> operands;
   for (Value operand : op->getOperands())
     if (DenseElementsAttr constant = reducedConstant(operand))
@@ -157,13 +166,14 @@ Value Emitter::fold(Operation *op) {
     else
       return result;
 
-  DenseElementsAttr folded;
+  DenseElementsAttr value;
   auto isRepeated = [](auto pair) {
     return std::get<0>(pair).getType() != std::get<1>(pair).getType();
   };
-  bool repeated = llvm::any_of(llvm::zip(op->getOperands(), operands), isRepeated);
+  bool repeated =
+      llvm::any_of(llvm::zip(op->getOperands(), operands), isRepeated);
   if (repeated && isa<nn::BroadcastOp>(op)) {
-    folded = operands[0];
+    value = operands[0];
   } else if (repeated && isa<nn::ElementwiseOpInterface>(op)) {
     // Computed in the shape to which the reduced operands broadcast.
     std::optional<Shape> shape = Shape();
@@ -172,27 +182,25 @@ Value Emitter::fold(Operation *op) {
           *shape, llvm::cast<RankedTensorType>(operand.getType()).getShape());
     if (!isFoldable(type.clone(*shape)))
       return result;
-    SmallVector<Value> reduced;
     for (DenseElementsAttr &operand : operands)
-      operand = expand(operand, RankedTensorType::get(*shape, operand.getElementType()));
-    OpBuilder::InsertionGuard guard(builder);
+      operand = expand(operand,
+                       RankedTensorType::get(*shape, operand.getElementType()));
     Operation *smaller = op->clone();
     smaller->getResult(0).setType(type.clone(*shape));
-    folded = foldConstants(smaller, operands);
+    value = foldOnce(smaller, operands);
     smaller->destroy();
   } else {
     if (!isFoldable(type) || isa<nn::BroadcastOp>(op))
       return result;
-    for (auto [operand, value] : llvm::zip(operands, op->getOperands()))
-      if (!(operand = expand(operand, typeOf(value))))
+    for (auto [constant, operand] : llvm::zip(operands, op->getOperands()))
+      if (!(constant = expand(constant, tensorType(operand))))
         return result;
-    folded = foldConstants(op, operands);
+    value = foldOnce(op, operands);
   }
-  if (!folded)
+  if (!value)
     return result;
   op->erase();
-  folded = reduceRepeats(folded);
-  return broadcast(constant(folded), type.getShape());
+  return broadcast(constant(value), type.getShape());
 }
 
 // ---- building ----
@@ -208,16 +216,10 @@ Value Emitter::constant(DenseElementsAttr value) {
   return nn::ConstantOp::create(builder, loc, value.getType(), value);
 }
 
-static DenseElementsAttr scalarAttr(Type element, double value) {
-  auto type = RankedTensorType::get({}, element);
-  if (isa<FloatType>(element))
-    return DenseElementsAttr::get(type, FloatAttr::get(element, value).getValue());
-  return DenseElementsAttr::get(
-      type, APInt(element.getIntOrFloatBitWidth(), int64_t(value), true, true));
-}
-
 Value Emitter::scalar(Type element, double value) {
-  return constant(scalarAttr(element, value));
+  Attribute attribute = nn::scalarAttr(element, value);
+  return constant(
+      DenseElementsAttr::get(RankedTensorType::get({}, element), attribute));
 }
 
 Value Emitter::splat(RankedTensorType type, double value) {
@@ -225,11 +227,14 @@ Value Emitter::splat(RankedTensorType type, double value) {
 }
 
 Value Emitter::integers(ArrayRef<int64_t> values) {
-  auto type = RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
+  auto type =
+      RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
   return constant(DenseElementsAttr::get(type, values));
 }
 
-Value Emitter::like(Value like, double value) { return splat(typeOf(like), value); }
+Value Emitter::like(Value like, double value) {
+  return splat(tensorType(like), value);
+}
 
 Value Emitter::broadcast(Value input, ArrayRef<int64_t> shape) {
   if (shapeOf(input) == shape)
@@ -237,7 +242,7 @@ Value Emitter::broadcast(Value input, ArrayRef<int64_t> shape) {
   // A broadcast of a broadcast is one.
   if (auto inner = input.getDefiningOp<nn::BroadcastOp>())
     return broadcast(inner.getInput(), shape);
-  return op<nn::BroadcastOp>(typeOf(input).clone(shape), input);
+  return op<nn::BroadcastOp>(tensorType(input).clone(shape), input);
 }
 
 Value Emitter::reshape(Value input, ArrayRef<int64_t> shape) {
@@ -245,7 +250,7 @@ Value Emitter::reshape(Value input, ArrayRef<int64_t> shape) {
     return input;
   if (auto inner = input.getDefiningOp<nn::ReshapeOp>())
     return reshape(inner.getInput(), shape);
-  return make<nn::ReshapeOp>(typeOf(input).clone(shape), input);
+  return make<nn::ReshapeOp>(tensorType(input).clone(shape), input);
 }
 
 Value Emitter::transpose(Value input, ArrayRef<int64_t> permutation) {
@@ -256,13 +261,15 @@ Value Emitter::transpose(Value input, ArrayRef<int64_t> permutation) {
   }
   if (permutation == ArrayRef<int64_t>(identity))
     return input;
-  return make<nn::TransposeOp>(typeOf(input).clone(shape), input, permutation);
+  return make<nn::TransposeOp>(tensorType(input).clone(shape), input,
+                               permutation);
 }
 
 Value Emitter::cast(Value input, Type element) {
   if (elementOf(input) == element)
     return input;
-  return make<nn::CastOp>(RankedTensorType::get(shapeOf(input), element), input);
+  return make<nn::CastOp>(RankedTensorType::get(shapeOf(input), element),
+                          input);
 }
 
 Value Emitter::slice(Value input, ArrayRef<int64_t> offsets,
@@ -270,11 +277,13 @@ Value Emitter::slice(Value input, ArrayRef<int64_t> offsets,
   auto isOne = [](int64_t stride) { return stride == 1; };
   if (shapeOf(input) == shape && llvm::all_of(strides, isOne))
     return input;
-  return make<nn::SliceOp>(typeOf(input).clone(shape), input, offsets, strides);
+  return make<nn::SliceOp>(tensorType(input).clone(shape), input, offsets,
+                           strides);
 }
 
 Value Emitter::slice(Value input, int64_t axis, int64_t begin, int64_t size) {
-  Shape offsets(rankOf(input), 0), strides(rankOf(input), 1), shape(shapeOf(input));
+  Shape offsets(rankOf(input), 0), strides(rankOf(input), 1),
+      shape(shapeOf(input));
   offsets[axis] = begin;
   shape[axis] = size;
   return slice(input, offsets, strides, shape);
@@ -287,7 +296,7 @@ Value Emitter::concat(ValueRange inputs, int64_t axis) {
   shape[axis] = 0;
   for (Value input : inputs)
     shape[axis] += shapeOf(input)[axis];
-  return make<nn::ConcatOp>(typeOf(inputs[0]).clone(shape), inputs, axis);
+  return make<nn::ConcatOp>(tensorType(inputs[0]).clone(shape), inputs, axis);
 }
 
 Value Emitter::iota(ArrayRef<int64_t> shape, int64_t axis) {
@@ -299,13 +308,14 @@ Value Emitter::iota(ArrayRef<int64_t> shape, int64_t axis) {
   return broadcast(numbers, shape);
 }
 
-Value Emitter::reduce(nn::ReduceKind kind, Value input, ArrayRef<int64_t> axes) {
+Value Emitter::reduce(nn::ReduceKind kind, Value input,
+                      ArrayRef<int64_t> axes) {
   Shape shape(shapeOf(input));
   for (int64_t axis : axes)
     shape[axis] = 1;
   if (axes.empty() || shapeOf(input) == ArrayRef<int64_t>(shape))
     return input;
-  return make<nn::ReduceOp>(typeOf(input).clone(shape), kind, input, axes);
+  return make<nn::ReduceOp>(tensorType(input).clone(shape), kind, input, axes);
 }
 
 Value Emitter::mean(Value input, ArrayRef<int64_t> axes) {

@@ -1,22 +1,22 @@
 // Builds nn ops at the current node's location, folding what is constant.
 #pragma once
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/Build.h"
+
+#include <map>
 
 namespace fsdpc::frontend {
 
 using Shape = llvm::SmallVector<int64_t, 6>;
 
-inline mlir::RankedTensorType typeOf(mlir::Value value) {
-  return llvm::cast<mlir::RankedTensorType>(value.getType());
-}
-inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
-  return typeOf(value).getShape();
-}
+using nn::matchSplat;
+using nn::shapeOf;
+using nn::tensorType;
+
 inline mlir::Type elementOf(mlir::Value value) {
-  return typeOf(value).getElementType();
+  return tensorType(value).getElementType();
 }
-inline int64_t rankOf(mlir::Value value) { return typeOf(value).getRank(); }
+inline int64_t rankOf(mlir::Value value) { return tensorType(value).getRank(); }
 
 // The number of elements, or nothing where a dimension is negative or the
 // number is beyond what any tensor here may have (2^40).
@@ -62,21 +62,22 @@ public:
                     llvm::ArrayRef<int64_t> strides,
                     llvm::ArrayRef<int64_t> shape);
   // Elements [begin, begin + size) of one axis.
-  mlir::Value slice(mlir::Value input, int64_t axis, int64_t begin, int64_t size);
+  mlir::Value slice(mlir::Value input, int64_t axis, int64_t begin,
+                    int64_t size);
   mlir::Value concat(mlir::ValueRange inputs, int64_t axis);
   mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t axis);
   mlir::Value reduce(nn::ReduceKind kind, mlir::Value input,
                      llvm::ArrayRef<int64_t> axes); // dimensions kept as 1
   mlir::Value mean(mlir::Value input, llvm::ArrayRef<int64_t> axes);
-  mlir::Value compare(nn::Predicate predicate, mlir::Value lhs, mlir::Value rhs);
+  mlir::Value compare(nn::Predicate predicate, mlir::Value lhs,
+                      mlir::Value rhs);
   mlir::Value select(mlir::Value condition, mlir::Value onTrue,
                      mlir::Value onFalse);
 
   template <typename OpT> mlir::Value unary(mlir::Value input) {
     return make<OpT>(input.getType(), input);
   }
-  template <typename OpT>
-  mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
+  template <typename OpT> mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
     return make<OpT>(lhs.getType(), lhs, rhs);
   }
   template <typename OpT> mlir::Value binary(mlir::Value lhs, double rhs) {
@@ -86,6 +87,14 @@ public:
 private:
   void annotate(mlir::Operation *op);
   mlir::Value fold(mlir::Operation *op);
+  mlir::DenseElementsAttr
+  foldOnce(mlir::Operation *op,
+           llvm::ArrayRef<mlir::DenseElementsAttr> operands);
+
+  // Layers build the same masks: an op on the same constants is evaluated once.
+  // By op, its attributes, type and operands, all of them unique in the
+  // context.
+  std::map<llvm::SmallVector<const void *, 6>, mlir::DenseElementsAttr> folded;
 };
 
 // The value of a constant, also where it is broadcast (then materialised, up to
@@ -94,7 +103,5 @@ mlir::DenseElementsAttr constantOf(mlir::Value value);
 // A constant's elements as integers, up to `limit` of them.
 std::optional<llvm::SmallVector<int64_t>> integersOf(mlir::Value value,
                                                      int64_t limit = 65536);
-// The only value of a constant whose elements are all equal.
-std::optional<double> splatOf(mlir::Value value);
 
 } // namespace fsdpc::frontend

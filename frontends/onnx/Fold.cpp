@@ -23,7 +23,8 @@ std::vector<char> frontend::bytesOf(DenseElementsAttr value) {
   return bytes;
 }
 
-DenseElementsAttr frontend::constantFrom(RankedTensorType type, ArrayRef<char> bytes) {
+DenseElementsAttr frontend::constantFrom(RankedTensorType type,
+                                         ArrayRef<char> bytes) {
   if (!type.getElementType().isInteger(1))
     return DenseElementsAttr::getFromRawBuffer(type, bytes);
   SmallVector<bool> elements;
@@ -33,11 +34,12 @@ DenseElementsAttr frontend::constantFrom(RankedTensorType type, ArrayRef<char> b
   return DenseElementsAttr::get(type, elements);
 }
 
-DenseElementsAttr frontend::foldConstants(Operation *op,
-                                          ArrayRef<DenseElementsAttr> operands) {
+DenseElementsAttr
+frontend::foldConstants(Operation *op, ArrayRef<DenseElementsAttr> operands) {
   nn::ReferenceTensors tensors;
   for (DenseElementsAttr operand : operands) {
-    FailureOr<nn::ReferenceTensor> tensor = nn::ReferenceTensor::fromAttr(operand);
+    FailureOr<nn::ReferenceTensor> tensor =
+        nn::ReferenceTensor::fromAttr(operand);
     if (failed(tensor))
       return nullptr;
     tensors.push_back(std::move(*tensor));

@@ -20,7 +20,8 @@ mlir::DenseElementsAttr constantFrom(mlir::RankedTensorType type,
 
 // The only result of a primitive nn op on constant operands (of the operands'
 // types), or null where it does not fold.
-mlir::DenseElementsAttr foldConstants(mlir::Operation *op,
-                                      llvm::ArrayRef<mlir::DenseElementsAttr> operands);
+mlir::DenseElementsAttr
+foldConstants(mlir::Operation *op,
+              llvm::ArrayRef<mlir::DenseElementsAttr> operands);
 
 } // namespace fsdpc::frontend

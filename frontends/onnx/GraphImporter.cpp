@@ -1,5 +1,5 @@
-// A node's handler sees values; names, scopes, loads of parameters and refusals are
-// kept here. All refusals of a model are reported together.
+// A node's handler sees values; names, scopes, loads of parameters and refusals
+// are kept here. All refusals of a model are reported together.
 #include "frontends/onnx/GraphImporter.h"
 
 #include "llvm/ADT/ScopeExit.h"
@@ -9,12 +9,14 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
-                             ParameterTable &parameters, const ImportOptions &options,
-                             MLIRContext *context, ImportSummary &summary)
+                             ParameterTable &parameters,
+                             const ImportOptions &options, MLIRContext *context,
+                             ImportSummary &summary)
     : model(model), tensors(weights), parameters(parameters), options(options),
       summary(summary), b(context) {
   for (const auto &import : model.proto.opset_import())
-    root.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+    root.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
+        import.version();
   for (const auto &function : model.proto.functions())
     functions[{function.domain(), function.name()}] = &function;
 }
@@ -37,7 +39,8 @@ Value GraphImporter::lookup(StringRef name) {
   const NamedTensor &tensor = *entry->loaded;
   if (tensor.role != TensorRole::constant)
     return b.op<fsdp::LoadOp>(
-        tensor.type, FlatSymbolRefAttr::get(b.builder.getContext(), tensor.fqn));
+        tensor.type,
+        FlatSymbolRefAttr::get(b.builder.getContext(), tensor.fqn));
   FailureOr<DenseElementsAttr> value =
       tensors.constant(model.proto.graph().initializer(tensor.initializer));
   if (succeeded(value)) {
@@ -95,12 +98,13 @@ void GraphImporter::refuse(Node &node, const Twine &reason) {
 
 // ---- nodes ----
 
-void GraphImporter::enterScope(const onnx::NodeProto &proto, const std::string &name) {
+void GraphImporter::enterScope(const onnx::NodeProto &proto,
+                               const std::string &name) {
   b.loc = NameLoc::get(b.builder.getStringAttr(name));
-  std::vector<std::string> scopes =
-      parsePythonList(metadata(proto.metadata_props(), "pkg.torch.onnx.name_scopes"));
-  std::vector<std::string> classes =
-      parsePythonList(metadata(proto.metadata_props(), "pkg.torch.onnx.class_hierarchy"));
+  std::vector<std::string> scopes = parsePythonList(
+      metadata(proto.metadata_props(), "pkg.torch.onnx.name_scopes"));
+  std::vector<std::string> classes = parsePythonList(
+      metadata(proto.metadata_props(), "pkg.torch.onnx.class_hierarchy"));
   if (scopes.empty() || scopes.size() != classes.size()) {
     if (frame->depth == 0) // within a function or branch, the caller's
       b.scope = b.classes = nullptr;
@@ -118,7 +122,8 @@ static bool isConstant(Value value) {
 
 // Sequences reach only the ops that know them.
 static bool takesSequences(StringRef op) {
-  return op == "SequenceAt" || op == "SequenceLength" || op == "ConcatFromSequence";
+  return op == "SequenceAt" || op == "SequenceLength" ||
+         op == "ConcatFromSequence";
 }
 
 void GraphImporter::importNode(const onnx::NodeProto &proto) {
@@ -137,7 +142,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
 
   std::string domain = proto.domain() == "ai.onnx" ? "" : proto.domain();
   auto opset = frame->opsets.find(domain);
-  Node node(*this, b, proto, name, opset == frame->opsets.end() ? 0 : opset->second);
+  Node node(*this, b, proto, name,
+            opset == frame->opsets.end() ? 0 : opset->second);
   auto refused = [&](const Twine &reason) {
     refuse(node, reason);
     poison(proto);
@@ -158,7 +164,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
     if (entry->isSequence && !takesSequences(proto.op_type()))
       return refused("its input '" + input + "' is a sequence");
     if (!entry->isSequence && !lookup(input))
-      return refused("its input '" + input + "' cannot be read: " + tensors.problem);
+      return refused("its input '" + input +
+                     "' cannot be read: " + tensors.problem);
   }
   size_t before = refusals.size();
   LogicalResult done = function == functions.end()
@@ -197,8 +204,8 @@ void GraphImporter::importNodes(
 
 constexpr int kDeepest = 64;
 
-LogicalResult GraphImporter::inlineFunction(Node &node,
-                                            const onnx::FunctionProto &function) {
+LogicalResult
+GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   if (frame->depth >= kDeepest)
     return node.refuse("functions are nested too deeply, or call themselves");
   if (node.proto.input_size() > function.input_size() ||
@@ -208,7 +215,8 @@ LogicalResult GraphImporter::inlineFunction(Node &node,
   inner.prefix = node.name + "/";
   inner.depth = frame->depth + 1;
   for (const auto &import : function.opset_import())
-    inner.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] = import.version();
+    inner.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
+        import.version();
   for (const auto &attribute : function.attribute_proto())
     inner.attributes[attribute.name()] = &attribute; // defaults
   for (const auto &attribute : node.proto.attribute())
@@ -233,10 +241,12 @@ LogicalResult GraphImporter::inlineFunction(Node &node,
   return success(refusals.size() == before);
 }
 
-LogicalResult GraphImporter::inlineBranch(Node &node, const onnx::GraphProto &branch) {
+LogicalResult GraphImporter::inlineBranch(Node &node,
+                                          const onnx::GraphProto &branch) {
   if (frame->depth >= kDeepest)
     return node.refuse("branches are nested too deeply");
-  if (branch.output_size() < node.proto.output_size() || branch.initializer_size() > 0)
+  if (branch.output_size() < node.proto.output_size() ||
+      branch.initializer_size() > 0)
     return node.refuse("its branch has initializers, or too few outputs");
   Frame inner;
   inner.parent = frame;
@@ -283,12 +293,13 @@ bool GraphImporter::trainsBatchNorm(Node &node) {
   return true;
 }
 
-LogicalResult GraphImporter::updateStatistics(Node &node, Value mean, Value variance,
-                                              double momentum) {
+LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
+                                              Value variance, double momentum) {
   for (int i : {3, 4}) {
     Entry *entry = find(node.proto.input(i));
     if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
-      return node.refuse("it trains, but its running statistics are not initializers");
+      return node.refuse(
+          "it trains, but its running statistics are not initializers");
     b.op<fsdp::UpdateStatisticsOp>(
         FlatSymbolRefAttr::get(b.builder.getContext(), entry->loaded->fqn),
         i == 3 ? mean : variance, b.builder.getF64FloatAttr(momentum));
@@ -297,10 +308,12 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean, Value vari
 }
 
 std::optional<int64_t>
-GraphImporter::dropoutOrdinal(Node &, double ratio, std::optional<double> trainingMode) {
+GraphImporter::dropoutOrdinal(Node &, double ratio,
+                              std::optional<double> trainingMode) {
   int64_t ordinal = summary.dropouts++;
   bool runs = options.dropout == TrainingMode::on ||
-              (options.dropout == TrainingMode::graph && trainingMode && *trainingMode != 0);
+              (options.dropout == TrainingMode::graph && trainingMode &&
+               *trainingMode != 0);
   if (!runs || ratio == 0)
     return std::nullopt;
   return ordinal;
@@ -311,14 +324,16 @@ Value GraphImporter::random() {
     OpBuilder::InsertionGuard guard(b.builder);
     b.builder.setInsertionPointToStart(b.builder.getInsertionBlock());
     auto type = RankedTensorType::get({4}, b.builder.getI32Type());
-    randomValue = fsdp::RandomOp::create(b.builder, b.builder.getUnknownLoc(), type);
+    randomValue =
+        fsdp::RandomOp::create(b.builder, b.builder.getUnknownLoc(), type);
   }
   return randomValue;
 }
 
 // ---- the whole graph ----
 
-// Tensors that nodes read and nothing defines: a model saved without its weights.
+// Tensors that nodes read and nothing defines: a model saved without its
+// weights.
 LogicalResult GraphImporter::checkDefined() {
   const onnx::GraphProto &graph = model.proto.graph();
   llvm::StringSet<> defined;
@@ -342,7 +357,8 @@ LogicalResult GraphImporter::checkDefined() {
   for (auto [i, name] : llvm::enumerate(ArrayRef(missing).take_front(3)))
     error << (i ? ", '" : "'") << name << "'";
   return error << (missing.size() > 3 ? ", …" : "")
-               << "); to export without weights, save with include_initializers=False, "
+               << "); to export without weights, save with "
+                  "include_initializers=False, "
                   "keep_initializers_as_inputs=True";
 }
 
@@ -350,15 +366,18 @@ LogicalResult GraphImporter::reportRefusals() {
   if (refusals.empty())
     return success();
   if (refusals.size() == 1)
-    return emitError(refusals[0].loc) << "cannot import node " << refusals[0].text;
+    return emitError(refusals[0].loc)
+           << "cannot import node " << refusals[0].text;
   InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
-  error << "cannot import " << refusals.size() << " nodes of '" << model.path << "'";
+  error << "cannot import " << refusals.size() << " nodes of '" << model.path
+        << "'";
   for (const Refusal &refusal : refusals)
     error.attachNote(refusal.loc) << refusal.text;
   return error;
 }
 
-LogicalResult GraphImporter::run(func::FuncOp function, ArrayRef<std::string> inputs) {
+LogicalResult GraphImporter::run(func::FuncOp function,
+                                 ArrayRef<std::string> inputs) {
   if (failed(checkDefined()))
     return failure();
   Block *body = function.addEntryBlock();
@@ -379,7 +398,7 @@ LogicalResult GraphImporter::run(func::FuncOp function, ArrayRef<std::string> in
 Value GraphImporter::findLoss() {
   auto isLoss = [](Value value) {
     return value && isa<FloatType>(elementOf(value)) &&
-           typeOf(value).getNumElements() == 1;
+           tensorType(value).getNumElements() == 1;
   };
   Location loc = b.builder.getUnknownLoc();
   auto listOutputs = [&](InFlightDiagnostic &error) {
@@ -411,7 +430,8 @@ Value GraphImporter::findLoss() {
   InFlightDiagnostic error = emitError(loc);
   if (candidates.empty()) {
     error << "no output of '" << model.path
-          << "' is one float: export a model that returns its loss; its outputs are";
+          << "' is one float: export a model that returns its loss; its "
+             "outputs are";
     listOutputs(error);
     return nullptr;
   }

@@ -11,9 +11,9 @@ namespace fsdpc::frontend {
 
 class GraphImporter {
 public:
-  GraphImporter(const ModelFile &model, Weights &weights, ParameterTable &parameters,
-                const ImportOptions &options, mlir::MLIRContext *context,
-                ImportSummary &summary);
+  GraphImporter(const ModelFile &model, Weights &weights,
+                ParameterTable &parameters, const ImportOptions &options,
+                mlir::MLIRContext *context, ImportSummary &summary);
 
   // Imports all nodes into `function`'s body, whose arguments are the inputs.
   // Emits one error for all nodes that are refused.
@@ -27,8 +27,10 @@ public:
   mlir::Value lookup(llvm::StringRef name); // null for a sequence
   llvm::ArrayRef<mlir::Value> lookupSequence(llvm::StringRef name);
   void define(llvm::StringRef name, mlir::Value value);
-  void defineSequence(llvm::StringRef name, llvm::SmallVector<mlir::Value> values);
-  const onnx::AttributeProto *resolve(const onnx::AttributeProto &attribute) const;
+  void defineSequence(llvm::StringRef name,
+                      llvm::SmallVector<mlir::Value> values);
+  const onnx::AttributeProto *
+  resolve(const onnx::AttributeProto &attribute) const;
   void refuse(Node &node, const llvm::Twine &reason);
 
   // ---- for handlers ----
@@ -65,9 +67,11 @@ private:
   };
 
   Entry *find(llvm::StringRef name);
-  void importNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes);
+  void
+  importNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes);
   void importNode(const onnx::NodeProto &proto);
-  mlir::LogicalResult inlineFunction(Node &node, const onnx::FunctionProto &function);
+  mlir::LogicalResult inlineFunction(Node &node,
+                                     const onnx::FunctionProto &function);
   mlir::LogicalResult checkDefined();
   void poison(const onnx::NodeProto &proto);
   void enterScope(const onnx::NodeProto &proto, const std::string &name);
@@ -83,7 +87,8 @@ private:
   Frame root;
   Frame *frame = &root;
   std::vector<Refusal> refusals;
-  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *> functions;
+  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *>
+      functions;
   mlir::Value randomValue;
 };
 

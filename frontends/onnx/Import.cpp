@@ -11,28 +11,34 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// The optimizer of onnxscript merges equal initializers and folds transposes into
-// weights: names and shapes are then not the model's any more.
+// The optimizer of onnxscript merges equal initializers and folds transposes
+// into weights: names and shapes are then not the model's any more.
 static void warnOptimized(const ModelFile &model, Location loc) {
   StringRef key = "pkg.onnxscript.optimizer.folded_from";
-  auto hasKey = [&](const auto &part) { return !metadata(part.metadata_props(), key).empty(); };
+  auto hasKey = [&](const auto &part) {
+    return !metadata(part.metadata_props(), key).empty();
+  };
   const onnx::GraphProto &graph = model.proto.graph();
-  if (llvm::any_of(graph.node(), hasKey) || llvm::any_of(graph.initializer(), hasKey) ||
+  if (llvm::any_of(graph.node(), hasKey) ||
+      llvm::any_of(graph.initializer(), hasKey) ||
       llvm::any_of(graph.value_info(), hasKey))
-    emitWarning(loc) << "'" << model.path
-                     << "' was optimized: weights may be merged or transposed; export "
-                        "with optimize=False";
+    emitWarning(loc)
+        << "'" << model.path
+        << "' was optimized: weights may be merged or transposed; export "
+           "with optimize=False";
 }
 
-static void remarkTraining(const ImportOptions &options, const ImportSummary &summary,
-                           Location loc) {
+static void remarkTraining(const ImportOptions &options,
+                           const ImportSummary &summary, Location loc) {
   if (summary.batchNorms > 0)
-    emitRemark(loc) << summary.batchNorms
-                    << " BatchNormalization use the batch's statistics; change this with "
-                       "--batchnorm=graph or --batchnorm=off";
+    emitRemark(loc)
+        << summary.batchNorms
+        << " BatchNormalization use the batch's statistics; change this with "
+           "--batchnorm=graph or --batchnorm=off";
   if (summary.dropouts > 0 && options.dropout == TrainingMode::on)
-    emitRemark(loc) << summary.dropouts
-                    << " Dropout run; change this with --dropout=graph or --dropout=off";
+    emitRemark(loc)
+        << summary.dropouts
+        << " Dropout run; change this with --dropout=graph or --dropout=off";
 }
 
 static void reportLoss(Emitter &b, Value loss) {
@@ -72,14 +78,16 @@ static bool reachesLoss(func::FuncOp function, SymbolTable &symbols) {
 
 // Counters of seen batches are not in the graph: they start at zero.
 static void emitCounters(OpBuilder &builder, func::FuncOp function,
-                         const ParameterTable &parameters, ImportSummary &summary) {
+                         const ParameterTable &parameters,
+                         ImportSummary &summary) {
   function.walk([&](fsdp::UpdateStatisticsOp update) {
     std::optional<std::string> name = parameters.counterOf(update.getBuffer());
     if (!name)
       return;
     auto type = RankedTensorType::get({}, builder.getI64Type());
-    fsdp::BufferOp::create(builder, update.getLoc(), builder.getStringAttr(*name),
-                           TypeAttr::get(type), builder.getUnitAttr(), ArrayAttr(),
+    fsdp::BufferOp::create(builder, update.getLoc(),
+                           builder.getStringAttr(*name), TypeAttr::get(type),
+                           builder.getUnitAttr(), ArrayAttr(),
                            fsdp::SourceAttr(), StringAttr(),
                            DenseElementsAttr::get(type, int64_t(0)));
     ++summary.buffers;
@@ -105,20 +113,23 @@ FailureOr<OwningOpRef<ModuleOp>> fsdpc::importOnnx(StringRef path,
   ParameterTable parameters(*model, weights, options, context);
   if (failed(weights.check()) || failed(parameters.build()))
     return failure();
-  FailureOr<ModelInputs> inputs = readInputs(*model, parameters, options, context);
+  FailureOr<ModelInputs> inputs =
+      readInputs(*model, parameters, options, context);
   if (failed(inputs))
     return failure();
   warnOptimized(*model, loc);
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   OpBuilder builder(module->getBodyRegion());
-  auto function = func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kMicrobatch,
-                                       builder.getFunctionType(inputs->types, {}));
+  auto function =
+      func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kMicrobatch,
+                           builder.getFunctionType(inputs->types, {}));
   GraphImporter importer(*model, weights, parameters, options, context, counts);
   if (failed(importer.run(function, inputs->names)))
     return failure();
   for (auto [i, name] : llvm::enumerate(inputs->names)) {
-    function.setArgAttr(i, fsdp::FSDPDialect::kInputAttr, builder.getStringAttr(name));
+    function.setArgAttr(i, fsdp::FSDPDialect::kInputAttr,
+                        builder.getStringAttr(name));
     function.getArgument(i).setLoc(NameLoc::get(builder.getStringAttr(name)));
   }
   Value lossValue = importer.findLoss();
@@ -139,7 +150,8 @@ FailureOr<OwningOpRef<ModuleOp>> fsdpc::importOnnx(StringRef path,
     return failure();
   emitCounters(builder, function, parameters, counts);
   if (counts.parameters == 0)
-    return emitError(loc) << "'" << path << "' has no parameters that its loss depends on: "
+    return emitError(loc) << "'" << path
+                          << "' has no parameters that its loss depends on: "
                              "there is nothing to train",
            failure();
   SymbolTable symbols(*module);

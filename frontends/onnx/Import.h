@@ -1,4 +1,5 @@
-// The ONNX frontend's interface: a model file in, a module of phase `import` out.
+// The ONNX frontend's interface: a model file in, a module of phase `import`
+// out.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -17,7 +18,7 @@ namespace fsdpc {
 enum class TrainingMode { graph, on, off };
 
 struct ImportOptions {
-  std::string loss;                    // an output's name; empty: the only candidate
+  std::string loss; // an output's name; empty: the only candidate
   std::map<std::string, int64_t> dims; // values of symbolic dimensions
   TrainingMode batchnorm = TrainingMode::on;
   TrainingMode dropout = TrainingMode::on;
@@ -39,9 +40,10 @@ struct ImportSummary {
 // fault, not the model's. Empty where there is none.
 std::optional<std::string> checkImportOptions(const ImportOptions &options);
 
-// Reads the model at `path`. Faults are diagnostics of `context`: one error, with
-// a note for each node where several nodes are refused. Initial values of
-// parameters stay in their files: the module records file, offset, length, hash.
+// Reads the model at `path`. Faults are diagnostics of `context`: one error,
+// with a note for each node where several nodes are refused. Initial values of
+// parameters stay in their files: the module records file, offset, length,
+// hash.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
 importOnnx(llvm::StringRef path, const ImportOptions &options,
            mlir::MLIRContext *context, ImportSummary *summary = nullptr);

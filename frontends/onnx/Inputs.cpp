@@ -18,8 +18,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     if (parameters.find(input.name()))
       continue;
     auto refuse = [&](const Twine &why) -> FailureOr<ModelInputs> {
-      return emitError(loc) << "input '" << input.name() << "' of '" << model.path
-                            << "' " << why;
+      return emitError(loc) << "input '" << input.name() << "' of '"
+                            << model.path << "' " << why;
     };
     const auto &type = input.type().tensor_type();
     Type element = importedType(type.elem_type(), context);
@@ -34,7 +34,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
         continue;
       }
       if (dim.dim_param().empty())
-        return refuse("has a dynamic dimension " + Twine(i) + " without a name; export "
+        return refuse("has a dynamic dimension " + Twine(i) +
+                      " without a name; export "
                       "with static shapes");
       auto fixed = options.dims.find(dim.dim_param());
       if (fixed == options.dims.end()) {
@@ -48,18 +49,21 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     }
     std::optional<int64_t> count = countElements(shape);
     if (!count || *count == 0)
-      return refuse("has a dimension that is not positive, or too many elements");
+      return refuse(
+          "has a dimension that is not positive, or too many elements");
     result.names.push_back(input.name());
     result.types.push_back(RankedTensorType::get(shape, element));
   }
   for (const auto &[name, value] : options.dims)
     if (!llvm::is_contained(used, name))
-      return emitError(loc) << "no input of '" << model.path << "' has a dimension '" << name
-                            << "' (--dim " << name << "=" << value << ")",
+      return emitError(loc)
+                 << "no input of '" << model.path << "' has a dimension '"
+                 << name << "' (--dim " << name << "=" << value << ")",
              failure();
   if (!unfixed.empty()) {
     InFlightDiagnostic error = emitError(loc);
-    error << "'" << model.path << "' has symbolic dimensions without a value; give";
+    error << "'" << model.path
+          << "' has symbolic dimensions without a value; give";
     for (const std::string &name : unfixed)
       error << " --dim " << name << "=VALUE";
     return failure();
@@ -76,19 +80,22 @@ struct Selection {
 };
 } // namespace
 
-static void follow(Value value, Selection &selection, llvm::SmallPtrSet<Value, 8> &seen) {
+static void follow(Value value, Selection &selection,
+                   llvm::SmallPtrSet<Value, 8> &seen) {
   if (!seen.insert(value).second)
     return;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
-    if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp, nn::BroadcastOp,
-            nn::UnsliceOp>(user) ||
-        (isa<nn::CastOp>(user) && isa<IntegerType>(elementOf(user->getResult(0))) &&
+    if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
+            nn::BroadcastOp, nn::UnsliceOp>(user) ||
+        (isa<nn::CastOp>(user) &&
+         isa<IntegerType>(elementOf(user->getResult(0))) &&
          !elementOf(user->getResult(0)).isInteger(1))) {
       follow(user->getResult(0), selection, seen);
     } else if (auto lookup = dyn_cast<nn::EmbeddingOp>(user);
                lookup && use.getOperandNumber() == 1) {
-      selection.bound = std::min(selection.bound, shapeOf(lookup.getTable())[0]);
+      selection.bound =
+          std::min(selection.bound, shapeOf(lookup.getTable())[0]);
       selection.fromTable = true;
     } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
       selection.bound = std::min(selection.bound, shapeOf(loss.getLogits())[1]);
@@ -103,9 +110,11 @@ void frontend::finishInputs(func::FuncOp function) {
   for (unsigned i = function.getNumArguments(); i-- > 0;) {
     BlockArgument argument = function.getArgument(i);
     if (argument.use_empty()) {
-      auto name = function.getArgAttrOfType<StringAttr>(i, fsdp::FSDPDialect::kInputAttr);
+      auto name = function.getArgAttrOfType<StringAttr>(
+          i, fsdp::FSDPDialect::kInputAttr);
       emitRemark(argument.getLoc())
-          << "input '" << name.getValue() << "' does not reach the loss; the program does "
+          << "input '" << name.getValue()
+          << "' does not reach the loss; the program does "
           << "not read it";
       (void)function.eraseArgument(i);
       continue;

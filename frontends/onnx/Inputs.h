@@ -1,4 +1,5 @@
-// The model's inputs: names, types with symbolic dimensions fixed, legal values.
+// The model's inputs: names, types with symbolic dimensions fixed, legal
+// values.
 #pragma once
 
 #include "frontends/onnx/Import.h"
@@ -20,8 +21,9 @@ mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const ImportOptions &options,
                                         mlir::MLIRContext *context);
 
-// Drops arguments without a use, and notes the range of integers that select rows
-// of a table or classes of a loss, for the program to check its data against.
+// Drops arguments without a use, and notes the range of integers that select
+// rows of a table or classes of a loss, for the program to check its data
+// against.
 void finishInputs(mlir::func::FuncOp function);
 
 } // namespace fsdpc::frontend

@@ -50,7 +50,8 @@ std::vector<SignatureEntry> frontend::parseSignature(StringRef text) {
 }
 
 std::optional<int64_t> frontend::parsePaddingIndex(StringRef tracedNode) {
-  auto [before, arguments] = tracedNode.split("aten.embedding.default](args = (");
+  auto [before, arguments] =
+      tracedNode.split("aten.embedding.default](args = (");
   SmallVector<StringRef> parts;
   arguments.take_until([](char c) { return c == ')'; }).split(parts, ',');
   int64_t index;
@@ -60,7 +61,7 @@ std::optional<int64_t> frontend::parsePaddingIndex(StringRef tracedNode) {
 }
 
 StringRef frontend::inputKind(const onnx::ValueInfoProto &value) {
-  StringRef kind =
-      metadata(value.metadata_props(), "pkg.torch.export.graph_signature.InputSpec.kind");
+  StringRef kind = metadata(value.metadata_props(),
+                            "pkg.torch.export.graph_signature.InputSpec.kind");
   return kind.substr(kind.rfind('.') + 1);
 }

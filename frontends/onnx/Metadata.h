@@ -2,8 +2,8 @@
 // the traced nodes.
 #pragma once
 
-#include "onnx-ml.pb.h"
 #include "mlir/Support/LLVM.h"
+#include "onnx-ml.pb.h"
 
 #include <map>
 #include <optional>
@@ -12,7 +12,8 @@
 
 namespace fsdpc::frontend {
 
-using MetadataProps = google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>;
+using MetadataProps =
+    google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>;
 
 // The value of a key, empty where there is none.
 llvm::StringRef metadata(const MetadataProps &props, llvm::StringRef key);
@@ -28,8 +29,8 @@ struct SignatureEntry {
 // `pkg.torch.export.ExportedProgram.graph_signature`: a line an entry.
 std::vector<SignatureEntry> parseSignature(llvm::StringRef text);
 
-// The padding index of `aten.embedding.default` in `pkg.torch.onnx.fx_node`: its
-// third argument, where it is there and not negative.
+// The padding index of `aten.embedding.default` in `pkg.torch.onnx.fx_node`:
+// its third argument, where it is there and not negative.
 std::optional<int64_t> parsePaddingIndex(llvm::StringRef tracedNode);
 
 // Kind of a value (PARAMETER, BUFFER, CONSTANT_TENSOR …), empty where unknown.

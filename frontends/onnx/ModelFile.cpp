@@ -1,5 +1,6 @@
-// Parsing of the protobuf, and a second look at its wire format for the places of
-// inline weights: they are read from the model's file again when training starts.
+// Parsing of the protobuf, and a second look at its wire format for the places
+// of inline weights: they are read from the model's file again when training
+// starts.
 #include "frontends/onnx/ModelFile.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -60,8 +61,8 @@ struct Wire {
 
 } // namespace
 
-// raw_data, or a packed list of floats or doubles: its bytes are the elements on
-// a little-endian machine.
+// raw_data, or a packed list of floats or doubles: its bytes are the elements
+// on a little-endian machine.
 static ByteRange elementBytes(const char *base, ByteRange tensor) {
   enum { floatData = 4, rawData = 9, doubleData = 10 };
   Wire wire{base, tensor.offset, tensor.offset + tensor.length};
@@ -103,18 +104,21 @@ static LogicalResult checkVersions(const ModelFile &model, Location loc) {
                           << "' is not known; export with IR version 10 to "
                           << int64_t(onnx::IR_VERSION);
   if (opset < 18 || opset > 23)
-    return emitError(loc) << "opset version '" << opset << "' of '" << model.path
+    return emitError(loc) << "opset version '" << opset << "' of '"
+                          << model.path
                           << "' is not supported; export with "
                              "torch.onnx.export(…, opset_version=18 … 23)";
   return success();
 }
 
-std::unique_ptr<ModelFile> ModelFile::read(StringRef path, MLIRContext *context) {
+std::unique_ptr<ModelFile> ModelFile::read(StringRef path,
+                                           MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
                                             /*RequiresNullTerminator=*/false);
   if (!buffer) {
-    emitError(loc) << "cannot read '" << path << "': " << buffer.getError().message();
+    emitError(loc) << "cannot read '" << path
+                   << "': " << buffer.getError().message();
     return nullptr;
   }
   auto model = std::make_unique<ModelFile>();
@@ -122,12 +126,14 @@ std::unique_ptr<ModelFile> ModelFile::read(StringRef path, MLIRContext *context)
   model->buffer = std::move(*buffer);
   uint64_t size = model->buffer->getBufferSize();
   if (size > uint64_t(INT32_MAX)) {
-    emitError(loc) << "'" << path << "' has " << size << " bytes; a protobuf file "
+    emitError(loc) << "'" << path << "' has " << size
+                   << " bytes; a protobuf file "
                    << "ends at 2 GiB: export with external_data=True";
     return nullptr;
   }
   google::protobuf::SetLogHandler(nullptr); // the error below says it
-  if (size == 0 || !model->proto.ParseFromArray(model->buffer->getBufferStart(), size)) {
+  if (size == 0 ||
+      !model->proto.ParseFromArray(model->buffer->getBufferStart(), size)) {
     emitError(loc) << "'" << path << "' is not an ONNX model, or is truncated ("
                    << size << " bytes)";
     return nullptr;

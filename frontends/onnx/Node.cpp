@@ -17,16 +17,17 @@ std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
   if (value)
     result = integersOf(value);
   if (!result)
-    (void)refuse(what + " is not a constant of integers: it depends on an input or "
-                        "a parameter");
+    (void)refuse(what +
+                 " is not a constant of integers: it depends on an input or "
+                 "a parameter");
   return result;
 }
 
 std::optional<double> Node::number(int64_t i, StringRef what) {
   Value value = input(i);
   std::optional<double> result;
-  if (value && typeOf(value).getNumElements() == 1)
-    result = splatOf(value);
+  if (value && tensorType(value).getNumElements() == 1)
+    result = matchSplat(value);
   if (!result)
     (void)refuse(what + " is not a constant number");
   return result;

@@ -1,5 +1,5 @@
-// What a handler sees of an ONNX node: inputs as nn values, attributes, outputs,
-// and a way to refuse.
+// What a handler sees of an ONNX node: inputs as nn values, attributes,
+// outputs, and a way to refuse.
 #pragma once
 
 #include "frontends/onnx/Emitter.h"

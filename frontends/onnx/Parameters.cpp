@@ -26,7 +26,8 @@ static bool isRule(StringRef rule) {
          !second.trim().getAsDouble(value);
 }
 
-std::optional<std::string> fsdpc::checkImportOptions(const ImportOptions &options) {
+std::optional<std::string>
+fsdpc::checkImportOptions(const ImportOptions &options) {
   std::string reason;
   for (const auto *list : {&options.frozen, &options.trainable})
     for (const std::string &regex : *list)
@@ -35,7 +36,8 @@ std::optional<std::string> fsdpc::checkImportOptions(const ImportOptions &option
   for (const std::string &text : options.initRules) {
     auto [glob, rule] = StringRef(text).split('=');
     if (!isRule(rule))
-      return "rule '" + rule.str() + "' of --init-rule is none of normal(mean,deviation), "
+      return "rule '" + rule.str() +
+             "' of --init-rule is none of normal(mean,deviation), "
              "uniform(low,high), zeros, ones";
     auto pattern = llvm::GlobPattern::create(glob);
     if (!pattern) {
@@ -45,7 +47,8 @@ std::optional<std::string> fsdpc::checkImportOptions(const ImportOptions &option
   }
   for (const auto &[name, value] : options.dims)
     if (value < 1)
-      return "dimension '" + name + "' is " + std::to_string(value) + "; it must be positive";
+      return "dimension '" + name + "' is " + std::to_string(value) +
+             "; it must be positive";
   return std::nullopt;
 }
 
@@ -54,10 +57,12 @@ static bool anyName(const NamedTensor &tensor, Match matches) {
   return matches(tensor.fqn) || llvm::any_of(tensor.aliases, matches);
 }
 
-static bool matchesAny(const NamedTensor &tensor, const std::vector<std::string> &regexes) {
+static bool matchesAny(const NamedTensor &tensor,
+                       const std::vector<std::string> &regexes) {
   return llvm::any_of(regexes, [&](const std::string &regex) {
     llvm::Regex compiled(regex);
-    return anyName(tensor, [&](StringRef name) { return compiled.match(name); });
+    return anyName(tensor,
+                   [&](StringRef name) { return compiled.match(name); });
   });
 }
 
@@ -67,7 +72,8 @@ bool ParameterTable::isTrainable(const NamedTensor &tensor) const {
   return !matchesAny(tensor, options.frozen);
 }
 
-std::optional<std::string> ParameterTable::rule(const NamedTensor &tensor) const {
+std::optional<std::string>
+ParameterTable::rule(const NamedTensor &tensor) const {
   for (const std::string &text : options.initRules) {
     auto [glob, rule] = StringRef(text).split('=');
     auto pattern = llvm::cantFail(llvm::GlobPattern::create(glob));
@@ -84,21 +90,28 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
   if (!element || !countElements(shape))
     return emitError(UnknownLoc::get(context))
            << "tensor '" << name << "' of '" << model.path
-           << "' has a type that is not supported, or a dynamic or impossible shape";
+           << "' has a type that is not supported, or a dynamic or impossible "
+              "shape";
   std::string fqn = name.str();
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)
     return emitError(UnknownLoc::get(context))
-           << "tensor '" << name << "' of '" << model.path << "' is defined twice";
-  tensors.push_back(
-      {name.str(), fqn, role, RankedTensorType::get(shape, element), initializer, {}});
+           << "tensor '" << name << "' of '" << model.path
+           << "' is defined twice";
+  tensors.push_back({name.str(),
+                     fqn,
+                     role,
+                     RankedTensorType::get(shape, element),
+                     initializer,
+                     {}});
   return success();
 }
 
 LogicalResult ParameterTable::build() {
   const onnx::GraphProto &graph = model.proto.graph();
-  signature = parseSignature(metadata(
-      graph.metadata_props(), "pkg.torch.export.ExportedProgram.graph_signature"));
+  signature = parseSignature(
+      metadata(graph.metadata_props(),
+               "pkg.torch.export.ExportedProgram.graph_signature"));
   llvm::StringMap<std::string> kinds;
   for (const auto *values : {&graph.value_info(), &graph.input()})
     for (const auto &value : *values)
@@ -119,16 +132,19 @@ LogicalResult ParameterTable::build() {
     if (statistics.contains(name))
       return TensorRole::buffer;
     auto kind = kinds.find(name);
-    bool isParameter = kinds.empty() ? mayBeParameter
-                                     : kind != kinds.end() && kind->second == "PARAMETER";
+    bool isParameter = kinds.empty()
+                           ? mayBeParameter
+                           : kind != kinds.end() && kind->second == "PARAMETER";
     return isParameter ? TensorRole::parameter : TensorRole::constant;
   };
   for (int i = 0; i < graph.initializer_size(); ++i) {
     const onnx::TensorProto &tensor = graph.initializer(i);
     Type element = importedType(tensor.data_type(), context);
-    bool mayBeParameter = element && isa<FloatType>(element) && tensor.dims_size() > 0;
+    bool mayBeParameter =
+        element && isa<FloatType>(element) && tensor.dims_size() > 0;
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
-    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter), element, shape, i)))
+    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter), element,
+                   shape, i)))
       return failure();
   }
   for (const onnx::ValueInfoProto &input : graph.input()) {
@@ -139,7 +155,8 @@ LogicalResult ParameterTable::build() {
     Shape shape;
     for (const auto &dim : type.shape().dim())
       shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
-    if (failed(add(input.name(), kind, importedType(type.elem_type(), context), shape, -1)))
+    if (failed(add(input.name(), kind, importedType(type.elem_type(), context),
+                   shape, -1)))
       return failure();
   }
   findAliases();
@@ -159,13 +176,14 @@ void ParameterTable::findAliases() {
     if (entry.kind == "PARAMETER" && !byName.count(entry.target))
       missing.insert(entry.target);
   for (const auto &node : model.proto.graph().node()) {
-    std::vector<std::string> scopes =
-        parsePythonList(metadata(node.metadata_props(), "pkg.torch.onnx.name_scopes"));
+    std::vector<std::string> scopes = parsePythonList(
+        metadata(node.metadata_props(), "pkg.torch.onnx.name_scopes"));
     if (scopes.size() < 2)
       continue;
     for (const std::string &input : node.input()) {
       auto found = byName.find(input);
-      if (found == byName.end() || tensors[found->second].role != TensorRole::parameter)
+      if (found == byName.end() ||
+          tensors[found->second].role != TensorRole::parameter)
         continue;
       StringRef suffix = StringRef(input).substr(input.rfind('.') + 1);
       std::string name = scopes[scopes.size() - 2] + "." + suffix.str();
@@ -175,7 +193,8 @@ void ParameterTable::findAliases() {
   }
 }
 
-std::optional<std::string> ParameterTable::counterOf(StringRef runningMean) const {
+std::optional<std::string>
+ParameterTable::counterOf(StringRef runningMean) const {
   if (!runningMean.consume_back("running_mean"))
     return std::nullopt;
   std::string name = runningMean.str() + "num_batches_tracked";
@@ -187,7 +206,8 @@ std::optional<std::string> ParameterTable::counterOf(StringRef runningMean) cons
 
 // ---- symbols ----
 
-LogicalResult ParameterTable::emitTensor(OpBuilder &builder, const NamedTensor &tensor) {
+LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
+                                         const NamedTensor &tensor) {
   fsdp::SourceAttr source;
   ElementsAttr value;
   StringAttr rule;
@@ -217,28 +237,32 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder, const NamedTensor &
   }
   ArrayAttr aliases;
   if (!tensor.aliases.empty())
-    aliases = builder.getStrArrayAttr(
-        llvm::to_vector_of<StringRef>(tensor.aliases));
+    aliases =
+        builder.getStrArrayAttr(llvm::to_vector_of<StringRef>(tensor.aliases));
   Location loc = NameLoc::get(builder.getStringAttr(tensor.name));
   StringAttr name = builder.getStringAttr(tensor.fqn);
   TypeAttr type = TypeAttr::get(tensor.type);
   if (tensor.role == TensorRole::buffer)
-    fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases, source, rule, value);
+    fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases,
+                           source, rule, value);
   else
-    fsdp::ParameterOp::create(builder, loc, name, type,
-                              isTrainable(tensor) ? builder.getUnitAttr() : UnitAttr(),
-                              FlatSymbolRefAttr(), aliases, source, rule, value);
+    fsdp::ParameterOp::create(
+        builder, loc, name, type,
+        isTrainable(tensor) ? builder.getUnitAttr() : UnitAttr(),
+        FlatSymbolRefAttr(), aliases, source, rule, value);
   return success();
 }
 
-LogicalResult ParameterTable::emit(OpBuilder &builder, const llvm::StringSet<> &used,
+LogicalResult ParameterTable::emit(OpBuilder &builder,
+                                   const llvm::StringSet<> &used,
                                    ImportSummary &summary) {
   for (const NamedTensor &tensor : tensors) {
     if (tensor.role == TensorRole::constant)
       continue;
     if (!used.contains(tensor.fqn)) {
       emitWarning(NameLoc::get(builder.getStringAttr(tensor.name)))
-          << "'" << tensor.fqn << "' does not reach the loss; the program leaves it out";
+          << "'" << tensor.fqn
+          << "' does not reach the loss; the program leaves it out";
       continue;
     }
     if (failed(emitTensor(builder, tensor)))

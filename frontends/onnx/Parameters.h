@@ -36,15 +36,18 @@ public:
 
   // Defines the symbols of tensors that are loaded or updated by the function.
   mlir::LogicalResult emit(mlir::OpBuilder &builder,
-                           const llvm::StringSet<> &used, ImportSummary &summary);
+                           const llvm::StringSet<> &used,
+                           ImportSummary &summary);
   // num_batches_tracked beside a running statistic, where the model has it.
   std::optional<std::string> counterOf(llvm::StringRef runningMean) const;
 
 private:
-  mlir::LogicalResult add(llvm::StringRef name, TensorRole role, mlir::Type element,
-                          llvm::ArrayRef<int64_t> shape, int initializer);
+  mlir::LogicalResult add(llvm::StringRef name, TensorRole role,
+                          mlir::Type element, llvm::ArrayRef<int64_t> shape,
+                          int initializer);
   void findAliases();
-  mlir::LogicalResult emitTensor(mlir::OpBuilder &builder, const NamedTensor &tensor);
+  mlir::LogicalResult emitTensor(mlir::OpBuilder &builder,
+                                 const NamedTensor &tensor);
   bool isTrainable(const NamedTensor &tensor) const;
   std::optional<std::string> rule(const NamedTensor &tensor) const;
 

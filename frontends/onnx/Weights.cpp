@@ -1,4 +1,5 @@
-// Reading tensors, with every size and path checked: a model file may be hostile.
+// Reading tensors, with every size and path checked: a model file may be
+// hostile.
 #include "frontends/onnx/Weights.h"
 
 #include "frontends/onnx/Emitter.h"
@@ -85,8 +86,10 @@ LogicalResult Weights::fail(const Twine &why) {
 FailureOr<uint64_t> Weights::storedBytes(const TensorProto &tensor) {
   auto [width, name] = storedType(tensor.data_type());
   if (width == 0)
-    return fail("its element type " + Twine(tensor.data_type()) + " is not supported");
-  auto count = countElements(ArrayRef(tensor.dims().data(), tensor.dims_size()));
+    return fail("its element type " + Twine(tensor.data_type()) +
+                " is not supported");
+  auto count =
+      countElements(ArrayRef(tensor.dims().data(), tensor.dims_size()));
   if (!count)
     return fail("its shape is negative or too large");
   return *count * width;
@@ -119,8 +122,8 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
     return fail("offset '" + offset + "' or length '" + length +
                 "' of its external data is not a number");
   if (place.range.length != *bytes)
-    return fail("its external data has " + length + " bytes; its shape and type need " +
-                Twine(*bytes));
+    return fail("its external data has " + length +
+                " bytes; its shape and type need " + Twine(*bytes));
   SmallString<256> file(path::parent_path(model.path));
   path::append(file, location);
   // A link may lead out of the folder: compare where both really are.
@@ -128,17 +131,21 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
   if (folder.empty())
     folder = ".";
   if (std::error_code error = llvm::sys::fs::real_path(file, realFile))
-    return fail("its external file '" + file + "' cannot be opened: " + error.message());
+    return fail("its external file '" + file +
+                "' cannot be opened: " + error.message());
   if (llvm::sys::fs::real_path(folder, realFolder))
     return fail("the model's folder cannot be opened");
-  if (!StringRef(realFile).starts_with((realFolder + path::get_separator()).str()) &&
+  if (!StringRef(realFile).starts_with(
+          (realFolder + path::get_separator()).str()) &&
       realFolder != "/")
-    return fail("its external file '" + location + "' is a link out of the model's folder");
+    return fail("its external file '" + location +
+                "' is a link out of the model's folder");
   uint64_t size = 0;
   if (!llvm::sys::fs::is_regular_file(realFile) ||
       llvm::sys::fs::file_size(realFile, size))
     return fail("its external file '" + file + "' is not a regular file");
-  if (place.range.offset > size || place.range.length > size - place.range.offset)
+  if (place.range.offset > size ||
+      place.range.length > size - place.range.offset)
     return fail("its external file '" + file + "' has " + Twine(size) +
                 " bytes; bytes [" + Twine(place.range.offset) + ", " +
                 Twine(place.range.offset) + " + " + length + ") are needed");
@@ -157,29 +164,32 @@ FailureOr<ArrayRef<char>> Weights::read(const Place &place) {
     buffer = std::move(*opened);
   }
   uint64_t size = buffer->getBufferSize();
-  if (place.range.offset > size || place.range.length > size - place.range.offset)
+  if (place.range.offset > size ||
+      place.range.length > size - place.range.offset)
     return fail("its external file '" + place.file + "' became shorter");
-  return ArrayRef(buffer->getBufferStart() + place.range.offset, place.range.length);
+  return ArrayRef(buffer->getBufferStart() + place.range.offset,
+                  place.range.length);
 }
 
 LogicalResult Weights::check() {
   // By file, then by offset.
-  std::map<std::pair<std::string, uint64_t>, std::pair<uint64_t, std::string>> places;
+  std::map<std::pair<std::string, uint64_t>, std::pair<uint64_t, std::string>>
+      places;
   Location loc = UnknownLoc::get(context);
   for (const TensorProto &tensor : model.proto.graph().initializer()) {
     if (tensor.data_location() != TensorProto::EXTERNAL)
       continue;
     FailureOr<Place> place = externalPlace(tensor);
     if (failed(place))
-      return emitError(loc) << "tensor '" << tensor.name() << "' of '" << model.path
-                            << "' cannot be read: " << problem;
+      return emitError(loc) << "tensor '" << tensor.name() << "' of '"
+                            << model.path << "' cannot be read: " << problem;
     if (place->range.length == 0)
       continue;
-    auto [entry, fresh] = places.try_emplace({place->file, place->range.offset},
-                                             place->range.length, tensor.name());
+    auto [entry, fresh] = places.try_emplace(
+        {place->file, place->range.offset}, place->range.length, tensor.name());
     auto overlaps = [&](const std::string &a, const std::string &b) {
-      return emitError(loc) << "external data of tensors '" << a << "' and '" << b
-                            << "' overlap in '" << place->file << "'";
+      return emitError(loc) << "external data of tensors '" << a << "' and '"
+                            << b << "' overlap in '" << place->file << "'";
     };
     if (!fresh)
       return overlaps(entry->second.second, tensor.name());
@@ -251,8 +261,8 @@ FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
     bytes = owned;
   }
   if (bytes.size() != *size)
-    return fail("it has " + Twine(bytes.size()) + " bytes; its shape and type need " +
-                Twine(*size));
+    return fail("it has " + Twine(bytes.size()) +
+                " bytes; its shape and type need " + Twine(*size));
   return bytes;
 }
 
@@ -269,7 +279,8 @@ static std::vector<char> convert(ArrayRef<char> bytes) {
   return result;
 }
 
-static std::vector<char> widen(ArrayRef<char> bytes, const llvm::fltSemantics &from) {
+static std::vector<char> widen(ArrayRef<char> bytes,
+                               const llvm::fltSemantics &from) {
   std::vector<char> result(bytes.size() * 2);
   for (size_t i = 0; i < bytes.size() / 2; ++i) {
     uint16_t bits;
@@ -285,8 +296,9 @@ FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
   FailureOr<ArrayRef<char>> bytes = stored(tensor, owned);
   if (failed(bytes))
     return failure();
-  auto type = RankedTensorType::get(ArrayRef(tensor.dims().data(), tensor.dims_size()),
-                                    importedType(tensor.data_type(), context));
+  auto type =
+      RankedTensorType::get(ArrayRef(tensor.dims().data(), tensor.dims_size()),
+                            importedType(tensor.data_type(), context));
   switch (tensor.data_type()) {
   case TensorProto::FLOAT16:
     return constantFrom(type, widen(*bytes, APFloat::IEEEhalf()));
@@ -304,8 +316,8 @@ FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
     // An attribute wants its elements aligned; bytes of a file are not.
     std::vector<uint64_t> aligned((bytes->size() + 7) / 8);
     memcpy(aligned.data(), bytes->data(), bytes->size());
-    return constantFrom(
-        type, ArrayRef(reinterpret_cast<char *>(aligned.data()), bytes->size()));
+    return constantFrom(type, ArrayRef(reinterpret_cast<char *>(aligned.data()),
+                                       bytes->size()));
   }
   }
 }
@@ -327,10 +339,12 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   } else {
     if (place.range.length != *size || *size == 0)
       return fsdp::SourceAttr();
-    bytes = ArrayRef(model.buffer->getBufferStart() + place.range.offset, *size);
+    bytes =
+        ArrayRef(model.buffer->getBufferStart() + place.range.offset, *size);
   }
-  std::string hash = llvm::utohexstr(XXH64(bytes.data(), bytes.size(), 0), true, 16);
+  std::string hash =
+      llvm::utohexstr(XXH64(bytes.data(), bytes.size(), 0), true, 16);
   return fsdp::SourceAttr::get(context, place.file, place.range.offset,
-                               place.range.length, storedType(tensor.data_type()).second,
-                               hash);
+                               place.range.length,
+                               storedType(tensor.data_type()).second, hash);
 }

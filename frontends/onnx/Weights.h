@@ -16,12 +16,13 @@ public:
   Weights(const ModelFile &model, mlir::MLIRContext *context)
       : model(model), context(context) {}
 
-  // Checks every external file that the model names: present, beneath its folder,
-  // long enough, no two tensors overlapping. Emits an error.
+  // Checks every external file that the model names: present, beneath its
+  // folder, long enough, no two tensors overlapping. Emits an error.
   mlir::LogicalResult check();
 
   // A tensor's value in its imported type; `problem` says why there is none.
-  mlir::FailureOr<mlir::DenseElementsAttr> constant(const onnx::TensorProto &tensor);
+  mlir::FailureOr<mlir::DenseElementsAttr>
+  constant(const onnx::TensorProto &tensor);
 
   // Where initializer `index` lies; null (not an error) where it is stored in a
   // form that only this reader understands.

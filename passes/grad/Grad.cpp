@@ -1,6 +1,7 @@
 // Reverse-mode differentiation of @microbatch, op by op (Griewank and Walther,
 // Evaluating Derivatives), with activity analysis as in Tapenade.
 #include "passes/grad/Passes.h"
+#include "passes/grad/SliceGradients.h"
 #include "passes/grad/WeightDerived.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -134,8 +135,8 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
                 : gradient;
   if (!sum) // through floor or integers: zero everywhere
     sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
-  auto gradient = fsdp::GradientOp::create(builder, load.getLoc(),
-                                           load.getSymbolAttr(), sum);
+  auto gradient = fsdp::GradientOp::create(
+      builder, load.getLoc(), load.getSymbolAttr(), concatSlices(builder, sum));
   auto parameter = SymbolTable::lookupNearestSymbolFrom<fsdp::ParameterOp>(
       load, load.getSymbolAttr());
   if (parameter.getUnitAttr())
@@ -164,9 +165,13 @@ LogicalResult Differentiator::release(Operation *op) {
 }
 
 LogicalResult Differentiator::differentiate(Operation *op) {
+  mark.primal = op;
   SmallVector<Value> resultGrads;
-  for (Value result : op->getResults())
-    resultGrads.push_back(gradients.lookup(result));
+  for (Value result : op->getResults()) {
+    Value gradient = gradients.lookup(result);
+    resultGrads.push_back(gradient ? concatSlices(builder, gradient)
+                                   : gradient);
+  }
   if (llvm::all_of(resultGrads, [](Value v) { return !v; }))
     return release(op);
 
@@ -178,7 +183,6 @@ LogicalResult Differentiator::differentiate(Operation *op) {
   for (Value operand : op->getOperands())
     needed.push_back(varied.contains(operand));
   SmallVector<Value> operandGrads(op->getNumOperands());
-  mark.primal = op;
   if (failed(adjoint.buildAdjoint(builder, resultGrads, needed, operandGrads)))
     return failure();
   ++adjoints;

@@ -13,7 +13,8 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     operands get a cotangent. The sweep visits active ops from the last to the
     first, except that an op on parameters alone (a cast or transpose of a
     weight) is visited as soon as its cotangent is complete, wherever it stands.
-    Cotangents of a value are added in the order in which the sweep meets them.
+    Cotangents of a value are added in the order in which the sweep meets them;
+    those of the parts of a split are concatenated.
 
     Backward ops have the location, unit and module of their primal, and
     `fsdp.backward`. A parameter's `fsdp.gradient` follows the op that completes

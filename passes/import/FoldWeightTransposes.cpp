@@ -19,11 +19,13 @@ static Value transposedWeight(Value operand) {
   if (swap.size() < 2)
     return nullptr;
   std::swap(swap.end()[-1], swap.end()[-2]);
-  return transpose.getPermutation() == ArrayRef(swap) ? transpose.getInput() : Value();
+  return transpose.getPermutation() == ArrayRef(swap) ? transpose.getInput()
+                                                      : Value();
 }
 
 namespace {
-struct FoldWeightTransposes : fsdpc::impl::FoldWeightTransposesBase<FoldWeightTransposes> {
+struct FoldWeightTransposes
+    : fsdpc::impl::FoldWeightTransposesBase<FoldWeightTransposes> {
   void runOnOperation() override {
     getOperation().walk([&](nn::MatmulOp matmul) {
       if (Value weight = transposedWeight(matmul.getLhs())) {

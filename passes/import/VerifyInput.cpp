@@ -14,14 +14,17 @@ using namespace fsdpc;
 
 static LogicalResult verifySignature(func::FuncOp function) {
   if (function.getNumResults() != 0 || !function.getBody().hasOneBlock())
-    return function.emitError("'@microbatch' must have one block and no results");
+    return function.emitError(
+        "'@microbatch' must have one block and no results");
   llvm::StringSet<> names;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    auto name = function.getArgAttrOfType<StringAttr>(i, fsdp::FSDPDialect::kInputAttr);
+    auto name =
+        function.getArgAttrOfType<StringAttr>(i, fsdp::FSDPDialect::kInputAttr);
     if (!name)
       return function.emitError("argument '") << i << "' has no 'fsdp.input'";
     if (!names.insert(name.getValue()).second)
-      return function.emitError("input '") << name.getValue() << "' is there twice";
+      return function.emitError("input '")
+             << name.getValue() << "' is there twice";
   }
   return success();
 }
@@ -35,15 +38,18 @@ static LogicalResult verifyModule(Operation *op) {
 }
 
 static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
-  if (!isa<nn::NNDialect, fsdp::FSDPDialect>(op->getDialect()) && !isa<func::ReturnOp>(op))
-    return op->emitError("'") << op->getName() << "' is not of the dialects nn and fsdp";
+  if (!isa<nn::NNDialect, fsdp::FSDPDialect>(op->getDialect()) &&
+      !isa<func::ReturnOp>(op))
+    return op->emitError("'")
+           << op->getName() << "' is not of the dialects nn and fsdp";
   if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
     Operation *symbol = symbols.lookup(load.getSymbol());
     auto type = symbol ? symbol->getAttrOfType<TypeAttr>("type") : TypeAttr();
     if (!isa_and_nonnull<fsdp::ParameterOp, fsdp::BufferOp>(symbol) || !type ||
         type.getValue() != load.getType())
-      return op->emitError("'") << load.getSymbol() << "' is no parameter or buffer of type "
-                                << load.getType();
+      return op->emitError("'")
+             << load.getSymbol() << "' is no parameter or buffer of type "
+             << load.getType();
   }
   if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
     if (!symbols.lookup<fsdp::BufferOp>(update.getBuffer()))
@@ -52,7 +58,8 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
 }
 
 // Whether the loss is computed from a trainable parameter.
-static bool dependsOnParameter(fsdp::ReportLossOp report, SymbolTable &symbols) {
+static bool dependsOnParameter(fsdp::ReportLossOp report,
+                               SymbolTable &symbols) {
   SmallVector<Operation *> stack = {report};
   llvm::SmallPtrSet<Operation *, 32> seen;
   while (!stack.empty()) {
@@ -71,7 +78,8 @@ static bool dependsOnParameter(fsdp::ReportLossOp report, SymbolTable &symbols) 
 }
 
 static LogicalResult verifyInput(ModuleOp module) {
-  auto function = module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
+  auto function =
+      module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
   if (!function)
     return module.emitError("there is no '@microbatch'");
   if (failed(verifySignature(function)))
@@ -85,7 +93,8 @@ static LogicalResult verifyInput(ModuleOp module) {
       losses.push_back(report);
   }
   if (losses.size() != 1)
-    return function.emitError("'@microbatch' reports ") << losses.size() << " losses, not one";
+    return function.emitError("'@microbatch' reports ")
+           << losses.size() << " losses, not one";
   if (!dependsOnParameter(losses[0], symbols))
     return losses[0].emitError("no trainable parameter reaches the loss");
   return success();

@@ -19,16 +19,36 @@ int64_t elements(Value value) {
   return cast<RankedTensorType>(value.getType()).getNumElements();
 }
 
-int64_t bytesMoved(Operation *op) {
-  int64_t bits = 0;
-  auto add = [&](Value value) {
-    if (auto type = dyn_cast<RankedTensorType>(value.getType()))
-      bits +=
-          type.getNumElements() * std::max(8u, type.getElementTypeBitWidth());
-  };
-  llvm::for_each(op->getOperands(), add);
-  llvm::for_each(op->getResults(), add);
-  return bits / 8;
+int64_t bytesOf(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+// Bytes of a kernel's argument that it reads: of a table, the rows looked up.
+int64_t bytesRead(BlockArgument argument) {
+  int64_t lookedUp = 0;
+  for (OpOperand &use : argument.getUses()) {
+    auto embedding = dyn_cast<nn::EmbeddingOp>(use.getOwner());
+    if (!embedding || use.getOperandNumber() != 0)
+      return bytesOf(argument);
+    lookedUp += bytesOf(embedding.getResult());
+  }
+  return std::min(lookedUp, bytesOf(argument));
+}
+
+int64_t bytesMoved(Operation *op, ModuleOp module) {
+  int64_t bytes = 0;
+  for (Value result : op->getResults())
+    bytes += bytesOf(result);
+  if (auto launch = dyn_cast<nn::LaunchOp>(op)) {
+    auto kernel = module.lookupSymbol<func::FuncOp>(launch.getKernelAttr());
+    for (BlockArgument argument : kernel.getArguments())
+      bytes += bytesRead(argument);
+    return bytes;
+  }
+  for (Value operand : op->getOperands())
+    bytes += bytesOf(operand);
+  return bytes;
 }
 
 // Multiplications and additions; kernels count one for each op and element.
@@ -78,7 +98,7 @@ struct AnnotateCosts : fsdpc::impl::AnnotateCostsBase<AnnotateCosts> {
                nn::Conv2dGradFilterOp, nn::MaxPool2dOp, nn::MaxPool2dGradOp,
                nn::AvgPool2dOp, nn::AvgPool2dGradOp>(op))
         return;
-      int64_t bytes = bytesMoved(op), work = flops(op, module);
+      int64_t bytes = bytesMoved(op, module), work = flops(op, module);
       double time = isa<nn::LaunchOp>(op)
                         ? schedule::elementwiseUs(machine, bytes)
                         : schedule::rooflineUs(machine, work, bytes, type);

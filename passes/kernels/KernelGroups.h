@@ -37,11 +37,13 @@ public:
   int position(mlir::Operation *op) const { return positions.lookup(op); }
 
 private:
+  bool isFromNothing(mlir::Operation *op) const;
   bool join(mlir::Operation *op, int group);
   std::optional<Domain> mergedDomain(mlir::Operation *op, int group) const;
   bool usedOutside(mlir::Value value, int group,
                    mlir::Operation *besides) const;
   bool staysInside(int group, mlir::Operation *besides) const;
+  int firstThatMayFollow(int group) const;
   bool wouldCycle(mlir::Operation *op, int group) const;
   std::optional<mlir::StringAttr> weightUnitOf(mlir::Operation *op) const;
   // Producers of an operand, looking through movable ops; `indexed` says
@@ -56,7 +58,7 @@ private:
   mutable mlir::ModuleOp module; // ops are handles
   llvm::SmallVector<KernelGroup> allGroups;
   llvm::DenseMap<mlir::Operation *, int> groupIndex, positions;
-  llvm::DenseSet<mlir::Operation *> movable;
+  llvm::DenseSet<mlir::Operation *> movable, fromNothing;
 };
 
 } // namespace fsdpc

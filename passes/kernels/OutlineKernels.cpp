@@ -154,7 +154,10 @@ public:
     }
   }
 
-  // Each item's representative: an op of the group, or the op itself.
+  size_t size() const { return representative.size(); }
+
+  // Each item's representative: an op of the group, or the op itself. Fewer
+  // than there are items where groups depend on each other in a cycle.
   SmallVector<Operation *> sorted() {
     auto later = [&](int a, int b) { return priority[a] > priority[b]; };
     std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
@@ -231,7 +234,13 @@ struct OutlineKernels : fsdpc::impl::OutlineKernelsBase<OutlineKernels> {
     }
     expandLosses(function);
     KernelGrouping grouping(function, module);
-    SmallVector<Operation *> order = Order(function, grouping).sorted();
+    Order items(function, grouping);
+    SmallVector<Operation *> order = items.sorted();
+    if (order.size() != items.size()) {
+      function.emitOpError("has kernels that depend on each other in a cycle; "
+                           "this is a fault of the grouping");
+      return signalPassFailure();
+    }
 
     SymbolTable symbols(module);
     Operation *end = function.getBody().front().getTerminator();

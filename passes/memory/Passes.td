@@ -17,7 +17,9 @@ def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
 
     Gathered slots have room for the padding of --max-ranks shards of 128 bytes.
     `fsdp.arena` on the module has the bytes, the lower bound (most bytes
-    alive at once) and the shares of the peak.
+    alive at once), the shares of the peak, and in `reused` each range of bytes
+    that one stream takes over from another: where collectives and compute must be
+    ordered although no value goes from one to the other.
 
     Before:
     ```mlir
@@ -28,6 +30,7 @@ def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
     %y = nn.launch @gelu_8x48(%x) {fsdp.offsets = array<i64: 4096>, tied = array<i64: 0>} : …
     ```
   }];
+  let statistics = [Statistic<"reuses", "reuses", "slots that another stream takes over">];
 }
 
 def VerifyMemory : Pass<"verify-memory", "::mlir::ModuleOp"> {

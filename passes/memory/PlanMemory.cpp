@@ -1,5 +1,6 @@
 // plan-memory: gives every tensor an offset in one arena.
 #include "passes/memory/Passes.h"
+#include "passes/memory/Reuse.h"
 #include "passes/memory/Slots.h"
 
 namespace fsdpc {
@@ -46,17 +47,21 @@ struct PlanMemory : fsdpc::impl::PlanMemoryBase<PlanMemory> {
                                                          : activations;
       share += slot.bytes - slot.slack;
     }
+    std::vector<std::string> reused = reusedAcrossStreams(slots, packing);
+    reuses = reused.size();
+    SmallVector<StringRef> texts(reused.begin(), reused.end());
     Builder builder(&getContext());
     auto entry = [&](StringRef name, int64_t bytes) {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(bytes));
     };
     getOperation()->setAttr(
         "fsdp.arena",
-        builder.getDictionaryAttr({entry("bytes", packing.peak),
-                                   entry("lower_bound", packing.lowerBound),
-                                   entry("gathered", gathered),
-                                   entry("gradients", gradients),
-                                   entry("activations", activations)}));
+        builder.getDictionaryAttr(
+            {entry("bytes", packing.peak),
+             entry("lower_bound", packing.lowerBound),
+             entry("gathered", gathered), entry("gradients", gradients),
+             entry("activations", activations),
+             builder.getNamedAttr("reused", builder.getStrArrayAttr(texts))}));
   }
 };
 

@@ -47,6 +47,7 @@ private:
   void define(Operation *op);
   void gather(Operation *op, ValueRange results);
   void use(Operation *op);
+  LogicalResult accumulate(nn::MatmulOp matmul);
   LogicalResult place(fsdp::PackOp pack);
   void tie(nn::LaunchOp launch);
   // Follows nodes that have moved into others.
@@ -140,6 +141,23 @@ void SlotFinder::use(Operation *op) {
   }
 }
 
+LogicalResult SlotFinder::accumulate(nn::MatmulOp matmul) {
+  Place into = placeOf(matmul.getAccumulator());
+  if (into.node < 0 || slots[into.node].kind != SlotKind::Activation)
+    return matmul.emitOpError("adds to memory that is not its own to change; "
+                              "copy the accumulator with nn.copy");
+  for (Operation *user : matmul.getAccumulator().getUsers()) {
+    if (user == matmul || user->isBeforeInBlock(matmul))
+      continue;
+    auto diagnostic = matmul.emitOpError(
+        "overwrites an accumulator that is read later; copy it with nn.copy");
+    diagnostic.attachNote(user->getLoc()) << "read here";
+    return diagnostic;
+  }
+  moveInto(placeOf(matmul.getResult()).node, into.node, into.offset);
+  return success();
+}
+
 LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   Place target = placeOf(pack.getResult());
   auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
@@ -183,10 +201,9 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
   int first = position;
   for (Operation &op : function.getBody().front()) {
     define(&op);
-    if (auto matmul = dyn_cast<nn::MatmulOp>(op);
-        matmul && matmul.getAccumulator())
-      if (Place into = placeOf(matmul.getAccumulator()); into.node >= 0)
-        moveInto(placeOf(matmul.getResult()).node, into.node, into.offset);
+    auto matmul = dyn_cast<nn::MatmulOp>(op);
+    if (matmul && matmul.getAccumulator() && failed(accumulate(matmul)))
+      return failure();
     ++position;
   }
   position = first;

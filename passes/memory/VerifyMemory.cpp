@@ -86,23 +86,40 @@ struct VerifyMemory : fsdpc::impl::VerifyMemoryBase<VerifyMemory> {
       for (const Slot &slot : *slots)
         if (failed(verifySlot(slot, bytes.getInt())))
           return failure();
-      if (failed(verifyApart(function, *slots)))
+      if (failed(verifyApart(*slots)))
         return failure();
     }
     return success();
   }
 
-  static LogicalResult verifyApart(func::FuncOp function,
-                                   ArrayRef<Slot> slots) {
+  static LogicalResult verifyApart(ArrayRef<Slot> slots) {
     std::vector<int64_t> offsets;
     for (const Slot &slot : slots) {
       const SlotValue &first = slot.values.front();
       offsets.push_back(*offsetOf(first.op, first.result) - first.offset);
     }
-    std::string fault = schedule::verify(intervalsOf(slots), offsets);
-    if (fault.empty())
+    if (schedule::verify(intervalsOf(slots), offsets).empty())
       return success();
-    return function.emitOpError("breaks rule 'overlap': ") << fault;
+    // Looked for again, to say it of ops.
+    for (size_t later = 0; later < slots.size(); ++later)
+      for (size_t earlier = 0; earlier < slots.size(); ++earlier) {
+        const Slot &a = slots[earlier], &b = slots[later];
+        bool together = a.begin <= b.end && b.begin <= a.end;
+        bool overlap = offsets[earlier] < offsets[later] + b.bytes &&
+                       offsets[later] < offsets[earlier] + a.bytes;
+        bool first = std::pair(a.begin, earlier) < std::pair(b.begin, later);
+        if (!first || !together || !overlap)
+          continue;
+        auto diagnostic = b.values.front().op->emitOpError(
+                              "breaks rule 'overlap': its bytes [")
+                          << offsets[later] << ", " << offsets[later] + b.bytes
+                          << ") are not free yet";
+        diagnostic.attachNote(a.values.front().op->getLoc())
+            << "this has bytes [" << offsets[earlier] << ", "
+            << offsets[earlier] + a.bytes << ")";
+        return diagnostic;
+      }
+    llvm_unreachable("schedule::verify checks what is checked here");
   }
 };
 

@@ -1,5 +1,5 @@
 // verify-rt: proves that the program has no races and stays within its memory.
-#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/StreamClocks.h"
 
@@ -49,21 +49,32 @@ bool ordered(const Access &earlier, const Access &later) {
   return later.before[static_cast<int>(earlier.stream)] >= earlier.position;
 }
 
-LogicalResult verifyFunction(func::FuncOp function, int64_t arenaBytes) {
+// What the arena has and how far a gather may pad what it gathers.
+struct Bounds {
+  int64_t arenaBytes;
+  int64_t padding;
+};
+
+LogicalResult verifyBounds(Operation *op, rt::PointerOp pointer,
+                           const Bounds &bounds) {
+  int64_t begin = pointer.getOffset();
+  int64_t end = begin + pointer.getBytes();
+  if (isa<rt::AllGatherOp>(op))
+    end += bounds.padding;
+  if (begin >= 0 && end >= begin && end <= bounds.arenaBytes)
+    return success();
+  return op->emitOpError("reaches byte ")
+         << end << " of an arena of " << bounds.arenaBytes << " bytes";
+}
+
+LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
   StreamClocks clocks;
   // Accesses of each stream; only pairs of different streams can race, and the
   // communication streams hold few.
   std::array<SmallVector<Access>, kStreams> accesses;
   for (Operation &op : function.getBody().front()) {
-    if (auto pointer = dyn_cast<rt::PointerOp>(op)) {
-      int64_t begin = pointer.getOffset();
-      int64_t end = begin + pointer.getBytes();
-      if (pointer.getSpace() == rt::Space::arena &&
-          (begin < 0 || end < begin || end > arenaBytes))
-        return op.emitOpError("reaches byte ")
-               << end << " of an arena of " << arenaBytes << " bytes";
+    if (isa<rt::PointerOp>(op))
       continue;
-    }
     if (!clocks.advance(&op))
       return op.emitOpError("waits for event ")
              << cast<rt::EventWaitOp>(op).getEvent()
@@ -77,14 +88,19 @@ LogicalResult verifyFunction(func::FuncOp function, int64_t arenaBytes) {
       auto pointer = operand.get().getDefiningOp<rt::PointerOp>();
       if (!pointer || pointer.getSpace() != rt::Space::arena)
         continue;
-      Access access{
-          &op,
-          *stream,
-          position,
-          clock,
-          static_cast<int64_t>(pointer.getOffset()),
-          static_cast<int64_t>(pointer.getOffset() + pointer.getBytes()),
-          writes(&op, operand.getOperandNumber())};
+      if (failed(verifyBounds(&op, pointer, bounds)))
+        return failure();
+      int64_t begin = pointer.getOffset();
+      int64_t end = begin + pointer.getBytes();
+      if (isa<rt::AllGatherOp>(op))
+        end += bounds.padding;
+      Access access{&op,
+                    *stream,
+                    position,
+                    clock,
+                    begin,
+                    end,
+                    writes(&op, operand.getOperandNumber())};
       for (int other = 0; other < kStreams; ++other) {
         if (other == static_cast<int>(*stream))
           continue;
@@ -120,9 +136,11 @@ struct VerifyRT : fsdpc::impl::VerifyRTBase<VerifyRT> {
           "'fsdp.arena' with 'bytes' is missing; run plan-memory first");
       return signalPassFailure();
     }
+    Bounds bounds{bytes.getInt(),
+                  fsdp::getInt(getOperation(), "max-ranks") * 128};
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") &&
-          failed(verifyFunction(function, bytes.getInt())))
+          failed(verifyFunction(function, bounds)))
         return signalPassFailure();
   }
 };

@@ -260,6 +260,10 @@ private:
       }
       return name;
     };
+    // Constants stand before all else, whatever uses them.
+    for (Operation &op : body.without_terminator())
+      if (op.getNumOperands() != 0)
+        nameOf(unitOf.at(&op));
     for (Operation &op : body.without_terminator()) {
       FlatSymbolRefAttr name = nameOf(unitOf.at(&op));
       op.setAttr(fsdp::FSDPDialect::kUnitAttr, name);

@@ -32,47 +32,59 @@ void ThreadPool::fork(int64_t newPieces, const void *newContext,
       newFunction(newContext, piece, 0);
     return;
   }
+  // Closed: no piece can be taken on what is half written.
+  ticket = ticket | 0xffffffff;
+  function = newFunction;
+  context = newContext;
+  pieces = uint32_t(newPieces);
+  done = 0;
   {
+    // The lock closes the gap between a worker's last look and its sleep.
     std::lock_guard<std::mutex> lock(mutex);
-    function = newFunction;
-    context = newContext;
-    pieces = newPieces;
-    next = 0;
-    running = int(workers.size());
-    ++generation;
+    ticket = uint64_t(jobOf(ticket) + 1) << 32;
   }
   started.notify_all();
   takePieces(0);
-  auto done = [&] { return running.load() == 0; };
-  if (spinFor20Microseconds(done))
+  auto allDone = [&] { return done.load() == newPieces; };
+  if (spinFor20Microseconds(allDone))
     return;
   std::unique_lock<std::mutex> lock(mutex);
-  finished.wait(lock, done);
+  finished.wait(lock, allDone);
 }
 
 void ThreadPool::work(int thread) {
-  uint64_t seen = 0;
+  uint32_t seen = 0;
   for (;;) {
-    auto ready = [&] { return generation.load() != seen || stopping.load(); };
+    auto ready = [&] { return jobOf(ticket) != seen || stopping.load(); };
     if (!spinFor20Microseconds(ready)) {
       std::unique_lock<std::mutex> lock(mutex);
       started.wait(lock, ready);
     }
     if (stopping)
       return;
-    seen = generation;
+    seen = jobOf(ticket);
     takePieces(thread);
-    if (running.fetch_sub(1) == 1) {
+  }
+}
+
+void ThreadPool::takePieces(int thread) {
+  for (;;) {
+    uint64_t current = ticket;
+    uint32_t piece = uint32_t(current), count = pieces;
+    Function call = function;
+    const void *argument = context;
+    if (piece >= count)
+      return;
+    // Succeeds only if what was read belongs to this ticket's job.
+    if (!ticket.compare_exchange_strong(current, current + 1))
+      continue;
+    call(argument, piece, thread);
+    if (++done == count && thread != 0) {
       // The lock closes the gap between the caller's last look and its sleep.
       std::lock_guard<std::mutex> lock(mutex);
       finished.notify_one();
     }
   }
-}
-
-void ThreadPool::takePieces(int thread) {
-  for (int64_t piece; (piece = next.fetch_add(1)) < pieces;)
-    function(context, piece, thread);
 }
 
 } // namespace fsdpc

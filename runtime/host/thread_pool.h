@@ -40,14 +40,19 @@ private:
   void work(int thread);
   void takePieces(int thread);
 
-  // The job of the moment; written by the caller before `generation` moves.
-  Function function = nullptr;
-  const void *context = nullptr;
-  int64_t pieces = 0;
-  std::atomic<int64_t> next{0};
+  // The job of the moment. The caller writes it while the ticket is closed,
+  // then publishes it in `ticket`: its number in the high half, the next piece
+  // in the low one. Taking a piece is an exchange on the ticket, so a thread
+  // that wakes late can touch no other job than the one whose piece it got, and
+  // the caller need not wait for threads that got none: on shared cores waking
+  // them may take longer than the job.
+  std::atomic<Function> function{nullptr};
+  std::atomic<const void *> context{nullptr};
+  std::atomic<uint32_t> pieces{0};
+  std::atomic<uint64_t> ticket{0};
+  std::atomic<uint32_t> done{0}; // pieces that have run
+  static uint32_t jobOf(uint64_t ticket) { return uint32_t(ticket >> 32); }
 
-  std::atomic<uint64_t> generation{0}; // moves when a job starts
-  std::atomic<int> running{0};         // workers that are still in the job
   std::atomic<bool> stopping{false};
   std::mutex mutex;
   std::condition_variable started, finished;

@@ -1,5 +1,5 @@
-// Real exports import whole: every composite is recognised, and the loss that the
-// reference interpreter computes is PyTorch's.
+// Real exports import whole: every composite is recognised, and the loss that
+// the reference interpreter computes is PyTorch's.
 #include "compiler/dialects/nn/reference/Reference.h"
 #include "frontends/onnx/Import.h"
 #include "passes/import/Passes.h"
@@ -63,7 +63,8 @@ Samples readSamples(const Input &input, ArrayRef<int64_t> shape) {
     return result;
   }
   std::string bytes = readFile(models() + "/data/" + input.file);
-  StringRef header = StringRef(bytes).substr(10, 118), data = StringRef(bytes).drop_front(128);
+  StringRef header = StringRef(bytes).substr(10, 118),
+            data = StringRef(bytes).drop_front(128);
   for (auto [type, read] :
        {std::pair("<f4", append<float>), std::pair("<i8", append<int64_t>),
         std::pair("<i4", append<int32_t>), std::pair("<i2", append<int16_t>),
@@ -74,13 +75,14 @@ Samples readSamples(const Input &input, ArrayRef<int64_t> shape) {
 }
 
 // Samples (j · b … (j + 1) · b - 1) modulo the count.
-nn::ReferenceTensor microbatch(const Samples &samples, RankedTensorType type, int64_t j,
-                               int64_t count) {
+nn::ReferenceTensor microbatch(const Samples &samples, RankedTensorType type,
+                               int64_t j, int64_t count) {
   auto tensor = nn::ReferenceTensor::zeros(type);
   int64_t batch = type.getDimSize(0);
   for (int64_t i = 0; i < type.getNumElements(); ++i) {
     int64_t sample = (j * batch + i / samples.elements) % count;
-    double value = samples.values[sample * samples.elements + i % samples.elements];
+    double value =
+        samples.values[sample * samples.elements + i % samples.elements];
     if (tensor.isFloat())
       tensor.floats[i] = value;
     else
@@ -96,7 +98,8 @@ protected:
     options.embedWeights = true;
     options.dims = fixture.dims;
     options.dropout = TrainingMode::off;
-    auto module = importOnnx(models() + "/" + fixture.name + ".onnx", options, &context);
+    auto module =
+        importOnnx(models() + "/" + fixture.name + ".onnx", options, &context);
     return succeeded(module) ? std::move(*module) : OwningOpRef<ModuleOp>();
   }
   LogicalResult recognise(ModuleOp module) {
@@ -116,7 +119,8 @@ protected:
       auto name = function.getArgAttrOfType<StringAttr>(i, "fsdp.input");
       for (const Input &input : fixture.inputs)
         if (input.name == name.getValue()) {
-          types.push_back(cast<RankedTensorType>(function.getArgument(i).getType()));
+          types.push_back(
+              cast<RankedTensorType>(function.getArgument(i).getType()));
           samples.push_back(readSamples(input, types.back().getShape()));
           count = std::min<int64_t>(count, samples.back().values.size() /
                                                samples.back().elements);
@@ -134,7 +138,8 @@ protected:
         sum += operands[0].floats[0];
       nn::ReferenceTensors results;
       for (Type type : op->getResultTypes())
-        results.push_back(nn::ReferenceTensor::zeros(cast<RankedTensorType>(type)));
+        results.push_back(
+            nn::ReferenceTensor::zeros(cast<RankedTensorType>(type)));
       return results;
     };
     constexpr int64_t kMicrobatches = 12;
@@ -155,65 +160,137 @@ TEST_P(OnnxFixtures, LossIsPyTorchsAndCompositesAreFound) {
   const Fixture &fixture = GetParam();
   auto module = import(fixture);
   ASSERT_TRUE(module);
-  if (fixture.loss != 0)
+  if (fixture.loss != 0) {
     EXPECT_NEAR(meanLoss(*module, fixture), fixture.loss, 1e-5 * fixture.loss)
         << "before recognise-composites";
+  }
   ASSERT_TRUE(succeeded(recognise(*module)));
   std::map<std::string, int64_t> found;
-  for (NamedAttribute count : (*module)->getAttrOfType<DictionaryAttr>("fsdp.recognised"))
+  for (NamedAttribute count :
+       (*module)->getAttrOfType<DictionaryAttr>("fsdp.recognised"))
     found[count.getName().str()] = cast<IntegerAttr>(count.getValue()).getInt();
   EXPECT_EQ(found, fixture.recognised);
-  if (fixture.loss != 0)
+  if (fixture.loss != 0) {
     EXPECT_NEAR(meanLoss(*module, fixture), fixture.loss, 1e-5 * fixture.loss);
+  }
 }
 
-std::vector<Input> text() {
-  return {{"input_ids", "", 0}, {"labels", "", 1}};
-}
+std::vector<Input> text() { return {{"input_ids", "", 0}, {"labels", "", 1}}; }
 
 INSTANTIATE_TEST_SUITE_P(
     Exports, OnnxFixtures,
-    testing::Values(
-        Fixture{"gpt", text(), 5.829468692291965,
-                {{"attention", 2}, {"layer_norm", 5}, {"gelu", 2}, {"cross_entropy", 1}}, {}},
-        Fixture{"gpt_opset18", text(), 4.79740560322397,
-                {{"attention", 1}, {"layer_norm", 3}, {"gelu", 1}, {"cross_entropy", 1}}, {}},
-        Fixture{"gpt_opset23", text(), 4.79740560322397,
-                {{"attention", 1}, {"layer_norm", 3}, {"gelu", 1}, {"cross_entropy", 1}}, {}},
-        Fixture{"gpt_dynamic", text(), 4.79740560322397,
-                {{"attention", 1}, {"layer_norm", 3}, {"gelu", 1}, {"cross_entropy", 1}},
-                {{"batch", 2}}},
-        Fixture{"gpt_dropout", text(), 0,
-                {{"attention", 2}, {"layer_norm", 5}, {"gelu", 2}, {"cross_entropy", 1}}, {}},
-        Fixture{"gpt_untied", text(), 0,
-                {{"attention", 3}, {"layer_norm", 7}, {"gelu", 3}, {"cross_entropy", 1}}, {}},
-        Fixture{"demo_gpt", text(), 0,
-                {{"attention", 4}, {"layer_norm", 9}, {"gelu", 4}, {"cross_entropy", 1}}, {}},
-        Fixture{"gpt2", {{"input_ids", "gpt2.input_ids.npy"}}, 4.863389778793377,
-                {{"attention", 2}, {"layer_norm", 5}, {"gelu", 2}, {"cross_entropy", 1}}, {}},
-        Fixture{"llama", {{"input_ids", "llama.input_ids.npy"}}, 4.788227437930669,
-                {{"attention", 2}, {"rms_norm", 5}, {"silu", 2}, {"rotary", 4},
-                 {"cross_entropy", 1}}, {}},
-        Fixture{"llama_opset23", {{"input_ids", "llama_opset23.input_ids.npy"}},
-                4.793019474351527,
-                {{"attention", 1}, {"rms_norm", 3}, {"silu", 1}, {"rotary", 2},
-                 {"cross_entropy", 1}}, {}},
-        Fixture{"bert",
-                {{"input_ids", "bert.input_ids.npy"},
-                 {"attention_mask", "bert.attention_mask.npy"},
-                 {"labels", "bert.labels.npy"}},
-                4.651459413529829,
-                {{"attention", 2}, {"layer_norm", 6}, {"gelu", 3}, {"cross_entropy", 1}}, {}},
-        Fixture{"vit",
-                {{"pixel_values", "vit.pixel_values.npy"}, {"labels", "vit.labels.npy"}},
-                2.8202280770436,
-                {{"attention", 2}, {"layer_norm", 5}, {"gelu", 2}, {"cross_entropy", 1}}, {}},
-        Fixture{"conv_net",
-                {{"pixel_values", "conv_net.pixel_values.npy"},
-                 {"labels", "conv_net.labels.npy"}},
-                2.336196551136263, {{"cross_entropy", 1}}, {}},
-        Fixture{"linears", {{"x", "linears.x.npy"}, {"y", "linears.y.npy"}},
-                1.1125150207117278, {}, {}}),
+    testing::Values(Fixture{"gpt",
+                            text(),
+                            5.829468692291965,
+                            {{"attention", 2},
+                             {"layer_norm", 5},
+                             {"gelu", 2},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"gpt_opset18",
+                            text(),
+                            4.79740560322397,
+                            {{"attention", 1},
+                             {"layer_norm", 3},
+                             {"gelu", 1},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"gpt_opset23",
+                            text(),
+                            4.79740560322397,
+                            {{"attention", 1},
+                             {"layer_norm", 3},
+                             {"gelu", 1},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"gpt_dynamic",
+                            text(),
+                            4.79740560322397,
+                            {{"attention", 1},
+                             {"layer_norm", 3},
+                             {"gelu", 1},
+                             {"cross_entropy", 1}},
+                            {{"batch", 2}}},
+                    Fixture{"gpt_dropout",
+                            text(),
+                            0,
+                            {{"attention", 2},
+                             {"layer_norm", 5},
+                             {"gelu", 2},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"gpt_untied",
+                            text(),
+                            0,
+                            {{"attention", 3},
+                             {"layer_norm", 7},
+                             {"gelu", 3},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"demo_gpt",
+                            text(),
+                            0,
+                            {{"attention", 4},
+                             {"layer_norm", 9},
+                             {"gelu", 4},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"gpt2",
+                            {{"input_ids", "gpt2.input_ids.npy"}},
+                            4.863389778793377,
+                            {{"attention", 2},
+                             {"layer_norm", 5},
+                             {"gelu", 2},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"llama",
+                            {{"input_ids", "llama.input_ids.npy"}},
+                            4.788227437930669,
+                            {{"attention", 2},
+                             {"rms_norm", 5},
+                             {"silu", 2},
+                             {"rotary", 4},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"llama_opset23",
+                            {{"input_ids", "llama_opset23.input_ids.npy"}},
+                            4.793019474351527,
+                            {{"attention", 1},
+                             {"rms_norm", 3},
+                             {"silu", 1},
+                             {"rotary", 2},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"bert",
+                            {{"input_ids", "bert.input_ids.npy"},
+                             {"attention_mask", "bert.attention_mask.npy"},
+                             {"labels", "bert.labels.npy"}},
+                            4.651459413529829,
+                            {{"attention", 2},
+                             {"layer_norm", 6},
+                             {"gelu", 3},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"vit",
+                            {{"pixel_values", "vit.pixel_values.npy"},
+                             {"labels", "vit.labels.npy"}},
+                            2.8202280770436,
+                            {{"attention", 2},
+                             {"layer_norm", 5},
+                             {"gelu", 2},
+                             {"cross_entropy", 1}},
+                            {}},
+                    Fixture{"conv_net",
+                            {{"pixel_values", "conv_net.pixel_values.npy"},
+                             {"labels", "conv_net.labels.npy"}},
+                            2.336196551136263,
+                            {{"cross_entropy", 1}},
+                            {}},
+                    Fixture{"linears",
+                            {{"x", "linears.x.npy"}, {"y", "linears.y.npy"}},
+                            1.1125150207117278,
+                            {},
+                            {}}),
     [](const auto &info) { return info.param.name; });
 
 } // namespace

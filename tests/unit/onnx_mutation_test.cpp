@@ -35,7 +35,8 @@ protected:
   void importBytes(const std::string &altered) {
     std::ofstream(file, std::ios::binary) << altered;
     MLIRContext context;
-    ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+    ScopedDiagnosticHandler quiet(&context,
+                                  [](Diagnostic &) { return success(); });
     ImportOptions options;
     (void)importOnnx(file, options, &context);
   }
@@ -81,8 +82,8 @@ TEST_P(OnnxMutation, NumbersChanged) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, OnnxMutation,
-                         testing::Values("linears.onnx", "conv_net.onnx", "gpt_opset23.onnx",
-                                         "gpt_untied.onnx"),
+                         testing::Values("linears.onnx", "conv_net.onnx",
+                                         "gpt_opset23.onnx", "gpt_untied.onnx"),
                          [](const auto &info) {
                            return llvm::sys::path::stem(info.param).str();
                          });

@@ -1,6 +1,7 @@
 // What fsdpc prints while it works.
 #include "tools/fsdpc/Diagnostics.h"
 
+#include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Location.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"

@@ -32,9 +32,10 @@ def NN_LogSoftmaxOp : NN_Op<"log_softmax", [Pure, SameOperandsAndResultType, Has
 def NN_LayerNormOp : NN_Op<"layer_norm", [Pure, HasAdjoint, Decomposes, AttrSizedOperandSegments]> {
   let summary = "(x - mean) · rstd · weight + bias along the last axis";
   let description = [{
-    `weight` and `bias` have the last dimension; either may be absent. `mean` and
-    `rstd` (1 / sqrt(variance + epsilon)) have the input's shape without the last
-    dimension. Norms over several trailing axes are imported through a reshape.
+    `weight` and `bias` have the last dimension; either may be absent, but a bias
+    needs a weight. `mean` and
+    `rstd` (1 / sqrt(variance + epsilon)) have the input's shape without the
+    last dimension. Norms over several trailing axes are imported through a reshape.
   }];
   let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$weight,
                        Optional<NN_FloatTensor>:$bias, F64Attr:$epsilon);
@@ -92,7 +93,7 @@ def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", [Pure, Decomposes,
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = [{
     $grad `,` $input (`mean` $mean^)? `rstd` $rstd attr-dict `:`
-    type($input) (`,` `mean` type($mean)^)? `,` type($rstd) `->` type($result)
+    type($input) `,` type($rstd) (`,` `mean` type($mean)^)? `->` type($result)
   }];
 }
 

@@ -47,6 +47,8 @@ static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
 }
 
 LogicalResult LayerNormOp::verify() {
+  if (getBias() && !getWeight())
+    return emitOpError("has a bias, but no weight");
   return verifyNorm(*this, getInput(), getWeight(), getBias(), getResult(),
                     {getMean(), getRstd()});
 }

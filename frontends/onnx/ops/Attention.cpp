@@ -12,8 +12,9 @@ static Value toHeads(Node &node, Value x, int64_t heads) {
   if (rankOf(x) == 4)
     return x;
   if (rankOf(x) != 3 || heads < 1 || shapeOf(x)[2] % heads != 0)
-    return (void)node.refuse("its inputs are not of rank 3 or 4, or the heads do not "
-                             "divide the last dimension"),
+    return (void)node.refuse(
+               "its inputs are not of rank 3 or 4, or the heads do not "
+               "divide the last dimension"),
            Value();
   ArrayRef<int64_t> s = shapeOf(x);
   Value split = node.b.reshape(x, {s[0], s[1], heads, s[2] / heads});
@@ -51,7 +52,8 @@ static LogicalResult attention(Node &node) {
   ArrayRef<int64_t> qs = shapeOf(q), ks = shapeOf(k), vs = shapeOf(v);
   if (qs[0] != ks[0] || qs[0] != vs[0] || ks[1] != vs[1] || ks[2] != vs[2] ||
       qs[3] != ks[3] || ks[1] == 0 || qs[1] % ks[1] != 0)
-    return node.refuse("the shapes of query, key and value do not fit together");
+    return node.refuse(
+        "the shapes of query, key and value do not fit together");
   Shape scores = {qs[0], qs[1], qs[2], ks[2]};
   Value mask = node.input(3);
   if (mask) {
@@ -63,11 +65,14 @@ static LogicalResult attention(Node &node) {
   }
   bool causal = node.getInt("is_causal", 0);
   if (causal && qs[2] != ks[2]) {
-    // ONNX aligns the triangle at the top left, nn.attention at the bottom right.
+    // ONNX aligns the triangle at the top left, nn.attention at the bottom
+    // right.
     Shape matrix = {1, 1, qs[2], ks[2]};
-    Value triangle = b.compare(nn::Predicate::le, b.iota(matrix, 3), b.iota(matrix, 2));
+    Value triangle =
+        b.compare(nn::Predicate::le, b.iota(matrix, 3), b.iota(matrix, 2));
     if (mask && !elementOf(mask).isInteger(1))
-      return node.refuse("it is causal with an additive mask and unequal lengths");
+      return node.refuse(
+          "it is causal with an additive mask and unequal lengths");
     if (mask) {
       SmallVector<Value> both = {mask, triangle};
       if (failed(node.broadcast(both)))
@@ -80,10 +85,10 @@ static LogicalResult attention(Node &node) {
   double scale = node.getFloat("scale", 1 / std::sqrt(double(qs[3])));
   auto lse = RankedTensorType::get(qs.take_front(3), b.builder.getF32Type());
   Shape shape = {qs[0], qs[1], qs[2], vs[3]};
-  auto result = b.op<nn::AttentionOp>(
-      TypeRange{typeOf(q).clone(shape), lse}, q, k, v, mask,
-      b.builder.getF64FloatAttr(scale),
-      causal ? b.builder.getUnitAttr() : UnitAttr());
+  auto result =
+      b.op<nn::AttentionOp>(TypeRange{tensorType(q).clone(shape), lse}, q, k, v,
+                            mask, b.builder.getF64FloatAttr(scale),
+                            causal ? b.builder.getUnitAttr() : UnitAttr());
   return node.result(fromHeads(b, result.getResult(), rank));
 }
 
@@ -102,14 +107,16 @@ static Value deinterleave(Emitter &b, Value x, bool back) {
 }
 
 static LogicalResult rotary(Node &node) {
-  if (failed(node.expectInputs(3, 4)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(3, 4)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   int64_t rank = rankOf(node.input(0));
   Value x = toHeads(node, node.input(0), node.getInt("num_heads", 0));
   if (!x)
     return failure();
-  int64_t size = shapeOf(x)[3], rotated = node.getInt("rotary_embedding_dim", 0);
+  int64_t size = shapeOf(x)[3],
+          rotated = node.getInt("rotary_embedding_dim", 0);
   rotated = rotated == 0 ? size : rotated;
   if (rotated < 2 || rotated > size || rotated % 2 != 0)
     return node.refuse("attribute 'rotary_embedding_dim' is " + Twine(rotated));
@@ -117,15 +124,18 @@ static LogicalResult rotary(Node &node) {
   for (int64_t i : {1, 2}) {
     Value cache = node.input(i);
     if (Value ids = node.input(3)) {
-      if (rankOf(cache) != 2 || rankOf(ids) != 2 || failed(node.expectFloat(cache)))
+      if (rankOf(cache) != 2 || rankOf(ids) != 2 ||
+          failed(node.expectFloat(cache)))
         return node.refuse("its caches or position ids are not matrices");
       cache = b.make<nn::EmbeddingOp>(
-          typeOf(cache).clone({shapeOf(ids)[0], shapeOf(ids)[1], shapeOf(cache)[1]}),
+          tensorType(cache).clone(
+              {shapeOf(ids)[0], shapeOf(ids)[1], shapeOf(cache)[1]}),
           cache, ids, IntegerAttr());
     }
     if (rankOf(cache) != 3 || shapeOf(cache)[2] != rotated / 2 ||
         shapeOf(cache)[1] != shapeOf(x)[2])
-      return node.refuse("its caches do not have positions by half the rotated size");
+      return node.refuse(
+          "its caches do not have positions by half the rotated size");
     ArrayRef<int64_t> s = shapeOf(cache);
     Value half = b.reshape(cache, {s[0], 1, s[1], s[2]});
     table[i - 1] = b.concat(ValueRange{half, half}, 3);
@@ -134,11 +144,13 @@ static LogicalResult rotary(Node &node) {
   bool interleaved = node.getInt("interleaved", 0);
   if (interleaved)
     part = deinterleave(b, part, false);
-  part = b.make<nn::RotaryOp>(part.getType(), part, table[0], table[1], UnitAttr());
+  part = b.make<nn::RotaryOp>(part.getType(), part, table[0], table[1],
+                              UnitAttr());
   if (interleaved)
     part = deinterleave(b, part, true);
   if (rotated < size)
-    part = b.concat(ValueRange{part, b.slice(x, 3, rotated, size - rotated)}, 3);
+    part =
+        b.concat(ValueRange{part, b.slice(x, 3, rotated, size - rotated)}, 3);
   return node.result(fromHeads(b, part, rank));
 }
 

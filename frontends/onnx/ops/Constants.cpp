@@ -26,8 +26,10 @@ static LogicalResult constant(Node &node) {
     return node.result(b.integers(*values));
   if (const auto *value = node.attribute("value_floats")) {
     SmallVector<float> floats(value->floats().begin(), value->floats().end());
-    auto type = RankedTensorType::get({int64_t(floats.size())}, b.builder.getF32Type());
-    return node.result(b.constant(DenseElementsAttr::get(type, ArrayRef(floats))));
+    auto type =
+        RankedTensorType::get({int64_t(floats.size())}, b.builder.getF32Type());
+    return node.result(
+        b.constant(DenseElementsAttr::get(type, ArrayRef(floats))));
   }
   return node.refuse("its value is neither a tensor nor numbers");
 }
@@ -57,7 +59,8 @@ static LogicalResult range(Node &node) {
   auto step = start && limit ? node.number(2, "the step") : std::nullopt;
   if (!step)
     return failure();
-  double count = *step == 0 ? -1 : std::max(0.0, std::ceil((*limit - *start) / *step));
+  double count =
+      *step == 0 ? -1 : std::max(0.0, std::ceil((*limit - *start) / *step));
   if (!(count >= 0 && count < double(1 << 30)))
     return node.refuse("its range is not finite");
   Type element = elementOf(node.input(0));
@@ -72,9 +75,11 @@ static LogicalResult range(Node &node) {
 static LogicalResult cast(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
-  auto element = importedType(node.getInt("to", 0), node.b.builder.getContext());
+  auto element =
+      importedType(node.getInt("to", 0), node.b.builder.getContext());
   if (!element)
-    return node.refuse("attribute 'to' is of type " + Twine(node.getInt("to", 0)));
+    return node.refuse("attribute 'to' is of type " +
+                       Twine(node.getInt("to", 0)));
   return node.result(node.b.cast(node.input(0), element));
 }
 
@@ -94,9 +99,10 @@ static LogicalResult eyeLike(Node &node) {
     element = importedType(node.getInt("dtype", 1), b.builder.getContext());
   if (rankOf(x) != 2 || !element)
     return node.refuse("its input is not a matrix, or its type is unknown");
-  Value row = b.binary<nn::AddOp>(b.iota(shapeOf(x), 0), double(node.getInt("k", 0)));
-  return node.result(
-      b.cast(b.compare(nn::Predicate::eq, b.iota(shapeOf(x), 1), row), element));
+  Value row =
+      b.binary<nn::AddOp>(b.iota(shapeOf(x), 0), double(node.getInt("k", 0)));
+  return node.result(b.cast(
+      b.compare(nn::Predicate::eq, b.iota(shapeOf(x), 1), row), element));
 }
 
 void frontend::registerConstants(HandlerTable &table) {

@@ -20,4 +20,6 @@ static LogicalResult ifOp(Node &node) {
   return node.importer.inlineBranch(node, branch->g());
 }
 
-void frontend::registerControl(HandlerTable &table) { table.add("If", 16, ifOp); }
+void frontend::registerControl(HandlerTable &table) {
+  table.add("If", 16, ifOp);
+}

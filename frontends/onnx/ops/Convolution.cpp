@@ -13,7 +13,8 @@ struct Window {
 };
 } // namespace
 
-// From ONNX's attributes; `sizes` are the input's one or two spatial dimensions.
+// From ONNX's attributes; `sizes` are the input's one or two spatial
+// dimensions.
 static std::optional<Window> window(Node &node, ArrayRef<int64_t> sizes,
                                     ArrayRef<int64_t> kernel) {
   auto refuse = [&](const Twine &reason) -> std::optional<Window> {
@@ -32,7 +33,8 @@ static std::optional<Window> window(Node &node, ArrayRef<int64_t> sizes,
   w.pads = given("pads", 0, 2 * rank);
   if (w.kernel.size() != rank || w.strides.size() != rank ||
       w.dilations.size() != rank || w.pads.size() != 2 * rank)
-    return refuse("its kernel, strides, dilations or pads are not of the input's rank");
+    return refuse(
+        "its kernel, strides, dilations or pads are not of the input's rank");
   std::string automatic = node.getString("auto_pad", "NOTSET");
   bool ceil = node.getInt("ceil_mode", 0);
   constexpr int64_t limit = 1 << 24;
@@ -44,7 +46,8 @@ static std::optional<Window> window(Node &node, ArrayRef<int64_t> sizes,
     int64_t &before = w.pads[i], &after = w.pads[i + rank];
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
       int64_t out = (sizes[i] + w.strides[i] - 1) / w.strides[i];
-      int64_t total = std::max<int64_t>(0, (out - 1) * w.strides[i] + span - sizes[i]);
+      int64_t total =
+          std::max<int64_t>(0, (out - 1) * w.strides[i] + span - sizes[i]);
       before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
       after = total - before;
     } else if (automatic == "VALID") {
@@ -95,7 +98,8 @@ static Value likeInput(Emitter &b, Value y, int64_t rank) {
 }
 
 static LogicalResult conv(Node &node) {
-  if (failed(node.expectInputs(2, 3)) || failed(node.expectFloat(node.input(0))) ||
+  if (failed(node.expectInputs(2, 3)) ||
+      failed(node.expectFloat(node.input(0))) ||
       failed(node.expectFloat(node.input(1))))
     return failure();
   Emitter &b = node.b;
@@ -108,8 +112,8 @@ static LogicalResult conv(Node &node) {
   Value filter = image(node, node.input(1));
   ArrayRef<int64_t> f = shapeOf(filter), s = shapeOf(x);
   if (group < 1 || s[1] != f[1] * group || f[0] % group != 0)
-    return node.refuse("its filter has " + Twine(f[1]) + " channels in " + Twine(group) +
-                       " groups, its input " + Twine(s[1]));
+    return node.refuse("its filter has " + Twine(f[1]) + " channels in " +
+                       Twine(group) + " groups, its input " + Twine(s[1]));
   ArrayRef<int64_t> kernel = shapeOf(node.input(1)).drop_front(2);
   if (auto declared = node.getInts("kernel_shape"))
     if (ArrayRef<int64_t>(*declared) != kernel)
@@ -120,13 +124,13 @@ static LogicalResult conv(Node &node) {
   Shape shape = {s[0], f[0], w->output[0], w->output[1]};
   if (failed(node.checkShape(shape)))
     return failure();
-  Value y = b.make<nn::Conv2dOp>(typeOf(x).clone(shape), x, filter, w->strides, w->pads,
-                                 w->dilations, group);
+  Value y = b.make<nn::Conv2dOp>(tensorType(x).clone(shape), x, filter,
+                                 w->strides, w->pads, w->dilations, group);
   y = likeInput(b, y, rank);
   Value bias = node.input(2);
   if (bias && shapeOf(bias) != ArrayRef<int64_t>({f[0]}))
     return node.refuse("its bias is not one value a channel");
-  if (!bias || splatOf(bias) == 0.0) // a missing bias is exported as zeroes
+  if (!bias || matchSplat(bias) == 0.0) // a missing bias is exported as zeroes
     return node.result(y);
   Shape perChannel(rank - 1, 1);
   perChannel[0] = f[0];
@@ -135,7 +139,8 @@ static LogicalResult conv(Node &node) {
 }
 
 static LogicalResult maxPool(Node &node) {
-  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   if (node.isUsed(1))
@@ -152,13 +157,15 @@ static LogicalResult maxPool(Node &node) {
     return node.refuse("attribute 'dilations' is not 1");
   Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
   auto index = RankedTensorType::get(shape, b.builder.getI32Type());
-  auto pool = b.op<nn::MaxPool2dOp>(TypeRange{typeOf(x).clone(shape), index}, x,
-                                    w->kernel, w->strides, w->pads);
+  auto pool =
+      b.op<nn::MaxPool2dOp>(TypeRange{tensorType(x).clone(shape), index}, x,
+                            w->kernel, w->strides, w->pads);
   return node.result(likeInput(b, pool.getResult(), rank));
 }
 
 static LogicalResult averagePool(Node &node) {
-  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   int64_t rank = rankOf(node.input(0));
@@ -173,18 +180,20 @@ static LogicalResult averagePool(Node &node) {
     return node.refuse("attribute 'dilations' is not 1");
   bool counted = node.getInt("count_include_pad", 0);
   if (counted && node.getInt("ceil_mode", 0))
-    return node.refuse("attributes 'ceil_mode' and 'count_include_pad' are both 1");
+    return node.refuse(
+        "attributes 'ceil_mode' and 'count_include_pad' are both 1");
   Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
-  Value y = b.make<nn::AvgPool2dOp>(typeOf(x).clone(shape), x, w->kernel, w->strides,
-                                    w->pads, counted);
+  Value y = b.make<nn::AvgPool2dOp>(tensorType(x).clone(shape), x, w->kernel,
+                                    w->strides, w->pads, counted);
   return node.result(likeInput(b, y, rank));
 }
 
 template <bool isMax> static LogicalResult globalPool(Node &node) {
-  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Value x = node.input(0);
-  if (rankOf(x) < 3 || typeOf(x).getNumElements() == 0)
+  if (rankOf(x) < 3 || tensorType(x).getNumElements() == 0)
     return node.refuse("its input has no spatial dimensions");
   Shape axes;
   for (int64_t i = 2; i < rankOf(x); ++i)

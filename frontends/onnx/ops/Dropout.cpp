@@ -1,5 +1,5 @@
-// Dropout: keyed by its ordinal in the graph, so that masks can be told from the
-// model alone.
+// Dropout: keyed by its ordinal in the graph, so that masks can be told from
+// the model alone.
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"
@@ -9,7 +9,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 static LogicalResult dropout(Node &node) {
-  if (failed(node.expectInputs(1, 3)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 3)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   if (node.isUsed(1))
     return node.refuse("its mask output is used");
@@ -21,18 +22,20 @@ static LogicalResult dropout(Node &node) {
     ratio = *number;
   }
   if (!(ratio >= 0 && ratio < 1))
-    return node.refuse("its ratio " + std::to_string(ratio) + " is not in [0, 1)");
+    return node.refuse("its ratio " + std::to_string(ratio) +
+                       " is not in [0, 1)");
   std::optional<double> mode;
   if (node.has(2) && !(mode = node.number(2, "the training mode")))
     return failure();
-  std::optional<int64_t> ordinal = node.importer.dropoutOrdinal(node, ratio, mode);
+  std::optional<int64_t> ordinal =
+      node.importer.dropoutOrdinal(node, ratio, mode);
   if (!ordinal)
     return node.result(node.input(0));
   Value random = node.importer.random();
-  return node.result(node.b.make<nn::DropoutOp>(
-      node.input(0).getType(), node.input(0), random,
-      node.b.builder.getF64FloatAttr(ratio),
-      node.b.builder.getI64IntegerAttr(*ordinal)));
+  return node.result(
+      node.b.make<nn::DropoutOp>(node.input(0).getType(), node.input(0), random,
+                                 node.b.builder.getF64FloatAttr(ratio),
+                                 node.b.builder.getI64IntegerAttr(*ordinal)));
 }
 
 void frontend::registerDropout(HandlerTable &table) {

@@ -1,5 +1,5 @@
-// Arithmetic, comparison, logic and activations, with ONNX's implicit broadcasts
-// made explicit.
+// Arithmetic, comparison, logic and activations, with ONNX's implicit
+// broadcasts made explicit.
 #include "frontends/onnx/Node.h"
 
 #include <cmath>
@@ -99,7 +99,7 @@ static LogicalResult pow(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value base = node.input(0), exponent = node.input(1);
-  if (std::optional<double> splat = splatOf(exponent);
+  if (std::optional<double> splat = matchSplat(exponent);
       splat && node.broadcastsTo(exponent, shapeOf(base))) {
     // Small powers as products, as PyTorch computes them.
     if (*splat == 1)
@@ -110,7 +110,8 @@ static LogicalResult pow(Node &node) {
       return node.result(b.unary<nn::RsqrtOp>(base));
     if (*splat == 2 || *splat == 3) {
       Value square = b.binary<nn::MulOp>(base, base);
-      return node.result(*splat == 2 ? square : b.binary<nn::MulOp>(square, base));
+      return node.result(*splat == 2 ? square
+                                     : b.binary<nn::MulOp>(square, base));
     }
   }
   if (failed(node.expectFloat(base)))
@@ -126,7 +127,8 @@ static LogicalResult where(Node &node) {
     return failure();
   SmallVector<Value> x = {node.input(0), node.input(1), node.input(2)};
   if (!elementOf(x[0]).isInteger(1) || elementOf(x[1]) != elementOf(x[2]))
-    return node.refuse("its condition is not bool or its branches differ in type");
+    return node.refuse(
+        "its condition is not bool or its branches differ in type");
   if (failed(node.broadcast(x)))
     return failure();
   return node.result(node.b.select(x[0], x[1], x[2]));
@@ -140,7 +142,8 @@ static LogicalResult clip(Node &node) {
     Value bound = node.input(i);
     if (!bound)
       continue;
-    if (!node.broadcastsTo(bound, shapeOf(x)) || elementOf(bound) != elementOf(x))
+    if (!node.broadcastsTo(bound, shapeOf(x)) ||
+        elementOf(bound) != elementOf(x))
       return node.refuse("a bound is not a scalar of the input's type");
     bound = node.b.broadcast(bound, shapeOf(x));
     x = i == 1 ? node.b.binary<nn::MaximumOp>(x, bound)
@@ -154,7 +157,8 @@ static LogicalResult clip(Node &node) {
 // Wraps a function of one float value into a handler.
 template <Value (*build)(Node &, Value)>
 static LogicalResult activation(Node &node) {
-  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Value result = build(node, node.input(0));
   return result ? node.result(result) : failure();
@@ -226,7 +230,8 @@ static Value tan(Node &node, Value x) {
 static Value gelu(Node &node, Value x) {
   std::string form = node.getString("approximate", "none");
   if (form != "none" && form != "tanh")
-    return (void)node.refuse("attribute 'approximate' is '" + form + "'"), Value();
+    return (void)node.refuse("attribute 'approximate' is '" + form + "'"),
+           Value();
   auto kind = form == "tanh" ? nn::GeluForm::tanh : nn::GeluForm::erf;
   return node.b.make<nn::GeluOp>(x.getType(), x, kind);
 }
@@ -275,7 +280,8 @@ static Value softsign(Node &node, Value x) {
 }
 
 static Value mish(Node &node, Value x) {
-  return node.b.binary<nn::MulOp>(x, node.b.unary<nn::TanhOp>(softplus(node, x)));
+  return node.b.binary<nn::MulOp>(x,
+                                  node.b.unary<nn::TanhOp>(softplus(node, x)));
 }
 
 static Value ramp(Node &node, Value x, double alpha, double beta) {
@@ -285,7 +291,8 @@ static Value ramp(Node &node, Value x, double alpha, double beta) {
 }
 
 static Value hardSigmoid(Node &node, Value x) {
-  return ramp(node, x, node.getFloat("alpha", 0.2f), node.getFloat("beta", 0.5));
+  return ramp(node, x, node.getFloat("alpha", 0.2f),
+              node.getFloat("beta", 0.5));
 }
 
 static Value hardSwish(Node &node, Value x) {

@@ -11,8 +11,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 // Constant indices that advance evenly: first, step.
-static std::optional<std::pair<int64_t, int64_t>>
-progression(Value indices, int64_t size) {
+static std::optional<std::pair<int64_t, int64_t>> progression(Value indices,
+                                                              int64_t size) {
   auto values = integersOf(indices);
   if (!values || values->empty())
     return std::nullopt;
@@ -45,20 +45,25 @@ static Value gatherRows(Emitter &b, Value table, Value ids,
     aligned.append(rest.begin(), rest.end());
     return b.broadcast(b.reshape(once, aligned), shape);
   }
-  if (auto even = padding ? std::nullopt : progression(ids, shapeOf(table)[0])) {
-    Shape offsets(rankOf(table), 0), strides(rankOf(table), 1), part(shapeOf(table));
+  if (auto even =
+          padding ? std::nullopt : progression(ids, shapeOf(table)[0])) {
+    Shape offsets(rankOf(table), 0), strides(rankOf(table), 1),
+        part(shapeOf(table));
     offsets[0] = even->first;
     strides[0] = even->second;
-    part[0] = typeOf(ids).getNumElements();
+    part[0] = tensorType(ids).getNumElements();
     return b.reshape(b.slice(table, offsets, strides, part), shape);
   }
-  int64_t width = std::accumulate(row.begin(), row.end(), int64_t(1), std::multiplies<>());
+  int64_t width =
+      std::accumulate(row.begin(), row.end(), int64_t(1), std::multiplies<>());
   Value matrix = b.reshape(table, {shapeOf(table)[0], width});
   Value list = rankOf(ids) == 0 ? b.reshape(ids, {1}) : ids;
   Shape found(shapeOf(list));
   found.push_back(width);
-  IntegerAttr row0 = padding ? b.builder.getI64IntegerAttr(*padding) : IntegerAttr();
-  Value rows = b.make<nn::EmbeddingOp>(typeOf(table).clone(found), matrix, list, row0);
+  IntegerAttr row0 =
+      padding ? b.builder.getI64IntegerAttr(*padding) : IntegerAttr();
+  Value rows = b.make<nn::EmbeddingOp>(tensorType(table).clone(found), matrix,
+                                       list, row0);
   return b.reshape(rows, shape);
 }
 
@@ -85,16 +90,18 @@ static LogicalResult gather(Node &node) {
   if (auto values = integersOf(indices))
     for (int64_t value : *values)
       if (value < -from[*axis] || value >= from[*axis])
-        return node.refuse("index " + Twine(value) + " is outside of dimension " +
-                           Twine(*axis) + " of size " + Twine(from[*axis]));
+        return node.refuse("index " + Twine(value) +
+                           " is outside of dimension " + Twine(*axis) +
+                           " of size " + Twine(from[*axis]));
   if (auto even = progression(indices, from[*axis])) {
     Shape offsets(from.size(), 0), strides(from.size(), 1), part(from);
     offsets[*axis] = even->first;
     strides[*axis] = even->second;
-    part[*axis] = typeOf(indices).getNumElements();
+    part[*axis] = tensorType(indices).getNumElements();
     auto padding = node.importer.paddingIndex(node);
     if (!padding)
-      return node.result(b.reshape(b.slice(data, offsets, strides, part), shape));
+      return node.result(
+          b.reshape(b.slice(data, offsets, strides, part), shape));
   }
   // The axis goes first, and its place in the result is restored after.
   Shape permutation = {*axis};
@@ -113,14 +120,17 @@ static LogicalResult gather(Node &node) {
   return node.result(b.transpose(rows, back));
 }
 
-// Σ over k of indices[…, k] · strides[k], negative indices counted from the end.
-static Value linear(Emitter &b, ArrayRef<Value> indices, ArrayRef<int64_t> sizes) {
+// Σ over k of indices[…, k] · strides[k], negative indices counted from the
+// end.
+static Value linear(Emitter &b, ArrayRef<Value> indices,
+                    ArrayRef<int64_t> sizes) {
   Value total;
   int64_t stride = 1;
   for (int64_t k = sizes.size() - 1; k >= 0; --k) {
     Value index = b.cast(indices[k], b.builder.getI64Type());
     Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
-    Value place = b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])), index);
+    Value place =
+        b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])), index);
     Value term = b.binary<nn::MulOp>(place, double(stride));
     total = total ? b.binary<nn::AddOp>(total, term) : term;
     stride *= sizes[k];
@@ -156,7 +166,8 @@ static LogicalResult gatherND(Node &node) {
   Shape table = {std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
                                  std::multiplies<>())};
   table.append(rest.begin(), rest.end());
-  return node.result(gatherRows(b, b.reshape(data, table), linear(b, parts, sizes), {}));
+  return node.result(
+      gatherRows(b, b.reshape(data, table), linear(b, parts, sizes), {}));
 }
 
 static LogicalResult gatherElements(Node &node) {
@@ -180,12 +191,13 @@ static LogicalResult gatherElements(Node &node) {
     Value negative = b.compare(nn::Predicate::lt, place, b.like(place, 0));
     Value wrapped = b.binary<nn::AddOp>(place, double(shapeOf(data).back()));
     place = b.select(negative, wrapped, place);
-    return node.result(b.make<nn::PickOp>(typeOf(data).clone(shapeOf(indices)), data, place));
+    return node.result(b.make<nn::PickOp>(
+        tensorType(data).clone(shapeOf(indices)), data, place));
   }
   SmallVector<Value> parts;
   for (int64_t d = 0; d < rankOf(data); ++d)
     parts.push_back(d == *axis ? indices : b.iota(shapeOf(indices), d));
-  Value flat = b.reshape(data, {typeOf(data).getNumElements()});
+  Value flat = b.reshape(data, {tensorType(data).getNumElements()});
   return node.result(gatherRows(b, flat, linear(b, parts, shapeOf(data)), {}));
 }
 

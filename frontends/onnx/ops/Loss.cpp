@@ -12,7 +12,7 @@ static Value toRows(Emitter &b, Value x) {
     permutation.push_back(i);
   permutation.push_back(1);
   int64_t classes = shapeOf(x)[1];
-  int64_t rows = typeOf(x).getNumElements() / std::max<int64_t>(1, classes);
+  int64_t rows = tensorType(x).getNumElements() / std::max<int64_t>(1, classes);
   return b.reshape(b.transpose(x, permutation), {rows, classes});
 }
 
@@ -25,7 +25,8 @@ struct Classification {
 } // namespace
 
 static std::optional<Classification> parse(Node &node) {
-  if (failed(node.expectInputs(2, 3)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(2, 3)) ||
+      failed(node.expectFloat(node.input(0))))
     return std::nullopt;
   Emitter &b = node.b;
   Value scores = node.input(0), targets = node.input(1);
@@ -37,12 +38,13 @@ static std::optional<Classification> parse(Node &node) {
     return refuse("its targets do not have the scores' rank less one");
   Shape expected(shapeOf(scores));
   expected.erase(expected.begin() + 1);
-  if (shapeOf(targets) != ArrayRef<int64_t>(expected) || !isa<IntegerType>(elementOf(targets)) ||
-      shapeOf(scores)[1] == 0)
-    return refuse("its targets are not integers of the scores' shape without classes");
+  if (shapeOf(targets) != ArrayRef<int64_t>(expected) ||
+      !isa<IntegerType>(elementOf(targets)) || shapeOf(scores)[1] == 0)
+    return refuse(
+        "its targets are not integers of the scores' shape without classes");
   Classification result;
   result.logits = toRows(b, scores);
-  result.targets = b.reshape(targets, {typeOf(targets).getNumElements()});
+  result.targets = b.reshape(targets, {tensorType(targets).getNumElements()});
   if ((result.weights = node.input(2)))
     if (shapeOf(result.weights) != ArrayRef<int64_t>({shapeOf(scores)[1]}))
       return refuse("its weights are not one a class");
@@ -53,12 +55,13 @@ static std::optional<Classification> parse(Node &node) {
 }
 
 // The losses of rows, unreduced, from their log-probabilities.
-static Value perRow(Node &node, const Classification &c, Value logProbabilities) {
+static Value perRow(Node &node, const Classification &c,
+                    Value logProbabilities) {
   Emitter &b = node.b;
-  int64_t rows = typeOf(c.targets).getNumElements();
+  int64_t rows = tensorType(c.targets).getNumElements();
   Value index = b.reshape(c.targets, {rows, 1});
-  Value picked = b.make<nn::PickOp>(typeOf(logProbabilities).clone({rows, 1}),
-                                    logProbabilities, index);
+  Value picked = b.make<nn::PickOp>(
+      tensorType(logProbabilities).clone({rows, 1}), logProbabilities, index);
   Value losses = b.unary<nn::NegOp>(b.reshape(picked, {rows}));
   if (!c.ignoreIndex)
     return losses;
@@ -67,14 +70,17 @@ static Value perRow(Node &node, const Classification &c, Value logProbabilities)
   return b.select(ignored, b.like(losses, 0), losses);
 }
 
-// `logits` need not be normalised: a log-softmax of log-probabilities is itself.
-static LogicalResult reduced(Node &node, const Classification &c, Value logits) {
+// `logits` need not be normalised: a log-softmax of log-probabilities is
+// itself.
+static LogicalResult reduced(Node &node, const Classification &c,
+                             Value logits) {
   Emitter &b = node.b;
   if (c.reduction == "none") {
     if (c.weights)
       return node.refuse("it has weights and reduction 'none'");
-    Value logProbabilities =
-        logits.getDefiningOp<nn::LogSoftmaxOp>() ? logits : b.unary<nn::LogSoftmaxOp>(logits);
+    Value logProbabilities = logits.getDefiningOp<nn::LogSoftmaxOp>()
+                                 ? logits
+                                 : b.unary<nn::LogSoftmaxOp>(logits);
     Value losses = perRow(node, c, logProbabilities);
     return node.result(b.reshape(losses, shapeOf(node.input(1))));
   }
@@ -86,8 +92,9 @@ static LogicalResult reduced(Node &node, const Classification &c, Value logits) 
     logits = soft.getInput();
   auto scalar = RankedTensorType::get({}, b.builder.getF32Type());
   auto rows = scalar.clone(ArrayRef<int64_t>{shapeOf(logits)[0]});
-  auto loss = b.op<nn::CrossEntropyOp>(TypeRange{scalar, rows, scalar}, logits, c.targets,
-                                       c.weights, *reduction, c.ignoreIndex);
+  auto loss =
+      b.op<nn::CrossEntropyOp>(TypeRange{scalar, rows, scalar}, logits,
+                               c.targets, c.weights, *reduction, c.ignoreIndex);
   return node.result(loss.getLoss());
 }
 
@@ -97,7 +104,8 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
     return failure();
   if (node.isUsed(1)) {
     if (rankOf(node.input(0)) != 2)
-      return node.refuse("its log_prob output is used with more than two dimensions");
+      return node.refuse(
+          "its log_prob output is used with more than two dimensions");
     node.setOutput(1, node.b.unary<nn::LogSoftmaxOp>(c->logits));
   }
   return reduced(node, *c, c->logits);
@@ -113,7 +121,8 @@ static LogicalResult negativeLogLikelihood(Node &node) {
   if (auto swapped = scores.getDefiningOp<nn::TransposeOp>())
     if (auto soft = swapped.getInput().getDefiningOp<nn::LogSoftmaxOp>()) {
       // log_softmax along axis 1 of N×C×d: the same rows before it.
-      Value logits = node.b.transpose(soft.getInput(), swapped.getPermutation());
+      Value logits =
+          node.b.transpose(soft.getInput(), swapped.getPermutation());
       return reduced(node, *c, toRows(node.b, logits));
     }
   return node.refuse("its input is not a log-softmax along the classes");

@@ -10,12 +10,14 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 static int64_t product(ArrayRef<int64_t> sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                         std::multiplies<>());
 }
 
 // nn's softmaxes run along the last axis.
 template <typename OpT> static LogicalResult softmax(Node &node) {
-  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Value x = node.input(0);
   auto axis = node.axis(node.getInt("axis", -1), rankOf(x));
@@ -37,7 +39,8 @@ static Shape rowsShape(Value x, int64_t axis) {
 }
 
 static LogicalResult layerNorm(Node &node) {
-  if (failed(node.expectInputs(2, 3)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(2, 3)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0), weight = node.input(1), bias = node.input(2);
@@ -48,16 +51,19 @@ static LogicalResult layerNorm(Node &node) {
   for (Value *affine : {&weight, &bias}) {
     if (!*affine)
       continue;
-    if (!node.broadcastsTo(*affine, normalised) || failed(node.expectFloat(*affine)))
-      return node.refuse("its scale or bias does not have the normalised shape");
+    if (!node.broadcastsTo(*affine, normalised) ||
+        failed(node.expectFloat(*affine)))
+      return node.refuse(
+          "its scale or bias does not have the normalised shape");
     *affine = b.reshape(b.broadcast(*affine, normalised), {rows.back()});
   }
-  if (weight && splatOf(weight) == 1.0)
+  if (weight && matchSplat(weight) == 1.0)
     weight = nullptr;
-  if (bias && splatOf(bias) == 0.0)
+  if (bias && matchSplat(bias) == 0.0)
     bias = nullptr;
   Value input = b.reshape(x, rows);
-  auto statistics = RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
+  auto statistics =
+      RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
   auto norm = b.op<nn::LayerNormOp>(
       TypeRange{input.getType(), statistics, statistics}, input, weight, bias,
       b.builder.getF64FloatAttr(node.getFloat("epsilon", 1e-5f)));
@@ -70,7 +76,8 @@ static LogicalResult layerNorm(Node &node) {
 }
 
 static LogicalResult rmsNorm(Node &node) {
-  if (failed(node.expectInputs(2, 2)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(2, 2)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0), weight = node.input(1);
@@ -78,11 +85,13 @@ static LogicalResult rmsNorm(Node &node) {
   if (!axis)
     return failure();
   Shape rows = rowsShape(x, *axis), normalised(shapeOf(x).drop_front(*axis));
-  if (!node.broadcastsTo(weight, normalised) || failed(node.expectFloat(weight)))
+  if (!node.broadcastsTo(weight, normalised) ||
+      failed(node.expectFloat(weight)))
     return node.refuse("its scale does not have the normalised shape");
   weight = b.reshape(b.broadcast(weight, normalised), {rows.back()});
   Value input = b.reshape(x, rows);
-  auto statistics = RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
+  auto statistics =
+      RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
   auto norm = b.op<nn::RmsNormOp>(
       TypeRange{input.getType(), statistics}, input, weight,
       b.builder.getF64FloatAttr(node.getFloat("epsilon", 1e-5f)));
@@ -95,36 +104,42 @@ static LogicalResult groups(Node &node, int64_t count) {
   Value x = node.input(0);
   int64_t channels = shapeOf(x)[1];
   if (count < 1 || channels % count != 0)
-    return node.refuse(Twine(count) + " groups do not divide " + Twine(channels) +
-                       " channels");
-  Shape rows = {shapeOf(x)[0], count, typeOf(x).getNumElements() / (shapeOf(x)[0] * count)};
+    return node.refuse(Twine(count) + " groups do not divide " +
+                       Twine(channels) + " channels");
+  Shape rows = {shapeOf(x)[0], count,
+                tensorType(x).getNumElements() / (shapeOf(x)[0] * count)};
   Value input = b.reshape(x, rows);
-  auto statistics = RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
+  auto statistics =
+      RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
   auto norm = b.op<nn::LayerNormOp>(
-      TypeRange{input.getType(), statistics, statistics}, input, Value(), Value(),
-      b.builder.getF64FloatAttr(node.getFloat("epsilon", 1e-5f)));
+      TypeRange{input.getType(), statistics, statistics}, input, Value(),
+      Value(), b.builder.getF64FloatAttr(node.getFloat("epsilon", 1e-5f)));
   Value y = b.reshape(norm.getResult(), shapeOf(x));
   Shape perChannel(rankOf(x) - 1, 1);
   perChannel[0] = channels;
   for (int64_t i : {1, 2}) {
     Value affine = node.input(i);
-    int64_t size = typeOf(affine).getNumElements();
+    int64_t size = tensorType(affine).getNumElements();
     if (failed(node.expectFloat(affine)) || rankOf(affine) != 1 ||
         (size != channels && size != count))
       return node.refuse("its scale or bias is not one value a channel");
     if (size != channels) // opset 18: one a group
-      affine = b.reshape(b.broadcast(b.reshape(affine, {count, 1}), {count, channels / count}),
-                         {channels});
+      affine = b.reshape(
+          b.broadcast(b.reshape(affine, {count, 1}), {count, channels / count}),
+          {channels});
     affine = b.broadcast(b.reshape(affine, perChannel), shapeOf(x));
-    y = i == 1 ? b.binary<nn::MulOp>(y, affine) : b.binary<nn::AddOp>(y, affine);
+    y = i == 1 ? b.binary<nn::MulOp>(y, affine)
+               : b.binary<nn::AddOp>(y, affine);
   }
   return node.result(y);
 }
 
 static LogicalResult expectImages(Node &node) {
-  if (failed(node.expectInputs(3, 3)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(3, 3)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
-  if (rankOf(node.input(0)) < 2 || typeOf(node.input(0)).getNumElements() == 0)
+  if (rankOf(node.input(0)) < 2 ||
+      tensorType(node.input(0)).getNumElements() == 0)
     return node.refuse("its input has no channels");
   return success();
 }
@@ -142,7 +157,8 @@ static LogicalResult instanceNorm(Node &node) {
 }
 
 static LogicalResult lpNorm(Node &node) {
-  if (failed(node.expectInputs(1, 1)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0);
@@ -158,11 +174,12 @@ static LogicalResult lpNorm(Node &node) {
 }
 
 static LogicalResult batchNorm(Node &node) {
-  if (failed(node.expectInputs(5, 5)) || failed(node.expectFloat(node.input(0))))
+  if (failed(node.expectInputs(5, 5)) ||
+      failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0), weight = node.input(1), bias = node.input(2);
-  if (rankOf(x) < 2 || typeOf(x).getNumElements() == 0)
+  if (rankOf(x) < 2 || tensorType(x).getNumElements() == 0)
     return node.refuse("its input has no channels");
   Shape channels = {shapeOf(x)[1]}, perChannel(rankOf(x) - 1, 1);
   perChannel[0] = channels[0];
@@ -175,26 +192,29 @@ static LogicalResult batchNorm(Node &node) {
     auto perElement = [&](Value value) {
       return b.broadcast(b.reshape(value, perChannel), shapeOf(x));
     };
-    Value rstd = b.unary<nn::RsqrtOp>(b.binary<nn::AddOp>(node.input(4), epsilon));
+    Value rstd =
+        b.unary<nn::RsqrtOp>(b.binary<nn::AddOp>(node.input(4), epsilon));
     Value centred = b.binary<nn::SubOp>(x, perElement(node.input(3)));
     Value scale = perElement(b.binary<nn::MulOp>(weight, rstd));
     return node.result(b.binary<nn::AddOp>(b.binary<nn::MulOp>(centred, scale),
                                            perElement(bias)));
   }
   auto statistics = RankedTensorType::get(channels, b.builder.getF32Type());
-  auto norm = b.op<nn::BatchNormOp>(TypeRange{x.getType(), statistics, statistics}, x,
-                                    weight, bias, b.builder.getF64FloatAttr(epsilon));
+  auto norm =
+      b.op<nn::BatchNormOp>(TypeRange{x.getType(), statistics, statistics}, x,
+                            weight, bias, b.builder.getF64FloatAttr(epsilon));
   node.setOutput(0, norm.getResult());
   // PyTorch keeps the unbiased variance, ONNX's definition the biased one; the
   // exporters that write training graphs follow PyTorch.
-  double count = typeOf(x).getNumElements() / channels[0];
+  double count = tensorType(x).getNumElements() / channels[0];
   Value unbiased = norm.getVariance();
   if (count > 1)
     unbiased = b.binary<nn::MulOp>(unbiased, count / (count - 1));
   double momentum = 1 - node.getFloat("momentum", 0.9f);
   // 1 - 0.9f is 0.10000002: the exporter meant the shortest decimal.
   momentum = std::round(momentum * 1e6) / 1e6;
-  return node.importer.updateStatistics(node, norm.getMean(), unbiased, momentum);
+  return node.importer.updateStatistics(node, norm.getMean(), unbiased,
+                                        momentum);
 }
 
 void frontend::registerNormalisation(HandlerTable &table) {

@@ -9,7 +9,7 @@ using namespace fsdpc::frontend;
 
 static Value product(Emitter &b, Value lhs, Value rhs, ArrayRef<int64_t> shape,
                      bool transposeA = false, bool transposeB = false) {
-  return b.make<nn::MatmulOp>(typeOf(lhs).clone(shape), lhs, rhs, Value(),
+  return b.make<nn::MatmulOp>(tensorType(lhs).clone(shape), lhs, rhs, Value(),
                               transposeA, transposeB);
 }
 
@@ -28,7 +28,8 @@ static LogicalResult matMul(Node &node) {
     lhs = b.reshape(lhs, {1, shapeOf(lhs)[0]});
   if (column)
     rhs = b.reshape(rhs, {shapeOf(rhs)[0], 1});
-  int64_t m = shapeOf(lhs).end()[-2], k = shapeOf(lhs).back(), n = shapeOf(rhs).back();
+  int64_t m = shapeOf(lhs).end()[-2], k = shapeOf(lhs).back(),
+          n = shapeOf(rhs).back();
   if (shapeOf(rhs).end()[-2] != k)
     return node.refuse("its inner dimensions " + Twine(k) + " and " +
                        Twine(shapeOf(rhs).end()[-2]) + " differ");
@@ -99,7 +100,8 @@ static void sumAlone(Emitter &b, Term &term, const std::string &kept) {
       labels += label;
       shape.push_back(shapeOf(term.value)[i]);
     }
-  term.value = b.reshape(b.reduce(nn::ReduceKind::sum, term.value, axes), shape);
+  term.value =
+      b.reshape(b.reduce(nn::ReduceKind::sum, term.value, axes), shape);
   term.labels = labels;
 }
 
@@ -115,7 +117,8 @@ static LogicalResult einsum(Node &node) {
     return failure();
   Emitter &b = node.b;
   std::string equation = node.getString("equation", "");
-  equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
+  equation.erase(std::remove(equation.begin(), equation.end(), ' '),
+                 equation.end());
   auto unsupported = [&] {
     return node.refuse("equation '" + equation + "' is not supported");
   };
@@ -123,7 +126,8 @@ static LogicalResult einsum(Node &node) {
   std::tie(left, right) = StringRef(equation).split("->");
   SmallVector<StringRef> lists;
   left.split(lists, ',');
-  if (!StringRef(equation).contains("->") || int64_t(lists.size()) != node.numInputs())
+  if (!StringRef(equation).contains("->") ||
+      int64_t(lists.size()) != node.numInputs())
     return unsupported();
   SmallVector<Term, 2> terms;
   std::map<char, int64_t> sizes;
@@ -157,7 +161,9 @@ static LogicalResult einsum(Node &node) {
     return labels.find(label) != std::string::npos;
   };
   for (char label : terms[0].labels)
-    (!has(terms[1].labels, label) ? rows : has(out, label) ? batch : inner) += label;
+    (!has(terms[1].labels, label) ? rows
+     : has(out, label)            ? batch
+                                  : inner) += label;
   for (char label : terms[1].labels)
     if (!has(terms[0].labels, label))
       columns += label;
@@ -169,7 +175,8 @@ static LogicalResult einsum(Node &node) {
   };
   auto count = [&](const std::string &labels) {
     Shape shape = sizesOf(labels);
-    return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<>());
+    return std::accumulate(shape.begin(), shape.end(), int64_t(1),
+                           std::multiplies<>());
   };
   if (failed(node.checkShape(sizesOf(batch + rows + columns))))
     return failure();

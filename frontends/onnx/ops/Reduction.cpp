@@ -62,7 +62,7 @@ static LogicalResult reduction(Node &node) {
   std::optional<Shape> axes = node.axes(given, rankOf(x));
   if (!axes)
     return failure();
-  if (typeOf(x).getNumElements() == 0)
+  if (tensorType(x).getNumElements() == 0)
     return node.refuse("its input is empty");
   Value kept = build(node, x, *axes);
   if (node.getInt("keepdims", 1))
@@ -114,7 +114,7 @@ template <ReduceKind kind> static LogicalResult argument(Node &node) {
     return failure();
   if (node.getInt("select_last_index", 0))
     return node.refuse("attribute 'select_last_index' is 1");
-  if (elementOf(x).isInteger(1) || typeOf(x).getNumElements() == 0)
+  if (elementOf(x).isInteger(1) || tensorType(x).getNumElements() == 0)
     return node.refuse("its input is bool or empty");
   Value extreme = b.broadcast(b.reduce(kind, x, {*axis}), shapeOf(x));
   Value places = b.iota(shapeOf(x), *axis);

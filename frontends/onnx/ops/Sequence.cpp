@@ -36,7 +36,8 @@ static LogicalResult splitToSequence(Node &node) {
   }
   int64_t total = 0;
   for (int64_t part : sizes)
-    total = part < 0 || part > size ? size + 1 : std::min(total + part, size + 1);
+    total =
+        part < 0 || part > size ? size + 1 : std::min(total + part, size + 1);
   if (total != size)
     return node.refuse("its split does not make up dimension " + Twine(*axis) +
                        " of size " + Twine(size));
@@ -101,7 +102,8 @@ static LogicalResult concatFromSequence(Node &node) {
   Shape first(shapeOf(values[0]));
   for (Value &value : values) {
     Shape shape(shapeOf(value));
-    bool fits = shape.size() == first.size() && elementOf(value) == elementOf(values[0]);
+    bool fits = shape.size() == first.size() &&
+                elementOf(value) == elementOf(values[0]);
     for (size_t d = 0; fits && d < shape.size(); ++d)
       fits = shape[d] == first[d] || (!stack && int64_t(d) == *axis);
     if (!fits)

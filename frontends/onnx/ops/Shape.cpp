@@ -1,4 +1,5 @@
-// Ops that move elements: reshapes, slices, joins, padding, and shapes as values.
+// Ops that move elements: reshapes, slices, joins, padding, and shapes as
+// values.
 #include "frontends/onnx/Node.h"
 
 #include <numeric>
@@ -22,7 +23,8 @@ static LogicalResult reshape(Node &node) {
   for (auto [i, size] : llvm::enumerate(*wanted)) {
     if (size == 0 && !allowZero) {
       if (int64_t(i) >= rankOf(x))
-        return node.refuse("dimension " + Twine(i) + " of the shape is 0 (copied) "
+        return node.refuse("dimension " + Twine(i) +
+                           " of the shape is 0 (copied) "
                            "but the input has no such dimension");
       size = shapeOf(x)[i];
     }
@@ -38,7 +40,7 @@ static LogicalResult reshape(Node &node) {
   if (!product)
     return node.checkShape({-1});
   known = *product;
-  int64_t elements = typeOf(x).getNumElements();
+  int64_t elements = tensorType(x).getNumElements();
   if (unknown >= 0 && known > 0)
     shape[unknown] = elements / known;
   if (countElements(shape) != elements)
@@ -53,14 +55,16 @@ static LogicalResult flatten(Node &node) {
   Value x = node.input(0);
   int64_t at = node.getInt("axis", 1), rank = rankOf(x);
   if (at < -rank || at > rank)
-    return node.refuse("axis " + Twine(at) + " is outside of rank " + Twine(rank));
+    return node.refuse("axis " + Twine(at) + " is outside of rank " +
+                       Twine(rank));
   at = at < 0 ? at + rank : at;
   auto product = [](ArrayRef<int64_t> sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
+    return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
+                           std::multiplies<>());
   };
   ArrayRef<int64_t> sizes = shapeOf(x);
-  return node.result(
-      node.b.reshape(x, {product(sizes.take_front(at)), product(sizes.drop_front(at))}));
+  return node.result(node.b.reshape(
+      x, {product(sizes.take_front(at)), product(sizes.drop_front(at))}));
 }
 
 static LogicalResult squeeze(Node &node) {
@@ -75,9 +79,11 @@ static LogicalResult squeeze(Node &node) {
   }
   Shape shape;
   for (auto [i, size] : llvm::enumerate(shapeOf(x))) {
-    bool removed = node.has(1) ? llvm::is_contained(*axes, int64_t(i)) : size == 1;
+    bool removed =
+        node.has(1) ? llvm::is_contained(*axes, int64_t(i)) : size == 1;
     if (removed && size != 1)
-      return node.refuse("it squeezes dimension " + Twine(i) + " of size " + Twine(size));
+      return node.refuse("it squeezes dimension " + Twine(i) + " of size " +
+                         Twine(size));
     if (!removed)
       shape.push_back(size);
   }
@@ -174,7 +180,8 @@ static LogicalResult concat(Node &node) {
       return node.refuse("input " + Twine(i) + " differs in rank or type");
     for (auto [d, size] : llvm::enumerate(shapeOf(x)))
       if (int64_t(d) != *axis && size != total[d])
-        return node.refuse("input " + Twine(i) + " differs in dimension " + Twine(d));
+        return node.refuse("input " + Twine(i) + " differs in dimension " +
+                           Twine(d));
     total[*axis] += shapeOf(x)[*axis];
     if (shapeOf(x)[*axis] > 0) // an empty part adds nothing
       inputs.push_back(x);
@@ -220,7 +227,8 @@ static LogicalResult slice(Node &node) {
   if (failed(node.expectInputs(3, 5)))
     return failure();
   Value x = node.input(0);
-  auto starts = node.integers(1, "the starts"), ends = node.integers(2, "the ends");
+  auto starts = node.integers(1, "the starts"),
+       ends = node.integers(2, "the ends");
   if (!starts || !ends)
     return failure();
   SmallVector<int64_t> given, steps(starts->size(), 1);
@@ -312,7 +320,7 @@ static LogicalResult pad(Node &node) {
       shape[axis] = count;
       if (failed(node.checkShape(shape)))
         return failure();
-      parts.push_back(b.splat(typeOf(x).clone(shape), value));
+      parts.push_back(b.splat(tensorType(x).clone(shape), value));
       return success();
     };
     if (before > 0 && failed(fill(before)))
@@ -358,7 +366,8 @@ static LogicalResult shapeOp(Node &node) {
   auto clamp = [&](int64_t at) {
     return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
   };
-  int64_t start = clamp(node.getInt("start", 0)), end = clamp(node.getInt("end", rank));
+  int64_t start = clamp(node.getInt("start", 0)),
+          end = clamp(node.getInt("end", rank));
   return node.result(
       node.b.integers(shape.slice(start, std::max<int64_t>(0, end - start))));
 }
@@ -366,7 +375,7 @@ static LogicalResult shapeOp(Node &node) {
 static LogicalResult size(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
-  int64_t elements = typeOf(node.input(0)).getNumElements();
+  int64_t elements = tensorType(node.input(0)).getNumElements();
   return node.result(node.b.reshape(node.b.integers({elements}), {}));
 }
 

@@ -1,7 +1,7 @@
 // Scaled dot-product attention (Vaswani et al., 2017) as exporters spell it: a
-// product of query and transposed key, scales on any of them, masks, softmax, its
-// NaN clean-up, a product with the value; keys and values repeated for grouped
-// heads (Ainslie et al., 2023) are read once.
+// product of query and transposed key, scales on any of them, masks, softmax,
+// its NaN clean-up, a product with the value; keys and values repeated for
+// grouped heads (Ainslie et al., 2023) are read once.
 #include "passes/import/recognise/Masks.h"
 
 #include <cmath>
@@ -33,7 +33,8 @@ static nn::SoftmaxOp matchProbabilities(Value value) {
   if (auto select = value.getDefiningOp<nn::SelectOp>()) {
     auto isNaN = select.getCondition().getDefiningOp<nn::CmpOp>();
     if (!isNaN || isNaN.getPredicate() != nn::Predicate::ne ||
-        isNaN.getLhs() != isNaN.getRhs() || isNaN.getLhs() != select.getOnFalse() ||
+        isNaN.getLhs() != isNaN.getRhs() ||
+        isNaN.getLhs() != select.getOnFalse() ||
         nn::matchSplat(select.getOnTrue()) != 0.0)
       return nullptr;
     value = select.getOnFalse();
@@ -53,9 +54,11 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
     };
     if (parts.scale <= 0)
       return nullptr;
-    if (isLowest(select.getOnFalse()) && parts.masks.keep(select.getCondition()))
+    if (isLowest(select.getOnFalse()) &&
+        parts.masks.keep(select.getCondition()))
       return matchScores(select.getOnTrue(), parts);
-    if (isLowest(select.getOnTrue()) && parts.masks.keep(select.getCondition(), true))
+    if (isLowest(select.getOnTrue()) &&
+        parts.masks.keep(select.getCondition(), true))
       return matchScores(select.getOnFalse(), parts);
     return nullptr;
   }
@@ -75,8 +78,8 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
   return nullptr;
 }
 
-// x where `value` is x with its last two axes swapped: by a transpose, also of a
-// reshape in which leading axes are merged.
+// x where `value` is x with its last two axes swapped: by a transpose, also of
+// a reshape in which leading axes are merged.
 static std::optional<Shaped> matchSwapped(Value value) {
   Shape shape(nn::shapeOf(value));
   std::swap(shape.end()[-1], shape.end()[-2]);
@@ -92,8 +95,8 @@ static std::optional<Shaped> matchSwapped(Value value) {
     return std::nullopt;
   std::swap(swap.end()[-1], swap.end()[-2]);
   ArrayRef<int64_t> inner = nn::shapeOf(transpose.getInput());
-  if (permutation != ArrayRef<int64_t>(swap) || inner.end()[-1] != shape.end()[-1] ||
-      inner.end()[-2] != shape.end()[-2])
+  if (permutation != ArrayRef<int64_t>(swap) ||
+      inner.end()[-1] != shape.end()[-1] || inner.end()[-2] != shape.end()[-2])
     return std::nullopt;
   return Shaped{transpose.getInput(), shape};
 }
@@ -121,17 +124,18 @@ static Shaped beforeRepeat(const Shaped &tensor) {
   if (to.size() != 5)
     return tensor;
   // B×G×1×S×d repeated to B×G×n×S×d
-  bool isRepeat = to[0] == shape[0] && to[1] * to[2] == shape[1] && to[3] == shape[2] &&
-                  to[4] == shape[3] && from[0] == to[0] && from[1] == to[1] &&
-                  from[2] == 1 && from[3] == to[3] && from[4] == to[4];
+  bool isRepeat = to[0] == shape[0] && to[1] * to[2] == shape[1] &&
+                  to[3] == shape[2] && to[4] == shape[3] && from[0] == to[0] &&
+                  from[1] == to[1] && from[2] == 1 && from[3] == to[3] &&
+                  from[4] == to[4];
   if (!isRepeat)
     return tensor;
   return {repeat.getInput(), {to[0], to[1], to[3], to[4]}};
 }
 
 static std::optional<Parts> match(nn::MatmulOp output) {
-  if (output.getAccumulator() || output.getTransposeA() || output.getTransposeB() ||
-      !output.getLhs().hasOneUse())
+  if (output.getAccumulator() || output.getTransposeA() ||
+      output.getTransposeB() || !output.getLhs().hasOneUse())
     return std::nullopt;
   nn::SoftmaxOp softmax = matchProbabilities(output.getLhs());
   if (!softmax)
@@ -164,9 +168,10 @@ static std::optional<Parts> match(nn::MatmulOp output) {
     parts.key = key0;
     parts.value = value0;
   }
-  ArrayRef<int64_t> q = parts.query.shape, k = parts.key.shape, v = parts.value.shape;
-  if (q[0] != k[0] || q[0] != v[0] || k[1] != v[1] || q[1] % k[1] != 0 || k[2] != v[2] ||
-      q[3] != k[3])
+  ArrayRef<int64_t> q = parts.query.shape, k = parts.key.shape,
+                    v = parts.value.shape;
+  if (q[0] != k[0] || q[0] != v[0] || k[1] != v[1] || q[1] % k[1] != 0 ||
+      k[2] != v[2] || q[3] != k[3])
     return std::nullopt;
   // Scales on both sides are square roots, rounded: their product is meant.
   double exact = 1 / std::sqrt(double(q[3]));
@@ -178,12 +183,15 @@ static std::optional<Parts> match(nn::MatmulOp output) {
 namespace {
 struct Attention : OpRewritePattern<nn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MatmulOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::MatmulOp op,
+                                PatternRewriter &rewriter) const override {
     std::optional<Parts> parts = match(op);
     if (!parts)
       return failure();
     recognise::Builder b(rewriter, op);
-    auto shaped = [&](const Shaped &tensor) { return b.reshape(tensor.data, tensor.shape); };
+    auto shaped = [&](const Shaped &tensor) {
+      return b.reshape(tensor.data, tensor.shape);
+    };
     ArrayRef<int64_t> q = parts->query.shape;
     auto type = op.getType().clone(
         ArrayRef<int64_t>{q[0], q[1], q[2], parts->value.shape[3]});
@@ -192,7 +200,8 @@ struct Attention : OpRewritePattern<nn::MatmulOp> {
         shaped(parts->key), shaped(parts->value), parts->masks.build(b),
         rewriter.getF64FloatAttr(parts->scale),
         parts->masks.causal ? rewriter.getUnitAttr() : UnitAttr());
-    rewriter.replaceOp(op, b.reshape(attention.getResult(), op.getType().getShape()));
+    rewriter.replaceOp(
+        op, b.reshape(attention.getResult(), op.getType().getShape()));
     return success();
   }
 };

@@ -1,4 +1,5 @@
-// Cross-entropy written with a gather: a sum of -log_softmax(x)[target] over rows.
+// Cross-entropy written with a gather: a sum of -log_softmax(x)[target] over
+// rows.
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;
@@ -8,7 +9,8 @@ using namespace fsdpc::recognise;
 // The targets under a wrap of negative indices, which no target is.
 static Value throughWrap(Value index) {
   auto select = index.getDefiningOp<nn::SelectOp>();
-  auto isNegative = select ? select.getCondition().getDefiningOp<nn::CmpOp>() : nullptr;
+  auto isNegative =
+      select ? select.getCondition().getDefiningOp<nn::CmpOp>() : nullptr;
   bool isWrap = isNegative && isNegative.getPredicate() == nn::Predicate::lt &&
                 isNegative.getLhs() == select.getOnFalse() &&
                 nn::matchSplat(isNegative.getRhs()) == 0.0;
@@ -18,8 +20,10 @@ static Value throughWrap(Value index) {
 namespace {
 struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::ReduceOp op, PatternRewriter &rewriter) const override {
-    if (op.getKind() != nn::ReduceKind::sum || op.getType().getNumElements() != 1)
+  LogicalResult matchAndRewrite(nn::ReduceOp op,
+                                PatternRewriter &rewriter) const override {
+    if (op.getKind() != nn::ReduceKind::sum ||
+        op.getType().getNumElements() != 1)
       return failure();
     bool negated = false;
     Value value = throughReshapes(op.getInput());
@@ -28,8 +32,10 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
       value = throughReshapes(neg.getInput());
     }
     auto pick = value.getDefiningOp<nn::PickOp>();
-    auto softmax = pick ? throughReshapes(pick.getInput()).getDefiningOp<nn::LogSoftmaxOp>()
-                        : nullptr;
+    auto softmax =
+        pick
+            ? throughReshapes(pick.getInput()).getDefiningOp<nn::LogSoftmaxOp>()
+            : nullptr;
     if (!softmax)
       return failure();
     Value logits = softmax.getInput();
@@ -40,9 +46,10 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
     recognise::Builder b(rewriter, op);
     auto scalar = b.statistics({});
     auto loss = b.create<nn::CrossEntropyOp>(
-        TypeRange{scalar, b.statistics({rows}), scalar}, b.reshape(logits, {rows, classes}),
-        b.reshape(throughWrap(pick.getIndex()), {rows}), Value(), nn::Reduction::sum,
-        IntegerAttr());
+        TypeRange{scalar, b.statistics({rows}), scalar},
+        b.reshape(logits, {rows, classes}),
+        b.reshape(throughWrap(pick.getIndex()), {rows}), Value(),
+        nn::Reduction::sum, IntegerAttr());
     Value result = b.reshape(loss.getLoss(), op.getType().getShape());
     if (!negated)
       result = b.create<nn::NegOp>(result.getType(), result);

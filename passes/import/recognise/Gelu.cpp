@@ -1,5 +1,5 @@
-// GELU, by the error function or by tanh (Hendrycks and Gimpel, 2016), however its
-// products are associated.
+// GELU, by the error function or by tanh (Hendrycks and Gimpel, 2016), however
+// its products are associated.
 #include "passes/import/recognise/Match.h"
 
 #include <cmath>
@@ -23,10 +23,12 @@ static bool isTanhArgument(Value value, Value x) {
   Product product = factorise(value);
   if (!isNear(product.number, std::sqrt(2 / M_PI)))
     return false;
-  auto isCoefficient = [](const Product &term) { return isNear(term.number, 0.044715); };
+  auto isCoefficient = [](const Product &term) {
+    return isNear(term.number, 0.044715);
+  };
   if (product.factors.size() == 1) {
-    Value cubic = otherOperand<nn::AddOp>(product.factors[0],
-                                          [&](Value operand) { return operand == x; });
+    Value cubic = otherOperand<nn::AddOp>(
+        product.factors[0], [&](Value operand) { return operand == x; });
     if (!cubic)
       return false;
     Product term = factorise(cubic);
@@ -35,31 +37,34 @@ static bool isTanhArgument(Value value, Value x) {
   if (product.factors.size() != 2)
     return false;
   Value sum = product.factors[product.factors[0] == x];
-  Value square = otherOperand<nn::AddOp>(sum, [](Value v) { return isSplat(v, 1); });
+  Value square =
+      otherOperand<nn::AddOp>(sum, [](Value v) { return isSplat(v, 1); });
   if (!square || product.factors[product.factors[0] != x] != x)
     return false;
   Product term = factorise(square);
-  return isCoefficient(term) && term.factors.size() == 2 && term.factors[0] == x &&
-         term.factors[1] == x;
+  return isCoefficient(term) && term.factors.size() == 2 &&
+         term.factors[0] == x && term.factors[1] == x;
 }
 
 namespace {
 struct Gelu : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
     Product product = factorise(op);
     if (product.factors.size() != 2 || !isNear(product.number, 0.5))
       return failure();
     for (int i : {0, 1}) {
       Value x = product.factors[i];
-      Value gate = otherOperand<nn::AddOp>(product.factors[1 - i],
-                                           [](Value v) { return isSplat(v, 1); });
+      Value gate = otherOperand<nn::AddOp>(
+          product.factors[1 - i], [](Value v) { return isSplat(v, 1); });
       if (!gate)
         continue;
       std::optional<nn::GeluForm> form;
       if (auto erf = gate.getDefiningOp<nn::ErfOp>()) {
         double factor = 1;
-        if (throughScaling(erf.getInput(), factor) == x && isNear(factor, M_SQRT1_2))
+        if (throughScaling(erf.getInput(), factor) == x &&
+            isNear(factor, M_SQRT1_2))
           form = nn::GeluForm::erf;
       } else if (auto tanh = gate.getDefiningOp<nn::TanhOp>()) {
         if (isTanhArgument(tanh.getInput(), x))

@@ -1,5 +1,5 @@
-// Masks: additive ones of zeroes and lowest numbers are boolean, conjunctions are
-// split, constants that keep everything go, a lower triangle is `causal`.
+// Masks: additive ones of zeroes and lowest numbers are boolean, conjunctions
+// are split, constants that keep everything go, a lower triangle is `causal`.
 #include "passes/import/recognise/Masks.h"
 
 #include "mlir/IR/Matchers.h"
@@ -14,21 +14,24 @@ static DenseElementsAttr constantOf(Value value) {
   return constant;
 }
 
-bool Masks::keepConstant(DenseElementsAttr constant, Value value, bool negated) {
+bool Masks::keepConstant(DenseElementsAttr constant, Value value,
+                         bool negated) {
   auto kept = llvm::map_range(constant.getValues<bool>(),
                               [&](bool element) { return element != negated; });
   if (llvm::all_of(kept, [](bool element) { return element; }))
     return true;
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(constant.getType()).getShape();
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(constant.getType()).getShape();
   auto isOne = [](int64_t size) { return size == 1; };
-  bool isMatrix = shape.size() >= 2 && shape.end()[-2] == queries && shape.back() == keys &&
+  bool isMatrix = shape.size() >= 2 && shape.end()[-2] == queries &&
+                  shape.back() == keys &&
                   llvm::all_of(shape.drop_back(2), isOne);
   int64_t place = 0;
   bool isTriangle = isMatrix && llvm::all_of(kept, [&](bool element) {
-    int64_t row = place / keys, column = place % keys;
-    ++place;
-    return element == (column <= row + (keys - queries));
-  });
+                      int64_t row = place / keys, column = place % keys;
+                      ++place;
+                      return element == (column <= row + (keys - queries));
+                    });
   if (isTriangle) {
     causal = true;
     return true;
@@ -72,8 +75,9 @@ bool Masks::add(Value mask, double factor) {
       kept.push_back(number == 0);
     }
     if (isBoolean) {
-      auto type = RankedTensorType::get(cast<RankedTensorType>(constant.getType()).getShape(),
-                                        IntegerType::get(mask.getContext(), 1));
+      auto type = RankedTensorType::get(
+          cast<RankedTensorType>(constant.getType()).getShape(),
+          IntegerType::get(mask.getContext(), 1));
       auto condition = DenseElementsAttr::get(type, kept);
       size_t before = conditions.size();
       keepConstant(condition, mask, /*negated=*/false);
@@ -102,7 +106,8 @@ Value Masks::toRank4(recognise::Builder &b, Value value) const {
 Value Masks::build(recognise::Builder &b) const {
   SmallVector<Value> kept;
   for (DenseElementsAttr constant : constants)
-    kept.push_back(toRank4(b, b.create<nn::ConstantOp>(constant.getType(), constant)));
+    kept.push_back(
+        toRank4(b, b.create<nn::ConstantOp>(constant.getType(), constant)));
   for (Condition condition : conditions) {
     Value value = condition.value;
     if (condition.negated)
@@ -121,8 +126,9 @@ Value Masks::build(recognise::Builder &b) const {
   for (Value next : kept) {
     if (mask) {
       Type type = unite(mask, next);
-      mask = nn::tensorType(mask) == type ? b.create<nn::AndOp>(type, mask, next).getResult()
-                                          : mask;
+      mask = nn::tensorType(mask) == type
+                 ? b.create<nn::AndOp>(type, mask, next).getResult()
+                 : mask;
     } else {
       mask = next;
     }
@@ -130,10 +136,11 @@ Value Masks::build(recognise::Builder &b) const {
   if (additive.empty())
     return mask;
   if (mask) {
-    auto type = RankedTensorType::get(nn::shapeOf(mask),
-                                      nn::tensorType(additive[0]).getElementType());
+    auto type = RankedTensorType::get(
+        nn::shapeOf(mask), nn::tensorType(additive[0]).getElementType());
     Value zero = nn::splat(b.rewriter, b.root->getLoc(), type, 0);
-    Value lowest = nn::splat(b.rewriter, b.root->getLoc(), type, -3.4028234663852886e38);
+    Value lowest =
+        nn::splat(b.rewriter, b.root->getLoc(), type, -3.4028234663852886e38);
     mask = b.create<nn::SelectOp>(type, mask, zero, lowest);
   }
   for (Value next : additive) {

@@ -9,7 +9,8 @@ namespace fsdpc::recognise {
 class Masks {
 public:
   explicit Masks(llvm::ArrayRef<int64_t> scores)
-      : queries(scores.end()[-2]), keys(scores.back()), isRank3(scores.size() == 3) {}
+      : queries(scores.end()[-2]), keys(scores.back()),
+        isRank3(scores.size() == 3) {}
 
   // An additive mask; whether it can be taken in. `factor` multiplies it.
   bool add(mlir::Value mask, double factor);
@@ -25,7 +26,8 @@ private:
     mlir::Value value;
     bool negated;
   };
-  bool keepConstant(mlir::DenseElementsAttr constant, mlir::Value value, bool negated);
+  bool keepConstant(mlir::DenseElementsAttr constant, mlir::Value value,
+                    bool negated);
   mlir::Value toRank4(Builder &b, mlir::Value value) const;
 
   int64_t queries, keys;

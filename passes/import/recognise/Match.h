@@ -40,7 +40,8 @@ mlir::Value otherOperand(mlir::Value value, Match matches) {
   return matches(op.getRhs()) ? op.getLhs() : mlir::Value();
 }
 
-// The factors of a product, through products used once; numbers are multiplied up.
+// The factors of a product, through products used once; numbers are multiplied
+// up.
 struct Product {
   double number = 1;
   llvm::SmallVector<mlir::Value, 4> factors;
@@ -60,8 +61,10 @@ public:
       : rewriter(rewriter), root(root) {}
 
   template <typename OpT, typename... Args> OpT create(Args &&...args) {
-    auto op = OpT::create(rewriter, root->getLoc(), std::forward<Args>(args)...);
-    for (llvm::StringRef name : {nn::NNDialect::kScopeAttr, nn::NNDialect::kClassAttr})
+    auto op =
+        OpT::create(rewriter, root->getLoc(), std::forward<Args>(args)...);
+    for (llvm::StringRef name :
+         {nn::NNDialect::kScopeAttr, nn::NNDialect::kClassAttr})
       if (mlir::Attribute attribute = root->getAttr(name))
         op->setAttr(name, attribute);
     return op;

@@ -1,6 +1,6 @@
-// RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al., 2016): a value over
-// its root mean square; of a centred value that is LayerNorm. Weight and bias are
-// absorbed one at a time.
+// RMSNorm (Zhang and Sennrich, 2019) and LayerNorm (Ba et al., 2016): a value
+// over its root mean square; of a centred value that is LayerNorm. Weight and
+// bias are absorbed one at a time.
 #include "passes/import/recognise/Match.h"
 
 using namespace mlir;
@@ -41,7 +41,8 @@ static std::optional<double> rstdEpsilon(Value scale, Value x) {
   return root ? meanSquareEpsilon(root.getInput(), x) : std::nullopt;
 }
 
-static void replaceByNorm(PatternRewriter &rewriter, Operation *op, Value x, double epsilon) {
+static void replaceByNorm(PatternRewriter &rewriter, Operation *op, Value x,
+                          double epsilon) {
   recognise::Builder b(rewriter, op);
   auto type = nn::tensorType(x);
   RankedTensorType statistics = b.statistics(type.getShape().drop_back());
@@ -49,13 +50,14 @@ static void replaceByNorm(PatternRewriter &rewriter, Operation *op, Value x, dou
   if (auto centred = x.getDefiningOp<nn::SubOp>())
     if (Value mean = meanOfLastAxis(throughBroadcasts(centred.getRhs()));
         mean && mean == centred.getLhs()) {
-      auto norm = b.create<nn::LayerNormOp>(TypeRange{type, statistics, statistics}, mean,
-                                            Value(), Value(), attribute);
+      auto norm =
+          b.create<nn::LayerNormOp>(TypeRange{type, statistics, statistics},
+                                    mean, Value(), Value(), attribute);
       rewriter.replaceOp(op, norm.getResult());
       return;
     }
-  auto norm =
-      b.create<nn::RmsNormOp>(TypeRange{type, statistics}, x, Value(), attribute);
+  auto norm = b.create<nn::RmsNormOp>(TypeRange{type, statistics}, x, Value(),
+                                      attribute);
   rewriter.replaceOp(op, norm.getResult());
 }
 
@@ -72,7 +74,8 @@ namespace {
 
 struct Multiplied : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
     for (auto [x, scale] : {std::pair(op.getLhs(), op.getRhs()),
                             std::pair(op.getRhs(), op.getLhs())})
       if (std::optional<double> epsilon = rstdEpsilon(scale, x)) {
@@ -85,9 +88,11 @@ struct Multiplied : OpRewritePattern<nn::MulOp> {
 
 struct Divided : OpRewritePattern<nn::DivOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::DivOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::DivOp op,
+                                PatternRewriter &rewriter) const override {
     auto root = throughBroadcasts(op.getRhs()).getDefiningOp<nn::SqrtOp>();
-    auto epsilon = root ? meanSquareEpsilon(root.getInput(), op.getLhs()) : std::nullopt;
+    auto epsilon =
+        root ? meanSquareEpsilon(root.getInput(), op.getLhs()) : std::nullopt;
     if (!epsilon)
       return failure();
     replaceByNorm(rewriter, op, op.getLhs(), *epsilon);
@@ -97,12 +102,14 @@ struct Divided : OpRewritePattern<nn::DivOp> {
 
 template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern<nn::MulOp>::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
     for (auto [value, scale] : {std::pair(op.getLhs(), op.getRhs()),
                                 std::pair(op.getRhs(), op.getLhs())}) {
       auto norm = value.template getDefiningOp<NormOp>();
       auto weight = perChannel(scale, op.getType());
-      if (!norm || !weight || norm.getWeight() || !value.hasOneUse() || hasBias(norm))
+      if (!norm || !weight || norm.getWeight() || !value.hasOneUse() ||
+          hasBias(norm))
         continue;
       // The weight may be computed after the norm: build at the product.
       recognise::Builder b(rewriter, op);
@@ -116,30 +123,34 @@ template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
 
   static bool hasBias(nn::LayerNormOp norm) { return bool(norm.getBias()); }
   static bool hasBias(nn::RmsNormOp) { return false; }
-  static Operation *build(recognise::Builder &b, nn::LayerNormOp norm, Value weight) {
-    return b.create<nn::LayerNormOp>(norm->getResultTypes(), norm.getInput(), weight, Value(),
-                                     norm.getEpsilonAttr());
+  static Operation *build(recognise::Builder &b, nn::LayerNormOp norm,
+                          Value weight) {
+    return b.create<nn::LayerNormOp>(norm->getResultTypes(), norm.getInput(),
+                                     weight, Value(), norm.getEpsilonAttr());
   }
-  static Operation *build(recognise::Builder &b, nn::RmsNormOp norm, Value weight) {
-    return b.create<nn::RmsNormOp>(norm->getResultTypes(), norm.getInput(), weight,
-                                   norm.getEpsilonAttr());
+  static Operation *build(recognise::Builder &b, nn::RmsNormOp norm,
+                          Value weight) {
+    return b.create<nn::RmsNormOp>(norm->getResultTypes(), norm.getInput(),
+                                   weight, norm.getEpsilonAttr());
   }
 };
 
 struct AbsorbBias : OpRewritePattern<nn::AddOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::AddOp op,
+                                PatternRewriter &rewriter) const override {
     for (auto [value, shift] : {std::pair(op.getLhs(), op.getRhs()),
                                 std::pair(op.getRhs(), op.getLhs())}) {
       auto norm = value.getDefiningOp<nn::LayerNormOp>();
       auto bias = perChannel(shift, op.getType());
-      if (!norm || !bias || norm.getBias() || !norm.getWeight() || !value.hasOneUse())
+      if (!norm || !bias || norm.getBias() || !norm.getWeight() ||
+          !value.hasOneUse())
         continue;
       recognise::Builder b(rewriter, op);
       Value shaped = b.reshape(*bias, {op.getType().getShape().back()});
-      auto shifted = b.create<nn::LayerNormOp>(norm->getResultTypes(), norm.getInput(),
-                                               norm.getWeight(), shaped,
-                                               norm.getEpsilonAttr());
+      auto shifted = b.create<nn::LayerNormOp>(
+          norm->getResultTypes(), norm.getInput(), norm.getWeight(), shaped,
+          norm.getEpsilonAttr());
       rewriter.replaceOp(op, shifted.getResult());
       return success();
     }

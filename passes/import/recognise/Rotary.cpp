@@ -13,16 +13,19 @@ static bool isHalf(Value value, Value x, int64_t begin) {
   ArrayRef<int64_t> shape = nn::shapeOf(x), part = nn::shapeOf(value);
   ArrayRef<int64_t> offsets = slice.getOffsets();
   auto isZero = [](int64_t offset) { return offset == 0; };
-  return part.drop_back() == shape.drop_back() && part.back() * 2 == shape.back() &&
-         offsets.back() == begin && slice.getStrides().back() == 1 &&
+  return part.drop_back() == shape.drop_back() &&
+         part.back() * 2 == shape.back() && offsets.back() == begin &&
+         slice.getStrides().back() == 1 &&
          llvm::all_of(offsets.drop_back(), isZero);
 }
 
 static bool isRotatedHalf(Value value, Value x) {
   auto concat = value.getDefiningOp<nn::ConcatOp>();
   ArrayRef<int64_t> shape = nn::shapeOf(x);
-  if (!concat || concat.getInputs().size() != 2 || value.getType() != x.getType() ||
-      int64_t(concat.getAxis()) != int64_t(shape.size()) - 1 || shape.back() % 2 != 0)
+  if (!concat || concat.getInputs().size() != 2 ||
+      value.getType() != x.getType() ||
+      int64_t(concat.getAxis()) != int64_t(shape.size()) - 1 ||
+      shape.back() % 2 != 0)
     return false;
   auto negated = concat.getInputs()[0].getDefiningOp<nn::NegOp>();
   return negated && isHalf(negated.getInput(), x, shape.back() / 2) &&
@@ -32,10 +35,13 @@ static bool isRotatedHalf(Value value, Value x) {
 namespace {
 struct Rotary : OpRewritePattern<nn::AddOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::AddOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::AddOp op,
+                                PatternRewriter &rewriter) const override {
     for (bool swapped : {false, true}) {
-      auto plain = (swapped ? op.getRhs() : op.getLhs()).getDefiningOp<nn::MulOp>();
-      auto turned = (swapped ? op.getLhs() : op.getRhs()).getDefiningOp<nn::MulOp>();
+      auto plain =
+          (swapped ? op.getRhs() : op.getLhs()).getDefiningOp<nn::MulOp>();
+      auto turned =
+          (swapped ? op.getLhs() : op.getRhs()).getDefiningOp<nn::MulOp>();
       if (!plain || !turned)
         return failure();
       for (auto [x, cos] : {std::pair(plain.getLhs(), plain.getRhs()),
@@ -44,9 +50,9 @@ struct Rotary : OpRewritePattern<nn::AddOp> {
                                  std::pair(turned.getRhs(), turned.getLhs())})
           if (isRotatedHalf(half, x)) {
             recognise::Builder b(rewriter, op);
-            Value rotary =
-                b.create<nn::RotaryOp>(op.getType(), x, table(b, cos), table(b, sin),
-                                       /*transposed=*/false);
+            Value rotary = b.create<nn::RotaryOp>(op.getType(), x,
+                                                  table(b, cos), table(b, sin),
+                                                  /*transposed=*/false);
             rewriter.replaceOp(op, rotary);
             return success();
           }

@@ -8,7 +8,8 @@ using namespace fsdpc::recognise;
 namespace {
 struct Silu : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(nn::MulOp op, PatternRewriter &rewriter) const override {
+  LogicalResult matchAndRewrite(nn::MulOp op,
+                                PatternRewriter &rewriter) const override {
     auto isSigmoidOf = [](Value gate, Value x) {
       auto sigmoid = gate.getDefiningOp<nn::SigmoidOp>();
       return sigmoid && sigmoid.getInput() == x;

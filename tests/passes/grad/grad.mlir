@@ -132,3 +132,30 @@ func.func @microbatch() {
   fsdp.report_loss %l : tensor<f32>
   return
 }
+
+// -----
+
+// Gradients of the parts of a split are concatenated, in the axis's order,
+// instead of padded and added.
+fsdp.parameter @w : tensor<2x6xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<2x2xf32>) {
+  %w = fsdp.load @w : tensor<2x6xf32>
+  %y = nn.exp %w : tensor<2x6xf32>
+  %a = nn.slice %y [0, 0] by [1, 1] : tensor<2x6xf32> -> tensor<2x2xf32>
+  %b = nn.slice %y [0, 2] by [1, 1] : tensor<2x6xf32> -> tensor<2x2xf32>
+  %c = nn.slice %y [0, 4] by [1, 1] : tensor<2x6xf32> -> tensor<2x2xf32>
+  %ab = nn.mul %a, %b : tensor<2x2xf32>
+  %abc = nn.mul %ab, %c : tensor<2x2xf32>
+  %s = nn.reduce sum %abc [0, 1] : tensor<2x2xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  // CHECK: fsdp.report_loss
+  // CHECK-NOT: nn.unslice
+  // CHECK: %[[DC:.*]] = nn.mul %{{.*}}, %[[AB:[0-9]+]] {fsdp.backward}
+  // CHECK: %[[DA:.*]] = nn.mul
+  // CHECK: %[[DB:.*]] = nn.mul
+  // CHECK: %[[DY:.*]] = nn.concat %[[DA]], %[[DB]], %[[DC]] {axis = 1 : i64, fsdp.backward}
+  // CHECK-NEXT: nn.mul %[[DY]]
+  return
+}

@@ -1,0 +1,107 @@
+// Which bytes of the arena one stream takes over from another: where they must
+// be ordered although no value goes from one to the other.
+#include "passes/memory/Reuse.h"
+
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+#include <numeric>
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// Who had which bytes last: disjoint ranges of the arena, by where they begin.
+class Holders {
+public:
+  // Gives [begin, end) to `slot`; the slots that had parts of it.
+  llvm::SetVector<size_t> take(int64_t begin, int64_t end, size_t slot) {
+    cut(begin);
+    cut(end);
+    llvm::SetVector<size_t> before;
+    auto first = ranges.lower_bound(begin), last = ranges.lower_bound(end);
+    for (auto range = first; range != last; ++range)
+      before.insert(range->second.slot);
+    ranges.erase(first, last);
+    if (begin < end)
+      ranges[begin] = {end, slot};
+    return before;
+  }
+
+private:
+  struct Range {
+    int64_t end;
+    size_t slot;
+  };
+
+  // Makes two of the range that contains `offset`.
+  void cut(int64_t offset) {
+    auto next = ranges.lower_bound(offset);
+    if (next == ranges.begin())
+      return;
+    Range &range = std::prev(next)->second;
+    if (range.end <= offset)
+      return;
+    ranges[offset] = range;
+    range.end = offset;
+  }
+
+  std::map<int64_t, Range> ranges;
+};
+
+// The stream that touches a slot first.
+StringRef firstStream(const Slot &slot) {
+  return slot.kind == SlotKind::Gathered ? "gather" : "compute";
+}
+
+// The stream that touches a slot last; what is gathered is read by compute.
+StringRef lastStream(const Slot &slot) {
+  bool reduced = llvm::any_of(slot.values, [](const SlotValue &value) {
+    return llvm::any_of(value.op->getUsers(), [](Operation *user) {
+      return isa<fsdp::ReduceScatterStartOp>(user);
+    });
+  });
+  return reduced ? "reduce" : "compute";
+}
+
+std::string describe(const Slot &slot) {
+  const SlotValue &value = slot.values.front();
+  std::string text = value.op->getName().stripDialect().str();
+  if (auto gather = dyn_cast<fsdp::AllGatherStartOp>(value.op)) {
+    Attribute layout = gather.getLayouts()[value.result];
+    text += " @" + cast<FlatSymbolRefAttr>(layout).getValue().str();
+  } else if (auto unit = value.op->getAttrOfType<FlatSymbolRefAttr>(
+                 fsdp::FSDPDialect::kUnitAttr)) {
+    text += " of unit @" + unit.getValue().str();
+  }
+  return text;
+}
+
+} // namespace
+
+std::vector<std::string>
+fsdpc::reusedAcrossStreams(ArrayRef<Slot> slots,
+                           const schedule::Packing &packing) {
+  SmallVector<size_t> byBegin(slots.size());
+  std::iota(byBegin.begin(), byBegin.end(), size_t(0));
+  llvm::stable_sort(byBegin, [&](size_t a, size_t b) {
+    return slots[a].begin < slots[b].begin;
+  });
+  Holders holders;
+  std::vector<std::string> lines;
+  for (size_t taker : byBegin) {
+    const Slot &slot = slots[taker];
+    int64_t begin = packing.offsets[taker], end = begin + slot.bytes;
+    llvm::SetVector<StringRef> streams;
+    for (size_t before : holders.take(begin, end, taker))
+      streams.insert(lastStream(slots[before]));
+    for (StringRef stream : streams)
+      if (stream != firstStream(slot))
+        lines.push_back(llvm::formatv("[{0}, {1}) {2} to {3}: {4}", begin, end,
+                                      stream, firstStream(slot),
+                                      describe(slot)));
+  }
+  return lines;
+}

@@ -1,0 +1,110 @@
+// Adjoints of ops that move or choose elements, and of reductions.
+#include "tests/numeric/adjoint_test.h"
+
+#include "gtest/gtest.h"
+
+namespace fsdpc::test {
+
+TEST(Adjoint, Broadcast) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t a = s.size(), b = s.size(), c = s.size();
+    std::string to = tensor({a, b, c});
+    for (const std::string &from :
+         {tensor({}), tensor({c}), tensor({1}), tensor({b, 1}),
+          tensor({1, 1, c}), tensor({a, 1, c}), to})
+      checkAdjoint("%x: " + from,
+                   "%y = nn.broadcast %x : " + from + " -> " + to, to, seed);
+  });
+}
+
+TEST(Adjoint, Reshape) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t a = s.size(), b = s.size(), c = s.size();
+    std::string from = tensor({a, b, c}), to = tensor({a * b, 1, c});
+    checkAdjoint("%x: " + from, "%y = nn.reshape %x : " + from + " -> " + to,
+                 to, seed);
+  });
+}
+
+TEST(Adjoint, Transpose) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t a = s.size(), b = s.size(), c = s.size();
+    std::string from = tensor({a, b, c}), to = tensor({c, a, b});
+    checkAdjoint("%x: " + from,
+                 "%y = nn.transpose %x [2, 0, 1] : " + from + " -> " + to, to,
+                 seed);
+  });
+}
+
+TEST(Adjoint, SliceAndUnslice) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t rows = s.size(), columns = s.size();
+    std::string whole = tensor({rows + 2, 2 * columns + 1}),
+                part = tensor({rows, columns});
+    // Rows from 1 on, every second column backwards.
+    std::string places =
+        " [1, " + std::to_string(2 * columns - 1) + "] by [1, -2] : ";
+    checkAdjoint("%x: " + whole,
+                 "%y = nn.slice %x" + places + whole + " -> " + part, part,
+                 seed);
+    checkAdjoint("%x: " + part,
+                 "%y = nn.unslice %x" + places + part + " -> " + whole, whole,
+                 seed);
+  });
+}
+
+TEST(Adjoint, Concat) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t rows = s.size(), a = s.size(), b = s.size();
+    std::string left = tensor({rows, a}), right = tensor({rows, b}),
+                to = tensor({rows, a + b + a});
+    checkAdjoint("%a: " + left + ", %b: " + right,
+                 "%y = nn.concat %a, %b, %a {axis = 1 : i64} : (" + left +
+                     ", " + right + ", " + left + ") -> " + to,
+                 to, seed);
+  });
+}
+
+class ReduceAdjoint : public testing::TestWithParam<const char *> {};
+
+TEST_P(ReduceAdjoint, MatchesCentralDifferences) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t a = s.size(), b = s.size(), c = s.size();
+    std::string from = tensor({a, b, c}), to = tensor({1, b, 1});
+    checkAdjoint("%x: " + from,
+                 std::string("%y = nn.reduce ") + GetParam() +
+                     " %x [0, 2] : " + from + " -> " + to,
+                 to, seed);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ReduceAdjoint,
+                         testing::Values("sum", "max", "min"));
+
+TEST(Adjoint, Pick) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t rows = s.size(), columns = s.size();
+    std::string from = tensor({rows, columns}), to = tensor({rows, 1}),
+                index = tensor({rows, 1}, "i64");
+    // The bound is one too large: an index outside picks 0.
+    checkAdjoint("%x: " + from + ", %i: " + index +
+                     " {test.bound = " + std::to_string(columns + 1) + "}",
+                 "%y = nn.pick %x, %i : " + from + ", " + index + " -> " + to,
+                 to, seed);
+  });
+}
+
+TEST(Adjoint, Embedding) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t rows = s.size(), width = s.size(), batch = s.size();
+    std::string table = tensor({rows, width}), ids = tensor({batch, 7}, "i64"),
+                to = tensor({batch, 7, width});
+    checkAdjoint("%t: " + table + ", %i: " + ids +
+                     " {test.bound = " + std::to_string(rows) + "}",
+                 "%y = nn.embedding %t, %i : " + table + ", " + ids + " -> " +
+                     to,
+                 to, seed);
+  });
+}
+
+} // namespace fsdpc::test

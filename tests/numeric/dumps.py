@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Dumps are complete: each of them compiles on to the same program, and a schedule moved by hand runs or is refused.
+
+usage: dumps.py --build DIR [MODEL] [--every K]
+"""
+import re
+import subprocess
+import sys
+
+import harness
+from harness import Failure
+
+START = r"^ *(?P<token>%\S+) = fsdp\.all_gather_start .*\n"
+
+
+def lines_of(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
+def moved(text: str, which: int, by: int) -> str:
+    """The all_gather_start number `which`, moved by that many lines."""
+    lines = lines_of(text)
+    starts = [i for i, line in enumerate(lines) if re.match(START, line)]
+    line = lines.pop(starts[which])
+    lines.insert(starts[which] + by, line)
+    return "".join(lines)
+
+
+def without_free(text: str) -> str:
+    """The first fsdp.free is left out."""
+    return re.sub(r"^ *fsdp\.free .*\n", "", text, count=1, flags=re.MULTILINE)
+
+
+def free_early(text: str) -> str:
+    """The first fsdp.free stands right behind the wait that gave it its value."""
+    lines = lines_of(text)
+    at = next(i for i, line in enumerate(lines) if re.match(r" *fsdp\.free ", line))
+    value = lines[at].split()[1].split("#")[0]
+    wait = next(i for i, line in enumerate(lines) if re.match(rf" *{re.escape(value)}(:\d+)? = fsdp\.all_gather_wait", line))
+    lines.insert(wait + 1, lines.pop(at))
+    return "".join(lines)
+
+
+def wait_twice(text: str) -> str:
+    return re.sub(r"^( *)(%\S+?)(:\d+)?( = fsdp\.all_gather_wait .*\n)", r"\1\2\3\4\1%again\3\4", text, count=1,
+                  flags=re.MULTILINE)
+
+
+EDITS = {                                     # name -> (edit, whether it must run; None: either)
+    "start-earlier": (lambda text: moved(text, -1, -4), True),
+    "start-much-earlier": (lambda text: moved(text, -1, -60), None),
+    "start-later": (lambda text: moved(text, -1, 4), None),
+    "start-after-wait": (lambda text: moved(text, 1, 80), False),
+    "never-freed": (without_free, False),
+    "freed-before-use": (free_early, False),
+    "waited-twice": (wait_twice, False),
+}
+
+
+def round_trip(bench, fixture, folder, options) -> None:
+    program = bench.compile_fixture(fixture, "whole", f"--dump-ir={folder}")
+    expected = harness.info(program)["program hash"]
+    dumps = sorted(folder.glob("[0-9][0-9]-*.mlir"))
+    print(f"{len(dumps)} dumps, program hash {expected}")
+    different = []
+    for dump in dumps[::options.every]:
+        found = harness.info(bench.compile(dump, "resumed"))["program hash"]
+        print(f"{'same' if found == expected else 'DIFFERENT'}  {dump.name}", flush=True)
+        if found != expected:
+            different.append(dump.name)
+    if different:
+        raise Failure(f"another program comes from {', '.join(different)}")
+
+
+def hand_edits(bench, fixture, folder) -> None:
+    source = harness.dump(folder, "schedule-prefetch")
+    bits = bench.train(bench.path("whole"), fixture, 2, steps=2).bits()
+    for name, (edit, must_run) in EDITS.items():
+        copy = harness.edited(source, name, edit)
+        done = subprocess.run([bench.build / "bin" / "fsdpc", copy, "-o", bench.path(name)], capture_output=True, text=True)
+        if done.returncode == 0 and must_run is False:
+            raise Failure(f"the schedule '{name}' is accepted")
+        if done.returncode == 0:
+            if bench.train(bench.path(name), fixture, 2, steps=2).bits() != bits:
+                raise Failure(f"the schedule '{name}' changes bits")
+            print(f"runs     {name}")
+        elif done.returncode == 1 and must_run:
+            raise Failure(f"the schedule '{name}' is refused: {done.stderr[-2000:]}")
+        elif done.returncode == 1 and "error:" in done.stderr:
+            print(f"refused  {name}: {done.stderr.strip().splitlines()[0]}", flush=True)
+        else:
+            raise Failure(f"the schedule '{name}' ends with {done.returncode}: {done.stderr[-2000:]}")
+
+
+def test(bench, options):
+    fixture = harness.fixture(options.model)
+    folder = bench.path("ir")
+    round_trip(bench, fixture, folder, options)
+    hand_edits(bench, fixture, folder)
+
+
+def arguments(parser):
+    parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL")
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="resume each K-th dump alone")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test, arguments))

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Losses, norms, first gradients and saved files are the same bits, whatever must not change them.
+
+usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--quick]
+
+At a given N: four strategies, four prefetch settings, ranks as threads or under mpirun, one node or virtual nodes, one or
+two threads, run to run; each at K = 1 and K = 3 with clipping active. --quick leaves some of the pairs out.
+"""
+import sys
+
+import harness
+from harness import Failure
+
+CLIP = 0.5
+FIRST = ("zero3", "auto")
+WAYS = {                                      # name -> arguments of Bench.train
+    "mpirun": {},
+    "again": {},
+    "threads of one process": {"local": True},
+    "two threads": {"threads": 2},
+    "virtual nodes": {"flags": ["--ranks-per-node", "1"]},
+}
+
+
+def first_difference(a: tuple, b: tuple) -> str:
+    for step, (x, y) in enumerate(zip(a[0], b[0])):
+        if x != y:
+            return f"step {step}: loss and norm {x} and {y}"
+    for what, x, y in (("first gradients", a[1], b[1]), ("saved files", a[2], b[2])):
+        if x != y:
+            at = next((i for i, (m, n) in enumerate(zip(x, y)) if m != n), min(len(x), len(y)))
+            return f"{what} from byte {at} of {len(x)}"
+    return "numbers of steps"
+
+
+def pairs(quick: bool) -> list[tuple[tuple, str]]:
+    """Programs (strategy, prefetch) and the ways in which each is run; the first pair is what the others must equal."""
+    found = [(FIRST, way) for way in WAYS]
+    found += [((strategy, "auto"), "mpirun") for strategy in ("zero2", "zero1", "ddp")]
+    found += [(("zero3", prefetch), "mpirun") for prefetch in ("none", "post", "pre")]
+    if quick:
+        return found
+    return found + [(program, way) for program in dict.fromkeys(p for p, _ in found) if program != FIRST
+                    for way in WAYS if way != "mpirun"]
+
+
+def test(bench, options):
+    fixture = harness.fixture(options.model)
+    fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
+    chosen = pairs(options.quick)
+    programs = {p: bench.compile_fixture(fixture, "-".join(p), f"--strategy={p[0]}", f"--prefetch={p[1]}",
+                                         f"--clip-grad-norm={CLIP}")
+                for p in dict.fromkeys(p for p, _ in chosen)}
+    different = []
+    for accumulate in (1, 3):
+        expected = None
+        for program, way in chosen:
+            how = dict(WAYS[way])
+            bits = bench.train(programs[program], fixture, options.ranks, *how.pop("flags", []), steps=options.steps,
+                               accumulate=accumulate, **how).bits()
+            expected = expected or bits
+            if min(norm for _, norm in bits[0]) <= CLIP:
+                raise Failure(f"clipping is not active: losses and norms {bits[0]}")
+            name = f"{'/'.join(program)}, {way}, K = {accumulate}"
+            if bits == expected:
+                print(f"same      {name}", flush=True)
+            else:
+                print(f"DIFFERENT {name}: {first_difference(expected, bits)}", flush=True)
+                different.append(name)
+    if different:
+        raise Failure(f"bits differ from those of {'/'.join(FIRST)} under mpirun: {'; '.join(different)}")
+
+
+def arguments(parser):
+    parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL", help="a reference's name (default: gpt)")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="other programs than the first are run in one way each")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test, arguments))

@@ -1,0 +1,62 @@
+"""Just enough of ONNX's protobuf encoding to make small models, good and bad, without the onnx package.
+
+Field numbers are those of third_party/onnx/onnx-ml.proto.
+"""
+import struct
+
+FLOAT, INT64 = 1, 7
+IDENTITY = struct.pack("<4f", 1, 0, 0, 1)
+
+
+def varint(value: int) -> bytes:
+    value &= (1 << 64) - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def field(number: int, value) -> bytes:
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def tensor(name: str, shape: tuple, data: bytes | None = None, element: int = FLOAT, external: dict | None = None) -> bytes:
+    out = b"".join(field(1, d) for d in shape) + field(2, element) + field(8, name)
+    if external is not None:
+        entries = (field(1, key) + field(2, str(value)) for key, value in external.items())
+        return out + b"".join(field(13, e) for e in entries) + field(14, 1)
+    return out + field(9, data)
+
+
+def value(name: str, shape: tuple, element: int = FLOAT) -> bytes:
+    dims = b"".join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in shape)
+    return field(1, name) + field(2, field(1, field(1, element) + field(2, dims)))
+
+
+def integer(name: str, number: int) -> bytes:
+    return field(1, name) + field(3, number) + field(20, 2)
+
+
+def node(op: str, inputs: list[str], outputs: list[str], *attributes: bytes, name: str = "") -> bytes:
+    return (b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, name or outputs[0]) +
+            field(4, op) + b"".join(field(5, a) for a in attributes))
+
+
+def model(nodes: list[bytes], inputs: list[bytes], outputs: list[bytes], initializers: list[bytes], opset: int = 18) -> bytes:
+    graph = (b"".join(field(1, n) for n in nodes) + field(2, "graph") + b"".join(field(5, t) for t in initializers) +
+             b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs))
+    return field(1, 10) + field(7, graph) + field(8, field(1, "") + field(2, opset))
+
+
+def small(w: bytes | None = None, op: str = "MatMul", width=2, opset: int = 18, outputs=("loss",), parameters=True,
+          reads_weight=True) -> bytes:
+    """loss = mean((x · w)^2), x: 4 x 2, w: 2 x 2, or with one thing of it different."""
+    product = node(op, ["x", "w"], ["y"]) if reads_weight else node("Mul", ["x", "x"], ["y"])
+    nodes = [product, node("Mul", ["y", "y"], ["z"])]
+    nodes += [node("ReduceMean", ["z"], [o], integer("keepdims", 0)) for o in outputs]
+    weights = [w or tensor("w", (2, 2), IDENTITY)] if parameters else []
+    return model(nodes, [value("x", (4, width))], [value(o, ()) for o in outputs], weights, opset)

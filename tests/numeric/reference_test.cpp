@@ -1,0 +1,247 @@
+// The reference interpreter against values worked out by hand (or by PyTorch
+// where the comment says so): what the adjoints' differences cannot see.
+#include "compiler/dialects/nn/reference/Reference.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "gmock/gmock.h"
+
+#include <cmath>
+
+using namespace mlir;
+using testing::ElementsAre;
+using testing::Pointwise;
+
+namespace fsdpc::test {
+
+class Reference : public testing::Test {
+protected:
+  Reference() { context.loadDialect<nn::NNDialect, func::FuncDialect>(); }
+
+  /// First result of the body's last op, of the given type; `others` stands
+  /// before the function.
+  nn::ReferenceTensor evaluate(const std::string &body, const std::string &type,
+                               const std::string &others = "") {
+    module = parseSourceString<ModuleOp>(others + "func.func @f() -> " + type +
+                                             " {\n" + body +
+                                             "\nreturn %y : " + type + "\n}",
+                                         &context);
+    EXPECT_TRUE(module) << body;
+    auto results =
+        nn::evaluateFunction(module->lookupSymbol<func::FuncOp>("f"), {});
+    EXPECT_TRUE(succeeded(results)) << body;
+    return results->front();
+  }
+
+  std::vector<double> floats(const std::string &body, const std::string &type,
+                             const std::string &others = "") {
+    return evaluate(body, type, others).floats;
+  }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+};
+
+static auto near(std::vector<double> values) {
+  return Pointwise(testing::DoubleNear(1e-6), values);
+}
+
+TEST_F(Reference, RoundsOnceToTheResultsType) {
+  // 1 + 2⁻⁸ lies between two bf16 values and goes to the even one; f32 keeps
+  // it.
+  EXPECT_THAT(floats("%x = nn.constant dense<1.00390625> : tensor<1xf32>\n"
+                     "%y = nn.cast %x : tensor<1xf32> -> tensor<1xbf16>",
+                     "tensor<1xbf16>"),
+              ElementsAre(1.0));
+  EXPECT_THAT(floats("%x = nn.constant dense<1.0> : tensor<1xf32>\n"
+                     "%z = nn.constant dense<5.9604645e-8> : tensor<1xf32>\n"
+                     "%y = nn.add %x, %z : tensor<1xf32>",
+                     "tensor<1xf32>"),
+              ElementsAre(1.0));
+}
+
+TEST_F(Reference, WrapsIntegersAndKeepsAttributes) {
+  auto value = evaluate("%x = nn.constant dense<[127, -128]> : tensor<2xi8>\n"
+                        "%one = nn.constant dense<1> : tensor<2xi8>\n"
+                        "%y = nn.add %x, %one : tensor<2xi8>",
+                        "tensor<2xi8>");
+  EXPECT_THAT(value.ints, ElementsAre(-128, -127));
+  auto again = nn::ReferenceTensor::fromAttr(value.toAttr());
+  ASSERT_TRUE(succeeded(again));
+  EXPECT_EQ(again->ints, value.ints);
+}
+
+TEST_F(Reference, ModHasTheSignOfTheDivisor) {
+  EXPECT_THAT(evaluate("%x = nn.constant dense<[-7, 7, -6]> : tensor<3xi64>\n"
+                       "%n = nn.constant dense<[3, -3, 3]> : tensor<3xi64>\n"
+                       "%y = nn.mod %x, %n : tensor<3xi64>",
+                       "tensor<3xi64>")
+                  .ints,
+              ElementsAre(2, -2, 0));
+}
+
+TEST_F(Reference, Gelu) { // PyTorch
+  std::string x = "%x = nn.constant dense<[-1.0, 0.5]> : tensor<2xf64>\n";
+  EXPECT_THAT(
+      floats(x + "%y = nn.gelu erf %x : tensor<2xf64>", "tensor<2xf64>"),
+      near({-0.15865525, 0.34573123}));
+  EXPECT_THAT(
+      floats(x + "%y = nn.gelu tanh %x : tensor<2xf64>", "tensor<2xf64>"),
+      near({-0.15880801, 0.34571401}));
+}
+
+TEST_F(Reference, SliceWithNegativeStride) {
+  EXPECT_THAT(floats("%x = nn.constant dense<[0.0, 1.0, 2.0, 3.0]> : "
+                     "tensor<4xf64>\n"
+                     "%y = nn.slice %x [3] by [-2] : tensor<4xf64> -> "
+                     "tensor<2xf64>",
+                     "tensor<2xf64>"),
+              ElementsAre(3, 1));
+}
+
+TEST_F(Reference, EmbeddingCountsNegativeIdsFromTheEnd) {
+  EXPECT_THAT(
+      floats("%t = nn.constant dense<[[1.0], [2.0], [3.0]]> : "
+             "tensor<3x1xf64>\n"
+             "%i = nn.constant dense<[-1, 0]> : tensor<2xi64>\n"
+             "%y = nn.embedding %t, %i : tensor<3x1xf64>, tensor<2xi64> "
+             "-> tensor<2x1xf64>",
+             "tensor<2x1xf64>"),
+      ElementsAre(3, 1));
+}
+
+TEST_F(Reference, EmbeddingGradLeavesThePaddingRow) {
+  EXPECT_THAT(
+      floats("%g = nn.constant dense<[[1.0], [2.0], [4.0]]> : "
+             "tensor<3x1xf64>\n"
+             "%i = nn.constant dense<[1, 0, 1]> : tensor<3xi64>\n"
+             "%y = nn.embedding_grad %g, %i {padding_index = 0 : i64} : "
+             "tensor<3x1xf64>, tensor<3xi64> -> tensor<2x1xf64>",
+             "tensor<2x1xf64>"),
+      ElementsAre(0, 5));
+}
+
+TEST_F(Reference, RotaryRotatesHalves) {
+  // By 90°: (x0, x1) becomes (-x1, x0); transposed, the other way.
+  std::string x = "%x = nn.constant dense<[[[[1.0, 2.0]]]]> : "
+                  "tensor<1x1x1x2xf64>\n"
+                  "%c = nn.constant dense<0.0> : tensor<1x1x1x2xf64>\n"
+                  "%s = nn.constant dense<1.0> : tensor<1x1x1x2xf64>\n";
+  std::string types = " : tensor<1x1x1x2xf64>, tensor<1x1x1x2xf64>, "
+                      "tensor<1x1x1x2xf64>";
+  EXPECT_THAT(
+      floats(x + "%y = nn.rotary %x, %c, %s" + types, "tensor<1x1x1x2xf64>"),
+      ElementsAre(-2, 1));
+  EXPECT_THAT(floats(x + "%y = nn.rotary %x, %c, %s {transposed}" + types,
+                     "tensor<1x1x1x2xf64>"),
+              ElementsAre(2, -1));
+}
+
+TEST_F(Reference, CausalAttentionAlignsTheLastRowWithTheLastKey) {
+  // Equal scores: each row is the mean of the values that it sees, the first of
+  // two rows sees two of three keys.
+  EXPECT_THAT(
+      floats("%q = nn.constant dense<0.0> : tensor<1x1x2x1xf64>\n"
+             "%k = nn.constant dense<1.0> : tensor<1x1x3x1xf64>\n"
+             "%v = nn.constant dense<[[[[1.0], [3.0], [8.0]]]]> : "
+             "tensor<1x1x3x1xf64>\n"
+             "%y, %l = nn.attention %q, %k, %v {causal, scale = 1.0 : f64} : "
+             "tensor<1x1x2x1xf64>, tensor<1x1x3x1xf64>, tensor<1x1x3x1xf64> -> "
+             "tensor<1x1x2x1xf64>, tensor<1x1x2xf64>",
+             "tensor<1x1x2x1xf64>"),
+      near({2, 4}));
+}
+
+TEST_F(Reference, AttentionWithoutAnyKeyIsZero) {
+  EXPECT_THAT(
+      floats(
+          "%q = nn.constant dense<1.0> : tensor<1x1x1x1xf64>\n"
+          "%m = nn.constant dense<false> : tensor<1x1x1x1xi1>\n"
+          "%y, %l = nn.attention %q, %q, %q mask %m {scale = 1.0 : f64} : "
+          "tensor<1x1x1x1xf64>, tensor<1x1x1x1xf64>, tensor<1x1x1x1xf64>, "
+          "mask tensor<1x1x1x1xi1> -> tensor<1x1x1x1xf64>, tensor<1x1x1xf64>",
+          "tensor<1x1x1x1xf64>"),
+      ElementsAre(0));
+}
+
+TEST_F(Reference, CrossEntropyIgnoresRows) {
+  // Two classes with equal logits: log 2 a row; of three rows one is ignored.
+  std::string x = "%x = nn.constant dense<1.0> : tensor<3x2xf64>\n"
+                  "%t = nn.constant dense<[0, -100, 1]> : tensor<3xi64>\n";
+  std::string types = " %x, %t {ignore_index = -100 : i64} : tensor<3x2xf64>, "
+                      "tensor<3xi64> -> tensor<f64>, tensor<3xf64>, "
+                      "tensor<f64>";
+  EXPECT_THAT(
+      floats(x + "%y, %l, %v = nn.cross_entropy mean" + types, "tensor<f64>"),
+      near({std::log(2)}));
+  EXPECT_THAT(
+      floats(x + "%y, %l, %v = nn.cross_entropy sum" + types, "tensor<f64>"),
+      near({2 * std::log(2)}));
+  EXPECT_THAT(
+      floats(x + "%z, %l, %y = nn.cross_entropy mean" + types, "tensor<f64>"),
+      ElementsAre(2));
+}
+
+TEST_F(Reference, ConvolutionInGroups) {
+  // Each filter sees the channel of its own group.
+  EXPECT_THAT(
+      floats(
+          "%x = nn.constant dense<[[[[1.0, 2.0]], [[10.0, 20.0]]]]> : "
+          "tensor<1x2x1x2xf64>\n"
+          "%f = nn.constant dense<[[[[1.0, 2.0]]], [[[3.0, 4.0]]]]> : "
+          "tensor<2x1x1x2xf64>\n"
+          "%y = nn.conv2d %x, %f {dilations = array<i64: 1, 1>, groups = 2 : "
+          "i64, pads = array<i64: 0, 1, 0, 0>, strides = array<i64: 1, 1>} : "
+          "tensor<1x2x1x2xf64>, tensor<2x1x1x2xf64> -> tensor<1x2x1x2xf64>",
+          "tensor<1x2x1x2xf64>"),
+      ElementsAre(2, 5, 40, 110));
+}
+
+TEST_F(Reference, PoolingLeavesOutPadding) {
+  std::string x = "%x = nn.constant dense<[[[[-3.0, -1.0, -1.0]]]]> : "
+                  "tensor<1x1x1x3xf64>\n";
+  std::string window = "kernel = array<i64: 1, 2>, pads = array<i64: 0, 1, 0, "
+                       "0>, strides = array<i64: 1, 1>} : tensor<1x1x1x3xf64> "
+                       "-> tensor<1x1x1x3xf64>";
+  EXPECT_THAT(floats(x + "%y, %i = nn.max_pool2d %x {" + window +
+                         ", tensor<1x1x1x3xi32>",
+                     "tensor<1x1x1x3xf64>"),
+              ElementsAre(-3, -1, -1));
+  // The index is of the window; the first of equals wins.
+  EXPECT_THAT(evaluate(x + "%m, %y = nn.max_pool2d %x {" + window +
+                           ", tensor<1x1x1x3xi32>",
+                       "tensor<1x1x1x3xi32>")
+                  .ints,
+              ElementsAre(1, 1, 0));
+  EXPECT_THAT(
+      floats(x + "%y = nn.avg_pool2d %x {" + window, "tensor<1x1x1x3xf64>"),
+      ElementsAre(-3, -2, -1));
+  EXPECT_THAT(floats(x + "%y = nn.avg_pool2d %x {count_padding, " + window,
+                     "tensor<1x1x1x3xf64>"),
+              ElementsAre(-1.5, -2, -1));
+}
+
+TEST_F(Reference, DropoutFollowsPhilox) {
+  // Counter and key 0 give 6627e8d5 e169c58d bc57ac4c 9b00dbd8 (the known
+  // answers of Random123): 0.40, 0.88, 0.74, 0.61 of the range.
+  EXPECT_THAT(
+      floats("%x = nn.constant dense<1.0> : tensor<4xf64>\n"
+             "%r = nn.constant dense<0> : tensor<4xi32>\n"
+             "%y = nn.dropout %x, %r {op = 0 : i64, ratio = 0.75 : f64} "
+             ": tensor<4xf64>, tensor<4xi32>",
+             "tensor<4xf64>"),
+      ElementsAre(0, 4, 0, 0));
+}
+
+TEST_F(Reference, LaunchEvaluatesTheKernel) {
+  EXPECT_THAT(
+      floats("%x = nn.constant dense<3.0> : tensor<1xf64>\n"
+             "%y = nn.launch @square(%x) : (tensor<1xf64>) -> tensor<1xf64>",
+             "tensor<1xf64>",
+             "func.func private @square(%x: tensor<1xf64>) -> tensor<1xf64> "
+             "attributes {nn.kernel} {\n%0 = nn.mul %x, %x : tensor<1xf64>\n"
+             "return %0 : tensor<1xf64>\n}\n"),
+      ElementsAre(9));
+}
+
+} // namespace fsdpc::test

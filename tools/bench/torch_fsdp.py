@@ -1,0 +1,60 @@
+"""The peer: PyTorch's FSDP2 (fully_shard) on CPUs with gloo, on the same model, batch, optimizer and clipping.
+
+usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16]
+
+Rank 0 prints one line of JSON: tokens/s over all ranks (median step, the first left out), peak RSS of a rank (the largest).
+One thread a rank; the units are the blocks and the rest, as in PyTorch's own tutorial.
+"""
+import argparse
+import json
+import os
+import resource
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from gpt import GPT, Shape
+
+arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+arguments.add_argument("shape", type=Shape.parse)
+arguments.add_argument("--batch", type=int, default=4)
+arguments.add_argument("--steps", type=int, default=6)
+arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+options = arguments.parse_args()
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+ranks, rank = dist.get_world_size(), dist.get_rank()
+torch.manual_seed(0)
+model = GPT(options.shape)
+sharding = {"mesh": init_device_mesh("cpu", (ranks,))}
+if options.dtype == "bf16":
+    sharding["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+for block in model.blocks:
+    fully_shard(block, **sharding)
+fully_shard(model, **sharding)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+
+torch.manual_seed(1 + rank)
+ids, labels = torch.randint(options.shape.vocabulary, (2, options.batch, options.shape.length))
+seconds = []
+for _ in range(options.steps):
+    began = time.perf_counter()
+    model(ids, labels).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    seconds.append(time.perf_counter() - began)
+
+peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024])
+dist.all_reduce(peak, dist.ReduceOp.MAX)
+if rank == 0:
+    tokens = ranks * options.batch * options.shape.length
+    print(json.dumps({"torch": torch.__version__, "tokens_per_s": tokens / statistics.median(seconds[1:]), "peak_rss_mib": peak.item()}),
+          flush=True)
+dist.destroy_process_group()
+os._exit(0)                                   # gloo's threads may outlive the interpreter
