@@ -123,8 +123,8 @@ int main(int argc, char **argv) {
   std::printf("%zu kernels compiled in %.0f ms\n", kernels.size(),
               loaded.compileMs);
   std::vector<char> from(100 << 20, 1), to(from.size());
-  double copy = fastest(
-      [&] { std::memcpy(to.data(), from.data(), from.size()); });
+  double copy =
+      fastest([&] { std::memcpy(to.data(), from.data(), from.size()); });
   std::printf("%-22s %8.2f ms %7.1f GB/s\n", "memcpy", copy,
               2 * from.size() / copy / 1e6);
   for (func::FuncOp kernel : kernels) {
@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
     KernelFunction function = loaded.find(kernel.getSymName());
     int64_t extent = loaded.extent(kernel);
     double ms = fastest([&] { function(0, extent, pointers.data()); });
-    std::printf("%-22s %8.2f ms %7.1f GB/s\n", kernel.getSymName().str().c_str(),
-                ms, bytes / ms / 1e6);
+    std::printf("%-22s %8.2f ms %7.1f GB/s\n",
+                kernel.getSymName().str().c_str(), ms, bytes / ms / 1e6);
   }
 }

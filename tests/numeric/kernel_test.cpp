@@ -37,92 +37,9 @@ protected:
   void runAll(const std::string &cpu = "native") {
     LoadedKernels loaded(context, text, cpu);
     for (func::FuncOp kernel : loaded.kernels())
-      runOne(loaded, kernel);
+      EXPECT_EQ("", checkKernel(loaded, kernel));
     std::printf("%d kernels compiled in %.0f ms, %zu KiB of objects\n", count,
                 loaded.compileMs, loaded.objectBytes / 1024);
-  }
-
-  void runOne(LoadedKernels &loaded, func::FuncOp kernel) {
-    func::FuncOp original = loaded.original(kernel.getSymName());
-    std::string shown;
-    llvm::raw_string_ostream(shown) << original;
-    SCOPED_TRACE(shown);
-
-    uint64_t state = 1;
-    std::vector<nn::ReferenceTensor> inputs;
-    std::vector<Buffer> buffers;
-    for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
-      auto tensor = cast<RankedTensorType>(type);
-      auto bound = original.getArgAttrOfType<IntegerAttr>(i, "test.bound");
-      auto low = original.getArgAttrOfType<IntegerAttr>(i, "test.low");
-      inputs.push_back(
-          randomTensor(tensor, bound ? bound.getInt() : 0, state));
-      if (original.getArgAttr(i, "test.positive"))
-        for (double &value : inputs.back().floats)
-          value = std::abs(value) + 0.1;
-      for (int64_t &value : inputs.back().ints)
-        value += low ? low.getInt() : 0;
-      inputs.back().round();
-      buffers.emplace_back(tensor).fill(inputs.back());
-    }
-    auto expected = nn::evaluateFunction(
-        cast<FunctionOpInterface>(original.getOperation()), inputs);
-    ASSERT_TRUE(succeeded(expected));
-
-    int64_t extent = loaded.extent(kernel);
-    KernelFunction function = loaded.find(kernel.getSymName());
-    auto run = [&](int64_t piece) {
-      std::vector<Buffer> outputs;
-      for (Type type : kernel.getResultTypes())
-        outputs.emplace_back(cast<RankedTensorType>(type));
-      std::vector<void *> pointers;
-      for (Buffer &buffer : buffers)
-        pointers.push_back(buffer.data());
-      for (Buffer &buffer : outputs)
-        pointers.push_back(buffer.data());
-      // Last piece first: pieces may run in any order.
-      for (int64_t begin = (extent - 1) / piece * piece; begin >= 0;
-           begin -= piece)
-        function(begin, std::min(extent, begin + piece), pointers.data());
-      for (Buffer &buffer : outputs)
-        EXPECT_TRUE(buffer.guardsIntact()) << "a result's end is overrun";
-      return outputs;
-    };
-    std::vector<Buffer> whole = run(extent);
-    EXPECT_TRUE(run(1) == whole) << "pieces of 1 change bits";
-    EXPECT_TRUE(run(3) == whole) << "pieces of 3 change bits";
-    for (auto [i, type] : llvm::enumerate(kernel.getResultTypes()))
-      compare(whole[i].read(cast<RankedTensorType>(type)), (*expected)[i], i);
-  }
-
-  static void compare(const nn::ReferenceTensor &actual,
-                      const nn::ReferenceTensor &expected, size_t number) {
-    ASSERT_EQ(actual.size(), expected.size());
-    double relative = expected.element.isF64()    ? 1e-11
-                      : expected.element.isBF16() ? 1.0 / 100
-                                                  : 1e-5;
-    double largest = 0;
-    for (double value : expected.floats)
-      if (std::isfinite(value))
-        largest = std::max(largest, std::abs(value));
-    int wrong = 0;
-    for (int64_t i = 0; i < expected.size() && wrong < 3; ++i) {
-      if (!expected.isFloat()) {
-        if (actual.ints[i] != expected.ints[i] && ++wrong)
-          ADD_FAILURE() << "result " << number << " element " << i << ": "
-                        << actual.ints[i] << " instead of "
-                        << expected.ints[i];
-        continue;
-      }
-      double a = actual.floats[i], e = expected.floats[i];
-      bool same = std::isfinite(e)
-                      ? std::abs(a - e) <=
-                            relative * (std::abs(e) + 0.1 * largest) + 1e-30
-                      : (std::isnan(e) ? std::isnan(a) : a == e);
-      if (!same && ++wrong)
-        ADD_FAILURE() << "result " << number << " element " << i << ": " << a
-                      << " instead of " << e;
-    }
   }
 
   MLIRContext context;
