@@ -277,7 +277,7 @@ bool parseCommandLine(int argc, const char *const *argv,
                      "constant, linear or cosine[,warmup=W][,min=X]: W steps "
                      "rise to the learning rate, then it stays, or falls to X "
                      "at the end of --steps (default constant)")
-          ->type_name("NAME,…")
+          ->type_name("NAME[,...]")
           ->check(CLI::Validator(
               [](std::string &text) {
                 LrSchedule ignored;

@@ -20,6 +20,12 @@ using testing::Not;
 
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true; // and with it, of another size
+#else
+constexpr bool sanitized = false;
+#endif
+
 struct Outcome {
   int code;
   std::string out, err;
@@ -133,7 +139,8 @@ TEST_F(Program, LogsAHeaderAndEveryStep) {
     EXPECT_GT(lines[i]["tokens_per_s"].get<double>(), 0);
     for (const char *key : {"loss", "step_ms", "exposed_comm_ms", "peak_bytes"})
       EXPECT_TRUE(lines[i].contains(key)) << key;
-    EXPECT_LT(lines[i]["peak_rss_minus_plan"].get<int64_t>(), 64 << 20);
+    EXPECT_TRUE(sanitized ||
+                lines[i]["peak_rss_minus_plan"].get<int64_t>() < 64 << 20);
   }
   EXPECT_THAT(outcome.err, HasSubstr("1 rank, "));
   EXPECT_THAT(outcome.err, HasSubstr("done: 4 steps"));
@@ -364,8 +371,8 @@ TEST_F(Program, NonFiniteLossNamesStepAndUnit) {
   }
 }
 
-// 1e19 squared is finite in f32 only as the loss of a divided sum; its gradient
-// is not once it is multiplied by the table's values of 1e30.
+// An error of 1e10 gives a loss of 1e20, but times weights of 1e38 a gradient
+// of the table that is infinite.
 TEST_F(Program, NonFiniteGradientNamesStepAndUnit) {
   SafeTensorsHeader header;
   std::string data;

@@ -7,9 +7,11 @@
 //   loss = mean over valid samples of (prediction - target)^2 / 2
 //
 // A sample whose first id is -100 is not valid. Units: "embed" (table, which is
-// tied), "root" (weight, bias), and "frozen" (scale). TOY_STRATEGY (zero3,
-// zero1, ddp, step) and TOY_TYPE (f32, bf16) choose what a flag of the compiler
-// would; TOY_… below, what a dump would be edited for.
+// tied), "root" (weight, bias), and "frozen" (scale). What is fixed when a
+// program is compiled the tests choose by environment variables: TOY_STRATEGY
+// (zero3, zero1, ddp, or step for --reduce=step), TOY_TYPE and TOY_REDUCE (f32,
+// bf16), TOY_TABLE (kind of the table's source), TOY_FOLDER (of the weights),
+// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor).
 #include "runtime/core/dtype.h"
 #include "runtime/core/manifest.h"
 #include "runtime/include/fsdpc.h"
