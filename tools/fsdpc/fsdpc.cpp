@@ -130,6 +130,7 @@ int compile(const CommandLine &line) {
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry);
+  context.printOpOnDiagnostic(false); // a module is long
   DiagnosticPrinter diagnostics(&context, line.quiet);
 
   int code = 0;
