@@ -111,10 +111,13 @@ static FailureOr<size_t> firstStep(ModuleOp module) {
          << "', which is no pass of this compiler's pipeline";
 }
 
-// A resumed dump has been edited, maybe: whatever verifiers its phases had run
-// again.
-static bool verifiesPast(const PipelineStep &step) {
-  return step.name.starts_with("verify-");
+// A resumed dump has been edited, maybe, so what checked it checks it again: the
+// verifiers of the phase that it stands in. Memory planning adds offsets alone, so
+// a schedule can still be checked there.
+static bool checksAgain(const PipelineStep &step, const PipelineStep &done) {
+  return step.name.starts_with("verify-") &&
+         (step.phase == done.phase ||
+          (step.phase == Phase::Schedule && done.phase == Phase::Memory));
 }
 
 LogicalResult fsdpc::runPipeline(ModuleOp module,
@@ -129,13 +132,9 @@ LogicalResult fsdpc::runPipeline(ModuleOp module,
     manager.addPass(step.create());
     return manager.run(module);
   };
-  // Of the verifiers already passed, the last one says most.
-  for (size_t index = *first; index-- > 0;)
-    if (verifiesPast(steps[index])) {
-      if (failed(run(steps[index])))
-        return failure();
-      break;
-    }
+  for (const PipelineStep &step : pipelineSteps().take_front(*first))
+    if (checksAgain(step, steps[*first - 1]) && failed(run(step)))
+      return failure();
   for (size_t index = *first; index < pipelineSteps().size(); ++index) {
     const PipelineStep &step = steps[index];
     if (step.phase > options.last)

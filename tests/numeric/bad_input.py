@@ -65,7 +65,7 @@ def compile_cases(bench):
         ("external data absolute", external(location="/etc/hostname"), 1, ["/etc/hostname"], [], data),
         ("external data above", external(location="../data.bin"), 1, ["../data.bin"], [], data),
         ("external data through a link", external(location="link.bin"), 1, ["link.bin"], [], {"link.bin": None}),
-        ("external data of negative offset", external(offset=-16), 1, ["data.bin"], [], data),
+        ("external data of negative offset", external(offset=-16), 1, ["-16"], [], data),
         ("external data of wrong length", external(length=12), 1, [], [], data),
         ("external data overlapping", overlapping, 1, ["data.bin"], [], data),
         ("unknown op", onnx.small(op="Frobnicate"), 1, ["Frobnicate", "'y'"], [], {}),

@@ -5,6 +5,7 @@ usage: mutations.py --build DIR [MUTATION…]
 
 Prints for each mistake the limit that it breaks most, and by what factor. The unedited program must keep all limits.
 """
+import itertools
 import re
 import sys
 
@@ -15,32 +16,29 @@ RANKS = 2
 
 
 def eps_inside_root(text: str) -> str:
-    """sqrt(v) / c + eps becomes sqrt(v / c^2 + eps), as a reader of the formula might write it."""
-    changed = re.sub(
-        r"(?P<root>%\S+) = math\.sqrt (?P<v>%\S+) : f32(?P<l1>.*)\n"
-        r"(?P<cast>\s+%\S+ = arith\.truncf .*)\n"
-        r"(?P<pad>\s+)(?P<quotient>%\S+) = arith\.divf (?P=root), (?P<c>%\S+) : f32(?P<l2>.*)\n"
-        r"\s+(?P<sum>%\S+) = arith\.addf (?P=quotient), (?P<eps>%\S+) : f32(?P<l3>.*)\n",
-        lambda m: f"{m['cast'].lstrip()}\n"
-                  f"{m['pad']}%mut0 = arith.divf {m['v']}, {m['c']} : f32\n"
-                  f"{m['pad']}%mut1 = arith.divf %mut0, {m['c']} : f32\n"
-                  f"{m['pad']}%mut2 = arith.addf %mut1, {m['eps']} : f32\n"
-                  f"{m['pad']}{m['sum']} = math.sqrt %mut2 : f32\n", text)
-    return changed
+    """sqrt(v) / c + eps becomes sqrt(v / c^2 + eps), as a hasty reader of the formula might write it."""
+    return re.sub(
+        r"^(?P<pad> +)(?P<root>%\S+) = math\.sqrt (?P<v>%\S+) : f32.*\n"
+        r" +(?P<quotient>%\S+) = arith\.divf (?P=root), (?P<c>%\S+) : f32.*\n"
+        r" +(?P<sum>%\S+) = arith\.addf (?P=quotient), (?P<eps>%\S+) : f32.*\n",
+        "\\g<pad>%mut0 = arith.divf \\g<v>, \\g<c> : f32\n"
+        "\\g<pad>%mut1 = arith.divf %mut0, \\g<c> : f32\n"
+        "\\g<pad>%mut2 = arith.addf %mut1, \\g<eps> : f32\n"
+        "\\g<pad>\\g<sum> = math.sqrt %mut2 : f32\n", text, flags=re.MULTILINE)
 
 
 def round_gradients(text: str) -> str:
     """Each gradient goes through bf16 on its way to the unit's buffer."""
-    number = iter(range(1 << 20))
+    number = itertools.count()
 
-    def rounded(match):
-        n, shape = next(number), match["shape"]
-        return (f"{match['pad']}%mut{n}a = nn.cast {match['value']} {match['attributes']}: tensor<{shape}f32> -> tensor<{shape}bf16>\n"
-                f"{match['pad']}%mut{n}b = nn.cast %mut{n}a {match['attributes']}: tensor<{shape}bf16> -> tensor<{shape}f32>\n"
-                f"{match['pad']}fsdp.gradient {match['name']}, %mut{n}b {match['attributes']}: tensor<{shape}f32>")
+    def rounded(match) -> str:
+        pad, name, value, attributes, shape = match.groups()
+        wide, narrow, n = f"tensor<{shape}f32>", f"tensor<{shape}bf16>", next(number)
+        return (f"{pad}%mut{n}a = nn.cast {value} {attributes}: {wide} -> {narrow}\n"
+                f"{pad}%mut{n}b = nn.cast %mut{n}a {attributes}: {narrow} -> {wide}\n"
+                f"{pad}fsdp.gradient {name}, %mut{n}b {attributes}: {wide}")
 
-    return re.sub(r"^(?P<pad>\s+)fsdp\.gradient (?P<name>@\S+), (?P<value>%\S+) (?P<attributes>\{.*\} )?: tensor<(?P<shape>[\dx]*)f32>",
-                  rounded, text, flags=re.MULTILINE)
+    return re.sub(r"^( +)fsdp\.gradient (@\S+), (%\S+) (\{.*\} )?: tensor<([\dx]*)f32>", rounded, text, flags=re.MULTILINE)
 
 
 MUTATIONS = {                                 # name -> (the dump to edit, the edit)
@@ -49,7 +47,7 @@ MUTATIONS = {                                 # name -> (the dump to edit, the e
     "adam-eps-inside-root": ("build-update", eps_inside_root),
     "bf16-gradients": ("verify-grad", round_gradients),
     "norm-weight-never-updated": ("shard-parameters", harness.replace(
-        r'(member<@\S*ln_f\.weight\S*\s*\[[^\]]*\] rate )\S+ decay [^>\s]+', r"\g<1>0.0 decay 0.0")),
+        r"(member<@ln_f\.weight\[[^]]*\] rate )\S+ : f64 decay \S+ : f64", r"\g<1>0.0 : f64 decay 0.0 : f64")),
 }
 
 

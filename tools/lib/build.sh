@@ -6,10 +6,10 @@ build=${FSDPC_BUILD:-$root/build}
 # What CMakeLists.txt asks for, what links the programs that fsdpc writes, and
 # what the tests run. LLVM 22 is in Debian 12's security updates.
 packages=(g++ cmake ninja-build ccache git
-  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools lld-22
+  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools
   libopenmpi-dev openmpi-bin libdnnl-dev
   protobuf-compiler libprotobuf-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  libgtest-dev libgmock-dev libbenchmark-dev python3 python3-numpy)
+  libgtest-dev libgmock-dev python3 python3-numpy)
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
