@@ -2,6 +2,7 @@
 #include "compiler/codegen/ManifestBuilder.h"
 
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/rt/Plans.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,10 +46,6 @@ static std::string hashSchedule(ModuleOp module) {
     }
   });
   return hash(text);
-}
-
-static std::vector<int64_t> values(DenseI64ArrayAttr array) {
-  return array.asArrayRef().vec();
 }
 
 // Where the initial value of a parameter or buffer lies.
@@ -100,73 +97,6 @@ static Input inputOf(rt::InputOp op) {
   return input;
 }
 
-static MatmulPlan matmulOf(rt::MatmulPlanAttr attribute) {
-  MatmulPlan plan;
-  plan.batch = values(attribute.getBatch());
-  plan.strideA = values(attribute.getStrideA());
-  plan.strideB = values(attribute.getStrideB());
-  plan.strideC = values(attribute.getStrideC());
-  plan.m = attribute.getM();
-  plan.n = attribute.getN();
-  plan.k = attribute.getK();
-  plan.transposeA = attribute.getTransposeA();
-  plan.transposeB = attribute.getTransposeB();
-  plan.lda = plan.transposeA ? plan.m : plan.k;
-  plan.ldb = plan.transposeB ? plan.k : plan.n;
-  plan.ldc = plan.n;
-  plan.dtypeA = dtypeName(attribute.getA());
-  plan.dtypeB = dtypeName(attribute.getB());
-  plan.dtypeC = dtypeName(attribute.getC());
-  plan.accumulate = attribute.getAccumulate();
-  return plan;
-}
-
-static ConvolutionPlan convolutionOf(rt::ConvolutionPlanAttr attribute) {
-  ConvolutionPlan plan;
-  plan.kind = attribute.getKind();
-  plan.dtype = dtypeName(attribute.getElement());
-  ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
-  ArrayRef<int64_t> filter = attribute.getFilter().asArrayRef();
-  ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
-  ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
-  plan.batch = input[0];
-  plan.channels = input[1];
-  plan.height = input[2];
-  plan.width = input[3];
-  plan.filters = filter[0];
-  plan.kernelHeight = filter[2];
-  plan.kernelWidth = filter[3];
-  plan.groups = attribute.getGroups();
-  plan.outHeight = output[2];
-  plan.outWidth = output[3];
-  plan.strides = values(attribute.getStrides());
-  plan.padsBegin = {pads[0], pads[1]};
-  plan.padsEnd = {pads[2], pads[3]};
-  plan.dilations = values(attribute.getDilations());
-  return plan;
-}
-
-static PoolingPlan poolingOf(rt::PoolingPlanAttr attribute) {
-  PoolingPlan plan;
-  plan.kind = attribute.getKind();
-  plan.dtype = dtypeName(attribute.getElement());
-  ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
-  ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
-  ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
-  plan.batch = input[0];
-  plan.channels = input[1];
-  plan.height = input[2];
-  plan.width = input[3];
-  plan.outHeight = output[2];
-  plan.outWidth = output[3];
-  plan.kernel = values(attribute.getKernel());
-  plan.strides = values(attribute.getStrides());
-  plan.padsBegin = {pads[0], pads[1]};
-  plan.padsEnd = {pads[2], pads[3]};
-  plan.countPadding = attribute.getCountPadding();
-  return plan;
-}
-
 static void addArena(ModuleOp module, Manifest &manifest) {
   auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
   auto bytes = [&](StringRef name) {
@@ -199,11 +129,11 @@ Manifest fsdpc::buildManifest(ModuleOp module, ProgramTables &tables) {
       manifest.inputs[0].dtype == "i64")
     manifest.tokensInput = manifest.inputs[0].name;
   for (auto &[plan, index] : tables.matmuls)
-    manifest.matmuls.push_back(matmulOf(cast<rt::MatmulPlanAttr>(plan)));
+    manifest.matmuls.push_back(rt::describe(cast<rt::MatmulPlanAttr>(plan)));
   for (auto &[plan, index] : tables.convolutions)
     manifest.convolutions.push_back(
-        convolutionOf(cast<rt::ConvolutionPlanAttr>(plan)));
+        rt::describe(cast<rt::ConvolutionPlanAttr>(plan)));
   for (auto &[plan, index] : tables.poolings)
-    manifest.poolings.push_back(poolingOf(cast<rt::PoolingPlanAttr>(plan)));
+    manifest.poolings.push_back(rt::describe(cast<rt::PoolingPlanAttr>(plan)));
   return manifest;
 }

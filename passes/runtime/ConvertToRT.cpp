@@ -171,22 +171,18 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
 }
 
 LogicalResult FunctionConverter::convert(Operation *op) {
-  auto convolution = [&](auto op, StringRef kind, Value first, Value second,
-                         Value input, Value filter, Value output) {
-    auto plan = convolutionPlan(op, kind, input, filter, output);
+  auto convolution = [&](auto op, Value first, Value second) {
+    auto plan = cast<rt::ConvolutionPlanAttr>(libraryPlan(op));
     Value x = pointers.get(location, first);
     Value w = pointers.get(location, second);
     rt::ConvolutionOp::create(builder, location, plan, x, w,
                               pointers.get(location, op.getResult()));
     return success();
   };
-  auto pooling = [&](auto op, StringRef kind, Value source, Value destination,
-                     Value index, bool countPadding) {
-    bool forward = !kind.ends_with("_grad");
-    auto plan = poolingPlan(op, kind, forward ? source : destination,
-                            forward ? destination : source, countPadding);
+  auto pooling = [&](auto op, Value source, Value index) {
+    auto plan = cast<rt::PoolingPlanAttr>(libraryPlan(op));
     Value from = pointers.get(location, source);
-    Value to = pointers.get(location, destination);
+    Value to = pointers.get(location, op.getResult());
     Value workspace = index ? pointers.get(location, index) : Value();
     rt::PoolingOp::create(builder, location, plan, from, to, workspace);
     return success();
@@ -205,38 +201,28 @@ LogicalResult FunctionConverter::convert(Operation *op) {
       .Case([&](nn::MatmulOp op) {
         Value a = pointers.get(location, op.getLhs());
         Value b = pointers.get(location, op.getRhs());
-        rt::MatmulOp::create(builder, location, matmulPlan(op), a, b,
+        auto plan = cast<rt::MatmulPlanAttr>(libraryPlan(op));
+        rt::MatmulOp::create(builder, location, plan, a, b,
                              pointers.get(location, op.getResult()));
         return success();
       })
       .Case([&](nn::Conv2dOp op) {
-        return convolution(op, "forward", op.getInput(), op.getFilter(),
-                           op.getInput(), op.getFilter(), op.getResult());
+        return convolution(op, op.getInput(), op.getFilter());
       })
       .Case([&](nn::Conv2dGradInputOp op) {
-        return convolution(op, "input", op.getGrad(), op.getFilter(),
-                           op.getResult(), op.getFilter(), op.getGrad());
+        return convolution(op, op.getGrad(), op.getFilter());
       })
       .Case([&](nn::Conv2dGradFilterOp op) {
-        return convolution(op, "weight", op.getInput(), op.getGrad(),
-                           op.getInput(), op.getResult(), op.getGrad());
+        return convolution(op, op.getInput(), op.getGrad());
       })
-      .Case([&](nn::MaxPool2dOp op) {
-        return pooling(op, "max", op.getInput(), op.getResult(), op.getIndex(),
-                       false);
-      })
-      .Case([&](nn::MaxPool2dGradOp op) {
-        return pooling(op, "max_grad", op.getGrad(), op.getResult(),
-                       op.getIndex(), false);
-      })
-      .Case([&](nn::AvgPool2dOp op) {
-        return pooling(op, "average", op.getInput(), op.getResult(), Value(),
-                       op.getCountPadding());
-      })
-      .Case([&](nn::AvgPool2dGradOp op) {
-        return pooling(op, "average_grad", op.getGrad(), op.getResult(),
-                       Value(), op.getCountPadding());
-      })
+      .Case<nn::MaxPool2dOp>(
+          [&](auto op) { return pooling(op, op.getInput(), op.getIndex()); })
+      .Case<nn::MaxPool2dGradOp>(
+          [&](auto op) { return pooling(op, op.getGrad(), op.getIndex()); })
+      .Case<nn::AvgPool2dOp>(
+          [&](auto op) { return pooling(op, op.getInput(), Value()); })
+      .Case<nn::AvgPool2dGradOp>(
+          [&](auto op) { return pooling(op, op.getGrad(), Value()); })
       .Case([&](fsdp::ReportLossOp op) {
         Value loss = pointers.get(location, op.getLoss());
         Value valid =

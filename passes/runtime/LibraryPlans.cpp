@@ -1,6 +1,10 @@
 // What library ops tell the runtime: shapes and strides as plan attributes.
 #include "passes/runtime/LibraryPlans.h"
 
+#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/rt/RTDialect.h"
+#include "llvm/ADT/TypeSwitch.h"
+
 using namespace mlir;
 using namespace fsdpc;
 
@@ -31,7 +35,7 @@ static SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape,
   return strides;
 }
 
-rt::MatmulPlanAttr fsdpc::matmulPlan(nn::MatmulOp op) {
+static rt::MatmulPlanAttr matmulPlan(nn::MatmulOp op) {
   ArrayRef<int64_t> a = tensorType(op.getLhs()).getShape();
   ArrayRef<int64_t> b = tensorType(op.getRhs()).getShape();
   ArrayRef<int64_t> c = tensorType(op.getResult()).getShape();
@@ -58,4 +62,72 @@ rt::MatmulPlanAttr fsdpc::matmulPlan(nn::MatmulOp op) {
       tensorType(op.getRhs()).getElementType(),
       tensorType(op.getResult()).getElementType(),
       static_cast<bool>(op.getAccumulator()));
+}
+
+// Plans for "forward", "input" and "weight" convolutions; the shapes are those
+// of the input, the filter and the output, whichever of them the op computes.
+template <typename ConvOp>
+static rt::ConvolutionPlanAttr convolutionPlan(ConvOp op, StringRef kind,
+                                               Value input, Value filter,
+                                               Value output) {
+  auto array = [&](ArrayRef<int64_t> values) {
+    return DenseI64ArrayAttr::get(op.getContext(), values);
+  };
+  auto shape = [&](Value value) {
+    return array(cast<RankedTensorType>(value.getType()).getShape());
+  };
+  auto element = cast<RankedTensorType>(input.getType()).getElementType();
+  return rt::ConvolutionPlanAttr::get(
+      op.getContext(), kind, element, shape(input), shape(filter),
+      shape(output), array(op.getStrides()), array(op.getPads()),
+      array(op.getDilations()), static_cast<int64_t>(op.getGroups()));
+}
+
+// Plans for pooling ops; `input` and `output` are those of the forward.
+template <typename PoolOp>
+static rt::PoolingPlanAttr poolingPlan(PoolOp op, StringRef kind, Value input,
+                                       Value output, bool countPadding) {
+  auto array = [&](ArrayRef<int64_t> values) {
+    return DenseI64ArrayAttr::get(op.getContext(), values);
+  };
+  auto type = [](Value value) {
+    return cast<RankedTensorType>(value.getType());
+  };
+  return rt::PoolingPlanAttr::get(
+      op.getContext(), kind, type(input).getElementType(),
+      array(type(input).getShape()), array(type(output).getShape()),
+      array(op.getKernel()), array(op.getStrides()), array(op.getPads()),
+      countPadding);
+}
+
+Attribute fsdpc::libraryPlan(Operation *op) {
+  return TypeSwitch<Operation *, Attribute>(op)
+      .Case([](nn::MatmulOp op) { return matmulPlan(op); })
+      .Case([](nn::Conv2dOp op) {
+        return convolutionPlan(op, "forward", op.getInput(), op.getFilter(),
+                               op.getResult());
+      })
+      .Case([](nn::Conv2dGradInputOp op) {
+        return convolutionPlan(op, "input", op.getResult(), op.getFilter(),
+                               op.getGrad());
+      })
+      .Case([](nn::Conv2dGradFilterOp op) {
+        return convolutionPlan(op, "weight", op.getInput(), op.getResult(),
+                               op.getGrad());
+      })
+      .Case([](nn::MaxPool2dOp op) {
+        return poolingPlan(op, "max", op.getInput(), op.getResult(), false);
+      })
+      .Case([](nn::MaxPool2dGradOp op) {
+        return poolingPlan(op, "max_grad", op.getResult(), op.getGrad(), false);
+      })
+      .Case([](nn::AvgPool2dOp op) {
+        return poolingPlan(op, "average", op.getInput(), op.getResult(),
+                           op.getCountPadding());
+      })
+      .Case([](nn::AvgPool2dGradOp op) {
+        return poolingPlan(op, "average_grad", op.getResult(), op.getGrad(),
+                           op.getCountPadding());
+      })
+      .Default([](Operation *) { return Attribute(); });
 }

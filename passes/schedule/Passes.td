@@ -47,6 +47,7 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
     The annotations say what the solver reckoned with; `verify-schedule` writes
     them anew.
   }];
+  let dependentDialects = ["::fsdpc::rt::RTDialect"]; // library plans
   let statistics = [Statistic<"gathers", "gathers", "all_gathers placed">,
                     Statistic<"reductions", "reductions", "reduce_scatters placed">];
 }
@@ -77,6 +78,7 @@ def VerifySchedule : Pass<"verify-schedule", "::mlir::ModuleOp"> {
     `fsdp.schedule_hash` on the module: a hash of the starts on each channel in
     their order, on which all ranks must agree.
   }];
+  let dependentDialects = ["::fsdpc::rt::RTDialect"]; // library plans
 }
 
 #endif

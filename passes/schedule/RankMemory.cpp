@@ -2,7 +2,11 @@
 #include "passes/schedule/RankMemory.h"
 
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/rt/Plans.h"
+#include "passes/runtime/LibraryPlans.h"
+#include "runtime/comm/communicator.h"
 #include "runtime/core/memory_plan.h"
+#include "runtime/host/device.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -23,12 +27,32 @@ static int64_t constantBytes(ModuleOp module) {
   return bytes;
 }
 
+// Products, convolutions and poolings: their plans take scratchpads.
+static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
+  llvm::SetVector<Attribute> plans;
+  module.walk([&](Operation *op) {
+    if (Attribute plan = libraryPlan(op))
+      plans.insert(plan);
+  });
+  for (Attribute plan : plans) {
+    if (auto matmul = dyn_cast<rt::MatmulPlanAttr>(plan))
+      manifest.matmuls.push_back(rt::describe(matmul));
+    else if (auto convolution = dyn_cast<rt::ConvolutionPlanAttr>(plan))
+      manifest.convolutions.push_back(rt::describe(convolution));
+    else
+      manifest.poolings.push_back(
+          rt::describe(cast<rt::PoolingPlanAttr>(plan)));
+  }
+}
+
 RankMemory::RankMemory(ModuleOp module) {
   Manifest manifest = fsdp::describeModule(module);
   manifest.constantBytes = constantBytes(module);
   ranks = manifest.planRanks;
+  addLibraryPlans(module, manifest);
   MemoryPlan plan = planMemory(manifest, ranks, manifest.planThreads,
-                               /*communicationBytes=*/0, /*scratchpadBytes=*/0);
+                               communicationBytes(ranks, ranks, "mpi"),
+                               scratchpadBytes(manifest, manifest.planThreads));
   for (auto &[kind, bytes] : plan.kinds())
     if (bytes > 0)
       kinds.push_back({kind, bytes});
@@ -48,7 +72,7 @@ void fsdpc::reportOverLimit(ModuleOp module, const RankMemory &memory,
   llvm::stable_sort(contributors, [](const auto &a, const auto &b) {
     return a.bytes > b.bytes;
   });
-  auto diagnostic = module.emitError("peak of ")
+  auto diagnostic = emitError(module.getLoc(), "peak of ")
                     << peak << " bytes on a rank of " << memory.ranks
                     << " is above --memory-limit of " << cap
                     << " bytes; largest are";

@@ -9,7 +9,8 @@
 
 namespace fsdpc {
 
-// A rank's memory at --plan-ranks and --plan-threads, without the arena.
+// A rank's memory at --plan-ranks under mpi and --plan-threads, without the
+// arena and without kernels' stacks, which are known once they are compiled.
 struct RankMemory {
   explicit RankMemory(mlir::ModuleOp module);
 

@@ -279,11 +279,15 @@ module attributes {fsdp.options = {"memory-limit" = "800B", "max-ranks" = 1 : i6
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %s = fsdp.all_gather_start [@a.flat]
     %f = fsdp.all_gather_wait %s : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
-    %y = nn.matmul %x, %v : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %y = nn.launch @exp(%v) : (tensor<4x4xf32>) -> tensor<4x4xf32>
     fsdp.free %f : tensor<16xf32>
     return
   }

@@ -1,0 +1,79 @@
+// Library plans as the runtime's plain data.
+#include "compiler/dialects/rt/Plans.h"
+
+#include "compiler/dialects/fsdp/ModuleManifest.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using fsdp::dtypeName;
+
+static std::vector<int64_t> values(DenseI64ArrayAttr array) {
+  return array.asArrayRef().vec();
+}
+
+MatmulPlan rt::describe(MatmulPlanAttr attribute) {
+  MatmulPlan plan;
+  plan.batch = values(attribute.getBatch());
+  plan.strideA = values(attribute.getStrideA());
+  plan.strideB = values(attribute.getStrideB());
+  plan.strideC = values(attribute.getStrideC());
+  plan.m = attribute.getM();
+  plan.n = attribute.getN();
+  plan.k = attribute.getK();
+  plan.transposeA = attribute.getTransposeA();
+  plan.transposeB = attribute.getTransposeB();
+  plan.lda = plan.transposeA ? plan.m : plan.k;
+  plan.ldb = plan.transposeB ? plan.k : plan.n;
+  plan.ldc = plan.n;
+  plan.dtypeA = dtypeName(attribute.getA());
+  plan.dtypeB = dtypeName(attribute.getB());
+  plan.dtypeC = dtypeName(attribute.getC());
+  plan.accumulate = attribute.getAccumulate();
+  return plan;
+}
+
+ConvolutionPlan rt::describe(ConvolutionPlanAttr attribute) {
+  ConvolutionPlan plan;
+  plan.kind = attribute.getKind();
+  plan.dtype = dtypeName(attribute.getElement());
+  ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
+  ArrayRef<int64_t> filter = attribute.getFilter().asArrayRef();
+  ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
+  ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
+  plan.batch = input[0];
+  plan.channels = input[1];
+  plan.height = input[2];
+  plan.width = input[3];
+  plan.filters = filter[0];
+  plan.kernelHeight = filter[2];
+  plan.kernelWidth = filter[3];
+  plan.groups = attribute.getGroups();
+  plan.outHeight = output[2];
+  plan.outWidth = output[3];
+  plan.strides = values(attribute.getStrides());
+  plan.padsBegin = {pads[0], pads[1]};
+  plan.padsEnd = {pads[2], pads[3]};
+  plan.dilations = values(attribute.getDilations());
+  return plan;
+}
+
+PoolingPlan rt::describe(PoolingPlanAttr attribute) {
+  PoolingPlan plan;
+  plan.kind = attribute.getKind();
+  plan.dtype = dtypeName(attribute.getElement());
+  ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
+  ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
+  ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
+  plan.batch = input[0];
+  plan.channels = input[1];
+  plan.height = input[2];
+  plan.width = input[3];
+  plan.outHeight = output[2];
+  plan.outWidth = output[3];
+  plan.kernel = values(attribute.getKernel());
+  plan.strides = values(attribute.getStrides());
+  plan.padsBegin = {pads[0], pads[1]};
+  plan.padsEnd = {pads[2], pads[3]};
+  plan.countPadding = attribute.getCountPadding();
+  return plan;
+}

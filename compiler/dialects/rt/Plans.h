@@ -1,0 +1,13 @@
+// Library plans as the runtime's plain data.
+#pragma once
+
+#include "compiler/dialects/rt/RTDialect.h"
+#include "runtime/core/manifest.h"
+
+namespace fsdpc::rt {
+
+MatmulPlan describe(MatmulPlanAttr plan);
+ConvolutionPlan describe(ConvolutionPlanAttr plan);
+PoolingPlan describe(PoolingPlanAttr plan);
+
+} // namespace fsdpc::rt
