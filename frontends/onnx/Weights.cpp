@@ -344,7 +344,10 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   }
   std::string hash =
       llvm::utohexstr(XXH64(bytes.data(), bytes.size(), 0), true, 16);
-  return fsdp::SourceAttr::get(context, place.file, place.range.offset,
+  // The program may be started from another folder than the compiler.
+  llvm::SmallString<128> file(place.file);
+  llvm::sys::fs::make_absolute(file);
+  return fsdp::SourceAttr::get(context, file, place.range.offset,
                                place.range.length,
                                storedType(tensor.data_type()).second, hash);
 }

@@ -13,7 +13,10 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     auto readByBoundary = [](Operation *user) {
       return kindOf(user) == OpKind::Boundary;
     };
-    if (kindOf(&op) == OpKind::Movable &&
+    if (isFromNothing(&op))
+      fromNothing.insert(&op);
+    if ((kindOf(&op) == OpKind::Movable ||
+         (kindOf(&op) == OpKind::Map && fromNothing.contains(&op))) &&
         llvm::none_of(op.getUsers(), readByBoundary))
       movable.insert(&op);
   }
@@ -40,6 +43,22 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
                          kind == OpKind::Alone,
                          weightUnitOf(&op).value_or(StringAttr())});
   }
+}
+
+// Whether the op's value needs no memory to be read: indices, numbers, and what
+// is computed from them.
+bool KernelGrouping::isFromNothing(Operation *op) const {
+  if (auto constant = dyn_cast<nn::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue());
+  if (isa<nn::IotaOp>(op))
+    return true;
+  OpKind kind = kindOf(op);
+  return (kind == OpKind::Map || kind == OpKind::Movable) &&
+         op->getNumOperands() > 0 &&
+         llvm::all_of(op->getOperands(), [&](Value operand) {
+           return operand.getDefiningOp() &&
+                  fromNothing.contains(operand.getDefiningOp());
+         });
 }
 
 int KernelGrouping::groupOf(Operation *op) const {

@@ -37,6 +37,7 @@ public:
   int position(mlir::Operation *op) const { return positions.lookup(op); }
 
 private:
+  bool isFromNothing(mlir::Operation *op) const;
   bool join(mlir::Operation *op, int group);
   std::optional<Domain> mergedDomain(mlir::Operation *op, int group) const;
   bool usedOutside(mlir::Value value, int group,
@@ -57,7 +58,7 @@ private:
   mutable mlir::ModuleOp module; // ops are handles
   llvm::SmallVector<KernelGroup> allGroups;
   llvm::DenseMap<mlir::Operation *, int> groupIndex, positions;
-  llvm::DenseSet<mlir::Operation *> movable;
+  llvm::DenseSet<mlir::Operation *> movable, fromNothing;
 };
 
 } // namespace fsdpc

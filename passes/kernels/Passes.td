@@ -33,8 +33,9 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     axes, or none; a consumer joins its producer's group where that holds, where
     nothing outside needs to run in between, and where unit and direction are the
     same: hence fusion, and with it the bits, does not depend on the strategy.
-    Ops that only move elements (broadcast, slice, iota) are copied into each of
-    their consumers.
+    Ops that only move elements (broadcast, slice, iota) and what is computed from
+    indices and numbers alone (a causal mask) are copied into each of their
+    consumers.
 
     Before:
     ```mlir

@@ -86,14 +86,13 @@ struct VerifyMemory : fsdpc::impl::VerifyMemoryBase<VerifyMemory> {
       for (const Slot &slot : *slots)
         if (failed(verifySlot(slot, bytes.getInt())))
           return failure();
-      if (failed(verifyApart(function, *slots)))
+      if (failed(verifyApart(*slots)))
         return failure();
     }
     return success();
   }
 
-  static LogicalResult verifyApart(func::FuncOp function,
-                                   ArrayRef<Slot> slots) {
+  static LogicalResult verifyApart(ArrayRef<Slot> slots) {
     std::vector<int64_t> offsets;
     for (const Slot &slot : slots) {
       const SlotValue &first = slot.values.front();

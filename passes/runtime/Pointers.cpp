@@ -42,7 +42,8 @@ Value PointerBuilder::whole(Location loc, FlatSymbolRefAttr name) {
   return pointer(loc, rt::Space::whole, name, 0, bytes);
 }
 
-// A value's own memory and the byte offset of the value in it, through views.
+// A value's own memory and the byte offset of the value in it, through views
+// and what is done in place.
 static std::pair<Value, int64_t> throughViews(Value value) {
   int64_t offset = 0;
   while (Operation *op = value.getDefiningOp()) {
@@ -52,6 +53,8 @@ static std::pair<Value, int64_t> throughViews(Value value) {
       offset += view.getOffset() *
                 view.getResult().getType().getElementTypeBitWidth() / 8;
       value = view.getFlat();
+    } else if (auto reduced = dyn_cast<fsdp::AllReduceOp>(op)) {
+      value = reduced.getInput();
     } else {
       break;
     }

@@ -228,7 +228,8 @@ struct VerifySchedule : fsdpc::impl::VerifyScheduleBase<VerifySchedule> {
       return failure();
     ir->problem.options.limitAllGathers =
         fsdp::getInt(module, "limit-all-gathers");
-    if (failed(verifyModel(*function, *ir)) || failed(verifyMemory(module)))
+    if (failed(verifyModel(*function, *ir)) ||
+        failed(verifyMemory(module, *ir)))
       return failure();
     annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
     module->setAttr(
@@ -241,7 +242,7 @@ struct VerifySchedule : fsdpc::impl::VerifyScheduleBase<VerifySchedule> {
   }
 
   // The arena as plan-memory will pack it, not as the solver estimated it.
-  LogicalResult verifyMemory(ModuleOp module) {
+  LogicalResult verifyMemory(ModuleOp module, const ScheduleIR &ir) {
     int64_t limit = fsdp::getBytes(module, "memory-limit");
     if (limit == 0)
       return success();
@@ -253,7 +254,8 @@ struct VerifySchedule : fsdpc::impl::VerifyScheduleBase<VerifySchedule> {
     if (peak <= limit)
       return success();
     reportOverLimit(module, memory,
-                    schedule::largestContributors(intervalsOf(plan->slots)),
+                    schedule::largestContributors(
+                        schedule::liveIntervals(ir.problem, ir.schedule)),
                     peak, limit);
     return failure();
   }

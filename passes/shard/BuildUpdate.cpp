@@ -158,7 +158,7 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     ModuleOp module = getOperation();
     if (fsdp::getFlag(module, "nesterov") &&
         fsdp::getDouble(module, "momentum") == 0) {
-      module.emitError("--nesterov needs --momentum above 0");
+      emitError(module.getLoc(), "--nesterov needs --momentum above 0");
       return signalPassFailure();
     }
     SmallVector<fsdp::LayoutOp> layouts;
@@ -169,7 +169,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
         names.push_back(FlatSymbolRefAttr::get(layout));
       }
     if (layouts.empty()) {
-      module.emitError("no parameter is trained: none has a gradient");
+      emitError(module.getLoc(),
+                "no parameter is trained: none has a gradient");
       return signalPassFailure();
     }
     auto builder = OpBuilder::atBlockEnd(module.getBody());

@@ -260,6 +260,10 @@ private:
       }
       return name;
     };
+    // Constants stand before all else, whatever uses them.
+    for (Operation &op : body.without_terminator())
+      if (op.getNumOperands() != 0)
+        nameOf(unitOf.at(&op));
     for (Operation &op : body.without_terminator()) {
       FlatSymbolRefAttr name = nameOf(unitOf.at(&op));
       op.setAttr(fsdp::FSDPDialect::kUnitAttr, name);
@@ -300,7 +304,7 @@ struct FormUnits : impl::FormUnitsBase<FormUnits> {
     int formed = Former(module, *function, std::move(*policy)).run();
     units = formed;
     if (formed == 1)
-      module.emitWarning()
+      emitWarning(module.getLoc())
           << "all parameters are in one unit, so sharding saves nothing while "
              "the model runs; see --units, --unit-class and --unit-scope";
   }

@@ -86,13 +86,13 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(
         StringAttr::get(module.getContext(), text).getValue());
     if (!glob)
-      return module.emitError()
+      return emitError(module.getLoc())
              << "--unit-class '" << text
              << "' is no glob: " << llvm::toString(glob.takeError());
     if (llvm::none_of(allClasses, [&](StringRef cls) {
           return glob->match(cls) || glob->match(lastComponent(cls));
         }))
-      return module.emitError()
+      return emitError(module.getLoc())
              << "--unit-class '" << text << "' matches no class; there are "
              << fsdp::listNearest(text, allClasses);
     policy.classes.push_back(std::move(*glob));

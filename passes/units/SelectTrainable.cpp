@@ -35,8 +35,9 @@ struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
         mlir::failed(freeze->checkUsed(module, names, "parameter")))
       return signalPassFailure();
     if (!any && !names.empty()) {
-      module.emitError("no parameter is trainable; loosen --frozen or "
-                       "--trainable");
+      emitError(module.getLoc(),
+                "no parameter is trainable; loosen --frozen or "
+                "--trainable");
       signalPassFailure();
     }
   }

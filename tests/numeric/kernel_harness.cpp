@@ -6,6 +6,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 
@@ -178,4 +179,102 @@ nn::ReferenceTensor fsdpc::testing::randomTensor(RankedTensorType type,
                       : static_cast<int64_t>(next());
   tensor.round();
   return tensor;
+}
+
+namespace {
+
+// What differs between a result and what is expected of it.
+std::string compare(const nn::ReferenceTensor &actual,
+                    const nn::ReferenceTensor &expected) {
+  double relative = expected.element.isF64()    ? 1e-11
+                    : expected.element.isBF16() ? 1.0 / 100
+                                                : 1e-5;
+  double largest = 0;
+  for (double value : expected.floats)
+    if (std::isfinite(value))
+      largest = std::max(largest, std::abs(value));
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    double a, e;
+    if (expected.isFloat()) {
+      a = actual.floats[i];
+      e = expected.floats[i];
+    } else {
+      a = actual.ints[i];
+      e = expected.ints[i];
+    }
+    bool same = a == e || (std::isnan(a) && std::isnan(e));
+    if (expected.isFloat() && std::isfinite(e))
+      same =
+          std::abs(a - e) <= relative * (std::abs(e) + 0.1 * largest) + 1e-30;
+    if (!same)
+      return llvm::formatv("element {0} is {1} instead of {2}", i, a, e);
+  }
+  return "";
+}
+
+} // namespace
+
+std::string fsdpc::testing::checkKernel(LoadedKernels &loaded,
+                                        func::FuncOp kernel, int64_t bound,
+                                        bool positive) {
+  func::FuncOp original = loaded.original(kernel.getSymName());
+  std::string shown;
+  llvm::raw_string_ostream(shown) << original;
+  auto wrong = [&](const std::string &what) { return what + " in\n" + shown; };
+
+  uint64_t state = 1;
+  std::vector<nn::ReferenceTensor> inputs;
+  std::vector<Buffer> buffers;
+  for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
+    auto tensor = cast<RankedTensorType>(type);
+    auto own = original.getArgAttrOfType<IntegerAttr>(i, "test.bound");
+    auto low = original.getArgAttrOfType<IntegerAttr>(i, "test.low");
+    inputs.push_back(randomTensor(tensor, own ? own.getInt() : bound, state));
+    if (positive || original.getArgAttr(i, "test.positive"))
+      for (double &value : inputs.back().floats)
+        value = std::abs(value) + 0.1;
+    for (int64_t &value : inputs.back().ints)
+      value += low ? low.getInt() : 0;
+    inputs.back().round();
+    buffers.emplace_back(tensor).fill(inputs.back());
+  }
+  auto expected = nn::evaluateFunction(
+      cast<FunctionOpInterface>(original.getOperation()), inputs);
+  if (failed(expected))
+    return wrong("the reference fails");
+
+  int64_t extent = loaded.extent(kernel);
+  KernelFunction function = loaded.find(kernel.getSymName());
+  bool intact = true;
+  auto run = [&](int64_t piece) {
+    std::vector<Buffer> outputs;
+    for (Type type : kernel.getResultTypes())
+      outputs.emplace_back(cast<RankedTensorType>(type));
+    std::vector<void *> pointers;
+    for (Buffer &buffer : buffers)
+      pointers.push_back(buffer.data());
+    for (Buffer &buffer : outputs)
+      pointers.push_back(buffer.data());
+    // Last piece first: pieces may run in any order.
+    for (int64_t begin = (extent - 1) / piece * piece; begin >= 0;
+         begin -= piece)
+      function(begin, std::min(extent, begin + piece), pointers.data());
+    for (Buffer &buffer : outputs)
+      intact &= buffer.guardsIntact();
+    return outputs;
+  };
+  std::vector<Buffer> whole = run(extent);
+  if (!(run(1) == whole))
+    return wrong("pieces of 1 change bits");
+  if (!(run(3) == whole))
+    return wrong("pieces of 3 change bits");
+  if (!intact)
+    return wrong("the end of a result is overrun");
+  for (auto [i, type] : llvm::enumerate(kernel.getResultTypes())) {
+    auto actual = whole[i].read(cast<RankedTensorType>(type));
+    std::string difference = compare(actual, (*expected)[i]);
+    if (!difference.empty())
+      return wrong("result " + std::to_string(i) + ", " + difference);
+  }
+  return "";
 }

@@ -65,4 +65,12 @@ void prepareContext(mlir::MLIRContext &context);
 nn::ReferenceTensor randomTensor(mlir::RankedTensorType type, int64_t bound,
                                  uint64_t &state);
 
+// Runs a kernel on random operands, its range whole and in pieces, and says
+// what is wrong: bits that depend on the pieces, a result that is overrun, or
+// one that differs from the reference interpreter's. Empty where nothing is.
+// An operand's values are integers below `test.bound` from `test.low` on, and
+// positive floats with `test.positive`; `bound` is for operands without.
+std::string checkKernel(LoadedKernels &loaded, mlir::func::FuncOp kernel,
+                        int64_t bound = 0, bool positive = false);
+
 } // namespace fsdpc::testing

@@ -37,92 +37,9 @@ protected:
   void runAll(const std::string &cpu = "native") {
     LoadedKernels loaded(context, text, cpu);
     for (func::FuncOp kernel : loaded.kernels())
-      runOne(loaded, kernel);
+      EXPECT_EQ("", checkKernel(loaded, kernel));
     std::printf("%d kernels compiled in %.0f ms, %zu KiB of objects\n", count,
                 loaded.compileMs, loaded.objectBytes / 1024);
-  }
-
-  void runOne(LoadedKernels &loaded, func::FuncOp kernel) {
-    func::FuncOp original = loaded.original(kernel.getSymName());
-    std::string shown;
-    llvm::raw_string_ostream(shown) << original;
-    SCOPED_TRACE(shown);
-
-    uint64_t state = 1;
-    std::vector<nn::ReferenceTensor> inputs;
-    std::vector<Buffer> buffers;
-    for (auto [i, type] : llvm::enumerate(kernel.getArgumentTypes())) {
-      auto tensor = cast<RankedTensorType>(type);
-      auto bound = original.getArgAttrOfType<IntegerAttr>(i, "test.bound");
-      auto low = original.getArgAttrOfType<IntegerAttr>(i, "test.low");
-      inputs.push_back(
-          randomTensor(tensor, bound ? bound.getInt() : 0, state));
-      if (original.getArgAttr(i, "test.positive"))
-        for (double &value : inputs.back().floats)
-          value = std::abs(value) + 0.1;
-      for (int64_t &value : inputs.back().ints)
-        value += low ? low.getInt() : 0;
-      inputs.back().round();
-      buffers.emplace_back(tensor).fill(inputs.back());
-    }
-    auto expected = nn::evaluateFunction(
-        cast<FunctionOpInterface>(original.getOperation()), inputs);
-    ASSERT_TRUE(succeeded(expected));
-
-    int64_t extent = loaded.extent(kernel);
-    KernelFunction function = loaded.find(kernel.getSymName());
-    auto run = [&](int64_t piece) {
-      std::vector<Buffer> outputs;
-      for (Type type : kernel.getResultTypes())
-        outputs.emplace_back(cast<RankedTensorType>(type));
-      std::vector<void *> pointers;
-      for (Buffer &buffer : buffers)
-        pointers.push_back(buffer.data());
-      for (Buffer &buffer : outputs)
-        pointers.push_back(buffer.data());
-      // Last piece first: pieces may run in any order.
-      for (int64_t begin = (extent - 1) / piece * piece; begin >= 0;
-           begin -= piece)
-        function(begin, std::min(extent, begin + piece), pointers.data());
-      for (Buffer &buffer : outputs)
-        EXPECT_TRUE(buffer.guardsIntact()) << "a result's end is overrun";
-      return outputs;
-    };
-    std::vector<Buffer> whole = run(extent);
-    EXPECT_TRUE(run(1) == whole) << "pieces of 1 change bits";
-    EXPECT_TRUE(run(3) == whole) << "pieces of 3 change bits";
-    for (auto [i, type] : llvm::enumerate(kernel.getResultTypes()))
-      compare(whole[i].read(cast<RankedTensorType>(type)), (*expected)[i], i);
-  }
-
-  static void compare(const nn::ReferenceTensor &actual,
-                      const nn::ReferenceTensor &expected, size_t number) {
-    ASSERT_EQ(actual.size(), expected.size());
-    double relative = expected.element.isF64()    ? 1e-11
-                      : expected.element.isBF16() ? 1.0 / 100
-                                                  : 1e-5;
-    double largest = 0;
-    for (double value : expected.floats)
-      if (std::isfinite(value))
-        largest = std::max(largest, std::abs(value));
-    int wrong = 0;
-    for (int64_t i = 0; i < expected.size() && wrong < 3; ++i) {
-      if (!expected.isFloat()) {
-        if (actual.ints[i] != expected.ints[i] && ++wrong)
-          ADD_FAILURE() << "result " << number << " element " << i << ": "
-                        << actual.ints[i] << " instead of "
-                        << expected.ints[i];
-        continue;
-      }
-      double a = actual.floats[i], e = expected.floats[i];
-      bool same = std::isfinite(e)
-                      ? std::abs(a - e) <=
-                            relative * (std::abs(e) + 0.1 * largest) + 1e-30
-                      : (std::isnan(e) ? std::isnan(a) : a == e);
-      if (!same && ++wrong)
-        ADD_FAILURE() << "result " << number << " element " << i << ": " << a
-                      << " instead of " << e;
-    }
   }
 
   MLIRContext context;
@@ -446,6 +363,118 @@ TEST_F(KernelTest, EmbeddingGrad) {
           return %y : tensor<6x$Nx$T> })",
                    {{"T", type}, {"N", n}, {"P", padding}}));
   runAll();
+}
+
+// AdamW's program over a range of a shard, cut anywhere, with a bf16 copy.
+TEST_F(KernelTest, Optimizer) {
+  text = R"(
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  func.func private @adamw(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64) -> (f32, f32, f32)
+      attributes {nn.kernel, nn.optimizer} {
+    %one = arith.constant 1.0 : f64
+    %b1 = arith.constant 0.9 : f64
+    %p1 = math.powf %b1, %step : f64
+    %c1 = arith.subf %one, %p1 : f64
+    %s = arith.divf %lr, %c1 : f64
+    %s32 = arith.truncf %s : f64 to f32
+    %d = arith.mulf %lr, %decay : f64
+    %d1 = arith.subf %one, %d : f64
+    %d32 = arith.truncf %d1 : f64 to f32
+    %b = arith.constant 0.9 : f32
+    %c = arith.constant 0.1 : f32
+    %e = arith.constant 1.0e-8 : f32
+    %0 = arith.mulf %m, %b : f32
+    %1 = arith.mulf %g, %c : f32
+    %m1 = arith.addf %0, %1 : f32
+    %2 = arith.mulf %g, %g : f32
+    %v1 = arith.addf %v, %2 : f32
+    %3 = math.sqrt %v1 : f32
+    %4 = arith.addf %3, %e : f32
+    %5 = arith.divf %m1, %4 : f32
+    %6 = arith.mulf %5, %s32 : f32
+    %7 = arith.mulf %p, %d32 : f32
+    %8 = arith.subf %7, %6 : f32
+    return %8, %m1, %v1 : f32, f32, f32
+  }
+})";
+  LoadedKernels loaded(context, text);
+  KernelFunction function = loaded.find("adamw");
+  constexpr int n = 103;
+  float scale = 0.5f;
+  double numbers[4] = {0.01, 3, 0.1, 0};
+  auto run = [&](std::vector<int64_t> cuts) {
+    std::vector<float> state(4 * n);
+    std::vector<uint16_t> copy(n);
+    for (int i = 0; i < 4 * n; ++i)
+      state[i] = std::sin(1.0f + i) + (i >= 3 * n ? 1.5f : 0);
+    float *p = state.data();
+    void *buffers[] = {p,           p + n,  p + 2 * n, p + 3 * n,
+                       copy.data(), &scale, numbers};
+    for (size_t i = 0; i + 1 < cuts.size(); ++i)
+      function(cuts[i], cuts[i + 1], buffers);
+    return std::pair(state, copy);
+  };
+  auto [state, copy] = run({0, n});
+  EXPECT_EQ(run({0, 5, 40, n}), std::pair(state, copy));
+  for (int i = 0; i < n; ++i) {
+    float p = std::sin(1.0f + i), g = std::sin(1.0f + n + i) * scale,
+          m = std::sin(1.0f + 2 * n + i), v = std::sin(1.0f + 3 * n + i) + 1.5f;
+    float m1 = 0.9f * m + 0.1f * g, v1 = v + g * g;
+    float p1 = p * float(1 - 0.01 * 0.1) -
+               m1 / (std::sqrt(v1) + 1e-8f) * float(0.01 / (1 - std::pow(0.9, 3)));
+    EXPECT_NEAR(state[i], p1, 1e-6);
+    EXPECT_NEAR(state[2 * n + i], m1, 1e-6);
+    EXPECT_NEAR(state[3 * n + i], v1, 1e-6);
+    uint32_t word = uint32_t(copy[i]) << 16;
+    float narrow;
+    std::memcpy(&narrow, &word, 4);
+    EXPECT_NEAR(narrow, p1, std::abs(p1) / 256);
+  }
+}
+
+// The largest error of the polynomials over their whole range.
+TEST_F(KernelTest, MathAccuracy) {
+  const char *const names[] = {"exp", "log", "tanh", "erf"};
+  for (const char *op : names)
+    add(expand(R"((%x: tensor<65536xf32>) -> tensor<65536xf32> attributes {nn.kernel} {
+      %y = nn.$O %x : tensor<65536xf32>
+      return %y : tensor<65536xf32> })",
+               {{"O", op}}));
+  LoadedKernels loaded(context, text);
+  double (*const exact[])(double) = {std::exp, std::log, std::tanh, std::erf};
+  const std::pair<double, double> ranges[] = {
+      {-86.8, 88.7}, {1e-37, 50}, {-10, 10}, {-5, 5}};
+  for (int k = 0; k < 4; ++k) {
+    std::vector<float> x(65536 + 16), y(65536 + 16);
+    auto [low, high] = ranges[k];
+    for (int i = 0; i < 65536; ++i)
+      x[i] = low + (high - low) * i / 65535;
+    void *buffers[] = {x.data(), y.data()};
+    auto kernel = loaded.kernels()[k];
+    loaded.find(kernel.getSymName())(0, loaded.extent(kernel), buffers);
+    double worst = 0;
+    for (int i = 0; i < 65536; ++i) {
+      double e = exact[k](x[i]);
+      if (e != 0)
+        worst = std::max(worst, std::abs(y[i] - e) / std::abs(e));
+    }
+    std::printf("%s: largest relative error %.2g\n", names[k], worst);
+    EXPECT_LT(worst, 2e-7) << names[k];
+
+    const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, -1.0f,
+                             1e-40f, 100.0f, -120.0f};
+    std::copy(std::begin(special), std::end(special), x.begin());
+    loaded.find(kernel.getSymName())(0, 1, buffers);
+    for (int i = 0; i < 9; ++i) {
+      double e = static_cast<float>(exact[k](special[i]));
+      if (std::isnan(e))
+        EXPECT_TRUE(std::isnan(y[i])) << names[k] << " of " << special[i];
+      else if (std::isinf(e))
+        EXPECT_EQ(y[i], e) << names[k] << " of " << special[i];
+      else
+        EXPECT_NEAR(y[i], e, 1e-6 * std::abs(e) + 1e-37) << names[k] << " of " << special[i];
+    }
+  }
 }
 
 // Processors without AVX-512 have other widths and round bf16 in integers.

@@ -67,6 +67,7 @@ void BodyWalk::visit(Value value, const Index &index) {
   cost += costOf(op);
   if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
     cost += 80;
+    drawsRandom = true;
     visitIndex(index, value);
     visit(dropout.getInput(), index);
     return;

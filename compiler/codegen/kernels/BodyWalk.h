@@ -20,6 +20,7 @@ public:
   llvm::SmallVector<int64_t> cuts;     // lanes where a condition changes
   llvm::SmallVector<int64_t> divisors; // that the lane variable meets
   int64_t cost = 0;                    // ops an iteration, exp as some ten
+  bool drawsRandom = false;
 
 private:
   using Key = std::pair<void *, std::vector<IndexExpr>>;

@@ -152,16 +152,18 @@ SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
   }
   longest = std::max(longest, stage.lanes - previous);
 
-  // Several registers hide the latency of a reduction's additions, or fill the
-  // columns' block.
+  // Several registers hide the latency of a reduction's additions, fill the
+  // columns' block, or the vectors of a generator that draws four at once.
   int64_t several = stage.cost <= 14 ? 4 : stage.cost <= 40 ? 2 : 1;
   if (stage.roots.size() > 2)
     several = std::min<int64_t>(several, 2);
+  if (!reduces)
+    several = stage.drawsRandom ? 4 : 1;
   int64_t wide = several * target.lanes;
   if (plan.kind == KernelPlan::Column)
     wide = std::min<int64_t>(wide, kColumnBlock);
-  if (reduces && several > 1 &&
-      longest >= (plan.kind == KernelPlan::Column ? 1 : 2) * wide)
+  bool isRow = reduces && plan.kind != KernelPlan::Column;
+  if (several > 1 && longest >= (isRow ? 2 : 1) * wide)
     widths.push_back(wide);
 
   // The width that leaves the fewest steps: whole vectors and single elements.

@@ -65,9 +65,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLog2Low = -2.12194440e-4; // ln 2 = 0.693359375 + this
 constexpr double kLog2High = 0.693359375;
 
-// x = n · ln 2 + r; exp(x) = 2ⁿ · (1 + r + r² · p(r)). Subnormal results are 0.
+// x = n · ln 2 + r; exp(x) = 2ⁿ · (1 + r + r² · p(r)). Results below
+// 1.8e-38, near the smallest normal number, are 0.
 Value Expander::expandExp(Value x) {
-  constexpr double kLow = -87.33654, kHigh = 88.72283;
+  constexpr double kLow = -86.9, kHigh = 88.72283;
   Value bounded = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
                          constant(x, kHigh), x);
   bounded = select(compare(arith::CmpFPredicate::OLT, bounded, kLow),
@@ -76,21 +77,17 @@ Value Expander::expandExp(Value x) {
   constexpr double kRound = 12582912; // 1.5 · 2²³: adding it rounds to integers
   Value shifted =
       fma(bounded, constant(x, 1.44269504088896341), constant(x, kRound));
-  // n = 128 has no power in f32: 2¹²⁷ then, and r is larger.
-  Value limit = constant(x, kRound + 127);
-  shifted =
-      select(make<arith::CmpFOp>(arith::CmpFPredicate::OGT, shifted, limit),
-             limit, shifted);
   Value n = sub(shifted, constant(x, kRound));
   Value r = fma(n, constant(x, -kLog2High), bounded);
   r = fma(n, constant(x, -kLog2Low), r);
   Value p = polynomial(r, {0.0013926926614, 0.00836377387441, 0.0416665501103,
                            0.166665733819, 0.5});
   Value y = add(fma(mul(r, r), p, r), constant(x, 1));
+  // 2y · 2ⁿ⁻¹, since 2¹²⁸ is none in f32.
   Value exponent = make<arith::ShLIOp>(bits(shifted), constant(bits(x), 23));
   Value power =
-      fromBits(make<arith::AddIOp>(exponent, constant(exponent, 127 << 23)));
-  y = mul(y, power);
+      fromBits(make<arith::AddIOp>(exponent, constant(exponent, 126 << 23)));
+  y = mul(add(y, y), power);
   y = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
              constant(x, kInfinity), y);
   return select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, 0), y);

@@ -160,6 +160,7 @@ void Planner::chooseLanes(
                                 stage.laneVariable));
     BodyWalk result = walk(stage);
     stage.cost = result.cost;
+    stage.drawsRandom = result.drawsRandom;
     int64_t next = 0;
     for (int64_t cut : result.divisors)
       if (cut < lanes && lanes % cut == 0)

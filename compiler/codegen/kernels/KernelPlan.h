@@ -36,6 +36,7 @@ struct Stage {
   llvm::SmallVector<int64_t, 2> cuts; // of the lanes' loop, where a condition
                                       // on the lane changes
   int64_t cost = 0;                   // of one iteration, in simple ops
+  bool drawsRandom = false;           // dropout: four elements a draw
 };
 
 struct KernelPlan {

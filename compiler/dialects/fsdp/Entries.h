@@ -11,7 +11,7 @@ inline llvm::FailureOr<mlir::func::FuncOp> getEntry(mlir::ModuleOp module,
                                                     llvm::StringRef name) {
   auto function = module.lookupSymbol<mlir::func::FuncOp>(name);
   if (!function || !function.getBody().hasOneBlock())
-    return module.emitError()
+    return mlir::emitError(module.getLoc())
            << "has no function '" << name << "' of one block";
   return function;
 }

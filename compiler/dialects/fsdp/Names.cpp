@@ -36,8 +36,9 @@ FailureOr<NamePatterns> NamePatterns::read(ModuleOp module, StringRef flag) {
     llvm::Regex regex(toPosix(text));
     std::string why;
     if (!regex.isValid(why))
-      return module.emitError() << "--" << flag << " '" << text
-                                << "' is no regular expression: " << why;
+      return emitError(module.getLoc())
+             << "--" << flag << " '" << text
+             << "' is no regular expression: " << why;
     result.patterns.push_back({std::move(text), std::move(regex)});
   }
   return result;
@@ -64,7 +65,7 @@ LogicalResult NamePatterns::checkUsed(ModuleOp module,
                                       StringRef what) const {
   for (const Pattern &pattern : patterns)
     if (!pattern.used)
-      return module.emitError()
+      return emitError(module.getLoc())
              << "--" << flag << " '" << pattern.text << "' matches no " << what
              << "; there are " << listNearest(pattern.text, names);
   return success();

@@ -33,9 +33,9 @@ def NN_LayerNormOp : NN_Op<"layer_norm", [Pure, HasAdjoint, Decomposes, AttrSize
   let summary = "(x - mean) · rstd · weight + bias along the last axis";
   let description = [{
     `weight` and `bias` have the last dimension; either may be absent, but a bias
-    needs a weight. `mean` and
-    `rstd` (1 / sqrt(variance + epsilon)) have the input's shape without the
-    last dimension. Norms over several trailing axes are imported through a reshape.
+    needs a weight. `mean` and `rstd` (1 / sqrt(variance + epsilon)) have the
+    input's shape without the last dimension. Norms over several trailing axes
+    are imported through a reshape.
   }];
   let arguments = (ins NN_FloatTensor:$input, Optional<NN_FloatTensor>:$weight,
                        Optional<NN_FloatTensor>:$bias, F64Attr:$epsilon);

@@ -1,0 +1,27 @@
+// A product is bound by its flops or its bytes, a kernel by its bytes; a lookup
+// reads rows, not the table.
+// RUN: fsdpc-opt %s --annotate-costs | FileCheck %s
+
+// CHECK-LABEL: func.func @microbatch
+// 2 x 256^3 flops at 80 GF/s.
+// CHECK: nn.matmul {{.*}} {fsdp.bytes = 786432 : i64, fsdp.cost_us = 419.43{{.*}} : f64, fsdp.flops = 33554432 : i64}
+// Read and written once at 10 GB/s.
+// CHECK: nn.launch @exp{{.*}} {fsdp.bytes = 524288 : i64, fsdp.cost_us = 5.2428{{.*}}e+01 : f64, fsdp.flops = 65536 : i64}
+// 4 ids, 4 rows read, 4 rows written.
+// CHECK: nn.launch @rows{{.*}} {fsdp.bytes = 8224 : i64
+module {
+  func.func private @exp(%x: tensor<256x256xf32>) -> tensor<256x256xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<256x256xf32>
+    return %y : tensor<256x256xf32>
+  }
+  func.func private @rows(%t: tensor<256x256xf32>, %i: tensor<4xi64>) -> tensor<4x256xf32> attributes {nn.kernel} {
+    %y = nn.embedding %t, %i : tensor<256x256xf32>, tensor<4xi64> -> tensor<4x256xf32>
+    return %y : tensor<4x256xf32>
+  }
+  func.func @microbatch(%x: tensor<256x256xf32> {fsdp.input = "x"}, %i: tensor<4xi64> {fsdp.input = "i"}) {
+    %a = nn.matmul %x, %x : tensor<256x256xf32>, tensor<256x256xf32> -> tensor<256x256xf32>
+    %b = nn.launch @exp(%a) : (tensor<256x256xf32>) -> tensor<256x256xf32>
+    %c = nn.launch @rows(%b, %i) : (tensor<256x256xf32>, tensor<4xi64>) -> tensor<4x256xf32>
+    return
+  }
+}

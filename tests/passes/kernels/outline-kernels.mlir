@@ -1,0 +1,128 @@
+// Which ops become one kernel.
+// RUN: fsdpc-opt %s --outline-kernels --split-input-file | FileCheck %s
+
+// A chain of elementwise ops is one kernel; a broadcast is copied into it and
+// takes no memory.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: %[[M:.*]] = nn.matmul
+// CHECK-NEXT: nn.launch @[[NAME:.*]](%[[M]], %arg1) : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+// CHECK-NEXT: nn.matmul
+// CHECK: func.func private @[[NAME]](%{{.*}}: tensor<8x4xf32>, %{{.*}}: tensor<4xf32>) -> tensor<8x4xf32> attributes {nn.kernel}
+// CHECK: nn.broadcast
+// CHECK: nn.add
+// CHECK: nn.exp
+module {
+  func.func @microbatch(%x: tensor<8x8xf32> {fsdp.input = "x"}, %bias: tensor<4xf32> {fsdp.input = "b"}, %w: tensor<8x4xf32> {fsdp.input = "w"}) {
+    %m = nn.matmul %x, %w : tensor<8x8xf32>, tensor<8x4xf32> -> tensor<8x4xf32>
+    %b = nn.broadcast %bias : tensor<4xf32> -> tensor<8x4xf32>
+    %h = nn.add %m, %b : tensor<8x4xf32>
+    %y = nn.exp %h : tensor<8x4xf32>
+    %z = nn.matmul %x, %y : tensor<8x8xf32>, tensor<8x4xf32> -> tensor<8x4xf32>
+    return
+  }
+}
+
+// -----
+
+// A kernel stays within a unit and within a direction.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: nn.launch {{.*}} {fsdp.unit = @a}
+// CHECK-NEXT: nn.launch {{.*}} {fsdp.unit = @b}
+// CHECK-NEXT: nn.launch {{.*}} {fsdp.backward, fsdp.unit = @b}
+// CHECK-NEXT: nn.matmul
+module {
+  fsdp.unit @a
+  fsdp.unit @b
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.exp %x {fsdp.unit = @a} : tensor<4x4xf32>
+    %b = nn.exp %a {fsdp.unit = @b} : tensor<4x4xf32>
+    %c = nn.exp %b {fsdp.unit = @b, fsdp.backward} : tensor<4x4xf32>
+    %d = nn.matmul %c, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}
+
+// -----
+
+// A library call between two ops keeps them apart: the kernel would have to run
+// before and after it.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: %[[A:.*]] = nn.launch
+// CHECK-NEXT: %[[M:.*]] = nn.matmul %[[A]]
+// CHECK-NEXT: %[[C:.*]] = nn.launch @{{.*}}(%[[A]], %[[M]])
+// CHECK-NEXT: nn.matmul %[[C]]
+module {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.exp %x : tensor<4x4xf32>
+    %m = nn.matmul %a, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %c = nn.mul %a, %m : tensor<4x4xf32>
+    %d = nn.matmul %c, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}
+
+// -----
+
+// The same by a detour: %d may not join %k, since %m follows the kernel of %a and
+// %c, which reads %k.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: %[[K:.*]] = nn.launch @{{.*}}(%arg1) {fsdp.unit = @b}
+// CHECK-NEXT: %[[AC:.*]]:2 = nn.launch @{{.*}}(%arg0, %[[K]]) {fsdp.unit = @a}
+// CHECK-NEXT: %[[M:.*]] = nn.matmul %[[AC]]#0
+// CHECK-NEXT: nn.launch @{{.*}}(%[[K]], %[[M]]) {fsdp.unit = @b}
+module {
+  fsdp.unit @a
+  fsdp.unit @b
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %y: tensor<4x4xf32> {fsdp.input = "y"}) {
+    %a = nn.exp %x {fsdp.unit = @a} : tensor<4x4xf32>
+    %m = nn.matmul %a, %x {fsdp.unit = @a} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %k = nn.log %y {fsdp.unit = @b} : tensor<4x4xf32>
+    %c = nn.add %a, %k {fsdp.unit = @a} : tensor<4x4xf32>
+    %d = nn.mul %k, %m {fsdp.unit = @b} : tensor<4x4xf32>
+    %e = nn.matmul %c, %d : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}
+
+// -----
+
+// A reduction of rows joins what computes them, and what it is broadcast to joins
+// it: a softmax by hand is one kernel. A reduction along another axis is not.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: %[[P:.*]] = nn.launch @{{.*}}(%arg0) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+// CHECK-NEXT: nn.launch @{{.*}}(%[[P]]) : (tensor<4x8xf32>) -> tensor<1x8xf32>
+module {
+  func.func @microbatch(%x: tensor<4x8xf32> {fsdp.input = "x"}) {
+    %e = nn.exp %x : tensor<4x8xf32>
+    %s = nn.reduce sum %e [1] : tensor<4x8xf32> -> tensor<4x1xf32>
+    %b = nn.broadcast %s : tensor<4x1xf32> -> tensor<4x8xf32>
+    %p = nn.div %e, %b : tensor<4x8xf32>
+    %c = nn.reduce sum %p [0] : tensor<4x8xf32> -> tensor<1x8xf32>
+    %m = nn.matmul %c, %p {transpose_b} : tensor<1x8xf32>, tensor<4x8xf32> -> tensor<1x4xf32>
+    return
+  }
+}
+
+// -----
+
+// What is computed from indices and numbers alone is copied into its readers: the
+// scaling of the scores joins the kernel of their causal mask.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NEXT: %[[M:.*]] = nn.matmul
+// CHECK-NEXT: %[[Y:.*]] = nn.launch @{{.*}}(%[[M]])
+// CHECK-NEXT: nn.matmul %[[Y]]
+module {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %m = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %s = nn.exp %m : tensor<4x4xf32>
+    %t = nn.iota {axis = 0 : i64} : tensor<4x4xi32>
+    %k = nn.iota {axis = 1 : i64} : tensor<4x4xi32>
+    %one = nn.constant dense<1> : tensor<4x4xi32>
+    %l = nn.add %t, %one : tensor<4x4xi32>
+    %seen = nn.cmp le %k, %l : tensor<4x4xi32> -> tensor<4x4xi1>
+    %zero = nn.constant dense<0.0> : tensor<4x4xf32>
+    %y = nn.select %seen, %s, %zero : tensor<4x4xi1>, tensor<4x4xf32>
+    %z = nn.matmul %y, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}

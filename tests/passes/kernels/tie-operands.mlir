@@ -1,0 +1,62 @@
+// When a result may lie over an operand.
+// RUN: fsdpc-opt %s --tie-operands --split-input-file | FileCheck %s
+
+// Read at the same index and nowhere later: yes. An input is not the program's to
+// overwrite.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: nn.launch @exp(%arg0) :
+// CHECK: nn.launch @exp(%{{.*}}) {tied = array<i64: 0>}
+// CHECK: nn.launch @add(%{{.*}}, %{{.*}}) {tied = array<i64: 1>}
+module {
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func private @add(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %z = nn.add %x, %y : tensor<4x4xf32>
+    return %z : tensor<4x4xf32>
+  }
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.launch @exp(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %b = nn.launch @exp(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %c = nn.launch @add(%x, %b) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    return
+  }
+}
+
+// -----
+
+// Read later, by a view, as two operands, or at other indices: no.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NOT: tied
+module {
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func private @add(%x: tensor<4x4xf32>, %y: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %z = nn.add %x, %y : tensor<4x4xf32>
+    return %z : tensor<4x4xf32>
+  }
+  func.func private @transpose(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %z = nn.transpose %x [1, 0] : tensor<4x4xf32> -> tensor<4x4xf32>
+    return %z : tensor<4x4xf32>
+  }
+  func.func private @rows(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %s = nn.reduce sum %x [1] : tensor<4x4xf32> -> tensor<4x1xf32>
+    %b = nn.broadcast %s : tensor<4x1xf32> -> tensor<4x4xf32>
+    %z = nn.div %x, %b : tensor<4x4xf32>
+    return %z : tensor<4x4xf32>
+  }
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %b = nn.launch @exp(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %c = nn.matmul %a, %b : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %v = nn.reshape %c : tensor<4x4xf32> -> tensor<16xf32>
+    %d = nn.launch @exp(%c) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %e = nn.launch @add(%d, %d) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    %f = nn.launch @transpose(%e) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %g = nn.launch @rows(%f) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    return
+  }
+}

@@ -1,0 +1,82 @@
+// Calls of the runtime for planned ops; collectives between events.
+// RUN: fsdpc-opt %s --convert-to-rt --verify-rt --split-input-file | FileCheck %s
+// RUN: fsdpc-opt %s --convert-to-rt --elide-events --verify-rt --split-input-file -o /dev/null
+
+// A start waits for all that compute got before it, a wait makes compute wait. A
+// view is an offset (element 16 is byte 64), a free is nothing.
+// CHECK: rt.input @x : tensor<4x4xf32>
+// CHECK-LABEL: func.func @microbatch()
+// CHECK-NEXT: rt.event_record compute 0
+// CHECK-NEXT: rt.event_wait gather 0
+// CHECK-NEXT: %[[F:.*]] = rt.pointer arena + 64 bytes 128
+// CHECK-NEXT: rt.all_gather [@a.flat] -> %[[F]]
+// CHECK-NEXT: rt.event_record gather 1
+// CHECK-NEXT: rt.event_wait compute 1
+// CHECK-NEXT: %[[X:.*]] = rt.pointer input @x + 0 bytes 64
+// CHECK-NEXT: %[[W:.*]] = rt.pointer arena + 128 bytes 64
+// CHECK-NEXT: %[[Y:.*]] = rt.pointer arena + 0 bytes 64
+// CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]]
+// CHECK-NEXT: return
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.parameter @w : tensor<4x4xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 32 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    fsdp.enter @a
+    %t = fsdp.all_gather_start [@a.flat] {fsdp.offsets = array<i64: 64>}
+    %f = fsdp.all_gather_wait %t : tensor<32xf32>
+    %w = fsdp.view %f[@w at 16] : tensor<32xf32> -> tensor<4x4xf32>
+    %y = nn.matmul %x, %w {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    fsdp.free %f : tensor<32xf32>
+    fsdp.exit @a
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// @update: the all-reduce runs on stream reduce, between events; the optimizer's
+// code becomes a function, one for equal layouts.
+// CHECK-LABEL: func.func @update()
+// CHECK: rt.sum_squares [@a.flat] -> %[[S:.*]]
+// CHECK-NEXT: rt.event_record compute 0
+// CHECK-NEXT: rt.event_wait reduce 0
+// CHECK-NEXT: %[[R:.*]] = rt.pointer arena + 0 bytes 8
+// CHECK-NEXT: rt.all_reduce %[[R]] count 1
+// CHECK-NEXT: rt.event_record reduce 1
+// CHECK-NEXT: rt.event_wait compute 1
+// CHECK: rt.clip [@a.flat]
+// CHECK: rt.optimizer @[[NAME:.*]](@a.flat
+// CHECK: rt.optimizer @[[NAME]](@b.flat
+// CHECK: func.func private @[[NAME]](%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.kernel, nn.optimizer}
+// CHECK-NOT: nn.optimizer
+module attributes {fsdp.arena = {bytes = 128 : i64}} {
+  fsdp.unit @a
+  fsdp.unit @b
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.parameter @w : tensor<4x4xf32> trainable unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() { return }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip [@a.flat], %r {fsdp.offsets = array<i64: 64>, max_norm = 1.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      %n = arith.subf %p, %g : f32
+      fsdp.yield %n : f32
+    }
+    fsdp.optimizer @b.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      %n = arith.subf %p, %g : f32
+      fsdp.yield %n : f32
+    }
+    return
+  }
+}

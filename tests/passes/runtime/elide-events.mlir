@@ -1,0 +1,55 @@
+// Waits that order nothing go, then records that nobody waits for; the rest are
+// numbered densely.
+// RUN: fsdpc-opt %s --elide-events --split-input-file | FileCheck %s
+
+// The second gather follows what the first one did: compute got nothing between.
+module {
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    %1 = rt.pointer arena + 64 bytes 64
+    // CHECK: rt.launch
+    rt.launch @exp(%0, %0)
+    // CHECK-NEXT: rt.event_record compute 0
+    rt.event_record compute 0
+    // CHECK-NEXT: rt.event_wait gather 0
+    rt.event_wait gather 0
+    // CHECK-NEXT: rt.all_gather [@a]
+    rt.all_gather [@a] -> %0
+    rt.event_record gather 1
+    rt.event_record compute 2
+    rt.event_wait gather 2
+    // CHECK-NEXT: rt.all_gather [@b]
+    rt.all_gather [@b] -> %1
+    // CHECK-NEXT: rt.event_record gather 1
+    rt.event_record gather 3
+    // Waited for out of order: the later event orders the earlier gather too.
+    // CHECK-NEXT: rt.event_wait compute 1
+    rt.event_wait compute 3
+    // CHECK-NOT: rt.event_wait
+    rt.event_wait compute 1
+    // CHECK: rt.launch
+    rt.launch @exp(%0, %1)
+    return
+  }
+}
+
+// -----
+
+// A function begins when the one before it is done on all streams.
+module {
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // CHECK-NOT: rt.event
+    rt.event_record compute 0
+    rt.event_wait gather 0
+    // CHECK: rt.all_gather
+    rt.all_gather [@a] -> %0
+    // CHECK-NOT: rt.event
+    rt.event_record gather 1
+    return
+  }
+}

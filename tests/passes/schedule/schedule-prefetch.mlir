@@ -1,0 +1,87 @@
+// Two units, forward and backward, by each rule of prefetch. An op takes 100 µs, a
+// collective 53. Whatever the places, verify-schedule accepts them.
+// RUN: sed 's/OPTIONS/prefetch = "none"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=NONE
+// RUN: sed 's/OPTIONS/prefetch = "post"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=POST
+// RUN: sed 's/OPTIONS/prefetch = "pre"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=PRE
+// RUN: sed 's/OPTIONS/prefetch = "auto"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=AUTO
+// RUN: sed 's/OPTIONS/prefetch = "pre", "limit-all-gathers" = 1 : i64/' %s | fsdpc-opt --schedule-prefetch --verify-schedule | FileCheck %s --check-prefix=LIMIT
+
+// A hard cap is kept, even if all of the communication is then exposed; below
+// what is needed without any prefetch, the compile fails and says what is large.
+// RUN: sed 's/OPTIONS/"max-ranks" = 8 : i64, "memory-limit" = "57K"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule -o /dev/null
+// RUN: sed 's/OPTIONS/"max-ranks" = 8 : i64, "memory-limit" = "40K"/' %s | not fsdpc-opt --schedule-prefetch 2>&1 | FileCheck %s --check-prefix=OVER
+// OVER: error: peak of 58368 bytes on a rank of 8 is above --memory-limit of 40960 bytes; largest are all_gather of b.flat with 17408, reduce_scatter of b.flat with 16384, optimizer with 8192
+
+// Nothing overlaps: each start stands before its wait.
+// NONE: fsdp.enter @a
+// NONE-NEXT: fsdp.all_gather_start [@a.flat] {fsdp.bytes = 16384 : i64, fsdp.cost_us = 5.28
+// NONE-NEXT: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 5.28
+// NONE: fsdp.free
+// NONE: fsdp.all_gather_start [@b.flat]
+// NONE-NEXT: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 5.28
+// NONE: fsdp.reduce_scatter_start [@b.flat]
+// NONE-NEXT: fsdp.reduce_scatter_wait
+
+// After the compute of unit a, the gather of b overlaps nothing here: a's free is
+// all that stands between. The reduction overlaps the rest of the backward.
+// POST: fsdp.free
+// POST: fsdp.all_gather_start [@b.flat]
+// POST-NEXT: fsdp.enter @b
+// POST: fsdp.reduce_scatter_start [@b.flat]
+// POST-NEXT: nn.matmul
+// POST: fsdp.reduce_scatter_wait {{.*}} {fsdp.exposed_us = 0.0
+
+// Before the compute of unit a, the gather of b is hidden behind it.
+// PRE: fsdp.all_gather_start [@a.flat]
+// PRE-NEXT: fsdp.all_gather_start [@b.flat]
+// PRE-NEXT: fsdp.enter @a
+// PRE: fsdp.free
+// PRE: fsdp.enter @b
+// PRE-NEXT: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 0.0
+
+// The solver finds the same.
+// AUTO: fsdp.all_gather_start [@b.flat]
+// AUTO: fsdp.free
+// AUTO: fsdp.all_gather_wait {{.*}} {fsdp.exposed_us = 0.0
+// AUTO: fsdp.reduce_scatter_wait {{.*}} {fsdp.exposed_us = 0.0
+
+// One buffer at a time: b's gather starts when a's is freed.
+// LIMIT: fsdp.all_gather_start [@a.flat]
+// LIMIT: fsdp.free
+// LIMIT: fsdp.all_gather_start [@b.flat]
+// LIMIT: fsdp.free
+module attributes {fsdp.options = {OPTIONS}} {
+  fsdp.parameter @w0 : tensor<64x64xf32> trainable unit @a
+  fsdp.parameter @w1 : tensor<64x64xf32> trainable unit @b
+  fsdp.unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 4096 : f32 states 2 {members = [#fsdp.member<@w0[0, 4096] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @b.flat of @b trainable elements 4096 : f32 states 2 {members = [#fsdp.member<@w1[0, 4096] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<8x64xf32> {fsdp.input = "x"}) {
+    fsdp.enter @a
+    %a = fsdp.all_gather [@a.flat] {fsdp.unit = @a} : tensor<4096xf32>
+    %w0 = fsdp.view %a[@w0 at 0] : tensor<4096xf32> -> tensor<64x64xf32>
+    %h = nn.matmul %x, %w0 {fsdp.cost_us = 100.0 : f64, fsdp.unit = @a} : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+    fsdp.free %a : tensor<4096xf32>
+    fsdp.exit @a
+    fsdp.enter @b
+    %b = fsdp.all_gather [@b.flat] : tensor<4096xf32>
+    %w1 = fsdp.view %b[@w1 at 0] : tensor<4096xf32> -> tensor<64x64xf32>
+    %y = nn.matmul %h, %w1 {fsdp.cost_us = 100.0 : f64} : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+    fsdp.exit @b
+    fsdp.enter @b backward
+    %db = nn.matmul %h, %y {fsdp.cost_us = 100.0 : f64, transpose_a} : tensor<8x64xf32>, tensor<8x64xf32> -> tensor<64x64xf32>
+    %gb = fsdp.pack @b.flat(%db) : (tensor<64x64xf32>) -> tensor<4096xf32>
+    fsdp.reduce_scatter [@b.flat], %gb : tensor<4096xf32>
+    %dh = nn.matmul %y, %w1 {fsdp.cost_us = 100.0 : f64, transpose_b} : tensor<8x64xf32>, tensor<64x64xf32> -> tensor<8x64xf32>
+    fsdp.free %b : tensor<4096xf32>
+    fsdp.exit @b backward
+    fsdp.enter @a backward
+    %da = nn.matmul %x, %dh {fsdp.cost_us = 100.0 : f64, transpose_a} : tensor<8x64xf32>, tensor<8x64xf32> -> tensor<64x64xf32>
+    %ga = fsdp.pack @a.flat(%da) : (tensor<64x64xf32>) -> tensor<4096xf32>
+    fsdp.reduce_scatter [@a.flat], %ga : tensor<4096xf32>
+    fsdp.exit @a backward
+    return
+  }
+  func.func @update() { return }
+}
