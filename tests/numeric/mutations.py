@@ -43,7 +43,7 @@ def round_gradients(text: str) -> str:
 
 MUTATIONS = {                                 # name -> (the dump to edit, the edit)
     "tanh-for-erf": ("verify-input", harness.replace(r"nn\.gelu erf", "nn.gelu tanh")),
-    "layer-norm-eps": ("verify-input", harness.replace(r"(nn\.layer_norm .*epsilon = )[\d.e+-]+", r"\g<1>1.0e-06")),
+    "layer-norm-eps": ("verify-input", harness.replace(r"(nn\.layer_norm .*epsilon = )[\d.eE+-]+", r"\g<1>1.0e-06")),
     "adam-eps-inside-root": ("build-update", eps_inside_root),
     "bf16-gradients": ("verify-grad", round_gradients),
     "norm-weight-never-updated": ("shard-parameters", harness.replace(
