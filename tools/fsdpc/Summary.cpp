@@ -25,8 +25,15 @@ void fsdpc::printImportSummary(const ImportSummary &summary) {
                << " buffers\n";
 }
 
-void fsdpc::printModelSummary(ModuleOp module) {
-  if (auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised")) {
+std::string fsdpc::describeCommunication(ModuleOp module) {
+  auto done = module->getAttrOfType<StringAttr>(fsdp::FSDPDialect::kDoneAttr);
+  bool planned = done && (done == "plan-memory" || done == "verify-memory");
+  return planned ? communicatedBytes(module).describe() : "";
+}
+
+void fsdpc::printModelSummary(ModuleOp module, StringRef communication) {
+  auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised");
+  if (counts && !counts.empty()) {
     llvm::outs() << "recognised:";
     for (NamedAttribute entry : counts)
       if (auto count = dyn_cast<IntegerAttr>(entry.getValue()))
@@ -40,7 +47,8 @@ void fsdpc::printModelSummary(ModuleOp module) {
     kernels += op.hasAttr("nn.kernel");
   }
   llvm::outs() << "strategy: " << fsdp::getString(module, "strategy") << ", "
-               << units << " units, " << kernels << " kernels\n";
+               << units << " units, " << kernels << " kernels\n"
+               << communication;
 }
 
 void fsdpc::printMemoryTable(const Manifest &manifest) {

@@ -10,7 +10,9 @@
 namespace fsdpc {
 
 void printImportSummary(const ImportSummary &summary);
-void printModelSummary(mlir::ModuleOp module);
+// Bytes communicated a step, as a formula; empty after the phase `memory`.
+std::string describeCommunication(mlir::ModuleOp module);
+void printModelSummary(mlir::ModuleOp module, llvm::StringRef communication);
 // Peak of a rank by kind, for N = 1, 2, 4, 8, 64 at --plan-threads.
 void printMemoryTable(const Manifest &manifest);
 
