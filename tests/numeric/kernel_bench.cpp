@@ -42,7 +42,7 @@ func.func private @layer_norm_grad(%g: tensor<8192x384xf32>, %x: tensor<8192x384
   return %y : tensor<8192x384xf32> }
 func.func private @norm_weight_grad(%g: tensor<8192x384xf32>, %x: tensor<8192x384xf32>, %m: tensor<8192xf32>, %r: tensor<8192xf32>)
   -> tensor<384xf32> attributes {nn.kernel} {
-  %y = nn.norm_weight_grad %g, %x mean %m rstd %r : tensor<8192x384xf32>, mean tensor<8192xf32>, tensor<8192xf32> -> tensor<384xf32>
+  %y = nn.norm_weight_grad %g, %x mean %m rstd %r : tensor<8192x384xf32>, tensor<8192xf32>, mean tensor<8192xf32> -> tensor<384xf32>
   return %y : tensor<384xf32> }
 func.func private @bias_grad(%x: tensor<4096x1536xf32>) -> tensor<1x1536xf32> attributes {nn.kernel} {
   %y = nn.reduce sum %x [0] : tensor<4096x1536xf32> -> tensor<1x1536xf32>

@@ -283,7 +283,7 @@ TEST_F(KernelTest, Norms) {
         return %y : tensor<5x$Nx$T> })", t));
       add(expand(R"((%g: tensor<2x5x$Nx$T>, %x: tensor<2x5x$Nx$T>, %m: tensor<2x5xf32>, %r: tensor<2x5xf32>)
         -> tensor<$Nx$T> attributes {nn.kernel} {
-        %y = nn.norm_weight_grad %g, %x mean %m rstd %r : tensor<2x5x$Nx$T>, mean tensor<2x5xf32>, tensor<2x5xf32> -> tensor<$Nx$T>
+        %y = nn.norm_weight_grad %g, %x mean %m rstd %r : tensor<2x5x$Nx$T>, tensor<2x5xf32>, mean tensor<2x5xf32> -> tensor<$Nx$T>
         return %y : tensor<$Nx$T> })", t));
     }
   for (const char *type : {"f32", "bf16"}) {

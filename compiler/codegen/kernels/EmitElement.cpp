@@ -4,6 +4,7 @@
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -157,16 +158,32 @@ Lanes KernelEmitter::moved(Operation *op, const Index &index) {
 Lanes KernelEmitter::iota(nn::IotaOp op, const Index &index) {
   const IndexExpr &expr = index[op.getAxis()];
   Type element = tensorType(op.getResult()).getElementType();
+  Type type = scalarType(element);
   bool vector = vectorizes(expr);
   int depth = space.depth(expr);
-  Value value = vector ? vectorIndex(expr) : scalarIndex(expr);
+  // Lanes of 32 bits where they suffice: half the registers of an i64.
+  std::optional<int64_t> stride = space.laneStride(expr);
+  bool isShort = vector && stride && !type.isInteger(64) &&
+                 space.range(expr).high + width * *stride < (int64_t(1) << 31);
+  Value value = vector && !isShort ? vectorIndex(expr) : scalarIndex(expr);
   insertAt(depth);
-  Type type = lanesOf(scalarType(element), vector);
+  if (isShort) {
+    SmallVector<int32_t> steps;
+    for (int64_t lane = 0; lane < width; ++lane)
+      steps.push_back(lane * *stride);
+    Type i32 = builder.getI32Type();
+    Value step = make<arith::ConstantOp>(DenseElementsAttr::get(
+        VectorType::get({width}, i32), ArrayRef<int32_t>(steps)));
+    value =
+        make<arith::AddIOp>(spread(make<arith::TruncIOp>(i32, value)), step);
+  }
+  unsigned bits = getElementTypeOrSelf(value.getType()).getIntOrFloatBitWidth();
+  type = lanesOf(type, vector);
   if (isa<FloatType>(element)) {
     value = make<arith::SIToFPOp>(type, value);
     if (element.isBF16())
       value = roundBf16(value);
-  } else if (!element.isInteger(64)) {
+  } else if (element.getIntOrFloatBitWidth() < bits) {
     value = make<arith::TruncIOp>(type, value);
   }
   return {value, depth};

@@ -103,9 +103,10 @@ SmallVector<Value> CrossEntropyGradOp::decompose(OpBuilder &builder) {
   Value factor = b.mul(targets.weight, grad);
   Value lse = b.reshape(getLse(), {rows, 1});
   Value probability = b.exp(b.sub(logits, lse));
-  Type indexElement = tensorType(targets.index).getElementType();
-  Value column = b.iota(tensorType(logits).clone(indexElement), 1);
-  Value isTarget = b.compare(Predicate::eq, column, targets.index);
+  // 32 bits hold a column, and compare twice as many a vector.
+  Type i32 = builder.getI32Type();
+  Value column = b.iota(tensorType(logits).clone(i32), 1);
+  Value isTarget = b.compare(Predicate::eq, column, b.cast(targets.index, i32));
   Value difference =
       b.sub(probability,
             b.select(isTarget, b.constant(logits, 1), b.constant(logits, 0)));
