@@ -9,8 +9,8 @@
 namespace fsdpc {
 
 // Writes the executable to `path` under a temporary name first; on failure the
-// old file stays and an error says why. `commandLine` is kept for --info. Returns
-// what the program says of itself.
+// old file stays and an error says why. `commandLine` is kept for --info.
+// Returns what the program says of itself.
 mlir::FailureOr<Manifest> buildExecutable(mlir::ModuleOp module,
                                           llvm::StringRef path,
                                           llvm::StringRef commandLine);

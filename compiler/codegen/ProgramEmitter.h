@@ -1,5 +1,5 @@
-// The rt program as an object file: `main`, the manifest, constants, and the two
-// entry functions as straight lines of calls of the C ABI.
+// The rt program as an object file: `main`, the manifest, constants, and the
+// two entry functions as straight lines of calls of the C ABI.
 #pragma once
 
 #include "compiler/codegen/ProgramTables.h"

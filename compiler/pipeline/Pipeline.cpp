@@ -111,9 +111,9 @@ static FailureOr<size_t> firstStep(ModuleOp module) {
          << "', which is no pass of this compiler's pipeline";
 }
 
-// A resumed dump has been edited, maybe, so what checked it checks it again: the
-// verifiers of the phase that it stands in. Memory planning adds offsets alone, so
-// a schedule can still be checked there.
+// A resumed dump has been edited, maybe, so what checked it checks it again:
+// the verifiers of the phase that it stands in. Memory planning adds offsets
+// alone, so a schedule can still be checked there.
 static bool checksAgain(const PipelineStep &step, const PipelineStep &done) {
   return step.name.starts_with("verify-") &&
          (step.phase == done.phase ||

@@ -2,11 +2,11 @@
  * that it provides. Generated code, the conformance tests and the device
  * backends see this header and nothing else of the runtime.
  *
- * A compiled program is a table (fsdpc_program) and two entry functions, each of
- * which only enqueues work on streams and returns:
- *   microbatch  forward, backward and gradient reduction of one microbatch
- *   update      gradient norm, clipping, optimizer, refreshed parameters
- * The runtime's loop calls them: K microbatches and one update make a step.
+ * A compiled program is a table (fsdpc_program) and two entry functions, each
+ * of which only enqueues work on streams and returns: microbatch  forward,
+ * backward and gradient reduction of one microbatch update      gradient norm,
+ * clipping, optimizer, refreshed parameters The runtime's loop calls them: K
+ * microbatches and one update make a step.
  *
  * No function here reports errors to its caller: a failure inside the runtime
  * ends the rank (see fsdpc_main) after one line on stderr that begins "error:".
@@ -32,11 +32,11 @@ typedef void (*fsdpc_kernel)(int64_t begin, int64_t end, void *const *buffers);
 
 /* What generated code hands to fsdpc_main. Lives as long as the process. */
 typedef struct fsdpc_program {
-  const char *manifest;          /* JSON, see runtime/core/manifest.h */
+  const char *manifest; /* JSON, see runtime/core/manifest.h */
   uint64_t manifest_bytes;
-  const void *constants;         /* constant tensors, 64-byte aligned each */
+  const void *constants; /* constant tensors, 64-byte aligned each */
   uint64_t constants_bytes;
-  const void *weights;           /* values of --embed-weights, or null */
+  const void *weights; /* values of --embed-weights, or null */
   uint64_t weights_bytes;
   void (*microbatch)(fsdpc_rank *);
   void (*update)(fsdpc_rank *);
@@ -62,13 +62,14 @@ void fsdpc_event_wait(fsdpc_rank *, int32_t stream, int32_t event);
 
 /* ---- memory: the address of `offset` bytes into a space ---- */
 enum {
-  FSDPC_SPACE_ARENA = 0,     /* index unused; the planned arena */
-  FSDPC_SPACE_INPUT = 1,     /* index: input; one microbatch of it */
-  FSDPC_SPACE_CONSTANT = 2,  /* index unused; offset into constants */
-  FSDPC_SPACE_BUFFER = 3,    /* index: model buffer (BatchNorm statistics) */
-  FSDPC_SPACE_WHOLE = 4,     /* index: layout; its whole parameters in the compute type */
-  FSDPC_SPACE_RANDOM = 5     /* uint32[4]: seed low, seed high, microbatch j (0 …
-                              * V-1 within the step), step (from 0) */
+  FSDPC_SPACE_ARENA = 0,    /* index unused; the planned arena */
+  FSDPC_SPACE_INPUT = 1,    /* index: input; one microbatch of it */
+  FSDPC_SPACE_CONSTANT = 2, /* index unused; offset into constants */
+  FSDPC_SPACE_BUFFER = 3,   /* index: model buffer (BatchNorm statistics) */
+  FSDPC_SPACE_WHOLE =
+      4, /* index: layout; its whole parameters in the compute type */
+  FSDPC_SPACE_RANDOM = 5 /* uint32[4]: seed low, seed high, microbatch j (0 …
+                          * V-1 within the step), step (from 0) */
 };
 /* INPUT and RANDOM move from one microbatch to the next: ask in each one. */
 void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
@@ -111,14 +112,16 @@ void fsdpc_reduce_scatter(fsdpc_rank *, int32_t count, const int32_t *layouts,
 void fsdpc_accumulate(fsdpc_rank *, int32_t layout, const void *gradient);
 /* Reduces the accumulated whole gradients into this rank's part of each, once a
  * step (--reduce=step). Stream REDUCE. */
-void fsdpc_reduce_gradients(fsdpc_rank *, int32_t count, const int32_t *layouts);
+void fsdpc_reduce_gradients(fsdpc_rank *, int32_t count,
+                            const int32_t *layouts);
 /* All-gathers the accumulated f32 gradients in place (ddp). Stream GATHER. */
-void fsdpc_gather_gradients(fsdpc_rank *, int32_t count, const int32_t *layouts);
+void fsdpc_gather_gradients(fsdpc_rank *, int32_t count,
+                            const int32_t *layouts);
 /* All-gathers every rank's batch statistic (f32, the buffer's length) and
  * applies buffer = (1 - momentum) * buffer + momentum * statistic for ranks in
  * order. Stream REDUCE. */
-void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer, const void *statistic,
-                             double momentum);
+void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer,
+                             const void *statistic, double momentum);
 
 /* ---- update ---- */
 /* sums[i] (f64) = sum of squares of the rank's part of layouts[i]'s gradient,

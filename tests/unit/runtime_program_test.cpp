@@ -139,8 +139,8 @@ TEST_F(Program, LogsAHeaderAndEveryStep) {
     EXPECT_GT(lines[i]["tokens_per_s"].get<double>(), 0);
     for (const char *key : {"loss", "step_ms", "exposed_comm_ms", "peak_bytes"})
       EXPECT_TRUE(lines[i].contains(key)) << key;
-    if (!sanitized)
-      EXPECT_LT(lines[i]["peak_rss_minus_plan"].get<int64_t>(), 64 << 20);
+    EXPECT_TRUE(sanitized ||
+                lines[i]["peak_rss_minus_plan"].get<int64_t>() < 64 << 20);
   }
   EXPECT_THAT(outcome.err, HasSubstr("1 rank, "));
   EXPECT_THAT(outcome.err, HasSubstr("done: 4 steps"));

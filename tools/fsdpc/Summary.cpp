@@ -51,6 +51,18 @@ void fsdpc::printModelSummary(ModuleOp module, StringRef communication) {
                << communication;
 }
 
+static MemoryPlan planFor(const Manifest &manifest, int ranks) {
+  int threads = manifest.planThreads;
+  return planMemory(
+      manifest, ranks, threads,
+      communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
+      scratchpadBytes(manifest, threads));
+}
+
+int64_t fsdpc::plannedPeak(const Manifest &manifest, int ranks) {
+  return planFor(manifest, ranks).total();
+}
+
 void fsdpc::printMemoryTable(const Manifest &manifest) {
   int threads = manifest.planThreads;
   llvm::outs() << "memory per rank in MiB (" << threads << " thread"
@@ -62,10 +74,7 @@ void fsdpc::printMemoryTable(const Manifest &manifest) {
   llvm::outs() << '\n';
   std::vector<MemoryPlan> plans;
   for (int ranks : counts)
-    plans.push_back(
-        planMemory(manifest, ranks, threads,
-                   communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
-                   scratchpadBytes(manifest, threads)));
+    plans.push_back(planFor(manifest, ranks));
   auto row = [](StringRef name, auto value) {
     llvm::outs() << "  " << llvm::left_justify(name, 14);
     for (int i = 0; i < 5; ++i)

@@ -15,5 +15,7 @@ std::string describeCommunication(mlir::ModuleOp module);
 void printModelSummary(mlir::ModuleOp module, llvm::StringRef communication);
 // Peak of a rank by kind, for N = 1, 2, 4, 8, 64 at --plan-threads.
 void printMemoryTable(const Manifest &manifest);
+// A rank's peak in bytes at --plan-threads.
+int64_t plannedPeak(const Manifest &manifest, int ranks);
 
 } // namespace fsdpc

@@ -11,6 +11,7 @@
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
 
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -164,7 +165,15 @@ int compile(const CommandLine &line) {
     return inputFault;
   if (!line.quiet)
     printMemoryTable(*manifest);
-  return 0;
+  // Kernels' stacks are known only now: the cap is held against all of it.
+  int64_t peak = plannedPeak(*manifest, manifest->planRanks);
+  if (manifest->memoryLimit == 0 || peak <= manifest->memoryLimit)
+    return 0;
+  llvm::sys::fs::remove(line.output);
+  llvm::errs() << "error: the peak of " << peak << " bytes a rank is above "
+               << "'--memory-limit' of " << manifest->memoryLimit
+               << "; raise it, or plan for more ranks\n";
+  return inputFault;
 }
 
 } // namespace

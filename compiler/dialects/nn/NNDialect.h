@@ -1,4 +1,5 @@
-// The nn dialect: tensor ops of neural networks on static shapes, with adjoints.
+// The nn dialect: tensor ops of neural networks on static shapes, with
+// adjoints.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
