@@ -162,6 +162,9 @@ void ProgramEmitter::emitOp(Operation *op) {
               address(op.getSource()), address(op.getDestination()),
               address(op.getWorkspace())});
       })
+      .Case([&](rt::PoisonOp op) {
+        call("fsdpc_poison", {address(op.getMemory()), wide(op.getBytes())});
+      })
       .Case([&](rt::ReportLossOp op) {
         call("fsdpc_report_loss",
              {address(op.getLoss()), address(op.getValid())});

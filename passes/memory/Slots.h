@@ -56,4 +56,9 @@ mlir::FailureOr<ArenaPlan> packArena(mlir::ModuleOp module);
 // a gather will have gathered.
 unsigned offsetCount(mlir::Operation *op);
 
+// The offset that `fsdp.offsets` gives a result, or nothing.
+std::optional<int64_t> plannedOffset(mlir::Operation *op, unsigned result);
+// Whether the plan uses a tie: both lie at one place.
+bool isPlannedTie(mlir::OpResult result, mlir::Value operand);
+
 } // namespace fsdpc

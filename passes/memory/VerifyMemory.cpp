@@ -13,26 +13,9 @@ using namespace fsdpc;
 
 namespace {
 
-// The offset that a result was given, or nothing.
-std::optional<int64_t> offsetOf(Operation *op, unsigned result) {
-  auto offsets =
-      op->getAttrOfType<DenseI64ArrayAttr>(fsdp::FSDPDialect::kOffsetsAttr);
-  if (!offsets || static_cast<unsigned>(offsets.size()) != offsetCount(op))
-    return std::nullopt;
-  return offsets[result];
-}
-
-std::optional<int64_t> offsetOf(Value value) {
-  while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
-    value = reshape.getInput();
-  auto result = dyn_cast<OpResult>(value);
-  return result ? offsetOf(result.getOwner(), result.getResultNumber())
-                : std::nullopt;
-}
-
 LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
   const SlotValue &first = slot.values.front();
-  std::optional<int64_t> offset = offsetOf(first.op, first.result);
+  std::optional<int64_t> offset = plannedOffset(first.op, first.result);
   if (!offset || *offset < 0)
     return first.op->emitOpError("breaks rule 'planned': result ")
            << first.result << " has no offset in '"
@@ -45,7 +28,7 @@ LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
     return first.op->emitOpError("breaks rule 'arena': it reaches byte ")
            << base + slot.bytes << " of an arena of " << arenaBytes;
   for (const SlotValue &value : slot.values) {
-    std::optional<int64_t> own = offsetOf(value.op, value.result);
+    std::optional<int64_t> own = plannedOffset(value.op, value.result);
     if (own == base + value.offset)
       continue;
     auto diagnostic = value.op->emitOpError("breaks rule 'placed': result ")
@@ -71,10 +54,7 @@ struct VerifyMemory : fsdpc::impl::VerifyMemoryBase<VerifyMemory> {
           "'fsdp.arena' with 'bytes' is missing; run plan-memory first");
     SlotOptions options;
     options.maxRanks = fsdp::getInt(module, "max-ranks");
-    // A plan uses a tie where both lie at one place.
-    options.useTie = [](OpResult result, Value operand) {
-      return offsetOf(result) == offsetOf(operand);
-    };
+    options.useTie = isPlannedTie;
     for (StringRef name :
          {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
       auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -96,7 +76,7 @@ struct VerifyMemory : fsdpc::impl::VerifyMemoryBase<VerifyMemory> {
     std::vector<int64_t> offsets;
     for (const Slot &slot : slots) {
       const SlotValue &first = slot.values.front();
-      offsets.push_back(*offsetOf(first.op, first.result) - first.offset);
+      offsets.push_back(*plannedOffset(first.op, first.result) - first.offset);
     }
     if (schedule::verify(intervalsOf(slots), offsets).empty())
       return success();

@@ -1,5 +1,7 @@
 // convert-to-rt: turns planned ops into calls of the runtime.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "passes/memory/Slots.h"
 #include "passes/runtime/LibraryPlans.h"
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/Pointers.h"
@@ -23,7 +25,10 @@ public:
       : function(function), builder(function.getContext()),
         pointers(symbols, builder) {}
 
-  LogicalResult run();
+  // `deadMemory` has, by the op where their lives end, arena bytes to poison.
+  using DeadMemory =
+      DenseMap<Operation *, SmallVector<std::pair<int64_t, int64_t>>>;
+  LogicalResult run(const DeadMemory &deadMemory);
 
 private:
   LogicalResult convert(Operation *op);
@@ -233,7 +238,7 @@ LogicalResult FunctionConverter::convert(Operation *op) {
       .Default([&](Operation *op) { return convertCollective(op); });
 }
 
-LogicalResult FunctionConverter::run() {
+LogicalResult FunctionConverter::run(const DeadMemory &deadMemory) {
   pointers.declareInputs(function);
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
@@ -243,6 +248,9 @@ LogicalResult FunctionConverter::run() {
     location = op->getLoc();
     if (failed(convert(op)))
       return failure();
+    for (auto [offset, bytes] : deadMemory.lookup(op))
+      rt::PoisonOp::create(builder, location,
+                           pointers.arena(location, offset, bytes), bytes);
   }
   for (Operation *op : llvm::reverse(ops))
     if (!isa<func::ReturnOp>(op))
@@ -251,6 +259,27 @@ LogicalResult FunctionConverter::run() {
   function.setType(FunctionType::get(function.getContext(), {}, {}));
   function.removeArgAttrsAttr();
   return success();
+}
+
+// Where slots of a planned function end, for --poison.
+FailureOr<FunctionConverter::DeadMemory> findDeadMemory(func::FuncOp function,
+                                                        int64_t maxRanks) {
+  SlotOptions options;
+  options.maxRanks = maxRanks;
+  options.useTie = isPlannedTie;
+  FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
+  if (failed(slots))
+    return failure();
+  SmallVector<Operation *> ops;
+  for (Operation &op : function.getBody().front())
+    ops.push_back(&op);
+  FunctionConverter::DeadMemory result;
+  for (const Slot &slot : *slots) {
+    const SlotValue &first = slot.values.front();
+    int64_t offset = *plannedOffset(first.op, first.result) - first.offset;
+    result[ops[slot.end]].emplace_back(offset, slot.bytes - slot.slack);
+  }
+  return result;
 }
 
 struct ConvertToRT : fsdpc::impl::ConvertToRTBase<ConvertToRT> {
@@ -264,7 +293,13 @@ struct ConvertToRT : fsdpc::impl::ConvertToRTBase<ConvertToRT> {
             << name << "' is missing; run the earlier stages first";
         return signalPassFailure();
       }
-      if (failed(FunctionConverter(function, symbols).run()))
+      FailureOr<FunctionConverter::DeadMemory> dead =
+          FunctionConverter::DeadMemory();
+      if (fsdp::getFlag(getOperation(), "poison"))
+        dead =
+            findDeadMemory(function, fsdp::getInt(getOperation(), "max-ranks"));
+      if (failed(dead) ||
+          failed(FunctionConverter(function, symbols).run(*dead)))
         return signalPassFailure();
     }
   }

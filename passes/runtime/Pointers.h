@@ -17,6 +17,10 @@ public:
   // planned result (`fsdp.offsets`), a view of one, an argument, a constant, or
   // memory behind a symbol.
   mlir::Value get(mlir::Location loc, mlir::Value value);
+  // Bytes of the arena.
+  mlir::Value arena(mlir::Location loc, int64_t offset, int64_t bytes) {
+    return pointer(loc, rt::Space::arena, {}, offset, bytes);
+  }
   // The memory of a layout that every rank keeps whole.
   mlir::Value whole(mlir::Location loc, mlir::FlatSymbolRefAttr layout);
 

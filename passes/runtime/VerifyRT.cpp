@@ -39,7 +39,7 @@ bool writes(Operation *op, unsigned index) {
         return index == 1 ||
                (index == 2 && !op.getPlan().getKind().ends_with("_grad"));
       })
-      .Case<rt::AllGatherOp, rt::SumSquaresOp, rt::AllReduceOp>(
+      .Case<rt::AllGatherOp, rt::SumSquaresOp, rt::AllReduceOp, rt::PoisonOp>(
           [](Operation *) { return true; })
       .Case([&](rt::ClipOp) { return index == 1; })
       .Default([](Operation *) { return false; });

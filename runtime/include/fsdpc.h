@@ -87,8 +87,9 @@ void fsdpc_convolution(fsdpc_rank *, int32_t plan, const void *x, const void *w,
                        void *y);
 void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,
                    void *destination, void *workspace);
-void fsdpc_copy(fsdpc_rank *, void *destination, const void *source,
-                int64_t bytes);
+/* Fills memory that has no value any more with ones: NaN for every float type
+ * (--poison, a debug plan). */
+void fsdpc_poison(fsdpc_rank *, void *memory, int64_t bytes);
 /* Hands this microbatch's loss (one f32) to the runtime. `valid` is null or the
  * loss's divisor (one f32: number or weight of the valid targets): where it is
  * 0, the loss counts as 0 whatever `loss` holds, and the run warns once. The

@@ -88,6 +88,8 @@ constexpr OptionInfo table[] = {
      "the device"},
     {"cpu", Kind::Choice, Group::Output, "native", "native|x86-64-v3|x86-64-v4",
      "NAME", "the processor"},
+    {"poison", Kind::Flag, Group::Output, "false", "", "",
+     "a debug plan: fills every slot with NaN when its life ends"},
 };
 
 StringRef canonical(StringRef name, StringRef value) {

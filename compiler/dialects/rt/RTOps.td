@@ -162,6 +162,12 @@ def RT_PoolingOp : RT_Op<"pooling"> {
   let assemblyFormat = "$plan $source `->` $destination (`workspace` $workspace^)? attr-dict";
 }
 
+def RT_PoisonOp : RT_Op<"poison"> {
+  let summary = "fsdpc_poison: the memory's value has ended (--poison)";
+  let arguments = (ins RT_Pointer:$memory, I64Attr:$bytes);
+  let assemblyFormat = "$memory `bytes` $bytes attr-dict";
+}
+
 def RT_ReportLossOp : RT_Op<"report_loss"> {
   let summary = "fsdpc_report_loss";
   let arguments = (ins RT_Pointer:$loss, Optional<RT_Pointer>:$valid);
