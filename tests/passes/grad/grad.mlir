@@ -152,10 +152,11 @@ func.func @microbatch(%x: tensor<2x2xf32>) {
   fsdp.report_loss %l : tensor<f32>
   // CHECK: fsdp.report_loss
   // CHECK-NOT: nn.unslice
-  // CHECK: %[[DC:.*]] = nn.mul %{{.*}}, %[[AB:[0-9]+]] {fsdp.backward}
-  // CHECK: %[[DA:.*]] = nn.mul
-  // CHECK: %[[DB:.*]] = nn.mul
-  // CHECK: %[[DY:.*]] = nn.concat %[[DA]], %[[DB]], %[[DC]] {axis = 1 : i64, fsdp.backward}
+  // CHECK: %[[DAB:.*]] = nn.mul
+  // CHECK-NEXT: %[[DC:.*]] = nn.mul
+  // CHECK-NEXT: %[[DA:.*]] = nn.mul %[[DAB]]
+  // CHECK-NEXT: %[[DB:.*]] = nn.mul %[[DAB]]
+  // CHECK-NEXT: %[[DY:.*]] = nn.concat %[[DA]], %[[DB]], %[[DC]] {axis = 1 : i64, fsdp.backward}
   // CHECK-NEXT: nn.mul %[[DY]]
   return
 }
