@@ -124,6 +124,7 @@ fsdp.parameter @w : tensor<1xf32> trainable
 // CHECK: fsdp.parameter @unused : tensor<4xf32>{{$}}
 // expected-remark @+1 {{parameter 'unused' does not reach the loss and is not trained}}
 fsdp.parameter @unused : tensor<4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
 func.func @microbatch() {
   %w = fsdp.load @w : tensor<1xf32>
   %u = fsdp.load @unused : tensor<4xf32>
