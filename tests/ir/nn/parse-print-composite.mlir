@@ -25,8 +25,8 @@ func.func @norms(%x: tensor<2x8xbf16>, %w: tensor<8xbf16>) {
   %d = nn.layer_norm_grad %y, %x, %m, %r weight %w : tensor<2x8xbf16>, tensor<2xf32>, weight tensor<8xbf16> -> tensor<2x8xbf16>
   // CHECK: nn.norm_weight_grad %{{.*}}, %{{.*}} mean %{{.*}} rstd %{{.*}} : tensor<2x8xbf16>, tensor<2xf32>, mean tensor<2xf32> -> tensor<8xbf16>
   %dw = nn.norm_weight_grad %y, %x mean %m rstd %r : tensor<2x8xbf16>, tensor<2xf32>, mean tensor<2xf32> -> tensor<8xbf16>
-  // CHECK: nn.rms_norm %{{.*}} weight %{{.*}} {epsilon = 1.000000e-06 : f64} : tensor<2x8xbf16>, weight tensor<8xbf16> -> tensor<2x8xbf16>, tensor<2xf32>
-  %z, %s = nn.rms_norm %x weight %w {epsilon = 1.0e-6 : f64} : tensor<2x8xbf16>, weight tensor<8xbf16> -> tensor<2x8xbf16>, tensor<2xf32>
+  // CHECK: nn.rms_norm %{{.*}} weight %{{.*}} {epsilon = 1.000000e-05 : f64} : tensor<2x8xbf16>, weight tensor<8xbf16> -> tensor<2x8xbf16>, tensor<2xf32>
+  %z, %s = nn.rms_norm %x weight %w {epsilon = 1.0e-5 : f64} : tensor<2x8xbf16>, weight tensor<8xbf16> -> tensor<2x8xbf16>, tensor<2xf32>
   // CHECK: nn.rms_norm_grad %{{.*}}, %{{.*}}, %{{.*}} : tensor<2x8xbf16>, tensor<2xf32> -> tensor<2x8xbf16>
   %e = nn.rms_norm_grad %z, %x, %s : tensor<2x8xbf16>, tensor<2xf32> -> tensor<2x8xbf16>
   // CHECK: nn.norm_weight_grad %{{.*}}, %{{.*}} rstd %{{.*}} : tensor<2x8xbf16>, tensor<2xf32> -> tensor<8xbf16>

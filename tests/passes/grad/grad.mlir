@@ -124,6 +124,7 @@ fsdp.parameter @w : tensor<1xf32> trainable
 // CHECK: fsdp.parameter @unused : tensor<4xf32>{{$}}
 // expected-remark @+1 {{parameter 'unused' does not reach the loss and is not trained}}
 fsdp.parameter @unused : tensor<4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
 func.func @microbatch() {
   %w = fsdp.load @w : tensor<1xf32>
   %u = fsdp.load @unused : tensor<4xf32>
@@ -152,10 +153,11 @@ func.func @microbatch(%x: tensor<2x2xf32>) {
   fsdp.report_loss %l : tensor<f32>
   // CHECK: fsdp.report_loss
   // CHECK-NOT: nn.unslice
-  // CHECK: %[[DC:.*]] = nn.mul %{{.*}}, %[[AB:[0-9]+]] {fsdp.backward}
-  // CHECK: %[[DA:.*]] = nn.mul
-  // CHECK: %[[DB:.*]] = nn.mul
-  // CHECK: %[[DY:.*]] = nn.concat %[[DA]], %[[DB]], %[[DC]] {axis = 1 : i64, fsdp.backward}
+  // CHECK: %[[DAB:.*]] = nn.mul
+  // CHECK-NEXT: %[[DC:.*]] = nn.mul
+  // CHECK-NEXT: %[[DA:.*]] = nn.mul %[[DAB]]
+  // CHECK-NEXT: %[[DB:.*]] = nn.mul %[[DAB]]
+  // CHECK-NEXT: %[[DY:.*]] = nn.concat %[[DA]], %[[DB]], %[[DC]] {axis = 1 : i64, fsdp.backward}
   // CHECK-NEXT: nn.mul %[[DY]]
   return
 }
