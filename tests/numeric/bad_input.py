@@ -143,7 +143,7 @@ def run_cases(bench, folder):
         ("wrong dtype", program, array("ints", np.ones((16, 2), np.complex64)), 3, ["ints.npy"], {}),
         ("wrong rank", program, array("flat", np.ones(16, np.float32)), 3, ["flat.npy"], {}),
         ("wrong width", program, array("wide", np.ones((16, 3), np.float32)), 3, ["wide.npy", "3"], {}),
-        ("too few samples", program, array("few", np.ones((4, 2), np.float32)), 3, ["few.npy"], {}),
+        ("too few samples", program, array("few", np.ones((3, 2), np.float32)), 3, ["few.npy"], {}),
         ("no such data", program, [f"--data=x={folder}/none.npy", "--steps=2"], 3, ["none.npy"], {}),
         ("not a .npy file", program, [f"--data=x={folder}/data.bin", "--steps=2"], 3, ["data.bin"], {}),
         ("token out of range", gpt, high, 3, ["200"], {}),
