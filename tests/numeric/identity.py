@@ -34,10 +34,11 @@ def first_difference(a: tuple, b: tuple) -> str:
 
 
 def pairs(quick: bool) -> list[tuple[tuple, str]]:
-    """Programs (strategy, prefetch) and the ways in which each is run; the first pair is what the others must equal."""
+    """Programs (strategy, prefetch, other flags) and the ways in which each is run; the first pair is what the others must equal."""
     found = [(FIRST, way) for way in WAYS]
     found += [((strategy, "auto"), "mpirun") for strategy in ("zero2", "zero1", "ddp")]
     found += [(("zero3", prefetch), "mpirun") for prefetch in ("none", "post", "pre")]
+    found.append((("zero3", "auto", "--poison"), "mpirun"))  # dead memory full of NaN
     if quick:
         return found
     return found + [(program, way) for program in dict.fromkeys(p for p, _ in found) if program != FIRST
@@ -49,7 +50,7 @@ def test(bench, options):
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
     chosen = pairs(options.quick)
     programs = {p: bench.compile_fixture(fixture, "-".join(p), f"--strategy={p[0]}", f"--prefetch={p[1]}",
-                                         f"--clip-grad-norm={CLIP}")
+                                         f"--clip-grad-norm={CLIP}", *p[2:])
                 for p in dict.fromkeys(p for p, _ in chosen)}
     different = []
     for accumulate in (1, 3):
