@@ -124,6 +124,9 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
   kernel.setPrivate();
   kernel->setAttr("nn.kernel", builder.getUnitAttr());
   kernel->setAttr("nn.optimizer", builder.getUnitAttr());
+  // Below f32 the kernel also writes the copy that is gathered.
+  auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
+  kernel->setAttr("nn.compute", layout.getComputeAttr());
   IRMapping mapping;
   op.getBody().cloneInto(&kernel.getBody(), mapping);
   Operation *cloned = kernel.getBody().front().getTerminator();
@@ -133,6 +136,7 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
 
   for (auto other : module.getOps<func::FuncOp>())
     if (other != kernel && other->hasAttr("nn.optimizer") &&
+        other->getAttr("nn.compute") == kernel->getAttr("nn.compute") &&
         OperationEquivalence::isRegionEquivalentTo(
             &other.getBody(), &kernel.getBody(),
             OperationEquivalence::IgnoreLocations)) {
