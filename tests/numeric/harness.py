@@ -102,6 +102,9 @@ class Training:
     def lines(self) -> list[dict]:
         return [line for line in map(json.loads, self.log.read_text().splitlines()) if "loss" in line]
 
+    def header(self) -> dict:
+        return json.loads(self.log.read_text().splitlines()[0])
+
     def losses(self) -> list[float]:
         return [line["loss"] for line in self.lines()]
 

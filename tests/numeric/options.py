@@ -157,11 +157,20 @@ def cpu(case: Case) -> None:
 
 def memory_limit(case: Case) -> None:
     output = case.refused("--memory-limit=1MiB")
-    demand("memory" in output and "1.0 MiB" in output or "1048576" in output, f"the cap is not named:\n{output}")
+    demand("--memory-limit of 1048576 bytes" in output and "largest are" in output, f"cap or contributors are not named:\n{output}")
     demand(not case.bench.path("refused").exists(), "a refused compile wrote its output")
-    free = case.compile("--unit-class=*Block", "--plan-ranks=2", "--prefetch=auto")
-    tight = case.compile("--unit-class=*Block", "--plan-ranks=2", "--memory-limit=15.6MiB")
-    demand(case.train(tight, local=False).bits() == case.train(free, local=False).bits(), "a memory limit changes bits")
+
+    def run(*flags):
+        training = case.train(case.compile("--unit-class=*Block", "--plan-ranks=2", *flags), local=False)
+        return training, training.header()["plan"]["total"]
+
+    least, low = run("--prefetch=none")
+    free, high = run("--prefetch=auto")
+    cap = (low + high) // 2
+    tight, kept = run("--prefetch=auto", f"--memory-limit={cap}")
+    print(f"       none takes {low} bytes, auto {high}, auto under a cap of {cap} takes {kept}")
+    demand(kept <= cap < high, f"the cap of {cap} bytes is not kept, or does not bind")
+    demand(least.bits() == free.bits() == tight.bits(), "a memory limit changes bits")
 
 
 def max_ranks(case: Case) -> None:
