@@ -17,6 +17,7 @@
 // CHECK-NEXT: %[[Y:.*]] = rt.pointer arena + 0 bytes 64
 // CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]]
 // CHECK-NEXT: return
+// CHECK-LABEL: func.func @update()
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
