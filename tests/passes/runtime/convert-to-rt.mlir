@@ -86,7 +86,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 
 // Where the model computes in bf16, the optimizer's function says so: its kernel
 // also writes the bf16 copy that is gathered.
-// CHECK-LABEL: func.func @update()
+// CHECK: fsdp.layout @a.flat of @a trainable elements 16 : bf16
 // CHECK: attributes {nn.compute = bf16, nn.kernel, nn.optimizer}
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   fsdp.unit @a
