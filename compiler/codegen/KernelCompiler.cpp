@@ -6,8 +6,6 @@
 #include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/kernels/KernelPlan.h"
 
-#include "compiler/dialects/fsdp/Options.h"
-
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -48,14 +46,8 @@ LogicalResult decompose(func::FuncOp kernel) {
 LogicalResult fsdpc::prepareKernels(ModuleOp module, const TargetOptions &) {
   Builder builder(module.getContext());
   for (auto kernel : module.getOps<func::FuncOp>()) {
-    if (!isKernel(kernel))
+    if (!isKernel(kernel) || isOptimizer(kernel))
       continue;
-    if (isOptimizer(kernel)) {
-      if (fsdp::getString(module, "param-dtype") == "bf16")
-        kernel->setAttr(kernels::kComputeAttr,
-                        TypeAttr::get(builder.getBF16Type()));
-      continue;
-    }
     if (failed(decompose(kernel)))
       return failure();
     FailureOr<kernels::KernelPlan> plan = kernels::planKernel(kernel);

@@ -12,9 +12,9 @@ namespace fsdpc {
 
 /// Decomposes the kernels' composites, and sets on each kernel `nn.extent` and
 /// `nn.grain` (the outer range and its least piece worth a thread), and
-/// `nn.stack` (bytes of its stack) where it needs memory of its own. Optimizers
-/// get `nn.compute = bf16` where --param-dtype asks for a copy. Emits an error
-/// where a kernel fits none of the templates.
+/// `nn.stack` (bytes of its stack) where it needs memory of its own. Emits
+/// an error where a kernel fits none of the templates. Optimizers carry
+/// `nn.compute` (convert-to-rt): bf16 where they also write a copy.
 llvm::LogicalResult prepareKernels(mlir::ModuleOp module,
                                    const TargetOptions &options);
 

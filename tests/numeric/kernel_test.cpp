@@ -368,9 +368,9 @@ TEST_F(KernelTest, EmbeddingGrad) {
 // AdamW's program over a range of a shard, cut anywhere, with a bf16 copy.
 TEST_F(KernelTest, Optimizer) {
   text = R"(
-module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+module {
   func.func private @adamw(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64) -> (f32, f32, f32)
-      attributes {nn.kernel, nn.optimizer} {
+      attributes {nn.compute = bf16, nn.kernel, nn.optimizer} {
     %one = arith.constant 1.0 : f64
     %b1 = arith.constant 0.9 : f64
     %p1 = math.powf %b1, %step : f64

@@ -17,6 +17,7 @@
 // CHECK-NEXT: %[[Y:.*]] = rt.pointer arena + 0 bytes 64
 // CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]]
 // CHECK-NEXT: return
+// CHECK-LABEL: func.func @update()
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
@@ -85,7 +86,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 
 // Where the model computes in bf16, the optimizer's function says so: its kernel
 // also writes the bf16 copy that is gathered.
-// CHECK-LABEL: func.func @update()
+// CHECK: fsdp.layout @a.flat of @a trainable elements 16 : bf16
 // CHECK: attributes {nn.compute = bf16, nn.kernel, nn.optimizer}
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   fsdp.unit @a
