@@ -1,6 +1,7 @@
 // From tensor values to addresses.
 #include "passes/runtime/Pointers.h"
 
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/nn/Build.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -129,9 +130,10 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
   kernel.setPrivate();
   kernel->setAttr("nn.kernel", builder.getUnitAttr());
   kernel->setAttr("nn.optimizer", builder.getUnitAttr());
-  // Below f32 the kernel also writes the copy that is gathered.
+  // Below f32 the kernel also writes the copy that is kept whole.
   auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
-  kernel->setAttr("nn.compute", layout.getComputeAttr());
+  if (fsdp::keepsWhole(layout, "compute"))
+    kernel->setAttr("nn.compute", layout.getComputeAttr());
   IRMapping mapping;
   op.getBody().cloneInto(&kernel.getBody(), mapping);
   Operation *cloned = kernel.getBody().front().getTerminator();
