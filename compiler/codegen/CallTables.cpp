@@ -38,17 +38,30 @@ std::string nodeOf(Location location) {
   return "";
 }
 
+// Elements to which a kernel applies a function that takes a polynomial.
+int64_t countExps(func::FuncOp kernel) {
+  int64_t count = 0;
+  for (Operation &op : kernel.getBody().front())
+    if (isa<nn::ExpOp, nn::LogOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp,
+            nn::GeluOp, nn::GeluGradOp, nn::SiluOp, nn::SiluGradOp, nn::SinOp,
+            nn::CosOp>(op))
+      count +=
+          cast<RankedTensorType>(op.getResult(0).getType()).getNumElements();
+  return count;
+}
+
 class CallTables {
 public:
-  CallTables(ProgramTables &tables, Manifest &manifest)
-      : tables(tables), manifest(manifest) {}
+  CallTables(ModuleOp module, ProgramTables &tables, Manifest &manifest)
+      : symbols(module), tables(tables), manifest(manifest) {}
 
-  void add(ModuleOp module, StringRef entry);
+  void add(StringRef entry);
 
 private:
   CommandInfo commandOf(Operation *op);
   int32_t indexOf(Operation *op);
 
+  SymbolTable symbols;
   ProgramTables &tables;
   Manifest &manifest;
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;
@@ -73,7 +86,10 @@ CommandInfo CallTables::commandOf(Operation *op) {
       command.name = layout.getValue().str();
   };
   TypeSwitch<Operation *>(op)
-      .Case([&](rt::LaunchOp op) { command.name = op.getKernel().str(); })
+      .Case([&](rt::LaunchOp op) {
+        command.name = op.getKernel().str();
+        command.exps = countExps(symbols.lookup<func::FuncOp>(command.name));
+      })
       .Case([&](rt::MatmulOp op) {
         library(tables.matmuls, op.getPlan());
         command.name = productName(op.getPlan());
@@ -111,13 +127,13 @@ int32_t CallTables::indexOf(Operation *op) {
   return entry->second;
 }
 
-void CallTables::add(ModuleOp module, StringRef entry) {
+void CallTables::add(StringRef entry) {
   CallSequence sequences[kStreams];
   for (int32_t stream = 0; stream < kStreams; ++stream) {
     sequences[stream].entry = entry.str();
     sequences[stream].stream = stream;
   }
-  auto function = module.lookupSymbol<func::FuncOp>(entry);
+  auto function = symbols.lookup<func::FuncOp>(entry);
   for (Operation &op : function.getBody().front().without_terminator()) {
     if (isa<rt::PointerOp, rt::EventRecordOp, rt::EventWaitOp>(op))
       continue;
@@ -140,8 +156,8 @@ void CallTables::add(ModuleOp module, StringRef entry) {
 
 void fsdpc::addCalls(ModuleOp module, ProgramTables &tables,
                      Manifest &manifest) {
-  CallTables calls(tables, manifest);
+  CallTables calls(module, tables, manifest);
   for (StringRef entry :
        {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate})
-    calls.add(module, entry);
+    calls.add(entry);
 }

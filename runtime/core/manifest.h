@@ -110,6 +110,7 @@ struct CommandInfo {
   std::string op;   // of the rt dialect: "launch", "matmul", "all_gather", …
   std::string name; // the kernel, the product's shape, or the layouts
   int64_t bytes = 0, flops = 0; // 0 where they depend on the number of ranks
+  int64_t exps = 0;             // of the flops: exp, tanh, erf and their like
   int32_t plan = -1;            // of a library call, in the table of its kind
   std::vector<int32_t> layouts; // of collectives and of the update
 };

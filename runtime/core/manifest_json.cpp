@@ -75,7 +75,8 @@ template <class V> void fields(V &v, PoolingPlan &x) {
 
 template <class V> void fields(V &v, CommandInfo &x) {
   v("op", x.op), v("name", x.name), v("bytes", x.bytes);
-  v("flops", x.flops), v("plan", x.plan), v("layouts", x.layouts);
+  v("flops", x.flops), v("exps", x.exps), v("plan", x.plan);
+  v("layouts", x.layouts);
 }
 
 template <class V> void fields(V &v, Call &x) {

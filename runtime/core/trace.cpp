@@ -42,10 +42,12 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
   for (int32_t index : command.layouts) {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-    if (command.op == "all_gather")
-      bytes += buffers.whole * element;
-    else if (command.op == "reduce_scatter" || command.op == "accumulate")
-      bytes += layout.elements * element;
+    if (command.op == "all_gather") // each rank's shard is read and written
+      bytes += 2 * buffers.whole * element;
+    else if (command.op == "reduce_scatter") // the shard's part of every rank
+      bytes += buffers.shard * (rank.job.size * element + 4);
+    else if (command.op == "accumulate")
+      bytes += layout.elements * (element + 4);
     else if (command.op == "sum_squares")
       bytes += buffers.shard * 4;
     else if (command.op == "optimizer") // all but the gradient is written too
@@ -108,7 +110,9 @@ Json commandSlice(const fsdpc_rank &rank, const Call &call, int stream,
                    {"bytes", command.layouts.empty()
                                  ? command.bytes
                                  : layoutBytes(rank, command)},
-                   {"flops", command.flops}};
+                   {"flops", command.flops},
+                   {"exps", command.exps},
+                   {"cpu_us", double(times.cpu) / 1e3}};
   if (command.plan >= 0)
     event["args"]["plan"] = command.plan;
   return event;

@@ -16,6 +16,7 @@ namespace fsdpc {
 // When a command of a stream ran, in nanoseconds of the host's steady clock.
 struct DeviceTimes {
   int64_t begin = 0, end = 0;
+  int64_t cpu = 0;    // of them, those that the stream's own thread had a core
   int waitedFor = -1; // of an event wait: the other stream
 };
 

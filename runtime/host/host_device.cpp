@@ -179,7 +179,7 @@ public:
 
   DeviceTimes times(int stream, uint64_t position) const override {
     const CommandTimes &kept = streams[stream]->timesOf(position);
-    DeviceTimes times{kept.begin, kept.end, -1};
+    DeviceTimes times{kept.begin, kept.end, kept.cpu, -1};
     for (int other = 0; other < FSDPC_STREAMS; ++other)
       if (streams[other].get() == kept.other)
         times.waitedFor = other;

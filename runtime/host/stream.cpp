@@ -5,6 +5,7 @@
 #include "runtime/comm/failure.h"
 
 #include <chrono>
+#include <ctime>
 #include <exception>
 #include <omp.h>
 #include <utility>
@@ -15,6 +16,12 @@ static int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+static int64_t threadNow() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t(time.tv_sec) * 1000000000 + time.tv_nsec;
 }
 
 Stream::Stream(std::function<void(Command &)> execute)
@@ -78,7 +85,9 @@ void Stream::loop() {
       } else {
         CommandTimes &kept = times[position % times.size()];
         kept.begin = now();
+        int64_t cpu = threadNow();
         runCommand(command);
+        kept.cpu = threadNow() - cpu;
         kept.end = now();
         kept.other = command.kind == Command::Wait ? command.other : nullptr;
       }

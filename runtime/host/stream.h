@@ -32,6 +32,7 @@ struct Command {
 // When a command ran, in nanoseconds of std::chrono::steady_clock.
 struct CommandTimes {
   int64_t begin = 0, end = 0;
+  int64_t cpu = 0; // of them, those that the stream's thread had a core
   const class Stream *other = nullptr; // of a Wait: whom it waited for
 };
 

@@ -37,8 +37,8 @@ Manifest sample() {
   manifest.matmuls.resize(2);
   manifest.convolutions.resize(1);
   manifest.poolings.resize(1);
-  manifest.commands = {{"launch", "add_4", 48, 4, -1, {}},
-                       {"all_gather", "h.0", 0, 0, -1, {0}}};
+  manifest.commands = {{"launch", "add_4", 48, 4, 0, -1, {}},
+                       {"all_gather", "h.0", 0, 0, 0, -1, {0}}};
   manifest.sequences = {{"microbatch", 0, {{0, "h.0", true, "node_add"}}}};
   return manifest;
 }

@@ -222,16 +222,17 @@ Layout layout(const char *name, int64_t elements, bool trainable,
 
 // What each stream gets of microbatch() and update(), with zero3.
 void describeCalls(Manifest &manifest) {
-  manifest.commands = {{"all_gather", "embed root frozen", 0, 0, -1, {0, 1, 2}},
-                       {"launch", "forward_backward", 1000, 50, -1, {}},
-                       {"report_loss", "", 0, 0, -1, {}},
-                       {"reduce_scatter", "embed root", 0, 0, -1, {0, 1}},
-                       {"update_statistics", "running", 0, 0, -1, {}},
-                       {"sum_squares", "embed root", 0, 0, -1, {0, 1}},
-                       {"all_reduce", "", 0, 0, -1, {}},
-                       {"clip", "", 0, 0, -1, {}},
-                       {"optimizer", "embed", 0, 0, -1, {0}},
-                       {"optimizer", "root", 0, 0, -1, {1}}};
+  manifest.commands = {
+      {"all_gather", "embed root frozen", 0, 0, 0, -1, {0, 1, 2}},
+      {"launch", "forward_backward", 1000, 50, 0, -1, {}},
+      {"report_loss", "", 0, 0, 0, -1, {}},
+      {"reduce_scatter", "embed root", 0, 0, 0, -1, {0, 1}},
+      {"update_statistics", "running", 0, 0, 0, -1, {}},
+      {"sum_squares", "embed root", 0, 0, 0, -1, {0, 1}},
+      {"all_reduce", "", 0, 0, 0, -1, {}},
+      {"clip", "", 0, 0, 0, -1, {}},
+      {"optimizer", "embed", 0, 0, 0, -1, {0}},
+      {"optimizer", "root", 0, 0, 0, -1, {1}}};
   auto sequence = [&](const char *entry, int32_t stream,
                       std::vector<int32_t> commands) {
     CallSequence calls{entry, stream, {}};
