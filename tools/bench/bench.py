@@ -7,6 +7,9 @@ import argparse
 import sys
 from pathlib import Path
 
+import compile_times
+import memory_experiment
+import plans
 import shapes
 import step_time
 from report import Report
@@ -14,7 +17,10 @@ from workbench import Workbench
 
 PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FSDP2"),
          "step": (step_time.against_products, "a step against its own matrix products; the ten largest other costs"),
-         "ddp": (shapes.against_ddp, "our zero3 against our ddp")}
+         "ddp": (shapes.against_ddp, "our zero3 against our ddp"),
+         "plan": (plans.against_bound, "planned arena against its lower bound, these shapes and tests/models"),
+         "compile": (compile_times.compiles, "compile times, to a 96-layer GPT of 175 B parameters"),
+         "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 
 def main() -> int:

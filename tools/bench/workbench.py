@@ -104,8 +104,9 @@ class Workbench:
             demand(self.python, HERE / "export_gpt.py", folder, shape.text, "--batch", shape.batch, *flags)
         return folder
 
-    def gpt_command(self, model: Path, program: Path, *flags: str) -> list:
-        return [self.fsdpc, model, "-o", program, "--unit-class=*Block", f"--plan-ranks={self.ranks}", "--optimizer=adamw",
+    def gpt_command(self, folder: Path, *flags: str) -> list:
+        """fsdpc on an exported GPT; the caller names the output."""
+        return [self.fsdpc, folder / "gpt.onnx", f"--plan-ranks={self.ranks}", "--optimizer=adamw",
                 "--clip-grad-norm=1.0", *flags]
 
     def mpirun(self, ranks: int) -> list:
@@ -119,7 +120,7 @@ class Workbench:
         """Compiles a GPT of the shape and trains it, a thread a rank."""
         folder = self.export(shape)
         program = self.out / f"{shape.folder}-{dtype}-{name}"
-        demand(*self.gpt_command(folder / "gpt.onnx", program, *DTYPES[dtype], *flags))
+        demand(*self.gpt_command(folder, *DTYPES[dtype], *flags), "-o", program)
         log, peaks, trace = (program.with_suffix(suffix) for suffix in (".jsonl", ".rss", ".trace.json"))
         data = [f"--data={name}={folder}/{name}.npy" for name in ("ids", "labels")]
         demand(*self.train_command(program, self.ranks, data, self.steps + 1, log, peaks), "--trace", trace)
