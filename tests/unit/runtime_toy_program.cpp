@@ -101,7 +101,7 @@ void optimizer(int64_t begin, int64_t end, void *const *buffers) {
   auto *master = static_cast<float *>(buffers[0]);
   auto *gradient = static_cast<const float *>(buffers[1]);
   auto *momentum = static_cast<float *>(buffers[2]);
-  bool copies = type != "f32";
+  bool copies = type != "f32" && whole;
   float scale = *static_cast<const float *>(buffers[copies ? 4 : 3]);
   auto *rates = static_cast<const double *>(buffers[copies ? 5 : 4]);
   for (int64_t i = begin; i < end; ++i) {

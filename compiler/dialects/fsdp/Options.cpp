@@ -35,7 +35,7 @@ constexpr OptionInfo table[] = {
      "ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard", "NAME",
      "what is sharded: nothing, optimizer, also gradients, also parameters"},
     {"units", Kind::Choice, Group::Sharding, "auto", "auto|whole", "HOW",
-     "repeated siblings and large parameters of the root, or one unit"},
+     "repeated siblings, or one unit; large parameters of the root apart"},
     {"unit-class", Kind::Strings, Group::Sharding, "", "", "GLOB",
      "a unit for each module of such a class"},
     {"unit-scope", Kind::Strings, Group::Sharding, "", "", "REGEX",

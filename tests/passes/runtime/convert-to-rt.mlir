@@ -53,7 +53,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 // CHECK: rt.clip [@a.flat]
 // CHECK: rt.optimizer @[[NAME:.*]](@a.flat
 // CHECK: rt.optimizer @[[NAME]](@b.flat
-// CHECK: func.func private @[[NAME]](%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.compute = f32, nn.kernel, nn.optimizer}
+// CHECK: func.func private @[[NAME]](%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.kernel, nn.optimizer}
 // CHECK-NOT: nn.optimizer
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   fsdp.unit @a
@@ -85,15 +85,15 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 
 // -----
 
-// Where the model computes in bf16, the optimizer's function says so: its kernel
-// also writes the bf16 copy that is gathered.
+// Where parameters are kept whole in bf16, the optimizer's function says so: its
+// kernel also writes that copy.
 // CHECK: fsdp.layout @a.flat of @a trainable elements 16 : bf16
 // CHECK: attributes {nn.compute = bf16, nn.kernel, nn.optimizer}
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : bf16 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
   func.func @microbatch() { return }
   func.func @update() {
     %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1xf64>
