@@ -3,7 +3,8 @@
 // RUN: fsdpc-opt %s --convert-to-rt --elide-events --verify-rt --split-input-file -o /dev/null
 
 // A start waits for all that compute got before it, a wait makes compute wait. A
-// view is an offset (element 16 is byte 64), a free is nothing.
+// view is an offset (element 16 is byte 64), a free is nothing. A call keeps its
+// op's unit and costs, for traces.
 // CHECK: rt.input @x : tensor<4x4xf32>
 // CHECK-LABEL: func.func @microbatch()
 // CHECK-NEXT: rt.event_record compute 0
@@ -15,7 +16,7 @@
 // CHECK-NEXT: %[[X:.*]] = rt.pointer input @x + 0 bytes 64
 // CHECK-NEXT: %[[W:.*]] = rt.pointer arena + 128 bytes 64
 // CHECK-NEXT: %[[Y:.*]] = rt.pointer arena + 0 bytes 64
-// CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]]
+// CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]] {fsdp.bytes = 192 : i64, fsdp.flops = 128 : i64, fsdp.unit = @a}
 // CHECK-NEXT: return
 // CHECK-LABEL: func.func @update()
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
@@ -29,7 +30,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
     %t = fsdp.all_gather_start [@a.flat] {fsdp.offsets = array<i64: 64>}
     %f = fsdp.all_gather_wait %t : tensor<32xf32>
     %w = fsdp.view %f[@w at 16] : tensor<32xf32> -> tensor<4x4xf32>
-    %y = nn.matmul %x, %w {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %y = nn.matmul %x, %w {fsdp.bytes = 192 : i64, fsdp.flops = 128 : i64, fsdp.offsets = array<i64: 0>, fsdp.unit = @a} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     fsdp.free %f : tensor<32xf32>
     fsdp.exit @a
     return
