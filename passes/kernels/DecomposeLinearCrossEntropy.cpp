@@ -6,7 +6,6 @@
 #include "passes/kernels/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace fsdpc {
 #define GEN_PASS_DEF_DECOMPOSELINEARCROSSENTROPY
@@ -23,11 +22,13 @@ namespace {
 constexpr int64_t blockBytes = int64_t(32) << 20;
 constexpr int64_t leastRows = 128;
 
+// Blocks of one size run one kernel: a size that divides all rows is preferred.
 int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow) {
-  int64_t fitting = std::max(blockBytes / bytesPerRow, leastRows);
-  int64_t blocks = llvm::divideCeil(rows, fitting);
-  return std::min<int64_t>(rows,
-                           llvm::alignTo(llvm::divideCeil(rows, blocks), 64));
+  int64_t most = std::max(blockBytes / bytesPerRow / 64 * 64, leastRows);
+  for (int64_t size = most; size >= std::max(most / 2, leastRows); size -= 64)
+    if (rows % size == 0)
+      return size;
+  return std::min(rows, most);
 }
 
 class LossBuilder {

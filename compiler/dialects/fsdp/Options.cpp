@@ -75,6 +75,8 @@ constexpr OptionInfo table[] = {
      "HOW", "when all-gathers start"},
     {"limit-all-gathers", Kind::Integer, Group::Schedule, "0", "0..", "K",
      "most units gathered at a time (0: as memory allows)"},
+    {"recompute", Kind::Choice, Group::Schedule, "cheap", "none|cheap", "WHAT",
+     "activations computed again in the backward instead of kept"},
     {"memory-limit", Kind::Bytes, Group::Schedule, "", "", "SIZE",
      "a rank's peak at --plan-ranks, kept or refused"},
     {"plan-ranks", Kind::Integer, Group::Schedule, "8", "1..", "N",
