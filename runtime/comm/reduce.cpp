@@ -3,17 +3,10 @@
 // multiply-add: there is nothing to multiply).
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/bfloat16.h"
+#include "runtime/comm/each_processor.h"
 
 #include <algorithm>
 #include <cstring>
-
-// Sanitizers instrument the resolvers, which run before their runtime starts.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define FSDPC_EACH_PROCESSOR
-#else
-#define FSDPC_EACH_PROCESSOR                                                   \
-  __attribute__((target_clones("default", "avx2", "arch=skylake-avx512")))
-#endif
 
 namespace fsdpc {
 
