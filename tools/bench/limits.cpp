@@ -5,6 +5,7 @@
 //
 // usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/each_processor.h"
 #include "runtime/core/manifest.h"
 #include "runtime/core/memory_plan.h"
 #include "runtime/host/device.h"
@@ -148,16 +149,17 @@ nlohmann::json timeProducts(const Manifest &manifest, Bench &bench,
 }
 
 // Half of the bytes are read, half are written. Vector code for the machine.
-__attribute__((target_clones("default", "avx2", "arch=skylake-avx512"))) void
-copyLoop(const float *__restrict from, float *__restrict to, size_t count) {
+FSDPC_EACH_PROCESSOR
+void copyLoop(const float *__restrict from, float *__restrict to,
+              size_t count) {
   for (size_t i = 0; i < count; ++i)
     to[i] = from[i];
 }
 
 // A degree-5 polynomial and the exponent's bits: the least that an exponential
 // takes, in f32.
-__attribute__((target_clones("default", "avx2", "arch=skylake-avx512"))) void
-expLoop(const float *__restrict from, float *__restrict to, size_t count) {
+FSDPC_EACH_PROCESSOR
+void expLoop(const float *__restrict from, float *__restrict to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     float x = from[i] * 1.44269504f;
     float whole = std::nearbyint(x), f = x - whole;
