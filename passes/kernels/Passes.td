@@ -37,6 +37,10 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     indices and numbers alone (a causal mask) are copied into each of their
     consumers.
 
+    A sum of rows (the gradient of a bias or of a norm's weight) becomes sums over
+    fixed blocks of at most 64 rows and a sum of these. The first join a kernel that
+    goes through the same rows, so that they cost no pass over memory of their own.
+
     Before:
     ```mlir
     %b = nn.broadcast %bias : tensor<48xf32> -> tensor<8x48xf32>

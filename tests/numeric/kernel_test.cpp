@@ -302,6 +302,33 @@ TEST_F(KernelTest, Norms) {
   runAll();
 }
 
+// Sums over blocks of rows on the way of a row kernel and of a map.
+TEST_F(KernelTest, RowSums) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *size : {"5", "64", "133"}) {
+      add(expand(R"((%g: tensor<6x8x$Cx$T>, %x: tensor<6x8x$Cx$T>, %m: tensor<6x8xf32>, %r: tensor<6x8xf32>)
+        -> (tensor<3x1x$Cxf32>, tensor<6x8x$Cx$T>, tensor<3x1x$Cxf32>) attributes {nn.kernel} {
+        %y = nn.layer_norm_grad %g, %x, %m, %r : tensor<6x8x$Cx$T>, tensor<6x8xf32> -> tensor<6x8x$Cx$T>
+        %a = nn.cast %y : tensor<6x8x$Cx$T> -> tensor<6x8x$Cxf32>
+        %b = nn.reshape %a : tensor<6x8x$Cxf32> -> tensor<3x16x$Cxf32>
+        %c = nn.reduce sum %b [1] : tensor<3x16x$Cxf32> -> tensor<3x1x$Cxf32>
+        %d = nn.cast %g : tensor<6x8x$Cx$T> -> tensor<6x8x$Cxf32>
+        %e = nn.reshape %d : tensor<6x8x$Cxf32> -> tensor<3x16x$Cxf32>
+        %f = nn.reduce sum %e [1] : tensor<3x16x$Cxf32> -> tensor<3x1x$Cxf32>
+        return %c, %y, %f : tensor<3x1x$Cxf32>, tensor<6x8x$Cx$T>, tensor<3x1x$Cxf32> })",
+                 {{"C", size}, {"T", type}}));
+      add(expand(R"((%x: tensor<2x$Cx7x8x$T>) -> (tensor<2x7x8x$Cx$T>, tensor<4x1x$Cxf32>) attributes {nn.kernel} {
+        %t = nn.transpose %x [0, 2, 3, 1] : tensor<2x$Cx7x8x$T> -> tensor<2x7x8x$Cx$T>
+        %y = nn.gelu erf %t : tensor<2x7x8x$Cx$T>
+        %a = nn.cast %y : tensor<2x7x8x$Cx$T> -> tensor<2x7x8x$Cxf32>
+        %b = nn.reshape %a : tensor<2x7x8x$Cxf32> -> tensor<4x28x$Cxf32>
+        %c = nn.reduce sum %b [1] : tensor<4x28x$Cxf32> -> tensor<4x1x$Cxf32>
+        return %y, %c : tensor<2x7x8x$Cx$T>, tensor<4x1x$Cxf32> })",
+                 {{"C", size}, {"T", type}}));
+    }
+  runAll();
+}
+
 TEST_F(KernelTest, Rotary) {
   for (const char *type : {"f32", "bf16"})
     for (const char *form : {"", "{transposed}"})

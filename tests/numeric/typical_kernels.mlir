@@ -1,4 +1,5 @@
-// Kernels for kernel_bench: each template, both float types.
+// Kernels for kernel_bench: each template, both float types. They must parse.
+// RUN: fsdpc-opt %s -o %t
 func.func private @bias_gelu_tanh(%x: tensor<4096x1536xf32>, %b: tensor<1536xf32>) -> tensor<4096x1536xf32> attributes {nn.kernel} {
   %0 = nn.broadcast %b : tensor<1536xf32> -> tensor<4096x1536xf32>
   %1 = nn.add %x, %0 : tensor<4096x1536xf32>
@@ -117,3 +118,22 @@ func.func private @adamw(%arg0: f32, %arg1: f32, %arg2: f32, %arg3: f32, %arg4: 
   %31 = arith.addf %4, %30 : f32
   return %31, %9, %16 : f32, f32, f32
 }
+func.func private @bias_grad_blocks(%x: tensor<4096x1536xf32>) -> tensor<64x1x1536xf32> attributes {nn.kernel} {
+  %r = nn.reshape %x : tensor<4096x1536xf32> -> tensor<64x64x1536xf32>
+  %y = nn.reduce sum %r [1] : tensor<64x64x1536xf32> -> tensor<64x1x1536xf32>
+  return %y : tensor<64x1x1536xf32> }
+func.func private @layer_norm_grads(%g: tensor<8192x384xf32>, %x: tensor<8192x384xf32>, %m: tensor<8192x1xf32>, %r: tensor<8192x1xf32>, %w: tensor<384xf32>)
+  -> (tensor<8192x384xf32>, tensor<128x1x384xf32>, tensor<128x1x384xf32>) attributes {nn.kernel} {
+  %m1 = nn.reshape %m : tensor<8192x1xf32> -> tensor<8192xf32>
+  %r1 = nn.reshape %r : tensor<8192x1xf32> -> tensor<8192xf32>
+  %y = nn.layer_norm_grad %g, %x, %m1, %r1 weight %w : tensor<8192x384xf32>, tensor<8192xf32>, weight tensor<384xf32> -> tensor<8192x384xf32>
+  %mb = nn.broadcast %m : tensor<8192x1xf32> -> tensor<8192x384xf32>
+  %rb = nn.broadcast %r : tensor<8192x1xf32> -> tensor<8192x384xf32>
+  %c = nn.sub %x, %mb : tensor<8192x384xf32>
+  %n = nn.mul %c, %rb : tensor<8192x384xf32>
+  %p = nn.mul %g, %n : tensor<8192x384xf32>
+  %pr = nn.reshape %p : tensor<8192x384xf32> -> tensor<128x64x384xf32>
+  %dw = nn.reduce sum %pr [1] : tensor<128x64x384xf32> -> tensor<128x1x384xf32>
+  %gr = nn.reshape %g : tensor<8192x384xf32> -> tensor<128x64x384xf32>
+  %db = nn.reduce sum %gr [1] : tensor<128x64x384xf32> -> tensor<128x1x384xf32>
+  return %y, %dw, %db : tensor<8192x384xf32>, tensor<128x1x384xf32>, tensor<128x1x384xf32> }

@@ -45,7 +45,8 @@ private:
   // The running values of one reduction, one a width of vectors.
   using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 2>, 3>;
 
-  // ---- templates (EmitLoops.cpp, EmitEmbeddingGrad.cpp) ----
+  // ---- templates (EmitLoops.cpp, EmitColumns.cpp, EmitReduction.cpp,
+  // EmitEmbeddingGrad.cpp) ----
   void emitStage(Stage &stage, mlir::Value low, mlir::Value high);
   void emitParts(Stage &stage, llvm::ArrayRef<int64_t> widths, mlir::Value low,
                  mlir::Value high, Accumulators &sums);
@@ -54,6 +55,8 @@ private:
   void emitEmbeddingGrad(mlir::Value begin, mlir::Value end);
   void emitRows(mlir::Value begin, mlir::Value end);
   void storeOutput(const Root &root);
+  void addToOutput(const Root &root);
+  std::pair<mlir::Value, mlir::Value> beginBlock(mlir::Value block);
   llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
   mlir::Value neutral(nn::ReduceOp op, mlir::Type type);
   mlir::Value combine(nn::ReduceOp op, mlir::Value a, mlir::Value b);
