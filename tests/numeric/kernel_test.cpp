@@ -364,6 +364,54 @@ TEST_F(KernelTest, CrossEntropyGrad) {
   runAll();
 }
 
+// A row's loss and gradient in one kernel, whose gradient may lie over the
+// logits: the same bits.
+TEST_F(KernelTest, CrossEntropyInPlace) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *size : {"17", "133"})
+      add(expand(R"((%a: tensor<7x$Cx$T>, %t: tensor<7x1xi64> {test.bound = 17}) -> (tensor<7x$Cx$T>, tensor<7x1xf32>) attributes {nn.kernel} {
+        %x = nn.cast %a : tensor<7x$Cx$T> -> tensor<7x$Cxf32>
+        %m = nn.reduce max %x [1] : tensor<7x$Cxf32> -> tensor<7x1xf32>
+        %b = nn.broadcast %m : tensor<7x1xf32> -> tensor<7x$Cxf32>
+        %d = nn.sub %x, %b : tensor<7x$Cxf32>
+        %e = nn.exp %d : tensor<7x$Cxf32>
+        %s = nn.reduce sum %e [1] : tensor<7x$Cxf32> -> tensor<7x1xf32>
+        %l = nn.log %s : tensor<7x1xf32>
+        %z = nn.add %m, %l : tensor<7x1xf32>
+        %p = nn.pick %x, %t : tensor<7x$Cxf32>, tensor<7x1xi64> -> tensor<7x1xf32>
+        %loss = nn.sub %z, %p : tensor<7x1xf32>
+        %c = nn.broadcast %s : tensor<7x1xf32> -> tensor<7x$Cxf32>
+        %q = nn.div %e, %c : tensor<7x$Cxf32>
+        %k = nn.iota {axis = 1} : tensor<7x$Cxi64>
+        %u = nn.broadcast %t : tensor<7x1xi64> -> tensor<7x$Cxi64>
+        %h = nn.cmp eq %k, %u : tensor<7x$Cxi64> -> tensor<7x$Cxi1>
+        %one = nn.constant dense<1.0> : tensor<7x$Cxf32>
+        %zero = nn.constant dense<0.0> : tensor<7x$Cxf32>
+        %o = nn.select %h, %one, %zero : tensor<7x$Cxi1>, tensor<7x$Cxf32>
+        %g = nn.sub %q, %o : tensor<7x$Cxf32>
+        %y = nn.cast %g : tensor<7x$Cxf32> -> tensor<7x$Cx$T>
+        return %y, %loss : tensor<7x$Cx$T>, tensor<7x1xf32> })",
+                 {{"C", size}, {"T", type}}));
+  LoadedKernels loaded(context, text);
+  for (func::FuncOp kernel : loaded.kernels()) {
+    EXPECT_EQ("", checkKernel(loaded, kernel));
+    uint64_t state = 5;
+    std::vector<Buffer> b;
+    for (Type type : {kernel.getArgumentTypes()[0], kernel.getArgumentTypes()[1],
+                      kernel.getResultTypes()[0], kernel.getResultTypes()[1],
+                      kernel.getResultTypes()[1]}) {
+      auto tensor = cast<RankedTensorType>(type);
+      b.emplace_back(tensor).fill(randomTensor(tensor, 17, state));
+    }
+    void *apart[] = {b[0].data(), b[1].data(), b[2].data(), b[3].data()};
+    void *over[] = {b[0].data(), b[1].data(), b[0].data(), b[4].data()};
+    KernelFunction function = loaded.find(kernel.getSymName());
+    function(0, loaded.extent(kernel), apart);
+    function(0, loaded.extent(kernel), over);
+    EXPECT_TRUE(b[0] == b[2] && b[3] == b[4]) << kernel.getSymName().str();
+  }
+}
+
 TEST_F(KernelTest, Dropout) {
   // Lanes in groups of four, and rows whose length is no multiple of four.
   for (const char *type : {"f32", "bf16"})

@@ -115,9 +115,15 @@ SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
 
 void KernelEmitter::storeOutput(const Root &root) {
   Lanes value = element(root.value, root.index);
+  if (root.output < 0)
+    return;
+  IndexExpr address = space.linearize(root.index, shapeOf(root.value));
+  if (!isResult(root.output)) {
+    int64_t size = tensorType(root.value).getNumElements() / plan.rows;
+    address = space.add(address, space.scale(plan.row, -size));
+  }
   store(buffers[kernel.getNumArguments() + root.output],
-        tensorType(root.value).getElementType(),
-        space.linearize(root.index, shapeOf(root.value)), value.value);
+        tensorType(root.value).getElementType(), address, value.value);
 }
 
 // Adds a row to the running sums of its block.
@@ -258,7 +264,7 @@ void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
   insertAt(0);
   size_t number = 0;
   for (Root &root : stage.roots) {
-    if (!root.reduce)
+    if (!root.reduce && root.output >= 0)
       storedRows[root.value] = root.output;
     if (!root.reduce || root.addsRows())
       continue;
@@ -340,6 +346,9 @@ LogicalResult KernelEmitter::emit(func::FuncOp function) {
                           ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     buffers.push_back(make<LLVM::LoadOp>(pointerType, slot));
   }
+  for (int64_t count : plan.keptRows)
+    buffers.push_back(make<LLVM::AllocaOp>(pointerType, builder.getF32Type(),
+                                           i64(count), /*alignment=*/64));
   if (plan.kind == KernelPlan::EmbeddingGrad)
     emitEmbeddingGrad(begin, end);
   else

@@ -115,6 +115,9 @@ private:
   // A scalar in every lane, where there are lanes.
   mlir::Value spread(mlir::Value scalar);
   mlir::Type lanesOf(mlir::Type element, bool vector) const;
+  bool isResult(int output) {
+    return output < static_cast<int>(kernel.getNumResults());
+  }
   bool vectorizes(const IndexExpr &expr) const {
     return width > 1 && space.usesLane(expr);
   }
@@ -128,7 +131,7 @@ private:
 
   int64_t width = 1; // lanes of the loop that is being built
   Scope scopes[3];
-  llvm::SmallVector<mlir::Value> buffers;     // operands, then results
+  llvm::SmallVector<mlir::Value> buffers;     // operands, results, kept rows
   llvm::DenseMap<int, mlir::Value> variables; // by atom, at the first lane
   std::map<Key, Lanes> known;
   llvm::DenseMap<mlir::Value, Lanes> reduced;  // reductions of this row

@@ -2,6 +2,7 @@
 #include "compiler/codegen/kernels/KernelPlan.h"
 
 #include "compiler/codegen/kernels/BodyWalk.h"
+#include "compiler/codegen/kernels/KeptValues.h"
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -81,6 +82,8 @@ private:
   LogicalResult planMap();
   LogicalResult planRows();
   LogicalResult planColumns();
+  void pickBeforeStores(int level);
+  int keepRow(int64_t count);
   void planEmbeddingGrad(nn::EmbeddingGradOp op);
   void collectReductions();
   int level(Value value);
@@ -230,6 +233,29 @@ LogicalResult Planner::planMap() {
   return success();
 }
 
+// What is picked out of a row is read before a result is written, which may lie
+// over the row.
+void Planner::pickBeforeStores(int current) {
+  Stage stage;
+  kernel.walk([&](nn::PickOp op) {
+    Value value = op.getResult();
+    if (level(value) == current && elements(value) == plan.rows)
+      stage.roots.push_back({value,
+                             {},
+                             -1,
+                             plan.space.delinearize(plan.row, shapeOf(value)),
+                             {}});
+  });
+  if (!stage.roots.empty())
+    plan.stages.push_back(stage);
+}
+
+int Planner::keepRow(int64_t count) {
+  plan.keptRows.push_back(count);
+  plan.stackBytes += count * 4 + 64;
+  return kernel.getNumResults() + plan.keptRows.size() - 1;
+}
+
 LogicalResult Planner::planRows() {
   plan.kind = KernelPlan::Row;
   auto larger = [&](nn::ReduceOp a, nn::ReduceOp b) {
@@ -258,11 +284,22 @@ LogicalResult Planner::planRows() {
     if (!llvm::is_contained(rowSums, output.getDefiningOp()))
       last = std::max(last, level(output));
 
+  SmallVector<KeptValue, 2> kept = valuesToKeep(
+      kernel, product(domain.shape), [&](Value value) { return level(value); });
+
   // A stage for each level and each length of the inner loops, then one for the
   // outputs with an element a row.
   Stage scalars;
   for (int current = 0; current <= last; ++current) {
     std::map<int64_t, SmallVector<Root, 2>> byCount;
+    pickBeforeStores(current);
+    for (KeptValue &entry : kept)
+      if (entry.level == current) {
+        if (entry.output < 0)
+          entry.output = keepRow(domain.reducedCount());
+        byCount[domain.reducedCount()].push_back(
+            {entry.value, {}, entry.output, {}, {}});
+      }
     for (nn::ReduceOp op : reductions) {
       if (level(op.getInput()) != current)
         continue;

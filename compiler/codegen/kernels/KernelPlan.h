@@ -26,7 +26,8 @@ inline constexpr int64_t kMapBlock = 2048;  // elements, where a loop is longer
 struct Root {
   mlir::Value value;
   nn::ReduceOp reduce; // or
-  int output = -1;     // the number of a result
+  int output = -1; // the number of a result, past the last one of a row that
+                   // is the call's own; neither: computed and remembered
   Index index;
 
   /// Of a sum over blocks of rows: both, and the result's element to add to.
@@ -55,7 +56,9 @@ struct KernelPlan {
   int64_t rowsPerBlock = 1; // row: where rows are added up in blocks
   llvm::SmallVector<Stage, 3> stages;
   int64_t extent = 1, grain = 1;
-  int64_t stackBytes = 0; // memory of a call's own
+  llvm::SmallVector<int64_t, 1> keptRows; // f32 values of each row that is the
+                                          // call's own
+  int64_t stackBytes = 0;                 // memory of a call's own
 };
 
 /// The kernel's body holds primitives only. Emits an error where no template
