@@ -421,7 +421,9 @@ void Planner::planEmbeddingGrad(nn::EmbeddingGradOp op) {
                          {}});
   plan.blocks = llvm::divideCeil(stage.lanes, kColumnBlock);
   if (nn::tensorType(op.getResult()).getElementType().isBF16())
-    plan.stackBytes = stage.lanes * 4 + 64; // a row's sums in f32
+    // A row's sums in f32, each row's first place, each place's next one.
+    plan.stackBytes =
+        4 * (stage.lanes + shapeOf(op.getResult())[0] + stage.outer) + 3 * 64;
 }
 
 // A piece of the range should be worth a thread's wake-up.
