@@ -73,8 +73,9 @@ SmallVector<Value> CrossEntropyOp::decompose(OpBuilder &builder) {
   Targets targets =
       prepareTargets(b, logits, getTargets(), getWeights(), getIgnoreIndex());
   // A weight of 0 must hide a non-finite row too: select, not multiply.
-  Value terms =
-      b.mul(targets.weight, b.sub(lse, b.pick(logits, targets.index)));
+  // Out of the logits as they are, which need not be widened for it.
+  Value picked = b.enter(b.pick(getLogits(), targets.index));
+  Value terms = b.mul(targets.weight, b.sub(lse, picked));
   Value zero = b.constant(terms, 0);
   Value counts = b.compare(Predicate::ne, targets.weight, zero);
   Value loss = b.sum(b.select(counts, terms, zero), {0});
