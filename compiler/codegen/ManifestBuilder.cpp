@@ -1,6 +1,7 @@
 // The manifest of a program, from the final module's symbols and options.
 #include "compiler/codegen/ManifestBuilder.h"
 
+#include "compiler/codegen/CallTables.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/rt/Plans.h"
 
@@ -138,5 +139,6 @@ Manifest fsdpc::buildManifest(ModuleOp module, ProgramTables &tables) {
   for (auto &[plan, index] : tables.attentions)
     manifest.attentions.push_back(
         rt::describe(cast<rt::AttentionPlanAttr>(plan)));
+  addCalls(module, tables, manifest);
   return manifest;
 }
