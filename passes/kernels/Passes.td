@@ -4,27 +4,6 @@
 
 include "mlir/Pass/PassBase.td"
 
-def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
-  let summary = "Writes attention as batched products around one row kernel";
-  let description = [{
-    Query heads that share a key head become rows of one product, so grouped heads
-    need no copies. Only the log-sum-exp is kept for the backward, which computes
-    the probabilities again from it (Dao et al., FlashAttention, 2022).
-
-    Before:
-    ```mlir
-    %o, %lse = nn.attention %q, %k, %v {causal, scale = 0.125 : f64} : … 
-    ```
-    After:
-    ```mlir
-    %s = nn.matmul %q, %k {transpose_b} : …
-    … scale, mask, max, exp, sum, divide, on B×H×T×S …
-    %o = nn.matmul %p, %v : …
-    ```
-  }];
-  let dependentDialects = ["::fsdpc::nn::NNDialect"];
-}
-
 def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
   let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{

@@ -108,8 +108,8 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
   // Views of the operand's memory count as uses of it; what is itself a view,
   // or memory behind a symbol, is never overwritten.
   static bool isLastUse(Value value, nn::LaunchOp launch) {
-    if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp>(
-            value.getDefiningOp()))
+    if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp,
+             nn::AttentionOp, nn::AttentionGradOp>(value.getDefiningOp()))
       return false;
     unsigned uses = 0;
     for (Operation *user : value.getUsers()) {
