@@ -15,17 +15,20 @@ static constexpr size_t mebibyte = size_t(1) << 20;
 Staging Staging::of(Channel channel, int ranks) {
   // A rank touches its own window and, of each peer's, its segment (reducing)
   // or the head (gathering): at most 8 MiB in all. A node's windows together
-  // stay under 32 MiB: /dev/shm is often small.
+  // stay under 32 MiB: /dev/shm is often small. What is copied at a time is
+  // small enough to stay in a core's cache until the peer reads it: memcpy
+  // writes larger pieces past the caches.
   auto pages = [](size_t bytes) {
     return std::max<size_t>(bytes / 4096 * 4096, 4096);
   };
   Staging staging;
   size_t count = ranks;
   bool gathers = channel == gatherChannel;
-  staging.gather = pages((gathers ? 4 * mebibyte : 64 * 1024) / count);
+  staging.gather = gathers ? pages(std::min(mebibyte / 2, 4 * mebibyte / count))
+                           : pages(64 * 1024 / count);
   staging.half =
       channel == reduceChannel
-          ? std::max(pages(std::min(2 * mebibyte, 16 * mebibyte / count)),
+          ? std::max(pages(std::min(mebibyte, 16 * mebibyte / count)),
                      count * 64)
           : staging.gather;
   return staging;
