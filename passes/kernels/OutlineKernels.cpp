@@ -1,5 +1,6 @@
 // outline-kernels: groups ops into kernels, each a private function and its
 // launch.
+#include "passes/kernels/Inherit.h"
 #include "passes/kernels/KernelGroups.h"
 #include "passes/kernels/Passes.h"
 
@@ -25,10 +26,7 @@ void expandLosses(func::FuncOp function) {
     Operation *before = loss->getPrevNode();
     OpBuilder builder(loss);
     SmallVector<Value> results = loss.decompose(builder);
-    for (Operation *op = before ? before->getNextNode()
-                                : &function.getBody().front().front();
-         op != loss; op = op->getNextNode())
-      op->setDiscardableAttrs(loss->getDiscardableAttrDictionary());
+    inheritAttributes(before, loss);
     loss->replaceAllUsesWith(results);
     loss.erase();
   }

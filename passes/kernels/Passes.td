@@ -25,6 +25,34 @@ def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdpc::nn::NNDialect"];
 }
 
+def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
+  let summary = "Writes the loss and its gradients as products on blocks of rows";
+  let description = [{
+    A block of logits has about 32 MiB, but at least 128 rows. Its row kernel reads
+    each row once, writes the row's loss and the logits' gradient, which is
+    multiplied into rows of the input's gradient and added to the weight's before
+    the next block takes the same memory.
+
+    Before:
+    ```mlir
+    %loss, %valid, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t {transpose_weight} : tensor<1024x384xf32>, tensor<50257x384xf32>, …
+    ```
+    After, for each block:
+    ```mlir
+    %x1 = nn.slice %x [128, 0] by [1, 1] : tensor<1024x384xf32> -> tensor<128x384xf32>
+    %l1 = nn.matmul %x1, %w {transpose_b} : …
+    … max, exp, sum, loss, gradient, on 128×50257 …
+    %dx1 = nn.matmul %g1, %w : …
+    %dw1 = nn.matmul %g1, %x1 accumulate %dw0 {transpose_a} : …
+    ```
+    and at the end the rows joined:
+    ```mlir
+    %dx = nn.concat %dx0, %dx1, … {axis = 0 : i64} : …
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+}
+
 def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
   let summary = "Groups ops into kernels, each a private function and its launch";
   let description = [{
@@ -35,7 +63,9 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     same: hence fusion, and with it the bits, does not depend on the strategy.
     Ops that only move elements (broadcast, slice, iota) and what is computed from
     indices and numbers alone (a causal mask) are copied into each of their
-    consumers.
+    consumers. A slice that is one piece of its operand's memory stays as a view
+    of it, and a concat of such pieces stays where each operand can be written
+    in its place.
 
     Before:
     ```mlir

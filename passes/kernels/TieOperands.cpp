@@ -1,4 +1,5 @@
 // tie-operands: says which results may take an operand's memory.
+#include "compiler/dialects/nn/Build.h"
 #include "passes/kernels/OpKinds.h"
 #include "passes/kernels/Passes.h"
 
@@ -93,8 +94,9 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
       return false;
     unsigned uses = 0;
     for (Operation *user : value.getUsers()) {
-      if (user != launch && (isa<nn::ReshapeOp, fsdp::PackOp>(user) ||
-                             !user->isBeforeInBlock(launch)))
+      if (user != launch &&
+          (nn::isView(user) || isa<nn::ConcatOp, fsdp::PackOp>(user) ||
+           !user->isBeforeInBlock(launch)))
         return false;
       uses += user == launch;
     }

@@ -3,6 +3,7 @@
 // copied, because the list is gone when the work runs.
 #include "runtime/core/rank.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/dtype.h"
 
 #include <cstring>
@@ -95,11 +96,16 @@ void fsdpc_all_gather(fsdpc_rank *rank, int32_t count, const int32_t *layouts,
   std::vector<void *> to(destinations, destinations + count);
   rank->device->run(FSDPC_STREAM_GATHER, [rank, list = listOf(count, layouts),
                                           to] {
-    size_t size = size_t(dtypeBytes(rank->manifest.computeDtype));
+    WireType type = wireType(rank->manifest.computeDtype);
     for (size_t i = 0; i < list.size(); ++i) {
       const LayoutBuffers &layout = rank->layouts[size_t(list[i])];
-      rank->job.channel[gatherChannel]->allGather(layout.computeShard, to[i],
-                                                  size_t(layout.shard) * size);
+      size_t bytes = size_t(layout.shard) * wireBytes(type);
+      char *own = layout.computeShard;
+      if (!own) {
+        own = static_cast<char *>(to[i]) + size_t(rank->job.rank) * bytes;
+        castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
+      }
+      rank->job.channel[gatherChannel]->allGather(own, to[i], bytes);
     }
   });
 }

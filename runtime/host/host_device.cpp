@@ -168,6 +168,24 @@ public:
     return compute().takeWaitedNanoseconds();
   }
 
+  void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) override {
+    for (int stream = 0; stream < FSDPC_STREAMS; ++stream)
+      streams[stream]->keepTimes(count[size_t(stream)]);
+  }
+
+  uint64_t enqueued(int stream) const override {
+    return streams[stream]->enqueued();
+  }
+
+  DeviceTimes times(int stream, uint64_t position) const override {
+    const CommandTimes &kept = streams[stream]->timesOf(position);
+    DeviceTimes times{kept.begin, kept.end, kept.cpu, -1};
+    for (int other = 0; other < FSDPC_STREAMS; ++other)
+      if (streams[other].get() == kept.other)
+        times.waitedFor = other;
+    return times;
+  }
+
   bool ready = false;
 
 private:

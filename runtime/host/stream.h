@@ -29,6 +29,13 @@ struct Command {
   uint64_t position = 0;         // Wait
 };
 
+// When a command ran, in nanoseconds of std::chrono::steady_clock.
+struct CommandTimes {
+  int64_t begin = 0, end = 0;
+  int64_t cpu = 0; // of them, those that the stream's thread had a core
+  const class Stream *other = nullptr; // of a Wait: whom it waited for
+};
+
 class Stream {
 public:
   // `execute` runs every command but waits, on the stream's thread.
@@ -51,16 +58,25 @@ public:
   // Nanoseconds slept in Wait commands since the last call.
   int64_t takeWaitedNanoseconds() { return waited.exchange(0); }
 
+  // Keeps the times of the last `count` commands; before any is enqueued.
+  void keepTimes(size_t count) { times.resize(count); }
+  // The times of command `position`, one of the last `count`, which is done.
+  const CommandTimes &timesOf(uint64_t position) const {
+    return times[position % times.size()];
+  }
+
 private:
   static constexpr uint64_t capacity = 4096;
 
   Command &beginEnqueue();
   void endEnqueue();
   void loop();
+  void runCommand(Command &command);
   void runWait(const Command &command);
 
   std::function<void(Command &)> execute;
   std::vector<Command> ring;
+  std::vector<CommandTimes> times;    // of the last commands; empty: not kept
   std::atomic<uint64_t> tail{0};      // enqueued
   std::atomic<uint64_t> completed{0}; // run; slots before it are free
   std::atomic<int> waiters{0};        // threads that sleep on `progress`
