@@ -28,6 +28,17 @@ std::string productName(rt::MatmulPlanAttr plan) {
   return text;
 }
 
+std::string attentionName(rt::AttentionPlanAttr plan) {
+  ArrayRef<int64_t> query = plan.getQuery().asArrayRef();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << query[0] << 'x' << query[1] << 'x' << query[2] << 'x'
+         << plan.getKey().asArrayRef()[2] << 'x' << query[3];
+  if (plan.getCausal())
+    stream << " causal";
+  return text;
+}
+
 // The node that an op came from; fused ones keep the first.
 std::string nodeOf(Location location) {
   if (auto fused = dyn_cast<FusedLoc>(location))
@@ -101,6 +112,17 @@ CommandInfo CallTables::commandOf(Operation *op) {
       .Case([&](rt::PoolingOp op) {
         library(tables.poolings, op.getPlan());
         command.name = op.getPlan().getKind().str();
+      })
+      .Case<rt::AttentionOp, rt::AttentionGradOp>([&](auto op) {
+        rt::AttentionPlanAttr plan = op.getPlan();
+        library(tables.attentions, plan);
+        command.name = attentionName(plan);
+        // One for each pair of a query and a key: two products, or five.
+        int64_t width = plan.getQuery().asArrayRef()[3];
+        int64_t pair = plan.getStrideGrad()
+                           ? 3 * width + 2 * plan.getValueWidth()
+                           : width + plan.getValueWidth();
+        command.exps = command.flops / (2 * pair);
       })
       .Case<rt::OptimizerOp, rt::AccumulateOp>(
           [&](auto op) { addLayout(op.getLayoutAttr()); })

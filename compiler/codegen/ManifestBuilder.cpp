@@ -136,6 +136,9 @@ Manifest fsdpc::buildManifest(ModuleOp module, ProgramTables &tables) {
         rt::describe(cast<rt::ConvolutionPlanAttr>(plan)));
   for (auto &[plan, index] : tables.poolings)
     manifest.poolings.push_back(rt::describe(cast<rt::PoolingPlanAttr>(plan)));
+  for (auto &[plan, index] : tables.attentions)
+    manifest.attentions.push_back(
+        rt::describe(cast<rt::AttentionPlanAttr>(plan)));
   addCalls(module, tables, manifest);
   return manifest;
 }

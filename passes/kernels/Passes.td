@@ -4,27 +4,6 @@
 
 include "mlir/Pass/PassBase.td"
 
-def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
-  let summary = "Writes attention as batched products around one row kernel";
-  let description = [{
-    Query heads that share a key head become rows of one product, so grouped heads
-    need no copies. Only the log-sum-exp is kept for the backward, which computes
-    the probabilities again from it (Dao et al., FlashAttention, 2022).
-
-    Before:
-    ```mlir
-    %o, %lse = nn.attention %q, %k, %v {causal, scale = 0.125 : f64} : … 
-    ```
-    After:
-    ```mlir
-    %s = nn.matmul %q, %k {transpose_b} : …
-    … scale, mask, max, exp, sum, divide, on B×H×T×S …
-    %o = nn.matmul %p, %v : …
-    ```
-  }];
-  let dependentDialects = ["::fsdpc::nn::NNDialect"];
-}
-
 def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
   let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{
@@ -66,6 +45,10 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     consumers. A slice that is one piece of its operand's memory stays as a view
     of it, and a concat of such pieces stays where each operand can be written
     in its place.
+
+    A sum of rows (the gradient of a bias or of a norm's weight) becomes sums over
+    fixed blocks of at most 64 rows and a sum of these. The first join a kernel that
+    goes through the same rows, so that they cost no pass over memory of their own.
 
     Before:
     ```mlir

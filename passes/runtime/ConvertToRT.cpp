@@ -246,6 +246,26 @@ LogicalResult FunctionConverter::convert(Operation *op) {
           [&](auto op) { return pooling(op, op.getInput(), Value()); })
       .Case<nn::AvgPool2dGradOp>(
           [&](auto op) { return pooling(op, op.getGrad(), Value()); })
+      .Case([&](nn::AttentionOp op) {
+        auto plan = cast<rt::AttentionPlanAttr>(libraryPlan(op));
+        SmallVector<Value> in = pointersOf(op->getOperands());
+        SmallVector<Value> out = pointersOf(op->getResults());
+        in.resize(4); // null: no mask
+        rt::AttentionOp::create(builder, location, plan,
+                                pointers.outlineRows(op), in[0], in[1], in[2],
+                                in[3], out[0], out[1]);
+        return success();
+      })
+      .Case([&](nn::AttentionGradOp op) {
+        auto plan = cast<rt::AttentionPlanAttr>(libraryPlan(op));
+        SmallVector<Value> in = pointersOf(op->getOperands());
+        SmallVector<Value> out = pointersOf(op->getResults());
+        in.resize(7); // null: no mask
+        rt::AttentionGradOp::create(
+            builder, location, plan, pointers.outlineRows(op), in[0], in[1],
+            in[2], in[3], in[4], in[5], in[6], out[0], out[1], out[2]);
+        return success();
+      })
       .Case([&](fsdp::ReportLossOp op) {
         Value loss = pointers.get(location, op.getLoss());
         Value valid =

@@ -141,8 +141,31 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
   func::ReturnOp::create(builder, yield->getLoc(), cloned->getOperands());
   cloned->erase();
 
-  for (auto other : module.getOps<func::FuncOp>())
-    if (other != kernel && other->hasAttr("nn.optimizer") &&
+  return share(kernel, "nn.optimizer");
+}
+
+FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(cast<ModuleOp>(symbols.getOp()).getBody());
+  auto kernel = func::FuncOp::create(
+      builder, attention->getLoc(), "attention_rows",
+      FunctionType::get(attention->getContext(), attention->getOperandTypes(),
+                        attention->getResultTypes()));
+  kernel.setPrivate();
+  kernel->setAttr("nn.kernel", builder.getUnitAttr());
+  kernel->setAttr("nn.rows", builder.getUnitAttr());
+  builder.setInsertionPointToStart(kernel.addEntryBlock());
+  Operation *copy = builder.clone(*attention);
+  copy->setOperands(kernel.getArguments());
+  for (NamedAttribute attribute : llvm::to_vector(copy->getDiscardableAttrs()))
+    copy->removeDiscardableAttr(attribute.getName());
+  func::ReturnOp::create(builder, attention->getLoc(), copy->getResults());
+  return share(kernel, "nn.rows");
+}
+
+FlatSymbolRefAttr PointerBuilder::share(func::FuncOp kernel, StringRef mark) {
+  for (auto other : kernel->getParentOfType<ModuleOp>().getOps<func::FuncOp>())
+    if (other != kernel && other->hasAttr(mark) &&
         other->getAttr("nn.compute") == kernel->getAttr("nn.compute") &&
         OperationEquivalence::isRegionEquivalentTo(
             &other.getBody(), &kernel.getBody(),

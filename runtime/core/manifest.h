@@ -104,6 +104,23 @@ struct PoolingPlan {
   bool countPadding = false; // average: the divisor counts padding
 };
 
+// Attention of `heads` query heads over `groups` key heads, forward or
+// backward. Strides, in elements, are of batch, head and row, whose elements
+// are dense; those of the mask are of batch, head, query and key, 0 where it
+// broadcasts. The cotangents' strides are the backward's alone.
+struct AttentionPlan {
+  bool backward = false;
+  int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0;
+  int64_t width = 0, valueWidth = 0; // of a query and key, of a value
+  double scale = 1;
+  bool causal = false; // query t sees keys up to t + keys - queries
+  std::string dtype;
+  std::string dtypeMask; // "i1" keeps, floats are added; empty: no mask
+  std::vector<int64_t> strideQuery, strideKey, strideValue, strideOutput;
+  std::vector<int64_t> strideMask;
+  std::vector<int64_t> strideGrad, strideDQuery, strideDKey, strideDValue;
+};
+
 // What a command of a stream does, as a trace shows it. Commands that differ
 // only in their operands are one.
 struct CommandInfo {
@@ -160,6 +177,7 @@ struct Manifest {
   std::vector<MatmulPlan> matmuls;
   std::vector<ConvolutionPlan> convolutions;
   std::vector<PoolingPlan> poolings;
+  std::vector<AttentionPlan> attentions;
   std::vector<CommandInfo> commands;
   std::vector<CallSequence> sequences;
 };

@@ -73,6 +73,18 @@ template <class V> void fields(V &v, PoolingPlan &x) {
   v("countPadding", x.countPadding);
 }
 
+template <class V> void fields(V &v, AttentionPlan &x) {
+  v("backward", x.backward), v("batch", x.batch), v("heads", x.heads);
+  v("groups", x.groups), v("queries", x.queries), v("keys", x.keys);
+  v("width", x.width), v("valueWidth", x.valueWidth), v("scale", x.scale);
+  v("causal", x.causal), v("dtype", x.dtype), v("dtypeMask", x.dtypeMask);
+  v("strideQuery", x.strideQuery), v("strideKey", x.strideKey);
+  v("strideValue", x.strideValue), v("strideOutput", x.strideOutput);
+  v("strideMask", x.strideMask), v("strideGrad", x.strideGrad);
+  v("strideDQuery", x.strideDQuery), v("strideDKey", x.strideDKey);
+  v("strideDValue", x.strideDValue);
+}
+
 template <class V> void fields(V &v, CommandInfo &x) {
   v("op", x.op), v("name", x.name), v("bytes", x.bytes);
   v("flops", x.flops), v("exps", x.exps), v("plan", x.plan);
@@ -104,8 +116,8 @@ template <class V> void fields(V &v, Manifest &x) {
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("inputs", x.inputs), v("layouts", x.layouts), v("buffers", x.buffers);
   v("matmuls", x.matmuls), v("convolutions", x.convolutions);
-  v("poolings", x.poolings), v("commands", x.commands);
-  v("sequences", x.sequences);
+  v("poolings", x.poolings), v("attentions", x.attentions);
+  v("commands", x.commands), v("sequences", x.sequences);
 }
 
 template <class T> struct IsVector : std::false_type {};

@@ -78,6 +78,23 @@ void fsdpc_pooling(fsdpc_rank *rank, int32_t plan, const void *source,
   rank->device->pooling(plan, source, destination, workspace);
 }
 
+void fsdpc_attention(fsdpc_rank *rank, int32_t plan, fsdpc_kernel rows,
+                     const void *query, const void *key, const void *value,
+                     const void *mask, void *output, void *lse) {
+  const void *operands[] = {query, key, value, mask, output, lse};
+  rank->device->attention(plan, rows, operands, 6);
+}
+
+void fsdpc_attention_grad(fsdpc_rank *rank, int32_t plan, fsdpc_kernel rows,
+                          const void *grad, const void *query, const void *key,
+                          const void *value, const void *output,
+                          const void *lse, const void *mask, void *dquery,
+                          void *dkey, void *dvalue) {
+  const void *operands[] = {grad, query, key,    value, output,
+                            lse,  mask,  dquery, dkey,  dvalue};
+  rank->device->attention(plan, rows, operands, 10);
+}
+
 void fsdpc_poison(fsdpc_rank *rank, void *memory, int64_t bytes) {
   rank->device->run(FSDPC_STREAM_COMPUTE,
                     [=] { std::memset(memory, 0xff, size_t(bytes)); });

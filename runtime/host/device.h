@@ -38,6 +38,9 @@ public:
   virtual void convolution(int plan, const void *x, const void *w, void *y) = 0;
   virtual void pooling(int plan, const void *source, void *destination,
                        void *workspace) = 0;
+  // `operands` in the order of fsdpc_attention or fsdpc_attention_grad.
+  virtual void attention(int plan, fsdpc_kernel rows,
+                         const void *const *operands, int count) = 0;
   // Cuts [0, extent) among the compute threads and returns when all is done;
   // to be called from work that runs on the compute stream.
   virtual void

@@ -1,6 +1,7 @@
 // The host device: three streams on threads, a pool of compute threads under
 // the compute stream, and the manifest's library plans.
 #include "runtime/comm/failure.h"
+#include "runtime/host/attention.h"
 #include "runtime/host/convolution.h"
 #include "runtime/host/device.h"
 #include "runtime/host/matmul.h"
@@ -35,6 +36,7 @@ struct Plans {
   std::vector<Matmul> matmuls;
   std::vector<Convolution> convolutions;
   std::vector<Pooling> poolings;
+  std::vector<Attention> attentions;
   size_t scratchBytes = 0; // a thread
 
   bool make(const Manifest &manifest, int threads, std::string &error) {
@@ -42,6 +44,7 @@ struct Plans {
     matmuls.resize(manifest.matmuls.size());
     convolutions.resize(manifest.convolutions.size());
     poolings.resize(manifest.poolings.size());
+    attentions.resize(manifest.attentions.size());
     for (size_t i = 0; i < matmuls.size(); ++i) {
       if (!matmuls[i].plan(manifest.matmuls[i], cache, error))
         return false;
@@ -55,6 +58,11 @@ struct Plans {
     for (size_t i = 0; i < poolings.size(); ++i)
       if (!poolings[i].plan(manifest.poolings[i], error))
         return false;
+    for (size_t i = 0; i < attentions.size(); ++i) {
+      if (!attentions[i].plan(manifest.attentions[i], cache, error))
+        return false;
+      scratchBytes = std::max(scratchBytes, attentions[i].scratchBytes());
+    }
     // A page of its own for each thread: none shares a line with another.
     scratchBytes = (scratchBytes + 4095) / 4096 * 4096;
     return true;
@@ -65,6 +73,8 @@ struct Plans {
       matmul.prepare();
     for (Convolution &convolution : convolutions)
       convolution.prepare();
+    for (Attention &attention : attentions)
+      attention.prepare();
   }
 };
 
@@ -169,6 +179,18 @@ public:
     call(Command::Pooling, plan, source, destination, workspace);
   }
 
+  void attention(int plan, fsdpc_kernel rows, const void *const *operands,
+                 int count) override {
+    compute().enqueue([&](Command &command) {
+      command.kind = Command::Attention;
+      command.kernel = rows;
+      command.plan = plan;
+      command.buffers.clear();
+      for (int i = 0; i < count; ++i)
+        command.buffers.push_back(const_cast<void *>(operands[i]));
+    });
+  }
+
   void parallelFor(int64_t extent, int64_t grain,
                    const std::function<void(int64_t, int64_t)> &body) override {
     cut(extent, grain, body);
@@ -254,6 +276,9 @@ private:
     case Command::Pooling:
       return plans.poolings[c.plan].run(pool, c.buffers[0], c.buffers[1],
                                         static_cast<int32_t *>(c.buffers[2]));
+    case Command::Attention:
+      return plans.attentions[c.plan].run(pool, scratch, c.kernel,
+                                          c.buffers.data());
     case Command::Wait:
       break; // the stream's own
     }

@@ -19,9 +19,17 @@ namespace fsdpc {
 // One command. The slots of a stream's ring are reused, and with them the
 // memory of `buffers`: a step allocates nothing.
 struct Command {
-  enum Kind { Wait, Run, Launch, Matmul, Convolution, Pooling } kind = Run;
+  enum Kind {
+    Wait,
+    Run,
+    Launch,
+    Matmul,
+    Convolution,
+    Pooling,
+    Attention
+  } kind = Run;
   std::function<void()> work;    // Run
-  fsdpc_kernel kernel = nullptr; // Launch
+  fsdpc_kernel kernel = nullptr; // Launch, Attention
   int64_t extent = 0, grain = 1; // Launch
   std::vector<void *> buffers;   // Launch; else the call's operands
   int plan = 0;                  // library calls
