@@ -52,7 +52,8 @@ static const PipelineStep steps[] = {
 
     // Every op is a library call or an outlined kernel with its tied operands
     // and its cost. Strategy and schedule have had no say in it.
-    {Phase::Kernels, "decompose-attention", createDecomposeAttention},
+    {Phase::Kernels, "decompose-linear-cross-entropy",
+     createDecomposeLinearCrossEntropy},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},
     {Phase::Kernels, "merge-kernels", createMergeKernels},
     {Phase::Kernels, "tie-operands", createTieOperands},

@@ -24,16 +24,18 @@ int64_t bytesOf(Value value) {
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 
-// Bytes of a kernel's argument that it reads: of a table, the rows looked up.
+// Bytes of a kernel's argument that it reads: of a table, the rows looked up;
+// of what is sliced, the slices.
 int64_t bytesRead(BlockArgument argument) {
-  int64_t lookedUp = 0;
+  int64_t read = 0;
   for (OpOperand &use : argument.getUses()) {
-    auto embedding = dyn_cast<nn::EmbeddingOp>(use.getOwner());
-    if (!embedding || use.getOperandNumber() != 0)
+    Operation *user = use.getOwner();
+    bool isTable = isa<nn::EmbeddingOp>(user) && use.getOperandNumber() == 0;
+    if (!isTable && !isa<nn::SliceOp>(user))
       return bytesOf(argument);
-    lookedUp += bytesOf(embedding.getResult());
+    read += bytesOf(user->getResult(0));
   }
-  return std::min(lookedUp, bytesOf(argument));
+  return std::min(read, bytesOf(argument));
 }
 
 int64_t bytesMoved(Operation *op, ModuleOp module) {
@@ -49,6 +51,16 @@ int64_t bytesMoved(Operation *op, ModuleOp module) {
   for (Value operand : op->getOperands())
     bytes += bytesOf(operand);
   return bytes;
+}
+
+// Pairs of a query and a key that it sees, over all batches and heads.
+int64_t pairsSeen(Value query, Value key, bool causal) {
+  auto q = cast<RankedTensorType>(query.getType()).getShape();
+  int64_t keys = cast<RankedTensorType>(key.getType()).getDimSize(2);
+  int64_t pairs = 0;
+  for (int64_t t = 0; t < q[2]; ++t)
+    pairs += causal ? std::clamp<int64_t>(t + 1 + keys - q[2], 0, keys) : keys;
+  return q[0] * q[1] * pairs;
 }
 
 // Multiplications and additions; kernels count one for each op and element.
@@ -73,6 +85,16 @@ int64_t flops(Operation *op, ModuleOp module) {
       .Case([&](nn::Conv2dGradFilterOp op) {
         return convolution(op.getGrad(), op.getResult());
       })
+      .Case<nn::AttentionOp, nn::AttentionGradOp>([&](auto op) {
+        // The backward computes the scores again.
+        bool backward = op->getNumResults() == 3;
+        auto last = [](Value v) {
+          return cast<RankedTensorType>(v.getType()).getShape().back();
+        };
+        int64_t width = last(op.getQuery()), valueWidth = last(op.getValue());
+        return 2 * pairsSeen(op.getQuery(), op.getKey(), op.getCausal()) *
+               (backward ? 3 * width + 2 * valueWidth : width + valueWidth);
+      })
       .Case([&](nn::LaunchOp op) {
         int64_t sum = 0;
         auto kernel = module.lookupSymbol<func::FuncOp>(op.getKernelAttr());
@@ -96,7 +118,8 @@ struct AnnotateCosts : fsdpc::impl::AnnotateCostsBase<AnnotateCosts> {
     module.walk([&](Operation *op) {
       if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp,
                nn::Conv2dGradFilterOp, nn::MaxPool2dOp, nn::MaxPool2dGradOp,
-               nn::AvgPool2dOp, nn::AvgPool2dGradOp>(op))
+               nn::AvgPool2dOp, nn::AvgPool2dGradOp, nn::AttentionOp,
+               nn::AttentionGradOp>(op))
         return;
       int64_t bytes = bytesMoved(op, module), work = flops(op, module);
       double time = isa<nn::LaunchOp>(op)

@@ -18,7 +18,7 @@ OpKind fsdpc::kindOf(Operation *op) {
       .Case<nn::ReduceOp, nn::PickOp, nn::SoftmaxOp, nn::SoftmaxGradOp,
             nn::LogSoftmaxOp, nn::LayerNormOp, nn::LayerNormGradOp,
             nn::RmsNormOp, nn::RmsNormGradOp, nn::NormWeightGradOp,
-            nn::BatchNormOp, nn::BatchNormGradOp>(
+            nn::BatchNormOp, nn::BatchNormGradOp, nn::CrossEntropyRowsOp>(
           [](Operation *) { return OpKind::Reduction; })
       .Case<nn::ConcatOp, nn::EmbeddingGradOp>(
           [](Operation *) { return OpKind::Alone; })
@@ -32,6 +32,21 @@ OpKind fsdpc::kindOf(Operation *op) {
 
 static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+std::optional<RowSums> fsdpc::rowSumsOf(Operation *op) {
+  auto reduce = dyn_cast<nn::ReduceOp>(op);
+  if (!reduce || reduce.getKind() != nn::ReduceKind::sum ||
+      reduce.getAxes() != ArrayRef<int64_t>{1})
+    return std::nullopt;
+  auto blocks = reduce.getInput().getDefiningOp<nn::ReshapeOp>();
+  auto type = reduce.getInput().getType();
+  Type sum = reduce.getType().getElementType();
+  if (!blocks || type.getRank() != 3 || !(sum.isF32() || sum.isF64()) ||
+      shapeOf(blocks.getInput()).size() < 2 ||
+      shapeOf(blocks.getInput()).back() != type.getDimSize(2))
+    return std::nullopt;
+  return RowSums{blocks.getInput(), type.getDimSize(1)};
 }
 
 // All axes but the last, or all but axis 1.
@@ -53,6 +68,8 @@ Domain fsdpc::domainOf(Operation *op) {
   };
   return TypeSwitch<Operation *, Domain>(op)
       .Case([&](nn::ReduceOp op) {
+        if (std::optional<RowSums> sums = rowSumsOf(op))
+          return over(sums->rows, {});
         Domain domain = over(op.getInput(), op.getAxes());
         llvm::sort(domain.axes);
         return domain;
@@ -61,6 +78,7 @@ Domain fsdpc::domainOf(Operation *op) {
             nn::RmsNormGradOp>([&](auto op) { return lastAxis(op.getInput()); })
       .Case<nn::SoftmaxOp, nn::SoftmaxGradOp, nn::LogSoftmaxOp>(
           [&](auto op) { return lastAxis(op.getResult()); })
+      .Case([&](nn::CrossEntropyRowsOp op) { return lastAxis(op.getLogits()); })
       .Case([&](nn::NormWeightGradOp op) {
         int64_t rank = shapeOf(op.getInput()).size();
         return over(op.getInput(), allAxesBut(rank - 1, rank));

@@ -8,6 +8,9 @@
 
 namespace fsdpc::kernels {
 
+/// What an element of an op's result costs, in simple ops: exp is some ten.
+int64_t costOf(mlir::Operation *op);
+
 class BodyWalk {
 public:
   explicit BodyWalk(IndexSpace &space) : space(space) {}
