@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Compiled programs against PyTorch FSDP2, one after the other on this machine.
+# Compiled programs against PyTorch FSDP2 and against their own limits, one
+# after the other on this machine.
 #
-# usage: tools/bench.sh [--python VENV/bin/python] [--quick] [--out FOLDER]
+# usage: tools/bench.sh [--quick] [--only PART,…] [--memory] [--steps S]
+#                       [--python VENV/bin/python] [--out FOLDER]   see --help
 #
 # The Python is one with torch and onnx, as tools/bench/setup-peer.sh makes it
 # (default: it makes build/peer).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
-install_missing
-build_targets fsdpc
-arguments=("$@")
-if [[ " $* " != *" --python"* ]]; then
-  [[ -x $build/peer/bin/python ]] || "$root/tools/bench/setup-peer.sh" "$build/peer"
-  arguments+=(--python "$build/peer/bin/python")
+program=(/usr/bin/python3 "$root/tools/bench/bench.py" --fsdpc "$build/bin/fsdpc" --limits "$build/bin/bench_limits"
+  --out "$build/bench" --python "$build/peer/bin/python")
+if [[ " $* " == *" --help "* || " $* " == *" -h "* ]]; then
+  exec "${program[@]}" --help
 fi
-exec python3 "$root/tools/bench/bench.py" --fsdpc "$build/bin/fsdpc" --out "$build/bench" "${arguments[@]}"
+install_missing
+build_targets fsdpc bench_limits
+if [[ " $* " != *" --python"* && ! -x $build/peer/bin/python ]]; then
+  "$root/tools/bench/setup-peer.sh" "$build/peer"
+fi
+exec "${program[@]}" "$@"

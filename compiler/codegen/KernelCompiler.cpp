@@ -25,8 +25,10 @@ bool isKernel(func::FuncOp function) {
          !function.getBody().empty();
 }
 
-bool isOptimizer(func::FuncOp function) {
-  return function->hasAttr(kernels::kOptimizerAttr);
+// Kernels whose ranges the runtime knows by itself.
+bool isCalledByRuntime(func::FuncOp function) {
+  return function->hasAttr(kernels::kOptimizerAttr) ||
+         function->hasAttr(kernels::kRowsAttr);
 }
 
 LogicalResult decompose(func::FuncOp kernel) {
@@ -46,7 +48,7 @@ LogicalResult decompose(func::FuncOp kernel) {
 LogicalResult fsdpc::prepareKernels(ModuleOp module, const TargetOptions &) {
   Builder builder(module.getContext());
   for (auto kernel : module.getOps<func::FuncOp>()) {
-    if (!isKernel(kernel) || isOptimizer(kernel))
+    if (!isKernel(kernel) || isCalledByRuntime(kernel))
       continue;
     if (failed(decompose(kernel)))
       return failure();

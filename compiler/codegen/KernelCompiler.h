@@ -1,7 +1,6 @@
 // Kernels to object files. Kernels are the module's functions marked
-// `nn.kernel`: tensor functions of nn ops, and the scalar programs of
-// optimizers
-// (`nn.optimizer`).
+// `nn.kernel`: tensor functions of nn ops, the scalar programs of optimizers
+// (`nn.optimizer`), and the rows of attention (`nn.rows`).
 #pragma once
 
 #include "compiler/codegen/TargetOptions.h"

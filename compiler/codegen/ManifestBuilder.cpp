@@ -1,6 +1,7 @@
 // The manifest of a program, from the final module's symbols and options.
 #include "compiler/codegen/ManifestBuilder.h"
 
+#include "compiler/codegen/CallTables.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/rt/Plans.h"
 
@@ -135,5 +136,9 @@ Manifest fsdpc::buildManifest(ModuleOp module, ProgramTables &tables) {
         rt::describe(cast<rt::ConvolutionPlanAttr>(plan)));
   for (auto &[plan, index] : tables.poolings)
     manifest.poolings.push_back(rt::describe(cast<rt::PoolingPlanAttr>(plan)));
+  for (auto &[plan, index] : tables.attentions)
+    manifest.attentions.push_back(
+        rt::describe(cast<rt::AttentionPlanAttr>(plan)));
+  addCalls(module, tables, manifest);
   return manifest;
 }

@@ -162,6 +162,24 @@ void ProgramEmitter::emitOp(Operation *op) {
               address(op.getSource()), address(op.getDestination()),
               address(op.getWorkspace())});
       })
+      .Case([&](rt::AttentionOp op) {
+        call("fsdpc_attention",
+             {integer(tables.attentions.index(op.getPlanAttr())),
+              kernel(op.getRowsAttr()), address(op.getQuery()),
+              address(op.getKey()), address(op.getValue()),
+              address(op.getMask()), address(op.getOutput()),
+              address(op.getLse())});
+      })
+      .Case([&](rt::AttentionGradOp op) {
+        call("fsdpc_attention_grad",
+             {integer(tables.attentions.index(op.getPlanAttr())),
+              kernel(op.getRowsAttr()), address(op.getGrad()),
+              address(op.getQuery()), address(op.getKey()),
+              address(op.getValue()), address(op.getOutput()),
+              address(op.getLse()), address(op.getMask()),
+              address(op.getDquery()), address(op.getDkey()),
+              address(op.getDvalue())});
+      })
       .Case([&](rt::PoisonOp op) {
         call("fsdpc_poison", {address(op.getMemory()), wide(op.getBytes())});
       })

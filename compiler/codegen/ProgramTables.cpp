@@ -50,6 +50,10 @@ ProgramTables::ProgramTables(ModuleOp module) {
       convolutions.index(convolution.getPlanAttr());
     else if (auto pooling = dyn_cast<rt::PoolingOp>(op))
       poolings.index(pooling.getPlanAttr());
+    else if (auto attention = dyn_cast<rt::AttentionOp>(op))
+      attentions.index(attention.getPlanAttr());
+    else if (auto attention = dyn_cast<rt::AttentionGradOp>(op))
+      attentions.index(attention.getPlanAttr());
     else if (auto record = dyn_cast<rt::EventRecordOp>(op))
       events = std::max<int32_t>(events, record.getEvent() + 1);
   });

@@ -29,7 +29,7 @@ struct ProgramTables {
   // Keyed by symbol name (StringAttr).
   IndexTable layouts, buffers, inputs;
   // Keyed by plan attribute.
-  IndexTable matmuls, convolutions, poolings;
+  IndexTable matmuls, convolutions, poolings, attentions;
   // Byte offset of each rt.constant, and all of their bytes.
   llvm::DenseMap<mlir::Attribute, int64_t> constantOffsets;
   std::string constants;

@@ -35,10 +35,12 @@ static const PipelineStep steps[] = {
     {Phase::Units, "form-units", createFormUnits},
 
     // Forward and backward stand in one flat function; what is saved is
-    // explicit, and nothing saved derives from weights alone.
+    // explicit, is not cheap to compute again, and derives from more than
+    // weights.
     {Phase::Grad, "grad", createGrad},
     {Phase::Grad, "canonicalize", [] { return createCanonicalizerPass(); }},
     {Phase::Grad, "cse", [] { return createCSEPass(); }},
+    {Phase::Grad, "recompute", createRecompute},
     {Phase::Grad, "rematerialise-weights", createRematerialiseWeights},
     {Phase::Grad, "verify-grad", createVerifyGrad},
 
@@ -50,7 +52,8 @@ static const PipelineStep steps[] = {
 
     // Every op is a library call or an outlined kernel with its tied operands
     // and its cost. Strategy and schedule have had no say in it.
-    {Phase::Kernels, "decompose-attention", createDecomposeAttention},
+    {Phase::Kernels, "decompose-linear-cross-entropy",
+     createDecomposeLinearCrossEntropy},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},
     {Phase::Kernels, "merge-kernels", createMergeKernels},
     {Phase::Kernels, "tie-operands", createTieOperands},

@@ -1,6 +1,8 @@
 // Finds segments of units.
 #include "passes/collectives/Segments.h"
 
+#include "compiler/dialects/nn/Build.h"
+
 using namespace mlir;
 
 namespace fsdpc {
@@ -10,7 +12,7 @@ FlatSymbolRefAttr getUnit(Operation *op) {
 }
 
 bool isWeightAlias(Operation *op) {
-  while (isa_and_nonnull<nn::ReshapeOp>(op))
+  while (op && nn::isView(op))
     op = op->getOperand(0).getDefiningOp();
   return isa_and_nonnull<fsdp::FlatOp, fsdp::WholeOp, fsdp::AllGatherOp,
                          fsdp::AllGatherWaitOp, fsdp::ViewOp>(op);

@@ -49,6 +49,57 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
   ];
 }
 
+def Recompute : Pass<"recompute", "::mlir::ModuleOp"> {
+  let summary = "Computes activations in the backward again instead of keeping them";
+  let description = [{
+    A forward value that the backward uses is kept from one to the other. An op
+    that makes one pass over memory (elementwise ops, dropout, the norms, rotary
+    embeddings, transposes and slices) is cloned before the first use of its
+    results in the backward, which then reads the clone's, where
+
+    - a product of the forward follows the last read of its results there, so
+      that they would be kept for long; what leads to the loss alone is not
+      touched,
+    - everything that reads its results in the backward is of its own unit, whose
+      weights are gathered there anyway,
+    - its inputs are kept, inputs of the model, weights, random numbers, computed
+      again themselves, or reached by a chain of at most four such ops from
+      values that are fewer bytes than the results,
+    - the ops to clone read and write at most four bytes for each that need not be
+      kept.
+
+    Products, attention, reductions and lookups are never computed again. A clone
+    is the same op on the same values; only the sums of a norm may be added in
+    another order where it is compiled into another kernel. The choice depends on
+    neither strategy nor schedule.
+
+    With `--recompute=units` everything of a unit that only the unit itself reads
+    is computed again, products and attention too: what stays are the values that
+    pass from one unit to another (activation checkpointing). It costs about a
+    third of the units' forward and backward. With `--recompute=none` the pass does
+    nothing.
+
+    Before:
+    ```mlir
+    %y  = nn.gelu %x {fsdp.unit = @a, tanh} : tensor<8x48xf32>
+    %z  = nn.matmul %y, %w {fsdp.unit = @a} : …
+    …
+    %dw = nn.matmul %y, %dz {fsdp.backward, fsdp.unit = @a, transpose_a} : …
+    %dx = nn.gelu_grad %dy, %x {fsdp.backward, fsdp.unit = @a, tanh} : …
+    ```
+    After:
+    ```mlir
+    %y  = nn.gelu %x {fsdp.unit = @a, tanh} : tensor<8x48xf32>
+    %z  = nn.matmul %y, %w {fsdp.unit = @a} : …
+    …
+    %y1 = nn.gelu %x {fsdp.backward, fsdp.unit = @a, tanh} : tensor<8x48xf32>
+    %dw = nn.matmul %y1, %dz {fsdp.backward, fsdp.unit = @a, transpose_a} : …
+    %dx = nn.gelu_grad %dy, %x {fsdp.backward, fsdp.unit = @a, tanh} : …
+    ```
+  }];
+  let statistics = [Statistic<"numClones", "clones", "Ops cloned into the backward">];
+}
+
 def RematerialiseWeights : Pass<"rematerialise-weights", "::mlir::ModuleOp"> {
   let summary = "Computes in the backward again what is derived from weights or only repeats";
   let description = [{

@@ -31,7 +31,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
   let summary = "Finds the composites that exporters decompose";
   let description = [{
     Attention (scaled products, softmax, its NaN clean-up, masks, grouped heads),
-    RMSNorm and LayerNorm, GELU, SiLU, rotary embedding, cross-entropy. A mask is
+    RMSNorm and LayerNorm, GELU, SiLU, rotary embedding, cross-entropy, and the
+    product before it where nothing else reads the logits. A mask is
     taken apart: a lower triangle becomes `causal`, a mask that keeps everything
     goes, an additive mask of zeroes and lowest numbers becomes boolean, and what
     is broadcast stays small. A mask that a parameter reaches is left alone:
@@ -58,7 +59,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     Statistic<"gelu", "gelu", "nn.gelu after the pass">,
     Statistic<"silu", "silu", "nn.silu after the pass">,
     Statistic<"rotary", "rotary", "nn.rotary after the pass">,
-    Statistic<"crossEntropy", "cross_entropy", "nn.cross_entropy after the pass">
+    Statistic<"crossEntropy", "cross_entropy", "nn.cross_entropy after the pass">,
+    Statistic<"linearCrossEntropy", "linear_cross_entropy", "nn.linear_cross_entropy after the pass">
   ];
 }
 

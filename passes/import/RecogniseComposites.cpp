@@ -20,6 +20,7 @@ struct RecogniseComposites
     recognise::populateAttention(patterns);
     recognise::populateCrossEntropy(patterns);
     recognise::populateGelu(patterns);
+    recognise::populateLinearCrossEntropy(patterns);
     recognise::populateNorms(patterns);
     recognise::populateRotary(patterns);
     recognise::populateSilu(patterns);
@@ -45,7 +46,8 @@ struct RecogniseComposites
         {"gelu", &gelu},
         {"silu", &silu},
         {"rotary", &rotary},
-        {"cross_entropy", &crossEntropy}};
+        {"cross_entropy", &crossEntropy},
+        {"linear_cross_entropy", &linearCrossEntropy}};
     for (auto [name, statistic] : kinds) {
       int64_t found = ops.lookup(("nn." + name).str());
       *statistic += found;

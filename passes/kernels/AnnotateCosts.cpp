@@ -53,6 +53,16 @@ int64_t bytesMoved(Operation *op, ModuleOp module) {
   return bytes;
 }
 
+// Pairs of a query and a key that it sees, over all batches and heads.
+int64_t pairsSeen(Value query, Value key, bool causal) {
+  auto q = cast<RankedTensorType>(query.getType()).getShape();
+  int64_t keys = cast<RankedTensorType>(key.getType()).getDimSize(2);
+  int64_t pairs = 0;
+  for (int64_t t = 0; t < q[2]; ++t)
+    pairs += causal ? std::clamp<int64_t>(t + 1 + keys - q[2], 0, keys) : keys;
+  return q[0] * q[1] * pairs;
+}
+
 // Multiplications and additions; kernels count one for each op and element.
 int64_t flops(Operation *op, ModuleOp module) {
   auto convolution = [](Value output, Value filter) {
@@ -74,6 +84,16 @@ int64_t flops(Operation *op, ModuleOp module) {
       })
       .Case([&](nn::Conv2dGradFilterOp op) {
         return convolution(op.getGrad(), op.getResult());
+      })
+      .Case<nn::AttentionOp, nn::AttentionGradOp>([&](auto op) {
+        // The backward computes the scores again.
+        bool backward = op->getNumResults() == 3;
+        auto last = [](Value v) {
+          return cast<RankedTensorType>(v.getType()).getShape().back();
+        };
+        int64_t width = last(op.getQuery()), valueWidth = last(op.getValue());
+        return 2 * pairsSeen(op.getQuery(), op.getKey(), op.getCausal()) *
+               (backward ? 3 * width + 2 * valueWidth : width + valueWidth);
       })
       .Case([&](nn::LaunchOp op) {
         int64_t sum = 0;
@@ -98,7 +118,8 @@ struct AnnotateCosts : fsdpc::impl::AnnotateCostsBase<AnnotateCosts> {
     module.walk([&](Operation *op) {
       if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp,
                nn::Conv2dGradFilterOp, nn::MaxPool2dOp, nn::MaxPool2dGradOp,
-               nn::AvgPool2dOp, nn::AvgPool2dGradOp>(op))
+               nn::AvgPool2dOp, nn::AvgPool2dGradOp, nn::AttentionOp,
+               nn::AttentionGradOp>(op))
         return;
       int64_t bytes = bytesMoved(op, module), work = flops(op, module);
       double time = isa<nn::LaunchOp>(op)

@@ -17,6 +17,10 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     auto readByBoundary = [](Operation *user) {
       return kindOf(user) == OpKind::Boundary;
     };
+    if (isPieceOfMemory(&op)) {
+      pieces.insert(&op);
+      continue;
+    }
     if (isFromNothing(&op))
       fromNothing.insert(&op);
     // The reshape to blocks of rows costs nothing inside a kernel.
@@ -31,7 +35,10 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
   }
   for (Operation &op : block) {
     OpKind kind = kindOf(&op);
-    if (kind == OpKind::Boundary || movable.contains(&op))
+    if (kind == OpKind::Boundary || movable.contains(&op) ||
+        pieces.contains(&op))
+      continue;
+    if (auto concat = dyn_cast<nn::ConcatOp>(op); concat && isPlaced(concat))
       continue;
     SmallVector<int> candidates;
     if (kind != OpKind::Alone)
@@ -61,6 +68,24 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     if (onlySumsRows(group))
       llvm::any_of(groupsOnSameRows(group),
                    [&](int other) { return merge(group, other); });
+}
+
+// Whether the op's value lies in its operand's memory, which exists.
+bool KernelGrouping::isPieceOfMemory(Operation *op) const {
+  auto slice = dyn_cast<nn::SliceOp>(op);
+  return slice && nn::contiguousOffset(slice) &&
+         !movable.contains(slice.getInput().getDefiningOp());
+}
+
+// Whether operands can be written where they lie in the result: each is made
+// for it alone, by an op that owns the memory of its results.
+bool KernelGrouping::isPlaced(nn::ConcatOp concat) const {
+  return nn::joinsPieces(concat) &&
+         llvm::all_of(concat.getInputs(), [&](Value operand) {
+           Operation *producer = operand.getDefiningOp();
+           return producer && operand.hasOneUse() &&
+                  (groupOf(producer) >= 0 || isa<nn::MatmulOp>(producer));
+         });
 }
 
 // Whether the op's value needs no memory to be read: indices, numbers, and what
@@ -196,8 +221,8 @@ std::optional<StringAttr> KernelGrouping::weightUnitOf(Operation *op) const {
   StringAttr unit;
   for (const Source &source : sourcesOf(op)) {
     Value value = source.value;
-    while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
-      value = reshape.getInput();
+    while (value.getDefiningOp() && nn::isView(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
     auto view = value.getDefiningOp<fsdp::ViewOp>();
     auto flat = view ? view.getFlat().getDefiningOp<fsdp::FlatOp>() : nullptr;
     if (!flat)

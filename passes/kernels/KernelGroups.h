@@ -14,6 +14,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/kernels/OpKinds.h"
 
@@ -41,6 +42,8 @@ public:
   int position(mlir::Operation *op) const { return positions.lookup(op); }
 
 private:
+  bool isPieceOfMemory(mlir::Operation *op) const;
+  bool isPlaced(nn::ConcatOp concat) const;
   bool isFromNothing(mlir::Operation *op) const;
   bool join(mlir::Operation *op, int group);
   std::optional<Domain> mergedDomain(mlir::Operation *op, int group) const;
@@ -68,7 +71,7 @@ private:
   mutable mlir::ModuleOp module; // ops are handles
   llvm::SmallVector<KernelGroup> allGroups;
   llvm::DenseMap<mlir::Operation *, int> groupIndex, positions;
-  llvm::DenseSet<mlir::Operation *> movable, fromNothing;
+  llvm::DenseSet<mlir::Operation *> movable, fromNothing, pieces;
 };
 
 } // namespace fsdpc

@@ -18,7 +18,7 @@ OpKind fsdpc::kindOf(Operation *op) {
       .Case<nn::ReduceOp, nn::PickOp, nn::SoftmaxOp, nn::SoftmaxGradOp,
             nn::LogSoftmaxOp, nn::LayerNormOp, nn::LayerNormGradOp,
             nn::RmsNormOp, nn::RmsNormGradOp, nn::NormWeightGradOp,
-            nn::BatchNormOp, nn::BatchNormGradOp>(
+            nn::BatchNormOp, nn::BatchNormGradOp, nn::CrossEntropyRowsOp>(
           [](Operation *) { return OpKind::Reduction; })
       .Case<nn::ConcatOp, nn::EmbeddingGradOp>(
           [](Operation *) { return OpKind::Alone; })
@@ -78,6 +78,7 @@ Domain fsdpc::domainOf(Operation *op) {
             nn::RmsNormGradOp>([&](auto op) { return lastAxis(op.getInput()); })
       .Case<nn::SoftmaxOp, nn::SoftmaxGradOp, nn::LogSoftmaxOp>(
           [&](auto op) { return lastAxis(op.getResult()); })
+      .Case([&](nn::CrossEntropyRowsOp op) { return lastAxis(op.getLogits()); })
       .Case([&](nn::NormWeightGradOp op) {
         int64_t rank = shapeOf(op.getInput()).size();
         return over(op.getInput(), allAxesBut(rank - 1, rank));

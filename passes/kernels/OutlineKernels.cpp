@@ -1,5 +1,6 @@
 // outline-kernels: groups ops into kernels, each a private function and its
 // launch.
+#include "passes/kernels/Inherit.h"
 #include "passes/kernels/KernelGroups.h"
 #include "passes/kernels/Passes.h"
 
@@ -23,10 +24,7 @@ void expand(Operation *op,
   Operation *before = op->getPrevNode();
   OpBuilder builder(op);
   SmallVector<Value> results = build(builder);
-  for (Operation *part = before ? before->getNextNode()
-                                : &op->getBlock()->front();
-       part != op; part = part->getNextNode())
-    part->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  inheritAttributes(before, op);
   op->replaceAllUsesWith(results);
   op->erase();
 }

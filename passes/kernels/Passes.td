@@ -4,22 +4,29 @@
 
 include "mlir/Pass/PassBase.td"
 
-def DecomposeAttention : Pass<"decompose-attention", "::mlir::ModuleOp"> {
-  let summary = "Writes attention as batched products around one row kernel";
+def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
+  let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{
-    Query heads that share a key head become rows of one product, so grouped heads
-    need no copies. Only the log-sum-exp is kept for the backward, which computes
-    the probabilities again from it (Dao et al., FlashAttention, 2022).
+    A block of logits has about 32 MiB, but at least 128 rows. Its row kernel reads
+    each row once, writes the row's loss and the logits' gradient, which is
+    multiplied into rows of the input's gradient and added to the weight's before
+    the next block takes the same memory.
 
     Before:
     ```mlir
-    %o, %lse = nn.attention %q, %k, %v {causal, scale = 0.125 : f64} : … 
+    %loss, %valid, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t {transpose_weight} : tensor<1024x384xf32>, tensor<50257x384xf32>, …
     ```
-    After:
+    After, for each block:
     ```mlir
-    %s = nn.matmul %q, %k {transpose_b} : …
-    … scale, mask, max, exp, sum, divide, on B×H×T×S …
-    %o = nn.matmul %p, %v : …
+    %x1 = nn.slice %x [128, 0] by [1, 1] : tensor<1024x384xf32> -> tensor<128x384xf32>
+    %l1 = nn.matmul %x1, %w {transpose_b} : …
+    … max, exp, sum, loss, gradient, on 128×50257 …
+    %dx1 = nn.matmul %g1, %w : …
+    %dw1 = nn.matmul %g1, %x1 accumulate %dw0 {transpose_a} : …
+    ```
+    and at the end the rows joined:
+    ```mlir
+    %dx = nn.concat %dx0, %dx1, … {axis = 0 : i64} : …
     ```
   }];
   let dependentDialects = ["::fsdpc::nn::NNDialect"];
@@ -35,7 +42,9 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     same: hence fusion, and with it the bits, does not depend on the strategy.
     Ops that only move elements (broadcast, slice, iota) and what is computed from
     indices and numbers alone (a causal mask) are copied into each of their
-    consumers.
+    consumers. A slice that is one piece of its operand's memory stays as a view
+    of it, and a concat of such pieces stays where each operand can be written
+    in its place.
 
     A sum of rows (the gradient of a bias or of a norm's weight) becomes sums over
     fixed blocks of at most 64 rows and a sum of these. The first join a kernel that

@@ -1,4 +1,5 @@
 // tie-operands: says which results may take an operand's memory.
+#include "compiler/dialects/nn/Build.h"
 #include "passes/kernels/OpKinds.h"
 #include "passes/kernels/Passes.h"
 
@@ -107,13 +108,14 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
   // Views of the operand's memory count as uses of it; what is itself a view,
   // or memory behind a symbol, is never overwritten.
   static bool isLastUse(Value value, nn::LaunchOp launch) {
-    if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp>(
-            value.getDefiningOp()))
+    if (!isa<nn::LaunchOp, nn::MatmulOp, nn::Conv2dOp, nn::Conv2dGradInputOp,
+             nn::AttentionOp, nn::AttentionGradOp>(value.getDefiningOp()))
       return false;
     unsigned uses = 0;
     for (Operation *user : value.getUsers()) {
-      if (user != launch && (isa<nn::ReshapeOp, fsdp::PackOp>(user) ||
-                             !user->isBeforeInBlock(launch)))
+      if (user != launch &&
+          (nn::isView(user) || isa<nn::ConcatOp, fsdp::PackOp>(user) ||
+           !user->isBeforeInBlock(launch)))
         return false;
       uses += user == launch;
     }

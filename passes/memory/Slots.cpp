@@ -1,14 +1,19 @@
 // Slots: values that share memory, and how long each slot lives.
 #include "passes/memory/Slots.h"
 
+#include "compiler/dialects/nn/Build.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace fsdpc;
 
+static int64_t byteWidth(Type type) {
+  return (cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8;
+}
+
 static int64_t bytesOf(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return tensor.getNumElements() * ((tensor.getElementTypeBitWidth() + 7) / 8);
+  return cast<RankedTensorType>(type).getNumElements() * byteWidth(type);
 }
 
 unsigned fsdpc::offsetCount(Operation *op) {
@@ -49,6 +54,14 @@ private:
   void use(Operation *op);
   LogicalResult accumulate(nn::MatmulOp matmul);
   LogicalResult place(fsdp::PackOp pack);
+  LogicalResult place(nn::ConcatOp concat);
+  // Whether the value has a slot to itself that nothing else has claimed.
+  bool isFree(Value value) const {
+    Place place = placeOf(value);
+    return place.node >= 0 && place.offset == 0 &&
+           slots[place.node].kind == SlotKind::Activation &&
+           bytesOf(value.getType()) == slots[place.node].bytes;
+  }
   void tie(nn::LaunchOp launch);
   // Follows nodes that have moved into others.
   Place resolve(Place place) const {
@@ -101,6 +114,11 @@ void SlotFinder::define(Operation *op) {
           [](Operation *) {}) // memory that is not the arena's
       .Case([&](nn::ReshapeOp op) {
         places[op.getResult()] = placeOf(op.getInput());
+      })
+      .Case([&](nn::SliceOp op) {
+        Place whole = placeOf(op.getInput());
+        whole.offset += *nn::contiguousOffset(op) * byteWidth(op.getType());
+        places[op.getResult()] = whole;
       })
       .Case([&](fsdp::ViewOp op) {
         Place flat = placeOf(op.getFlat());
@@ -165,15 +183,24 @@ LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   int64_t size = bytesOf(pack.getType()) / pack.getType().getNumElements();
   auto members = layout.getMembers().getAsRange<fsdp::MemberAttr>();
   for (auto [value, member] : llvm::zip_equal(pack.getValues(), members)) {
-    Place place = placeOf(value);
-    bool free = place.node >= 0 && place.offset == 0 &&
-                slots[place.node].kind == SlotKind::Activation &&
-                bytesOf(value.getType()) == slots[place.node].bytes;
-    if (!free)
+    if (!isFree(value))
       return pack.emitOpError("cannot hold the gradient of '")
              << member.getParameter().getValue()
              << "', which already lies elsewhere; copy it with nn.copy";
-    moveInto(place.node, target.node, member.getOffset() * size);
+    moveInto(placeOf(value).node, target.node, member.getOffset() * size);
+  }
+  return success();
+}
+
+LogicalResult SlotFinder::place(nn::ConcatOp concat) {
+  Place target = placeOf(concat.getResult());
+  int64_t offset = 0;
+  for (Value value : concat.getInputs()) {
+    if (!isFree(value))
+      return concat.emitOpError("cannot hold an operand that already lies "
+                                "elsewhere; copy it with nn.copy");
+    moveInto(placeOf(value).node, target.node, offset);
+    offset += bytesOf(value.getType());
   }
   return success();
 }
@@ -200,6 +227,10 @@ void SlotFinder::tie(nn::LaunchOp launch) {
 FailureOr<SmallVector<Slot>> SlotFinder::run() {
   int first = position;
   for (Operation &op : function.getBody().front()) {
+    auto slice = dyn_cast<nn::SliceOp>(op);
+    if (slice && !nn::contiguousOffset(slice))
+      return slice.emitOpError("is not one piece of its operand, and so no "
+                               "view of it; run outline-kernels first");
     define(&op);
     auto matmul = dyn_cast<nn::MatmulOp>(op);
     if (matmul && matmul.getAccumulator() && failed(accumulate(matmul)))
@@ -211,11 +242,15 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
     use(&op);
     ++position;
   }
-  // A pack takes its members before ties are looked at: their memory is not
-  // theirs to give. All lives are known, so a tie sees where an operand ends.
-  for (auto pack : function.getOps<fsdp::PackOp>())
-    if (failed(place(pack)))
+  // Packs and concats take their members before ties are looked at: their
+  // memory is not theirs to give. All lives are known, so a tie sees where an
+  // operand ends.
+  for (Operation &op : function.getBody().front()) {
+    auto pack = dyn_cast<fsdp::PackOp>(op);
+    auto concat = dyn_cast<nn::ConcatOp>(op);
+    if ((pack && failed(place(pack))) || (concat && failed(place(concat))))
       return failure();
+  }
   position = first;
   for (Operation &op : function.getBody().front()) {
     if (auto launch = dyn_cast<nn::LaunchOp>(op))

@@ -18,11 +18,27 @@ using namespace fsdpc;
 
 namespace {
 
+// Gives each call what a trace shows of the op that it stands for.
+struct CallAnnotator : OpBuilder::Listener {
+  void notifyOperationInserted(Operation *call,
+                               OpBuilder::InsertPoint) override {
+    if (!source || !isa<rt::RTDialect>(call->getDialect()) ||
+        isa<rt::PointerOp, rt::EventRecordOp, rt::EventWaitOp>(call))
+      return;
+    for (StringRef name :
+         {fsdp::FSDPDialect::kUnitAttr, fsdp::FSDPDialect::kBackwardAttr,
+          fsdp::FSDPDialect::kBytesAttr, fsdp::FSDPDialect::kFlopsAttr})
+      if (Attribute value = source->getAttr(name))
+        call->setAttr(name, value);
+  }
+  Operation *source = nullptr;
+};
+
 // Converts one function op by op, erasing what it has converted.
 class FunctionConverter {
 public:
   FunctionConverter(func::FuncOp function, SymbolTable &symbols)
-      : function(function), builder(function.getContext()),
+      : function(function), builder(function.getContext(), &annotator),
         pointers(symbols, builder) {}
 
   // `deadMemory` has, by the op where their lives end, arena bytes to poison.
@@ -53,6 +69,7 @@ private:
   }
 
   func::FuncOp function;
+  CallAnnotator annotator;
   OpBuilder builder;
   PointerBuilder pointers;
   Location location = function.getLoc();
@@ -193,9 +210,10 @@ LogicalResult FunctionConverter::convert(Operation *op) {
     return success();
   };
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<nn::ReshapeOp, nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp,
-            fsdp::WholeOp, fsdp::RandomOp, fsdp::LoadOp, fsdp::FreeOp,
-            fsdp::EnterOp, fsdp::ExitOp, func::ReturnOp>(
+      .Case<nn::ReshapeOp, nn::SliceOp, nn::ConcatOp, nn::ConstantOp,
+            fsdp::ViewOp, fsdp::PackOp, fsdp::WholeOp, fsdp::RandomOp,
+            fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp, fsdp::ExitOp,
+            func::ReturnOp>(
           [](Operation *) { return success(); }) // addresses, or nothing at all
       .Case([&](nn::LaunchOp op) {
         SmallVector<Value> buffers = pointersOf(op->getOperands());
@@ -228,6 +246,26 @@ LogicalResult FunctionConverter::convert(Operation *op) {
           [&](auto op) { return pooling(op, op.getInput(), Value()); })
       .Case<nn::AvgPool2dGradOp>(
           [&](auto op) { return pooling(op, op.getGrad(), Value()); })
+      .Case([&](nn::AttentionOp op) {
+        auto plan = cast<rt::AttentionPlanAttr>(libraryPlan(op));
+        SmallVector<Value> in = pointersOf(op->getOperands());
+        SmallVector<Value> out = pointersOf(op->getResults());
+        in.resize(4); // null: no mask
+        rt::AttentionOp::create(builder, location, plan,
+                                pointers.outlineRows(op), in[0], in[1], in[2],
+                                in[3], out[0], out[1]);
+        return success();
+      })
+      .Case([&](nn::AttentionGradOp op) {
+        auto plan = cast<rt::AttentionPlanAttr>(libraryPlan(op));
+        SmallVector<Value> in = pointersOf(op->getOperands());
+        SmallVector<Value> out = pointersOf(op->getResults());
+        in.resize(7); // null: no mask
+        rt::AttentionGradOp::create(
+            builder, location, plan, pointers.outlineRows(op), in[0], in[1],
+            in[2], in[3], in[4], in[5], in[6], out[0], out[1], out[2]);
+        return success();
+      })
       .Case([&](fsdp::ReportLossOp op) {
         Value loss = pointers.get(location, op.getLoss());
         Value valid =
@@ -246,8 +284,10 @@ LogicalResult FunctionConverter::run(const DeadMemory &deadMemory) {
   for (Operation *op : ops) {
     builder.setInsertionPoint(op);
     location = op->getLoc();
+    annotator.source = op;
     if (failed(convert(op)))
       return failure();
+    annotator.source = nullptr;
     for (auto [offset, bytes] : deadMemory.lookup(op))
       rt::PoisonOp::create(builder, location,
                            pointers.arena(location, offset, bytes), bytes);

@@ -100,6 +100,42 @@ static rt::PoolingPlanAttr poolingPlan(PoolOp op, StringRef kind, Value input,
       countPadding);
 }
 
+// Strides of batch, head and row (and key, for a mask) of a dense tensor;
+// dimensions of size 1 do not move.
+static DenseI64ArrayAttr attentionStrides(Value tensor, size_t count) {
+  ArrayRef<int64_t> shape = tensorType(tensor).getShape();
+  SmallVector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0; stride *= shape[i])
+    strides[i] = shape[i] == 1 ? 0 : stride;
+  strides.resize(count);
+  return DenseI64ArrayAttr::get(tensor.getContext(), strides);
+}
+
+// `grad` and the cotangents are null in the forward.
+template <typename AttentionOp>
+static rt::AttentionPlanAttr attentionPlan(AttentionOp op, Value output,
+                                           Value grad = {}, Value dquery = {},
+                                           Value dkey = {}, Value dvalue = {}) {
+  auto shape = [&](Value tensor) {
+    return DenseI64ArrayAttr::get(op.getContext(),
+                                  tensorType(tensor).getShape());
+  };
+  auto strides = [](Value tensor) {
+    return tensor ? attentionStrides(tensor, 3) : DenseI64ArrayAttr();
+  };
+  Value mask = op.getMask();
+  return rt::AttentionPlanAttr::get(
+      op.getContext(), tensorType(op.getQuery()).getElementType(),
+      shape(op.getQuery()), shape(op.getKey()),
+      tensorType(op.getValue()).getShape().back(), op.getScaleAttr(),
+      op.getCausal(), strides(op.getQuery()), strides(op.getKey()),
+      strides(op.getValue()), strides(output),
+      mask ? tensorType(mask).getElementType() : Type(),
+      mask ? attentionStrides(mask, 4) : DenseI64ArrayAttr(), strides(grad),
+      strides(dquery), strides(dkey), strides(dvalue));
+}
+
 Attribute fsdpc::libraryPlan(Operation *op) {
   return TypeSwitch<Operation *, Attribute>(op)
       .Case([](nn::MatmulOp op) { return matmulPlan(op); })
@@ -128,6 +164,12 @@ Attribute fsdpc::libraryPlan(Operation *op) {
       .Case([](nn::AvgPool2dGradOp op) {
         return poolingPlan(op, "average_grad", op.getResult(), op.getGrad(),
                            op.getCountPadding());
+      })
+      .Case(
+          [](nn::AttentionOp op) { return attentionPlan(op, op.getResult()); })
+      .Case([](nn::AttentionGradOp op) {
+        return attentionPlan(op, op.getOutput(), op.getGrad(), op.getDquery(),
+                             op.getDkey(), op.getDvalue());
       })
       .Default([](Operation *) { return Attribute(); });
 }

@@ -5,8 +5,8 @@
 
 namespace fsdpc {
 
-// The plan of a product, convolution or pooling (rt::MatmulPlanAttr and so on);
-// null for any other op.
+// The plan of a product, convolution, pooling or attention (rt::MatmulPlanAttr
+// and so on); null for any other op.
 mlir::Attribute libraryPlan(mlir::Operation *op);
 
 } // namespace fsdpc

@@ -1,6 +1,9 @@
 // From tensor values to addresses.
 #include "passes/runtime/Pointers.h"
 
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/nn/Build.h"
+
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -8,10 +11,13 @@
 using namespace mlir;
 using namespace fsdpc;
 
+static int64_t elementBytes(RankedTensorType type) {
+  return (type.getElementTypeBitWidth() + 7) / 8;
+}
+
 int64_t fsdpc::tensorBytes(Type type) {
   auto tensor = cast<RankedTensorType>(type);
-  unsigned bits = tensor.getElementTypeBitWidth();
-  return tensor.getNumElements() * ((bits + 7) / 8);
+  return tensor.getNumElements() * elementBytes(tensor);
 }
 
 Value PointerBuilder::pointer(Location loc, rt::Space space,
@@ -49,12 +55,12 @@ static std::pair<Value, int64_t> throughViews(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (isa<nn::ReshapeOp, fsdp::AllReduceOp>(op)) {
       value = op->getOperand(0);
+    } else if (auto slice = dyn_cast<nn::SliceOp>(op)) {
+      offset += *nn::contiguousOffset(slice) * elementBytes(slice.getType());
+      value = slice.getInput();
     } else if (auto view = dyn_cast<fsdp::ViewOp>(op)) {
-      offset += view.getOffset() *
-                view.getResult().getType().getElementTypeBitWidth() / 8;
+      offset += view.getOffset() * elementBytes(view.getType());
       value = view.getFlat();
-    } else if (auto reduced = dyn_cast<fsdp::AllReduceOp>(op)) {
-      value = reduced.getInput();
     } else {
       break;
     }
@@ -124,9 +130,10 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
   kernel.setPrivate();
   kernel->setAttr("nn.kernel", builder.getUnitAttr());
   kernel->setAttr("nn.optimizer", builder.getUnitAttr());
-  // Below f32 the kernel also writes the copy that is gathered.
+  // Below f32 the kernel also writes the copy that is kept whole.
   auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
-  kernel->setAttr("nn.compute", layout.getComputeAttr());
+  if (fsdp::keepsWhole(layout, "compute"))
+    kernel->setAttr("nn.compute", layout.getComputeAttr());
   IRMapping mapping;
   op.getBody().cloneInto(&kernel.getBody(), mapping);
   Operation *cloned = kernel.getBody().front().getTerminator();
@@ -134,8 +141,31 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
   func::ReturnOp::create(builder, yield->getLoc(), cloned->getOperands());
   cloned->erase();
 
-  for (auto other : module.getOps<func::FuncOp>())
-    if (other != kernel && other->hasAttr("nn.optimizer") &&
+  return share(kernel, "nn.optimizer");
+}
+
+FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(cast<ModuleOp>(symbols.getOp()).getBody());
+  auto kernel = func::FuncOp::create(
+      builder, attention->getLoc(), "attention_rows",
+      FunctionType::get(attention->getContext(), attention->getOperandTypes(),
+                        attention->getResultTypes()));
+  kernel.setPrivate();
+  kernel->setAttr("nn.kernel", builder.getUnitAttr());
+  kernel->setAttr("nn.rows", builder.getUnitAttr());
+  builder.setInsertionPointToStart(kernel.addEntryBlock());
+  Operation *copy = builder.clone(*attention);
+  copy->setOperands(kernel.getArguments());
+  for (NamedAttribute attribute : llvm::to_vector(copy->getDiscardableAttrs()))
+    copy->removeDiscardableAttr(attribute.getName());
+  func::ReturnOp::create(builder, attention->getLoc(), copy->getResults());
+  return share(kernel, "nn.rows");
+}
+
+FlatSymbolRefAttr PointerBuilder::share(func::FuncOp kernel, StringRef mark) {
+  for (auto other : kernel->getParentOfType<ModuleOp>().getOps<func::FuncOp>())
+    if (other != kernel && other->hasAttr(mark) &&
         other->getAttr("nn.compute") == kernel->getAttr("nn.compute") &&
         OperationEquivalence::isRegionEquivalentTo(
             &other.getBody(), &kernel.getBody(),

@@ -30,8 +30,15 @@ public:
   // regions.
   mlir::FlatSymbolRefAttr outlineOptimizer(fsdp::OptimizerOp op,
                                            mlir::ModuleOp module);
+  // A private function `nn.rows` with an attention op, which says what its row
+  // kernel does; shared by equal ones.
+  mlir::FlatSymbolRefAttr outlineRows(mlir::Operation *attention);
 
 private:
+  // The kernel's name, or that of an equal one with the same mark, which then
+  // stands for it.
+  mlir::FlatSymbolRefAttr share(mlir::func::FuncOp kernel,
+                                llvm::StringRef mark);
   mlir::FlatSymbolRefAttr constant(nn::ConstantOp op);
   mlir::Value pointer(mlir::Location loc, rt::Space space,
                       mlir::FlatSymbolRefAttr symbol, int64_t offset,

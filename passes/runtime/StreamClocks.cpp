@@ -1,25 +1,8 @@
 // Happens-before over the streams of an rt function, by vector clocks.
 #include "passes/runtime/StreamClocks.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/TypeSwitch.h"
-
 using namespace mlir;
 using namespace fsdpc;
-
-std::optional<rt::Stream> fsdpc::streamOf(Operation *op) {
-  return TypeSwitch<Operation *, std::optional<rt::Stream>>(op)
-      .Case<rt::EventRecordOp, rt::EventWaitOp>(
-          [](auto op) { return op.getStream(); })
-      .Case<rt::AllGatherOp, rt::GatherGradientsOp>(
-          [](Operation *) { return rt::Stream::gather; })
-      .Case<rt::ReduceScatterOp, rt::ReduceGradientsOp, rt::AllReduceOp,
-            rt::UpdateStatisticsOp>(
-          [](Operation *) { return rt::Stream::reduce; })
-      .Case<rt::PointerOp, func::ReturnOp>(
-          [](Operation *) { return std::nullopt; })
-      .Default([](Operation *) { return rt::Stream::compute; });
-}
 
 bool StreamClocks::isRedundant(rt::EventWaitOp op) const {
   auto event = recorded.find(op.getEvent());

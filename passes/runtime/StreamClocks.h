@@ -3,17 +3,11 @@
 // that there are no races.
 #pragma once
 
-#include "compiler/dialects/rt/RTDialect.h"
+#include "compiler/dialects/rt/Streams.h"
 
 #include <array>
-#include <optional>
 
 namespace fsdpc {
-
-constexpr int kStreams = 3;
-
-// The stream that an op runs on; none for pointers.
-std::optional<rt::Stream> streamOf(mlir::Operation *op);
 
 class StreamClocks {
 public:

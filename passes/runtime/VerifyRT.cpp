@@ -35,6 +35,11 @@ bool writes(Operation *op, unsigned index) {
       })
       .Case<rt::MatmulOp, rt::ConvolutionOp>(
           [&](Operation *) { return index == 2; })
+      .Case(
+          [&](rt::AttentionOp op) { return index + 2 >= op->getNumOperands(); })
+      .Case([&](rt::AttentionGradOp op) {
+        return index + 3 >= op->getNumOperands();
+      })
       .Case([&](rt::PoolingOp op) {
         return index == 1 ||
                (index == 2 && !op.getPlan().getKind().ends_with("_grad"));

@@ -27,7 +27,7 @@ static int64_t constantBytes(ModuleOp module) {
   return bytes;
 }
 
-// Products, convolutions and poolings: their plans take scratchpads.
+// Products, convolutions, poolings, attention: their plans take scratchpads.
 static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
   llvm::SetVector<Attribute> plans;
   module.walk([&](Operation *op) {
@@ -39,9 +39,11 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
       manifest.matmuls.push_back(rt::describe(matmul));
     else if (auto convolution = dyn_cast<rt::ConvolutionPlanAttr>(plan))
       manifest.convolutions.push_back(rt::describe(convolution));
+    else if (auto pooling = dyn_cast<rt::PoolingPlanAttr>(plan))
+      manifest.poolings.push_back(rt::describe(pooling));
     else
-      manifest.poolings.push_back(
-          rt::describe(cast<rt::PoolingPlanAttr>(plan)));
+      manifest.attentions.push_back(
+          rt::describe(cast<rt::AttentionPlanAttr>(plan)));
   }
 }
 

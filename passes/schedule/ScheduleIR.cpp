@@ -2,6 +2,7 @@
 #include "passes/schedule/ScheduleIR.h"
 
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/nn/Build.h"
 #include "compiler/schedule/cost_model.h"
 #include "passes/memory/Slots.h"
 
@@ -35,7 +36,7 @@ int64_t byteWidth(Type type) {
 // The value that owns the memory of `value`.
 Value throughViews(Value value) {
   while (Operation *op = value.getDefiningOp()) {
-    if (!isa<nn::ReshapeOp, fsdp::ViewOp>(op))
+    if (!nn::isView(op) && !isa<fsdp::ViewOp>(op))
       break;
     value = op->getOperand(0);
   }
@@ -299,7 +300,7 @@ SmallVector<Operation *> fsdpc::usersOfMemory(Value value) {
         continue;
       users.push_back(user);
       auto matmul = dyn_cast<nn::MatmulOp>(user);
-      if (isa<nn::ReshapeOp, fsdp::ViewOp>(user) ||
+      if (nn::isView(user) || isa<nn::ConcatOp, fsdp::ViewOp>(user) ||
           (matmul && matmul.getAccumulator() == use.get()))
         values.push_back(user->getResult(0));
     }

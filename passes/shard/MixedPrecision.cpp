@@ -38,7 +38,8 @@ bool keepsType(Operation *op, Value operand) {
       .Case([&](nn::AttentionGradOp op) {
         return any(op.getLse(), op.getMask());
       })
-      .Case([&](nn::CrossEntropyOp op) { return any(op.getWeights()); })
+      .Case<nn::CrossEntropyOp, nn::LinearCrossEntropyOp>(
+          [&](auto op) { return any(op.getWeights()); })
       .Case([&](nn::CrossEntropyGradOp op) {
         return any(op.getGrad(), op.getLse(), op.getValid(), op.getWeights());
       })
@@ -50,6 +51,9 @@ bool isStatistic(OpResult result) {
       .Case<nn::LayerNormOp, nn::RmsNormOp, nn::BatchNormOp, nn::AttentionOp>(
           [&](Operation *) { return result.getResultNumber() > 0; })
       .Case([](nn::CrossEntropyOp) { return true; })
+      .Case([&](nn::LinearCrossEntropyOp op) {
+        return result == op.getLoss() || result == op.getValid();
+      })
       .Default([](Operation *) { return false; });
 }
 

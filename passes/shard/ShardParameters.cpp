@@ -178,7 +178,7 @@ private:
   bool isPlaceable(Value value, Operation *end) {
     Value root = rootOf(value);
     Operation *op = root.getDefiningOp();
-    if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp>(op))
+    if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp, nn::SliceOp>(op))
       return false;
     return !isReadAfter(root, end) && placed.insert(root).second;
   }

@@ -29,7 +29,7 @@ public:
 
   int run() {
     anchorOps();
-    if (policy.automatic)
+    if (policy.separatesLarge)
       separateLargeParameters();
     if (int64_t size = fsdp::getInt(module, "unit-size"))
       cutRoot(size);

@@ -60,9 +60,10 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
     return failure();
   policy.scopes = std::move(*scopes);
   SmallVector<std::string> globs = fsdp::getStrings(module, "unit-class");
-  policy.automatic = globs.empty() && policy.scopes.empty() &&
-                     fsdp::getInt(module, "unit-size") == 0 &&
-                     fsdp::getString(module, "units") == "auto";
+  policy.separatesLarge = fsdp::getInt(module, "unit-size") == 0 &&
+                          fsdp::getString(module, "units") == "auto";
+  bool repeated =
+      policy.separatesLarge && globs.empty() && policy.scopes.empty();
 
   SmallVector<StringRef> allScopes, allClasses;
   llvm::StringMap<std::set<StringRef>> numbered; // by class
@@ -75,7 +76,7 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
           !entry.cls.contains("container."))
         numbered[entry.cls].insert(entry.scope);
     }
-  if (policy.automatic)
+  if (repeated)
     for (auto &group : numbered)
       if (group.second.size() > 1)
         for (StringRef scope : group.second)

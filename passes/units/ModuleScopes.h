@@ -29,8 +29,8 @@ public:
   /// The module that is the op's unit, or null: the op is left to the root.
   std::optional<ModuleScope> choose(mlir::Operation *op);
 
-  /// Units are found from repeated siblings and large parameters.
-  bool automatic = false;
+  /// Large parameters of the root become units of their own.
+  bool separatesLarge = false;
 
 private:
   std::vector<llvm::GlobPattern> classes;

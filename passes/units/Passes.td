@@ -33,8 +33,13 @@ def FormUnits : Pass<"form-units", "::mlir::ModuleOp"> {
     | unit-class = GLOB | modules of such a class, the innermost |
     | unit-scope = REGEX | modules of such a name, the outermost |
     | unit-size = N | what is left to the root, cut after N elements |
-    | units = auto, without those | numbered modules that share a class (`h.0`, `h.1`, …), the outermost; large parameters of the root (embedding, head) with their module |
+    | units = auto, without those | numbered modules that share a class (`h.0`, `h.1`, …), the outermost |
     | units = whole | one |
+
+    Large parameters that would be left to the root (embedding, head) become
+    units with their module, but for unit-size and units = whole: what stands at
+    both ends of a model would otherwise be gathered, and its gradient kept, at
+    once.
 
     What remains is the unit @root. Ops that read no weight and stand in no
     unit's module (mask building, the loss) join the op before them, so that

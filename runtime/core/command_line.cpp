@@ -299,6 +299,12 @@ bool parseCommandLine(int argc, const char *const *argv,
       ->type_name("FILE.safetensors");
   app.add_option("--log", options.log, "Write a header and a line a step")
       ->type_name("FILE.jsonl");
+  app.add_option(
+         "--trace", options.trace,
+         "Write when each command of each stream ran in the last 8 "
+         "steps, as trace events for ui.perfetto.dev or "
+         "chrome://tracing; of several ranks, rank R writes FILE.R.json")
+      ->type_name("FILE.json");
   app.add_option("--save", options.save,
                  "Write the parameters (f32) and buffers at the end")
       ->type_name("FILE.safetensors");
@@ -316,6 +322,9 @@ bool parseCommandLine(int argc, const char *const *argv,
       ->check(integerFrom(1, 1 << 20));
   app.add_flag("--info", options.info,
                "Print inputs, units, parameters and memory, and stop");
+  app.add_flag("--manifest", options.manifest,
+               "Print what the compiler wrote down of the program as JSON, and "
+               "stop");
   for (const CLI::Option *option : app.get_options())
     flags.push_back("--" + option->get_lnames()[0]);
 
@@ -339,7 +348,7 @@ bool parseCommandLine(int argc, const char *const *argv,
     }
     return false;
   }
-  if (options.info)
+  if (options.info || options.manifest)
     return true;
   if (schedule->count())
     parseSchedule(options.scheduleText, options.schedule);

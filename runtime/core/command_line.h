@@ -28,10 +28,10 @@ struct Options {
   std::string scheduleText; // as given, for the log
   uint64_t seed = 0;
   bool shuffle = false;
-  std::string weights, init, log, save, saveGradients;
+  std::string weights, init, log, trace, save, saveGradients;
   int ranks = 0; // --ranks; 0: not given
   int ranksPerNode = 0;
-  bool info = false;
+  bool info = false, manifest = false;
   std::string help; // not empty: print it and stop
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/core/resources.h"
 #include "runtime/core/samples.h"
 #include "runtime/core/startup.h"
+#include "runtime/core/trace.h"
 
 #include <algorithm>
 #include <chrono>
@@ -53,6 +54,7 @@ private:
   Weights weights;
   std::unique_ptr<fsdpc_rank> rank;
   Log log;
+  Trace trace;
   std::string nextError; // of reading the next step's samples, on this rank
   int nextFailure = -1;  // the lowest rank that has such an error
   bool warned = false;   // of a microbatch without a valid target
@@ -68,6 +70,9 @@ std::string Trainer::check() {
       if (!path.empty() && !checkWritable(path, error))
         return error;
   if (job.rank == 0 && !options.log.empty() && !log.open(options.log, error))
+    return error;
+  if (!options.trace.empty() &&
+      !trace.open(options.trace, job.rank, job.size, error))
     return error;
   info.plan =
       planMemory(manifest, job.size, info.threads,
@@ -100,6 +105,7 @@ bool Trainer::prepare() {
     rank->inverseV = 1.0 / double(microbatches);
     rank->losses.resize(size_t(options.accumulate));
     rank->valid.resize(size_t(options.accumulate));
+    trace.start(*rank, options.accumulate);
     if (rank->allocate(info.plan, error) &&
         weights.verify(job.rank, job.size, error) &&
         loadShards(*rank, weights, error))
@@ -148,6 +154,7 @@ void Trainer::runMicrobatches(int64_t step) {
     rank->random[size_t(rank->slot)] = {
         uint32_t(options.seed), uint32_t(options.seed >> 32),
         uint32_t(k * job.size + job.rank), uint32_t(step)};
+    trace.enter(*rank, "microbatch");
     program.microbatch(rank.get());
     readNext(step, k);
     rank->device->synchronize();
@@ -270,8 +277,10 @@ void Trainer::train() {
     exchange(record);
     if (!std::isfinite(record.loss))
       stopAtLoss(step, record.loss);
+    trace.enter(*rank, "update");
     program.update(rank.get());
     rank->device->synchronize();
+    trace.leave();
     countMicrobatches();
     record.gradNorm = rank->norm;
     record.exposedMilliseconds =
@@ -290,6 +299,8 @@ void Trainer::train() {
     if (nextFailure >= 0)
       awaitAbort(job);
   }
+  if (!trace.write(*rank, error))
+    fail(error);
   saveTo(options.save, Saved::parameters);
   job.channel[controlChannel]->barrier();
   if (job.rank != 0)

@@ -72,9 +72,12 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
       printError(error);
     return 2;
   }
-  if (!options.help.empty() || options.info) {
-    std::string text =
-        options.info ? infoText(manifest, options.threads) : options.help;
+  if (!options.help.empty() || options.info || options.manifest) {
+    std::string text = options.help;
+    if (options.info)
+      text = infoText(manifest, options.threads);
+    else if (options.manifest)
+      text = std::string(program.manifest, program.manifest_bytes) + "\n";
     if (speaks)
       std::fputs(text.c_str(), stdout);
     return 0;

@@ -104,6 +104,49 @@ struct PoolingPlan {
   bool countPadding = false; // average: the divisor counts padding
 };
 
+// Attention of `heads` query heads over `groups` key heads, forward or
+// backward. Strides, in elements, are of batch, head and row, whose elements
+// are dense; those of the mask are of batch, head, query and key, 0 where it
+// broadcasts. The cotangents' strides are the backward's alone.
+struct AttentionPlan {
+  bool backward = false;
+  int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0;
+  int64_t width = 0, valueWidth = 0; // of a query and key, of a value
+  double scale = 1;
+  bool causal = false; // query t sees keys up to t + keys - queries
+  std::string dtype;
+  std::string dtypeMask; // "i1" keeps, floats are added; empty: no mask
+  std::vector<int64_t> strideQuery, strideKey, strideValue, strideOutput;
+  std::vector<int64_t> strideMask;
+  std::vector<int64_t> strideGrad, strideDQuery, strideDKey, strideDValue;
+};
+
+// What a command of a stream does, as a trace shows it. Commands that differ
+// only in their operands are one.
+struct CommandInfo {
+  std::string op;   // of the rt dialect: "launch", "matmul", "all_gather", …
+  std::string name; // the kernel, the product's shape, or the layouts
+  int64_t bytes = 0, flops = 0; // 0 where they depend on the number of ranks
+  int64_t exps = 0;             // of the flops: exp, tanh, erf and their like
+  int32_t plan = -1;            // of a library call, in the table of its kind
+  std::vector<int32_t> layouts; // of collectives and of the update
+};
+
+// One command in the order in which a stream gets them.
+struct Call {
+  int32_t command = 0; // index into `commands`
+  std::string unit;
+  bool backward = false;
+  std::string node; // of the ONNX graph; the first one of a fused kernel
+};
+
+// What one entry function enqueues on one stream, but for waits.
+struct CallSequence {
+  std::string entry; // "microbatch" or "update"
+  int32_t stream = 0;
+  std::vector<Call> calls;
+};
+
 // The program: what it is called with, what it holds, what it was compiled for.
 struct Manifest {
   int32_t version = 1;
@@ -134,6 +177,9 @@ struct Manifest {
   std::vector<MatmulPlan> matmuls;
   std::vector<ConvolutionPlan> convolutions;
   std::vector<PoolingPlan> poolings;
+  std::vector<AttentionPlan> attentions;
+  std::vector<CommandInfo> commands;
+  std::vector<CallSequence> sequences;
 };
 
 std::string toJson(const Manifest &manifest);

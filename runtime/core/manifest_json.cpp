@@ -73,6 +73,33 @@ template <class V> void fields(V &v, PoolingPlan &x) {
   v("countPadding", x.countPadding);
 }
 
+template <class V> void fields(V &v, AttentionPlan &x) {
+  v("backward", x.backward), v("batch", x.batch), v("heads", x.heads);
+  v("groups", x.groups), v("queries", x.queries), v("keys", x.keys);
+  v("width", x.width), v("valueWidth", x.valueWidth), v("scale", x.scale);
+  v("causal", x.causal), v("dtype", x.dtype), v("dtypeMask", x.dtypeMask);
+  v("strideQuery", x.strideQuery), v("strideKey", x.strideKey);
+  v("strideValue", x.strideValue), v("strideOutput", x.strideOutput);
+  v("strideMask", x.strideMask), v("strideGrad", x.strideGrad);
+  v("strideDQuery", x.strideDQuery), v("strideDKey", x.strideDKey);
+  v("strideDValue", x.strideDValue);
+}
+
+template <class V> void fields(V &v, CommandInfo &x) {
+  v("op", x.op), v("name", x.name), v("bytes", x.bytes);
+  v("flops", x.flops), v("exps", x.exps), v("plan", x.plan);
+  v("layouts", x.layouts);
+}
+
+template <class V> void fields(V &v, Call &x) {
+  v("command", x.command), v("unit", x.unit), v("backward", x.backward);
+  v("node", x.node);
+}
+
+template <class V> void fields(V &v, CallSequence &x) {
+  v("entry", x.entry), v("stream", x.stream), v("calls", x.calls);
+}
+
 template <class V> void fields(V &v, Manifest &x) {
   v("version", x.version), v("compiler", x.compiler);
   v("commandLine", x.commandLine), v("scheduleHash", x.scheduleHash);
@@ -89,7 +116,8 @@ template <class V> void fields(V &v, Manifest &x) {
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("inputs", x.inputs), v("layouts", x.layouts), v("buffers", x.buffers);
   v("matmuls", x.matmuls), v("convolutions", x.convolutions);
-  v("poolings", x.poolings);
+  v("poolings", x.poolings), v("attentions", x.attentions);
+  v("commands", x.commands), v("sequences", x.sequences);
 }
 
 template <class T> struct IsVector : std::false_type {};
@@ -176,6 +204,25 @@ private:
   size_t read = 0;
 };
 
+// Indices of the trace's tables; a bad one would be found when a run ends.
+void checkCalls(const Manifest &manifest) {
+  auto within = [](int64_t index, size_t count) {
+    return index >= 0 && index < int64_t(count);
+  };
+  for (const CommandInfo &command : manifest.commands)
+    for (int32_t layout : command.layouts)
+      if (!within(layout, manifest.layouts.size()))
+        throw std::runtime_error("command '" + command.name +
+                                 "' names layout " + std::to_string(layout) +
+                                 ", which does not exist");
+  for (const CallSequence &sequence : manifest.sequences)
+    for (const Call &call : sequence.calls)
+      if (!within(call.command, manifest.commands.size()))
+        throw std::runtime_error("'" + sequence.entry + "' calls command " +
+                                 std::to_string(call.command) +
+                                 ", which does not exist");
+}
+
 void check(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
     throw std::runtime_error("'version' is " +
@@ -183,6 +230,7 @@ void check(const Manifest &manifest) {
                              std::to_string(Manifest().version));
   if (manifest.shardAlignment < 1 || manifest.maxRanks < 1)
     throw std::runtime_error("'shardAlignment' or 'maxRanks' is not positive");
+  checkCalls(manifest);
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
     if (dtype != "f32" && dtype != "bf16")
       throw std::runtime_error("'" + dtype +

@@ -49,7 +49,8 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
       reinterpret_cast<float *>(master) + (masterWhole ? first : 0);
   buffers.masterWhole =
       masterWhole ? reinterpret_cast<float *>(master) : nullptr;
-  buffers.computeShard = compute + (computeWhole ? first * computeBytes : 0);
+  if (compute)
+    buffers.computeShard = compute + (computeWhole ? first * computeBytes : 0);
   buffers.computeWhole = computeWhole ? compute : nullptr;
 
   if (layout.trainable) {

@@ -48,9 +48,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     memory.compute = bytes(true, 4);
   else
     memory.master = bytes(layout.masterWhole, 4);
-  if (!same)
-    memory.compute =
-        bytes(layout.computeWhole, dtypeBytes(manifest.computeDtype));
+  if (!same && layout.computeWhole)
+    memory.compute = bytes(true, dtypeBytes(manifest.computeDtype));
   if (layout.trainable) {
     memory.gradient = bytes(layout.gradientWhole, 4);
     memory.states = layout.states * bytes(layout.stateWhole, 4);

@@ -39,7 +39,8 @@ int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment);
 
 // The persistent memory of one layout on one rank, in bytes; a zero means that
 // there is none. With f32 compute and a kept whole, the master is the whole (or
-// the rank's slice of it) and has no memory of its own.
+// the rank's slice of it) and has no memory of its own. A compute copy below
+// f32 exists where it is kept whole; else each gather casts the master.
 struct LayoutMemory {
   int64_t shard = 0; // elements of one rank's shard
   int64_t whole = 0; // padded elements: ranks * shard

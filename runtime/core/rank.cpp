@@ -3,6 +3,7 @@
 // copied, because the list is gone when the work runs.
 #include "runtime/core/rank.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/dtype.h"
 
 #include <cstring>
@@ -77,6 +78,23 @@ void fsdpc_pooling(fsdpc_rank *rank, int32_t plan, const void *source,
   rank->device->pooling(plan, source, destination, workspace);
 }
 
+void fsdpc_attention(fsdpc_rank *rank, int32_t plan, fsdpc_kernel rows,
+                     const void *query, const void *key, const void *value,
+                     const void *mask, void *output, void *lse) {
+  const void *operands[] = {query, key, value, mask, output, lse};
+  rank->device->attention(plan, rows, operands, 6);
+}
+
+void fsdpc_attention_grad(fsdpc_rank *rank, int32_t plan, fsdpc_kernel rows,
+                          const void *grad, const void *query, const void *key,
+                          const void *value, const void *output,
+                          const void *lse, const void *mask, void *dquery,
+                          void *dkey, void *dvalue) {
+  const void *operands[] = {grad, query, key,    value, output,
+                            lse,  mask,  dquery, dkey,  dvalue};
+  rank->device->attention(plan, rows, operands, 10);
+}
+
 void fsdpc_poison(fsdpc_rank *rank, void *memory, int64_t bytes) {
   rank->device->run(FSDPC_STREAM_COMPUTE,
                     [=] { std::memset(memory, 0xff, size_t(bytes)); });
@@ -95,11 +113,16 @@ void fsdpc_all_gather(fsdpc_rank *rank, int32_t count, const int32_t *layouts,
   std::vector<void *> to(destinations, destinations + count);
   rank->device->run(FSDPC_STREAM_GATHER, [rank, list = listOf(count, layouts),
                                           to] {
-    size_t size = size_t(dtypeBytes(rank->manifest.computeDtype));
+    WireType type = wireType(rank->manifest.computeDtype);
     for (size_t i = 0; i < list.size(); ++i) {
       const LayoutBuffers &layout = rank->layouts[size_t(list[i])];
-      rank->job.channel[gatherChannel]->allGather(layout.computeShard, to[i],
-                                                  size_t(layout.shard) * size);
+      size_t bytes = size_t(layout.shard) * wireBytes(type);
+      char *own = layout.computeShard;
+      if (!own) {
+        own = static_cast<char *>(to[i]) + size_t(rank->job.rank) * bytes;
+        castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
+      }
+      rank->job.channel[gatherChannel]->allGather(own, to[i], bytes);
     }
   });
 }

@@ -21,7 +21,8 @@ constexpr int64_t normBlock = 4096;
 struct LayoutBuffers {
   int64_t shard = 0, whole = 0; // elements of a slice, of all ranks' slices
   float *masterShard = nullptr, *masterWhole = nullptr;
-  char *computeShard = nullptr, *computeWhole = nullptr; // the compute type
+  // In the compute type; null where gathers cast the master.
+  char *computeShard = nullptr, *computeWhole = nullptr;
   float *gradientShard = nullptr, *gradientWhole = nullptr;
   float *states = nullptr;         // one after the other, `part` elements each
   int64_t partBegin = 0, part = 0; // what the optimizer of this rank updates

@@ -1,5 +1,6 @@
 // Checks of the machine against the program, and the initial values.
 #include "runtime/core/startup.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
@@ -58,9 +59,9 @@ bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error) {
                   });
     if (!ok)
       return false;
-    auto *compute = reinterpret_cast<uint16_t *>(buffers.computeShard);
-    for (int64_t e = 0; narrow && e < buffers.shard; ++e)
-      compute[e] = toBf16(buffers.masterShard[e]);
+    if (narrow && buffers.computeShard)
+      castToWire(buffers.masterShard, WireType::f32, WireType::bf16,
+                 buffers.shard, buffers.computeShard);
   }
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
     if (!weights.readBuffer(manifest.buffers[i], rank.buffers[i], error))

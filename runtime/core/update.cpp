@@ -108,7 +108,7 @@ void fsdpc_optimizer(fsdpc_rank *rank, fsdpc_kernel kernel, int32_t index,
   operands[count++] = whole ? buffers.gradientWhole : buffers.gradientShard;
   for (int32_t state = 0; state < layout.states; ++state)
     operands[count++] = buffers.states + state * buffers.part;
-  if (rank->manifest.computeDtype != "f32")
+  if (layout.computeWhole && rank->manifest.computeDtype != "f32")
     operands[count++] = whole ? buffers.computeWhole : buffers.computeShard;
   operands[count++] = const_cast<void *>(scale);
   size_t rates = count;

@@ -6,11 +6,19 @@
 #include "runtime/core/manifest.h"
 #include "runtime/include/fsdpc.h"
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
 
 namespace fsdpc {
+
+// When a command of a stream ran, in nanoseconds of the host's steady clock.
+struct DeviceTimes {
+  int64_t begin = 0, end = 0;
+  int64_t cpu = 0;    // of them, those that the stream's own thread had a core
+  int waitedFor = -1; // of an event wait: the other stream
+};
 
 class Device {
 public:
@@ -30,6 +38,9 @@ public:
   virtual void convolution(int plan, const void *x, const void *w, void *y) = 0;
   virtual void pooling(int plan, const void *source, void *destination,
                        void *workspace) = 0;
+  // `operands` in the order of fsdpc_attention or fsdpc_attention_grad.
+  virtual void attention(int plan, fsdpc_kernel rows,
+                         const void *const *operands, int count) = 0;
   // Cuts [0, extent) among the compute threads and returns when all is done;
   // to be called from work that runs on the compute stream.
   virtual void
@@ -41,6 +52,14 @@ public:
   // Nanoseconds that the compute stream has slept in event waits on other
   // streams since the last call: exposed communication.
   virtual int64_t takeExposedNanoseconds() = 0;
+
+  // For --trace. Keeps when the last commands of each stream ran, `count[s]` of
+  // stream s; before anything is enqueued.
+  virtual void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) = 0;
+  // Commands that a stream got so far, waits included.
+  virtual uint64_t enqueued(int stream) const = 0;
+  // When command `position` of a stream ran, which is done and still kept.
+  virtual DeviceTimes times(int stream, uint64_t position) const = 0;
 };
 
 // Makes `threads` compute threads and prepares every library plan of the

@@ -1,6 +1,7 @@
 // The host device: three streams on threads, a pool of compute threads under
 // the compute stream, and the manifest's library plans.
 #include "runtime/comm/failure.h"
+#include "runtime/host/attention.h"
 #include "runtime/host/convolution.h"
 #include "runtime/host/device.h"
 #include "runtime/host/matmul.h"
@@ -15,6 +16,8 @@
 namespace fsdpc {
 
 namespace {
+
+constexpr size_t hugePage = size_t(2) << 20;
 
 // Primitives choose their blocking by the creating thread's team size.
 class SingleThreadedOpenMp {
@@ -33,6 +36,7 @@ struct Plans {
   std::vector<Matmul> matmuls;
   std::vector<Convolution> convolutions;
   std::vector<Pooling> poolings;
+  std::vector<Attention> attentions;
   size_t scratchBytes = 0; // a thread
 
   bool make(const Manifest &manifest, int threads, std::string &error) {
@@ -40,6 +44,7 @@ struct Plans {
     matmuls.resize(manifest.matmuls.size());
     convolutions.resize(manifest.convolutions.size());
     poolings.resize(manifest.poolings.size());
+    attentions.resize(manifest.attentions.size());
     for (size_t i = 0; i < matmuls.size(); ++i) {
       if (!matmuls[i].plan(manifest.matmuls[i], cache, error))
         return false;
@@ -53,6 +58,11 @@ struct Plans {
     for (size_t i = 0; i < poolings.size(); ++i)
       if (!poolings[i].plan(manifest.poolings[i], error))
         return false;
+    for (size_t i = 0; i < attentions.size(); ++i) {
+      if (!attentions[i].plan(manifest.attentions[i], cache, error))
+        return false;
+      scratchBytes = std::max(scratchBytes, attentions[i].scratchBytes());
+    }
     // A page of its own for each thread: none shares a line with another.
     scratchBytes = (scratchBytes + 4095) / 4096 * 4096;
     return true;
@@ -63,6 +73,8 @@ struct Plans {
       matmul.prepare();
     for (Convolution &convolution : convolutions)
       convolution.prepare();
+    for (Attention &attention : attentions)
+      attention.prepare();
   }
 };
 
@@ -97,11 +109,25 @@ public:
       release(scratch.base, scratchTotal);
   }
 
+  // Large memory begins at a huge page, and asks for them: rows of a weight are
+  // far apart, and each would cost a look-up of its own page.
   void *allocate(size_t bytes) override {
-    void *memory =
-        mmap(nullptr, std::max<size_t>(bytes, 1), PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? nullptr : memory;
+    size_t size = (std::max<size_t>(bytes, 1) + 4095) / 4096 * 4096;
+    size_t spare = size >= 2 * hugePage ? hugePage : 0;
+    void *memory = mmap(nullptr, size + spare, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      return nullptr;
+    if (!spare)
+      return memory;
+    char *mapped = static_cast<char *>(memory);
+    size_t head = -reinterpret_cast<uintptr_t>(mapped) % hugePage;
+    if (head)
+      munmap(mapped, head);
+    munmap(mapped + head + size, spare - head);
+    madvise(mapped + head, size,
+            MADV_HUGEPAGE); // or small ones, where it may not
+    return mapped + head;
   }
 
   void release(void *memory, size_t bytes) override {
@@ -153,6 +179,18 @@ public:
     call(Command::Pooling, plan, source, destination, workspace);
   }
 
+  void attention(int plan, fsdpc_kernel rows, const void *const *operands,
+                 int count) override {
+    compute().enqueue([&](Command &command) {
+      command.kind = Command::Attention;
+      command.kernel = rows;
+      command.plan = plan;
+      command.buffers.clear();
+      for (int i = 0; i < count; ++i)
+        command.buffers.push_back(const_cast<void *>(operands[i]));
+    });
+  }
+
   void parallelFor(int64_t extent, int64_t grain,
                    const std::function<void(int64_t, int64_t)> &body) override {
     cut(extent, grain, body);
@@ -166,6 +204,24 @@ public:
 
   int64_t takeExposedNanoseconds() override {
     return compute().takeWaitedNanoseconds();
+  }
+
+  void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) override {
+    for (int stream = 0; stream < FSDPC_STREAMS; ++stream)
+      streams[stream]->keepTimes(count[size_t(stream)]);
+  }
+
+  uint64_t enqueued(int stream) const override {
+    return streams[stream]->enqueued();
+  }
+
+  DeviceTimes times(int stream, uint64_t position) const override {
+    const CommandTimes &kept = streams[stream]->timesOf(position);
+    DeviceTimes times{kept.begin, kept.end, kept.cpu, -1};
+    for (int other = 0; other < FSDPC_STREAMS; ++other)
+      if (streams[other].get() == kept.other)
+        times.waitedFor = other;
+    return times;
   }
 
   bool ready = false;
@@ -220,6 +276,9 @@ private:
     case Command::Pooling:
       return plans.poolings[c.plan].run(pool, c.buffers[0], c.buffers[1],
                                         static_cast<int32_t *>(c.buffers[2]));
+    case Command::Attention:
+      return plans.attentions[c.plan].run(pool, scratch, c.kernel,
+                                          c.buffers.data());
     case Command::Wait:
       break; // the stream's own
     }

@@ -5,11 +5,24 @@
 #include "runtime/comm/failure.h"
 
 #include <chrono>
+#include <ctime>
 #include <exception>
 #include <omp.h>
 #include <utility>
 
 namespace fsdpc {
+
+static int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+static int64_t threadNow() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
 
 Stream::Stream(std::function<void(Command &)> execute)
     : execute(std::move(execute)), ring(capacity), thread([this] { loop(); }) {}
@@ -67,10 +80,17 @@ void Stream::loop() {
       return; // stopping, and everything has run
     Command &command = ring[position % capacity];
     try {
-      if (command.kind == Command::Wait)
-        runWait(command);
-      else
-        execute(command);
+      if (times.empty()) {
+        runCommand(command);
+      } else {
+        CommandTimes &kept = times[position % times.size()];
+        kept.begin = now();
+        int64_t cpu = threadNow();
+        runCommand(command);
+        kept.cpu = threadNow() - cpu;
+        kept.end = now();
+        kept.other = command.kind == Command::Wait ? command.other : nullptr;
+      }
     } catch (const std::exception &exception) {
       fail(exception.what());
     }
@@ -83,12 +103,17 @@ void Stream::loop() {
   }
 }
 
+void Stream::runCommand(Command &command) {
+  if (command.kind == Command::Wait)
+    runWait(command);
+  else
+    execute(command);
+}
+
 void Stream::runWait(const Command &command) {
-  auto begin = std::chrono::steady_clock::now();
+  int64_t begin = now();
   command.other->waitFor(command.position);
-  waited += std::chrono::duration_cast<std::chrono::nanoseconds>(
-                std::chrono::steady_clock::now() - begin)
-                .count();
+  waited += now() - begin;
 }
 
 } // namespace fsdpc

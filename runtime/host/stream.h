@@ -19,14 +19,29 @@ namespace fsdpc {
 // One command. The slots of a stream's ring are reused, and with them the
 // memory of `buffers`: a step allocates nothing.
 struct Command {
-  enum Kind { Wait, Run, Launch, Matmul, Convolution, Pooling } kind = Run;
+  enum Kind {
+    Wait,
+    Run,
+    Launch,
+    Matmul,
+    Convolution,
+    Pooling,
+    Attention
+  } kind = Run;
   std::function<void()> work;    // Run
-  fsdpc_kernel kernel = nullptr; // Launch
+  fsdpc_kernel kernel = nullptr; // Launch, Attention
   int64_t extent = 0, grain = 1; // Launch
   std::vector<void *> buffers;   // Launch; else the call's operands
   int plan = 0;                  // library calls
   class Stream *other = nullptr; // Wait
   uint64_t position = 0;         // Wait
+};
+
+// When a command ran, in nanoseconds of std::chrono::steady_clock.
+struct CommandTimes {
+  int64_t begin = 0, end = 0;
+  int64_t cpu = 0; // of them, those that the stream's thread had a core
+  const class Stream *other = nullptr; // of a Wait: whom it waited for
 };
 
 class Stream {
@@ -51,16 +66,25 @@ public:
   // Nanoseconds slept in Wait commands since the last call.
   int64_t takeWaitedNanoseconds() { return waited.exchange(0); }
 
+  // Keeps the times of the last `count` commands; before any is enqueued.
+  void keepTimes(size_t count) { times.resize(count); }
+  // The times of command `position`, one of the last `count`, which is done.
+  const CommandTimes &timesOf(uint64_t position) const {
+    return times[position % times.size()];
+  }
+
 private:
   static constexpr uint64_t capacity = 4096;
 
   Command &beginEnqueue();
   void endEnqueue();
   void loop();
+  void runCommand(Command &command);
   void runWait(const Command &command);
 
   std::function<void(Command &)> execute;
   std::vector<Command> ring;
+  std::vector<CommandTimes> times;    // of the last commands; empty: not kept
   std::atomic<uint64_t> tail{0};      // enqueued
   std::atomic<uint64_t> completed{0}; // run; slots before it are free
   std::atomic<int> waiters{0};        // threads that sleep on `progress`

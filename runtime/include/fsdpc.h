@@ -87,6 +87,33 @@ void fsdpc_convolution(fsdpc_rank *, int32_t plan, const void *x, const void *w,
                        void *y);
 void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,
                    void *destination, void *workspace);
+/* softmax(q · kᵀ · scale + mask) · v into `output`, and the rows' log-sum-exp
+ * (f32, dense) into `lse`. `mask` is null where the plan has none. `rows` is
+ * the kernel between the products, which only the host calls: over rows of a
+ * block of scores, with the buffers
+ *   scores (f32)   q · kᵀ of the block, overwritten
+ *   weights        in the plan's dtype; the scores' own memory where it is f32
+ *   lse            of each row
+ *   mask           at the block's first row and key, or null
+ *   int64[4]       keys in the block; row stride of scores and weights, a
+ *                  multiple of 16; keys that the first row sees, each later row
+ *                  one more (causal); row stride of the mask
+ * Weights of keys that a row does not see are written as 0. */
+void fsdpc_attention(fsdpc_rank *, int32_t plan, fsdpc_kernel rows,
+                     const void *query, const void *key, const void *value,
+                     const void *mask, void *output, void *lse);
+/* The cotangents of query, key and value from the output's, `grad`. Buffers of
+ * `rows`:
+ *   scores, weights, lse, mask  as above; lse is read
+ *   dweights (f32)  grad · vᵀ of the block, overwritten
+ *   dscores         in the plan's dtype; dweights' own memory where it is f32
+ *   grad, output    at the block's first row
+ *   int64[6]        as above, then the row strides of grad and output */
+void fsdpc_attention_grad(fsdpc_rank *, int32_t plan, fsdpc_kernel rows,
+                          const void *grad, const void *query, const void *key,
+                          const void *value, const void *output,
+                          const void *lse, const void *mask, void *dquery,
+                          void *dkey, void *dvalue);
 /* Fills memory that has no value any more with ones: NaN for every float type
  * (--poison, a debug plan). */
 void fsdpc_poison(fsdpc_rank *, void *memory, int64_t bytes);

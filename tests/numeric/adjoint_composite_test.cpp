@@ -135,4 +135,32 @@ TEST(Adjoint, CrossEntropy) {
       });
 }
 
+TEST(Adjoint, LinearCrossEntropy) {
+  for (const char *reduction : {"mean", "sum"})
+    for (bool biased : {false, true})
+      forSeeds([&](Shapes &s, unsigned seed) {
+        int64_t rows = s.size(7), depth = s.size(), classes = s.size();
+        bool transposed = s.coin(), weighted = s.coin();
+        std::string x = tensor({rows, depth}),
+                    w = transposed ? tensor({classes, depth})
+                                   : tensor({depth, classes}),
+                    vector = tensor({classes}), targets = tensor({rows}, "i64"),
+                    scalar = tensor({});
+        // Class 0 is ignored: at times every row is.
+        checkAdjoint(
+            "%x: " + x + ", %w: " + w + ", %b: " + vector + ", %t: " + targets +
+                " {test.bound = " + std::to_string(classes) +
+                "}, %c: " + vector + " {test.fixed, test.positive}",
+            std::string("%y, %v, %dx, %dw") + (biased ? ", %db" : "") +
+                " = nn.linear_cross_entropy " + reduction + " %x, %w, %t" +
+                (biased ? " bias %b" : "") + (weighted ? " weights %c" : "") +
+                " {ignore_index = 0 : i64" +
+                (transposed ? ", transpose_weight" : "") + "} : " + x + ", " +
+                w + ", " + targets + (biased ? " bias " + vector : "") +
+                (weighted ? " weights " + vector : "") + " -> " + scalar +
+                ", " + scalar + (biased ? ", " + vector : ""),
+            scalar, seed);
+      });
+}
+
 } // namespace fsdpc::test

@@ -339,6 +339,17 @@ TEST_F(KernelTest, Rotary) {
   runAll();
 }
 
+TEST_F(KernelTest, CrossEntropyRows) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *n : {"3", "48", "257"})
+      add(expand(R"((%x: tensor<9x$Nx$T>, %t: tensor<9xi64> {test.bound = 3}, %w: tensor<9xf32>, %f: tensor<9xf32>)
+        -> (tensor<9xf32>, tensor<9x$Nx$T>) attributes {nn.kernel} {
+        %l, %y = nn.cross_entropy_rows %x, %t, %w, %f : tensor<9x$Nx$T>, tensor<9xi64>, tensor<9xf32>
+        return %l, %y : tensor<9xf32>, tensor<9x$Nx$T> })",
+                 {{"T", type}, {"N", n}}));
+  runAll();
+}
+
 TEST_F(KernelTest, CrossEntropyGrad) {
   for (const char *type : {"f32", "bf16"})
     for (const char *n : {"3", "48", "257"})

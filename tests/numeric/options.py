@@ -6,6 +6,7 @@ usage: options.py --build DIR [CASE…]
 The first update of each optimizer is computed again in f64 from the saved gradients, by torch.optim's formulas; frozen
 parameters stay; what may not change bits does not; what only reorders sums stays within rounding; caps are kept.
 """
+import json
 import re
 import sys
 
@@ -199,8 +200,27 @@ def lr_schedule(case: Case) -> None:
     demand(max(rates) <= 1 and min(rates[4:]) >= 0.2, f"outside of [min, lr]: {rates}")
 
 
+def trace(case: Case) -> None:
+    program = case.compile("--unit-class=*Block")
+    file = case.bench.path("trace.json")
+    traced, plain = (case.train(program, *flags, local=False) for flags in (("--trace", file), ()))
+    demand(traced.bits() == plain.bits(), "--trace changes bits")
+    manifest = json.loads(harness.run([program, "--manifest"]).stdout)
+    for rank in range(2):
+        events = [event for event in json.loads(file.with_suffix(f".{rank}.json").read_text())["traceEvents"] if event["ph"] == "X"]
+        for sequence in manifest["sequences"]:
+            expected = [(call["unit"], manifest["commands"][call["command"]]["name"]) for call in sequence["calls"]]
+            for step in range(3):
+                entry = next(e for e in events if (e["cat"], e["name"], e["args"]["step"]) == ("entry", sequence["entry"], step))
+                found = [event for event in events if event["tid"] == sequence["stream"] and event["cat"] not in ("entry", "wait")
+                         and event["args"]["step"] == step and entry["ts"] <= event["ts"] <= entry["ts"] + entry["dur"]]
+                demand([(event["args"]["unit"], event["args"]["command"]) for event in found] == expected,
+                       f"rank {rank}, step {step}: stream {sequence['stream']} of {sequence['entry']} ran other commands than the manifest's")
+                demand(all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(found, found[1:])), "commands of a stream overlap")
+
+
 CASES = {case.__name__: case for case in (optimizers, no_decay, frozen, init_and_embed, units, schedule, reduce_step, cpu,
-                                          memory_limit, max_ranks, shuffle, lr_schedule)}
+                                          memory_limit, max_ranks, shuffle, lr_schedule, trace)}
 
 
 def test(bench, options):

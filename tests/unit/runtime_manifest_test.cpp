@@ -37,6 +37,9 @@ Manifest sample() {
   manifest.matmuls.resize(2);
   manifest.convolutions.resize(1);
   manifest.poolings.resize(1);
+  manifest.commands = {{"launch", "add_4", 48, 4, 0, -1, {}},
+                       {"all_gather", "h.0", 0, 0, 0, -1, {0}}};
+  manifest.sequences = {{"microbatch", 0, {{0, "h.0", true, "node_add"}}}};
   return manifest;
 }
 
@@ -74,6 +77,8 @@ TEST(Manifest, NamesWhatIsWrong) {
   EXPECT_THAT(
       readError(replaced(text, "\"version\": 1", "\"version\": 1, \"x\": 2")),
       HasSubstr("unknown keys"));
+  EXPECT_THAT(readError(replaced(text, "\"command\": 0", "\"command\": 2")),
+              HasSubstr("'microbatch' calls command 2, which does not exist"));
   EXPECT_THAT(readError(replaced(text, "\"version\": 1", "\"version\": 9")),
               HasSubstr("'version' is 9, not 1"));
 }

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <sstream>
 #include <sys/wait.h>
 
@@ -144,6 +145,54 @@ TEST_F(Program, LogsAHeaderAndEveryStep) {
   }
   EXPECT_THAT(outcome.err, HasSubstr("1 rank, "));
   EXPECT_THAT(outcome.err, HasSubstr("done: 4 steps"));
+}
+
+// The last eight steps of each rank: every command of every stream under the
+// manifest's name, with bytes that depend on the ranks filled in.
+TEST_F(Program, TracesTheLastSteps) {
+  ASSERT_EQ(run("--steps 10 --ranks 2 --accumulate 2 --trace t.json").code, 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    json trace =
+        json::parse(folder.read("t." + std::to_string(rank) + ".json"));
+    std::map<std::string, int> counts;
+    for (const json &event : trace["traceEvents"]) {
+      EXPECT_EQ(event["pid"], rank);
+      if (event["ph"] != "X")
+        continue;
+      ++counts[event["name"]];
+      EXPECT_GE(event["args"]["step"], 2);
+      EXPECT_GE(event["dur"], 0);
+      if (event["name"] == "forward_backward toy") {
+        EXPECT_EQ(event["tid"], 0);
+        EXPECT_EQ(event["args"]["bytes"], 1000);
+        EXPECT_EQ(event["args"]["node"], "node");
+      }
+      if (event["name"] == "optimizer root") {
+        EXPECT_EQ(event["args"]["bytes"], 32 * 4 * 5);
+      }
+    }
+    EXPECT_EQ(counts["microbatch"], 16);
+    EXPECT_EQ(counts["update"], 8);
+    EXPECT_EQ(counts["forward_backward toy"], 16);
+    EXPECT_EQ(counts["update_statistics running toy"], 16);
+    EXPECT_EQ(counts["optimizer embed"], 8);
+    EXPECT_GE(counts["wait for gather"], 16);
+  }
+}
+
+TEST_F(Program, TraceChangesNoBits) {
+  std::string expected = trace(run("--steps 3" + outputs));
+  EXPECT_EQ(trace(run("--steps 3 --trace t.json" + outputs)), expected);
+  EXPECT_TRUE(json::parse(folder.read("t.json")).contains("traceEvents"));
+  Outcome outcome = run("--steps 3 --trace absent/t.json");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("absent/t.json"));
+}
+
+TEST_F(Program, PrintsItsManifest) {
+  Outcome outcome = shell(TOY_PROGRAM " --manifest");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["optimizer"], "sgd");
 }
 
 TEST_F(Program, RateIsInSamplesWithoutTokens) {

@@ -101,7 +101,7 @@ void optimizer(int64_t begin, int64_t end, void *const *buffers) {
   auto *master = static_cast<float *>(buffers[0]);
   auto *gradient = static_cast<const float *>(buffers[1]);
   auto *momentum = static_cast<float *>(buffers[2]);
-  bool copies = type != "f32";
+  bool copies = type != "f32" && whole;
   float scale = *static_cast<const float *>(buffers[copies ? 4 : 3]);
   auto *rates = static_cast<const double *>(buffers[copies ? 5 : 4]);
   for (int64_t i = begin; i < end; ++i) {
@@ -220,6 +220,33 @@ Layout layout(const char *name, int64_t elements, bool trainable,
   return layout;
 }
 
+// What each stream gets of microbatch() and update(), with zero3.
+void describeCalls(Manifest &manifest) {
+  manifest.commands = {
+      {"all_gather", "embed root frozen", 0, 0, 0, -1, {0, 1, 2}},
+      {"launch", "forward_backward", 1000, 50, 0, -1, {}},
+      {"report_loss", "", 0, 0, 0, -1, {}},
+      {"reduce_scatter", "embed root", 0, 0, 0, -1, {0, 1}},
+      {"update_statistics", "running", 0, 0, 0, -1, {}},
+      {"sum_squares", "embed root", 0, 0, 0, -1, {0, 1}},
+      {"all_reduce", "", 0, 0, 0, -1, {}},
+      {"clip", "", 0, 0, 0, -1, {}},
+      {"optimizer", "embed", 0, 0, 0, -1, {0}},
+      {"optimizer", "root", 0, 0, 0, -1, {1}}};
+  auto sequence = [&](const char *entry, int32_t stream,
+                      std::vector<int32_t> commands) {
+    CallSequence calls{entry, stream, {}};
+    for (int32_t command : commands)
+      calls.calls.push_back({command, "toy", false, "node"});
+    manifest.sequences.push_back(calls);
+  };
+  sequence("microbatch", FSDPC_STREAM_COMPUTE, {1, 2});
+  sequence("microbatch", FSDPC_STREAM_GATHER, {0});
+  sequence("microbatch", FSDPC_STREAM_REDUCE, {3, 4});
+  sequence("update", FSDPC_STREAM_COMPUTE, {5, 7, 8, 9});
+  sequence("update", FSDPC_STREAM_REDUCE, {6});
+}
+
 Manifest describe() {
   Manifest manifest;
   manifest.compiler = "by hand";
@@ -276,6 +303,7 @@ Manifest describe() {
   running.shape = {width};
   running.addEachMicrobatch = 0;
   manifest.buffers = {batches, running};
+  describeCalls(manifest);
   return manifest;
 }
 

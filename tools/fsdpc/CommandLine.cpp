@@ -69,7 +69,7 @@ int fsdpc::parseCommandLine(int argc, char **argv, CommandLine &line) {
       "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; "
       "edit "
       "one and\n"
-      "  fsdpc ir/21-schedule-prefetch.mlir -o train    # goes on from there\n",
+      "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n",
       "fsdpc");
   app.set_version_flag("--version", "fsdpc " FSDPC_VERSION);
   app.add_option("model", line.model, "the model, .onnx or .mlir")

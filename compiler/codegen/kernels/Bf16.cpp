@@ -7,17 +7,29 @@
 using namespace mlir;
 using namespace fsdpc;
 
+// `element`, in as many lanes as the value has.
+static Type typeLike(Value value, Type element) {
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    return VectorType::get(vector.getShape(), element);
+  return element;
+}
+
+Value kernels::widenBf16Bits(OpBuilder &builder, Location loc, Value bits) {
+  nn::ScalarBuilder s(builder, loc);
+  Value wide =
+      s.make<arith::ExtUIOp>(typeLike(bits, builder.getI32Type()), bits);
+  wide = s.make<arith::ShLIOp>(wide, s.constant(wide, 16));
+  return s.make<arith::BitcastOp>(typeLike(bits, builder.getF32Type()), wide);
+}
+
 Value kernels::roundToBf16Bits(OpBuilder &builder, Location loc, Value value,
                                bool hardware) {
   nn::ScalarBuilder s(builder, loc);
-  auto like = [&](Type element) -> Type {
-    if (auto vector = dyn_cast<VectorType>(value.getType()))
-      return VectorType::get(vector.getShape(), element);
-    return element;
-  };
-  Type i16 = like(builder.getI16Type()), i32 = like(builder.getI32Type());
+  Type i16 = typeLike(value, builder.getI16Type()),
+       i32 = typeLike(value, builder.getI32Type());
   if (hardware) {
-    Value rounded = s.make<arith::TruncFOp>(like(builder.getBF16Type()), value);
+    Value rounded =
+        s.make<arith::TruncFOp>(typeLike(value, builder.getBF16Type()), value);
     return s.make<arith::BitcastOp>(i16, rounded);
   }
   // Half of the last place, less one bit where the last bit is even; a NaN

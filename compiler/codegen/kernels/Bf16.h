@@ -1,4 +1,4 @@
-// Rounding f32 to bf16.
+// Between f32 and bf16.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -9,5 +9,9 @@ namespace fsdpc::kernels {
 /// uses the processor's instruction, else integers do it.
 mlir::Value roundToBf16Bits(mlir::OpBuilder &builder, mlir::Location loc,
                             mlir::Value value, bool hardware);
+
+/// f32 lanes from bf16's bits.
+mlir::Value widenBf16Bits(mlir::OpBuilder &builder, mlir::Location loc,
+                          mlir::Value bits);
 
 } // namespace fsdpc::kernels

@@ -229,17 +229,12 @@ void KernelEmitter::store(Value buffer, Type element, const IndexExpr &address,
 // ---- conversions ----
 
 Value KernelEmitter::widen(Value stored, Type element) {
-  bool vector = isa<VectorType>(stored.getType());
   if (element.isInteger(1))
     return make<arith::CmpIOp>(arith::CmpIPredicate::ne, stored,
                                splatLike(stored.getType(), 0));
   if (!element.isBF16())
     return stored;
-  Value bits =
-      make<arith::ExtUIOp>(lanesOf(builder.getI32Type(), vector), stored);
-  bits = make<arith::ShLIOp>(bits, splatLike(bits.getType(), 16));
-  Value wide =
-      make<arith::BitcastOp>(lanesOf(builder.getF32Type(), vector), bits);
+  Value wide = widenBf16Bits(builder, loc, stored);
   roundedBits[wide] = stored;
   return wide;
 }

@@ -56,18 +56,27 @@ Value KernelEmitter::combine(nn::ReduceOp op, Value a, Value b) {
   llvm_unreachable("covered above");
 }
 
-Value KernelEmitter::foldLanes(nn::ReduceOp op, Value vector) {
+Value kernels::foldLanes(OpBuilder &builder, Location loc, Value vector,
+                         llvm::function_ref<Value(Value, Value)> combine) {
   // Halves are combined until one lane is left.
   while (auto type = dyn_cast<VectorType>(vector.getType())) {
     int64_t lanes = type.getNumElements();
     if (lanes == 1)
-      return make<vector::ExtractOp>(vector, ArrayRef<int64_t>{0});
-    auto low = llvm::to_vector(llvm::seq<int64_t>(0, lanes / 2));
-    auto high = llvm::to_vector(llvm::seq<int64_t>(lanes / 2, lanes));
-    vector = combine(op, make<vector::ShuffleOp>(vector, vector, low),
-                     make<vector::ShuffleOp>(vector, vector, high));
+      return vector::ExtractOp::create(builder, loc, vector,
+                                       ArrayRef<int64_t>{0});
+    auto half = [&](int64_t begin) {
+      auto order = llvm::to_vector(llvm::seq(begin, begin + lanes / 2));
+      return vector::ShuffleOp::create(builder, loc, vector, vector, order);
+    };
+    vector = combine(half(0), half(lanes / 2));
   }
   return vector;
+}
+
+Value KernelEmitter::foldLanes(nn::ReduceOp op, Value vector) {
+  return kernels::foldLanes(builder, loc, vector, [&](Value a, Value b) {
+    return combine(op, a, b);
+  });
 }
 
 Value KernelEmitter::roundResult(nn::ReduceOp op, Value sum) {

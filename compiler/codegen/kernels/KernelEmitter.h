@@ -139,6 +139,11 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> roundedBits; // f32 → its bf16
 };
 
+/// The lanes of a vector as one, halves combined until a lane is left.
+mlir::Value
+foldLanes(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value vector,
+          llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
 /// The type in which code computes a tensor's elements: bf16 as f32, integers
 /// without a sign.
 mlir::Type scalarType(mlir::Type element);

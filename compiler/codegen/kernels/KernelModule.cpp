@@ -3,6 +3,7 @@
 // bufferisation is needed.
 #include "compiler/codegen/kernels/KernelModule.h"
 
+#include "compiler/codegen/kernels/EmitAttention.h"
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/kernels/ExpandMath.h"
 #include "compiler/codegen/kernels/KernelEmitter.h"
@@ -38,6 +39,10 @@ OwningOpRef<ModuleOp> emitLoops(ModuleOp source, const VectorTarget &target) {
       auto compute = kernel->getAttrOfType<TypeAttr>(kComputeAttr);
       bool copy = compute && compute.getValue().isBF16();
       emitOptimizer(builder, kernel, function, copy, target);
+      continue;
+    }
+    if (kernel->hasAttr(kRowsAttr)) {
+      emitAttention(builder, kernel, function, target);
       continue;
     }
     FailureOr<KernelPlan> plan = planKernel(kernel);

@@ -6,6 +6,7 @@
 namespace fsdpc::kernels {
 
 inline constexpr llvm::StringLiteral kOptimizerAttr = "nn.optimizer";
+inline constexpr llvm::StringLiteral kRowsAttr = "nn.rows"; // of attention
 inline constexpr llvm::StringLiteral kComputeAttr =
     "nn.compute"; // bf16: a copy
 inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";

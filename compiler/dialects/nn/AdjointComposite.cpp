@@ -146,3 +146,28 @@ CrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
         getIgnoreIndexAttr());
   return success();
 }
+
+LogicalResult
+LinearCrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                   ArrayRef<bool> needed,
+                                   SmallVectorImpl<Value> &operandGrads) {
+  if (failed(onlyFirstResult(*this, resultGrads)) ||
+      failed(notNeeded(*this, needed, indexOf(getWeightsMutable()), "weights")))
+    return failure();
+  auto scale = [&](Value gradient) -> Value {
+    Value factor = castTo(builder, getLoc(), resultGrads[0],
+                          tensorType(gradient).getElementType());
+    SmallVector<int64_t> ones(tensorType(gradient).getRank(), 1);
+    factor = broadcastTo(builder, getLoc(),
+                         reshapeTo(builder, getLoc(), factor, ones),
+                         shapeOf(gradient));
+    return MulOp::create(builder, getLoc(), gradient, factor);
+  };
+  SmallVector<Value> gradients = {getDinput(), getDweight()};
+  if (getBias())
+    gradients.push_back(getDbias());
+  for (auto [operand, gradient] : llvm::enumerate(gradients))
+    if (needed[operand])
+      operandGrads[operand] = scale(gradient);
+  return success();
+}

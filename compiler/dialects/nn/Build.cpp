@@ -95,4 +95,25 @@ bool broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   return true;
 }
 
+std::optional<int64_t> contiguousOffset(SliceOp slice) {
+  ArrayRef<int64_t> whole = shapeOf(slice.getInput()),
+                    part = shapeOf(slice.getResult());
+  int64_t offset = 0;
+  bool single = true; // all axes before are of size 1 in the part
+  for (auto [i, size] : llvm::enumerate(part)) {
+    if (size != whole[i] && !single)
+      return std::nullopt;
+    if (size != 1 && slice.getStrides()[i] != 1)
+      return std::nullopt;
+    single &= size == 1;
+    offset = offset * whole[i] + slice.getOffsets()[i];
+  }
+  return offset;
+}
+
+bool joinsPieces(ConcatOp concat) {
+  return llvm::all_of(shapeOf(concat.getResult()).take_front(concat.getAxis()),
+                      [](int64_t size) { return size == 1; });
+}
+
 } // namespace fsdpc::nn

@@ -48,4 +48,14 @@ mlir::Value sumTo(mlir::OpBuilder &builder, mlir::Location loc,
 /// Whether `from` broadcasts to `to` by NumPy's rule.
 bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 
+/// Where a slice begins in its operand, in elements, if it is one piece of it.
+std::optional<int64_t> contiguousOffset(SliceOp slice);
+/// Whether each operand of a concat is one piece of its result.
+bool joinsPieces(ConcatOp concat);
+/// Whether an op of a function whose kernels are outlined only names a piece of
+/// its operand's memory.
+inline bool isView(mlir::Operation *op) {
+  return llvm::isa<ReshapeOp, SliceOp>(op);
+}
+
 } // namespace fsdpc::nn

@@ -222,4 +222,48 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure, Decomposes,
   }];
 }
 
+def NN_CrossEntropyRowsOp : NN_Op<"cross_entropy_rows", [Pure, Decomposes,
+    AllTypesMatch<["logits", "dlogits"]>, AllTypesMatch<["weights", "factors", "losses"]>]> {
+  let summary = "each row's weight · (lse - logits[target]) and factor · (softmax - onehot)";
+  let description = [{
+    A row of `nn.linear_cross_entropy`: logits R×C, the others R. A row of weight
+    0 gives zeroes, whatever its logits.
+  }];
+  let arguments = (ins NN_FloatTensor:$logits, NN_IntTensor:$targets,
+                       NN_StatTensor:$weights, NN_StatTensor:$factors);
+  let results = (outs NN_StatTensor:$losses, NN_FloatTensor:$dlogits);
+  let assemblyFormat = [{
+    $logits `,` $targets `,` $weights `,` $factors attr-dict `:` type($logits) `,`
+    type($targets) `,` type($weights)
+  }];
+  let hasVerifier = 1;
+}
+
+def NN_LinearCrossEntropyOp : NN_Op<"linear_cross_entropy", [Pure, HasAdjoint,
+    AttrSizedOperandSegments, AllTypesMatch<["input", "dinput"]>,
+    AllTypesMatch<["weight", "dweight"]>]> {
+  let summary = "cross_entropy of input · weight (+ bias), and its gradients in the same pass";
+  let description = [{
+    input: R×K, weight: K×C (C×K with `transpose_weight`), bias: C; the other
+    operands are cross_entropy's. The gradients are those of `loss`, so that its
+    adjoint only scales them: logits are computed once, a block of rows at a time
+    (`decompose-linear-cross-entropy`), and never exist whole (Wijmans et al., Cut
+    Your Losses in Large-Vocabulary Language Models, 2024).
+  }];
+  let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight,
+                       Optional<NN_FloatTensor>:$bias, NN_IntTensor:$targets,
+                       Optional<NN_FloatTensor>:$weights, NN_Reduction:$reduction,
+                       OptionalAttr<I64Attr>:$ignore_index, UnitAttr:$transpose_weight);
+  let results = (outs NN_StatTensor:$loss, NN_StatTensor:$valid,
+                      NN_FloatTensor:$dinput, NN_FloatTensor:$dweight,
+                      Optional<NN_FloatTensor>:$dbias);
+  let assemblyFormat = [{
+    $reduction $input `,` $weight `,` $targets (`bias` $bias^)? (`weights` $weights^)?
+    attr-dict `:` type($input) `,` type($weight) `,` type($targets)
+    (`bias` type($bias)^)? (`weights` type($weights)^)? `->` type($loss) `,`
+    type($valid) (`,` type($dbias)^)?
+  }];
+  let hasVerifier = 1;
+}
+
 #endif

@@ -136,3 +136,35 @@ LogicalResult CrossEntropyOp::verify() {
     return failure();
   return verifyStatistic(*this, "lse", getLse(), getLogits(), shape[0]);
 }
+
+LogicalResult CrossEntropyRowsOp::verify() {
+  ArrayRef<int64_t> shape = shapeOf(getLogits());
+  if (shape.size() != 2)
+    return emitOpError("logits must be rows by classes, not ")
+           << getLogits().getType();
+  if (failed(verifyVector(*this, "targets", getTargets(), shape[0])))
+    return failure();
+  return verifyStatistic(*this, "weights", getWeights(), getLogits(), shape[0]);
+}
+
+LogicalResult LinearCrossEntropyOp::verify() {
+  ArrayRef<int64_t> input = shapeOf(getInput()), weight = shapeOf(getWeight());
+  if (input.size() != 2 || weight.size() != 2 ||
+      weight[getTransposeWeight() ? 1 : 0] != input[1])
+    return emitOpError("input ")
+           << getInput().getType() << " and weight " << getWeight().getType()
+           << " are no matrix product";
+  int64_t classes = weight[getTransposeWeight() ? 0 : 1];
+  if (shapeOf(getTargets()) != input.take_front(1))
+    return emitOpError("targets must be a vector of ")
+           << input[0] << " elements, not " << getTargets().getType();
+  if (static_cast<bool>(getBias()) != static_cast<bool>(getDbias()))
+    return emitOpError("must have a gradient of the bias where it has a bias");
+  if (failed(verifyVector(*this, "bias", getBias(), classes)) ||
+      failed(
+          verifyVector(*this, "gradient of the bias", getDbias(), classes)) ||
+      failed(verifyVector(*this, "weights", getWeights(), classes)) ||
+      failed(verifyStatistic(*this, "loss", getLoss(), getInput(), {})))
+    return failure();
+  return verifyStatistic(*this, "valid", getValid(), getInput(), {});
+}

@@ -77,3 +77,35 @@ PoolingPlan rt::describe(PoolingPlanAttr attribute) {
   plan.countPadding = attribute.getCountPadding();
   return plan;
 }
+
+AttentionPlan rt::describe(AttentionPlanAttr attribute) {
+  AttentionPlan plan;
+  ArrayRef<int64_t> query = attribute.getQuery().asArrayRef();
+  ArrayRef<int64_t> key = attribute.getKey().asArrayRef();
+  plan.batch = query[0];
+  plan.heads = query[1];
+  plan.groups = key[1];
+  plan.queries = query[2];
+  plan.keys = key[2];
+  plan.width = query[3];
+  plan.valueWidth = attribute.getValueWidth();
+  plan.scale = attribute.getScale().getValueAsDouble();
+  plan.causal = attribute.getCausal();
+  plan.dtype = dtypeName(attribute.getElement());
+  plan.strideQuery = values(attribute.getStrideQuery());
+  plan.strideKey = values(attribute.getStrideKey());
+  plan.strideValue = values(attribute.getStrideValue());
+  plan.strideOutput = values(attribute.getStrideOutput());
+  if (attribute.getMask()) {
+    plan.dtypeMask = dtypeName(attribute.getMask());
+    plan.strideMask = values(attribute.getStrideMask());
+  }
+  if (attribute.getStrideGrad()) {
+    plan.backward = true;
+    plan.strideGrad = values(attribute.getStrideGrad());
+    plan.strideDQuery = values(attribute.getStrideDQuery());
+    plan.strideDKey = values(attribute.getStrideDKey());
+    plan.strideDValue = values(attribute.getStrideDValue());
+  }
+  return plan;
+}

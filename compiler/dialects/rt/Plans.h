@@ -9,5 +9,6 @@ namespace fsdpc::rt {
 MatmulPlan describe(MatmulPlanAttr plan);
 ConvolutionPlan describe(ConvolutionPlanAttr plan);
 PoolingPlan describe(PoolingPlanAttr plan);
+AttentionPlan describe(AttentionPlanAttr plan);
 
 } // namespace fsdpc::rt

@@ -46,6 +46,15 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyKernel(*this, getKernelAttr(), symbols);
 }
 
+LogicalResult AttentionOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyKernel(*this, getRowsAttr(), symbols);
+}
+
+LogicalResult
+AttentionGradOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyKernel(*this, getRowsAttr(), symbols);
+}
+
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyKernel(*this, getKernelAttr(), symbols);
 }

@@ -162,6 +162,55 @@ def RT_PoolingOp : RT_Op<"pooling"> {
   let assemblyFormat = "$plan $source `->` $destination (`workspace` $workspace^)? attr-dict";
 }
 
+def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan"> {
+  let mnemonic = "attention";
+  let summary = "blocks of queries; strides in elements of batch, head, row (mask: and key)";
+  let description = [{
+    query is batch, heads, queries, width; key is batch, groups, keys, width.
+    `output` is the result of the forward and an operand of the backward, whose
+    own strides are those of `grad` and of the three cotangents.
+  }];
+  let parameters = (ins "::mlir::Type":$element,
+      "::mlir::DenseI64ArrayAttr":$query, "::mlir::DenseI64ArrayAttr":$key,
+      "int64_t":$valueWidth, "::mlir::FloatAttr":$scale, "bool":$causal,
+      "::mlir::DenseI64ArrayAttr":$strideQuery, "::mlir::DenseI64ArrayAttr":$strideKey,
+      "::mlir::DenseI64ArrayAttr":$strideValue, "::mlir::DenseI64ArrayAttr":$strideOutput,
+      OptionalParameter<"::mlir::Type">:$mask,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideMask,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideGrad,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDQuery,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDKey,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDValue);
+  let assemblyFormat = [{
+    `<` $element `,` $query `,` $key `,` $valueWidth `scale` $scale `causal` $causal
+    `strides` $strideQuery `,` $strideKey `,` $strideValue `->` $strideOutput
+    (`mask` $mask^ $strideMask)?
+    (`grad` $strideGrad^ `->` $strideDQuery `,` $strideDKey `,` $strideDValue)? `>`
+  }];
+}
+
+def RT_AttentionOp : RT_Op<"attention", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "fsdpc_attention; `rows` is the kernel between the host's products";
+  let arguments = (ins RT_AttentionPlan:$plan, FlatSymbolRefAttr:$rows, RT_Pointer:$query,
+                       RT_Pointer:$key, RT_Pointer:$value, Optional<RT_Pointer>:$mask,
+                       RT_Pointer:$output, RT_Pointer:$lse);
+  let assemblyFormat = [{
+    $plan $rows `(` $query `,` $key `,` $value (`mask` $mask^)? `)` `->` $output `,` $lse attr-dict
+  }];
+}
+
+def RT_AttentionGradOp : RT_Op<"attention_grad", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "fsdpc_attention_grad; `rows` is the kernel between the host's products";
+  let arguments = (ins RT_AttentionPlan:$plan, FlatSymbolRefAttr:$rows, RT_Pointer:$grad,
+                       RT_Pointer:$query, RT_Pointer:$key, RT_Pointer:$value,
+                       RT_Pointer:$output, RT_Pointer:$lse, Optional<RT_Pointer>:$mask,
+                       RT_Pointer:$dquery, RT_Pointer:$dkey, RT_Pointer:$dvalue);
+  let assemblyFormat = [{
+    $plan $rows `(` $grad `,` $query `,` $key `,` $value `,` $output `,` $lse
+    (`mask` $mask^)? `)` `->` $dquery `,` $dkey `,` $dvalue attr-dict
+  }];
+}
+
 def RT_PoisonOp : RT_Op<"poison"> {
   let summary = "fsdpc_poison: the memory's value has ended (--poison)";
   let arguments = (ins RT_Pointer:$memory, I64Attr:$bytes);

@@ -12,6 +12,7 @@ namespace fsdpc::recognise {
 void populateAttention(mlir::RewritePatternSet &patterns);
 void populateCrossEntropy(mlir::RewritePatternSet &patterns);
 void populateGelu(mlir::RewritePatternSet &patterns);
+void populateLinearCrossEntropy(mlir::RewritePatternSet &patterns);
 void populateNorms(mlir::RewritePatternSet &patterns);
 void populateRotary(mlir::RewritePatternSet &patterns);
 void populateSilu(mlir::RewritePatternSet &patterns);

@@ -86,3 +86,27 @@ func.func @cross_entropy_rank(%x: tensor<5x2x9xf32>, %t: tensor<5xi64>) {
   %l, %s, %v = nn.cross_entropy mean %x, %t : tensor<5x2x9xf32>, tensor<5xi64> -> tensor<f32>, tensor<5xf32>, tensor<f32>
   return
 }
+
+// -----
+
+func.func @linear_cross_entropy_product(%x: tensor<5x4xf32>, %w: tensor<9x4xf32>, %t: tensor<5xi64>) {
+  // expected-error @+1 {{input 'tensor<5x4xf32>' and weight 'tensor<9x4xf32>' are no matrix product}}
+  %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t : tensor<5x4xf32>, tensor<9x4xf32>, tensor<5xi64> -> tensor<f32>, tensor<f32>
+  return
+}
+
+// -----
+
+func.func @linear_cross_entropy_bias(%x: tensor<5x4xf32>, %w: tensor<4x9xf32>, %b: tensor<9xf32>, %t: tensor<5xi64>) {
+  // expected-error @+1 {{must have a gradient of the bias where it has a bias}}
+  %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t bias %b : tensor<5x4xf32>, tensor<4x9xf32>, tensor<5xi64> bias tensor<9xf32> -> tensor<f32>, tensor<f32>
+  return
+}
+
+// -----
+
+func.func @cross_entropy_rows_weights(%x: tensor<5x9xf32>, %t: tensor<5xi64>, %w: tensor<9xf32>) {
+  // expected-error @+1 {{weights must be 'tensor<5xf32>', not 'tensor<9xf32>'}}
+  %l, %dx = nn.cross_entropy_rows %x, %t, %w, %w : tensor<5x9xf32>, tensor<5xi64>, tensor<9xf32>
+  return
+}

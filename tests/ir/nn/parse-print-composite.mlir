@@ -66,3 +66,17 @@ func.func @cross_entropy(%x: tensor<5x9xf32>, %t: tensor<5xi64>, %w: tensor<9xf3
   %d = nn.cross_entropy_grad mean %l, %x, %t, %s, %v {ignore_index = -100 : i64} : tensor<f32>, tensor<5x9xf32>, tensor<5xi64>, tensor<5xf32> -> tensor<5x9xf32>
   return
 }
+
+// CHECK-LABEL: func.func @linear_cross_entropy
+func.func @linear_cross_entropy(%x: tensor<5x4xbf16>, %w: tensor<9x4xbf16>, %b: tensor<9xbf16>, %t: tensor<5xi64>) {
+  // CHECK: nn.linear_cross_entropy mean %{{.*}}, %{{.*}}, %{{.*}} bias %{{.*}} {transpose_weight} : tensor<5x4xbf16>, tensor<9x4xbf16>, tensor<5xi64> bias tensor<9xbf16> -> tensor<f32>, tensor<f32>, tensor<9xbf16>
+  %l, %v, %dx, %dw, %db = nn.linear_cross_entropy mean %x, %w, %t bias %b {transpose_weight} : tensor<5x4xbf16>, tensor<9x4xbf16>, tensor<5xi64> bias tensor<9xbf16> -> tensor<f32>, tensor<f32>, tensor<9xbf16>
+  return
+}
+
+// CHECK-LABEL: func.func @cross_entropy_rows
+func.func @cross_entropy_rows(%x: tensor<5x9xbf16>, %t: tensor<5xi64>, %w: tensor<5xf32>) {
+  // CHECK: nn.cross_entropy_rows %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : tensor<5x9xbf16>, tensor<5xi64>, tensor<5xf32>
+  %l, %dx = nn.cross_entropy_rows %x, %t, %w, %w : tensor<5x9xbf16>, tensor<5xi64>, tensor<5xf32>
+  return
+}

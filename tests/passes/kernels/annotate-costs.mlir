@@ -9,6 +9,10 @@
 // CHECK: nn.launch @exp{{.*}} {fsdp.bytes = 524288 : i64, fsdp.cost_us = 5.2428{{.*}}e+01 : f64, fsdp.flops = 65536 : i64}
 // 4 ids, 4 rows read, 4 rows written.
 // CHECK: nn.launch @rows{{.*}} {fsdp.bytes = 8224 : i64
+// Causal, of 4 queries and 5 keys: 2 + 3 + 4 + 5 pairs in each of 2 heads; two products
+// of depth 8 forward, five backward.
+// CHECK: nn.attention {{.*}}fsdp.flops = 896 : i64
+// CHECK: nn.attention_grad {{.*}}fsdp.flops = 2240 : i64
 module {
   func.func private @exp(%x: tensor<256x256xf32>) -> tensor<256x256xf32> attributes {nn.kernel} {
     %y = nn.exp %x : tensor<256x256xf32>
@@ -18,10 +22,16 @@ module {
     %y = nn.embedding %t, %i : tensor<256x256xf32>, tensor<4xi64> -> tensor<4x256xf32>
     return %y : tensor<4x256xf32>
   }
-  func.func @microbatch(%x: tensor<256x256xf32> {fsdp.input = "x"}, %i: tensor<4xi64> {fsdp.input = "i"}) {
+  func.func @microbatch(%x: tensor<256x256xf32> {fsdp.input = "x"}, %i: tensor<4xi64> {fsdp.input = "i"},
+                        %q: tensor<1x2x4x8xf32> {fsdp.input = "q"}, %k: tensor<1x1x5x8xf32> {fsdp.input = "k"}) {
     %a = nn.matmul %x, %x : tensor<256x256xf32>, tensor<256x256xf32> -> tensor<256x256xf32>
     %b = nn.launch @exp(%a) : (tensor<256x256xf32>) -> tensor<256x256xf32>
     %c = nn.launch @rows(%b, %i) : (tensor<256x256xf32>, tensor<4xi64>) -> tensor<4x256xf32>
+    %o, %l = nn.attention %q, %k, %k {causal, scale = 1.0 : f64} : tensor<1x2x4x8xf32>, tensor<1x1x5x8xf32>, tensor<1x1x5x8xf32>
+      -> tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
+    %d:3 = nn.attention_grad %o, %q, %k, %k, %o, %l {causal, scale = 1.0 : f64}
+      : tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x1x5x8xf32>, tensor<1x1x5x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4xf32>
+      -> tensor<1x2x4x8xf32>, tensor<1x1x5x8xf32>, tensor<1x1x5x8xf32>
     return
   }
 }

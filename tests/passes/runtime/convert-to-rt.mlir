@@ -3,7 +3,8 @@
 // RUN: fsdpc-opt %s --convert-to-rt --elide-events --verify-rt --split-input-file -o /dev/null
 
 // A start waits for all that compute got before it, a wait makes compute wait. A
-// view is an offset (element 16 is byte 64), a free is nothing.
+// view is an offset (element 16 is byte 64), a free is nothing. A call keeps its
+// op's unit and costs, for traces.
 // CHECK: rt.input @x : tensor<4x4xf32>
 // CHECK-LABEL: func.func @microbatch()
 // CHECK-NEXT: rt.event_record compute 0
@@ -15,7 +16,7 @@
 // CHECK-NEXT: %[[X:.*]] = rt.pointer input @x + 0 bytes 64
 // CHECK-NEXT: %[[W:.*]] = rt.pointer arena + 128 bytes 64
 // CHECK-NEXT: %[[Y:.*]] = rt.pointer arena + 0 bytes 64
-// CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]]
+// CHECK-NEXT: rt.matmul <4 x 4 x 4, f32, f32 -> f32 {{.*}}> %[[X]], %[[W]] -> %[[Y]] {fsdp.bytes = 192 : i64, fsdp.flops = 128 : i64, fsdp.unit = @a}
 // CHECK-NEXT: return
 // CHECK-LABEL: func.func @update()
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
@@ -29,7 +30,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
     %t = fsdp.all_gather_start [@a.flat] {fsdp.offsets = array<i64: 64>}
     %f = fsdp.all_gather_wait %t : tensor<32xf32>
     %w = fsdp.view %f[@w at 16] : tensor<32xf32> -> tensor<4x4xf32>
-    %y = nn.matmul %x, %w {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %y = nn.matmul %x, %w {fsdp.bytes = 192 : i64, fsdp.flops = 128 : i64, fsdp.offsets = array<i64: 0>, fsdp.unit = @a} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     fsdp.free %f : tensor<32xf32>
     fsdp.exit @a
     return
@@ -52,7 +53,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 // CHECK: rt.clip [@a.flat]
 // CHECK: rt.optimizer @[[NAME:.*]](@a.flat
 // CHECK: rt.optimizer @[[NAME]](@b.flat
-// CHECK: func.func private @[[NAME]](%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.compute = f32, nn.kernel, nn.optimizer}
+// CHECK: func.func private @[[NAME]](%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.kernel, nn.optimizer}
 // CHECK-NOT: nn.optimizer
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   fsdp.unit @a
@@ -84,15 +85,15 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 
 // -----
 
-// Where the model computes in bf16, the optimizer's function says so: its kernel
-// also writes the bf16 copy that is gathered.
+// Where parameters are kept whole in bf16, the optimizer's function says so: its
+// kernel also writes that copy.
 // CHECK: fsdp.layout @a.flat of @a trainable elements 16 : bf16
 // CHECK: attributes {nn.compute = bf16, nn.kernel, nn.optimizer}
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : bf16 states 0 {
-    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
   func.func @microbatch() { return }
   func.func @update() {
     %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1xf64>

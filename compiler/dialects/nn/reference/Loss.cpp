@@ -56,11 +56,80 @@ static void crossEntropyGrad(CrossEntropyGradOp op, Inputs in,
   }
 }
 
+static void crossEntropyRows(Inputs in, ReferenceTensors &out) {
+  int64_t classes = in[0].shape[1];
+  for (int64_t r = 0; r < in[0].shape[0]; ++r) {
+    const double *logits = &in[0].floats[r * classes];
+    double maximum = *std::max_element(logits, logits + classes), sum = 0;
+    for (int64_t j = 0; j < classes; ++j)
+      sum += std::exp(logits[j] - maximum);
+    double weight = in[2].floats[r], factor = in[3].floats[r];
+    int64_t target = in[1].ints[r];
+    if (weight == 0)
+      continue;
+    out[0].floats[r] = weight * (maximum + std::log(sum) - logits[target]);
+    for (int64_t j = 0; j < classes; ++j)
+      out[1].floats[r * classes + j] =
+          factor * (std::exp(logits[j] - maximum) / sum - (j == target));
+  }
+}
+
+/// The loss over whole logits, then its gradients by the chain rule.
+static void linearCrossEntropy(LinearCrossEntropyOp op, Inputs in,
+                               ReferenceTensors &out) {
+  const ReferenceTensor &x = in[0], &w = in[1];
+  auto bias = optionalInput(in, op.getBiasMutable());
+  const ReferenceTensor &targets =
+      in[op.getTargetsMutable().getOperandNumber()];
+  bool transposed = op.getTransposeWeight();
+  int64_t rows = x.shape[0], depth = x.shape[1],
+          classes = w.shape[transposed ? 0 : 1];
+  auto weightAt = [&](int64_t k, int64_t j) {
+    return transposed ? j * depth + k : k * classes + j;
+  };
+  double &loss = out[0].floats[0], &valid = out[1].floats[0];
+  for (int64_t r = 0; r < rows; ++r)
+    valid += weightOf(op, in, targets.ints[r]);
+  double divisor =
+      op.getReduction() == Reduction::mean && valid != 0 ? valid : 1;
+  std::vector<double> logits(classes);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t j = 0; j < classes; ++j) {
+      logits[j] = bias ? bias->floats[j] : 0;
+      for (int64_t k = 0; k < depth; ++k)
+        logits[j] += x.floats[r * depth + k] * w.floats[weightAt(k, j)];
+    }
+    double maximum = *std::max_element(logits.begin(), logits.end()), sum = 0;
+    for (double logit : logits)
+      sum += std::exp(logit - maximum);
+    int64_t target = targets.ints[r];
+    double weight = weightOf(op, in, target) / divisor;
+    if (weight == 0)
+      continue;
+    loss += weight * (maximum + std::log(sum) - logits[target]);
+    for (int64_t j = 0; j < classes; ++j) {
+      double grad = std::exp(logits[j] - maximum) / sum - (j == target);
+      for (int64_t k = 0; k < depth; ++k) {
+        out[2].floats[r * depth + k] +=
+            weight * grad * w.floats[weightAt(k, j)];
+        out[3].floats[weightAt(k, j)] +=
+            weight * grad * x.floats[r * depth + k];
+      }
+      if (bias)
+        out[4].floats[j] += weight * grad;
+    }
+  }
+}
+
 bool evaluateLoss(Operation *op, Inputs in, ReferenceTensors &out) {
   if (auto loss = dyn_cast<CrossEntropyOp>(op))
     crossEntropy(loss, in, out);
   else if (auto grad = dyn_cast<CrossEntropyGradOp>(op))
     crossEntropyGrad(grad, in, out[0]);
+  else if (isa<CrossEntropyRowsOp>(op))
+    crossEntropyRows(in, out);
+  else if (auto loss = dyn_cast<LinearCrossEntropyOp>(op))
+    linearCrossEntropy(loss, in, out);
   else
     return false;
   return true;

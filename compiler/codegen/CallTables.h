@@ -1,0 +1,13 @@
+// What each stream of a program gets, in order, as the manifest tells it to
+// --trace.
+#pragma once
+
+#include "compiler/codegen/ProgramTables.h"
+#include "runtime/core/manifest.h"
+
+namespace fsdpc {
+
+// Fills `commands` and `sequences`.
+void addCalls(mlir::ModuleOp module, ProgramTables &tables, Manifest &manifest);
+
+} // namespace fsdpc

@@ -1,0 +1,106 @@
+// Cross-entropy in primitives. Rows are selected, not multiplied, by their
+// weight: a weight of 0 must hide a row that is not finite too.
+#include "compiler/dialects/nn/DecomposeRows.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+TargetRows fsdpc::nn::targetRows(DecomposeBuilder &b, RankedTensorType logits,
+                                 Value targets, Value weights,
+                                 std::optional<int64_t> ignoreIndex) {
+  int64_t rows = logits.getDimSize(0), classes = logits.getDimSize(1);
+  Value index = b.reshape(targets, {rows, 1});
+  Value weight = b.constant(logits.clone({rows, 1}), 1);
+  if (weights) {
+    Value table = b.broadcast(b.enter(weights), {rows, classes});
+    weight = b.pick(table, index);
+  }
+  if (ignoreIndex) {
+    Value ignored =
+        b.compare(Predicate::eq, index, b.constant(index, *ignoreIndex));
+    weight = b.select(ignored, b.constant(weight, 0), weight);
+  }
+  return {index, weight};
+}
+
+// Where the row counts, its value; else 0.
+static Value counted(DecomposeBuilder &b, const TargetRows &targets,
+                     Value value) {
+  Value counts =
+      b.compare(Predicate::ne, targets.weight, b.constant(targets.weight, 0));
+  return b.select(counts, value, b.constant(value, 0));
+}
+
+// weight · (lse - logits[target]) of each row, R×1. The target is picked out of
+// the logits as they are, which need not be widened for it.
+static Value rowLosses(DecomposeBuilder &b, Value logits, Value lse,
+                       const TargetRows &targets) {
+  Value loss = b.sub(lse, b.enter(b.pick(logits, targets.index)));
+  return counted(b, targets, b.mul(targets.weight, loss));
+}
+
+// (probability - onehot) · factor, R×C.
+static Value rowGradients(DecomposeBuilder &b, Value probability, Value factor,
+                          const TargetRows &targets) {
+  // 32 bits hold a column, and compare twice as many a vector.
+  Type i32 = IntegerType::get(probability.getContext(), 32);
+  Value column = b.iota(tensorType(probability).clone(i32), 1);
+  Value isTarget = b.compare(Predicate::eq, column, b.cast(targets.index, i32));
+  Value onehot = b.select(isTarget, b.constant(probability, 1),
+                          b.constant(probability, 0));
+  return counted(b, targets, b.mul(b.sub(probability, onehot), factor));
+}
+
+Value fsdpc::nn::divisorOf(DecomposeBuilder &b, Reduction reduction,
+                           Value valid) {
+  if (reduction == Reduction::sum)
+    return b.constant(valid, 1);
+  Value none = b.compare(Predicate::eq, valid, b.constant(valid, 0));
+  return b.select(none, b.constant(valid, 1), valid);
+}
+
+SmallVector<Value> CrossEntropyOp::decompose(OpBuilder &builder) {
+  DecomposeBuilder b(builder, getLoc());
+  Value logits = b.enter(getLogits());
+  RowExp row = rowExp(b, logits);
+  Value lse = b.add(row.max, b.log(row.sum));
+  TargetRows targets = targetRows(b, tensorType(logits), getTargets(),
+                                  getWeights(), getIgnoreIndex());
+  Value loss = b.sum(rowLosses(b, getLogits(), lse, targets), {0});
+  Value valid = b.sum(targets.weight, {0});
+  loss = b.div(loss, divisorOf(b, getReduction(), valid));
+  return {b.leave(loss, getLoss().getType()), b.leave(lse, getLse().getType()),
+          b.leave(valid, getValid().getType())};
+}
+
+SmallVector<Value> CrossEntropyGradOp::decompose(OpBuilder &builder) {
+  // (softmax - onehot) · weight · grad (/ valid for the mean)
+  DecomposeBuilder b(builder, getLoc());
+  Value logits = b.enter(getLogits());
+  TargetRows targets = targetRows(b, tensorType(logits), getTargets(),
+                                  getWeights(), getIgnoreIndex());
+  Value grad =
+      b.div(b.reshape(getGrad(), {1, 1}),
+            divisorOf(b, getReduction(), b.reshape(getValid(), {1, 1})));
+  Value lse = b.reshape(getLse(), {shapeOf(logits)[0], 1});
+  Value probability = b.exp(b.sub(logits, lse));
+  Value result =
+      rowGradients(b, probability, b.mul(targets.weight, grad), targets);
+  return {b.leave(result, getType())};
+}
+
+SmallVector<Value> CrossEntropyRowsOp::decompose(OpBuilder &builder) {
+  DecomposeBuilder b(builder, getLoc());
+  Value logits = b.enter(getLogits());
+  int64_t rows = shapeOf(logits)[0];
+  TargetRows targets{b.reshape(getTargets(), {rows, 1}),
+                     b.reshape(getWeights(), {rows, 1})};
+  RowExp row = rowExp(b, logits);
+  Value lse = b.add(row.max, b.log(row.sum));
+  Value losses = rowLosses(b, getLogits(), lse, targets);
+  Value inverse = b.div(b.constant(row.sum, 1), row.sum);
+  Value factor = b.reshape(getFactors(), {rows, 1});
+  Value gradient = rowGradients(b, b.mul(row.exps, inverse), factor, targets);
+  return {b.leave(losses, getLosses().getType()),
+          b.leave(gradient, getDlogits().getType())};
+}

@@ -1,0 +1,264 @@
+// Computes activations again in the backward instead of keeping them: cheap
+// ones (selective activation recomputation, Korthikanti et al., 2022), chosen
+// as by a min-cut partitioner, but greedily and within a unit; or all within a
+// unit (activation checkpointing, Chen et al., 2016).
+#include "passes/grad/Passes.h"
+#include "passes/grad/WeightDerived.h"
+
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/nn/Build.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace fsdpc {
+#define GEN_PASS_DEF_RECOMPUTE
+#include "passes/grad/Passes.h.inc"
+
+namespace {
+
+int64_t bytesOf(Value value) {
+  RankedTensorType type = nn::tensorType(value);
+  return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
+}
+
+bool isProduct(Operation *op) {
+  return isa<nn::MatmulOp, nn::Conv2dOp, nn::AttentionOp>(op);
+}
+
+/// One pass over memory, the same bits each time.
+bool isCheap(Operation *op) {
+  return isa<nn::ElementwiseOpInterface>(op) ||
+         isa<nn::DropoutOp, nn::LayerNormOp, nn::RmsNormOp, nn::TransposeOp,
+             nn::SliceOp, nn::RotaryOp>(op);
+}
+
+/// The value whose memory is read where `value` is: reshapes are views, and
+/// broadcasts of the forward are repeated where they are read.
+Value storageOf(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isBackward(op) || !isa<nn::ReshapeOp, nn::BroadcastOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// What computing an op in the backward takes.
+struct Chain {
+  SmallVector<Operation *> ops; // with their producers, these first
+  SmallVector<Value> saved;     // kept from the forward for it alone
+  int64_t savedBytes = 0;
+};
+
+class Chooser {
+public:
+  explicit Chooser(Block &body);
+
+  /// The ops that the backward computes again, in program order of decision.
+  const llvm::SetVector<Operation *> &chooseCheap();
+  /// All that lie between what a unit reads of others and what others read.
+  const llvm::SetVector<Operation *> &chooseUnits();
+
+private:
+  bool isKept(Value value) const { return kept.contains(value); }
+  bool isInner(Operation *op) const;
+  bool isCandidate(Operation *op) const;
+  bool pays(Operation *op, const Chain &chain) const;
+  Chain reach(Operation *op, unsigned depth) const;
+  void reach(Value value, Attribute unit, unsigned depth, Chain &chain) const;
+
+  Block &body;
+  Origins origins;
+  Operation *lastProduct = nullptr;
+  DenseSet<Operation *> feedsProduct;
+  /// By memory: the readers, and what the backward reads.
+  DenseMap<Value, SmallVector<Operation *>> readers;
+  DenseSet<Value> kept;
+  llvm::SetVector<Operation *> chosen;
+};
+
+Chooser::Chooser(Block &body) : body(body), origins(body) {
+  for (Operation &op : body) {
+    if (!isBackward(&op) && isProduct(&op))
+      lastProduct = &op;
+    if (!isBackward(&op) && isa<nn::ReshapeOp, nn::BroadcastOp>(op))
+      continue; // its readers count
+    for (Value operand : op.getOperands()) {
+      Value storage = storageOf(operand);
+      readers[storage].push_back(&op);
+      Operation *source = storage.getDefiningOp();
+      if (isBackward(&op) && source && !isBackward(source) &&
+          origins.of(storage) == Origin::Data)
+        kept.insert(storage);
+    }
+  }
+  for (Operation &op : llvm::reverse(body))
+    if (!isBackward(&op) && llvm::any_of(op.getUsers(), [&](Operation *user) {
+          return !isBackward(user) &&
+                 (isProduct(user) || feedsProduct.contains(user));
+        }))
+      feedsProduct.insert(&op);
+}
+
+/// Whether the op's results would otherwise lie there from a product of the
+/// forward to the backward of its own unit. What leads to the loss alone is
+/// neither kept for long nor, with mixed precision, of the type that a copy
+/// would have.
+bool Chooser::isCandidate(Operation *op) const {
+  if (isBackward(op) || !isCheap(op) || !feedsProduct.contains(op) ||
+      origins.of(op->getResult(0)) != Origin::Data)
+    return false;
+  return llvm::any_of(op->getResults(), [&](Value v) { return isKept(v); }) &&
+         llvm::all_of(op->getResults(), [&](Value result) {
+           auto found = readers.find(result);
+           return found == readers.end() ||
+                  llvm::all_of(found->second, [&](Operation *reader) {
+                    return isBackward(reader)
+                               ? unitOf(reader) == unitOf(op)
+                               : reader->isBeforeInBlock(lastProduct);
+                  });
+         });
+}
+
+/// Whether the op's unit alone reads its results, and it can run twice. Behind
+/// the last product the backward begins at once.
+bool Chooser::isInner(Operation *op) const {
+  if (isBackward(op) || !lastProduct || !op->isBeforeInBlock(lastProduct) ||
+      !isMemoryEffectFree(op) || op->getNumResults() == 0 ||
+      isa<fsdp::RandomOp, nn::LinearCrossEntropyOp>(op) ||
+      origins.of(op->getResult(0)) != Origin::Data)
+    return false;
+  return llvm::all_of(op->getResults(), [&](Value result) {
+    auto found = readers.find(result);
+    return found == readers.end() ||
+           llvm::all_of(found->second, [&](Operation *reader) {
+             return unitOf(reader) == unitOf(op);
+           });
+  });
+}
+
+/// Adds what is missing to read `value` in the backward of `unit`.
+void Chooser::reach(Value value, Attribute unit, unsigned depth,
+                    Chain &chain) const {
+  value = storageOf(value);
+  Operation *source = value.getDefiningOp();
+  if (!source || isKept(value) || chosen.contains(source) ||
+      isa<fsdp::RandomOp>(source) || origins.of(value) == Origin::Constant ||
+      (origins.of(value) == Origin::Weight && unitOf(source) == unit) ||
+      llvm::is_contained(chain.ops, source) ||
+      llvm::is_contained(chain.saved, value))
+    return;
+  constexpr unsigned deepest = 4;
+  if (isCheap(source) && feedsProduct.contains(source) &&
+      unitOf(source) == unit && depth < deepest) {
+    Chain longer = reach(source, depth + 1);
+    if (longer.savedBytes < bytesOf(value)) {
+      llvm::append_range(chain.ops, longer.ops);
+      llvm::append_range(chain.saved, longer.saved);
+      chain.savedBytes += longer.savedBytes;
+      return;
+    }
+  }
+  chain.saved.push_back(value);
+  chain.savedBytes += bytesOf(value);
+}
+
+Chain Chooser::reach(Operation *op, unsigned depth) const {
+  Chain chain;
+  for (Value operand : op->getOperands())
+    reach(operand, unitOf(op), depth, chain);
+  chain.ops.push_back(op);
+  return chain;
+}
+
+/// Fewer bytes are kept, and not too many moved for each of them: a norm of
+/// which the statistics alone are kept is not computed again.
+bool Chooser::pays(Operation *op, const Chain &chain) const {
+  constexpr int64_t movedPerByte = 4;
+  int64_t freed = -chain.savedBytes, moved = 0;
+  for (Value result : op->getResults())
+    freed += isKept(result) ? bytesOf(result) : 0;
+  for (Operation *each : chain.ops) {
+    for (Value value : each->getOperands())
+      if (isa<RankedTensorType>(value.getType()))
+        moved += bytesOf(storageOf(value));
+    for (Value value : each->getResults())
+      moved += bytesOf(value);
+  }
+  return freed > 0 && moved <= movedPerByte * freed;
+}
+
+const llvm::SetVector<Operation *> &Chooser::chooseUnits() {
+  for (Operation &op : body)
+    if (isInner(&op))
+      chosen.insert(&op);
+  return chosen;
+}
+
+const llvm::SetVector<Operation *> &Chooser::chooseCheap() {
+  if (!lastProduct)
+    return chosen;
+  for (Operation &op : body) {
+    if (!isCandidate(&op))
+      continue;
+    Chain chain = reach(&op, 0);
+    if (!pays(&op, chain))
+      continue;
+    chosen.insert_range(chain.ops);
+    kept.insert_range(chain.saved);
+    for (Value result : op.getResults())
+      kept.erase(result);
+  }
+  return chosen;
+}
+
+struct Recompute : impl::RecomputeBase<Recompute> {
+  void runOnOperation() override {
+    FunctionOpInterface function = lookupMicrobatch(getOperation());
+    if (!function)
+      return signalPassFailure();
+    std::string level = fsdp::getString(getOperation(), "recompute");
+    if (level == "none")
+      return;
+    Block &body = function.getFunctionBody().front();
+    Chooser chooser(body);
+    const llvm::SetVector<Operation *> &chosen =
+        level == "units" ? chooser.chooseUnits() : chooser.chooseCheap();
+    SmallVector<Operation *> backward;
+    for (Operation &op : body)
+      if (isBackward(&op))
+        backward.push_back(&op);
+    IRMapping clones;
+    for (Operation *op : backward)
+      for (OpOperand &operand : op->getOpOperands())
+        operand.set(recompute(operand.get(), op, chosen, clones));
+  }
+
+private:
+  /// `value` as the backward op `user` should use it.
+  Value recompute(Value value, Operation *user,
+                  const llvm::SetVector<Operation *> &chosen,
+                  IRMapping &clones) {
+    Operation *storage = storageOf(value).getDefiningOp();
+    if (!storage || !chosen.contains(storage))
+      return value;
+    if (Value clone = clones.lookupOrNull(value))
+      return clone;
+    Operation *source = value.getDefiningOp();
+    IRMapping operands;
+    for (Value operand : source->getOperands())
+      operands.map(operand, recompute(operand, user, chosen, clones));
+    OpBuilder builder(user);
+    Operation *clone = builder.clone(*source, operands);
+    clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+    clones.map(source->getResults(), clone->getResults());
+    ++numClones;
+    return clones.lookup(value);
+  }
+};
+
+} // namespace
+} // namespace fsdpc

@@ -1,0 +1,125 @@
+// Cross-entropy of a matrix product's rows: matmul, then a bias, reshapes,
+// casts and slices of rows (labels shifted by one) before the loss.
+#include "passes/import/recognise/Match.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::recognise;
+
+namespace {
+
+// What lies between a product and its loss, from the loss backwards.
+struct Head {
+  nn::MatmulOp product;
+  Value bias; // C, or null
+  SmallVector<Operation *> rearranged;
+};
+
+// A vector along the last axis, below a broadcast.
+Value vectorOf(Value value, int64_t classes) {
+  value = throughReshapes(throughBroadcasts(value));
+  ArrayRef<int64_t> shape = nn::shapeOf(value);
+  bool along = !shape.empty() && shape.back() == classes &&
+               nn::tensorType(value).getNumElements() == classes;
+  return along ? value : Value();
+}
+
+// Whether the op moves rows only, each whole.
+bool keepsRows(Operation *op, int64_t classes) {
+  if (nn::shapeOf(op->getResult(0)).back() != classes ||
+      nn::shapeOf(op->getOperand(0)).empty() ||
+      nn::shapeOf(op->getOperand(0)).back() != classes)
+    return false;
+  if (auto slice = dyn_cast<nn::SliceOp>(op))
+    return slice.getOffsets().back() == 0 && slice.getStrides().back() == 1;
+  return isa<nn::ReshapeOp>(op);
+}
+
+// A cast to the type that the loss is computed in anyway.
+bool widens(Operation *op) {
+  auto cast = dyn_cast<nn::CastOp>(op);
+  if (!cast)
+    return false;
+  auto from =
+      dyn_cast<FloatType>(nn::tensorType(cast.getInput()).getElementType());
+  return from && cast.getType().getElementType().isF32() &&
+         from.getWidth() < 32;
+}
+
+std::optional<Head> findHead(Value logits, int64_t classes) {
+  Head head;
+  while (Operation *op = logits.getDefiningOp()) {
+    if (!logits.hasOneUse())
+      return std::nullopt;
+    if (keepsRows(op, classes)) {
+      head.rearranged.push_back(op);
+      logits = op->getOperand(0);
+    } else if (widens(op)) {
+      logits = op->getOperand(0);
+    } else if (auto add = dyn_cast<nn::AddOp>(op); add && !head.bias) {
+      Value left = vectorOf(add.getLhs(), classes);
+      head.bias = left ? left : vectorOf(add.getRhs(), classes);
+      if (!head.bias)
+        return std::nullopt;
+      logits = left ? add.getRhs() : add.getLhs();
+    } else {
+      head.product = dyn_cast<nn::MatmulOp>(op);
+      break;
+    }
+  }
+  nn::MatmulOp product = head.product;
+  bool isLinear = product && !product.getAccumulator() &&
+                  !product.getTransposeA() &&
+                  nn::shapeOf(product.getRhs()).size() == 2 &&
+                  nn::shapeOf(product.getLhs()).drop_back() ==
+                      nn::shapeOf(product.getResult()).drop_back();
+  return isLinear ? std::optional(head) : std::nullopt;
+}
+
+// What was done to rows of logits, done to rows of the product's operand.
+Value moveRows(recognise::Builder &b, Head &head) {
+  Value rows = head.product.getLhs();
+  int64_t depth = nn::shapeOf(rows).back();
+  for (Operation *op : llvm::reverse(head.rearranged)) {
+    SmallVector<int64_t> shape(nn::shapeOf(op->getResult(0)));
+    shape.back() = depth;
+    if (auto slice = dyn_cast<nn::SliceOp>(op))
+      rows = b.create<nn::SliceOp>(nn::tensorType(rows).clone(shape), rows,
+                                   slice.getOffsets(), slice.getStrides());
+    else
+      rows = b.reshape(rows, shape);
+  }
+  return rows;
+}
+
+struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!op.getLse().use_empty())
+      return failure();
+    std::optional<Head> head =
+        findHead(op.getLogits(), nn::shapeOf(op.getLogits())[1]);
+    if (!head)
+      return failure();
+    // The head's module, whose weight is read, is the op's.
+    recognise::Builder b(rewriter, head->product);
+    Value input = moveRows(b, *head), weight = head->product.getRhs();
+    auto loss = b.create<nn::LinearCrossEntropyOp>(
+        op.getLoss().getType(), op.getValid().getType(), input.getType(),
+        weight.getType(), head->bias ? head->bias.getType() : Type(), input,
+        weight, head->bias, op.getTargets(), op.getWeights(),
+        op.getReductionAttr(), op.getIgnoreIndexAttr(),
+        head->product.getTransposeBAttr());
+    op.getLoss().replaceAllUsesWith(loss.getLoss());
+    op.getValid().replaceAllUsesWith(loss.getValid());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+} // namespace
+
+void recognise::populateLinearCrossEntropy(RewritePatternSet &patterns) {
+  patterns.add<LinearCrossEntropy>(patterns.getContext());
+}

@@ -1,0 +1,147 @@
+// decompose-linear-cross-entropy: writes the loss and its gradients as products
+// and row kernels on blocks of rows, so that the logits never exist whole
+// (Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models, 2024).
+#include "compiler/dialects/nn/DecomposeRows.h"
+#include "passes/kernels/Inherit.h"
+#include "passes/kernels/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace fsdpc {
+#define GEN_PASS_DEF_DECOMPOSELINEARCROSSENTROPY
+#include "passes/kernels/Passes.h.inc"
+} // namespace fsdpc
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+// A block of logits of about this size, but no fewer rows than keep products
+// fast: each block reads the weight and adds to its gradient once.
+constexpr int64_t blockBytes = int64_t(32) << 20;
+constexpr int64_t leastRows = 128;
+
+// Blocks of one size run one kernel: a size that divides all rows is preferred.
+int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow) {
+  int64_t most = std::max(blockBytes / bytesPerRow / 64 * 64, leastRows);
+  for (int64_t size = most; size >= std::max(most / 2, leastRows); size -= 64)
+    if (rows % size == 0)
+      return size;
+  return std::min(rows, most);
+}
+
+class LossBuilder {
+public:
+  explicit LossBuilder(nn::LinearCrossEntropyOp op)
+      : op(op), builder(op), b(builder, op.getLoc()),
+        input(nn::tensorType(op.getInput())),
+        weight(nn::tensorType(op.getWeight())),
+        statistics(nn::tensorType(op.getLoss())), rows(input.getDimSize(0)),
+        classes(weight.getDimSize(op.getTransposeWeight() ? 0 : 1)) {}
+
+  void run();
+
+private:
+  // Rows [begin, begin + count) of a value with rows.
+  Value block(Value value, int64_t begin, int64_t count) {
+    SmallVector<int64_t> shape(nn::shapeOf(value)), offsets(shape.size(), 0),
+        strides(shape.size(), 1);
+    if (count == shape[0])
+      return value;
+    shape[0] = count;
+    offsets[0] = begin;
+    return nn::SliceOp::create(builder, op.getLoc(),
+                               nn::tensorType(value).clone(shape), value,
+                               offsets, strides);
+  }
+  Value join(ArrayRef<Value> blocks, RankedTensorType type) {
+    return blocks.size() == 1
+               ? blocks.front()
+               : nn::ConcatOp::create(builder, op.getLoc(), type, blocks, 0)
+                     .getResult();
+  }
+  Value product(RankedTensorType type, Value x, Value y, bool transposeX,
+                bool transposeY, Value accumulator = {}) {
+    return nn::MatmulOp::create(builder, op.getLoc(), type, x, y, accumulator,
+                                transposeX, transposeY);
+  }
+  void addBlock(int64_t begin, int64_t count);
+
+  nn::LinearCrossEntropyOp op;
+  OpBuilder builder;
+  nn::DecomposeBuilder b;
+  RankedTensorType input, weight, statistics;
+  int64_t rows, classes;
+  Value weights, factors; // of each row's loss and gradient, R
+  SmallVector<Value> losses, dinputs;
+  Value dweight, dbias;
+};
+
+void LossBuilder::addBlock(int64_t begin, int64_t count) {
+  bool transposed = op.getTransposeWeight();
+  Value x = block(op.getInput(), begin, count);
+  auto type = input.clone({count, classes});
+  Value logits = product(type, x, op.getWeight(), false, transposed);
+  if (op.getBias())
+    logits = b.leave(b.add(b.enter(logits), b.enter(op.getBias())), type);
+
+  auto row = nn::CrossEntropyRowsOp::create(
+      builder, op.getLoc(), statistics.clone({count}), type, logits,
+      block(op.getTargets(), begin, count), block(weights, begin, count),
+      block(factors, begin, count));
+  losses.push_back(row.getLosses());
+  Value dlogits = row.getDlogits();
+
+  // A gradient that nobody asks for is that of something frozen.
+  if (!op.getDinput().use_empty())
+    dinputs.push_back(product(input.clone({count, input.getDimSize(1)}),
+                              dlogits, op.getWeight(), false, !transposed));
+  if (!op.getDweight().use_empty())
+    dweight = transposed ? product(weight, dlogits, x, true, false, dweight)
+                         : product(weight, x, dlogits, true, false, dweight);
+  if (op.getBias() && !op.getDbias().use_empty()) {
+    Value sum = b.reshape(b.sum(b.enter(dlogits), {0}), classes);
+    dbias = dbias ? b.add(dbias, sum) : sum;
+  }
+}
+
+void LossBuilder::run() {
+  auto logits = statistics.clone({rows, classes});
+  Value weight = nn::targetRows(b, logits, op.getTargets(), op.getWeights(),
+                                op.getIgnoreIndex())
+                     .weight;
+  Value valid = b.sum(weight, {0});
+  Value divisor = nn::divisorOf(b, op.getReduction(), valid);
+  weights = b.reshape(weight, {rows});
+  factors = b.reshape(b.div(weight, divisor), {rows});
+  int64_t count =
+      rowsOfBlock(rows, classes * input.getElementTypeBitWidth() / 8);
+  for (int64_t begin = 0; begin < rows; begin += count)
+    addBlock(begin, std::min(count, rows - begin));
+
+  Value loss = b.sum(join(losses, statistics.clone({rows})), {0});
+  op.getLoss().replaceAllUsesWith(b.leave(b.div(loss, divisor), statistics));
+  op.getValid().replaceAllUsesWith(b.leave(valid, statistics));
+  if (!dinputs.empty())
+    op.getDinput().replaceAllUsesWith(join(dinputs, input));
+  if (dweight)
+    op.getDweight().replaceAllUsesWith(dweight);
+  if (dbias)
+    op.getDbias().replaceAllUsesWith(b.leave(dbias, op.getDbias().getType()));
+}
+
+struct DecomposeLinearCrossEntropy
+    : fsdpc::impl::DecomposeLinearCrossEntropyBase<
+          DecomposeLinearCrossEntropy> {
+  void runOnOperation() override {
+    getOperation().walk([](nn::LinearCrossEntropyOp op) {
+      Operation *before = op->getPrevNode();
+      LossBuilder(op).run();
+      inheritAttributes(before, op);
+      op->erase();
+    });
+  }
+};
+
+} // namespace

@@ -1,0 +1,234 @@
+// Writes the trace. An entry function enqueues the same commands each time, so
+// a command's place among those of its stream, waits left out, is its place in
+// the manifest's sequence.
+#include "runtime/core/trace.h"
+#include "runtime/core/file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace fsdpc {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t tracedSteps = 8;
+constexpr size_t mostTimes = size_t(1) << 20; // a stream
+constexpr const char *streamNames[FSDPC_STREAMS] = {"compute", "gather",
+                                                    "reduce"};
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// run.json of rank 3 among several: run.3.json.
+std::string pathOf(const std::string &path, int rank, int ranks) {
+  if (ranks == 1)
+    return path;
+  size_t dot = path.rfind('.');
+  if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
+    dot = path.size();
+  return path.substr(0, dot) + "." + std::to_string(rank) + path.substr(dot);
+}
+
+// Bytes that a command on layouts touches on this rank; the compiler, which
+// does not know how many ranks there are, leaves them out.
+int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
+  int64_t bytes = 0, element = dtypeBytes(rank.manifest.computeDtype);
+  for (int32_t index : command.layouts) {
+    const Layout &layout = rank.manifest.layouts[size_t(index)];
+    const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+    if (command.op == "all_gather") // every rank's shard is read and written
+      bytes += (2 * buffers.whole - buffers.shard) * element +
+               buffers.shard * (buffers.computeShard ? element : 4);
+    else if (command.op == "reduce_scatter") // the shard's part of every rank
+      bytes += buffers.shard * (rank.job.size * element + 4);
+    else if (command.op == "accumulate")
+      bytes += layout.elements * (element + 4);
+    else if (command.op == "sum_squares")
+      bytes += buffers.shard * 4;
+    else if (command.op == "optimizer") // all but the gradient is written too
+      bytes +=
+          buffers.part * (4 * (3 + 2 * layout.states) +
+                          (element < 4 && layout.computeWhole ? element : 0));
+    else if (command.op != "clip") // whole gradients
+      bytes += buffers.whole * 4;
+  }
+  return bytes;
+}
+
+void append(std::string &text, const Json &event) {
+  text += text.empty() ? "" : ",\n";
+  text += event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json slice(const std::string &name, const std::string &category, int rank,
+           int track, int64_t begin, int64_t end) {
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"pid", rank},
+          {"tid", track},
+          {"ts", double(begin) / 1e3},
+          {"dur", double(end - begin) / 1e3}};
+}
+
+void label(std::string &text, const char *what, int rank, int track,
+           const std::string &name) {
+  append(text, {{"name", what},
+                {"ph", "M"},
+                {"pid", rank},
+                {"tid", track},
+                {"args", {{"name", name}}}});
+}
+
+const std::vector<Call> &callsOf(const Manifest &manifest,
+                                 const std::string &entry, int stream) {
+  static const std::vector<Call> none;
+  for (const CallSequence &sequence : manifest.sequences)
+    if (sequence.entry == entry && sequence.stream == stream)
+      return sequence.calls;
+  return none;
+}
+
+// A command's slice: named after what it does and for which unit.
+Json commandSlice(const fsdpc_rank &rank, const Call &call, int stream,
+                  const DeviceTimes &times) {
+  const CommandInfo &command = rank.manifest.commands[size_t(call.command)];
+  std::string title = command.op == "launch" ? "" : command.op;
+  for (const std::string &part :
+       {command.name, command.layouts.empty() ? call.unit : std::string()})
+    title += (title.empty() || part.empty() ? "" : " ") + part;
+  Json event =
+      slice(title, command.op, rank.job.rank, stream, times.begin, times.end);
+  event["args"] = {{"command", command.name},
+                   {"unit", call.unit},
+                   {"backward", call.backward},
+                   {"node", call.node},
+                   {"bytes", command.layouts.empty()
+                                 ? command.bytes
+                                 : layoutBytes(rank, command)},
+                   {"flops", command.flops},
+                   {"exps", command.exps},
+                   {"cpu_us", double(times.cpu) / 1e3}};
+  if (command.plan >= 0)
+    event["args"]["plan"] = command.plan;
+  return event;
+}
+
+} // namespace
+
+Trace::~Trace() {
+  if (file)
+    std::fclose(file);
+}
+
+bool Trace::open(const std::string &name, int rank, int ranks,
+                 std::string &error) {
+  path = pathOf(name, rank, ranks);
+  file = std::fopen(path.c_str(), "we");
+  if (!file)
+    error = fileError(path, "write");
+  return file != nullptr;
+}
+
+void Trace::start(fsdpc_rank &rank, int64_t accumulate) {
+  if (!file)
+    return;
+  // Waits are as many as events at most.
+  for (const CallSequence &sequence : rank.manifest.sequences)
+    kept[size_t(sequence.stream)] +=
+        (sequence.calls.size() + size_t(rank.manifest.events)) *
+        size_t(sequence.entry == "microbatch" ? accumulate : 1);
+  for (size_t &count : kept)
+    count = std::clamp<size_t>(count * tracedSteps, 1, mostTimes);
+  rank.device->keepTimes(kept);
+  entries.resize(
+      size_t(std::min(tracedSteps * (accumulate + 1), int64_t(mostTimes))));
+}
+
+void Trace::enter(const fsdpc_rank &rank, const char *name) {
+  if (!file)
+    return;
+  leave();
+  Entry &entry = entries[entered++ % entries.size()];
+  entry = {name, rank.step, rank.microbatch, now(), 0, {}};
+  for (int stream = 0; stream < FSDPC_STREAMS; ++stream)
+    entry.first[size_t(stream)] = rank.device->enqueued(stream);
+}
+
+void Trace::leave() {
+  if (!file || entered == 0)
+    return;
+  int64_t &end = entries[(entered - 1) % entries.size()].end;
+  if (end == 0)
+    end = now();
+}
+
+void Trace::writeEntry(const fsdpc_rank &rank, const Entry &entry,
+                       const Positions &next, std::string &text) const {
+  int self = rank.job.rank;
+  Json where = {{"step", entry.step}, {"microbatch", entry.microbatch}};
+  auto put = [&](Json event) {
+    event["args"].update(where);
+    append(text, event);
+  };
+  put(slice(entry.name, "entry", self, FSDPC_STREAMS, entry.begin, entry.end));
+  for (int stream = 0; stream < FSDPC_STREAMS; ++stream) {
+    const std::vector<Call> &calls = callsOf(rank.manifest, entry.name, stream);
+    size_t place = 0;
+    for (uint64_t position = entry.first[size_t(stream)];
+         position < next[size_t(stream)]; ++position) {
+      DeviceTimes times = rank.device->times(stream, position);
+      if (times.waitedFor >= 0)
+        put(slice(std::string("wait for ") + streamNames[times.waitedFor],
+                  "wait", self, stream, times.begin, times.end));
+      else if (place < calls.size())
+        put(commandSlice(rank, calls[place++], stream, times));
+    }
+  }
+}
+
+bool Trace::write(const fsdpc_rank &rank, std::string &error) {
+  if (!file)
+    return true;
+  std::string text;
+  int self = rank.job.rank;
+  label(text, "process_name", self, 0, "rank " + std::to_string(self));
+  for (int stream = 0; stream < FSDPC_STREAMS; ++stream)
+    label(text, "thread_name", self, stream, streamNames[stream]);
+  label(text, "thread_name", self, FSDPC_STREAMS, "steps");
+
+  Positions next;
+  for (int stream = 0; stream < FSDPC_STREAMS; ++stream)
+    next[size_t(stream)] = rank.device->enqueued(stream);
+  const Positions all = next;
+  auto isKept = [&](const Entry &entry) {
+    for (size_t stream = 0; stream < kept.size(); ++stream)
+      if (all[stream] - entry.first[stream] > kept[stream])
+        return false;
+    return true;
+  };
+  bool written =
+      std::fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", file) >= 0;
+  for (uint64_t back = 0; back < std::min<uint64_t>(entered, entries.size());
+       ++back) {
+    const Entry &entry = entries[(entered - 1 - back) % entries.size()];
+    if (!isKept(entry))
+      break;
+    writeEntry(rank, entry, next, text);
+    next = entry.first;
+  }
+  written = written && std::fputs((text + "\n]}\n").c_str(), file) >= 0;
+  written = std::fclose(file) == 0 && written;
+  file = nullptr;
+  if (!written)
+    error = fileError(path, "write");
+  return written;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,288 @@
+// Attention by blocks of queries; see attention.h.
+#include "runtime/host/attention.h"
+#include "runtime/comm/bfloat16.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr int64_t blockRows = 64;
+
+int64_t roundUp(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+// The row stride of a block's scores and weights.
+int64_t rowStride(int64_t keys) { return roundUp(keys, 16); }
+
+// Where a batch entry's head begins, given the strides of batch and head.
+template <typename Byte>
+Byte *at(Byte *base, const std::vector<int64_t> &strides, int64_t batch,
+         int64_t head, int64_t bytes) {
+  return base + (batch * strides[0] + head * strides[1]) * bytes;
+}
+
+} // namespace
+
+struct Attention::Operands {
+  const char *query, *key, *value, *mask;
+  char *output, *lse;
+  const char *grad = nullptr;
+  char *dquery = nullptr, *dkey = nullptr, *dvalue = nullptr;
+};
+
+// One thread's scratch.
+struct Attention::Work {
+  int thread;
+  fsdpc_kernel rows;
+  char *gemm, *scores, *weights, *dweights, *dscores;
+  float *sums[2]; // of dkey and dvalue
+};
+
+bool Attention::plan(const AttentionPlan &plan, GemmCache &cache,
+                     std::string &error) {
+  p = plan;
+  ElementType maskType = ElementType::f32;
+  bool knownMask = p.dtypeMask.empty() || p.dtypeMask == "i1" ||
+                   parseElementType(p.dtypeMask, maskType);
+  if (!parseElementType(p.dtype, type) || !knownMask) {
+    error = "attention on '" + p.dtype + "' with a mask of '" + p.dtypeMask +
+            "' is not supported";
+    return false;
+  }
+  if (std::min({p.batch, p.groups, p.queries, p.keys, p.width, p.valueWidth}) <
+          1 ||
+      p.heads < 1 || p.heads % p.groups != 0) {
+    error = "an attention has an empty dimension, or " +
+            std::to_string(p.heads) + " heads for " + std::to_string(p.groups) +
+            " key heads";
+    return false;
+  }
+  bytes = elementBytes(type);
+  maskBytes = p.dtypeMask == "i1" ? 1 : elementBytes(maskType);
+  sumsApart = p.backward && type != ElementType::f32;
+  for (int64_t begin = 0; begin < p.queries; begin += blockRows) {
+    Block block;
+    block.begin = begin;
+    block.rows = std::min(blockRows, p.queries - begin);
+    int64_t seen = begin + block.rows + p.keys - p.queries;
+    // A block that sees no key gets its zeroes as one that has a single one.
+    block.keys =
+        p.causal ? std::clamp<int64_t>(rowStride(seen), 1, p.keys) : p.keys;
+    if (!planBlock(block, cache, error))
+      return false;
+    blocks.push_back(block);
+  }
+  for (const std::shared_ptr<Gemm> &gemm : gemms)
+    gemmScratch = std::max(gemmScratch, gemm->scratchBytes());
+  gemmScratch = roundUp(gemmScratch, 64);
+  int64_t cells = std::min(blockRows, p.queries) * rowStride(p.keys);
+  scoresBytes = cells * 4;
+  weightsBytes = type == ElementType::f32 ? 0 : roundUp(cells * bytes, 64);
+  if (sumsApart) {
+    sumBytes[0] = roundUp(p.keys * p.width * 4, 64);
+    sumBytes[1] = roundUp(p.keys * p.valueWidth * 4, 64);
+  }
+  ownScratch = (p.backward ? 2 : 1) * (scoresBytes + weightsBytes) +
+               sumBytes[0] + sumBytes[1];
+  return true;
+}
+
+bool Attention::planBlock(Block &block, GemmCache &cache, std::string &error) {
+  int64_t stride = rowStride(block.keys);
+  auto get = [&](std::shared_ptr<Gemm> &gemm, GemmShape shape) {
+    gemm = cache.get(shape, error);
+    if (gemm)
+      gemms.push_back(gemm);
+    return bool(gemm);
+  };
+  // Rows of a tensor by the keys, transposed: scores.
+  auto byKeys = [&](int64_t rowA, int64_t rowB, int64_t k) {
+    return GemmShape{block.rows, block.keys, k,      rowA, 1,
+                     1,          rowB,       stride, type, type};
+  };
+  // Weights by rows of the keys.
+  auto ofKeys = [&](int64_t rowB, int64_t n, int64_t rowC) {
+    return GemmShape{block.rows, n,    block.keys, stride, 1,   rowB,
+                     1,          rowC, type,       type,   type};
+  };
+  // Transposed weights by rows of the block, into or onto a sum.
+  auto toKeys = [&](int64_t rowB, int64_t n, int64_t rowC, bool add) {
+    return GemmShape{block.keys,
+                     n,
+                     block.rows,
+                     1,
+                     stride,
+                     rowB,
+                     1,
+                     sumsApart ? n : rowC,
+                     type,
+                     type,
+                     ElementType::f32,
+                     add};
+  };
+  if (!get(block.scores, byKeys(p.strideQuery[2], p.strideKey[2], p.width)))
+    return false;
+  if (!p.backward)
+    return get(block.output,
+               ofKeys(p.strideValue[2], p.valueWidth, p.strideOutput[2]));
+  // The last block comes first.
+  bool first = block.begin + block.rows == p.queries;
+  auto dkey = [&](bool add) {
+    return toKeys(p.strideQuery[2], p.width, p.strideDKey[2], add);
+  };
+  auto dvalue = [&](bool add) {
+    return toKeys(p.strideGrad[2], p.valueWidth, p.strideDValue[2], add);
+  };
+  return get(block.dweights,
+             byKeys(p.strideGrad[2], p.strideValue[2], p.valueWidth)) &&
+         get(block.dquery,
+             ofKeys(p.strideKey[2], p.width, p.strideDQuery[2])) &&
+         get(block.dkey, dkey(true)) && get(block.dvalue, dvalue(true)) &&
+         (!first || (get(block.firstDKey, dkey(false)) &&
+                     get(block.firstDValue, dvalue(false))));
+}
+
+void Attention::prepare() {
+  for (const std::shared_ptr<Gemm> &gemm : gemms)
+    gemm->prepare();
+}
+
+void Attention::describe(const Block &block, int64_t *numbers) const {
+  numbers[0] = block.keys;
+  numbers[1] = rowStride(block.keys);
+  numbers[2] = block.begin + 1 + p.keys - p.queries;
+  numbers[3] = p.dtypeMask.empty() ? 0 : p.strideMask[2];
+}
+
+// The mask at a block's first query.
+static void *maskAt(const AttentionPlan &p, const char *mask, int64_t batch,
+                    int64_t head, int64_t query, int64_t bytes) {
+  if (!mask)
+    return nullptr;
+  return const_cast<char *>(at(mask, p.strideMask, batch, head, bytes) +
+                            query * p.strideMask[2] * bytes);
+}
+
+void Attention::runForward(const Operands &o, const Work &work, int64_t batch,
+                           int64_t head, const Block &block) const {
+  int64_t group = head / (p.heads / p.groups);
+  const char *query = at(o.query, p.strideQuery, batch, head, bytes) +
+                      block.begin * p.strideQuery[2] * bytes;
+  block.scores->run(work.thread, query,
+                    at(o.key, p.strideKey, batch, group, bytes), work.scores,
+                    work.gemm);
+  int64_t row = (batch * p.heads + head) * p.queries + block.begin;
+  int64_t numbers[4];
+  describe(block, numbers);
+  void *buffers[] = {work.scores, work.weights, o.lse + row * 4,
+                     maskAt(p, o.mask, batch, head, block.begin, maskBytes),
+                     numbers};
+  work.rows(0, block.rows, buffers);
+  block.output->run(work.thread, work.weights,
+                    at(o.value, p.strideValue, batch, group, bytes),
+                    at(o.output, p.strideOutput, batch, head, bytes) +
+                        block.begin * p.strideOutput[2] * bytes,
+                    work.gemm);
+}
+
+void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
+                            int64_t group) const {
+  const char *key = at(o.key, p.strideKey, batch, group, bytes);
+  const char *value = at(o.value, p.strideValue, batch, group, bytes);
+  char *results[] = {at(o.dkey, p.strideDKey, batch, group, bytes),
+                     at(o.dvalue, p.strideDValue, batch, group, bytes)};
+  void *dkey = sumsApart ? work.sums[0] : static_cast<void *>(results[0]);
+  void *dvalue = sumsApart ? work.sums[1] : static_cast<void *>(results[1]);
+  int64_t shared = p.heads / p.groups;
+  for (int64_t head = group * shared; head < (group + 1) * shared; ++head)
+    // Last to first: the last block sees every key, so it begins the sums.
+    for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+      auto rowsOf = [&](auto *tensor, const std::vector<int64_t> &strides) {
+        return at(tensor, strides, batch, head, bytes) +
+               block->begin * strides[2] * bytes;
+      };
+      const char *query = rowsOf(o.query, p.strideQuery);
+      const char *grad = rowsOf(o.grad, p.strideGrad);
+      block->scores->run(work.thread, query, key, work.scores, work.gemm);
+      block->dweights->run(work.thread, grad, value, work.dweights, work.gemm);
+      int64_t row = (batch * p.heads + head) * p.queries + block->begin;
+      int64_t numbers[6];
+      describe(*block, numbers);
+      numbers[4] = p.strideGrad[2];
+      numbers[5] = p.strideOutput[2];
+      void *buffers[] = {
+          work.scores,
+          work.weights,
+          o.lse + row * 4,
+          maskAt(p, o.mask, batch, head, block->begin, maskBytes),
+          work.dweights,
+          work.dscores,
+          const_cast<char *>(grad),
+          rowsOf(o.output, p.strideOutput),
+          numbers};
+      work.rows(0, block->rows, buffers);
+      bool begins = block == blocks.rbegin() && head == group * shared;
+      (begins ? block->firstDValue : block->dvalue)
+          ->run(work.thread, work.weights, grad, dvalue, work.gemm);
+      (begins ? block->firstDKey : block->dkey)
+          ->run(work.thread, work.dscores, query, dkey, work.gemm);
+      block->dquery->run(work.thread, work.dscores, key,
+                         rowsOf(o.dquery, p.strideDQuery), work.gemm);
+    }
+  if (!sumsApart)
+    return;
+  auto round = [&](const float *sum, char *result, int64_t width,
+                   int64_t stride) {
+    for (int64_t row = 0; row < p.keys; ++row) {
+      auto *to = reinterpret_cast<BFloat16 *>(result) + row * stride;
+      for (int64_t i = 0; i < width; ++i)
+        to[i] = narrow<BFloat16>(sum[row * width + i]);
+    }
+  };
+  round(work.sums[0], results[0], p.width, p.strideDKey[2]);
+  round(work.sums[1], results[1], p.valueWidth, p.strideDValue[2]);
+}
+
+Attention::Work Attention::workOf(const Scratch &scratch, int thread,
+                                  fsdpc_kernel rows) const {
+  Work work;
+  work.thread = thread;
+  work.rows = rows;
+  work.gemm = static_cast<char *>(scratch.of(thread));
+  work.scores = work.gemm + gemmScratch;
+  work.dweights = work.scores + scoresBytes;
+  char *free = p.backward ? work.dweights + scoresBytes : work.dweights;
+  work.weights = weightsBytes ? free : work.scores;
+  work.dscores = weightsBytes ? free + weightsBytes : work.dweights;
+  free += (p.backward ? 2 : 1) * weightsBytes;
+  work.sums[0] = reinterpret_cast<float *>(free);
+  work.sums[1] = reinterpret_cast<float *>(free + sumBytes[0]);
+  return work;
+}
+
+void Attention::run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel rows,
+                    void *const *operands) const {
+  auto operand = [&](int i) { return static_cast<char *>(operands[i]); };
+  if (!p.backward) {
+    Operands o{operand(0), operand(1), operand(2),
+               operand(3), operand(4), operand(5)};
+    int64_t count = blocks.size();
+    pool.run(p.batch * p.heads * count, [&](int64_t piece, int thread) {
+      int64_t entry = piece / count;
+      runForward(o, workOf(scratch, thread, rows), entry / p.heads,
+                 entry % p.heads, blocks[piece % count]);
+    });
+    return;
+  }
+  Operands o{operand(1), operand(2), operand(3), operand(6), operand(4),
+             operand(5), operand(0), operand(7), operand(8), operand(9)};
+  pool.run(p.batch * p.groups, [&](int64_t piece, int thread) {
+    runBackward(o, workOf(scratch, thread, rows), piece / p.groups,
+                piece % p.groups);
+  });
+}
+
+} // namespace fsdpc

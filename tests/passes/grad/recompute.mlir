@@ -1,0 +1,136 @@
+// RUN: fsdpc-opt %s --recompute --split-input-file | FileCheck %s
+
+// A GELU's input is kept for its adjoint, so its output is computed again where
+// the backward first reads it. The forward stays as it was.
+fsdp.unit @a
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+  // CHECK: %[[H:.*]] = nn.matmul
+  %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: %[[Y:.*]] = nn.gelu erf %[[H]]
+  %y = nn.gelu erf %h {fsdp.unit = @a} : tensor<8x8xf32>
+  // CHECK-NEXT: nn.matmul %[[Y]],
+  %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: nn.matmul
+  %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: %[[AGAIN:.*]] = nn.gelu erf %[[H]] {fsdp.backward, fsdp.unit = @a}
+  // CHECK-NEXT: nn.matmul %[[AGAIN]],
+  %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %dh = nn.gelu_grad erf %g, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// A chain: the gated product from the gate's SiLU, which is computed again too
+// and serves both of its readers.
+fsdp.unit @a
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+  // CHECK: %[[GATE:.*]] = nn.matmul
+  %gate = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: %[[UP:.*]] = nn.matmul
+  %up = nn.matmul %in, %in {transpose_a, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %s = nn.silu %gate {fsdp.unit = @a} : tensor<8x8xf32>
+  %y = nn.mul %s, %up {fsdp.unit = @a} : tensor<8x8xf32>
+  %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: %[[S:.*]] = nn.silu %[[GATE]] {fsdp.backward
+  // CHECK-NEXT: %[[Y:.*]] = nn.mul %[[S]], %[[UP]] {fsdp.backward
+  // CHECK-NEXT: nn.matmul %[[Y]],
+  %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: nn.mul %{{.*}}, %[[S]] {fsdp.backward
+  %dup = nn.mul %g, %s {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  %ds = nn.mul %g, %up {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  %dgate = nn.silu_grad %ds, %gate {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// A norm is computed again as a whole, and its adjoint reads the statistics of
+// the second; where the statistics alone are read, they are kept.
+fsdp.unit @a
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+  // CHECK: %[[H:.*]] = nn.matmul
+  %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %y, %rstd = nn.rms_norm %h {epsilon = 1.0e-5 : f64, fsdp.unit = @a} : tensor<8x8xf32> -> tensor<8x8xf32>, tensor<8xf32>
+  %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: %{{.*}}, %[[KEPT:.*]] = nn.rms_norm
+  %n, %rstd2 = nn.rms_norm %z {epsilon = 1.0e-5 : f64, fsdp.unit = @a} : tensor<8x8xf32> -> tensor<8x8xf32>, tensor<8xf32>
+  %o = nn.matmul %n, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %p = nn.matmul %o, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: nn.rms_norm_grad %{{.*}}, %{{.*}}, %[[KEPT]]
+  %dz = nn.rms_norm_grad %g, %z, %rstd2 {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: %[[Y:.*]], %[[RSTD:.*]] = nn.rms_norm %[[H]] {epsilon = 1.000000e-05 : f64, fsdp.backward
+  // CHECK-NEXT: nn.matmul %[[Y]],
+  %dw = nn.matmul %y, %dz {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NEXT: nn.rms_norm_grad %{{.*}}, %[[H]], %[[RSTD]]
+  %dh = nn.rms_norm_grad %g, %h, %rstd {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// Kept: a sum of products that are not (two would be kept for one), what another
+// unit's backward reads, and what no product follows.
+fsdp.unit @a
+fsdp.unit @b
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+  %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %i = nn.matmul %h, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %sum = nn.add %h, %i {fsdp.unit = @a} : tensor<8x8xf32>
+  %other = nn.exp %sum {fsdp.unit = @a} : tensor<8x8xf32>
+  %z = nn.matmul %other, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %last = nn.exp %z {fsdp.unit = @b} : tensor<8x8xf32>
+  %o = nn.matmul %last, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK-NOT: nn.add {{.*}}fsdp.backward
+  // CHECK-NOT: nn.exp {{.*}}fsdp.backward
+  %d0 = nn.mul %last, %z {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+  %d1 = nn.mul %other, %g {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+  %d2 = nn.mul %sum, %g {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// The option that turns it off.
+module attributes {fsdp.options = {recompute = "none"}} {
+  fsdp.unit @a
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.relu %h {fsdp.unit = @a} : tensor<8x8xf32>
+    %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %o = nn.matmul %z, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK-NOT: nn.relu {{.*}}fsdp.backward
+    %dw = nn.mul %y, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+    return
+  }
+}
+
+// -----
+
+// Whole units: of what unit b reads of unit a its backward computes the products
+// again. The last product of the forward stays.
+module attributes {fsdp.options = {recompute = "units"}} {
+  fsdp.unit @a
+  fsdp.unit @b
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    // CHECK: %[[A:.*]] = nn.matmul %arg0, %arg0 {fsdp.unit = @a}
+    %a = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %h = nn.matmul %a, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.gelu erf %h {fsdp.unit = @b} : tensor<8x8xf32>
+    %z = nn.matmul %y, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[H:.*]] = nn.matmul %[[A]], %arg0 {fsdp.backward, fsdp.unit = @b}
+    // CHECK-NEXT: %[[Y:.*]] = nn.gelu erf %[[H]] {fsdp.backward, fsdp.unit = @b}
+    // CHECK-NEXT: nn.matmul %[[Y]], %arg1 {fsdp.backward
+    // CHECK-NEXT: nn.gelu_grad erf %arg1, %[[H]]
+    %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %dh = nn.gelu_grad erf %g, %h {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+    return
+  }
+}

@@ -1,0 +1,29 @@
+// RUN: fsdpc-opt %s --recognise-composites | FileCheck %s
+
+// The product's weight and bias go into the loss; what moved rows of logits (here
+// labels shifted by one, and batches flattened) moves rows of the operand.
+// CHECK-LABEL: func.func @shifted
+// CHECK: %[[S:.*]] = nn.slice %arg0 [0, 0, 0] by [1, 1, 1] : tensor<2x5x4xf32> -> tensor<2x4x4xf32>
+// CHECK: %[[X:.*]] = nn.reshape %[[S]] : tensor<2x4x4xf32> -> tensor<8x4xf32>
+// CHECK: nn.linear_cross_entropy mean %[[X]], %arg1, %arg3 bias %arg2 {ignore_index = -100 : i64, transpose_weight}
+// CHECK-NOT: nn.matmul
+// CHECK-NOT: nn.cross_entropy
+func.func @shifted(%x: tensor<2x5x4xf32>, %w: tensor<9x4xf32>, %b: tensor<9xf32>, %t: tensor<8xi64>) -> tensor<f32> {
+  %p = nn.matmul %x, %w {transpose_b} : tensor<2x5x4xf32>, tensor<9x4xf32> -> tensor<2x5x9xf32>
+  %bb = nn.broadcast %b : tensor<9xf32> -> tensor<2x5x9xf32>
+  %y = nn.add %p, %bb : tensor<2x5x9xf32>
+  %s = nn.slice %y [0, 0, 0] by [1, 1, 1] : tensor<2x5x9xf32> -> tensor<2x4x9xf32>
+  %r = nn.reshape %s : tensor<2x4x9xf32> -> tensor<8x9xf32>
+  %l, %e, %v = nn.cross_entropy mean %r, %t {ignore_index = -100 : i64} : tensor<8x9xf32>, tensor<8xi64> -> tensor<f32>, tensor<8xf32>, tensor<f32>
+  return %l : tensor<f32>
+}
+
+// Logits that something else reads must exist.
+// CHECK-LABEL: func.func @read
+// CHECK: nn.matmul
+// CHECK: nn.cross_entropy
+func.func @read(%x: tensor<8x4xf32>, %w: tensor<4x9xf32>, %t: tensor<8xi64>) -> (tensor<f32>, tensor<8x9xf32>) {
+  %p = nn.matmul %x, %w : tensor<8x4xf32>, tensor<4x9xf32> -> tensor<8x9xf32>
+  %l, %e, %v = nn.cross_entropy mean %p, %t : tensor<8x9xf32>, tensor<8xi64> -> tensor<f32>, tensor<8xf32>, tensor<f32>
+  return %l, %p : tensor<f32>, tensor<8x9xf32>
+}

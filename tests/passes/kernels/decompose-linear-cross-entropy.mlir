@@ -1,0 +1,37 @@
+// The loss and its gradients by blocks of rows.
+// RUN: fsdpc-opt %s --decompose-linear-cross-entropy | FileCheck %s
+// RUN: fsdpc-opt %s --decompose-linear-cross-entropy --outline-kernels --merge-kernels | FileCheck %s --check-prefix=KERNELS
+// RUN: fsdpc-opt %s --decompose-linear-cross-entropy --outline-kernels --merge-kernels --plan-memory --verify-memory | FileCheck %s --check-prefix=MEMORY
+
+// 256 rows of 100000 classes are two blocks; the second adds to the weight's
+// gradient, and rows of the input's are joined.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: %[[X0:.*]] = nn.slice %arg0 [0, 0] by [1, 1] : tensor<256x2xf32> -> tensor<128x2xf32>
+// CHECK: nn.matmul %[[X0]], %arg1 : tensor<128x2xf32>, tensor<2x100000xf32>
+// CHECK: %[[DX0:.*]] = nn.matmul %[[G0:.*]], %arg1 {transpose_b} : tensor<128x100000xf32>
+// CHECK: %[[DW0:.*]] = nn.matmul %[[X0]], %[[G0]] {transpose_a} :
+// CHECK: %[[X1:.*]] = nn.slice %arg0 [128, 0]
+// CHECK: %[[DX1:.*]] = nn.matmul %[[G1:.*]], %arg1 {transpose_b}
+// CHECK: nn.matmul %[[X1]], %[[G1]] accumulate %[[DW0]] {transpose_a}
+// CHECK: nn.concat %[[DX0]], %[[DX1]] {axis = 0 : i64}
+
+// Slices and the concat are views, so that both blocks run one kernel, which
+// reads a row of logits and writes its gradient.
+// KERNELS-LABEL: func.func @microbatch
+// KERNELS: nn.slice
+// KERNELS: %[[L:.*]] = nn.matmul
+// KERNELS: nn.launch @[[K:[a-z_0-9x]+]](%{{.*}}) : {{.*}} -> (tensor<128xf32>, tensor<128x100000xf32>)
+// KERNELS: nn.launch @[[K]](
+// KERNELS: nn.concat
+
+// No whole logits: 2 · 51.2 MB of a block's, and its gradients.
+// MEMORY: fsdp.arena = {{{.*}}bytes = 103{{[0-9]*}} : i64
+module {
+  func.func @microbatch(%x: tensor<256x2xf32> {fsdp.input = "x"}, %w: tensor<2x100000xf32> {fsdp.input = "w"}, %t: tensor<256xi64> {fsdp.input = "t"}) {
+    %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t : tensor<256x2xf32>, tensor<2x100000xf32>, tensor<256xi64> -> tensor<f32>, tensor<f32>
+    fsdp.report_loss %l valid %v : tensor<f32>, tensor<f32>
+    %y = nn.matmul %dx, %dx {transpose_a} : tensor<256x2xf32>, tensor<256x2xf32> -> tensor<2x2xf32>
+    %z = nn.matmul %dw, %dw {transpose_b} : tensor<2x100000xf32>, tensor<2x100000xf32> -> tensor<2x2xf32>
+    return
+  }
+}

@@ -1,0 +1,220 @@
+// The limits of a program's steps on this machine: how long each of its matrix
+// products takes alone, how fast a plain loop copies so many bytes, how many
+// exponentials a second a plain loop takes. Under mpirun all ranks measure at
+// once, as they do in a step.
+//
+// usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/each_processor.h"
+#include "runtime/core/manifest.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/host/device.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+using namespace fsdpc;
+
+namespace {
+
+constexpr int repetitions = 7;
+constexpr size_t poolBytes = size_t(256) << 20; // far beyond the caches
+
+// Memory whose parts are handed out in turn, so that each was last touched long
+// ago: operands come from memory, as weights and saved activations do.
+class ColdMemory {
+public:
+  ColdMemory() : floats(poolBytes / sizeof(float)) {
+    for (size_t i = 0; i < floats.size(); ++i)
+      floats[i] = float(i % 251) / 251;
+  }
+  char *next(size_t bytes) {
+    if (bytes > floats.size() * sizeof(float))
+      floats.resize(bytes / sizeof(float) + 1, 0.5f);
+    bytes = (bytes + 4095) / 4096 * 4096;
+    if (begin + bytes > floats.size() * sizeof(float))
+      begin = 0;
+    char *memory = reinterpret_cast<char *>(floats.data()) + begin;
+    begin += bytes;
+    return memory;
+  }
+
+private:
+  std::vector<float> floats;
+  size_t begin = 0;
+};
+
+double milliseconds(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return double(time.tv_sec) * 1e3 + double(time.tv_nsec) / 1e6;
+}
+
+double median(std::vector<double> values) {
+  auto middle = values.begin() + ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What a body takes: the clock on the wall, and the time that it had a core.
+struct Taken {
+  double ms, coreMs;
+};
+
+class Bench {
+public:
+  explicit Bench(Job *job) : job(job) {}
+
+  // Of the median run; the mean over ranks, which run at once.
+  template <typename Body> Taken time(Body &&body) {
+    body(); // warms code and tables
+    std::vector<double> wall, core;
+    for (int i = 0; i < repetitions; ++i) {
+      if (job)
+        job->channel[controlChannel]->barrier();
+      double began = milliseconds(CLOCK_MONOTONIC);
+      double coreBegan = milliseconds(CLOCK_PROCESS_CPUTIME_ID);
+      body();
+      core.push_back(milliseconds(CLOCK_PROCESS_CPUTIME_ID) - coreBegan);
+      wall.push_back(milliseconds(CLOCK_MONOTONIC) - began);
+    }
+    Taken own{median(wall), median(core)};
+    if (!job)
+      return own;
+    std::vector<Taken> all(size_t(job->size));
+    job->channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+    Taken mean{0, 0};
+    for (const Taken &taken : all) {
+      mean.ms += taken.ms / job->size;
+      mean.coreMs += taken.coreMs / job->size;
+    }
+    return mean;
+  }
+
+private:
+  Job *job;
+};
+
+nlohmann::json toJson(const Taken &taken) {
+  return {{"ms", taken.ms}, {"core_ms", taken.coreMs}};
+}
+
+int64_t span(const std::vector<int64_t> &batch,
+             const std::vector<int64_t> &strides, int64_t rows, int64_t ld) {
+  int64_t elements = rows * ld;
+  for (size_t i = 0; i < batch.size(); ++i)
+    elements += (batch[i] - 1) * strides[i];
+  return elements;
+}
+
+nlohmann::json timeProducts(const Manifest &manifest, Bench &bench,
+                            ColdMemory &memory) {
+  std::string error;
+  auto device = makeHostDevice(manifest, 1, error);
+  if (!device) {
+    std::fprintf(stderr, "error: %s\n", error.c_str());
+    std::exit(1);
+  }
+  nlohmann::json products = nlohmann::json::array();
+  for (size_t plan = 0; plan < manifest.matmuls.size(); ++plan) {
+    const MatmulPlan &p = manifest.matmuls[plan];
+    size_t a =
+        size_t(span(p.batch, p.strideA, p.transposeA ? p.k : p.m, p.lda) *
+               dtypeBytes(p.dtypeA));
+    size_t b =
+        size_t(span(p.batch, p.strideB, p.transposeB ? p.n : p.k, p.ldb) *
+               dtypeBytes(p.dtypeB));
+    size_t c =
+        size_t(span(p.batch, p.strideC, p.m, p.ldc) * dtypeBytes(p.dtypeC));
+    auto run = [&](char *operands) {
+      device->matmul(int(plan), operands, operands + a, operands + a + b);
+      device->synchronize();
+    };
+    Taken cold = bench.time([&] { run(memory.next(a + b + c)); });
+    char *same = memory.next(a + b + c);
+    Taken warm = bench.time([&] { run(same); });
+    products.push_back(
+        {{"plan", plan}, {"cold", toJson(cold)}, {"warm", toJson(warm)}});
+  }
+  return products;
+}
+
+// Half of the bytes are read, half are written. Vector code for the machine.
+FSDPC_EACH_PROCESSOR
+void copyLoop(const float *__restrict from, float *__restrict to,
+              size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = from[i];
+}
+
+// A degree-5 polynomial and the exponent's bits: the least that an exponential
+// takes, in f32.
+FSDPC_EACH_PROCESSOR
+void expLoop(const float *__restrict from, float *__restrict to, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    float x = from[i] * 1.44269504f;
+    float whole = std::nearbyint(x), f = x - whole;
+    float p = 0.00133335581f;
+    p = p * f + 0.00961812911f;
+    p = p * f + 0.0555041087f;
+    p = p * f + 0.240226507f;
+    p = p * f + 0.693147181f;
+    p = p * f + 1;
+    int32_t bits = (int32_t(whole) + 127) << 23;
+    float scale;
+    std::memcpy(&scale, &bits, sizeof scale);
+    to[i] = p * scale;
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: limits MANIFEST.json [COPY-BYTES…]\n");
+    return 2;
+  }
+  std::ifstream file(argv[1]);
+  std::string text{std::istreambuf_iterator<char>(file), {}}, error;
+  Manifest manifest;
+  if (!fromJson(text.data(), text.size(), manifest, error)) {
+    std::fprintf(stderr, "error: '%s': %s\n", argv[1], error.c_str());
+    return 1;
+  }
+  std::unique_ptr<Job> job;
+  if (readLaunchEnvironment().mpi && !(job = joinMpi(0, error))) {
+    std::fprintf(stderr, "error: %s\n", error.c_str());
+    return 1;
+  }
+  Bench bench(job.get());
+  ColdMemory memory;
+  nlohmann::json result = {{"products", timeProducts(manifest, bench, memory)}};
+  for (int i = 2; i < argc; ++i) {
+    size_t half = std::max<size_t>(std::strtoull(argv[i], nullptr, 10) / 2, 64);
+    Taken taken = bench.time([&] {
+      char *both = memory.next(2 * half);
+      copyLoop(reinterpret_cast<float *>(both),
+               reinterpret_cast<float *>(both + half / 64 * 64), half / 4);
+    });
+    result["copies"].push_back(toJson(taken));
+  }
+  constexpr size_t count = 1 << 13; // stays in L2
+  auto *values = reinterpret_cast<float *>(memory.next(2 * count * 4));
+  Taken taken = bench.time([&] {
+    for (int i = 0; i < 64; ++i)
+      expLoop(values, values + count, count);
+  });
+  result["exps_per_s"] = 64.0 * count / taken.coreMs * 1e3;
+  if (!job || job->rank == 0)
+    std::puts(result.dump().c_str());
+  return 0;
+}

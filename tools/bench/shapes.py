@@ -1,0 +1,46 @@
+"""Throughput and memory against PyTorch FSDP2, and against our own ddp."""
+import statistics
+
+from report import Report
+from workbench import DTYPES, Shape, Workbench
+
+SHAPES = [Shape("L6,D384,H6,T256,V50257", 4), Shape("L12,D768,H12,T512,V50257", 2), Shape("L12,D512,H8,T256,V512", 4)]
+LEAST_SPEEDUP, MOST_MEMORY, MOST_SLOWDOWN = 2.0, 0.45, 1.10
+
+
+def cases(quick: bool) -> list[tuple[Shape, str]]:
+    return [(SHAPES[0], "f32")] if quick else [(shape, dtype) for shape in SHAPES for dtype in DTYPES]
+
+
+def against_peer(bench: Workbench, report: Report, quick: bool) -> None:
+    report.title(f"fsdpc and PyTorch FSDP2 (gloo), {bench.ranks} ranks of one thread, zero3, AdamW, clipping; medians of {bench.steps} steps")
+    rows = []
+    for shape, dtype in cases(quick):
+        print(f"running {shape} {dtype}: fsdpc, then PyTorch FSDP2", flush=True)
+        ours, theirs = bench.train(shape, dtype), bench.peer(shape, dtype)
+        rate, plan = ours.median("tokens_per_s"), ours.header["plan"]["total"] / 2**20
+        speedup, memory = rate / theirs["tokens_per_s"], ours.peak_mib / theirs["peak_rss_mib"]
+        rows.append([shape, dtype, f"{rate:.0f}", f"{theirs['tokens_per_s']:.0f}",
+                     report.held(f"tokens/s ÷ FSDP2's, {shape} {dtype}", speedup, least=LEAST_SPEEDUP),
+                     f"{ours.peak_mib:.0f} ({plan:.0f})", f"{theirs['peak_rss_mib']:.0f}",
+                     report.held(f"peak RSS ÷ FSDP2's, {shape} {dtype}", memory, most=MOST_MEMORY)])
+        report.failed |= speedup < 1
+        report.keep("peer", f"{shape} {dtype}", {"tokens_per_s": rate, "peak_rss_mib": ours.peak_mib, "plan_mib": plan, "peer": theirs})
+    print()
+    report.table(["shape", "dtype", "fsdpc tokens/s", f"FSDP2 {theirs['torch']} tokens/s", "ratio",
+                  "fsdpc peak RSS (plan) MiB", "FSDP2 peak RSS MiB", "ratio"], rows)
+
+
+def against_ddp(bench: Workbench, report: Report, quick: bool) -> None:
+    report.title(f"Our zero3 against our ddp, {bench.ranks} ranks, in turn, twice each")
+    rows = []
+    for shape, dtype in cases(quick):
+        times = {"zero3": [], "ddp": []}
+        for strategy in ("zero3", "ddp") * 2:
+            run = bench.train(shape, dtype, f"--strategy={strategy}", name=strategy)
+            times[strategy] += [step["step_ms"] for step in run.steps]
+        zero3, ddp = (statistics.median(times[strategy]) for strategy in ("zero3", "ddp"))
+        rows.append([shape, dtype, f"{zero3:.0f}", f"{ddp:.0f}",
+                     report.held(f"zero3 ÷ ddp, {shape} {dtype}", zero3 / ddp, most=MOST_SLOWDOWN)])
+        report.keep("ddp", f"{shape} {dtype}", times)
+    report.table(["shape", "dtype", "zero3 ms/step", "ddp ms/step", "ratio"], rows)
