@@ -244,6 +244,57 @@ private:
   Primitive product;
 };
 
+// A copy of a matrix in the order that it has, into or out of scratch: by rows,
+// or by a reorder of oneDNN's where the type changes or the result is added to.
+class Copy {
+public:
+  bool make(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
+            const dnnl_memory_desc_t &dense, bool adds, int threads) {
+    if (dnnl_memory_desc_equal(&from, &to))
+      return true;
+    bytes = round64(dnnl_memory_desc_get_size(&dense));
+    if (from.data_type == to.data_type && !adds) {
+      int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
+      int64_t element = from.data_type == dnnl_f32 ? 4 : 2;
+      rows = from.dims[outer];
+      rowBytes = from.dims[1 - outer] * element;
+      fromStride = from.format_desc.blocking.strides[outer] * element;
+      toStride = to.format_desc.blocking.strides[outer] * element;
+      return true;
+    }
+    dnnl_primitive_desc_t desc = nullptr;
+    if (dnnl_reorder_primitive_desc_create(&desc, &from, cpuEngine(), &to,
+                                           cpuEngine(), Attributes(adds)))
+      return false;
+    reorder = std::make_unique<Primitive>(
+        desc, threads,
+        std::vector<std::pair<int, dnnl_memory_desc_t>>{{DNNL_ARG_FROM, from},
+                                                        {DNNL_ARG_TO, to}});
+    return true;
+  }
+
+  // Of the dense matrix; zero where none is needed.
+  size_t denseBytes() const { return bytes; }
+  size_t scratchBytes() const { return reorder ? reorder->scratchBytes() : 0; }
+  void prepare() {
+    if (reorder)
+      reorder->prepare();
+  }
+
+  void run(int thread, const void *from, void *to, void *scratch) {
+    if (reorder)
+      return reorder->run(thread, {from, to, scratch});
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(static_cast<char *>(to) + row * toStride,
+                  static_cast<const char *>(from) + row * fromStride, rowBytes);
+  }
+
+private:
+  size_t bytes = 0;
+  int64_t rows = 0, rowBytes = 0, fromStride = 0, toStride = 0;
+  std::unique_ptr<Primitive> reorder;
+};
+
 // A product on copies of those matrices that `inner` wants in another layout or
 // type. Scratch: [the primitive that runs | A | B | C].
 class CopyingGemm : public Gemm {
@@ -263,57 +314,27 @@ public:
   }
 
   size_t scratchBytes() const override {
-    return ownScratch() + a.bytes + b.bytes + c.bytes;
+    return ownScratch() + a.denseBytes() + b.denseBytes() + c.denseBytes();
   }
   void prepare() override {
     product->prepare();
     for (Copy *copy : {&a, &b, &c})
-      if (copy->primitive)
-        copy->primitive->prepare();
+      copy->prepare();
   }
 
   void run(int thread, const void *fromA, const void *fromB, void *toC,
            void *scratch) override {
     char *denseA = static_cast<char *>(scratch) + ownScratch();
-    char *denseB = denseA + a.bytes, *denseC = denseB + b.bytes;
-    if (a.primitive)
-      a.primitive->run(thread, {fromA, denseA, scratch});
-    if (b.primitive)
-      b.primitive->run(thread, {fromB, denseB, scratch});
-    product->run(thread, a.primitive ? denseA : fromA,
-                 b.primitive ? denseB : fromB, c.primitive ? denseC : toC,
+    char *denseB = denseA + a.denseBytes(), *denseC = denseB + b.denseBytes();
+    a.run(thread, fromA, denseA, scratch);
+    b.run(thread, fromB, denseB, scratch);
+    product->run(thread, a.denseBytes() ? denseA : fromA,
+                 b.denseBytes() ? denseB : fromB, c.denseBytes() ? denseC : toC,
                  scratch);
-    if (c.primitive)
-      c.primitive->run(thread, {denseC, toC, scratch});
+    c.run(thread, denseC, toC, scratch);
   }
 
 private:
-  // Nothing where the matrices are alike.
-  struct Copy {
-    std::unique_ptr<Primitive> primitive;
-    size_t bytes = 0; // of the copy
-
-    bool make(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
-              const dnnl_memory_desc_t &dense, bool accumulate, int threads) {
-      if (dnnl_memory_desc_equal(&from, &to))
-        return true;
-      dnnl_primitive_desc_t desc = nullptr;
-      if (dnnl_reorder_primitive_desc_create(&desc, &from, cpuEngine(), &to,
-                                             cpuEngine(),
-                                             Attributes(accumulate)))
-        return false;
-      primitive = std::make_unique<Primitive>(
-          desc, threads,
-          std::vector<std::pair<int, dnnl_memory_desc_t>>{{DNNL_ARG_FROM, from},
-                                                          {DNNL_ARG_TO, to}});
-      bytes = round64(dnnl_memory_desc_get_size(&dense));
-      return true;
-    }
-    size_t scratchBytes() const {
-      return primitive ? primitive->scratchBytes() : 0;
-    }
-  };
-
   size_t ownScratch() const {
     return std::max({product->scratchBytes(), a.scratchBytes(),
                      b.scratchBytes(), c.scratchBytes()});

@@ -29,7 +29,7 @@ int64_t roundUp(int64_t value, int64_t step) {
 // are copied to their place, unless copying the panels of B would cost more.
 MatmulGrid chooseGrid(const MatmulPlan &p, int64_t batches) {
   if (p.n > 8 * p.m && (p.transposeB || p.m >= 128))
-    return {p.m, std::min<int64_t>(p.n, 192)};
+    return {p.m, std::min<int64_t>(p.n, 512)};
   int64_t wanted = std::max<int64_t>(maxChunks / batches, 1);
   wanted = std::clamp<int64_t>(2 * p.m * p.n * p.k / minChunkFlops, 1, wanted);
   wanted = std::min(wanted, (p.m + 255) / 256);
