@@ -62,6 +62,29 @@ func.func private @cross_entropy_grad(%g: tensor<f32>, %x: tensor<1024x50257xf32
   -> tensor<1024x50257xf32> attributes {nn.kernel} {
   %y = nn.cross_entropy_grad mean %g, %x, %t, %l, %v : tensor<f32>, tensor<1024x50257xf32>, tensor<1024xi64>, tensor<1024xf32> -> tensor<1024x50257xf32>
   return %y : tensor<1024x50257xf32> }
+func.func private @loss_and_grad(%x: tensor<1024x50257xf32>, %t: tensor<1024x1xi64>) -> (tensor<1024x50257xf32>, tensor<1024x1xf32>) attributes {nn.kernel} {
+  %m = nn.reduce max %x [1] : tensor<1024x50257xf32> -> tensor<1024x1xf32>
+  %b = nn.broadcast %m : tensor<1024x1xf32> -> tensor<1024x50257xf32>
+  %d = nn.sub %x, %b : tensor<1024x50257xf32>
+  %e = nn.exp %d : tensor<1024x50257xf32>
+  %s = nn.reduce sum %e [1] : tensor<1024x50257xf32> -> tensor<1024x1xf32>
+  %l = nn.log %s : tensor<1024x1xf32>
+  %z = nn.add %m, %l : tensor<1024x1xf32>
+  %p = nn.pick %x, %t : tensor<1024x50257xf32>, tensor<1024x1xi64> -> tensor<1024x1xf32>
+  %loss = nn.sub %z, %p : tensor<1024x1xf32>
+  %one1 = nn.constant dense<1.0> : tensor<1024x1xf32>
+  %r = nn.div %one1, %s : tensor<1024x1xf32>
+  %c = nn.broadcast %r : tensor<1024x1xf32> -> tensor<1024x50257xf32>
+  %q = nn.mul %e, %c : tensor<1024x50257xf32>
+  %k = nn.iota {axis = 1} : tensor<1024x50257xi32>
+  %t32 = nn.cast %t : tensor<1024x1xi64> -> tensor<1024x1xi32>
+  %u = nn.broadcast %t32 : tensor<1024x1xi32> -> tensor<1024x50257xi32>
+  %h = nn.cmp eq %k, %u : tensor<1024x50257xi32> -> tensor<1024x50257xi1>
+  %one = nn.constant dense<1.0> : tensor<1024x50257xf32>
+  %zero = nn.constant dense<0.0> : tensor<1024x50257xf32>
+  %o = nn.select %h, %one, %zero : tensor<1024x50257xi1>, tensor<1024x50257xf32>
+  %g = nn.sub %q, %o : tensor<1024x50257xf32>
+  return %g, %loss : tensor<1024x50257xf32>, tensor<1024x1xf32> }
 func.func private @split_heads(%x: tensor<4096x1152xf32>) -> tensor<16x6x256x64xf32> attributes {nn.kernel} {
   %s = nn.slice %x [0, 384] by [1, 1] : tensor<4096x1152xf32> -> tensor<4096x384xf32>
   %0 = nn.reshape %s : tensor<4096x384xf32> -> tensor<16x256x6x64xf32>

@@ -22,6 +22,7 @@ int64_t kernels::costOf(Operation *op) {
 
 void BodyWalk::visitIndex(const Index &index, Value value) {
   IndexExpr address = space.linearize(index, nn::shapeOf(value));
+  gathers |= space.usesLane(address) && space.laneStride(address) != 1;
   space.collectCuts(address, divisors);
 }
 

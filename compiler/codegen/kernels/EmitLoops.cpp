@@ -313,12 +313,14 @@ void KernelEmitter::emitRows(Value begin, Value end) {
   Value row = range.getInductionVar();
   Value low = i64(0), high = i64(plan.stages.front().lanes);
   if (plan.blocks > 1) {
-    int64_t size = plan.kind == KernelPlan::Column ? kColumnBlock : kMapBlock;
-    Value block = make<arith::RemUIOp>(row, i64(plan.blocks));
-    low = make<arith::MulIOp>(block, i64(size));
-    Value stop = make<arith::AddIOp>(low, i64(size));
+    Value inner = i64(plan.rowsInside ? plan.rows : plan.blocks);
+    Value block = make<arith::RemUIOp>(row, inner);
+    row = make<arith::DivUIOp>(row, inner);
+    if (plan.rowsInside)
+      std::swap(block, row);
+    low = make<arith::MulIOp>(block, i64(plan.blockLanes));
+    Value stop = make<arith::AddIOp>(low, i64(plan.blockLanes));
     high = make<arith::MinSIOp>(stop, high);
-    row = make<arith::DivUIOp>(row, i64(plan.blocks));
   }
   if (!plan.row.isConstant())
     variables[plan.row.terms.front().first] = row;

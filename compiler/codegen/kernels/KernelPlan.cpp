@@ -181,6 +181,7 @@ void Planner::chooseLanes(
     BodyWalk result = walk(stage);
     stage.cost = result.cost;
     stage.drawsRandom = result.drawsRandom;
+    stage.gathers = result.gathers;
     int64_t next = 0;
     for (int64_t cut : result.divisors)
       if (cut < lanes && lanes % cut == 0)
@@ -228,8 +229,10 @@ LogicalResult Planner::planMap() {
   plan.rows = stage.outer;
   stage.outerVariable = 0;
   stage.outer = 1;
-  if (stage.lanes > 2 * kMapBlock)
-    plan.blocks = llvm::divideCeil(stage.lanes, kMapBlock);
+  plan.rowsInside = stage.gathers && stage.lanes > kLongestGather;
+  plan.blockLanes = plan.rowsInside ? kGatherBlock : kMapBlock;
+  if (stage.lanes > 2 * plan.blockLanes)
+    plan.blocks = llvm::divideCeil(stage.lanes, plan.blockLanes);
   return success();
 }
 
@@ -400,6 +403,7 @@ LogicalResult Planner::planColumns() {
   plan.rows = stage.outer;
   stage.outerVariable = within;
   stage.outer = domain.reducedCount();
+  plan.blockLanes = kColumnBlock;
   plan.blocks = llvm::divideCeil(stage.lanes, kColumnBlock);
   return checkReductions(walk(stage));
 }
@@ -419,6 +423,7 @@ void Planner::planEmbeddingGrad(nn::EmbeddingGradOp op) {
                          0,
                          plan.space.delinearize(linear, shapeOf(op.getGrad())),
                          {}});
+  plan.blockLanes = kColumnBlock;
   plan.blocks = llvm::divideCeil(stage.lanes, kColumnBlock);
   if (nn::tensorType(op.getResult()).getElementType().isBF16())
     // A row's sums in f32, each row's first place, each place's next one.

@@ -20,6 +20,9 @@ namespace fsdpc::kernels {
 
 inline constexpr int64_t kColumnBlock = 64; // columns of one step of the range
 inline constexpr int64_t kMapBlock = 2048;  // elements, where a loop is longer
+// Lanes that are apart in memory come from as many cache lines, which the next
+// row needs again: all of a row's up to kLongestGather, else blocks.
+inline constexpr int64_t kLongestGather = 1024, kGatherBlock = 64;
 
 /// A value that a stage's loops compute at every index: what a reduction takes
 /// in, or an output.
@@ -44,6 +47,7 @@ struct Stage {
                                       // on the lane changes
   int64_t cost = 0;                   // of one iteration, in simple ops
   bool drawsRandom = false;           // dropout: four elements a draw
+  bool gathers = false;               // lanes are apart in memory
 };
 
 struct KernelPlan {
@@ -53,6 +57,10 @@ struct KernelPlan {
   IndexExpr row;      // the row's number; map: of a run of `lanes` elements
   int64_t rows = 1;   // column: runs of columns
   int64_t blocks = 1; // of the lanes of each row: rows · blocks is the extent
+  int64_t blockLanes = 0; // of each of them
+  bool rowsInside =
+      false; // a block of all rows, then the next: what is gathered
+             // for a row lies beside what the next one gathers
   int64_t rowsPerBlock = 1; // row: where rows are added up in blocks
   llvm::SmallVector<Stage, 3> stages;
   int64_t extent = 1, grain = 1;
