@@ -27,7 +27,7 @@ def measure(bench: Workbench, folder: Path, ranks: int, strategy: str) -> dict:
     program = bench.out / f"linears-{strategy}-{ranks}"
     limit = (available_bytes() - RESERVE) // ranks
     compiled = execute(bench.fsdpc, folder / "linears.onnx", "-o", program, f"--strategy={strategy}", "--unit-class=Linear",
-                       "--init-rule=*=normal(0,0.01)", "--optimizer=sgd", "--momentum=0.9", f"--plan-ranks={ranks}",
+                       "--init-rule=*=uniform(-0.01,0.01)", "--optimizer=sgd", "--momentum=0.9", f"--plan-ranks={ranks}",
                        f"--memory-limit={limit}")
     if compiled.code:
         return {"limit": limit, "why": compiled.err.strip().splitlines()[-1]}

@@ -23,14 +23,17 @@ def against_peer(bench: Workbench, report: Report, quick: bool) -> None:
         ours, theirs = bench.train(shape, dtype), bench.peer(shape, dtype)
         rate, plan = ours.median("tokens_per_s"), ours.header["plan"]["total"] / 2**20
         speedup, memory = rate / theirs["tokens_per_s"], ours.peak_mib / theirs["peak_rss_mib"]
+        core = Trace(ours.trace).core_ms()
         rows.append([shape, dtype, f"{rate:.0f}", f"{theirs['tokens_per_s']:.0f}",
                      report.held(f"tokens/s ÷ FSDP2's, {shape} {dtype}", speedup, least=LEAST_SPEEDUP),
+                     f"{theirs['core_ms'] / core:.2f}",
                      f"{ours.peak_mib:.0f} ({plan:.0f})", f"{theirs['peak_rss_mib']:.0f}",
                      report.held(f"peak RSS ÷ FSDP2's, {shape} {dtype}", memory, most=MOST_MEMORY)])
         report.failed |= speedup < 1
-        report.keep("peer", f"{shape} {dtype}", {"tokens_per_s": rate, "peak_rss_mib": ours.peak_mib, "plan_mib": plan, "peer": theirs})
+        report.keep("peer", f"{shape} {dtype}", {"tokens_per_s": rate, "core_ms": core, "peak_rss_mib": ours.peak_mib,
+                                                       "plan_mib": plan, "peer": theirs})
     print()
-    report.table(["shape", "dtype", "fsdpc tokens/s", f"FSDP2 {theirs['torch']} tokens/s", "ratio",
+    report.table(["shape", "dtype", "fsdpc tokens/s", f"FSDP2 {theirs['torch']} tokens/s", "ratio", "in core time",
                   "fsdpc peak RSS (plan) MiB", "FSDP2 peak RSS MiB", "ratio"], rows)
 
 

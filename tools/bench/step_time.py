@@ -74,4 +74,3 @@ def against_products(bench: Workbench, report: Report, quick: bool) -> None:
     rows = [one_case(bench, report, shape, dtype) for shape, dtype in cases(quick)]
     report.table(["shape", "dtype", "step ms", "products alone ms", "step ÷ products", "step, core ms", "products alone, core ms",
                   "in core time"], rows)
-    print("The clock on the wall judges; core time, which other processes' load does not lengthen, tells whether the machine was quiet.")
