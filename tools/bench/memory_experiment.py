@@ -13,7 +13,7 @@ from workbench import HERE, Workbench, available_bytes, demand, execute
 GB = 1e9
 RESERVE = 2 << 30                             # bytes left to the machine
 GUARD = 1 << 30                               # available bytes below which a run is ended
-STEPS = 3
+STEPS = 2
 PARAMETERS = 10 * (10000 * 10000 + 10000)
 # Parameters, gradients and momentum a rank, in elements; where gradients are reduced at the end of a microbatch, all of them too.
 FORMULAS = {"ddp": ("3P + P", lambda n: 4 * PARAMETERS), "zero1": ("P + 2P/N + P", lambda n: (2 + 2 / n) * PARAMETERS),
