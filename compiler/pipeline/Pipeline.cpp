@@ -52,6 +52,7 @@ static const PipelineStep steps[] = {
 
     // Every op is a library call or an outlined kernel with its tied operands
     // and its cost. Strategy and schedule have had no say in it.
+    {Phase::Kernels, "stride-attention", createStrideAttention},
     {Phase::Kernels, "decompose-linear-cross-entropy",
      createDecomposeLinearCrossEntropy},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},
