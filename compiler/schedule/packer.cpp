@@ -1,15 +1,14 @@
-// The packer: two linear scans, then offline orders with best fit, then a
-// search over orders, until the peak is within the gap of the lower bound or
-// the work is used up.
+// The packer: two linear scans, then offline orders with best fit, then a local
+// search over orders, then exact searches, until the peak is within the gap of
+// the lower bound or the work is used up.
 //
 // Offline placement sees all buffers placed so far, sorted by offset, and puts
 // the next one into a hole between those that are alive with it. Which order is
-// best depends on the program, hence several. With lowest fit some order gives
-// an optimal packing (that of the offsets of one), so up to eight buffers all
-// orders are tried; beyond, the buffer that makes the peak moves to the front
-// of the order, again and again.
+// best depends on the program, hence several; of the best one, the buffer that
+// makes the peak moves to the front, again and again.
 
 #include "compiler/schedule/packer.h"
+#include "compiler/schedule/exact_packer.h"
 #include "compiler/schedule/linear_scan.h"
 
 #include <algorithm>
@@ -55,8 +54,8 @@ private:
   bool exhausted() const { return work > options.work; }
 
   std::vector<Order> orders(int peakPosition) const;
-  void permute();
   void promote(Order order);
+  void searchExactly();
 
   const std::vector<Interval> &intervals;
   const PackerOptions &options;
@@ -89,12 +88,9 @@ Packing Packer::run() {
     if (place(order, Fit::Best, best.peak) && keepIfBetter())
       bestOrder = order;
   }
-  if (!goodEnough()) {
-    if (movable.size() <= 8)
-      permute();
-    else
-      promote(bestOrder);
-  }
+  promote(bestOrder);
+  if (options.exact && fixed.empty())
+    searchExactly();
   return std::move(best);
 }
 
@@ -203,15 +199,6 @@ std::vector<Order> Packer::orders(int peakPosition) const {
           sortedBy(byArea), sortedBy(byBegin)};
 }
 
-void Packer::permute() {
-  Order order = movable;
-  do {
-    if (place(order, Fit::Lowest, best.peak))
-      keepIfBetter();
-  } while (!goodEnough() && !exhausted() &&
-           std::next_permutation(order.begin(), order.end()));
-}
-
 void Packer::promote(Order order) {
   constexpr int maxRounds = 200;
   for (int round = 0; round < maxRounds && !goodEnough() && !exhausted();
@@ -227,6 +214,45 @@ void Packer::promote(Order order) {
                  offsets[b] + intervals[b].bytes;
         });
     std::rotate(order.begin(), highest, highest + 1);
+  }
+}
+
+// Looks for packings of the lower bound, within the gap, and better than the
+// best, each from several preferences, for longer in each round. A smaller
+// capacity is not always harder: more is known to be a dead end.
+void Packer::searchExactly() {
+  int64_t count = movable.size(), smallest = best.lowerBound;
+  // What a search takes if it never turns back.
+  int64_t straight = 8 * count * count;
+  constexpr unsigned maxRounds = 20;
+  for (SearchOptions search; search.seed < maxRounds && !goodEnough();
+       ++search.seed) {
+    int64_t goal = (1 + options.gap) * double(best.lowerBound);
+    if (options.cap)
+      goal = std::max(best.lowerBound, std::min(goal, *options.cap));
+    int64_t targets[] = {best.lowerBound, goal, goal + (best.peak - goal) / 2,
+                         best.peak - 1};
+    for (int64_t target : targets)
+      for (Preference preference :
+           {Preference::Contention, Preference::Length, Preference::Area}) {
+        if (target < smallest || target >= best.peak || goodEnough())
+          break;
+        search.preference = preference;
+        search.work =
+            std::min(straight * (1 + search.seed), options.work - work);
+        if (search.work < straight)
+          return;
+        SearchResult result = packWithin(intervals, target, search);
+        work += result.work;
+        if (result.impossible)
+          smallest = target + 1;
+        if (result.offsets.empty())
+          continue;
+        offsets = result.offsets;
+        keepIfBetter();
+      }
+    if (smallest >= best.peak)
+      return; // the best there is
   }
 }
 

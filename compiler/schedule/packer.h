@@ -39,6 +39,9 @@ struct PackerOptions {
   /// that the result is the same on every machine. The linear scan, which is
   /// O(n log n), always runs.
   int64_t work = 100'000'000;
+  /// Whether exact searches follow where the orders leave a gap. Solvers pack
+  /// hundreds of schedules and do without; the arena is packed once.
+  bool exact = false;
 };
 
 /// The offsets, one an interval, in the order of the input. An interval of no

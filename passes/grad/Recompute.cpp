@@ -1,6 +1,7 @@
-// Computes cheap activations again in the backward instead of keeping them:
-// selective activation recomputation (Korthikanti et al., 2022). What is kept
-// is chosen as by a min-cut partitioner, but greedily and within a unit.
+// Computes activations again in the backward instead of keeping them: cheap
+// ones (selective activation recomputation, Korthikanti et al., 2022), chosen
+// as by a min-cut partitioner, but greedily and within a unit; or all within a
+// unit (activation checkpointing, Chen et al., 2016).
 #include "passes/grad/Passes.h"
 #include "passes/grad/WeightDerived.h"
 
@@ -57,10 +58,13 @@ public:
   explicit Chooser(Block &body);
 
   /// The ops that the backward computes again, in program order of decision.
-  const llvm::SetVector<Operation *> &choose();
+  const llvm::SetVector<Operation *> &chooseCheap();
+  /// All that lie between what a unit reads of others and what others read.
+  const llvm::SetVector<Operation *> &chooseUnits();
 
 private:
   bool isKept(Value value) const { return kept.contains(value); }
+  bool isInner(Operation *op) const;
   bool isCandidate(Operation *op) const;
   bool pays(Operation *op, const Chain &chain) const;
   Chain reach(Operation *op, unsigned depth) const;
@@ -119,6 +123,23 @@ bool Chooser::isCandidate(Operation *op) const {
          });
 }
 
+/// Whether the op's unit alone reads its results, and it can run twice. Behind
+/// the last product the backward begins at once.
+bool Chooser::isInner(Operation *op) const {
+  if (isBackward(op) || !lastProduct || !op->isBeforeInBlock(lastProduct) ||
+      !isMemoryEffectFree(op) || op->getNumResults() == 0 ||
+      isa<fsdp::RandomOp, nn::LinearCrossEntropyOp>(op) ||
+      origins.of(op->getResult(0)) != Origin::Data)
+    return false;
+  return llvm::all_of(op->getResults(), [&](Value result) {
+    auto found = readers.find(result);
+    return found == readers.end() ||
+           llvm::all_of(found->second, [&](Operation *reader) {
+             return unitOf(reader) == unitOf(op);
+           });
+  });
+}
+
 /// Adds what is missing to read `value` in the backward of `unit`.
 void Chooser::reach(Value value, Attribute unit, unsigned depth,
                     Chain &chain) const {
@@ -170,7 +191,14 @@ bool Chooser::pays(Operation *op, const Chain &chain) const {
   return freed > 0 && moved <= movedPerByte * freed;
 }
 
-const llvm::SetVector<Operation *> &Chooser::choose() {
+const llvm::SetVector<Operation *> &Chooser::chooseUnits() {
+  for (Operation &op : body)
+    if (isInner(&op))
+      chosen.insert(&op);
+  return chosen;
+}
+
+const llvm::SetVector<Operation *> &Chooser::chooseCheap() {
   if (!lastProduct)
     return chosen;
   for (Operation &op : body) {
@@ -192,11 +220,13 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     FunctionOpInterface function = lookupMicrobatch(getOperation());
     if (!function)
       return signalPassFailure();
-    if (fsdp::getString(getOperation(), "recompute") == "none")
+    std::string level = fsdp::getString(getOperation(), "recompute");
+    if (level == "none")
       return;
     Block &body = function.getFunctionBody().front();
     Chooser chooser(body);
-    const llvm::SetVector<Operation *> &chosen = chooser.choose();
+    const llvm::SetVector<Operation *> &chosen =
+        level == "units" ? chooser.chooseUnits() : chooser.chooseCheap();
     SmallVector<Operation *> backward;
     for (Operation &op : body)
       if (isBackward(&op))

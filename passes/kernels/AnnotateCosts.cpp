@@ -24,16 +24,18 @@ int64_t bytesOf(Value value) {
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 
-// Bytes of a kernel's argument that it reads: of a table, the rows looked up.
+// Bytes of a kernel's argument that it reads: of a table, the rows looked up;
+// of what is sliced, the slices.
 int64_t bytesRead(BlockArgument argument) {
-  int64_t lookedUp = 0;
+  int64_t read = 0;
   for (OpOperand &use : argument.getUses()) {
-    auto embedding = dyn_cast<nn::EmbeddingOp>(use.getOwner());
-    if (!embedding || use.getOperandNumber() != 0)
+    Operation *user = use.getOwner();
+    bool isTable = isa<nn::EmbeddingOp>(user) && use.getOperandNumber() == 0;
+    if (!isTable && !isa<nn::SliceOp>(user))
       return bytesOf(argument);
-    lookedUp += bytesOf(embedding.getResult());
+    read += bytesOf(user->getResult(0));
   }
-  return std::min(lookedUp, bytesOf(argument));
+  return std::min(read, bytesOf(argument));
 }
 
 int64_t bytesMoved(Operation *op, ModuleOp module) {

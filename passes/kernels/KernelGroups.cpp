@@ -1,6 +1,10 @@
 // Which ops form a kernel.
 #include "passes/kernels/KernelGroups.h"
 
+#include "llvm/ADT/SetVector.h"
+
+#include <limits>
+
 using namespace mlir;
 using namespace fsdpc;
 
@@ -19,7 +23,12 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     }
     if (isFromNothing(&op))
       fromNothing.insert(&op);
-    if ((kindOf(&op) == OpKind::Movable ||
+    // The reshape to blocks of rows costs nothing inside a kernel.
+    bool toBlocks = isa<nn::ReshapeOp>(op) &&
+                    llvm::all_of(op.getUsers(), [](Operation *user) {
+                      return rowSumsOf(user).has_value();
+                    });
+    if ((kindOf(&op) == OpKind::Movable || toBlocks ||
          (kindOf(&op) == OpKind::Map && fromNothing.contains(&op))) &&
         llvm::none_of(op.getUsers(), readByBoundary))
       movable.insert(&op);
@@ -40,16 +49,25 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
       return position(allGroups[a].ops.back()) >
              position(allGroups[b].ops.back());
     });
-    bool joined =
-        llvm::any_of(candidates, [&](int group) { return join(&op, group); });
-    if (joined)
+    const int *joined =
+        llvm::find_if(candidates, [&](int group) { return join(&op, group); });
+    if (joined != candidates.end()) {
+      for (int other : candidates)
+        merge(other, *joined);
       continue;
+    }
     groupIndex[&op] = allGroups.size();
+    std::optional<RowSums> sums = rowSumsOf(&op);
     allGroups.push_back({{&op},
                          domainOf(&op),
                          kind == OpKind::Alone,
+                         sums ? sums->rowsPerBlock : 0,
                          weightUnitOf(&op).value_or(StringAttr())});
   }
+  for (int group = 0, end = allGroups.size(); group < end; ++group)
+    if (onlySumsRows(group))
+      llvm::any_of(groupsOnSameRows(group),
+                   [&](int other) { return merge(group, other); });
 }
 
 // Whether the op's value lies in its operand's memory, which exists.
@@ -104,9 +122,10 @@ KernelGrouping::sourcesOf(Operation *op) const {
       continue;
     }
     bool broadcast = isa<nn::BroadcastOp>(producer);
+    bool inPlace = broadcast || isa<nn::ReshapeOp>(producer);
     for (Value operand : producer->getOperands())
-      worklist.push_back({operand, source.indexed || !broadcast,
-                          source.broadcast || broadcast});
+      worklist.push_back(
+          {operand, source.indexed || !inPlace, source.broadcast || broadcast});
   }
   return sources;
 }
@@ -152,6 +171,18 @@ std::optional<Domain> KernelGrouping::mergedDomain(Operation *op,
       indexed |= source.indexed;
       broadcast |= source.broadcast;
     }
+  // Rows are added up where they are gone through one by one, in equal blocks.
+  std::optional<RowSums> sums = rowSumsOf(op);
+  int64_t rowsPerBlock = sums ? sums->rowsPerBlock : group.rowsPerBlock;
+  if (rowsPerBlock) {
+    if ((sums && ArrayRef<int64_t>(own.shape) != shape) ||
+        (group.rowsPerBlock && group.rowsPerBlock != rowsPerBlock))
+      return std::nullopt;
+    for (const Domain &domain : {own, group.domain})
+      if (domain.reduces() && !domain.reducesRows())
+        return std::nullopt;
+  }
+
   // An element picked or looked up may lie anywhere: its source is in memory.
   bool anywhere = isa<nn::PickOp, nn::EmbeddingOp, nn::RotaryOp>(op);
   if (anywhere && groupOf(op->getOperand(0).getDefiningOp()) == index)
@@ -210,58 +241,163 @@ std::optional<StringAttr> KernelGrouping::weightUnitOf(Operation *op) const {
 int KernelGrouping::firstThatMayFollow(int group) const {
   int first = position(allGroups[group].ops.front());
   for (const KernelGroup &other : llvm::reverse(allGroups))
-    if (position(other.ops.back()) >= first)
+    if (!other.ops.empty() && position(other.ops.back()) >= first)
       first = std::min(first, position(other.ops.front()));
   return first;
 }
 
-bool KernelGrouping::wouldCycle(Operation *op, int group) const {
-  int first = firstThatMayFollow(group);
+// Whether something that the ops read, outside of `groups`, depends on these.
+bool KernelGrouping::reachesBack(ArrayRef<Operation *> from,
+                                 ArrayRef<int> groups) const {
+  int first = std::numeric_limits<int>::max();
+  for (int group : groups)
+    first = std::min(first, firstThatMayFollow(group));
+  auto isInside = [&](Operation *op) {
+    int group = groupOf(op);
+    return group >= 0 && llvm::is_contained(groups, group);
+  };
   SmallVector<Operation *> worklist;
   DenseSet<Operation *> visited;
-  auto visit = [&](Operation *producer) {
-    if (producer && visited.insert(producer).second)
-      worklist.push_back(producer);
+  auto visitSources = [&](Operation *op, bool isFirst) {
+    for (const Source &source : sourcesOf(op)) {
+      Operation *producer = source.value.getDefiningOp();
+      if (producer && !(isFirst && isInside(producer)) &&
+          visited.insert(producer).second)
+        worklist.push_back(producer);
+    }
   };
-  for (const Source &source : sourcesOf(op))
-    if (Operation *producer = source.value.getDefiningOp();
-        producer && groupOf(producer) != group)
-      visit(producer);
+  for (Operation *op : from)
+    visitSources(op, /*isFirst=*/true);
   while (!worklist.empty()) {
     Operation *producer = worklist.pop_back_val();
-    int other = groupOf(producer);
-    if (other == group)
+    if (isInside(producer))
       return true;
+    int other = groupOf(producer);
     // A group runs as a whole, after everything that any of its ops reads.
     ArrayRef<Operation *> together =
         other < 0 ? ArrayRef<Operation *>(producer) : allGroups[other].ops;
     if (position(together.back()) < first)
       continue;
     for (Operation *member : together)
-      for (const Source &source : sourcesOf(member))
-        visit(source.value.getDefiningOp());
+      visitSources(member, /*isFirst=*/false);
   }
   return false;
 }
 
+bool KernelGrouping::sameOwner(Operation *a, Operation *b) const {
+  return llvm::all_of(
+      ArrayRef<StringRef>{fsdp::FSDPDialect::kUnitAttr,
+                          fsdp::FSDPDialect::kBackwardAttr},
+      [&](StringRef name) { return a->getAttr(name) == b->getAttr(name); });
+}
+
 bool KernelGrouping::join(Operation *op, int index) {
   KernelGroup &group = allGroups[index];
-  Operation *sample = group.ops.front();
-  for (StringRef name :
-       {fsdp::FSDPDialect::kUnitAttr, fsdp::FSDPDialect::kBackwardAttr})
-    if (sample->getAttr(name) != op->getAttr(name))
-      return false;
   std::optional<StringAttr> unit = weightUnitOf(op);
-  if (group.closed || !unit ||
+  if (!sameOwner(group.ops.front(), op) || group.closed || !unit ||
       (*unit && group.weightUnit && *unit != group.weightUnit))
     return false;
   std::optional<Domain> domain = mergedDomain(op, index);
-  if (!domain || wouldCycle(op, index))
+  if (!domain || reachesBack({op}, {index}))
     return false;
   group.domain = *domain;
   group.ops.push_back(op);
+  if (std::optional<RowSums> sums = rowSumsOf(op))
+    group.rowsPerBlock = sums->rowsPerBlock;
   if (*unit)
     group.weightUnit = *unit;
   groupIndex[op] = index;
+  return true;
+}
+
+// ---- sums of rows ----
+
+bool KernelGrouping::onlySumsRows(int group) const {
+  SmallVector<Value> outputs = outputsOf(group);
+  return !outputs.empty() && llvm::all_of(outputs, [](Value output) {
+    return rowSumsOf(output.getDefiningOp()).has_value();
+  });
+}
+
+// Groups that read or write whole rows that this one reads, the first first.
+SmallVector<int> KernelGrouping::groupsOnSameRows(int group) const {
+  llvm::SmallSetVector<int, 4> others;
+  auto add = [&](Operation *op) {
+    if (int other = groupOf(op); op && other >= 0 && other != group)
+      others.insert(other);
+  };
+  for (Operation *op : allGroups[group].ops)
+    for (const Source &source : sourcesOf(op)) {
+      auto type = cast<RankedTensorType>(source.value.getType());
+      if (type.getShape() != ArrayRef<int64_t>(allGroups[group].domain.shape))
+        continue;
+      add(source.value.getDefiningOp());
+      for (Operation *user : source.value.getUsers())
+        add(user);
+    }
+  SmallVector<int> sorted(others.begin(), others.end());
+  llvm::sort(sorted, [&](int a, int b) {
+    return position(allGroups[a].ops.front()) <
+           position(allGroups[b].ops.front());
+  });
+  return sorted;
+}
+
+// The domain of two groups as one: of one shape, where values pass between them
+// element by element, or from a row's reduction to the row.
+std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
+  Domain domain = allGroups[a].domain;
+  const Domain &other = allGroups[b].domain;
+  if (!domain.reduces())
+    domain.axes = other.axes;
+  int64_t rows = allGroups[a].rowsPerBlock,
+          otherRows = allGroups[b].rowsPerBlock;
+  bool sumsRows = rows || otherRows;
+  if (domain.shape != other.shape ||
+      (other.reduces() && domain.axes != other.axes) ||
+      (domain.reduces() && !domain.reducesInnermost()) ||
+      (sumsRows && domain.reduces() && !domain.reducesRows()) ||
+      (rows && otherRows && rows != otherRows))
+    return std::nullopt;
+  for (auto [reader, read] : {std::pair(a, b), std::pair(b, a)})
+    for (Operation *op : allGroups[reader].ops)
+      for (const Source &source : sourcesOf(op)) {
+        Operation *producer = source.value.getDefiningOp();
+        if (!producer || groupOf(producer) != read)
+          continue;
+        auto shape = cast<RankedTensorType>(source.value.getType()).getShape();
+        bool ofRow = domain.reduces() && domain.isReducedShape(shape);
+        bool anywhere =
+            isa<nn::PickOp>(op) && op->getOperand(0) == source.value;
+        if (source.indexed || anywhere || kindOf(op) == OpKind::Index ||
+            (source.broadcast && !ofRow))
+          return std::nullopt;
+      }
+  return domain;
+}
+
+// Makes one group part of another.
+bool KernelGrouping::merge(int index, int into) {
+  KernelGroup &from = allGroups[index], &to = allGroups[into];
+  if (index == into || from.ops.empty() || from.closed || to.closed ||
+      !sameOwner(from.ops.front(), to.ops.front()) ||
+      (from.weightUnit && to.weightUnit && from.weightUnit != to.weightUnit))
+    return false;
+  std::optional<Domain> domain = commonDomain(index, into);
+  if (!domain)
+    return false;
+  SmallVector<Operation *> ops(to.ops);
+  llvm::append_range(ops, from.ops);
+  llvm::sort(ops, [&](Operation *a, Operation *b) {
+    return position(a) < position(b);
+  });
+  if (reachesBack(ops, {index, into}))
+    return false;
+  for (Operation *op : from.ops)
+    groupIndex[op] = into;
+  to = {ops, *domain, /*closed=*/false,
+        std::max(from.rowsPerBlock, to.rowsPerBlock),
+        from.weightUnit ? from.weightUnit : to.weightUnit};
+  from.ops.clear();
   return true;
 }

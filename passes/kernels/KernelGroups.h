@@ -7,7 +7,10 @@
 //   owner      unit, direction and the unit of all weights read are the same
 //   no detour  nothing outside the group runs after one of its ops and before
 //              another (which would be a cycle)
-// and starts a group of its own otherwise.
+// and starts a group of its own otherwise. The groups of its other producers
+// become part of the group that it joins by the same rules, and a group that only
+// sums rows up part of one that goes through the same rows: a pass over memory
+// less each time.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -20,7 +23,8 @@ namespace fsdpc {
 struct KernelGroup {
   llvm::SmallVector<mlir::Operation *> ops; // program order
   Domain domain;
-  bool closed = false; // takes no further op
+  bool closed = false;      // takes no further op
+  int64_t rowsPerBlock = 0; // where it sums rows up in blocks
   mlir::StringAttr weightUnit;
 };
 
@@ -47,7 +51,13 @@ private:
                    mlir::Operation *besides) const;
   bool staysInside(int group, mlir::Operation *besides) const;
   int firstThatMayFollow(int group) const;
-  bool wouldCycle(mlir::Operation *op, int group) const;
+  bool reachesBack(llvm::ArrayRef<mlir::Operation *> from,
+                   llvm::ArrayRef<int> groups) const;
+  bool sameOwner(mlir::Operation *a, mlir::Operation *b) const;
+  bool onlySumsRows(int group) const;
+  llvm::SmallVector<int> groupsOnSameRows(int group) const;
+  std::optional<Domain> commonDomain(int a, int b) const;
+  bool merge(int group, int into);
   std::optional<mlir::StringAttr> weightUnitOf(mlir::Operation *op) const;
   // Producers of an operand, looking through movable ops; `indexed` says
   // whether some other than a broadcast lies between, `broadcast` whether one

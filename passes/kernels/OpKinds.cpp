@@ -38,6 +38,21 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
+std::optional<RowSums> fsdpc::rowSumsOf(Operation *op) {
+  auto reduce = dyn_cast<nn::ReduceOp>(op);
+  if (!reduce || reduce.getKind() != nn::ReduceKind::sum ||
+      reduce.getAxes() != ArrayRef<int64_t>{1})
+    return std::nullopt;
+  auto blocks = reduce.getInput().getDefiningOp<nn::ReshapeOp>();
+  auto type = reduce.getInput().getType();
+  Type sum = reduce.getType().getElementType();
+  if (!blocks || type.getRank() != 3 || !(sum.isF32() || sum.isF64()) ||
+      shapeOf(blocks.getInput()).size() < 2 ||
+      shapeOf(blocks.getInput()).back() != type.getDimSize(2))
+    return std::nullopt;
+  return RowSums{blocks.getInput(), type.getDimSize(1)};
+}
+
 // All axes but the last, or all but axis 1.
 static SmallVector<int64_t> allAxesBut(int64_t kept, int64_t rank) {
   SmallVector<int64_t> axes;
@@ -57,6 +72,8 @@ Domain fsdpc::domainOf(Operation *op) {
   };
   return TypeSwitch<Operation *, Domain>(op)
       .Case([&](nn::ReduceOp op) {
+        if (std::optional<RowSums> sums = rowSumsOf(op))
+          return over(sums->rows, {});
         Domain domain = over(op.getInput(), op.getAxes());
         llvm::sort(domain.axes);
         return domain;

@@ -18,6 +18,16 @@ enum class OpKind {
 
 OpKind kindOf(mlir::Operation *op);
 
+// Where a reduction sums over fixed blocks of rows (a reshape to blocks × rows
+// × columns, then a sum over the rows; outline-kernels splits sums so): the
+// reshape's input, and the rows of a block. A kernel that goes through these
+// rows anyway adds them up on the way.
+struct RowSums {
+  mlir::Value rows;
+  int64_t rowsPerBlock;
+};
+std::optional<RowSums> rowSumsOf(mlir::Operation *op);
+
 // The shape that an op works on and the axes that it reduces.
 struct Domain {
   llvm::SmallVector<int64_t> shape;
@@ -29,6 +39,8 @@ struct Domain {
   bool reducesInnermost() const {
     return reduces() && axes.back() == static_cast<int64_t>(shape.size()) - 1;
   }
+  // Whether the rows are all there is to reduce.
+  bool reducesRows() const { return axes.size() == 1 && reducesInnermost(); }
   // Whether a tensor of this shape is one value for each reduction: the
   // domain with its reduced axes 1 or left out.
   bool isReducedShape(llvm::ArrayRef<int64_t> other) const;

@@ -77,6 +77,10 @@ def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {
     of it, and a concat of such pieces stays where each operand can be written
     in its place.
 
+    A sum of rows (the gradient of a bias or of a norm's weight) becomes sums over
+    fixed blocks of at most 64 rows and a sum of these. The first join a kernel that
+    goes through the same rows, so that they cost no pass over memory of their own.
+
     Before:
     ```mlir
     %b = nn.broadcast %bias : tensor<48xf32> -> tensor<8x48xf32>

@@ -18,19 +18,31 @@ int64_t bitsOf(Type type) {
   return tensor.getNumElements() * tensor.getElementTypeBitWidth();
 }
 
-// Whether each op reads and writes at one index alone.
+// Whether each op reads and writes at one index alone; what sums rows up reads
+// each element when it is written.
 bool isMap(func::FuncOp kernel) {
   return llvm::none_of(
       kernel.getBody().front().without_terminator(), [](Operation &op) {
         OpKind kind = kindOf(&op);
-        return kind == OpKind::Reduction || kind == OpKind::Alone;
+        return (kind == OpKind::Reduction && !rowSumsOf(&op)) ||
+               kind == OpKind::Alone;
       });
+}
+
+// Whether the op leads to sums of rows alone.
+bool isForRowSums(Operation *op) {
+  return rowSumsOf(op) || (isa<nn::ReshapeOp>(op) &&
+                           llvm::all_of(op->getUsers(), [](Operation *user) {
+                             return rowSumsOf(user);
+                           }));
 }
 
 // Whether the argument is read at the index that is being written, and nowhere
 // else.
 bool readInPlace(BlockArgument argument, ArrayRef<int64_t> shape) {
   return llvm::all_of(argument.getUsers(), [&](Operation *user) {
+    if (isForRowSums(user))
+      return true;
     auto type = dyn_cast<RankedTensorType>(user->getNumResults()
                                                ? user->getResult(0).getType()
                                                : argument.getType());
@@ -47,8 +59,10 @@ bool onOneShape(func::FuncOp kernel, ArrayRef<int64_t> shape) {
       if (moves && operand.getDefiningOp())
         return false; // an inner value read at another index
   }
-  return llvm::all_of(kernel.getResultTypes(), [&](Type type) {
-    return cast<RankedTensorType>(type).getShape() == shape;
+  Operation *terminator = kernel.getBody().front().getTerminator();
+  return llvm::all_of(terminator->getOperands(), [&](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape() == shape ||
+           (value.getDefiningOp() && rowSumsOf(value.getDefiningOp()));
   });
 }
 
@@ -62,8 +76,13 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
         getOperation().lookupSymbol<func::FuncOp>(launch.getKernelAttr());
     if (!isMap(kernel))
       return;
+    // Sums of rows are shorter than what is summed.
+    OpResult longest =
+        *llvm::max_element(launch->getResults(), [](OpResult a, OpResult b) {
+          return bitsOf(a.getType()) < bitsOf(b.getType());
+        });
     ArrayRef<int64_t> shape =
-        cast<RankedTensorType>(launch.getResult(0).getType()).getShape();
+        cast<RankedTensorType>(longest.getType()).getShape();
     if (!onOneShape(kernel, shape))
       return;
     SmallVector<int64_t> tied(launch.getNumResults(), -1);

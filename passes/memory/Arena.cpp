@@ -23,7 +23,9 @@ FailureOr<ArenaPlan> fsdpc::packArena(ModuleOp module) {
     llvm::append_range(plan.slots, *slots);
     position += llvm::range_size(function.getBody().front()) + 1;
   }
-  plan.packing = schedule::pack(intervalsOf(plan.slots));
+  schedule::PackerOptions packer;
+  packer.exact = true;
+  plan.packing = schedule::pack(intervalsOf(plan.slots), packer);
   if (plan.packing.error.empty())
     return plan;
   module.emitError("cannot pack the arena: ") << plan.packing.error;

@@ -306,7 +306,8 @@ std::vector<schedule::Interval> fsdpc::intervalsOf(ArrayRef<Slot> slots) {
   std::vector<schedule::Interval> intervals;
   for (const Slot &slot : slots) {
     schedule::Interval interval;
-    interval.bytes = slot.bytes;
+    // Its bytes up to the next slot's offset count as its own.
+    interval.bytes = llvm::alignTo(slot.bytes, slotAlignment);
     interval.alignment = slotAlignment;
     interval.begin = slot.begin;
     interval.end = slot.end;

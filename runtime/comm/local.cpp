@@ -46,12 +46,12 @@ public:
     barrier();
     int64_t begin = self * part.shardElements;
     int64_t real = realElements(part, begin, part.shardElements);
-    std::vector<const void *> sources(size());
+    std::vector<Addend> addends(size());
     for (int peer = 0; peer < size(); ++peer)
-      sources[peer] = static_cast<const char *>(meeting->published[peer]) +
-                      begin * wireBytes(part.type);
-    sumRanks(sources.data(), size(), part.type, part.wire, real, part.shard,
-             part.add);
+      addends[peer] = {static_cast<const char *>(meeting->published[peer]) +
+                           begin * wireBytes(part.type),
+                       part.type};
+    sumRanks(addends.data(), size(), part.wire, real, part.shard, part.add);
     if (!part.add)
       std::fill(part.shard + real, part.shard + part.shardElements, 0.0f);
     barrier(); // the gradients may change again

@@ -3,17 +3,10 @@
 // multiply-add: there is nothing to multiply).
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/bfloat16.h"
+#include "runtime/comm/each_processor.h"
 
 #include <algorithm>
 #include <cstring>
-
-// Sanitizers instrument the resolvers, which run before their runtime starts.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define FSDPC_EACH_PROCESSOR
-#else
-#define FSDPC_EACH_PROCESSOR                                                   \
-  __attribute__((target_clones("default", "avx2", "arch=skylake-avx512")))
-#endif
 
 namespace fsdpc {
 
@@ -84,21 +77,26 @@ void castToWire(const void *source, WireType type, WireType wire, int64_t count,
               static_cast<BFloat16 *>(destination));
 }
 
-void sumRanks(const void *const *sources, int ranks, WireType type,
-              WireType wire, int64_t count, float *shard, bool add) {
+void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
+              float *shard, bool add) {
   constexpr int64_t block = 2048; // stays in L1
   float sums[block];
   for (int64_t begin = 0; begin < count; begin += block) {
     int64_t length = std::min(block, count - begin);
     // Not into the shard: it may lie within one of the sources.
     for (int rank = 0; rank < ranks; ++rank)
-      take(static_cast<const char *>(sources[rank]) + begin * wireBytes(type),
-           type, wire, length, sums, rank != 0);
+      take(static_cast<const char *>(addends[rank].values) +
+               begin * wireBytes(addends[rank].type),
+           addends[rank].type, wire, length, sums, rank != 0);
     if (add)
       addAll(sums, length, shard + begin);
     else
       memcpy(shard + begin, sums, length * sizeof(float));
   }
+}
+
+WireType handedOver(const ReduceScatter &part) {
+  return part.type == WireType::bf16 ? part.type : part.wire;
 }
 
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count) {

@@ -12,9 +12,20 @@ inline size_t wireBytes(WireType type) { return type == WireType::f32 ? 4 : 2; }
 void castToWire(const void *source, WireType type, WireType wire, int64_t count,
                 void *destination);
 
-// shard[i] (+)= sum over ranks of sources[rank][i] as it travels.
-void sumRanks(const void *const *sources, int ranks, WireType type,
-              WireType wire, int64_t count, float *shard, bool add);
+// What one rank adds to a shard, as it lies in memory: not yet cast to the wire
+// type, or already.
+struct Addend {
+  const void *values;
+  WireType type;
+};
+
+// shard[i] (+)= sum over ranks of addends[rank][i] as it travels.
+void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
+              float *shard, bool add);
+
+// The type in which a gradient is handed over: widening is exact, so a narrow
+// one travels as it is and is widened where it is summed.
+WireType handedOver(const ReduceScatter &part);
 
 // The elements of [begin, begin + count) of the layout that are real.
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count);

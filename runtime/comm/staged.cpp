@@ -15,17 +15,20 @@ static constexpr size_t mebibyte = size_t(1) << 20;
 Staging Staging::of(Channel channel, int ranks) {
   // A rank touches its own window and, of each peer's, its segment (reducing)
   // or the head (gathering): at most 8 MiB in all. A node's windows together
-  // stay under 32 MiB: /dev/shm is often small.
+  // stay under 32 MiB: /dev/shm is often small. What is copied at a time is
+  // small enough to stay in a core's cache until the peer reads it: memcpy
+  // writes larger pieces past the caches.
   auto pages = [](size_t bytes) {
     return std::max<size_t>(bytes / 4096 * 4096, 4096);
   };
   Staging staging;
   size_t count = ranks;
   bool gathers = channel == gatherChannel;
-  staging.gather = pages((gathers ? 4 * mebibyte : 64 * 1024) / count);
+  staging.gather = gathers ? pages(std::min(mebibyte / 2, 4 * mebibyte / count))
+                           : pages(64 * 1024 / count);
   staging.half =
       channel == reduceChannel
-          ? std::max(pages(std::min(2 * mebibyte, 16 * mebibyte / count)),
+          ? std::max(pages(std::min(mebibyte, 16 * mebibyte / count)),
                      count * 64)
           : staging.gather;
   return staging;
@@ -44,22 +47,29 @@ int64_t Staging::touchedBytes(int ranks) const {
 }
 
 void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
-  size_t width = wireBytes(part.wire);
+  WireType sent = handedOver(part);
+  size_t width = wireBytes(sent);
   // Whole cache lines, so that segments of neighbours do not share one.
   int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);
   std::vector<const void *> sources(ranks);
+  std::vector<Addend> addends(ranks);
   for (int64_t begin = 0; begin < part.shardElements; begin += step) {
     int64_t count = std::min(step, part.shardElements - begin);
     size_t segment = (count * width + 63) / 64 * 64;
     for (int peer = 0; peer < ranks; ++peer) {
       int64_t from = peer * part.shardElements + begin;
-      castToWire(gradientAt(part, from), part.type, part.wire,
-                 realElements(part, from, count), outgoing(peer, segment));
+      if (peer != self)
+        castToWire(gradientAt(part, from), part.type, sent,
+                   realElements(part, from, count), outgoing(peer, segment));
     }
     trade(segment, sources.data());
-    int64_t real = realElements(part, self * part.shardElements + begin, count);
-    sumRanks(sources.data(), ranks, part.wire, part.wire, real,
-             part.shard + begin, part.add);
+    for (int peer = 0; peer < ranks; ++peer)
+      addends[peer] = {sources[peer], sent};
+    int64_t own = self * part.shardElements + begin;
+    addends[self] = {gradientAt(part, own), part.type};
+    int64_t real = realElements(part, own, count);
+    sumRanks(addends.data(), ranks, part.wire, real, part.shard + begin,
+             part.add);
     if (!part.add)
       std::fill(part.shard + begin + real, part.shard + begin + count, 0.0f);
   }
@@ -91,14 +101,15 @@ void WindowCommunicator::allGather(const void *shard, void *whole,
   for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
     size_t bytes = std::min(staging.gather, shardBytes - begin);
     memcpy(stage(self), own + begin, bytes);
+    char *place = all + self * shardBytes + begin;
+    if (place != own + begin) // while it is in the cache
+      memcpy(place, own + begin, bytes);
     barrier();
     for (int peer = 0; peer < ranks; ++peer)
       if (peer != self)
         memcpy(all + peer * shardBytes + begin, stage(peer), bytes);
     half ^= 1;
   }
-  if (all + self * shardBytes != own)
-    memcpy(all + self * shardBytes, own, shardBytes);
 }
 
 void WindowCommunicator::allReduce(double *values, int count) {

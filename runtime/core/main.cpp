@@ -94,9 +94,9 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
 } // namespace
 
 int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
-  // oneDNN's packed gemms take large buffers of malloc for each call, which the
-  // plan does not hold: give them back at once instead of keeping them in a
-  // heap a thread.
+  // Without AVX-512 oneDNN's products take large buffers of malloc for each
+  // call, which the plan does not hold: give them back at once instead of
+  // keeping them in a heap a thread.
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 128 << 10);

@@ -42,8 +42,9 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
   for (int32_t index : command.layouts) {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-    if (command.op == "all_gather") // each rank's shard is read and written
-      bytes += 2 * buffers.whole * element;
+    if (command.op == "all_gather") // every rank's shard is read and written
+      bytes += (2 * buffers.whole - buffers.shard) * element +
+               buffers.shard * (buffers.computeShard ? element : 4);
     else if (command.op == "reduce_scatter") // the shard's part of every rank
       bytes += buffers.shard * (rank.job.size * element + 4);
     else if (command.op == "accumulate")
@@ -51,8 +52,9 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
     else if (command.op == "sum_squares")
       bytes += buffers.shard * 4;
     else if (command.op == "optimizer") // all but the gradient is written too
-      bytes += buffers.part *
-               (4 * (3 + 2 * layout.states) + (element == 2 ? element : 0));
+      bytes +=
+          buffers.part * (4 * (3 + 2 * layout.states) +
+                          (element < 4 && layout.computeWhole ? element : 0));
     else if (command.op != "clip") // whole gradients
       bytes += buffers.whole * 4;
   }

@@ -2,11 +2,13 @@
 // builds a hash map a call, here memory objects are made once a thread and
 // pointed at the operands.
 #include "runtime/host/gemm.h"
-#include "runtime/comm/bfloat16.h"
 #include "runtime/comm/failure.h"
 
+#include <algorithm>
+#include <cstring>
 #include <dnnl.h>
 #include <tuple>
+#include <utility>
 
 namespace fsdpc {
 
@@ -60,191 +62,306 @@ dnnl_memory_desc_t describe(int64_t rows, int64_t columns, int64_t rowStride,
   return desc;
 }
 
-// The memory objects of one thread's calls.
-struct Operands {
-  dnnl_stream_t stream = nullptr;
-  dnnl_memory_t a = nullptr, b = nullptr, c = nullptr, scratch = nullptr;
-};
+size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-class NativeGemm : public Gemm {
+// A primitive of up to three matrices and a scratchpad, with one set of memory
+// objects a thread.
+class Primitive {
 public:
-  NativeGemm(const GemmShape &s, int threads, dnnl_primitive_desc_t desc)
-      : a(describe(s.m, s.k, s.rowA, s.columnA, s.a)),
-        b(describe(s.k, s.n, s.rowB, s.columnB, s.b)),
-        c(describe(s.m, s.n, s.rowC, 1, s.c)), threads(threads), desc(desc),
-        scratch(
-            *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)) {}
-
-  ~NativeGemm() override {
-    for (Operands &o : operands) {
-      for (dnnl_memory_t memory : {o.a, o.b, o.c, o.scratch})
-        dnnl_memory_destroy(memory);
-      dnnl_stream_destroy(o.stream);
+  // Takes `desc`; `operands` are the execution arguments and their matrices.
+  Primitive(dnnl_primitive_desc_t desc, int threads,
+            std::vector<std::pair<int, dnnl_memory_desc_t>> operands)
+      : desc(desc), threads(threads), operands(std::move(operands)) {
+    this->operands.push_back(
+        {DNNL_ARG_SCRATCHPAD,
+         *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)});
+  }
+  Primitive(const Primitive &) = delete;
+  ~Primitive() {
+    for (Call &call : calls) {
+      for (dnnl_exec_arg_t &argument : call.arguments)
+        dnnl_memory_destroy(argument.memory);
+      dnnl_stream_destroy(call.stream);
     }
     if (primitive)
       dnnl_primitive_destroy(primitive);
     dnnl_primitive_desc_destroy(desc);
   }
 
-  static dnnl_primitive_desc_t find(const GemmShape &s) {
-    dnnl_memory_desc_t a = describe(s.m, s.k, s.rowA, s.columnA, s.a),
-                       b = describe(s.k, s.n, s.rowB, s.columnB, s.b),
-                       c = describe(s.m, s.n, s.rowC, 1, s.c);
-    dnnl_matmul_desc_t matmul;
-    if (dnnl_matmul_desc_init(&matmul, &a, &b, nullptr, &c) != dnnl_success)
-      return nullptr;
-    dnnl_primitive_attr_t attributes;
+  size_t scratchBytes() const {
+    return round64(dnnl_memory_desc_get_size(&operands.back().second));
+  }
+
+  void prepare() {
+    if (primitive)
+      return;
+    check(dnnl_primitive_create(&primitive, desc), "creating a primitive");
+    calls.resize(threads);
+    for (Call &call : calls) {
+      check(dnnl_stream_create(&call.stream, cpuEngine(),
+                               dnnl_stream_default_flags),
+            "creating a stream");
+      for (auto &[argument, matrix] : operands) {
+        call.arguments.push_back({argument, nullptr});
+        check(dnnl_memory_create(&call.arguments.back().memory, &matrix,
+                                 cpuEngine(), DNNL_MEMORY_NONE),
+              "creating an operand");
+      }
+    }
+  }
+
+  // Addresses in the order of the operands, the scratchpad's last.
+  void run(int thread, std::initializer_list<const void *> addresses) {
+    Call &call = calls[thread];
+    auto argument = call.arguments.begin();
+    for (const void *address : addresses)
+      dnnl_memory_set_data_handle((argument++)->memory,
+                                  const_cast<void *>(address));
+    check(dnnl_primitive_execute(primitive, call.stream,
+                                 int(call.arguments.size()),
+                                 call.arguments.data()),
+          "a primitive");
+  }
+
+private:
+  struct Call {
+    dnnl_stream_t stream = nullptr;
+    std::vector<dnnl_exec_arg_t> arguments;
+  };
+
+  dnnl_primitive_desc_t desc;
+  int threads;
+  std::vector<std::pair<int, dnnl_memory_desc_t>> operands;
+  dnnl_primitive_t primitive = nullptr;
+  std::vector<Call> calls;
+};
+
+// Attributes of every primitive: scratch is the caller's, and a result may be
+// added to what is there.
+class Attributes {
+public:
+  explicit Attributes(bool accumulate) {
     check(dnnl_primitive_attr_create(&attributes), "creating attributes");
     dnnl_primitive_attr_set_scratchpad_mode(attributes,
                                             dnnl_scratchpad_mode_user);
-    dnnl_post_ops_t sum;
     check(dnnl_post_ops_create(&sum), "creating post-ops");
-    if (s.accumulate) {
+    if (accumulate) {
       dnnl_post_ops_append_sum(sum, 1);
       dnnl_primitive_attr_set_post_ops(attributes, sum);
     }
-    dnnl_primitive_desc_t desc = nullptr;
-    dnnl_primitive_desc_create(&desc, &matmul, attributes, cpuEngine(),
-                               nullptr);
+  }
+  Attributes(const Attributes &) = delete;
+  ~Attributes() {
     dnnl_post_ops_destroy(sum);
     dnnl_primitive_attr_destroy(attributes);
-    return desc;
   }
-
-  size_t scratchBytes() const override {
-    return dnnl_memory_desc_get_size(&scratch);
-  }
-
-  void prepare() override {
-    if (primitive)
-      return;
-    check(dnnl_primitive_create(&primitive, desc), "creating a product");
-    operands.resize(threads);
-    for (Operands &o : operands) {
-      check(
-          dnnl_stream_create(&o.stream, cpuEngine(), dnnl_stream_default_flags),
-          "creating a stream");
-      auto make = [&](dnnl_memory_t *memory, const dnnl_memory_desc_t &of) {
-        check(dnnl_memory_create(memory, &of, cpuEngine(), DNNL_MEMORY_NONE),
-              "creating an operand");
-      };
-      make(&o.a, a);
-      make(&o.b, b);
-      make(&o.c, c);
-      make(&o.scratch, scratch);
-    }
-  }
-
-  void run(int thread, const void *pa, const void *pb, void *pc,
-           void *work) override {
-    Operands &o = operands[thread];
-    dnnl_memory_set_data_handle(o.a, const_cast<void *>(pa));
-    dnnl_memory_set_data_handle(o.b, const_cast<void *>(pb));
-    dnnl_memory_set_data_handle(o.c, pc);
-    dnnl_memory_set_data_handle(o.scratch, work);
-    dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, o.a},
-                                   {DNNL_ARG_WEIGHTS, o.b},
-                                   {DNNL_ARG_DST, o.c},
-                                   {DNNL_ARG_SCRATCHPAD, o.scratch}};
-    check(dnnl_primitive_execute(primitive, o.stream, 4, arguments),
-          "a product");
-  }
+  operator const_dnnl_primitive_attr_t() const { return attributes; }
 
 private:
-  dnnl_memory_desc_t a, b, c;
-  int threads;
-  dnnl_primitive_desc_t desc;
-  dnnl_memory_desc_t scratch;
-  dnnl_primitive_t primitive = nullptr;
-  std::vector<Operands> operands;
+  dnnl_primitive_attr_t attributes;
+  dnnl_post_ops_t sum;
 };
 
-// Copies a matrix into dense f32 rows of `columns`, or back.
-void widenMatrix(const void *source, ElementType type, int64_t rows,
-                 int64_t columns, int64_t rowStride, int64_t columnStride,
-                 float *destination) {
-  auto copy = [&](auto *from) {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        destination[i * columns + j] =
-            widen(from[i * rowStride + j * columnStride]);
-  };
-  if (type == ElementType::f32)
-    copy(static_cast<const float *>(source));
-  else
-    copy(static_cast<const BFloat16 *>(source));
-}
+struct Matrices {
+  dnnl_memory_desc_t a, b, c;
+  explicit Matrices(const GemmShape &s)
+      : a(describe(s.m, s.k, s.rowA, s.columnA, s.a)),
+        b(describe(s.k, s.n, s.rowB, s.columnB, s.b)),
+        c(describe(s.m, s.n, s.rowC, 1, s.c)) {}
+};
 
-// Scratch: [the f32 product's own | A | B | C], A and B in the orientation they
-// are stored in, C where it is not f32 already.
-class WideningGemm : public Gemm {
+// What oneDNN has for a product, if anything.
+class FoundProduct {
 public:
-  WideningGemm(const GemmShape &s, std::shared_ptr<Gemm> inner)
-      : shape(s), inner(std::move(inner)) {}
-
-  // The f32 product on the dense copies.
-  static GemmShape wide(const GemmShape &s) {
-    GemmShape w = s;
-    w.a = w.b = w.c = ElementType::f32;
-    bool transposedA = s.columnA != 1, transposedB = s.columnB != 1;
-    w.rowA = transposedA ? 1 : s.k;
-    w.columnA = transposedA ? s.m : 1;
-    w.rowB = transposedB ? 1 : s.n;
-    w.columnB = transposedB ? s.k : 1;
-    w.rowC = s.c == ElementType::f32 ? s.rowC : s.n;
-    return w;
+  explicit FoundProduct(const GemmShape &s) {
+    Matrices of(s);
+    dnnl_matmul_desc_t matmul;
+    if (dnnl_matmul_desc_init(&matmul, &of.a, &of.b, nullptr, &of.c) ==
+        dnnl_success)
+      dnnl_primitive_desc_create(&desc, &matmul, Attributes(s.accumulate),
+                                 cpuEngine(), nullptr);
+  }
+  FoundProduct(const FoundProduct &) = delete;
+  FoundProduct &operator=(FoundProduct &&other) {
+    std::swap(desc, other.desc);
+    return *this;
+  }
+  ~FoundProduct() {
+    if (desc)
+      dnnl_primitive_desc_destroy(desc);
   }
 
-  size_t scratchBytes() const override {
-    return round(inner->scratchBytes()) + round(4 * shape.m * shape.k) +
-           round(4 * shape.k * shape.n) +
-           (shape.c == ElementType::f32 ? 0 : round(4 * shape.m * shape.n));
-  }
-  void prepare() override { inner->prepare(); }
+  explicit operator bool() const { return desc; }
+  dnnl_primitive_desc_t take() { return std::exchange(desc, nullptr); }
 
-  void run(int thread, const void *a, const void *b, void *c,
-           void *scratch) override {
-    const GemmShape &s = shape;
-    char *free = static_cast<char *>(scratch) + round(inner->scratchBytes());
-    float *wideA = reinterpret_cast<float *>(free);
-    float *wideB = reinterpret_cast<float *>(free += round(4 * s.m * s.k));
-    float *wideC = reinterpret_cast<float *>(free += round(4 * s.k * s.n));
-    if (s.columnA == 1)
-      widenMatrix(a, s.a, s.m, s.k, s.rowA, 1, wideA);
-    else
-      widenMatrix(a, s.a, s.k, s.m, s.columnA, s.rowA, wideA);
-    if (s.columnB == 1)
-      widenMatrix(b, s.b, s.k, s.n, s.rowB, 1, wideB);
-    else
-      widenMatrix(b, s.b, s.n, s.k, s.columnB, s.rowB, wideB);
-    if (s.c == ElementType::f32)
-      return inner->run(thread, wideA, wideB, c, scratch);
-    BFloat16 *narrowC = static_cast<BFloat16 *>(c);
-    if (s.accumulate)
-      widenMatrix(c, s.c, s.m, s.n, s.rowC, 1, wideC);
-    inner->run(thread, wideA, wideB, wideC, scratch);
-    for (int64_t i = 0; i < s.m; ++i)
-      for (int64_t j = 0; j < s.n; ++j)
-        narrowC[i * s.rowC + j] = narrow<BFloat16>(wideC[i * s.n + j]);
+  // oneDNN's fastest product, and the only one whose scratch is all the
+  // caller's: the older one allocates its packed panels in each call.
+  bool isBrgemm() const {
+    const char *name = "";
+    if (desc)
+      dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name);
+    return std::strncmp(name, "brg", 3) == 0;
   }
 
 private:
-  static size_t round(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  dnnl_primitive_desc_t desc = nullptr;
+};
 
-  GemmShape shape;
-  std::shared_ptr<Gemm> inner;
+// The same product of matrices without gaps between their rows, which is what
+// oneDNN's BRGEMM asks for; in f32 if `widen`. A result that is copied is added
+// by the copy.
+GemmShape denseShape(const GemmShape &s, bool widen) {
+  GemmShape d = s;
+  (s.columnA == 1 ? d.rowA : d.columnA) = s.columnA == 1 ? s.k : s.m;
+  (s.columnB == 1 ? d.rowB : d.columnB) = s.columnB == 1 ? s.n : s.k;
+  d.rowC = s.n;
+  if (widen)
+    d.a = d.b = d.c = ElementType::f32;
+  Matrices given(s), copies(d);
+  d.accumulate = s.accumulate && dnnl_memory_desc_equal(&given.c, &copies.c);
+  return d;
+}
+
+class NativeGemm : public Gemm {
+public:
+  NativeGemm(const GemmShape &s, int threads, dnnl_primitive_desc_t desc)
+      : NativeGemm(Matrices(s), threads, desc) {}
+
+  size_t scratchBytes() const override { return product.scratchBytes(); }
+  void prepare() override { product.prepare(); }
+  void run(int thread, const void *a, const void *b, void *c,
+           void *scratch) override {
+    product.run(thread, {a, b, c, scratch});
+  }
+
+private:
+  NativeGemm(const Matrices &of, int threads, dnnl_primitive_desc_t desc)
+      : product(desc, threads,
+                {{DNNL_ARG_SRC, of.a},
+                 {DNNL_ARG_WEIGHTS, of.b},
+                 {DNNL_ARG_DST, of.c}}) {}
+
+  Primitive product;
+};
+
+// A copy of a matrix in the order that it has, into or out of scratch: by rows,
+// or by a reorder of oneDNN's where the type changes or the result is added to.
+class Copy {
+public:
+  bool make(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
+            const dnnl_memory_desc_t &dense, bool adds, int threads) {
+    if (dnnl_memory_desc_equal(&from, &to))
+      return true;
+    bytes = round64(dnnl_memory_desc_get_size(&dense));
+    if (from.data_type == to.data_type && !adds) {
+      int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
+      int64_t element = from.data_type == dnnl_f32 ? 4 : 2;
+      rows = from.dims[outer];
+      rowBytes = from.dims[1 - outer] * element;
+      fromStride = from.format_desc.blocking.strides[outer] * element;
+      toStride = to.format_desc.blocking.strides[outer] * element;
+      return true;
+    }
+    dnnl_primitive_desc_t desc = nullptr;
+    if (dnnl_reorder_primitive_desc_create(&desc, &from, cpuEngine(), &to,
+                                           cpuEngine(), Attributes(adds)))
+      return false;
+    reorder = std::make_unique<Primitive>(
+        desc, threads,
+        std::vector<std::pair<int, dnnl_memory_desc_t>>{{DNNL_ARG_FROM, from},
+                                                        {DNNL_ARG_TO, to}});
+    return true;
+  }
+
+  // Of the dense matrix; zero where none is needed.
+  size_t denseBytes() const { return bytes; }
+  size_t scratchBytes() const { return reorder ? reorder->scratchBytes() : 0; }
+  void prepare() {
+    if (reorder)
+      reorder->prepare();
+  }
+
+  void run(int thread, const void *from, void *to, void *scratch) {
+    if (reorder)
+      return reorder->run(thread, {from, to, scratch});
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(static_cast<char *>(to) + row * toStride,
+                  static_cast<const char *>(from) + row * fromStride, rowBytes);
+  }
+
+private:
+  size_t bytes = 0;
+  int64_t rows = 0, rowBytes = 0, fromStride = 0, toStride = 0;
+  std::unique_ptr<Primitive> reorder;
+};
+
+// A product on copies of those matrices that `inner` wants in another layout or
+// type. Scratch: [the primitive that runs | A | B | C].
+class CopyingGemm : public Gemm {
+public:
+  static std::shared_ptr<Gemm> make(const GemmShape &outer,
+                                    const GemmShape &inner,
+                                    std::shared_ptr<Gemm> product,
+                                    int threads) {
+    auto gemm = std::make_shared<CopyingGemm>();
+    Matrices of(outer), copies(inner);
+    bool adds = outer.accumulate && !inner.accumulate;
+    bool made = gemm->a.make(of.a, copies.a, copies.a, false, threads) &&
+                gemm->b.make(of.b, copies.b, copies.b, false, threads) &&
+                gemm->c.make(copies.c, of.c, copies.c, adds, threads);
+    gemm->product = std::move(product);
+    return made ? gemm : nullptr;
+  }
+
+  size_t scratchBytes() const override {
+    return ownScratch() + a.denseBytes() + b.denseBytes() + c.denseBytes();
+  }
+  void prepare() override {
+    product->prepare();
+    for (Copy *copy : {&a, &b, &c})
+      copy->prepare();
+  }
+
+  void run(int thread, const void *fromA, const void *fromB, void *toC,
+           void *scratch) override {
+    char *denseA = static_cast<char *>(scratch) + ownScratch();
+    char *denseB = denseA + a.denseBytes(), *denseC = denseB + b.denseBytes();
+    a.run(thread, fromA, denseA, scratch);
+    b.run(thread, fromB, denseB, scratch);
+    product->run(thread, a.denseBytes() ? denseA : fromA,
+                 b.denseBytes() ? denseB : fromB, c.denseBytes() ? denseC : toC,
+                 scratch);
+    c.run(thread, denseC, toC, scratch);
+  }
+
+private:
+  size_t ownScratch() const {
+    return std::max({product->scratchBytes(), a.scratchBytes(),
+                     b.scratchBytes(), c.scratchBytes()});
+  }
+
+  std::shared_ptr<Gemm> product;
+  Copy a, b, c;
 };
 
 } // namespace
 
 std::shared_ptr<Gemm> Gemm::make(const GemmShape &shape, int threads,
                                  std::string &error) {
-  if (dnnl_primitive_desc_t desc = NativeGemm::find(shape))
-    return std::make_shared<NativeGemm>(shape, threads, desc);
-  GemmShape wide = WideningGemm::wide(shape);
-  if (dnnl_primitive_desc_t desc = NativeGemm::find(wide))
-    return std::make_shared<WideningGemm>(
-        shape, std::make_shared<NativeGemm>(wide, threads, desc));
+  FoundProduct given(shape);
+  if (given.isBrgemm())
+    return std::make_shared<NativeGemm>(shape, threads, given.take());
+  GemmShape inner = denseShape(shape, false);
+  FoundProduct dense(inner);
+  if (!dense.isBrgemm() && given)
+    return std::make_shared<NativeGemm>(shape, threads, given.take());
+  if (!dense)
+    dense = FoundProduct(inner = denseShape(shape, true));
+  if (dense) {
+    auto product = std::make_shared<NativeGemm>(inner, threads, dense.take());
+    if (auto gemm = CopyingGemm::make(shape, inner, product, threads))
+      return gemm;
+  }
   error = "oneDNN has no matrix product of " + std::to_string(shape.m) + "x" +
           std::to_string(shape.k) + " and " + std::to_string(shape.k) + "x" +
           std::to_string(shape.n);

@@ -17,6 +17,8 @@ namespace fsdpc {
 
 namespace {
 
+constexpr size_t hugePage = size_t(2) << 20;
+
 // Primitives choose their blocking by the creating thread's team size.
 class SingleThreadedOpenMp {
 public:
@@ -107,11 +109,25 @@ public:
       release(scratch.base, scratchTotal);
   }
 
+  // Large memory begins at a huge page, and asks for them: rows of a weight are
+  // far apart, and each would cost a look-up of its own page.
   void *allocate(size_t bytes) override {
-    void *memory =
-        mmap(nullptr, std::max<size_t>(bytes, 1), PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? nullptr : memory;
+    size_t size = (std::max<size_t>(bytes, 1) + 4095) / 4096 * 4096;
+    size_t spare = size >= 2 * hugePage ? hugePage : 0;
+    void *memory = mmap(nullptr, size + spare, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      return nullptr;
+    if (!spare)
+      return memory;
+    char *mapped = static_cast<char *>(memory);
+    size_t head = -reinterpret_cast<uintptr_t>(mapped) % hugePage;
+    if (head)
+      munmap(mapped, head);
+    munmap(mapped + head + size, spare - head);
+    madvise(mapped + head, size,
+            MADV_HUGEPAGE); // or small ones, where it may not
+    return mapped + head;
   }
 
   void release(void *memory, size_t bytes) override {

@@ -1,6 +1,6 @@
 // Matrix products cut by shape; see matmul.h. K is never cut: a sum's order
-// would then depend on the cut. Measured on one core, chunks of the sizes below
-// cost nothing against the whole product, and often gain (caches).
+// would then depend on the cut. Measured on one core (gemm_bench), chunks of
+// the sizes below cost little against the whole product, or gain (caches).
 #include "runtime/host/matmul.h"
 
 #include <algorithm>
@@ -13,39 +13,48 @@ constexpr int64_t maxChunks = 8;
 // About half a millisecond: below that a cut costs more than it gains.
 constexpr int64_t minChunkFlops = int64_t(64) << 20;
 
+// A core's L2 holds it beside the operands.
+constexpr int64_t maxReadAhead = int64_t(1) << 20;
+
 // Batch entries smaller than this are handed out several at a time.
 constexpr int64_t minPieceFlops = int64_t(1) << 20;
-
-struct Grid {
-  int64_t rows, columns; // of one chunk
-};
 
 int64_t roundUp(int64_t value, int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-// Cuts the longer side only: short and wide chunks lose up to half the speed,
-// and each chunk packs the uncut operand again.
-Grid chooseGrid(const MatmulPlan &p, int64_t batches) {
-  // oneDNN's fastest product of few rows by a transposed f32 matrix writes
-  // dense results only, and a cut along n is not dense: a quarter of the speed.
-  bool wantsDense = p.m <= 256 && p.transposeB && p.dtypeB == "f32";
+// Chunks are whole rows where that leaves enough of them: their results are
+// dense, as BRGEMM wants them, and are written in place. A product much wider
+// than high is cut into panels of columns that stay in a core's L2 until they
+// are copied to their place, unless copying the panels of B would cost more.
+MatmulGrid chooseGrid(const MatmulPlan &p, int64_t batches) {
+  if (p.n > 8 * p.m && (p.transposeB || p.m >= 128))
+    return {p.m, std::min<int64_t>(p.n, 512)};
   int64_t wanted = std::max<int64_t>(maxChunks / batches, 1);
   wanted = std::clamp<int64_t>(2 * p.m * p.n * p.k / minChunkFlops, 1, wanted);
-  auto chunk = [&](int64_t extent, int64_t least) {
-    int64_t even = roundUp((extent + wanted - 1) / wanted, 64);
-    return std::min(extent, std::max(even, least));
-  };
-  if (p.m >= p.n)
-    return {chunk(p.m, 256), p.n};
-  if (wantsDense)
-    return {std::min<int64_t>(p.m, 128), p.n};
-  return {p.m, chunk(p.n, 384)};
+  wanted = std::min(wanted, (p.m + 255) / 256);
+  int64_t rows = roundUp((p.m + wanted - 1) / wanted, 64);
+  return {std::min({p.m, rows, int64_t(p.accumulate ? 256 : 512)}), p.n};
+}
+
+// The products read what they add to late and one line at a time; a chunk of it
+// is fetched into L2 beforehand at the full speed of memory.
+void readAhead(const char *memory, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(memory + i, 1, 2);
 }
 
 } // namespace
 
 bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
+  int64_t batches = 1;
+  for (int64_t extent : p.batch)
+    batches *= std::max<int64_t>(extent, 1);
+  return plan(p, chooseGrid(p, batches), cache, error);
+}
+
+bool Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache,
+                  std::string &error) {
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||
@@ -85,7 +94,6 @@ bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
     return false;
   }
 
-  Grid grid = chooseGrid(p, batches);
   for (int64_t i = 0; i < p.m; i += grid.rows)
     for (int64_t j = 0; j < p.n; j += grid.columns) {
       shape.m = std::min(grid.rows, p.m - i);
@@ -93,8 +101,10 @@ bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
       std::shared_ptr<Gemm> gemm = cache.get(shape, error);
       if (!gemm)
         return false;
+      int64_t dense = shape.n == p.ldc ? shape.m * shape.n * bytesC : 0;
       chunks.push_back({gemm, i * shape.rowA * bytesA,
-                        j * shape.columnB * bytesB, (i * p.ldc + j) * bytesC});
+                        j * shape.columnB * bytesB, (i * p.ldc + j) * bytesC,
+                        p.accumulate && dense <= maxReadAhead ? dense : 0});
     }
   int64_t flops = std::max<int64_t>(2 * grid.rows * grid.columns * p.k, 1);
   unitsPerPiece = std::max<int64_t>(minPieceFlops / flops, 1);
@@ -122,10 +132,12 @@ void Matmul::run(ThreadPool &pool, const Scratch &scratch, const void *a,
     for (int64_t unit = piece * unitsPerPiece; unit < end; ++unit) {
       const Chunk &chunk = chunks[unit % grid];
       int64_t entry = unit / grid;
-      chunk.gemm->run(
-          thread, static_cast<const char *>(a) + batchA[entry] + chunk.a,
-          static_cast<const char *>(b) + batchB[entry] + chunk.b,
-          static_cast<char *>(c) + batchC[entry] + chunk.c, scratch.of(thread));
+      char *result = static_cast<char *>(c) + batchC[entry] + chunk.c;
+      readAhead(result, chunk.readAhead);
+      chunk.gemm->run(thread,
+                      static_cast<const char *>(a) + batchA[entry] + chunk.a,
+                      static_cast<const char *>(b) + batchB[entry] + chunk.b,
+                      result, scratch.of(thread));
     }
   });
 }

@@ -15,10 +15,18 @@ struct Scratch {
   void *of(int thread) const { return base + thread * bytes; }
 };
 
+// Extent of the chunks that a product is cut into.
+struct MatmulGrid {
+  int64_t rows, columns;
+};
+
 class Matmul {
 public:
   // Returns false and says why when the plan is not a legal product.
   bool plan(const MatmulPlan &plan, GemmCache &cache, std::string &error);
+  // The same by a grid of one's own, for measuring grids.
+  bool plan(const MatmulPlan &plan, MatmulGrid grid, GemmCache &cache,
+            std::string &error);
   size_t scratchBytes() const;
   void prepare();
   void run(ThreadPool &pool, const Scratch &scratch, const void *a,
@@ -29,6 +37,7 @@ private:
   struct Chunk {
     std::shared_ptr<Gemm> gemm;
     int64_t a, b, c;
+    int64_t readAhead; // bytes of the result to fetch before they are added to
   };
   std::vector<Chunk> chunks;
   // Of each batch entry, in bytes: where its three matrices begin.

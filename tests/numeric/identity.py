@@ -3,7 +3,7 @@
 
 usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--quick]
 
-At a given N: four strategies, four prefetch settings, ranks as threads or under mpirun, one node or virtual nodes, one or
+At a given N: four strategies, four prefetch settings, nothing or whole units computed again, ranks as threads or under mpirun, one node or virtual nodes, one or
 two threads, run to run; each at K = 1 and K = 3 with clipping active. --quick leaves some of the pairs out.
 """
 import sys
@@ -41,6 +41,7 @@ def pairs(quick: bool) -> list[tuple[tuple, str]]:
     found.append((("zero3", "auto", "--poison"), "mpirun"))  # dead memory full of NaN
     if quick:
         return found
+    found += [(("zero3", "auto", f"--recompute={what}"), "mpirun") for what in ("none", "units")]
     return found + [(program, way) for program in dict.fromkeys(p for p, _ in found) if program != FIRST
                     for way in WAYS if way != "mpirun"]
 

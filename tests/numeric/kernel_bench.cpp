@@ -1,97 +1,28 @@
-// Throughput of typical kernels on one thread, in bytes of operands and results
-// a second, beside a plain copy: what a change of the emitter is held against.
+// kernel_bench FILE.mlir [CPU]: times each kernel of a file alone on one thread
+// beside a plain vectorised copy loop of the same bytes, and prints ms, GB/s
+// and the share of the copy's speed. The file is a dump of phase `kernels`,
+// whose launches give each kernel's calls a step and bytes moved, or bare
+// kernels (typical_kernels.mlir), of which all operands and results count.
+//
+// A step finds its operands in memory, not in a cache: kernel and copy walk
+// through copies of their buffers that together exceed the last cache.
 #include "tests/numeric/kernel_harness.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+
+#include "mlir/Parser/Parser.h"
 
 #include <algorithm>
 #include <cstring>
 #include <ctime>
 
 using namespace mlir;
+using namespace fsdpc;
 using namespace fsdpc::testing;
 
 namespace {
 
-const char *const kKernels = R"(
-func.func private @bias_gelu_tanh(%x: tensor<4096x1536xf32>, %b: tensor<1536xf32>) -> tensor<4096x1536xf32> attributes {nn.kernel} {
-  %0 = nn.broadcast %b : tensor<1536xf32> -> tensor<4096x1536xf32>
-  %1 = nn.add %x, %0 : tensor<4096x1536xf32>
-  %2 = nn.gelu tanh %1 : tensor<4096x1536xf32>
-  return %2 : tensor<4096x1536xf32> }
-func.func private @bias_gelu_erf(%x: tensor<4096x1536xf32>, %b: tensor<1536xf32>) -> tensor<4096x1536xf32> attributes {nn.kernel} {
-  %0 = nn.broadcast %b : tensor<1536xf32> -> tensor<4096x1536xf32>
-  %1 = nn.add %x, %0 : tensor<4096x1536xf32>
-  %2 = nn.gelu erf %1 : tensor<4096x1536xf32>
-  return %2 : tensor<4096x1536xf32> }
-func.func private @gelu_grad_erf(%x: tensor<4096x1536xf32>, %g: tensor<4096x1536xf32>) -> tensor<4096x1536xf32> attributes {nn.kernel} {
-  %2 = nn.gelu_grad erf %x, %g : tensor<4096x1536xf32>
-  return %2 : tensor<4096x1536xf32> }
-func.func private @bias_gelu_bf16(%x: tensor<4096x1536xbf16>, %b: tensor<1536xbf16>) -> tensor<4096x1536xbf16> attributes {nn.kernel} {
-  %0 = nn.broadcast %b : tensor<1536xbf16> -> tensor<4096x1536xbf16>
-  %1 = nn.add %x, %0 : tensor<4096x1536xbf16>
-  %2 = nn.gelu tanh %1 : tensor<4096x1536xbf16>
-  return %2 : tensor<4096x1536xbf16> }
-func.func private @residual_layer_norm(%r: tensor<8192x384xf32>, %z: tensor<8192x384xf32>, %w: tensor<384xf32>, %b: tensor<384xf32>)
-  -> (tensor<8192x384xf32>, tensor<8192x384xf32>, tensor<8192xf32>, tensor<8192xf32>) attributes {nn.kernel} {
-  %x = nn.add %r, %z : tensor<8192x384xf32>
-  %y:3 = nn.layer_norm %x weight %w bias %b {epsilon = 1.0e-5 : f64} : tensor<8192x384xf32>, weight tensor<384xf32>, bias tensor<384xf32>
-    -> tensor<8192x384xf32>, tensor<8192xf32>, tensor<8192xf32>
-  return %x, %y#0, %y#1, %y#2 : tensor<8192x384xf32>, tensor<8192x384xf32>, tensor<8192xf32>, tensor<8192xf32> }
-func.func private @layer_norm_grad(%g: tensor<8192x384xf32>, %x: tensor<8192x384xf32>, %m: tensor<8192xf32>, %r: tensor<8192xf32>, %w: tensor<384xf32>)
-  -> tensor<8192x384xf32> attributes {nn.kernel} {
-  %y = nn.layer_norm_grad %g, %x, %m, %r weight %w : tensor<8192x384xf32>, tensor<8192xf32>, weight tensor<384xf32> -> tensor<8192x384xf32>
-  return %y : tensor<8192x384xf32> }
-func.func private @norm_weight_grad(%g: tensor<8192x384xf32>, %x: tensor<8192x384xf32>, %m: tensor<8192xf32>, %r: tensor<8192xf32>)
-  -> tensor<384xf32> attributes {nn.kernel} {
-  %y = nn.norm_weight_grad %g, %x mean %m rstd %r : tensor<8192x384xf32>, tensor<8192xf32>, mean tensor<8192xf32> -> tensor<384xf32>
-  return %y : tensor<384xf32> }
-func.func private @bias_grad(%x: tensor<4096x1536xf32>) -> tensor<1x1536xf32> attributes {nn.kernel} {
-  %y = nn.reduce sum %x [0] : tensor<4096x1536xf32> -> tensor<1x1536xf32>
-  return %y : tensor<1x1536xf32> }
-func.func private @causal_softmax(%x: tensor<24x256x256xf32>) -> tensor<24x256x256xf32> attributes {nn.kernel} {
-  %s = nn.constant dense<0.125> : tensor<24x256x256xf32>
-  %0 = nn.mul %x, %s : tensor<24x256x256xf32>
-  %q = nn.iota {axis = 1} : tensor<24x256x256xi32>
-  %k = nn.iota {axis = 2} : tensor<24x256x256xi32>
-  %c = nn.cmp le %k, %q : tensor<24x256x256xi32> -> tensor<24x256x256xi1>
-  %n = nn.constant dense<0xFF800000> : tensor<24x256x256xf32>
-  %1 = nn.select %c, %0, %n : tensor<24x256x256xi1>, tensor<24x256x256xf32>
-  %2 = nn.softmax %1 : tensor<24x256x256xf32>
-  return %2 : tensor<24x256x256xf32> }
-func.func private @cross_entropy_rows(%x: tensor<1024x50257xf32>, %t: tensor<1024xi64>) -> (tensor<1024xf32>, tensor<1024x1xf32>) attributes {nn.kernel} {
-  %m = nn.reduce max %x [1] : tensor<1024x50257xf32> -> tensor<1024x1xf32>
-  %0 = nn.broadcast %m : tensor<1024x1xf32> -> tensor<1024x50257xf32>
-  %1 = nn.sub %x, %0 : tensor<1024x50257xf32>
-  %2 = nn.exp %1 : tensor<1024x50257xf32>
-  %s = nn.reduce sum %2 [1] : tensor<1024x50257xf32> -> tensor<1024x1xf32>
-  %3 = nn.log %s : tensor<1024x1xf32>
-  %4 = nn.add %m, %3 : tensor<1024x1xf32>
-  %i = nn.reshape %t : tensor<1024xi64> -> tensor<1024x1xi64>
-  %p = nn.pick %x, %i : tensor<1024x50257xf32>, tensor<1024x1xi64> -> tensor<1024x1xf32>
-  %5 = nn.sub %4, %p : tensor<1024x1xf32>
-  %6 = nn.reshape %4 : tensor<1024x1xf32> -> tensor<1024xf32>
-  return %6, %5 : tensor<1024xf32>, tensor<1024x1xf32> }
-func.func private @cross_entropy_grad(%g: tensor<f32>, %x: tensor<1024x50257xf32>, %t: tensor<1024xi64>, %l: tensor<1024xf32>, %v: tensor<f32>)
-  -> tensor<1024x50257xf32> attributes {nn.kernel} {
-  %y = nn.cross_entropy_grad mean %g, %x, %t, %l, %v : tensor<f32>, tensor<1024x50257xf32>, tensor<1024xi64>, tensor<1024xf32> -> tensor<1024x50257xf32>
-  return %y : tensor<1024x50257xf32> }
-func.func private @split_heads(%x: tensor<4096x1152xf32>) -> tensor<16x6x256x64xf32> attributes {nn.kernel} {
-  %s = nn.slice %x [0, 384] by [1, 1] : tensor<4096x1152xf32> -> tensor<4096x384xf32>
-  %0 = nn.reshape %s : tensor<4096x384xf32> -> tensor<16x256x6x64xf32>
-  %1 = nn.transpose %0 [0, 2, 1, 3] : tensor<16x256x6x64xf32> -> tensor<16x6x256x64xf32>
-  return %1 : tensor<16x6x256x64xf32> }
-func.func private @transpose(%x: tensor<2048x1536xf32>) -> tensor<1536x2048xf32> attributes {nn.kernel} {
-  %1 = nn.transpose %x [1, 0] : tensor<2048x1536xf32> -> tensor<1536x2048xf32>
-  return %1 : tensor<1536x2048xf32> }
-func.func private @dropout(%x: tensor<4096x1536xf32>, %r: tensor<4xi32>) -> tensor<4096x1536xf32> attributes {nn.kernel} {
-  %y = nn.dropout %x, %r {ratio = 0.1 : f64, op = 3} : tensor<4096x1536xf32>, tensor<4xi32>
-  return %y : tensor<4096x1536xf32> }
-func.func private @embedding_grad(%g: tensor<1024x384xf32>, %i: tensor<1024xi64>) -> tensor<50257x384xf32> attributes {nn.kernel} {
-  %y = nn.embedding_grad %g, %i : tensor<1024x384xf32>, tensor<1024xi64> -> tensor<50257x384xf32>
-  return %y : tensor<50257x384xf32> }
-func.func private @embedding_grad_bf16(%g: tensor<1024x384xbf16>, %i: tensor<1024xi64>) -> tensor<50257x384xbf16> attributes {nn.kernel} {
-  %y = nn.embedding_grad %g, %i : tensor<1024x384xbf16>, tensor<1024xi64> -> tensor<50257x384xbf16>
-  return %y : tensor<50257x384xbf16> }
-)";
+constexpr size_t kBeyondCaches = 192 << 20;
 
 double now() {
   timespec time;
@@ -99,58 +30,190 @@ double now() {
   return time.tv_sec * 1e3 + time.tv_nsec / 1e6;
 }
 
-// Milliseconds of processor time of the fastest of some runs: other processes
-// may be busy.
-template <typename Function> double fastest(Function run) {
-  double best = 1e9, total = 0;
-  for (int i = 0; i < 20 && (i < 3 || total < 400); ++i) {
+using Copied = float __attribute__((vector_size(64), aligned(4)));
+
+__attribute__((target_clones("avx512f", "avx2", "default"))) void
+copyLoop(Copied *to, const Copied *from, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    to[i] = from[i];
+}
+
+struct Measured {
+  std::string name;
+  int64_t calls = 0, bytes = 0;
+  double ms = 0, copyMs = 0;
+};
+
+// The fastest of some rounds of a and of b, in turn: other processes may be
+// busy with the memory, and then disturb both.
+template <typename A, typename B>
+std::pair<double, double> fastest(int64_t calls, A a, B b) {
+  std::pair<double, double> best = {1e9, 1e9};
+  double total = 0;
+  for (int round = 0; round < 40 && (round < 4 || total < 300); ++round) {
     double begin = now();
-    run();
-    double ms = now() - begin;
-    best = std::min(best, ms);
-    total += ms;
+    for (int64_t call = 0; call < calls; ++call)
+      a(call);
+    double middle = now();
+    for (int64_t call = 0; call < calls; ++call)
+      b(call);
+    double end = now();
+    best.first = std::min(best.first, (middle - begin) / calls);
+    best.second = std::min(best.second, (end - middle) / calls);
+    total += end - begin;
   }
   return best;
 }
 
+// What bounds the integers that a kernel reads: the smallest table.
+int64_t idBound(func::FuncOp kernel) {
+  int64_t bound = std::numeric_limits<int32_t>::max();
+  auto limit = [&](Value value, int64_t axis) {
+    auto shape = cast<RankedTensorType>(value.getType()).getShape();
+    bound = std::min(bound, shape[axis < 0 ? shape.size() + axis : axis]);
+  };
+  kernel.walk([&](Operation *op) {
+    if (auto embedding = dyn_cast<nn::EmbeddingOp>(op))
+      limit(embedding.getTable(), 0);
+    if (auto grad = dyn_cast<nn::EmbeddingGradOp>(op))
+      limit(grad.getResult(), 0);
+    if (auto pick = dyn_cast<nn::PickOp>(op))
+      limit(pick.getInput(), -1);
+    if (auto grad = dyn_cast<nn::CrossEntropyGradOp>(op))
+      limit(grad.getResult(), -1);
+  });
+  return bound;
+}
+
+class Bench {
+public:
+  explicit Bench(LoadedKernels &loaded)
+      : loaded(loaded), from(kBeyondCaches, 1), to(kBeyondCaches, 1) {}
+
+  void measure(func::FuncOp kernel, Measured &result) {
+    auto function = loaded.find(kernel.getSymName());
+    bool optimizer = kernel->hasAttr("nn.optimizer");
+    SmallVector<RankedTensorType> inputs, outputs;
+    int64_t extent = optimizer ? kOptimized : loaded.extent(kernel);
+    if (optimizer)
+      optimizerBuffers(kernel, inputs, result);
+    else
+      for (auto [types, list] : {std::pair(kernel.getArgumentTypes(), &inputs),
+                                 std::pair(kernel.getResultTypes(), &outputs)})
+        for (Type type : types)
+          list->push_back(cast<RankedTensorType>(type));
+
+    uint64_t state = 1;
+    int64_t bound = idBound(loaded.original(kernel.getSymName()));
+    std::vector<Buffer> first;
+    size_t size = 0;
+    for (RankedTensorType type : inputs) {
+      first.emplace_back(type).fill(randomTensor(type, bound, state));
+      size += first.back().bytes();
+    }
+    for (RankedTensorType type : outputs) {
+      first.emplace_back(type);
+      std::memset(first.back().data(), 0, first.back().bytes());
+      size += first.back().bytes();
+    }
+    if (!result.bytes)
+      result.bytes = size;
+    int64_t sets = std::clamp<int64_t>(kBeyondCaches / size + 1, 1, 256);
+    std::vector<std::vector<Buffer>> buffers(sets, first);
+    std::vector<std::vector<void *>> pointers(sets);
+    for (int64_t set = 0; set < sets; ++set)
+      for (Buffer &buffer : buffers[set])
+        pointers[set].push_back(buffer.data());
+
+    size_t half = std::min<size_t>(result.bytes / 2, kBeyondCaches);
+    size_t places = kBeyondCaches / std::max<size_t>(half, 1);
+    std::tie(result.ms, result.copyMs) = fastest(
+        sets, [&](int64_t set) { function(0, extent, pointers[set].data()); },
+        [&](int64_t set) {
+          size_t begin = set % places * half / 64 * 64;
+          copyLoop(reinterpret_cast<Copied *>(&to[begin]),
+                   reinterpret_cast<const Copied *>(&from[begin]), half / 64);
+        });
+    result.copyMs *= result.bytes / 2.0 / half;
+  }
+
+private:
+  static constexpr int64_t kOptimized = 1 << 22;
+
+  // Master, gradient, states, the bf16 copy, the gradient's factor and the
+  // three numbers, all of f32 or longer than they need be.
+  void optimizerBuffers(func::FuncOp kernel,
+                        SmallVectorImpl<RankedTensorType> &buffers,
+                        Measured &result) {
+    Builder builder(kernel.getContext());
+    int64_t states = kernel.getNumArguments() - 5;
+    auto compute = kernel->getAttrOfType<TypeAttr>("nn.compute");
+    bool copies = compute && compute.getValue().isBF16();
+    for (int64_t i = 0; i < 2 + states + copies; ++i)
+      buffers.push_back(RankedTensorType::get(
+          kOptimized, i < 2 + states ? Type(builder.getF32Type())
+                                     : Type(builder.getBF16Type())));
+    buffers.push_back(RankedTensorType::get(1, builder.getF32Type()));
+    buffers.push_back(RankedTensorType::get(3, builder.getF64Type()));
+    // All but the gradient are read and written.
+    result.bytes = kOptimized * (8 * (1 + states) + 4 + 2 * copies);
+  }
+
+  LoadedKernels &loaded;
+  std::vector<char> from, to;
+};
+
 } // namespace
 
 int main(int argc, char **argv) {
+  if (argc < 2) {
+    llvm::errs() << "usage: kernel_bench FILE.mlir [CPU]\n";
+    return 2;
+  }
   MLIRContext context;
   prepareContext(context);
-  LoadedKernels loaded(context, kKernels, argc > 1 ? argv[1] : "native");
-  auto kernels = loaded.kernels();
-  std::printf("%zu kernels compiled in %.0f ms\n", kernels.size(),
+  context.loadDialect<fsdp::FSDPDialect>();
+  OwningOpRef<ModuleOp> file = parseSourceFile<ModuleOp>(argv[1], &context);
+  if (!file)
+    return 1;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (auto kernel : file->getOps<func::FuncOp>())
+    if (kernel->hasAttr(nn::NNDialect::kKernelAttr))
+      stream << kernel << "\n";
+  llvm::StringMap<Measured> measured;
+  file->walk([&](nn::LaunchOp launch) {
+    Measured &of = measured[launch.getKernel()];
+    ++of.calls;
+    if (auto bytes =
+            launch->getAttrOfType<IntegerAttr>(fsdp::FSDPDialect::kBytesAttr))
+      of.bytes = bytes.getInt();
+  });
+
+  LoadedKernels loaded(context, text, argc > 2 ? argv[2] : "native");
+  std::printf("%zu kernels compiled in %.0f ms\n", loaded.kernels().size(),
               loaded.compileMs);
-  std::vector<char> from(100 << 20, 1), to(from.size());
-  double copy =
-      fastest([&] { std::memcpy(to.data(), from.data(), from.size()); });
-  std::printf("%-22s %8.2f ms %7.1f GB/s\n", "memcpy", copy,
-              2 * from.size() / copy / 1e6);
-  for (func::FuncOp kernel : kernels) {
-    uint64_t state = 1;
-    std::vector<Buffer> buffers;
-    size_t bytes = 0;
-    auto addBuffer = [&](Type type, bool fill) {
-      auto tensor = cast<RankedTensorType>(type);
-      buffers.emplace_back(tensor);
-      bytes += buffers.back().bytes();
-      if (fill)
-        buffers.back().fill(randomTensor(tensor, 50257, state));
-      else // touched before it is timed
-        std::memset(buffers.back().data(), 0, buffers.back().bytes());
-    };
-    for (Type type : kernel.getArgumentTypes())
-      addBuffer(type, true);
-    for (Type type : kernel.getResultTypes())
-      addBuffer(type, false);
-    std::vector<void *> pointers;
-    for (Buffer &buffer : buffers)
-      pointers.push_back(buffer.data());
-    KernelFunction function = loaded.find(kernel.getSymName());
-    int64_t extent = loaded.extent(kernel);
-    double ms = fastest([&] { function(0, extent, pointers.data()); });
-    std::printf("%-22s %8.2f ms %7.1f GB/s\n",
-                kernel.getSymName().str().c_str(), ms, bytes / ms / 1e6);
+  Bench bench(loaded);
+  std::vector<Measured> rows;
+  for (func::FuncOp kernel : loaded.kernels()) {
+    Measured &row = rows.emplace_back(measured[kernel.getSymName()]);
+    row.name = kernel.getSymName().str();
+    row.calls = std::max<int64_t>(row.calls, 1);
+    bench.measure(kernel, row);
   }
+  llvm::sort(rows, [](const Measured &a, const Measured &b) {
+    return a.calls * a.ms > b.calls * b.ms;
+  });
+  std::printf("%-36s %5s %9s %8s %6s %6s %9s\n", "kernel", "calls", "MB", "ms",
+              "GB/s", "share", "ms a step");
+  double all = 0, copies = 0;
+  for (const Measured &row : rows) {
+    std::printf("%-36s %5lld %9.2f %8.3f %6.1f %5.0f%% %9.2f\n",
+                row.name.c_str(), static_cast<long long>(row.calls),
+                row.bytes / 1e6, row.ms, row.bytes / row.ms / 1e6,
+                100 * row.copyMs / row.ms, row.calls * row.ms);
+    all += row.calls * row.ms;
+    copies += row.calls * row.copyMs;
+  }
+  std::printf("%-36s %35.0f%% %9.2f\n", "all", 100 * copies / all, all);
 }

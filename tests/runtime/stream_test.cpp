@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -192,12 +193,14 @@ TEST_P(Launches, parallelForReturnsWhenDone) {
 
 TEST_P(Launches, memoryIsAligned) {
   auto device = make({});
-  for (size_t bytes : {size_t(1), size_t(100), size_t(3) << 20}) {
+  for (size_t bytes :
+       {size_t(1), size_t(100), size_t(3) << 20, (size_t(5) << 20) + 1}) {
     void *memory = device->allocate(bytes);
     ASSERT_TRUE(memory);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) %
                   (bytes >= size_t(1) << 20 ? 4096 : 64),
               0u);
+    std::memset(memory, 1, bytes);
     device->release(memory, bytes);
   }
 }

@@ -5,6 +5,7 @@
 //
 // usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/each_processor.h"
 #include "runtime/core/manifest.h"
 #include "runtime/core/memory_plan.h"
 #include "runtime/host/device.h"
@@ -115,15 +116,20 @@ int64_t span(const std::vector<int64_t> &batch,
   return elements;
 }
 
-nlohmann::json timeProducts(const Manifest &manifest, Bench &bench,
-                            ColdMemory &memory) {
-  std::string error;
-  auto device = makeHostDevice(manifest, 1, error);
-  if (!device) {
-    std::fprintf(stderr, "error: %s\n", error.c_str());
-    std::exit(1);
-  }
-  nlohmann::json products = nlohmann::json::array();
+// Times `run`, which takes its operands' memory, on memory that was last
+// touched long ago and on memory that it has just used.
+template <typename Run>
+nlohmann::json timeCall(Bench &bench, ColdMemory &memory, size_t plan,
+                        size_t bytes, Run &&run) {
+  Taken cold = bench.time([&] { run(memory.next(bytes)); });
+  char *same = memory.next(bytes);
+  Taken warm = bench.time([&] { run(same); });
+  return {{"plan", plan}, {"cold", toJson(cold)}, {"warm", toJson(warm)}};
+}
+
+nlohmann::json timeMatmuls(const Manifest &manifest, Device &device,
+                           Bench &bench, ColdMemory &memory) {
+  auto list = nlohmann::json::array();
   for (size_t plan = 0; plan < manifest.matmuls.size(); ++plan) {
     const MatmulPlan &p = manifest.matmuls[plan];
     size_t a =
@@ -134,30 +140,90 @@ nlohmann::json timeProducts(const Manifest &manifest, Bench &bench,
                dtypeBytes(p.dtypeB));
     size_t c =
         size_t(span(p.batch, p.strideC, p.m, p.ldc) * dtypeBytes(p.dtypeC));
-    auto run = [&](char *operands) {
-      device->matmul(int(plan), operands, operands + a, operands + a + b);
-      device->synchronize();
-    };
-    Taken cold = bench.time([&] { run(memory.next(a + b + c)); });
-    char *same = memory.next(a + b + c);
-    Taken warm = bench.time([&] { run(same); });
-    products.push_back(
-        {{"plan", plan}, {"cold", toJson(cold)}, {"warm", toJson(warm)}});
+    list.push_back(
+        timeCall(bench, memory, plan, a + b + c, [&](char *operands) {
+          device.matmul(int(plan), operands, operands + a, operands + a + b);
+          device.synchronize();
+        }));
   }
-  return products;
+  return list;
+}
+
+// Attention with a row kernel that does nothing: its products alone.
+nlohmann::json timeAttentions(const Manifest &manifest, Device &device,
+                              Bench &bench, ColdMemory &memory) {
+  auto list = nlohmann::json::array();
+  fsdpc_kernel noRows = [](int64_t, int64_t, void *const *) {};
+  for (size_t plan = 0; plan < manifest.attentions.size(); ++plan) {
+    const AttentionPlan &p = manifest.attentions[plan];
+    int64_t element = dtypeBytes(p.dtype);
+    auto bytes = [&](const std::vector<int64_t> &strides, int64_t heads,
+                     int64_t rows, int64_t width) {
+      if (strides.empty())
+        return size_t(0);
+      return size_t(
+          (span({p.batch, heads, rows}, strides, 1, width) * element + 63) /
+          64 * 64);
+    };
+    size_t query = bytes(p.strideQuery, p.heads, p.queries, p.width),
+           key = bytes(p.strideKey, p.groups, p.keys, p.width),
+           value = bytes(p.strideValue, p.groups, p.keys, p.valueWidth),
+           output = bytes(p.strideOutput, p.heads, p.queries, p.valueWidth),
+           mask = p.dtypeMask.empty()
+                      ? 0
+                      : size_t(p.batch * p.heads * p.queries * p.keys *
+                               dtypeBytes(p.dtypeMask)),
+           lse = size_t(p.batch * p.heads * p.queries * 4),
+           grad = bytes(p.strideGrad, p.heads, p.queries, p.valueWidth),
+           dquery = bytes(p.strideDQuery, p.heads, p.queries, p.width),
+           dkey = bytes(p.strideDKey, p.groups, p.keys, p.width),
+           dvalue = bytes(p.strideDValue, p.groups, p.keys, p.valueWidth);
+    // In the order of fsdpc_attention and fsdpc_attention_grad.
+    std::vector<size_t> sizes =
+        p.backward ? std::vector<size_t>{grad, query, key,    value, output,
+                                         lse,  mask,  dquery, dkey,  dvalue}
+                   : std::vector<size_t>{query, key, value, mask, output, lse};
+    size_t total = 0;
+    for (size_t size : sizes)
+      total += size;
+    list.push_back(timeCall(bench, memory, plan, total, [&](char *operands) {
+      std::vector<void *> addresses;
+      for (size_t size : sizes) {
+        addresses.push_back(size ? operands : nullptr);
+        operands += size;
+      }
+      device.attention(int(plan), noRows, addresses.data(),
+                       int(addresses.size()));
+      device.synchronize();
+    }));
+  }
+  return list;
+}
+
+nlohmann::json timeProducts(const Manifest &manifest, Bench &bench,
+                            ColdMemory &memory) {
+  std::string error;
+  auto device = makeHostDevice(manifest, 1, error);
+  if (!device) {
+    std::fprintf(stderr, "error: %s\n", error.c_str());
+    std::exit(1);
+  }
+  return {{"matmul", timeMatmuls(manifest, *device, bench, memory)},
+          {"attention", timeAttentions(manifest, *device, bench, memory)}};
 }
 
 // Half of the bytes are read, half are written. Vector code for the machine.
-__attribute__((target_clones("default", "avx2", "arch=skylake-avx512"))) void
-copyLoop(const float *__restrict from, float *__restrict to, size_t count) {
+FSDPC_EACH_PROCESSOR
+void copyLoop(const float *__restrict from, float *__restrict to,
+              size_t count) {
   for (size_t i = 0; i < count; ++i)
     to[i] = from[i];
 }
 
 // A degree-5 polynomial and the exponent's bits: the least that an exponential
 // takes, in f32.
-__attribute__((target_clones("default", "avx2", "arch=skylake-avx512"))) void
-expLoop(const float *__restrict from, float *__restrict to, size_t count) {
+FSDPC_EACH_PROCESSOR
+void expLoop(const float *__restrict from, float *__restrict to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     float x = from[i] * 1.44269504f;
     float whole = std::nearbyint(x), f = x - whole;

@@ -28,7 +28,7 @@ def arena(command: list, dump: Path) -> tuple[int, int]:
 
 def against_bound(bench: Workbench, report: Report, quick: bool) -> None:
     report.title(f"Planned arena ÷ lower bound (at most {MOST})")
-    models = [(f"{shape} {dtype}", bench.gpt_command(bench.export(shape), *flags))
+    models = [(f"{shape} {dtype}", bench.gpt_command(bench.export(shape), *shape.flags, *flags))
               for shape in (SHAPES[:1] if quick else SHAPES) for dtype, flags in DTYPES.items()]
     models += [(f"tests/models/{model.name}", [bench.fsdpc, model, *fixture_flags(model.stem)]) for model in sorted(MODELS.glob("*.onnx"))]
     rows = []

@@ -1,7 +1,7 @@
 """A step against the time of its own matrix products, and what else it spends.
 
 The products are timed alone by bench_limits: the same plans through the runtime's own code, all ranks at once under the same
-mpirun, with operands from memory (cold). What else a step does is read from --trace of rank 0: core time, so that what waits or
+mpirun, with operands from memory (cold); of attention its products, without what it does to rows between them. What else a step does is read from --trace of rank 0: core time, so that what waits or
 was preempted does not count.
 """
 import json
@@ -14,6 +14,7 @@ from shapes import cases
 from workbench import Training, Workbench, demand
 
 MOST = {"f32": 1.25, "bf16": 1.6}             # step ÷ products
+PRODUCTS = {"matmul": "matmul", "attention": "attention", "attention_grad": "attention"}    # rt op -> table of plans
 LEAST_SHARE = 0.7                             # of copy bandwidth
 
 
@@ -51,33 +52,47 @@ def measure_limits(bench: Workbench, run: Training, sizes: list[int]) -> dict:
     return json.loads(demand(*bench.mpirun(bench.ranks), bench.limits, manifest, *sizes).out)
 
 
+def other_costs(commands: list[dict], alone) -> list[dict]:
+    """All but products; of attention, what it does beside them."""
+    rows = [{**command, "op": f"rows of {command['op']}", "core_ms": max(command["core_ms"] - alone(command, "cold", "core_ms"), 0)}
+            for command in commands if PRODUCTS.get(command["op"]) == "attention"]
+    return sorted([command for command in commands if command["op"] not in PRODUCTS] + rows, key=lambda command: -command["core_ms"])
+
+
 def one_case(bench: Workbench, report: Report, shape, dtype: str) -> list:
     run = bench.train(shape, dtype)
     trace = Trace(run.trace)
-    products = [command for command in trace.commands if command["op"] == "matmul"]
-    others = sorted((command for command in trace.commands if command["op"] != "matmul"), key=lambda c: -c["core_ms"])
-    largest = others[:10]
-    limits = measure_limits(bench, run, [int(command["bytes"]) for command in largest])
-    alone = {product["plan"]: product for product in limits["products"]}
-    cold, cold_core, warm = (sum(alone[c["plan"]][how][clock] * c["calls"] for c in products)
+    candidates = sorted((c for c in trace.commands if c["op"] != "matmul"), key=lambda c: -c["core_ms"])[:12]
+    sizes = sorted({int(command["bytes"]) for command in candidates})
+    limits = measure_limits(bench, run, sizes)
+    copies = {size: copy["core_ms"] for size, copy in zip(sizes, limits.get("copies", []))}
+
+    def alone(command: dict, how: str, clock: str) -> float:
+        return limits["products"][PRODUCTS[command["op"]]][command["plan"]][how][clock] * command["calls"]
+
+    products = [command for command in trace.commands if command["op"] in PRODUCTS]
+    cold, cold_core, warm = (sum(alone(command, how, clock) for command in products)
                              for how, clock in (("cold", "ms"), ("cold", "core_ms"), ("warm", "ms")))
-    step, in_step = run.median("step_ms"), sum(command["core_ms"] for command in products)
-    rest = sum(command["core_ms"] for command in others)
-    tables = {"step_ms": step, "products_cold_ms": cold, "products_cold_core_ms": cold_core, "products_warm_ms": warm, "products_in_step_core_ms": in_step,
-              "others_core_ms": rest, "waits_ms": trace.waits, "others": others, "limits": limits}
+    others = other_costs(trace.commands, alone)
+    largest = [command for command in others if int(command["bytes"]) in copies][:10]
+    step, rest = run.median("step_ms"), sum(command["core_ms"] for command in others)
+    in_step = sum(command["core_ms"] for command in trace.commands) - rest
+    tables = {"step_ms": step, "products_cold_ms": cold, "products_cold_core_ms": cold_core, "products_warm_ms": warm,
+              "products_in_step_core_ms": in_step, "others_core_ms": rest, "waits_ms": trace.waits, "others": others, "limits": limits}
     report.keep("step", f"{shape} {dtype}", tables)
 
     print(f"### {shape} {dtype}\n\nstep {step:.0f} ms; products alone {cold:.0f} ms with cold operands, {warm:.0f} warm; core time: "
           f"products alone {cold_core:.0f} ms, in the step {in_step:.0f}, all else {rest:.0f}; compute " +
           (", ".join(f"waits {ms:.0f} ms {name[5:]}" for name, ms in trace.waits.items()) or "never waits") + "\n")
     rows = []
-    for command, copy in zip(largest, limits.get("copies", [])):
+    for command in largest:
+        copy = copies[int(command["bytes"])]
         each = command["core_ms"] / command["calls"]
         exp_ms = command["exps"] / limits["exps_per_s"] * 1e3
-        bound, bound_ms = ("exp", exp_ms) if exp_ms > copy["core_ms"] else ("copy", copy["core_ms"])
+        bound, bound_ms = ("exp", exp_ms) if exp_ms > copy else ("copy", copy)
         rows.append([f"{command['op']} {command['name']}".strip(), f"{command['calls']:.0f}", f"{command['core_ms']:.1f}",
                      f"{command['bytes'] * command['calls'] / 1e6:.0f}", f"{command['bytes'] / max(each, 1e-6) / 1e6:.1f}",
-                     f"{copy['core_ms'] / max(each, 1e-6):.0%}", f"{bound} {bound_ms / max(each, 1e-6):.0%}" +
+                     f"{copy / max(each, 1e-6):.0%}", f"{bound} {bound_ms / max(each, 1e-6):.0%}" +
                      ("" if command["op"] != "launch" or bound_ms >= LEAST_SHARE * each else " (≥ 70 %, MISSED)")])
     report.table(["largest other costs", "calls", "core ms/step", "MB/step", "GB/s", "of copy bandwidth", "of its bound"], rows)
     return [shape, dtype, f"{step:.0f}", f"{cold:.0f}", report.held(f"step ÷ products, {shape} {dtype}", step / cold, most=MOST[dtype]),

@@ -68,13 +68,14 @@ def demand(*command) -> Finished:
 class Shape:
     text: str                                 # L6,D384,H6,T256,V50257
     batch: int
+    flags: tuple = ()                         # what fsdpc compiles it with
 
     @property
     def folder(self) -> str:
         return self.text.replace(",", "") + ("" if self.batch == 4 else f"B{self.batch}")
 
     def __str__(self) -> str:
-        return f"{self.text} batch {self.batch}"
+        return " ".join([f"{self.text} batch {self.batch}", *self.flags])
 
 
 @dataclass
@@ -120,7 +121,7 @@ class Workbench:
         """Compiles a GPT of the shape and trains it, a thread a rank."""
         folder = self.export(shape)
         program = self.out / f"{shape.folder}-{dtype}-{name}"
-        demand(*self.gpt_command(folder, *DTYPES[dtype], *flags), "-o", program)
+        demand(*self.gpt_command(folder, *shape.flags, *DTYPES[dtype], *flags), "-o", program)
         log, peaks, trace = (program.with_suffix(suffix) for suffix in (".jsonl", ".rss", ".trace.json"))
         data = [f"--data={name}={folder}/{name}.npy" for name in ("ids", "labels")]
         demand(*self.train_command(program, self.ranks, data, self.steps + 1, log, peaks), "--trace", trace)

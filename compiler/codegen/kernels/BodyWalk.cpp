@@ -7,9 +7,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::kernels;
 
-namespace {
-
-int64_t costOf(Operation *op) {
+int64_t kernels::costOf(Operation *op) {
   if (isa<nn::ExpOp, nn::LogOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp,
           nn::SiluOp, nn::SiluGradOp>(op))
     return 12;
@@ -17,13 +15,14 @@ int64_t costOf(Operation *op) {
     return 20;
   if (isa<nn::SinOp, nn::CosOp, nn::PowOp>(op))
     return 100;
+  if (isa<nn::DropoutOp>(op))
+    return 80;
   return 1;
 }
 
-} // namespace
-
 void BodyWalk::visitIndex(const Index &index, Value value) {
   IndexExpr address = space.linearize(index, nn::shapeOf(value));
+  gathers |= space.usesLane(address) && space.laneStride(address) != 1;
   space.collectCuts(address, divisors);
 }
 
@@ -66,7 +65,6 @@ void BodyWalk::visit(Value value, const Index &index) {
   }
   cost += costOf(op);
   if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
-    cost += 80;
     drawsRandom = true;
     visitIndex(index, value);
     visit(dropout.getInput(), index);

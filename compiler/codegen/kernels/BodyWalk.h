@@ -8,6 +8,9 @@
 
 namespace fsdpc::kernels {
 
+/// What an element of an op's result costs, in simple ops: exp is some ten.
+int64_t costOf(mlir::Operation *op);
+
 class BodyWalk {
 public:
   explicit BodyWalk(IndexSpace &space) : space(space) {}
@@ -21,6 +24,7 @@ public:
   llvm::SmallVector<int64_t> divisors; // that the lane variable meets
   int64_t cost = 0;                    // ops an iteration, exp as some ten
   bool drawsRandom = false;
+  bool gathers = false; // lanes are apart in memory
 
 private:
   using Key = std::pair<void *, std::vector<IndexExpr>>;

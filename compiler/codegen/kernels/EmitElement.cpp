@@ -44,7 +44,7 @@ Lanes KernelEmitter::build(Value value, const Index &index) {
     });
     if (ofRow && range.low >= 0 && range.high < size)
       return load(buffers[kernel.getNumArguments() + stored->second], element,
-                  linear);
+                  isResult(stored->second) ? linear : within);
   }
 
   return TypeSwitch<Operation *, Lanes>(value.getDefiningOp())

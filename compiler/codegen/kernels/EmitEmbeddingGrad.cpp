@@ -28,14 +28,17 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
   Value low = make<arith::MulIOp>(begin, i64(kColumnBlock));
   Value high = make<arith::MinSIOp>(make<arith::MulIOp>(end, i64(kColumnBlock)),
                                     i64(stage.lanes));
-  // For bf16: a row's sums, and whether an id came before.
-  Value sums, seen;
+  // For bf16: a row's sums, each row's first place, and each place's next one.
+  Value sums, first, next;
   if (declared.isBF16()) {
-    Type pointerType = LLVM::LLVMPointerType::get(builder.getContext());
-    sums = make<LLVM::AllocaOp>(pointerType, builder.getF32Type(),
-                                i64(stage.lanes), /*alignment=*/64);
-    seen = make<LLVM::AllocaOp>(pointerType, builder.getI8Type(), i64(1),
-                                /*alignment=*/1);
+    auto allocate = [&](Type type, int64_t count) -> Value {
+      Type pointerType = LLVM::LLVMPointerType::get(builder.getContext());
+      return make<LLVM::AllocaOp>(pointerType, type, i64(count),
+                                  /*alignment=*/64);
+    };
+    sums = allocate(builder.getF32Type(), stage.lanes);
+    first = allocate(builder.getI32Type(), tableRows);
+    next = allocate(builder.getI32Type(), stage.outer);
   }
   Value zero = i64(0), rows = i64(tableRows), count = i64(stage.outer);
   // One iteration, for a scope whose values stay outside of all loops.
@@ -150,48 +153,67 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
     });
     return;
   }
-  Type f32 = builder.getF32Type();
+  Type f32 = builder.getF32Type(), i32 = builder.getI32Type();
   int place = stage.outerVariable.terms.front().first;
+  auto place32 = [&](Value list, Value position) -> Value {
+    Value stored =
+        make<LLVM::LoadOp>(i32, pointer(list, i32, position), /*alignment=*/4);
+    return make<arith::ExtSIOp>(builder.getI64Type(), stored);
+  };
+  auto setPlace32 = [&](Value list, Value position, Value value) {
+    LLVM::StoreOp::create(builder, loc, make<arith::TruncIOp>(i32, value),
+                          pointer(list, i32, position), /*alignment=*/4);
+  };
+  // Each row's places as a list in their order, made from the last to the
+  // first.
+  insertAt(0);
+  Value none = arith::ConstantIntOp::create(builder, loc, 0xFF, 8);
+  LLVM::MemsetOp::create(builder, loc, first, none, i64(tableRows * 4),
+                         /*isVolatile=*/false);
+  loop(1, stage.outerVariable, zero, count, 1, {}, [&](ValueRange) {
+    insertAt(1);
+    Value last = make<arith::SubIOp>(count, i64(1));
+    variables[place] = make<arith::SubIOp>(last, variables[place]);
+    Value id = rowOf();
+    when(make<arith::CmpIOp>(arith::CmpIPredicate::ult, id, rows), [&] {
+      setPlace32(next, variables[place], place32(first, id));
+      setPlace32(first, id, variables[place]);
+    });
+    return SmallVector<Value>();
+  });
   loop(1, stage.outerVariable, zero, count, 1, {}, [&](ValueRange) {
     Value current = variables[place];
     Value id = rowOf();
-    auto overIds = [&](Value from, Value to,
-                       llvm::function_ref<void(Value)> body) {
-      auto ids = scf::ForOp::create(builder, loc, from, to, i64(1));
-      nested(ids.getBody(), [&] {
-        variables[place] = ids.getInductionVar();
-        Value same = make<arith::CmpIOp>(arith::CmpIPredicate::eq, rowOf(), id);
-        body(same);
-      });
-      variables[place] = current;
-    };
-    Type i8 = builder.getI8Type();
-    IndexExpr none = 0;
-    store(seen, i8, none, splatLike(i8, 0));
-    overIds(zero, current, [&](Value same) {
-      Value known = load(seen, i8, none, 2).value;
-      insertAt(1);
-      store(seen, i8, none,
-            make<arith::OrIOp>(known, make<arith::ExtUIOp>(i8, same)));
-    });
-    insertAt(1);
-    Value wasSeen = load(seen, i8, none, 2).value;
-    Value first = make<arith::CmpIOp>(arith::CmpIPredicate::eq, wasSeen,
-                                      splatLike(i8, 0));
-    when(make<arith::AndIOp>(first, counts(id)), [&] {
-      overColumns([&] {
-        insertAt(2);
-        store(sums, f32, stage.laneVariable,
-              splatLike(lanesOf(f32, width > 1), 0));
-      });
-      overIds(current, count, [&](Value same) {
-        when(same, [&] { addRow(sums, f32, stage.laneVariable); });
-      });
-      setTableRow(id);
-      overColumns([&] {
-        Lanes sum = load(sums, f32, stage.laneVariable, 2);
-        insertAt(2);
-        store(table, declared, address, roundBf16(sum.value));
+    when(counts(id), [&] {
+      Value isFirst = make<arith::CmpIOp>(arith::CmpIPredicate::eq,
+                                          place32(first, id), current);
+      when(isFirst, [&] {
+        overColumns([&] {
+          insertAt(2);
+          store(sums, f32, stage.laneVariable,
+                splatLike(lanesOf(f32, width > 1), 0));
+        });
+        auto places = scf::WhileOp::create(
+            builder, loc, current.getType(), current,
+            [&](OpBuilder &, Location, ValueRange at) {
+              Value more = make<arith::CmpIOp>(arith::CmpIPredicate::sge,
+                                               at.front(), zero);
+              scf::ConditionOp::create(builder, loc, more, at);
+            },
+            [](OpBuilder &, Location, ValueRange) {});
+        nested(places.getAfterBody(), [&] {
+          variables[place] = places.getAfterArguments().front();
+          addRow(sums, f32, stage.laneVariable);
+          insertAt(1);
+          scf::YieldOp::create(builder, loc, place32(next, variables[place]));
+        });
+        variables[place] = current;
+        setTableRow(id);
+        overColumns([&] {
+          Lanes sum = load(sums, f32, stage.laneVariable, 2);
+          insertAt(2);
+          store(table, declared, address, roundBf16(sum.value));
+        });
       });
     });
     return SmallVector<Value>();

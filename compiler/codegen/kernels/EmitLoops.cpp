@@ -12,8 +12,6 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/STLExtras.h"
 
-#include <limits>
-
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::kernels;
@@ -72,79 +70,6 @@ void KernelEmitter::forgetLanes() {
   }
 }
 
-// ---- reductions ----
-
-Value KernelEmitter::neutral(nn::ReduceOp op, Type type) {
-  if (op.getKind() == nn::ReduceKind::sum)
-    return splatLike(type, 0);
-  bool isMax = op.getKind() == nn::ReduceKind::max;
-  if (isa<FloatType>(getElementTypeOrSelf(type))) {
-    double infinity = std::numeric_limits<double>::infinity();
-    return splatLike(type, isMax ? -infinity : infinity);
-  }
-  Type element = getElementTypeOrSelf(type);
-  Type declared = tensorType(op.getInput()).getElementType();
-  unsigned bits = element.getIntOrFloatBitWidth();
-  bool isUnsigned = declared.isUnsignedInteger() || bits == 1;
-  APInt value = isUnsigned
-                    ? (isMax ? APInt::getZero(bits) : APInt::getMaxValue(bits))
-                    : (isMax ? APInt::getSignedMinValue(bits)
-                             : APInt::getSignedMaxValue(bits));
-  TypedAttr attr = builder.getIntegerAttr(element, value);
-  if (auto vector = dyn_cast<VectorType>(type))
-    attr = DenseElementsAttr::get(vector, attr);
-  return make<arith::ConstantOp>(attr);
-}
-
-Value KernelEmitter::combine(nn::ReduceOp op, Value a, Value b) {
-  Type element = getElementTypeOrSelf(a.getType());
-  bool isFloat = isa<FloatType>(element);
-  bool isUnsigned =
-      tensorType(op.getInput()).getElementType().isUnsignedInteger() ||
-      element.isInteger(1);
-  switch (op.getKind()) {
-  case nn::ReduceKind::sum:
-    return isFloat ? make<arith::AddFOp>(a, b) : make<arith::AddIOp>(a, b);
-  case nn::ReduceKind::max:
-    if (isFloat)
-      return make<arith::MaximumFOp>(a, b);
-    return isUnsigned ? make<arith::MaxUIOp>(a, b) : make<arith::MaxSIOp>(a, b);
-  case nn::ReduceKind::min:
-    if (isFloat)
-      return make<arith::MinimumFOp>(a, b);
-    return isUnsigned ? make<arith::MinUIOp>(a, b) : make<arith::MinSIOp>(a, b);
-  }
-  llvm_unreachable("covered above");
-}
-
-Value kernels::foldLanes(OpBuilder &builder, Location loc, Value vector,
-                         llvm::function_ref<Value(Value, Value)> combine) {
-  // Halves are combined until one lane is left.
-  while (auto type = dyn_cast<VectorType>(vector.getType())) {
-    int64_t lanes = type.getNumElements();
-    if (lanes == 1)
-      return vector::ExtractOp::create(builder, loc, vector,
-                                       ArrayRef<int64_t>{0});
-    auto half = [&](int64_t begin) {
-      auto order = llvm::to_vector(llvm::seq(begin, begin + lanes / 2));
-      return vector::ShuffleOp::create(builder, loc, vector, vector, order);
-    };
-    vector = combine(half(0), half(lanes / 2));
-  }
-  return vector;
-}
-
-Value KernelEmitter::foldLanes(nn::ReduceOp op, Value vector) {
-  return kernels::foldLanes(builder, loc, vector, [&](Value a, Value b) {
-    return combine(op, a, b);
-  });
-}
-
-Value KernelEmitter::roundResult(nn::ReduceOp op, Value sum) {
-  bool isBf16 = tensorType(op.getResult()).getElementType().isBF16();
-  return isBf16 ? roundBf16(sum) : sum;
-}
-
 // ---- stages ----
 
 // Widths of vectors for the lanes' loop, wide to narrow, 1 where a tail is
@@ -152,7 +77,7 @@ Value KernelEmitter::roundResult(nn::ReduceOp op, Value sum) {
 SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
   SmallVector<int64_t> widths;
   bool reduces = llvm::any_of(stage.roots, [](const Root &root) {
-    return static_cast<bool>(root.reduce);
+    return root.reduce && !root.addsRows();
   });
   int64_t longest = 0, previous = 0;
   for (int64_t cut : stage.cuts) {
@@ -190,9 +115,27 @@ SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
 
 void KernelEmitter::storeOutput(const Root &root) {
   Lanes value = element(root.value, root.index);
+  if (root.output < 0)
+    return;
+  IndexExpr address = space.linearize(root.index, shapeOf(root.value));
+  if (!isResult(root.output)) {
+    int64_t size = tensorType(root.value).getNumElements() / plan.rows;
+    address = space.add(address, space.scale(plan.row, -size));
+  }
   store(buffers[kernel.getNumArguments() + root.output],
-        tensorType(root.value).getElementType(),
-        space.linearize(root.index, shapeOf(root.value)), value.value);
+        tensorType(root.value).getElementType(), address, value.value);
+}
+
+// Adds a row to the running sums of its block.
+void KernelEmitter::addToOutput(const Root &root) {
+  Lanes value = element(root.value, root.index);
+  Value buffer = buffers[kernel.getNumArguments() + root.output];
+  nn::ReduceOp reduce = root.reduce;
+  Type type = tensorType(reduce.getResult()).getElementType();
+  Lanes sum = load(buffer, type, root.sum, 2);
+  insertAt(2);
+  store(buffer, type, root.sum,
+        combine(reduce, sum.value, spread(value.value)));
 }
 
 // The lanes' loops over [low, high), in the parts between cuts and in each
@@ -209,14 +152,16 @@ void KernelEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
     SmallVector<Value> results;
     for (Root &root : stage.roots) {
       Lanes value = element(root.value, root.index);
-      if (!root.reduce)
+      if (!root.reduce || root.addsRows())
         continue;
       insertAt(2);
       results.push_back(
           combine(root.reduce, carried[results.size()], spread(value.value)));
     }
     for (Root &root : stage.roots)
-      if (!root.reduce)
+      if (root.addsRows())
+        addToOutput(root);
+      else if (!root.reduce)
         storeOutput(root);
     return results;
   };
@@ -285,7 +230,7 @@ void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
   for (int64_t lanes : widths) {
     auto &values = sums.emplace_back();
     for (Root &root : stage.roots) {
-      if (!root.reduce)
+      if (!root.reduce || root.addsRows())
         continue;
       Type type = scalarType(tensorType(root.value).getElementType());
       if (lanes > 1)
@@ -319,10 +264,10 @@ void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
   insertAt(0);
   size_t number = 0;
   for (Root &root : stage.roots) {
-    if (!root.reduce) {
+    if (!root.reduce && root.output >= 0)
       storedRows[root.value] = root.output;
+    if (!root.reduce || root.addsRows())
       continue;
-    }
     Value total;
     for (auto &values : sums) {
       Value sum = foldLanes(root.reduce, values[number]);
@@ -333,128 +278,49 @@ void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
   }
 }
 
-// ---- columns ----
-
-// One vector of columns: the rows from first to last, in blocks whose sums are
-// added, which keeps the error of long sums small.
-void KernelEmitter::emitColumnStep(Stage &stage) {
-  constexpr int64_t kRowBlock = 256;
-  for (Root &root : stage.roots)
-    if (root.reduce)
-      reduced.erase(root.reduce.getResult());
-  insertAt(1);
-  SmallVector<Value> zeros;
-  for (Root &root : stage.roots)
-    if (root.reduce)
-      zeros.push_back(
-          neutral(root.reduce,
-                  lanesOf(scalarType(tensorType(root.value).getElementType()),
-                          width > 1)));
-  auto addRow = [&](ValueRange carried) {
-    SmallVector<Value> results;
-    for (Root &root : stage.roots) {
-      if (!root.reduce)
-        continue;
-      Lanes value = element(root.value, root.index);
-      insertAt(2);
-      results.push_back(
-          combine(root.reduce, carried[results.size()], spread(value.value)));
-    }
-    return results;
-  };
-
-  SmallVector<Value> sums;
-  if (stage.outer == 1) {
-    sums = addRow(zeros);
-  } else if (stage.outer <= kRowBlock) {
-    sums = loop(2, stage.outerVariable, i64(0), i64(stage.outer), 1, zeros,
-                addRow);
-  } else {
-    auto blocks = scf::ForOp::create(builder, loc, i64(0), i64(stage.outer),
-                                     i64(kRowBlock), zeros);
-    // What the rows share is built before the blocks, hence the anchor; the
-    // loop over a block's rows then moves inside.
-    scopes[1].anchor = blocks;
-    builder.setInsertionPointToEnd(blocks.getBody());
-    Value begin = blocks.getInductionVar();
-    Value end = make<arith::MinSIOp>(make<arith::AddIOp>(begin, i64(kRowBlock)),
-                                     i64(stage.outer));
-    auto rows = scf::ForOp::create(builder, loc, begin, end, i64(1), zeros);
-    scopes[2] = {rows.getBody(), nullptr};
-    variables[stage.outerVariable.terms.front().first] = rows.getInductionVar();
-    SmallVector<Value> results = addRow(rows.getRegionIterArgs());
-    builder.setInsertionPointToEnd(rows.getBody());
-    scf::YieldOp::create(builder, loc, results);
-    forget(2);
-    scopes[2] = {};
-    scopes[1].anchor = nullptr;
-
-    builder.setInsertionPointToEnd(blocks.getBody());
-    SmallVector<Value> totals;
-    size_t next = 0;
-    for (Root &root : stage.roots)
-      if (root.reduce) {
-        totals.push_back(combine(root.reduce, blocks.getRegionIterArgs()[next],
-                                 rows.getResult(next)));
-        ++next;
-      }
-    scf::YieldOp::create(builder, loc, totals);
-    sums = blocks.getResults();
-  }
-
-  insertAt(1);
-  size_t next = 0;
-  for (Root &root : stage.roots)
-    if (root.reduce)
-      reduced[root.reduce.getResult()] = {
-          roundResult(root.reduce, sums[next++]), 1};
-  for (Root &root : stage.roots)
-    if (!root.reduce)
-      storeOutput(root);
-}
-
-void KernelEmitter::emitColumns(Stage &stage, Value low, Value high) {
-  auto step = [&](ValueRange) {
-    emitColumnStep(stage);
-    return SmallVector<Value>();
-  };
-  if (stage.lanes == 1) {
-    emitColumnStep(stage);
-    return;
-  }
-  Value current = low;
-  for (int64_t lanes : widthsFor(stage)) {
-    insertAt(0);
-    Value stop = high;
-    if (lanes > 1) {
-      Value count = make<arith::SubIOp>(high, current);
-      Value rest = make<arith::RemUIOp>(count, i64(lanes));
-      stop = make<arith::SubIOp>(high, rest);
-    }
-    width = lanes;
-    loop(1, stage.laneVariable, current, stop, lanes, {}, step);
-    current = stop;
-    if (stage.lanes % lanes == 0)
-      break;
-  }
-  width = 1;
-}
-
 // ---- the kernel ----
 
+// The range's steps are blocks of rows: their sums begin at 0. Returns the
+// block's first row and the one after its last.
+std::pair<Value, Value> KernelEmitter::beginBlock(Value block) {
+  for (Stage &stage : plan.stages)
+    for (Root &root : stage.roots) {
+      if (!root.addsRows())
+        continue;
+      auto type = tensorType(root.reduce.getResult());
+      Type storage = storageType(type.getElementType());
+      int64_t count = type.getNumElements() / plan.extent;
+      Value zero = arith::ConstantIntOp::create(builder, loc, 0, 8);
+      Value bytes = i64(count * storage.getIntOrFloatBitWidth() / 8);
+      Value sums = pointer(buffers[kernel.getNumArguments() + root.output],
+                           storage, make<arith::MulIOp>(block, i64(count)));
+      LLVM::MemsetOp::create(builder, loc, sums, zero, bytes,
+                             /*isVolatile=*/false);
+    }
+  Value first = make<arith::MulIOp>(block, i64(plan.rowsPerBlock));
+  return {first, make<arith::AddIOp>(first, i64(plan.rowsPerBlock))};
+}
+
 void KernelEmitter::emitRows(Value begin, Value end) {
+  if (plan.rowsPerBlock > 1) {
+    auto blocks = scf::ForOp::create(builder, loc, begin, end, i64(1));
+    builder.setInsertionPointToStart(blocks.getBody());
+    std::tie(begin, end) = beginBlock(blocks.getInductionVar());
+  }
   auto range = scf::ForOp::create(builder, loc, begin, end, i64(1));
   scopes[0] = {range.getBody(), nullptr};
   builder.setInsertionPointToStart(range.getBody());
   Value row = range.getInductionVar();
   Value low = i64(0), high = i64(plan.stages.front().lanes);
   if (plan.blocks > 1) {
-    int64_t size = plan.kind == KernelPlan::Column ? kColumnBlock : kMapBlock;
-    Value block = make<arith::RemUIOp>(row, i64(plan.blocks));
-    low = make<arith::MulIOp>(block, i64(size));
-    Value stop = make<arith::AddIOp>(low, i64(size));
+    Value inner = i64(plan.rowsInside ? plan.rows : plan.blocks);
+    Value block = make<arith::RemUIOp>(row, inner);
+    row = make<arith::DivUIOp>(row, inner);
+    if (plan.rowsInside)
+      std::swap(block, row);
+    low = make<arith::MulIOp>(block, i64(plan.blockLanes));
+    Value stop = make<arith::AddIOp>(low, i64(plan.blockLanes));
     high = make<arith::MinSIOp>(stop, high);
-    row = make<arith::DivUIOp>(row, i64(plan.blocks));
   }
   if (!plan.row.isConstant())
     variables[plan.row.terms.front().first] = row;
@@ -482,6 +348,9 @@ LogicalResult KernelEmitter::emit(func::FuncOp function) {
                           ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
     buffers.push_back(make<LLVM::LoadOp>(pointerType, slot));
   }
+  for (int64_t count : plan.keptRows)
+    buffers.push_back(make<LLVM::AllocaOp>(pointerType, builder.getF32Type(),
+                                           i64(count), /*alignment=*/64));
   if (plan.kind == KernelPlan::EmbeddingGrad)
     emitEmbeddingGrad(begin, end);
   else

@@ -188,6 +188,18 @@ Lanes KernelEmitter::load(Value buffer, Type element, const IndexExpr &address,
     insertAt(depth);
     stored = make<LLVM::LoadOp>(VectorType::get({width}, storage),
                                 pointer(buffer, storage, position), alignment);
+  } else if (std::optional<int64_t> stride = space.laneStride(address)) {
+    // Loads of single elements: processors' gathers are no faster, most slower.
+    Value position = scalarIndex(address);
+    insertAt(depth);
+    SmallVector<Value> elements;
+    for (int64_t lane = 0; lane < width; ++lane) {
+      Value place = make<arith::AddIOp>(position, i64(lane * *stride));
+      elements.push_back(make<LLVM::LoadOp>(
+          storage, pointer(buffer, storage, place), alignment));
+    }
+    stored = make<vector::FromElementsOp>(VectorType::get({width}, storage),
+                                          elements);
   } else {
     Value positions = vectorIndex(address);
     insertAt(depth);

@@ -1,6 +1,8 @@
 // Polynomials fitted to the functions at Chebyshev nodes (mpmath.chebyfit), in
 // the range reductions of Cody and Waite, Software Manual for the Elementary
-// Functions (1980).
+// Functions (1980); erf and tanh as rational functions without a range
+// reduction, fitted by weighted least squares so that the largest relative
+// error in f32 arithmetic is least.
 #include "compiler/codegen/kernels/ExpandMath.h"
 
 #include "compiler/dialects/nn/ScalarBuilder.h"
@@ -27,8 +29,8 @@ public:
 
   Value expandExp(Value x);
   Value expandLog(Value x);
-  Value expandTanh(Value x);
-  Value expandErf(Value x);
+  Value expandOdd(Value x, double bound, ArrayRef<double> numerator,
+                  ArrayRef<double> denominator);
   Value callEachLane(Operation *op, StringRef name);
 
 private:
@@ -62,13 +64,25 @@ private:
 };
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Rational functions in x², the highest power first.
+constexpr double kTanhBound = 8.862292289733887;
+constexpr double kTanhNumerator[] = {1.36063052e-08, 2.07890202e-05,
+                                     0.00350647288, 0.13390179, 0.999999982};
+constexpr double kTanhDenominator[] = {7.8790152e-07, 0.000330346691,
+                                       0.0259183541, 0.46723497, 1};
+constexpr double kErfBound = 3.908191204071045;
+constexpr double kErfNumerator[] = {2.06017836e-06, 0.000284958157,
+                                    0.00374775287,  0.0526955986,
+                                    0.189927243,    1.12837912};
+constexpr double kErfDenominator[] = {
+    3.81997887e-05, 0.00115908164, 0.0149332043, 0.11392033, 0.50165141, 1};
 constexpr double kLog2Low = -2.12194440e-4; // ln 2 = 0.693359375 + this
 constexpr double kLog2High = 0.693359375;
 
 // x = n · ln 2 + r; exp(x) = 2ⁿ · (1 + r + r² · p(r)). Results below
-// 1.8e-38, near the smallest normal number, are 0.
+// 1.8e-38, near the smallest normal number, are 0; at kHigh the product is ∞.
 Value Expander::expandExp(Value x) {
-  constexpr double kLow = -86.9, kHigh = 88.72283;
+  constexpr double kLow = -86.9, kHigh = 89;
   Value bounded = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
                          constant(x, kHigh), x);
   bounded = select(compare(arith::CmpFPredicate::OLT, bounded, kLow),
@@ -88,8 +102,6 @@ Value Expander::expandExp(Value x) {
   Value power =
       fromBits(make<arith::AddIOp>(exponent, constant(exponent, 126 << 23)));
   y = mul(add(y, y), power);
-  y = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
-             constant(x, kInfinity), y);
   return select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, 0), y);
 }
 
@@ -123,43 +135,21 @@ Value Expander::expandLog(Value x) {
   return select(compare(arith::CmpFPredicate::OLT, x, kInfinity), y, x);
 }
 
-// Small |x|: x + x³ · p(x²); else 1 - 2 / (e^2|x| + 1) with the sign of x.
-Value Expander::expandTanh(Value x) {
-  Value magnitude = make<math::AbsFOp>(x);
+// x · p(x²) / q(x²), with x bounded where the function reaches 1 in f32. There
+// the quotient is 1 or above.
+Value Expander::expandOdd(Value x, double bound, ArrayRef<double> numerator,
+                          ArrayRef<double> denominator) {
+  auto within = [&](Value y, double limit) {
+    y = select(compare(arith::CmpFPredicate::OGT, y, limit), constant(y, limit),
+               y);
+    return select(compare(arith::CmpFPredicate::OLT, y, -limit),
+                  constant(y, -limit), y);
+  };
+  x = within(x, bound);
   Value square = mul(x, x);
-  Value p =
-      polynomial(square, {0.00226950168416, -0.00832318705828, 0.0217625029074,
-                          -0.0539584616275, 0.133333001462, -0.333333331494});
-  Value small = fma(mul(x, square), p, x);
-  Value one = constant(x, 1);
-  Value power = expandExp(mul(magnitude, 2));
-  Value large = sub(one, div(constant(x, 2), add(power, one)));
-  large = make<math::CopySignOp>(large, x);
-  return select(compare(arith::CmpFPredicate::OLT, magnitude, 0.63), small,
-                large);
-}
-
-// Small |x|: x + x · p(x²); else 1 - exp(q(|x|)), q = log ∘ erfc, with the
-// sign.
-Value Expander::expandErf(Value x) {
-  Value magnitude = make<math::AbsFOp>(x);
-  Value square = mul(x, x);
-  Value p =
-      polynomial(square, {8.31687971774e-5, -0.000813044467024,
-                          0.00519998925456, -0.0268589974238, 0.112836887246,
-                          -0.376126333343, 0.128379166602});
-  Value small = fma(x, p, x);
-  // Beyond 4 the result is 1 in f32; NaN stays one through the comparison.
-  Value bounded = select(compare(arith::CmpFPredicate::OGT, magnitude, 4),
-                         constant(x, 4), magnitude);
-  Value q = polynomial(bounded,
-                       {1.6435696536e-6, -4.61779127904e-5, 0.000597743471961,
-                        -0.00476357524915, 0.0264310176034, -0.110094480828,
-                        -0.631814516659, -1.13023761637, 0.000320441531277});
-  Value large = sub(constant(x, 1), expandExp(q));
-  large = make<math::CopySignOp>(large, x);
-  return select(compare(arith::CmpFPredicate::OLT, magnitude, 0.925), small,
-                large);
+  Value y = div(mul(x, polynomial(square, numerator)),
+                polynomial(square, denominator));
+  return within(y, 1);
 }
 
 Value Expander::callEachLane(Operation *op, StringRef name) {
@@ -217,10 +207,14 @@ void kernels::expandMath(ModuleOp module) {
               return isF32 ? e.expandLog(x) : e.callEachLane(op, "log");
             })
             .Case([&](math::TanhOp) {
-              return isF32 ? e.expandTanh(x) : e.callEachLane(op, "tanh");
+              return isF32 ? e.expandOdd(x, kTanhBound, kTanhNumerator,
+                                         kTanhDenominator)
+                           : e.callEachLane(op, "tanh");
             })
             .Case([&](math::ErfOp) {
-              return isF32 ? e.expandErf(x) : e.callEachLane(op, "erf");
+              return isF32 ? e.expandOdd(x, kErfBound, kErfNumerator,
+                                         kErfDenominator)
+                           : e.callEachLane(op, "erf");
             })
             .Case([&](math::SinOp) { return e.callEachLane(op, "sin"); })
             .Case([&](math::CosOp) { return e.callEachLane(op, "cos"); })

@@ -45,7 +45,8 @@ private:
   // The running values of one reduction, one a width of vectors.
   using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 2>, 3>;
 
-  // ---- templates (EmitLoops.cpp, EmitEmbeddingGrad.cpp) ----
+  // ---- templates (EmitLoops.cpp, EmitColumns.cpp, EmitReduction.cpp,
+  // EmitEmbeddingGrad.cpp) ----
   void emitStage(Stage &stage, mlir::Value low, mlir::Value high);
   void emitParts(Stage &stage, llvm::ArrayRef<int64_t> widths, mlir::Value low,
                  mlir::Value high, Accumulators &sums);
@@ -54,6 +55,8 @@ private:
   void emitEmbeddingGrad(mlir::Value begin, mlir::Value end);
   void emitRows(mlir::Value begin, mlir::Value end);
   void storeOutput(const Root &root);
+  void addToOutput(const Root &root);
+  std::pair<mlir::Value, mlir::Value> beginBlock(mlir::Value block);
   llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
   mlir::Value neutral(nn::ReduceOp op, mlir::Type type);
   mlir::Value combine(nn::ReduceOp op, mlir::Value a, mlir::Value b);
@@ -112,6 +115,9 @@ private:
   // A scalar in every lane, where there are lanes.
   mlir::Value spread(mlir::Value scalar);
   mlir::Type lanesOf(mlir::Type element, bool vector) const;
+  bool isResult(int output) {
+    return output < static_cast<int>(kernel.getNumResults());
+  }
   bool vectorizes(const IndexExpr &expr) const {
     return width > 1 && space.usesLane(expr);
   }
@@ -125,7 +131,7 @@ private:
 
   int64_t width = 1; // lanes of the loop that is being built
   Scope scopes[3];
-  llvm::SmallVector<mlir::Value> buffers;     // operands, then results
+  llvm::SmallVector<mlir::Value> buffers;     // operands, results, kept rows
   llvm::DenseMap<int, mlir::Value> variables; // by atom, at the first lane
   std::map<Key, Lanes> known;
   llvm::DenseMap<mlir::Value, Lanes> reduced;  // reductions of this row

@@ -2,6 +2,7 @@
 #include "compiler/codegen/kernels/KernelPlan.h"
 
 #include "compiler/codegen/kernels/BodyWalk.h"
+#include "compiler/codegen/kernels/KeptValues.h"
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -24,9 +25,10 @@ struct Domain {
   SmallVector<int64_t> shape;
   SmallVector<bool> reduced;
 
-  explicit Domain(nn::ReduceOp op)
-      : shape(shapeOf(op.getInput())), reduced(shape.size(), false) {
-    for (int64_t axis : op.getAxes())
+  explicit Domain(nn::ReduceOp op) : Domain(op.getInput(), op.getAxes()) {}
+  Domain(Value value, ArrayRef<int64_t> axes)
+      : shape(shapeOf(value)), reduced(shape.size(), false) {
+    for (int64_t axis : axes)
       reduced[axis] = true;
   }
   SmallVector<int64_t> sizes(bool ofReduced) const {
@@ -80,6 +82,8 @@ private:
   LogicalResult planMap();
   LogicalResult planRows();
   LogicalResult planColumns();
+  void pickBeforeStores(int level);
+  int keepRow(int64_t count);
   void planEmbeddingGrad(nn::EmbeddingGradOp op);
   void collectReductions();
   int level(Value value);
@@ -97,12 +101,28 @@ private:
   func::FuncOp kernel;
   Operation *terminator;
   KernelPlan plan;
+  bool addsRows(nn::ReduceOp op);
+
   SmallVector<nn::ReduceOp> reductions; // in program order
+  SmallVector<nn::ReduceOp> rowSums;    // over blocks of rows, likewise
   llvm::DenseMap<Value, int> levels;
 };
 
+// A sum over the middle axis that is a result and read by nothing else. By
+// itself it has threads take blocks, so there must be some.
+bool Planner::addsRows(nn::ReduceOp op) {
+  ArrayRef<int64_t> shape = shapeOf(op.getInput());
+  auto type = nn::tensorType(op.getResult()).getElementType();
+  return shape.size() == 3 && op.getAxes() == ArrayRef<int64_t>{1} &&
+         op.getKind() == nn::ReduceKind::sum && isa<FloatType>(type) &&
+         !type.isBF16() && op->hasOneUse() && *op->user_begin() == terminator &&
+         (shape[0] > 1 || terminator->getNumOperands() > 1);
+}
+
 void Planner::collectReductions() {
-  kernel.walk([&](nn::ReduceOp op) { reductions.push_back(op); });
+  kernel.walk([&](nn::ReduceOp op) {
+    (addsRows(op) ? rowSums : reductions).push_back(op);
+  });
 }
 
 // How many reductions must be complete, one after the other, before the value.
@@ -161,6 +181,7 @@ void Planner::chooseLanes(
     BodyWalk result = walk(stage);
     stage.cost = result.cost;
     stage.drawsRandom = result.drawsRandom;
+    stage.gathers = result.gathers;
     int64_t next = 0;
     for (int64_t cut : result.divisors)
       if (cut < lanes && lanes % cut == 0)
@@ -194,7 +215,7 @@ LogicalResult Planner::planMap() {
     if (elements(output) != count)
       return kernel.emitError("kernel '")
              << kernel.getSymName() << "' has outputs of different sizes";
-    stage.roots.push_back({output, {}, static_cast<int>(i), {}});
+    stage.roots.push_back({output, {}, static_cast<int>(i), {}, {}});
   }
   // Runs of lanes are the rows: the range goes over them, without a loop of
   // its own inside.
@@ -208,49 +229,106 @@ LogicalResult Planner::planMap() {
   plan.rows = stage.outer;
   stage.outerVariable = 0;
   stage.outer = 1;
-  if (stage.lanes > 2 * kMapBlock)
-    plan.blocks = llvm::divideCeil(stage.lanes, kMapBlock);
+  plan.rowsInside = stage.gathers && stage.lanes > kLongestGather;
+  plan.blockLanes = plan.rowsInside ? kGatherBlock : kMapBlock;
+  if (stage.lanes > 2 * plan.blockLanes)
+    plan.blocks = llvm::divideCeil(stage.lanes, plan.blockLanes);
   return success();
+}
+
+// What is picked out of a row is read before a result is written, which may lie
+// over the row.
+void Planner::pickBeforeStores(int current) {
+  Stage stage;
+  kernel.walk([&](nn::PickOp op) {
+    Value value = op.getResult();
+    if (level(value) == current && elements(value) == plan.rows)
+      stage.roots.push_back({value,
+                             {},
+                             -1,
+                             plan.space.delinearize(plan.row, shapeOf(value)),
+                             {}});
+  });
+  if (!stage.roots.empty())
+    plan.stages.push_back(stage);
+}
+
+int Planner::keepRow(int64_t count) {
+  plan.keptRows.push_back(count);
+  plan.stackBytes += count * 4 + 64;
+  return kernel.getNumResults() + plan.keptRows.size() - 1;
 }
 
 LogicalResult Planner::planRows() {
   plan.kind = KernelPlan::Row;
-  nn::ReduceOp main = *llvm::max_element(reductions, [&](auto a, auto b) {
+  auto larger = [&](nn::ReduceOp a, nn::ReduceOp b) {
     return elements(a.getInput()) < elements(b.getInput());
-  });
-  Domain domain(main);
+  };
+  Domain domain = reductions.empty()
+                      ? Domain(rowSums.front().getInput(), ArrayRef<int64_t>{2})
+                      : Domain(*llvm::max_element(reductions, larger));
   plan.rows = domain.keptCount();
   plan.row = plan.space.variable(0, plan.rows);
 
+  for (nn::ReduceOp op : rowSums) {
+    ArrayRef<int64_t> shape = shapeOf(op.getInput());
+    if (shape[0] * shape[1] != plan.rows || shape[2] != domain.reducedCount() ||
+        !domain.reducesTrailing() ||
+        (plan.rowsPerBlock != 1 && plan.rowsPerBlock != shape[1]))
+      return op.emitOpError("adds other rows than its kernel '")
+             << kernel.getSymName() << "' has";
+    plan.rowsPerBlock = shape[1];
+  }
+
   int last = 0;
-  for (nn::ReduceOp op : reductions)
+  for (nn::ReduceOp op : llvm::concat<nn::ReduceOp>(reductions, rowSums))
     last = std::max(last, level(op.getInput()));
   for (Value output : terminator->getOperands())
-    last = std::max(last, level(output));
+    if (!llvm::is_contained(rowSums, output.getDefiningOp()))
+      last = std::max(last, level(output));
+
+  SmallVector<KeptValue, 2> kept = valuesToKeep(
+      kernel, product(domain.shape), [&](Value value) { return level(value); });
 
   // A stage for each level and each length of the inner loops, then one for the
   // outputs with an element a row.
   Stage scalars;
   for (int current = 0; current <= last; ++current) {
     std::map<int64_t, SmallVector<Root, 2>> byCount;
+    pickBeforeStores(current);
+    for (KeptValue &entry : kept)
+      if (entry.level == current) {
+        if (entry.output < 0)
+          entry.output = keepRow(domain.reducedCount());
+        byCount[domain.reducedCount()].push_back(
+            {entry.value, {}, entry.output, {}, {}});
+      }
     for (nn::ReduceOp op : reductions) {
       if (level(op.getInput()) != current)
         continue;
       if (Domain(op).keptCount() != plan.rows)
         return op.emitOpError("keeps other rows than its kernel '")
                << kernel.getSymName() << "'";
-      byCount[Domain(op).reducedCount()].push_back({op.getInput(), op, -1, {}});
+      byCount[Domain(op).reducedCount()].push_back(
+          {op.getInput(), op, -1, {}, {}});
     }
     for (auto [i, output] : llvm::enumerate(terminator->getOperands())) {
-      if (level(output) != current)
+      auto sum = output.getDefiningOp<nn::ReduceOp>();
+      bool addsRows = llvm::is_contained(rowSums, sum);
+      if (level(addsRows ? sum.getInput() : output) != current)
         continue;
+      if (addsRows) {
+        byCount[domain.reducedCount()].push_back(
+            {sum.getInput(), sum, static_cast<int>(i), {}, {}});
+        continue;
+      }
       int64_t count = elements(output);
       bool isDomain = count == product(domain.shape);
       if (count % plan.rows != 0 ||
           (count != plan.rows && !isDomain && !domain.reducesTrailing()))
         return kernel.emitError("kernel '")
                << kernel.getSymName() << "' has an output of other rows";
-      Root root{output, {}, static_cast<int>(i), {}};
+      Root root{output, {}, static_cast<int>(i), {}, {}};
       if (count == plan.rows)
         scalars.roots.push_back(root);
       else
@@ -264,7 +342,13 @@ LogicalResult Planner::planRows() {
           [&](Stage &stage, const IndexExpr &inner) {
             for (Root &root : stage.roots) {
               ArrayRef<int64_t> shape = shapeOf(root.value);
-              if (root.reduce) {
+              if (root.addsRows())
+                root.sum = plan.space.add(
+                    plan.space.scale(
+                        plan.space.floorDiv(plan.row, plan.rowsPerBlock),
+                        domain.reducedCount()),
+                    inner);
+              if (root.reduce && !root.addsRows()) {
                 root.index =
                     Domain(root.reduce).index(plan.space, plan.row, inner);
               } else if (domain.reducesTrailing()) {
@@ -299,9 +383,9 @@ LogicalResult Planner::planColumns() {
   int64_t kept = domain.keptCount();
   Stage &stage = plan.stages.emplace_back();
   for (nn::ReduceOp op : reductions)
-    stage.roots.push_back({op.getInput(), op, -1, {}});
+    stage.roots.push_back({op.getInput(), op, -1, {}, {}});
   for (auto [i, output] : llvm::enumerate(terminator->getOperands()))
-    stage.roots.push_back({output, {}, static_cast<int>(i), {}});
+    stage.roots.push_back({output, {}, static_cast<int>(i), {}, {}});
 
   // Lanes are at most the innermost run of kept dimensions.
   IndexExpr within;
@@ -319,6 +403,7 @@ LogicalResult Planner::planColumns() {
   plan.rows = stage.outer;
   stage.outerVariable = within;
   stage.outer = domain.reducedCount();
+  plan.blockLanes = kColumnBlock;
   plan.blocks = llvm::divideCeil(stage.lanes, kColumnBlock);
   return checkReductions(walk(stage));
 }
@@ -333,24 +418,28 @@ void Planner::planEmbeddingGrad(nn::EmbeddingGradOp op) {
   stage.laneVariable = plan.space.variable(2, stage.lanes, /*isLane=*/true);
   IndexExpr linear = plan.space.add(
       plan.space.scale(stage.outerVariable, stage.lanes), stage.laneVariable);
-  stage.roots.push_back(
-      {op.getGrad(),
-       {},
-       0,
-       plan.space.delinearize(linear, shapeOf(op.getGrad()))});
+  stage.roots.push_back({op.getGrad(),
+                         {},
+                         0,
+                         plan.space.delinearize(linear, shapeOf(op.getGrad())),
+                         {}});
+  plan.blockLanes = kColumnBlock;
   plan.blocks = llvm::divideCeil(stage.lanes, kColumnBlock);
   if (nn::tensorType(op.getResult()).getElementType().isBF16())
-    plan.stackBytes = stage.lanes * 4 + 64; // a row's sums in f32
+    // A row's sums in f32, each row's first place, each place's next one.
+    plan.stackBytes =
+        4 * (stage.lanes + shapeOf(op.getResult())[0] + stage.outer) + 3 * 64;
 }
 
 // A piece of the range should be worth a thread's wake-up.
 void Planner::setGrain() {
   constexpr int64_t kWorth = 1 << 17; // simple ops
-  plan.extent = plan.rows * plan.blocks;
+  plan.extent = plan.rows * plan.blocks / plan.rowsPerBlock;
   int64_t total = 0;
   for (const Stage &stage : plan.stages)
     total += stage.outer * stage.lanes * (stage.cost + 4);
-  int64_t each = std::max<int64_t>(1, total / plan.blocks);
+  total = total * plan.rowsPerBlock / plan.blocks;
+  int64_t each = std::max<int64_t>(1, total);
   plan.grain = std::clamp<int64_t>(kWorth / each, 1, plan.extent);
 }
 
@@ -363,6 +452,8 @@ FailureOr<KernelPlan> Planner::run() {
   auto scatter = terminator->getOperand(0).getDefiningOp<nn::EmbeddingGradOp>();
   if (scatter) {
     planEmbeddingGrad(scatter);
+  } else if (!rowSums.empty()) {
+    result = planRows();
   } else if (reductions.empty()) {
     result = planMap();
   } else {

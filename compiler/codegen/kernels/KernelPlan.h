@@ -4,7 +4,9 @@
 //
 //   map     every output element by itself; the range is blocks of elements
 //   row     reductions and elementwise code in loops over one row (all that
-//           shares the kept indices); the range is rows
+//           shares the kept indices); the range is rows. Rows may also be
+//           added up in fixed blocks, element by element: the running sums are
+//           the block's row of a result, and the range is blocks of rows
 //   column  the innermost axis is kept: lanes are columns, and the rows are
 //           added one after the other in fixed blocks; the range is blocks of
 //           columns
@@ -18,14 +20,22 @@ namespace fsdpc::kernels {
 
 inline constexpr int64_t kColumnBlock = 64; // columns of one step of the range
 inline constexpr int64_t kMapBlock = 2048;  // elements, where a loop is longer
+// Lanes that are apart in memory come from as many cache lines, which the next
+// row needs again: all of a row's up to kLongestGather, else blocks.
+inline constexpr int64_t kLongestGather = 1024, kGatherBlock = 64;
 
 /// A value that a stage's loops compute at every index: what a reduction takes
 /// in, or an output.
 struct Root {
   mlir::Value value;
   nn::ReduceOp reduce; // or
-  int output = -1;     // the number of a result
+  int output = -1; // the number of a result, past the last one of a row that
+                   // is the call's own; neither: computed and remembered
   Index index;
+
+  /// Of a sum over blocks of rows: both, and the result's element to add to.
+  bool addsRows() const { return reduce && output >= 0; }
+  IndexExpr sum;
 };
 
 /// Roots that share loops: `outer` times `lanes` iterations.
@@ -37,6 +47,7 @@ struct Stage {
                                       // on the lane changes
   int64_t cost = 0;                   // of one iteration, in simple ops
   bool drawsRandom = false;           // dropout: four elements a draw
+  bool gathers = false;               // lanes are apart in memory
 };
 
 struct KernelPlan {
@@ -46,9 +57,16 @@ struct KernelPlan {
   IndexExpr row;      // the row's number; map: of a run of `lanes` elements
   int64_t rows = 1;   // column: runs of columns
   int64_t blocks = 1; // of the lanes of each row: rows · blocks is the extent
+  int64_t blockLanes = 0; // of each of them
+  bool rowsInside =
+      false; // a block of all rows, then the next: what is gathered
+             // for a row lies beside what the next one gathers
+  int64_t rowsPerBlock = 1; // row: where rows are added up in blocks
   llvm::SmallVector<Stage, 3> stages;
   int64_t extent = 1, grain = 1;
-  int64_t stackBytes = 0; // memory of a call's own
+  llvm::SmallVector<int64_t, 1> keptRows; // f32 values of each row that is the
+                                          // call's own
+  int64_t stackBytes = 0;                 // memory of a call's own
 };
 
 /// The kernel's body holds primitives only. Emits an error where no template

@@ -31,10 +31,11 @@ static Value counted(DecomposeBuilder &b, const TargetRows &targets,
   return b.select(counts, value, b.constant(value, 0));
 }
 
-// weight · (lse - logits[target]) of each row, R×1.
+// weight · (lse - logits[target]) of each row, R×1. The target is picked out of
+// the logits as they are, which need not be widened for it.
 static Value rowLosses(DecomposeBuilder &b, Value logits, Value lse,
                        const TargetRows &targets) {
-  Value loss = b.sub(lse, b.pick(logits, targets.index));
+  Value loss = b.sub(lse, b.enter(b.pick(logits, targets.index)));
   return counted(b, targets, b.mul(targets.weight, loss));
 }
 
@@ -65,7 +66,7 @@ SmallVector<Value> CrossEntropyOp::decompose(OpBuilder &builder) {
   Value lse = b.add(row.max, b.log(row.sum));
   TargetRows targets = targetRows(b, tensorType(logits), getTargets(),
                                   getWeights(), getIgnoreIndex());
-  Value loss = b.sum(rowLosses(b, logits, lse, targets), {0});
+  Value loss = b.sum(rowLosses(b, getLogits(), lse, targets), {0});
   Value valid = b.sum(targets.weight, {0});
   loss = b.div(loss, divisorOf(b, getReduction(), valid));
   return {b.leave(loss, getLoss().getType()), b.leave(lse, getLse().getType()),
@@ -96,7 +97,7 @@ SmallVector<Value> CrossEntropyRowsOp::decompose(OpBuilder &builder) {
                      b.reshape(getWeights(), {rows, 1})};
   RowExp row = rowExp(b, logits);
   Value lse = b.add(row.max, b.log(row.sum));
-  Value losses = rowLosses(b, logits, lse, targets);
+  Value losses = rowLosses(b, getLogits(), lse, targets);
   Value inverse = b.div(b.constant(row.sum, 1), row.sum);
   Value factor = b.reshape(getFactors(), {rows, 1});
   Value gradient = rowGradients(b, b.mul(row.exps, inverse), factor, targets);

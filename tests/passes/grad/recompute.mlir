@@ -110,3 +110,27 @@ module attributes {fsdp.options = {recompute = "none"}} {
     return
   }
 }
+
+// -----
+
+// Whole units: of what unit b reads of unit a its backward computes the products
+// again. The last product of the forward stays.
+module attributes {fsdp.options = {recompute = "units"}} {
+  fsdp.unit @a
+  fsdp.unit @b
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    // CHECK: %[[A:.*]] = nn.matmul %arg0, %arg0 {fsdp.unit = @a}
+    %a = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %h = nn.matmul %a, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.gelu erf %h {fsdp.unit = @b} : tensor<8x8xf32>
+    %z = nn.matmul %y, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[H:.*]] = nn.matmul %[[A]], %arg0 {fsdp.backward, fsdp.unit = @b}
+    // CHECK-NEXT: %[[Y:.*]] = nn.gelu erf %[[H]] {fsdp.backward, fsdp.unit = @b}
+    // CHECK-NEXT: nn.matmul %[[Y]], %arg1 {fsdp.backward
+    // CHECK-NEXT: nn.gelu_grad erf %arg1, %[[H]]
+    %dw = nn.matmul %y, %g {transpose_a, fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %dh = nn.gelu_grad erf %g, %h {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+    return
+  }
+}

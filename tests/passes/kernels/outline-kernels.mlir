@@ -126,3 +126,29 @@ module {
     return
   }
 }
+
+// -----
+
+// A sum of rows is cut into fixed blocks, whose sums the kernel of the same rows
+// computes on its way; here they go to a norm's weight and bias and to the bias
+// before a GELU. What is left to add is a row a block.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: %[[M:.*]] = nn.matmul
+// CHECK: nn.launch @{{.*}}(%[[M]], %arg0, {{.*}}) : {{.*}} -> (tensor<2x1x32xf32>, tensor<2x1x32xf32>, tensor<128x32xf32>, tensor<2x1x32xf32>)
+// CHECK-COUNT-3: nn.launch @{{.*}} : (tensor<2x1x32xf32>) -> tensor<1x1x32xf32>
+// CHECK-NOT: nn.launch
+// CHECK: return
+module {
+  func.func @microbatch(%x: tensor<128x32xf32> {fsdp.input = "x"}, %w: tensor<32x32xf32> {fsdp.input = "w"}, %v: tensor<32xf32> {fsdp.input = "v"}, %mean: tensor<128xf32> {fsdp.input = "m"}, %rstd: tensor<128xf32> {fsdp.input = "r"}) {
+    %m = nn.matmul %x, %w : tensor<128x32xf32>, tensor<32x32xf32> -> tensor<128x32xf32>
+    %d = nn.layer_norm_grad %m, %x, %mean, %rstd weight %v : tensor<128x32xf32>, tensor<128xf32>, weight tensor<32xf32> -> tensor<128x32xf32>
+    %dw = nn.norm_weight_grad %m, %x mean %mean rstd %rstd : tensor<128x32xf32>, tensor<128xf32>, mean tensor<128xf32> -> tensor<32xf32>
+    %db = nn.reduce sum %m [0] : tensor<128x32xf32> -> tensor<1x32xf32>
+    %g = nn.gelu_grad erf %x, %d : tensor<128x32xf32>
+    %gb = nn.reduce sum %g [0] : tensor<128x32xf32> -> tensor<1x32xf32>
+    %a = nn.reshape %dw : tensor<32xf32> -> tensor<1x32xf32>
+    %y = nn.matmul %a, %g {transpose_b} : tensor<1x32xf32>, tensor<128x32xf32> -> tensor<1x128xf32>
+    %z = nn.matmul %db, %gb {transpose_b} : tensor<1x32xf32>, tensor<1x32xf32> -> tensor<1x1xf32>
+    return
+  }
+}

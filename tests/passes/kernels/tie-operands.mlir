@@ -60,3 +60,23 @@ module {
     return
   }
 }
+
+// -----
+
+// Sums of rows read an element when it is written: the gradient may lie over its
+// cotangent all the same.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: nn.launch @grad({{.*}}) {tied = array<i64: 1, -1>}
+module {
+  func.func private @grad(%x: tensor<32x4xf32>, %g: tensor<32x4xf32>) -> (tensor<32x4xf32>, tensor<1x1x4xf32>) attributes {nn.kernel} {
+    %d = nn.gelu_grad erf %x, %g : tensor<32x4xf32>
+    %b = nn.reshape %d : tensor<32x4xf32> -> tensor<1x32x4xf32>
+    %s = nn.reduce sum %b [1] : tensor<1x32x4xf32> -> tensor<1x1x4xf32>
+    return %d, %s : tensor<32x4xf32>, tensor<1x1x4xf32>
+  }
+  func.func @microbatch(%x: tensor<32x4xf32> {fsdp.input = "x"}, %w: tensor<4x4xf32> {fsdp.input = "w"}) {
+    %g = nn.matmul %x, %w : tensor<32x4xf32>, tensor<4x4xf32> -> tensor<32x4xf32>
+    %d:2 = nn.launch @grad(%x, %g) : (tensor<32x4xf32>, tensor<32x4xf32>) -> (tensor<32x4xf32>, tensor<1x1x4xf32>)
+    return
+  }
+}

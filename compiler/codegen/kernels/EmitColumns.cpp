@@ -1,0 +1,117 @@
+// The column template: lanes are columns, and the rows are added one after the
+// other.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+using nn::tensorType;
+
+// One vector of columns: the rows from first to last, in blocks whose sums are
+// added, which keeps the error of long sums small.
+void KernelEmitter::emitColumnStep(Stage &stage) {
+  constexpr int64_t kRowBlock = 256;
+  for (Root &root : stage.roots)
+    if (root.reduce)
+      reduced.erase(root.reduce.getResult());
+  insertAt(1);
+  SmallVector<Value> zeros;
+  for (Root &root : stage.roots)
+    if (root.reduce)
+      zeros.push_back(
+          neutral(root.reduce,
+                  lanesOf(scalarType(tensorType(root.value).getElementType()),
+                          width > 1)));
+  auto addRow = [&](ValueRange carried) {
+    SmallVector<Value> results;
+    for (Root &root : stage.roots) {
+      if (!root.reduce)
+        continue;
+      Lanes value = element(root.value, root.index);
+      insertAt(2);
+      results.push_back(
+          combine(root.reduce, carried[results.size()], spread(value.value)));
+    }
+    return results;
+  };
+
+  SmallVector<Value> sums;
+  if (stage.outer == 1) {
+    sums = addRow(zeros);
+  } else if (stage.outer <= kRowBlock) {
+    sums = loop(2, stage.outerVariable, i64(0), i64(stage.outer), 1, zeros,
+                addRow);
+  } else {
+    auto blocks = scf::ForOp::create(builder, loc, i64(0), i64(stage.outer),
+                                     i64(kRowBlock), zeros);
+    // What the rows share is built before the blocks, hence the anchor; the
+    // loop over a block's rows then moves inside.
+    scopes[1].anchor = blocks;
+    builder.setInsertionPointToEnd(blocks.getBody());
+    Value begin = blocks.getInductionVar();
+    Value end = make<arith::MinSIOp>(make<arith::AddIOp>(begin, i64(kRowBlock)),
+                                     i64(stage.outer));
+    auto rows = scf::ForOp::create(builder, loc, begin, end, i64(1), zeros);
+    scopes[2] = {rows.getBody(), nullptr};
+    variables[stage.outerVariable.terms.front().first] = rows.getInductionVar();
+    SmallVector<Value> results = addRow(rows.getRegionIterArgs());
+    builder.setInsertionPointToEnd(rows.getBody());
+    scf::YieldOp::create(builder, loc, results);
+    forget(2);
+    scopes[2] = {};
+    scopes[1].anchor = nullptr;
+
+    builder.setInsertionPointToEnd(blocks.getBody());
+    SmallVector<Value> totals;
+    size_t next = 0;
+    for (Root &root : stage.roots)
+      if (root.reduce) {
+        totals.push_back(combine(root.reduce, blocks.getRegionIterArgs()[next],
+                                 rows.getResult(next)));
+        ++next;
+      }
+    scf::YieldOp::create(builder, loc, totals);
+    sums = blocks.getResults();
+  }
+
+  insertAt(1);
+  size_t next = 0;
+  for (Root &root : stage.roots)
+    if (root.reduce)
+      reduced[root.reduce.getResult()] = {
+          roundResult(root.reduce, sums[next++]), 1};
+  for (Root &root : stage.roots)
+    if (!root.reduce)
+      storeOutput(root);
+}
+
+void KernelEmitter::emitColumns(Stage &stage, Value low, Value high) {
+  auto step = [&](ValueRange) {
+    emitColumnStep(stage);
+    return SmallVector<Value>();
+  };
+  if (stage.lanes == 1) {
+    emitColumnStep(stage);
+    return;
+  }
+  Value current = low;
+  for (int64_t lanes : widthsFor(stage)) {
+    insertAt(0);
+    Value stop = high;
+    if (lanes > 1) {
+      Value count = make<arith::SubIOp>(high, current);
+      Value rest = make<arith::RemUIOp>(count, i64(lanes));
+      stop = make<arith::SubIOp>(high, rest);
+    }
+    width = lanes;
+    loop(1, stage.laneVariable, current, stop, lanes, {}, step);
+    current = stop;
+    if (stage.lanes % lanes == 0)
+      break;
+  }
+  width = 1;
+}

@@ -1,0 +1,85 @@
+// Running values of reductions and how they are combined.
+#include "compiler/codegen/kernels/KernelEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+using nn::tensorType;
+
+Value KernelEmitter::neutral(nn::ReduceOp op, Type type) {
+  if (op.getKind() == nn::ReduceKind::sum)
+    return splatLike(type, 0);
+  bool isMax = op.getKind() == nn::ReduceKind::max;
+  if (isa<FloatType>(getElementTypeOrSelf(type))) {
+    double infinity = std::numeric_limits<double>::infinity();
+    return splatLike(type, isMax ? -infinity : infinity);
+  }
+  Type element = getElementTypeOrSelf(type);
+  Type declared = tensorType(op.getInput()).getElementType();
+  unsigned bits = element.getIntOrFloatBitWidth();
+  bool isUnsigned = declared.isUnsignedInteger() || bits == 1;
+  APInt value = isUnsigned
+                    ? (isMax ? APInt::getZero(bits) : APInt::getMaxValue(bits))
+                    : (isMax ? APInt::getSignedMinValue(bits)
+                             : APInt::getSignedMaxValue(bits));
+  TypedAttr attr = builder.getIntegerAttr(element, value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return make<arith::ConstantOp>(attr);
+}
+
+Value KernelEmitter::combine(nn::ReduceOp op, Value a, Value b) {
+  Type element = getElementTypeOrSelf(a.getType());
+  bool isFloat = isa<FloatType>(element);
+  bool isUnsigned =
+      tensorType(op.getInput()).getElementType().isUnsignedInteger() ||
+      element.isInteger(1);
+  switch (op.getKind()) {
+  case nn::ReduceKind::sum:
+    return isFloat ? make<arith::AddFOp>(a, b) : make<arith::AddIOp>(a, b);
+  case nn::ReduceKind::max:
+    if (isFloat)
+      return make<arith::MaximumFOp>(a, b);
+    return isUnsigned ? make<arith::MaxUIOp>(a, b) : make<arith::MaxSIOp>(a, b);
+  case nn::ReduceKind::min:
+    if (isFloat)
+      return make<arith::MinimumFOp>(a, b);
+    return isUnsigned ? make<arith::MinUIOp>(a, b) : make<arith::MinSIOp>(a, b);
+  }
+  llvm_unreachable("covered above");
+}
+
+Value kernels::foldLanes(OpBuilder &builder, Location loc, Value vector,
+                         llvm::function_ref<Value(Value, Value)> combine) {
+  // Halves are combined until one lane is left.
+  while (auto type = dyn_cast<VectorType>(vector.getType())) {
+    int64_t lanes = type.getNumElements();
+    if (lanes == 1)
+      return vector::ExtractOp::create(builder, loc, vector,
+                                       ArrayRef<int64_t>{0});
+    auto half = [&](int64_t begin) {
+      auto order = llvm::to_vector(llvm::seq(begin, begin + lanes / 2));
+      return vector::ShuffleOp::create(builder, loc, vector, vector, order);
+    };
+    vector = combine(half(0), half(lanes / 2));
+  }
+  return vector;
+}
+
+Value KernelEmitter::foldLanes(nn::ReduceOp op, Value vector) {
+  return kernels::foldLanes(builder, loc, vector, [&](Value a, Value b) {
+    return combine(op, a, b);
+  });
+}
+
+Value KernelEmitter::roundResult(nn::ReduceOp op, Value sum) {
+  bool isBf16 = tensorType(op.getResult()).getElementType().isBF16();
+  return isBf16 ? roundBf16(sum) : sum;
+}

@@ -1,0 +1,78 @@
+// A forward walk from each costly op to the loops that need it.
+#include "compiler/codegen/kernels/KeptValues.h"
+
+#include "compiler/codegen/kernels/BodyWalk.h"
+#include "compiler/dialects/nn/Build.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+namespace {
+
+constexpr int64_t kCostly = 12; // simple ops: more than a store and a load
+
+struct Readers {
+  int first = INT_MAX, last = -1; // levels of loops
+  bool inPlace = true;            // each reads the element at its own index
+
+  void add(int level) {
+    first = std::min(first, level);
+    last = std::max(last, level);
+  }
+};
+
+void findReaders(Value value, ArrayRef<KeptValue> kept,
+                 llvm::function_ref<int(Value)> level, Readers &readers) {
+  for (Operation *user : value.getUsers()) {
+    if (isa<nn::ReduceOp, func::ReturnOp>(user)) {
+      readers.add(level(value));
+      continue;
+    }
+    Value result = user->getResult(0);
+    const KeptValue *known = llvm::find_if(
+        kept, [&](const KeptValue &other) { return other.value == result; });
+    if (known != kept.end()) {
+      readers.add(known->level);
+      continue;
+    }
+    readers.inPlace &=
+        isa<nn::ElementwiseOpInterface>(user) || isa<nn::ReshapeOp>(user);
+    findReaders(result, kept, level, readers);
+  }
+}
+
+} // namespace
+
+SmallVector<KeptValue, 2>
+kernels::valuesToKeep(func::FuncOp kernel, int64_t count,
+                      llvm::function_ref<int(Value)> level) {
+  SmallVector<KeptValue, 2> kept;
+  Block &body = kernel.getBody().front();
+  Operation *terminator = body.getTerminator();
+  for (Operation &op : llvm::reverse(body.without_terminator())) {
+    if (!isa<nn::ElementwiseOpInterface>(op) || costOf(&op) < kCostly)
+      continue;
+    Value value = op.getResult(0);
+    auto type = nn::tensorType(value);
+    if (!type.getElementType().isF32() || type.getNumElements() != count ||
+        llvm::is_contained(terminator->getOperands(), value))
+      continue;
+    Readers readers;
+    findReaders(value, kept, level, readers);
+    if (readers.first >= readers.last)
+      continue;
+    KeptValue &entry = kept.emplace_back(KeptValue{value, readers.first});
+    for (auto [i, output] : llvm::enumerate(terminator->getOperands())) {
+      int number = i;
+      bool isFree = llvm::none_of(
+          kept, [&](const KeptValue &other) { return other.output == number; });
+      auto outputType = nn::tensorType(output);
+      if (isFree && readers.inPlace && outputType.getElementType().isF32() &&
+          outputType.getNumElements() == count && level(output) >= readers.last)
+        entry.output = number;
+    }
+  }
+  return kept;
+}

@@ -1,0 +1,155 @@
+// Matrix products of training steps on one thread, in GF/s: by the grid that
+// the host device chooses, by other grids, and oneDNN's sgemm on the whole.
+// What a change of the grid is held against; start one copy a core, as ranks
+// do.
+#include "runtime/host/matmul.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <dnnl.h>
+#include <functional>
+#include <omp.h>
+#include <sstream>
+#include <sys/mman.h>
+
+using namespace fsdpc;
+
+namespace {
+
+// Forward, input gradient and weight gradient of GPT blocks, and of a head by
+// blocks of rows, the linear layers of the memory experiment and two products
+// of an attention: M N K, how A and B lie, types of A, B and C, whether added.
+const char *const kShapes = R"(1024 1152 384 NN f32
+1024 384 1152 NT f32
+384 1152 1024 TN f32
+1024 384 384 NN f32
+1024 384 384 NT f32
+384 384 1024 TN f32
+1024 1536 384 NN f32
+1024 384 1536 NT f32
+384 1536 1024 TN f32
+1024 384 1536 NN f32
+1024 1536 384 NT f32
+1536 384 1024 TN f32
+256 50257 384 NT f32
+256 384 50257 NN f32
+50257 384 256 TN f32 +=
+10 10000 10000 NN f32
+64 256 64 NT f32
+64 64 256 NN f32
+)";
+
+struct Memory {
+  explicit Memory(size_t bytes)
+      : bytes(bytes), data(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    std::memset(data, 0, bytes); // or reads all see one page of zeros
+  }
+  ~Memory() { munmap(data, bytes); }
+  size_t bytes;
+  void *data;
+};
+
+struct Candidate {
+  std::string name;
+  std::function<void()> run;
+  double best = 1e9;
+};
+
+// Of this thread's processor time: others may want the core.
+double seconds() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+MatmulPlan parse(const std::string &line) {
+  MatmulPlan p;
+  std::string layout, type, add;
+  std::istringstream(line) >> p.m >> p.n >> p.k >> layout >> type >> add;
+  p.transposeA = layout[0] == 'T', p.transposeB = layout[1] == 'T';
+  p.lda = p.transposeA ? p.m : p.k, p.ldb = p.transposeB ? p.k : p.n;
+  p.ldc = p.n;
+  p.dtypeA = p.dtypeB = type;
+  // Weight gradients are summed in f32.
+  p.dtypeC = p.transposeA ? "f32" : type;
+  p.accumulate = add == "+=";
+  return p;
+}
+
+// Times a product by every grid, in turn.
+void measure(const std::string &line, int repeats) {
+  MatmulPlan p = parse(line);
+  Memory a(4 * p.m * p.k), b(4 * p.k * p.n), c(4 * p.m * p.n);
+  std::deque<Matmul> products;
+  GemmCache cache(1);
+  std::string error;
+  bool planned = products.emplace_back().plan(p, cache, error);
+  std::vector<Candidate> candidates = {{"chosen", {}}};
+  auto cut = [&](int64_t rows, int64_t columns) {
+    planned &= products.emplace_back().plan(p, {rows, columns}, cache, error);
+    candidates.push_back(
+        {std::to_string(rows) + "x" + std::to_string(columns), {}});
+  };
+  for (int64_t rows : {128, 256, 512})
+    if (rows < p.m)
+      cut(rows, p.n);
+  for (int64_t columns : {192, 512, 2048})
+    if (columns < p.n)
+      cut(p.m, columns);
+  cut(p.m, p.n);
+  if (!planned) {
+    std::printf("%s: %s\n", line.c_str(), error.c_str());
+    return;
+  }
+
+  size_t bytes = 0;
+  for (Matmul &product : products) {
+    product.prepare();
+    bytes = std::max(bytes, product.scratchBytes());
+  }
+  Memory memory(std::max<size_t>(bytes, 1));
+  Scratch scratch{static_cast<char *>(memory.data), bytes};
+  ThreadPool pool(1);
+  for (size_t i = 0; i < candidates.size(); ++i)
+    candidates[i].run = [&, i] {
+      products[i].run(pool, scratch, a.data, b.data, c.data);
+    };
+  if (p.dtypeA == "f32")
+    candidates.push_back(
+        {"sgemm", [&] {
+           dnnl_sgemm(p.transposeA ? 'T' : 'N', p.transposeB ? 'T' : 'N', p.m,
+                      p.n, p.k, 1, static_cast<float *>(a.data), p.lda,
+                      static_cast<float *>(b.data), p.ldb, p.accumulate,
+                      static_cast<float *>(c.data), p.ldc);
+         }});
+  for (int i = 0; i <= repeats; ++i)
+    for (Candidate &candidate : candidates) {
+      double begin = seconds();
+      candidate.run();
+      if (i) // the first warms up
+        candidate.best = std::min(candidate.best, seconds() - begin);
+    }
+  std::printf("%-28s", line.c_str());
+  for (Candidate &candidate : candidates)
+    std::printf("  %s %.0f", candidate.name.c_str(),
+                2e-9 * double(p.m * p.n * p.k) / candidate.best);
+  std::printf("  (%zu KiB)\n", products[0].scratchBytes() >> 10);
+  std::fflush(stdout);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  omp_set_num_threads(1);
+  int repeats = argc > 1 ? std::atoi(argv[1]) : 5;
+  for (std::string type : {"f32", "bf16"}) {
+    std::istringstream shapes(kShapes);
+    for (std::string line; std::getline(shapes, line);)
+      measure(line.replace(line.find("f32"), 3, type), repeats);
+  }
+}
