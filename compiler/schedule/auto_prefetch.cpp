@@ -248,7 +248,11 @@ int64_t AutoSolver::offer(Schedule schedule, const PackerOptions &packer) {
 
 int64_t AutoSolver::tighten(const Policy &policy, int64_t budget,
                             double most) const {
-  int64_t fails = walker.leastBytes() - 1, works = budget;
+  // Somewhat below what the function takes where most is alive: nothing is paid
+  // for it, and the packer gets room elsewhere.
+  constexpr int64_t share = 32;
+  int64_t fails = walker.leastBytes() - walker.leastBytes() / share - 1,
+          works = budget;
   // Below a thousandth of the peak, alignment matters more.
   while (works - fails > std::max<int64_t>(1, works / 1000)) {
     int64_t middle = fails + (works - fails) / 2;

@@ -63,6 +63,7 @@ private:
   }
   LogicalResult differentiate(Operation *op);
   LogicalResult release(Operation *op);
+  Value addTo(Value sum, Value gradient);
   void addGradient(Value value, Value gradient);
   void finishLoad(fsdp::LoadOp load);
 
@@ -116,10 +117,23 @@ void Differentiator::analyseActivity(Value loss) {
     }
 }
 
+/// Adds a gradient to a sum of earlier ones, or nothing. Rows of a table are
+/// added where they belong, without a table of their own.
+Value Differentiator::addTo(Value sum, Value gradient) {
+  if (!sum)
+    return gradient;
+  auto rows = gradient.getDefiningOp<nn::EmbeddingGradOp>();
+  if (rows && !rows.getAccumulator() && rows->use_empty() &&
+      sum.getDefiningOp()->isBeforeInBlock(rows)) {
+    rows.getAccumulatorMutable().assign(sum);
+    return gradient;
+  }
+  return nn::AddOp::create(builder, gradient.getLoc(), sum, gradient);
+}
+
 void Differentiator::addGradient(Value value, Value gradient) {
   Value &sum = gradients[value];
-  sum = sum ? nn::AddOp::create(builder, gradient.getLoc(), sum, gradient)
-            : gradient;
+  sum = addTo(sum, gradient);
 }
 
 /// The last load of a parameter completes the sum over its loads.
@@ -131,8 +145,7 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
   Value sum;
   for (fsdp::LoadOp each : llvm::reverse(active[name]))
     if (Value gradient = gradients.lookup(each.getResult()))
-      sum = sum ? nn::AddOp::create(builder, load.getLoc(), sum, gradient)
-                : gradient;
+      sum = addTo(sum, gradient);
   if (!sum) // through floor or integers: zero everywhere
     sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
   auto gradient = fsdp::GradientOp::create(

@@ -66,6 +66,16 @@ bool onOneShape(func::FuncOp kernel, ArrayRef<int64_t> shape) {
   });
 }
 
+// The argument to whose rows an embedding's gradient adds.
+std::optional<unsigned> accumulatorOf(func::FuncOp kernel) {
+  Value result = kernel.getBody().front().getTerminator()->getOperand(0);
+  auto scatter = result.getDefiningOp<nn::EmbeddingGradOp>();
+  auto argument =
+      scatter ? dyn_cast_if_present<BlockArgument>(scatter.getAccumulator())
+              : BlockArgument();
+  return argument ? std::optional(argument.getArgNumber()) : std::nullopt;
+}
+
 struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
   void runOnOperation() override {
     getOperation().walk([&](nn::LaunchOp launch) { tie(launch); });
@@ -74,6 +84,13 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
   void tie(nn::LaunchOp launch) {
     auto kernel =
         getOperation().lookupSymbol<func::FuncOp>(launch.getKernelAttr());
+    if (std::optional<unsigned> table = accumulatorOf(kernel)) {
+      if (isLastUse(launch->getOperand(*table), launch)) {
+        launch.setTied(SmallVector<int64_t>{*table});
+        ++ties;
+      }
+      return;
+    }
     if (!isMap(kernel))
       return;
     // Sums of rows are shorter than what is summed.

@@ -218,13 +218,19 @@ void SlotFinder::tie(nn::LaunchOp launch) {
       continue;
     Value operand = launch->getOperand(index);
     Place from = placeOf(result), into = placeOf(operand);
-    // Both must be whole slots, and the operand's must end here.
+    // The operand must be a whole slot that ends here.
+    int64_t bytes = bytesOf(result.getType());
     if (into.node < 0 || into.offset != 0 || into.node == from.node ||
         slots[into.node].kind != SlotKind::Activation ||
-        slots[into.node].bytes != slots[from.node].bytes ||
-        slots[into.node].end != position || !options.useTie(result, operand))
+        slots[into.node].bytes != bytes || slots[into.node].end != position ||
+        !options.useTie(result, operand))
       continue;
-    moveInto(from.node, into.node, 0);
+    // A member of a pack takes its operand along, where that does not make the
+    // others exist much longer than they are needed.
+    if (slots[from.node].bytes == bytes)
+      moveInto(from.node, into.node, 0);
+    else if (slots[from.node].bytes <= 2 * bytes)
+      moveInto(into.node, from.node, from.offset);
   }
 }
 

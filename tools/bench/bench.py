@@ -1,7 +1,8 @@
 """Time, memory and compile times of fsdpc's programs, beside PyTorch FSDP2 and beside their own limits, as Markdown tables.
 
 tools/bench.sh builds what is needed and calls this. Nothing is printed that this run did not measure; a missed limit is printed
-as missed. The exit code is 1 where a program is slower than PyTorch FSDP2.
+as missed. The clock on the wall judges; core time, which other processes' load hardly lengthens, stands beside it and tells
+whether the machine was quiet. The exit code is 1 where a program is slower than PyTorch FSDP2.
 """
 import argparse
 import sys

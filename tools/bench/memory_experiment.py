@@ -13,7 +13,7 @@ from workbench import HERE, Workbench, available_bytes, demand, execute
 GB = 1e9
 RESERVE = 2 << 30                             # bytes left to the machine
 GUARD = 1 << 30                               # available bytes below which a run is ended
-STEPS = 3
+STEPS = 2
 PARAMETERS = 10 * (10000 * 10000 + 10000)
 # Parameters, gradients and momentum a rank, in elements; where gradients are reduced at the end of a microbatch, all of them too.
 FORMULAS = {"ddp": ("3P + P", lambda n: 4 * PARAMETERS), "zero1": ("P + 2P/N + P", lambda n: (2 + 2 / n) * PARAMETERS),
@@ -27,7 +27,7 @@ def measure(bench: Workbench, folder: Path, ranks: int, strategy: str) -> dict:
     program = bench.out / f"linears-{strategy}-{ranks}"
     limit = (available_bytes() - RESERVE) // ranks
     compiled = execute(bench.fsdpc, folder / "linears.onnx", "-o", program, f"--strategy={strategy}", "--unit-class=Linear",
-                       "--init-rule=*=normal(0,0.01)", "--optimizer=sgd", "--momentum=0.9", f"--plan-ranks={ranks}",
+                       "--init-rule=*=uniform(-0.01,0.01)", "--optimizer=sgd", "--momentum=0.9", f"--plan-ranks={ranks}",
                        f"--memory-limit={limit}")
     if compiled.code:
         return {"limit": limit, "why": compiled.err.strip().splitlines()[-1]}

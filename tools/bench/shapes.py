@@ -2,6 +2,7 @@
 import statistics
 
 from report import Report
+from traces import Trace
 from workbench import DTYPES, Shape, Workbench
 
 # The second holds 16 bytes a parameter and no room for what a backward keeps: it trades a third of its blocks' time for memory.
@@ -22,14 +23,17 @@ def against_peer(bench: Workbench, report: Report, quick: bool) -> None:
         ours, theirs = bench.train(shape, dtype), bench.peer(shape, dtype)
         rate, plan = ours.median("tokens_per_s"), ours.header["plan"]["total"] / 2**20
         speedup, memory = rate / theirs["tokens_per_s"], ours.peak_mib / theirs["peak_rss_mib"]
+        core = Trace(ours.trace).core_ms()
         rows.append([shape, dtype, f"{rate:.0f}", f"{theirs['tokens_per_s']:.0f}",
                      report.held(f"tokens/s ÷ FSDP2's, {shape} {dtype}", speedup, least=LEAST_SPEEDUP),
+                     f"{theirs['core_ms'] / core:.2f}",
                      f"{ours.peak_mib:.0f} ({plan:.0f})", f"{theirs['peak_rss_mib']:.0f}",
                      report.held(f"peak RSS ÷ FSDP2's, {shape} {dtype}", memory, most=MOST_MEMORY)])
         report.failed |= speedup < 1
-        report.keep("peer", f"{shape} {dtype}", {"tokens_per_s": rate, "peak_rss_mib": ours.peak_mib, "plan_mib": plan, "peer": theirs})
+        report.keep("peer", f"{shape} {dtype}", {"tokens_per_s": rate, "core_ms": core, "peak_rss_mib": ours.peak_mib,
+                                                       "plan_mib": plan, "peer": theirs})
     print()
-    report.table(["shape", "dtype", "fsdpc tokens/s", f"FSDP2 {theirs['torch']} tokens/s", "ratio",
+    report.table(["shape", "dtype", "fsdpc tokens/s", f"FSDP2 {theirs['torch']} tokens/s", "ratio", "in core time",
                   "fsdpc peak RSS (plan) MiB", "FSDP2 peak RSS MiB", "ratio"], rows)
 
 
@@ -37,12 +41,14 @@ def against_ddp(bench: Workbench, report: Report, quick: bool) -> None:
     report.title(f"Our zero3 against our ddp, {bench.ranks} ranks, in turn, twice each")
     rows = []
     for shape, dtype in cases(quick):
-        times = {"zero3": [], "ddp": []}
+        times, core = {"zero3": [], "ddp": []}, {}
         for strategy in ("zero3", "ddp") * 2:
             run = bench.train(shape, dtype, f"--strategy={strategy}", name=strategy)
             times[strategy] += [step["step_ms"] for step in run.steps]
+            core[strategy] = Trace(run.trace).core_ms()
         zero3, ddp = (statistics.median(times[strategy]) for strategy in ("zero3", "ddp"))
         rows.append([shape, dtype, f"{zero3:.0f}", f"{ddp:.0f}",
-                     report.held(f"zero3 ÷ ddp, {shape} {dtype}", zero3 / ddp, most=MOST_SLOWDOWN)])
-        report.keep("ddp", f"{shape} {dtype}", times)
-    report.table(["shape", "dtype", "zero3 ms/step", "ddp ms/step", "ratio"], rows)
+                     report.held(f"zero3 ÷ ddp, {shape} {dtype}", zero3 / ddp, most=MOST_SLOWDOWN),
+                     f"{core['zero3']:.0f}", f"{core['ddp']:.0f}", f"{core['zero3'] / core['ddp']:.2f}"])
+        report.keep("ddp", f"{shape} {dtype}", {"step_ms": times, "core_ms": core})
+    report.table(["shape", "dtype", "zero3 ms/step", "ddp ms/step", "ratio", "zero3 core ms", "ddp core ms", "ratio"], rows)

@@ -5,45 +5,15 @@ mpirun, with operands from memory (cold); of attention its products, without wha
 was preempted does not count.
 """
 import json
-import statistics
-from collections import defaultdict
-from pathlib import Path
 
 from report import Report
 from shapes import cases
+from traces import Trace
 from workbench import Training, Workbench, demand
 
 MOST = {"f32": 1.25, "bf16": 1.6}             # step ÷ products
 PRODUCTS = {"matmul": "matmul", "attention": "attention", "attention_grad": "attention"}    # rt op -> table of plans
 LEAST_SHARE = 0.7                             # of copy bandwidth
-
-
-class Trace:
-    """The commands of a step, each a median over the traced steps but the first."""
-
-    def __init__(self, path: Path):
-        events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X" and event["cat"] != "entry"]
-        first = min(event["args"]["step"] for event in events)
-        steps = sorted({event["args"]["step"] for event in events} - {first})
-        self.waits = defaultdict(float)       # name -> ms a step, of the compute stream
-        groups = defaultdict(list)
-        for event in events:
-            if event["args"]["step"] == first:
-                continue
-            if event["cat"] != "wait":
-                groups[event["cat"], event["args"]["command"]].append(event)
-            elif event["tid"] == 0:
-                self.waits[event["name"]] += event["dur"] / 1e3 / len(steps)
-        self.commands = [self.summary(op, name, group, steps) for (op, name), group in groups.items()]
-
-    def summary(self, op: str, name: str, events: list[dict], steps: list[int]) -> dict:
-        def a_step(value):
-            return statistics.median(sum(value(event) for event in events if event["args"]["step"] == step) for step in steps)
-        calls = len(events) / len(steps)
-        return {"op": op, "name": name, "plan": events[0]["args"].get("plan", -1), "calls": calls,
-                "bytes": sum(event["args"]["bytes"] for event in events) / len(events),
-                "exps": events[0]["args"]["exps"], "flops": events[0]["args"]["flops"],
-                "core_ms": a_step(lambda event: event["args"]["cpu_us"] / 1e3), "wall_ms": a_step(lambda event: event["dur"] / 1e3)}
 
 
 def measure_limits(bench: Workbench, run: Training, sizes: list[int]) -> dict:
@@ -104,4 +74,3 @@ def against_products(bench: Workbench, report: Report, quick: bool) -> None:
     rows = [one_case(bench, report, shape, dtype) for shape, dtype in cases(quick)]
     report.table(["shape", "dtype", "step ms", "products alone ms", "step ÷ products", "step, core ms", "products alone, core ms",
                   "in core time"], rows)
-    print("The clock on the wall judges; core time, which other processes' load does not lengthen, tells whether the machine was quiet.")

@@ -131,7 +131,7 @@ class Workbench:
         return Training(program, lines[0], [line for line in lines if "loss" in line][1:], peak, first)
 
     def peer(self, shape: Shape, dtype: str) -> dict:
-        """PyTorch FSDP2 on the same shape: {"torch", "tokens_per_s", "peak_rss_mib"}."""
+        """PyTorch FSDP2 on the same shape: {"torch", "tokens_per_s", "core_ms", "peak_rss_mib"}."""
         out = demand(self.python, "-m", "torch.distributed.run", "--nproc_per_node", self.ranks, HERE / "torch_fsdp.py", shape.text,
                      "--batch", shape.batch, "--steps", self.steps + 1, "--dtype", dtype).out
         return json.loads(next(line for line in out.splitlines() if line.startswith("{")))

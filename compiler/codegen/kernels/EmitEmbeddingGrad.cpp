@@ -1,5 +1,6 @@
-// embedding_grad: a zero table into which rows are added in the order of their
-// ids. Threads take columns, so no two of them meet.
+// embedding_grad: a table of zeroes, or of an accumulator, into which rows are
+// added in the order of their ids. Threads take columns, so no two of them
+// meet.
 #include "compiler/codegen/kernels/KernelEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -75,14 +76,36 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
   IndexExpr tableRow = s.variable(1, tableRows);
   IndexExpr address = s.add(s.scale(tableRow, stage.lanes), stage.laneVariable);
   Type element = scalarType(declared);
-  loop(1, tableRow, zero, rows, 1, {}, [&](ValueRange) {
-    overColumns([&] {
-      insertAt(2);
-      store(table, declared, address,
-            splatLike(lanesOf(element, width > 1), 0));
+  Value accumulator = op.getAccumulator();
+  auto begun = [&]() -> Value {
+    Lanes value;
+    if (accumulator)
+      value = this->element(accumulator,
+                            s.delinearize(address, shapeOf(accumulator)));
+    insertAt(2);
+    return accumulator ? spread(value.value)
+                       : splatLike(lanesOf(element, width > 1), 0);
+  };
+  auto beginTable = [&] {
+    loop(1, tableRow, zero, rows, 1, {}, [&](ValueRange) {
+      overColumns([&] { store(table, declared, address, begun()); });
+      return SmallVector<Value>();
     });
-    return SmallVector<Value>();
-  });
+  };
+  // An accumulator that lies where the table does is its beginning already.
+  if (auto argument = dyn_cast_if_present<BlockArgument>(accumulator)) {
+    insertAt(0);
+    Value apart = make<LLVM::ICmpOp>(LLVM::ICmpPredicate::ne, table,
+                                     buffers[argument.getArgNumber()]);
+    auto guard = scf::IfOp::create(builder, loc, apart, false);
+    Scope outer = scopes[0];
+    scopes[0] = {guard.thenBlock(), nullptr};
+    beginTable();
+    forget(0);
+    scopes[0] = outer;
+  } else {
+    beginTable();
+  }
 
   auto rowOf = [&]() -> Value {
     Lanes raw = this->element(op.getIds(), idsIndex);
@@ -148,7 +171,10 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
     when(counts(rowOf()), [&] {
       overColumns([&] {
         Lanes gradient = this->element(root.value, root.index);
-        store(table, declared, address, roundBf16(gradient.value));
+        Lanes sum = load(table, declared, address, 2);
+        insertAt(2);
+        sum.value = make<arith::AddFOp>(sum.value, spread(gradient.value));
+        store(table, declared, address, roundBf16(sum.value));
       });
     });
     return;
@@ -188,10 +214,11 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
       Value isFirst = make<arith::CmpIOp>(arith::CmpIPredicate::eq,
                                           place32(first, id), current);
       when(isFirst, [&] {
+        setTableRow(id);
         overColumns([&] {
+          Lanes sum = load(table, declared, address, 2);
           insertAt(2);
-          store(sums, f32, stage.laneVariable,
-                splatLike(lanesOf(f32, width > 1), 0));
+          store(sums, f32, stage.laneVariable, sum.value);
         });
         auto places = scf::WhileOp::create(
             builder, loc, current.getType(), current,

@@ -108,6 +108,7 @@ LogicalResult EmbeddingOp::buildAdjoint(OpBuilder &builder,
                                         SmallVectorImpl<Value> &operandGrads) {
   operandGrads[0] =
       EmbeddingGradOp::create(builder, getLoc(), getTable().getType(),
-                              resultGrads[0], getIds(), getPaddingIndexAttr());
+                              resultGrads[0], getIds(), /*accumulator=*/nullptr,
+                              getPaddingIndexAttr());
   return success();
 }

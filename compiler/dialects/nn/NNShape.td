@@ -124,12 +124,19 @@ def NN_EmbeddingOp : NN_Op<"embedding", [Pure, HasAdjoint]> {
 }
 
 def NN_EmbeddingGradOp : NN_Op<"embedding_grad", [Pure]> {
-  let summary = "adjoint of embedding: sums the cotangent's rows into a zero table";
-  let description = [{ Rows are added in the order of the ids, in f32. }];
+  let summary = "adjoint of embedding: sums the cotangent's rows into a table";
+  let description = [{
+    Rows are added in the order of the ids, in f32, to the accumulator's (a tied
+    head's gradient), else to zeroes.
+  }];
   let arguments = (ins NN_Tensor:$grad, NN_IntTensor:$ids,
+                       Optional<NN_Tensor>:$accumulator,
                        OptionalAttr<I64Attr>:$padding_index);
   let results = (outs NN_Tensor:$result);
-  let assemblyFormat = "$grad `,` $ids attr-dict `:` type($grad) `,` type($ids) `->` type($result)";
+  let assemblyFormat = [{
+    $grad `,` $ids (`accumulate` $accumulator^)? attr-dict `:` type($grad) `,`
+    type($ids) (`,` `accumulate` type($accumulator)^)? `->` type($result)
+  }];
   let hasVerifier = 1;
 }
 

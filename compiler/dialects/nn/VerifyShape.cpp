@@ -196,6 +196,10 @@ LogicalResult EmbeddingOp::verify() {
 }
 
 LogicalResult EmbeddingGradOp::verify() {
+  if (getAccumulator() && getAccumulator().getType() != getType())
+    return emitOpError("accumulator ")
+           << getAccumulator().getType() << " must have the result's type "
+           << getType();
   return verifyEmbedding(*this, getResult(), getIds(), getGrad(),
                          getPaddingIndex());
 }

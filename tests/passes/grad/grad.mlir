@@ -161,3 +161,24 @@ func.func @microbatch(%x: tensor<2x2xf32>) {
   // CHECK-NEXT: nn.mul %[[DY]]
   return
 }
+
+// -----
+
+// A table that is read as a matrix too: rows are added to the product's gradient.
+fsdp.parameter @w : tensor<6x4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%i: tensor<3xi64> {fsdp.input = "i"}) {
+  %w = fsdp.load @w : tensor<6x4xf32>
+  %e = nn.embedding %w, %i : tensor<6x4xf32>, tensor<3xi64> -> tensor<3x4xf32>
+  %h = fsdp.load @w : tensor<6x4xf32>
+  %y = nn.matmul %e, %h {transpose_b} : tensor<3x4xf32>, tensor<6x4xf32> -> tensor<3x6xf32>
+  %s = nn.reduce sum %y [0, 1] : tensor<3x6xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  // CHECK: %[[DE:.*]] = nn.matmul {{.*}} -> tensor<3x4xf32>
+  // CHECK: %[[DH:.*]] = nn.matmul {{.*}} -> tensor<6x4xf32>
+  // CHECK: %[[DW:.*]] = nn.embedding_grad %[[DE]], %arg0 accumulate %[[DH]]
+  // CHECK-NOT: nn.add
+  // CHECK: fsdp.gradient @w, %[[DW]]
+  return
+}

@@ -66,15 +66,18 @@ module {
 // The members of a pack lie in it at their layout's offsets (element 16 is byte
 // 64), from the first one's definition on. It lives to the wait of its
 // reduction: %a lies elsewhere, %b takes the place over from stream reduce.
+// Its 80 bytes take 128, the next place that is aligned.
 // CHECK-LABEL: module
+// CHECK-SAME: bytes = 192
 // CHECK-SAME: gradients = 80
-// CHECK-SAME: reused = ["[64, 128) reduce to compute: matmul"]
-// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 64>}
-// CHECK: nn.launch {{.*}} {fsdp.offsets = array<i64: 128>}
-// CHECK: fsdp.pack {{.*}} {fsdp.offsets = array<i64: 64>}
+// CHECK-SAME: lower_bound = 192
+// CHECK-SAME: reused = ["[0, 64) reduce to compute: matmul"]
 // CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 0>}
+// CHECK: nn.launch {{.*}} {fsdp.offsets = array<i64: 64>}
+// CHECK: fsdp.pack {{.*}} {fsdp.offsets = array<i64: 0>}
+// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 128>}
 // CHECK: fsdp.reduce_scatter_wait
-// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 64>}
+// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 0>}
 module {
   fsdp.unit @a
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a

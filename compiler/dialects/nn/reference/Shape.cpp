@@ -65,6 +65,8 @@ static int64_t rowOf(int64_t id, int64_t rows) {
 static void embeddingGrad(EmbeddingGradOp op, Inputs in, ReferenceTensor &out) {
   int64_t rows = out.shape[0], width = out.shape[1];
   int64_t padding = op.getPaddingIndex().value_or(-1); // -1: no row
+  if (op.getAccumulator())
+    out.floats = in[2].floats;
   for (int64_t i = 0; i < in[1].size(); ++i) {
     int64_t row = rowOf(in[1].ints[i], rows);
     if (row < 0 || row == padding)
