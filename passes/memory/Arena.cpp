@@ -25,6 +25,7 @@ FailureOr<ArenaPlan> fsdpc::packArena(ModuleOp module) {
   }
   schedule::PackerOptions packer;
   packer.exact = true;
+  packer.work = 400'000'000; // a few searches among 2,000 buffers
   plan.packing = schedule::pack(intervalsOf(plan.slots), packer);
   if (plan.packing.error.empty())
     return plan;
