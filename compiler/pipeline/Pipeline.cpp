@@ -50,8 +50,10 @@ static const PipelineStep steps[] = {
     {Phase::Shard, "mixed-precision", createMixedPrecision},
     {Phase::Shard, "build-update", createBuildUpdate},
 
-    // Every op is a library call or an outlined kernel with its tied operands
-    // and its cost. Strategy and schedule have had no say in it.
+    // Attention's tensors lie where others made or read them; every op is a
+    // library call or an outlined kernel with its tied operands and its cost.
+    // Strategy and schedule have had no say in it.
+    {Phase::Kernels, "stride-attention", createStrideAttention},
     {Phase::Kernels, "decompose-linear-cross-entropy",
      createDecomposeLinearCrossEntropy},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},

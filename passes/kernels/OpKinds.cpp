@@ -1,6 +1,8 @@
 // What outlining sees in an op.
 #include "passes/kernels/OpKinds.h"
 
+#include "compiler/dialects/nn/Strided.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -10,6 +12,8 @@ using namespace mlir;
 using namespace fsdpc;
 
 OpKind fsdpc::kindOf(Operation *op) {
+  if (nn::isStrided(op))
+    return OpKind::Boundary;
   return TypeSwitch<Operation *, OpKind>(op)
       .Case<nn::BroadcastOp, nn::IotaOp, nn::SliceOp>(
           [](Operation *) { return OpKind::Movable; })

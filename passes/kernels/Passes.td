@@ -4,6 +4,37 @@
 
 include "mlir/Pass/PassBase.td"
 
+def StrideAttention : Pass<"stride-attention", "::mlir::ModuleOp"> {
+  let summary = "Lets attention read its operands and write its results where they lie";
+  let description = [{
+    Projections make one row a token, attention takes one matrix a head. The
+    transposes, slices, concats and reshapes between are marked `nn.strided`: they
+    have no memory of their own, and attention's plan has strides instead. "operand"
+    says that a result is read where the operand lies, "result" that operands are
+    written where the result lies. An op is marked only where attentions alone read
+    it, or make it, and a tensor that is sliced only where they read all of it.
+
+    Before:
+    ```mlir
+    %h = nn.reshape %qkv : tensor<4x256x1152xf32> -> tensor<4x256x3x6x64xf32>
+    %p = nn.transpose %h [2, 0, 3, 1, 4] : …
+    %q = nn.slice %p [0, 0, 0, 0, 0] by [1, 1, 1, 1, 1] : …
+    …
+    %o, %lse = nn.attention %q0, %k0, %v0 : …
+    %t = nn.transpose %o [0, 2, 1, 3] : …
+    ```
+    After:
+    ```mlir
+    %h = nn.reshape %qkv {nn.strided = "operand"} : …
+    %p = nn.transpose %h [2, 0, 3, 1, 4] {nn.strided = "operand"} : …
+    %q = nn.slice %p [0, 0, 0, 0, 0] by [1, 1, 1, 1, 1] {nn.strided = "operand"} : …
+    …
+    %o, %lse = nn.attention %q0, %k0, %v0 : …
+    %t = nn.transpose %o [0, 2, 1, 3] {nn.strided = "result"} : …
+    ```
+  }];
+}
+
 def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
   let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{

@@ -3,6 +3,7 @@
 
 #include "compiler/dialects/nn/Build.h"
 
+#include "compiler/dialects/nn/Strided.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -112,12 +113,11 @@ void SlotFinder::define(Operation *op) {
   TypeSwitch<Operation *>(op)
       .Case<nn::ConstantOp, fsdp::RandomOp, fsdp::WholeOp, fsdp::LoadOp>(
           [](Operation *) {}) // memory that is not the arena's
-      .Case([&](nn::ReshapeOp op) {
-        places[op.getResult()] = placeOf(op.getInput());
-      })
+      .Case<nn::ReshapeOp, nn::TransposeOp>(
+          [&](auto op) { places[op.getResult()] = placeOf(op.getInput()); })
       .Case([&](nn::SliceOp op) {
         Place whole = placeOf(op.getInput());
-        whole.offset += *nn::contiguousOffset(op) * byteWidth(op.getType());
+        whole.offset += *nn::sliceOffset(op) * byteWidth(op.getType());
         places[op.getResult()] = whole;
       })
       .Case([&](fsdp::ViewOp op) {
@@ -194,11 +194,15 @@ LogicalResult SlotFinder::place(fsdp::PackOp pack) {
 
 LogicalResult SlotFinder::place(nn::ConcatOp concat) {
   Place target = placeOf(concat.getResult());
+  int64_t begin = nn::stridesOf(concat.getResult())->offset;
   int64_t offset = 0;
   for (Value value : concat.getInputs()) {
     if (!isFree(value))
       return concat.emitOpError("cannot hold an operand that already lies "
                                 "elsewhere; copy it with nn.copy");
+    if (nn::isStrided(concat))
+      offset =
+          (nn::stridesOf(value)->offset - begin) * byteWidth(value.getType());
     moveInto(placeOf(value).node, target.node, offset);
     offset += bytesOf(value.getType());
   }
@@ -230,13 +234,42 @@ void SlotFinder::tie(nn::LaunchOp launch) {
   }
 }
 
+// Whether what has no memory of its own can lie where it must, and only what
+// takes strides reads it.
+static LogicalResult verifyStrides(Operation *op) {
+  auto slice = dyn_cast<nn::SliceOp>(op);
+  if (slice && !nn::sliceOffset(slice))
+    return slice.emitOpError("is not one piece of its operand, and so no "
+                             "view of it; run outline-kernels first");
+  if (nn::isStrided(op) &&
+      (!nn::stridesOf(op->getOperand(0)) || !nn::stridesOf(op->getResult(0))))
+    return op->emitOpError("is marked '")
+           << nn::kStridedAttr
+           << "', but strides cannot say where its elements lie; remove the "
+              "mark and run outline-kernels again";
+  auto isAttention = [](Operation *op) {
+    return isa<nn::AttentionOp, nn::AttentionGradOp>(op);
+  };
+  if (nn::isStrided(op) || isAttention(op))
+    return success();
+  for (Value operand : op->getOperands()) {
+    Operation *producer = operand.getDefiningOp();
+    if (!producer || !(nn::isStrided(producer) || isAttention(producer)))
+      continue;
+    std::optional<nn::Strides> strides = nn::stridesOf(operand);
+    if (!strides ||
+        strides->strides != nn::denseStrides(nn::shapeOf(operand)).strides)
+      return op->emitOpError("takes no strides, but the operand of type ")
+             << operand.getType() << " lies with some";
+  }
+  return success();
+}
+
 FailureOr<SmallVector<Slot>> SlotFinder::run() {
   int first = position;
   for (Operation &op : function.getBody().front()) {
-    auto slice = dyn_cast<nn::SliceOp>(op);
-    if (slice && !nn::contiguousOffset(slice))
-      return slice.emitOpError("is not one piece of its operand, and so no "
-                               "view of it; run outline-kernels first");
+    if (failed(verifyStrides(&op)))
+      return failure();
     define(&op);
     auto matmul = dyn_cast<nn::MatmulOp>(op);
     if (matmul && matmul.getAccumulator() && failed(accumulate(matmul)))

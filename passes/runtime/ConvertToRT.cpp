@@ -210,10 +210,10 @@ LogicalResult FunctionConverter::convert(Operation *op) {
     return success();
   };
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<nn::ReshapeOp, nn::SliceOp, nn::ConcatOp, nn::ConstantOp,
-            fsdp::ViewOp, fsdp::PackOp, fsdp::WholeOp, fsdp::RandomOp,
-            fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp, fsdp::ExitOp,
-            func::ReturnOp>(
+      .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
+            nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp, fsdp::WholeOp,
+            fsdp::RandomOp, fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp,
+            fsdp::ExitOp, func::ReturnOp>(
           [](Operation *) { return success(); }) // addresses, or nothing at all
       .Case([&](nn::LaunchOp op) {
         SmallVector<Value> buffers = pointersOf(op->getOperands());

@@ -1,7 +1,7 @@
 // What library ops tell the runtime: shapes and strides as plan attributes.
 #include "passes/runtime/LibraryPlans.h"
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/Strided.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -100,16 +100,13 @@ static rt::PoolingPlanAttr poolingPlan(PoolOp op, StringRef kind, Value input,
       countPadding);
 }
 
-// Strides of batch, head and row (and key, for a mask) of a dense tensor;
-// dimensions of size 1 do not move.
+// Strides of batch, head and row (and key, for a mask); dimensions of size 1 do
+// not move.
 static DenseI64ArrayAttr attentionStrides(Value tensor, size_t count) {
-  ArrayRef<int64_t> shape = tensorType(tensor).getShape();
-  SmallVector<int64_t> strides(shape.size());
-  int64_t stride = 1;
-  for (size_t i = shape.size(); i-- > 0; stride *= shape[i])
-    strides[i] = shape[i] == 1 ? 0 : stride;
-  strides.resize(count);
-  return DenseI64ArrayAttr::get(tensor.getContext(), strides);
+  std::optional<nn::Strides> strides = nn::stridesOf(tensor);
+  assert(strides && "verify-memory lets no other mark through");
+  return DenseI64ArrayAttr::get(tensor.getContext(),
+                                ArrayRef(strides->strides).take_front(count));
 }
 
 // `grad` and the cotangents are null in the forward.

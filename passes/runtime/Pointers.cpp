@@ -2,7 +2,7 @@
 #include "passes/runtime/Pointers.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
-#include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Strided.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OperationSupport.h"
@@ -53,10 +53,10 @@ Value PointerBuilder::whole(Location loc, FlatSymbolRefAttr name) {
 static std::pair<Value, int64_t> throughViews(Value value) {
   int64_t offset = 0;
   while (Operation *op = value.getDefiningOp()) {
-    if (isa<nn::ReshapeOp, fsdp::AllReduceOp>(op)) {
+    if (isa<nn::ReshapeOp, nn::TransposeOp, fsdp::AllReduceOp>(op)) {
       value = op->getOperand(0);
     } else if (auto slice = dyn_cast<nn::SliceOp>(op)) {
-      offset += *nn::contiguousOffset(slice) * elementBytes(slice.getType());
+      offset += *nn::sliceOffset(slice) * elementBytes(slice.getType());
       value = slice.getInput();
     } else if (auto view = dyn_cast<fsdp::ViewOp>(op)) {
       offset += view.getOffset() * elementBytes(view.getType());
@@ -69,7 +69,8 @@ static std::pair<Value, int64_t> throughViews(Value value) {
 }
 
 Value PointerBuilder::get(Location loc, Value value) {
-  int64_t bytes = tensorBytes(value.getType());
+  int64_t bytes = nn::extentOf(value) *
+                  elementBytes(cast<RankedTensorType>(value.getType()));
   auto [root, offset] = throughViews(value);
   if (auto argument = dyn_cast<BlockArgument>(root)) {
     auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());

@@ -1,0 +1,70 @@
+// Attention reads and writes with strides what is otherwise copied around it.
+// RUN: fsdpc-opt %s --stride-attention --split-input-file | FileCheck %s
+// RUN: fsdpc-opt %s --stride-attention --outline-kernels --split-input-file | FileCheck %s --check-prefix=KERNELS
+
+// Queries, keys and values are slices of one projection, and so are their
+// cotangents: nothing is copied. The transpose that the backward repeats is the
+// forward's.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: %[[QKV:.*]] = nn.matmul %arg0, %arg0
+// CHECK: nn.transpose %[[QKV]] [2, 0, 3, 1, 4] {nn.strided = "operand"}
+// CHECK-COUNT-3: nn.slice {{.*}} {nn.strided = "operand"}
+// CHECK: nn.attention
+// CHECK: nn.transpose %{{.*}} [0, 2, 1, 3] {nn.strided = "result"}
+// CHECK: nn.attention_grad
+// CHECK: nn.concat {{.*}}nn.strided = "result"
+// CHECK: nn.transpose {{.*}} [1, 3, 0, 2, 4] {nn.strided = "result"}
+// CHECK-NOT: nn.transpose
+// KERNELS-LABEL: func.func @microbatch
+// KERNELS-NOT: nn.launch
+// KERNELS: return
+module {
+  func.func @microbatch(%x: tensor<2x4x3x2x8xf32> {fsdp.input = "x"}) {
+    %qkv = nn.matmul %x, %x {transpose_b} : tensor<2x4x3x2x8xf32>, tensor<2x4x3x2x8xf32> -> tensor<2x4x3x2x2xf32>
+    %p = nn.transpose %qkv [2, 0, 3, 1, 4] : tensor<2x4x3x2x2xf32> -> tensor<3x2x2x4x2xf32>
+    %q5 = nn.slice %p [0, 0, 0, 0, 0] by [1, 1, 1, 1, 1] : tensor<3x2x2x4x2xf32> -> tensor<1x2x2x4x2xf32>
+    %k5 = nn.slice %p [1, 0, 0, 0, 0] by [1, 1, 1, 1, 1] : tensor<3x2x2x4x2xf32> -> tensor<1x2x2x4x2xf32>
+    %v5 = nn.slice %p [2, 0, 0, 0, 0] by [1, 1, 1, 1, 1] : tensor<3x2x2x4x2xf32> -> tensor<1x2x2x4x2xf32>
+    %q = nn.reshape %q5 : tensor<1x2x2x4x2xf32> -> tensor<2x2x4x2xf32>
+    %k = nn.reshape %k5 : tensor<1x2x2x4x2xf32> -> tensor<2x2x4x2xf32>
+    %v = nn.reshape %v5 : tensor<1x2x2x4x2xf32> -> tensor<2x2x4x2xf32>
+    %o, %lse = nn.attention %q, %k, %v {causal, scale = 1.0 : f64}
+      : tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32> -> tensor<2x2x4x2xf32>, tensor<2x2x4xf32>
+    %t = nn.transpose %o [0, 2, 1, 3] : tensor<2x2x4x2xf32> -> tensor<2x4x2x2xf32>
+    %y = nn.matmul %t, %t : tensor<2x4x2x2xf32>, tensor<2x4x2x2xf32> -> tensor<2x4x2x2xf32>
+    %again = nn.transpose %o [0, 2, 1, 3] : tensor<2x2x4x2xf32> -> tensor<2x4x2x2xf32>
+    %g = nn.matmul %again, %y : tensor<2x4x2x2xf32>, tensor<2x4x2x2xf32> -> tensor<2x4x2x2xf32>
+    %h = nn.reshape %g : tensor<2x4x2x2xf32> -> tensor<2x2x4x2xf32>
+    %d:3 = nn.attention_grad %h, %q, %k, %v, %o, %lse {causal, scale = 1.0 : f64}
+      : tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x2x4xf32>
+      -> tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32>
+    %a = nn.reshape %d#0 : tensor<2x2x4x2xf32> -> tensor<1x2x2x4x2xf32>
+    %b = nn.reshape %d#1 : tensor<2x2x4x2xf32> -> tensor<1x2x2x4x2xf32>
+    %c = nn.reshape %d#2 : tensor<2x2x4x2xf32> -> tensor<1x2x2x4x2xf32>
+    %j = nn.concat %a, %b, %c {axis = 0 : i64} : (tensor<1x2x2x4x2xf32>, tensor<1x2x2x4x2xf32>, tensor<1x2x2x4x2xf32>) -> tensor<3x2x2x4x2xf32>
+    %m = nn.transpose %j [1, 3, 0, 2, 4] : tensor<3x2x2x4x2xf32> -> tensor<2x4x3x2x2xf32>
+    %z = nn.matmul %m, %x : tensor<2x4x3x2x2xf32>, tensor<2x4x3x2x8xf32> -> tensor<2x4x3x2x8xf32>
+    return
+  }
+}
+
+// -----
+
+// A transpose that something else reads too must exist. The values are one of two
+// slices, whose other half would live as long: they are copied.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NOT: nn.strided
+// CHECK: return
+// KERNELS-LABEL: func.func @microbatch
+// KERNELS: nn.launch @transpose
+// KERNELS: nn.launch @slice
+module {
+  func.func @microbatch(%x: tensor<2x4x2x8xf32> {fsdp.input = "x"}, %w: tensor<2x2x4x16xf32> {fsdp.input = "w"}) {
+    %q = nn.transpose %x [0, 2, 1, 3] : tensor<2x4x2x8xf32> -> tensor<2x2x4x8xf32>
+    %v = nn.slice %w [0, 0, 0, 8] by [1, 1, 1, 1] : tensor<2x2x4x16xf32> -> tensor<2x2x4x8xf32>
+    %o, %lse = nn.attention %q, %q, %v {scale = 1.0 : f64}
+      : tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32> -> tensor<2x2x4x8xf32>, tensor<2x2x4xf32>
+    %y = nn.matmul %q, %o {transpose_b} : tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32> -> tensor<2x2x4x4xf32>
+    return
+  }
+}
