@@ -19,7 +19,7 @@ namespace {
 
 // A block of logits of about this size, but no fewer rows than keep products
 // fast: each block reads the weight and adds to its gradient once.
-constexpr int64_t blockBytes = int64_t(32) << 20;
+constexpr int64_t blockBytes = int64_t(64) << 20;
 constexpr int64_t leastRows = 128;
 
 // Blocks of one size run one kernel: a size that divides all rows is preferred.

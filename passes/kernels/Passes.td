@@ -38,7 +38,7 @@ def StrideAttention : Pass<"stride-attention", "::mlir::ModuleOp"> {
 def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
   let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{
-    A block of logits has about 32 MiB, but at least 128 rows. Its row kernel reads
+    A block of logits has about 64 MiB, but at least 128 rows. Its row kernel reads
     each row once, writes the row's loss and the logits' gradient, which is
     multiplied into rows of the input's gradient and added to the weight's before
     the next block takes the same memory.
@@ -122,7 +122,8 @@ def TieOperands : Pass<"tie-operands", "::mlir::ModuleOp"> {
   let description = [{
     A launch of a kernel without reductions may write a result over an operand of
     the same size that it reads at the same index alone, where nothing reads
-    the operand later. The planner decides.
+    the operand later; gradients of logits may lie over the logits, and an
+    embedding's gradient over what it adds to. The planner decides.
 
     ```mlir
     %y = nn.launch @gelu_8x48(%x) {tied = array<i64: 0>} : (tensor<8x48xf32>) -> tensor<8x48xf32>

@@ -76,6 +76,47 @@ std::optional<unsigned> accumulatorOf(func::FuncOp kernel) {
   return argument ? std::optional(argument.getArgNumber()) : std::nullopt;
 }
 
+// A result and the argument that it may lie over.
+struct Tie {
+  unsigned result, argument;
+};
+
+// Rows of logits and of their gradients: a kernel reads all of a row, its
+// target included, before it writes the row.
+std::optional<Tie> logitsInPlace(func::FuncOp kernel) {
+  nn::CrossEntropyRowsOp rows;
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    if (kindOf(&op) == OpKind::Reduction && rows)
+      return std::nullopt;
+    if (auto found = dyn_cast<nn::CrossEntropyRowsOp>(op))
+      rows = found;
+    else if (kindOf(&op) == OpKind::Reduction)
+      return std::nullopt;
+  }
+  if (!rows)
+    return std::nullopt;
+  auto type = rows.getDlogits().getType();
+  Operation *terminator = kernel.getBody().front().getTerminator();
+  std::optional<unsigned> result;
+  for (OpOperand &output : terminator->getOpOperands()) {
+    if (cast<ShapedType>(output.get().getType()).getShape() != type.getShape())
+      continue;
+    if (output.get() != rows.getDlogits())
+      return std::nullopt;
+    result = output.getOperandNumber();
+  }
+  for (BlockArgument argument : kernel.getArguments()) {
+    bool inRows = llvm::all_of(argument.getUsers(), [&](Operation *user) {
+      return user == rows ||
+             (kindOf(user) == OpKind::Map &&
+              nn::shapeOf(user->getResult(0)) == type.getShape());
+    });
+    if (result && argument.getType() == type && inRows)
+      return Tie{*result, argument.getArgNumber()};
+  }
+  return std::nullopt;
+}
+
 struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
   void runOnOperation() override {
     getOperation().walk([&](nn::LaunchOp launch) { tie(launch); });
@@ -84,13 +125,10 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
   void tie(nn::LaunchOp launch) {
     auto kernel =
         getOperation().lookupSymbol<func::FuncOp>(launch.getKernelAttr());
-    if (std::optional<unsigned> table = accumulatorOf(kernel)) {
-      if (isLastUse(launch->getOperand(*table), launch)) {
-        launch.setTied(SmallVector<int64_t>{*table});
-        ++ties;
-      }
-      return;
-    }
+    if (std::optional<unsigned> table = accumulatorOf(kernel))
+      return tie(launch, {0, *table});
+    if (std::optional<Tie> logits = logitsInPlace(kernel))
+      return tie(launch, *logits);
     if (!isMap(kernel))
       return;
     // Sums of rows are shorter than what is summed.
@@ -120,6 +158,15 @@ struct TieOperands : fsdpc::impl::TieOperandsBase<TieOperands> {
       }
     if (!taken.empty())
       launch.setTied(tied);
+  }
+
+  void tie(nn::LaunchOp launch, Tie only) {
+    if (!isLastUse(launch->getOperand(only.argument), launch))
+      return;
+    SmallVector<int64_t> tied(launch.getNumResults(), -1);
+    tied[only.result] = only.argument;
+    launch.setTied(tied);
+    ++ties;
   }
 
   // Views of the operand's memory count as uses of it; what is itself a view,

@@ -80,3 +80,28 @@ module {
     return
   }
 }
+
+// -----
+
+// Gradients of logits lie over the logits, and rows are added to a table where it
+// lies.
+// CHECK-LABEL: func.func @microbatch
+// CHECK: nn.launch @loss({{.*}}) {tied = array<i64: -1, 0>}
+// CHECK: nn.launch @scatter({{.*}}) {tied = array<i64: 2>}
+module {
+  func.func private @loss(%x: tensor<4x4xf32>, %t: tensor<4xi64>, %w: tensor<4xf32>) -> (tensor<4xf32>, tensor<4x4xf32>) attributes {nn.kernel} {
+    %l, %d = nn.cross_entropy_rows %x, %t, %w, %w : tensor<4x4xf32>, tensor<4xi64>, tensor<4xf32>
+    return %l, %d : tensor<4xf32>, tensor<4x4xf32>
+  }
+  func.func private @scatter(%g: tensor<4x4xf32>, %t: tensor<4xi64>, %a: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.embedding_grad %g, %t accumulate %a : tensor<4x4xf32>, tensor<4xi64>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %t: tensor<4xi64> {fsdp.input = "t"}, %w: tensor<4xf32> {fsdp.input = "w"}) {
+    %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %l, %d = nn.launch @loss(%a, %t, %w) : (tensor<4x4xf32>, tensor<4xi64>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4x4xf32>)
+    %b = nn.matmul %d, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %y = nn.launch @scatter(%d, %t, %b) : (tensor<4x4xf32>, tensor<4xi64>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    return
+  }
+}
