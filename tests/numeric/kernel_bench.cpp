@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,6 +24,7 @@ using namespace fsdpc::testing;
 namespace {
 
 constexpr size_t kBeyondCaches = 192 << 20;
+constexpr size_t kPage = 4096;
 
 double now() {
   timespec time;
@@ -119,11 +121,21 @@ public:
     if (!result.bytes)
       result.bytes = size;
     int64_t sets = std::clamp<int64_t>(kBeyondCaches / size + 1, 1, 256);
-    std::vector<std::vector<Buffer>> buffers(sets, first);
+    // Pages, as tensors of an arena begin: at other distances a load may have
+    // to wait for an earlier store to the same place of another page.
+    size_t setBytes = 0;
+    for (Buffer &buffer : first)
+      setBytes += llvm::alignTo<kPage>(buffer.bytes());
+    std::vector<char> memory(sets * setBytes + kPage);
+    char *place = reinterpret_cast<char *>(
+        llvm::alignTo<kPage>(reinterpret_cast<uintptr_t>(memory.data())));
     std::vector<std::vector<void *>> pointers(sets);
     for (int64_t set = 0; set < sets; ++set)
-      for (Buffer &buffer : buffers[set])
-        pointers[set].push_back(buffer.data());
+      for (Buffer &buffer : first) {
+        pointers[set].push_back(
+            std::memcpy(place, buffer.data(), buffer.bytes()));
+        place += llvm::alignTo<kPage>(buffer.bytes());
+      }
 
     size_t half = std::min<size_t>(result.bytes / 2, kBeyondCaches);
     size_t places = kBeyondCaches / std::max<size_t>(half, 1);

@@ -22,7 +22,7 @@ namespace {
 
 // Forward, input gradient and weight gradient of GPT blocks, and of a head by
 // blocks of rows, the linear layers of the memory experiment and two products
-// of an attention: M N K, how A and B lie, types of A, B and C, whether added.
+// of an attention: M N K, how A and B lie, type, whether added.
 const char *const kShapes = R"(1024 1152 384 NN f32
 1024 384 1152 NT f32
 384 1152 1024 TN f32
@@ -74,9 +74,7 @@ MatmulPlan parse(const std::string &line) {
   p.transposeA = layout[0] == 'T', p.transposeB = layout[1] == 'T';
   p.lda = p.transposeA ? p.m : p.k, p.ldb = p.transposeB ? p.k : p.n;
   p.ldc = p.n;
-  p.dtypeA = p.dtypeB = type;
-  // Weight gradients are summed in f32.
-  p.dtypeC = p.transposeA ? "f32" : type;
+  p.dtypeA = p.dtypeB = p.dtypeC = type;
   p.accumulate = add == "+=";
   return p;
 }

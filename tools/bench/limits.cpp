@@ -29,28 +29,45 @@ namespace {
 constexpr int repetitions = 7;
 constexpr size_t poolBytes = size_t(256) << 20; // far beyond the caches
 
-// Memory whose parts are handed out in turn, so that each was last touched long
-// ago: operands come from memory, as weights and saved activations do.
+// The device's own memory, as a program's is (huge pages), whose parts are
+// handed out in turn: each was last touched long ago, so operands come from
+// memory, as weights and saved activations do.
 class ColdMemory {
 public:
-  ColdMemory() : floats(poolBytes / sizeof(float)) {
-    for (size_t i = 0; i < floats.size(); ++i)
-      floats[i] = float(i % 251) / 251;
-  }
+  explicit ColdMemory(Device &device) : device(device) { grow(poolBytes); }
+  ~ColdMemory() { device.release(base, size); }
+  ColdMemory(const ColdMemory &) = delete;
+
   char *next(size_t bytes) {
-    if (bytes > floats.size() * sizeof(float))
-      floats.resize(bytes / sizeof(float) + 1, 0.5f);
     bytes = (bytes + 4095) / 4096 * 4096;
-    if (begin + bytes > floats.size() * sizeof(float))
+    if (bytes > size) {
+      device.release(base, size);
+      grow(bytes);
+    }
+    if (begin + bytes > size)
       begin = 0;
-    char *memory = reinterpret_cast<char *>(floats.data()) + begin;
+    char *memory = base + begin;
     begin += bytes;
     return memory;
   }
 
 private:
-  std::vector<float> floats;
-  size_t begin = 0;
+  void grow(size_t bytes) {
+    base = static_cast<char *>(device.allocate(bytes));
+    if (!base) {
+      std::fprintf(stderr, "error: no memory for %zu bytes\n", bytes);
+      std::exit(1);
+    }
+    size = bytes;
+    begin = 0;
+    auto *floats = reinterpret_cast<float *>(base);
+    for (size_t i = 0; i < size / sizeof(float); ++i)
+      floats[i] = float(i % 251) / 251;
+  }
+
+  Device &device;
+  char *base = nullptr;
+  size_t size = 0, begin = 0;
 };
 
 double milliseconds(clockid_t clock) {
@@ -200,18 +217,6 @@ nlohmann::json timeAttentions(const Manifest &manifest, Device &device,
   return list;
 }
 
-nlohmann::json timeProducts(const Manifest &manifest, Bench &bench,
-                            ColdMemory &memory) {
-  std::string error;
-  auto device = makeHostDevice(manifest, 1, error);
-  if (!device) {
-    std::fprintf(stderr, "error: %s\n", error.c_str());
-    std::exit(1);
-  }
-  return {{"matmul", timeMatmuls(manifest, *device, bench, memory)},
-          {"attention", timeAttentions(manifest, *device, bench, memory)}};
-}
-
 // Half of the bytes are read, half are written. Vector code for the machine.
 FSDPC_EACH_PROCESSOR
 void copyLoop(const float *__restrict from, float *__restrict to,
@@ -260,8 +265,16 @@ int main(int argc, char **argv) {
     return 1;
   }
   Bench bench(job.get());
-  ColdMemory memory;
-  nlohmann::json result = {{"products", timeProducts(manifest, bench, memory)}};
+  auto device = makeHostDevice(manifest, 1, error);
+  if (!device) {
+    std::fprintf(stderr, "error: %s\n", error.c_str());
+    return 1;
+  }
+  ColdMemory memory(*device);
+  nlohmann::json result;
+  result["products"] = {
+      {"matmul", timeMatmuls(manifest, *device, bench, memory)},
+      {"attention", timeAttentions(manifest, *device, bench, memory)}};
   for (int i = 2; i < argc; ++i) {
     size_t half = std::max<size_t>(std::strtoull(argv[i], nullptr, 10) / 2, 64);
     Taken taken = bench.time([&] {

@@ -86,13 +86,14 @@ SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
   }
   longest = std::max(longest, stage.lanes - previous);
 
-  // Several registers hide the latency of a reduction's additions, fill the
-  // columns' block, or the vectors of a generator that draws four at once.
+  // Several registers hide the latency of a reduction's additions or of a long
+  // chain of operations, fill the columns' block, or the vectors of a generator
+  // that draws four at once.
   int64_t several = stage.cost <= 14 ? 4 : stage.cost <= 40 ? 2 : 1;
   if (stage.roots.size() > 2)
     several = std::min<int64_t>(several, 2);
   if (!reduces)
-    several = stage.drawsRandom ? 4 : 1;
+    several = stage.drawsRandom ? 4 : stage.cost >= 12 ? 2 : 1;
   int64_t wide = several * target.lanes;
   if (plan.kind == KernelPlan::Column)
     wide = std::min<int64_t>(wide, kColumnBlock);
