@@ -62,7 +62,9 @@ bool Attention::plan(const AttentionPlan &plan, GemmCache &cache,
   }
   bytes = elementBytes(type);
   maskBytes = p.dtypeMask == "i1" ? 1 : elementBytes(maskType);
-  sumsApart = p.backward && type != ElementType::f32;
+  sumsApart =
+      p.backward && (type != ElementType::f32 || p.strideDKey[2] != p.width ||
+                     p.strideDValue[2] != p.valueWidth);
   for (int64_t begin = 0; begin < p.queries; begin += blockRows) {
     Block block;
     block.begin = begin;
@@ -237,9 +239,13 @@ void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
   auto round = [&](const float *sum, char *result, int64_t width,
                    int64_t stride) {
     for (int64_t row = 0; row < p.keys; ++row) {
-      auto *to = reinterpret_cast<BFloat16 *>(result) + row * stride;
-      for (int64_t i = 0; i < width; ++i)
-        to[i] = narrow<BFloat16>(sum[row * width + i]);
+      char *to = result + row * stride * bytes;
+      const float *from = sum + row * width;
+      if (type == ElementType::f32)
+        memcpy(to, from, width * sizeof(float));
+      else
+        for (int64_t i = 0; i < width; ++i)
+          reinterpret_cast<BFloat16 *>(to)[i] = narrow<BFloat16>(from[i]);
     }
   };
   round(work.sums[0], results[0], p.width, p.strideDKey[2]);
