@@ -1,6 +1,6 @@
 // outline-kernels: groups ops into kernels, each a private function and its
 // launch.
-#include "passes/kernels/Inherit.h"
+#include "passes/kernels/ExpandForGrouping.h"
 #include "passes/kernels/KernelGroups.h"
 #include "passes/kernels/Passes.h"
 
@@ -17,90 +17,6 @@ using namespace mlir;
 using namespace fsdpc;
 
 namespace {
-
-// Replaces an op by the ops that `build` makes before it, which take its unit.
-void expand(Operation *op,
-            llvm::function_ref<SmallVector<Value>(OpBuilder &)> build) {
-  Operation *before = op->getPrevNode();
-  OpBuilder builder(op);
-  SmallVector<Value> results = build(builder);
-  inheritAttributes(before, op);
-  op->replaceAllUsesWith(results);
-  op->erase();
-}
-
-// A loss reduces rows, then sums over them: two domains, so two kernels, which
-// grouping finds once the composite is taken apart.
-void expandLosses(func::FuncOp function) {
-  for (nn::CrossEntropyOp loss :
-       llvm::to_vector(function.getOps<nn::CrossEntropyOp>()))
-    expand(loss, [&](OpBuilder &builder) { return loss.decompose(builder); });
-}
-
-// The rows of a block in which `count` rows are added up: as many as a block of
-// columns stays in the first cache for, and a part of the rows that leaves
-// little to add afterwards. 0 where the count has no such divisor.
-int64_t rowsPerBlock(int64_t count) {
-  for (int64_t rows = std::min<int64_t>(count, 64); rows >= 16; --rows)
-    if (count % rows == 0)
-      return rows;
-  return 0;
-}
-
-// Below, rows are too short for loops of their own.
-constexpr int64_t kFewestColumns = 16;
-
-// A sum of rows becomes sums over blocks of rows, which other kernels take
-// along, and a short sum over the blocks.
-void splitRowSum(nn::ReduceOp op) {
-  auto type = op.getInput().getType();
-  int64_t columns = type.getShape().back(),
-          rows = type.getNumElements() / columns;
-  int64_t perBlock = rowsPerBlock(rows);
-  Type element = type.getElementType();
-  bool leading =
-      static_cast<int64_t>(op.getAxes().size()) == type.getRank() - 1 &&
-      !llvm::is_contained(op.getAxes(), type.getRank() - 1);
-  if (!leading || !perBlock || columns < kFewestColumns ||
-      op.getKind() != nn::ReduceKind::sum || !isa<FloatType>(element))
-    return;
-  expand(op, [&](OpBuilder &builder) {
-    Location loc = op.getLoc();
-    Type wide = element.isF64() ? element : builder.getF32Type();
-    auto shaped = [&](ArrayRef<int64_t> shape) {
-      return RankedTensorType::get(shape, wide);
-    };
-    Value value = op.getInput();
-    if (element != wide)
-      value = nn::CastOp::create(builder, loc, type.clone(wide), value);
-    value = nn::ReshapeOp::create(
-        builder, loc, shaped({rows / perBlock, perBlock, columns}), value);
-    value = nn::ReduceOp::create(
-        builder, loc, shaped({rows / perBlock, 1, columns}),
-        nn::ReduceKind::sum, value, ArrayRef<int64_t>{1});
-    if (rows > perBlock)
-      value = nn::ReduceOp::create(builder, loc, shaped({1, 1, columns}),
-                                   nn::ReduceKind::sum, value,
-                                   ArrayRef<int64_t>{0});
-    if (element != wide)
-      value = nn::CastOp::create(
-          builder, loc, RankedTensorType::get({1, 1, columns}, element), value);
-    return SmallVector<Value>{
-        nn::ReshapeOp::create(builder, loc, op.getType(), value)};
-  });
-}
-
-// Gradients of biases and of norms' weights.
-void splitRowSums(func::FuncOp function) {
-  for (nn::NormWeightGradOp op :
-       llvm::to_vector(function.getOps<nn::NormWeightGradOp>())) {
-    auto type = op.getInput().getType();
-    if (rowsPerBlock(type.getNumElements() / type.getShape().back()))
-      expand(op, [&](OpBuilder &builder) { return op.decompose(builder); });
-  }
-  for (nn::ReduceOp op : llvm::to_vector(function.getOps<nn::ReduceOp>()))
-    splitRowSum(op);
-}
 
 bool isSplat(Operation *op) {
   auto constant = dyn_cast_or_null<nn::ConstantOp>(op);
@@ -302,8 +218,7 @@ struct OutlineKernels : fsdpc::impl::OutlineKernelsBase<OutlineKernels> {
                        "'import' first");
       return signalPassFailure();
     }
-    expandLosses(function);
-    splitRowSums(function);
+    expandForGrouping(function);
     KernelGrouping grouping(function, module);
     Order items(function, grouping);
     SmallVector<Operation *> order = items.sorted();

@@ -2,6 +2,7 @@
 #include "passes/schedule/RankMemory.h"
 
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "passes/runtime/LibraryPlans.h"
 #include "runtime/comm/communicator.h"
@@ -85,4 +86,7 @@ void fsdpc::reportOverLimit(ModuleOp module, const RankMemory &memory,
                << contributor.bytes;
     separator = ", ";
   }
+  diagnostic << "; plan for more ranks";
+  if (fsdp::getString(module, "recompute") != "units")
+    diagnostic << ", or keep fewer activations with --recompute=units";
 }
