@@ -251,10 +251,7 @@ private:
     IRMapping operands;
     for (Value operand : source->getOperands())
       operands.map(operand, recompute(operand, user, chosen, clones));
-    OpBuilder builder(user);
-    Operation *clone = builder.clone(*source, operands);
-    clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
-    clones.map(source->getResults(), clone->getResults());
+    cloneIntoBackward(source, user, operands, clones);
     ++numClones;
     return clones.lookup(value);
   }

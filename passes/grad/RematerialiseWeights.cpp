@@ -62,12 +62,7 @@ private:
     IRMapping operands;
     for (Value operand : source->getOperands())
       operands.map(operand, rematerialise(operand, user, origins, clones));
-    OpBuilder builder(user);
-    Operation *clone = builder.clone(*source, operands);
-    clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
-    if (Attribute unit = unitOf(user))
-      clone->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
-    clones.map(source->getResults(), clone->getResults());
+    cloneIntoBackward(source, user, operands, clones);
     ++numClones;
     return clones.lookup(value);
   }

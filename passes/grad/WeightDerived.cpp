@@ -28,6 +28,16 @@ Origins::Origins(Block &body) {
   }
 }
 
+void cloneIntoBackward(Operation *source, Operation *user, IRMapping &operands,
+                       IRMapping &clones) {
+  OpBuilder builder(user);
+  Operation *clone = builder.clone(*source, operands);
+  clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+  if (Attribute unit = unitOf(user))
+    clone->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
+  clones.map(source->getResults(), clone->getResults());
+}
+
 FunctionOpInterface lookupMicrobatch(ModuleOp module) {
   auto function =
       module.lookupSymbol<FunctionOpInterface>(fsdp::FSDPDialect::kMicrobatch);

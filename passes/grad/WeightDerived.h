@@ -4,6 +4,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 #include "llvm/ADT/DenseMap.h"
@@ -39,6 +40,11 @@ inline bool isBackward(mlir::Operation *op) {
 inline mlir::Attribute unitOf(mlir::Operation *op) {
   return op->getAttr(fsdp::FSDPDialect::kUnitAttr);
 }
+
+/// Clones a forward op before the backward op `user`, into its unit, and maps
+/// the results to the clone's.
+void cloneIntoBackward(mlir::Operation *source, mlir::Operation *user,
+                       mlir::IRMapping &operands, mlir::IRMapping &clones);
 
 /// The function that holds forward and backward, or null with an error.
 mlir::FunctionOpInterface lookupMicrobatch(mlir::ModuleOp module);

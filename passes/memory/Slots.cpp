@@ -2,7 +2,6 @@
 #include "passes/memory/Slots.h"
 
 #include "compiler/dialects/nn/Build.h"
-
 #include "compiler/dialects/nn/Strided.h"
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -32,48 +32,42 @@ MatmulPlan rt::describe(MatmulPlanAttr attribute) {
   return plan;
 }
 
-ConvolutionPlan rt::describe(ConvolutionPlanAttr attribute) {
-  ConvolutionPlan plan;
+// What convolution and pooling have in common: the images and the window's way
+// over them.
+template <typename Plan, typename PlanAttr>
+static Plan describeWindow(PlanAttr attribute) {
+  Plan plan;
   plan.kind = attribute.getKind();
   plan.dtype = dtypeName(attribute.getElement());
   ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
-  ArrayRef<int64_t> filter = attribute.getFilter().asArrayRef();
   ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
   ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
   plan.batch = input[0];
   plan.channels = input[1];
   plan.height = input[2];
   plan.width = input[3];
-  plan.filters = filter[0];
-  plan.kernelHeight = filter[2];
-  plan.kernelWidth = filter[3];
-  plan.groups = attribute.getGroups();
   plan.outHeight = output[2];
   plan.outWidth = output[3];
   plan.strides = values(attribute.getStrides());
   plan.padsBegin = {pads[0], pads[1]};
   plan.padsEnd = {pads[2], pads[3]};
+  return plan;
+}
+
+ConvolutionPlan rt::describe(ConvolutionPlanAttr attribute) {
+  auto plan = describeWindow<ConvolutionPlan>(attribute);
+  ArrayRef<int64_t> filter = attribute.getFilter().asArrayRef();
+  plan.filters = filter[0];
+  plan.kernelHeight = filter[2];
+  plan.kernelWidth = filter[3];
+  plan.groups = attribute.getGroups();
   plan.dilations = values(attribute.getDilations());
   return plan;
 }
 
 PoolingPlan rt::describe(PoolingPlanAttr attribute) {
-  PoolingPlan plan;
-  plan.kind = attribute.getKind();
-  plan.dtype = dtypeName(attribute.getElement());
-  ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
-  ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
-  ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
-  plan.batch = input[0];
-  plan.channels = input[1];
-  plan.height = input[2];
-  plan.width = input[3];
-  plan.outHeight = output[2];
-  plan.outWidth = output[3];
+  auto plan = describeWindow<PoolingPlan>(attribute);
   plan.kernel = values(attribute.getKernel());
-  plan.strides = values(attribute.getStrides());
-  plan.padsBegin = {pads[0], pads[1]};
-  plan.padsEnd = {pads[2], pads[3]};
   plan.countPadding = attribute.getCountPadding();
   return plan;
 }
