@@ -28,10 +28,10 @@ struct DeviceTimes {
 
 // What a rank asks of its device beside the manifest.
 struct DeviceOptions {
-  int threads = 1;            // host: compute threads
-  bool deterministic = false; // CUDA: sums in rank order, and no atomics
-  bool graphs = true;         // CUDA: sections are captured and replayed
-  double watchdogSeconds = 0; // CUDA: 0 leaves a stuck collective stuck
+  int threads = 1;              // host: compute threads
+  bool deterministic = false;   // CUDA: sums in rank order, and no atomics
+  bool graphs = true;           // CUDA: sections are captured and replayed
+  double watchdogSeconds = 600; // CUDA: 0 leaves a stuck collective stuck
 };
 
 // One call of an entry function.
@@ -83,7 +83,8 @@ public:
   // this one. Else it synchronizes after each section.
   virtual bool runsAhead() const = 0;
   // Waits until `step` has run, one of the last two.
-  virtual StepResults results(fsdpc_rank &rank, int64_t step) = 0;
+  virtual void results(fsdpc_rank &rank, int64_t step,
+                       StepResults &results) = 0;
   // Returns when everything enqueued on every stream has run.
   virtual void synchronize() = 0;
   // Every layout's whole copies from the shards, at start. Blocks.

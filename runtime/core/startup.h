@@ -12,7 +12,5 @@ std::string checkMemory(const MemoryPlan &plan, int64_t limit);
 
 // Reads this rank's slice of every parameter, and every buffer.
 bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error);
-// Completes, from all ranks' slices, what is kept whole. Collective.
-void gatherWholes(fsdpc_rank &rank);
 
 } // namespace fsdpc
