@@ -281,7 +281,9 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
        bytes("constants", tables.constants),
        builder.getInt64(tables.constants.size()),
        bytes("weights", tables.weights),
-       builder.getInt64(tables.weights.size()), microbatch, update});
+       builder.getInt64(tables.weights.size()), microbatch, update,
+       llvm::ConstantPointerNull::get(builder.getPtrTy()),
+       builder.getInt64(0)});
   auto *program = new llvm::GlobalVariable(
       *result, fields->getType(), /*isConstant=*/true,
       llvm::GlobalValue::InternalLinkage, fields, "fsdpc_program");

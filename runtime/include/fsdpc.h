@@ -40,6 +40,8 @@ typedef struct fsdpc_program {
   uint64_t weights_bytes;
   void (*microbatch)(fsdpc_rank *);
   void (*update)(fsdpc_rank *);
+  const void *device_code; /* the kernels as a fat binary, or null (host) */
+  uint64_t device_code_bytes;
 } fsdpc_program;
 
 /* Runs the program's command line. Returns the process's exit code:
