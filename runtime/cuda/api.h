@@ -46,7 +46,7 @@ struct CudaDeviceInfo {
 
 // C[i] = A[i] · B[i] + beta · C[i], row-major, for `count` products that are
 // strides apart; strides in elements, 0 broadcasts. Sums are f32 (f64 for f64).
-struct GemmShape {
+struct CudaGemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false; // stored k×m, n×k
   int64_t lda = 0, ldb = 0, ldc = 0;
@@ -122,7 +122,7 @@ public:
   // ---- libraries; planning may take long and allocate, calling does not ----
   // The first algorithm of the library's heuristic within `cap` bytes of
   // workspace; `deterministic` leaves out those that add in any order.
-  virtual CudaStatus planGemm(const GemmShape &shape, size_t cap,
+  virtual CudaStatus planGemm(const CudaGemmShape &shape, size_t cap,
                               CudaGemm &gemm, CudaChoice &choice) = 0;
   virtual CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, void *c,
                           void *workspace, CudaStream stream) = 0;
