@@ -24,6 +24,9 @@ using CudaStatus = int;
 constexpr CudaStatus cudaOk = 0;
 // Of communicatorState: a nonblocking call is still under way.
 constexpr CudaStatus cudaInProgress = -1;
+// Of planning: the library has nothing for the plan, CudaChoice::algorithm says
+// why; the caller has other means.
+constexpr CudaStatus cudaRefused = -2;
 
 // Handles. Each is made and ended by the functions named after it.
 using CudaStream = void *;
@@ -45,7 +48,8 @@ struct CudaDeviceInfo {
 };
 
 // C[i] = A[i] · B[i] + beta · C[i], row-major, for `count` products that are
-// strides apart; strides in elements, 0 broadcasts. Sums are f32 (f64 for f64).
+// strides apart; strides in elements, 0 broadcasts. Sums are f32 (f64 for f64),
+// without TF32.
 struct CudaGemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false; // stored k×m, n×k
@@ -57,7 +61,7 @@ struct CudaGemmShape {
 
 // What a library chose for a plan.
 struct CudaChoice {
-  size_t workspaceBytes = 0; // that each call needs, at most the cap
+  size_t workspaceBytes = 0; // that each call needs, 256-byte aligned
   std::string algorithm;     // for the log
 };
 
@@ -121,7 +125,9 @@ public:
 
   // ---- libraries; planning may take long and allocate, calling does not ----
   // The first algorithm of the library's heuristic within `cap` bytes of
-  // workspace; `deterministic` leaves out those that add in any order.
+  // workspace; attention takes what it needs. Products are deterministic;
+  // `deterministic` leaves out other algorithms that add in any order. A plan
+  // belongs to the thread that made it.
   virtual CudaStatus planGemm(const CudaGemmShape &shape, size_t cap,
                               CudaGemm &gemm, CudaChoice &choice) = 0;
   virtual CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, void *c,
