@@ -1,4 +1,4 @@
-// The walk mirrors KernelEmitter's recursion, without building anything.
+// The walk mirrors ElementEmitter's recursion, without building anything.
 #include "compiler/codegen/kernels/BodyWalk.h"
 
 #include "compiler/dialects/nn/Build.h"

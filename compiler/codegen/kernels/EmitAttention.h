@@ -1,7 +1,7 @@
 // What attention does to the rows of a block of scores, between its products.
 #pragma once
 
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
 
 namespace fsdpc::kernels {
 

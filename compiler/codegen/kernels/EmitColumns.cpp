@@ -1,6 +1,6 @@
 // The column template: lanes are columns, and the rows are added one after the
 // other.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/LoopEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,7 +13,7 @@ using nn::tensorType;
 
 // One vector of columns: the rows from first to last, in blocks whose sums are
 // added, which keeps the error of long sums small.
-void KernelEmitter::emitColumnStep(Stage &stage) {
+void LoopEmitter::emitColumnStep(Stage &stage) {
   constexpr int64_t kRowBlock = 256;
   for (Root &root : stage.roots)
     if (root.reduce)
@@ -89,7 +89,7 @@ void KernelEmitter::emitColumnStep(Stage &stage) {
       storeOutput(root);
 }
 
-void KernelEmitter::emitColumns(Stage &stage, Value low, Value high) {
+void LoopEmitter::emitColumns(Stage &stage, Value low, Value high) {
   auto step = [&](ValueRange) {
     emitColumnStep(stage);
     return SmallVector<Value>();

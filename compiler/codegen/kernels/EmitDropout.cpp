@@ -1,7 +1,7 @@
 // Dropout: philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy as
 // 1, 2, 3, 2011) in vectors. A call gives the words of four elements; where the
 // lanes begin at a multiple of four, each call serves four lanes.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -70,7 +70,7 @@ private:
 
 } // namespace
 
-Lanes KernelEmitter::dropout(nn::DropoutOp op, const Index &index) {
+Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   Lanes input = element(op.getInput(), index);
   SmallVector<Value, 4> random;
   for (int64_t i = 0; i < 4; ++i)

@@ -1,5 +1,5 @@
 // One element (or one vector of elements) of a value at an index.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +14,7 @@ using namespace fsdpc::kernels;
 using nn::shapeOf;
 using nn::tensorType;
 
-Lanes KernelEmitter::element(Value value, const Index &index) {
+Lanes ElementEmitter::element(Value value, const Index &index) {
   if (Lanes result = reduced.lookup(value); result.value)
     return result;
   Key key{value.getAsOpaquePointer(), {index.begin(), index.end()}};
@@ -26,7 +26,7 @@ Lanes KernelEmitter::element(Value value, const Index &index) {
   return result;
 }
 
-Lanes KernelEmitter::build(Value value, const Index &index) {
+Lanes ElementEmitter::build(Value value, const Index &index) {
   Type element = tensorType(value).getElementType();
   if (auto argument = dyn_cast<BlockArgument>(value))
     return load(buffers[argument.getArgNumber()], element,
@@ -57,7 +57,7 @@ Lanes KernelEmitter::build(Value value, const Index &index) {
       });
 }
 
-Lanes KernelEmitter::constant(nn::ConstantOp op) {
+Lanes ElementEmitter::constant(nn::ConstantOp op) {
   Type type = scalarType(tensorType(op.getResult()).getElementType());
   auto elements = cast<DenseElementsAttr>(op.getValue());
   insertAt(0);
@@ -72,7 +72,7 @@ Lanes KernelEmitter::constant(nn::ConstantOp op) {
   return {make<arith::ConstantOp>(builder.getIntegerAttr(type, value)), 0};
 }
 
-Lanes KernelEmitter::elementwise(Operation *op, const Index &index) {
+Lanes ElementEmitter::elementwise(Operation *op, const Index &index) {
   SmallVector<Lanes, 3> operands;
   int depth = 0;
   bool vector = false;
@@ -95,7 +95,7 @@ Lanes KernelEmitter::elementwise(Operation *op, const Index &index) {
   return {result, depth};
 }
 
-Lanes KernelEmitter::select(const Lanes &condition, Lanes onTrue,
+Lanes ElementEmitter::select(const Lanes &condition, Lanes onTrue,
                             Lanes onFalse) {
   int depth = std::max({condition.depth, onTrue.depth, onFalse.depth});
   insertAt(depth);
@@ -111,7 +111,7 @@ Lanes KernelEmitter::select(const Lanes &condition, Lanes onTrue,
   return {make<arith::SelectOp>(c, x, y), depth};
 }
 
-Lanes KernelEmitter::holds(const Condition &condition) {
+Lanes ElementEmitter::holds(const Condition &condition) {
   int depth = space.depth(condition.expr);
   bool vector = vectorizes(condition.expr);
   Value value =
@@ -126,7 +126,7 @@ Lanes KernelEmitter::holds(const Condition &condition) {
   return {make<arith::AndIOp>(low, high), depth};
 }
 
-Lanes KernelEmitter::moved(Operation *op, const Index &index) {
+Lanes ElementEmitter::moved(Operation *op, const Index &index) {
   SmallVector<Source, 1> sources = sourcesOf(space, op, index);
   Type type = scalarType(tensorType(op->getResult(0)).getElementType());
   auto zero = [&]() -> Lanes {
@@ -155,7 +155,7 @@ Lanes KernelEmitter::moved(Operation *op, const Index &index) {
   return result.value ? result : zero();
 }
 
-Lanes KernelEmitter::iota(nn::IotaOp op, const Index &index) {
+Lanes ElementEmitter::iota(nn::IotaOp op, const Index &index) {
   const IndexExpr &expr = index[op.getAxis()];
   Type element = tensorType(op.getResult()).getElementType();
   Type type = scalarType(element);
@@ -189,7 +189,7 @@ Lanes KernelEmitter::iota(nn::IotaOp op, const Index &index) {
   return {value, depth};
 }
 
-Lanes KernelEmitter::pick(nn::PickOp op, const Index &index) {
+Lanes ElementEmitter::pick(nn::PickOp op, const Index &index) {
   int64_t size = shapeOf(op.getInput()).back();
   Index source = index;
   source.back() = space.dynamic(op.getIndex(), index, size, /*wraps=*/false);

@@ -1,7 +1,7 @@
 // embedding_grad: a table of zeroes, or of an accumulator, into which rows are
 // added in the order of their ids. Threads take columns, so no two of them
 // meet.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/LoopEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -15,7 +15,7 @@ using namespace fsdpc::kernels;
 using nn::shapeOf;
 using nn::tensorType;
 
-void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
+void LoopEmitter::emitEmbeddingGrad(Value begin, Value end) {
   auto op = cast<nn::EmbeddingGradOp>(
       kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp());
   Stage &stage = plan.stages.front();
@@ -149,10 +149,7 @@ void KernelEmitter::emitEmbeddingGrad(Value begin, Value end) {
     auto guard = scf::IfOp::create(builder, loc, condition, false);
     nested(guard.thenBlock(), body);
   };
-  auto setTableRow = [&](Value id) {
-    if (!tableRow.isConstant())
-      variables[tableRow.terms.front().first] = id;
-  };
+  auto setTableRow = [&](Value id) { setVariable(tableRow, id); };
 
   if (!declared.isBF16()) {
     loop(1, stage.outerVariable, zero, count, 1, {}, [&](ValueRange) {

@@ -2,7 +2,7 @@
 // elements for the tail; a reduction has running values for each of these
 // widths, combined in a fixed order, so that its bits depend on the shape and
 // the target's vectors alone.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/LoopEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -15,66 +15,13 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::kernels;
-using nn::shapeOf;
 using nn::tensorType;
-
-// ---- scopes ----
-
-void KernelEmitter::insertAt(int depth) {
-  while (depth > 0 && !scopes[depth].block)
-    --depth;
-  Scope &scope = scopes[depth];
-  if (scope.anchor)
-    return builder.setInsertionPoint(scope.anchor);
-  if (scope.block->mightHaveTerminator())
-    return builder.setInsertionPoint(scope.block->getTerminator());
-  builder.setInsertionPointToEnd(scope.block);
-}
-
-void KernelEmitter::forget(int depth) {
-  for (auto it = known.begin(); it != known.end();)
-    it = it->second.depth >= depth ? known.erase(it) : std::next(it);
-}
-
-SmallVector<Value>
-KernelEmitter::loop(int depth, const IndexExpr &variable, Value low, Value high,
-                    int64_t step, ValueRange carried,
-                    llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
-  int outer = depth - 1;
-  while (outer > 0 && !scopes[outer].block)
-    --outer;
-  insertAt(outer);
-  auto op = scf::ForOp::create(builder, loc, low, high, i64(step), carried);
-  scopes[outer].anchor = op;
-  scopes[depth] = {op.getBody(), nullptr};
-  if (!variable.isConstant())
-    variables[variable.terms.front().first] = op.getInductionVar();
-  SmallVector<Value> results = body(op.getRegionIterArgs());
-  if (!carried.empty()) {
-    builder.setInsertionPointToEnd(op.getBody());
-    scf::YieldOp::create(builder, loc, results);
-  }
-  forget(depth);
-  scopes[depth] = {};
-  scopes[outer].anchor = nullptr;
-  insertAt(outer);
-  return op.getResults();
-}
-
-void KernelEmitter::forgetLanes() {
-  for (auto it = known.begin(); it != known.end();) {
-    bool usesLane = llvm::any_of(it->first.second, [&](const IndexExpr &e) {
-      return space.usesLane(e);
-    });
-    it = usesLane ? known.erase(it) : std::next(it);
-  }
-}
 
 // ---- stages ----
 
 // Widths of vectors for the lanes' loop, wide to narrow, 1 where a tail is
 // left.
-SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
+SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   SmallVector<int64_t> widths;
   bool reduces = llvm::any_of(stage.roots, [](const Root &root) {
     return root.reduce && !root.addsRows();
@@ -114,34 +61,9 @@ SmallVector<int64_t> KernelEmitter::widthsFor(const Stage &stage) const {
   return widths;
 }
 
-void KernelEmitter::storeOutput(const Root &root) {
-  Lanes value = element(root.value, root.index);
-  if (root.output < 0)
-    return;
-  IndexExpr address = space.linearize(root.index, shapeOf(root.value));
-  if (!isResult(root.output)) {
-    int64_t size = tensorType(root.value).getNumElements() / plan.rows;
-    address = space.add(address, space.scale(plan.row, -size));
-  }
-  store(buffers[kernel.getNumArguments() + root.output],
-        tensorType(root.value).getElementType(), address, value.value);
-}
-
-// Adds a row to the running sums of its block.
-void KernelEmitter::addToOutput(const Root &root) {
-  Lanes value = element(root.value, root.index);
-  Value buffer = buffers[kernel.getNumArguments() + root.output];
-  nn::ReduceOp reduce = root.reduce;
-  Type type = tensorType(reduce.getResult()).getElementType();
-  Lanes sum = load(buffer, type, root.sum, 2);
-  insertAt(2);
-  store(buffer, type, root.sum,
-        combine(reduce, sum.value, spread(value.value)));
-}
-
 // The lanes' loops over [low, high), in the parts between cuts and in each
 // width. `sums[w]` are the reductions' running values in width w.
-void KernelEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
+void LoopEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
                               Value high, Accumulators &sums) {
   auto constantOf = [](Value value) -> std::optional<int64_t> {
     APInt number;
@@ -223,7 +145,7 @@ void KernelEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
   width = 1;
 }
 
-void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
+void LoopEmitter::emitStage(Stage &stage, Value low, Value high) {
   SmallVector<int64_t> widths = widthsFor(stage);
   insertAt(0);
   Accumulators sums;
@@ -283,7 +205,7 @@ void KernelEmitter::emitStage(Stage &stage, Value low, Value high) {
 
 // The range's steps are blocks of rows: their sums begin at 0. Returns the
 // block's first row and the one after its last.
-std::pair<Value, Value> KernelEmitter::beginBlock(Value block) {
+std::pair<Value, Value> LoopEmitter::beginBlock(Value block) {
   for (Stage &stage : plan.stages)
     for (Root &root : stage.roots) {
       if (!root.addsRows())
@@ -302,7 +224,7 @@ std::pair<Value, Value> KernelEmitter::beginBlock(Value block) {
   return {first, make<arith::AddIOp>(first, i64(plan.rowsPerBlock))};
 }
 
-void KernelEmitter::emitRows(Value begin, Value end) {
+void LoopEmitter::emitRows(Value begin, Value end) {
   if (plan.rowsPerBlock > 1) {
     auto blocks = scf::ForOp::create(builder, loc, begin, end, i64(1));
     builder.setInsertionPointToStart(blocks.getBody());
@@ -323,8 +245,7 @@ void KernelEmitter::emitRows(Value begin, Value end) {
     Value stop = make<arith::AddIOp>(low, i64(plan.blockLanes));
     high = make<arith::MinSIOp>(stop, high);
   }
-  if (!plan.row.isConstant())
-    variables[plan.row.terms.front().first] = row;
+  setVariable(plan.row, row);
   for (Stage &stage : plan.stages) {
     if (plan.kind == KernelPlan::Column) {
       emitColumns(stage, low, high);
@@ -337,7 +258,7 @@ void KernelEmitter::emitRows(Value begin, Value end) {
   }
 }
 
-LogicalResult KernelEmitter::emit(func::FuncOp function) {
+LogicalResult LoopEmitter::emit(func::FuncOp function) {
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   Value begin = entry->getArgument(0), end = entry->getArgument(1);

@@ -1,7 +1,8 @@
 // Loads, stores, conversions between memory and code, and index arithmetic.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
 
 #include "compiler/codegen/kernels/Bf16.h"
+#include "compiler/dialects/nn/Build.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -11,6 +12,8 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::kernels;
+using nn::shapeOf;
+using nn::tensorType;
 
 Type kernels::scalarType(Type element) {
   if (element.isBF16())
@@ -28,11 +31,11 @@ Type kernels::storageType(Type element) {
   return scalarType(element);
 }
 
-Value KernelEmitter::i64(int64_t value) {
+Value ElementEmitter::i64(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, value, 64);
 }
 
-Value KernelEmitter::splatLike(Type type, double value) {
+Value ElementEmitter::splatLike(Type type, double value) {
   Type element = getElementTypeOrSelf(type);
   TypedAttr attr;
   if (isa<FloatType>(element))
@@ -44,11 +47,11 @@ Value KernelEmitter::splatLike(Type type, double value) {
   return make<arith::ConstantOp>(attr);
 }
 
-Type KernelEmitter::lanesOf(Type element, bool vector) const {
+Type ElementEmitter::lanesOf(Type element, bool vector) const {
   return vector ? Type(VectorType::get({width}, element)) : element;
 }
 
-Value KernelEmitter::spread(Value scalar) {
+Value ElementEmitter::spread(Value scalar) {
   if (width == 1 || isa<VectorType>(scalar.getType()))
     return scalar;
   return make<vector::BroadcastOp>(VectorType::get({width}, scalar.getType()),
@@ -57,7 +60,7 @@ Value KernelEmitter::spread(Value scalar) {
 
 // ---- indices ----
 
-Value KernelEmitter::toI64(Value value, Type element) {
+Value ElementEmitter::toI64(Value value, Type element) {
   if (element.isInteger(64))
     return value;
   Type type = lanesOf(builder.getI64Type(), isa<VectorType>(value.getType()));
@@ -66,7 +69,7 @@ Value KernelEmitter::toI64(Value value, Type element) {
   return make<arith::ExtSIOp>(type, value);
 }
 
-Value KernelEmitter::atomValue(const Atom &atom, int id, bool vector) {
+Value ElementEmitter::atomValue(const Atom &atom, int id, bool vector) {
   auto inner = [&] {
     return vector ? vectorIndex(atom.inner) : scalarIndex(atom.inner);
   };
@@ -120,7 +123,7 @@ Value KernelEmitter::atomValue(const Atom &atom, int id, bool vector) {
   }
 }
 
-Value KernelEmitter::scalarIndex(const IndexExpr &expr) {
+Value ElementEmitter::scalarIndex(const IndexExpr &expr) {
   // Terms of outer loops first, so that their sum stays outside.
   insertAt(0);
   Value sum;
@@ -142,7 +145,7 @@ Value KernelEmitter::scalarIndex(const IndexExpr &expr) {
   return expr.constant ? make<arith::AddIOp>(sum, i64(expr.constant)) : sum;
 }
 
-Value KernelEmitter::vectorIndex(const IndexExpr &expr) {
+Value ElementEmitter::vectorIndex(const IndexExpr &expr) {
   IndexExpr uniform = expr, varying;
   llvm::erase_if(uniform.terms,
                  [&](auto term) { return space.atom(term.first).usesLane; });
@@ -167,12 +170,12 @@ Value KernelEmitter::vectorIndex(const IndexExpr &expr) {
 
 // ---- memory ----
 
-Value KernelEmitter::pointer(Value buffer, Type storage, Value position) {
+Value ElementEmitter::pointer(Value buffer, Type storage, Value position) {
   Type type = LLVM::LLVMPointerType::get(builder.getContext());
   return make<LLVM::GEPOp>(type, storage, buffer, ValueRange{position});
 }
 
-Lanes KernelEmitter::load(Value buffer, Type element, const IndexExpr &address,
+Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
                           int depth) {
   Type storage = storageType(element);
   unsigned alignment = storage.getIntOrFloatBitWidth() / 8;
@@ -214,7 +217,7 @@ Lanes KernelEmitter::load(Value buffer, Type element, const IndexExpr &address,
   return {widen(stored, element), depth};
 }
 
-void KernelEmitter::store(Value buffer, Type element, const IndexExpr &address,
+void ElementEmitter::store(Value buffer, Type element, const IndexExpr &address,
                           Value value) {
   Value position = scalarIndex(address);
   insertAt(2);
@@ -226,9 +229,35 @@ void KernelEmitter::store(Value buffer, Type element, const IndexExpr &address,
                         storage.getIntOrFloatBitWidth() / 8);
 }
 
+// ---- results ----
+
+void ElementEmitter::storeOutput(const Root &root) {
+  Lanes value = element(root.value, root.index);
+  if (root.output < 0)
+    return;
+  IndexExpr address = space.linearize(root.index, shapeOf(root.value));
+  if (!isResult(root.output)) {
+    int64_t size = tensorType(root.value).getNumElements() / plan.rows;
+    address = space.add(address, space.scale(plan.row, -size));
+  }
+  store(buffers[kernel.getNumArguments() + root.output],
+        tensorType(root.value).getElementType(), address, value.value);
+}
+
+void ElementEmitter::addToOutput(const Root &root) {
+  Lanes value = element(root.value, root.index);
+  Value buffer = buffers[kernel.getNumArguments() + root.output];
+  nn::ReduceOp reduce = root.reduce;
+  Type type = tensorType(reduce.getResult()).getElementType();
+  Lanes sum = load(buffer, type, root.sum, 2);
+  insertAt(2);
+  store(buffer, type, root.sum,
+        combine(reduce, sum.value, spread(value.value)));
+}
+
 // ---- conversions ----
 
-Value KernelEmitter::widen(Value stored, Type element) {
+Value ElementEmitter::widen(Value stored, Type element) {
   if (element.isInteger(1))
     return make<arith::CmpIOp>(arith::CmpIPredicate::ne, stored,
                                splatLike(stored.getType(), 0));
@@ -239,7 +268,7 @@ Value KernelEmitter::widen(Value stored, Type element) {
   return wide;
 }
 
-Value KernelEmitter::narrow(Value value, Type element) {
+Value ElementEmitter::narrow(Value value, Type element) {
   bool vector = isa<VectorType>(value.getType());
   if (element.isInteger(1))
     return make<arith::ExtUIOp>(lanesOf(builder.getI8Type(), vector), value);
@@ -253,7 +282,7 @@ Value KernelEmitter::narrow(Value value, Type element) {
   return make<arith::TruncIOp>(lanesOf(builder.getI16Type(), vector), bits);
 }
 
-Value KernelEmitter::roundBf16(Value value) {
+Value ElementEmitter::roundBf16(Value value) {
   Value bits = roundToBf16Bits(builder, loc, value, target.roundsBf16);
   return widen(bits, builder.getBF16Type());
 }

@@ -1,7 +1,7 @@
 // The optimizer's scalar program as a loop over a shard's elements.
 #pragma once
 
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
 
 namespace fsdpc::kernels {
 

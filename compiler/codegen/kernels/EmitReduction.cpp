@@ -1,5 +1,5 @@
 // Running values of reductions and how they are combined.
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,7 +13,7 @@ using namespace fsdpc;
 using namespace fsdpc::kernels;
 using nn::tensorType;
 
-Value KernelEmitter::neutral(nn::ReduceOp op, Type type) {
+Value ElementEmitter::neutral(nn::ReduceOp op, Type type) {
   if (op.getKind() == nn::ReduceKind::sum)
     return splatLike(type, 0);
   bool isMax = op.getKind() == nn::ReduceKind::max;
@@ -35,7 +35,7 @@ Value KernelEmitter::neutral(nn::ReduceOp op, Type type) {
   return make<arith::ConstantOp>(attr);
 }
 
-Value KernelEmitter::combine(nn::ReduceOp op, Value a, Value b) {
+Value ElementEmitter::combine(nn::ReduceOp op, Value a, Value b) {
   Type element = getElementTypeOrSelf(a.getType());
   bool isFloat = isa<FloatType>(element);
   bool isUnsigned =
@@ -73,13 +73,13 @@ Value kernels::foldLanes(OpBuilder &builder, Location loc, Value vector,
   return vector;
 }
 
-Value KernelEmitter::foldLanes(nn::ReduceOp op, Value vector) {
+Value ElementEmitter::foldLanes(nn::ReduceOp op, Value vector) {
   return kernels::foldLanes(builder, loc, vector, [&](Value a, Value b) {
     return combine(op, a, b);
   });
 }
 
-Value KernelEmitter::roundResult(nn::ReduceOp op, Value sum) {
+Value ElementEmitter::roundResult(nn::ReduceOp op, Value sum) {
   bool isBf16 = tensorType(op.getResult()).getElementType().isBF16();
   return isBf16 ? roundBf16(sum) : sum;
 }

@@ -6,7 +6,7 @@
 #include "compiler/codegen/kernels/EmitAttention.h"
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/kernels/ExpandMath.h"
-#include "compiler/codegen/kernels/KernelEmitter.h"
+#include "compiler/codegen/kernels/LoopEmitter.h"
 #include "compiler/codegen/kernels/LowerToLLVM.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -55,7 +55,7 @@ OwningOpRef<ModuleOp> emitLoops(ModuleOp source, const VectorTarget &target) {
           << ", but its body has " << plan->extent;
       return nullptr;
     }
-    if (failed(KernelEmitter(builder, kernel, *plan, target).emit(function)))
+    if (failed(LoopEmitter(builder, kernel, *plan, target).emit(function)))
       return nullptr;
   }
   return module;

@@ -1,7 +1,8 @@
-// Emits a planned kernel as loops of vector code over its buffers. Each element
-// of a root is computed by recursion through the body at an index, once a loop
-// body (after XLA's elemental IR emitter); nothing is stored in between. Values
-// that do not depend on a loop's variable are built before that loop.
+// Emits elements of a kernel's values, for templates that emit the loops around
+// them. Each element of a root is computed by recursion through the body at an
+// index, once a loop body (after XLA's elemental IR emitter); nothing is stored
+// in between. Values that do not depend on a loop's variable are built before
+// that loop.
 #pragma once
 
 #include "compiler/codegen/kernels/KernelPlan.h"
@@ -17,6 +18,7 @@ namespace fsdpc::kernels {
 struct VectorTarget {
   int64_t lanes = 8;       // f32 values in a register
   bool roundsBf16 = false; // has an instruction that rounds f32 to bf16
+  bool gathers = true;     // LLVM selects loads of lanes anywhere in memory
 };
 
 /// A value at the current lanes: a vector where they differ, else a scalar; and
@@ -26,43 +28,20 @@ struct Lanes {
   int depth = 0;
 };
 
-class KernelEmitter {
-public:
-  KernelEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp kernel,
-                KernelPlan &plan, const VectorTarget &target)
+class ElementEmitter {
+protected:
+  ElementEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp kernel,
+                 KernelPlan &plan, const VectorTarget &target)
       : builder(builder), loc(builder.getUnknownLoc()), kernel(kernel),
         plan(plan), space(plan.space), target(target) {}
 
-  /// Builds the body of `function` (i64 begin, i64 end, ptr buffers).
-  mlir::LogicalResult emit(mlir::func::FuncOp function);
-
-private:
   using Key = std::pair<void *, std::vector<IndexExpr>>;
   struct Scope {
     mlir::Block *block = nullptr;
     mlir::Operation *anchor = nullptr; // the loop inside that is being built
   };
-  // The running values of one reduction, one a width of vectors.
-  using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 2>, 3>;
 
-  // ---- templates (EmitLoops.cpp, EmitColumns.cpp, EmitReduction.cpp,
-  // EmitEmbeddingGrad.cpp) ----
-  void emitStage(Stage &stage, mlir::Value low, mlir::Value high);
-  void emitParts(Stage &stage, llvm::ArrayRef<int64_t> widths, mlir::Value low,
-                 mlir::Value high, Accumulators &sums);
-  void emitColumns(Stage &stage, mlir::Value low, mlir::Value high);
-  void emitColumnStep(Stage &stage);
-  void emitEmbeddingGrad(mlir::Value begin, mlir::Value end);
-  void emitRows(mlir::Value begin, mlir::Value end);
-  void storeOutput(const Root &root);
-  void addToOutput(const Root &root);
-  std::pair<mlir::Value, mlir::Value> beginBlock(mlir::Value block);
-  llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
-  mlir::Value neutral(nn::ReduceOp op, mlir::Type type);
-  mlir::Value combine(nn::ReduceOp op, mlir::Value a, mlir::Value b);
-  mlir::Value foldLanes(nn::ReduceOp op, mlir::Value vector);
-  mlir::Value roundResult(nn::ReduceOp op, mlir::Value sum);
-
+  // ---- scopes (EmitScopes.cpp) ----
   // Builds scf.for at `depth` for `variable`; `body` gets and gives the carried
   // values.
   llvm::SmallVector<mlir::Value>
@@ -71,10 +50,20 @@ private:
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)>
            body);
   void insertAt(int depth);
+  // The innermost scope outside of `depth` that is open.
+  int enclosing(int depth) const;
+  // Sets a variable's value at the first lane; one of a single value has none.
+  void setVariable(const IndexExpr &variable, mlir::Value value);
   // Forgets values of loops from `depth` on; and those at a lane, which differ
   // between the parts of a loop.
   void forget(int depth);
   void forgetLanes();
+
+  // ---- reductions (EmitReduction.cpp) ----
+  mlir::Value neutral(nn::ReduceOp op, mlir::Type type);
+  mlir::Value combine(nn::ReduceOp op, mlir::Value a, mlir::Value b);
+  mlir::Value foldLanes(nn::ReduceOp op, mlir::Value vector);
+  mlir::Value roundResult(nn::ReduceOp op, mlir::Value sum);
 
   // ---- elements (EmitElement.cpp) ----
   Lanes element(mlir::Value value, const Index &index);
@@ -105,6 +94,9 @@ private:
   mlir::Value vectorIndex(const IndexExpr &expr);
   mlir::Value atomValue(const Atom &atom, int id, bool vector);
   mlir::Value toI64(mlir::Value value, mlir::Type element);
+  void storeOutput(const Root &root);
+  // Adds a row to the running sums of its block.
+  void addToOutput(const Root &root);
 
   // ---- small builders ----
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {

@@ -1,0 +1,68 @@
+// Where code is inserted: in the outermost loop on whose variable it depends.
+#include "compiler/codegen/kernels/ElementEmitter.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+
+void ElementEmitter::insertAt(int depth) {
+  while (depth > 0 && !scopes[depth].block)
+    --depth;
+  Scope &scope = scopes[depth];
+  if (scope.anchor)
+    return builder.setInsertionPoint(scope.anchor);
+  if (scope.block->mightHaveTerminator())
+    return builder.setInsertionPoint(scope.block->getTerminator());
+  builder.setInsertionPointToEnd(scope.block);
+}
+
+void ElementEmitter::forget(int depth) {
+  for (auto it = known.begin(); it != known.end();)
+    it = it->second.depth >= depth ? known.erase(it) : std::next(it);
+}
+
+int ElementEmitter::enclosing(int depth) const {
+  int outer = depth - 1;
+  while (outer > 0 && !scopes[outer].block)
+    --outer;
+  return outer;
+}
+
+void ElementEmitter::setVariable(const IndexExpr &variable, Value value) {
+  if (!variable.isConstant())
+    variables[variable.terms.front().first] = value;
+}
+
+SmallVector<Value>
+ElementEmitter::loop(int depth, const IndexExpr &variable, Value low, Value high,
+                    int64_t step, ValueRange carried,
+                    llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+  int outer = enclosing(depth);
+  insertAt(outer);
+  auto op = scf::ForOp::create(builder, loc, low, high, i64(step), carried);
+  scopes[outer].anchor = op;
+  scopes[depth] = {op.getBody(), nullptr};
+  setVariable(variable, op.getInductionVar());
+  SmallVector<Value> results = body(op.getRegionIterArgs());
+  if (!carried.empty()) {
+    builder.setInsertionPointToEnd(op.getBody());
+    scf::YieldOp::create(builder, loc, results);
+  }
+  forget(depth);
+  scopes[depth] = {};
+  scopes[outer].anchor = nullptr;
+  insertAt(outer);
+  return op.getResults();
+}
+
+void ElementEmitter::forgetLanes() {
+  for (auto it = known.begin(); it != known.end();) {
+    bool usesLane = llvm::any_of(it->first.second, [&](const IndexExpr &e) {
+      return space.usesLane(e);
+    });
+    it = usesLane ? known.erase(it) : std::next(it);
+  }
+}
