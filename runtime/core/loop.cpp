@@ -86,8 +86,7 @@ std::string Trainer::check() {
     return error;
   info.plan =
       planMemory(manifest, job.size, info.threads,
-                 communicationBytes(job.size, job.ranksOnNode,
-                                    job.launcher == "mpirun" ? "mpi" : "local"),
+                 communicationBytes(job.size, job.ranksOnNode, job.transport),
                  scratchpadBytes(manifest, info.threads));
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
