@@ -93,6 +93,8 @@ std::string Trainer::check() {
 }
 
 bool Trainer::prepare() {
+  if (!agree(job, comparePrograms(manifest, job)))
+    return false;
   Cores cores = findCores(job);
   info.program = options.program;
   info.launcher = job.size == 1 && job.sharesProcess ? "none" : job.launcher;
