@@ -4,9 +4,9 @@ import importlib.util
 import os
 from pathlib import Path
 
-# The third group is for cuDNN, which compiles some kernels at start.
+# Not needed to start: cuDNN compiles some kernels, and CUPTI times kernels.
 NEEDED = ["libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"]
-WANTED = ["libcublas.so.13", "libnvrtc.so.13", "libnvJitLink.so.13"]
+WANTED = ["libcublas.so.13", "libnvrtc.so.13", "libnvJitLink.so.13", "libcupti.so.13"]
 
 
 class Missing(Exception):

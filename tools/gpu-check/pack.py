@@ -97,7 +97,7 @@ class Packer:
     def tests(self) -> list[str]:
         """The test programs that link CUDA's runtime, with other libraries that they need."""
         names = []
-        for test in sorted(self.build.glob("bin/*_test")):
+        for test in sorted(self.build.glob("bin/*_test*")):
             libraries = needed(test)
             if not any("libcudart" in library for library in libraries):
                 continue
@@ -110,7 +110,9 @@ class Packer:
         return names
 
     def scripts(self) -> None:
-        check = self.folder / "check"
+        check, times = self.folder / "check", self.build / "lib/kernel_times.so"
+        if times.exists():
+            strip(times, self.folder / "lib" / times.name)
         for name in ("check.py", "correctness.py", "environment.py", "results.py", "speed.py"):
             shutil.copy(ROOT / "tools/gpu-check" / name, check)
         for path in ("tests/numeric/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py", "tools/bench/traces.py"):

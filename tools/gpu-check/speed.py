@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import statistics
+from pathlib import Path
 
 from correctness import Place
 from results import Failed, Results, Skipped, run
@@ -42,20 +43,46 @@ def ours(place: Place, results: Results, bench: dict, gpu: str, *flags: str):
     return text(rate, mfu), {"tokens_per_s": rate, "mfu": mfu, "step_ms": [step["step_ms"] for step in steps]}
 
 
+def traced(place: Place, results: Results, bench: dict) -> list[dict]:
+    """Kernels from the program's own trace, where its device keeps times."""
+    trace = place.work / f"{bench['name']}.trace.json"
+    run(results, [*command(place, bench, STEPS), "--trace", trace], place.environment, 120)
+    return [{"kernel": c["name"], "ms": c["wall_ms"], "gb_per_s": c["bytes"] * c["calls"] / c["wall_ms"] / 1e6}
+            for c in Trace(trace).commands if c["op"] in ("launch", "optimizer") and c["wall_ms"] > 0]
+
+
+def profiled(place: Place, results: Results, bench: dict, library: Path) -> list[dict]:
+    """Kernels as CUPTI sees them, the libraries' too; bytes are known of the generated ones."""
+    times = place.work / f"{bench['name']}.kernels"
+    environment = {**place.environment, "CUDA_INJECTION64_PATH": str(library), "FSDPC_KERNEL_TIMES": str(times)}
+    run(results, command(place, bench, STEPS), environment, 120)
+    if not times.exists():
+        raise Skipped("CUPTI gives no times (libcupti is missing, or may not be used here)")
+    program = place.folder / "programs" / bench["file"]
+    manifest = json.loads(run(results, [program, "--manifest"], place.environment, 60))
+    moved = {c["name"]: c["bytes"] for c in manifest["commands"] if c["bytes"]}
+    rows = []
+    for line in times.read_text().splitlines():
+        count, nanoseconds, name = line.split("\t", 2)
+        row = {"kernel": name, "ms": int(count) * int(nanoseconds) / STEPS / 1e6}
+        if name in moved:
+            row["gb_per_s"] = moved[name] / int(nanoseconds)
+        rows.append(row)
+    return rows
+
+
 def kernels(place: Place, results: Results, bench: dict):
     """The ten slowest kernels of a step, with what they read and write a second."""
-    trace = place.work / f"{bench['name']}.trace.json"
-    try:
-        run(results, [*command(place, bench, 8), "--no-graph", "--trace", trace], place.environment, 120)
-    except Failed as failed:
-        raise Skipped(f"the program keeps no times ({failed})") from None
-    launches = [c for c in Trace(trace).commands if c["op"] in ("launch", "optimizer") and c["wall_ms"] > 0]
-    slowest = sorted(launches, key=lambda c: -c["wall_ms"])[:10]
+    library = place.folder / "lib" / "kernel_times.so"
+    on_gpu = place.pack["target"] == "cuda"
+    if on_gpu and not library.exists():
+        raise Skipped("packed without kernel_times.so, for which CUPTI's headers were missing")
+    rows = profiled(place, results, bench, library) if on_gpu else traced(place, results, bench)
+    slowest = sorted(rows, key=lambda row: -row["ms"])[:10]
     if not slowest:
-        raise Skipped("the trace has no kernels")
-    rows = [{"kernel": c["name"], "calls": c["calls"], "ms": c["wall_ms"], "gb_per_s": c["bytes"] * c["calls"] / c["wall_ms"] / 1e6}
-            for c in slowest]
-    return "; ".join(f"{r['kernel']} {r['ms']:.2f} ms {r['gb_per_s']:.0f} GB/s" for r in rows), {"kernels": rows}
+        raise Skipped("no kernel ran")
+    return "; ".join(f"{r['kernel'][:60]} {r['ms']:.2f} ms" + (f" {r['gb_per_s']:.0f} GB/s" if "gb_per_s" in r else "")
+                     for r in slowest), {"kernels": rows}
 
 
 def peer(place: Place, results: Results, bench: dict, gpu: str, *flags: str):
