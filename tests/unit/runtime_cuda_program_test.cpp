@@ -73,6 +73,10 @@ protected:
   TemporaryFolder folder;
 };
 
+const char *const mpirun =
+    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC
+    " --oversubscribe -np 2";
+
 // Every strategy, type of parameters and of the wire, one rank: with graphs and
 // without.
 TEST_F(CudaProgram, hasTheHostsBitsOnOneRank) {
@@ -94,6 +98,40 @@ TEST_F(CudaProgram, hasTheHostsBitsOnOneRank) {
 TEST_F(CudaProgram, hasTheHostsBitsWithoutAccumulation) {
   std::string flags = "--steps 9 --shuffle --lr-schedule cosine";
   EXPECT_EQ(trace(EMULATED_PROGRAM, flags, ""), trace(HOST_PROGRAM, flags, ""));
+}
+
+// Ranks as threads, which copy between their buffers, in every strategy and
+// type of the wire.
+TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfOneProcess) {
+  for (const char *types :
+       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+    for (const char *strategy : {"zero3", "zero1", "ddp", "step"}) {
+      std::string environment =
+          std::string(types) + " TOY_STRATEGY=" + strategy;
+      SCOPED_TRACE(environment);
+      std::string flags = "--steps 5 --ranks 3 --accumulate 2";
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment),
+                trace(HOST_PROGRAM, flags, environment));
+    }
+}
+
+// Ranks as processes on an emulated NCCL: the same bits where sums are in rank
+// order, with graphs and without.
+TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfMpi) {
+  for (const char *types :
+       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+    for (const char *strategy : {"zero3", "ddp", "step"}) {
+      std::string environment =
+          std::string(types) + " TOY_STRATEGY=" + strategy;
+      SCOPED_TRACE(environment);
+      std::string flags = "--steps 7 --accumulate 2";
+      std::string host = trace(HOST_PROGRAM, flags + " --ranks 2", environment);
+      flags += " --deterministic";
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment, mpirun), host);
+      EXPECT_EQ(
+          trace(EMULATED_PROGRAM, flags + " --no-graph", environment, mpirun),
+          host);
+    }
 }
 
 // The first thing that is wrong with the machine, in one line.
