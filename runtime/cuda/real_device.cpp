@@ -1,6 +1,5 @@
 // The table over cudart: device, memory, streams, events, kernels, graphs, and
 // the names for profilers.
-#include "runtime/core/device.h"
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/cuda/real_api.h"
 
@@ -46,8 +45,6 @@ struct LoadedProgram {
 } loaded;
 
 } // namespace
-
-const char *backendName() { return "cuda"; }
 
 CudaApi &cudaApi() {
   static RealCudaApi api;
