@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -50,6 +51,8 @@ def main() -> int:
     results = Results(options.out / "results.json", about, options.minutes)
     path = ":".join(map(str, [options.folder.resolve() / "lib", *libraries]))
     work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
+    with tarfile.open(options.folder / "programs.tar.xz") as archive:
+        archive.extractall(work)
     place = correctness.Place(options.folder.resolve(), pack, {**os.environ, "LD_LIBRARY_PATH": path}, sys.executable, work)
     print(f"{gpu['name']}, commit {pack['commit']}, {about['date']}", flush=True)
     try:

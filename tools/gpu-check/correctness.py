@@ -39,10 +39,10 @@ class Training:
 
 
 def conformance(place: Place, results: Results, name: str):
-    text = run(results, [place.folder / "tests" / name], place.environment, 120, passes=(0, 1))
+    text = run(results, [place.work / "tests" / name], place.environment, 120, passes=(0, 1))
     passed, failed = (re.search(rf"\[  {word}  \] (\d+) test", text) for word in ("PASSED", "FAILED"))
     if failed or not passed:
-        names = re.findall(r"^\[  FAILED  \] ([A-Z]\S*)", text, re.MULTILINE)
+        names = re.findall(r"^\[  FAILED  \] ([A-Z][^\s,]*)", text, re.MULTILINE)
         raise Failed(f"{', '.join(dict.fromkeys(names)) or last_line(text)}"[:300])
     skipped = re.search(r"\[  SKIPPED \] (\d+) test", text)
     return f"{passed[1]} tests" + (f", {skipped[1]} skipped" if skipped else ""), {}
@@ -52,7 +52,7 @@ def train(place: Place, results: Results, program: dict, ranks: int, *flags: str
     folder = Path(tempfile.mkdtemp(dir=place.work))
     files = Training(folder / "log", folder / "gradients", folder / "saved")
     data = [argument.replace("=data/", f"={place.folder}/models/data/") for argument in program["data"]]
-    run(results, [*prefix, place.folder / "programs" / program["file"], "--ranks", ranks, *data, "--seed", program["seed"],
+    run(results, [*prefix, place.work / "programs" / program["file"], "--ranks", ranks, *data, "--seed", program["seed"],
                   "--steps", steps or program["steps"], "--accumulate", program["microbatches"] // ranks, "--log", files.log,
                   "--save-gradients", files.gradients, "--save", files.saved, *flags], place.environment, seconds)
     return files

@@ -8,10 +8,12 @@ programs that run anywhere, to rehearse the check itself.
 """
 import argparse
 import json
+import lzma
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,6 +39,14 @@ def needed(binary: Path) -> list[str]:
     return re.findall(r"\(NEEDED\).*\[(.+)\]", text)
 
 
+def compress(folder: Path, names: tuple, to: Path) -> None:
+    """One stream with a window over several programs: most of each is the same runtime."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**26}]
+    with lzma.open(to, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        for name in names:
+            archive.add(folder / name, name)
+
+
 def strip(source: Path, to: Path) -> None:
     harness.run(["strip", "-o", to, source])
 
@@ -46,16 +56,15 @@ class Packer:
         self.build, self.folder, self.python = options.build.resolve(), options.folder.resolve(), options.python
         self.host = options.target == "host"
         self.target = ["--target=host"] if self.host else [f"--target={options.target}", f"--gpu-arch={options.gpu_arch}"]
-        for name in ("check", "lib", "models/bench", "models/references", "programs", "tests"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.work = self.folder / "work"
-        self.work.mkdir(exist_ok=True)
+        for name in ("check", "lib", "models/bench", "models/references", "work/programs", "work/tests"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.bench = harness.Bench(self.build, self.work)
 
     def program(self, name: str, model: Path, *flags: str) -> dict:
         """A compiled and stripped program, and its size."""
         print(f"compiling {name}", flush=True)
-        to = self.folder / "programs" / name
+        to = self.work / "programs" / name
         made = self.bench.compile(model, f"{name}.full", *flags)
         strip(made, to)
         made.unlink()
@@ -95,13 +104,13 @@ class Packer:
         return {"name": name, "shape": shape, "batch": batch, "flops_per_token": flops, **made}
 
     def tests(self) -> list[str]:
-        """The test programs that link CUDA's runtime, with other libraries that they need."""
+        """The test programs that link CUDA's runtime, with other libraries that they need; one of the communicators for a rehearsal."""
         names = []
         for test in sorted(self.build.glob("bin/*_test*")):
             libraries = needed(test)
-            if not any("libcudart" in library for library in libraries):
+            if not (test.name == "collective_test" if self.host else any("libcudart" in library for library in libraries)):
                 continue
-            strip(test, self.folder / "tests" / test.name)
+            strip(test, self.work / "tests" / test.name)
             names.append(test.name)
             found = dict(re.findall(r"(\S+) => (/\S+)", harness.run(["ldd", test]).stdout))
             for library in found:
@@ -152,6 +161,7 @@ def main() -> int:
         print(f"error: {failure}", file=sys.stderr)
         return 1
     packer.scripts()
+    compress(packer.work, ("programs", "tests"), packer.folder / "programs.tar.xz")
     shutil.rmtree(packer.work)
     (packer.folder / "pack.json").write_text(json.dumps(pack, indent=1))
     mib = sum(path.stat().st_size for path in packer.folder.rglob("*") if path.is_file()) / 2**20

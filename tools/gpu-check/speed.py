@@ -31,7 +31,7 @@ def text(tokens_per_s: float, mfu: float | None) -> str:
 
 def command(place: Place, bench: dict, steps: int) -> list:
     data = [f"--data={name}={place.folder}/models/bench/{bench['name']}.{name}.npy" for name in ("ids", "labels")]
-    return [place.folder / "programs" / bench["file"], *data, "--steps", steps]
+    return [place.work / "programs" / bench["file"], *data, "--steps", steps]
 
 
 def ours(place: Place, results: Results, bench: dict, gpu: str, *flags: str):
@@ -58,7 +58,7 @@ def profiled(place: Place, results: Results, bench: dict, library: Path) -> list
     run(results, command(place, bench, STEPS), environment, 120)
     if not times.exists():
         raise Skipped("CUPTI gives no times (libcupti is missing, or may not be used here)")
-    program = place.folder / "programs" / bench["file"]
+    program = place.work / "programs" / bench["file"]
     manifest = json.loads(run(results, [program, "--manifest"], place.environment, 60))
     moved = {c["name"]: c["bytes"] for c in manifest["commands"] if c["bytes"]}
     rows = []
