@@ -111,6 +111,7 @@ bool Trainer::prepare() {
   std::string error;
   DeviceOptions wanted = options.device;
   wanted.threads = info.threads;
+  wanted.accumulate = options.accumulate;
   auto device = makeDevice(manifest, program, job, wanted, error);
   if (device && !options.trace.empty() && !device->canKeepTimes()) {
     error = std::string("--trace: the '") + backendName() +
