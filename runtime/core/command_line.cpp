@@ -327,8 +327,9 @@ bool parseCommandLine(int argc, const char *const *argv,
                "CUDA: enqueue every call in every step instead of replaying "
                "captured graphs");
   app.add_option("--watchdog", options.device.watchdogSeconds,
-                 "CUDA: end the job when a collective has not ended after S "
-                 "seconds (default 600; 0: never)")
+                 "End the job when a rank has been silent, or on CUDA a "
+                 "collective has not ended, for S seconds (default 600; 0: "
+                 "never; under mpirun, silence on CUDA only)")
       ->type_name("S")
       ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--info", options.info,

@@ -29,6 +29,7 @@ struct DeviceTimes {
 // What a rank asks of its device beside the manifest.
 struct DeviceOptions {
   int threads = 1;              // host: compute threads
+  int64_t accumulate = 1;       // microbatches of a rank a step
   bool deterministic = false;   // CUDA: sums in rank order, and no atomics
   bool graphs = true;           // CUDA: sections are captured and replayed
   double watchdogSeconds = 600; // CUDA: 0 leaves a stuck collective stuck

@@ -86,14 +86,15 @@ std::string Trainer::check() {
     return error;
   info.plan =
       planMemory(manifest, job.size, info.threads,
-                 communicationBytes(job.size, job.ranksOnNode,
-                                    job.launcher == "mpirun" ? "mpi" : "local"),
+                 communicationBytes(job.size, job.ranksOnNode, job.transport),
                  scratchpadBytes(manifest, info.threads));
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
 }
 
 bool Trainer::prepare() {
+  if (!agree(job, comparePrograms(manifest, job)))
+    return false;
   Cores cores = findCores(job);
   info.program = options.program;
   info.launcher = job.size == 1 && job.sharesProcess ? "none" : job.launcher;
@@ -110,6 +111,7 @@ bool Trainer::prepare() {
   std::string error;
   DeviceOptions wanted = options.device;
   wanted.threads = info.threads;
+  wanted.accumulate = options.accumulate;
   auto device = makeDevice(manifest, program, job, wanted, error);
   if (device && !options.trace.empty() && !device->canKeepTimes()) {
     error = std::string("--trace: the '") + backendName() +

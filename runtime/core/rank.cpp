@@ -143,6 +143,22 @@ void fsdpc_optimizer(fsdpc_rank *rank, const fsdpc_kernel *kernel,
   rank->device->optimizer(*rank, *kernel, layout, scale);
 }
 
+std::vector<void *> fsdpc::optimizerOperands(const fsdpc_rank &rank,
+                                             int32_t index, const void *scale) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  bool whole = layout.stateWhole;
+  std::vector<void *> operands = {
+      whole ? buffers.masterWhole : buffers.masterShard,
+      whole ? buffers.gradientWhole : buffers.gradientShard};
+  for (int32_t state = 0; state < layout.states; ++state)
+    operands.push_back(buffers.states + state * buffers.part);
+  if (layout.computeWhole && rank.manifest.computeDtype != "f32")
+    operands.push_back(whole ? buffers.computeWhole : buffers.computeShard);
+  operands.push_back(const_cast<void *>(scale));
+  return operands;
+}
+
 int64_t fsdpc::firstNonFinite(const fsdpc_rank &rank) {
   std::vector<float> piece(1 << 16);
   for (size_t i = 0; i < rank.layouts.size(); ++i) {

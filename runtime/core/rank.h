@@ -111,6 +111,11 @@ void forEachMember(const Layout &layout, int64_t begin, int64_t end,
   }
 }
 
+// Buffers of a layout's optimizer kernel up to `scale`, which is the last. With
+// whole state the part that it updates is the whole, and so are its operands.
+std::vector<void *> optimizerOperands(const fsdpc_rank &rank, int32_t layout,
+                                      const void *scale);
+
 // The first layout whose accumulated gradient is not finite on this rank, or
 // the number of layouts.
 int64_t firstNonFinite(const fsdpc_rank &rank);

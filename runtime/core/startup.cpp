@@ -6,8 +6,28 @@
 #include "runtime/core/resources.h"
 
 #include <algorithm>
+#include <array>
 
 namespace fsdpc {
+
+std::string comparePrograms(const Manifest &manifest, Job &job) {
+  // Of one size in every program, since nothing else is known to be alike.
+  using Hash = std::array<char, 64>;
+  std::array<Hash, 2> own = {};
+  manifest.programHash.copy(own[0].data(), own[0].size() - 1);
+  manifest.scheduleHash.copy(own[1].data(), own[1].size() - 1);
+  std::vector<std::array<Hash, 2>> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  const char *names[] = {"program", "schedule"};
+  for (int rank = 1; rank < job.size; ++rank)
+    for (size_t i = 0; i < own.size(); ++i)
+      if (all[size_t(rank)][i] != all[0][i])
+        return "rank " + std::to_string(rank) + " runs another " + names[i] +
+               " than rank 0: its " + names[i] + " hash is '" +
+               all[size_t(rank)][i].data() + "', rank 0's '" +
+               all[0][i].data() + "'; start the same file on every rank";
+  return "";
+}
 
 std::string checkMachine(const Manifest &manifest, int ranks) {
   if (ranks > manifest.maxRanks)

@@ -7,6 +7,8 @@
 namespace fsdpc {
 
 // Each returns what is wrong, or nothing.
+// Whether all ranks run the same program; every rank gets the same answer.
+std::string comparePrograms(const Manifest &manifest, Job &job);
 std::string checkMachine(const Manifest &manifest, int ranks);
 std::string checkMemory(const MemoryPlan &plan, int64_t limit);
 

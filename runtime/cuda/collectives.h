@@ -21,8 +21,8 @@ namespace fsdpc {
 // One layout's gradient on its way to the shards.
 struct DeviceReduction {
   // What each rank adds, of the type that `travels` says: whole() elements,
-  // shard after shard, with zeroes for padding. Not written until the call has
-  // run on all ranks.
+  // shard after shard, with zeroes for padding. Later work on the stream may
+  // overwrite it: by then all ranks have read it.
   const void *whole = nullptr;
   WireType type = WireType::f32;
   int64_t shardElements = 0;
@@ -56,16 +56,12 @@ public:
   virtual void allReduce(double *values, int count) = 0;
 };
 
-// Bytes of scratch on the device that both channels need together, for at most
-// `ranks` ranks; from the manifest alone, for the memory table.
-int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks);
-
 // What the device hands to its collectives.
 struct CollectiveResources {
   CudaStream gather = nullptr, reduce = nullptr;
   void *memory = nullptr; // the device's one allocation, to be registered
   size_t bytes = 0;
-  void *scratch = nullptr; // within it, collectiveScratchBytes
+  void *scratch = nullptr; // within it, collectiveScratchBytes (workspace.h)
 };
 
 // Channels gatherChannel and reduceChannel of the job's rank; null, with what

@@ -91,18 +91,10 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
     buffers.rates[i] = {rank.lr * layout.members[i].rate, double(rank.step + 1),
                         layout.members[i].decay, 0};
 
-  // With whole state the part is the whole, and so are its operands.
-  bool whole = layout.stateWhole;
+  std::vector<void *> list = optimizerOperands(rank, index, scale);
   std::array<void *, mostStates + 5> operands;
-  size_t count = 0;
-  operands[count++] = whole ? buffers.masterWhole : buffers.masterShard;
-  operands[count++] = whole ? buffers.gradientWhole : buffers.gradientShard;
-  for (int32_t state = 0; state < layout.states; ++state)
-    operands[count++] = buffers.states + state * buffers.part;
-  if (layout.computeWhole && rank.manifest.computeDtype != "f32")
-    operands[count++] = whole ? buffers.computeWhole : buffers.computeShard;
-  operands[count++] = const_cast<void *>(scale);
-  size_t rates = count;
+  std::copy(list.begin(), list.end(), operands.begin());
+  size_t rates = list.size();
   fsdpc_kernel_body body = kernel.host;
 
   run(FSDPC_STREAM_COMPUTE, [=, &layout, &buffers] {

@@ -39,16 +39,7 @@ void runPlanes(const PoolingPlan &plan, int64_t begin, int64_t end,
 
 bool Pooling::plan(const PoolingPlan &p, std::string &error) {
   pooling = p;
-  if (!parseElementType(p.dtype, type)) {
-    error = "a pooling of type '" + p.dtype + "' is not supported";
-    return false;
-  }
-  if (p.kind != "max" && p.kind != "average" && p.kind != "max_grad" &&
-      p.kind != "average_grad") {
-    error = "unknown pooling '" + p.kind + "'";
-    return false;
-  }
-  return true;
+  return checkPooling(p, error);
 }
 
 void Pooling::run(ThreadPool &pool, const void *source, void *destination,
@@ -58,7 +49,7 @@ void Pooling::run(ThreadPool &pool, const void *source, void *destination,
   pool.run(pieces, [&](int64_t piece, int) {
     int64_t begin = planes * piece / pieces;
     int64_t end = planes * (piece + 1) / pieces;
-    if (type == ElementType::f32)
+    if (pooling.dtype == "f32")
       runPlanes<float>(pooling, begin, end, source, destination, workspace);
     else
       runPlanes<BFloat16>(pooling, begin, end, source, destination, workspace);

@@ -11,7 +11,8 @@
 // program is compiled the tests choose by environment variables: TOY_STRATEGY
 // (zero3, zero1, ddp, or step for --reduce=step), TOY_TYPE and TOY_REDUCE (f32,
 // bf16), TOY_TABLE (kind of the table's source), TOY_FOLDER (of the weights),
-// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor).
+// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor), TOY_PROGRAM_HASH
+// and TOY_SCHEDULE_HASH.
 #include "runtime/core/dtype.h"
 #include "runtime/core/manifest.h"
 #include "runtime/include/fsdpc.h"
@@ -259,7 +260,8 @@ Manifest describe() {
   manifest.optimizer = "sgd";
   manifest.computeDtype = type;
   manifest.reduceDtype = setting("TOY_REDUCE", "f32");
-  manifest.scheduleHash = "0123456789abcdef";
+  manifest.scheduleHash = setting("TOY_SCHEDULE_HASH", "0123456789abcdef");
+  manifest.programHash = setting("TOY_PROGRAM_HASH", "fedcba9876543210");
   manifest.lr = 0.05;
   manifest.maxNorm = 0.5;
   manifest.maxRanks = 8;

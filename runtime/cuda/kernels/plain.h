@@ -6,20 +6,15 @@
 
 namespace fsdpc {
 
-constexpr int mostBatchAxes = 6;
-
-// C[b] = A[b] · B[b] (+ C[b]); strides in elements, of rows and columns too.
+// C[i] = A[i] · B[i] (+ C[i]) for `entries` that are strides apart; strides in
+// elements, of rows and columns too.
 struct PlainProduct {
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr;
   bool narrowA = false, narrowB = false, narrowC = false; // bf16
   int64_t m = 0, n = 0, k = 0;
   int64_t rowA = 0, columnA = 0, rowB = 0, columnB = 0, rowC = 0;
-  int axes = 0; // of the batch, the last one fastest
-  int64_t batch[mostBatchAxes] = {};
-  int64_t strideA[mostBatchAxes] = {}, strideB[mostBatchAxes] = {},
-          strideC[mostBatchAxes] = {};
-  int64_t entries = 1;
+  int64_t entries = 1, strideA = 0, strideB = 0, strideC = 0;
   bool add = false;
 };
 
@@ -50,16 +45,10 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
   int64_t cells = p.m * p.n;
   for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
     int64_t row = i % cells / p.n, column = i % p.n;
-    int64_t a = row * p.rowA, b = column * p.columnB;
-    int64_t c = row * p.rowC + column;
-    int64_t rest = i / cells;
-    for (int axis = p.axes - 1; axis >= 0; --axis) {
-      int64_t index = rest % p.batch[axis];
-      rest /= p.batch[axis];
-      a += index * p.strideA[axis];
-      b += index * p.strideB[axis];
-      c += index * p.strideC[axis];
-    }
+    int64_t entry = i / cells;
+    int64_t a = entry * p.strideA + row * p.rowA;
+    int64_t b = entry * p.strideB + column * p.columnB;
+    int64_t c = entry * p.strideC + row * p.rowC + column;
     float sum = 0;
     for (int64_t l = 0; l < p.k; ++l)
       sum += load(p.a, p.narrowA, a + l * p.columnA) *
