@@ -5,6 +5,7 @@
 //
 // usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/launch_environment.h"
 #include "runtime/comm/each_processor.h"
 #include "runtime/core/manifest.h"
 #include "runtime/core/memory_plan.h"
