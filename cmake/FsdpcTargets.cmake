@@ -25,7 +25,8 @@ function(fsdpc_test name)
 endfunction()
 
 function(fsdpc_compile_options name)
-  target_compile_options(${name} PRIVATE -Wall -Wextra -Werror)
+  target_compile_options(${name} PRIVATE -Wall -Wextra
+    "$<IF:$<COMPILE_LANGUAGE:CUDA>,-Werror=all-warnings;-Xcompiler=-Werror,-Werror>")
   foreach(sanitizer IN LISTS FSDPC_SANITIZE)
     target_compile_options(${name} PRIVATE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
     target_link_options(${name} PUBLIC -fsanitize=${sanitizer})

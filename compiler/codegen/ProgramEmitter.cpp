@@ -43,6 +43,9 @@ private:
   llvm::Value *layouts(ArrayAttr names);
   llvm::Value *array(ValueRange pointers);
   llvm::Value *kernel(FlatSymbolRefAttr name);
+  llvm::StructType *kernelType();
+  llvm::Constant *describeKernel(func::FuncOp kernel);
+  void emitKernels();
   llvm::Value *emitPointer(rt::PointerOp op);
   // Calls an ABI function with the rank as the first argument.
   llvm::Value *call(StringRef name, ArrayRef<llvm::Value *> arguments,
@@ -56,6 +59,8 @@ private:
   llvm::Value *arena = nullptr;   // base address, asked for once a function
   llvm::Value *scratch = nullptr; // array of operands, shared by all calls
   llvm::DenseMap<Value, llvm::Value *> addresses;
+  llvm::GlobalVariable *kernels = nullptr; // their descriptors
+  llvm::DenseMap<StringAttr, int64_t> kernelIndices;
 };
 
 llvm::Value *ProgramEmitter::call(StringRef name,
@@ -88,11 +93,51 @@ llvm::Value *ProgramEmitter::array(ValueRange pointers) {
   return scratch;
 }
 
+// A call's kernel: its place among the descriptors.
 llvm::Value *ProgramEmitter::kernel(FlatSymbolRefAttr name) {
+  return builder.CreateConstGEP1_64(kernelType(), kernels,
+                                    kernelIndices.lookup(name.getAttr()));
+}
+
+// struct fsdpc_kernel of runtime/include/fsdpc.h.
+llvm::StructType *ProgramEmitter::kernelType() {
+  llvm::Type *pointer = builder.getPtrTy(), *i64 = builder.getInt64Ty(),
+             *i32 = builder.getInt32Ty();
+  return llvm::StructType::get(builder.getContext(),
+                               {pointer, pointer, i64, i64, i32, i32});
+}
+
+llvm::Constant *ProgramEmitter::describeKernel(func::FuncOp kernel) {
   auto type = llvm::FunctionType::get(
       builder.getVoidTy(),
       {builder.getInt64Ty(), builder.getInt64Ty(), builder.getPtrTy()}, false);
-  return result->getOrInsertFunction(name.getValue(), type).getCallee();
+  auto body = result->getOrInsertFunction(kernel.getSymName(), type);
+  auto number = [&](StringRef name) {
+    auto value = kernel->getAttrOfType<IntegerAttr>(name);
+    return value ? value.getInt() : 0;
+  };
+  std::string name = kernel.getSymName().str();
+  name.push_back('\0');
+  return llvm::ConstantStruct::get(kernelType(),
+                                   {bytes("name", name),
+                                    cast<llvm::Constant>(body.getCallee()),
+                                    builder.getInt64(number("nn.extent")),
+                                    builder.getInt64(number("nn.grain")),
+                                    builder.getInt32(0), builder.getInt32(0)});
+}
+
+void ProgramEmitter::emitKernels() {
+  SmallVector<llvm::Constant *> all;
+  for (auto kernel : module.getOps<func::FuncOp>()) {
+    if (!kernel->hasAttr(nn::NNDialect::kKernelAttr))
+      continue;
+    kernelIndices[kernel.getSymNameAttr()] = all.size();
+    all.push_back(describeKernel(kernel));
+  }
+  auto *type = llvm::ArrayType::get(kernelType(), all.size());
+  kernels = new llvm::GlobalVariable(
+      *result, type, /*isConstant=*/true, llvm::GlobalValue::InternalLinkage,
+      llvm::ConstantArray::get(type, all), "fsdpc_kernels");
 }
 
 llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
@@ -138,13 +183,9 @@ void ProgramEmitter::emitOp(Operation *op) {
                                   integer(op.getEvent())});
       })
       .Case([&](rt::LaunchOp op) {
-        auto function = module.lookupSymbol<func::FuncOp>(op.getKernelAttr());
-        auto range = [&](StringRef name) {
-          return wide(function->getAttrOfType<IntegerAttr>(name).getInt());
-        };
         call("fsdpc_launch",
-             {kernel(op.getKernelAttr()), range("nn.extent"), range("nn.grain"),
-              array(op.getBuffers()), integer(op.getBuffers().size())});
+             {kernel(op.getKernelAttr()), array(op.getBuffers()),
+              integer(op.getBuffers().size())});
       })
       .Case([&](rt::MatmulOp op) {
         call("fsdpc_matmul",
@@ -272,6 +313,7 @@ llvm::Constant *ProgramEmitter::bytes(StringRef name, StringRef data) {
 }
 
 std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
+  emitKernels();
   llvm::Function *microbatch = emitEntry(fsdp::FSDPDialect::kMicrobatch);
   llvm::Function *update = emitEntry(fsdp::FSDPDialect::kUpdate);
 
@@ -281,7 +323,9 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
        bytes("constants", tables.constants),
        builder.getInt64(tables.constants.size()),
        bytes("weights", tables.weights),
-       builder.getInt64(tables.weights.size()), microbatch, update});
+       builder.getInt64(tables.weights.size()), microbatch, update, kernels,
+       builder.getInt64(kernelIndices.size()), bytes("device_code", ""),
+       builder.getInt64(0)});
   auto *program = new llvm::GlobalVariable(
       *result, fields->getType(), /*isConstant=*/true,
       llvm::GlobalValue::InternalLinkage, fields, "fsdpc_program");

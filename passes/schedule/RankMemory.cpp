@@ -7,7 +7,7 @@
 #include "passes/runtime/LibraryPlans.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/memory_plan.h"
-#include "runtime/host/device.h"
+#include "runtime/core/device.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"

@@ -5,26 +5,35 @@
 #include <cstdint>
 #include <cstring>
 
+// What the runtime's own CUDA kernels share with the host.
+#ifdef __CUDACC__
+#define FSDPC_SHARED __host__ __device__
+#else
+#define FSDPC_SHARED
+#endif
+
 namespace fsdpc {
 
 struct BFloat16 {
   uint16_t bits;
 };
 
-inline float widen(float value) { return value; }
+FSDPC_SHARED inline float widen(float value) { return value; }
 
-inline float widen(BFloat16 value) {
+FSDPC_SHARED inline float widen(BFloat16 value) {
   uint32_t bits = uint32_t(value.bits) << 16;
   float result;
   memcpy(&result, &bits, sizeof result);
   return result;
 }
 
-template <typename T> T narrow(float value);
+template <typename T> FSDPC_SHARED T narrow(float value);
 
-template <> inline float narrow<float>(float value) { return value; }
+template <> FSDPC_SHARED inline float narrow<float>(float value) {
+  return value;
+}
 
-template <> inline BFloat16 narrow<BFloat16>(float value) {
+template <> FSDPC_SHARED inline BFloat16 narrow<BFloat16>(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;

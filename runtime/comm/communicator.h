@@ -55,20 +55,20 @@ struct Job {
   std::shared_ptr<void> session;
   int rank = 0, size = 1;
   int ranksOnNode = 1, rankOnNode = 0; // virtual nodes with --ranks-per-node
-  int ranksOnHost = 1;                 // of the machine, virtual or not
+  int ranksOnHost = 1, rankOnHost = 0; // of the machine, virtual or not
   bool sharesProcess = false;          // ranks are threads of one process
-  std::string launcher;                // "none", "local", "mpirun"
+  std::string launcher;  // "none", "local", "mpirun", "torchrun", "srun"
+  std::string transport; // what the channels stand on: "local", "mpi", "tcp"
   std::unique_ptr<Communicator> channel[channels];
   // Ends every rank of the job with `code`, from any thread.
   std::function<void(int code)> abort;
 };
 
-// Bytes that a rank of the backend holds or touches beside the plan's arena:
-// its windows and the peers' pages that it reads (memory plan's row
-// "communication"). The backend is "local" or "mpi"; ranksPerNode as in
-// makeLocalJobs, Job::ranksOnNode will do.
+// Bytes that a rank holds or touches beside the plan's arena: its windows and
+// the peers' pages that it reads (memory plan's row "communication").
+// ranksPerNode as in makeLocalJobs, Job::ranksOnNode will do.
 int64_t communicationBytes(int ranks, int ranksPerNode,
-                           const std::string &backend);
+                           const std::string &transport);
 
 // N jobs whose ranks are threads of this process; virtual nodes of
 // ranksPerNode ranks take the cross-node path (0: all on one node).
@@ -78,14 +78,8 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode);
 // otherwise).
 std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error);
 
-// The environment's word on how this process was launched: number of ranks
-// that a launcher announces and the variables that say so.
-struct LaunchEnvironment {
-  int ranks = 1;
-  std::string launcher;  // "none", "mpirun", "torchrun", "srun", …
-  std::string variables; // "OMPI_COMM_WORLD_SIZE=2", for messages
-  bool mpi = false;      // joinMpi can be expected to find the other ranks
-};
-LaunchEnvironment readLaunchEnvironment();
+// Where the ranks of a machine stand in virtual nodes of ranksPerNode (0: one
+// node), from rank, size, rankOnHost and ranksOnHost.
+void cutIntoNodes(Job &job, int ranksPerNode);
 
 } // namespace fsdpc

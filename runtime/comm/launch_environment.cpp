@@ -1,9 +1,10 @@
-// What a launcher's environment variables announce. A
-// program that finds several ranks announced and joined none of them would run
-// as so many copies of rank 0: the caller refuses, naming the variables.
-#include "runtime/comm/communicator.h"
+// What a launcher's environment variables announce. A program that finds
+// several ranks announced and joined none of them would run as so many copies
+// of rank 0: the caller joins or refuses, naming the variables.
+#include "runtime/comm/launch_environment.h"
 
 #include <cstdlib>
+#include <initializer_list>
 
 namespace fsdpc {
 
@@ -11,7 +12,7 @@ namespace {
 
 // The number in a variable; -1 where it is unset or no number.
 int number(const char *variable) {
-  const char *text = getenv(variable);
+  const char *text = variable ? getenv(variable) : nullptr;
   if (!text || !*text)
     return -1;
   char *end;
@@ -19,51 +20,149 @@ int number(const char *variable) {
   return *end == 0 && value >= 0 && value < 1 << 30 ? int(value) : -1;
 }
 
+int firstNumber(std::initializer_list<const char *> variables) {
+  for (const char *variable : variables)
+    if (int value = number(variable); value >= 0)
+      return value;
+  return -1;
+}
+
+std::string firstText(std::initializer_list<const char *> variables) {
+  for (const char *variable : variables)
+    if (const char *text = getenv(variable); text && *text)
+      return text;
+  return "";
+}
+
 struct Announcement {
   const char *launcher;
-  const char *size; // variable with the number of ranks, or null
-  const char *rank; // variable with the rank, or null
+  const char *needs; // a variable that must be there, or null
+  const char *size;  // variable with the number of ranks, or null
+  const char *rank;  // variable with the rank
   bool mpi;
 };
 
-// In order of trust: an mpirun within a batch job counts, not the batch job.
-// A size without a rank (salloc's shell) says nothing about this process.
+// In order of trust: a torchrun that mpirun or srun has started counts, then an
+// mpirun within a batch job, then the batch job. A size without a rank
+// (salloc's shell) says nothing about this process.
 const Announcement announcements[] = {
-    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", true},
-    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", true},
-    {"mpirun", "PMI_SIZE", "PMI_RANK", true},
-    {"mpirun", nullptr, "PMIX_RANK", true},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", false},
-    {"srun", "SLURM_NTASKS", "SLURM_PROCID", false},
-    {"torchrun", "WORLD_SIZE", "RANK", false},
+    {"torchrun", "TORCHELASTIC_RUN_ID", "WORLD_SIZE", "RANK", false},
+    {"mpirun", nullptr, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", true},
+    {"mpirun", nullptr, "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", true},
+    {"mpirun", nullptr, "PMI_SIZE", "PMI_RANK", true},
+    {"mpirun", nullptr, nullptr, "PMIX_RANK", true},
+    {"torchrun", nullptr, "WORLD_SIZE", "RANK", false},
+    {"srun", nullptr, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", false},
+    {"srun", nullptr, "SLURM_NTASKS", "SLURM_PROCID", false},
 };
+
+// torchrun's agents keep a store of their own on MASTER_PORT: the next one is
+// ours then. A process that was told FSDPC_PORT knows better.
+void findTorchrun(LaunchEnvironment &environment) {
+  environment.rankOnHost = number("LOCAL_RANK");
+  environment.ranksOnHost = number("LOCAL_WORLD_SIZE");
+  environment.address = firstText({"MASTER_ADDR"});
+  if (environment.port < 0) {
+    environment.port = number("MASTER_PORT");
+    if (environment.port > 0 &&
+        firstText({"TORCHELASTIC_USE_AGENT_STORE"}) == "True")
+      ++environment.port;
+  }
+  environment.job = firstText({"TORCHELASTIC_RUN_ID"}) + "." +
+                    firstText({"TORCHELASTIC_RESTART_COUNT"});
+  if (environment.address.empty())
+    environment.missing = "MASTER_ADDR is not set";
+  else if (environment.port <= 0)
+    environment.missing = "MASTER_PORT is not set";
+}
+
+// Rank 0 runs on the step's first node; the port follows from the job's number.
+void findSrun(LaunchEnvironment &environment) {
+  environment.rankOnHost = number("SLURM_LOCALID");
+  environment.address = firstText({"MASTER_ADDR"});
+  if (environment.address.empty())
+    environment.address =
+        firstHost(firstText({"SLURM_STEP_NODELIST", "SLURM_NODELIST"}));
+  if (environment.address.empty())
+    environment.address = firstText({"SLURM_LAUNCH_NODE_IPADDR"});
+  int job = firstNumber({"SLURM_JOB_ID", "SLURM_JOBID"});
+  int step = firstNumber({"SLURM_STEP_ID", "SLURM_STEPID"});
+  if (environment.port < 0)
+    environment.port = number("MASTER_PORT");
+  if (environment.port < 0 && job >= 0 && step >= 0)
+    environment.port = 20000 + int((int64_t(job) * 16 + step) % 10000);
+  environment.job = std::to_string(job) + "." + std::to_string(step);
+  // A batch script itself looks like one task of many, whom nobody starts.
+  if (step < 0 && number("SLURM_STEP_NUM_TASKS") < 0)
+    environment.missing = "SLURM_STEP_ID is not set";
+  else if (environment.address.empty())
+    environment.missing = "neither SLURM_STEP_NODELIST nor MASTER_ADDR is set";
+  else if (environment.port <= 0)
+    environment.missing = "neither SLURM_JOB_ID nor MASTER_PORT is set";
+}
 
 } // namespace
 
+std::string firstHost(const std::string &list) {
+  std::string host;
+  for (size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    size_t end = list.find_first_of(",-]", at + 1);
+    host += list.substr(at + 1, end - at - 1);
+    at = list.find(']', at);
+    if (at == std::string::npos)
+      break;
+  }
+  return host;
+}
+
 LaunchEnvironment readLaunchEnvironment() {
   LaunchEnvironment environment;
-  environment.launcher = "none";
   for (const Announcement &a : announcements) {
     int rank = number(a.rank);
     int ranks = a.size ? number(a.size) : rank + 1;
-    if (rank < 0 || ranks < 1)
+    if (rank < 0 || ranks < 1 || (a.needs && !getenv(a.needs)))
       continue;
     environment.mpi |= a.mpi;
     if (environment.launcher == "none" ||
         (environment.ranks == 1 && ranks > 1)) {
       environment.launcher = a.launcher;
       environment.ranks = ranks;
+      environment.rank = rank;
     }
-    if (ranks == 1)
-      continue;
-    for (const char *variable : {a.size, a.rank}) {
-      if (!variable)
-        continue;
-      if (!environment.variables.empty())
-        environment.variables += ", ";
-      environment.variables += std::string(variable) + "=" + getenv(variable);
-    }
+    // Of a torchrun within an mpirun, MPI knows nothing.
+    if (a.needs && ranks > 1)
+      break;
   }
+  // Slurm's own PMI: this srun may be joined either way.
+  int tasks = firstNumber({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  if (environment.launcher == "mpirun" && !getenv("OMPI_COMM_WORLD_RANK") &&
+      tasks > 1 && number("SLURM_PROCID") == environment.rank) {
+    environment.launcher = "srun";
+    environment.ranks = tasks;
+  }
+  for (const Announcement &a : announcements) {
+    if (a.launcher != environment.launcher || environment.ranks == 1)
+      continue;
+    for (const char *variable : {a.size, a.rank})
+      if (variable && getenv(variable) &&
+          environment.variables.find(std::string(variable) + "=") ==
+              std::string::npos)
+        environment.variables += (environment.variables.empty() ? "" : ", ") +
+                                 std::string(variable) + "=" + getenv(variable);
+  }
+  if (int seconds = number("FSDPC_JOIN_SECONDS"); seconds > 0)
+    environment.seconds = seconds;
+  environment.port = number("FSDPC_PORT");
+  if (environment.launcher == "torchrun")
+    findTorchrun(environment);
+  else if (environment.launcher == "srun")
+    findSrun(environment);
+  else
+    environment.missing = "no launcher announces ranks";
   return environment;
 }
 

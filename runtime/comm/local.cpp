@@ -110,6 +110,16 @@ private:
 
 } // namespace
 
+void cutIntoNodes(Job &job, int ranksPerNode) {
+  job.ranksOnNode = job.ranksOnHost;
+  job.rankOnNode = job.rankOnHost;
+  if (ranksPerNode <= 0 || ranksPerNode >= job.ranksOnHost)
+    return;
+  int first = job.rank / ranksPerNode * ranksPerNode;
+  job.ranksOnNode = std::min(ranksPerNode, job.size - first);
+  job.rankOnNode = job.rank - first;
+}
+
 std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
   int onNode = ranksPerNode > 0 ? std::min(ranksPerNode, ranks) : ranks;
   std::vector<std::unique_ptr<Job>> jobs;
@@ -120,8 +130,10 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
     job->ranksOnNode = std::min(onNode, ranks - rank / onNode * onNode);
     job->rankOnNode = rank % onNode;
     job->ranksOnHost = ranks;
+    job->rankOnHost = rank;
     job->sharesProcess = ranks > 1;
     job->launcher = ranks > 1 ? "local" : "none";
+    job->transport = "local";
     job->abort = [](int code) {
       fflush(nullptr);
       _exit(code);
@@ -143,14 +155,18 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
 }
 
 int64_t communicationBytes(int ranks, int ranksPerNode,
-                           const std::string &backend) {
+                           const std::string &transport) {
   if (ranks <= 1)
     return 0;
   bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
-  // Only the reduce channel's staging is ever touched across nodes.
+  // Only the reduce channel's staging is ever touched across nodes; rank 0 of a
+  // TCP job relays every rank's.
+  int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
+  if (transport == "tcp")
+    return (2 + ranks) * half;
   if (severalNodes)
-    return 2 * int64_t(Staging::of(reduceChannel, ranks).half);
-  if (backend == "local")
+    return 2 * half;
+  if (transport == "local")
     return 0;
   int64_t bytes = 0;
   for (int channel = 0; channel < channels; ++channel)

@@ -69,7 +69,7 @@ std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error) {
   if (!mpi)
     return nullptr;
   auto job = std::make_unique<Job>();
-  if (const char *why = mpi->join(&job->rank, &job->size, &job->rankOnNode,
+  if (const char *why = mpi->join(&job->rank, &job->size, &job->rankOnHost,
                                   &job->ranksOnHost)) {
     error = why;
     return nullptr;
@@ -77,17 +77,13 @@ std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error) {
   job->session =
       std::shared_ptr<void>(nullptr, [mpi](void *) { mpi->leave(); });
   job->launcher = "mpirun";
-  job->ranksOnNode = job->ranksOnHost;
+  job->transport = "mpi";
   job->abort = [mpi](int code) {
     fflush(nullptr);
     mpi->abort(code);
     _exit(code);
   };
-  if (ranksPerNode > 0 && ranksPerNode < job->ranksOnNode) {
-    int first = job->rank / ranksPerNode * ranksPerNode;
-    job->ranksOnNode = std::min(ranksPerNode, job->size - first);
-    job->rankOnNode = job->rank - first;
-  }
+  cutIntoNodes(*job, ranksPerNode);
   // One path for all: whether the job lies on one node every rank knows alike
   // only by asking (nodes may hold different numbers of ranks).
   bool oneNode = job->ranksOnNode == job->size;

@@ -124,8 +124,13 @@ bool saveLayout(fsdpc_rank &rank, size_t index, Saved what,
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
   for (int64_t begin = 0; begin < buffers.shard; begin += most) {
     int64_t count = std::min(most, buffers.shard - begin);
-    rank.job.channel[controlChannel]->allGather(own + begin, staging.data(),
-                                                size_t(count) * sizeof(float));
+    size_t bytes = size_t(count) * sizeof(float);
+    const float *piece = own + begin;
+    if (!rank.device->isHostMemory()) {
+      piece = &staging[size_t(rank.job.rank * count)];
+      rank.device->download(const_cast<float *>(piece), own + begin, bytes);
+    }
+    rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
     if (rank.job.rank != 0)
       continue;
     if (what == Saved::gradients)
@@ -183,11 +188,9 @@ bool save(fsdpc_rank &rank, Saved what, const std::string &path,
   if (!writes)
     return true;
   for (size_t i = 0; i < offsets.buffers.size(); ++i) {
-    const Buffer &buffer = manifest.buffers[i];
-    uint64_t bytes = uint64_t(dtypeBytes(buffer.dtype));
-    for (int64_t extent : buffer.shape)
-      bytes *= uint64_t(extent);
-    if (!file.write(offsets.buffers[i], rank.buffers[i], bytes, error))
+    std::vector<char> value(size_t(bufferBytes(manifest.buffers[i])));
+    rank.device->download(value.data(), rank.buffers[i], value.size());
+    if (!file.write(offsets.buffers[i], value.data(), value.size(), error))
       return false;
   }
   return file.commit(error);

@@ -320,6 +320,18 @@ bool parseCommandLine(int argc, const char *const *argv,
                  "path across nodes)")
       ->type_name("R")
       ->check(integerFrom(1, 1 << 20));
+  app.add_flag("--deterministic", options.device.deterministic,
+               "CUDA: the same bits in every run, strategy and schedule: sums "
+               "in rank order, no atomics (the host always does so)");
+  app.add_flag("!--no-graph", options.device.graphs,
+               "CUDA: enqueue every call in every step instead of replaying "
+               "captured graphs");
+  app.add_option("--watchdog", options.device.watchdogSeconds,
+                 "End the job when a rank has been silent, or on CUDA a "
+                 "collective has not ended, for S seconds (default 600; 0: "
+                 "never; under mpirun, silence on CUDA only)")
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 1e9));
   app.add_flag("--info", options.info,
                "Print inputs, units, parameters and memory, and stop");
   app.add_flag("--manifest", options.manifest,

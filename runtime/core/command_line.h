@@ -1,6 +1,7 @@
 // The command line of a compiled program.
 #pragma once
 
+#include "runtime/core/device.h"
 #include "runtime/core/lr_schedule.h"
 #include "runtime/core/manifest.h"
 
@@ -31,6 +32,7 @@ struct Options {
   std::string weights, init, log, trace, save, saveGradients;
   int ranks = 0; // --ranks; 0: not given
   int ranksPerNode = 0;
+  DeviceOptions device; // but for `threads` and `accumulate`
   bool info = false, manifest = false;
   std::string help; // not empty: print it and stop
 };

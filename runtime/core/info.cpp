@@ -1,10 +1,10 @@
 // Writes the manifest out as a few tables.
 #include "runtime/core/info.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/core/device.h"
 #include "runtime/core/memory_plan.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/sample_file.h"
-#include "runtime/host/device.h"
 
 #include <algorithm>
 

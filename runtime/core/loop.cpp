@@ -1,7 +1,8 @@
 // The training loop. Everything that can be wrong with the input is found
 // before the first step, on every rank, and the ranks agree before any of them
 // waits for another. In the loop, one exchange a step carries the losses and
-// whether every rank could read its next samples.
+// whether every rank could read its next samples. Where the device runs ahead,
+// those are the losses of the step before.
 #include "runtime/core/loop.h"
 #include "runtime/core/checkpoint.h"
 #include "runtime/core/failure.h"
@@ -35,9 +36,14 @@ private:
   std::string check();
   std::string readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k) const;
+  std::string fill(size_t slot, int64_t step, int64_t k);
   void readNext(int64_t step, int64_t k);
+  void enter(const char *name, const Section &section,
+             void (*entry)(fsdpc_rank *));
   void runMicrobatches(int64_t step);
-  void exchange(StepRecord &record);
+  void runUpdate(int64_t step);
+  void exchange(StepRecord *record);
+  void finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
   void countMicrobatches();
   void warnOfUnused() const;
@@ -55,6 +61,8 @@ private:
   std::unique_ptr<fsdpc_rank> rank;
   Log log;
   Trace trace;
+  StepResults results; // of the step that is finished
+  std::chrono::steady_clock::time_point finished; // when the last one was
   std::string nextError; // of reading the next step's samples, on this rank
   int nextFailure = -1;  // the lowest rank that has such an error
   bool warned = false;   // of a microbatch without a valid target
@@ -71,19 +79,22 @@ std::string Trainer::check() {
         return error;
   if (job.rank == 0 && !options.log.empty() && !log.open(options.log, error))
     return error;
+  if (!checkBackend(manifest, error))
+    return error;
   if (!options.trace.empty() &&
       !trace.open(options.trace, job.rank, job.size, error))
     return error;
   info.plan =
       planMemory(manifest, job.size, info.threads,
-                 communicationBytes(job.size, job.ranksOnNode,
-                                    job.launcher == "mpirun" ? "mpi" : "local"),
+                 communicationBytes(job.size, job.ranksOnNode, job.transport),
                  scratchpadBytes(manifest, info.threads));
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
 }
 
 bool Trainer::prepare() {
+  if (!agree(job, comparePrograms(manifest, job)))
+    return false;
   Cores cores = findCores(job);
   info.program = options.program;
   info.launcher = job.size == 1 && job.sharesProcess ? "none" : job.launcher;
@@ -98,13 +109,18 @@ bool Trainer::prepare() {
   info.samples = samples.count();
 
   std::string error;
-  auto device = makeHostDevice(manifest, info.threads, error);
-  if (device) {
+  DeviceOptions wanted = options.device;
+  wanted.threads = info.threads;
+  wanted.accumulate = options.accumulate;
+  auto device = makeDevice(manifest, program, job, wanted, error);
+  if (device && !options.trace.empty() && !device->canKeepTimes()) {
+    error = std::string("--trace: the '") + backendName() +
+            "' target keeps no times; use a profiler that shows NVTX ranges";
+  } else if (device) {
     rank =
         std::make_unique<fsdpc_rank>(manifest, program, job, std::move(device));
     rank->inverseV = 1.0 / double(microbatches);
-    rank->losses.resize(size_t(options.accumulate));
-    rank->valid.resize(size_t(options.accumulate));
+    rank->accumulate = options.accumulate;
     trace.start(*rank, options.accumulate);
     if (rank->allocate(info.plan, error) &&
         weights.verify(job.rank, job.size, error) &&
@@ -114,7 +130,7 @@ bool Trainer::prepare() {
   if (!agree(job, error))
     return false;
   weights.release();
-  gatherWholes(*rank);
+  rank->device->gatherWholes(*rank);
   return true;
 }
 
@@ -123,12 +139,25 @@ int64_t Trainer::numberOf(int64_t step, int64_t k) const {
   return (step * microbatches + j) * samples.batch();
 }
 
+// Fills a slot with a microbatch, from where its work takes the samples and the
+// key of its random numbers.
+std::string Trainer::fill(size_t slot, int64_t step, int64_t k) {
+  std::string error;
+  rank->device->awaitSlot(int(slot));
+  if (!samples.read(numberOf(step, k), rank->staging[slot].data(), error))
+    return error;
+  *rank->randomStaging[slot] = {
+      uint32_t(options.seed), uint32_t(options.seed >> 32),
+      uint32_t(k * job.size + job.rank), uint32_t(step)};
+  rank->device->send(int(slot));
+  return "";
+}
+
 // Reads the step's first microbatch into the slot that is free, and checks the
 // others, so that a bad one is known before any rank computes on it.
 std::string Trainer::readStep(int64_t step) {
-  std::string error;
-  size_t slot = step == 0 ? 0 : size_t(rank->slot ^ 1);
-  if (!samples.read(numberOf(step, 0), rank->inputs[slot].data(), error))
+  std::string error = fill(step == 0 ? 0 : size_t(rank->slot ^ 1), step, 0);
+  if (!error.empty())
     return error;
   for (int64_t k = 1; k < options.accumulate; ++k)
     if (!samples.read(numberOf(step, k), nullptr, error))
@@ -139,9 +168,8 @@ std::string Trainer::readStep(int64_t step) {
 // Fills the free slot while the device computes on the other one.
 void Trainer::readNext(int64_t step, int64_t k) {
   if (k + 1 < options.accumulate) {
-    std::string error;
-    size_t slot = size_t(rank->slot ^ 1);
-    if (!samples.read(numberOf(step, k + 1), rank->inputs[slot].data(), error))
+    std::string error = fill(size_t(rank->slot ^ 1), step, k + 1);
+    if (!error.empty())
       fail(error);
   } else if (step + 1 < options.steps) {
     nextError = readStep(step + 1);
@@ -151,41 +179,60 @@ void Trainer::readNext(int64_t step, int64_t k) {
 void Trainer::runMicrobatches(int64_t step) {
   for (int64_t k = 0; k < options.accumulate; ++k) {
     rank->microbatch = k;
-    rank->random[size_t(rank->slot)] = {
-        uint32_t(options.seed), uint32_t(options.seed >> 32),
-        uint32_t(k * job.size + job.rank), uint32_t(step)};
-    trace.enter(*rank, "microbatch");
-    program.microbatch(rank.get());
+    enter("microbatch", {false, rank->slot, k == 0, k, step},
+          program.microbatch);
     readNext(step, k);
-    rank->device->synchronize();
+    if (!rank->device->runsAhead())
+      rank->device->synchronize();
     rank->slot ^= 1;
   }
 }
 
-// Losses of all microbatches in order j, and what else the ranks must know of
-// each other; everything fits a double exactly.
-void Trainer::exchange(StepRecord &record) {
+void Trainer::runUpdate(int64_t step) {
+  enter("update", {true, 0, false, 0, step}, program.update);
+  if (!rank->device->runsAhead())
+    rank->device->synchronize();
+  trace.leave();
+  if (step > 0 || options.saveGradients.empty())
+    return;
+  // The update leaves the gradients as they were.
+  rank->device->synchronize();
+  saveTo(options.saveGradients, Saved::gradients);
+}
+
+void Trainer::enter(const char *name, const Section &section,
+                    void (*entry)(fsdpc_rank *)) {
+  trace.enter(*rank, name);
+  rank->device->enter(*rank, section, entry);
+}
+
+// Losses of all microbatches in order j, where a step is finished, and what
+// else the ranks must know of each other; everything fits a double exactly.
+void Trainer::exchange(StepRecord *record) {
   size_t perRank = 3 + 2 * size_t(options.accumulate);
   std::vector<double> own(perRank), all(perRank * size_t(job.size));
   int64_t peak = peakResidentBytes();
   own[0] = !nextError.empty();
   own[1] = double(peak);
   own[2] = double(peak - info.processPlan);
-  for (size_t k = 0; k < rank->losses.size(); ++k) {
-    bool valid = rank->valid[k] != 0;
-    own[3 + 2 * k] = valid ? rank->losses[k] : 0;
+  for (size_t k = 0; k < results.losses.size(); ++k) {
+    bool valid = results.valid[k] != 0;
+    own[3 + 2 * k] = valid ? results.losses[k] : 0;
     own[4 + 2 * k] = valid;
   }
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
-  record.overPlan = int64_t(own[2]);
   nextFailure = -1;
-  for (int from = job.size - 1; from >= 0; --from) {
-    const double *other = &all[size_t(from) * perRank];
-    if (other[0] != 0)
+  for (int from = job.size - 1; from >= 0; --from)
+    if (all[size_t(from) * perRank] != 0)
       nextFailure = from;
-    record.peakBytes = std::max(record.peakBytes, int64_t(other[1]));
-    record.overPlan = std::max(record.overPlan, int64_t(other[2]));
+  if (!record)
+    return;
+  record->overPlan = int64_t(own[2]);
+  for (int from = 0; from < job.size; ++from) {
+    const double *other = &all[size_t(from) * perRank];
+    record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
+    record->overPlan = std::max(record->overPlan, int64_t(other[2]));
   }
   double sum = 0;
   for (int64_t j = 0; j < microbatches; ++j) {
@@ -196,11 +243,13 @@ void Trainer::exchange(StepRecord &record) {
       warned = true;
       if (job.rank == 0)
         printWarning("microbatch " + std::to_string(j) + " of step " +
-                     std::to_string(record.step) +
+                     std::to_string(record->step) +
                      " has no valid target; its loss counts 0");
     }
   }
-  record.loss = sum * rank->inverseV;
+  record->loss = sum * rank->inverseV;
+  if (!std::isfinite(record->loss))
+    stopAtLoss(record->step, record->loss);
 }
 
 void Trainer::stopAtLoss(int64_t step, double loss) {
@@ -217,19 +266,25 @@ void Trainer::stopAtLoss(int64_t step, double loss) {
                    "; lower --lr or warm up longer");
 }
 
-// Buffers such as BatchNorm's num_batches_tracked.
+// Buffers such as BatchNorm's num_batches_tracked, which nothing reads while
+// training goes on.
 void Trainer::countMicrobatches() {
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     const Buffer &buffer = manifest.buffers[i];
-    int64_t more = buffer.addEachMicrobatch * microbatches;
+    int64_t more = buffer.addEachMicrobatch * microbatches * options.steps;
     if (more == 0)
       continue;
+    auto add = [&](auto value) {
+      rank->device->download(&value, rank->buffers[i], sizeof value);
+      value += decltype(value)(more);
+      rank->device->upload(rank->buffers[i], &value, sizeof value);
+    };
     if (buffer.dtype == "i64")
-      *static_cast<int64_t *>(rank->buffers[i]) += more;
+      add(int64_t());
     else if (buffer.dtype == "i32")
-      *static_cast<int32_t *>(rank->buffers[i]) += int32_t(more);
+      add(int32_t());
     else
-      *static_cast<float *>(rank->buffers[i]) += float(more);
+      add(float());
   }
 }
 
@@ -257,6 +312,22 @@ void Trainer::saveTo(const std::string &path, Saved what) {
     fail(error);
 }
 
+// What is left of a step whose results are there.
+void Trainer::finish(StepRecord &record) {
+  auto now = std::chrono::steady_clock::now();
+  record.gradNorm = results.norm;
+  record.exposedMilliseconds =
+      double(rank->device->takeExposedNanoseconds()) / 1e6;
+  record.milliseconds =
+      std::chrono::duration<double, std::milli>(now - finished).count();
+  finished = now;
+  report(record);
+  if (nextFailure == job.rank)
+    fail(nextError);
+  if (nextFailure >= 0)
+    awaitAbort(job);
+}
+
 void Trainer::train() {
   std::string error;
   Progress progress(options, info);
@@ -266,41 +337,45 @@ void Trainer::train() {
     if (!log.header(manifest, options, info, error))
       fail(error);
   }
-  StepRecord record;
-  for (int64_t step = 0; step < options.steps; ++step) {
-    auto began = std::chrono::steady_clock::now();
-    record = StepRecord();
-    record.step = step;
-    rank->step = step;
-    rank->lr = record.lr = options.schedule.at(step, options.steps, options.lr);
-    runMicrobatches(step);
-    exchange(record);
-    if (!std::isfinite(record.loss))
-      stopAtLoss(step, record.loss);
-    trace.enter(*rank, "update");
-    program.update(rank.get());
-    rank->device->synchronize();
-    trace.leave();
-    countMicrobatches();
-    record.gradNorm = rank->norm;
-    record.exposedMilliseconds =
-        double(rank->device->takeExposedNanoseconds()) / 1e6;
-    record.milliseconds = std::chrono::duration<double, std::milli>(
-                              std::chrono::steady_clock::now() - began)
-                              .count();
-    report(record);
+  Device &device = *rank->device;
+  StepRecord record, next;
+  finished = std::chrono::steady_clock::now();
+  auto complete = [&] {
+    finish(record);
     if (job.rank == 0)
       progress.step(record);
-    // The update leaves the gradients as they were.
-    if (step == 0)
-      saveTo(options.saveGradients, Saved::gradients);
-    if (nextFailure == job.rank)
-      fail(nextError);
-    if (nextFailure >= 0)
-      awaitAbort(job);
+  };
+  for (int64_t step = 0; step < options.steps; ++step) {
+    next = StepRecord();
+    next.step = rank->step = step;
+    next.lr = rank->lr = options.schedule.at(step, options.steps, options.lr);
+    runMicrobatches(step);
+    if (!device.runsAhead()) {
+      // Seen before the update: a bad loss leaves the parameters as they were.
+      device.results(*rank, step, results);
+      exchange(&next);
+      runUpdate(step);
+      device.results(*rank, step, results);
+      record = next;
+      complete();
+      continue;
+    }
+    runUpdate(step);
+    if (step > 0)
+      device.results(*rank, step - 1, results);
+    exchange(step > 0 ? &record : nullptr);
+    if (step > 0)
+      complete();
+    record = next;
+  }
+  if (device.runsAhead() && options.steps > 0) {
+    device.results(*rank, options.steps - 1, results);
+    exchange(&record);
+    complete();
   }
   if (!trace.write(*rank, error))
     fail(error);
+  countMicrobatches();
   saveTo(options.save, Saved::parameters);
   job.channel[controlChannel]->barrier();
   if (job.rank != 0)

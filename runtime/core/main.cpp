@@ -1,4 +1,5 @@
 // fsdpc_main: from a command line to the ranks that run it.
+#include "runtime/comm/tcp.h"
 #include "runtime/core/command_line.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/info.h"
@@ -31,13 +32,12 @@ int runLocal(const Manifest &manifest, const fsdpc_program &program,
 
 // Refuses to be one of several copies that know nothing of each other.
 std::string strangerText(const LaunchEnvironment &environment) {
-  return "started as one of " + std::to_string(environment.ranks) +
-         " ranks by " + environment.launcher + " (" + environment.variables +
-         "), which this program cannot join; start it with mpirun -np " +
-         std::to_string(environment.ranks) +
-         ", or unset the variables and "
-         "use --ranks " +
-         std::to_string(environment.ranks);
+  std::string ranks = std::to_string(environment.ranks);
+  return "started as one of " + ranks + " ranks by " + environment.launcher +
+         " (" + environment.variables +
+         "), whom this program cannot find: " + environment.missing +
+         "; start it with mpirun -np " + ranks +
+         ", or unset the variables and use --ranks " + ranks;
 }
 
 int runProgram(int argc, char **argv, const fsdpc_program &program) {
@@ -51,22 +51,27 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   bool parsed = parseCommandLine(argc, argv, manifest, options, error);
 
   LaunchEnvironment environment = readLaunchEnvironment();
-  if (parsed && environment.mpi && options.ranks) {
+  bool meets = environment.ranks > 1 && environment.missing.empty();
+  if (parsed && (environment.mpi || meets) && options.ranks) {
     parsed = false;
     error = "--ranks runs the ranks as threads of one process; leave it out "
-            "under mpirun, whose -np says how many there are";
+            "under " +
+            environment.launcher + ", which says how many there are";
   }
-  // Under mpirun even a mistake is said by one rank, so all join first.
+  // Under mpirun even a mistake is said by one rank, so all join first. The
+  // other launchers tell each process its rank.
   std::unique_ptr<Job> job;
   if (environment.mpi) {
     std::string reason;
     job = joinMpi(options.ranksPerNode, reason);
-    if (!job) {
+    if (!job && !meets) {
       printError(reason);
       return 3;
     }
+    if (job && job->size == 1 && meets)
+      job.reset(); // this MPI does not know of the launcher
   }
-  bool speaks = !job || job->rank == 0;
+  bool speaks = job ? job->rank == 0 : environment.rank == 0;
   if (!parsed) {
     if (speaks)
       printError(error);
@@ -82,8 +87,17 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
       std::fputs(text.c_str(), stdout);
     return 0;
   }
+  if (!job && meets) {
+    job = joinTcp(environment, options.ranksPerNode,
+                  options.device.watchdogSeconds, error);
+    if (!job && !error.empty())
+      printError(error);
+    if (!job)
+      return 3;
+  }
   if (environment.ranks > 1 && (!job || job->size == 1)) {
-    printError(strangerText(environment));
+    if (speaks)
+      printError(strangerText(environment));
     return 3;
   }
   if (job)

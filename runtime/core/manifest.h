@@ -82,6 +82,7 @@ struct MatmulPlan {
   int64_t lda = 0, ldb = 0, ldc = 0;
   std::string dtypeA, dtypeB, dtypeC;
   bool accumulate = false;
+  std::string library; // of a GPU program: "cublaslt"
 };
 
 // kind "forward": y = conv(x, w); "input": x is dy, y is dx; "weight": x is the
@@ -92,6 +93,7 @@ struct ConvolutionPlan {
   int64_t filters = 0, kernelHeight = 0, kernelWidth = 0, groups = 1;
   int64_t outHeight = 0, outWidth = 0;
   std::vector<int64_t> strides, padsBegin, padsEnd, dilations;
+  std::string library; // of a GPU program: "cudnn"
 };
 
 // kind "max", "average" and "…_grad"; the workspace (int32 index of the maximum
@@ -102,6 +104,7 @@ struct PoolingPlan {
   int64_t outHeight = 0, outWidth = 0;
   std::vector<int64_t> kernel, strides, padsBegin, padsEnd;
   bool countPadding = false; // average: the divisor counts padding
+  std::string library;       // of a GPU program: "own", the runtime's kernels
 };
 
 // Attention of `heads` query heads over `groups` key heads, forward or
@@ -119,6 +122,8 @@ struct AttentionPlan {
   std::vector<int64_t> strideQuery, strideKey, strideValue, strideOutput;
   std::vector<int64_t> strideMask;
   std::vector<int64_t> strideGrad, strideDQuery, strideDKey, strideDValue;
+  // Of a GPU program: "cudnn", or "products" and a softmax of rows.
+  std::string library;
 };
 
 // What a command of a stream does, as a trace shows it. Commands that differ
@@ -155,6 +160,8 @@ struct Manifest {
   std::string scheduleHash; // total order of starts per communicator
   std::string programHash;  // final rt module without locations
   std::string strategy, optimizer;
+  std::string target; // "host", "cuda", "cuda-emulation"
+  std::vector<std::string> gpuArchs;    // "sm_90", …; of GPU programs
   std::string cpu;                      // "native" resolved, "x86-64-v3", …
   std::vector<std::string> cpuFeatures; // must be present at start, LLVM names
   std::string computeDtype, reduceDtype;

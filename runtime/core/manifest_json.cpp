@@ -46,6 +46,7 @@ template <class V> void fields(V &v, Buffer &x) {
 }
 
 template <class V> void fields(V &v, MatmulPlan &x) {
+  v("library", x.library);
   v("batch", x.batch), v("strideA", x.strideA), v("strideB", x.strideB);
   v("strideC", x.strideC), v("m", x.m), v("n", x.n), v("k", x.k);
   v("transposeA", x.transposeA), v("transposeB", x.transposeB);
@@ -55,6 +56,7 @@ template <class V> void fields(V &v, MatmulPlan &x) {
 }
 
 template <class V> void fields(V &v, ConvolutionPlan &x) {
+  v("library", x.library);
   v("kind", x.kind), v("dtype", x.dtype), v("batch", x.batch);
   v("channels", x.channels), v("height", x.height), v("width", x.width);
   v("filters", x.filters), v("kernelHeight", x.kernelHeight);
@@ -65,6 +67,7 @@ template <class V> void fields(V &v, ConvolutionPlan &x) {
 }
 
 template <class V> void fields(V &v, PoolingPlan &x) {
+  v("library", x.library);
   v("kind", x.kind), v("dtype", x.dtype), v("batch", x.batch);
   v("channels", x.channels), v("height", x.height), v("width", x.width);
   v("outHeight", x.outHeight), v("outWidth", x.outWidth);
@@ -74,6 +77,7 @@ template <class V> void fields(V &v, PoolingPlan &x) {
 }
 
 template <class V> void fields(V &v, AttentionPlan &x) {
+  v("library", x.library);
   v("backward", x.backward), v("batch", x.batch), v("heads", x.heads);
   v("groups", x.groups), v("queries", x.queries), v("keys", x.keys);
   v("width", x.width), v("valueWidth", x.valueWidth), v("scale", x.scale);
@@ -104,7 +108,8 @@ template <class V> void fields(V &v, Manifest &x) {
   v("version", x.version), v("compiler", x.compiler);
   v("commandLine", x.commandLine), v("scheduleHash", x.scheduleHash);
   v("programHash", x.programHash), v("strategy", x.strategy);
-  v("optimizer", x.optimizer), v("cpu", x.cpu);
+  v("optimizer", x.optimizer), v("target", x.target);
+  v("gpuArchs", x.gpuArchs), v("cpu", x.cpu);
   v("cpuFeatures", x.cpuFeatures), v("computeDtype", x.computeDtype);
   v("reduceDtype", x.reduceDtype), v("lr", x.lr), v("maxNorm", x.maxNorm);
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);

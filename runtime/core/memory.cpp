@@ -1,7 +1,6 @@
 // The allocation of a rank: what planMemory says, block for block.
 #include "runtime/core/rank.h"
 
-#include <cstring>
 #include <new>
 
 using namespace fsdpc;
@@ -11,15 +10,20 @@ fsdpc_rank::~fsdpc_rank() {
     device->release(block.memory, block.bytes);
 }
 
-char *fsdpc_rank::take(int64_t bytes) {
-  if (bytes == 0)
-    return nullptr;
+char *fsdpc_rank::allocateBlock(int64_t bytes) {
   void *memory = device->allocate(size_t(bytes));
   if (!memory)
     throw std::bad_alloc();
   blocks.push_back({memory, size_t(bytes)});
-  taken += bytes;
   return static_cast<char *>(memory);
+}
+
+char *fsdpc_rank::take(int64_t bytes) {
+  if (bytes == 0)
+    return nullptr;
+  char *memory = allocateBlock(bytes);
+  taken += bytes;
+  return memory;
 }
 
 void fsdpc_rank::allocateLayout(const Layout &layout) {
@@ -30,8 +34,9 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   int64_t first = job.rank * memory.shard;
   auto zeroed = [&](int64_t bytes) {
     char *pointer = take(bytes);
-    return pointer ? static_cast<char *>(std::memset(pointer, 0, size_t(bytes)))
-                   : nullptr;
+    if (pointer)
+      device->zero(pointer, size_t(bytes));
+    return pointer;
   };
 
   char *master = zeroed(memory.master);
@@ -62,21 +67,32 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
     buffers.part = layout.stateWhole ? memory.whole : memory.shard;
     buffers.rates.resize(layout.members.size());
   }
-  size_t blocksOfNorm = size_t((memory.shard + normBlock - 1) / normBlock);
-  if (partials.size() < blocksOfNorm)
-    partials.resize(blocksOfNorm);
   layouts.push_back(std::move(buffers));
 }
 
+void fsdpc_rank::allocateSlot(int slot) {
+  size_t at = size_t(slot);
+  for (const Input &input : manifest.inputs) {
+    int64_t bytes = inputBytes(input);
+    inputs[at].push_back(take(bytes));
+    staging[at].push_back(
+        device->staging(slot, inputs[at].back(), size_t(bytes)));
+  }
+  random[at] = allocateBlock(sizeof(RandomKey));
+  randomStaging[at] = static_cast<RandomKey *>(
+      device->staging(slot, random[at], sizeof(RandomKey)));
+}
+
 bool fsdpc_rank::allocate(const MemoryPlan &plan, std::string &error) {
+  if (!device->reserve(plan, error))
+    return false;
   try {
     for (const Layout &layout : manifest.layouts)
       allocateLayout(layout);
     for (const Buffer &buffer : manifest.buffers)
       buffers.push_back(take(bufferBytes(buffer)));
-    for (auto &slot : inputs)
-      for (const Input &input : manifest.inputs)
-        slot.push_back(take(inputBytes(input)));
+    for (int slot = 0; slot < 2; ++slot)
+      allocateSlot(slot);
     statistics =
         reinterpret_cast<float *>(take(statisticsBytes(manifest, job.size)));
     arena = take(manifest.arenaBytes);

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "runtime/comm/communicator.h"
+#include "runtime/core/device.h"
 #include "runtime/core/memory_plan.h"
-#include "runtime/host/device.h"
 
 #include <array>
 #include <memory>
@@ -13,8 +13,13 @@
 
 namespace fsdpc {
 
-// Elements that one partial sum of a norm covers.
+// Elements that one partial sum of a norm covers. Blocks are counted from the
+// start of each rank's shard, whoever holds what else, so that neither threads
+// nor strategies change a bit of the norm.
 constexpr int64_t normBlock = 4096;
+
+// What FSDPC_SPACE_RANDOM holds.
+using RandomKey = std::array<uint32_t, 4>;
 
 // A layout's persistent memory. "Shard" pointers are this rank's slice wherever
 // that lies: in memory of its own, or inside the whole.
@@ -50,26 +55,27 @@ struct fsdpc_rank {
 
   std::vector<fsdpc::LayoutBuffers> layouts;
   char *arena = nullptr;
-  // Two slots of each: one is computed on while the next is filled.
-  std::array<std::vector<void *>, 2> inputs;
-  std::array<std::array<uint32_t, 4>, 2> random{};
+  // Two slots of each: one is computed on while the next is filled. `staging`
+  // is the host's side of `inputs`.
+  std::array<std::vector<void *>, 2> inputs, staging;
+  std::array<void *, 2> random{};
+  std::array<fsdpc::RandomKey *, 2> randomStaging{};
   std::vector<void *> buffers;
-  float *statistics = nullptr;  // all ranks' batch statistics of one buffer
-  std::vector<double> partials; // of the blocks of one layout's norm
+  float *statistics = nullptr; // all ranks' batch statistics of one buffer
 
   // Where the loop stands. Read while work is enqueued, never by the work.
   int slot = 0;
   int64_t microbatch = 0; // k, of this rank within the step
   int64_t step = 0;
-  double inverseV = 1; // 1 / microbatches a step
+  double inverseV = 1;    // 1 / microbatches a step
+  int64_t accumulate = 1; // microbatches of this rank a step
   double lr = 0;
-  // What the step's work reports.
-  std::vector<float> losses, valid; // one a microbatch of this rank
-  double norm = 0;
 
 private:
-  char *take(int64_t bytes);
+  char *allocateBlock(int64_t bytes);
+  char *take(int64_t bytes); // of what the plan counts
   void allocateLayout(const fsdpc::Layout &layout);
+  void allocateSlot(int slot);
   struct Block {
     void *memory;
     size_t bytes;
@@ -104,6 +110,11 @@ void forEachMember(const Layout &layout, int64_t begin, int64_t end,
       body(low, from, to);
   }
 }
+
+// Buffers of a layout's optimizer kernel up to `scale`, which is the last. With
+// whole state the part that it updates is the whole, and so are its operands.
+std::vector<void *> optimizerOperands(const fsdpc_rank &rank, int32_t layout,
+                                      const void *scale);
 
 // The first layout whose accumulated gradient is not finite on this rank, or
 // the number of layouts.

@@ -6,8 +6,28 @@
 #include "runtime/core/resources.h"
 
 #include <algorithm>
+#include <array>
 
 namespace fsdpc {
+
+std::string comparePrograms(const Manifest &manifest, Job &job) {
+  // Of one size in every program, since nothing else is known to be alike.
+  using Hash = std::array<char, 64>;
+  std::array<Hash, 2> own = {};
+  manifest.programHash.copy(own[0].data(), own[0].size() - 1);
+  manifest.scheduleHash.copy(own[1].data(), own[1].size() - 1);
+  std::vector<std::array<Hash, 2>> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  const char *names[] = {"program", "schedule"};
+  for (int rank = 1; rank < job.size; ++rank)
+    for (size_t i = 0; i < own.size(); ++i)
+      if (all[size_t(rank)][i] != all[0][i])
+        return "rank " + std::to_string(rank) + " runs another " + names[i] +
+               " than rank 0: its " + names[i] + " hash is '" +
+               all[size_t(rank)][i].data() + "', rank 0's '" +
+               all[0][i].data() + "'; start the same file on every rank";
+  return "";
+}
 
 std::string checkMachine(const Manifest &manifest, int ranks) {
   if (ranks > manifest.maxRanks)
@@ -42,46 +62,79 @@ std::string checkMemory(const MemoryPlan &plan, int64_t limit) {
          "; run more ranks, or fewer threads";
 }
 
+namespace {
+
+constexpr int64_t pieceElements = 1 << 20; // of what is not the host's memory
+
+// Calls fill(host memory, first, count) for elements [0, count) that lie at
+// `to` on the device: in place where the host reaches it, else in pieces.
+template <typename T, typename Fill>
+bool fillDevice(Device &device, T *to, int64_t count, Fill fill) {
+  if (device.isHostMemory())
+    return fill(to, int64_t(0), count);
+  std::vector<T> piece(size_t(std::min(count, pieceElements)));
+  for (int64_t first = 0; first < count; first += pieceElements) {
+    int64_t length = std::min(pieceElements, count - first);
+    if (!fill(piece.data(), first, length))
+      return false;
+    device.upload(to + first, piece.data(), size_t(length) * sizeof(T));
+  }
+  return true;
+}
+
+// The compute copy of a shard of masters, where it has one.
+void castShard(Device &device, const LayoutBuffers &buffers) {
+  auto *copy = reinterpret_cast<uint16_t *>(buffers.computeShard);
+  std::vector<float> masters;
+  fillDevice(device, copy, buffers.shard,
+             [&](uint16_t *to, int64_t first, int64_t count) {
+               const float *from = buffers.masterShard + first;
+               if (!device.isHostMemory()) {
+                 masters.resize(size_t(count));
+                 device.download(masters.data(), from,
+                                 size_t(count) * sizeof(float));
+                 from = masters.data();
+               }
+               castToWire(from, WireType::f32, WireType::bf16, count, to);
+               return true;
+             });
+}
+
+} // namespace
+
 bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error) {
   const Manifest &manifest = rank.manifest;
+  Device &device = *rank.device;
   bool narrow = manifest.computeDtype == "bf16";
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
     LayoutBuffers &buffers = rank.layouts[i];
     int64_t first = rank.job.rank * buffers.shard;
     bool ok = true;
-    forEachMember(layout, first, first + buffers.shard,
-                  [&](size_t index, int64_t from, int64_t to) {
-                    const Member &member = layout.members[index];
-                    ok = ok && weights.readParameter(
-                                   member, from - member.offset, to - from,
-                                   buffers.masterShard + (from - first), error);
-                  });
+    forEachMember(
+        layout, first, first + buffers.shard,
+        [&](size_t index, int64_t from, int64_t to) {
+          const Member &member = layout.members[index];
+          auto read = [&](float *values, int64_t at, int64_t count) {
+            return weights.readParameter(member, from - member.offset + at,
+                                         count, values, error);
+          };
+          ok = ok && fillDevice(device, buffers.masterShard + (from - first),
+                                to - from, read);
+        });
     if (!ok)
       return false;
     if (narrow && buffers.computeShard)
-      castToWire(buffers.masterShard, WireType::f32, WireType::bf16,
-                 buffers.shard, buffers.computeShard);
+      castShard(device, buffers);
   }
-  for (size_t i = 0; i < manifest.buffers.size(); ++i)
-    if (!weights.readBuffer(manifest.buffers[i], rank.buffers[i], error))
+  std::vector<char> value;
+  for (size_t i = 0; i < manifest.buffers.size(); ++i) {
+    value.resize(size_t(bufferBytes(manifest.buffers[i])));
+    if (!weights.readBuffer(manifest.buffers[i], value.data(), error))
       return false;
-  return true;
-}
-
-void gatherWholes(fsdpc_rank &rank) {
-  Communicator &channel = *rank.job.channel[gatherChannel];
-  size_t computeBytes = size_t(dtypeBytes(rank.manifest.computeDtype));
-  for (LayoutBuffers &buffers : rank.layouts) {
-    size_t shard = size_t(buffers.shard);
-    if (buffers.masterWhole)
-      channel.allGather(buffers.masterShard, buffers.masterWhole, shard * 4);
-    bool separate =
-        static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
-    if (buffers.computeWhole && separate)
-      channel.allGather(buffers.computeShard, buffers.computeWhole,
-                        shard * computeBytes);
+    device.upload(rank.buffers[i], value.data(), value.size());
   }
+  return true;
 }
 
 } // namespace fsdpc

@@ -36,7 +36,7 @@ struct Attention::Operands {
 // One thread's scratch.
 struct Attention::Work {
   int thread;
-  fsdpc_kernel rows;
+  fsdpc_kernel_body rows;
   char *gemm, *scores, *weights, *dweights, *dscores;
   float *sums[2]; // of dkey and dvalue
 };
@@ -253,7 +253,7 @@ void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
 }
 
 Attention::Work Attention::workOf(const Scratch &scratch, int thread,
-                                  fsdpc_kernel rows) const {
+                                  fsdpc_kernel_body rows) const {
   Work work;
   work.thread = thread;
   work.rows = rows;
@@ -269,8 +269,8 @@ Attention::Work Attention::workOf(const Scratch &scratch, int thread,
   return work;
 }
 
-void Attention::run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel rows,
-                    void *const *operands) const {
+void Attention::run(ThreadPool &pool, const Scratch &scratch,
+                    fsdpc_kernel_body rows, void *const *operands) const {
   auto operand = [&](int i) { return static_cast<char *>(operands[i]); };
   if (!p.backward) {
     Operands o{operand(0), operand(1), operand(2),

@@ -16,7 +16,7 @@ public:
   size_t scratchBytes() const { return gemmScratch + ownScratch; }
   void prepare();
   // Operands in the order of fsdpc_attention or fsdpc_attention_grad.
-  void run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel rows,
+  void run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel_body rows,
            void *const *operands) const;
 
 private:
@@ -36,7 +36,7 @@ private:
                   int64_t head, const Block &block) const;
   void runBackward(const Operands &o, const Work &work, int64_t batch,
                    int64_t group) const;
-  Work workOf(const Scratch &scratch, int thread, fsdpc_kernel rows) const;
+  Work workOf(const Scratch &scratch, int thread, fsdpc_kernel_body rows) const;
   // The row kernel's numbers for a block.
   void describe(const Block &block, int64_t *numbers) const;
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "runtime/core/manifest.h"
-#include "runtime/host/gemm.h"
 #include "runtime/host/thread_pool.h"
 
 namespace fsdpc {
@@ -17,7 +16,6 @@ public:
 
 private:
   PoolingPlan pooling;
-  ElementType type = ElementType::f32;
 };
 
 } // namespace fsdpc

@@ -28,13 +28,13 @@ struct Command {
     Pooling,
     Attention
   } kind = Run;
-  std::function<void()> work;    // Run
-  fsdpc_kernel kernel = nullptr; // Launch, Attention
-  int64_t extent = 0, grain = 1; // Launch
-  std::vector<void *> buffers;   // Launch; else the call's operands
-  int plan = 0;                  // library calls
-  class Stream *other = nullptr; // Wait
-  uint64_t position = 0;         // Wait
+  std::function<void()> work;         // Run
+  fsdpc_kernel_body kernel = nullptr; // Launch, Attention
+  int64_t extent = 0, grain = 1;      // Launch
+  std::vector<void *> buffers;        // Launch; else the call's operands
+  int plan = 0;                       // library calls
+  class Stream *other = nullptr;      // Wait
+  uint64_t position = 0;              // Wait
 };
 
 // When a command ran, in nanoseconds of std::chrono::steady_clock.

@@ -25,10 +25,21 @@ extern "C" {
 /* One rank of the running program. Opaque to generated code. */
 typedef struct fsdpc_rank fsdpc_rank;
 
-/* An outlined kernel over the outer range [begin, end). `buffers` are its
- * operands, then its results. It may be called on several disjoint ranges at
- * once, and its result does not depend on how the range is cut. */
-typedef void (*fsdpc_kernel)(int64_t begin, int64_t end, void *const *buffers);
+/* The host's code of a kernel over the outer range [begin, end). `buffers` are
+ * its operands, then its results. It may be called on several disjoint ranges
+ * at once, and its result does not depend on how the range is cut. */
+typedef void (*fsdpc_kernel_body)(int64_t begin, int64_t end,
+                                  void *const *buffers);
+
+/* An outlined kernel, as the program describes it. */
+typedef struct fsdpc_kernel {
+  const char *name;
+  fsdpc_kernel_body host;  /* null in a program for CUDA; in an emulated one
+                            * [begin, end) are blocks of the grid */
+  int64_t extent, grain;   /* host: the outer range, and its least piece */
+  int32_t blocks, threads; /* CUDA: the grid; `name` in the device code takes
+                            * the buffers, one pointer each */
+} fsdpc_kernel;
 
 /* What generated code hands to fsdpc_main. Lives as long as the process. */
 typedef struct fsdpc_program {
@@ -40,6 +51,10 @@ typedef struct fsdpc_program {
   uint64_t weights_bytes;
   void (*microbatch)(fsdpc_rank *);
   void (*update)(fsdpc_rank *);
+  const fsdpc_kernel *kernels; /* all that calls point to */
+  uint64_t kernel_count;
+  const void *device_code; /* CUDA: a fat binary, or null */
+  uint64_t device_code_bytes;
 } fsdpc_program;
 
 /* Runs the program's command line. Returns the process's exit code:
@@ -75,10 +90,10 @@ enum {
 void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
 
 /* ---- compute: all enqueue on the compute stream ---- */
-/* Runs `kernel` over [0, extent), cut among the rank's threads in pieces of at
- * least `grain`. `buffers` is copied. */
-void fsdpc_launch(fsdpc_rank *, fsdpc_kernel kernel, int64_t extent,
-                  int64_t grain, void *const *buffers, int32_t count);
+/* Runs `kernel`: on the host over [0, extent), cut among the rank's threads in
+ * pieces of at least `grain`. `buffers` is copied. */
+void fsdpc_launch(fsdpc_rank *, const fsdpc_kernel *kernel,
+                  void *const *buffers, int32_t count);
 /* Calls of libraries; `plan` indexes the manifest's table of that kind. The
  * manifest says what each operand is. */
 void fsdpc_matmul(fsdpc_rank *, int32_t plan, const void *a, const void *b,
@@ -89,7 +104,8 @@ void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,
                    void *destination, void *workspace);
 /* softmax(q · kᵀ · scale + mask) · v into `output`, and the rows' log-sum-exp
  * (f32, dense) into `lse`. `mask` is null where the plan has none. `rows` is
- * the kernel between the products, which only the host calls: over rows of a
+ * the kernel between the products, which only the host calls and which is null
+ * on CUDA: over rows of a
  * block of scores, with the buffers
  *   scores (f32)   q · kᵀ of the block, overwritten
  *   weights        in the plan's dtype; the scores' own memory where it is f32
@@ -99,7 +115,7 @@ void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,
  *                  multiple of 16; keys that the first row sees, each later row
  *                  one more (causal); row stride of the mask
  * Weights of keys that a row does not see are written as 0. */
-void fsdpc_attention(fsdpc_rank *, int32_t plan, fsdpc_kernel rows,
+void fsdpc_attention(fsdpc_rank *, int32_t plan, const fsdpc_kernel *rows,
                      const void *query, const void *key, const void *value,
                      const void *mask, void *output, void *lse);
 /* The cotangents of query, key and value from the output's, `grad`. Buffers of
@@ -109,7 +125,7 @@ void fsdpc_attention(fsdpc_rank *, int32_t plan, fsdpc_kernel rows,
  *   dscores         in the plan's dtype; dweights' own memory where it is f32
  *   grad, output    at the block's first row
  *   int64[6]        as above, then the row strides of grad and output */
-void fsdpc_attention_grad(fsdpc_rank *, int32_t plan, fsdpc_kernel rows,
+void fsdpc_attention_grad(fsdpc_rank *, int32_t plan, const fsdpc_kernel *rows,
                           const void *grad, const void *query, const void *key,
                           const void *value, const void *output,
                           const void *lse, const void *mask, void *dquery,
@@ -168,8 +184,10 @@ void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
  * by element of the layout's part: master, gradient, state 0 … state n-1, and
  * the compute copy where the layout has one; then `scale` (f32) and
  * double[4]: lr * the member's rate, step from 1, the member's decay, unused.
- * Stream COMPUTE. */
-void fsdpc_optimizer(fsdpc_rank *, fsdpc_kernel kernel, int32_t layout,
+ * On CUDA it is one launch, a block of the grid for each segment, and the last
+ * buffers are `scale`, int64[3] a segment (from, to, in elements of the part,
+ * and the member) and double[4] a member. Stream COMPUTE. */
+void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale);
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 // with any number of threads.
 #include "compiler/dialects/rt/Plans.h"
 #include "passes/runtime/LibraryPlans.h"
-#include "runtime/host/device.h"
+#include "runtime/host/host_device.h"
 #include "tests/numeric/kernel_harness.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -94,7 +94,7 @@ protected:
     manifest.attentions.push_back(
         rt::describe(cast<rt::AttentionPlanAttr>(libraryPlan(op))));
     std::string error;
-    auto device = makeHostDevice(manifest, threads, error);
+    auto device = HostDevice::make(manifest, threads, error);
     EXPECT_TRUE(device) << error;
     std::vector<Buffer> results;
     for (Type type : kernel.getResultTypes())
@@ -105,8 +105,9 @@ protected:
     pointers.resize(isa<nn::AttentionOp>(op) ? 4 : 7); // null: no mask
     for (Buffer &buffer : results)
       pointers.push_back(buffer.data());
-    device->attention(0, loaded.find(kernel.getSymName()), pointers.data(),
-                      pointers.size());
+    fsdpc_kernel rows = {};
+    rows.host = loaded.find(kernel.getSymName());
+    device->attention(0, &rows, pointers.data(), pointers.size());
     device->synchronize();
     for (Buffer &buffer : results)
       EXPECT_TRUE(buffer.guardsIntact());

@@ -137,7 +137,8 @@ def run_cases(bench, folder):
     (folder / "high.txt").write_bytes(bytes([200]) * 4096)
     high = [f"--tokens={n}={folder}/high.txt:u8" for n in ("input_ids", "labels")] + ["--steps=2"]
     (folder / "bad.safetensors").write_bytes(b"\xff" * 64)
-    torchrun = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    torchrun = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "20998",
+                "FSDPC_JOIN_SECONDS": "2"}
     slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"}
     return [                                  # name, program, arguments, code, words, environment
         ("wrong dtype", program, array("ints", np.ones((16, 2), np.complex64)), 3, ["ints.npy"], {}),
@@ -157,8 +158,8 @@ def run_cases(bench, folder):
         ("unknown input", program, [f"--data=y={folder}/x.npy", "--steps=2"], 2, ["'x'"], {}),
         ("input without data", program, ["--steps=2"], 2, ["'x'"], {}),
         ("no steps", program, good[:1], 2, ["--steps"], {}),
-        ("torchrun's environment", program, good, 3, ["WORLD_SIZE"], torchrun),
-        ("srun's environment", program, good, 3, ["SLURM"], slurm),
+        ("torchrun's other rank missing", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
+        ("srun's environment cut short", program, good, 3, ["SLURM"], slurm),
     ]
 
 

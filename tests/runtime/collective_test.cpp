@@ -1,5 +1,6 @@
 // Collectives with ranks as threads: against plain sums, and the paths against
 // each other to the bit.
+#include "runtime/comm/launch_environment.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/staged.h"
 #include "tests/runtime/collective_cases.h"

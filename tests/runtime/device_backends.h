@@ -2,7 +2,7 @@
 // of compute threads that make a difference.
 #pragma once
 
-#include "runtime/host/device.h"
+#include "runtime/host/host_device.h"
 
 #include <gtest/gtest.h>
 #include <ostream>
@@ -12,22 +12,22 @@ namespace fsdpc::testing {
 struct Backend {
   const char *name;
   int threads;
-  std::unique_ptr<Device> (*make)(const Manifest &, int threads,
-                                  std::string &error);
+  std::unique_ptr<HostDevice> (*make)(const Manifest &, int threads,
+                                      std::string &error);
 };
 
 inline void PrintTo(const Backend &backend, std::ostream *out) {
   *out << backend.name << " with " << backend.threads << " threads";
 }
 
-inline const Backend backends[] = {{"host", 1, makeHostDevice},
-                                   {"host", 2, makeHostDevice},
-                                   {"host", 3, makeHostDevice}};
+inline const Backend backends[] = {{"host", 1, HostDevice::make},
+                                   {"host", 2, HostDevice::make},
+                                   {"host", 3, HostDevice::make}};
 
 // A fixture whose device is made from a manifest that the test fills.
 class DeviceTest : public ::testing::TestWithParam<Backend> {
 protected:
-  std::unique_ptr<Device> make(const Manifest &manifest) {
+  std::unique_ptr<HostDevice> make(const Manifest &manifest) {
     std::string error;
     auto device = GetParam().make(manifest, GetParam().threads, error);
     EXPECT_TRUE(device) << error;

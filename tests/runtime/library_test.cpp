@@ -412,8 +412,8 @@ void Libraries::checkAttention(AttentionPlan p) {
   for (auto *tensor : {&q, &k, &v, &o, &g, &dq, &dk, &dv})
     (*tensor)->fill(++seed);
   Tensor lse("f32", p.batch * p.heads * p.queries);
-  fsdpc_kernel rows =
-      p.dtype == "f32" ? attentionRows<float> : attentionRows<BFloat16>;
+  fsdpc_kernel rows = {};
+  rows.host = p.dtype == "f32" ? attentionRows<float> : attentionRows<BFloat16>;
   auto call = [&](bool backward, Tensor &result) {
     p.backward = rowsPlan.backward = backward;
     Manifest manifest;
@@ -426,7 +426,7 @@ void Libraries::checkAttention(AttentionPlan p) {
       operands = {g->data,  q->data, k->data,  v->data,  o->data,
                   lse.data, nullptr, dq->data, dk->data, dv->data};
     run(manifest, result, initial, [&](Device &d) {
-      d.attention(0, rows, operands.data(), int(operands.size()));
+      d.attention(0, &rows, operands.data(), int(operands.size()));
     });
   };
 

@@ -146,7 +146,7 @@ TEST_P(Launches, cutTheExtentExactly) {
       // The list of buffers is copied: it may go when launch returns.
       auto buffers = std::make_unique<void *[]>(1);
       buffers[0] = &visits;
-      device->launch(visit, extent, grain, buffers.get(), 1);
+      device->launch({"visit", visit, extent, grain, 0, 0}, buffers.get(), 1);
       buffers.reset();
       device->synchronize();
       for (int64_t i = 0; i < extent; ++i)
@@ -161,14 +161,14 @@ TEST_P(Launches, followEachOther) {
   auto device = make({});
   std::vector<float> data(10000, 0);
   void *buffers[] = {data.data()};
+  auto halve = [](int64_t begin, int64_t end, void *const *b) {
+    float *values = static_cast<float *>(b[0]);
+    for (int64_t j = begin; j < end; ++j)
+      values[j] = values[j] * 0.5f + float(j);
+  };
+  fsdpc_kernel kernel = {"halve", halve, int64_t(data.size()), 100, 0, 0};
   for (int i = 0; i < 1000; ++i)
-    device->launch(
-        [](int64_t begin, int64_t end, void *const *b) {
-          float *values = static_cast<float *>(b[0]);
-          for (int64_t j = begin; j < end; ++j)
-            values[j] = values[j] * 0.5f + float(j);
-        },
-        int64_t(data.size()), 100, buffers, 1);
+    device->launch(kernel, buffers, 1);
   device->synchronize();
   float expected = 0;
   for (int i = 0; i < 1000; ++i)

@@ -13,6 +13,7 @@
 #include <map>
 #include <sstream>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using namespace fsdpc;
 using nlohmann::json;
@@ -84,6 +85,24 @@ protected:
         std::to_string(ranks) +
         " " TOY_PROGRAM " --data ids=ids.npy --data target=target.npy " +
         flags);
+  }
+  // As torchrun starts them: processes that know their rank and a port. With
+  // several environments, rank r gets the r-th.
+  Outcome torchrun(int ranks, const std::string &flags,
+                   const std::vector<std::string> &environments = {}) {
+    static int port = 21000 + getpid() % 8000;
+    std::string script = "pids=", world = std::to_string(ranks);
+    ++port;
+    for (int rank = 0; rank < ranks; ++rank)
+      script += "; env RANK=" + std::to_string(rank) + " WORLD_SIZE=" + world +
+                " MASTER_ADDR=localhost MASTER_PORT=" + std::to_string(port) +
+                " " + (environments.empty() ? "" : environments[size_t(rank)]) +
+                " " TOY_PROGRAM
+                " --data ids=ids.npy --data target=target.npy " +
+                flags + " & pids=\"$pids $!\"";
+    return shell("( " + script +
+                 "; code=0; for pid in $pids; do wait $pid || code=$?; done; "
+                 "exit $code )");
   }
 
   // Runs and returns the losses and norms as printed, and the saved bytes.
@@ -256,6 +275,7 @@ TEST_F(Program, BitsDoNotDependOnStrategyThreadsOrBackend) {
     EXPECT_EQ(trace(run(flags + " --ranks 3 --ranks-per-node 2")), reference);
     EXPECT_EQ(trace(mpi(3, flags)), reference);
     EXPECT_EQ(trace(mpi(3, flags + " --ranks-per-node 2")), reference);
+    EXPECT_EQ(trace(torchrun(3, flags)), reference);
   }
 }
 
@@ -383,7 +403,8 @@ TEST_F(Program, BadDataEndsEveryRankWithOneLine) {
   };
   for (auto &[ids, message] : cases) {
     folder.write("ids.npy", ids);
-    for (auto &outcome : {run("--steps 3 --ranks 3"), mpi(3, "--steps 3")}) {
+    for (auto &outcome : {run("--steps 3 --ranks 3"), mpi(3, "--steps 3"),
+                          torchrun(3, "--steps 3")}) {
       EXPECT_EQ(outcome.code, 3) << outcome.err;
       EXPECT_EQ(outcome.errors(), 1) << outcome.err;
       EXPECT_THAT(outcome.err, HasSubstr(message));
@@ -529,12 +550,50 @@ TEST_F(Program, LimitsAreKept) {
 }
 
 TEST_F(Program, AnUnjoinedLauncherIsRefused) {
-  Outcome outcome =
-      run("--steps 1", "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 MASTER_ADDR=localhost "
-                       "MASTER_PORT=29500");
+  Outcome outcome = run("--steps 1", "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.errors(), 1);
   EXPECT_THAT(outcome.err, HasSubstr("WORLD_SIZE=2"));
+  EXPECT_THAT(outcome.err, HasSubstr("MASTER_ADDR is not set"));
+}
+
+TEST_F(Program, ATorchrunWhoseRanksDoNotComeEnds) {
+  Outcome outcome =
+      run("--steps 1", "WORLD_SIZE=2 RANK=0 LOCAL_RANK=0 MASTER_ADDR=localhost "
+                       "MASTER_PORT=20999 FSDPC_JOIN_SECONDS=1");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("rank 1 of 2 (torchrun, WORLD_SIZE=2"));
+}
+
+TEST_F(Program, MistakesUnderTorchrunAreSaidOnce) {
+  Outcome outcome = torchrun(2, "--stepps 1");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+}
+
+// Two programs, or two schedules of one, in a job: every rank ends before it
+// trains.
+TEST_F(Program, AnotherProgramOnARankIsNamed) {
+  const std::string variables[] = {"TOY_PROGRAM_HASH=1111",
+                                   "TOY_SCHEDULE_HASH=2222"};
+  const std::string expected[] = {
+      "rank 1 runs another program than rank 0: its program hash is '1111', "
+      "rank 0's 'fedcba9876543210'",
+      "rank 1 runs another schedule than rank 0: its schedule hash is '2222', "
+      "rank 0's '0123456789abcdef'"};
+  for (size_t i = 0; i < 2; ++i) {
+    std::string other =
+        " -np 1 env " + variables[i] +
+        " " TOY_PROGRAM
+        " --data ids=ids.npy --data target=target.npy --steps 1";
+    for (auto &outcome : {mpi(1, "--steps 1 :" + other),
+                          torchrun(2, "--steps 1", {"", variables[i]})}) {
+      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(expected[i]));
+    }
+  }
 }
 
 TEST_F(Program, WarnsOfMoreThreadsThanCores) {

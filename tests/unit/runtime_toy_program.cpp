@@ -11,7 +11,8 @@
 // program is compiled the tests choose by environment variables: TOY_STRATEGY
 // (zero3, zero1, ddp, or step for --reduce=step), TOY_TYPE and TOY_REDUCE (f32,
 // bf16), TOY_TABLE (kind of the table's source), TOY_FOLDER (of the weights),
-// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor).
+// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor), TOY_PROGRAM_HASH
+// and TOY_SCHEDULE_HASH.
 #include "runtime/core/dtype.h"
 #include "runtime/core/manifest.h"
 #include "runtime/include/fsdpc.h"
@@ -124,6 +125,10 @@ void order(fsdpc_rank *rank, int32_t from, int32_t to, int32_t event) {
 
 constexpr int32_t trainable[] = {embed, root}, all[] = {embed, root, frozen};
 
+const fsdpc_kernel kernels[] = {
+    {"forward_backward", forwardBackward, 1, 1, 0, 0},
+    {"optimizer", optimizer, 0, 0, 0, 0}};
+
 void microbatch(fsdpc_rank *rank) {
   void *parameters[3];
   for (int32_t layout : all)
@@ -150,7 +155,7 @@ void microbatch(fsdpc_rank *rank) {
                       valid,
                       statistic};
   order(rank, FSDPC_STREAM_REDUCE, FSDPC_STREAM_COMPUTE, reduced);
-  fsdpc_launch(rank, forwardBackward, 1, 1, operands, 10);
+  fsdpc_launch(rank, &kernels[0], operands, 10);
   fsdpc_report_loss(rank, loss, valid);
   if (strategy == "step")
     for (int32_t i = 0; i < 2; ++i)
@@ -180,7 +185,7 @@ void update(fsdpc_rank *rank) {
   order(rank, FSDPC_STREAM_REDUCE, FSDPC_STREAM_COMPUTE, summed);
   fsdpc_clip(rank, 2, trainable, sums, 0.5, scale);
   for (int32_t layout : trainable)
-    fsdpc_optimizer(rank, optimizer, layout, scale);
+    fsdpc_optimizer(rank, &kernels[1], layout, scale);
   if (strategy == "zero1" || strategy == "step") {
     void *wholes[] = {fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, embed, 0),
                       fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, root, 0)};
@@ -255,7 +260,8 @@ Manifest describe() {
   manifest.optimizer = "sgd";
   manifest.computeDtype = type;
   manifest.reduceDtype = setting("TOY_REDUCE", "f32");
-  manifest.scheduleHash = "0123456789abcdef";
+  manifest.scheduleHash = setting("TOY_SCHEDULE_HASH", "0123456789abcdef");
+  manifest.programHash = setting("TOY_PROGRAM_HASH", "fedcba9876543210");
   manifest.lr = 0.05;
   manifest.maxNorm = 0.5;
   manifest.maxRanks = 8;
@@ -318,5 +324,7 @@ int main(int argc, char **argv) {
   program.weights_bytes = sizeof embeddedBias;
   program.microbatch = microbatch;
   program.update = update;
+  program.kernels = kernels;
+  program.kernel_count = 2;
   return fsdpc_main(argc, argv, &program);
 }

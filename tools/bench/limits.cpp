@@ -5,10 +5,11 @@
 //
 // usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/launch_environment.h"
 #include "runtime/comm/each_processor.h"
 #include "runtime/core/manifest.h"
 #include "runtime/core/memory_plan.h"
-#include "runtime/host/device.h"
+#include "runtime/host/host_device.h"
 
 #include <nlohmann/json.hpp>
 
@@ -170,7 +171,8 @@ nlohmann::json timeMatmuls(const Manifest &manifest, Device &device,
 nlohmann::json timeAttentions(const Manifest &manifest, Device &device,
                               Bench &bench, ColdMemory &memory) {
   auto list = nlohmann::json::array();
-  fsdpc_kernel noRows = [](int64_t, int64_t, void *const *) {};
+  fsdpc_kernel noRows = {};
+  noRows.host = [](int64_t, int64_t, void *const *) {};
   for (size_t plan = 0; plan < manifest.attentions.size(); ++plan) {
     const AttentionPlan &p = manifest.attentions[plan];
     int64_t element = dtypeBytes(p.dtype);
@@ -209,7 +211,7 @@ nlohmann::json timeAttentions(const Manifest &manifest, Device &device,
         addresses.push_back(size ? operands : nullptr);
         operands += size;
       }
-      device.attention(int(plan), noRows, addresses.data(),
+      device.attention(int(plan), &noRows, addresses.data(),
                        int(addresses.size()));
       device.synchronize();
     }));
@@ -265,7 +267,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   Bench bench(job.get());
-  auto device = makeHostDevice(manifest, 1, error);
+  auto device = HostDevice::make(manifest, 1, error);
   if (!device) {
     std::fprintf(stderr, "error: %s\n", error.c_str());
     return 1;

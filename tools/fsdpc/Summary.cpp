@@ -6,7 +6,7 @@
 #include "passes/collectives/CommunicationVolume.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/core/memory_plan.h"
-#include "runtime/host/device.h"
+#include "runtime/core/device.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"

@@ -10,6 +10,10 @@ packages=(g++ cmake ninja-build ccache git
   libopenmpi-dev openmpi-bin libdnnl-dev
   protobuf-compiler libprotobuf-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev python3 python3-numpy)
+# For headers that a build for GPUs gets from PyPI.
+if [[ -x /usr/local/cuda/bin/nvcc ]]; then
+  packages+=(python3-pip)
+fi
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }

@@ -1,0 +1,76 @@
+# The CUDA target's side of the build, where a toolkit is at hand: nvcc for the
+# runtime's own kernels, the headers of cuDNN and NCCL, and cudnn_frontend, the
+# headers that build cuDNN's graphs, from PyPI. FSDPC_CUDA says how it went;
+# without it all but the link of programs for GPUs is built and tested.
+set(FSDPC_CUDA_TOOLKIT /usr/local/cuda CACHE PATH "Folder of the CUDA toolkit, version 13 or newer")
+set(FSDPC_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (default: the pinned wheel's)")
+# For the runtime's own kernels; PTX of the last one serves newer GPUs.
+set(FSDPC_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "GPUs that the runtime is built for")
+
+# Unpacks the wheel's headers to `folder`, once; says in `problem` what failed.
+function(fsdpc_fetch_cudnn_frontend folder problem)
+  set(${problem} "" PARENT_SCOPE)
+  if(EXISTS ${folder}/include/cudnn_frontend.h)
+    return()
+  endif()
+  set(sha256 382ea063b92cbfd5b442cb75ff8422932d78276aecf139e46713ed1ad3d07af4)
+  file(MAKE_DIRECTORY ${folder})
+  file(WRITE ${folder}/requirements.txt
+    "nvidia-cudnn-frontend==1.18.0 --hash=sha256:${sha256}\n")
+  execute_process(
+    COMMAND python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes
+            --python-version 3.11 --platform manylinux_2_27_x86_64
+            --dest ${folder} --requirement ${folder}/requirements.txt
+    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
+  file(GLOB wheel ${folder}/*.whl)
+  if(failed OR NOT wheel)
+    string(STRIP "${said}" said)
+    set(${problem} "pip cannot download nvidia-cudnn-frontend 1.18.0: ${said}" PARENT_SCOPE)
+    return()
+  endif()
+  file(ARCHIVE_EXTRACT INPUT ${wheel} DESTINATION ${folder} PATTERNS include/*)
+  file(REMOVE ${wheel})
+endfunction()
+
+function(fsdpc_find_cuda problem)
+  find_program(FSDPC_NVCC nvcc HINTS ${FSDPC_CUDA_TOOLKIT}/bin)
+  find_path(FSDPC_CUDA_INCLUDE cuda_runtime_api.h HINTS ${FSDPC_CUDA_TOOLKIT}/include)
+  find_path(FSDPC_CUDNN_INCLUDE cudnn.h HINTS ${FSDPC_CUDA_TOOLKIT}/include)
+  find_path(FSDPC_NCCL_INCLUDE nccl.h HINTS ${FSDPC_CUDA_TOOLKIT}/include)
+  foreach(library cudart cublasLt cudnn nccl)
+    find_library(FSDPC_LIB_${library} ${library} HINTS ${FSDPC_CUDA_TOOLKIT}/lib64)
+  endforeach()
+  foreach(part NVCC CUDA_INCLUDE CUDNN_INCLUDE NCCL_INCLUDE LIB_cudart LIB_cublasLt LIB_cudnn LIB_nccl)
+    if(NOT FSDPC_${part})
+      set(${problem} "no ${part} in '${FSDPC_CUDA_TOOLKIT}' (-DFSDPC_CUDA_TOOLKIT)" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(frontend "${FSDPC_CUDNN_FRONTEND}")
+  if(NOT frontend)
+    fsdpc_fetch_cudnn_frontend(${CMAKE_BINARY_DIR}/cudnn_frontend failed)
+    if(failed)
+      set(${problem} "${failed}" PARENT_SCOPE)
+      return()
+    endif()
+    set(frontend ${CMAKE_BINARY_DIR}/cudnn_frontend/include)
+  endif()
+  set(FSDPC_CUDNN_FRONTEND_INCLUDE ${frontend} PARENT_SCOPE)
+  set(${problem} "" PARENT_SCOPE)
+endfunction()
+
+fsdpc_find_cuda(fsdpc_cuda_problem)
+if(fsdpc_cuda_problem)
+  set(FSDPC_CUDA OFF)
+  message(STATUS "CUDA runtime: not built; ${fsdpc_cuda_problem}")
+else()
+  set(FSDPC_CUDA ON)
+  set(CMAKE_CUDA_COMPILER ${FSDPC_NVCC})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_ARCHITECTURES ${FSDPC_CUDA_ARCHITECTURES})
+  set(CMAKE_CUDA_STANDARD 17)
+  # As every other library of CUDA has it.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+  enable_language(CUDA)
+  message(STATUS "CUDA runtime: built, with ${FSDPC_NVCC}")
+endif()

@@ -1,0 +1,98 @@
+// Which groups become one: those whose values pass from one to the other, and
+// those that only sum rows up with one that goes through the same rows.
+#include "passes/kernels/KernelGroups.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+bool KernelGrouping::onlySumsRows(int group) const {
+  SmallVector<Value> outputs = outputsOf(group);
+  return !outputs.empty() && llvm::all_of(outputs, [](Value output) {
+    return rowSumsOf(output.getDefiningOp()).has_value();
+  });
+}
+
+// Groups that read or write whole rows that this one reads, the first first.
+SmallVector<int> KernelGrouping::groupsOnSameRows(int group) const {
+  llvm::SmallSetVector<int, 4> others;
+  auto add = [&](Operation *op) {
+    if (int other = groupOf(op); op && other >= 0 && other != group)
+      others.insert(other);
+  };
+  for (Operation *op : allGroups[group].ops)
+    for (const Source &source : sourcesOf(op)) {
+      auto type = cast<RankedTensorType>(source.value.getType());
+      if (type.getShape() != ArrayRef<int64_t>(allGroups[group].domain.shape))
+        continue;
+      add(source.value.getDefiningOp());
+      for (Operation *user : source.value.getUsers())
+        add(user);
+    }
+  SmallVector<int> sorted(others.begin(), others.end());
+  llvm::sort(sorted, [&](int a, int b) {
+    return position(allGroups[a].ops.front()) <
+           position(allGroups[b].ops.front());
+  });
+  return sorted;
+}
+
+// The domain of two groups as one: of one shape, where values pass between them
+// element by element, or from a row's reduction to the row.
+std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
+  Domain domain = allGroups[a].domain;
+  const Domain &other = allGroups[b].domain;
+  if (!domain.reduces())
+    domain.axes = other.axes;
+  int64_t rows = allGroups[a].rowsPerBlock,
+          otherRows = allGroups[b].rowsPerBlock;
+  bool sumsRows = rows || otherRows;
+  if (domain.shape != other.shape ||
+      (other.reduces() && domain.axes != other.axes) ||
+      (domain.reduces() && !domain.reducesInnermost()) ||
+      (sumsRows && domain.reduces() && !domain.reducesRows()) ||
+      (rows && otherRows && rows != otherRows))
+    return std::nullopt;
+  for (auto [reader, read] : {std::pair(a, b), std::pair(b, a)})
+    for (Operation *op : allGroups[reader].ops)
+      for (const Source &source : sourcesOf(op)) {
+        Operation *producer = source.value.getDefiningOp();
+        if (!producer || groupOf(producer) != read)
+          continue;
+        auto shape = cast<RankedTensorType>(source.value.getType()).getShape();
+        bool ofRow = domain.reduces() && domain.isReducedShape(shape);
+        bool anywhere =
+            isa<nn::PickOp>(op) && op->getOperand(0) == source.value;
+        if (source.indexed || anywhere || kindOf(op) == OpKind::Index ||
+            (source.broadcast && !ofRow))
+          return std::nullopt;
+      }
+  return domain;
+}
+
+// Makes one group part of another.
+bool KernelGrouping::merge(int index, int into) {
+  KernelGroup &from = allGroups[index], &to = allGroups[into];
+  if (index == into || from.ops.empty() || from.closed || to.closed ||
+      !sameOwner(from.ops.front(), to.ops.front()) ||
+      (from.weightUnit && to.weightUnit && from.weightUnit != to.weightUnit))
+    return false;
+  std::optional<Domain> domain = commonDomain(index, into);
+  if (!domain)
+    return false;
+  SmallVector<Operation *> ops(to.ops);
+  llvm::append_range(ops, from.ops);
+  llvm::sort(ops, [&](Operation *a, Operation *b) {
+    return position(a) < position(b);
+  });
+  if (reachesBack(ops, {index, into}))
+    return false;
+  for (Operation *op : from.ops)
+    groupIndex[op] = into;
+  to = {ops, *domain, /*closed=*/false,
+        std::max(from.rowsPerBlock, to.rowsPerBlock),
+        from.weightUnit ? from.weightUnit : to.weightUnit};
+  from.ops.clear();
+  return true;
+}

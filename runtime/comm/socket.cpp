@@ -1,0 +1,198 @@
+// See socket.h. Every socket is nonblocking and not inherited.
+#include "runtime/comm/socket.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+namespace fsdpc {
+
+namespace {
+
+void set(int file, int level, int option, int value) {
+  setsockopt(file, level, option, &value, sizeof value);
+}
+
+// Small messages at once; a machine that went away shows within half a minute.
+void prepare(int file) {
+  set(file, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(file, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(file, IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(file, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(file, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set(file, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
+}
+
+bool isLoopback(const std::string &address) {
+  return address == "localhost" || address == "::1" ||
+         address.rfind("127.", 0) == 0;
+}
+
+} // namespace
+
+std::string systemError(int code) {
+  char text[128];
+  return strerror_r(code, text, sizeof text); // GNU's
+}
+
+Deadline inSeconds(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::milliseconds(int64_t(seconds * 1000));
+}
+
+int pollTimeout(Deadline deadline) {
+  if (deadline == never)
+    return -1;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      deadline - std::chrono::steady_clock::now());
+  return int(std::clamp<int64_t>(left.count(), 0, 1 << 30));
+}
+
+Socket::Socket(Socket &&other) noexcept : file(std::exchange(other.file, -1)) {}
+
+Socket &Socket::operator=(Socket &&other) noexcept {
+  std::swap(file, other.file);
+  return *this;
+}
+
+void Socket::close() {
+  if (file >= 0)
+    ::close(file);
+  file = -1;
+}
+
+std::string Socket::wait(short events, Deadline deadline) {
+  pollfd entry = {file, events, 0};
+  int ready;
+  do
+    ready = poll(&entry, 1, pollTimeout(deadline));
+  while (ready < 0 && errno == EINTR);
+  if (ready < 0)
+    return systemError(errno);
+  return ready ? "" : "no answer in time";
+}
+
+std::string Socket::send(const void *data, size_t bytes, Deadline deadline) {
+  const char *at = static_cast<const char *>(data);
+  while (bytes) {
+    ssize_t sent = ::send(file, at, bytes, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      at += sent;
+      bytes -= size_t(sent);
+      continue;
+    }
+    if (errno != EAGAIN && errno != EINTR)
+      return systemError(errno);
+    std::string error = wait(POLLOUT, deadline);
+    if (!error.empty())
+      return error;
+  }
+  return "";
+}
+
+std::string Socket::receive(void *data, size_t bytes, Deadline deadline) {
+  char *at = static_cast<char *>(data);
+  while (bytes) {
+    ssize_t got = recv(file, at, bytes, 0);
+    if (got > 0) {
+      at += got;
+      bytes -= size_t(got);
+      continue;
+    }
+    if (got == 0)
+      return "the connection was closed";
+    if (errno != EAGAIN && errno != EINTR)
+      return systemError(errno);
+    std::string error = wait(POLLIN, deadline);
+    if (!error.empty())
+      return error;
+  }
+  return "";
+}
+
+std::string listenOn(const std::string &address, int port, Socket &listener) {
+  bool loopback = isLoopback(address);
+  int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+  sockaddr_in6 wide = {};
+  wide.sin6_family = AF_INET6;
+  wide.sin6_addr = address == "::1" ? in6addr_loopback : in6addr_any;
+  wide.sin6_port = htons(uint16_t(port));
+  sockaddr_in plain = {};
+  plain.sin_family = AF_INET;
+  plain.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
+  plain.sin_port = htons(uint16_t(port));
+  // Both families at once, where the machine has the wider one.
+  bool useWide = !loopback || address == "::1";
+  int file = useWide ? socket(AF_INET6, type, 0) : -1;
+  if (file >= 0)
+    set(file, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  else if ((file = socket(AF_INET, type, 0)) < 0)
+    return systemError(errno);
+  else
+    useWide = false;
+  listener = Socket(file);
+  set(file, SOL_SOCKET, SO_REUSEADDR, 1);
+  auto *name = useWide ? reinterpret_cast<const sockaddr *>(&wide)
+                       : reinterpret_cast<const sockaddr *>(&plain);
+  if (bind(file, name, useWide ? sizeof wide : sizeof plain) ||
+      listen(file, SOMAXCONN))
+    return systemError(errno);
+  return "";
+}
+
+Socket acceptFrom(const Socket &listener) {
+  int file = accept4(listener.descriptor(), nullptr, nullptr,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (file >= 0)
+    prepare(file);
+  return Socket(file);
+}
+
+std::string connectTo(const std::string &address, int port, Deadline deadline,
+                      Socket &connection) {
+  addrinfo hints = {}, *list = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  int code =
+      getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (code)
+    return gai_strerror(code);
+  std::unique_ptr<addrinfo, void (*)(addrinfo *)> owner(list, freeaddrinfo);
+  std::string error = "the name has no address";
+  for (addrinfo *at = list; at; at = at->ai_next) {
+    int file =
+        socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
+               at->ai_protocol);
+    if (file < 0) {
+      error = systemError(errno);
+      continue;
+    }
+    Socket attempt(file);
+    prepare(file);
+    int status = connect(file, at->ai_addr, at->ai_addrlen) ? errno : 0;
+    if (status == EINPROGRESS) {
+      pollfd entry = {file, POLLOUT, 0};
+      socklen_t length = sizeof status;
+      if (poll(&entry, 1, pollTimeout(deadline)) <= 0)
+        status = ETIMEDOUT;
+      else
+        getsockopt(file, SOL_SOCKET, SO_ERROR, &status, &length);
+    }
+    if (status == 0) {
+      connection = std::move(attempt);
+      return "";
+    }
+    error = systemError(status);
+  }
+  return error;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,319 @@
+// See tcp.h: how the ranks meet.
+#include "runtime/comm/tcp.h"
+#include "runtime/comm/failure.h"
+#include "runtime/comm/tcp_channel.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <unistd.h>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr char magic[8] = {'f', 's', 'd', 'p', 'c', '-', '0', '1'};
+constexpr int watchLink = channels, links = channels + 1;
+
+// What a rank says on each connection to rank 0, and what it hears.
+struct Greeting {
+  char protocol[8];
+  int32_t rank, ranks, link;
+  char host[64], job[96];
+};
+enum Verdict : int32_t { welcome, otherJob, otherSize, rankTaken, givenUp };
+struct Answer {
+  char protocol[8];
+  int32_t verdict;
+};
+using Host = std::array<char, 64>;
+
+Answer answer(Verdict verdict) {
+  Answer answer;
+  memcpy(answer.protocol, magic, sizeof magic);
+  answer.verdict = verdict;
+  return answer;
+}
+
+std::string meetingPlace(const LaunchEnvironment &environment) {
+  return "'" + environment.address + "' port " +
+         std::to_string(environment.port);
+}
+
+Greeting greetingOf(const LaunchEnvironment &environment, int link) {
+  Greeting greeting = {};
+  memcpy(greeting.protocol, magic, sizeof magic);
+  greeting.rank = environment.rank;
+  greeting.ranks = environment.ranks;
+  greeting.link = link;
+  gethostname(greeting.host, sizeof greeting.host - 1);
+  environment.job.copy(greeting.job, sizeof greeting.job - 1);
+  return greeting;
+}
+
+// All connections of one rank, by link and peer.
+struct Star {
+  std::vector<Socket> peers[links];
+  std::vector<Host> hosts;
+};
+
+// Rank 0's side of the meeting.
+class RankZero {
+public:
+  RankZero(const LaunchEnvironment &environment, Star &star)
+      : environment(environment), star(star) {}
+
+  std::string meet() {
+    std::string error =
+        listenOn(environment.address, environment.port, listener);
+    if (!error.empty())
+      return "rank 0 cannot listen on " + meetingPlace(environment) + " (" +
+             error + "); set FSDPC_PORT to a free port, the same on every rank";
+    Deadline deadline = inSeconds(environment.seconds);
+    size_t wanted = size_t(environment.ranks - 1) * links;
+    while (arrived < wanted) {
+      if (std::chrono::steady_clock::now() >= deadline) {
+        turnAway();
+        return missing();
+      }
+      await(deadline);
+    }
+    for (int peer = 1; peer < environment.ranks; ++peer)
+      start(peer, deadline);
+    return "";
+  }
+
+private:
+  struct Caller {
+    Socket socket;
+    Deadline deadline;
+  };
+
+  // Hears each that has connected once it has greeted; strangers may be silent.
+  void await(Deadline deadline) {
+    std::vector<pollfd> entries = {{listener.descriptor(), POLLIN, 0}};
+    for (const Caller &caller : callers) {
+      entries.push_back({caller.socket.descriptor(), POLLIN, 0});
+      deadline = std::min(deadline, caller.deadline);
+    }
+    poll(entries.data(), entries.size(), pollTimeout(deadline));
+    auto now = std::chrono::steady_clock::now();
+    std::vector<Caller> waiting;
+    for (size_t i = 0; i < callers.size(); ++i)
+      if (entries[i + 1].revents)
+        admit(std::move(callers[i].socket));
+      else if (now < callers[i].deadline)
+        waiting.push_back(std::move(callers[i]));
+    callers = std::move(waiting);
+    for (Socket next = acceptFrom(listener); next.isOpen();
+         next = acceptFrom(listener))
+      callers.push_back({std::move(next), inSeconds(5)});
+  }
+
+  void admit(Socket caller) {
+    Greeting greeting;
+    if (!caller.receive(&greeting, sizeof greeting, inSeconds(1)).empty() ||
+        memcmp(greeting.protocol, magic, sizeof magic) != 0)
+      return;
+    Verdict verdict = judge(greeting);
+    Answer reply = answer(verdict);
+    std::string error = caller.send(&reply, sizeof reply, inSeconds(1));
+    if (verdict != welcome || !error.empty())
+      return;
+    memcpy(star.hosts[size_t(greeting.rank)].data(), greeting.host,
+           sizeof greeting.host - 1);
+    star.peers[greeting.link][size_t(greeting.rank)] = std::move(caller);
+    ++arrived;
+  }
+
+  Verdict judge(const Greeting &greeting) const {
+    Greeting own = greetingOf(environment, 0);
+    if (memcmp(own.job, greeting.job, sizeof own.job) != 0)
+      return otherJob;
+    if (greeting.ranks != environment.ranks || greeting.rank < 1 ||
+        greeting.rank >= environment.ranks || greeting.link < 0 ||
+        greeting.link >= links)
+      return otherSize;
+    return star.peers[greeting.link][size_t(greeting.rank)].isOpen() ? rankTaken
+                                                                     : welcome;
+  }
+
+  // Every rank is there: tells one, with all hosts.
+  void start(int peer, Deadline deadline) {
+    Socket &control = star.peers[controlChannel][size_t(peer)];
+    Answer reply = answer(welcome);
+    if (control.send(&reply, sizeof reply, deadline).empty())
+      control.send(star.hosts.data(), star.hosts.size() * sizeof(Host),
+                   deadline);
+  }
+
+  void turnAway() {
+    Answer reply = answer(givenUp);
+    for (Socket &peer : star.peers[controlChannel])
+      if (peer.isOpen())
+        peer.send(&reply, sizeof reply, inSeconds(1));
+  }
+
+  std::string missing() const {
+    std::string names;
+    int count = 0;
+    for (int peer = 1; peer < environment.ranks; ++peer) {
+      bool here = true;
+      for (const std::vector<Socket> &link : star.peers)
+        here &= link[size_t(peer)].isOpen();
+      if (!here && ++count <= 8)
+        names += (names.empty() ? "" : ", ") + std::to_string(peer);
+    }
+    if (count > 8)
+      names += " and " + std::to_string(count - 8) + " more";
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%g", environment.seconds);
+    return std::string(count > 1 ? "ranks " : "rank ") + names + " of " +
+           std::to_string(environment.ranks) + " (" + environment.launcher +
+           ", " + environment.variables + ") did not connect to rank 0 at " +
+           meetingPlace(environment) + " within " + seconds +
+           " s; start all of them, and see that they reach that port "
+           "(FSDPC_PORT chooses another, FSDPC_JOIN_SECONDS waits longer)";
+  }
+
+  const LaunchEnvironment &environment;
+  Star &star;
+  Socket listener;
+  std::vector<Caller> callers;
+  size_t arrived = 0;
+};
+
+// The other ranks' side. `heard`: the error is rank 0's, which has said it.
+std::string callRank0(const LaunchEnvironment &environment, Star &star,
+                      bool &heard) {
+  // Rank 0 gives up first, because it knows who is missing.
+  Deadline deadline = inSeconds(environment.seconds + 5);
+  auto pause = std::chrono::milliseconds(50);
+  std::string error;
+  auto unreachable = [&] {
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%g", environment.seconds);
+    return "rank " + std::to_string(environment.rank) + " found no rank 0 at " +
+           meetingPlace(environment) + " within " + seconds + " s (" + error +
+           "); see that rank 0 runs and listens there (" +
+           environment.launcher + ", " + environment.variables + ")";
+  };
+  for (int link = 0; link < links;) {
+    Socket &connection = star.peers[link][0];
+    Answer reply = {};
+    error =
+        connectTo(environment.address, environment.port, deadline, connection);
+    if (error.empty()) {
+      Greeting greeting = greetingOf(environment, link);
+      Deadline soon = std::min(deadline, inSeconds(10));
+      error = connection.send(&greeting, sizeof greeting, soon);
+      if (error.empty())
+        error = connection.receive(&reply, sizeof reply, soon);
+      if (!error.empty() || memcmp(reply.protocol, magic, sizeof magic) != 0)
+        error = "what listens there does not answer as one";
+    }
+    if (error.empty()) {
+      if (reply.verdict == otherJob)
+        return "another job's rank 0 listens at " + meetingPlace(environment) +
+               "; set FSDPC_PORT to a free port, the same on every rank";
+      if (reply.verdict != welcome)
+        return "rank " + std::to_string(environment.rank) + " of " +
+               std::to_string(environment.ranks) +
+               " was turned away by rank 0 at " + meetingPlace(environment) +
+               (reply.verdict == rankTaken ? ": it has such a rank already"
+                                           : ": it counts other ranks") +
+               "; see that " + environment.variables + " are this job's";
+      ++link;
+      continue;
+    }
+    connection.close();
+    if (std::chrono::steady_clock::now() + pause >= deadline)
+      return unreachable();
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::milliseconds(1000));
+  }
+  Answer reply = {};
+  Socket &control = star.peers[controlChannel][0];
+  error = control.receive(&reply, sizeof reply, deadline);
+  heard = error.empty() && reply.verdict != welcome;
+  if (error.empty() && !heard)
+    error = control.receive(star.hosts.data(), star.hosts.size() * sizeof(Host),
+                            deadline);
+  if (error.empty())
+    return heard ? "rank 0 has given up" : "";
+  return "rank " + std::to_string(environment.rank) + " lost rank 0 at " +
+         meetingPlace(environment) + " before all ranks were there (" + error +
+         ")";
+}
+
+// The places of all ranks on their machines, by host name where the launcher
+// does not say.
+void place(Job &job, const LaunchEnvironment &environment,
+           const std::vector<std::string> &hosts, int ranksPerNode) {
+  int before = 0, all = 0;
+  for (int peer = 0; peer < job.size; ++peer)
+    if (hosts[size_t(peer)] == hosts[size_t(job.rank)]) {
+      before += peer < job.rank;
+      ++all;
+    }
+  job.rankOnHost =
+      environment.rankOnHost >= 0 ? environment.rankOnHost : before;
+  job.ranksOnHost = environment.ranksOnHost > 0 ? environment.ranksOnHost : all;
+  cutIntoNodes(job, ranksPerNode);
+}
+
+} // namespace
+
+std::unique_ptr<Job> joinTcp(const LaunchEnvironment &environment,
+                             int ranksPerNode, double silence,
+                             std::string &error) {
+  int ranks = environment.ranks;
+  Star star;
+  star.hosts.resize(size_t(ranks));
+  for (std::vector<Socket> &link : star.peers)
+    link.resize(environment.rank == 0 ? size_t(ranks) : 1);
+  Greeting own = greetingOf(environment, 0);
+  bool heard = false;
+  memcpy(star.hosts[size_t(environment.rank)].data(), own.host,
+         sizeof own.host);
+  error = environment.rank == 0 ? RankZero(environment, star).meet()
+                                : callRank0(environment, star, heard);
+  // Of what every rank sees, one of each node tells: rank 1 where that is rank
+  // 0's.
+  bool speaks = environment.rank == 1 || environment.rankOnHost == 0;
+  if (!error.empty()) {
+    if (environment.rank != 0 && (heard || !speaks))
+      error.clear();
+    return nullptr;
+  }
+
+  std::vector<std::string> hosts;
+  for (const Host &host : star.hosts)
+    hosts.push_back(host.data());
+  auto job = std::make_unique<Job>();
+  job->rank = environment.rank;
+  job->size = ranks;
+  job->launcher = environment.launcher;
+  job->transport = "tcp";
+  place(*job, environment, hosts, ranksPerNode);
+  auto session = std::make_shared<TcpSession>(
+      job->rank, job->rank == 1 || job->rankOnHost == 0, silence,
+      std::move(hosts), std::move(star.peers[watchLink]));
+  // The session ends with the job, and not with the last copy of this.
+  job->abort = [weak = std::weak_ptr<TcpSession>(session)](int code) {
+    if (auto session = weak.lock())
+      session->abort(code);
+    fflush(nullptr);
+    _exit(code);
+  };
+  setAbort(job->abort);
+  for (int i = 0; i < channels; ++i)
+    job->channel[i] = makeTcpChannel(job->rank, ranks, Channel(i),
+                                     std::move(star.peers[i]), *session);
+  job->session = std::move(session);
+  return job;
+}
+
+} // namespace fsdpc

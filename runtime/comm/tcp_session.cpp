@@ -1,0 +1,153 @@
+// See tcp_session.h. Each word is a byte: a rank says every few seconds that it
+// is here, that it leaves, or the exit code with which it ends the job. Rank 0
+// passes such an end on, and leaves last.
+#include "runtime/comm/tcp_session.h"
+#include "runtime/comm/failure.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr uint8_t here = 0, leaves = 1, ends = 128; // and the code
+constexpr double beat = 5; // seconds between two signs of life, at most
+
+[[noreturn]] void end(int code) {
+  fflush(nullptr);
+  _exit(code);
+}
+
+} // namespace
+
+TcpSession::TcpSession(int rank, bool speaks, double silence,
+                       std::vector<std::string> hosts,
+                       std::vector<Socket> links)
+    : self(rank), speaks(speaks), silence(silence), hosts(std::move(hosts)),
+      links(std::move(links)),
+      heard(this->links.size(), std::chrono::steady_clock::now()),
+      left(this->links.size()), wake(eventfd(0, EFD_CLOEXEC)) {
+  watcher = std::thread([this] { watch(); });
+}
+
+TcpSession::~TcpSession() {
+  uint64_t one = 1;
+  if (write(wake, &one, sizeof one) == sizeof one)
+    watcher.join();
+  else
+    watcher.detach();
+  close(wake);
+}
+
+std::string TcpSession::nameOf(int peer) const {
+  return "rank " + std::to_string(peer) + " on node '" + hosts[size_t(peer)] +
+         "'";
+}
+
+void TcpSession::tell(uint8_t word, int except) {
+  std::lock_guard<std::mutex> lock(sending);
+  for (size_t peer = 0; peer < links.size(); ++peer)
+    if (links[peer].isOpen() && int(peer) != except)
+      // Whoever cannot take a byte is found to be silent.
+      links[peer].send(&word, 1, std::chrono::steady_clock::now());
+}
+
+void TcpSession::abort(int code) {
+  tell(uint8_t(ends + code));
+  end(code);
+}
+
+void TcpSession::gone(int peer, const std::string &why) {
+  // Not by fail()'s abort: the job may already be coming to its end.
+  if (self == 0)
+    tell(ends + 3, peer);
+  if (self == 0 || speaks)
+    fail(nameOf(peer) + " is gone (" + why + ")");
+  // The end of this rank must not hide what another is about to say.
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  end(3);
+}
+
+void TcpSession::lost(int peer, const std::string &why) {
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  gone(peer, why);
+}
+
+// Reads what a peer has said; false once the connection can be forgotten.
+bool TcpSession::hear(int peer) {
+  uint8_t words[64];
+  ssize_t got = recv(links[size_t(peer)].descriptor(), words, sizeof words, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return true;
+  if (got <= 0) {
+    if (left[size_t(peer)])
+      return false;
+    gone(peer, got ? systemError(errno) : "its connection was closed");
+  }
+  heard[size_t(peer)] = std::chrono::steady_clock::now();
+  for (ssize_t at = 0; at < got; ++at) {
+    if (words[at] == leaves)
+      left[size_t(peer)] = true;
+    if (words[at] >= ends) {
+      if (self == 0)
+        tell(words[at], peer);
+      end(words[at] - ends);
+    }
+  }
+  return true;
+}
+
+void TcpSession::watch() {
+  bool leaving = false, said = false;
+  double pause = silence > 0 ? std::min(beat, silence / 4) : beat;
+  Deadline next = std::chrono::steady_clock::now();
+  auto allLeft = [&] {
+    for (size_t peer = 0; peer < links.size(); ++peer)
+      if (links[peer].isOpen() && !left[peer])
+        return false;
+    return true;
+  };
+  while (true) {
+    if (leaving && !said && (self != 0 || allLeft())) {
+      tell(leaves);
+      said = true;
+    }
+    if (said && allLeft())
+      return;
+    auto now = std::chrono::steady_clock::now();
+    if (now >= next) {
+      tell(here);
+      next = inSeconds(pause);
+    }
+    std::vector<pollfd> entries = {{leaving ? -1 : wake, POLLIN, 0}};
+    for (const Socket &link : links)
+      entries.push_back({link.isOpen() ? link.descriptor() : -1, POLLIN, 0});
+    if (poll(entries.data(), entries.size(), pollTimeout(next)) < 0)
+      continue; // a signal
+    leaving |= entries[0].revents != 0;
+    for (size_t peer = 0; peer < links.size(); ++peer) {
+      if (!links[peer].isOpen())
+        continue;
+      if (entries[peer + 1].revents) {
+        if (!hear(int(peer))) {
+          std::lock_guard<std::mutex> lock(sending);
+          links[peer].close();
+        }
+      } else if (silence > 0 && !left[peer] &&
+                 std::chrono::steady_clock::now() - heard[peer] >
+                     std::chrono::duration<double>(silence)) {
+        char text[64];
+        snprintf(text, sizeof text, "it has not answered for %g s", silence);
+        gone(int(peer), text);
+      }
+    }
+  }
+}
+
+} // namespace fsdpc

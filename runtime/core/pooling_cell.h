@@ -1,0 +1,136 @@
+// One cell of a pooling's result, forward or backward, from a plane of its
+// source: the arithmetic that the host and the CUDA kernels share. A gradient
+// sums in the order of the outputs, so its bits depend on nothing else.
+#pragma once
+
+#include "runtime/comm/bfloat16.h"
+#include "runtime/core/manifest.h"
+
+#include <cmath>
+
+namespace fsdpc {
+
+// A pooling's sizes; pairs are of rows and columns.
+struct PoolingShape {
+  int64_t in[2], out[2], kernel[2], strides[2], padsBegin[2], padsEnd[2];
+  bool countPadding;
+};
+
+inline PoolingShape poolingShape(const PoolingPlan &p) {
+  return {{p.height, p.width},
+          {p.outHeight, p.outWidth},
+          {p.kernel[0], p.kernel[1]},
+          {p.strides[0], p.strides[1]},
+          {p.padsBegin[0], p.padsBegin[1]},
+          {p.padsEnd[0], p.padsEnd[1]},
+          p.countPadding};
+}
+
+// False, with a reason, where a plan is no pooling that can be run.
+inline bool checkPooling(const PoolingPlan &p, std::string &error) {
+  if (p.dtype != "f32" && p.dtype != "bf16") {
+    error = "a pooling of type '" + p.dtype + "' is not supported";
+    return false;
+  }
+  if (p.kind != "max" && p.kind != "average" && p.kind != "max_grad" &&
+      p.kind != "average_grad") {
+    error = "unknown pooling '" + p.kind + "'";
+    return false;
+  }
+  return true;
+}
+
+// The part of one output's window that lies within the plane, along one axis.
+struct PoolingSpan {
+  int64_t window;     // where the window begins, may be negative
+  int64_t begin, end; // of its cells in the plane
+  int64_t counted;    // cells, with those of padding that count
+};
+
+FSDPC_SHARED inline PoolingSpan poolingSpan(const PoolingShape &p, int axis,
+                                            int64_t output) {
+  PoolingSpan span;
+  span.window = output * p.strides[axis] - p.padsBegin[axis];
+  int64_t end = span.window + p.kernel[axis], plane = p.in[axis];
+  span.begin = span.window > 0 ? span.window : 0;
+  span.end = end < plane ? end : plane;
+  // With ceil_mode a window may begin within and end past the end padding; what
+  // lies past it counts in no divisor.
+  int64_t padded = plane + p.padsEnd[axis];
+  span.counted = p.countPadding ? (end < padded ? end : padded) - span.window
+                                : span.end - span.begin;
+  return span;
+}
+
+// The maximum of an output's window, and its index within the window. A NaN is
+// the maximum, as in PyTorch, and the first one stays.
+template <typename T>
+FSDPC_SHARED T maxCell(const PoolingShape &p, const T *x, int64_t row,
+                       int64_t column, int32_t &index) {
+  PoolingSpan rows = poolingSpan(p, 0, row);
+  PoolingSpan columns = poolingSpan(p, 1, column);
+  auto place = [&](int64_t i, int64_t j) {
+    return int32_t((i - rows.window) * p.kernel[1] + j - columns.window);
+  };
+  float best = -float(INFINITY);
+  index = place(rows.begin, columns.begin);
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for (int64_t j = columns.begin; j < columns.end; ++j) {
+      float value = widen(x[i * p.in[1] + j]);
+      if (value > best || (value != value && best == best)) {
+        best = value;
+        index = place(i, j);
+      }
+    }
+  return narrow<T>(best);
+}
+
+template <typename T>
+FSDPC_SHARED T averageCell(const PoolingShape &p, const T *x, int64_t row,
+                           int64_t column) {
+  PoolingSpan rows = poolingSpan(p, 0, row);
+  PoolingSpan columns = poolingSpan(p, 1, column);
+  float sum = 0;
+  for (int64_t i = rows.begin; i < rows.end; ++i)
+    for (int64_t j = columns.begin; j < columns.end; ++j)
+      sum += widen(x[i * p.in[1] + j]);
+  return narrow<T>(sum / float(rows.counted * columns.counted));
+}
+
+// The outputs [first, last) whose windows contain `position` along one axis.
+struct PoolingCover {
+  int64_t first, last;
+};
+
+FSDPC_SHARED inline PoolingCover poolingCover(const PoolingShape &p, int axis,
+                                              int64_t position) {
+  int64_t reach = position + p.padsBegin[axis], kernel = p.kernel[axis];
+  int64_t stride = p.strides[axis], last = reach / stride + 1;
+  return {reach < kernel ? 0 : (reach - kernel) / stride + 1,
+          last < p.out[axis] ? last : p.out[axis]};
+}
+
+// What the outputs whose windows contain a source cell hand back, in f32;
+// `indices` are of max, null for average.
+template <typename T>
+FSDPC_SHARED T poolingGradCell(const PoolingShape &p, const T *dy,
+                               const int32_t *indices, int64_t row,
+                               int64_t column) {
+  PoolingCover rows = poolingCover(p, 0, row);
+  PoolingCover columns = poolingCover(p, 1, column);
+  float sum = 0;
+  for (int64_t i = rows.first; i < rows.last; ++i)
+    for (int64_t j = columns.first; j < columns.last; ++j) {
+      PoolingSpan down = poolingSpan(p, 0, i), across = poolingSpan(p, 1, j);
+      int64_t out = i * p.out[1] + j;
+      int64_t index =
+          (row - down.window) * p.kernel[1] + column - across.window;
+      if (!indices)
+        sum += widen(dy[out]) / float(down.counted * across.counted);
+      else if (indices[out] == index)
+        sum += widen(dy[out]);
+    }
+  return narrow<T>(sum);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,265 @@
+// Attention by cuDNN or by products; see attention.h.
+#include "runtime/cuda/attention.h"
+#include "runtime/core/memory_plan.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+
+GpuAttention::GpuAttention(GpuAttention &&other)
+    : context(other.context), p(other.p),
+      library(std::exchange(other.library, nullptr)), chunk(other.chunk),
+      element(other.element), sumsApart(other.sumsApart), scores(other.scores),
+      output(other.output), dweights(other.dweights), dquery(other.dquery),
+      dkey(other.dkey), dvalue(other.dvalue) {}
+
+GpuAttention::~GpuAttention() {
+  if (library)
+    context.api.destroyAttention(library);
+}
+
+bool GpuAttention::check(std::string &error) const {
+  bool knownMask = p.dtypeMask.empty() || p.dtypeMask == "i1" ||
+                   p.dtypeMask == "f32" || p.dtypeMask == "bf16";
+  if ((p.dtype != "f32" && p.dtype != "bf16") || !knownMask) {
+    error = "attention on '" + p.dtype + "' with a mask of '" + p.dtypeMask +
+            "' is not supported";
+    return false;
+  }
+  if (std::min({p.batch, p.groups, p.queries, p.keys, p.width, p.valueWidth}) <
+          1 ||
+      p.heads < 1 || p.heads % p.groups != 0) {
+    error = "an attention has an empty dimension, or " +
+            std::to_string(p.heads) + " heads for " + std::to_string(p.groups) +
+            " key heads";
+    return false;
+  }
+  return true;
+}
+
+bool GpuAttention::plan(const AttentionPlan &plan, Products &products,
+                        bool deterministic, std::string &choice,
+                        std::string &error) {
+  p = plan;
+  if (!check(error))
+    return false;
+  element = dtypeBytes(p.dtype);
+  std::string why = "as compiled";
+  if (p.library != "products") {
+    CudaChoice chosen;
+    CudaStatus status =
+        context.api.planAttention(p, deterministic, library, chosen);
+    if (status != cudaOk) {
+      library = nullptr;
+      why = refusal(context, status, chosen);
+    } else if (int64_t(chosen.workspaceBytes) > attentionWorkspaceBytes(p)) {
+      context.api.destroyAttention(library);
+      library = nullptr;
+      why = "cuDNN asks for " + std::to_string(chosen.workspaceBytes) +
+            " bytes of workspace";
+    } else {
+      choice = chosen.algorithm;
+      return true;
+    }
+  }
+  chunk = attentionChunk(p);
+  choice = "by products, " + std::to_string(chunk.heads()) +
+           " heads at a time; " + why;
+  return planProducts(products, error);
+}
+
+bool GpuAttention::planProducts(Products &products, std::string &error) {
+  int64_t shared = p.heads / p.groups, cells = p.queries * p.keys;
+  sumsApart = p.backward && element != 4 && shared > 1;
+  // Strides of batch, key head, and head among those that share it.
+  auto ofHeads = [&](const std::vector<int64_t> &s) {
+    return std::vector<int64_t>{s[0], shared * s[1], s[1]};
+  };
+  auto ofKeys = [](const std::vector<int64_t> &s) {
+    return std::vector<int64_t>{s[0], s[1], 0};
+  };
+  std::vector<int64_t> dense = {chunk.groups * chunk.shared * cells,
+                                chunk.shared * cells, cells};
+  auto make = [&](Product &product, int64_t m, int64_t n, int64_t k) {
+    MatmulPlan plan;
+    plan.batch = {chunk.batches, chunk.groups, chunk.shared};
+    plan.m = m, plan.n = n, plan.k = k;
+    plan.dtypeA = plan.dtypeB = plan.dtypeC = p.dtype;
+    return std::pair<Product *, MatmulPlan>(&product, plan);
+  };
+  auto finish = [&](const std::pair<Product *, MatmulPlan> &made) {
+    return products.plan(made.second, *made.first, error);
+  };
+  // A tensor's rows by the keys', transposed: f32 of queries × keys.
+  auto byKeys = [&](Product &product, const std::vector<int64_t> &rows,
+                    const std::vector<int64_t> &keys, int64_t width) {
+    auto made = make(product, p.queries, p.keys, width);
+    MatmulPlan &plan = made.second;
+    plan.strideA = ofHeads(rows), plan.lda = rows[2];
+    plan.strideB = ofKeys(keys), plan.ldb = keys[2], plan.transposeB = true;
+    plan.strideC = dense, plan.ldc = p.keys, plan.dtypeC = "f32";
+    return finish(made);
+  };
+  // Weights by the keys' rows.
+  auto ofWeights = [&](Product &product, const std::vector<int64_t> &keys,
+                       const std::vector<int64_t> &rows, int64_t width) {
+    auto made = make(product, p.queries, width, p.keys);
+    MatmulPlan &plan = made.second;
+    plan.strideA = dense, plan.lda = p.keys;
+    plan.strideB = ofKeys(keys), plan.ldb = keys[2];
+    plan.strideC = ofHeads(rows), plan.ldc = rows[2];
+    return finish(made);
+  };
+  // Weights, transposed, by a tensor's rows, of one head of each key head.
+  auto toKeys = [&](Product &product, const std::vector<int64_t> &rows,
+                    const std::vector<int64_t> &keys, int64_t width, bool add) {
+    auto made = make(product, p.keys, width, p.queries);
+    MatmulPlan &plan = made.second;
+    plan.batch[2] = 1;
+    plan.strideA = dense, plan.lda = p.keys, plan.transposeA = true;
+    plan.strideB = ofHeads(rows), plan.ldb = rows[2];
+    if (sumsApart) {
+      plan.strideC = {chunk.groups * p.keys * width, p.keys * width, 0};
+      plan.ldc = width, plan.dtypeC = "f32";
+    } else {
+      plan.strideC = ofKeys(keys), plan.ldc = keys[2];
+    }
+    plan.accumulate = add;
+    return finish(made);
+  };
+  if (!byKeys(scores, p.strideQuery, p.strideKey, p.width))
+    return false;
+  if (!p.backward)
+    return ofWeights(output, p.strideValue, p.strideOutput, p.valueWidth);
+  bool planned = byKeys(dweights, p.strideGrad, p.strideValue, p.valueWidth) &&
+                 ofWeights(dquery, p.strideKey, p.strideDQuery, p.width);
+  for (bool add : {false, true})
+    if (!add || shared > 1)
+      planned =
+          planned &&
+          toKeys(dkey[add], p.strideQuery, p.strideDKey, p.width, add) &&
+          toKeys(dvalue[add], p.strideGrad, p.strideDValue, p.valueWidth, add);
+  return planned;
+}
+
+// Where the heads' part of a tensor begins, in bytes.
+int64_t GpuAttention::offset(const std::vector<int64_t> &strides,
+                             const Heads &heads, bool ofKeys) const {
+  int64_t head =
+      ofKeys ? heads.group : heads.group * (p.heads / p.groups) + heads.shared;
+  return (heads.batch * strides[0] + head * strides[1]) * element;
+}
+
+SoftmaxRows GpuAttention::rowsOf(const void *const *operands, char *scratch,
+                                 const Heads &heads) const {
+  SoftmaxRows rows;
+  rows.scores = reinterpret_cast<float *>(scratch);
+  rows.weights = scratch + chunk.weights;
+  rows.lse = static_cast<float *>(const_cast<void *>(operands[5]));
+  rows.mask = operands[p.backward ? 6 : 3];
+  if (!p.dtypeMask.empty()) {
+    std::copy(p.strideMask.begin(), p.strideMask.end(), rows.maskStrides);
+    rows.maskType = p.dtypeMask == "i1"    ? MaskType::keep
+                    : p.dtypeMask == "f32" ? MaskType::f32
+                                           : MaskType::bf16;
+  }
+  rows.narrow = element != 4;
+  rows.causal = p.causal;
+  rows.scale = float(p.scale);
+  rows.headsOfBatch = p.heads;
+  rows.firstHead =
+      heads.batch * p.heads + heads.group * (p.heads / p.groups) + heads.shared;
+  rows.heads = chunk.heads();
+  rows.queries = p.queries, rows.keys = p.keys;
+  return rows;
+}
+
+void GpuAttention::runGradients(const void *const *operands, char *workspace,
+                                const Heads &heads) const {
+  char *scratch = workspace + libraryWorkspaceBytes;
+  char *dscores = scratch + chunk.dscores;
+  auto at = [&](int operand, const std::vector<int64_t> &strides,
+                const Heads &from, bool ofKeys) {
+    return static_cast<char *>(const_cast<void *>(operands[operand])) +
+           offset(strides, from, ofKeys);
+  };
+  dweights.run(context, at(0, p.strideGrad, heads, false),
+               at(3, p.strideValue, heads, true), scratch + chunk.dweights,
+               workspace);
+  SoftmaxGradRows rows;
+  rows.rows = rowsOf(operands, scratch, heads);
+  rows.dweights = reinterpret_cast<float *>(scratch + chunk.dweights);
+  rows.dscores = dscores;
+  rows.grad = operands[0], rows.output = operands[4];
+  std::copy(p.strideGrad.begin(), p.strideGrad.end(), rows.gradStrides);
+  std::copy(p.strideOutput.begin(), p.strideOutput.end(), rows.outputStrides);
+  rows.valueWidth = p.valueWidth;
+  context.launchBlocks(rows, chunk.heads() * p.queries, FSDPC_STREAM_COMPUTE);
+  dquery.run(context, dscores, at(2, p.strideKey, heads, true),
+             at(7, p.strideDQuery, heads, false), workspace);
+
+  int64_t shared = p.heads / p.groups, cells = p.queries * p.keys * element;
+  void *dkeys =
+      sumsApart ? scratch + chunk.dkey : at(8, p.strideDKey, heads, true);
+  void *dvalues =
+      sumsApart ? scratch + chunk.dvalue : at(9, p.strideDValue, heads, true);
+  for (int64_t j = 0; j < chunk.shared; ++j) {
+    Heads head = {heads.batch, heads.group, heads.shared + j};
+    bool add = head.shared > 0;
+    dvalue[add].run(context, scratch + chunk.weights + j * cells,
+                    at(0, p.strideGrad, head, false), dvalues, workspace);
+    dkey[add].run(context, dscores + j * cells,
+                  at(1, p.strideQuery, head, false), dkeys, workspace);
+  }
+  if (!sumsApart || heads.shared + chunk.shared < shared)
+    return;
+  auto store = [&](void *from, int operand, const std::vector<int64_t> &strides,
+                   int64_t width) {
+    StoreRows s;
+    s.from = static_cast<float *>(from);
+    s.to = const_cast<void *>(operands[operand]);
+    s.narrow = element != 4;
+    std::copy(strides.begin(), strides.end(), s.strides);
+    s.headsOfBatch = p.groups;
+    s.firstHead = heads.batch * p.groups + heads.group;
+    s.heads = chunk.batches * chunk.groups;
+    s.rows = p.keys, s.width = width;
+    context.launch(s, s.heads * s.rows * s.width, FSDPC_STREAM_COMPUTE);
+  };
+  store(dkeys, 8, p.strideDKey, p.width);
+  store(dvalues, 9, p.strideDValue, p.valueWidth);
+}
+
+void GpuAttention::runChunk(const void *const *operands, char *workspace,
+                            const Heads &heads) const {
+  char *scratch = workspace + libraryWorkspaceBytes;
+  int first = p.backward ? 1 : 0; // query, key, value follow each other
+  auto from = [&](int operand) {
+    return static_cast<const char *>(operands[operand]);
+  };
+  scores.run(context, from(first) + offset(p.strideQuery, heads, false),
+             from(first + 1) + offset(p.strideKey, heads, true), scratch,
+             workspace);
+  if (p.backward)
+    return runGradients(operands, workspace, heads);
+  context.launchBlocks(rowsOf(operands, scratch, heads),
+                       chunk.heads() * p.queries, FSDPC_STREAM_COMPUTE);
+  output.run(context, scratch + chunk.weights,
+             from(2) + offset(p.strideValue, heads, true),
+             const_cast<char *>(from(4)) + offset(p.strideOutput, heads, false),
+             workspace);
+}
+
+void GpuAttention::run(const void *const *operands, char *workspace) const {
+  if (library) {
+    context.check(context.api.attention(library, operands, workspace,
+                                        context.streams[FSDPC_STREAM_COMPUTE]));
+    return;
+  }
+  for (int64_t b = 0; b < p.batch; b += chunk.batches)
+    for (int64_t g = 0; g < p.groups; g += chunk.groups)
+      for (int64_t j = 0; j < p.heads / p.groups; j += chunk.shared)
+        runChunk(operands, workspace, {b, g, j});
+}
+
+} // namespace fsdpc

@@ -1,0 +1,81 @@
+// The shared state of a CUDA device's parts; see context.h.
+#include "runtime/cuda/context.h"
+#include "runtime/comm/failure.h"
+
+#include <chrono>
+#include <thread>
+
+namespace fsdpc {
+
+namespace {
+
+const NamedCall unnamed{"the runtime", "", "fsdpc"};
+
+} // namespace
+
+CudaContext::CudaContext(CudaApi &api, Job &job, const Manifest &manifest)
+    : api(api), job(job), manifest(manifest), current(&unnamed) {
+  for (const CallSequence &sequence : manifest.sequences)
+    for (const Call &call : sequence.calls) {
+      const CommandInfo &command = manifest.commands[size_t(call.command)];
+      std::string op = command.op == "launch" ? command.name : command.op;
+      entries[sequence.entry == "update"][size_t(sequence.stream)].push_back(
+          {op, call.unit, call.unit.empty() ? op : call.unit + " " + op});
+    }
+}
+
+CudaContext::~CudaContext() {
+  for (CudaStream stream : streams)
+    if (stream)
+      api.destroyStream(stream);
+}
+
+bool CudaContext::makeStreams(std::string &error) {
+  for (int i = 0; i < cudaStreams; ++i)
+    // Communication is short of time, never of multiprocessors.
+    if (CudaStatus status =
+            api.createStream(streams[size_t(i)], i != FSDPC_STREAM_COMPUTE)) {
+      error = "cannot make a stream: " + api.errorText(status);
+      return false;
+    }
+  return true;
+}
+
+void CudaContext::begin(bool update, int64_t newStep) {
+  step = newStep;
+  entry = &entries[update];
+  position = {};
+}
+
+const NamedCall &CudaContext::next(int stream) {
+  current = &unnamed;
+  if (entry) {
+    // A program without sequences (a test) has no names.
+    const std::vector<NamedCall> &calls = (*entry)[size_t(stream)];
+    size_t &at = position[size_t(stream)];
+    if (at < calls.size())
+      current = &calls[at++];
+  }
+  return *current;
+}
+
+void CudaContext::check(CudaStatus status) const {
+  if (status == cudaOk)
+    return;
+  std::string unit =
+      current->unit.empty() ? "" : " of unit '" + current->unit + "'";
+  fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
+       ": " + current->op + unit + " failed: " + api.errorText(status));
+}
+
+void OwnedEvent::await() {
+  using namespace std::chrono_literals;
+  bool done = !recorded;
+  for (auto pause = 1us; !done; pause = std::min(2 * pause, 100us)) {
+    context.check(context.api.queryEvent(event, done));
+    if (!done)
+      std::this_thread::sleep_for(pause);
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,71 @@
+// Convolutions by cuDNN or plain loops; see convolutions.h.
+#include "runtime/cuda/convolutions.h"
+#include "runtime/cuda/workspace.h"
+
+#include <utility>
+
+namespace fsdpc {
+
+GpuConvolution::GpuConvolution(GpuConvolution &&other)
+    : context(other.context), library(std::exchange(other.library, nullptr)),
+      plain(other.plain), cells(other.cells) {}
+
+GpuConvolution::~GpuConvolution() {
+  if (library)
+    context.api.destroyConvolution(library);
+}
+
+bool GpuConvolution::plan(const ConvolutionPlan &p, bool deterministic,
+                          std::string &choice, std::string &error) {
+  if (p.dtype != "f32" && p.dtype != "bf16") {
+    error = "a convolution of type '" + p.dtype + "' is not supported";
+    return false;
+  }
+  bool input = p.kind == "input", weight = p.kind == "weight";
+  if (!input && !weight && p.kind != "forward") {
+    error = "unknown convolution '" + p.kind + "'";
+    return false;
+  }
+  plain.kind = input    ? ConvolutionKind::input
+               : weight ? ConvolutionKind::weight
+                        : ConvolutionKind::forward;
+  plain.narrow = p.dtype == "bf16";
+  plain.batch = p.batch, plain.channels = p.channels;
+  plain.filters = p.filters, plain.groups = p.groups;
+  const int64_t sizes[2][3] = {{p.height, p.outHeight, p.kernelHeight},
+                               {p.width, p.outWidth, p.kernelWidth}};
+  for (int axis = 0; axis < 2; ++axis) {
+    plain.in[axis] = sizes[axis][0];
+    plain.out[axis] = sizes[axis][1];
+    plain.kernel[axis] = sizes[axis][2];
+    plain.strides[axis] = p.strides[size_t(axis)];
+    plain.pads[axis] = p.padsBegin[size_t(axis)];
+    plain.dilations[axis] = p.dilations[size_t(axis)];
+  }
+  cells = weight ? p.filters * (p.channels / p.groups) * p.kernelHeight *
+                       p.kernelWidth
+          : input ? p.batch * p.channels * p.height * p.width
+                  : p.batch * p.filters * p.outHeight * p.outWidth;
+  CudaChoice chosen;
+  CudaStatus status = context.api.planConvolution(
+      p, size_t(libraryWorkspaceBytes), deterministic, library, chosen);
+  if (status != cudaOk)
+    library = nullptr;
+  choice = library ? chosen.algorithm
+                   : "plain loops: " + refusal(context, status, chosen);
+  return true;
+}
+
+void GpuConvolution::run(const void *x, const void *w, void *y,
+                         void *workspace) const {
+  if (library) {
+    context.check(context.api.convolution(
+        library, x, w, y, workspace, context.streams[FSDPC_STREAM_COMPUTE]));
+    return;
+  }
+  PlainConvolution own = plain;
+  own.x = x, own.w = w, own.y = y;
+  context.launch(own, cells, FSDPC_STREAM_COMPUTE);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,247 @@
+// The CUDA device: memory, the loop's side, and launches; see device.h. The
+// collectives' use is in device_collectives.cpp.
+#include "runtime/cuda/device.h"
+#include "runtime/comm/failure.h"
+#include "runtime/core/failure.h"
+
+#include <unistd.h>
+
+namespace fsdpc {
+
+CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
+                       const fsdpc_program &program, Job &job,
+                       const DeviceOptions &options)
+    : context(api, job, manifest), program(program), options(options),
+      memory(context), products(context) {}
+
+CudaDevice::~CudaDevice() {
+  // Nothing may run any more when what it uses goes.
+  for (CudaStream stream : context.streams)
+    if (stream)
+      context.api.synchronizeStream(stream);
+}
+
+bool CudaDevice::selectDevice(std::string &error) {
+  const Job &job = context.job;
+  int count = 0;
+  CudaStatus status = context.api.deviceCount(count);
+  if (status == cudaOk && count > 0 && !job.sharesProcess &&
+      job.ranksOnNode > count) {
+    char node[256] = "?";
+    gethostname(node, sizeof node - 1);
+    error = "node '" + std::string(node) + "' has " + std::to_string(count) +
+            " GPUs for " + std::to_string(job.ranksOnNode) +
+            " ranks; start fewer ranks on it, or one process with --ranks " +
+            std::to_string(job.ranksOnNode) + ", whose ranks share a GPU";
+    return false;
+  }
+  // Ranks of one process share what there is.
+  if (status == cudaOk)
+    status = context.api.selectDevice(job.rankOnNode % std::max(count, 1));
+  if (status == cudaOk)
+    status = context.api.loadProgram(program);
+  if (status == cudaOk)
+    return true;
+  error = "cannot use GPU " + std::to_string(job.rankOnNode) + ": " +
+          context.api.errorText(status);
+  return false;
+}
+
+bool CudaDevice::planLibraries(std::string &error) {
+  const Manifest &manifest = context.manifest;
+  matmuls.resize(manifest.matmuls.size());
+  for (size_t i = 0; i < matmuls.size(); ++i)
+    if (!products.plan(manifest.matmuls[i], matmuls[i], error))
+      return false;
+  std::string choice;
+  for (const ConvolutionPlan &plan : manifest.convolutions) {
+    convolutions.emplace_back(context);
+    if (!convolutions.back().plan(plan, options.deterministic, choice, error))
+      return false;
+    chosen.push_back("convolution " + plan.kind + ": " + choice);
+  }
+  for (const AttentionPlan &plan : manifest.attentions) {
+    attentions.emplace_back(context);
+    if (!attentions.back().plan(plan, products, options.deterministic, choice,
+                                error))
+      return false;
+    chosen.push_back(std::string("attention ") +
+                     (plan.backward ? "backward" : "forward") + ": " + choice);
+  }
+  for (const PoolingPlan &plan : manifest.poolings)
+    if (!checkPooling(plan, error))
+      return false;
+  chosen.insert(chosen.begin(), products.choices().begin(),
+                products.choices().end());
+  return true;
+}
+
+bool CudaDevice::prepare(std::string &error) {
+  if (!selectDevice(error) || !context.makeStreams(error) ||
+      !planLibraries(error))
+    return false;
+  sections = std::make_unique<Sections>(context, context.manifest.events);
+  inputs = std::make_unique<CudaInputs>(context, memory);
+  update = std::make_unique<CudaUpdate>(context, memory);
+  return true;
+}
+
+bool CudaDevice::reserve(const MemoryPlan &plan, std::string &error) {
+  const Manifest &manifest = context.manifest;
+  CudaScratch scratch = cudaScratch(manifest);
+  int64_t constants = int64_t(program.constants_bytes);
+  if (!memory.reserve(plan.allocated + constants + scratch.total() +
+                          CudaUpdate::reportBytes(options.accumulate),
+                      CudaInputs::pinnedBytes(manifest) +
+                          CudaUpdate::pinnedBytes(manifest, options.accumulate),
+                      error))
+    return false;
+  library = static_cast<char *>(
+      memory.takeDevice(scratch.library + scratch.attention));
+  wire = memory.takeDevice(scratch.wire);
+  collectiveScratch = memory.takeDevice(scratch.collectives);
+  if (constants > 0) {
+    void *to = memory.takeDevice(constants);
+    memory.upload(to, program.constants, size_t(constants));
+    deviceConstants = to;
+  }
+  return true;
+}
+
+void *CudaDevice::allocate(size_t bytes) {
+  return memory.takeDevice(int64_t(bytes));
+}
+void CudaDevice::zero(void *to, size_t bytes) { memory.zero(to, bytes); }
+void CudaDevice::upload(void *to, const void *from, size_t bytes) {
+  memory.upload(to, from, bytes);
+}
+void CudaDevice::download(void *to, const void *from, size_t bytes) {
+  memory.download(to, from, bytes);
+}
+
+void *CudaDevice::staging(int slot, void *to, size_t bytes) {
+  return inputs->staging(slot, to, bytes);
+}
+void CudaDevice::awaitSlot(int slot) { inputs->await(slot); }
+void CudaDevice::send(int slot) { inputs->send(slot); }
+
+void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
+                       void (*entry)(fsdpc_rank *)) {
+  context.begin(section.update, section.step);
+  context.api.beginRange(section.update ? "update" : "microbatch");
+  for (const std::unique_ptr<Collectives> &channel : channels)
+    if (channel)
+      channel->beginSection(section.step);
+  if (section.update)
+    update->sendRates(rank, section.step);
+  else
+    inputs->beginUse(section.slot);
+  sections->run(section, options.graphs, [&] { entry(&rank); });
+  if (section.update)
+    update->sendReport(section.step);
+  else
+    inputs->endUse(section.slot);
+  context.api.endRange();
+}
+
+void CudaDevice::results(fsdpc_rank &rank, int64_t step, StepResults &results) {
+  update->awaitReport(rank, step, results);
+}
+
+void CudaDevice::synchronize() {
+  for (CudaStream stream : context.streams)
+    context.check(context.api.synchronizeStream(stream));
+}
+
+void CudaDevice::record(int stream, int event) {
+  sections->record(stream, event);
+}
+void CudaDevice::wait(int stream, int event) { sections->wait(stream, event); }
+
+void CudaDevice::launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
+                              void *const *buffers, int count) {
+  CudaFunction &function = functions[&kernel];
+  if (!function)
+    context.check(context.api.findKernel(kernel, function));
+  context.check(context.api.launch(function, blocks, kernel.threads, buffers,
+                                   count,
+                                   context.streams[FSDPC_STREAM_COMPUTE]));
+}
+
+void CudaDevice::launch(const fsdpc_kernel &kernel, void *const *buffers,
+                        int count) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  launchKernel(kernel, kernel.blocks, buffers, count);
+}
+
+void CudaDevice::matmul(int plan, const void *a, const void *b, void *c) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  matmuls[size_t(plan)].run(context, a, b, c, library);
+}
+
+void CudaDevice::convolution(int plan, const void *x, const void *w, void *y) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  convolutions[size_t(plan)].run(x, w, y, library);
+}
+
+void CudaDevice::pooling(int plan, const void *source, void *destination,
+                         void *workspace) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  const PoolingPlan &p = context.manifest.poolings[size_t(plan)];
+  PoolingCells cells;
+  cells.shape = poolingShape(p);
+  cells.planes = p.batch * p.channels;
+  cells.maximum = p.kind == "max" || p.kind == "max_grad";
+  cells.gradient = p.kind != "max" && p.kind != "average";
+  cells.narrow = p.dtype == "bf16";
+  cells.source = source;
+  cells.destination = destination;
+  cells.indices = static_cast<int32_t *>(workspace);
+  int64_t plane =
+      cells.gradient ? p.height * p.width : p.outHeight * p.outWidth;
+  context.launch(cells, cells.planes * plane, FSDPC_STREAM_COMPUTE);
+}
+
+void CudaDevice::attention(int plan, const fsdpc_kernel *,
+                           const void *const *operands, int) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  attentions[size_t(plan)].run(operands, library);
+}
+
+void CudaDevice::poison(void *to, size_t bytes) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  context.check(
+      context.api.fill(to, 0xff, bytes, context.streams[FSDPC_STREAM_COMPUTE]));
+}
+
+void CudaDevice::reportLoss(fsdpc_rank &rank, const void *loss,
+                            const void *valid) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->reportLoss(rank, loss, valid);
+}
+
+void CudaDevice::sumSquares(fsdpc_rank &, std::vector<int32_t> layouts,
+                            void *sums) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->sumSquares(layouts, sums);
+}
+
+void CudaDevice::clip(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                      const void *sums, double maxNorm, void *scale) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->clip(rank, layouts, sums, maxNorm, scale);
+}
+
+void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                           int32_t index, const void *scale) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  if (update->segments(index) == 0)
+    return;
+  std::vector<void *> operands = optimizerOperands(rank, index, scale);
+  operands.push_back(update->segmentTable(index));
+  operands.push_back(update->rates(index));
+  launchKernel(kernel, update->segments(index), operands.data(),
+               int(operands.size()));
+}
+
+} // namespace fsdpc

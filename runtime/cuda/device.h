@@ -1,0 +1,132 @@
+// The CUDA device of one rank, over the table of api.h. A step allocates
+// nothing and waits for nothing on the host: the loop runs one step ahead of
+// the results.
+#pragma once
+
+#include "runtime/core/device.h"
+#include "runtime/cuda/attention.h"
+#include "runtime/cuda/collectives.h"
+#include "runtime/cuda/convolutions.h"
+#include "runtime/cuda/inputs.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/products.h"
+#include "runtime/cuda/sections.h"
+#include "runtime/cuda/update.h"
+#include "runtime/cuda/workspace.h"
+
+#include <unordered_map>
+
+namespace fsdpc {
+
+class CudaDevice : public Device {
+public:
+  CudaDevice(CudaApi &api, const Manifest &manifest,
+             const fsdpc_program &program, Job &job,
+             const DeviceOptions &options);
+  ~CudaDevice() override;
+  // Takes the rank's GPU, and plans every library call.
+  bool prepare(std::string &error);
+
+  bool reserve(const MemoryPlan &plan, std::string &error) override;
+  void *allocate(size_t bytes) override;
+  void release(void *, size_t) override {} // all of it at the end
+  void zero(void *memory, size_t bytes) override;
+  void upload(void *to, const void *from, size_t bytes) override;
+  void download(void *to, const void *from, size_t bytes) override;
+  bool isHostMemory() const override { return false; }
+  const void *constants(const fsdpc_program &) override {
+    return deviceConstants;
+  }
+
+  void *staging(int slot, void *memory, size_t bytes) override;
+  void awaitSlot(int slot) override;
+  void send(int slot) override;
+  void enter(fsdpc_rank &rank, const Section &section,
+             void (*entry)(fsdpc_rank *)) override;
+  bool runsAhead() const override { return true; }
+  void results(fsdpc_rank &rank, int64_t step, StepResults &results) override;
+  void synchronize() override;
+  void gatherWholes(fsdpc_rank &rank) override;
+
+  void record(int stream, int event) override;
+  void wait(int stream, int event) override;
+  void launch(const fsdpc_kernel &kernel, void *const *buffers,
+              int count) override;
+  void matmul(int plan, const void *a, const void *b, void *c) override;
+  void convolution(int plan, const void *x, const void *w, void *y) override;
+  void pooling(int plan, const void *source, void *destination,
+               void *workspace) override;
+  void attention(int plan, const fsdpc_kernel *rows,
+                 const void *const *operands, int count) override;
+  void poison(void *memory, size_t bytes) override;
+  void reportLoss(fsdpc_rank &rank, const void *loss,
+                  const void *valid) override;
+  void allGather(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                 std::vector<void *> destinations) override;
+  void reduceScatter(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                     std::vector<void *> gradients) override;
+  void accumulate(fsdpc_rank &rank, int32_t layout,
+                  const void *gradient) override;
+  void reduceGradients(fsdpc_rank &rank, std::vector<int32_t> layouts) override;
+  void gatherGradients(fsdpc_rank &rank, std::vector<int32_t> layouts) override;
+  void updateStatistics(fsdpc_rank &rank, int32_t buffer, const void *statistic,
+                        double momentum) override;
+  void sumSquares(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                  void *sums) override;
+  void allReduce(fsdpc_rank &rank, int count, void *values) override;
+  void clip(fsdpc_rank &rank, std::vector<int32_t> layouts, const void *sums,
+            double maxNorm, void *scale) override;
+  void optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel, int32_t layout,
+                 const void *scale) override;
+
+  // A profiler's ranges tell more.
+  int64_t takeExposedNanoseconds() override { return 0; }
+  bool canKeepTimes() const override { return false; }
+  void keepTimes(const std::array<size_t, FSDPC_STREAMS> &) override {}
+  uint64_t enqueued(int) const override { return 0; }
+  DeviceTimes times(int, uint64_t) const override { return {}; }
+
+  // What the libraries chose, a line a plan.
+  const std::vector<std::string> &choices() const { return chosen; }
+
+private:
+  bool selectDevice(std::string &error);
+  bool planLibraries(std::string &error);
+  bool makeCollectives(std::string &error);
+  Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
+  // whole = all ranks' shards; a copy where there is one rank.
+  void gather(const void *shard, void *whole, size_t bytes, Channel on,
+              int stream);
+  // A call that begins a collective of a unit.
+  void announce(const CallScope &scope, Channel on);
+  void launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
+                    void *const *buffers, int count);
+  void reduce(fsdpc_rank &rank, int32_t layout, const void *gradient,
+              WireType type, bool add);
+  // Where collectives need no other rank.
+  bool isAlone() const { return context.job.size == 1; }
+
+  CudaContext context;
+  const fsdpc_program &program;
+  DeviceOptions options;
+  CudaMemory memory;
+  Products products;
+  std::vector<Product> matmuls;
+  std::vector<GpuConvolution> convolutions;
+  std::vector<GpuAttention> attentions;
+  std::unordered_map<const fsdpc_kernel *, CudaFunction> functions;
+  std::vector<std::string> chosen;
+
+  // Parts of the device's memory.
+  const void *deviceConstants = nullptr;
+  char *library = nullptr; // the libraries' workspace, then attention's scratch
+  void *wire = nullptr;
+  void *collectiveScratch = nullptr;
+
+  std::unique_ptr<Sections> sections;
+  std::unique_ptr<CudaInputs> inputs;
+  std::unique_ptr<CudaUpdate> update;
+  CollectiveChannels channels;
+};
+
+} // namespace fsdpc

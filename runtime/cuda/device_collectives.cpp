@@ -1,0 +1,194 @@
+// Collectives of the CUDA device. A gradient is cast to what travels into
+// scratch of its own stream, one layout after the other.
+#include "runtime/comm/failure.h"
+#include "runtime/comm/reduce.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/cuda/device.h"
+
+namespace fsdpc {
+
+namespace {
+
+WireType wireType(const std::string &dtype) {
+  return dtype == "bf16" ? WireType::bf16 : WireType::f32;
+}
+
+} // namespace
+
+bool CudaDevice::makeCollectives(std::string &error) {
+  if (isAlone())
+    return true;
+  CollectiveResources resources;
+  resources.gather = context.streams[FSDPC_STREAM_GATHER];
+  resources.reduce = context.streams[FSDPC_STREAM_REDUCE];
+  resources.memory = memory.base();
+  resources.bytes = memory.bytes();
+  resources.scratch = collectiveScratch;
+  if (!fsdpc::makeCollectives(context.api, context.job, options,
+                              context.manifest, resources, channels, error))
+    return false;
+  if (options.graphs && !channel(reduceChannel).canCapture()) {
+    options.graphs = false;
+    chosen.push_back("no graphs: the ranks are threads of one process");
+  }
+  return true;
+}
+
+void CudaDevice::announce(const CallScope &scope, Channel on) {
+  if (!isAlone())
+    channel(on).announce(scope.call.op.c_str(), scope.call.unit.c_str());
+}
+
+void CudaDevice::gather(const void *shard, void *whole, size_t bytes,
+                        Channel on, int stream) {
+  if (!isAlone())
+    channel(on).allGather(shard, whole, bytes);
+  else if (shard != whole)
+    context.copy(whole, shard, bytes, stream);
+}
+
+void CudaDevice::gatherWholes(fsdpc_rank &rank) {
+  std::string error;
+  if (!makeCollectives(error))
+    fail(error);
+  update->prepare(rank);
+  int64_t element = dtypeBytes(rank.manifest.computeDtype);
+  for (const LayoutBuffers &buffers : rank.layouts) {
+    if (buffers.masterWhole)
+      gather(buffers.masterShard, buffers.masterWhole,
+             size_t(buffers.shard) * sizeof(float), gatherChannel,
+             FSDPC_STREAM_GATHER);
+    bool separate =
+        static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
+    if (buffers.computeWhole && separate)
+      gather(buffers.computeShard, buffers.computeWhole,
+             size_t(buffers.shard * element), gatherChannel,
+             FSDPC_STREAM_GATHER);
+  }
+  synchronize();
+}
+
+void CudaDevice::allGather(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                           std::vector<void *> destinations) {
+  CallScope scope(context, FSDPC_STREAM_GATHER);
+  announce(scope, gatherChannel);
+  WireType type = wireType(rank.manifest.computeDtype);
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
+    size_t bytes = size_t(layout.shard) * wireBytes(type);
+    char *own = layout.computeShard;
+    if (!own) {
+      own =
+          static_cast<char *>(destinations[i]) + size_t(rank.job.rank) * bytes;
+      Cast cast;
+      cast.from = layout.masterShard, cast.to = own;
+      cast.toType = type;
+      cast.elements = cast.padded = layout.shard;
+      context.launch(cast, layout.shard / 4, FSDPC_STREAM_GATHER);
+    }
+    gather(own, destinations[i], bytes, gatherChannel, FSDPC_STREAM_GATHER);
+  }
+}
+
+// Hands a whole gradient over, of which the layout's elements are real.
+void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
+                        WireType type, bool add) {
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  int64_t elements = rank.manifest.layouts[size_t(index)].elements;
+  WireType wireOf = wireType(rank.manifest.reduceDtype);
+  if (isAlone()) {
+    SumRanks sum;
+    sum.parts[0] = gradient;
+    sum.type = type, sum.wire = wireOf;
+    sum.elements = elements, sum.shardElements = layout.shard;
+    sum.shard = layout.gradientShard, sum.add = add;
+    context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
+    return;
+  }
+  DeviceReduction reduction;
+  reduction.type = channel(reduceChannel).travels(type, wireOf);
+  reduction.whole = gradient;
+  reduction.shardElements = layout.shard;
+  reduction.shard = layout.gradientShard;
+  reduction.add = add;
+  // An accumulated gradient is as long as all shards, its padding zero.
+  bool padded = gradient == layout.gradientWhole || elements == layout.whole;
+  if (type != reduction.type || !padded) {
+    Cast cast;
+    cast.from = gradient, cast.to = wire;
+    cast.fromType = type, cast.toType = reduction.type;
+    cast.elements = elements, cast.padded = layout.whole;
+    context.launch(cast, layout.whole / 4, FSDPC_STREAM_REDUCE);
+    reduction.whole = wire;
+  }
+  channel(reduceChannel).reduceScatter(reduction);
+}
+
+void CudaDevice::reduceScatter(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                               std::vector<void *> gradients) {
+  CallScope scope(context, FSDPC_STREAM_REDUCE);
+  announce(scope, reduceChannel);
+  for (size_t i = 0; i < layouts.size(); ++i)
+    reduce(rank, layouts[i], gradients[i], wireType(rank.manifest.computeDtype),
+           rank.microbatch > 0);
+}
+
+void CudaDevice::accumulate(fsdpc_rank &rank, int32_t layout,
+                            const void *gradient) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  SumRanks sum;
+  sum.parts[0] = gradient;
+  sum.type = wireType(rank.manifest.computeDtype);
+  sum.elements = sum.shardElements =
+      rank.manifest.layouts[size_t(layout)].elements;
+  sum.shard = rank.layouts[size_t(layout)].gradientWhole;
+  sum.add = rank.microbatch > 0;
+  context.launch(sum, sum.elements / 4, FSDPC_STREAM_COMPUTE);
+}
+
+void CudaDevice::reduceGradients(fsdpc_rank &rank,
+                                 std::vector<int32_t> layouts) {
+  CallScope scope(context, FSDPC_STREAM_REDUCE);
+  announce(scope, reduceChannel);
+  for (int32_t layout : layouts)
+    reduce(rank, layout, rank.layouts[size_t(layout)].gradientWhole,
+           WireType::f32, false);
+}
+
+void CudaDevice::gatherGradients(fsdpc_rank &rank,
+                                 std::vector<int32_t> layouts) {
+  CallScope scope(context, FSDPC_STREAM_GATHER);
+  announce(scope, gatherChannel);
+  for (int32_t index : layouts) {
+    const LayoutBuffers &layout = rank.layouts[size_t(index)];
+    gather(layout.gradientShard, layout.gradientWhole,
+           size_t(layout.shard) * sizeof(float), gatherChannel,
+           FSDPC_STREAM_GATHER);
+  }
+}
+
+void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
+                                  const void *statistic, double momentum) {
+  CallScope scope(context, FSDPC_STREAM_REDUCE);
+  announce(scope, reduceChannel);
+  UpdateStatistics u;
+  u.buffer = static_cast<float *>(rank.buffers[size_t(index)]);
+  u.statistics = rank.statistics;
+  u.ranks = rank.job.size;
+  u.elements = 1;
+  for (int64_t extent : rank.manifest.buffers[size_t(index)].shape)
+    u.elements *= extent;
+  u.momentum = momentum;
+  gather(statistic, rank.statistics, size_t(u.elements) * sizeof(float),
+         reduceChannel, FSDPC_STREAM_REDUCE);
+  context.launch(u, u.elements, FSDPC_STREAM_REDUCE);
+}
+
+void CudaDevice::allReduce(fsdpc_rank &, int count, void *values) {
+  CallScope scope(context, FSDPC_STREAM_REDUCE);
+  announce(scope, reduceChannel);
+  if (!isAlone())
+    channel(reduceChannel).allReduce(static_cast<double *>(values), count);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,54 @@
+// Input slots; see inputs.h.
+#include "runtime/cuda/inputs.h"
+#include "runtime/comm/failure.h"
+#include "runtime/core/memory_plan.h"
+
+namespace fsdpc {
+
+CudaInputs::CudaInputs(CudaContext &context, CudaMemory &memory)
+    : context(context), memory(memory) {
+  for (Slot &slot : slots) {
+    slot.sent = std::make_unique<OwnedEvent>(context);
+    slot.used = std::make_unique<OwnedEvent>(context);
+  }
+}
+
+int64_t CudaInputs::pinnedBytes(const Manifest &manifest) {
+  constexpr int64_t block = 4096; // of alignment; random numbers take one more
+  int64_t bytes = block;
+  for (const Input &input : manifest.inputs)
+    bytes += inputBytes(input) + block;
+  return 2 * bytes;
+}
+
+void *CudaInputs::staging(int index, void *device, size_t bytes) {
+  Slot &slot = slots[size_t(index)];
+  for (const Staged &staged : slot.staged)
+    if (staged.device == device)
+      return staged.pinned;
+  void *pinned = memory.takePinned(int64_t(bytes));
+  if (!pinned)
+    fail("no pinned memory is left for the inputs");
+  slot.staged.push_back({device, pinned, bytes});
+  return pinned;
+}
+
+void CudaInputs::await(int slot) { slots[size_t(slot)].sent->await(); }
+
+void CudaInputs::send(int index) {
+  Slot &slot = slots[size_t(index)];
+  slot.used->wait(copyStream);
+  for (const Staged &staged : slot.staged)
+    context.copy(staged.device, staged.pinned, staged.bytes, copyStream);
+  slot.sent->record(copyStream);
+}
+
+void CudaInputs::beginUse(int slot) {
+  slots[size_t(slot)].sent->wait(FSDPC_STREAM_COMPUTE);
+}
+
+void CudaInputs::endUse(int slot) {
+  slots[size_t(slot)].used->record(FSDPC_STREAM_COMPUTE);
+}
+
+} // namespace fsdpc

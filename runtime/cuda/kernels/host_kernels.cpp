@@ -1,0 +1,22 @@
+// The runtime's own kernels for the emulation: the same bodies on the host.
+#include "runtime/cuda/kernels/own.h"
+
+namespace fsdpc {
+
+namespace {
+
+template <typename Arguments>
+void run(const Grid &grid, const void *arguments) {
+  body(grid, *static_cast<const Arguments *>(arguments));
+}
+
+template <typename... Arguments>
+OwnTable<OwnHostKernel> bodies(KernelList<Arguments...>) {
+  return {run<Arguments>...};
+}
+
+} // namespace
+
+const OwnTable<OwnHostKernel> ownHostKernels = bodies(OwnKernels());
+
+} // namespace fsdpc

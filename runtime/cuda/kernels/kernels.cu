@@ -1,0 +1,34 @@
+// The runtime's own kernels for the GPU.
+#include "runtime/cuda/kernels/own.h"
+
+namespace fsdpc {
+
+namespace {
+
+template <typename Arguments>
+__global__ void __launch_bounds__(ownThreads)
+    run(const __grid_constant__ Arguments arguments) {
+  __shared__ double shared[ownThreads];
+  Grid grid;
+  grid.block = blockIdx.x;
+  grid.blocks = gridDim.x;
+  grid.thread = threadIdx.x;
+  grid.threads = blockDim.x;
+  grid.shared = shared;
+  body(grid, arguments);
+}
+
+template <typename Arguments> const void *address() {
+  return reinterpret_cast<const void *>(&run<Arguments>);
+}
+
+template <typename... Arguments>
+OwnTable<const void *> addresses(KernelList<Arguments...>) {
+  return {address<Arguments>()...};
+}
+
+} // namespace
+
+const OwnTable<const void *> ownKernels = addresses(OwnKernels());
+
+} // namespace fsdpc

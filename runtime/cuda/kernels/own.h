@@ -1,0 +1,41 @@
+// The runtime's own kernels, one a struct of arguments; a kernel's number is
+// its place in the list.
+#pragma once
+
+#include "runtime/cuda/kernels/norm.h"
+#include "runtime/cuda/kernels/plain.h"
+#include "runtime/cuda/kernels/pooling.h"
+#include "runtime/cuda/kernels/report.h"
+#include "runtime/cuda/kernels/softmax.h"
+#include "runtime/cuda/kernels/sum_ranks.h"
+
+#include <array>
+#include <type_traits>
+
+namespace fsdpc {
+
+template <typename... Arguments> struct KernelList {
+  static constexpr int count = sizeof...(Arguments);
+  template <typename Wanted> static constexpr int numberOf() {
+    int number = 0, found = -1;
+    ((std::is_same_v<Wanted, Arguments> ? found = number++ : number++), ...);
+    return found;
+  }
+};
+
+using OwnKernels =
+    KernelList<Cast, SumRanks, SumDoubles, SumSquareLanes, SumSquares, Clip,
+               ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
+               PoolingCells, PlainProduct, PlainConvolution, StoreRows>;
+
+// A kernel on the host: one thread of one block.
+using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
+
+template <typename T> using OwnTable = std::array<T, OwnKernels::count>;
+
+// By number: addresses of the __global__ functions, and the bodies compiled for
+// the host.
+extern const OwnTable<const void *> ownKernels;
+extern const OwnTable<OwnHostKernel> ownHostKernels;
+
+} // namespace fsdpc

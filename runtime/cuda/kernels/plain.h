@@ -1,0 +1,176 @@
+// Products and convolutions that no library takes, as plain loops: right, not
+// fast. Each result is summed in f32 by one thread in a fixed order.
+#pragma once
+
+#include "runtime/cuda/kernels/softmax.h"
+
+namespace fsdpc {
+
+// C[i] = A[i] · B[i] (+ C[i]) for `entries` that are strides apart; strides in
+// elements, of rows and columns too.
+struct PlainProduct {
+  const void *a = nullptr, *b = nullptr;
+  void *c = nullptr;
+  bool narrowA = false, narrowB = false, narrowC = false; // bf16
+  int64_t m = 0, n = 0, k = 0;
+  int64_t rowA = 0, columnA = 0, rowB = 0, columnB = 0, rowC = 0;
+  int64_t entries = 1, strideA = 0, strideB = 0, strideC = 0;
+  bool add = false;
+};
+
+// Dense f32 rows into rows of the plan's type that lie with strides of batch,
+// head and row.
+struct StoreRows {
+  const float *from = nullptr;
+  void *to = nullptr;
+  bool narrow = false;
+  int64_t strides[3] = {};
+  int64_t headsOfBatch = 1, firstHead = 0, heads = 0, rows = 0, width = 0;
+};
+
+enum class ConvolutionKind { forward, input, weight };
+
+// Operands as fsdpc_convolution's; pairs are of rows and columns.
+struct PlainConvolution {
+  ConvolutionKind kind = ConvolutionKind::forward;
+  bool narrow = false;
+  const void *x = nullptr, *w = nullptr;
+  void *y = nullptr;
+  int64_t batch = 0, channels = 0, filters = 0, groups = 1;
+  int64_t in[2] = {}, out[2] = {}, kernel[2] = {};
+  int64_t strides[2] = {}, pads[2] = {}, dilations[2] = {};
+};
+
+FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
+  int64_t cells = p.m * p.n;
+  for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
+    int64_t row = i % cells / p.n, column = i % p.n;
+    int64_t entry = i / cells;
+    int64_t a = entry * p.strideA + row * p.rowA;
+    int64_t b = entry * p.strideB + column * p.columnB;
+    int64_t c = entry * p.strideC + row * p.rowC + column;
+    float sum = 0;
+    for (int64_t l = 0; l < p.k; ++l)
+      sum += load(p.a, p.narrowA, a + l * p.columnA) *
+             load(p.b, p.narrowB, b + l * p.rowB);
+    store(p.c, p.narrowC, c, p.add ? load(p.c, p.narrowC, c) + sum : sum);
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
+  int64_t cells = s.heads * s.rows * s.width;
+  for (int64_t i = grid.first(); i < cells; i += grid.stride()) {
+    int64_t head = s.firstHead + i / (s.rows * s.width);
+    int64_t row = i / s.width % s.rows;
+    store(s.to, s.narrow,
+          head / s.headsOfBatch * s.strides[0] +
+              head % s.headsOfBatch * s.strides[1] + row * s.strides[2] +
+              i % s.width,
+          s.from[i]);
+  }
+}
+
+// The output row or column whose window holds `input` at kernel index `k`, or
+// -1.
+FSDPC_SHARED inline int64_t outputOf(const PlainConvolution &c, int axis,
+                                     int64_t input, int64_t k) {
+  int64_t reach = input + c.pads[axis] - k * c.dilations[axis];
+  if (reach < 0 || reach % c.strides[axis] != 0 ||
+      reach / c.strides[axis] >= c.out[axis])
+    return -1;
+  return reach / c.strides[axis];
+}
+
+// The input row or column at kernel index `k` of an output's window, or -1.
+FSDPC_SHARED inline int64_t inputOf(const PlainConvolution &c, int axis,
+                                    int64_t output, int64_t k) {
+  int64_t input =
+      output * c.strides[axis] + k * c.dilations[axis] - c.pads[axis];
+  return input < c.in[axis] ? input : -1;
+}
+
+FSDPC_SHARED inline float forwardCell(const PlainConvolution &c, int64_t n,
+                                      int64_t filter, int64_t row,
+                                      int64_t column) {
+  int64_t channels = c.channels / c.groups;
+  int64_t group = filter / (c.filters / c.groups);
+  float sum = 0;
+  for (int64_t channel = 0; channel < channels; ++channel)
+    for (int64_t i = 0; i < c.kernel[0]; ++i) {
+      int64_t r = inputOf(c, 0, row, i);
+      for (int64_t j = 0; r >= 0 && j < c.kernel[1]; ++j) {
+        int64_t s = inputOf(c, 1, column, j);
+        if (s < 0)
+          continue;
+        int64_t plane = n * c.channels + group * channels + channel;
+        int64_t taps = filter * channels + channel;
+        sum += load(c.x, c.narrow, (plane * c.in[0] + r) * c.in[1] + s) *
+               load(c.w, c.narrow, (taps * c.kernel[0] + i) * c.kernel[1] + j);
+      }
+    }
+  return sum;
+}
+
+FSDPC_SHARED inline float inputCell(const PlainConvolution &c, int64_t n,
+                                    int64_t channel, int64_t row,
+                                    int64_t column) {
+  int64_t channels = c.channels / c.groups, filters = c.filters / c.groups;
+  int64_t group = channel / channels;
+  float sum = 0;
+  for (int64_t f = group * filters; f < (group + 1) * filters; ++f)
+    for (int64_t i = 0; i < c.kernel[0]; ++i) {
+      int64_t r = outputOf(c, 0, row, i);
+      for (int64_t j = 0; r >= 0 && j < c.kernel[1]; ++j) {
+        int64_t s = outputOf(c, 1, column, j);
+        if (s < 0)
+          continue;
+        int64_t plane = n * c.filters + f;
+        int64_t taps = f * channels + channel % channels;
+        sum += load(c.x, c.narrow, (plane * c.out[0] + r) * c.out[1] + s) *
+               load(c.w, c.narrow, (taps * c.kernel[0] + i) * c.kernel[1] + j);
+      }
+    }
+  return sum;
+}
+
+FSDPC_SHARED inline float weightCell(const PlainConvolution &c, int64_t filter,
+                                     int64_t tap, int64_t i, int64_t j) {
+  int64_t channels = c.channels / c.groups;
+  int64_t channel = filter / (c.filters / c.groups) * channels + tap;
+  float sum = 0;
+  for (int64_t n = 0; n < c.batch; ++n)
+    for (int64_t row = 0; row < c.out[0]; ++row) {
+      int64_t r = inputOf(c, 0, row, i);
+      for (int64_t column = 0; r >= 0 && column < c.out[1]; ++column) {
+        int64_t s = inputOf(c, 1, column, j);
+        if (s < 0)
+          continue;
+        int64_t from = n * c.channels + channel, to = n * c.filters + filter;
+        sum += load(c.x, c.narrow, (from * c.in[0] + r) * c.in[1] + s) *
+               load(c.w, c.narrow, (to * c.out[0] + row) * c.out[1] + column);
+      }
+    }
+  return sum;
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const PlainConvolution &c) {
+  bool weight = c.kind == ConvolutionKind::weight;
+  bool input = c.kind == ConvolutionKind::input;
+  // Of the result: four extents, the last three.
+  int64_t planes = weight  ? c.channels / c.groups
+                   : input ? c.channels
+                           : c.filters;
+  const int64_t *plane = weight ? c.kernel : input ? c.in : c.out;
+  int64_t cells = (weight ? c.filters : c.batch) * planes * plane[0] * plane[1];
+  for (int64_t cell = grid.first(); cell < cells; cell += grid.stride()) {
+    int64_t column = cell % plane[1], row = cell / plane[1] % plane[0];
+    int64_t outer = cell / (plane[0] * plane[1]);
+    int64_t first = outer / planes, second = outer % planes;
+    store(c.y, c.narrow, cell,
+          weight  ? weightCell(c, first, second, row, column)
+          : input ? inputCell(c, first, second, row, column)
+                  : forwardCell(c, first, second, row, column));
+  }
+}
+
+} // namespace fsdpc

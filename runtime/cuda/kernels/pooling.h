@@ -1,0 +1,45 @@
+// Pooling and its gradients: a thread a cell of the result.
+#pragma once
+
+#include "runtime/core/pooling_cell.h"
+#include "runtime/cuda/kernels/grid.h"
+
+namespace fsdpc {
+
+struct PoolingCells {
+  PoolingShape shape = {};
+  int64_t planes = 0;
+  bool maximum = false, gradient = false, narrow = false;
+  const void *source = nullptr;
+  void *destination = nullptr;
+  int32_t *indices = nullptr; // max: of each output, within its window
+};
+
+template <typename T>
+FSDPC_SHARED void poolAll(const Grid &grid, const PoolingCells &p) {
+  const int64_t *result = p.gradient ? p.shape.in : p.shape.out;
+  const int64_t *source = p.gradient ? p.shape.out : p.shape.in;
+  int64_t cells = result[0] * result[1];
+  int64_t outputs = p.shape.out[0] * p.shape.out[1];
+  auto *to = static_cast<T *>(p.destination);
+  for (int64_t i = grid.first(); i < p.planes * cells; i += grid.stride()) {
+    int64_t plane = i / cells, row = i % cells / result[1];
+    int64_t column = i % result[1];
+    const T *from =
+        static_cast<const T *>(p.source) + plane * source[0] * source[1];
+    if (p.gradient)
+      to[i] = poolingGradCell(p.shape, from,
+                              p.maximum ? p.indices + plane * outputs : nullptr,
+                              row, column);
+    else if (p.maximum)
+      to[i] = maxCell(p.shape, from, row, column, p.indices[i]);
+    else
+      to[i] = averageCell(p.shape, from, row, column);
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const PoolingCells &p) {
+  p.narrow ? poolAll<BFloat16>(grid, p) : poolAll<float>(grid, p);
+}
+
+} // namespace fsdpc

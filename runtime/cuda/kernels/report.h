@@ -1,0 +1,45 @@
+// What a microbatch leaves behind: its loss, and running statistics.
+#pragma once
+
+#include "runtime/cuda/kernels/grid.h"
+
+namespace fsdpc {
+
+// losses[k] and valid[k] of this rank's microbatch k, whose number among all
+// ranks' stands in the slot's random numbers: a graph that is replayed for
+// several microbatches finds the place there.
+struct ReportLoss {
+  const float *loss = nullptr, *valid = nullptr; // valid: or null, for 1
+  const uint32_t *random = nullptr;
+  uint32_t ranks = 1;
+  float *losses = nullptr, *valids = nullptr;
+};
+
+// buffer = (1 - momentum) · buffer + momentum · statistic, for ranks in order.
+struct UpdateStatistics {
+  float *buffer = nullptr;
+  const float *statistics = nullptr; // all ranks', one after the other
+  int ranks = 1;
+  int64_t elements = 0;
+  double momentum = 0;
+};
+
+FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
+  if (grid.first() != 0)
+    return;
+  uint32_t k = r.random[2] / r.ranks;
+  r.losses[k] = *r.loss;
+  r.valids[k] = r.valid ? *r.valid : 1;
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const UpdateStatistics &u) {
+  for (int64_t i = grid.first(); i < u.elements; i += grid.stride()) {
+    float value = u.buffer[i];
+    for (int rank = 0; rank < u.ranks; ++rank)
+      value = float((1 - u.momentum) * value +
+                    u.momentum * double(u.statistics[rank * u.elements + i]));
+    u.buffer[i] = value;
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,132 @@
+// Attention between its products, for plans that no library takes: the softmax
+// of a row of scores and its gradient, a block of threads a row. Semantics as
+// compiled for the host (fsdpc.h): a key that a row does not see has weight 0,
+// a row that sees none has only such.
+#pragma once
+
+#include "runtime/cuda/kernels/grid.h"
+
+#include <cfloat>
+#include <cmath>
+
+namespace fsdpc {
+
+enum class MaskType { none, keep, f32, bf16 };
+
+// The rows of `heads` heads from `firstHead` on, heads counted over the whole
+// batch; matrices are dense, queries × keys a head.
+struct SoftmaxRows {
+  float *scores = nullptr;
+  void *weights = nullptr; // in the plan's type; may be the scores' memory
+  float *lse = nullptr;    // of all heads, of the whole batch
+  const void *mask = nullptr;
+  int64_t maskStrides[4] = {}; // of batch, head, query, key
+  MaskType maskType = MaskType::none;
+  bool narrow = false; // bf16
+  bool causal = false;
+  float scale = 1;
+  int64_t headsOfBatch = 1, firstHead = 0, heads = 0, queries = 0, keys = 0;
+};
+
+struct SoftmaxGradRows {
+  SoftmaxRows rows;
+  const float *dweights = nullptr;
+  void *dscores = nullptr; // in the plan's type; may be dweights' memory
+  const void *grad = nullptr, *output = nullptr;
+  int64_t gradStrides[3] = {}, outputStrides[3] = {}; // batch, head, row
+  int64_t valueWidth = 0;
+};
+
+// Row `index` of the rows that a launch covers.
+struct SoftmaxRow {
+  int64_t batch, head, query, seen;
+  FSDPC_SHARED SoftmaxRow(const SoftmaxRows &s, int64_t index) {
+    int64_t place = s.firstHead + index / s.queries;
+    batch = place / s.headsOfBatch;
+    head = place % s.headsOfBatch;
+    query = index % s.queries;
+    seen = s.keys;
+    if (s.causal && query + s.keys - s.queries + 1 < seen)
+      seen = query + s.keys - s.queries + 1;
+    seen = seen > 0 ? seen : 0;
+  }
+  FSDPC_SHARED int64_t at(const int64_t *strides) const {
+    return batch * strides[0] + head * strides[1] + query * strides[2];
+  }
+};
+
+// The scaled and masked score of a row's key.
+FSDPC_SHARED inline float scoreOf(const SoftmaxRows &s, const SoftmaxRow &row,
+                                  float product, int64_t key) {
+  float score = product * s.scale;
+  if (s.maskType == MaskType::none)
+    return score;
+  int64_t place = row.at(s.maskStrides) + key * s.maskStrides[3];
+  if (s.maskType == MaskType::keep)
+    return static_cast<const uint8_t *>(s.mask)[place] ? score
+                                                       : -float(INFINITY);
+  return s.maskType == MaskType::f32
+             ? score + static_cast<const float *>(s.mask)[place]
+             : score + widen(static_cast<const BFloat16 *>(s.mask)[place]);
+}
+
+FSDPC_SHARED inline void store(void *to, bool narrowed, int64_t i,
+                               float value) {
+  if (narrowed)
+    static_cast<BFloat16 *>(to)[i] = narrow<BFloat16>(value);
+  else
+    static_cast<float *>(to)[i] = value;
+}
+
+FSDPC_SHARED inline float load(const void *from, bool narrowed, int64_t i) {
+  return narrowed ? widen(static_cast<const BFloat16 *>(from)[i])
+                  : static_cast<const float *>(from)[i];
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxRows &s) {
+  for (int64_t r = grid.block; r < s.heads * s.queries; r += grid.blocks) {
+    SoftmaxRow row(s, r);
+    float *scores = s.scores + r * s.keys;
+    float largest = -FLT_MAX;
+    for (int64_t key = grid.thread; key < row.seen; key += grid.threads)
+      largest = fmaxf(largest, scores[key] = scoreOf(s, row, scores[key], key));
+    largest =
+        grid.reduce(largest, [](float a, float b) { return fmaxf(a, b); });
+    float sum = 0;
+    for (int64_t key = grid.thread; key < row.seen; key += grid.threads)
+      sum += scores[key] = expf(scores[key] - largest);
+    sum = grid.sum(sum);
+    if (grid.thread == 0)
+      s.lse[s.firstHead * s.queries + r] = largest + logf(sum);
+    float factor = 1 / fmaxf(sum, FLT_MIN);
+    for (int64_t key = grid.thread; key < s.keys; key += grid.threads)
+      store(s.weights, s.narrow, r * s.keys + key,
+            key < row.seen ? scores[key] * factor : 0.0f);
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxGradRows &g) {
+  const SoftmaxRows &s = g.rows;
+  for (int64_t r = grid.block; r < s.heads * s.queries; r += grid.blocks) {
+    SoftmaxRow row(s, r);
+    int64_t grad = row.at(g.gradStrides), output = row.at(g.outputStrides);
+    float dot = 0;
+    for (int64_t j = grid.thread; j < g.valueWidth; j += grid.threads)
+      dot += load(g.grad, s.narrow, grad + j) *
+             load(g.output, s.narrow, output + j);
+    dot = grid.sum(dot);
+    float lse = fmaxf(s.lse[s.firstHead * s.queries + r], -FLT_MAX);
+    for (int64_t key = grid.thread; key < s.keys; key += grid.threads) {
+      int64_t i = r * s.keys + key;
+      float weight = 0, dscore = 0;
+      if (key < row.seen) {
+        weight = expf(scoreOf(s, row, s.scores[i], key) - lse);
+        dscore = weight * (g.dweights[i] - dot) * s.scale;
+      }
+      store(s.weights, s.narrow, i, weight);
+      store(g.dscores, s.narrow, i, dscore);
+    }
+  }
+}
+
+} // namespace fsdpc

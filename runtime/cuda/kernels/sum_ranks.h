@@ -1,0 +1,134 @@
+// Gradients and parameters on their way between ranks: casts to the wire type,
+// and sums over ranks, with the bits of the host's (runtime/comm/reduce.h).
+#pragma once
+
+#include "runtime/comm/communicator.h"
+#include "runtime/cuda/kernels/grid.h"
+
+namespace fsdpc {
+
+// Ranks whose values may lie anywhere; more lie at a stride.
+constexpr int mostAddends = 64;
+
+// to[i] = from[i] as type `to`; zero from `elements` to `padded`.
+struct Cast {
+  const void *from = nullptr;
+  void *to = nullptr;
+  WireType fromType = WireType::f32, toType = WireType::f32;
+  int64_t elements = 0, padded = 0;
+};
+
+// shard[i] (+)= Σ over ranks of what they hand over, rounded to `wire`, in rank
+// order in f32; what a rank hands over is zero from `elements` on. Shard and
+// parts may be the same memory.
+struct SumRanks {
+  const void *parts[mostAddends] = {};
+  const void *first = nullptr; // instead of parts: one a shard's length apart
+  int ranks = 1;
+  WireType type = WireType::f32, wire = WireType::f32;
+  int64_t elements = 0, shardElements = 0;
+  float *shard = nullptr;
+  bool add = false;
+};
+
+// values[i] = Σ over ranks of parts[r][i], in rank order; parts as above.
+struct SumDoubles {
+  const double *parts[mostAddends] = {};
+  const double *first = nullptr;
+  int ranks = 1, count = 0;
+  double *values = nullptr;
+};
+
+template <typename From, typename To>
+FSDPC_SHARED void castAll(const Grid &grid, const Cast &c) {
+  auto *from = static_cast<const From *>(c.from);
+  auto *to = static_cast<To *>(c.to);
+  auto *from4 = static_cast<const Four<From> *>(c.from);
+  auto *to4 = static_cast<Four<To> *>(c.to);
+  for (int64_t i = grid.first(); i < c.padded / 4; i += grid.stride()) {
+    Four<To> values;
+    if (4 * i + 4 <= c.elements) {
+      Four<From> wide = from4[i];
+      for (int k = 0; k < 4; ++k)
+        values.at[k] = narrow<To>(widen(wide.at[k]));
+    } else {
+      for (int k = 0; k < 4; ++k)
+        values.at[k] =
+            narrow<To>(4 * i + k < c.elements ? widen(from[4 * i + k]) : 0.0f);
+    }
+    to4[i] = values;
+  }
+  for (int64_t i = c.padded / 4 * 4 + grid.first(); i < c.padded;
+       i += grid.stride())
+    to[i] = narrow<To>(i < c.elements ? widen(from[i]) : 0.0f);
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const Cast &c) {
+  bool wide = c.fromType == WireType::f32;
+  if (c.toType == WireType::f32)
+    wide ? castAll<float, float>(grid, c) : castAll<BFloat16, float>(grid, c);
+  else
+    wide ? castAll<float, BFloat16>(grid, c)
+         : castAll<BFloat16, BFloat16>(grid, c);
+}
+
+// Element i of an addend as it travels.
+template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
+  float wide = widen(value);
+  return wire == WireType::bf16 ? widen(narrow<BFloat16>(wide)) : wide;
+}
+
+template <typename T>
+FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
+  return s.first ? static_cast<const T *>(s.first) + rank * s.shardElements
+                 : static_cast<const T *>(s.parts[rank]);
+}
+
+template <typename T>
+FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
+  auto one = [&](int64_t i) {
+    float sum = 0;
+    for (int rank = 0; rank < s.ranks; ++rank) {
+      float value =
+          i < s.elements ? travelled(addend<T>(s, rank)[i], s.wire) : 0.0f;
+      sum = rank == 0 ? value : sum + value;
+    }
+    s.shard[i] = s.add ? s.shard[i] + sum : sum;
+  };
+  int64_t fours = s.elements / 4;
+  auto *shard4 = reinterpret_cast<Four<float> *>(s.shard);
+  for (int64_t i = grid.first(); i < fours; i += grid.stride()) {
+    Four<float> sums = {};
+    for (int rank = 0; rank < s.ranks; ++rank) {
+      Four<T> values = reinterpret_cast<const Four<T> *>(addend<T>(s, rank))[i];
+      for (int k = 0; k < 4; ++k) {
+        float value = travelled(values.at[k], s.wire);
+        sums.at[k] = rank == 0 ? value : sums.at[k] + value;
+      }
+    }
+    if (s.add) {
+      Four<float> before = shard4[i];
+      for (int k = 0; k < 4; ++k)
+        sums.at[k] = before.at[k] + sums.at[k];
+    }
+    shard4[i] = sums;
+  }
+  for (int64_t i = 4 * fours + grid.first(); i < s.shardElements;
+       i += grid.stride())
+    one(i);
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const SumRanks &s) {
+  s.type == WireType::f32 ? sumAll<float>(grid, s) : sumAll<BFloat16>(grid, s);
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const SumDoubles &s) {
+  for (int64_t i = grid.first(); i < s.count; i += grid.stride()) {
+    double sum = 0;
+    for (int rank = 0; rank < s.ranks; ++rank)
+      sum += s.first ? s.first[int64_t(rank) * s.count + i] : s.parts[rank][i];
+    s.values[i] = sum;
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,88 @@
+// One allocation each of device and pinned memory; see memory.h.
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/workspace.h"
+
+#include <cstring>
+
+namespace fsdpc {
+
+void *CudaMemory::Arena::take(int64_t bytes) {
+  int64_t begin = alignedPlace(used, bytes);
+  if (begin + bytes > size)
+    return nullptr;
+  used = begin + bytes;
+  return static_cast<char *>(memory) + begin;
+}
+
+CudaMemory::~CudaMemory() {
+  if (device.memory)
+    context.api.freeDevice(device.memory);
+  if (pinned.memory)
+    context.api.freePinned(pinned.memory);
+}
+
+bool CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
+                         std::string &error) {
+  CudaDeviceInfo info;
+  CudaStatus status = context.api.deviceInfo(info);
+  auto tooLittle = [&](const std::string &why) {
+    error = "the program needs " + std::to_string(deviceBytes) +
+            " bytes of GPU memory, of which " + std::to_string(info.freeBytes) +
+            " of " + std::to_string(info.totalBytes) + " are free on '" +
+            info.name + "'" + why +
+            "; run more ranks, or compile with a lower "
+            "--memory-limit";
+    return false;
+  };
+  if (status == cudaOk && info.freeBytes < size_t(deviceBytes))
+    return tooLittle("");
+  if (status == cudaOk)
+    status = context.api.allocateDevice(device.memory, size_t(deviceBytes));
+  if (status != cudaOk)
+    return tooLittle(": " + context.api.errorText(status));
+  pinnedBytes += bounceBytes;
+  status = context.api.allocatePinned(pinned.memory, size_t(pinnedBytes));
+  if (status != cudaOk) {
+    error = "cannot pin " + std::to_string(pinnedBytes) +
+            " bytes of host memory: " + context.api.errorText(status);
+    return false;
+  }
+  device.size = deviceBytes;
+  pinned.size = pinnedBytes;
+  bounce = takePinned(bounceBytes);
+  return true;
+}
+
+void *CudaMemory::takeDevice(int64_t bytes) { return device.take(bytes); }
+void *CudaMemory::takePinned(int64_t bytes) { return pinned.take(bytes); }
+
+void CudaMemory::upload(void *to, const void *from, size_t bytes) {
+  CudaStream stream = context.streams[copyStream];
+  for (size_t done = 0; done < bytes; done += bounceBytes) {
+    size_t piece = std::min<size_t>(bounceBytes, bytes - done);
+    std::memcpy(bounce, static_cast<const char *>(from) + done, piece);
+    context.copy(static_cast<char *>(to) + done, bounce, piece, copyStream);
+    context.check(context.api.synchronizeStream(stream));
+  }
+}
+
+void CudaMemory::download(void *to, const void *from, size_t bytes) {
+  CudaStream stream = context.streams[copyStream];
+  for (size_t done = 0; done < bytes; done += bounceBytes) {
+    size_t piece = std::min<size_t>(bounceBytes, bytes - done);
+    context.copy(bounce, static_cast<const char *>(from) + done, piece,
+                 copyStream);
+    context.check(context.api.synchronizeStream(stream));
+    std::memcpy(static_cast<char *>(to) + done, bounce, piece);
+  }
+}
+
+void CudaMemory::zero(void *memory, size_t bytes) {
+  if (bytes == 0)
+    return;
+  context.check(
+      context.api.fill(memory, 0, bytes, context.streams[copyStream]));
+  context.check(context.api.synchronizeStream(context.streams[copyStream]));
+}
+
+} // namespace fsdpc

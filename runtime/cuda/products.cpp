@@ -1,0 +1,173 @@
+// Matrix products by cuBLASLt; see products.h.
+#include "runtime/cuda/products.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/cuda/workspace.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+struct Axis {
+  int64_t extent, a, b, c;
+};
+
+// The batch's axes without those of one entry, the ones that the result crosses
+// in the longest strides first; neighbours that lie as one become one.
+std::vector<Axis> mergedAxes(const MatmulPlan &p) {
+  std::vector<Axis> axes;
+  for (size_t i = 0; i < p.batch.size(); ++i)
+    if (p.batch[i] != 1)
+      axes.push_back({p.batch[i], p.strideA[i], p.strideB[i], p.strideC[i]});
+  std::stable_sort(axes.begin(), axes.end(),
+                   [](const Axis &x, const Axis &y) { return x.c > y.c; });
+  std::vector<Axis> merged;
+  for (const Axis &axis : axes) {
+    if (!merged.empty()) {
+      Axis &last = merged.back();
+      if (last.a == axis.extent * axis.a && last.b == axis.extent * axis.b &&
+          last.c == axis.extent * axis.c) {
+        last = {last.extent * axis.extent, axis.a, axis.b, axis.c};
+        continue;
+      }
+    }
+    merged.push_back(axis);
+  }
+  return merged;
+}
+
+bool isProductType(const std::string &dtype) {
+  return dtype == "f32" || dtype == "bf16";
+}
+
+std::string nameOf(const CudaGemmShape &s) {
+  return std::to_string(s.m) + "x" + std::to_string(s.n) + "x" +
+         std::to_string(s.k) + (s.transposeA ? " A'" : " A") +
+         (s.transposeB ? "B'" : "B") +
+         (s.count > 1 ? " of " + std::to_string(s.count) : "") + " " +
+         s.dtypeA + " " + s.dtypeB + " " + s.dtypeC + (s.beta != 0 ? " +" : "");
+}
+
+} // namespace
+
+ProductCalls cutProduct(const MatmulPlan &p) {
+  ProductCalls cut;
+  CudaGemmShape &s = cut.shape;
+  s.m = p.m, s.n = p.n, s.k = p.k;
+  s.transposeA = p.transposeA, s.transposeB = p.transposeB;
+  s.lda = p.lda, s.ldb = p.ldb, s.ldc = p.ldc;
+  s.dtypeA = p.dtypeA, s.dtypeB = p.dtypeB, s.dtypeC = p.dtypeC;
+  s.beta = p.accumulate ? 1 : 0;
+  std::vector<Axis> axes = mergedAxes(p);
+  // Entries whose rows follow each other, by one B, are one product.
+  if (!axes.empty() && !s.transposeA && axes.back().b == 0 &&
+      axes.back().a == s.m * s.lda && axes.back().c == s.m * s.ldc) {
+    s.m *= axes.back().extent;
+    axes.pop_back();
+  }
+  auto longest = std::max_element(
+      axes.begin(), axes.end(),
+      [](const Axis &x, const Axis &y) { return x.extent < y.extent; });
+  if (longest != axes.end()) {
+    s.count = longest->extent;
+    s.strideA = longest->a, s.strideB = longest->b, s.strideC = longest->c;
+    axes.erase(longest);
+  }
+  cut.calls = {{}};
+  for (const Axis &axis : axes) {
+    std::vector<ProductCalls::Call> calls;
+    for (const ProductCalls::Call &call : cut.calls)
+      for (int64_t i = 0; i < axis.extent; ++i)
+        calls.push_back(
+            {call.a + i * axis.a, call.b + i * axis.b, call.c + i * axis.c});
+    cut.calls = std::move(calls);
+  }
+  return cut;
+}
+
+Products::~Products() {
+  for (auto &[key, gemm] : gemms)
+    if (gemm)
+      context.api.destroyGemm(gemm);
+}
+
+CudaGemm Products::planned(const CudaGemmShape &s) {
+  Key key(s.m, s.n, s.k, s.transposeA, s.transposeB, s.lda, s.ldb, s.ldc,
+          s.count, s.strideA, s.strideB, s.strideC,
+          s.dtypeA + " " + s.dtypeB + " " + s.dtypeC, s.beta);
+  auto found = gemms.find(key);
+  if (found != gemms.end())
+    return found->second;
+  CudaGemm gemm = nullptr;
+  CudaChoice choice;
+  CudaStatus status =
+      context.api.planGemm(s, size_t(libraryWorkspaceBytes), gemm, choice);
+  if (status != cudaOk)
+    gemm = nullptr;
+  lines.push_back("product " + nameOf(s) + ": " +
+                  (gemm ? choice.algorithm
+                        : "plain loops: " + refusal(context, status, choice)));
+  gemms.emplace(std::move(key), gemm);
+  return gemm;
+}
+
+bool Products::plan(const MatmulPlan &p, Product &product, std::string &error) {
+  if (!isProductType(p.dtypeA) || !isProductType(p.dtypeB) ||
+      !isProductType(p.dtypeC)) {
+    error = "a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
+            "', '" + p.dtypeC + "' is not supported";
+    return false;
+  }
+  bool empty = p.m <= 0 || p.n <= 0 || p.k <= 0;
+  for (int64_t extent : p.batch)
+    empty = empty || extent <= 0;
+  if (empty) {
+    error = "a matrix product has an empty dimension";
+    return false;
+  }
+  ProductCalls cut = cutProduct(p);
+  // A library's product has operands of one type.
+  product.gemm = p.dtypeA == p.dtypeB ? planned(cut.shape) : nullptr;
+  product.calls = cut.calls;
+  for (ProductCalls::Call &call : product.calls) {
+    call.a *= dtypeBytes(p.dtypeA);
+    call.b *= dtypeBytes(p.dtypeB);
+    call.c *= dtypeBytes(p.dtypeC);
+  }
+  const CudaGemmShape &s = cut.shape;
+  PlainProduct &plain = product.plain;
+  plain.narrowA = p.dtypeA == "bf16";
+  plain.narrowB = p.dtypeB == "bf16";
+  plain.narrowC = p.dtypeC == "bf16";
+  plain.m = s.m, plain.n = s.n, plain.k = s.k;
+  plain.rowA = s.transposeA ? 1 : s.lda;
+  plain.columnA = s.transposeA ? s.lda : 1;
+  plain.rowB = s.transposeB ? 1 : s.ldb;
+  plain.columnB = s.transposeB ? s.ldb : 1;
+  plain.rowC = s.ldc;
+  plain.entries = s.count;
+  plain.strideA = s.strideA, plain.strideB = s.strideB;
+  plain.strideC = s.strideC;
+  plain.add = p.accumulate;
+  return true;
+}
+
+void Product::run(CudaContext &context, const void *a, const void *b, void *c,
+                  void *workspace) const {
+  for (const ProductCalls::Call &call : calls) {
+    const void *fromA = static_cast<const char *>(a) + call.a;
+    const void *fromB = static_cast<const char *>(b) + call.b;
+    void *to = static_cast<char *>(c) + call.c;
+    if (gemm) {
+      context.check(context.api.gemm(gemm, fromA, fromB, to, workspace,
+                                     context.streams[FSDPC_STREAM_COMPUTE]));
+      continue;
+    }
+    PlainProduct own = plain;
+    own.a = fromA, own.b = fromB, own.c = to;
+    context.launch(own, own.entries * own.m * own.n, FSDPC_STREAM_COMPUTE);
+  }
+}
+
+} // namespace fsdpc

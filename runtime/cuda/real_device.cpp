@@ -1,0 +1,253 @@
+// The table over cudart: device, memory, streams, events, kernels, graphs, and
+// the names for profilers.
+#include "runtime/core/device.h"
+#include "runtime/cuda/kernels/own.h"
+#include "runtime/cuda/real_api.h"
+
+#include <cuda_runtime_api.h>
+#include <mutex>
+#include <nvtx3/nvToolsExt.h>
+
+namespace fsdpc {
+
+namespace {
+
+cudaStream_t real(CudaStream stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+cudaEvent_t realEvent(CudaEvent event) {
+  return static_cast<cudaEvent_t>(event);
+}
+
+// "13.0" of 13000.
+std::string versionText(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+// What stands between this program and a GPU.
+std::string driverText() {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (!driver)
+    return "no NVIDIA driver found (libcuda.so.1 does not load); run on a "
+           "machine with a GPU and a driver for CUDA " +
+           versionText(runtime) + " or newer";
+  return "the NVIDIA driver runs CUDA " + versionText(driver) +
+         " and the program needs " + versionText(runtime) +
+         "; install a newer driver";
+}
+
+// Device code of the process: a library's kernels serve every device.
+struct LoadedProgram {
+  std::mutex mutex;
+  cudaLibrary_t library = nullptr;
+} loaded;
+
+} // namespace
+
+const char *backendName() { return "cuda"; }
+
+CudaApi &cudaApi() {
+  static RealCudaApi api;
+  return api;
+}
+
+std::string RealCudaApi::errorText(CudaStatus status) {
+  if (status >= ncclCodes)
+    return describeNccl(status - ncclCodes);
+  if (status >= cudnnGraphCodes)
+    return describeCudnnGraph(status - cudnnGraphCodes);
+  if (status >= cudnnCodes)
+    return describeCudnn(status - cudnnCodes);
+  if (status >= cublasCodes)
+    return describeCublas(status - cublasCodes);
+  switch (status) {
+  case cudaInProgress:
+    return "NCCL: still in progress";
+  case cudaRefused:
+    return "the library refuses the plan";
+  case cudaErrorInsufficientDriver:
+    return driverText();
+  case cudaErrorNoDevice:
+    return "no GPU found by the NVIDIA driver; CUDA_VISIBLE_DEVICES may hide "
+           "it";
+  case cudaErrorNoKernelImageForDevice:
+    return "the program holds no kernels for this GPU; compile it with "
+           "--gpu-arch for the GPU's architecture";
+  default:
+    return std::string("CUDA: ") +
+           cudaGetErrorString(static_cast<cudaError_t>(status));
+  }
+}
+
+// ---- device ----
+
+CudaStatus RealCudaApi::deviceCount(int &count) {
+  return cudaGetDeviceCount(&count);
+}
+
+CudaStatus RealCudaApi::selectDevice(int device) {
+  return cudaSetDevice(device);
+}
+
+CudaStatus RealCudaApi::deviceInfo(CudaDeviceInfo &info) {
+  int device = 0;
+  cudaDeviceProp properties;
+  cudaError_t status = cudaGetDevice(&device);
+  if (!status)
+    status = cudaGetDeviceProperties(&properties, device);
+  if (!status)
+    status = cudaDriverGetVersion(&info.driver);
+  if (!status)
+    status = cudaMemGetInfo(&info.freeBytes, &info.totalBytes);
+  if (status)
+    return status;
+  info.name = properties.name;
+  info.major = properties.major;
+  info.minor = properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
+  return cudaOk;
+}
+
+// ---- memory ----
+
+CudaStatus RealCudaApi::allocateDevice(void *&memory, size_t bytes) {
+  return cudaMalloc(&memory, bytes);
+}
+CudaStatus RealCudaApi::freeDevice(void *memory) { return cudaFree(memory); }
+CudaStatus RealCudaApi::allocatePinned(void *&memory, size_t bytes) {
+  return cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+}
+CudaStatus RealCudaApi::freePinned(void *memory) {
+  return cudaFreeHost(memory);
+}
+CudaStatus RealCudaApi::copy(void *to, const void *from, size_t bytes,
+                             CudaStream stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, real(stream));
+}
+CudaStatus RealCudaApi::fill(void *to, int byte, size_t bytes,
+                             CudaStream stream) {
+  return cudaMemsetAsync(to, byte, bytes, real(stream));
+}
+
+// ---- streams and events ----
+
+CudaStatus RealCudaApi::createStream(CudaStream &stream, bool urgent) {
+  int least = 0, greatest = 0;
+  cudaError_t status = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  cudaStream_t created = nullptr;
+  if (!status)
+    status = cudaStreamCreateWithPriority(&created, cudaStreamNonBlocking,
+                                          urgent ? greatest : least);
+  stream = created;
+  return status;
+}
+CudaStatus RealCudaApi::destroyStream(CudaStream stream) {
+  return cudaStreamDestroy(real(stream));
+}
+CudaStatus RealCudaApi::synchronizeStream(CudaStream stream) {
+  return cudaStreamSynchronize(real(stream));
+}
+
+CudaStatus RealCudaApi::createEvent(CudaEvent &event) {
+  cudaEvent_t created = nullptr;
+  cudaError_t status =
+      cudaEventCreateWithFlags(&created, cudaEventDisableTiming);
+  event = created;
+  return status;
+}
+CudaStatus RealCudaApi::destroyEvent(CudaEvent event) {
+  return cudaEventDestroy(realEvent(event));
+}
+CudaStatus RealCudaApi::recordEvent(CudaEvent event, CudaStream stream) {
+  return cudaEventRecord(realEvent(event), real(stream));
+}
+CudaStatus RealCudaApi::waitEvent(CudaStream stream, CudaEvent event) {
+  return cudaStreamWaitEvent(real(stream), realEvent(event), 0);
+}
+CudaStatus RealCudaApi::queryEvent(CudaEvent event, bool &done) {
+  cudaError_t status = cudaEventQuery(realEvent(event));
+  done = status == cudaSuccess;
+  return status == cudaErrorNotReady ? cudaSuccess : status;
+}
+
+// ---- kernels ----
+
+CudaStatus RealCudaApi::loadProgram(const fsdpc_program &program) {
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (loaded.library)
+    return cudaOk;
+  return cudaLibraryLoadData(&loaded.library, program.device_code, nullptr,
+                             nullptr, 0, nullptr, nullptr, 0);
+}
+
+CudaStatus RealCudaApi::findKernel(const fsdpc_kernel &kernel,
+                                   CudaFunction &function) {
+  cudaKernel_t found = nullptr;
+  cudaError_t status =
+      cudaLibraryGetKernel(&found, loaded.library, kernel.name);
+  function = found;
+  // Loads it, which else the first launch does, in a capture at worst.
+  cudaFuncAttributes attributes;
+  return status ? status : cudaFuncGetAttributes(&attributes, function);
+}
+
+CudaStatus RealCudaApi::launch(CudaFunction function, int64_t blocks,
+                               int threads, void *const *buffers, int count,
+                               CudaStream stream) {
+  constexpr int most = 512; // a kernel's parameters are 4 KiB at most
+  void *arguments[most];
+  if (count > most || blocks > INT32_MAX)
+    return cudaErrorInvalidConfiguration;
+  for (int i = 0; i < count; ++i)
+    arguments[i] = const_cast<void **>(&buffers[i]);
+  return cudaLaunchKernel(function, dim3(unsigned(blocks)), dim3(threads),
+                          arguments, 0, real(stream));
+}
+
+CudaStatus RealCudaApi::launchOwn(int kernel, int64_t blocks,
+                                  const void *arguments, size_t,
+                                  CudaStream stream) {
+  void *argument[] = {const_cast<void *>(arguments)};
+  return cudaLaunchKernel(ownKernels[size_t(kernel)], dim3(unsigned(blocks)),
+                          dim3(ownThreads), argument, 0, real(stream));
+}
+
+// ---- graphs ----
+
+// Relaxed: the other ranks' threads, and NCCL's, allocate meanwhile.
+CudaStatus RealCudaApi::beginCapture(CudaStream stream) {
+  return cudaStreamBeginCapture(real(stream), cudaStreamCaptureModeRelaxed);
+}
+
+// Nodes keep the priorities of the streams they were captured on.
+CudaStatus RealCudaApi::endCapture(CudaStream stream, CudaGraph &graph) {
+  cudaGraph_t captured = nullptr;
+  cudaGraphExec_t ready = nullptr;
+  cudaError_t status = cudaStreamEndCapture(real(stream), &captured);
+  if (!status)
+    status = cudaGraphInstantiate(&ready, captured,
+                                  cudaGraphInstantiateFlagUseNodePriority);
+  if (!status)
+    status = cudaGraphUpload(ready, real(stream));
+  if (captured)
+    cudaGraphDestroy(captured);
+  graph = ready;
+  return status;
+}
+
+CudaStatus RealCudaApi::launchGraph(CudaGraph graph, CudaStream stream) {
+  return cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), real(stream));
+}
+CudaStatus RealCudaApi::destroyGraph(CudaGraph graph) {
+  return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
+}
+
+// ---- names for profilers ----
+
+void RealCudaApi::beginRange(const char *name) { nvtxRangePushA(name); }
+void RealCudaApi::endRange() { nvtxRangePop(); }
+
+} // namespace fsdpc

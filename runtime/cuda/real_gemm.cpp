@@ -1,0 +1,232 @@
+// Products over cuBLASLt. It is column-major: C = A · B is computed as
+// Cᵀ = Bᵀ · Aᵀ, the same memory with the operands swapped.
+#include "runtime/cuda/real_api.h"
+
+#include <algorithm>
+#include <cublasLt.h>
+#include <map>
+#include <mutex>
+
+namespace fsdpc {
+
+namespace {
+
+CudaStatus checked(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? cudaOk : cublasCodes + int(status);
+}
+
+bool parseType(const std::string &name, cudaDataType_t &type) {
+  if (name == "f32")
+    type = CUDA_R_32F;
+  else if (name == "bf16")
+    type = CUDA_R_16BF;
+  else if (name == "f64")
+    type = CUDA_R_64F;
+  else
+    return false;
+  return true;
+}
+
+size_t bytesOf(cudaDataType_t type) {
+  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
+
+// A handle a device, for all threads.
+CudaStatus handleOfDevice(cublasLtHandle_t &handle) {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;
+  int device = 0;
+  if (cudaError_t status = cudaGetDevice(&device))
+    return status;
+  std::lock_guard<std::mutex> lock(mutex);
+  cublasLtHandle_t &known = handles[device];
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if (!known)
+    status = cublasLtCreate(&known);
+  handle = known;
+  return checked(status);
+}
+
+constexpr size_t wideAlignment = 16; // bytes, for the widest accesses
+
+struct Gemm {
+  cublasLtHandle_t handle = nullptr;
+  cublasLtMatmulDesc_t product = nullptr;
+  // First and second as cuBLASLt takes them: B, then A.
+  cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+  // For operands that begin at multiples of wideAlignment, and for others.
+  cublasLtMatmulAlgo_t wide, narrow;
+  size_t workspaceBytes = 0;
+  bool inF64 = false;
+  double beta = 0;
+
+  ~Gemm() {
+    for (cublasLtMatrixLayout_t layout : {first, second, result})
+      if (layout)
+        cublasLtMatrixLayoutDestroy(layout);
+    if (product)
+      cublasLtMatmulDescDestroy(product);
+  }
+
+  cublasStatus_t describe(const CudaGemmShape &s, const cudaDataType_t *types);
+  cublasStatus_t choose(size_t cap, const size_t *alignments,
+                        cublasLtMatmulHeuristicResult_t &chosen);
+};
+
+cublasStatus_t describeMatrix(cublasLtMatrixLayout_t &layout,
+                              cudaDataType_t type, int64_t rows,
+                              int64_t columns, int64_t lead, int64_t count,
+                              int64_t stride) {
+  cublasStatus_t status = cublasLtMatrixLayoutCreate(
+      &layout, type, uint64_t(rows), uint64_t(columns), lead);
+  int32_t batch = int32_t(count);
+  if (!status)
+    status = cublasLtMatrixLayoutSetAttribute(
+        layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch));
+  if (!status)
+    status = cublasLtMatrixLayoutSetAttribute(
+        layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride,
+        sizeof(stride));
+  return status;
+}
+
+cublasStatus_t Gemm::describe(const CudaGemmShape &s,
+                              const cudaDataType_t *types) {
+  inF64 = types[2] == CUDA_R_64F;
+  beta = s.beta;
+  // Not FAST_TF32: f32 stays f32.
+  cublasStatus_t status = cublasLtMatmulDescCreate(
+      &product, inF64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+      inF64 ? CUDA_R_64F : CUDA_R_32F);
+  cublasOperation_t operations[] = {
+      s.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N,
+      s.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N,
+  };
+  cublasLtMatmulDescAttributes_t attributes[] = {CUBLASLT_MATMUL_DESC_TRANSA,
+                                                 CUBLASLT_MATMUL_DESC_TRANSB};
+  for (int i = 0; i < 2 && !status; ++i)
+    status = cublasLtMatmulDescSetAttribute(
+        product, attributes[i], &operations[i], sizeof(operations[i]));
+  if (!status)
+    status =
+        describeMatrix(first, types[1], s.transposeB ? s.k : s.n,
+                       s.transposeB ? s.n : s.k, s.ldb, s.count, s.strideB);
+  if (!status)
+    status =
+        describeMatrix(second, types[0], s.transposeA ? s.m : s.k,
+                       s.transposeA ? s.k : s.m, s.lda, s.count, s.strideA);
+  if (!status)
+    status =
+        describeMatrix(result, types[2], s.n, s.m, s.ldc, s.count, s.strideC);
+  return status;
+}
+
+// Sums of a K that is split are kept in f32 in the workspace and added by a
+// kernel of their own: those in place meet in any order.
+cublasStatus_t Gemm::choose(size_t cap, const size_t *alignments,
+                            cublasLtMatmulHeuristicResult_t &chosen) {
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
+  auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    if (!status)
+      status = cublasLtMatmulPreferenceSetAttribute(preference, attribute,
+                                                    &value, sizeof(value));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(cap));
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t(alignments[1]));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(alignments[0]));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(alignments[2]));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(alignments[2]));
+  int found = 0;
+  if (!status)
+    status =
+        cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, result,
+                                       result, preference, 1, &chosen, &found);
+  if (preference)
+    cublasLtMatmulPreferenceDestroy(preference);
+  return status ? status : found ? chosen.state : CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+// "algorithm 66, tile 20, split 1".
+std::string algorithmText(const cublasLtMatmulAlgo_t &algorithm) {
+  int32_t numbers[3] = {};
+  cublasLtMatmulAlgoConfigAttributes_t attributes[] = {
+      CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_TILE_ID,
+      CUBLASLT_ALGO_CONFIG_SPLITK_NUM};
+  for (int i = 0; i < 3; ++i)
+    cublasLtMatmulAlgoConfigGetAttribute(&algorithm, attributes[i], &numbers[i],
+                                         sizeof(numbers[i]), nullptr);
+  return "algorithm " + std::to_string(numbers[0]) + ", tile " +
+         std::to_string(numbers[1]) + ", split " + std::to_string(numbers[2]);
+}
+
+} // namespace
+
+std::string describeCublas(int status) {
+  return std::string("cuBLASLt: ") +
+         cublasLtGetStatusString(static_cast<cublasStatus_t>(status));
+}
+
+CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
+                                 CudaGemm &gemm, CudaChoice &choice) {
+  cudaDataType_t types[3];
+  if (!parseType(shape.dtypeA, types[0]) ||
+      !parseType(shape.dtypeB, types[1]) ||
+      !parseType(shape.dtypeC, types[2])) {
+    choice.algorithm = "no such types";
+    return cudaRefused;
+  }
+  auto plan = std::make_unique<Gemm>();
+  if (CudaStatus status = handleOfDevice(plan->handle))
+    return status;
+  cublasStatus_t status = plan->describe(shape, types);
+  cublasLtMatmulHeuristicResult_t wide = {}, narrow = {};
+  size_t wideAlignments[] = {wideAlignment, wideAlignment, wideAlignment};
+  size_t alignments[] = {bytesOf(types[0]), bytesOf(types[1]),
+                         bytesOf(types[2])};
+  if (!status)
+    status = plan->choose(cap, wideAlignments, wide);
+  if (!status)
+    status = plan->choose(cap, alignments, narrow);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+      status == CUBLAS_STATUS_INVALID_VALUE) {
+    choice.algorithm = describeCublas(status);
+    return cudaRefused;
+  }
+  if (status)
+    return checked(status);
+  plan->wide = wide.algo;
+  plan->narrow = narrow.algo;
+  plan->workspaceBytes = std::max(wide.workspaceSize, narrow.workspaceSize);
+  choice.workspaceBytes = plan->workspaceBytes;
+  choice.algorithm = algorithmText(wide.algo);
+  gemm = plan.release();
+  return cudaOk;
+}
+
+CudaStatus RealCudaApi::gemm(CudaGemm gemm, const void *a, const void *b,
+                             void *c, void *workspace, CudaStream stream) {
+  const Gemm &plan = *static_cast<Gemm *>(gemm);
+  uintptr_t begins = reinterpret_cast<uintptr_t>(a) |
+                     reinterpret_cast<uintptr_t>(b) |
+                     reinterpret_cast<uintptr_t>(c);
+  double alpha64 = 1, beta64 = plan.beta;
+  float alpha = 1, beta = float(plan.beta);
+  const void *scales[] = {&alpha, &beta};
+  const void *scales64[] = {&alpha64, &beta64};
+  const void *const *scale = plan.inF64 ? scales64 : scales;
+  return checked(cublasLtMatmul(
+      plan.handle, plan.product, scale[0], b, plan.first, a, plan.second,
+      scale[1], c, plan.result, c, plan.result,
+      begins % wideAlignment ? &plan.narrow : &plan.wide, workspace,
+      plan.workspaceBytes, static_cast<cudaStream_t>(stream)));
+}
+
+CudaStatus RealCudaApi::destroyGemm(CudaGemm gemm) {
+  delete static_cast<Gemm *>(gemm);
+  return cudaOk;
+}
+
+} // namespace fsdpc

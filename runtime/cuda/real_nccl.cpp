@@ -1,0 +1,203 @@
+// Collectives over NCCL. Communicators are nonblocking, so that a rank that no
+// other answers can still abort. NCCL then hands a collective to its stream
+// some time after the call; what this rank enqueues next must follow it, so a
+// call returns when that has been done.
+#include "runtime/cuda/real_api.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <nccl.h>
+#include <thread>
+
+namespace fsdpc {
+
+namespace {
+
+CudaStatus checked(ncclResult_t result) {
+  if (result == ncclInProgress)
+    return cudaInProgress;
+  return result == ncclSuccess ? cudaOk : ncclCodes + int(result);
+}
+
+struct NcclChannel {
+  ncclComm_t comm = nullptr;
+  // Set by the watchdog's thread while the rank's own may be in settled(); NCCL
+  // frees the communicator then.
+  std::atomic<bool> aborted{false};
+  std::mutex mutex;
+};
+
+NcclChannel &of(CudaCommunicator communicator) {
+  return *static_cast<NcclChannel *>(communicator);
+}
+
+CudaStatus stateOf(NcclChannel &communicator) {
+  std::lock_guard<std::mutex> lock(communicator.mutex);
+  if (communicator.aborted)
+    return checked(ncclRemoteError);
+  ncclResult_t state = ncclSuccess;
+  ncclResult_t asked = ncclCommGetAsyncError(communicator.comm, &state);
+  return checked(asked == ncclSuccess ? state : asked);
+}
+
+// Waits until the last call has been handed to its stream.
+CudaStatus settled(NcclChannel &communicator, ncclResult_t result) {
+  if (result != ncclInProgress)
+    return checked(result);
+  for (;;) {
+    CudaStatus state = stateOf(communicator);
+    if (state != cudaInProgress)
+      return state;
+    std::this_thread::sleep_for(std::chrono::microseconds(5));
+  }
+}
+
+// Communicators that the calling thread's group has used.
+struct Group {
+  bool open = false;
+  NcclChannel *member = nullptr; // a group is on one channel
+};
+thread_local Group group;
+
+// A call within a group is handed over at the group's end.
+template <typename Call>
+CudaStatus collective(CudaCommunicator handle, const Call &call) {
+  NcclChannel &communicator = of(handle);
+  ncclResult_t result = ncclSuccess;
+  {
+    std::lock_guard<std::mutex> lock(communicator.mutex);
+    if (communicator.aborted)
+      return checked(ncclRemoteError);
+    result = call(communicator.comm);
+  }
+  if (!group.open)
+    return settled(communicator, result);
+  group.member = &communicator;
+  return result == ncclInProgress ? cudaOk : checked(result);
+}
+
+cudaStream_t real(CudaStream stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+} // namespace
+
+std::string describeNccl(int status) {
+  const char *last = ncclGetLastError(nullptr);
+  std::string text = std::string("NCCL: ") +
+                     ncclGetErrorString(static_cast<ncclResult_t>(status));
+  if (last && *last)
+    text += std::string("; ") + last;
+  return text.substr(0, text.find('\n'));
+}
+
+CudaStatus RealCudaApi::makeNcclId(NcclId &id) {
+  static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
+  ncclUniqueId made;
+  ncclResult_t result = ncclGetUniqueId(&made);
+  memcpy(id.data(), made.internal, id.size());
+  return checked(result);
+}
+
+CudaStatus RealCudaApi::initCommunicator(CudaCommunicator &communicator,
+                                         int rank, int size, const NcclId &id) {
+  ncclUniqueId taken;
+  memcpy(taken.internal, id.data(), id.size());
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  auto made = std::make_unique<NcclChannel>();
+  ncclResult_t result =
+      ncclCommInitRankConfig(&made->comm, size, taken, rank, &config);
+  if (result != ncclSuccess && result != ncclInProgress)
+    return checked(result);
+  communicator = made.release();
+  return cudaOk;
+}
+
+CudaStatus RealCudaApi::communicatorState(CudaCommunicator communicator) {
+  return stateOf(of(communicator));
+}
+
+// The handle stays, for threads that are about to ask for its state.
+CudaStatus RealCudaApi::abortCommunicator(CudaCommunicator communicator) {
+  NcclChannel &aborted = of(communicator);
+  std::lock_guard<std::mutex> lock(aborted.mutex);
+  if (aborted.aborted.exchange(true))
+    return cudaOk;
+  return checked(ncclCommAbort(aborted.comm));
+}
+
+CudaStatus RealCudaApi::destroyCommunicator(CudaCommunicator communicator) {
+  std::unique_ptr<NcclChannel> ended(&of(communicator));
+  if (ended->aborted)
+    return cudaOk;
+  CudaStatus status = settled(*ended, ncclCommFinalize(ended->comm));
+  return status ? status : checked(ncclCommDestroy(ended->comm));
+}
+
+CudaStatus RealCudaApi::registerMemory(CudaCommunicator communicator,
+                                       void *memory, size_t bytes,
+                                       void *&registration) {
+  registration = nullptr;
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclCommRegister(comm, memory, bytes, &registration);
+  });
+}
+
+CudaStatus RealCudaApi::deregisterMemory(CudaCommunicator communicator,
+                                         void *registration) {
+  if (!registration)
+    return cudaOk;
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclCommDeregister(comm, registration);
+  });
+}
+
+CudaStatus RealCudaApi::allGather(CudaCommunicator communicator,
+                                  const void *shard, void *whole, size_t bytes,
+                                  CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclAllGather(shard, whole, bytes, ncclInt8, comm, real(stream));
+  });
+}
+
+CudaStatus RealCudaApi::reduceScatter(CudaCommunicator communicator,
+                                      const void *whole, void *shard,
+                                      size_t elements, WireType type,
+                                      CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclReduceScatter(whole, shard, elements,
+                             type == WireType::f32 ? ncclFloat32 : ncclBfloat16,
+                             ncclSum, comm, real(stream));
+  });
+}
+
+CudaStatus RealCudaApi::groupBegin() {
+  group = {true, nullptr};
+  return checked(ncclGroupStart());
+}
+
+CudaStatus RealCudaApi::groupEnd() {
+  ncclResult_t result = ncclGroupEnd();
+  NcclChannel *member = group.member;
+  group = {};
+  return member ? settled(*member, result) : checked(result);
+}
+
+CudaStatus RealCudaApi::send(CudaCommunicator communicator, const void *from,
+                             size_t bytes, int peer, CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclSend(from, bytes, ncclInt8, peer, comm, real(stream));
+  });
+}
+
+CudaStatus RealCudaApi::receive(CudaCommunicator communicator, void *to,
+                                size_t bytes, int peer, CudaStream stream) {
+  return collective(communicator, [&](ncclComm_t comm) {
+    return ncclRecv(to, bytes, ncclInt8, peer, comm, real(stream));
+  });
+}
+
+} // namespace fsdpc

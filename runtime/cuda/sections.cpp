@@ -1,0 +1,65 @@
+// Sections as streams and as graphs; see sections.h.
+#include "runtime/cuda/sections.h"
+
+namespace fsdpc {
+
+Sections::Sections(CudaContext &context, int count)
+    : context(context), parted(context), events(size_t(std::max(count, 0))) {
+  for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE})
+    met[size_t(stream)] = std::make_unique<OwnedEvent>(context);
+  for (ProgramEvent &event : events)
+    event.event = std::make_unique<OwnedEvent>(context);
+}
+
+Sections::~Sections() {
+  for (auto &[key, section] : kept)
+    if (section.graph)
+      context.api.destroyGraph(section.graph);
+}
+
+void Sections::record(int stream, int event) {
+  ProgramEvent &recorded = events.at(size_t(event));
+  recorded.event->record(stream);
+  recorded.section = number;
+  recorded.stream = stream;
+}
+
+void Sections::wait(int stream, int event) {
+  ProgramEvent &recorded = events.at(size_t(event));
+  // Work on one stream runs in order anyway.
+  if (recorded.section == number && recorded.stream != stream)
+    recorded.event->wait(stream);
+}
+
+void Sections::enqueueJoined(const std::function<void()> &enqueue) {
+  parted.record(FSDPC_STREAM_COMPUTE);
+  for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE})
+    parted.wait(stream);
+  enqueue();
+  for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE}) {
+    met[size_t(stream)]->record(stream);
+    met[size_t(stream)]->wait(FSDPC_STREAM_COMPUTE);
+  }
+}
+
+void Sections::run(const Section &section, bool graphs,
+                   const std::function<void()> &enqueue) {
+  ++number;
+  CudaApi &api = context.api;
+  CudaStream compute = context.streams[FSDPC_STREAM_COMPUTE];
+  Kept &own = kept[{section.update, section.slot, section.first}];
+  // The first time everything is loaded that a kernel or a library needs.
+  if (!graphs || !own.ran) {
+    own.ran = true;
+    enqueueJoined(enqueue);
+    return;
+  }
+  if (!own.graph) {
+    context.check(api.beginCapture(compute));
+    enqueueJoined(enqueue);
+    context.check(api.endCapture(compute, own.graph));
+  }
+  context.check(api.launchGraph(own.graph, compute));
+}
+
+} // namespace fsdpc

@@ -1,0 +1,209 @@
+// Tables, rates and reports of an update; see update.h.
+#include "runtime/cuda/update.h"
+#include "runtime/comm/failure.h"
+#include "runtime/core/failure.h"
+#include "runtime/cuda/workspace.h"
+
+#include <cstring>
+
+namespace fsdpc {
+
+namespace {
+
+int64_t membersOf(const Manifest &manifest) {
+  int64_t members = 0;
+  for (const Layout &layout : manifest.layouts)
+    if (layout.trainable)
+      members += int64_t(layout.members.size());
+  return members;
+}
+
+} // namespace
+
+int64_t CudaUpdate::reportBytes(int64_t accumulate) {
+  return int64_t(sizeof(DeviceReport)) +
+         accumulate * 2 * int64_t(sizeof(float));
+}
+
+int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
+  constexpr int64_t alignment = 4 * 4096;
+  return 2 * (membersOf(manifest) * 4 * int64_t(sizeof(double)) +
+              reportBytes(accumulate)) +
+         alignment;
+}
+
+template <typename T> T *CudaUpdate::table(const std::vector<T> &values) {
+  size_t bytes = values.size() * sizeof(T);
+  if (bytes == 0)
+    return nullptr;
+  void *to = memory.takeDevice(int64_t(bytes));
+  if (!to)
+    fail("no device memory is left for a table of " + std::to_string(bytes) +
+         " bytes");
+  memory.upload(to, values.data(), bytes);
+  return static_cast<T *>(to);
+}
+
+NormLayout CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  NormLayout norm;
+  if (!layout.trainable)
+    return norm;
+  int64_t first = rank.job.rank * buffers.shard;
+  std::vector<NormSegment> segments;
+  std::vector<int64_t> begins = {0};
+  for (int64_t begin = 0; begin < buffers.shard; begin += normBlock) {
+    int64_t end = std::min(begin + normBlock, buffers.shard);
+    forEachMember(layout, first + begin, first + end,
+                  [&](size_t, int64_t from, int64_t to) {
+                    segments.push_back({from - first, to - first});
+                  });
+    begins.push_back(int64_t(segments.size()));
+  }
+  norm.gradient = buffers.gradientShard;
+  norm.blocks = int64_t(begins.size()) - 1;
+  norm.segments = table(segments);
+  norm.blockBegins = table(begins);
+  norm.lanes = table(std::vector<double>(segments.size() * normLanes));
+  lanes = std::max(lanes, int64_t(segments.size()) * normLanes);
+  return norm;
+}
+
+CudaUpdate::Optimizer CudaUpdate::optimizerOf(const fsdpc_rank &rank,
+                                              size_t index) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  Optimizer optimizer;
+  if (!layout.trainable)
+    return optimizer;
+  std::vector<Segment> segments;
+  forEachMember(layout, buffers.partBegin, buffers.partBegin + buffers.part,
+                [&](size_t member, int64_t from, int64_t to) {
+                  for (int64_t begin = from; begin < to;
+                       begin += optimizerSegment)
+                    segments.push_back({begin - buffers.partBegin,
+                                        std::min(begin + optimizerSegment, to) -
+                                            buffers.partBegin,
+                                        int64_t(member)});
+                });
+  optimizer.segments = int64_t(segments.size());
+  optimizer.table = table(segments);
+  optimizer.firstMember = members;
+  members += int64_t(layout.members.size());
+  return optimizer;
+}
+
+void CudaUpdate::prepare(fsdpc_rank &rank) {
+  std::vector<NormLayout> layouts;
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    layouts.push_back(normOf(rank, i));
+    optimizers.push_back(optimizerOf(rank, i));
+  }
+  norms = table(layouts);
+  deviceRates = table(std::vector<double>(size_t(4 * members)));
+  accumulate = rank.accumulate;
+  report = reinterpret_cast<DeviceReport *>(
+      table(std::vector<char>(size_t(reportBytes(accumulate)))));
+  for (size_t parity = 0; parity < 2; ++parity) {
+    pinnedRates[parity] = static_cast<double *>(
+        memory.takePinned(4 * members * int64_t(sizeof(double))));
+    pinnedReports[parity] =
+        static_cast<char *>(memory.takePinned(reportBytes(accumulate)));
+    if (!pinnedRates[parity] || !pinnedReports[parity])
+      fail("no pinned memory is left for an update");
+    reported[parity] = std::make_unique<OwnedEvent>(context);
+  }
+}
+
+void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
+  size_t parity = size_t(step % 2);
+  // The last step but one has copied these.
+  reported[parity]->await();
+  double *rates = pinnedRates[parity];
+  for (const Layout &layout : rank.manifest.layouts) {
+    if (!layout.trainable)
+      continue;
+    for (const Member &member : layout.members) {
+      *rates++ = rank.lr * member.rate;
+      *rates++ = double(step + 1);
+      *rates++ = member.decay;
+      *rates++ = 0;
+    }
+  }
+  if (members > 0)
+    context.copy(deviceRates, pinnedRates[parity],
+                 size_t(4 * members) * sizeof(double), FSDPC_STREAM_COMPUTE);
+}
+
+void CudaUpdate::sendReport(int64_t step) {
+  size_t parity = size_t(step % 2);
+  context.copy(pinnedReports[parity], report, size_t(reportBytes(accumulate)),
+               FSDPC_STREAM_COMPUTE);
+  reported[parity]->record(FSDPC_STREAM_COMPUTE);
+}
+
+void CudaUpdate::awaitReport(fsdpc_rank &rank, int64_t step,
+                             StepResults &results) {
+  size_t parity = size_t(step % 2);
+  reported[parity]->await();
+  DeviceReport seen;
+  const char *pinned = pinnedReports[parity];
+  std::memcpy(&seen, pinned, sizeof seen);
+  // Microbatch by microbatch, losses first.
+  size_t count = size_t(accumulate);
+  auto *numbers = reinterpret_cast<const float *>(pinned + sizeof seen);
+  results.losses.assign(numbers, numbers + count);
+  results.valid.assign(numbers + count, numbers + 2 * count);
+  results.norm = seen.norm;
+  if (seen.failed >= 0 && seen.failed < int64_t(clipped.size()))
+    failJob(
+        rank.job,
+        "step " + std::to_string(step) +
+            ": the gradient is not finite; first unit: '" +
+            rank.manifest.layouts[size_t(clipped[size_t(seen.failed)])].unit +
+            "'; lower --lr or warm up longer");
+}
+
+void CudaUpdate::reportLoss(fsdpc_rank &rank, const void *loss,
+                            const void *valid) {
+  ReportLoss r;
+  r.loss = static_cast<const float *>(loss);
+  r.valid = static_cast<const float *>(valid);
+  r.random = static_cast<const uint32_t *>(rank.random[size_t(rank.slot)]);
+  r.ranks = uint32_t(rank.job.size);
+  r.losses = reinterpret_cast<float *>(report + 1);
+  r.valids = r.losses + accumulate;
+  context.launch(r, 1, FSDPC_STREAM_COMPUTE);
+}
+
+void CudaUpdate::sumSquares(const std::vector<int32_t> &layouts, void *sums) {
+  for (size_t begin = 0; begin < layouts.size(); begin += mostNormLayouts) {
+    size_t count = std::min<size_t>(mostNormLayouts, layouts.size() - begin);
+    SumSquareLanes first;
+    SumSquares second;
+    first.layouts = second.layouts = norms;
+    first.count = second.count = int(count);
+    for (size_t i = 0; i < count; ++i)
+      first.list[i] = second.list[i] = layouts[begin + i];
+    second.sums = static_cast<double *>(sums) + begin;
+    context.launch(first, lanes, FSDPC_STREAM_COMPUTE);
+    context.launchBlocks(second, int64_t(count), FSDPC_STREAM_COMPUTE);
+  }
+}
+
+void CudaUpdate::clip(fsdpc_rank &rank, const std::vector<int32_t> &layouts,
+                      const void *sums, double maxNorm, void *scale) {
+  clipped = layouts;
+  Clip c;
+  c.sums = static_cast<const double *>(sums);
+  c.count = int(layouts.size());
+  c.inverseV = rank.inverseV;
+  c.maxNorm = maxNorm;
+  c.scale = static_cast<float *>(scale);
+  c.norm = &report->norm;
+  c.failed = &report->failed;
+  context.launch(c, 1, FSDPC_STREAM_COMPUTE);
+}
+
+} // namespace fsdpc

@@ -1,0 +1,141 @@
+// Collectives of the host device: the communicators' own, called on the threads
+// of their streams.
+#include "runtime/host/host_device.h"
+
+#include "runtime/comm/reduce.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/rank.h"
+
+namespace fsdpc {
+
+namespace {
+
+WireType wireType(const std::string &dtype) {
+  return dtype == "bf16" ? WireType::bf16 : WireType::f32;
+}
+
+Communicator &channelOf(fsdpc_rank &rank, Channel channel) {
+  return *rank.job.channel[channel];
+}
+
+} // namespace
+
+void HostDevice::allGather(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                           std::vector<void *> destinations) {
+  run(FSDPC_STREAM_GATHER, [&rank, layouts = std::move(layouts),
+                            to = std::move(destinations)] {
+    WireType type = wireType(rank.manifest.computeDtype);
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
+      size_t bytes = size_t(layout.shard) * wireBytes(type);
+      char *own = layout.computeShard;
+      if (!own) {
+        own = static_cast<char *>(to[i]) + size_t(rank.job.rank) * bytes;
+        castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
+      }
+      channelOf(rank, gatherChannel).allGather(own, to[i], bytes);
+    }
+  });
+}
+
+void HostDevice::reduceScatter(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                               std::vector<void *> gradients) {
+  bool add = rank.microbatch > 0;
+  run(FSDPC_STREAM_REDUCE, [&rank, layouts = std::move(layouts),
+                            from = std::move(gradients), add] {
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
+      channelOf(rank, reduceChannel)
+          .reduceScatter({from[i], wireType(rank.manifest.computeDtype),
+                          wireType(rank.manifest.reduceDtype),
+                          rank.manifest.layouts[size_t(layouts[i])].elements,
+                          layout.shard, layout.gradientShard, add});
+    }
+  });
+}
+
+void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
+                            const void *gradient) {
+  float *to = rank.layouts[size_t(index)].gradientWhole;
+  int64_t elements = rank.manifest.layouts[size_t(index)].elements;
+  bool add = rank.microbatch > 0;
+  bool narrow = rank.manifest.computeDtype == "bf16";
+  run(FSDPC_STREAM_COMPUTE, [=] {
+    parallelFor(elements, 1 << 16, [=](int64_t begin, int64_t end) {
+      auto *bits = static_cast<const uint16_t *>(gradient);
+      auto *floats = static_cast<const float *>(gradient);
+      for (int64_t i = begin; i < end; ++i) {
+        float value = narrow ? fromBf16(bits[i]) : floats[i];
+        to[i] = add ? to[i] + value : value;
+      }
+    });
+  });
+}
+
+void HostDevice::reduceGradients(fsdpc_rank &rank,
+                                 std::vector<int32_t> layouts) {
+  run(FSDPC_STREAM_REDUCE, [&rank, layouts = std::move(layouts)] {
+    for (int32_t index : layouts) {
+      const LayoutBuffers &layout = rank.layouts[size_t(index)];
+      channelOf(rank, reduceChannel)
+          .reduceScatter({layout.gradientWhole, WireType::f32,
+                          wireType(rank.manifest.reduceDtype),
+                          rank.manifest.layouts[size_t(index)].elements,
+                          layout.shard, layout.gradientShard, false});
+    }
+  });
+}
+
+void HostDevice::gatherGradients(fsdpc_rank &rank,
+                                 std::vector<int32_t> layouts) {
+  run(FSDPC_STREAM_GATHER, [&rank, layouts = std::move(layouts)] {
+    for (int32_t index : layouts) {
+      const LayoutBuffers &layout = rank.layouts[size_t(index)];
+      channelOf(rank, gatherChannel)
+          .allGather(layout.gradientShard, layout.gradientWhole,
+                     size_t(layout.shard) * sizeof(float));
+    }
+  });
+}
+
+void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
+                                  const void *statistic, double momentum) {
+  auto *buffer = static_cast<float *>(rank.buffers[size_t(index)]);
+  size_t elements = 1;
+  for (int64_t extent : rank.manifest.buffers[size_t(index)].shape)
+    elements *= size_t(extent);
+  run(FSDPC_STREAM_REDUCE, [=, &rank] {
+    channelOf(rank, reduceChannel)
+        .allGather(statistic, rank.statistics, elements * sizeof(float));
+    for (int from = 0; from < rank.job.size; ++from) {
+      const float *other = rank.statistics + size_t(from) * elements;
+      for (size_t i = 0; i < elements; ++i)
+        buffer[i] =
+            float((1 - momentum) * buffer[i] + momentum * double(other[i]));
+    }
+  });
+}
+
+void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
+  run(FSDPC_STREAM_REDUCE, [=, &rank] {
+    channelOf(rank, reduceChannel)
+        .allReduce(static_cast<double *>(values), count);
+  });
+}
+
+void HostDevice::gatherWholes(fsdpc_rank &rank) {
+  Communicator &channel = channelOf(rank, gatherChannel);
+  size_t computeBytes = size_t(dtypeBytes(rank.manifest.computeDtype));
+  for (LayoutBuffers &buffers : rank.layouts) {
+    size_t shard = size_t(buffers.shard);
+    if (buffers.masterWhole)
+      channel.allGather(buffers.masterShard, buffers.masterWhole, shard * 4);
+    bool separate =
+        static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
+    if (buffers.computeWhole && separate)
+      channel.allGather(buffers.computeShard, buffers.computeWhole,
+                        shard * computeBytes);
+  }
+}
+
+} // namespace fsdpc

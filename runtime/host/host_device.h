@@ -1,0 +1,112 @@
+// The host device: three streams on threads, a pool of compute threads under
+// the compute stream, and the manifest's library plans. Collectives are those
+// of the job's communicators, on the threads of their streams.
+#pragma once
+
+#include "runtime/core/device.h"
+#include "runtime/host/library_plans.h"
+#include "runtime/host/stream.h"
+#include "runtime/host/thread_pool.h"
+
+#include <functional>
+
+namespace fsdpc {
+
+class HostDevice : public Device {
+public:
+  // Makes `threads` compute threads and prepares every library plan of the
+  // manifest (primitives, scratchpads in one allocation); null where that
+  // fails.
+  static std::unique_ptr<HostDevice> make(const Manifest &manifest, int threads,
+                                          std::string &error);
+  ~HostDevice() override;
+
+  bool reserve(const MemoryPlan &, std::string &) override { return true; }
+  void *allocate(size_t bytes) override;
+  void release(void *memory, size_t bytes) override;
+  void zero(void *memory, size_t bytes) override;
+  void upload(void *to, const void *from, size_t bytes) override;
+  void download(void *to, const void *from, size_t bytes) override;
+  bool isHostMemory() const override { return true; }
+  const void *constants(const fsdpc_program &program) override {
+    return program.constants;
+  }
+
+  void *staging(int, void *memory, size_t) override { return memory; }
+  void awaitSlot(int) override {}
+  void send(int) override {}
+  void enter(fsdpc_rank &rank, const Section &section,
+             void (*entry)(fsdpc_rank *)) override;
+  bool runsAhead() const override { return false; }
+  void results(fsdpc_rank &rank, int64_t step, StepResults &results) override;
+  void synchronize() override;
+  void gatherWholes(fsdpc_rank &rank) override;
+
+  void record(int stream, int event) override;
+  void wait(int stream, int event) override;
+  void launch(const fsdpc_kernel &kernel, void *const *buffers,
+              int count) override;
+  void matmul(int plan, const void *a, const void *b, void *c) override;
+  void convolution(int plan, const void *x, const void *w, void *y) override;
+  void pooling(int plan, const void *source, void *destination,
+               void *workspace) override;
+  void attention(int plan, const fsdpc_kernel *rows,
+                 const void *const *operands, int count) override;
+  void poison(void *memory, size_t bytes) override;
+  void reportLoss(fsdpc_rank &rank, const void *loss,
+                  const void *valid) override;
+  void allGather(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                 std::vector<void *> destinations) override;
+  void reduceScatter(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                     std::vector<void *> gradients) override;
+  void accumulate(fsdpc_rank &rank, int32_t layout,
+                  const void *gradient) override;
+  void reduceGradients(fsdpc_rank &rank, std::vector<int32_t> layouts) override;
+  void gatherGradients(fsdpc_rank &rank, std::vector<int32_t> layouts) override;
+  void updateStatistics(fsdpc_rank &rank, int32_t buffer, const void *statistic,
+                        double momentum) override;
+  void sumSquares(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                  void *sums) override;
+  void allReduce(fsdpc_rank &rank, int count, void *values) override;
+  void clip(fsdpc_rank &rank, std::vector<int32_t> layouts, const void *sums,
+            double maxNorm, void *scale) override;
+  void optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel, int32_t layout,
+                 const void *scale) override;
+
+  int64_t takeExposedNanoseconds() override;
+  bool canKeepTimes() const override { return true; }
+  void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) override;
+  uint64_t enqueued(int stream) const override;
+  DeviceTimes times(int stream, uint64_t position) const override;
+
+  // Enqueues any work.
+  void run(int stream, std::function<void()> work);
+  // Cuts [0, extent) among the compute threads and returns when all is done;
+  // to be called from work that runs on the compute stream.
+  void parallelFor(int64_t extent, int64_t grain,
+                   const std::function<void(int64_t, int64_t)> &body);
+
+private:
+  struct Event {
+    Stream *stream = nullptr;
+    uint64_t position = 0;
+  };
+
+  explicit HostDevice(int threads) : pool(threads) {}
+  Stream &compute() { return *streams[FSDPC_STREAM_COMPUTE]; }
+  void call(Command::Kind kind, int plan, const void *x, const void *y,
+            const void *z);
+  void execute(Command &command);
+  double layoutSquares(fsdpc_rank &rank, int32_t layout);
+
+  ThreadPool pool;
+  LibraryPlans plans;
+  Scratch scratch;
+  size_t scratchTotal = 0;
+  std::vector<Event> events;
+  StepResults reported;         // of the step that runs
+  std::vector<double> partials; // of the blocks of one layout's norm
+  std::unique_ptr<Stream> streams[FSDPC_STREAMS];
+};
+
+} // namespace fsdpc

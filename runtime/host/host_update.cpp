@@ -1,0 +1,113 @@
+// The update on the host: norm, clipping, optimizer. Within a member's part of
+// a block the norm's sum has eight lanes, whatever the processor.
+#include "runtime/host/host_device.h"
+
+#include "runtime/core/failure.h"
+#include "runtime/core/rank.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr int64_t optimizerGrain = 1 << 14;
+
+double sumOfSquares(const float *values, int64_t count) {
+  double lanes[8] = {};
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    for (int lane = 0; lane < 8; ++lane)
+      lanes[lane] += double(values[i + lane]) * values[i + lane];
+  for (int lane = 0; i < count; ++i, ++lane)
+    lanes[lane] += double(values[i]) * values[i];
+  double sum = 0;
+  for (double lane : lanes)
+    sum += lane;
+  return sum;
+}
+
+} // namespace
+
+double HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  int64_t first = rank.job.rank * buffers.shard;
+  int64_t blocks = (buffers.shard + normBlock - 1) / normBlock;
+  if (partials.size() < size_t(blocks))
+    partials.resize(size_t(blocks));
+  parallelFor(blocks, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      double sum = 0;
+      int64_t from = first + block * normBlock;
+      int64_t to = std::min(from + normBlock, first + buffers.shard);
+      forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
+        sum += sumOfSquares(buffers.gradientShard + (a - first), b - a);
+      });
+      partials[size_t(block)] = sum;
+    }
+  });
+  double sum = 0;
+  for (int64_t block = 0; block < blocks; ++block)
+    sum += partials[size_t(block)];
+  return sum;
+}
+
+void HostDevice::sumSquares(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                            void *sums) {
+  run(FSDPC_STREAM_COMPUTE, [this, &rank, layouts = std::move(layouts), sums] {
+    for (size_t i = 0; i < layouts.size(); ++i)
+      static_cast<double *>(sums)[i] = layoutSquares(rank, layouts[i]);
+  });
+}
+
+void HostDevice::clip(fsdpc_rank &rank, std::vector<int32_t> layouts,
+                      const void *sums, double maxNorm, void *scale) {
+  int64_t step = rank.step;
+  run(FSDPC_STREAM_COMPUTE, [=, &rank, layouts = std::move(layouts)] {
+    double sum = 0;
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      double squares = static_cast<const double *>(sums)[i];
+      if (!std::isfinite(squares))
+        failJob(rank.job, "step " + std::to_string(step) +
+                              ": the gradient is not finite; first unit: '" +
+                              rank.manifest.layouts[size_t(layouts[i])].unit +
+                              "'; lower --lr or warm up longer");
+      sum += squares;
+    }
+    double norm = std::sqrt(sum) * rank.inverseV;
+    double factor = maxNorm > 0 ? std::min(1.0, maxNorm / (norm + 1e-6)) : 1;
+    reported.norm = norm;
+    *static_cast<float *>(scale) = float(factor * rank.inverseV);
+  });
+}
+
+void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                           int32_t index, const void *scale) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  for (size_t i = 0; i < layout.members.size(); ++i)
+    buffers.rates[i] = {rank.lr * layout.members[i].rate, double(rank.step + 1),
+                        layout.members[i].decay, 0};
+
+  std::vector<void *> list = optimizerOperands(rank, index, scale);
+  std::array<void *, mostStates + 5> operands;
+  std::copy(list.begin(), list.end(), operands.begin());
+  size_t rates = list.size();
+  fsdpc_kernel_body body = kernel.host;
+
+  run(FSDPC_STREAM_COMPUTE, [=, &layout, &buffers] {
+    parallelFor(buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
+      auto own = operands;
+      forEachMember(layout, buffers.partBegin + begin, buffers.partBegin + end,
+                    [&](size_t member, int64_t from, int64_t to) {
+                      own[rates] = buffers.rates[member].data();
+                      body(from - buffers.partBegin, to - buffers.partBegin,
+                           own.data());
+                    });
+    });
+  });
+}
+
+} // namespace fsdpc

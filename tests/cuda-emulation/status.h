@@ -1,0 +1,40 @@
+// The status codes of the emulation: cudart's own numbers, and NCCL's and the
+// libraries' apart from them by an offset.
+#pragma once
+
+#include "runtime/cuda/api.h"
+
+#include <string>
+
+namespace fsdpc::emulation::status {
+
+constexpr CudaStatus invalidValue = 1;
+constexpr CudaStatus memoryAllocation = 2;
+constexpr CudaStatus insufficientDriver = 35;
+constexpr CudaStatus invalidDevice = 101;
+constexpr CudaStatus invalidHandle = 400;
+constexpr CudaStatus illegalState = 401;
+constexpr CudaStatus symbolNotFound = 500;
+constexpr CudaStatus launchFailure = 719;
+constexpr CudaStatus captureUnsupported = 900;
+constexpr CudaStatus captureInvalidated = 901;
+constexpr CudaStatus captureMerge = 902;
+constexpr CudaStatus captureUnmatched = 903;
+constexpr CudaStatus captureUnjoined = 904;
+constexpr CudaStatus captureIsolation = 905;
+constexpr CudaStatus capturedEvent = 907;
+constexpr CudaStatus captureWrongThread = 908;
+
+constexpr CudaStatus libraryNotSupported = 1015;
+
+constexpr CudaStatus ncclSystemError = 3002;
+constexpr CudaStatus ncclInvalidArgument = 3004;
+constexpr CudaStatus ncclInvalidUsage = 3005;
+constexpr CudaStatus ncclRemoteError = 3006;
+
+// Returns `status`; textOf says `detail` with it to the calling thread, until
+// the thread is refused something else.
+CudaStatus refuse(CudaStatus status, const std::string &detail);
+std::string textOf(CudaStatus status);
+
+} // namespace fsdpc::emulation::status

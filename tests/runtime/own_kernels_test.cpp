@@ -1,0 +1,391 @@
+// The bodies of the runtime's own CUDA kernels against plain loops: with one
+// thread a block, as the emulation runs them, and with a thread of the system
+// for each CUDA thread of a block.
+#include "runtime/comm/reduce.h"
+#include "runtime/cuda/kernels/own.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <ostream>
+#include <pthread.h>
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace fsdpc;
+
+namespace {
+
+struct Launch {
+  int64_t blocks;
+  int threads;
+};
+
+void PrintTo(const Launch &launch, std::ostream *out) {
+  *out << launch.blocks << " blocks of " << launch.threads;
+}
+
+class OwnKernels : public ::testing::TestWithParam<Launch> {
+protected:
+  template <typename Arguments> void run(const Arguments &arguments) {
+    int threads = GetParam().threads;
+    OwnHostKernel kernel =
+        ownHostKernels[fsdpc::OwnKernels::numberOf<Arguments>()];
+    for (int64_t block = 0; block < GetParam().blocks; ++block) {
+      std::vector<double> shared(threads);
+      pthread_barrier_t barrier;
+      pthread_barrier_init(&barrier, nullptr, threads);
+      auto body = [&](int thread) {
+        Grid grid;
+        grid.block = block, grid.blocks = GetParam().blocks;
+        grid.thread = thread, grid.threads = threads;
+        grid.shared = shared.data();
+        grid.barrier = [](void *b) {
+          pthread_barrier_wait(static_cast<pthread_barrier_t *>(b));
+        };
+        grid.barrierState = &barrier;
+        kernel(grid, &arguments);
+      };
+      std::vector<std::thread> others;
+      for (int thread = 1; thread < threads; ++thread)
+        others.emplace_back(body, thread);
+      body(0);
+      for (std::thread &other : others)
+        other.join();
+      pthread_barrier_destroy(&barrier);
+    }
+  }
+};
+
+std::vector<float> randomFloats(size_t count, int seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(count);
+  for (float &value : values)
+    value = float(int(random() % 20001) - 10000) / 7000;
+  return values;
+}
+
+std::vector<BFloat16> narrowed(const std::vector<float> &values) {
+  std::vector<BFloat16> result;
+  for (float value : values)
+    result.push_back(narrow<BFloat16>(value));
+  return result;
+}
+
+template <typename T> std::string image(const std::vector<T> &values) {
+  return {reinterpret_cast<const char *>(values.data()),
+          values.size() * sizeof(T)};
+}
+
+// Memory as aligned as a device's.
+template <typename T> struct Aligned {
+  explicit Aligned(const std::vector<T> &values)
+      : bytes(image(values).size() + 64) {
+    auto address = reinterpret_cast<uintptr_t>(bytes.data());
+    data = reinterpret_cast<T *>((address + 63) / 64 * 64);
+    std::copy(values.begin(), values.end(), data);
+  }
+  Aligned(const Aligned &) = delete;
+  std::vector<char> bytes;
+  T *data;
+};
+
+// The wire's type, both ways, with zeroes for padding; lengths that no vector
+// divides.
+TEST_P(OwnKernels, cast) {
+  for (int64_t elements : {1, 3, 64, 1027}) {
+    int64_t padded = elements + 37;
+    std::vector<float> values = randomFloats(elements, 1);
+    Aligned<float> wide(values);
+    Aligned<BFloat16> thin(narrowed(values));
+    for (bool fromWide : {true, false}) {
+      std::vector<float> floats(padded, -1), expectedFloats(padded, 0);
+      std::vector<BFloat16> bits(padded, {7}), expectedBits(padded, {0});
+      const void *from = fromWide ? static_cast<void *>(wide.data) : thin.data;
+      WireType type = fromWide ? WireType::f32 : WireType::bf16;
+      castToWire(from, type, WireType::f32, elements, expectedFloats.data());
+      castToWire(from, type, WireType::bf16, elements, expectedBits.data());
+      Aligned<float> toWide(floats);
+      Aligned<BFloat16> toThin(bits);
+      run(Cast{from, toWide.data, type, WireType::f32, elements, padded});
+      run(Cast{from, toThin.data, type, WireType::bf16, elements, padded});
+      EXPECT_EQ(memcmp(toWide.data, expectedFloats.data(), padded * 4), 0);
+      EXPECT_EQ(memcmp(toThin.data, expectedBits.data(), padded * 2), 0);
+    }
+  }
+}
+
+// The host's bits, for every mix of types, overwriting and adding.
+TEST_P(OwnKernels, sumRanks) {
+  constexpr int ranks = 3;
+  constexpr int64_t count = 1030;
+  for (WireType type : {WireType::f32, WireType::bf16})
+    for (WireType wire : {WireType::f32, WireType::bf16})
+      for (bool add : {false, true})
+        for (bool strided : {false, true}) {
+          std::vector<float> all = randomFloats(ranks * count, 2);
+          Aligned<float> wide(all);
+          Aligned<BFloat16> thin(narrowed(all));
+          char *base = type == WireType::f32
+                           ? reinterpret_cast<char *>(wide.data)
+                           : reinterpret_cast<char *>(thin.data);
+          // A stride keeps the alignment only where the length does.
+          int64_t length = strided ? count / 32 * 32 : count;
+          SumRanks s;
+          std::vector<Addend> addends;
+          for (int rank = 0; rank < ranks; ++rank) {
+            s.parts[rank] = base + rank * (length / 32 * 32) * wireBytes(type);
+            addends.push_back({s.parts[rank], type});
+          }
+          if (strided)
+            s.first = base;
+          Aligned<float> shard(randomFloats(length, 3));
+          std::vector<float> expected = randomFloats(length, 3);
+          s.ranks = ranks, s.type = type, s.wire = wire, s.add = add;
+          s.elements = s.shardElements = length;
+          s.shard = shard.data;
+          run(s);
+          fsdpc::sumRanks(addends.data(), ranks, wire, length, expected.data(),
+                          add);
+          EXPECT_EQ(memcmp(shard.data, expected.data(), length * 4), 0);
+        }
+}
+
+// What lies past the real elements counts as zero.
+TEST_P(OwnKernels, sumRanksOfPadding) {
+  Aligned<float> part(randomFloats(50, 4)), shard(randomFloats(64, 5));
+  std::vector<float> before(shard.data, shard.data + 64);
+  SumRanks s;
+  s.parts[0] = part.data;
+  s.elements = 50, s.shardElements = 64, s.shard = shard.data;
+  s.add = true;
+  run(s);
+  for (int i = 0; i < 64; ++i)
+    EXPECT_EQ(shard.data[i], before[i] + (i < 50 ? part.data[i] : 0));
+  s.add = false;
+  run(s);
+  for (int i = 0; i < 64; ++i)
+    EXPECT_EQ(shard.data[i], i < 50 ? part.data[i] : 0);
+}
+
+TEST_P(OwnKernels, sumDoubles) {
+  std::vector<double> all = {1e16, 3, 1, -4, -1e16, 5};
+  SumDoubles s;
+  double sums[2];
+  s.first = all.data(), s.ranks = 3, s.count = 2, s.values = sums;
+  run(s);
+  EXPECT_EQ(sums[0], (1e16 + 1) - 1e16);
+  EXPECT_EQ(sums[1], 4);
+  s.first = nullptr;
+  for (int rank = 0; rank < 3; ++rank)
+    s.parts[rank] = &all[2 * rank];
+  sums[0] = sums[1] = 0;
+  run(s);
+  EXPECT_EQ(sums[0], (1e16 + 1) - 1e16);
+}
+
+// The host's order: eight lanes a segment, segments in a block, blocks.
+TEST_P(OwnKernels, squaresInTheHostsOrder) {
+  std::vector<float> gradient = randomFloats(3 * 4096 + 100, 6);
+  // Two blocks with a gap in each, one without any element, one of a tail.
+  std::vector<NormSegment> segments = {
+      {0, 1000}, {1003, 4096}, {4096, 4101}, {3 * 4096, 3 * 4096 + 99}};
+  std::vector<int64_t> begins = {0, 2, 3, 3, 4};
+  std::vector<double> lanes(segments.size() * normLanes);
+  NormLayout layouts[2];
+  layouts[1] = {gradient.data(), segments.data(), begins.data(), 4,
+                lanes.data()};
+  double expected = 0;
+  for (size_t block = 0; block + 1 < begins.size(); ++block) {
+    double sum = 0;
+    for (int64_t i = begins[block]; i < begins[block + 1]; ++i) {
+      double lane[8] = {}, segment = 0;
+      for (int64_t e = segments[i].from; e < segments[i].to; ++e)
+        lane[(e - segments[i].from) % 8] += double(gradient[e]) * gradient[e];
+      for (double value : lane)
+        segment += value;
+      sum += segment;
+    }
+    expected += sum;
+  }
+  double sums[2] = {-1, -1};
+  SumSquareLanes first;
+  first.layouts = layouts, first.list[0] = 1, first.count = 1;
+  run(first);
+  SumSquares second;
+  second.layouts = layouts, second.list[0] = 1, second.count = 1;
+  second.sums = sums + 1;
+  run(second);
+  EXPECT_EQ(sums[1], expected);
+  EXPECT_EQ(sums[0], -1);
+}
+
+TEST_P(OwnKernels, clip) {
+  double sums[] = {9, 16}, norm = 0;
+  float scale = 0;
+  int64_t failed = 7;
+  run(Clip{sums, 2, 0.5, 1, &scale, &norm, &failed});
+  EXPECT_EQ(norm, 2.5);
+  EXPECT_EQ(scale, float(1 / (2.5 + 1e-6) * 0.5));
+  EXPECT_EQ(failed, -1);
+  run(Clip{sums, 2, 0.5, 0, &scale, &norm, &failed});
+  EXPECT_EQ(scale, 0.5f);
+  run(Clip{sums, 2, 0.5, 5, &scale, &norm, &failed});
+  EXPECT_EQ(scale, 0.5f);
+  sums[1] = std::numeric_limits<double>::infinity();
+  run(Clip{sums, 2, 0.5, 5, &scale, &norm, &failed});
+  EXPECT_EQ(failed, 1);
+}
+
+// A microbatch's place among this rank's follows from its number among all.
+TEST_P(OwnKernels, reportLoss) {
+  float loss = 3, valid = 0, losses[3] = {}, valids[3] = {};
+  uint32_t random[4] = {1, 2, 2 * 4 + 3, 5};
+  run(ReportLoss{&loss, &valid, random, 4, losses, valids});
+  EXPECT_THAT(losses, ::testing::ElementsAre(0, 0, 3));
+  EXPECT_THAT(valids, ::testing::ElementsAre(0, 0, 0));
+  run(ReportLoss{&loss, nullptr, random, 4, losses, valids});
+  EXPECT_EQ(valids[2], 1);
+}
+
+TEST_P(OwnKernels, statisticsOfRanksInOrder) {
+  std::vector<float> buffer = randomFloats(70, 7), all = randomFloats(140, 8);
+  std::vector<float> expected = buffer;
+  for (int rank = 0; rank < 2; ++rank)
+    for (int i = 0; i < 70; ++i)
+      expected[i] =
+          float((1 - 0.1) * expected[i] + 0.1 * double(all[rank * 70 + i]));
+  run(UpdateStatistics{buffer.data(), all.data(), 2, 70, 0.1});
+  EXPECT_EQ(buffer, expected);
+}
+
+struct Case {
+  MaskType mask;
+  bool narrow, causal;
+  int64_t queries, keys;
+};
+
+// Softmax rows of heads 1 to 4 of a batch of two by three heads, and their
+// gradient, against f64.
+TEST_P(OwnKernels, softmaxRowsAndTheirGradients) {
+  std::vector<Case> cases;
+  for (MaskType mask : {MaskType::none, MaskType::keep, MaskType::f32})
+    for (bool causal : {false, true})
+      cases.push_back({mask, mask == MaskType::none, causal, 5, 9});
+  cases.push_back({MaskType::none, false, true, 6, 4}); // two rows see no key
+  for (const Case &c : cases) {
+    constexpr int64_t batch = 2, heads = 3, first = 1, count = 4, width = 5;
+    int64_t rows = count * c.queries, cells = rows * c.keys;
+    std::vector<float> products = randomFloats(cells, 9);
+    std::vector<float> lse(batch * heads * c.queries);
+    // One mask for all heads, and one value for all of a batch's queries.
+    std::vector<float> added = randomFloats(batch * c.keys, 10);
+    std::vector<uint8_t> kept;
+    for (float value : added)
+      kept.push_back(value > -0.5);
+    SoftmaxRows s;
+    std::vector<float> scores = products;
+    std::vector<BFloat16> thin(cells);
+    s.scores = scores.data();
+    s.weights = c.narrow ? static_cast<void *>(thin.data()) : scores.data();
+    s.lse = lse.data();
+    s.maskType = c.mask;
+    s.mask = c.mask == MaskType::keep ? static_cast<void *>(kept.data())
+                                      : added.data();
+    s.maskStrides[0] = c.keys, s.maskStrides[3] = 1;
+    s.narrow = c.narrow, s.causal = c.causal, s.scale = 0.7f;
+    s.headsOfBatch = heads, s.firstHead = first, s.heads = count;
+    s.queries = c.queries, s.keys = c.keys;
+    run(s);
+    std::vector<double> weights(cells, 0);
+    double tolerance = c.narrow ? 1.0 / 128 : 1e-5;
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t b = (first + row / c.queries) / heads, t = row % c.queries;
+      double sum = 0;
+      for (int64_t key = 0; key < c.keys; ++key) {
+        bool seen = !c.causal || key <= t + c.keys - c.queries;
+        if (c.mask == MaskType::keep)
+          seen = seen && kept[b * c.keys + key];
+        double score = 0.7 * products[row * c.keys + key];
+        if (c.mask == MaskType::f32)
+          score += added[b * c.keys + key];
+        weights[row * c.keys + key] = seen ? std::exp(score) : 0;
+        sum += weights[row * c.keys + key];
+      }
+      float got = lse[first * c.queries + row];
+      if (sum > 0)
+        EXPECT_NEAR(got, std::log(sum), 1e-5);
+      else
+        EXPECT_EQ(got, -std::numeric_limits<float>::infinity());
+      for (int64_t key = 0; key < c.keys; ++key) {
+        int64_t i = row * c.keys + key;
+        weights[i] = sum > 0 ? weights[i] / sum : 0;
+        EXPECT_NEAR(c.narrow ? widen(thin[i]) : scores[i], weights[i],
+                    tolerance);
+      }
+    }
+
+    std::vector<float> dweights = randomFloats(cells, 11);
+    std::vector<float> before = dweights;
+    std::vector<float> grad =
+        randomFloats(batch * heads * c.queries * width, 12);
+    std::vector<float> output =
+        randomFloats(batch * heads * c.queries * width, 13);
+    std::vector<BFloat16> thinGrad = narrowed(grad),
+                          thinOutput = narrowed(output);
+    std::vector<BFloat16> thinScores(cells);
+    SoftmaxGradRows g;
+    scores = products;
+    g.rows = s;
+    g.dweights = dweights.data();
+    g.dscores =
+        c.narrow ? static_cast<void *>(thinScores.data()) : dweights.data();
+    g.grad = c.narrow ? static_cast<void *>(thinGrad.data()) : grad.data();
+    g.output =
+        c.narrow ? static_cast<void *>(thinOutput.data()) : output.data();
+    g.valueWidth = width;
+    int64_t strides[3] = {heads * c.queries * width, c.queries * width, width};
+    std::copy(strides, strides + 3, g.gradStrides);
+    std::copy(strides, strides + 3, g.outputStrides);
+    run(g);
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t at = (first * c.queries + row) * width;
+      double dot = 0;
+      for (int64_t j = 0; j < width; ++j)
+        dot += double(grad[at + j]) * output[at + j];
+      for (int64_t key = 0; key < c.keys; ++key) {
+        int64_t i = row * c.keys + key;
+        double expected = weights[i] * (before[i] - dot) * 0.7;
+        EXPECT_NEAR(c.narrow ? widen(thinScores[i]) : dweights[i], expected,
+                    3 * tolerance);
+        EXPECT_NEAR(c.narrow ? widen(thin[i]) : scores[i], weights[i],
+                    tolerance);
+      }
+    }
+  }
+}
+
+// f32 rows of two heads to bf16 rows that lie side by side.
+TEST_P(OwnKernels, storeRows) {
+  std::vector<float> from = randomFloats(2 * 3 * 4, 14);
+  std::vector<BFloat16> to(3 * 8, {9});
+  StoreRows s;
+  s.from = from.data(), s.to = to.data(), s.narrow = true;
+  s.strides[0] = 24, s.strides[1] = 4, s.strides[2] = 8;
+  s.headsOfBatch = 2, s.heads = 2, s.rows = 3, s.width = 4;
+  run(s);
+  for (int64_t head = 0; head < 2; ++head)
+    for (int64_t row = 0; row < 3; ++row)
+      for (int64_t j = 0; j < 4; ++j)
+        EXPECT_EQ(to[row * 8 + head * 4 + j].bits,
+                  narrow<BFloat16>(from[(head * 3 + row) * 4 + j]).bits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Grids, OwnKernels,
+                         ::testing::Values(Launch{1, 1}, Launch{3, 1},
+                                           Launch{1, 8}, Launch{2, 32}));
+
+} // namespace

@@ -1,0 +1,50 @@
+// One rank of a job over TCP, for tcp_test: does what its first argument says.
+//   cases        runs the collectives; their results are those of threads
+//   ACTION RANK  rank RANK does ACTION after a barrier: kill, stop, fail, leave
+//                (kill and stop are signals to itself); the others go on
+#include "runtime/comm/failure.h"
+#include "runtime/comm/tcp.h"
+#include "tests/runtime/collective_cases.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+
+using namespace fsdpc;
+
+int main(int argc, char **argv) {
+  std::string error, action = argc > 1 ? argv[1] : "cases";
+  LaunchEnvironment environment = readLaunchEnvironment();
+  const char *silence = getenv("SILENCE");
+  std::unique_ptr<Job> job =
+      joinTcp(environment, 0, silence ? atof(silence) : 0, error);
+  if (!job) {
+    if (!error.empty())
+      fprintf(stderr, "error: %s\n", error.c_str());
+    return 3;
+  }
+  if (action == "cases") {
+    std::string results = testing::runCases(*job);
+    auto jobs = makeLocalJobs(job->size, 0);
+    if (results != testing::runJobs(jobs)[size_t(job->rank)])
+      fail("rank " + std::to_string(job->rank) + " differs from threads");
+    return 0;
+  }
+  Communicator &control = *job->channel[controlChannel];
+  control.barrier();
+  if (argc > 2 && job->rank == atoi(argv[2])) {
+    if (action == "kill")
+      raise(SIGKILL);
+    if (action == "stop")
+      raise(SIGSTOP);
+    if (action == "fail")
+      fail("rank " + std::to_string(job->rank) + " had enough");
+  }
+  if (action == "leave")
+    return 0;
+  for (;;) {
+    control.barrier();
+    usleep(10000);
+  }
+}

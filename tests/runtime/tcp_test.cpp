@@ -1,0 +1,269 @@
+// Jobs over TCP as their ranks' processes see them: the bits of collectives,
+// and how a job ends when a rank is missing, killed, stopped, a stranger, or
+// fails.
+#include "runtime/comm/launch_environment.h"
+#include "runtime/comm/socket.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <netinet/in.h>
+#include <sstream>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace fsdpc;
+using testing::HasSubstr;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+int freePort() {
+  int file = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in name = {};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof name;
+  bind(file, reinterpret_cast<sockaddr *>(&name), length);
+  getsockname(file, reinterpret_cast<sockaddr *>(&name), &length);
+  close(file);
+  return ntohs(name.sin_port);
+}
+
+// The processes of one job, and what they print together.
+class Tcp : public testing::Test {
+protected:
+  Tcp() {
+    char name[] = "/tmp/fsdpc-tcp-XXXXXX";
+    output = mkstemp(name);
+    path = name;
+  }
+  ~Tcp() override {
+    for (pid_t process : processes)
+      kill(process, SIGKILL);
+    for (pid_t process : processes)
+      waitpid(process, nullptr, 0);
+    close(output);
+    unlink(path.c_str());
+  }
+
+  Variables torchrun(int rank, int ranks) {
+    return {{"RANK", std::to_string(rank)},
+            {"WORLD_SIZE", std::to_string(ranks)},
+            {"LOCAL_RANK", std::to_string(rank)},
+            {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+            {"MASTER_ADDR", "localhost"},
+            {"MASTER_PORT", std::to_string(port)},
+            {"FSDPC_JOIN_SECONDS", "20"}};
+  }
+
+  void start(const Variables &variables, std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), TCP_PEER);
+    pid_t process = fork();
+    if (process == 0) {
+      for (auto &[name, value] : variables)
+        setenv(name.c_str(), value.c_str(), 1);
+      dup2(output, STDERR_FILENO);
+      std::vector<char *> pointers;
+      for (std::string &argument : arguments)
+        pointers.push_back(argument.data());
+      pointers.push_back(nullptr);
+      execv(TCP_PEER, pointers.data());
+      _exit(127);
+    }
+    processes.push_back(process);
+  }
+
+  void startAll(int ranks, const std::vector<std::string> &arguments,
+                const Variables &more = {}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      Variables variables = torchrun(rank, ranks);
+      for (auto &[name, value] : more)
+        variables[name] = value;
+      start(variables, arguments);
+    }
+  }
+
+  // The exit codes in the order of starting, negative for signals; -99 for one
+  // that does not end, which is then killed.
+  std::vector<int> ends(double seconds) {
+    Deadline deadline = inSeconds(seconds);
+    std::vector<int> codes;
+    for (pid_t process : processes) {
+      int status = 0;
+      pid_t done;
+      while ((done = waitpid(process, &status, WNOHANG)) == 0 &&
+             std::chrono::steady_clock::now() < deadline)
+        usleep(10000);
+      if (done == 0) {
+        kill(process, SIGKILL);
+        waitpid(process, &status, 0);
+      }
+      codes.push_back(done == 0           ? -99
+                      : WIFEXITED(status) ? WEXITSTATUS(status)
+                                          : -WTERMSIG(status));
+    }
+    processes.clear();
+    return codes;
+  }
+
+  std::string printed() {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  // The one line that begins "error:", or all that there is.
+  std::string error() {
+    std::string text = printed(), line, found;
+    std::istringstream lines(text);
+    int count = 0;
+    while (std::getline(lines, line))
+      if (line.rfind("error:", 0) == 0) {
+        ++count;
+        found = line;
+      }
+    return count == 1 ? found : std::to_string(count) + " errors: " + text;
+  }
+
+  int port = freePort();
+  int output = -1;
+  std::string path;
+  std::vector<pid_t> processes;
+};
+
+constexpr double patience = 60; // of a machine that does other things too
+constexpr int unended = -99;
+
+TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
+  for (int ranks : {2, 3}) {
+    startAll(ranks, {"cases"});
+    EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
+        << printed();
+    port = freePort();
+  }
+}
+
+TEST_F(Tcp, srunsRanksMeetOnItsFirstNode) {
+  for (int rank = 0; rank < 2; ++rank)
+    start({{"SLURM_PROCID", std::to_string(rank)},
+           {"SLURM_STEP_NUM_TASKS", "2"},
+           {"SLURM_LOCALID", std::to_string(rank)},
+           {"SLURM_STEP_NODELIST", "localhost"},
+           {"SLURM_JOB_ID", std::to_string(getpid())},
+           {"SLURM_STEP_ID", "0"}},
+          {"leave"});
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
+}
+
+// The agent's store has the port of the environment; the job takes the next.
+TEST_F(Tcp, leavesTorchrunsPortToItsAgent) {
+  Socket store;
+  ASSERT_EQ(listenOn("localhost", port, store), "");
+  startAll(2, {"leave"}, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
+}
+
+TEST_F(Tcp, aKilledRankIsNamed) {
+  startAll(3, {"kill", "2"});
+  EXPECT_EQ(ends(patience), (std::vector<int>{3, 3, -SIGKILL}));
+  EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
+  EXPECT_THAT(error(), HasSubstr("is gone"));
+}
+
+TEST_F(Tcp, aKilledRank0IsNamedOnce) {
+  startAll(4, {"kill", "0"});
+  EXPECT_EQ(ends(patience), (std::vector<int>{-SIGKILL, 3, 3, 3}));
+  EXPECT_THAT(error(), HasSubstr("rank 0 on node '"));
+}
+
+// A stopped process keeps its connections; only its silence tells.
+TEST_F(Tcp, aStoppedRankIsNamed) {
+  startAll(3, {"stop", "1"}, {{"SILENCE", "2"}});
+  std::vector<int> codes = ends(10);
+  EXPECT_EQ(codes, (std::vector<int>{3, unended, 3}));
+  EXPECT_THAT(error(), HasSubstr("rank 1 on node '"));
+  EXPECT_THAT(error(), HasSubstr("has not answered for 2 s"));
+}
+
+TEST_F(Tcp, aRankThatFailsSpeaksAlone) {
+  startAll(3, {"fail", "1"});
+  EXPECT_EQ(ends(patience), std::vector<int>(3, 3));
+  EXPECT_EQ(error(), "error: rank 1 had enough");
+}
+
+TEST_F(Tcp, missingRanksAreNamed) {
+  for (int rank : {0, 2}) {
+    Variables variables = torchrun(rank, 4);
+    variables["FSDPC_JOIN_SECONDS"] = "2";
+    start(variables, {"leave"});
+  }
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_THAT(error(), HasSubstr("ranks 1, 3 of 4"));
+  EXPECT_THAT(error(), HasSubstr("'localhost' port " + std::to_string(port)));
+  EXPECT_THAT(error(), HasSubstr("within 2 s"));
+}
+
+TEST_F(Tcp, aMissingRank0IsToldByOneRank) {
+  for (int rank : {1, 2}) {
+    Variables variables = torchrun(rank, 3);
+    variables["FSDPC_JOIN_SECONDS"] = "1";
+    start(variables, {"leave"});
+  }
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_THAT(error(), HasSubstr("rank 1 found no rank 0 at 'localhost'"));
+}
+
+TEST_F(Tcp, aTakenPortSaysWhatToDo) {
+  Socket taken;
+  ASSERT_EQ(listenOn("localhost", port, taken), "");
+  start(torchrun(0, 2), {"leave"});
+  EXPECT_EQ(ends(patience), std::vector<int>{3});
+  EXPECT_THAT(error(), HasSubstr("cannot listen"));
+  EXPECT_THAT(error(), HasSubstr("FSDPC_PORT"));
+}
+
+// Whoever speaks another protocol, or says nothing, changes nothing.
+TEST_F(Tcp, strangersAreTurnedAway) {
+  start(torchrun(0, 2), {"leave"});
+  Socket silent, loud;
+  Deadline deadline = inSeconds(patience);
+  while (!connectTo("localhost", port, deadline, silent).empty() &&
+         std::chrono::steady_clock::now() < deadline)
+    usleep(10000);
+  ASSERT_EQ(connectTo("localhost", port, deadline, loud), "");
+  std::string request = "GET / HTTP/1.0\r\n\r\n" + std::string(400, ' ');
+  EXPECT_EQ(loud.send(request.data(), request.size(), deadline), "");
+  char reply;
+  EXPECT_NE(loud.receive(&reply, 1, deadline), "");
+  start(torchrun(1, 2), {"leave"});
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
+}
+
+// A rank of another job that was given the same port.
+TEST_F(Tcp, aRankOfAnotherJobIsTurnedAway) {
+  startAll(2, {"fail", "9"}, {{"TORCHELASTIC_RUN_ID", "mine"}});
+  std::vector<pid_t> mine;
+  mine.swap(processes);
+  Variables other = torchrun(1, 2);
+  other["TORCHELASTIC_RUN_ID"] = "other";
+  start(other, {"leave"});
+  EXPECT_THAT(ends(patience), testing::ElementsAre(3));
+  EXPECT_EQ(kill(mine[0], 0), 0); // the first job goes on
+  mine.swap(processes);
+}
+
+TEST(Hosts, firstOfSlurmsList) {
+  EXPECT_EQ(firstHost("gpu7"), "gpu7");
+  EXPECT_EQ(firstHost("gpu7,gpu9"), "gpu7");
+  EXPECT_EQ(firstHost("gpu[003-006,9],login"), "gpu003");
+  EXPECT_EQ(firstHost("rack[2,4]node[10-12]"), "rack2node10");
+  EXPECT_EQ(firstHost(""), "");
+}
+
+} // namespace
