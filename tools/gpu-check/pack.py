@@ -155,7 +155,9 @@ def main() -> int:
         models = options.models.split(",") if options.models else harness.fixtures()
         with ThreadPoolExecutor(2) as pool:
             parity = [entry for entries in pool.map(packer.parity, models) for entry in entries]
-        shapes = {} if options.no_speed else REHEARSAL if packer.rehearsal else BENCH
+        # An emulation has no speed.
+        untimed = options.no_speed or options.target == "cuda-emulation"
+        shapes = {} if untimed else REHEARSAL if packer.rehearsal else BENCH
         bench = [packer.speed(name, *shape) for name, shape in shapes.items()]
         pack = {"commit": commit(), "target": options.target, "tests": packer.tests(), "parity": parity, "bench": bench}
     except harness.Failure as failure:
