@@ -17,6 +17,10 @@ void printWarning(const std::string &message);
 // For what every rank comes upon at the same point (a number they all
 // reduced): rank 0 prints and ends the job.
 [[noreturn]] void failJob(Job &job, const std::string &message);
+// For what several ranks come upon at about the same time, each by itself:
+// sleeps so that lower ranks can speak, and end the job, before the caller
+// does. `later` puts off all turns, where another rank's end may be the cause.
+void awaitTurn(const Job &job, bool later);
 // For a rank that knows that another is about to end the job.
 [[noreturn]] void awaitAbort(Job &job);
 

@@ -58,7 +58,8 @@ public:
 
 // What the device hands to its collectives.
 struct CollectiveResources {
-  CudaStream gather = nullptr, reduce = nullptr;
+  // Sections begin and end on `compute`.
+  CudaStream compute = nullptr, gather = nullptr, reduce = nullptr;
   void *memory = nullptr; // the device's one allocation, to be registered
   size_t bytes = 0;
   void *scratch = nullptr; // within it, collectiveScratchBytes (workspace.h)

@@ -19,6 +19,7 @@ bool CudaDevice::makeCollectives(std::string &error) {
   if (isAlone())
     return true;
   CollectiveResources resources;
+  resources.compute = context.streams[FSDPC_STREAM_COMPUTE];
   resources.gather = context.streams[FSDPC_STREAM_GATHER];
   resources.reduce = context.streams[FSDPC_STREAM_REDUCE];
   resources.memory = memory.base();

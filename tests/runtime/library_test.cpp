@@ -1,5 +1,5 @@
-// Matrix products, convolutions and poolings of every device backend against
-// plain loops in f64; and the same bits with any number of threads.
+// Matrix products, convolutions, poolings and attention of every device backend
+// against plain loops in f64; and the same bits with any number of threads.
 #include "runtime/comm/bfloat16.h"
 #include "tests/runtime/device_backends.h"
 
@@ -57,21 +57,48 @@ void expectClose(const Tensor &got, const std::vector<double> &expected,
         << "at " << i;
 }
 
+// A call's operand: on the host, and where the call finds it.
+struct Operand {
+  Operand(Tensor &tensor)
+      : host(tensor.data), bytes(tensor.bytes.size() - 64) {}
+  Operand(std::vector<int32_t> &values)
+      : host(values.data()), bytes(values.size() * sizeof(int32_t)) {}
+  Operand(std::nullptr_t) {}
+  void *host = nullptr;
+  size_t bytes = 0;
+};
+
 class Libraries : public DeviceTest {
 protected:
-  // Runs `call` on this backend, and on one thread to compare the bits.
-  void run(const Manifest &manifest, Tensor &result, const Tensor &initial,
-           const std::function<void(Device &)> &call) {
+  using Call = std::function<void(Device &, const std::vector<void *> &)>;
+
+  // Runs `call` on this backend, and on one thread to compare the bits; the
+  // operands are brought to the device's memory and back.
+  void run(const Manifest &manifest, const std::vector<Operand> &operands,
+           Tensor &result, const Tensor &initial, const Call &call) {
     auto once = [&](Device &device) {
       memcpy(result.data, initial.data, initial.bytes.size() - 64);
-      call(device);
+      std::vector<void *> places;
+      for (const Operand &operand : operands) {
+        places.push_back(operand.bytes ? device.allocate(operand.bytes)
+                                       : nullptr);
+        if (operand.bytes)
+          device.upload(places.back(), operand.host, operand.bytes);
+      }
+      call(device, places);
       device.synchronize();
+      for (size_t i = 0; i < operands.size(); ++i)
+        if (operands[i].bytes) {
+          device.download(operands[i].host, places[i], operands[i].bytes);
+          device.release(places[i], operands[i].bytes);
+        }
       return result.image();
     };
     std::string error;
     auto single = GetParam().make(manifest, 1, error);
     ASSERT_TRUE(single) << error;
     std::string expected = once(*single);
+    single.reset();
     auto device = make(manifest);
     EXPECT_TRUE(once(*device) == expected) << "bits depend on threads";
     EXPECT_GE(scratchpadBytes(manifest, GetParam().threads), 0);
@@ -98,8 +125,8 @@ protected:
     initial.fill(3);
     Manifest manifest;
     manifest.matmuls.push_back(p);
-    run(manifest, c, initial,
-        [&](Device &d) { d.matmul(0, a.data, b.data, c.data); });
+    run(manifest, {a, b, c}, c, initial,
+        [](Device &d, auto &at) { d.matmul(0, at[0], at[1], at[2]); });
 
     // Elements between rows keep their values.
     std::vector<double> expected(c.size());
@@ -204,9 +231,8 @@ void Libraries::checkConvolution(ConvolutionPlan p) {
     initial.fill(6); // to be overwritten
     Manifest manifest;
     manifest.convolutions.push_back(p);
-    run(manifest, result, initial, [&](Device &d) {
-      d.convolution(0, operands[0]->data, operands[1]->data, result.data);
-    });
+    run(manifest, {*operands[0], *operands[1], result}, result, initial,
+        [](Device &d, auto &at) { d.convolution(0, at[0], at[1], at[2]); });
     std::vector<double> expected(result.size(), 0);
     for (int64_t n = 0; n < p.batch; ++n)
       for (int64_t f = 0; f < p.filters; ++f)
@@ -307,9 +333,9 @@ void Libraries::checkPooling(PoolingPlan p, bool gradient) {
   Manifest manifest;
   manifest.poolings.push_back(p);
   Tensor empty(p.dtype, y.size());
-  run(manifest, y, empty, [&](Device &d) {
-    d.pooling(0, x.data, y.data, maximum ? workspace.data() : nullptr);
-  });
+  auto pool = [](Device &d, auto &at) { d.pooling(0, at[0], at[1], at[2]); };
+  Operand indices = maximum ? Operand(workspace) : Operand(nullptr);
+  run(manifest, {x, y, indices}, y, empty, pool);
   expectClose(y, expectedY, 1);
   if (maximum) {
     EXPECT_EQ(workspace, expectedWorkspace);
@@ -319,9 +345,7 @@ void Libraries::checkPooling(PoolingPlan p, bool gradient) {
   manifest.poolings[0].kind += "_grad";
   Tensor dx(p.dtype, x.size()), initial(p.dtype, x.size());
   initial.fill(9);
-  run(manifest, dx, initial, [&](Device &d) {
-    d.pooling(0, dy.data, dx.data, maximum ? workspace.data() : nullptr);
-  });
+  run(manifest, {dy, dx, indices}, dx, initial, pool);
   expectClose(dx, expectedX, 1);
 }
 
@@ -420,13 +444,12 @@ void Libraries::checkAttention(AttentionPlan p) {
     manifest.attentions.push_back(rowsPlan = p);
     Tensor initial(p.dtype, result.size());
     initial.fill(1); // to be overwritten
-    std::vector<const void *> operands = {q->data, k->data, v->data,
-                                          nullptr, o->data, lse.data};
+    std::vector<Operand> operands = {*q, *k, *v, nullptr, *o, lse};
     if (backward)
-      operands = {g->data,  q->data, k->data,  v->data,  o->data,
-                  lse.data, nullptr, dq->data, dk->data, dv->data};
-    run(manifest, result, initial, [&](Device &d) {
-      d.attention(0, &rows, operands.data(), int(operands.size()));
+      operands = {*g, *q, *k, *v, *o, lse, nullptr, *dq, *dk, *dv};
+    run(manifest, operands, result, initial, [&](Device &d, auto &at) {
+      std::vector<const void *> places(at.begin(), at.end());
+      d.attention(0, &rows, places.data(), int(places.size()));
     });
   };
 
@@ -483,15 +506,17 @@ void Libraries::checkAttention(AttentionPlan p) {
 // One block of queries and several, with tails; heads that share a key head.
 TEST_P(Libraries, attention) {
   for (const char *dtype : {"f32", "bf16"})
-    for (bool causal : {false, true}) {
-      AttentionPlan p;
-      p.dtype = dtype, p.causal = causal, p.scale = 0.5;
-      p.batch = 2, p.heads = 6, p.groups = 3, p.width = 8, p.valueWidth = 5;
-      p.queries = 7, p.keys = 7;
-      checkAttention(p);
-      p.queries = 131, p.keys = 140;
-      checkAttention(p);
-    }
+    for (bool causal : {false, true})
+      for (const char *library : {"cudnn", "products"}) {
+        AttentionPlan p;
+        p.dtype = dtype, p.causal = causal, p.scale = 0.5;
+        p.library = library; // of a GPU's backends
+        p.batch = 2, p.heads = 6, p.groups = 3, p.width = 8, p.valueWidth = 5;
+        p.queries = 7, p.keys = 7;
+        checkAttention(p);
+        p.queries = 131, p.keys = 140;
+        checkAttention(p);
+      }
 }
 
 // What cannot be planned is refused with a reason, not run.
@@ -504,6 +529,6 @@ TEST_P(Libraries, refuseUnknownTypes) {
   EXPECT_NE(error.find("'f16'"), std::string::npos) << error;
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Libraries, ::testing::ValuesIn(backends));
+INSTANTIATE_TEST_SUITE_P(Backends, Libraries, ::testing::ValuesIn(backends()));
 
 } // namespace

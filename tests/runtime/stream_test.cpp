@@ -1,5 +1,7 @@
-// Streams, events and launches of every device backend.
-#include "tests/runtime/device_backends.h"
+// Streams, events and launches of the host's device, with any work on them.
+#include "runtime/host/host_device.h"
+
+#include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,7 +11,6 @@
 #include <thread>
 
 using namespace fsdpc;
-using namespace fsdpc::testing;
 
 namespace {
 
@@ -17,7 +18,18 @@ void pauseFor(int microseconds) {
   std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
 }
 
-class Streams : public DeviceTest {};
+// With several numbers of compute threads.
+class HostDevices : public ::testing::TestWithParam<int> {
+protected:
+  std::unique_ptr<HostDevice> make(const Manifest &manifest) {
+    std::string error;
+    auto device = HostDevice::make(manifest, GetParam(), error);
+    EXPECT_TRUE(device) << error;
+    return device;
+  }
+};
+
+class Streams : public HostDevices {};
 
 TEST_P(Streams, runWorkInOrder) {
   auto device = make({});
@@ -118,7 +130,7 @@ TEST_P(Streams, countExposedTime) {
   EXPECT_EQ(device->takeExposedNanoseconds(), 0);
 }
 
-class Launches : public DeviceTest {};
+class Launches : public HostDevices {};
 
 struct Visits {
   std::vector<std::atomic<int>> *counts;
@@ -205,7 +217,7 @@ TEST_P(Launches, memoryIsAligned) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Streams, ::testing::ValuesIn(backends));
-INSTANTIATE_TEST_SUITE_P(Backends, Launches, ::testing::ValuesIn(backends));
+INSTANTIATE_TEST_SUITE_P(Threads, Streams, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Threads, Launches, ::testing::Values(1, 2, 3));
 
 } // namespace

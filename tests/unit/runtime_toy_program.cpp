@@ -11,12 +11,14 @@
 // program is compiled the tests choose by environment variables: TOY_STRATEGY
 // (zero3, zero1, ddp, or step for --reduce=step), TOY_TYPE and TOY_REDUCE (f32,
 // bf16), TOY_TABLE (kind of the table's source), TOY_FOLDER (of the weights),
-// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor), TOY_PROGRAM_HASH
-// and TOY_SCHEDULE_HASH.
+// TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor), TOY_PROGRAM_HASH and
+// TOY_SCHEDULE_HASH. With TOY_GRID defined it is a program for the emulated
+// GPU.
 #include "runtime/core/dtype.h"
 #include "runtime/core/manifest.h"
 #include "runtime/include/fsdpc.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -125,9 +127,29 @@ void order(fsdpc_rank *rank, int32_t from, int32_t to, int32_t event) {
 
 constexpr int32_t trainable[] = {embed, root}, all[] = {embed, root, frozen};
 
+#ifdef TOY_GRID
+// The same by segments, a block of the grid each.
+void optimizerBlocks(int64_t begin, int64_t end, void *const *buffers) {
+  size_t scaleAt = type != "f32" && whole ? 4 : 3;
+  auto *segments = static_cast<const int64_t *>(buffers[scaleAt + 1]);
+  auto *rates = static_cast<double *>(buffers[scaleAt + 2]);
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t *segment = segments + 3 * block;
+    void *own[6];
+    std::copy(buffers, buffers + scaleAt + 1, own);
+    own[scaleAt + 1] = rates + 4 * segment[2];
+    optimizer(segment[0], segment[1], own);
+  }
+}
+
+const fsdpc_kernel kernels[] = {
+    {"forward_backward", forwardBackward, 0, 0, 1, 1},
+    {"optimizer", optimizerBlocks, 0, 0, 0, 1}};
+#else
 const fsdpc_kernel kernels[] = {
     {"forward_backward", forwardBackward, 1, 1, 0, 0},
     {"optimizer", optimizer, 0, 0, 0, 0}};
+#endif
 
 void microbatch(fsdpc_rank *rank) {
   void *parameters[3];

@@ -2,6 +2,7 @@
 // its place in the list.
 #pragma once
 
+#include "runtime/cuda/kernels/mark.h"
 #include "runtime/cuda/kernels/norm.h"
 #include "runtime/cuda/kernels/plain.h"
 #include "runtime/cuda/kernels/pooling.h"
@@ -26,7 +27,7 @@ template <typename... Arguments> struct KernelList {
 using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareLanes, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
-               PoolingCells, PlainProduct, PlainConvolution, StoreRows>;
+               PoolingCells, PlainProduct, PlainConvolution, StoreRows, Mark>;
 
 // A kernel on the host: one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

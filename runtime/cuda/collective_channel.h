@@ -1,0 +1,85 @@
+// What both kinds of device collectives share: a channel with its stream, and
+// calls that the watchdog sees begin and end.
+#pragma once
+
+#include "runtime/cuda/collectives.h"
+#include "runtime/cuda/kernels/own.h"
+#include "runtime/cuda/watchdog.h"
+
+namespace fsdpc {
+
+class CollectiveChannel : public Collectives {
+public:
+  CollectiveChannel(CudaApi &api, Job &job, Channel channel,
+                    const CollectiveResources &resources,
+                    std::shared_ptr<Watchdog> watchdog)
+      : api(api), job(job), channel(channel),
+        stream(channel == gatherChannel ? resources.gather : resources.reduce),
+        scratch(static_cast<char *>(resources.scratch)),
+        watchdog(std::move(watchdog)) {}
+
+  int rank() const override { return job.rank; }
+  int size() const override { return job.size; }
+  void announce(const char *op, const char *unit) override {
+    name = watchdog->nameOf(op, unit);
+  }
+  void beginSection(int64_t step) override {
+    if (channel == gatherChannel) // once for both
+      watchdog->beginStep(step);
+  }
+
+protected:
+  // One collective, for as long as it enqueues.
+  class Scope {
+  public:
+    explicit Scope(CollectiveChannel &own) : own(own) {
+      own.watchdog->markHost(own.channel, own.name, true);
+      own.watchdog->markStream(own.channel, own.name, true, own.stream);
+    }
+    ~Scope() {
+      own.watchdog->markStream(own.channel, own.name, false, own.stream);
+      own.watchdog->markHost(own.channel, own.name, false);
+    }
+    Scope(const Scope &) = delete;
+
+  private:
+    CollectiveChannel &own;
+  };
+
+  void check(CudaStatus status) { watchdog->check(name, status); }
+  template <typename Arguments>
+  void launch(const Arguments &arguments, int64_t threads) {
+    int64_t blocks =
+        std::clamp<int64_t>((threads + ownThreads - 1) / ownThreads, 1, 4096);
+    check(api.launchOwn(OwnKernels::numberOf<Arguments>(), blocks, &arguments,
+                        sizeof arguments, stream));
+  }
+  // shard (+)= the sum over ranks of what `sum` names.
+  void launchSum(SumRanks sum, const DeviceReduction &reduction) {
+    sum.type = sum.wire = reduction.type;
+    sum.elements = sum.shardElements = reduction.shardElements;
+    sum.shard = reduction.shard;
+    sum.add = reduction.add;
+    launch(sum, reduction.shardElements / 4);
+  }
+
+  CudaApi &api;
+  Job &job;
+  const Channel channel;
+  const CudaStream stream;
+  char *const scratch;
+  std::shared_ptr<Watchdog> watchdog;
+  uint32_t name = 0; // of the announced collective
+};
+
+// The two channels of a rank; every rank calls the same, together.
+void makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
+                      const CollectiveResources &resources,
+                      std::shared_ptr<Watchdog> watchdog,
+                      CollectiveChannels &channels);
+bool makePeerChannels(CudaApi &api, Job &job,
+                      const CollectiveResources &resources,
+                      std::shared_ptr<Watchdog> watchdog,
+                      CollectiveChannels &channels, std::string &error);
+
+} // namespace fsdpc

@@ -1,0 +1,34 @@
+// How far a stream has come, for the host to read while it runs.
+#pragma once
+
+#include "runtime/cuda/kernels/grid.h"
+
+namespace fsdpc {
+
+// A word in pinned memory that one stream writes: `value` below, and above it
+// how often it was written, where `counts`.
+struct Mark {
+  uint64_t *word = nullptr;
+  uint32_t value = 0;
+  bool counts = false;
+};
+
+FSDPC_SHARED inline void body(const Grid &grid, const Mark &m) {
+  if (grid.first() != 0)
+    return;
+#ifdef __CUDA_ARCH__
+  uint64_t before = *static_cast<volatile uint64_t *>(m.word);
+#else
+  uint64_t before = __atomic_load_n(m.word, __ATOMIC_RELAXED);
+#endif
+  uint64_t count = m.counts ? (before >> 32) + 1 : 0;
+  uint64_t now = count << 32 | m.value;
+#ifdef __CUDA_ARCH__
+  *static_cast<volatile uint64_t *>(m.word) = now;
+  __threadfence_system();
+#else
+  __atomic_store_n(m.word, now, __ATOMIC_RELAXED);
+#endif
+}
+
+} // namespace fsdpc

@@ -1,0 +1,149 @@
+// Collectives over NCCL, a communicator a channel. --deterministic trades
+// segments between all ranks and sums them in rank order; otherwise NCCL sums.
+#include "runtime/core/failure.h"
+#include "runtime/cuda/collective_channel.h"
+
+namespace fsdpc {
+
+namespace {
+
+constexpr double pollSeconds = 0.001;
+
+size_t widthOf(WireType type) { return type == WireType::f32 ? 4 : 2; }
+
+class NcclChannel : public CollectiveChannel {
+public:
+  NcclChannel(CudaApi &api, Job &job, Channel channel,
+              const CollectiveResources &resources,
+              std::shared_ptr<Watchdog> watchdog, bool deterministic,
+              CudaCommunicator communicator)
+      : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
+        deterministic(deterministic), communicator(communicator) {
+    // Of an arena that all collectives of a step lie in.
+    check(api.registerMemory(communicator, resources.memory, resources.bytes,
+                             registration));
+  }
+  ~NcclChannel() override {
+    if (registration)
+      api.deregisterMemory(communicator, registration);
+  }
+
+  bool canCapture() const override { return true; }
+  WireType travels(WireType gradient, WireType wire) const override {
+    // A sum of ours widens; NCCL's is in the type that it is given.
+    return deterministic && gradient == WireType::bf16 ? gradient : wire;
+  }
+
+  void allGather(const void *shard, void *whole, size_t bytes) override {
+    Scope scope(*this);
+    check(api.allGather(communicator, shard, whole, bytes, stream));
+  }
+
+  void reduceScatter(const DeviceReduction &reduction) override {
+    Scope scope(*this);
+    SumRanks sum;
+    if (deterministic) {
+      trade(reduction);
+      sum.ranks = size();
+    } else {
+      bool direct = reduction.type == WireType::f32 && !reduction.add;
+      check(api.reduceScatter(
+          communicator, reduction.whole,
+          direct ? static_cast<void *>(reduction.shard) : scratch,
+          size_t(reduction.shardElements), reduction.type, stream));
+      if (direct)
+        return;
+    }
+    sum.first = scratch;
+    launchSum(sum, reduction);
+  }
+
+  void allReduce(double *values, int count) override {
+    Scope scope(*this);
+    check(api.allGather(communicator, values, scratch,
+                        size_t(count) * sizeof(double), stream));
+    SumDoubles sum;
+    sum.first = reinterpret_cast<const double *>(scratch);
+    sum.ranks = size();
+    sum.count = count;
+    sum.values = values;
+    launch(sum, count);
+  }
+
+private:
+  // scratch[r] = rank r's segment for this rank.
+  void trade(const DeviceReduction &reduction) {
+    size_t bytes = size_t(reduction.shardElements) * widthOf(reduction.type);
+    auto *segments = static_cast<const char *>(reduction.whole);
+    size_t own = size_t(rank()) * bytes;
+    check(api.copy(scratch + own, segments + own, bytes, stream));
+    check(api.groupBegin());
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank())
+        continue;
+      size_t at = size_t(peer) * bytes;
+      check(api.send(communicator, segments + at, bytes, peer, stream));
+      check(api.receive(communicator, scratch + at, bytes, peer, stream));
+    }
+    check(api.groupEnd());
+  }
+
+  const bool deterministic;
+  const CudaCommunicator communicator;
+  void *registration = nullptr;
+};
+
+// Joins one communicator of all ranks. What goes wrong every rank sees, or
+// waits for: it ends the job.
+CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
+  struct {
+    CudaStatus status;
+    NcclId id;
+  } own = {};
+  auto rank = [&] { return "rank " + std::to_string(job.rank); };
+  if (job.rank == 0)
+    own.status = api.makeNcclId(own.id);
+  std::vector<decltype(own)> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  if (all[0].status)
+    failJob(job, "NCCL does not start: " + api.errorText(all[0].status));
+  CudaCommunicator communicator = nullptr;
+  CudaStatus status =
+      api.initCommunicator(communicator, job.rank, job.size, all[0].id);
+  auto began = std::chrono::steady_clock::now();
+  if (!status)
+    while ((status = api.communicatorState(communicator)) == cudaInProgress) {
+      std::chrono::duration<double> waited =
+          std::chrono::steady_clock::now() - began;
+      if (seconds > 0 && waited.count() >= seconds) {
+        awaitTurn(job, /*later=*/false);
+        fail(rank() + ": NCCL has not joined all " + std::to_string(job.size) +
+             " ranks within --watchdog " + std::to_string(int(seconds)) +
+             " s; NCCL_DEBUG=INFO says what it waits for");
+      }
+      std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
+    }
+  if (status) {
+    std::string text = api.errorText(status);
+    awaitTurn(job, /*later=*/true);
+    fail(rank() + ": NCCL cannot join the other ranks: " + text);
+  }
+  return communicator;
+}
+
+} // namespace
+
+void makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
+                      const CollectiveResources &resources,
+                      std::shared_ptr<Watchdog> watchdog,
+                      CollectiveChannels &channels) {
+  for (Channel channel : {gatherChannel, reduceChannel}) {
+    CudaCommunicator communicator = join(api, job, options.watchdogSeconds);
+    watchdog->watch(channel, communicator);
+    channels[channel] =
+        std::make_unique<NcclChannel>(api, job, channel, resources, watchdog,
+                                      options.deterministic, communicator);
+  }
+}
+
+} // namespace fsdpc

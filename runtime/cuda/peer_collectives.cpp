@@ -1,0 +1,142 @@
+// Collectives of ranks that are threads of this process, on one GPU: a rank's
+// stream waits for the others' sources, copies or sums them where they lie, and
+// goes on when all have done so. The threads that enqueue meet on the host,
+// since an event must be recorded before another rank's stream waits for it.
+#include "runtime/comm/futex_barrier.h"
+#include "runtime/cuda/collective_channel.h"
+
+namespace fsdpc {
+
+namespace {
+
+// What the ranks of one channel share.
+struct Meeting {
+  struct Place {
+    const void *source = nullptr;
+    CudaEvent ready = nullptr, done = nullptr;
+  };
+  explicit Meeting(int ranks) : places(size_t(ranks)) {}
+  FutexBarrier barrier;
+  std::vector<Place> places;
+};
+using Meetings = std::array<std::shared_ptr<Meeting>, 2>;
+
+class PeerChannel : public CollectiveChannel {
+public:
+  PeerChannel(CudaApi &api, Job &job, Channel channel,
+              const CollectiveResources &resources,
+              std::shared_ptr<Watchdog> watchdog,
+              std::shared_ptr<Meeting> meeting)
+      : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
+        meeting(std::move(meeting)) {
+    check(api.createEvent(own().ready));
+    check(api.createEvent(own().done));
+  }
+  ~PeerChannel() override {
+    api.destroyEvent(own().ready);
+    api.destroyEvent(own().done);
+  }
+
+  bool canCapture() const override { return false; }
+  WireType travels(WireType gradient, WireType wire) const override {
+    return gradient == WireType::bf16 ? gradient : wire;
+  }
+
+  void allGather(const void *shard, void *whole, size_t bytes) override {
+    Scope scope(*this);
+    share(shard, [&] {
+      for (int peer = 0; peer < size(); ++peer) {
+        char *place = static_cast<char *>(whole) + size_t(peer) * bytes;
+        if (place != source(peer))
+          check(api.copy(place, source(peer), bytes, stream));
+      }
+    });
+  }
+
+  void reduceScatter(const DeviceReduction &reduction) override {
+    Scope scope(*this);
+    share(reduction.whole, [&] {
+      size_t width = reduction.type == WireType::f32 ? 4 : 2;
+      SumRanks sum;
+      sum.ranks = size();
+      for (int peer = 0; peer < size(); ++peer)
+        sum.parts[peer] =
+            static_cast<const char *>(source(peer)) +
+            size_t(rank()) * size_t(reduction.shardElements) * width;
+      launchSum(sum, reduction);
+    });
+  }
+
+  void allReduce(double *values, int count) override {
+    Scope scope(*this);
+    // Not in place: the others may still read.
+    auto *sums = reinterpret_cast<double *>(scratch);
+    share(values, [&] {
+      SumDoubles sum;
+      sum.ranks = size();
+      sum.count = count;
+      sum.values = sums;
+      for (int peer = 0; peer < size(); ++peer)
+        sum.parts[peer] = static_cast<const double *>(source(peer));
+      launch(sum, count);
+    });
+    check(api.copy(values, sums, size_t(count) * sizeof(double), stream));
+  }
+
+private:
+  Meeting::Place &own() { return meeting->places[size_t(rank())]; }
+  const void *source(int peer) const {
+    return meeting->places[size_t(peer)].source;
+  }
+
+  // Runs `body`, which enqueues reads of all ranks' sources, and returns when
+  // later work of the stream follows every rank's reads.
+  template <typename Body> void share(const void *source, Body &&body) {
+    own().source = source;
+    check(api.recordEvent(own().ready, stream));
+    meeting->barrier.wait(size());
+    await(&Meeting::Place::ready);
+    body();
+    check(api.recordEvent(own().done, stream));
+    meeting->barrier.wait(size());
+    await(&Meeting::Place::done);
+  }
+
+  void await(CudaEvent Meeting::Place::*event) {
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank())
+        check(api.waitEvent(stream, meeting->places[size_t(peer)].*event));
+  }
+
+  std::shared_ptr<Meeting> meeting;
+};
+
+} // namespace
+
+bool makePeerChannels(CudaApi &api, Job &job,
+                      const CollectiveResources &resources,
+                      std::shared_ptr<Watchdog> watchdog,
+                      CollectiveChannels &channels, std::string &error) {
+  if (job.size > mostAddends) {
+    error = "--ranks " + std::to_string(job.size) + ": one GPU takes at most " +
+            std::to_string(mostAddends) + " ranks";
+    return false;
+  }
+  Meetings own;
+  if (job.rank == 0)
+    own = {std::make_shared<Meeting>(job.size),
+           std::make_shared<Meeting>(job.size)};
+  // Rank 0's, by its address: the ranks share it.
+  const Meetings *address = &own;
+  std::vector<const Meetings *> all(size_t(job.size));
+  Communicator &control = *job.channel[controlChannel];
+  control.allGather(&address, all.data(), sizeof address);
+  Meetings meetings = *all[0];
+  for (Channel channel : {gatherChannel, reduceChannel})
+    channels[channel] = std::make_unique<PeerChannel>(
+        api, job, channel, resources, watchdog, std::move(meetings[channel]));
+  control.barrier();
+  return true;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,180 @@
+// See watchdog.h. A mark's low half is twice the collective's number, odd where
+// it has begun; its high half counts the marks, so that the same collective
+// begun again is progress.
+#include "runtime/cuda/watchdog.h"
+#include "runtime/core/failure.h"
+#include "runtime/cuda/kernels/own.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdpc {
+
+namespace {
+
+constexpr size_t stepWord = 2, wordCount = 3;
+using Clock = std::chrono::steady_clock;
+
+uint64_t load(const uint64_t &word) {
+  return __atomic_load_n(&word, __ATOMIC_RELAXED);
+}
+bool hasBegun(uint64_t word) { return word & 1; }
+uint32_t nameIn(uint64_t word) { return uint32_t(word) >> 1; }
+uint32_t value(uint32_t name, bool begins) {
+  return name << 1 | uint32_t(begins);
+}
+
+std::string secondsText(double seconds) {
+  char text[32];
+  snprintf(text, sizeof text, "%g s", seconds);
+  return text;
+}
+
+} // namespace
+
+std::unique_ptr<Watchdog> Watchdog::make(CudaApi &api, Job &job, double seconds,
+                                         CudaStream compute,
+                                         std::string &error) {
+  void *memory = nullptr;
+  if (CudaStatus status =
+          api.allocatePinned(memory, wordCount * sizeof(uint64_t))) {
+    error = "cannot allocate pinned memory: " + api.errorText(status);
+    return nullptr;
+  }
+  memset(memory, 0, wordCount * sizeof(uint64_t));
+  return std::unique_ptr<Watchdog>(new Watchdog(
+      api, job, seconds, compute, static_cast<uint64_t *>(memory)));
+}
+
+Watchdog::Watchdog(CudaApi &api, Job &job, double seconds, CudaStream compute,
+                   uint64_t *words)
+    : api(api), job(job), seconds(seconds), compute(compute), words(words) {
+  nameOf("the start", "");
+  for (Progress &progress : seen)
+    progress.since = Clock::now();
+  thread = std::thread([this] { loop(); });
+}
+
+Watchdog::~Watchdog() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stopping = true;
+  }
+  changed.notify_one();
+  thread.join();
+  for (CudaCommunicator communicator : communicators)
+    if (communicator)
+      api.destroyCommunicator(communicator);
+  api.freePinned(words);
+}
+
+void Watchdog::watch(Channel channel, CudaCommunicator communicator) {
+  std::lock_guard<std::mutex> lock(mutex);
+  communicators[channel] = communicator;
+}
+
+void Watchdog::beginStep(int64_t step) {
+  Mark mark{&words[stepWord], uint32_t(step), false};
+  check(0, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark, sizeof mark,
+                         compute));
+}
+
+uint32_t Watchdog::nameOf(const char *op, const char *unit) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [at, fresh] = numbers.emplace(std::pair(op, unit), names.size());
+  if (fresh)
+    names.emplace_back(op, unit);
+  return at->second;
+}
+
+void Watchdog::markHost(Channel channel, uint32_t name, bool begins) {
+  uint64_t count = (hosts[channel] >> 32) + 1; // written by one thread
+  hosts[channel] = count << 32 | value(name, begins);
+}
+
+void Watchdog::markStream(Channel channel, uint32_t name, bool begins,
+                          CudaStream stream) {
+  Mark mark{&words[channel], value(name, begins), true};
+  check(name, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark, sizeof mark,
+                            stream));
+}
+
+std::string Watchdog::describe(uint32_t name) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [op, unit] = names[name];
+  return "rank " + std::to_string(job.rank) + ", step " +
+         std::to_string(uint32_t(load(words[stepWord]))) +
+         (*unit ? std::string(", unit '") + unit + "'" : "") + ": " + op;
+}
+
+void Watchdog::check(uint32_t name, CudaStatus status) {
+  if (status == cudaOk)
+    return;
+  std::string line = describe(name) + " failed: " + api.errorText(status);
+  awaitTurn(job, /*later=*/true);
+  fail(line);
+}
+
+// Not waited for: a call that hangs may hold the communicator.
+void Watchdog::abortCommunicators() {
+  std::array<CudaCommunicator, 2> all;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    all = communicators;
+  }
+  for (CudaCommunicator communicator : all)
+    if (communicator)
+      std::thread([communicator, &api = api] {
+        api.abortCommunicator(communicator);
+      }).detach();
+}
+
+void Watchdog::look() {
+  for (Channel channel : {gatherChannel, reduceChannel}) {
+    CudaCommunicator communicator;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      communicator = communicators[channel];
+    }
+    uint64_t stream = load(words[channel]), host = hosts[channel];
+    CudaStatus state =
+        communicator ? api.communicatorState(communicator) : cudaOk;
+    if (state != cudaOk && state != cudaInProgress) {
+      std::string error = api.errorText(state);
+      abortCommunicators();
+      uint32_t name = nameIn(hasBegun(stream) ? stream : host);
+      std::string line = describe(name) + " failed: " + error;
+      awaitTurn(job, /*later=*/true);
+      fail(line);
+    }
+    Progress &last = seen[channel];
+    if (stream != last.stream || host != last.host)
+      last = {stream, host, Clock::now()};
+    bool begun = hasBegun(stream) || hasBegun(host);
+    std::chrono::duration<double> waited = Clock::now() - last.since;
+    if (seconds > 0 && begun && waited.count() >= seconds) {
+      uint32_t name = nameIn(hasBegun(stream) ? stream : host);
+      std::string line = describe(name) + " has not ended within " +
+                         secondsText(seconds) +
+                         "; another rank has stopped, or is slower than "
+                         "--watchdog allows";
+      awaitTurn(job, /*later=*/false);
+      abortCommunicators();
+      fail(line);
+    }
+  }
+}
+
+void Watchdog::loop() {
+  double pause = seconds > 0 ? std::min(1.0, seconds / 8) : 1.0;
+  std::unique_lock<std::mutex> lock(mutex);
+  while (!stopping) {
+    lock.unlock();
+    look();
+    lock.lock();
+    changed.wait_for(lock, std::chrono::duration<double>(pause),
+                     [this] { return stopping; });
+  }
+}
+
+} // namespace fsdpc

@@ -1,0 +1,31 @@
+// The CUDA device under the conformance suites: emulated, or on a GPU, as the
+// program is linked.
+#include "runtime/comm/communicator.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/cuda/device.h"
+#include "tests/runtime/device_backends.h"
+
+namespace fsdpc::testing {
+
+namespace {
+
+std::unique_ptr<Device> makeAlone(const Manifest &manifest, int,
+                                  std::string &error) {
+  static Job alone;
+  static const fsdpc_program program = {}; // no kernels of its own
+  MemoryPlan plan;
+  plan.allocated = int64_t(4) << 20;
+  auto device = makeDevice(manifest, program, alone, DeviceOptions(), error);
+  if (!device || !device->reserve(plan, error))
+    return nullptr;
+  return device;
+}
+
+} // namespace
+
+const std::vector<Backend> &backends() {
+  static const std::vector<Backend> all = {{backendName(), 1, makeAlone}};
+  return all;
+}
+
+} // namespace fsdpc::testing

@@ -1,0 +1,183 @@
+// A whole program for the emulated GPU (runtime_toy_program.cpp) beside the
+// same for the host: the bits of losses, norms and saved files are equal, for
+// sums in rank order have one order.
+#include "tests/unit/runtime_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <sstream>
+#include <sys/wait.h>
+
+using nlohmann::json;
+
+namespace {
+
+class CudaProgram : public testing::Test {
+protected:
+  CudaProgram() {
+    std::string ids = npy<int32_t>("<i4", "(40, 3)", 120);
+    auto *values = reinterpret_cast<int32_t *>(&ids[128]);
+    for (int i = 0; i < 120; ++i)
+      values[i] = i * 7 % 10;
+    folder.write("ids.npy", ids);
+    std::string target = npy<float>("<f4", "(40,)", 40);
+    auto *floats = reinterpret_cast<float *>(&target[128]);
+    for (int i = 0; i < 40; ++i)
+      floats[i] = std::sin(float(i));
+    folder.write("target.npy", target);
+    const float stored[] = {9, 0.5f, -0.25f, 0.125f, 9};
+    folder.write(
+        "weights.bin",
+        std::string(reinterpret_cast<const char *>(stored), sizeof stored));
+  }
+
+  int run(const char *program, const std::string &flags,
+          const std::string &environment, const std::string &launcher = "") {
+    std::string command =
+        "cd " + folder / "" + " && " + environment + " " + launcher + " " +
+        program +
+        " --data ids=ids.npy --data target=target.npy --log log "
+        "--save out.safetensors " +
+        flags + " >out 2>err </dev/null";
+    int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  // What a run leaves: losses and norms as printed, and the saved bytes.
+  std::string trace(const char *program, const std::string &flags,
+                    const std::string &environment,
+                    const std::string &launcher = "") {
+    EXPECT_EQ(run(program, flags, environment, launcher), 0)
+        << folder.read("err");
+    std::string text;
+    std::istringstream lines(folder.read("log"));
+    for (std::string line; std::getline(lines, line);)
+      if (json step = json::parse(line); step.contains("loss"))
+        text += step["loss"].dump() + " " + step["grad_norm"].dump() + "\n";
+    return text + folder.read("out.safetensors");
+  }
+
+  // What the lines that begin "error:" say, of which a run has one.
+  std::string error() {
+    std::istringstream lines(folder.read("err"));
+    std::string found;
+    for (std::string line; std::getline(lines, line);)
+      if (line.rfind("error: ", 0) == 0)
+        found = (found.empty() ? "" : "several: " + found) + line.substr(7);
+    return found;
+  }
+
+  TemporaryFolder folder;
+};
+
+const char *const mpirun =
+    "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC
+    " --oversubscribe -np 2";
+
+// Every strategy, type of parameters and of the wire, one rank: with graphs and
+// without.
+TEST_F(CudaProgram, hasTheHostsBitsOnOneRank) {
+  for (const char *types :
+       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+    for (const char *strategy : {"zero3", "zero1", "ddp", "step"}) {
+      std::string environment =
+          std::string(types) + " TOY_STRATEGY=" + strategy;
+      SCOPED_TRACE(environment);
+      std::string flags = "--steps 7 --accumulate 3";
+      std::string host = trace(HOST_PROGRAM, flags, environment);
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment), host);
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags + " --no-graph", environment),
+                host);
+    }
+}
+
+// Another length of the step puts updates on the other input slot.
+TEST_F(CudaProgram, hasTheHostsBitsWithoutAccumulation) {
+  std::string flags = "--steps 9 --shuffle --lr-schedule cosine";
+  EXPECT_EQ(trace(EMULATED_PROGRAM, flags, ""), trace(HOST_PROGRAM, flags, ""));
+}
+
+// Ranks as threads, which copy between their buffers, in every strategy and
+// type of the wire.
+TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfOneProcess) {
+  for (const char *types :
+       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+    for (const char *strategy : {"zero3", "zero1", "ddp", "step"}) {
+      std::string environment =
+          std::string(types) + " TOY_STRATEGY=" + strategy;
+      SCOPED_TRACE(environment);
+      std::string flags = "--steps 5 --ranks 3 --accumulate 2";
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment),
+                trace(HOST_PROGRAM, flags, environment));
+    }
+}
+
+// Ranks as processes on an emulated NCCL: the same bits where sums are in rank
+// order, with graphs and without.
+TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfMpi) {
+  for (const char *types :
+       {"TOY_TYPE=f32", "TOY_TYPE=bf16", "TOY_TYPE=bf16 TOY_REDUCE=bf16"})
+    for (const char *strategy : {"zero3", "ddp", "step"}) {
+      std::string environment =
+          std::string(types) + " TOY_STRATEGY=" + strategy;
+      SCOPED_TRACE(environment);
+      std::string flags = "--steps 7 --accumulate 2";
+      std::string host = trace(HOST_PROGRAM, flags + " --ranks 2", environment);
+      flags += " --deterministic";
+      EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment, mpirun), host);
+      EXPECT_EQ(
+          trace(EMULATED_PROGRAM, flags + " --no-graph", environment, mpirun),
+          host);
+    }
+}
+
+// The first thing that is wrong with the machine, in one line.
+TEST_F(CudaProgram, saysWhatIsMissing) {
+  struct Case {
+    const char *environment, *message;
+  };
+  const Case cases[] = {
+      {"FSDPC_EMULATION_FAULT=driver", "no GPU can be used: "},
+      {"FSDPC_EMULATION_MEMORY=100000", "the program needs "},
+      {"FSDPC_EMULATION_FAULT=memory", "the program needs "}};
+  for (const Case &c : cases) {
+    EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", c.environment), 3);
+    EXPECT_THAT(error(), testing::StartsWith(c.message));
+  }
+}
+
+#ifdef CUDA_PROGRAM
+// The program for a real GPU starts where there is none, alone or as several
+// ranks, and ends with one line.
+TEST_F(CudaProgram, saysThatThereIsNoGpu) {
+  for (const char *flags : {"--steps 2", "--steps 2 --ranks 2"}) {
+    int code = run(CUDA_PROGRAM, flags, "TOY_FOLDER=" + folder / "");
+    if (code == 0)
+      GTEST_SKIP() << "this machine has a GPU";
+    EXPECT_EQ(code, 3);
+    EXPECT_THAT(error(),
+                testing::ContainsRegex("^no GPU can be used: (no NVIDIA driver "
+                                       "found|the NVIDIA driver|no GPU)"));
+  }
+}
+#endif
+
+// A failing kernel is named with its unit and step.
+TEST_F(CudaProgram, namesTheStepOfAFailingLaunch) {
+  EXPECT_EQ(
+      run(EMULATED_PROGRAM, "--steps 9", "FSDPC_EMULATION_FAULT=launch:6"), 3);
+  EXPECT_THAT(error(), testing::StartsWith("rank 0, step "));
+}
+
+// A gradient that is no number is seen a step late, and said as on the host.
+TEST_F(CudaProgram, stopsAtAGradientThatIsNotFinite) {
+  for (const char *program : {HOST_PROGRAM, EMULATED_PROGRAM}) {
+    EXPECT_EQ(run(program, "--steps 40 --lr 1e30", ""), 3);
+    EXPECT_THAT(error(), testing::HasSubstr("finite"));
+  }
+}
+
+} // namespace
