@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace fsdpc::emulation {
 
@@ -17,8 +17,34 @@ namespace {
 constexpr size_t page = 4096, alignment = 256;
 constexpr size_t large = size_t(1) << 20; // as Device::allocate has it
 constexpr int poison = 0xff;
+constexpr size_t poisonBytes = size_t(4) << 20; // mapped again and again
 
 size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+// A file of nothing but poison: mapped privately it poisons memory that takes
+// no room, and no time, before somebody writes to it.
+int poisonFile() {
+  static const int file = [] {
+    int made = memfd_create("fsdpc-poison", MFD_CLOEXEC);
+    std::vector<char> ones(poisonBytes, char(poison));
+    if (made >= 0 &&
+        write(made, ones.data(), ones.size()) != ssize_t(ones.size())) {
+      close(made);
+      made = -1;
+    }
+    return made;
+  }();
+  return file;
+}
+
+bool mapPoison(char *begin, size_t bytes) {
+  for (size_t done = 0; done < bytes; done += poisonBytes)
+    if (mmap(begin + done, std::min(poisonBytes, bytes - done),
+             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+             poisonFile(), 0) == MAP_FAILED)
+      return false;
+  return true;
+}
 
 } // namespace
 
@@ -48,11 +74,10 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
                           "the host has no address space left");
   mapping.reserved = static_cast<char *>(reserved);
   char *first = mapping.reserved + page;
-  if (mprotect(first, inner, PROT_READ | PROT_WRITE) != 0) {
+  if (!mapPoison(first, inner)) {
     munmap(mapping.reserved, mapping.reservedBytes);
     return status::refuse(status::memoryAllocation, "the host has none left");
   }
-  memset(first, poison, inner);
   // Small allocations end at the guard as closely as alignment allows.
   size_t margin = bytes < large ? inner - roundUp(bytes, alignment) : 0;
   mapping.begin = first + margin;
@@ -93,8 +118,8 @@ CudaStatus Memory::release(void *memory, bool ofPinned) {
   // The addresses stay taken, so that late accesses meet nothing else.
   char *first = mapping.reserved + page;
   size_t inner = mapping.reservedBytes - 2 * page;
-  madvise(first, inner, MADV_DONTNEED);
-  mprotect(first, inner, PROT_NONE);
+  mmap(first, inner, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   mapping.freed = true;
   (ofPinned ? pinned : used[mapping.owner]) -= mapping.bytes;
   return cudaOk;
