@@ -46,7 +46,28 @@ bool mapPoison(char *begin, size_t bytes) {
   return true;
 }
 
+// The protection key of device memory; -1 where there are none. Threads have no
+// right to it until they ask.
+int deviceKey() {
+  static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  return key;
+}
+
 } // namespace
+
+bool DeviceAccess::isGuarded() { return deviceKey() >= 0; }
+
+DeviceAccess::DeviceAccess() {
+  if (!isGuarded())
+    return;
+  before = pkey_get(deviceKey());
+  pkey_set(deviceKey(), 0);
+}
+
+DeviceAccess::~DeviceAccess() {
+  if (isGuarded())
+    pkey_set(deviceKey(), unsigned(before));
+}
 
 Memory::~Memory() {
   for (auto &[begin, mapping] : mappings)
@@ -74,7 +95,11 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
                           "the host has no address space left");
   mapping.reserved = static_cast<char *>(reserved);
   char *first = mapping.reserved + page;
-  if (!mapPoison(first, inner)) {
+  bool mapped = mapPoison(first, inner);
+  if (mapped && owner != pinnedMemory && DeviceAccess::isGuarded())
+    mapped =
+        pkey_mprotect(first, inner, PROT_READ | PROT_WRITE, deviceKey()) == 0;
+  if (!mapped) {
     munmap(mapping.reserved, mapping.reservedBytes);
     return status::refuse(status::memoryAllocation, "the host has none left");
   }
@@ -88,6 +113,7 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
 }
 
 void Memory::checkMargins(const Mapping &mapping) {
+  DeviceAccess access;
   const char *first = mapping.reserved + page;
   const char *last = mapping.reserved + mapping.reservedBytes - page;
   auto clean = [](const char *begin, const char *end) {
