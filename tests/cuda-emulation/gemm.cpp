@@ -45,17 +45,22 @@ void loadBlock(const Matrix &matrix, int64_t i, int64_t j, int64_t rows,
                matrix.column, rows, columns, to, stride);
 }
 
+// Blocks are private to a thread, so sanitizers learn nothing from the inner
+// loop and would take most of a test's time there.
+#define FSDPC_INNER_LOOP                                                       \
+  __attribute__((no_sanitize("thread", "address", "undefined")))
+
 // sums += A · B; depth is a multiple of `unroll`.
 template <typename T>
-[[gnu::always_inline]] inline void addBlock(const T *__restrict a,
-                                            const T *__restrict b, int64_t rows,
-                                            int64_t depth, T *__restrict sums) {
+[[gnu::always_inline]] FSDPC_INNER_LOOP inline void
+addBlock(const T *__restrict a, const T *__restrict b, int64_t rows,
+         int64_t columns, int64_t depth, T *__restrict sums) {
   for (int64_t p = 0; p < depth; p += unroll)
     for (int64_t i = 0; i < rows; ++i) {
       const T *__restrict w = a + i * blockDepth + p;
       const T *__restrict r = b + p * blockColumns;
       T *__restrict s = sums + i * blockColumns;
-      for (int64_t j = 0; j < blockColumns; ++j) {
+      for (int64_t j = 0; j < columns; ++j) {
         T sum = s[j];
         for (int64_t q = 0; q < unroll; ++q)
           sum += w[q] * r[q * blockColumns + j];
@@ -64,16 +69,16 @@ template <typename T>
     }
 }
 
-FSDPC_EACH_PROCESSOR
-void addBlocks(const float *a, const float *b, int64_t rows, int64_t depth,
-               float *sums) {
-  addBlock(a, b, rows, depth, sums);
+FSDPC_EACH_PROCESSOR FSDPC_INNER_LOOP void
+addBlocks(const float *a, const float *b, int64_t rows, int64_t columns,
+          int64_t depth, float *sums) {
+  addBlock(a, b, rows, columns, depth, sums);
 }
 
-FSDPC_EACH_PROCESSOR
-void addBlocks(const double *a, const double *b, int64_t rows, int64_t depth,
-               double *sums) {
-  addBlock(a, b, rows, depth, sums);
+FSDPC_EACH_PROCESSOR FSDPC_INNER_LOOP void
+addBlocks(const double *a, const double *b, int64_t rows, int64_t columns,
+          int64_t depth, double *sums) {
+  addBlock(a, b, rows, columns, depth, sums);
 }
 
 template <typename T, typename C>
@@ -92,25 +97,42 @@ void store(const T *sums, int64_t rows, int64_t columns, bool add, C *c,
     }
 }
 
+// A thread's blocks.
+template <typename T> struct Blocks {
+  std::vector<T> a = std::vector<T>(blockRows * blockDepth);
+  std::vector<T> b = std::vector<T>(blockDepth * blockColumns);
+  std::vector<T> sums = std::vector<T>(blockRows * blockColumns);
+};
+
+// Adds the product of a block of A and a block of B, which begin at `row`,
+// `column` and `first`, to the sums.
+template <typename T>
+void addProduct(const Product &p, int64_t row, int64_t rows, int64_t column,
+                int64_t columns, int64_t first, Blocks<T> &blocks) {
+  int64_t depth = std::min(blockDepth, p.k - first);
+  int64_t whole = (depth + unroll - 1) / unroll * unroll;
+  loadBlock(p.a, row, first, rows, depth, blocks.a.data(), blockDepth);
+  loadBlock(p.b, first, column, depth, columns, blocks.b.data(), blockColumns);
+  // What is left of the last step over k adds zeroes.
+  for (int64_t i = 0; i < rows && whole > depth; ++i)
+    std::fill_n(&blocks.a[i * blockDepth + depth], whole - depth, T(0));
+  for (int64_t i = depth; i < whole; ++i)
+    std::fill_n(&blocks.b[i * blockColumns], columns, T(0));
+  addBlocks(blocks.a.data(), blocks.b.data(), rows, columns, whole,
+            blocks.sums.data());
+}
+
 template <typename T> void multiplyIn(const Product &p) {
-  std::vector<T> a(blockRows * blockDepth), b(blockDepth * blockColumns),
-      sums(blockRows * blockColumns);
+  thread_local Blocks<T> blocks;
+  std::vector<T> &sums = blocks.sums;
   for (int64_t column = 0; column < p.n; column += blockColumns)
     for (int64_t row = 0; row < p.m; row += blockRows) {
       int64_t rows = std::min(blockRows, p.m - row);
       int64_t columns = std::min(blockColumns, p.n - column);
-      std::fill(sums.begin(), sums.end(), T(0));
-      for (int64_t first = 0; first < p.k; first += blockDepth) {
-        int64_t depth = std::min(blockDepth, p.k - first);
-        int64_t whole = (depth + unroll - 1) / unroll * unroll;
-        if (whole != depth) { // what is left over adds zeroes
-          std::fill(a.begin(), a.end(), T(0));
-          std::fill(b.begin(), b.end(), T(0));
-        }
-        loadBlock(p.a, row, first, rows, depth, a.data(), blockDepth);
-        loadBlock(p.b, first, column, depth, columns, b.data(), blockColumns);
-        addBlocks(a.data(), b.data(), rows, whole, sums.data());
-      }
+      for (int64_t i = 0; i < rows; ++i)
+        std::fill_n(&sums[i * blockColumns], columns, T(0));
+      for (int64_t first = 0; first < p.k; first += blockDepth)
+        addProduct(p, row, rows, column, columns, first, blocks);
       int64_t corner = row * p.rowC + column;
       if constexpr (sizeof(T) == sizeof(float))
         if (p.dtypeC == "bf16") {

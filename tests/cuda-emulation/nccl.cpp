@@ -73,7 +73,7 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
   int before = 0;
   if ((!shared->size.compare_exchange_strong(before, size) && before != size) ||
       shared->present[rank].exchange(true)) {
-    made->ended = true;
+    made->name.clear(); // the name is the others'
     return status::refuse(status::ncclInvalidArgument,
                           "rank " + std::to_string(rank) + " of " +
                               std::to_string(size) +
@@ -88,7 +88,7 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
 NcclCommunicator::~NcclCommunicator() {
   if (!shared)
     return;
-  if (shared->joined < ranks)
+  if (!name.empty() && shared->joined < ranks)
     shm_unlink(name.c_str());
   munmap(shared, sharedBytes(ranks));
 }

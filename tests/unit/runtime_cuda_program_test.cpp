@@ -149,6 +149,22 @@ TEST_F(CudaProgram, saysWhatIsMissing) {
   }
 }
 
+#ifdef CUDA_PROGRAM
+// The program for a real GPU starts where there is none, alone or as several
+// ranks, and ends with one line.
+TEST_F(CudaProgram, saysThatThereIsNoGpu) {
+  for (const char *flags : {"--steps 2", "--steps 2 --ranks 2"}) {
+    int code = run(CUDA_PROGRAM, flags, "TOY_FOLDER=" + folder / "");
+    if (code == 0)
+      GTEST_SKIP() << "this machine has a GPU";
+    EXPECT_EQ(code, 3);
+    EXPECT_THAT(error(),
+                testing::ContainsRegex("^no GPU can be used: (no NVIDIA driver "
+                                       "found|the NVIDIA driver|no GPU)"));
+  }
+}
+#endif
+
 // A failing kernel is named with its unit and step.
 TEST_F(CudaProgram, namesTheStepOfAFailingLaunch) {
   EXPECT_EQ(
