@@ -30,7 +30,8 @@ bool CudaDevice::selectDevice(std::string &error) {
     char node[256] = "?";
     gethostname(node, sizeof node - 1);
     error = "node '" + std::string(node) + "' has " + std::to_string(count) +
-            " GPUs for " + std::to_string(job.ranksOnNode) +
+            (count == 1 ? " GPU for " : " GPUs for ") +
+            std::to_string(job.ranksOnNode) +
             " ranks; start fewer ranks on it, or one process with --ranks " +
             std::to_string(job.ranksOnNode) + ", whose ranks share a GPU";
     return false;
