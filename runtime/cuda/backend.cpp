@@ -15,28 +15,26 @@ const char *backendName() {
 
 bool checkBackend(const Manifest &, std::string &error) {
   CudaApi &api = cudaApi();
-  int count = 0;
-  CudaStatus status = api.deviceCount(count);
+  // Without a device: each rank takes memory of its own alone.
+  int driver = 0, count = 0;
+  CudaStatus status = api.driverVersion(driver);
+  if (status == cudaOk && driver != 0 && driver < oldestDriver) {
+    auto text = [](int version) {
+      return std::to_string(version / 1000) + "." +
+             std::to_string(version % 1000 / 10);
+    };
+    error = "the driver runs CUDA " + text(driver) +
+            ", and the program needs " + text(oldestDriver) +
+            "; install a newer driver";
+    return false;
+  }
+  if (status == cudaOk)
+    status = api.deviceCount(count);
   if (status != cudaOk || count == 0) {
     error = "no GPU can be used: " +
             (status != cudaOk ? api.errorText(status)
                               : std::string("the driver shows none")) +
             "; check 'nvidia-smi' and CUDA_VISIBLE_DEVICES";
-    return false;
-  }
-  CudaDeviceInfo info;
-  if ((status = api.deviceInfo(info)) != cudaOk) {
-    error = "no GPU can be used: " + api.errorText(status);
-    return false;
-  }
-  if (info.driver < oldestDriver) {
-    auto text = [](int version) {
-      return std::to_string(version / 1000) + "." +
-             std::to_string(version % 1000 / 10);
-    };
-    error = "the driver runs CUDA " + text(info.driver) +
-            ", and the program needs " + text(oldestDriver) +
-            "; install a newer driver";
     return false;
   }
   return true;
