@@ -1,6 +1,10 @@
 // Loading uses LLVM's JIT linker on the objects that a program would link.
 #include "tests/numeric/kernel_harness.h"
 
+#include "compiler/codegen/kernels/KernelModule.h"
+#include "compiler/codegen/simt/GridModule.h"
+#include "tests/numeric/block_threads.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
@@ -36,6 +40,22 @@ template <typename T> T check(llvm::Expected<T> value) {
 void check(llvm::Error error) {
   if (error)
     llvm::report_fatal_error(std::move(error));
+}
+
+// What kernels for a grid call.
+llvm::orc::SymbolMap threadSymbols(llvm::orc::LLJIT &jit) {
+  llvm::orc::SymbolMap symbols;
+  auto add = [&](const char *name, auto *function) {
+    symbols[jit.mangleAndIntern(name)] = {
+        llvm::orc::ExecutorAddr::fromPtr(function),
+        llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+  };
+  add("fsdpc_simt_thread", fsdpc_simt_thread);
+  add("fsdpc_simt_barrier", fsdpc_simt_barrier);
+  add("fsdpc_simt_warp_barrier", fsdpc_simt_warp_barrier);
+  add("fsdpc_simt_shuffle", fsdpc_simt_shuffle);
+  add("fsdpc_simt_shared", fsdpc_simt_shared);
+  return symbols;
 }
 
 } // namespace
@@ -112,8 +132,31 @@ void fsdpc::testing::prepareContext(MLIRContext &context) {
   llvm::InitializeNativeTargetAsmPrinter();
 }
 
+std::vector<std::string> LoadedKernels::compile(const TargetOptions &target) {
+  if (!threads) {
+    FailureOr<std::vector<std::string>> objects =
+        compileKernels(*module, target);
+    if (failed(objects))
+      llvm::report_fatal_error("kernels do not compile");
+    return *objects;
+  }
+  simt::GridOptions grid{threads, /*roundsBf16=*/false};
+  if (failed(simt::planGrids(*module, grid)))
+    llvm::report_fatal_error("kernels have no grid");
+  std::string shown, object, error;
+  llvm::raw_string_ostream(shown) << *module;
+  kernels::compileModule(
+      shown, target,
+      [&](ModuleOp source) { return simt::emitGridForHost(source, grid); },
+      object, error);
+  if (!error.empty())
+    llvm::report_fatal_error(llvm::StringRef(error));
+  return {object};
+}
+
 LoadedKernels::LoadedKernels(MLIRContext &context, const std::string &text,
-                             const std::string &cpu) {
+                             const std::string &cpu, int64_t threads)
+    : threads(threads) {
   source = parseSourceString<ModuleOp>(text, &context);
   if (!source)
     llvm::report_fatal_error("kernels do not parse");
@@ -122,10 +165,7 @@ LoadedKernels::LoadedKernels(MLIRContext &context, const std::string &text,
   if (failed(target) || failed(prepareKernels(*module, *target)))
     llvm::report_fatal_error("kernels cannot be prepared");
   auto begin = std::chrono::steady_clock::now();
-  FailureOr<std::vector<std::string>> objects =
-      compileKernels(*module, *target);
-  if (failed(objects))
-    llvm::report_fatal_error("kernels do not compile");
+  std::vector<std::string> objects = compile(*target);
   compileMs = std::chrono::duration<double, std::milli>(
                   std::chrono::steady_clock::now() - begin)
                   .count();
@@ -134,7 +174,9 @@ LoadedKernels::LoadedKernels(MLIRContext &context, const std::string &text,
       check(llvm::orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(
           jit->getDataLayout().getGlobalPrefix()));
   jit->getMainJITDylib().addGenerator(std::move(process));
-  for (const std::string &object : *objects) {
+  check(jit->getMainJITDylib().define(
+      llvm::orc::absoluteSymbols(threadSymbols(*jit))));
+  for (const std::string &object : objects) {
     objectBytes += object.size();
     check(jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(object)));
   }
@@ -155,11 +197,27 @@ func::FuncOp LoadedKernels::original(llvm::StringRef name) {
 }
 
 int64_t LoadedKernels::extent(func::FuncOp kernel) {
-  return kernel->getAttrOfType<IntegerAttr>("nn.extent").getInt();
+  StringRef name = threads ? simt::kBlocksAttr : kernels::kExtentAttr;
+  return kernel->getAttrOfType<IntegerAttr>(name).getInt();
+}
+
+std::vector<int64_t> LoadedKernels::pieces(int64_t extent) {
+  if (threads <= 1)
+    return {1, 3};
+  return {extent / 2 + 1}; // each starts threads
 }
 
 KernelFunction LoadedKernels::find(llvm::StringRef name) {
   return check(jit->lookup(name)).toPtr<KernelFunction>();
+}
+
+void LoadedKernels::run(llvm::StringRef name, int64_t begin, int64_t end,
+                        void *const *buffers) {
+  KernelFunction function = find(name);
+  if (threads <= 1)
+    return function(begin, end, buffers);
+  runBlocks(threads, begin, end,
+            [&](int64_t block) { function(block, block + 1, buffers); });
 }
 
 nn::ReferenceTensor fsdpc::testing::randomTensor(RankedTensorType type,
@@ -183,11 +241,13 @@ nn::ReferenceTensor fsdpc::testing::randomTensor(RankedTensorType type,
 
 namespace {
 
-// What differs between a result and what is expected of it.
+// What differs between a result and what is expected of it. `addsBf16`: it is a
+// sum of numbers of which some may be rounded the other way.
 std::string compare(const nn::ReferenceTensor &actual,
-                    const nn::ReferenceTensor &expected) {
+                    const nn::ReferenceTensor &expected, bool addsBf16) {
   double relative = expected.element.isF64()    ? 1e-11
                     : expected.element.isBF16() ? 1.0 / 100
+                    : addsBf16                  ? 1e-3
                                                 : 1e-5;
   double largest = 0;
   for (double value : expected.floats)
@@ -244,7 +304,6 @@ std::string fsdpc::testing::checkKernel(LoadedKernels &loaded,
     return wrong("the reference fails");
 
   int64_t extent = loaded.extent(kernel);
-  KernelFunction function = loaded.find(kernel.getSymName());
   bool intact = true;
   auto run = [&](int64_t piece) {
     std::vector<Buffer> outputs;
@@ -258,21 +317,22 @@ std::string fsdpc::testing::checkKernel(LoadedKernels &loaded,
     // Last piece first: pieces may run in any order.
     for (int64_t begin = (extent - 1) / piece * piece; begin >= 0;
          begin -= piece)
-      function(begin, std::min(extent, begin + piece), pointers.data());
+      loaded.run(kernel.getSymName(), begin, std::min(extent, begin + piece),
+                 pointers.data());
     for (Buffer &buffer : outputs)
       intact &= buffer.guardsIntact();
     return outputs;
   };
   std::vector<Buffer> whole = run(extent);
-  if (!(run(1) == whole))
-    return wrong("pieces of 1 change bits");
-  if (!(run(3) == whole))
-    return wrong("pieces of 3 change bits");
+  for (int64_t piece : loaded.pieces(extent))
+    if (!(run(piece) == whole))
+      return wrong("pieces of " + std::to_string(piece) + " change bits");
   if (!intact)
     return wrong("the end of a result is overrun");
+  bool addsBf16 = original->hasAttr("test.adds_bf16");
   for (auto [i, type] : llvm::enumerate(kernel.getResultTypes())) {
     auto actual = whole[i].read(cast<RankedTensorType>(type));
-    std::string difference = compare(actual, (*expected)[i]);
+    std::string difference = compare(actual, (*expected)[i], addsBf16);
     if (!difference.empty())
       return wrong("result " + std::to_string(i) + ", " + difference);
   }

@@ -5,6 +5,7 @@
 // planned, convolutions are planned, and nothing runs.
 #include "runtime/cuda/dnn_graphs.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 using namespace fsdpc;
@@ -53,7 +54,7 @@ std::string problemOf(Graph &graph) {
   return error.get_message();
 }
 
-TEST(DnnGraphs, DescribesConvolutions) {
+TEST(DnnConvolution, IsPlanned) {
   ConvolutionPlan plan;
   plan.batch = 8, plan.channels = 32, plan.height = plan.width = 28;
   plan.filters = 64, plan.kernelHeight = plan.kernelWidth = 3;
@@ -85,7 +86,15 @@ AttentionPlan attentionOf(int64_t heads, int64_t groups, bool causal) {
   return plan;
 }
 
-TEST(DnnGraphs, DescribesAttention) {
+class DnnAttention : public testing::Test {
+protected:
+  void SetUp() override {
+    if (!dlopen("libcuda.so.1", RTLD_LAZY))
+      GTEST_SKIP() << "no libcuda, not even the toolkit's stub";
+  }
+};
+
+TEST_F(DnnAttention, IsDescribed) {
   for (bool causal : {false, true})
     for (int64_t groups : {4, 12}) {
       AttentionPlan plan = attentionOf(12, groups, causal);
@@ -95,7 +104,7 @@ TEST(DnnGraphs, DescribesAttention) {
     }
 }
 
-TEST(DnnGraphs, DescribesTheGradientOfAttention) {
+TEST_F(DnnAttention, IsDescribedBackward) {
   for (bool deterministic : {false, true})
     for (int64_t keys : {256, 320}) {
       AttentionPlan plan = attentionOf(12, 4, true);

@@ -56,8 +56,11 @@ class GPT(nn.Module):
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
 
     def forward(self, ids, labels):
-        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
         for block in self.blocks:
             x = block(x)
+        return self.loss(x, labels)
+
+    def loss(self, x, labels):
         logits = self.head(self.norm(x)).flatten(0, 1)
         return F.cross_entropy(logits.float(), labels.flatten())

@@ -1,10 +1,11 @@
-"""The peer: PyTorch's FSDP2 (fully_shard) on CPUs with gloo, on the same model, batch, optimizer and clipping.
+"""The peer: PyTorch's FSDP2 (fully_shard) on CPUs with gloo or GPUs with NCCL, on the same model, batch, optimizer and clipping.
 
-usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16]
+usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16] [--device cuda] [--compile]
 
 Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (median step, the first left out), peak RSS of
-a rank (the largest).
-One thread a rank; the units are the blocks and the rest, as in PyTorch's own tutorial.
+a rank (the largest), on GPUs that of the memory it allocated.
+One thread a rank; the units are the blocks and the rest, as in PyTorch's own tutorial. --compile compiles each block and the
+loss, head included, which is how FSDP2 and torch.compile go together: a graph over several units would gather them all.
 """
 import argparse
 import json
@@ -25,23 +26,34 @@ arguments.add_argument("shape", type=Shape.parse)
 arguments.add_argument("--batch", type=int, default=4)
 arguments.add_argument("--steps", type=int, default=6)
 arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+arguments.add_argument("--compile", action="store_true")
+arguments.add_argument("--leave-out", type=int, default=1, metavar="N", help="first steps that do not count (default: %(default)s)")
 options = arguments.parse_args()
 
 torch.set_num_threads(1)
-dist.init_process_group("gloo")
+on_gpu = options.device == "cuda"
+if on_gpu:
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl" if on_gpu else "gloo")
 ranks, rank = dist.get_world_size(), dist.get_rank()
 torch.manual_seed(0)
-model = GPT(options.shape)
-sharding = {"mesh": init_device_mesh("cpu", (ranks,))}
+with torch.device(options.device):
+    model = GPT(options.shape)
+sharding = {"mesh": init_device_mesh(options.device, (ranks,))}
 if options.dtype == "bf16":
     sharding["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+if options.compile:
+    model.loss = torch.compile(model.loss)
+    for block in model.blocks:
+        block.compile()
 for block in model.blocks:
     fully_shard(block, **sharding)
 fully_shard(model, **sharding)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 
 torch.manual_seed(1 + rank)
-ids, labels = torch.randint(options.shape.vocabulary, (2, options.batch, options.shape.length))
+ids, labels = torch.randint(options.shape.vocabulary, (2, options.batch, options.shape.length), device=options.device)
 seconds, core = [], []
 for _ in range(options.steps):
     began, core_began = time.perf_counter(), time.process_time()
@@ -49,14 +61,18 @@ for _ in range(options.steps):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
+    if on_gpu:
+        torch.cuda.synchronize()
     seconds.append(time.perf_counter() - began)
     core.append(time.process_time() - core_began)
 
-peak = torch.tensor([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024])
+peak_mib = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = torch.tensor([peak_mib], device=options.device)
 dist.all_reduce(peak, dist.ReduceOp.MAX)
 if rank == 0:
     tokens = ranks * options.batch * options.shape.length
-    print(json.dumps({"torch": torch.__version__, "tokens_per_s": tokens / statistics.median(seconds[1:]),
-                      "core_ms": 1e3 * statistics.median(core[1:]), "peak_rss_mib": peak.item()}), flush=True)
+    print(json.dumps({"torch": torch.__version__, "tokens_per_s": tokens / statistics.median(seconds[options.leave_out:]),
+                      "core_ms": 1e3 * statistics.median(core[options.leave_out:]),
+                      "peak_memory_mib" if on_gpu else "peak_rss_mib": peak.item()}), flush=True)
 dist.destroy_process_group()
 os._exit(0)                                   # gloo's threads may outlive the interpreter

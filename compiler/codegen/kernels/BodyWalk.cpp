@@ -31,8 +31,11 @@ void BodyWalk::visit(Value value, const Index &index) {
   if (!visited.insert(key).second)
     return;
   Operation *op = value.getDefiningOp();
-  if (!op)
+  if (!op) {
+    reads.push_back({cast<BlockArgument>(value),
+                     space.linearize(index, nn::shapeOf(value))});
     return visitIndex(index, value);
+  }
   if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
     reductions.push_back({reduce, index});
     return;

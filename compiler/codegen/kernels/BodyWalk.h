@@ -20,6 +20,7 @@ public:
   void visit(mlir::Value value, const Index &index);
 
   llvm::SmallVector<std::pair<nn::ReduceOp, Index>, 4> reductions;
+  llvm::SmallVector<std::pair<mlir::BlockArgument, IndexExpr>, 8> reads;
   llvm::SmallVector<int64_t> cuts;     // lanes where a condition changes
   llvm::SmallVector<int64_t> divisors; // that the lane variable meets
   int64_t cost = 0;                    // ops an iteration, exp as some ten

@@ -64,6 +64,11 @@ protected:
   mlir::Value combine(nn::ReduceOp op, mlir::Value a, mlir::Value b);
   mlir::Value foldLanes(nn::ReduceOp op, mlir::Value vector);
   mlir::Value roundResult(nn::ReduceOp op, mlir::Value sum);
+  // Of a column's stage, over its rows first, first + step, … (0 where `first`
+  // is none), of one vector of columns: what is reduced (EmitColumns.cpp).
+  llvm::SmallVector<mlir::Value> sumRows(Stage &stage, mlir::Value first,
+                                         int64_t step);
+  void storeColumns(Stage &stage, mlir::ValueRange sums);
 
   // ---- elements (EmitElement.cpp) ----
   Lanes element(mlir::Value value, const Index &index);
@@ -85,6 +90,9 @@ protected:
              mlir::Value value);
   mlir::Value pointer(mlir::Value buffer, mlir::Type storage,
                       mlir::Value position);
+  // Bytes that divide the place of the lanes at `address`.
+  unsigned alignmentOf(mlir::Value buffer, mlir::Type storage,
+                       const IndexExpr &address) const;
   mlir::Value widen(mlir::Value stored, mlir::Type element);
   mlir::Value narrow(mlir::Value value, mlir::Type element);
   // Rounds f32 lanes to bf16, kept as f32.
@@ -123,18 +131,26 @@ protected:
 
   int64_t width = 1; // lanes of the loop that is being built
   Scope scopes[3];
-  llvm::SmallVector<mlir::Value> buffers;     // operands, results, kept rows
+  llvm::SmallVector<mlir::Value> buffers; // operands, results, kept rows
+  // Of the buffers of which more is known than their elements' alignment.
+  llvm::DenseMap<mlir::Value, int64_t> alignments;
   llvm::DenseMap<int, mlir::Value> variables; // by atom, at the first lane
   std::map<Key, Lanes> known;
   llvm::DenseMap<mlir::Value, Lanes> reduced;  // reductions of this row
   llvm::DenseMap<mlir::Value, int> storedRows; // outputs of earlier stages
   llvm::DenseMap<mlir::Value, mlir::Value> roundedBits; // f32 → its bf16
+  mlir::Value isFirstRow; // of a block of rows whose sums have not begun
 };
 
 /// The lanes of a vector as one, halves combined until a lane is left.
 mlir::Value
 foldLanes(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value vector,
           llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
+/// The largest power of two that divides an address, in elements, where the
+/// lane's variable is a multiple of `lanes`; 0 for address 0.
+int64_t alignmentOf(const IndexSpace &space, const IndexExpr &address,
+                    int64_t lanes);
 
 /// The type in which code computes a tensor's elements: bf16 as f32, integers
 /// without a sign.

@@ -11,9 +11,10 @@ using namespace fsdpc;
 using namespace fsdpc::kernels;
 using nn::tensorType;
 
-// One vector of columns: the rows from first to last, in blocks whose sums are
-// added, which keeps the error of long sums small.
-void LoopEmitter::emitColumnStep(Stage &stage) {
+// Rows are added in blocks whose sums are added, which keeps the error of long
+// sums small.
+SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
+                                           int64_t step) {
   constexpr int64_t kRowBlock = 256;
   for (Root &root : stage.roots)
     if (root.reduce)
@@ -39,45 +40,46 @@ void LoopEmitter::emitColumnStep(Stage &stage) {
     return results;
   };
 
-  SmallVector<Value> sums;
-  if (stage.outer == 1) {
-    sums = addRow(zeros);
-  } else if (stage.outer <= kRowBlock) {
-    sums = loop(2, stage.outerVariable, i64(0), i64(stage.outer), 1, zeros,
-                addRow);
-  } else {
-    auto blocks = scf::ForOp::create(builder, loc, i64(0), i64(stage.outer),
-                                     i64(kRowBlock), zeros);
-    // What the rows share is built before the blocks, hence the anchor; the
-    // loop over a block's rows then moves inside.
-    scopes[1].anchor = blocks;
-    builder.setInsertionPointToEnd(blocks.getBody());
-    Value begin = blocks.getInductionVar();
-    Value end = make<arith::MinSIOp>(make<arith::AddIOp>(begin, i64(kRowBlock)),
-                                     i64(stage.outer));
-    auto rows = scf::ForOp::create(builder, loc, begin, end, i64(1), zeros);
-    scopes[2] = {rows.getBody(), nullptr};
-    variables[stage.outerVariable.terms.front().first] = rows.getInductionVar();
-    SmallVector<Value> results = addRow(rows.getRegionIterArgs());
-    builder.setInsertionPointToEnd(rows.getBody());
-    scf::YieldOp::create(builder, loc, results);
-    forget(2);
-    scopes[2] = {};
-    scopes[1].anchor = nullptr;
+  if (stage.outer == 1)
+    return addRow(zeros);
+  if (stage.outer <= kRowBlock * step)
+    return loop(2, stage.outerVariable, first ? first : i64(0),
+                i64(stage.outer), step, zeros, addRow);
+  auto blocks = scf::ForOp::create(builder, loc, i64(0), i64(stage.outer),
+                                   i64(kRowBlock * step), zeros);
+  // What the rows share is built before the blocks, hence the anchor; the
+  // loop over a block's rows then moves inside.
+  int outer = enclosing(2);
+  scopes[outer].anchor = blocks;
+  builder.setInsertionPointToEnd(blocks.getBody());
+  Value begin = blocks.getInductionVar();
+  Value end = make<arith::MinSIOp>(
+      make<arith::AddIOp>(begin, i64(kRowBlock * step)), i64(stage.outer));
+  if (first)
+    begin = make<arith::AddIOp>(begin, first);
+  auto rows = scf::ForOp::create(builder, loc, begin, end, i64(step), zeros);
+  scopes[2] = {rows.getBody(), nullptr};
+  setVariable(stage.outerVariable, rows.getInductionVar());
+  SmallVector<Value> results = addRow(rows.getRegionIterArgs());
+  builder.setInsertionPointToEnd(rows.getBody());
+  scf::YieldOp::create(builder, loc, results);
+  forget(2);
+  scopes[2] = {};
+  scopes[outer].anchor = nullptr;
 
-    builder.setInsertionPointToEnd(blocks.getBody());
-    SmallVector<Value> totals;
-    size_t next = 0;
-    for (Root &root : stage.roots)
-      if (root.reduce) {
-        totals.push_back(combine(root.reduce, blocks.getRegionIterArgs()[next],
-                                 rows.getResult(next)));
-        ++next;
-      }
-    scf::YieldOp::create(builder, loc, totals);
-    sums = blocks.getResults();
-  }
+  builder.setInsertionPointToEnd(blocks.getBody());
+  SmallVector<Value> totals;
+  for (Root &root : stage.roots)
+    if (root.reduce) {
+      size_t next = totals.size();
+      totals.push_back(combine(root.reduce, blocks.getRegionIterArgs()[next],
+                               rows.getResult(next)));
+    }
+  scf::YieldOp::create(builder, loc, totals);
+  return llvm::to_vector_of<Value>(blocks.getResults());
+}
 
+void ElementEmitter::storeColumns(Stage &stage, ValueRange sums) {
   insertAt(1);
   size_t next = 0;
   for (Root &root : stage.roots)
@@ -91,11 +93,11 @@ void LoopEmitter::emitColumnStep(Stage &stage) {
 
 void LoopEmitter::emitColumns(Stage &stage, Value low, Value high) {
   auto step = [&](ValueRange) {
-    emitColumnStep(stage);
+    storeColumns(stage, sumRows(stage, Value(), 1));
     return SmallVector<Value>();
   };
   if (stage.lanes == 1) {
-    emitColumnStep(stage);
+    step({});
     return;
   }
   Value current = low;

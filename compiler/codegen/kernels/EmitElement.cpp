@@ -96,7 +96,7 @@ Lanes ElementEmitter::elementwise(Operation *op, const Index &index) {
 }
 
 Lanes ElementEmitter::select(const Lanes &condition, Lanes onTrue,
-                            Lanes onFalse) {
+                             Lanes onFalse) {
   int depth = std::max({condition.depth, onTrue.depth, onFalse.depth});
   insertAt(depth);
   Value c = condition.value, x = onTrue.value, y = onFalse.value;

@@ -64,7 +64,7 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
 // The lanes' loops over [low, high), in the parts between cuts and in each
 // width. `sums[w]` are the reductions' running values in width w.
 void LoopEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
-                              Value high, Accumulators &sums) {
+                            Value high, Accumulators &sums) {
   auto constantOf = [](Value value) -> std::optional<int64_t> {
     APInt number;
     if (value && matchPattern(value, m_ConstantInt(&number)))

@@ -175,31 +175,56 @@ Value ElementEmitter::pointer(Value buffer, Type storage, Value position) {
   return make<LLVM::GEPOp>(type, storage, buffer, ValueRange{position});
 }
 
+int64_t kernels::alignmentOf(const IndexSpace &space, const IndexExpr &address,
+                             int64_t lanes) {
+  int64_t bits = address.constant;
+  for (auto [id, factor] : address.terms) {
+    const Atom &atom = space.atom(id);
+    bool isLane = atom.kind == Atom::Variable && atom.usesLane;
+    bits |= isLane ? factor * lanes : factor;
+  }
+  return bits & -bits;
+}
+
+unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
+                                     const IndexExpr &address) const {
+  int64_t size = storage.getIntOrFloatBitWidth() / 8;
+  int64_t whole = alignments.lookup(buffer);
+  if (whole <= size)
+    return size;
+  int64_t own = size * kernels::alignmentOf(space, address, width);
+  return own ? std::min(own, whole) : whole;
+}
+
 Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
-                          int depth) {
+                           int depth) {
   Type storage = storageType(element);
-  unsigned alignment = storage.getIntOrFloatBitWidth() / 8;
+  unsigned size = storage.getIntOrFloatBitWidth() / 8;
   depth = std::max(depth, space.depth(address));
   Value stored;
   if (!vectorizes(address)) {
     Value position = scalarIndex(address);
     insertAt(depth);
-    stored = make<LLVM::LoadOp>(storage, pointer(buffer, storage, position),
-                                alignment);
+    stored =
+        make<LLVM::LoadOp>(storage, pointer(buffer, storage, position), size);
   } else if (space.laneStride(address) == 1) {
     Value position = scalarIndex(address);
     insertAt(depth);
     stored = make<LLVM::LoadOp>(VectorType::get({width}, storage),
-                                pointer(buffer, storage, position), alignment);
-  } else if (std::optional<int64_t> stride = space.laneStride(address)) {
+                                pointer(buffer, storage, position),
+                                alignmentOf(buffer, storage, address));
+  } else if (std::optional<int64_t> stride = space.laneStride(address);
+             stride || !target.gathers) {
     // Loads of single elements: processors' gathers are no faster, most slower.
-    Value position = scalarIndex(address);
+    Value position = stride ? scalarIndex(address) : vectorIndex(address);
     insertAt(depth);
     SmallVector<Value> elements;
     for (int64_t lane = 0; lane < width; ++lane) {
-      Value place = make<arith::AddIOp>(position, i64(lane * *stride));
-      elements.push_back(make<LLVM::LoadOp>(
-          storage, pointer(buffer, storage, place), alignment));
+      Value place =
+          stride ? make<arith::AddIOp>(position, i64(lane * *stride))
+                 : make<vector::ExtractOp>(position, ArrayRef<int64_t>{lane});
+      elements.push_back(
+          make<LLVM::LoadOp>(storage, pointer(buffer, storage, place), size));
     }
     stored = make<vector::FromElementsOp>(VectorType::get({width}, storage),
                                           elements);
@@ -212,21 +237,23 @@ Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
         make<LLVM::GEPOp>(pointers, storage, buffer, ValueRange{positions});
     Value all = splatLike(VectorType::get({width}, builder.getI1Type()), 1);
     stored = make<LLVM::masked_gather>(VectorType::get({width}, storage),
-                                       addresses, all, ValueRange(), alignment);
+                                       addresses, all, ValueRange(), size);
   }
   return {widen(stored, element), depth};
 }
 
 void ElementEmitter::store(Value buffer, Type element, const IndexExpr &address,
-                          Value value) {
+                           Value value) {
   Value position = scalarIndex(address);
   insertAt(2);
   Type storage = storageType(element);
-  if (vectorizes(address))
+  unsigned alignment = storage.getIntOrFloatBitWidth() / 8;
+  if (vectorizes(address)) {
     value = spread(value);
+    alignment = alignmentOf(buffer, storage, address);
+  }
   LLVM::StoreOp::create(builder, loc, narrow(value, element),
-                        pointer(buffer, storage, position),
-                        storage.getIntOrFloatBitWidth() / 8);
+                        pointer(buffer, storage, position), alignment);
 }
 
 // ---- results ----
@@ -251,8 +278,10 @@ void ElementEmitter::addToOutput(const Root &root) {
   Type type = tensorType(reduce.getResult()).getElementType();
   Lanes sum = load(buffer, type, root.sum, 2);
   insertAt(2);
-  store(buffer, type, root.sum,
-        combine(reduce, sum.value, spread(value.value)));
+  Value own = spread(value.value), total = combine(reduce, sum.value, own);
+  if (isFirstRow)
+    total = make<arith::SelectOp>(isFirstRow, own, total);
+  store(buffer, type, root.sum, total);
 }
 
 // ---- conversions ----

@@ -7,51 +7,26 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::kernels;
 
-namespace {
+Value OptimizerEmitter::i64(int64_t value) {
+  return arith::ConstantIntOp::create(builder, loc, value, 64);
+}
 
-class OptimizerEmitter {
-public:
-  OptimizerEmitter(OpBuilder &builder, func::FuncOp program,
-                   const VectorTarget &target)
-      : builder(builder), loc(builder.getUnknownLoc()),
-        body(program.getBody().front()), target(target),
-        states(program.getNumArguments() - 5) {}
+Value OptimizerEmitter::address(Value base, Type element, Value index) {
+  return make<LLVM::GEPOp>(base.getType(), element, base, ValueRange{index});
+}
 
-  void emit(func::FuncOp function, bool computeCopy);
-
-private:
-  template <typename OpTy, typename... Args> Value make(Args &&...args) {
-    return OpTy::create(builder, loc, std::forward<Args>(args)...);
+void OptimizerEmitter::emitUniform(Value numbers) {
+  for (unsigned i = 0; i < 3; ++i) {
+    Value slot = address(numbers, builder.getF64Type(), i64(i));
+    uniform.map(body.getArgument(2 + states + i),
+                make<LLVM::LoadOp>(builder.getF64Type(), slot));
   }
-  Value i64(int64_t value) {
-    return arith::ConstantIntOp::create(builder, loc, value, 64);
-  }
-  Value address(Value base, Type element, Value index) {
-    return make<LLVM::GEPOp>(base.getType(), element, base, ValueRange{index});
-  }
-  void hoistUniform();
-  void emitStep(Value index, int64_t width, bool computeCopy);
-  void cloneOp(Operation &op, IRMapping &mapping, int64_t width);
-
-  OpBuilder &builder;
-  Location loc;
-  Block &body;
-  VectorTarget target;
-  unsigned states;
-  SmallVector<Value> buffers; // master, gradient, states, the copy
-  Value scale;
-  IRMapping uniform; // values that no element changes
-};
-
-// Clones what depends on the trailing f64 arguments alone.
-void OptimizerEmitter::hoistUniform() {
   for (Operation &op : body.without_terminator())
     if (llvm::all_of(op.getOperands(),
                      [&](Value v) { return uniform.contains(v); }))
@@ -74,13 +49,14 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
     result.setType(VectorType::get({width}, result.getType()));
 }
 
-void OptimizerEmitter::emitStep(Value index, int64_t width, bool computeCopy) {
+void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
   Type f32 = builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
   IRMapping mapping = uniform;
   for (unsigned i = 0; i < 2 + states; ++i)
-    mapping.map(body.getArgument(i),
-                make<LLVM::LoadOp>(type, address(buffers[i], f32, index), 4));
+    mapping.map(
+        body.getArgument(i),
+        make<LLVM::LoadOp>(type, address(buffers[i], f32, index), 4 * lanes));
   Value factor = scale;
   if (width > 1)
     factor = make<vector::BroadcastOp>(type, factor);
@@ -100,17 +76,32 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, bool computeCopy) {
   };
   auto store = [&](Value value, Value buffer, Type element) {
     LLVM::StoreOp::create(builder, loc, value, address(buffer, element, index),
-                          element.getIntOrFloatBitWidth() / 8);
+                          lanes * element.getIntOrFloatBitWidth() / 8);
   };
   store(result(0), buffers[0], f32);
   for (unsigned i = 0; i < states; ++i)
     store(result(1 + i), buffers[2 + i], f32);
   if (computeCopy)
-    store(roundToBf16Bits(builder, loc, result(0), target.roundsBf16),
-          buffers.back(), builder.getI16Type());
+    store(roundToBf16Bits(builder, loc, result(0), roundsBf16), buffers.back(),
+          builder.getI16Type());
 }
 
-void OptimizerEmitter::emit(func::FuncOp function, bool computeCopy) {
+namespace {
+
+class OptimizerLoops : OptimizerEmitter {
+public:
+  OptimizerLoops(OpBuilder &builder, func::FuncOp program, bool computeCopy,
+                 const VectorTarget &target)
+      : OptimizerEmitter(builder, program, computeCopy, target.roundsBf16),
+        lanes(target.lanes) {}
+
+  void emit(func::FuncOp function);
+
+private:
+  int64_t lanes;
+};
+
+void OptimizerLoops::emit(func::FuncOp function) {
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   Value begin = entry->getArgument(0), end = entry->getArgument(1);
@@ -119,27 +110,21 @@ void OptimizerEmitter::emit(func::FuncOp function, bool computeCopy) {
     Value slot = address(entry->getArgument(2), pointer, i64(i));
     return make<LLVM::LoadOp>(pointer, slot);
   };
-  unsigned count = 2 + states + computeCopy;
+  unsigned count = bufferCount();
   for (unsigned i = 0; i < count; ++i)
     buffers.push_back(buffer(i));
   scale = make<LLVM::LoadOp>(builder.getF32Type(), buffer(count));
-  Value numbers = buffer(count + 1);
-  for (unsigned i = 0; i < 3; ++i) {
-    Value slot = address(numbers, builder.getF64Type(), i64(i));
-    uniform.map(body.getArgument(2 + states + i),
-                make<LLVM::LoadOp>(builder.getF64Type(), slot));
-  }
-  hoistUniform();
+  emitUniform(buffer(count + 1));
 
   Value length = make<arith::SubIOp>(end, begin);
-  Value rest = make<arith::RemUIOp>(length, i64(target.lanes));
+  Value rest = make<arith::RemUIOp>(length, i64(lanes));
   Value middle = make<arith::SubIOp>(end, rest);
-  for (auto [low, high, width] : {std::tuple(begin, middle, target.lanes),
+  for (auto [low, high, width] : {std::tuple(begin, middle, lanes),
                                   std::tuple(middle, end, int64_t(1))}) {
     auto loop = scf::ForOp::create(builder, loc, low, high, i64(width));
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(loop.getBody());
-    emitStep(loop.getInductionVar(), width, computeCopy);
+    emitStep(loop.getInductionVar(), width);
   }
   func::ReturnOp::create(builder, loc);
 }
@@ -149,5 +134,5 @@ void OptimizerEmitter::emit(func::FuncOp function, bool computeCopy) {
 void kernels::emitOptimizer(OpBuilder &builder, func::FuncOp program,
                             func::FuncOp function, bool computeCopy,
                             const VectorTarget &target) {
-  OptimizerEmitter(builder, program, target).emit(function, computeCopy);
+  OptimizerLoops(builder, program, computeCopy, target).emit(function);
 }

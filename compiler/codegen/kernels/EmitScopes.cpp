@@ -37,9 +37,9 @@ void ElementEmitter::setVariable(const IndexExpr &variable, Value value) {
 }
 
 SmallVector<Value>
-ElementEmitter::loop(int depth, const IndexExpr &variable, Value low, Value high,
-                    int64_t step, ValueRange carried,
-                    llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+ElementEmitter::loop(int depth, const IndexExpr &variable, Value low,
+                     Value high, int64_t step, ValueRange carried,
+                     llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
   int outer = enclosing(depth);
   insertAt(outer);
   auto op = scf::ForOp::create(builder, loc, low, high, i64(step), carried);

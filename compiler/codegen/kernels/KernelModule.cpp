@@ -11,6 +11,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -23,7 +25,6 @@ using namespace fsdpc::kernels;
 
 namespace {
 
-// The functions `void NAME(i64, i64, ptr)` of all kernels of `source`.
 OwningOpRef<ModuleOp> emitLoops(ModuleOp source, const VectorTarget &target) {
   MLIRContext *context = source.getContext();
   OpBuilder builder(context);
@@ -64,11 +65,13 @@ OwningOpRef<ModuleOp> emitLoops(ModuleOp source, const VectorTarget &target) {
 } // namespace
 
 void kernels::compileModule(llvm::StringRef text, const TargetOptions &options,
-                            std::string &object, std::string &error) {
+                            EmitFunctions emit, std::string &object,
+                            std::string &error) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, cf::ControlFlowDialect,
-                  func::FuncDialect, LLVM::LLVMDialect, math::MathDialect,
-                  nn::NNDialect, scf::SCFDialect, vector::VectorDialect>();
+                  func::FuncDialect, gpu::GPUDialect, LLVM::LLVMDialect,
+                  math::MathDialect, nn::NNDialect, NVVM::NVVMDialect,
+                  scf::SCFDialect, vector::VectorDialect>();
   registerTranslations(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
@@ -84,10 +87,7 @@ void kernels::compileModule(llvm::StringRef text, const TargetOptions &options,
   OwningOpRef<ModuleOp> source = parseSourceString<ModuleOp>(text, &context);
   if (!source)
     return failWith("kernels do not parse");
-  VectorTarget target;
-  target.lanes = options.hasAvx512() ? 16 : 8;
-  target.roundsBf16 = options.hasBf16();
-  OwningOpRef<ModuleOp> module = emitLoops(*source, target);
+  OwningOpRef<ModuleOp> module = emit(*source);
   if (!module)
     return failWith("kernels cannot be emitted");
   expandMath(*module);
@@ -96,4 +96,13 @@ void kernels::compileModule(llvm::StringRef text, const TargetOptions &options,
   std::string message = emitObject(*module, options, object);
   if (!message.empty())
     failWith(message);
+}
+
+void kernels::compileModule(llvm::StringRef text, const TargetOptions &options,
+                            std::string &object, std::string &error) {
+  VectorTarget target;
+  target.lanes = options.hasAvx512() ? 16 : 8;
+  target.roundsBf16 = options.hasBf16();
+  auto emit = [&](ModuleOp source) { return emitLoops(source, target); };
+  compileModule(text, options, emit, object, error);
 }

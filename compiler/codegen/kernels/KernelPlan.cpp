@@ -73,8 +73,9 @@ struct Domain {
 
 class Planner {
 public:
-  explicit Planner(func::FuncOp kernel)
-      : kernel(kernel), terminator(kernel.getBody().front().getTerminator()) {}
+  Planner(func::FuncOp kernel, bool keepsValues)
+      : kernel(kernel), terminator(kernel.getBody().front().getTerminator()),
+        keepsValues(keepsValues) {}
 
   FailureOr<KernelPlan> run();
 
@@ -100,6 +101,7 @@ private:
 
   func::FuncOp kernel;
   Operation *terminator;
+  bool keepsValues;
   KernelPlan plan;
   bool addsRows(nn::ReduceOp op);
 
@@ -287,8 +289,10 @@ LogicalResult Planner::planRows() {
     if (!llvm::is_contained(rowSums, output.getDefiningOp()))
       last = std::max(last, level(output));
 
-  SmallVector<KeptValue, 2> kept = valuesToKeep(
-      kernel, product(domain.shape), [&](Value value) { return level(value); });
+  SmallVector<KeptValue, 2> kept;
+  if (keepsValues)
+    kept = valuesToKeep(kernel, product(domain.shape),
+                        [&](Value value) { return level(value); });
 
   // A stage for each level and each length of the inner loops, then one for the
   // outputs with an element a row.
@@ -478,6 +482,7 @@ FailureOr<KernelPlan> Planner::run() {
 
 } // namespace
 
-FailureOr<KernelPlan> kernels::planKernel(func::FuncOp kernel) {
-  return Planner(kernel).run();
+FailureOr<KernelPlan> kernels::planKernel(func::FuncOp kernel,
+                                          bool keepsValues) {
+  return Planner(kernel, keepsValues).run();
 }

@@ -69,8 +69,10 @@ struct KernelPlan {
   int64_t stackBytes = 0;                 // memory of a call's own
 };
 
-/// The kernel's body holds primitives only. Emits an error where no template
-/// computes it.
-mlir::FailureOr<KernelPlan> planKernel(mlir::func::FuncOp kernel);
+/// The kernel's body holds primitives only. `keepsValues`: what costs more to
+/// compute again than to read back is kept in memory from one loop over a row
+/// to the next. Emits an error where no template computes the kernel.
+mlir::FailureOr<KernelPlan> planKernel(mlir::func::FuncOp kernel,
+                                       bool keepsValues = true);
 
 } // namespace fsdpc::kernels

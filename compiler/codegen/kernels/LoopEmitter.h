@@ -27,7 +27,6 @@ private:
   llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
   // EmitColumns.cpp
   void emitColumns(Stage &stage, mlir::Value low, mlir::Value high);
-  void emitColumnStep(Stage &stage);
   // EmitEmbeddingGrad.cpp
   void emitEmbeddingGrad(mlir::Value begin, mlir::Value end);
 };

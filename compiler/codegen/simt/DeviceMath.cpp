@@ -1,0 +1,206 @@
+// Range reductions of Cody and Waite, then Taylor's series: f64 is rare, and
+// its speed of no concern.
+#include "compiler/codegen/simt/DeviceMath.h"
+
+#include "compiler/dialects/nn/ScalarBuilder.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kRound = 6755399441055744; // 1.5 · 2⁵²: adding it rounds
+// ln 2 and π/2, each as a number of few bits and the rest.
+constexpr double kLog2High = 6.93147180369123816490e-01;
+constexpr double kLog2Low = 1.90821492927058770002e-10;
+constexpr double kHalfPiHigh = 1.57079632673412561417e+00;
+constexpr double kHalfPiLow = 6.07710050650619224932e-11;
+
+class Expander : public nn::ScalarBuilder {
+public:
+  Expander(OpBuilder &builder, Location loc)
+      : ScalarBuilder(builder, loc), builder(builder) {}
+
+  Value exp64(Value x);
+  Value log64(Value x);
+  Value pow64(Value x, Value y);
+  Value tanh64(Value x);
+  Value sine64(Value x, int64_t quadrant); // of x + quadrant · π/2
+  Value convert(Value x, Type element);
+
+private:
+  Type like(Value x, Type element) {
+    if (auto vector = dyn_cast<VectorType>(x.getType()))
+      return VectorType::get(vector.getShape(), element);
+    return element;
+  }
+  Value bits(Value x) {
+    return make<arith::BitcastOp>(like(x, builder.getI64Type()), x);
+  }
+  Value fromBits(Value x) {
+    return make<arith::BitcastOp>(like(x, builder.getF64Type()), x);
+  }
+  Value select(Value condition, Value x, Value y) {
+    return make<arith::SelectOp>(condition, x, y);
+  }
+  Value compare(arith::CmpFPredicate predicate, Value x, Value y) {
+    return make<arith::CmpFOp>(predicate, x, y);
+  }
+  Value compare(arith::CmpFPredicate predicate, Value x, double y) {
+    return compare(predicate, x, constant(x, y));
+  }
+  Value isBit(Value integer, int64_t bit) {
+    Value one = make<arith::AndIOp>(integer, constant(integer, bit));
+    return make<arith::CmpIOp>(arith::CmpIPredicate::ne, one,
+                               constant(integer, 0));
+  }
+  // Σ x^k · c(k), from k = 0 to `last`.
+  Value series(Value x, int last, llvm::function_ref<double(int)> c) {
+    Value sum = constant(x, c(last));
+    for (int k = last - 1; k >= 0; --k)
+      sum = fma(sum, x, constant(x, c(k)));
+    return sum;
+  }
+  // 2ⁿ of an integer in the range of normal numbers.
+  Value power(Value n) {
+    Value biased = make<arith::AddIOp>(n, constant(n, 1023));
+    return fromBits(make<arith::ShLIOp>(biased, constant(n, 52)));
+  }
+
+  OpBuilder &builder;
+};
+
+double factorial(int n) { return n < 2 ? 1 : n * factorial(n - 1); }
+
+Value Expander::convert(Value x, Type element) {
+  Type type = like(x, element);
+  if (x.getType() == type)
+    return x;
+  return element.isF64() ? make<arith::ExtFOp>(type, x)
+                         : make<arith::TruncFOp>(type, x);
+}
+
+// x = n · ln 2 + r; 2ⁿ in two factors, since one may be no normal number.
+Value Expander::exp64(Value x) {
+  constexpr double kLow = -746, kHigh = 710;
+  x = select(compare(arith::CmpFPredicate::OGT, x, kHigh), constant(x, kHigh),
+             x);
+  x = select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, kLow), x);
+  Value shifted =
+      fma(x, constant(x, 1.44269504088896340736), constant(x, kRound));
+  Value n = sub(shifted, constant(x, kRound));
+  Value r = fma(n, constant(x, -kLog2High), x);
+  r = fma(n, constant(x, -kLog2Low), r);
+  Value y = series(r, 13, [](int k) { return 1 / factorial(k); });
+  Value whole = make<arith::SubIOp>(bits(shifted), bits(constant(x, kRound)));
+  Value half = make<arith::ShRSIOp>(whole, constant(whole, 1));
+  Value rest = make<arith::SubIOp>(whole, half);
+  return mul(mul(y, power(half)), power(rest));
+}
+
+// x = 2ᵉ · m with m in [√½, √2); log m = 2 artanh((m - 1) / (m + 1)).
+Value Expander::log64(Value x) {
+  Value isTiny = compare(arith::CmpFPredicate::OLT, x, 0x1p-1022);
+  Value scaled = select(isTiny, mul(x, 0x1p54), x);
+  Value b = bits(scaled);
+  Value e = make<arith::ShRSIOp>(
+      make<arith::SubIOp>(b, bits(constant(x, 0.70710678118654752))),
+      constant(b, 52));
+  Value m =
+      fromBits(make<arith::SubIOp>(b, make<arith::ShLIOp>(e, constant(b, 52))));
+  Value n = make<arith::SIToFPOp>(x.getType(), e);
+  n = select(isTiny, sub(n, constant(n, 54)), n);
+  Value one = constant(x, 1);
+  Value s = div(sub(m, one), add(m, one));
+  Value p = series(mul(s, s), 11, [](int k) { return 2.0 / (2 * k + 1); });
+  Value y = fma(s, p, mul(n, kLog2Low));
+  y = fma(n, constant(n, kLog2High), y);
+  y = select(compare(arith::CmpFPredicate::OEQ, x, 0), constant(x, -kInfinity),
+             y);
+  y = select(compare(arith::CmpFPredicate::OLT, x, 0), constant(x, kNaN), y);
+  // False for ∞ and for NaN.
+  return select(compare(arith::CmpFPredicate::OLT, x, kInfinity), y, x);
+}
+
+Value Expander::pow64(Value x, Value y) {
+  Value size = make<math::AbsFOp>(x);
+  Value result = exp64(mul(y, log64(size)));
+  // Negative numbers have powers of whole exponents alone.
+  Value isWhole = compare(arith::CmpFPredicate::OEQ, make<math::FloorOp>(y), y);
+  Value half = mul(y, 0.5);
+  Value isEven =
+      compare(arith::CmpFPredicate::OEQ, make<math::FloorOp>(half), half);
+  Value ofNegative = select(isEven, result, neg(result));
+  ofNegative = select(isWhole, ofNegative, constant(x, kNaN));
+  result = select(compare(arith::CmpFPredicate::OLT, x, 0), ofNegative, result);
+  return select(compare(arith::CmpFPredicate::OEQ, y, 0), constant(x, 1),
+                result);
+}
+
+Value Expander::tanh64(Value x) {
+  Value size = make<math::AbsFOp>(x);
+  Value one = constant(x, 1);
+  Value y = sub(one, div(constant(x, 2), add(exp64(add(size, size)), one)));
+  return make<math::CopySignOp>(y, x);
+}
+
+// x = n · π/2 + r.
+Value Expander::sine64(Value x, int64_t quadrant) {
+  Value shifted =
+      fma(x, constant(x, 0.636619772367581343076), constant(x, kRound));
+  Value n = sub(shifted, constant(x, kRound));
+  Value r = fma(n, constant(x, -kHalfPiHigh), x);
+  r = fma(n, constant(x, -kHalfPiLow), r);
+  Value square = mul(r, r);
+  auto sign = [](int k) { return k % 2 ? -1.0 : 1.0; };
+  Value sine = mul(r, series(square, 8, [&](int k) {
+                     return sign(k) / factorial(2 * k + 1);
+                   }));
+  Value cosine =
+      series(square, 8, [&](int k) { return sign(k) / factorial(2 * k); });
+  Value q = bits(shifted);
+  q = make<arith::AddIOp>(q, constant(q, quadrant));
+  Value y = select(isBit(q, 1), cosine, sine);
+  return select(isBit(q, 2), neg(y), y);
+}
+
+} // namespace
+
+LogicalResult simt::expandDeviceMath(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (!isa<math::MathDialect>(op->getDialect()))
+      return;
+    bool isF64 = getElementTypeOrSelf(op->getResult(0).getType()).isF64();
+    if (isa<math::SinOp, math::CosOp, math::PowFOp>(op) ||
+        (isF64 && isa<math::ExpOp, math::LogOp, math::TanhOp, math::ErfOp>(op)))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder builder(op);
+    Expander e(builder, op->getLoc());
+    SmallVector<Value> x;
+    for (Value operand : op->getOperands())
+      x.push_back(e.convert(operand, builder.getF64Type()));
+    Value result = TypeSwitch<Operation *, Value>(op)
+                       .Case([&](math::ExpOp) { return e.exp64(x[0]); })
+                       .Case([&](math::LogOp) { return e.log64(x[0]); })
+                       .Case([&](math::TanhOp) { return e.tanh64(x[0]); })
+                       .Case([&](math::SinOp) { return e.sine64(x[0], 0); })
+                       .Case([&](math::CosOp) { return e.sine64(x[0], 1); })
+                       .Case([&](math::PowFOp) { return e.pow64(x[0], x[1]); })
+                       .Default([](Operation *) { return Value(); });
+    if (!result)
+      return op->emitOpError("on f64 has no code for GPUs; compute it in f32");
+    Type element = getElementTypeOrSelf(op->getResult(0).getType());
+    op->replaceAllUsesWith(ValueRange{e.convert(result, element)});
+    op->erase();
+  }
+  return success();
+}

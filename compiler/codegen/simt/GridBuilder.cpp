@@ -1,0 +1,131 @@
+// Shuffles within warps, shared memory between them.
+#include "compiler/codegen/simt/GridBuilder.h"
+
+#include "compiler/codegen/simt/GridPlan.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::simt;
+
+namespace {
+constexpr int64_t kSlotBytes = 8; // of one value in shared memory
+constexpr unsigned kSharedSpace = 3;
+} // namespace
+
+std::string simt::sharedName(llvm::StringRef kernel) {
+  return (kernel + ".shared").str();
+}
+
+Value GridBuilder::thread() {
+  if (threads == 1)
+    return make<arith::ConstantIntOp>(0, 32);
+  return make<arith::IndexCastOp>(builder.getI32Type(),
+                                  make<gpu::ThreadIdOp>(gpu::Dimension::x));
+}
+
+Value GridBuilder::block() {
+  return make<arith::IndexCastOp>(builder.getI32Type(),
+                                  make<gpu::BlockIdOp>(gpu::Dimension::x));
+}
+
+void GridBuilder::synchronize(int64_t team) {
+  if (team == 1)
+    return;
+  if (team > kWarp)
+    gpu::BarrierOp::create(builder, loc);
+  else
+    NVVM::SyncWarpOp::create(builder, loc, make<arith::ConstantIntOp>(-1, 32));
+}
+
+Value GridBuilder::share(int64_t bytes) {
+  MLIRContext *context = builder.getContext();
+  Value base =
+      make<LLVM::AddressOfOp>(LLVM::LLVMPointerType::get(context, kSharedSpace),
+                              sharedName(function.getName()));
+  Type pointer = LLVM::LLVMPointerType::get(context);
+  base = make<LLVM::AddrSpaceCastOp>(pointer, base);
+  int64_t offset = sharedBytes;
+  sharedBytes += llvm::alignTo(bytes, 16);
+  return make<LLVM::GEPOp>(pointer, builder.getI8Type(), base,
+                           ArrayRef<LLVM::GEPArg>{int32_t(offset)});
+}
+
+void GridBuilder::finish() {
+  if (sharedBytes == 0)
+    return;
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPoint(function);
+  LLVM::GlobalOp::create(
+      builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), sharedBytes),
+      /*isConstant=*/false, LLVM::Linkage::Internal,
+      sharedName(function.getName()), Attribute(), /*alignment=*/16,
+      kSharedSpace);
+}
+
+int64_t GridBuilder::sharedFor(size_t count, int64_t team) {
+  return team > kWarp ? count * (team / kWarp) * kSlotBytes : 0;
+}
+
+// Shuffles take 32 bits.
+Value GridBuilder::shuffle(Value value, int64_t offset, int64_t width) {
+  Type type = value.getType(), i32 = builder.getI32Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  auto exchange = [&](Value word) -> Value {
+    return gpu::ShuffleOp::create(builder, loc, word, offset, width,
+                                  gpu::ShuffleMode::XOR)
+        .getShuffleResult();
+  };
+  if (bits == 32)
+    return exchange(value);
+  if (bits < 32)
+    return make<arith::TruncIOp>(type,
+                                 exchange(make<arith::ExtUIOp>(i32, value)));
+  Type i64 = builder.getI64Type();
+  Value half = make<arith::ConstantIntOp>(32, 64);
+  Value whole = type == i64 ? value : make<arith::BitcastOp>(i64, value);
+  Value low = exchange(make<arith::TruncIOp>(i32, whole));
+  Value high =
+      exchange(make<arith::TruncIOp>(i32, make<arith::ShRUIOp>(whole, half)));
+  whole = make<arith::OrIOp>(
+      make<arith::ExtUIOp>(i64, low),
+      make<arith::ShLIOp>(make<arith::ExtUIOp>(i64, high), half));
+  return type == i64 ? whole : make<arith::BitcastOp>(type, whole);
+}
+
+SmallVector<Value> GridBuilder::reduce(ValueRange values, int64_t team,
+                                       Value shared, Combine combine) {
+  SmallVector<Value> results(values);
+  int64_t width = std::min(team, kWarp);
+  // A butterfly: both sides of an exchange add the same two values.
+  for (int64_t offset = width / 2; offset >= 1; offset /= 2)
+    for (auto [i, value] : llvm::enumerate(results))
+      value = combine(i, value, shuffle(value, offset, width));
+  if (team <= kWarp)
+    return results;
+
+  int64_t warps = team / kWarp;
+  auto slot = [&](size_t i, Value warp) -> Value {
+    Value place = make<arith::AddIOp>(
+        warp, make<arith::ConstantIntOp>(int64_t(i) * warps, 32));
+    return make<LLVM::GEPOp>(shared.getType(), builder.getI64Type(), shared,
+                             ValueRange{place});
+  };
+  // All of a warp's threads store the same.
+  Value warp =
+      make<arith::DivUIOp>(thread(), make<arith::ConstantIntOp>(kWarp, 32));
+  for (auto [i, value] : llvm::enumerate(results))
+    LLVM::StoreOp::create(builder, loc, value, slot(i, warp));
+  gpu::BarrierOp::create(builder, loc);
+  for (auto [i, value] : llvm::enumerate(results)) {
+    Type type = value.getType();
+    for (int64_t w = 0; w < warps; ++w) {
+      Value other =
+          make<LLVM::LoadOp>(type, slot(i, make<arith::ConstantIntOp>(w, 32)));
+      value = w == 0 ? other : combine(i, value, other);
+    }
+  }
+  return results;
+}

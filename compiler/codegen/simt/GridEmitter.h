@@ -1,0 +1,68 @@
+// Emits a planned kernel as what one thread of a grid does. Threads that share
+// a row or columns exchange what they have reduced; no memory is updated
+// atomically, so the bits depend on the plan alone.
+#pragma once
+
+#include "compiler/codegen/kernels/ElementEmitter.h"
+#include "compiler/codegen/simt/GridBuilder.h"
+#include "compiler/codegen/simt/GridPlan.h"
+
+namespace fsdpc::simt {
+
+class GridEmitter : kernels::ElementEmitter {
+public:
+  GridEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp kernel,
+              kernels::KernelPlan &plan, const GridPlan &grid,
+              const kernels::VectorTarget &target,
+              mlir::gpu::GPUFuncOp function)
+      : ElementEmitter(builder, kernel, plan, target), grid(grid),
+        function(function), threads(builder, function, grid.threads) {}
+
+  /// Builds the body of the function: a pointer an operand, then result.
+  void emit();
+
+private:
+  using Values = llvm::SmallVector<mlir::Value>;
+  using Body = llvm::function_ref<Values(mlir::ValueRange)>;
+  using Stage = kernels::Stage;
+  using Root = kernels::Root;
+
+  void emitMap();
+  void emitColumns();       // GridColumns.cpp
+  void emitEmbeddingGrad(); // GridEmbeddingGrad.cpp
+  // GridRows.cpp
+  void emitRows();
+  void emitRow();
+  void emitStage(size_t number);
+  Values emitSingle(Stage &stage, mlir::ValueRange carried);
+  Values overVectors(Stage &stage, mlir::ValueRange carried, Body body);
+
+  // The body once for each part of the lanes' loop, of which this thread's
+  // vector is in one.
+  Values overParts(Stage &stage, mlir::ValueRange carried, Body body);
+  // Lanes and outer variable of vector `flat` of `outer` runs of lanes.
+  void setPosition(Stage &stage, const kernels::IndexExpr &outerVariable,
+                   int64_t outer, mlir::Value flat);
+  // What a vector adds to the running values, and its results.
+  Values step(Stage &stage, mlir::ValueRange carried);
+  // Builds inside `scf.if condition` at `depth`.
+  void guarded(int depth, mlir::Value condition,
+               llvm::function_ref<void()> body);
+
+  // ---- numbers of threads, vectors and rows ----
+  // i32 where all below `limit` fit, with room for a step.
+  mlir::Type counter(int64_t limit);
+  mlir::Value count(mlir::Type type, int64_t value);
+  mlir::Value convert(mlir::Value value, mlir::Type type);
+  mlir::Value toIndex(mlir::Value value) {
+    return convert(value, builder.getI64Type());
+  }
+  mlir::Value below(mlir::Value value, int64_t limit);
+
+  const GridPlan &grid;
+  mlir::gpu::GPUFuncOp function;
+  GridBuilder threads;
+  mlir::Value member; // the thread's number in its row's team, i32
+};
+
+} // namespace fsdpc::simt

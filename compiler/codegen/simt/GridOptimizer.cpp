@@ -1,0 +1,96 @@
+// Vectors where the segment allows them, single elements at its ends.
+#include "compiler/codegen/simt/GridOptimizer.h"
+
+#include "compiler/codegen/kernels/EmitOptimizer.h"
+#include "compiler/codegen/kernels/KernelModule.h"
+#include "compiler/codegen/simt/GridBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::simt;
+
+namespace {
+
+constexpr int64_t kLanes = 4; // 16 bytes
+
+bool hasCopy(func::FuncOp program) {
+  auto compute = program->getAttrOfType<TypeAttr>(kernels::kComputeAttr);
+  return compute && compute.getValue().isBF16();
+}
+
+class OptimizerGrid : kernels::OptimizerEmitter {
+public:
+  OptimizerGrid(OpBuilder &builder, func::FuncOp program,
+                gpu::GPUFuncOp function, const GridOptions &options)
+      : OptimizerEmitter(builder, program, hasCopy(program),
+                         options.roundsBf16),
+        function(function), threads(builder, function, options.threads),
+        blockThreads(options.threads) {}
+
+  void emit();
+
+private:
+  Value toIndex(Value value) {
+    return make<arith::ExtUIOp>(builder.getI64Type(), value);
+  }
+  Value align(Value value) { return make<arith::AndIOp>(value, i64(-kLanes)); }
+  // The threads take vectors of [begin, end) in turn.
+  void emitRange(Value begin, Value end, int64_t width);
+
+  gpu::GPUFuncOp function;
+  GridBuilder threads;
+  int64_t blockThreads;
+  Value thread;
+};
+
+void OptimizerGrid::emitRange(Value begin, Value end, int64_t width) {
+  Value first =
+      make<arith::AddIOp>(begin, make<arith::MulIOp>(thread, i64(width)));
+  auto loop =
+      scf::ForOp::create(builder, loc, first, end, i64(width * blockThreads));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  emitStep(loop.getInductionVar(), width, width);
+}
+
+void OptimizerGrid::emit() {
+  Block *entry = &function.getBody().front();
+  builder.setInsertionPointToEnd(entry);
+  unsigned count = bufferCount();
+  for (unsigned i = 0; i < count; ++i)
+    buffers.push_back(entry->getArgument(i));
+  scale = make<LLVM::LoadOp>(builder.getF32Type(), entry->getArgument(count));
+  thread = toIndex(threads.thread());
+  Value slot = make<arith::MulIOp>(toIndex(threads.block()), i64(3));
+  Value segment[3];
+  for (int64_t i = 0; i < 3; ++i) {
+    Value place = address(entry->getArgument(count + 1), builder.getI64Type(),
+                          make<arith::AddIOp>(slot, i64(i)));
+    segment[i] = make<LLVM::LoadOp>(builder.getI64Type(), place);
+  }
+  auto &[from, to, number] = segment;
+  emitUniform(address(entry->getArgument(count + 2), builder.getF64Type(),
+                      make<arith::MulIOp>(number, i64(4))));
+
+  Value head = align(make<arith::AddIOp>(from, i64(kLanes - 1)));
+  head = make<arith::MinSIOp>(head, to);
+  Value tail = make<arith::MaxSIOp>(align(to), head);
+  emitRange(from, head, 1);
+  emitRange(head, tail, kLanes);
+  emitRange(tail, to, 1);
+  gpu::ReturnOp::create(builder, loc);
+}
+
+} // namespace
+
+int64_t simt::optimizerBuffers(func::FuncOp program) {
+  return program.getNumArguments() - 3 + hasCopy(program) + 3;
+}
+
+void simt::emitOptimizer(OpBuilder &builder, func::FuncOp program,
+                         gpu::GPUFuncOp function, const GridOptions &options) {
+  OptimizerGrid(builder, program, function, options).emit();
+}

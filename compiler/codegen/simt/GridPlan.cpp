@@ -1,0 +1,208 @@
+// Chooses the width of vectors and the shape of the grid.
+#include "compiler/codegen/simt/GridPlan.h"
+
+#include "compiler/codegen/kernels/BodyWalk.h"
+#include "compiler/codegen/kernels/ElementEmitter.h"
+#include "compiler/codegen/simt/GridModule.h"
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::simt;
+using kernels::IndexExpr;
+using kernels::KernelPlan;
+using kernels::Root;
+using kernels::Stage;
+
+namespace {
+
+constexpr int64_t kVectorBytes = 16;    // of the widest load
+constexpr int64_t kMostLanes = 8;       // f32 values of a thread at a time
+constexpr int64_t kSharedBytes = 48000; // that every GPU has for a block
+constexpr int64_t kShortRow = 1024;     // for which a warp is enough
+constexpr int64_t kFewBlocks = 264;     // two for each processor of a GPU
+constexpr int64_t kLeastAcross = 8;     // vectors of 16 bytes: a cache line
+
+// An access to memory at consecutive lanes.
+struct Access {
+  int64_t bytes;     // of an element
+  int64_t alignment; // of the buffer
+  IndexExpr address;
+};
+
+int64_t bytesOf(Type element) {
+  return kernels::storageType(element).getIntOrFloatBitWidth() / 8;
+}
+
+class GridPlanner {
+public:
+  GridPlanner(func::FuncOp kernel, KernelPlan &plan, const GridOptions &options)
+      : kernel(kernel), plan(plan), alignments(alignmentsOf(kernel)) {
+    grid.threads = options.threads;
+  }
+
+  GridPlan run();
+
+private:
+  // The accesses of one part of a stage's lanes.
+  SmallVector<Access> accesses(Stage &stage);
+  bool allows(Stage &stage, int64_t width);
+  // The widest vectors of which there are at least `fewest`, if possible.
+  int64_t widthOf(Stage &stage, int64_t fewest);
+  void planRows();
+  void planColumns();
+  void planEmbeddingGrad();
+
+  func::FuncOp kernel;
+  KernelPlan &plan;
+  SmallVector<int64_t> alignments;
+  GridPlan grid;
+};
+
+SmallVector<Access> GridPlanner::accesses(Stage &stage) {
+  SmallVector<Access> result;
+  auto add = [&](int64_t buffer, Type element, const IndexExpr &address) {
+    if (plan.space.usesLane(address) && plan.space.laneStride(address) == 1)
+      result.push_back({bytesOf(element), alignments[buffer], address});
+  };
+  kernels::BodyWalk walk(plan.space);
+  for (Root &root : stage.roots) {
+    walk.visit(root.value, root.index);
+    if (root.output < 0)
+      continue;
+    Value stored = root.addsRows() ? root.reduce.getResult() : root.value;
+    add(kernel.getNumArguments() + root.output,
+        nn::tensorType(stored).getElementType(),
+        root.addsRows()
+            ? root.sum
+            : plan.space.linearize(root.index, nn::shapeOf(root.value)));
+  }
+  for (const auto &[argument, address] : walk.reads)
+    add(argument.getArgNumber(), nn::tensorType(argument).getElementType(),
+        address);
+  return result;
+}
+
+bool GridPlanner::allows(Stage &stage, int64_t width) {
+  SmallVector<int64_t> bounds = {0};
+  llvm::append_range(bounds, stage.cuts);
+  bounds.push_back(stage.lanes);
+  bool result = true, narrow = false;
+  for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+    result &= bounds[part + 1] % width == 0;
+    plan.space.setRange(stage.laneVariable,
+                        {bounds[part], bounds[part + 1] - 1});
+    for (const Access &access : accesses(stage)) {
+      narrow |= width * access.bytes <= kVectorBytes;
+      int64_t own = access.bytes *
+                    kernels::alignmentOf(plan.space, access.address, width);
+      int64_t alignment =
+          own ? std::min(own, access.alignment) : access.alignment;
+      result &= alignment >= std::min(kVectorBytes, width * access.bytes);
+    }
+  }
+  plan.space.setRange(stage.laneVariable, {0, stage.lanes - 1});
+  return result && narrow;
+}
+
+int64_t GridPlanner::widthOf(Stage &stage, int64_t fewest) {
+  int64_t count = stage.outer * stage.lanes;
+  for (int64_t width = kMostLanes; width > 1; width /= 2)
+    if (stage.lanes % width == 0 && count / width >= fewest &&
+        allows(stage, width))
+      return width;
+  return 1;
+}
+
+void GridPlanner::planRows() {
+  int64_t longest = 1;
+  for (const Stage &stage : plan.stages)
+    longest = std::max(longest, stage.outer * stage.lanes);
+  // A sum over rows stays with the thread that owns its column.
+  bool isShort = longest <= kShortRow && plan.rowsPerBlock == 1;
+  grid.team = isShort ? std::min(kWarp, grid.threads) : grid.threads;
+  for (Stage &stage : plan.stages)
+    grid.widths.push_back(widthOf(stage, grid.team));
+  grid.blocks = plan.rowsPerBlock > 1
+                    ? plan.extent
+                    : llvm::divideCeil(plan.rows, grid.threads / grid.team);
+}
+
+void GridPlanner::planColumns() {
+  Stage &stage = plan.stages.front();
+  int64_t width = widthOf(stage, 1);
+  auto sharedBytes = [&] {
+    int64_t bytes = 0;
+    for (const Root &root : stage.roots)
+      if (root.reduce)
+        bytes += grid.threads * width * 8;
+    return bytes;
+  };
+  while (width > 1 && sharedBytes() > kSharedBytes)
+    width /= 2;
+  grid.widths.push_back(width);
+  int64_t vectors = plan.rows * stage.lanes / width;
+  // Few columns: more threads above one another, as long as each has rows and
+  // those side by side fill cache lines.
+  grid.across = grid.threads;
+  while (grid.across > kLeastAcross && vectors / grid.across < kFewBlocks &&
+         2 * grid.threads / grid.across <= stage.outer)
+    grid.across /= 2;
+  grid.blocks = llvm::divideCeil(vectors, grid.across);
+}
+
+void GridPlanner::planEmbeddingGrad() {
+  Stage &stage = plan.stages.front();
+  Value result = kernel.getBody().front().getTerminator()->getOperand(0);
+  int64_t rows = nn::shapeOf(result)[0];
+  // Every block looks through all ids.
+  constexpr int64_t kTableRows = 16;
+  grid.tableRows = std::min(rows, grid.threads == 1 ? rows : kTableRows);
+  int64_t width = 1;
+  for (int64_t wider = kMostLanes; width == 1 && wider > 1; wider /= 2)
+    if (stage.lanes % wider == 0 &&
+        stage.lanes / wider >= std::min(stage.lanes, grid.threads / 2) &&
+        allows(stage, wider))
+      width = wider;
+  grid.widths.push_back(width);
+  grid.blocks = llvm::divideCeil(rows, grid.tableRows) *
+                llvm::divideCeil(stage.lanes / width, grid.threads);
+}
+
+GridPlan GridPlanner::run() {
+  switch (plan.kind) {
+  case KernelPlan::Map: {
+    Stage &stage = plan.stages.front();
+    grid.widths.push_back(widthOf(stage, 1));
+    int64_t vectors = plan.rows * stage.lanes / grid.widths.front();
+    // A block that is one thread should be worth its call.
+    grid.vectors = grid.threads == 1 ? std::min<int64_t>(vectors, 256) : 1;
+    grid.blocks = llvm::divideCeil(vectors, grid.threads * grid.vectors);
+    break;
+  }
+  case KernelPlan::Row:
+    planRows();
+    break;
+  case KernelPlan::Column:
+    planColumns();
+    break;
+  case KernelPlan::EmbeddingGrad:
+    planEmbeddingGrad();
+    break;
+  }
+  return grid;
+}
+
+} // namespace
+
+SmallVector<int64_t> simt::alignmentsOf(func::FuncOp kernel) {
+  if (auto known = kernel->getAttrOfType<DenseI64ArrayAttr>(kAlignmentsAttr))
+    return llvm::to_vector(known.asArrayRef());
+  return SmallVector<int64_t>(kernel.getNumArguments() + kernel.getNumResults(),
+                              kVectorBytes);
+}
+
+GridPlan simt::planGrid(func::FuncOp kernel, KernelPlan &plan,
+                        const GridOptions &options) {
+  return GridPlanner(kernel, plan, options).run();
+}

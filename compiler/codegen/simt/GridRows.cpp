@@ -1,0 +1,150 @@
+// The row template: a team of threads, a warp or a block, shares a row.
+#include "compiler/codegen/simt/GridEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::simt;
+using nn::tensorType;
+
+// The stage's vectors in turn, those next to each other by threads next to each
+// other.
+GridEmitter::Values GridEmitter::overVectors(Stage &stage, ValueRange carried,
+                                             Body body) {
+  int64_t total = stage.outer * stage.lanes / width;
+  Type type = counter(total);
+  insertAt(0);
+  Value first = convert(member, type);
+  // The same number of steps for all threads, where it is.
+  bool isEven = total % grid.team == 0;
+  auto vectors =
+      scf::ForOp::create(builder, loc, isEven ? count(type, 0) : first,
+                         count(type, total), count(type, grid.team), carried);
+  scopes[0].anchor = vectors;
+  scopes[1] = {vectors.getBody(), nullptr};
+  insertAt(1);
+  Value flat = vectors.getInductionVar();
+  if (isEven && grid.team > 1)
+    flat = make<arith::AddIOp>(flat, first);
+  setPosition(stage, stage.outerVariable, stage.outer, flat);
+  Values results = overParts(stage, vectors.getRegionIterArgs(), body);
+  if (!carried.empty()) {
+    builder.setInsertionPointToEnd(vectors.getBody());
+    scf::YieldOp::create(builder, loc, results);
+  }
+  forget(1);
+  scopes[1] = {};
+  scopes[0].anchor = nullptr;
+  return llvm::to_vector_of<Value>(vectors.getResults());
+}
+
+// One element a row: every thread computes it, one stores it.
+GridEmitter::Values GridEmitter::emitSingle(Stage &stage, ValueRange carried) {
+  Values results;
+  bool stores = false;
+  for (Root &root : stage.roots) {
+    kernels::Lanes value = element(root.value, root.index);
+    insertAt(0);
+    stores |= root.output >= 0;
+    if (root.reduce && !root.addsRows())
+      results.push_back(
+          combine(root.reduce, carried[results.size()], value.value));
+  }
+  if (stores)
+    guarded(2, below(member, 1), [&] {
+      for (Root &root : stage.roots)
+        if (root.addsRows())
+          addToOutput(root);
+        else if (root.output >= 0)
+          storeOutput(root);
+    });
+  return results;
+}
+
+void GridEmitter::emitStage(size_t number) {
+  Stage &stage = plan.stages[number];
+  width = grid.widths[number];
+  bool isSingle = stage.outer * stage.lanes == 1;
+  bool isLast = number + 1 == plan.stages.size();
+  insertAt(0);
+  Values begin;
+  SmallVector<nn::ReduceOp> reductions;
+  for (Root &root : stage.roots)
+    if (root.reduce && !root.addsRows()) {
+      Type type = kernels::scalarType(tensorType(root.value).getElementType());
+      begin.push_back(neutral(root.reduce, lanesOf(type, width > 1)));
+      reductions.push_back(root.reduce);
+    }
+  Values sums = isSingle ? emitSingle(stage, begin)
+                         : overVectors(stage, begin, [&](ValueRange carried) {
+                             return step(stage, carried);
+                           });
+  width = 1;
+  insertAt(0);
+  bool exchanges = !isSingle && !reductions.empty() && grid.team > 1;
+  if (exchanges) {
+    for (auto [op, sum] : llvm::zip(reductions, sums))
+      sum = foldLanes(op, sum);
+    int64_t bytes = GridBuilder::sharedFor(sums.size(), grid.team);
+    Value shared = bytes ? threads.share(bytes) : Value();
+    sums = threads.reduce(sums, grid.team, shared,
+                          [&](size_t i, Value a, Value b) {
+                            return combine(reductions[i], a, b);
+                          });
+  }
+  for (auto [op, sum] : llvm::zip(reductions, sums))
+    reduced[op.getResult()] = {roundResult(op, foldLanes(op, sum)), 0};
+  for (Root &root : stage.roots)
+    if (!root.reduce && root.output >= 0)
+      storedRows[root.value] = root.output;
+  // What is stored next may lie over what was read, and what was stored is read
+  // by other threads. Shared memory has kept a block's threads together
+  // already.
+  if (!isLast && !(exchanges && grid.team > kWarp))
+    threads.synchronize(grid.team);
+}
+
+void GridEmitter::emitRow() {
+  for (size_t i = 0; i < plan.stages.size(); ++i)
+    emitStage(i);
+}
+
+void GridEmitter::emitRows() {
+  Type type = counter(plan.rows);
+  Value block = convert(threads.block(), type);
+  member = threads.thread();
+  if (plan.rowsPerBlock > 1) {
+    Value first = make<arith::MulIOp>(block, count(type, plan.rowsPerBlock));
+    Value end = make<arith::AddIOp>(first, count(type, plan.rowsPerBlock));
+    auto rows = scf::ForOp::create(builder, loc, first, end, count(type, 1));
+    scopes[0] = {rows.getBody(), nullptr};
+    insertAt(0);
+    Value row = rows.getInductionVar();
+    setVariable(plan.row, toIndex(row));
+    isFirstRow = make<arith::CmpIOp>(arith::CmpIPredicate::eq, row, first);
+    emitRow();
+    // The next row's threads use the same shared memory.
+    insertAt(0);
+    threads.synchronize(grid.team);
+    return;
+  }
+  int64_t perBlock = grid.threads / grid.team;
+  Value row = block;
+  if (perBlock > 1) {
+    Value team =
+        make<arith::DivUIOp>(member, count(member.getType(), grid.team));
+    row = make<arith::AddIOp>(make<arith::MulIOp>(block, count(type, perBlock)),
+                              convert(team, type));
+    member = make<arith::RemUIOp>(member, count(member.getType(), grid.team));
+  }
+  if (plan.rows % perBlock) {
+    auto guard = scf::IfOp::create(builder, loc, below(row, plan.rows), false);
+    scopes[0] = {guard.thenBlock(), nullptr};
+    insertAt(0);
+  }
+  setVariable(plan.row, toIndex(row));
+  emitRow();
+}

@@ -1,0 +1,48 @@
+// emit_grid KERNELS.mlir [THREADS [host]]: prints kernels as a grid of blocks
+// of so many threads, 256 where none is given, or what the host runs of them.
+#include "compiler/codegen/KernelCompiler.h"
+#include "compiler/codegen/simt/Alignments.h"
+#include "compiler/codegen/simt/GridModule.h"
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/rt/RTDialect.h"
+#include "tests/numeric/kernel_harness.h"
+
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    llvm::errs() << "usage: emit_grid KERNELS.mlir [THREADS [host]]\n";
+    return 2;
+  }
+  DialectRegistry registry;
+  simt::registerGridDialects(registry);
+  registry.insert<fsdp::FSDPDialect, rt::RTDialect>();
+  MLIRContext context(registry);
+  context.loadAllAvailableDialects();
+  testing::prepareContext(context);
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(argv[1], &context);
+  if (!module)
+    return 1;
+  simt::GridOptions options;
+  if (argc > 2)
+    options.threads = std::atoi(argv[2]);
+  FailureOr<TargetOptions> target = resolveTarget(module->getLoc(), "native");
+  simt::setAlignments(*module);
+  if (failed(target) || failed(prepareKernels(*module, *target)) ||
+      failed(simt::planGrids(*module, options)))
+    return 1;
+  OwningOpRef<ModuleOp> grid = argc > 3
+                                   ? simt::emitGridForHost(*module, options)
+                                   : simt::emitGrid(*module, options);
+  if (!grid)
+    return 1;
+  for (auto kernel : module->getOps<func::FuncOp>())
+    llvm::outs() << "// " << kernel.getSymName() << ": "
+                 << kernel->getAttr(simt::kBlocksAttr) << " blocks of "
+                 << kernel->getAttr(simt::kThreadsAttr) << "\n";
+  llvm::outs() << *grid;
+  return 0;
+}

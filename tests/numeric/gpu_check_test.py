@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""gpu-check.sh as far as it goes without a GPU: a rehearsal with host programs, and what it says where something is missing.
+
+usage: gpu_check_test.py --build DIR
+"""
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import harness
+from harness import Failure
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tools" / "gpu-check"))
+
+from environment import NEEDED, Missing, find_libraries  # noqa: E402
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Failure(what)
+
+
+def check(folder: Path, expected: int, *flags: str) -> subprocess.CompletedProcess:
+    return harness.run([folder / "gpu-check.sh", *flags], expected, env={**os.environ, "PYTHON": sys.executable})
+
+
+def has_driver() -> bool:
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1"))
+    except OSError:
+        return False
+
+
+def libraries(bench) -> None:
+    """Each library's first folder is taken; one that is nowhere is named, with where it was looked for."""
+    first, second = bench.path("first"), bench.path("second")
+    for folder, names in ((first, NEEDED[:2]), (second, NEEDED)):
+        folder.mkdir()
+        for name in names:
+            (folder / name).touch()
+    expect(find_libraries([str(first), str(second)])[:2] == [first, second], "the libraries' folders are not found in order")
+    os.environ["FSDPC_CUDA_LIB"] = str(second)
+    expect(second in find_libraries([]), "FSDPC_CUDA_LIB is not looked at")
+    NEEDED.append("libnowhere.so.1")
+    try:
+        find_libraries([str(first)])
+        raise Failure("a missing library is not missed")
+    except Missing as missing:
+        expect("libnowhere.so.1" in str(missing) and str(first) in str(missing) and "--cuda-lib" in str(missing), f"said only: {missing}")
+
+
+def test(bench, options):
+    libraries(bench)
+    packed, out = bench.path("packed"), bench.path("out")
+    harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", packed, "--build", bench.build, "--target=host", "--models=linears", "--no-speed"])
+    print(check(packed, 0, "--out", str(out)).stdout)
+    found = json.loads((out / "results.json").read_text())["results"]
+    statuses = {(r["part"], r["name"]): r["status"] for r in found}
+    for part in ("losses f32", "losses bf16"):
+        for ranks in (1, 4):
+            expect(statuses.get((part, f"linears, {ranks} ranks")) == "pass", f"{part} at {ranks} ranks did not pass")
+    expect(statuses.get(("graphs", "linears f32")) == "pass", "the bits of two runs were not compared")
+    expect(all(r["detail"] for r in found), "a result has no reason")
+
+    # A program that fails is told, and the others run on.
+    pack = json.loads((packed / "pack.json").read_text())
+    broken = bench.path("broken")
+    broken.write_text("#!/bin/sh\necho 'error: out of sorts' >&2\nexit 3\n")
+    broken.chmod(0o755)
+    pack["parity"][0]["file"] = str(broken)
+    (packed / "pack.json").write_text(json.dumps(pack))
+    failed = check(packed, 1, "--out", str(out)).stdout
+    expect("exit code 3: error: out of sorts" in failed and "pass    losses bf16" in failed, f"a program that fails is not told:\n{failed}")
+
+    if not has_driver():
+        (packed / "pack.json").write_text(json.dumps({**pack, "target": "cuda"}))
+        said = check(packed, 3, "--out", str(out))
+        expect(said.stderr.count("\n") == 1 and said.stderr.startswith("error: no GPU found"), f"without a GPU it says: {said.stderr}")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))

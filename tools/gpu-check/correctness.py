@@ -1,0 +1,121 @@
+"""Tests on the device, losses against PyTorch's references, bits of graphs, and compute-sanitizer."""
+import importlib.util
+import json
+import re
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from results import Failed, Results, Skipped, last_line, run
+
+BF16_MARGIN = 3                               # times the host's distance from the reference
+BF16_LEAST = 1e-3                             # but this is always near enough
+RANKS = (1, 4)
+
+
+@dataclass
+class Place:
+    folder: Path
+    pack: dict
+    environment: dict                         # that programs run in
+    python: str
+    work: Path
+
+
+@dataclass
+class Training:
+    log: Path
+    gradients: Path
+    saved: Path
+
+    def losses(self) -> list[float]:
+        lines = map(json.loads, self.log.read_text().splitlines())
+        return [line["loss"] for line in lines if "loss" in line]
+
+    def bits(self) -> tuple:
+        return self.losses(), self.gradients.read_bytes(), self.saved.read_bytes()
+
+
+def conformance(place: Place, results: Results, name: str):
+    text = run(results, [place.work / "tests" / name], place.environment, 120, passes=(0, 1))
+    passed, failed = (re.search(rf"\[  {word}  \] (\d+) test", text) for word in ("PASSED", "FAILED"))
+    if failed or not passed:
+        names = re.findall(r"^\[  FAILED  \] ([A-Z][^\s,]*)", text, re.MULTILINE)
+        raise Failed(f"{', '.join(dict.fromkeys(names)) or last_line(text)}"[:300])
+    skipped = re.search(r"\[  SKIPPED \] (\d+) test", text)
+    return f"{passed[1]} tests" + (f", {skipped[1]} skipped" if skipped else ""), {}
+
+
+def train(place: Place, results: Results, program: dict, ranks: int, *flags: str, steps: int | None = None, prefix=(), seconds=90) -> Training:
+    folder = Path(tempfile.mkdtemp(dir=place.work))
+    files = Training(folder / "log", folder / "gradients", folder / "saved")
+    data = [argument.replace("=data/", f"={place.folder}/models/data/") for argument in program["data"]]
+    run(results, [*prefix, place.work / "programs" / program["file"], "--ranks", ranks, *data, "--seed", program["seed"],
+                  "--steps", steps or program["steps"], "--accumulate", program["microbatches"] // ranks, "--log", files.log,
+                  "--save-gradients", files.gradients, "--save", files.saved, *flags], place.environment, seconds)
+    return files
+
+
+def parity_f32(place: Place, results: Results, program: dict, ranks: int):
+    if not importlib.util.find_spec("numpy"):
+        raise Skipped("no numpy for this Python")
+    training = train(place, results, program, ranks)
+    report = run(results, [place.python, place.folder / "check" / "compare.py", place.folder / "models/references" / f"{program['model']}.npz",
+                           "--log", training.log, "--gradients", training.gradients, "--params", training.saved],
+                 place.environment, 60, passes=(0, 1))
+    figures = {match[1]: {"figure": float(match[2]), "limit": float(match[3])}
+               for match in re.finditer(r"^(\w+) +(\S+)  limit (\S+)", report, re.MULTILINE)}
+    worst = ", ".join(f"{name} {value['figure']:.1e} (≤ {value['limit']:.0e})" for name, value in figures.items())
+    if not figures or "FAILS" in report:
+        raise Failed(worst or last_line(report))
+    return worst, figures
+
+
+def parity_bf16(place: Place, results: Results, program: dict, ranks: int):
+    """Every loss is about as near to the reference as the host's bf16 program comes."""
+    losses, reference = train(place, results, program, ranks).losses(), program["losses"]
+    if len(losses) != len(reference):
+        raise Failed(f"{len(losses)} steps instead of {len(reference)}")
+    figure = max(abs(loss / expected - 1) for loss, expected in zip(losses, reference))
+    limit = max(BF16_LEAST, BF16_MARGIN * program["host_deviation"])
+    text = f"loss {figure:.1e} (≤ {limit:.0e}; the host's {program['host_deviation']:.0e})"
+    if not figure <= limit:
+        raise Failed(text)
+    return text, {"loss": {"figure": figure, "limit": limit}}
+
+
+def same_bits(place: Place, results: Results, program: dict, ranks: int):
+    runs = {graph: train(place, results, program, ranks, "--deterministic", *([] if graph else ["--no-graph"])).bits() for graph in (True, False)}
+    if runs[True] != runs[False]:
+        step = next((i for i, (a, b) in enumerate(zip(runs[True][0], runs[False][0])) if a != b), None)
+        raise Failed(f"losses differ from step {step} on" if step is not None else "the losses agree, gradients or parameters do not")
+    return f"{len(runs[True][0])} losses, gradients and parameters", {}
+
+
+def sanitizer(place: Place, results: Results, program: dict, tool: str):
+    found = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if not found:
+        raise Skipped("no compute-sanitizer on this machine")
+    try:
+        train(place, results, program, 1, "--no-graph", steps=2, seconds=120, prefix=[found, "--tool", tool, "--error-exitcode", "9"])
+    except Failed as failed:
+        if "still ran" in str(failed):
+            raise Skipped(str(failed)) from None
+        raise
+    return f"{program['file']}, two steps", {}
+
+
+def check(place: Place, results: Results, workers: int) -> None:
+    for name in place.pack["tests"]:
+        results.check("conformance", name, lambda: conformance(place, results, name))
+    smallest = min((p for p in place.pack["parity"] if p["dtype"] == "f32"), key=lambda p: p["bytes"])
+    parities = {"f32": parity_f32, "bf16": parity_bf16}
+    jobs = [(f"losses {p['dtype']}", f"{p['model']}, {ranks} ranks", lambda p=p, ranks=ranks: parities[p["dtype"]](place, results, p, ranks))
+            for p in place.pack["parity"] for ranks in RANKS if p["microbatches"] % ranks == 0]
+    jobs += [("graphs", f"{p['model']} {p['dtype']}", lambda p=p: same_bits(place, results, p, 1)) for p in place.pack["parity"]]
+    jobs += [("sanitizer", tool, lambda tool=tool: sanitizer(place, results, smallest, tool)) for tool in ("memcheck", "racecheck")]
+    with ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(results.check, *job) for job in jobs]:
+            done.result()

@@ -1,0 +1,58 @@
+"""Where CUDA's libraries lie on this machine, and which GPU it has."""
+import ctypes
+import importlib.util
+import os
+from pathlib import Path
+
+# Not needed to start: cuDNN compiles some kernels, and CUPTI times kernels.
+NEEDED = ["libcudart.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2"]
+WANTED = ["libcublas.so.13", "libnvrtc.so.13", "libnvJitLink.so.13", "libcupti.so.13"]
+
+
+class Missing(Exception):
+    """Something without which nothing can run."""
+
+
+def wheel_folders() -> list[Path]:
+    """The folders of PyTorch's CUDA wheels, without importing PyTorch."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = spec.submodule_search_locations if spec else []
+    return sorted(folder for root in roots for folder in Path(root).glob("*/lib"))
+
+
+def find_libraries(given: list[str]) -> list[Path]:
+    """The folders that LD_LIBRARY_PATH must name, the first that has each library."""
+    listed = [*given, *os.environ.get("FSDPC_CUDA_LIB", "").split(":"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
+    folders = [Path(folder) for folder in listed if folder] + wheel_folders() + [Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
+    found, missing = [], []
+    for library in NEEDED + WANTED:
+        holder = next((folder for folder in folders if (folder / library).exists()), None)
+        if holder and holder not in found:
+            found.append(holder)
+        elif not holder and library in NEEDED:
+            missing.append(library)
+    if missing:
+        looked = ", ".join(dict.fromkeys(map(str, folders)))
+        raise Missing(f"no {', '.join(missing)} in {looked}; name the folder by --cuda-lib")
+    return found
+
+
+def find_gpu() -> dict:
+    """The first GPU, as the driver has it."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise Missing("no GPU found: there is no NVIDIA driver (libcuda.so.1 does not load)") from None
+    count, version = ctypes.c_int(0), ctypes.c_int(0)
+    status = driver.cuInit(0)
+    if status == 0:
+        status = driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or count.value == 0:
+        raise Missing(f"no GPU found: the NVIDIA driver has none (status {status}, {count.value} devices)")
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    name, device, total = ctypes.create_string_buffer(100), ctypes.c_int(0), ctypes.c_size_t(0)
+    driver.cuDeviceGet(ctypes.byref(device), 0)
+    driver.cuDeviceGetName(name, len(name), device)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(total), device)
+    return {"name": name.value.decode(), "count": count.value, "gib": round(total.value / 2**30, 1),
+            "driver_cuda": f"{version.value // 1000}.{version.value % 1000 // 10}"}

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""Compile and collect all that gpu-check.sh runs on a machine with a GPU: programs, tests, references, scripts.
+
+usage: tools/gpu-check.sh --pack FOLDER [--python VENV/bin/python] [--gpu-arch sm_90] [--target cuda]
+
+The Python is one with torch and onnx, as tools/bench/setup-peer.sh makes it (default: it makes build/peer). --target=host and
+--target=cuda-emulation make programs that run anywhere, to rehearse the check itself.
+"""
+import argparse
+import json
+import lzma
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "numeric"), str(ROOT / "tools" / "bench")]
+
+import harness  # noqa: E402
+
+MOST_MIB = 60
+DTYPES = {"f32": [], "bf16": ["--param-dtype=bf16", "--reduce-dtype=f32"]}
+# As wide as normal(0,0.02), whose logarithms would take the host over a minute at 1.5 B.
+INIT = ["--init-rule=*.bias=zeros", "--init-rule=*norm.weight=ones", "--init-rule=*=uniform(-0.0346,0.0346)"]
+
+# GPT-2's small and XL, with heads of their own. Batches fill a card of 80 GB.
+BENCH = {"gpt-124m": ("L12,D768,H12,T1024,V50304", 32), "gpt-1.5b": ("L48,D1600,H25,T1024,V50304", 8)}
+REHEARSAL = {"gpt-124m": ("L2,D64,H2,T32,V500", 2), "gpt-1.5b": ("L3,D64,H2,T32,V500", 2)}
+
+# What a GPU machine has: the C and C++ runtimes, and CUDA's libraries.
+PRESENT = re.compile(r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so|ld-linux|lib(cudart|cublasLt|cudnn|nccl|cuda)\.so")
+
+
+def needed(binary: Path) -> list[str]:
+    text = harness.run(["readelf", "-d", binary]).stdout
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", text)
+
+
+def compress(folder: Path, names: tuple, to: Path) -> None:
+    """One stream with a window over several programs: most of each is the same runtime."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**26}]
+    with lzma.open(to, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        for name in names:
+            archive.add(folder / name, name)
+
+
+def strip(source: Path, to: Path) -> None:
+    harness.run(["strip", "-o", to, source])
+
+
+class Packer:
+    def __init__(self, options):
+        self.build, self.folder, self.python = options.build.resolve(), options.folder.resolve(), options.python
+        self.rehearsal = options.target != "cuda"
+        self.target = [f"--target={options.target}"] + ([] if self.rehearsal else [f"--gpu-arch={options.gpu_arch}"])
+        self.work = self.folder / "work"
+        for name in ("check", "lib", "models/bench", "models/references", "work/programs", "work/tests"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.bench = harness.Bench(self.build, self.work)
+
+    def program(self, name: str, model: Path, *flags: str) -> dict:
+        """A compiled and stripped program, and its size."""
+        print(f"compiling {name}", flush=True)
+        to = self.work / "programs" / name
+        made = self.bench.compile(model, f"{name}.full", *flags)
+        strip(made, to)
+        made.unlink()
+        return {"file": name, "bytes": to.stat().st_size}
+
+    def host_losses(self, fixture, *flags: str) -> list[float]:
+        program = self.bench.compile_fixture(fixture, f"{fixture.name}.host", *flags)
+        return self.bench.train(program, fixture, 1, local=True).losses()
+
+    def parity(self, name: str) -> list[dict]:
+        """A fixture in both types, with how far the host's bf16 is from the reference."""
+        fixture = harness.fixture(name)
+        reference = harness.np.load(fixture.reference)["losses"].tolist()
+        shutil.copy(fixture.reference, self.folder / "models/references")
+        entries = []
+        for dtype, flags in DTYPES.items():
+            made = self.program(f"{name}-{dtype}", fixture.model, *fixture.compiling, *flags, "--strategy=zero3", *self.target)
+            entries.append({"model": name, "dtype": dtype, **made, "steps": fixture.steps, "microbatches": fixture.microbatches, "seed": fixture.seed,
+                            "data": [argument.replace(f"={harness.MODELS}/data/", "=data/") for argument in fixture.data]})
+        losses = self.host_losses(fixture, *DTYPES["bf16"])
+        entries[-1]["losses"] = reference
+        entries[-1]["host_deviation"] = max(abs(loss / expected - 1) for loss, expected in zip(losses, reference))
+        return entries
+
+    def speed(self, name: str, shape: str, batch: int) -> dict:
+        parts = {word[0]: int(word[1:]) for word in shape.split(",")}
+        layers, width, length, vocabulary = (parts[letter] for letter in "LDTV")
+        folder = self.work / name
+        harness.run([self.python, ROOT / "tools/bench/export_gpt.py", folder, shape, "--batch", batch, "--no-weights"])
+        for data in ("ids", "labels"):
+            shutil.copy(folder / f"{data}.npy", self.folder / "models/bench" / f"{name}.{data}.npy")
+        made = self.program(f"{name}-bf16", folder / "gpt.onnx", *INIT, "--strategy=zero3", "--unit-class=*Block", "--plan-ranks=1", "--optimizer=adamw",
+                            "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *self.target)
+        matrices = layers * 12 * width**2 + width * vocabulary
+        # Two for each multiply and add, three times for forward and backward; of attention's scores a half are seen.
+        flops = 6 * matrices + 6 * layers * length * width
+        return {"name": name, "shape": shape, "batch": batch, "flops_per_token": flops, **made}
+
+    def tests(self) -> list[str]:
+        """The test programs that link CUDA's runtime, with other libraries that they need; one of the communicators for a rehearsal."""
+        names = []
+        for test in sorted(self.build.glob("bin/*_test*")):
+            libraries = needed(test)
+            if not (test.name == "collective_test" if self.rehearsal else any("libcudart" in library for library in libraries)):
+                continue
+            strip(test, self.work / "tests" / test.name)
+            names.append(test.name)
+            found = dict(re.findall(r"(\S+) => (/\S+)", harness.run(["ldd", test]).stdout))
+            for library in found:
+                if library in libraries and not PRESENT.match(library):
+                    shutil.copy(found[library], self.folder / "lib" / library)
+        return names
+
+    def scripts(self) -> None:
+        check, times = self.folder / "check", self.build / "lib/kernel_times.so"
+        if times.exists():
+            strip(times, self.folder / "lib" / times.name)
+        for name in ("check.py", "correctness.py", "environment.py", "results.py", "speed.py"):
+            shutil.copy(ROOT / "tools/gpu-check" / name, check)
+        for path in ("tests/numeric/compare.py", "tools/bench/gpt.py", "tools/bench/torch_fsdp.py", "tools/bench/traces.py"):
+            shutil.copy(ROOT / path, check)
+        shutil.copy(ROOT / "tools/gpu-check.sh", self.folder)
+        shutil.copytree(harness.MODELS / "data", self.folder / "models/data", dirs_exist_ok=True)
+
+
+def commit() -> str:
+    text = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return text.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tools/gpu-check.sh --pack", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--python", type=Path, help="one with torch and onnx")
+    parser.add_argument("--gpu-arch", default="sm_90", help="as fsdpc's (default: %(default)s)")
+    parser.add_argument("--target", choices=("cuda", "cuda-emulation", "host"), default="cuda")
+    parser.add_argument("--models", metavar="MODEL,…", help="these fixtures alone (default: all)")
+    parser.add_argument("--no-speed", action="store_true", help="without the GPTs that are timed, which take PyTorch to export")
+    options = parser.parse_args()
+    if not options.python and not options.no_speed:
+        options.python = options.build / "peer/bin/python"
+        if not options.python.exists():
+            subprocess.run([ROOT / "tools/bench/setup-peer.sh", options.build / "peer"], check=True)
+    packer = Packer(options)
+    try:
+        models = options.models.split(",") if options.models else harness.fixtures()
+        with ThreadPoolExecutor(2) as pool:
+            parity = [entry for entries in pool.map(packer.parity, models) for entry in entries]
+        shapes = {} if options.no_speed else REHEARSAL if packer.rehearsal else BENCH
+        bench = [packer.speed(name, *shape) for name, shape in shapes.items()]
+        pack = {"commit": commit(), "target": options.target, "tests": packer.tests(), "parity": parity, "bench": bench}
+    except harness.Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    packer.scripts()
+    compress(packer.work, ("programs", "tests"), packer.folder / "programs.tar.xz")
+    shutil.rmtree(packer.work)
+    (packer.folder / "pack.json").write_text(json.dumps(pack, indent=1))
+    mib = sum(path.stat().st_size for path in packer.folder.rglob("*") if path.is_file()) / 2**20
+    print(f"{packer.folder}: {len(parity)} programs to compare, {len(bench)} to time, {len(pack['tests'])} tests, {mib:.0f} MiB")
+    if mib > MOST_MIB:
+        print(f"error: {mib:.0f} MiB are over the limit of {MOST_MIB} MiB; name fewer models by --models", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
