@@ -43,7 +43,7 @@ struct CudaDeviceInfo {
   std::string name;         // "NVIDIA H200"
   int major = 0, minor = 0; // compute capability
   int multiprocessors = 0;
-  int driver = 0; // as 13000, the newest CUDA that it runs
+  std::string id; // of this device alone, on the whole machine
   size_t freeBytes = 0, totalBytes = 0;
 };
 
@@ -71,6 +71,9 @@ public:
   // Said in every line of output: "" or "emulated".
   virtual std::string label() const = 0;
   virtual std::string errorText(CudaStatus status) = 0;
+
+  // The newest CUDA that the driver runs, as 13000; 0 where there is no driver.
+  virtual CudaStatus driverVersion(int &version) = 0;
 
   // ---- device: of the calling thread ----
   virtual CudaStatus deviceCount(int &count) = 0;

@@ -81,6 +81,10 @@ std::string RealCudaApi::errorText(CudaStatus status) {
 
 // ---- device ----
 
+CudaStatus RealCudaApi::driverVersion(int &version) {
+  return cudaDriverGetVersion(&version);
+}
+
 CudaStatus RealCudaApi::deviceCount(int &count) {
   return cudaGetDeviceCount(&count);
 }
@@ -96,12 +100,11 @@ CudaStatus RealCudaApi::deviceInfo(CudaDeviceInfo &info) {
   if (!status)
     status = cudaGetDeviceProperties(&properties, device);
   if (!status)
-    status = cudaDriverGetVersion(&info.driver);
-  if (!status)
     status = cudaMemGetInfo(&info.freeBytes, &info.totalBytes);
   if (status)
     return status;
   info.name = properties.name;
+  info.id.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
   info.major = properties.major;
   info.minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;

@@ -48,6 +48,11 @@ std::string Emulation::errorText(CudaStatus status) {
   return status::textOf(status);
 }
 
+CudaStatus Emulation::driverVersion(int &version) {
+  version = faults.is(Fault::driver) ? 0 : 13000;
+  return cudaOk;
+}
+
 CudaStatus Emulation::deviceCount(int &count) {
   count = 0;
   if (faults.is(Fault::driver))
@@ -76,7 +81,7 @@ CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.major = 9;
   info.minor = 0;
   info.multiprocessors = 4;
-  info.driver = 13000;
+  info.id = info.name;
   info.totalBytes = settings.memory;
   info.freeBytes = settings.memory - memory.usedBytes(selected);
   return currentDevice().state();

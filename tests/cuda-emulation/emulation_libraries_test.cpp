@@ -59,6 +59,7 @@ protected:
     return memory;
   }
 
+  DeviceAccess access;
   static constexpr size_t cap = size_t(32) << 20;
   CudaStream one = stream();
 };

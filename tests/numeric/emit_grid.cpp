@@ -1,7 +1,10 @@
 // emit_grid KERNELS.mlir [THREADS [host]]: prints kernels as a grid of blocks
 // of so many threads, 256 where none is given, or what the host runs of them.
 #include "compiler/codegen/KernelCompiler.h"
+#include "compiler/codegen/simt/Alignments.h"
 #include "compiler/codegen/simt/GridModule.h"
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/rt/RTDialect.h"
 #include "tests/numeric/kernel_harness.h"
 
 #include "mlir/Parser/Parser.h"
@@ -16,6 +19,7 @@ int main(int argc, char **argv) {
   }
   DialectRegistry registry;
   simt::registerGridDialects(registry);
+  registry.insert<fsdp::FSDPDialect, rt::RTDialect>();
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
   testing::prepareContext(context);
@@ -26,6 +30,7 @@ int main(int argc, char **argv) {
   if (argc > 2)
     options.threads = std::atoi(argv[2]);
   FailureOr<TargetOptions> target = resolveTarget(module->getLoc(), "native");
+  simt::setAlignments(*module);
   if (failed(target) || failed(prepareKernels(*module, *target)) ||
       failed(simt::planGrids(*module, options)))
     return 1;

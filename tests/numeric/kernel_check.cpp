@@ -1,5 +1,6 @@
-// kernel_check DUMP.mlir: checks every kernel of a dump (after merge-kernels)
-// against the reference interpreter, on random operands.
+// kernel_check DUMP.mlir [THREADS]: checks every kernel of a dump (after
+// merge-kernels) against the reference interpreter, on random operands: as
+// loops, or as grids of blocks of so many threads.
 #include "tests/numeric/kernel_harness.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -10,8 +11,8 @@ using namespace mlir;
 using namespace fsdpc::testing;
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    llvm::errs() << "usage: kernel_check DUMP.mlir\n";
+  if (argc < 2) {
+    llvm::errs() << "usage: kernel_check DUMP.mlir [THREADS]\n";
     return 2;
   }
   MLIRContext context;
@@ -24,9 +25,9 @@ int main(int argc, char **argv) {
   llvm::raw_string_ostream stream(text);
   for (auto kernel : dump->getOps<func::FuncOp>())
     if (kernel->hasAttr(fsdpc::nn::NNDialect::kKernelAttr) &&
-        !kernel->hasAttr("nn.optimizer"))
+        !kernel->hasAttr("nn.optimizer") && !kernel->hasAttr("nn.rows"))
       stream << kernel << "\n";
-  LoadedKernels loaded(context, text);
+  LoadedKernels loaded(context, text, "native", argc > 2 ? atoi(argv[2]) : 0);
   int wrong = 0;
   for (func::FuncOp kernel : loaded.kernels())
     for (bool positive : {false, true}) {

@@ -40,7 +40,7 @@ def main() -> int:
     pack = json.loads((options.folder / "pack.json").read_text())
     on_gpu = pack["target"] == "cuda"         # else a rehearsal of the check itself
     try:
-        gpu = find_gpu() if on_gpu else {"name": "none, a rehearsal with host programs"}
+        gpu = find_gpu() if on_gpu else {"name": f"no GPU, a rehearsal with programs for {pack['target']}"}
         libraries = find_libraries(options.cuda_lib) if on_gpu else []
     except Missing as missing:
         print(f"error: {missing}", file=sys.stderr)

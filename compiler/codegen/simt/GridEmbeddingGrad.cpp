@@ -49,7 +49,13 @@ void GridEmitter::emitEmbeddingGrad() {
     shared = threads.share(bytes);
 
   // A place of the block's rows has a key that sorts by row, then place.
-  Value none = i64(std::numeric_limits<int64_t>::max());
+  Type keyType = counter(places * grid.tableRows);
+  Value none =
+      count(keyType, keyType == i64Type ? std::numeric_limits<int64_t>::max()
+                                        : std::numeric_limits<int32_t>::max());
+  auto toKey = [&](Value index) -> Value {
+    return keyType == i64Type ? index : make<arith::TruncIOp>(keyType, index);
+  };
   kernels::Index idsIndex =
       space.delinearize(stage.outerVariable, shapeOf(op.getIds()));
   auto keyAt = [&](Value place) -> Value {
@@ -73,7 +79,7 @@ void GridEmitter::emitEmbeddingGrad() {
     }
     Value key =
         make<arith::AddIOp>(make<arith::MulIOp>(row, i64(places)), place);
-    return make<arith::SelectOp>(counts, key, none);
+    return make<arith::SelectOp>(counts, toKey(key), none);
   };
   // Of this thread's places, the least key from `least` on.
   auto search = [&](Value least) -> Value {
@@ -97,7 +103,7 @@ void GridEmitter::emitEmbeddingGrad() {
     scopes[1] = before;
     return all.getResult(0);
   };
-  Value own = search(i64(0));
+  Value own = search(count(keyType, 0));
 
   IndexExpr tableRow = space.variable(1, tableRows);
   IndexExpr address =
@@ -119,13 +125,13 @@ void GridEmitter::emitEmbeddingGrad() {
     begun = spread(value.value);
   }
   Value firstKey =
-      make<arith::MulIOp>(make<arith::SubIOp>(row, first), i64(places));
-  Value endKey = make<arith::AddIOp>(firstKey, i64(places));
+      toKey(make<arith::MulIOp>(make<arith::SubIOp>(row, first), i64(places)));
+  Value endKey = make<arith::AddIOp>(firstKey, count(keyType, places));
 
   // The row's places in turn: carried are the thread's next key and the sum.
   Value begin[] = {rows.getRegionIterArgs().front(), begun};
-  SmallVector<Type> types = {i64Type, begun.getType()};
-  SmallVector<Type> inside = {i64Type, i64Type, begun.getType()};
+  SmallVector<Type> types = {keyType, begun.getType()};
+  SmallVector<Type> inside = {keyType, keyType, begun.getType()};
   SmallVector<Location> where(inside.size(), loc);
   auto turns = scf::WhileOp::create(builder, loc, inside, begin);
   {
@@ -153,17 +159,18 @@ void GridEmitter::emitEmbeddingGrad() {
     forget(1);
     scopes[1] = {turn, nullptr};
     insertAt(1);
-    setVariable(stage.outerVariable, make<arith::SubIOp>(next, firstKey));
+    setVariable(stage.outerVariable,
+                toIndex(make<arith::SubIOp>(next, firstKey)));
     Lanes gradient = element(root.value, root.index);
     insertAt(1);
     Value sum =
         make<arith::AddFOp>(turn->getArgument(2), spread(gradient.value));
     Value isOwn = make<arith::CmpIOp>(arith::CmpIPredicate::eq, next,
                                       turn->getArgument(1));
-    auto another = scf::IfOp::create(builder, loc, TypeRange{i64Type}, isOwn,
+    auto another = scf::IfOp::create(builder, loc, TypeRange{keyType}, isOwn,
                                      /*withElseRegion=*/true);
     builder.setInsertionPointToEnd(another.thenBlock());
-    Value found = search(make<arith::AddIOp>(next, i64(1)));
+    Value found = search(make<arith::AddIOp>(next, count(keyType, 1)));
     scf::YieldOp::create(builder, loc, ValueRange{found});
     builder.setInsertionPointToEnd(another.elseBlock());
     scf::YieldOp::create(builder, loc, ValueRange{turn->getArgument(1)});

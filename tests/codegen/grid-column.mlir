@@ -1,0 +1,19 @@
+// The column template on a grid of threads.
+// RUN: emit_grid %s 128 | FileCheck %s
+
+// 64 vectors of columns, eight threads side by side: 16 above one another take
+// every sixteenth row, and the first of them adds up in their order.
+// CHECK: // columns: 8 : i64 blocks of 128 : i64
+// CHECK: gpu.func @columns
+// CHECK: scf.for {{.*}} -> (vector<4xf32>)
+// CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>
+// CHECK: gpu.barrier
+// CHECK: scf.if
+// CHECK-COUNT-15: llvm.load {{.*}} -> vector<4xf32>
+// CHECK-NOT: llvm.load
+// CHECK: llvm.store
+// CHECK-NOT: atomic
+func.func private @columns(%x: tensor<1000x256xf32>) -> tensor<1x256xf32> attributes {nn.kernel} {
+  %y = nn.reduce sum %x [0] : tensor<1000x256xf32> -> tensor<1x256xf32>
+  return %y : tensor<1x256xf32>
+}

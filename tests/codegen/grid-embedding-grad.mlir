@@ -1,0 +1,27 @@
+// embedding_grad on a grid of threads.
+// RUN: emit_grid %s 128 | FileCheck %s
+
+// A block owns 16 rows of the table. Its threads look through all ids for the
+// first place of their rows; in each turn all learn the least, add its gradient
+// to a sum in registers, and the thread that found it looks for its next.
+// CHECK: // embedding: 63 : i64 blocks of 128 : i64
+// CHECK: gpu.func @embedding
+// CHECK: scf.for {{.*}} -> (i32)
+// CHECK: scf.for
+// CHECK: scf.while
+// CHECK: gpu.shuffle
+// CHECK: gpu.barrier
+// CHECK: scf.condition
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<8xi16>
+// CHECK: arith.addf {{.*}} : vector<8xf32>
+// CHECK: scf.if
+// CHECK: scf.for
+// The row is rounded once.
+// CHECK: arith.truncf
+// CHECK-NOT: arith.truncf
+// CHECK: llvm.store
+// CHECK-NOT: atomic
+func.func private @embedding(%g: tensor<50x512xbf16>, %i: tensor<50xi64>) -> tensor<1000x512xbf16> attributes {nn.kernel} {
+  %y = nn.embedding_grad %g, %i : tensor<50x512xbf16>, tensor<50xi64> -> tensor<1000x512xbf16>
+  return %y : tensor<1000x512xbf16>
+}

@@ -1,0 +1,27 @@
+// An optimizer on a grid of threads: buffers are the parameter, the gradient, the
+// states, scale, segments and rates.
+// RUN: emit_grid %s 128 | FileCheck %s
+
+// Block b takes segment b, whose third number names the rates; the number of
+// blocks is the run time's.
+// CHECK: // sgd: 0 : i64 blocks of 128 : i64
+// CHECK: gpu.func @sgd(%[[P:.*]]: !llvm.ptr, %[[G:.*]]: !llvm.ptr, %[[SCALE:.*]]: !llvm.ptr, %[[SEGMENTS:.*]]: !llvm.ptr, %[[RATES:.*]]: !llvm.ptr)
+// CHECK: llvm.load %[[SCALE]]
+// CHECK: %[[SEGMENT:.*]] = arith.muli {{.*}}, %c3_i64
+// CHECK-COUNT-3: llvm.getelementptr %[[SEGMENTS]]
+// CHECK: llvm.getelementptr %[[RATES]]
+// What all elements share is computed before the loops.
+// CHECK: arith.truncf {{.*}} : f64 to f32
+// Single elements up to the first whole vector, vectors, single ones again.
+// CHECK: scf.for
+// CHECK: llvm.load {{.*}} -> f32
+// CHECK: scf.for
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+// CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>
+// CHECK: scf.for
+func.func private @sgd(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f32 attributes {nn.kernel, nn.optimizer} {
+  %0 = arith.truncf %lr : f64 to f32
+  %1 = arith.mulf %g, %0 : f32
+  %2 = arith.subf %p, %1 : f32
+  return %2 : f32
+}
