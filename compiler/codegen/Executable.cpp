@@ -23,6 +23,11 @@ static constexpr int64_t kThreadsABlock = 256;
 FailureOr<Manifest> fsdpc::buildExecutable(ModuleOp module,
                                            const ExecutableOptions &options) {
   Location loc = module.getLoc();
+  // Renaming would put the program in the place of a device.
+  if (llvm::sys::fs::exists(options.path) &&
+      !llvm::sys::fs::is_regular_file(options.path))
+    return emitError(loc) << "'" << options.path
+                          << "' is no file that a program could be written to";
   std::string device = fsdp::getString(module, "target");
   FailureOr<TargetOptions> target =
       resolveTarget(loc, fsdp::getString(module, "cpu"));

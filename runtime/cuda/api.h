@@ -72,9 +72,6 @@ public:
   virtual std::string label() const = 0;
   virtual std::string errorText(CudaStatus status) = 0;
 
-  // The newest CUDA that the driver runs, as 13000; 0 where there is no driver.
-  virtual CudaStatus driverVersion(int &version) = 0;
-
   // ---- device: of the calling thread ----
   virtual CudaStatus deviceCount(int &count) = 0;
   virtual CudaStatus selectDevice(int device) = 0;

@@ -3,35 +3,15 @@
 
 namespace fsdpc {
 
-namespace {
-
-constexpr int oldestDriver = 13000; // of the toolkit that built the runtime
-
-} // namespace
-
 const char *backendName() { return isEmulation() ? "cuda-emulation" : "cuda"; }
 bool isEmulation() { return !cudaApi().label().empty(); }
 
 bool checkBackend(const Manifest &, std::string &error) {
-  CudaApi &api = cudaApi();
-  // Without a device: each rank takes memory of its own alone.
-  int driver = 0, count = 0;
-  CudaStatus status = api.driverVersion(driver);
-  if (status == cudaOk && driver != 0 && driver < oldestDriver) {
-    auto text = [](int version) {
-      return std::to_string(version / 1000) + "." +
-             std::to_string(version % 1000 / 10);
-    };
-    error = "the driver runs CUDA " + text(driver) +
-            ", and the program needs " + text(oldestDriver) +
-            "; install a newer driver";
-    return false;
-  }
-  if (status == cudaOk)
-    status = api.deviceCount(count);
+  int count = 0;
+  CudaStatus status = cudaApi().deviceCount(count);
   if (status == cudaOk && count > 0)
     return true;
-  error = status != cudaOk ? api.errorText(status)
+  error = status != cudaOk ? cudaApi().errorText(status)
                            : "the driver shows no GPU; CUDA_VISIBLE_DEVICES "
                              "may hide it";
   return false;

@@ -22,7 +22,6 @@ public:
   std::string errorText(CudaStatus status) override;
 
   // ---- cudart: real_device.cpp ----
-  CudaStatus driverVersion(int &version) override;
   CudaStatus deviceCount(int &count) override;
   CudaStatus selectDevice(int device) override;
   CudaStatus deviceInfo(CudaDeviceInfo &info) override;

@@ -81,10 +81,6 @@ std::string RealCudaApi::errorText(CudaStatus status) {
 
 // ---- device ----
 
-CudaStatus RealCudaApi::driverVersion(int &version) {
-  return cudaDriverGetVersion(&version);
-}
-
 CudaStatus RealCudaApi::deviceCount(int &count) {
   return cudaGetDeviceCount(&count);
 }

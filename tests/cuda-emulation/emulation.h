@@ -33,7 +33,6 @@ public:
   std::string label() const override { return "emulated"; }
   std::string errorText(CudaStatus status) override;
 
-  CudaStatus driverVersion(int &version) override;
   CudaStatus deviceCount(int &count) override;
   CudaStatus selectDevice(int device) override;
   CudaStatus deviceInfo(CudaDeviceInfo &info) override;

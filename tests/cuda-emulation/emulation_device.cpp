@@ -48,11 +48,6 @@ std::string Emulation::errorText(CudaStatus status) {
   return status::textOf(status);
 }
 
-CudaStatus Emulation::driverVersion(int &version) {
-  version = faults.is(Fault::driver) ? 0 : 13000;
-  return cudaOk;
-}
-
 CudaStatus Emulation::deviceCount(int &count) {
   count = 0;
   if (faults.is(Fault::driver))

@@ -186,21 +186,23 @@ TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfTorchrun) {
 // Each way to start two ranks, on a machine where something goes wrong.
 TEST_F(CudaProgram, endsEveryRankOfAFaultWithOneLine) {
   struct Case {
-    const char *environment, *message;
+    const char *environment, *watchdog, *message;
   };
   const Case cases[] = {
-      {"FSDPC_EMULATION_FAULT=few-devices",
+      {"FSDPC_EMULATION_FAULT=few-devices", "60",
        "' has 1 GPU for 2 ranks; start fewer ranks on it, or one process with "
        "--ranks 2"},
-      {"FSDPC_EMULATION_FAULT=silent:9@1",
+      {"FSDPC_EMULATION_FAULT=silent:9@1", "1",
        ": all_gather has not ended within 1 s"},
-      {"FSDPC_EMULATION_FAULT=nccl:9@1", ": all_gather failed: "},
-      {"FSDPC_EMULATION_FAULT=memory", "the program needs "}};
+      {"FSDPC_EMULATION_FAULT=nccl:9@1", "60",
+       "rank 1, step 1, unit 'toy': all_gather failed: "},
+      {"FSDPC_EMULATION_FAULT=memory", "60", "the program needs "}};
   for (const Case &c : cases)
     for (const std::string &launcher : {std::string(mpirun), torchrun()}) {
       SCOPED_TRACE(c.environment + (" " + launcher));
-      EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 50 --watchdog 1", c.environment,
-                    launcher),
+      EXPECT_EQ(run(EMULATED_PROGRAM,
+                    std::string("--steps 50 --watchdog ") + c.watchdog,
+                    c.environment, launcher),
                 3);
       EXPECT_THAT(error(), testing::HasSubstr(c.message));
       EXPECT_THAT(error(), testing::Not(testing::StartsWith("several")));
