@@ -7,29 +7,29 @@ set(FSDPC_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (default: t
 # For the runtime's own kernels; PTX of the last one serves newer GPUs.
 set(FSDPC_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "GPUs that the runtime is built for")
 
-# Unpacks the wheel's headers to `folder`, once; says in `problem` what failed.
-function(fsdpc_fetch_cudnn_frontend folder problem)
+# Unpacks `files` of a pinned wheel from PyPI to `folder`, once; says in `problem`
+# what failed.
+function(fsdpc_fetch_wheel name version sha256 files folder problem)
   set(${problem} "" PARENT_SCOPE)
-  if(EXISTS ${folder}/include/cudnn_frontend.h)
+  if(EXISTS ${folder}/done)
     return()
   endif()
-  set(sha256 382ea063b92cbfd5b442cb75ff8422932d78276aecf139e46713ed1ad3d07af4)
   file(MAKE_DIRECTORY ${folder})
-  file(WRITE ${folder}/requirements.txt
-    "nvidia-cudnn-frontend==1.18.0 --hash=sha256:${sha256}\n")
+  file(WRITE ${folder}/requirements.txt "${name}==${version} --hash=sha256:${sha256}\n")
   execute_process(
     COMMAND python3 -m pip download --quiet --no-deps --only-binary=:all: --require-hashes
-            --python-version 3.11 --platform manylinux_2_27_x86_64
+            --python-version 3.11 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64
             --dest ${folder} --requirement ${folder}/requirements.txt
     RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE said)
   file(GLOB wheel ${folder}/*.whl)
   if(failed OR NOT wheel)
     string(STRIP "${said}" said)
-    set(${problem} "pip cannot download nvidia-cudnn-frontend 1.18.0: ${said}" PARENT_SCOPE)
+    set(${problem} "pip cannot download ${name} ${version}: ${said}" PARENT_SCOPE)
     return()
   endif()
-  file(ARCHIVE_EXTRACT INPUT ${wheel} DESTINATION ${folder} PATTERNS include/*)
+  file(ARCHIVE_EXTRACT INPUT ${wheel} DESTINATION ${folder} PATTERNS ${files})
   file(REMOVE ${wheel})
+  file(TOUCH ${folder}/done)
 endfunction()
 
 function(fsdpc_find_cuda problem)
@@ -48,7 +48,9 @@ function(fsdpc_find_cuda problem)
   endforeach()
   set(frontend "${FSDPC_CUDNN_FRONTEND}")
   if(NOT frontend)
-    fsdpc_fetch_cudnn_frontend(${CMAKE_BINARY_DIR}/cudnn_frontend failed)
+    fsdpc_fetch_wheel(nvidia-cudnn-frontend 1.18.0
+      382ea063b92cbfd5b442cb75ff8422932d78276aecf139e46713ed1ad3d07af4
+      include/* ${CMAKE_BINARY_DIR}/cudnn_frontend failed)
     if(failed)
       set(${problem} "${failed}" PARENT_SCOPE)
       return()

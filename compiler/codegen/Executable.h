@@ -2,17 +2,25 @@
 // the system's linker.
 #pragma once
 
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/Support/LLVM.h"
+#include "compiler/codegen/nvvm/Toolkit.h"
 #include "runtime/core/manifest.h"
+
+#include "mlir/IR/BuiltinOps.h"
 
 namespace fsdpc {
 
+struct ExecutableOptions {
+  std::string path;
+  std::string commandLine;  // kept for --info
+  std::string dumpFolder;   // keeps PTX and cubins, where not empty
+  std::string kernelReport; // file of ptxas' figures, or empty
+  CudaToolkit toolkit;      // of --target=cuda
+};
+
 // Writes the executable to `path` under a temporary name first; on failure the
-// old file stays and an error says why. `commandLine` is kept for --info.
-// Returns what the program says of itself.
+// old file stays and an error says why. Returns what the program says of
+// itself.
 mlir::FailureOr<Manifest> buildExecutable(mlir::ModuleOp module,
-                                          llvm::StringRef path,
-                                          llvm::StringRef commandLine);
+                                          const ExecutableOptions &options);
 
 } // namespace fsdpc

@@ -31,7 +31,7 @@ bool isCalledByRuntime(func::FuncOp function) {
          function->hasAttr(kernels::kRowsAttr);
 }
 
-LogicalResult decompose(func::FuncOp kernel) {
+void decompose(func::FuncOp kernel) {
   SmallVector<nn::DecomposeOpInterface> composites;
   kernel.walk([&](nn::DecomposeOpInterface op) { composites.push_back(op); });
   for (nn::DecomposeOpInterface op : composites) {
@@ -40,18 +40,27 @@ LogicalResult decompose(func::FuncOp kernel) {
     op->replaceAllUsesWith(results);
     op->erase();
   }
-  return success();
 }
 
 } // namespace
 
+size_t fsdpc::countGroups(ModuleOp module) {
+  size_t kernels = llvm::count_if(module.getOps<func::FuncOp>(), isKernel);
+  return llvm::divideCeil(kernels, kKernelsPerObject);
+}
+
+void fsdpc::decomposeKernels(ModuleOp module) {
+  for (auto kernel : module.getOps<func::FuncOp>())
+    if (isKernel(kernel) && !isCalledByRuntime(kernel))
+      decompose(kernel);
+}
+
 LogicalResult fsdpc::prepareKernels(ModuleOp module, const TargetOptions &) {
+  decomposeKernels(module);
   Builder builder(module.getContext());
   for (auto kernel : module.getOps<func::FuncOp>()) {
     if (!isKernel(kernel) || isCalledByRuntime(kernel))
       continue;
-    if (failed(decompose(kernel)))
-      return failure();
     FailureOr<kernels::KernelPlan> plan = kernels::planKernel(kernel);
     if (failed(plan))
       return failure();
@@ -66,9 +75,10 @@ LogicalResult fsdpc::prepareKernels(ModuleOp module, const TargetOptions &) {
   return success();
 }
 
-FailureOr<std::vector<std::string>>
-fsdpc::compileKernels(ModuleOp module, const TargetOptions &options) {
-  std::vector<std::string> sources;
+LogicalResult fsdpc::compileGroups(
+    ModuleOp module,
+    llvm::function_ref<std::string(size_t, StringRef)> compile) {
+  SmallVector<std::string> sources;
   size_t inGroup = 0;
   for (auto kernel : module.getOps<func::FuncOp>()) {
     if (!isKernel(kernel))
@@ -80,11 +90,11 @@ fsdpc::compileKernels(ModuleOp module, const TargetOptions &options) {
     stream << "\n";
   }
 
-  std::vector<std::string> objects(sources.size()), errors(sources.size());
+  std::vector<std::string> errors(sources.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {
     for (size_t i = next++; i < sources.size(); i = next++)
-      kernels::compileModule(sources[i], options, objects[i], errors[i]);
+      errors[i] = compile(i, sources[i]);
   };
   size_t count = std::min<size_t>(
       sources.size(), std::max(1u, std::thread::hardware_concurrency()));
@@ -97,5 +107,26 @@ fsdpc::compileKernels(ModuleOp module, const TargetOptions &options) {
   for (const std::string &error : errors)
     if (!error.empty())
       return module.emitError("kernels do not compile: ") << error;
+  return success();
+}
+
+FailureOr<std::vector<std::string>>
+fsdpc::compileKernels(ModuleOp module, CompileObject compile) {
+  std::vector<std::string> objects(countGroups(module));
+  auto compileGroup = [&](size_t group, StringRef source) {
+    std::string error;
+    compile(source, objects[group], error);
+    return error;
+  };
+  if (failed(compileGroups(module, compileGroup)))
+    return failure();
   return objects;
+}
+
+FailureOr<std::vector<std::string>>
+fsdpc::compileKernels(ModuleOp module, const TargetOptions &options) {
+  return compileKernels(
+      module, [&](StringRef source, std::string &object, std::string &error) {
+        kernels::compileModule(source, options, object, error);
+      });
 }

@@ -19,7 +19,7 @@ public:
         result(std::make_unique<llvm::Module>("program", context)),
         builder(context) {}
 
-  std::unique_ptr<llvm::Module> emit(StringRef manifest);
+  std::unique_ptr<llvm::Module> emit(StringRef manifest, StringRef deviceCode);
 
 private:
   llvm::Function *emitEntry(StringRef name);
@@ -44,8 +44,8 @@ private:
   llvm::Value *array(ValueRange pointers);
   llvm::Value *kernel(FlatSymbolRefAttr name);
   llvm::StructType *kernelType();
-  llvm::Constant *describeKernel(func::FuncOp kernel);
-  void emitKernels();
+  llvm::Constant *describeKernel(func::FuncOp kernel, bool onHost);
+  void emitKernels(bool onHost);
   llvm::Value *emitPointer(rt::PointerOp op);
   // Calls an ABI function with the rank as the first argument.
   llvm::Value *call(StringRef name, ArrayRef<llvm::Value *> arguments,
@@ -93,8 +93,10 @@ llvm::Value *ProgramEmitter::array(ValueRange pointers) {
   return scratch;
 }
 
-// A call's kernel: its place among the descriptors.
+// A call's kernel: its place among the descriptors, or null.
 llvm::Value *ProgramEmitter::kernel(FlatSymbolRefAttr name) {
+  if (!name)
+    return null();
   return builder.CreateConstGEP1_64(kernelType(), kernels,
                                     kernelIndices.lookup(name.getAttr()));
 }
@@ -107,11 +109,15 @@ llvm::StructType *ProgramEmitter::kernelType() {
                                {pointer, pointer, i64, i64, i32, i32});
 }
 
-llvm::Constant *ProgramEmitter::describeKernel(func::FuncOp kernel) {
+llvm::Constant *ProgramEmitter::describeKernel(func::FuncOp kernel,
+                                               bool onHost) {
   auto type = llvm::FunctionType::get(
       builder.getVoidTy(),
       {builder.getInt64Ty(), builder.getInt64Ty(), builder.getPtrTy()}, false);
-  auto body = result->getOrInsertFunction(kernel.getSymName(), type);
+  llvm::Constant *body = llvm::ConstantPointerNull::get(builder.getPtrTy());
+  if (onHost)
+    body = cast<llvm::Constant>(
+        result->getOrInsertFunction(kernel.getSymName(), type).getCallee());
   auto number = [&](StringRef name) {
     auto value = kernel->getAttrOfType<IntegerAttr>(name);
     return value ? value.getInt() : 0;
@@ -119,20 +125,20 @@ llvm::Constant *ProgramEmitter::describeKernel(func::FuncOp kernel) {
   std::string name = kernel.getSymName().str();
   name.push_back('\0');
   return llvm::ConstantStruct::get(kernelType(),
-                                   {bytes("name", name),
-                                    cast<llvm::Constant>(body.getCallee()),
+                                   {bytes("name", name), body,
                                     builder.getInt64(number("nn.extent")),
                                     builder.getInt64(number("nn.grain")),
-                                    builder.getInt32(0), builder.getInt32(0)});
+                                    builder.getInt32(number("nn.blocks")),
+                                    builder.getInt32(number("nn.threads"))});
 }
 
-void ProgramEmitter::emitKernels() {
+void ProgramEmitter::emitKernels(bool onHost) {
   SmallVector<llvm::Constant *> all;
   for (auto kernel : module.getOps<func::FuncOp>()) {
     if (!kernel->hasAttr(nn::NNDialect::kKernelAttr))
       continue;
     kernelIndices[kernel.getSymNameAttr()] = all.size();
-    all.push_back(describeKernel(kernel));
+    all.push_back(describeKernel(kernel, onHost));
   }
   auto *type = llvm::ArrayType::get(kernelType(), all.size());
   kernels = new llvm::GlobalVariable(
@@ -312,8 +318,9 @@ llvm::Constant *ProgramEmitter::bytes(StringRef name, StringRef data) {
   return global;
 }
 
-std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
-  emitKernels();
+std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest,
+                                                   StringRef deviceCode) {
+  emitKernels(/*onHost=*/deviceCode.empty());
   llvm::Function *microbatch = emitEntry(fsdp::FSDPDialect::kMicrobatch);
   llvm::Function *update = emitEntry(fsdp::FSDPDialect::kUpdate);
 
@@ -324,8 +331,8 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
        builder.getInt64(tables.constants.size()),
        bytes("weights", tables.weights),
        builder.getInt64(tables.weights.size()), microbatch, update, kernels,
-       builder.getInt64(kernelIndices.size()), bytes("device_code", ""),
-       builder.getInt64(0)});
+       builder.getInt64(kernelIndices.size()), bytes("device_code", deviceCode),
+       builder.getInt64(deviceCode.size())});
   auto *program = new llvm::GlobalVariable(
       *result, fields->getType(), /*isConstant=*/true,
       llvm::GlobalValue::InternalLinkage, fields, "fsdpc_program");
@@ -347,9 +354,8 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest) {
 
 } // namespace
 
-std::unique_ptr<llvm::Module> fsdpc::emitProgram(ModuleOp module,
-                                                 ProgramTables &tables,
-                                                 StringRef manifest,
-                                                 llvm::LLVMContext &context) {
-  return ProgramEmitter(module, tables, context).emit(manifest);
+std::unique_ptr<llvm::Module>
+fsdpc::emitProgram(ModuleOp module, ProgramTables &tables, StringRef manifest,
+                   StringRef deviceCode, llvm::LLVMContext &context) {
+  return ProgramEmitter(module, tables, context).emit(manifest, deviceCode);
 }

@@ -15,10 +15,13 @@ class Module;
 
 namespace fsdpc {
 
-// Builds the LLVM module; kernels stay declarations that other objects define.
+// Builds the LLVM module; kernels' host code stays declarations that other
+// objects define. `deviceCode` is the fat binary of a CUDA program, which has
+// no host code, or empty.
 std::unique_ptr<llvm::Module> emitProgram(mlir::ModuleOp module,
                                           ProgramTables &tables,
                                           llvm::StringRef manifest,
+                                          llvm::StringRef deviceCode,
                                           llvm::LLVMContext &context);
 
 } // namespace fsdpc

@@ -51,14 +51,16 @@ static const PipelineStep steps[] = {
     {Phase::Shard, "build-update", createBuildUpdate},
 
     // Attention's tensors lie where others made or read them; every op is a
-    // library call or an outlined kernel with its tied operands and its cost.
-    // Strategy and schedule have had no say in it.
+    // library call, which one where a GPU has several, or an outlined kernel
+    // with its tied operands; and each has its cost. Strategy and schedule have
+    // had no say in it.
     {Phase::Kernels, "stride-attention", createStrideAttention},
     {Phase::Kernels, "decompose-linear-cross-entropy",
      createDecomposeLinearCrossEntropy},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},
     {Phase::Kernels, "merge-kernels", createMergeKernels},
     {Phase::Kernels, "tie-operands", createTieOperands},
+    {Phase::Kernels, "choose-libraries", createChooseLibraries},
     {Phase::Kernels, "annotate-costs", createAnnotateCosts},
 
     // Collectives stand where the strategy wants them, synchronous and correct

@@ -1,6 +1,6 @@
 // annotate-costs: annotates each op with flops, bytes moved and expected time.
+#include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/schedule/cost_model.h"
 #include "passes/kernels/Passes.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -108,9 +108,7 @@ int64_t flops(Operation *op, ModuleOp module) {
 struct AnnotateCosts : fsdpc::impl::AnnotateCostsBase<AnnotateCosts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    schedule::Machine machine;
-    machine.cores = fsdp::getInt(module, "plan-threads");
-    machine.ranks = fsdp::getInt(module, "plan-ranks");
+    schedule::Machine machine = fsdp::machineOf(module);
     auto type = fsdp::getString(module, "param-dtype") == "bf16"
                     ? schedule::ElementType::BF16
                     : schedule::ElementType::F32;

@@ -132,11 +132,27 @@ def TieOperands : Pass<"tie-operands", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"ties", "ties", "results tied">];
 }
 
+def ChooseLibraries : Pass<"choose-libraries", "::mlir::ModuleOp"> {
+  let summary = "Says which library computes each product, convolution, pooling and attention";
+  let description = [{
+    For `--target=cuda` and its emulation; the host has one library for each. Products
+    are cuBLASLt's, convolutions cuDNN's, pooling the runtime's own. Attention
+    is cuDNN's where its fused kernels take it: in bf16, heads of up to 128 and a
+    multiple of 8, no mask but the causal one of as many queries as keys. Elsewhere
+    it is `products`: batched products with a softmax of rows between.
+    `--attention=products` says so everywhere, `--attention=cudnn` makes an error of it.
+
+    ```mlir
+    %o, %lse = nn.attention %q, %k, %v {nn.library = "cudnn"} : …
+    ```
+  }];
+}
+
 def AnnotateCosts : Pass<"annotate-costs", "::mlir::ModuleOp"> {
   let summary = "Annotates each op with flops, bytes moved and expected time";
   let description = [{
     `fsdp.flops`, `fsdp.bytes` and `fsdp.cost_us` by the cost model of
-    compiler/schedule, for --plan-threads.
+    compiler/schedule, for --plan-threads or the newest of --gpu-arch.
 
     ```mlir
     %y = nn.matmul %x, %w {fsdp.bytes = 5505024 : i64, fsdp.cost_us = 15098.9, fsdp.flops = 1207959552 : i64} : …

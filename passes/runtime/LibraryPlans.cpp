@@ -12,6 +12,11 @@ static RankedTensorType tensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+// Which library computes it; null on the host.
+static StringAttr libraryOf(Operation *op) {
+  return op->getAttrOfType<StringAttr>(nn::NNDialect::kLibraryAttr);
+}
+
 static int64_t product(ArrayRef<int64_t> sizes) {
   int64_t result = 1;
   for (int64_t size : sizes)
@@ -61,7 +66,7 @@ static rt::MatmulPlanAttr matmulPlan(nn::MatmulOp op) {
       op.getTransposeB(), tensorType(op.getLhs()).getElementType(),
       tensorType(op.getRhs()).getElementType(),
       tensorType(op.getResult()).getElementType(),
-      static_cast<bool>(op.getAccumulator()));
+      static_cast<bool>(op.getAccumulator()), libraryOf(op));
 }
 
 // Plans for "forward", "input" and "weight" convolutions; the shapes are those
@@ -80,7 +85,8 @@ static rt::ConvolutionPlanAttr convolutionPlan(ConvOp op, StringRef kind,
   return rt::ConvolutionPlanAttr::get(
       op.getContext(), kind, element, shape(input), shape(filter),
       shape(output), array(op.getStrides()), array(op.getPads()),
-      array(op.getDilations()), static_cast<int64_t>(op.getGroups()));
+      array(op.getDilations()), static_cast<int64_t>(op.getGroups()),
+      libraryOf(op));
 }
 
 // Plans for pooling ops; `input` and `output` are those of the forward.
@@ -97,7 +103,7 @@ static rt::PoolingPlanAttr poolingPlan(PoolOp op, StringRef kind, Value input,
       op.getContext(), kind, type(input).getElementType(),
       array(type(input).getShape()), array(type(output).getShape()),
       array(op.getKernel()), array(op.getStrides()), array(op.getPads()),
-      countPadding);
+      countPadding, libraryOf(op));
 }
 
 // Strides of batch, head and row (and key, for a mask); dimensions of size 1 do
@@ -130,7 +136,7 @@ static rt::AttentionPlanAttr attentionPlan(AttentionOp op, Value output,
       strides(op.getValue()), strides(output),
       mask ? tensorType(mask).getElementType() : Type(),
       mask ? attentionStrides(mask, 4) : DenseI64ArrayAttr(), strides(grad),
-      strides(dquery), strides(dkey), strides(dvalue));
+      strides(dquery), strides(dkey), strides(dvalue), libraryOf(op));
 }
 
 Attribute fsdpc::libraryPlan(Operation *op) {

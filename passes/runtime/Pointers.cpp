@@ -146,6 +146,8 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
 }
 
 FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
+  if (attention->hasAttr(nn::NNDialect::kLibraryAttr))
+    return {};
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToEnd(cast<ModuleOp>(symbols.getOp()).getBody());
   auto kernel = func::FuncOp::create(

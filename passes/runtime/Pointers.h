@@ -31,7 +31,8 @@ public:
   mlir::FlatSymbolRefAttr outlineOptimizer(fsdp::OptimizerOp op,
                                            mlir::ModuleOp module);
   // A private function `nn.rows` with an attention op, which says what its row
-  // kernel does; shared by equal ones.
+  // kernel does; shared by equal ones. Null where the program's device has
+  // attention of its own.
   mlir::FlatSymbolRefAttr outlineRows(mlir::Operation *attention);
 
 private:

@@ -6,8 +6,9 @@
 #include "compiler/dialects/rt/Plans.h"
 #include "passes/runtime/LibraryPlans.h"
 #include "runtime/comm/communicator.h"
-#include "runtime/core/memory_plan.h"
 #include "runtime/core/device.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/cuda/workspace.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -48,14 +49,23 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
   }
 }
 
+MemoryPlan fsdpc::planRank(const Manifest &manifest, int ranks) {
+  int threads = manifest.planThreads;
+  if (manifest.target != "host")
+    return planMemory(manifest, ranks, threads, /*communicationBytes=*/0,
+                      cudaScratch(manifest).total());
+  return planMemory(
+      manifest, ranks, threads,
+      communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
+      scratchpadBytes(manifest, threads));
+}
+
 RankMemory::RankMemory(ModuleOp module) {
   Manifest manifest = fsdp::describeModule(module);
   manifest.constantBytes = constantBytes(module);
   ranks = manifest.planRanks;
   addLibraryPlans(module, manifest);
-  MemoryPlan plan = planMemory(manifest, ranks, manifest.planThreads,
-                               communicationBytes(ranks, ranks, "mpi"),
-                               scratchpadBytes(manifest, manifest.planThreads));
+  MemoryPlan plan = planRank(manifest, ranks);
   for (auto &[kind, bytes] : plan.kinds())
     if (bytes > 0)
       kinds.push_back({kind, bytes});

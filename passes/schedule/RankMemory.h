@@ -9,6 +9,13 @@
 
 namespace fsdpc {
 
+struct Manifest;
+struct MemoryPlan;
+
+// The memory plan of a rank of `ranks` in one node, at --plan-threads: on the
+// host under mpi, on a GPU with its libraries' workspaces.
+MemoryPlan planRank(const Manifest &manifest, int ranks);
+
 // A rank's memory at --plan-ranks under mpi and --plan-threads, without the
 // arena and without kernels' stacks, which are known once they are compiled.
 struct RankMemory {

@@ -1,9 +1,9 @@
 // From a function to the scheduling problem of compiler/schedule.
 #include "passes/schedule/ScheduleIR.h"
 
+#include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
-#include "compiler/schedule/cost_model.h"
 #include "passes/memory/Slots.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -14,13 +14,6 @@ using namespace fsdpc;
 namespace {
 
 enum Channel { gatherChannel, reduceChannel };
-
-schedule::Machine machineOf(ModuleOp module) {
-  schedule::Machine machine;
-  machine.cores = fsdp::getInt(module, "plan-threads");
-  machine.ranks = fsdp::getInt(module, "plan-ranks");
-  return machine;
-}
 
 int64_t elementsOf(ValueRange values) {
   int64_t elements = 0;
@@ -55,7 +48,7 @@ class Reader {
 public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
-        machine(machineOf(module)) {}
+        machine(fsdp::machineOf(module)) {}
 
   FailureOr<ScheduleIR> run();
 

@@ -66,6 +66,8 @@ public:
   virtual void download(void *to, const void *from, size_t bytes) = 0;
   // Whether the host may read and write the device's memory itself.
   virtual bool isHostMemory() const = 0;
+  // What it chose at start, a line each, for the log's header.
+  virtual std::vector<std::string> notes() const { return {}; }
   // The program's constants in the device's memory.
   virtual const void *constants(const fsdpc_program &program) = 0;
 
@@ -146,6 +148,8 @@ public:
 // The name of the backend that this program was linked with: "host", "cuda",
 // "cuda-emulation".
 const char *backendName();
+// Whether its times mean nothing; every line of output says so.
+bool isEmulation();
 // Whether this machine can run the backend at all; else one line that says what
 // is missing. Called once a process, before anything else of the backend.
 bool checkBackend(const Manifest &manifest, std::string &error);

@@ -64,6 +64,8 @@ bool Log::header(const Manifest &manifest, const Options &options,
                {"optimizer", manifest.optimizer},
                {"compute_dtype", manifest.computeDtype},
                {"reduce_dtype", manifest.reduceDtype},
+               {"device", backendName()},
+               {"notes", info.notes},
                {"ranks", info.ranks},
                {"threads", info.threads},
                {"ranks_on_node", info.ranksOnNode},
@@ -92,12 +94,16 @@ bool Log::step(const Manifest &manifest, const Options &options,
   Json json = {{"step", record.step},
                {"loss", record.loss},
                {"grad_norm", record.gradNorm},
-               {"lr", record.lr},
-               {"step_ms", record.milliseconds},
-               {rate, items * 1000 / record.milliseconds},
-               {"exposed_comm_ms", record.exposedMilliseconds},
-               {"peak_bytes", record.peakBytes},
-               {"peak_rss_minus_plan", record.overPlan}};
+               {"lr", record.lr}};
+  if (isEmulation()) {
+    json["emulated"] = true; // in place of times
+  } else {
+    json["step_ms"] = record.milliseconds;
+    json[rate] = items * 1000 / record.milliseconds;
+    json["exposed_comm_ms"] = record.exposedMilliseconds;
+  }
+  json["peak_bytes"] = record.peakBytes;
+  json["peak_rss_minus_plan"] = record.overPlan;
   return line(dump(json), error);
 }
 

@@ -19,6 +19,7 @@ struct RunInfo {
   int64_t batch = 0, samples = 0;
   int64_t processPlan = 0; // bytes that the ranks of this process planned
   MemoryPlan plan;
+  std::vector<std::string> notes; // of the device
 };
 
 struct StepRecord {

@@ -131,6 +131,7 @@ bool Trainer::prepare() {
     return false;
   weights.release();
   rank->device->gatherWholes(*rank);
+  info.notes = rank->device->notes();
   return true;
 }
 

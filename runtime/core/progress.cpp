@@ -47,7 +47,7 @@ Progress::Progress(const Options &options, const RunInfo &info)
     : options(options), info(info),
       redraw(isatty(STDERR_FILENO) &&
              (info.launcher == "none" || info.launcher == "local")),
-      began(Clock::now()) {}
+      prefix(isEmulation() ? "emulated: " : ""), began(Clock::now()) {}
 
 double Progress::elapsed() const {
   return std::chrono::duration<double>(Clock::now() - began).count();
@@ -61,9 +61,9 @@ void Progress::start(const Manifest &manifest) const {
   if (info.launcher != "none")
     ranks += info.launcher == "local" ? " (threads of one process)"
                                       : " (" + info.launcher + ")";
-  say(ranks + ", " + count(info.threads, "thread") + " each, rank 0 on cores " +
-      info.binding + "; " + manifest.strategy + ", " +
-      bytesText(info.plan.total()) + " a rank\n");
+  say(prefix + ranks + ", " + count(info.threads, "thread") +
+      " each, rank 0 on cores " + info.binding + "; " + manifest.strategy +
+      ", " + bytesText(info.plan.total()) + " a rank\n");
   if (info.threads > info.cores)
     printWarning("each rank has " + count(info.threads, "thread") + " but " +
                  count(info.cores, "core") +
@@ -78,20 +78,23 @@ void Progress::step(const StepRecord &record) {
   shown = now;
   double left =
       now / double(record.step + 1) * double(options.steps - record.step - 1);
-  say(format("%sstep %lld/%lld  loss %.4f  norm %.3g  %.0f ms/step  %s left%s",
-             redraw ? "\r\x1b[K" : "", (long long)record.step + 1,
+  std::string rate =
+      isEmulation() ? "" : format("  %.0f ms/step", record.milliseconds);
+  say(format("%s%sstep %lld/%lld  loss %.4f  norm %.3g%s  %s left%s",
+             redraw ? "\r\x1b[K" : "", prefix, (long long)record.step + 1,
              (long long)options.steps, record.loss, record.gradNorm,
-             record.milliseconds, durationText(left).c_str(),
-             redraw ? "" : "\n"));
+             rate.c_str(), durationText(left).c_str(), redraw ? "" : "\n"));
 }
 
 void Progress::finish(const StepRecord &last) {
   double seconds = elapsed();
-  say(format("%sdone: %lld steps in %s (%.3g steps/s), final loss %.6g, "
-             "peak %s\n",
-             redraw ? "\r\x1b[K" : "", (long long)options.steps,
-             durationText(seconds).c_str(), double(options.steps) / seconds,
-             last.loss, bytesText(last.peakBytes).c_str()));
+  std::string rate = isEmulation() ? ""
+                                   : format(" in %s (%.3g steps/s)",
+                                            durationText(seconds).c_str(),
+                                            double(options.steps) / seconds);
+  say(format("%s%sdone: %lld steps%s, final loss %.6g, peak %s\n",
+             redraw ? "\r\x1b[K" : "", prefix, (long long)options.steps,
+             rate.c_str(), last.loss, bytesText(last.peakBytes).c_str()));
 }
 
 } // namespace fsdpc

@@ -23,6 +23,7 @@ private:
   const Options &options;
   const RunInfo &info;
   bool redraw;
+  const char *prefix; // of every line
   Clock::time_point began;
   double shown = 0; // seconds at which the last line was drawn
 };

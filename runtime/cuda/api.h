@@ -43,7 +43,7 @@ struct CudaDeviceInfo {
   std::string name;         // "NVIDIA H200"
   int major = 0, minor = 0; // compute capability
   int multiprocessors = 0;
-  int driver = 0; // as 13000, the newest CUDA that it runs
+  std::string id; // of this device alone, on the whole machine
   size_t freeBytes = 0, totalBytes = 0;
 };
 

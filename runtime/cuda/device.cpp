@@ -1,10 +1,7 @@
 // The CUDA device: memory, the loop's side, and launches; see device.h. The
 // collectives' use is in device_collectives.cpp.
 #include "runtime/cuda/device.h"
-#include "runtime/comm/failure.h"
-#include "runtime/core/failure.h"
-
-#include <unistd.h>
+#include "runtime/cuda/device_choice.h"
 
 namespace fsdpc {
 
@@ -22,29 +19,14 @@ CudaDevice::~CudaDevice() {
 }
 
 bool CudaDevice::selectDevice(std::string &error) {
-  const Job &job = context.job;
-  int count = 0;
-  CudaStatus status = context.api.deviceCount(count);
-  if (status == cudaOk && count > 0 && !job.sharesProcess &&
-      job.ranksOnNode > count) {
-    char node[256] = "?";
-    gethostname(node, sizeof node - 1);
-    error = "node '" + std::string(node) + "' has " + std::to_string(count) +
-            " GPUs for " + std::to_string(job.ranksOnNode) +
-            " ranks; start fewer ranks on it, or one process with --ranks " +
-            std::to_string(job.ranksOnNode) + ", whose ranks share a GPU";
+  if (!chooseDevice(context.api, context.job, error))
+    return false;
+  if (CudaStatus status = context.api.loadProgram(program)) {
+    error =
+        "cannot load the program's kernels: " + context.api.errorText(status);
     return false;
   }
-  // Ranks of one process share what there is.
-  if (status == cudaOk)
-    status = context.api.selectDevice(job.rankOnNode % std::max(count, 1));
-  if (status == cudaOk)
-    status = context.api.loadProgram(program);
-  if (status == cudaOk)
-    return true;
-  error = "cannot use GPU " + std::to_string(job.rankOnNode) + ": " +
-          context.api.errorText(status);
-  return false;
+  return true;
 }
 
 bool CudaDevice::planLibraries(std::string &error) {
@@ -60,9 +42,11 @@ bool CudaDevice::planLibraries(std::string &error) {
       return false;
     chosen.push_back("convolution " + plan.kind + ": " + choice);
   }
+  CudaScratch scratch = cudaScratch(manifest);
   for (const AttentionPlan &plan : manifest.attentions) {
     attentions.emplace_back(context);
-    if (!attentions.back().plan(plan, products, options.deterministic, choice,
+    if (!attentions.back().plan(plan, products, options.deterministic,
+                                scratch.library + scratch.attention, choice,
                                 error))
       return false;
     chosen.push_back(std::string("attention ") +

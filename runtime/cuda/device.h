@@ -34,6 +34,7 @@ public:
   void upload(void *to, const void *from, size_t bytes) override;
   void download(void *to, const void *from, size_t bytes) override;
   bool isHostMemory() const override { return false; }
+  std::vector<std::string> notes() const override { return chosen; }
   const void *constants(const fsdpc_program &) override {
     return deviceConstants;
   }
@@ -85,9 +86,6 @@ public:
   void keepTimes(const std::array<size_t, FSDPC_STREAMS> &) override {}
   uint64_t enqueued(int) const override { return 0; }
   DeviceTimes times(int, uint64_t) const override { return {}; }
-
-  // What the libraries chose, a line a plan.
-  const std::vector<std::string> &choices() const { return chosen; }
 
 private:
   bool selectDevice(std::string &error);

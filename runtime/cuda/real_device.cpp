@@ -96,12 +96,11 @@ CudaStatus RealCudaApi::deviceInfo(CudaDeviceInfo &info) {
   if (!status)
     status = cudaGetDeviceProperties(&properties, device);
   if (!status)
-    status = cudaDriverGetVersion(&info.driver);
-  if (!status)
     status = cudaMemGetInfo(&info.freeBytes, &info.totalBytes);
   if (status)
     return status;
   info.name = properties.name;
+  info.id.assign(properties.uuid.bytes, sizeof properties.uuid.bytes);
   info.major = properties.major;
   info.minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;

@@ -110,23 +110,28 @@ std::string Watchdog::describe(uint32_t name) {
 void Watchdog::check(uint32_t name, CudaStatus status) {
   if (status == cudaOk)
     return;
-  std::string line = describe(name) + " failed: " + api.errorText(status);
-  awaitTurn(job, /*later=*/true);
-  fail(line);
+  // Another rank's end may be the cause: that one speaks first.
+  end(describe(name) + " failed: " + api.errorText(status), /*later=*/true);
 }
 
-// Not waited for: a call that hangs may hold the communicator.
-void Watchdog::abortCommunicators() {
+void Watchdog::end(const std::string &line, bool later) {
+  awaitTurn(job, later);
   std::array<CudaCommunicator, 2> all;
   {
     std::lock_guard<std::mutex> lock(mutex);
     all = communicators;
   }
-  for (CudaCommunicator communicator : all)
-    if (communicator)
-      std::thread([communicator, &api = api] {
+  // Should this process not come to its end: what NCCL runs holds it up. Not at
+  // once, since streams go on with what an aborted collective leaves, here and
+  // elsewhere; and not waited for, since a call that hangs may hold the
+  // communicator.
+  std::thread([all, &api = api] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    for (CudaCommunicator communicator : all)
+      if (communicator)
         api.abortCommunicator(communicator);
-      }).detach();
+  }).detach();
+  fail(line);
 }
 
 void Watchdog::look() {
@@ -141,11 +146,8 @@ void Watchdog::look() {
         communicator ? api.communicatorState(communicator) : cudaOk;
     if (state != cudaOk && state != cudaInProgress) {
       std::string error = api.errorText(state);
-      abortCommunicators();
       uint32_t name = nameIn(hasBegun(stream) ? stream : host);
-      std::string line = describe(name) + " failed: " + error;
-      awaitTurn(job, /*later=*/true);
-      fail(line);
+      end(describe(name) + " failed: " + error, /*later=*/true);
     }
     Progress &last = seen[channel];
     if (stream != last.stream || host != last.host)
@@ -154,13 +156,9 @@ void Watchdog::look() {
     std::chrono::duration<double> waited = Clock::now() - last.since;
     if (seconds > 0 && begun && waited.count() >= seconds) {
       uint32_t name = nameIn(hasBegun(stream) ? stream : host);
-      std::string line = describe(name) + " has not ended within " +
-                         secondsText(seconds) +
-                         "; another rank has stopped, or is slower than "
-                         "--watchdog allows";
-      awaitTurn(job, /*later=*/false);
-      abortCommunicators();
-      fail(line);
+      end(describe(name) + " has not ended within " + secondsText(seconds) +
+              "; another rank has stopped, or is slower than --watchdog allows",
+          /*later=*/false);
     }
   }
 }

@@ -32,8 +32,8 @@ public:
   ~Watchdog();
   Watchdog(const Watchdog &) = delete;
 
-  // Asks this communicator for errors, and aborts it when the job fails; until
-  // it is destroyed, which the caller leaves to this.
+  // Asks this communicator for errors, and aborts it where the job ends by one;
+  // until it is destroyed, which the caller leaves to this.
   void watch(Channel channel, CudaCommunicator communicator);
 
   // Later work is of this step.
@@ -56,7 +56,8 @@ private:
            uint64_t *words);
   void loop();
   void look();
-  void abortCommunicators();
+  // Ends the job in this rank's turn (awaitTurn).
+  [[noreturn]] void end(const std::string &line, bool later);
 
   struct Progress {
     uint64_t stream = 0, host = 0; // as last seen

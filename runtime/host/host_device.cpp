@@ -261,6 +261,7 @@ DeviceTimes HostDevice::times(int stream, uint64_t position) const {
 // ---- the backend ----
 
 const char *backendName() { return "host"; }
+bool isEmulation() { return false; }
 
 bool checkBackend(const Manifest &, std::string &) { return true; }
 

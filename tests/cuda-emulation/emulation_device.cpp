@@ -76,7 +76,7 @@ CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.major = 9;
   info.minor = 0;
   info.multiprocessors = 4;
-  info.driver = 13000;
+  info.id = info.name;
   info.totalBytes = settings.memory;
   info.freeBytes = settings.memory - memory.usedBytes(selected);
   return currentDevice().state();

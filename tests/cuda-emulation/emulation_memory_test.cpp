@@ -31,6 +31,7 @@ protected:
 
 TEST_F(DeviceMemory, holdsNoNumberAtFirst) {
   auto *values = reinterpret_cast<float *>(allocate(1024));
+  DeviceAccess access;
   for (int i = 0; i < 256; ++i)
     EXPECT_TRUE(std::isnan(values[i]));
 }
@@ -117,7 +118,17 @@ protected:
   DeviceMemoryDeath() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
+TEST_F(DeviceMemoryDeath, comesToTheHost) {
+  if (!DeviceAccess::isGuarded())
+    GTEST_SKIP() << "the processor has no protection keys";
+  volatile char *memory = allocate(512);
+  EXPECT_DEATH(memory[0] = 1, "");
+  DeviceAccess access;
+  memory[0] = 1;
+}
+
 TEST_F(DeviceMemoryDeath, comesAtTheGuards) {
+  DeviceAccess access;
   volatile char *memory = allocate(512);
   EXPECT_DEATH(memory[512] = 1, "");
   volatile char *large = allocate(megabyte);
@@ -126,12 +137,14 @@ TEST_F(DeviceMemoryDeath, comesAtTheGuards) {
 }
 
 TEST_F(DeviceMemoryDeath, comesToThoseWhoUseFreedMemory) {
+  DeviceAccess access;
   volatile char *memory = allocate(512);
   ASSERT_CUDA(cuda.freeDevice(const_cast<char *>(memory)));
   EXPECT_DEATH(memory[0] = 1, "");
 }
 
 TEST_F(DeviceMemoryDeath, comesAtTheEndToThoseWhoWroteBeside) {
+  DeviceAccess access;
   char *memory = allocate(100);
   EXPECT_DEATH(
       {

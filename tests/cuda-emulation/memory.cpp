@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace fsdpc::emulation {
 
@@ -17,10 +17,57 @@ namespace {
 constexpr size_t page = 4096, alignment = 256;
 constexpr size_t large = size_t(1) << 20; // as Device::allocate has it
 constexpr int poison = 0xff;
+constexpr size_t poisonBytes = size_t(4) << 20; // mapped again and again
 
 size_t roundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
+// A file of nothing but poison: mapped privately it poisons memory that takes
+// no room, and no time, before somebody writes to it.
+int poisonFile() {
+  static const int file = [] {
+    int made = memfd_create("fsdpc-poison", MFD_CLOEXEC);
+    std::vector<char> ones(poisonBytes, char(poison));
+    if (made >= 0 &&
+        write(made, ones.data(), ones.size()) != ssize_t(ones.size())) {
+      close(made);
+      made = -1;
+    }
+    return made;
+  }();
+  return file;
+}
+
+bool mapPoison(char *begin, size_t bytes) {
+  for (size_t done = 0; done < bytes; done += poisonBytes)
+    if (mmap(begin + done, std::min(poisonBytes, bytes - done),
+             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+             poisonFile(), 0) == MAP_FAILED)
+      return false;
+  return true;
+}
+
+// The protection key of device memory; -1 where there are none. Threads have no
+// right to it until they ask.
+int deviceKey() {
+  static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  return key;
+}
+
 } // namespace
+
+bool DeviceAccess::isGuarded() { return deviceKey() >= 0; }
+
+DeviceAccess::DeviceAccess() {
+  if (!isGuarded())
+    return;
+  before = pkey_get(deviceKey());
+  pkey_set(deviceKey(), 0);
+}
+
+DeviceAccess::~DeviceAccess() {
+  if (isGuarded())
+    pkey_set(deviceKey(), unsigned(before));
+}
 
 Memory::~Memory() {
   for (auto &[begin, mapping] : mappings)
@@ -48,11 +95,14 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
                           "the host has no address space left");
   mapping.reserved = static_cast<char *>(reserved);
   char *first = mapping.reserved + page;
-  if (mprotect(first, inner, PROT_READ | PROT_WRITE) != 0) {
+  bool mapped = mapPoison(first, inner);
+  if (mapped && owner != pinnedMemory && DeviceAccess::isGuarded())
+    mapped =
+        pkey_mprotect(first, inner, PROT_READ | PROT_WRITE, deviceKey()) == 0;
+  if (!mapped) {
     munmap(mapping.reserved, mapping.reservedBytes);
     return status::refuse(status::memoryAllocation, "the host has none left");
   }
-  memset(first, poison, inner);
   // Small allocations end at the guard as closely as alignment allows.
   size_t margin = bytes < large ? inner - roundUp(bytes, alignment) : 0;
   mapping.begin = first + margin;
@@ -63,6 +113,7 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
 }
 
 void Memory::checkMargins(const Mapping &mapping) {
+  DeviceAccess access;
   const char *first = mapping.reserved + page;
   const char *last = mapping.reserved + mapping.reservedBytes - page;
   auto clean = [](const char *begin, const char *end) {
@@ -93,8 +144,8 @@ CudaStatus Memory::release(void *memory, bool ofPinned) {
   // The addresses stay taken, so that late accesses meet nothing else.
   char *first = mapping.reserved + page;
   size_t inner = mapping.reservedBytes - 2 * page;
-  madvise(first, inner, MADV_DONTNEED);
-  mprotect(first, inner, PROT_NONE);
+  mmap(first, inner, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   mapping.freed = true;
   (ofPinned ? pinned : used[mapping.owner]) -= mapping.bytes;
   return cudaOk;

@@ -1,7 +1,8 @@
 // Memory of the emulated devices, and pinned memory: each allocation is a
 // mapping of its own between guard pages, so that a kernel that leaves it dies
 // there and then. Memory that nobody wrote holds ones, a NaN of every float
-// type; freed memory cannot be touched any more.
+// type; freed memory cannot be touched any more, nor a device's by any thread
+// but those of streams, where the processor has protection keys.
 #pragma once
 
 #include "runtime/cuda/api.h"
@@ -15,6 +16,20 @@
 namespace fsdpc::emulation {
 
 constexpr int pinnedMemory = -1; // in place of a device
+
+// While it lives the calling thread may touch the memory of devices.
+class DeviceAccess {
+public:
+  DeviceAccess();
+  ~DeviceAccess();
+  DeviceAccess(const DeviceAccess &) = delete;
+  DeviceAccess &operator=(const DeviceAccess &) = delete;
+  // Whether other threads are kept out.
+  static bool isGuarded();
+
+private:
+  int before = 0; // the thread's rights
+};
 
 // Where some bytes lie.
 struct Place {

@@ -75,6 +75,7 @@ private:
   void exchange(size_t elements);
   void replay();
 
+  DeviceAccess access;
   std::vector<void *> allocations;
 };
 

@@ -1,6 +1,7 @@
 """What the numeric tests share: compile a fixture, train it, read what it wrote, edit a dump."""
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -82,14 +83,16 @@ class Bench:
         return self.compile(chosen.model, program, *chosen.compiling, *flags)
 
     def train(self, program: Path, chosen: Fixture, ranks: int, *flags: str, local: bool = False,
-              steps: int | None = None, accumulate: int | None = None, threads: int = 1) -> "Training":
+              steps: int | None = None, accumulate: int | None = None, threads: int = 1,
+              environment: dict[str, str] | None = None) -> "Training":
         """One training run. By default as many microbatches a step as the reference has."""
         files = [Path(tempfile.mkstemp(dir=self.folder, suffix=suffix)[1])
                  for suffix in (".jsonl", ".gradients", ".safetensors")]
         launch = [program, "--ranks", ranks] if local else [*mpirun(ranks), program]
         run([*launch, *chosen.data, "--seed", chosen.seed, "--steps", steps or chosen.steps,
              "--accumulate", accumulate or chosen.microbatches // ranks, "--threads", threads,
-             "--log", files[0], "--save-gradients", files[1], "--save", files[2], *flags])
+             "--log", files[0], "--save-gradients", files[1], "--save", files[2], *flags],
+            env={**os.environ, **(environment or {})})
         return Training(*files)
 
 

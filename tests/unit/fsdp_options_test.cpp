@@ -68,6 +68,18 @@ TEST_F(OptionsTest, SizesHaveUnits) {
   EXPECT_EQ(getBytes(*module, "memory-limit"), 4096u);
 }
 
+TEST_F(OptionsTest, ArchitecturesAreAListInTheTablesOrder) {
+  EXPECT_EQ(gpuArchs(*module), (SmallVector<std::string>{"sm_90"}));
+  EXPECT_EQ(set("gpu-arch", "sm_100,sm_80,sm_100"), "");
+  EXPECT_EQ(gpuArchs(*module), (SmallVector<std::string>{"sm_80", "sm_100"}));
+  EXPECT_EQ(set("gpu-arch", "sm_80,sm_91"),
+            "--gpu-arch 'sm_80,sm_91': 'sm_91' is none of "
+            "sm_80|sm_86|sm_89|sm_90|sm_100|sm_120; did you mean 'sm_90'?");
+  EXPECT_FALSE(isCuda(*module));
+  EXPECT_EQ(set("target", "cuda-emulation"), "");
+  EXPECT_TRUE(isCuda(*module));
+}
+
 TEST_F(OptionsTest, ErrorsNameTheValueAndTheNearest) {
   EXPECT_EQ(set("strategy", "zero4"),
             "--strategy 'zero4': is none of "

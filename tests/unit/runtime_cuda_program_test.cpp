@@ -10,6 +10,7 @@
 #include <cmath>
 #include <sstream>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using nlohmann::json;
 
@@ -77,6 +78,15 @@ const char *const mpirun =
     "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " MPIEXEC
     " --oversubscribe -np 2";
 
+// A launcher that starts what follows it twice, as torchrun does.
+std::string torchrun() {
+  static int port = 29000 + getpid() % 1000;
+  return "env WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=" +
+         std::to_string(port++) +
+         " sh -c 'RANK=0 \"$@\" & RANK=1 \"$@\"; code=$?; wait $! || code=$?; "
+         "exit $code' -";
+}
+
 // Every strategy, type of parameters and of the wire, one rank: with graphs and
 // without.
 TEST_F(CudaProgram, hasTheHostsBitsOnOneRank) {
@@ -140,7 +150,7 @@ TEST_F(CudaProgram, saysWhatIsMissing) {
     const char *environment, *message;
   };
   const Case cases[] = {
-      {"FSDPC_EMULATION_FAULT=driver", "no GPU can be used: "},
+      {"FSDPC_EMULATION_FAULT=driver", "CUDA driver version"},
       {"FSDPC_EMULATION_MEMORY=100000", "the program needs "},
       {"FSDPC_EMULATION_FAULT=memory", "the program needs "}};
   for (const Case &c : cases) {
@@ -159,11 +169,45 @@ TEST_F(CudaProgram, saysThatThereIsNoGpu) {
       GTEST_SKIP() << "this machine has a GPU";
     EXPECT_EQ(code, 3);
     EXPECT_THAT(error(),
-                testing::ContainsRegex("^no GPU can be used: (no NVIDIA driver "
+                testing::ContainsRegex("^(no NVIDIA driver "
                                        "found|the NVIDIA driver|no GPU)"));
   }
 }
 #endif
+
+// Ranks of torchrun, which meet over TCP, on an emulated NCCL.
+TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfTorchrun) {
+  std::string flags = "--steps 5 --accumulate 2";
+  std::string host = trace(HOST_PROGRAM, flags + " --ranks 2", "");
+  EXPECT_EQ(trace(EMULATED_PROGRAM, flags + " --deterministic", "", torchrun()),
+            host);
+}
+
+// Each way to start two ranks, on a machine where something goes wrong.
+TEST_F(CudaProgram, endsEveryRankOfAFaultWithOneLine) {
+  struct Case {
+    const char *environment, *watchdog, *message;
+  };
+  const Case cases[] = {
+      {"FSDPC_EMULATION_FAULT=few-devices", "60",
+       "' has 1 GPU for 2 ranks; start fewer ranks on it, or one process with "
+       "--ranks 2"},
+      {"FSDPC_EMULATION_FAULT=silent:9@1", "1",
+       ": all_gather has not ended within 1 s"},
+      {"FSDPC_EMULATION_FAULT=nccl:9@1", "60",
+       "rank 1, step 1, unit 'toy': all_gather failed: "},
+      {"FSDPC_EMULATION_FAULT=memory", "60", "the program needs "}};
+  for (const Case &c : cases)
+    for (const std::string &launcher : {std::string(mpirun), torchrun()}) {
+      SCOPED_TRACE(c.environment + (" " + launcher));
+      EXPECT_EQ(run(EMULATED_PROGRAM,
+                    std::string("--steps 50 --watchdog ") + c.watchdog,
+                    c.environment, launcher),
+                3);
+      EXPECT_THAT(error(), testing::HasSubstr(c.message));
+      EXPECT_THAT(error(), testing::Not(testing::StartsWith("several")));
+    }
+}
 
 // A failing kernel is named with its unit and step.
 TEST_F(CudaProgram, namesTheStepOfAFailingLaunch) {

@@ -1,6 +1,6 @@
 // The cost model: each figure worked out by hand from the machine's constants.
 
-#include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/gpu_machine.h"
 
 #include <gtest/gtest.h>
 
@@ -25,6 +25,18 @@ TEST(CostModel, CoresShareAnOp) {
   machine.cores = 4;
   EXPECT_DOUBLE_EQ(elementwiseUs(machine, 40e6), 1000);
   EXPECT_DOUBLE_EQ(rooflineUs(machine, 320e6, 1, ElementType::F32), 1000);
+}
+
+TEST(CostModel, AGpuHasItsDataSheetsRates) {
+  // 10⁹ bytes at 4.8 TB/s; 989 · 10⁹ flop in bf16 take 1 ms.
+  Machine h200 = gpuMachine("sm_90");
+  EXPECT_NEAR(elementwiseUs(h200, 1e9), 208.3, 0.1);
+  EXPECT_DOUBLE_EQ(rooflineUs(h200, 989e9, 1, ElementType::BF16), 1000);
+  // Seven of eight shards of 1 GB at 450 GB/s, and the latency.
+  EXPECT_NEAR(allGatherUs(h200, 1000000000), 1944.4 + 20, 0.1);
+  EXPECT_GT(elementwiseUs(gpuMachine("sm_80"), 1e9), elementwiseUs(h200, 1e9));
+  EXPECT_DOUBLE_EQ(elementwiseUs(gpuMachine("sm_1"), 1e9),
+                   elementwiseUs(h200, 1e9));
 }
 
 TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {

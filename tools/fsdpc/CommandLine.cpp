@@ -31,7 +31,8 @@ static const char *groupName(fsdp::OptionGroup group) {
 
 static std::string describe(const fsdp::OptionInfo &option) {
   std::string text = option.help.str();
-  if (option.kind == fsdp::OptionKind::Choice)
+  if (option.kind == fsdp::OptionKind::Choice ||
+      option.kind == fsdp::OptionKind::Choices)
     text += ": " + option.legal.str();
   if (option.kind == fsdp::OptionKind::Strings)
     text += "; may be repeated";
@@ -84,8 +85,19 @@ int fsdpc::parseCommandLine(int argc, char **argv, CommandLine &line) {
       ->option_text("PHASE")
       ->group("Output");
   app.add_option("--dump-ir", line.dumpFolder,
-                 "writes NN-PASS.mlir after each pass")
+                 "writes NN-PASS.mlir after each pass; for --target=cuda also "
+                 "kernels.ARCH.ptx and .cubin")
       ->option_text("DIR")
+      ->group("Output");
+  app.add_option("--cuda-path", line.cudaPath,
+                 "the CUDA toolkit (default: $CUDA_HOME, $CUDA_PATH, "
+                 "/usr/local/cuda, around the nvcc on PATH)")
+      ->option_text("DIR")
+      ->group("Output");
+  app.add_option("--kernel-report", line.kernelReport,
+                 "for --target=cuda: registers, stack, spills and shared "
+                 "memory of each kernel on each architecture")
+      ->option_text("FILE")
       ->group("Output");
   app.add_flag("-q,--quiet", line.quiet, "prints errors and warnings alone")
       ->group("Output");

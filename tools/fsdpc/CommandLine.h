@@ -13,6 +13,8 @@ struct CommandLine {
   std::string model;
   std::string output;
   std::string dumpFolder;
+  std::string cudaPath;
+  std::string kernelReport;
   Phase last = Phase::Executable;
   bool quiet = false;
   // Options given, as written: name and value, in order.

@@ -4,10 +4,10 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/collectives/CommunicationVolume.h"
-#include "runtime/comm/communicator.h"
+#include "passes/schedule/RankMemory.h"
 #include "runtime/core/memory_plan.h"
-#include "runtime/core/device.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -51,22 +51,18 @@ void fsdpc::printModelSummary(ModuleOp module, StringRef communication) {
                << communication;
 }
 
-static MemoryPlan planFor(const Manifest &manifest, int ranks) {
-  int threads = manifest.planThreads;
-  return planMemory(
-      manifest, ranks, threads,
-      communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
-      scratchpadBytes(manifest, threads));
-}
-
 int64_t fsdpc::plannedPeak(const Manifest &manifest, int ranks) {
-  return planFor(manifest, ranks).total();
+  return planRank(manifest, ranks).total();
 }
 
 void fsdpc::printMemoryTable(const Manifest &manifest) {
   int threads = manifest.planThreads;
-  llvm::outs() << "memory per rank in MiB (" << threads << " thread"
-               << (threads > 1 ? "s" : "") << ", " << manifest.cpu << "):\n";
+  std::string device =
+      manifest.target == "host"
+          ? std::to_string(threads) +
+                (threads > 1 ? " threads, " : " thread, ") + manifest.cpu
+          : manifest.target + ", " + llvm::join(manifest.gpuArchs, " ");
+  llvm::outs() << "memory per rank in MiB (" << device << "):\n";
   constexpr int counts[] = {1, 2, 4, 8, 64};
   llvm::outs() << llvm::left_justify("  ranks", 16);
   for (int ranks : counts)
@@ -74,7 +70,7 @@ void fsdpc::printMemoryTable(const Manifest &manifest) {
   llvm::outs() << '\n';
   std::vector<MemoryPlan> plans;
   for (int ranks : counts)
-    plans.push_back(planFor(manifest, ranks));
+    plans.push_back(planRank(manifest, ranks));
   auto row = [](StringRef name, auto value) {
     llvm::outs() << "  " << llvm::left_justify(name, 14);
     for (int i = 0; i < 5; ++i)

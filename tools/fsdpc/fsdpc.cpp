@@ -138,6 +138,20 @@ int compile(const CommandLine &line) {
   OwningOpRef<ModuleOp> module = load(line, &context, code);
   if (!module)
     return code;
+  ExecutableOptions executable;
+  if (line.last == Phase::Executable &&
+      fsdp::getString(*module, "target") == "cuda") {
+    // Before anything else is waited for.
+    FailureOr<CudaToolkit> toolkit =
+        findCudaToolkit(UnknownLoc::get(&context), line.cudaPath);
+    if (failed(toolkit))
+      return usageFault;
+    executable.toolkit = *toolkit;
+  }
+  executable.path = line.output;
+  executable.commandLine = line.text;
+  executable.dumpFolder = line.dumpFolder;
+  executable.kernelReport = line.kernelReport;
   PipelineOptions options;
   options.last = line.last;
   options.dumpFolder = line.dumpFolder;
@@ -159,8 +173,7 @@ int compile(const CommandLine &line) {
 
   if (!line.quiet)
     printModelSummary(*module, communication);
-  FailureOr<Manifest> manifest =
-      buildExecutable(*module, line.output, line.text);
+  FailureOr<Manifest> manifest = buildExecutable(*module, executable);
   if (failed(manifest))
     return inputFault;
   if (!line.quiet)

@@ -1,42 +1,16 @@
-// LLVM's optimiser and code generator. The vectorisers stay off: kernels are
-// vectors already, and the scalar tails must stay as they are.
+// The LLVM dialect to LLVM IR, for this target's vectors, to an object.
 #include "compiler/codegen/kernels/LowerToLLVM.h"
+
+#include "compiler/codegen/LLVMPasses.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
 using namespace fsdpc;
-
-namespace {
-
-void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::PipelineTuningOptions tuning;
-  tuning.LoopVectorization = false;
-  tuning.SLPVectorization = false;
-  tuning.LoopInterleaving = false;
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager components;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder passes(&machine, tuning);
-  passes.registerModuleAnalyses(modules);
-  passes.registerCGSCCAnalyses(components);
-  passes.registerFunctionAnalyses(functions);
-  passes.registerLoopAnalyses(loops);
-  passes.crossRegisterProxies(loops, functions, components, modules);
-  passes.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
-      .run(module, modules);
-}
-
-} // namespace
 
 void kernels::registerTranslations(DialectRegistry &registry) {
   registerBuiltinDialectTranslation(registry);
@@ -64,13 +38,6 @@ std::string kernels::emitObject(ModuleOp source, const TargetOptions &options,
   }
   optimize(*module, *machine);
 
-  llvm::SmallString<0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
-  if (machine->addPassesToEmitFile(passes, stream, nullptr,
-                                   llvm::CodeGenFileType::ObjectFile))
-    return "LLVM cannot write object files for this processor";
-  passes.run(*module);
-  object = bytes.str().str();
+  object = generateCode(*module, *machine);
   return "";
 }

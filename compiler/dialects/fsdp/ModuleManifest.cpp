@@ -25,6 +25,10 @@ static std::vector<std::string> strings(std::optional<ArrayAttr> array) {
 }
 
 static void addOptions(ModuleOp module, Manifest &manifest) {
+  manifest.target = getString(module, "target");
+  if (isCuda(module))
+    for (const std::string &arch : gpuArchs(module))
+      manifest.gpuArchs.push_back(arch);
   manifest.strategy = getString(module, "strategy");
   manifest.optimizer = getString(module, "optimizer");
   manifest.computeDtype = getString(module, "param-dtype");

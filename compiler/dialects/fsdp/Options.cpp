@@ -86,10 +86,19 @@ constexpr OptionInfo table[] = {
     {"max-ranks", Kind::Integer, Group::Schedule, "1024", "1..", "N",
      "most ranks that the program will run on"},
 
-    {"target", Kind::Choice, Group::Output, "host", "host", "NAME",
-     "the device"},
+    {"target", Kind::Choice, Group::Output, "host", "host|cuda|cuda-emulation",
+     "NAME",
+     "the device; the emulation runs a CUDA program's runtime and kernels on "
+     "host threads, for tests"},
+    {"gpu-arch", Kind::Choices, Group::Output, "sm_90",
+     "sm_80|sm_86|sm_89|sm_90|sm_100|sm_120", "LIST",
+     "GPUs that kernels are compiled for; PTX of the newest goes along"},
+    {"attention", Kind::Choice, Group::Output, "auto", "auto|cudnn|products",
+     "HOW",
+     "on CUDA: cuDNN's fused attention where it takes the shapes, or batched "
+     "products and a softmax"},
     {"cpu", Kind::Choice, Group::Output, "native", "native|x86-64-v3|x86-64-v4",
-     "NAME", "the processor"},
+     "NAME", "the processor of host kernels"},
     {"poison", Kind::Flag, Group::Output, "false", "", "",
      "a debug plan: fills every slot with NaN when its life ends"},
 };
@@ -187,6 +196,16 @@ Attribute parseOption(const OptionInfo &option, StringRef text,
                   nearest(text, values) + "'?");
     return builder.getStringAttr(canonical(option.name, text));
   }
+  case Kind::Choices: {
+    SmallVector<StringRef> values, parts;
+    option.legal.split(values, '|');
+    text.split(parts, ',');
+    for (StringRef part : parts)
+      if (!llvm::is_contained(values, part))
+        return fail("'" + part + "' is none of " + Twine(option.legal) +
+                    "; did you mean '" + nearest(part, values) + "'?");
+    return builder.getStringAttr(text);
+  }
   case Kind::Integer: {
     int64_t value;
     if (text.getAsInteger(10, value))
@@ -278,6 +297,20 @@ SmallVector<std::string> getStrings(ModuleOp module, StringRef name) {
     for (auto value : attr.getAsRange<StringAttr>())
       values.push_back(value.str());
   return values;
+}
+
+bool isCuda(ModuleOp module) { return getString(module, "target") != "host"; }
+
+SmallVector<std::string> gpuArchs(ModuleOp module) {
+  std::string text = getString(module, "gpu-arch");
+  SmallVector<StringRef> known, given;
+  StringRef(fsdpc::fsdp::known("gpu-arch").legal).split(known, '|');
+  StringRef(text).split(given, ',');
+  SmallVector<std::string> archs;
+  for (StringRef arch : known)
+    if (llvm::is_contained(given, arch))
+      archs.push_back(arch.str());
+  return archs;
 }
 
 } // namespace fsdpc::fsdp

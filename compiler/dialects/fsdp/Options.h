@@ -14,6 +14,7 @@ namespace fsdpc::fsdp {
 enum class OptionKind {
   String,  // StringAttr
   Choice,  // StringAttr, one of `legal` after aliases are resolved
+  Choices, // StringAttr, comma-separated, each one of `legal`
   Strings, // ArrayAttr of StringAttr: a flag that may be repeated
   Integer, // IntegerAttr, i64
   Double,  // FloatAttr, f64
@@ -29,8 +30,8 @@ struct OptionInfo {
   OptionKind kind;
   OptionGroup group;
   llvm::StringLiteral defaultValue; // as written on the command line
-  llvm::StringLiteral legal;        // Choice: "a|b|c"; numbers: "min..max"
-  llvm::StringLiteral placeholder;  // what the help shows for the value
+  llvm::StringLiteral legal; // Choice, Choices: "a|b|c"; numbers: "min..max"
+  llvm::StringLiteral placeholder; // what the help shows for the value
   llvm::StringLiteral help;
 };
 
@@ -58,5 +59,10 @@ llvm::SmallVector<double> getDoubles(mlir::ModuleOp module,
                                      llvm::StringRef name);
 llvm::SmallVector<std::string> getStrings(mlir::ModuleOp module,
                                           llvm::StringRef name);
+
+/// Whether the program calls CUDA's libraries, or their emulation.
+bool isCuda(mlir::ModuleOp module);
+/// The GPUs of --gpu-arch, in the order of the table and each once.
+llvm::SmallVector<std::string> gpuArchs(mlir::ModuleOp module);
 
 } // namespace fsdpc::fsdp

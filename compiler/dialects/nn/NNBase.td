@@ -34,6 +34,8 @@ def NN_Dialect : Dialect {
     static constexpr llvm::StringLiteral kScopeAttr = "nn.scope";
     static constexpr llvm::StringLiteral kClassAttr = "nn.class";
     static constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
+    // On library calls of GPU programs: which library (choose-libraries).
+    static constexpr llvm::StringLiteral kLibraryAttr = "nn.library";
   }];
 }
 

@@ -11,6 +11,10 @@ static std::vector<int64_t> values(DenseI64ArrayAttr array) {
   return array.asArrayRef().vec();
 }
 
+static std::string libraryName(StringAttr library) {
+  return library ? library.str() : "";
+}
+
 MatmulPlan rt::describe(MatmulPlanAttr attribute) {
   MatmulPlan plan;
   plan.batch = values(attribute.getBatch());
@@ -29,6 +33,7 @@ MatmulPlan rt::describe(MatmulPlanAttr attribute) {
   plan.dtypeB = dtypeName(attribute.getB());
   plan.dtypeC = dtypeName(attribute.getC());
   plan.accumulate = attribute.getAccumulate();
+  plan.library = libraryName(attribute.getLibrary());
   return plan;
 }
 
@@ -39,6 +44,7 @@ static Plan describeWindow(PlanAttr attribute) {
   Plan plan;
   plan.kind = attribute.getKind();
   plan.dtype = dtypeName(attribute.getElement());
+  plan.library = libraryName(attribute.getLibrary());
   ArrayRef<int64_t> input = attribute.getInput().asArrayRef();
   ArrayRef<int64_t> output = attribute.getOutput().asArrayRef();
   ArrayRef<int64_t> pads = attribute.getPads().asArrayRef();
@@ -86,6 +92,7 @@ AttentionPlan rt::describe(AttentionPlanAttr attribute) {
   plan.scale = attribute.getScale().getValueAsDouble();
   plan.causal = attribute.getCausal();
   plan.dtype = dtypeName(attribute.getElement());
+  plan.library = libraryName(attribute.getLibrary());
   plan.strideQuery = values(attribute.getStrideQuery());
   plan.strideKey = values(attribute.getStrideKey());
   plan.strideValue = values(attribute.getStrideValue());

@@ -46,13 +46,21 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyKernel(*this, getKernelAttr(), symbols);
 }
 
+// Rows are the host's alone.
+template <typename AttentionOp>
+static LogicalResult verifyRows(AttentionOp op,
+                                SymbolTableCollection &symbols) {
+  FlatSymbolRefAttr rows = op.getRowsAttr();
+  return rows ? verifyKernel(op, rows, symbols) : success();
+}
+
 LogicalResult AttentionOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyKernel(*this, getRowsAttr(), symbols);
+  return verifyRows(*this, symbols);
 }
 
 LogicalResult
 AttentionGradOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyKernel(*this, getRowsAttr(), symbols);
+  return verifyRows(*this, symbols);
 }
 
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {

@@ -108,10 +108,12 @@ def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan"> {
       "::mlir::DenseI64ArrayAttr":$strideA, "::mlir::DenseI64ArrayAttr":$strideB,
       "::mlir::DenseI64ArrayAttr":$strideC, "int64_t":$m, "int64_t":$n, "int64_t":$k,
       "bool":$transposeA, "bool":$transposeB, "::mlir::Type":$a, "::mlir::Type":$b,
-      "::mlir::Type":$c, "bool":$accumulate);
+      "::mlir::Type":$c, "bool":$accumulate,
+      OptionalParameter<"::mlir::StringAttr">:$library);
   let assemblyFormat = [{
     `<` $m `x` $n `x` $k `,` $a `,` $b `->` $c `batch` $batch `strides` $strideA `,` $strideB `,`
-    $strideC `transposed` $transposeA `,` $transposeB `accumulate` $accumulate `>`
+    $strideC `transposed` $transposeA `,` $transposeB `accumulate` $accumulate
+    (`library` $library^)? `>`
   }];
 }
 
@@ -128,10 +130,11 @@ def RT_ConvolutionPlan : AttrDef<RT_Dialect, "ConvolutionPlan"> {
       "::mlir::DenseI64ArrayAttr":$input, "::mlir::DenseI64ArrayAttr":$filter,
       "::mlir::DenseI64ArrayAttr":$output, "::mlir::DenseI64ArrayAttr":$strides,
       "::mlir::DenseI64ArrayAttr":$pads, "::mlir::DenseI64ArrayAttr":$dilations,
-      "int64_t":$groups);
+      "int64_t":$groups, OptionalParameter<"::mlir::StringAttr">:$library);
   let assemblyFormat = [{
     `<` $kind `,` $element `,` $input `,` $filter `->` $output `strides`
-    $strides `pads` $pads `dilations` $dilations `groups` $groups `>`
+    $strides `pads` $pads `dilations` $dilations `groups` $groups
+    (`library` $library^)? `>`
   }];
 }
 
@@ -147,10 +150,12 @@ def RT_PoolingPlan : AttrDef<RT_Dialect, "PoolingPlan"> {
   let parameters = (ins StringRefParameter<>:$kind, "::mlir::Type":$element,
       "::mlir::DenseI64ArrayAttr":$input, "::mlir::DenseI64ArrayAttr":$output,
       "::mlir::DenseI64ArrayAttr":$kernel, "::mlir::DenseI64ArrayAttr":$strides,
-      "::mlir::DenseI64ArrayAttr":$pads, "bool":$countPadding);
+      "::mlir::DenseI64ArrayAttr":$pads, "bool":$countPadding,
+      OptionalParameter<"::mlir::StringAttr">:$library);
   let assemblyFormat = [{
     `<` $kind `,` $element `,` $input `->` $output `kernel` $kernel
-    `strides` $strides `pads` $pads `count_padding` $countPadding `>`
+    `strides` $strides `pads` $pads `count_padding` $countPadding
+    (`library` $library^)? `>`
   }];
 }
 
@@ -180,33 +185,35 @@ def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan"> {
       OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideGrad,
       OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDQuery,
       OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDKey,
-      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDValue);
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strideDValue,
+      OptionalParameter<"::mlir::StringAttr">:$library);
   let assemblyFormat = [{
     `<` $element `,` $query `,` $key `,` $valueWidth `scale` $scale `causal` $causal
     `strides` $strideQuery `,` $strideKey `,` $strideValue `->` $strideOutput
     (`mask` $mask^ $strideMask)?
-    (`grad` $strideGrad^ `->` $strideDQuery `,` $strideDKey `,` $strideDValue)? `>`
+    (`grad` $strideGrad^ `->` $strideDQuery `,` $strideDKey `,` $strideDValue)?
+    (`library` $library^)? `>`
   }];
 }
 
 def RT_AttentionOp : RT_Op<"attention", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "fsdpc_attention; `rows` is the kernel between the host's products";
-  let arguments = (ins RT_AttentionPlan:$plan, FlatSymbolRefAttr:$rows, RT_Pointer:$query,
+  let summary = "fsdpc_attention; `rows` is the kernel between the products, the host's alone";
+  let arguments = (ins RT_AttentionPlan:$plan, OptionalAttr<FlatSymbolRefAttr>:$rows, RT_Pointer:$query,
                        RT_Pointer:$key, RT_Pointer:$value, Optional<RT_Pointer>:$mask,
                        RT_Pointer:$output, RT_Pointer:$lse);
   let assemblyFormat = [{
-    $plan $rows `(` $query `,` $key `,` $value (`mask` $mask^)? `)` `->` $output `,` $lse attr-dict
+    $plan ($rows^)? `(` $query `,` $key `,` $value (`mask` $mask^)? `)` `->` $output `,` $lse attr-dict
   }];
 }
 
 def RT_AttentionGradOp : RT_Op<"attention_grad", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "fsdpc_attention_grad; `rows` is the kernel between the host's products";
-  let arguments = (ins RT_AttentionPlan:$plan, FlatSymbolRefAttr:$rows, RT_Pointer:$grad,
+  let summary = "fsdpc_attention_grad; `rows` is the kernel between the products, the host's alone";
+  let arguments = (ins RT_AttentionPlan:$plan, OptionalAttr<FlatSymbolRefAttr>:$rows, RT_Pointer:$grad,
                        RT_Pointer:$query, RT_Pointer:$key, RT_Pointer:$value,
                        RT_Pointer:$output, RT_Pointer:$lse, Optional<RT_Pointer>:$mask,
                        RT_Pointer:$dquery, RT_Pointer:$dkey, RT_Pointer:$dvalue);
   let assemblyFormat = [{
-    $plan $rows `(` $grad `,` $query `,` $key `,` $value `,` $output `,` $lse
+    $plan ($rows^)? `(` $grad `,` $query `,` $key `,` $value `,` $output `,` $lse
     (`mask` $mask^)? `)` `->` $dquery `,` $dkey `,` $dvalue attr-dict
   }];
 }

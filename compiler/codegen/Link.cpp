@@ -1,0 +1,56 @@
+#include "compiler/codegen/Link.h"
+
+#include "compiler/codegen/Files.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+// The runtime's archives lie beside the compiler, where they were built or
+// installed: one a target.
+static std::string runtimeArchive(StringRef target) {
+  llvm::SmallString<128> path(llvm::sys::path::parent_path(
+      llvm::sys::fs::getMainExecutable(nullptr, nullptr)));
+  StringRef name =
+      llvm::StringSwitch<StringRef>(target)
+          .Case("cuda", "libfsdpc_runtime_cuda.a")
+          .Case("cuda-emulation", "libfsdpc_runtime_cuda_emulation.a")
+          .Default("libfsdpc_runtime.a");
+  llvm::sys::path::append(path, "..", "lib", name);
+  return path.str().str();
+}
+
+LogicalResult fsdpc::linkProgram(Location loc, StringRef target,
+                                 const CudaToolkit &toolkit,
+                                 ArrayRef<std::string> objects,
+                                 StringRef output) {
+  auto driver = llvm::sys::findProgramByName("c++");
+  if (!driver)
+    return emitError(loc) << "cannot find the linker driver 'c++'; install g++";
+  std::string archive = runtimeArchive(target);
+  if (!llvm::sys::fs::exists(archive))
+    return emitError(loc) << "the runtime of '--target=" << target
+                          << "' is not there, looked for '" << archive
+                          << "'; build fsdpc where the CUDA toolkit is";
+  std::vector<std::string> words{*driver, "-o", output.str()};
+  llvm::append_range(words, objects);
+  words.push_back(archive);
+  if (target == "cuda") {
+    // cudart's tables of the runtime's own kernels are in the archive too, so
+    // all of CUDA is shared libraries that the GPU's machine may have newer.
+    words.insert(words.end(),
+                 {"-L" + toolkit.libraries, "-Wl,-rpath," + toolkit.libraries,
+                  "-lcudart", "-lcublasLt", "-lcudnn", "-lnccl"});
+  } else {
+    words.insert(words.end(), {"-ldnnl", "-lgomp"});
+  }
+  words.insert(words.end(), {"-lpthread", "-ldl", "-rdynamic"});
+  std::string error = runProgram(words);
+  if (!error.empty())
+    return emitError(loc) << "linking '" << output << "': " << error;
+  return success();
+}

@@ -1,0 +1,99 @@
+#include "compiler/codegen/nvvm/Assemble.h"
+
+#include "compiler/codegen/Files.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <thread>
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+int64_t numberBefore(StringRef line, StringRef unit) {
+  StringRef before = line.take_front(line.find(unit)).rtrim();
+  int64_t number = 0;
+  before.take_back(before.size() - before.find_last_not_of("0123456789") - 1)
+      .getAsInteger(10, number);
+  return line.contains(unit) ? number : 0;
+}
+
+// ptxas -v has four lines a kernel:
+//   ptxas info    : Compiling entry function 'NAME' for 'sm_90'
+//   ptxas info    : Function properties for NAME
+//       0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+//   ptxas info    : Used 8 registers, used 1 barriers, 128 bytes smem
+void readFigures(StringRef text, const GpuArch &arch,
+                 std::vector<KernelFigures> &figures) {
+  SmallVector<StringRef> lines;
+  text.split(lines, '\n');
+  for (StringRef line : lines) {
+    if (line.contains("Compiling entry function '")) {
+      KernelFigures kernel;
+      kernel.kernel = line.split('\'').second.split('\'').first.str();
+      kernel.arch = arch.name.str();
+      figures.push_back(kernel);
+    } else if (line.contains("bytes stack frame")) {
+      figures.back().stackBytes = numberBefore(line, "bytes stack frame");
+      figures.back().spillStores = numberBefore(line, "bytes spill stores");
+      figures.back().spillLoads = numberBefore(line, "bytes spill loads");
+    } else if (line.contains("Used ")) {
+      figures.back().registers = numberBefore(line, "registers");
+      figures.back().sharedBytes = numberBefore(line, "bytes smem");
+    }
+  }
+}
+
+} // namespace
+
+FailureOr<std::string>
+fsdpc::assembleKernels(Location loc, const CudaToolkit &toolkit,
+                       ArrayRef<GpuArch> archs, ArrayRef<std::string> ptx,
+                       StringRef folder, std::vector<KernelFigures> &figures) {
+  auto file = [&](const GpuArch &arch, StringRef kind) {
+    return (folder + "/kernels." + arch.name + "." + kind).str();
+  };
+  std::vector<std::string> errors(archs.size());
+  auto assemble = [&](size_t i) {
+    const GpuArch &arch = archs[i];
+    errors[i] = writeFile(file(arch, "ptx"), ptx[i]);
+    if (errors[i].empty())
+      errors[i] = runProgram({toolkit.program("ptxas"), "-v", "-O3",
+                              "--split-compile=0", ("-arch=" + arch.name).str(),
+                              file(arch, "ptx"), "-o", file(arch, "cubin")},
+                             file(arch, "ptxas.log"));
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < archs.size(); ++i)
+    threads.emplace_back(assemble, i);
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return emitError(loc) << "kernels do not assemble: " << error;
+  for (const GpuArch &arch : archs)
+    if (auto text = llvm::MemoryBuffer::getFile(file(arch, "ptxas.log")))
+      readFigures((*text)->getBuffer(), arch, figures);
+
+  std::string fat = (folder + "/kernels.fatbin").str();
+  std::vector<std::string> words{toolkit.program("fatbinary"),
+                                 "--create=" + fat, "-64"};
+  auto add = [&](StringRef kind, const GpuArch &arch, StringRef suffix) {
+    words.push_back("--image3=kind=" + kind.str() +
+                    ",sm=" + std::to_string(arch.number) +
+                    ",file=" + file(arch, suffix));
+  };
+  for (const GpuArch &arch : archs)
+    add("elf", arch, "cubin");
+  add("ptx", archs.back(), "ptx"); // for GPUs that come after them
+  std::string error = runProgram(words, (folder + "/fatbinary.log").str());
+  auto bytes = llvm::MemoryBuffer::getFile(fat, /*IsText=*/false,
+                                           /*RequiresNullTerminator=*/false);
+  if (error.empty() && !bytes)
+    error = "cannot read '" + fat + "': " + bytes.getError().message();
+  if (!error.empty())
+    return emitError(loc) << "kernels do not assemble: " << error;
+  return (*bytes)->getBuffer().str();
+}

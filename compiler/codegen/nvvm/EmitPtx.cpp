@@ -1,0 +1,54 @@
+// LLVM has a back end for PTX; ptxas makes machine code of it.
+#include "compiler/codegen/nvvm/EmitPtx.h"
+
+#include "compiler/codegen/LLVMPasses.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace fsdpc;
+
+void kernels::registerGpuTranslations(DialectRegistry &registry) {
+  registerBuiltinDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
+}
+
+std::string kernels::emitPtx(ModuleOp source, const GpuArch &arch,
+                             std::string &ptx) {
+  auto grids = source.getOps<gpu::GPUModuleOp>();
+  if (!llvm::hasSingleElement(grids))
+    return "kernels do not stand in one gpu.module";
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module =
+      translateModuleToLLVMIR(*grids.begin(), context, "kernels");
+  if (!module)
+    return "kernels do not translate to LLVM IR";
+  auto machine = makeGpuMachine(arch);
+  module->setTargetTriple(machine->getTargetTriple());
+  module->setDataLayout(machine->createDataLayout());
+  optimize(*module, *machine);
+  ptx = generateCode(*module, *machine);
+  return "";
+}
+
+std::string kernels::joinPtx(llvm::ArrayRef<std::string> modules) {
+  // Each begins with the same three directives, .address_size the last.
+  std::string joined;
+  for (llvm::StringRef ptx : modules) {
+    if (!joined.empty()) {
+      size_t last = ptx.find("\n.address_size");
+      ptx = ptx.substr(ptx.find('\n', last + 1));
+    }
+    joined += ptx;
+  }
+  return joined;
+}

@@ -1,0 +1,79 @@
+#include "compiler/codegen/nvvm/Toolkit.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+using namespace fsdpc;
+
+namespace {
+
+constexpr llvm::StringLiteral kPrograms[] = {"ptxas", "fatbinary"};
+constexpr llvm::StringLiteral kLibraries[] = {"libcudart.so", "libcublasLt.so",
+                                              "libcudnn.so", "libnccl.so"};
+// cuDNN and NCCL are installed apart from the toolkit by some.
+constexpr llvm::StringLiteral kLibraryFolders[] = {"lib64", "lib",
+                                                   "targets/x86_64-linux/lib"};
+
+// The toolkit in `root`, or what it lacks.
+std::optional<CudaToolkit> look(StringRef root,
+                                SmallVectorImpl<std::string> &missing) {
+  CudaToolkit toolkit;
+  toolkit.root = root.str();
+  for (StringRef name : kPrograms)
+    if (!llvm::sys::fs::can_execute(toolkit.program(name)))
+      missing.push_back("bin/" + name.str());
+  SmallVector<std::string> best;
+  for (StringRef folder : kLibraryFolders) {
+    std::string path = toolkit.root + "/" + folder.str();
+    SmallVector<std::string> lacks;
+    for (StringRef name : kLibraries)
+      if (!llvm::sys::fs::exists(path + "/" + name))
+        lacks.push_back((folder + "/" + name).str());
+    if (toolkit.libraries.empty() || lacks.size() < best.size()) {
+      toolkit.libraries = path;
+      best = lacks;
+    }
+  }
+  missing.append(best);
+  if (!missing.empty())
+    return std::nullopt;
+  return toolkit;
+}
+
+} // namespace
+
+FailureOr<CudaToolkit> fsdpc::findCudaToolkit(Location loc, StringRef folder) {
+  // Where a toolkit may be, and how it was named.
+  SmallVector<std::pair<std::string, std::string>> candidates;
+  if (!folder.empty()) {
+    candidates.emplace_back("--cuda-path", folder.str());
+  } else {
+    for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
+      if (const char *value = std::getenv(variable); value && *value)
+        candidates.emplace_back(variable, value);
+    candidates.emplace_back("the usual place", "/usr/local/cuda");
+    if (auto nvcc = llvm::sys::findProgramByName("nvcc"))
+      candidates.emplace_back(
+          "nvcc on PATH",
+          llvm::sys::path::parent_path(llvm::sys::path::parent_path(*nvcc)));
+  }
+  std::string places;
+  for (const auto &[name, path] : candidates) {
+    SmallVector<std::string> missing;
+    if (std::optional<CudaToolkit> toolkit = look(path, missing))
+      return *toolkit;
+    places += (places.empty() ? "" : "; ") + ("'" + path + "' (" + name + ")");
+    places += llvm::sys::fs::is_directory(path)
+                  ? " lacks " + llvm::join(missing, ", ")
+                  : std::string(" is no folder");
+  }
+  return emitError(loc) << "no CUDA toolkit with ptxas, fatbinary, cudart, "
+                           "cublasLt, cudnn and nccl: "
+                        << places << "; name one with '--cuda-path'";
+}

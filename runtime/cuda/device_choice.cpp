@@ -1,0 +1,67 @@
+// Launchers hand out GPUs in two ways: every rank sees all of a node's, or each
+// its own (srun --gpus-per-task), by CUDA_VISIBLE_DEVICES or out of reach of
+// the others. So ranks are counted among those that see the same.
+#include "runtime/cuda/device_choice.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+namespace fsdpc {
+
+namespace {
+
+// What a rank sees, and where.
+struct Sight {
+  char node[64] = {}, visible[128] = {}, only[64] = {};
+};
+
+} // namespace
+
+bool chooseDevice(CudaApi &api, Job &job, std::string &error) {
+  int count = 0;
+  CudaStatus status = api.deviceCount(count);
+  Sight own;
+  gethostname(own.node, sizeof own.node - 1);
+  const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+  if (visible)
+    std::string(visible).copy(own.visible, sizeof own.visible - 1);
+  // The only one that is seen may be another for each rank.
+  if (status == cudaOk && count == 1) {
+    CudaDeviceInfo info;
+    status = api.selectDevice(0);
+    if (status == cudaOk)
+      status = api.deviceInfo(info);
+    info.id.copy(own.only, sizeof own.only);
+  }
+  std::vector<Sight> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  int place = 0, sharing = 0;
+  for (int rank = 0; rank < job.size; ++rank)
+    if (memcmp(&all[size_t(rank)], &own, sizeof own) == 0) {
+      place += rank < job.rank;
+      ++sharing;
+    }
+  if (job.sharesProcess)
+    place = 0;
+  else if (status == cudaOk && sharing > count) {
+    std::string ranks = std::to_string(sharing);
+    error = std::string("node '") + own.node + "' has " +
+            std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
+            (visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
+                     : "") +
+            " for " + ranks +
+            " ranks; start fewer ranks on it, or one "
+            "process with --ranks " +
+            ranks + ", whose ranks share a GPU";
+    return false;
+  }
+  if (status == cudaOk)
+    status = api.selectDevice(place);
+  if (status != cudaOk)
+    error = "cannot use GPU " + std::to_string(place) + " of node '" +
+            own.node + "': " + api.errorText(status);
+  return status == cudaOk;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Every fixture becomes a program for three GPUs, whose kernels are sound machine code without spills.
+
+usage: cuda_compile.py --build DIR [--nvdisasm FILE] [MODEL…]
+
+In f32 and bf16: fsdpc compiles it for sm_80, sm_90 and sm_100, nvdisasm reads every cubin, ptxas reports no spill that is
+not listed below with its reason, the program asks for CUDA's libraries and for none of the host's, and where the machine
+has no driver it says so in one line, exit 3. Exit 77, after a line that says why, where there is no toolkit.
+"""
+import csv
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import harness
+from harness import Failure
+
+ARCHS = ["sm_80", "sm_90", "sm_100"]
+LINKED = ["libcudart", "libcublasLt", "libcudnn", "libnccl"]
+NOT_LINKED = ["libdnnl", "libgomp"]
+SKIPPED = 77
+
+# Kernels that may spill registers: a pattern of their names, and why.
+SPILLS: dict[str, str] = {}
+
+
+def has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+        return True
+    except OSError:
+        return False
+
+
+def check_report(report: Path) -> tuple[int, int, int]:
+    """Kernels, the most registers of one, and the most bytes of shared memory."""
+    with open(report) as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    per_arch = {arch: sorted(row["kernel"] for row in rows if row["arch"] == arch) for arch in ARCHS}
+    if not rows or any(per_arch[arch] != per_arch[ARCHS[0]] for arch in ARCHS):
+        raise Failure(f"'{report}' does not list the same kernels for each of {', '.join(ARCHS)}")
+    for row in rows:
+        spilt = int(row["spill_stores"]) + int(row["spill_loads"])
+        if spilt and not any(re.fullmatch(pattern, row["kernel"]) for pattern in SPILLS):
+            raise Failure(f"kernel '{row['kernel']}' spills {spilt} bytes of registers on {row['arch']}")
+    return len(per_arch[ARCHS[0]]), max(int(row["registers"]) for row in rows), max(int(row["shared"]) for row in rows)
+
+
+def check_cubins(folder: Path, nvdisasm: str, kernels: int) -> int:
+    """Instructions in all cubins."""
+    instructions = 0
+    for arch in ARCHS:
+        text = harness.run([nvdisasm, folder / f"kernels.{arch}.cubin"]).stdout
+        functions = len(re.findall(r"^\s*\.section\s+\.text\.", text, re.MULTILINE))
+        if functions != kernels:
+            raise Failure(f"the cubin of {arch} holds {functions} kernels, expected {kernels}")
+        instructions += len(re.findall(r"/\*[0-9a-f]{4,}\*/", text))
+    return instructions
+
+
+def check_linked(program: Path) -> None:
+    linked = harness.run(["ldd", program]).stdout
+    missing = [name for name in LINKED if not re.search(rf"{name}\.so\S* => /", linked)]
+    if missing:
+        raise Failure(f"'{program.name}' is not linked with {', '.join(missing)}:\n{linked}")
+    extra = [name for name in NOT_LINKED if name in linked]
+    if extra:
+        raise Failure(f"'{program.name}' is linked with {', '.join(extra)}, which are the host's")
+
+
+def check_without_driver(program: Path, fixture: harness.Fixture) -> None:
+    done = harness.run([program, *fixture.data, "--steps", 1], 3)
+    lines = done.stderr.splitlines()
+    if len(lines) != 1 or not lines[0].startswith("error: ") or "driver" not in lines[0]:
+        raise Failure(f"without a driver the program says not one line about it, but:\n{done.stderr}")
+
+
+def compile_one(bench, chosen: harness.Fixture, dtype: str, nvdisasm: str | None, driver: bool) -> None:
+    name = f"{chosen.name}-{dtype}"
+    folder, report = bench.path(name), bench.path(f"{name}.tsv")
+    began = time.monotonic()
+    program = bench.compile_fixture(chosen, f"{name}.program", "--target=cuda", f"--gpu-arch={','.join(ARCHS)}",
+                                    f"--param-dtype={dtype}", f"--dump-ir={folder}", f"--kernel-report={report}")
+    seconds = time.monotonic() - began
+    kernels, registers, shared = check_report(report)
+    sound = f"{check_cubins(folder, nvdisasm, kernels)} instructions" if nvdisasm else "not disassembled"
+    check_linked(program)
+    if not driver:
+        check_without_driver(program, chosen)
+    print(f"{name:20} {seconds:5.1f} s, {kernels} kernels, at most {registers} registers and {shared} bytes shared, {sound}, "
+          f"{program.stat().st_size >> 10} KiB", flush=True)
+    shutil.rmtree(folder)
+
+
+def skip_without_toolkit(bench) -> None:
+    """Compiles the smallest fixture: exit code 2 says that there is no toolkit."""
+    program = bench.path("probe")
+    done = subprocess.run([bench.build / "bin" / "fsdpc", harness.fixture("linears").model, "-o", program, "--quiet", "--target=cuda"],
+                          capture_output=True, text=True)
+    if done.returncode == 2:
+        print(f"skipped: {done.stderr.strip()}")
+        sys.exit(SKIPPED)
+
+
+def test(bench, options):
+    skip_without_toolkit(bench)
+    driver = has_driver()
+    nvdisasm = options.nvdisasm or shutil.which("nvdisasm")
+    if not nvdisasm:
+        print("cubins are not disassembled: no nvdisasm on PATH; it is in PyPI's nvidia-cuda-nvdisasm")
+    if driver:
+        print("this machine has a driver: what a program says without one is not checked")
+    for name in options.models or harness.fixtures():
+        for dtype in ("f32", "bf16"):
+            compile_one(bench, harness.fixture(name), dtype, nvdisasm, driver)
+
+
+def add_arguments(parser):
+    parser.add_argument("--nvdisasm", help="the disassembler (default: the one on PATH)")
+    parser.add_argument("models", nargs="*", metavar="MODEL")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test, add_arguments))

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Programs for CUDA on an emulated GPU: the host's losses, their own bits, and what they say when something fails.
+
+usage: cuda_emulation.py --build DIR {parity,identity,faults} [MODEL] [--steps N]
+
+parity    losses within 1e-5 of the host's program, on 1, 2 and 4 ranks, as threads that copy and as processes on NCCL; in bf16
+          within 2e-3; the reference's limits; without graphs the same bits
+identity  under --deterministic, strategies, schedules, graphs, delays, and threads or processes never change a bit; without
+          it, losses within 1e-5
+faults    each ends every rank, within the watchdog's time, with one message that names what it struck
+"""
+import os
+import re
+import subprocess
+import sys
+import time
+
+import harness
+from harness import Failure
+
+TOLERANCE = 1e-5                              # of losses, relative
+TOLERANCE_BF16 = 2e-3                         # as between bf16 and f32 on the host
+CLIP = 0.5
+WATCHDOG = 6                                  # seconds
+PATIENCE = 30                                 # seconds of a run that fails, start and end of MPI included
+
+
+def close(name: str, losses: list[float], expected: list[float], tolerance: float = TOLERANCE):
+    worst = max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
+    print(f"{name}: losses within {worst:.1e}", flush=True)
+    if worst > tolerance or len(losses) != len(expected):
+        raise Failure(f"{name}: losses {losses}, the host's {expected}")
+
+
+def parity(bench, fixture, options):
+    steps = options.steps or 4
+    host = bench.compile_fixture(fixture, "host")
+    program = bench.compile_fixture(fixture, "emulated", "--target=cuda-emulation")
+    for ranks in (1, 2, 4):
+        expected = bench.train(host, fixture, ranks, local=True, steps=steps).losses()
+        trained = bench.train(program, fixture, ranks, local=True, steps=steps)
+        close(f"{ranks} ranks, threads", trained.losses(), expected)
+        if ranks == 4:
+            continue
+        trained = bench.train(program, fixture, ranks, steps=steps)
+        close(f"{ranks} ranks, NCCL", trained.losses(), expected)
+        if ranks == 1:
+            plain = bench.train(program, fixture, ranks, "--no-graph", steps=steps)
+            if plain.bits() != trained.bits():
+                raise Failure(f"bits with and without graphs differ: {trained.bits()[0]} and {plain.bits()[0]}")
+    narrow = ["--param-dtype=bf16", "--reduce-dtype=bf16"]
+    host, other = (bench.compile_fixture(fixture, f"{target}-bf16", f"--target={target}", *narrow)
+                   for target in ("host", "cuda-emulation"))
+    close("2 ranks, bf16", bench.train(other, fixture, 2, steps=steps).losses(),
+          bench.train(host, fixture, 2, local=True, steps=steps).losses(), TOLERANCE_BF16)
+    whole = bench.train(program, fixture, 1, local=True)
+    within, report = harness.compare(fixture, whole)
+    print(report, end="")
+    if not within:
+        raise Failure("over a limit of the reference")
+
+
+PROGRAMS = [("zero3", "auto"), ("zero2", "auto"), ("zero1", "auto"), ("ddp", "auto"),
+            ("zero3", "none"), ("zero3", "post"), ("zero3", "pre"), ("zero3", "auto", "--poison"),
+            ("zero3", "auto", "--recompute=units")]
+WAYS = {                                      # of the first program
+    "again, other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
+    "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},
+    "no graphs": {"flags": ["--no-graph"]},
+    "threads": {"local": True},
+}
+
+
+def identity(bench, fixture, options):
+    fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
+    programs = {p: bench.compile_fixture(fixture, "-".join(p), "--target=cuda-emulation", f"--strategy={p[0]}",
+                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in PROGRAMS}
+    different = []
+    for accumulate in (1, 3):
+        def bits(program, flags=(), **how):
+            return bench.train(program, fixture, 2, *flags, steps=options.steps or 4, accumulate=accumulate, **how)
+        expected = bits(programs[PROGRAMS[0]], ["--deterministic"]).bits()
+        if min(norm for _, norm in expected[0]) <= CLIP:
+            raise Failure(f"clipping is not active: losses and norms {expected[0]}")
+        runs = {f"zero3, {way}, K = {accumulate}": bits(programs[PROGRAMS[0]],
+                                                        ["--deterministic", *how.get("flags", [])],
+                                                        **{k: v for k, v in how.items() if k != "flags"})
+                for way, how in WAYS.items()}
+        runs |= {f"{' '.join(p)}, K = {accumulate}": bits(program, ["--deterministic"])
+                 for p, program in programs.items() if p != PROGRAMS[0]}
+        for name, run in runs.items():
+            same = run.bits() == expected
+            print(f"{'same     ' if same else 'DIFFERENT'} {name}", flush=True)
+            if not same:
+                different.append(name)
+    ordered, free = (bench.train(programs[PROGRAMS[0]], fixture, 4, *flags, steps=options.steps or 4, accumulate=1)
+                     for flags in (["--deterministic"], []))
+    close("4 ranks in NCCL's order", free.losses(), ordered.losses())
+    if different:
+        raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
+
+
+FAULTS = [                                    # fault, launched by, what the message says
+    ("launch:400@1", "mpirun", r"rank 1, step \d+: .* failed: unspecified launch failure"),
+    ("launch:400", "threads", r"rank \d, step \d+: .* failed: unspecified launch failure"),
+    ("nccl:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ failed"),
+    ("silent:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
+    ("memory", "mpirun", r"the program needs \d+ bytes of GPU memory"),
+    ("memory", "threads", r"the program needs \d+ bytes of GPU memory"),
+    ("few-devices", "mpirun", r"node '[^']+' has 1 GPU for 2 ranks; .*--ranks 2"),
+    ("driver", "mpirun", r"driver"),
+]
+
+
+def faults(bench, fixture, options):
+    program = bench.compile_fixture(fixture, "emulated", "--target=cuda-emulation")
+    wrong = []
+    for fault, launcher, message in FAULTS:
+        launch = [program, "--ranks", 2] if launcher == "threads" else [*harness.mpirun(2), program]
+        command = [*launch, *fixture.data, "--steps", options.steps or 40, "--watchdog", WATCHDOG]
+        began = time.monotonic()
+        try:
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                                  timeout=PATIENCE, env={**os.environ, "FSDPC_EMULATION_FAULT": fault})
+        except subprocess.TimeoutExpired:
+            wrong.append(f"{fault}, {launcher}: still ran after {PATIENCE} s")
+            print(wrong[-1], flush=True)
+            continue
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+        print(f"{fault}, {launcher}: {time.monotonic() - began:.1f} s, exit code {done.returncode}, {errors}", flush=True)
+        if done.returncode != 3 or len(errors) != 1 or not re.search(message, errors[0]):
+            wrong.append(f"{fault}, {launcher}: exit code {done.returncode}, {errors}")
+    if wrong:
+        raise Failure("; ".join(wrong))
+
+
+def test(bench, options):
+    {"parity": parity, "identity": identity, "faults": faults}[options.what](bench, harness.fixture(options.model), options)
+
+
+def arguments(parser):
+    parser.add_argument("what", choices=["parity", "identity", "faults"])
+    parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL", help="a reference's name (default: gpt)")
+    parser.add_argument("--steps", type=int)
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test, arguments))

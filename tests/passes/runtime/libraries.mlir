@@ -1,0 +1,15 @@
+// A GPU's libraries are part of the plans; there attention has no kernel of rows.
+// RUN: fsdpc-opt %s --convert-to-rt --verify-rt | FileCheck %s
+
+// CHECK: rt.matmul <{{.*}} accumulate false library "cublaslt">
+// CHECK: rt.attention <bf16, {{.*}} library "cudnn">({{.*}}) -> %{{.*}}, %
+// CHECK-NOT: nn.rows
+module attributes {fsdp.arena = {bytes = 4096 : i64}, fsdp.options = {"max-ranks" = 2 : i64, target = "cuda"}} {
+  func.func @microbatch(%q: tensor<1x2x4x8xbf16> {fsdp.input = "q"}, %x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %y = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>, nn.library = "cublaslt"} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %o, %l = nn.attention %q, %q, %q {fsdp.offsets = array<i64: 512, 1024>, nn.library = "cudnn", scale = 0.5 : f64}
+      : tensor<1x2x4x8xbf16>, tensor<1x2x4x8xbf16>, tensor<1x2x4x8xbf16> -> tensor<1x2x4x8xbf16>, tensor<1x2x4xf32>
+    return
+  }
+  func.func @update() { return }
+}

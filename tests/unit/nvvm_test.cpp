@@ -1,0 +1,153 @@
+// A grid kernel as each architecture's PTX, and where a toolkit is looked for.
+#include "compiler/codegen/nvvm/EmitPtx.h"
+#include "compiler/codegen/nvvm/LowerToNVVM.h"
+#include "compiler/codegen/nvvm/Toolkit.h"
+#include "compiler/codegen/simt/GridModule.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include "gmock/gmock.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+using namespace fsdpc;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+// The sum of 32 rows of 4, one a lane of a warp, and the root of it.
+constexpr const char *kKernel = R"mlir(
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @NAME(%x: !llvm.ptr, %y: !llvm.ptr) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+      %thread = gpu.thread_id x
+      %i = arith.index_cast %thread : index to i64
+      %p = llvm.getelementptr %x[%i] : (!llvm.ptr, i64) -> !llvm.ptr, vector<4xf32>
+      %v = llvm.load %p {alignment = 16 : i64} : !llvm.ptr -> vector<4xf32>
+      %s = vector.reduction <add>, %v : vector<4xf32> into f32
+      %w = gpu.subgroup_reduce add %s uniform : (f32) -> f32
+      %r = math.sqrt %w : f32
+      %zero = arith.constant 0 : index
+      %first = arith.cmpi eq, %thread, %zero : index
+      scf.if %first {
+        llvm.store %r, %y : f32, !llvm.ptr
+      }
+      gpu.return
+    }
+  }
+}
+)mlir";
+
+class NVVMTest : public testing::Test {
+protected:
+  NVVMTest() {
+    DialectRegistry registry;
+    simt::registerGridDialects(registry);
+    registry.insert<cf::ControlFlowDialect>();
+    kernels::registerGpuTranslations(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+  }
+
+  std::string ptx(const GpuArch &arch, StringRef name) {
+    std::string text = kKernel;
+    text.replace(text.find("NAME"), 4, name.str());
+    auto module = parseSourceString<ModuleOp>(text, &context);
+    std::string result;
+    EXPECT_TRUE(module && succeeded(kernels::lowerToNVVM(*module)));
+    EXPECT_EQ(kernels::emitPtx(*module, arch, result), "");
+    return result;
+  }
+
+  // The error of `work`.
+  std::string errorOf(llvm::function_ref<void()> work) {
+    std::string text;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      text += diagnostic.str();
+      return success();
+    });
+    work();
+    return text;
+  }
+
+  MLIRContext context;
+  Location loc = UnknownLoc::get(&context);
+};
+
+// Vector loads, a warp's sum by shuffles, an exact root: no call remains.
+TEST_F(NVVMTest, EachArchitectureOfTheOptionHasItsPtx) {
+  std::string known = fsdp::findOption("gpu-arch")->legal.str();
+  std::replace(known.begin(), known.end(), '|', ',');
+  auto archs = resolveGpuArchs(loc, known);
+  ASSERT_TRUE(succeeded(archs));
+  EXPECT_EQ(archs->size(), StringRef(known).count(',') + 1);
+  for (const GpuArch &arch : *archs) {
+    std::string text = ptx(arch, "sum");
+    EXPECT_THAT(text, HasSubstr((".target " + arch.name + "\n").str()));
+    EXPECT_THAT(text, HasSubstr(".visible .entry sum("));
+    EXPECT_THAT(text, HasSubstr(".maxntid 32"));
+    EXPECT_THAT(text, HasSubstr("ld.global.v4"));
+    EXPECT_THAT(text, HasSubstr("shfl.sync.bfly.b32"));
+    EXPECT_THAT(text, HasSubstr("sqrt.rn.f32"));
+    EXPECT_THAT(text, Not(HasSubstr("call")));
+    // Adds that ptxas must not fuse.
+    EXPECT_THAT(text, HasSubstr("add.rn.f32"));
+  }
+}
+
+TEST_F(NVVMTest, ModulesAreJoinedUnderOneHeader) {
+  GpuArch arch = resolveGpuArchs(loc, "sm_90")->front();
+  StringRef joined = kernels::joinPtx({ptx(arch, "a"), ptx(arch, "b")});
+  EXPECT_EQ(joined.count(".version"), 1u);
+  EXPECT_EQ(joined.count(".address_size"), 1u);
+  EXPECT_EQ(joined.count(".visible .entry a("), 1u);
+  EXPECT_EQ(joined.count(".visible .entry b("), 1u);
+}
+
+TEST_F(NVVMTest, ArchitecturesAreSortedAndEachOnce) {
+  auto archs = resolveGpuArchs(loc, "sm_100,sm_80,sm_100");
+  ASSERT_TRUE(succeeded(archs));
+  ASSERT_EQ(archs->size(), 2u);
+  EXPECT_EQ(archs->front().name, "sm_80");
+  EXPECT_EQ(archs->back().name, "sm_100");
+}
+
+// A dump may name what the command line would refuse.
+TEST_F(NVVMTest, AnUnknownArchitectureNeverReachesLLVM) {
+  EXPECT_EQ(errorOf([&] { (void)resolveGpuArchs(loc, "sm_90,sm_75"); }),
+            "unknown architecture 'sm_75'; known: sm_80 sm_86 sm_89 sm_90 "
+            "sm_100 sm_120");
+}
+
+TEST_F(NVVMTest, AMissingToolkitIsSaidWithEachPlace) {
+  llvm::SmallString<128> folder;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("toolkit", folder));
+  EXPECT_EQ(errorOf([&] { (void)findCudaToolkit(loc, folder); }),
+            ("no CUDA toolkit with ptxas, fatbinary, cudart, cublasLt, cudnn "
+             "and nccl: '" +
+             folder +
+             "' (--cuda-path) lacks bin/ptxas, bin/fatbinary, "
+             "lib64/libcudart.so, lib64/libcublasLt.so, lib64/libcudnn.so, "
+             "lib64/libnccl.so; name one with '--cuda-path'")
+                .str());
+  llvm::sys::fs::remove(folder);
+  setenv("CUDA_HOME", folder.c_str(), 1);
+  std::string error = errorOf([&] {
+    if (succeeded(findCudaToolkit(loc, "")))
+      emitError(loc, "found another");
+  });
+  unsetenv("CUDA_HOME");
+  EXPECT_THAT(error, AnyOf("found another",
+                           HasSubstr("'" + folder.str().str() +
+                                     "' (CUDA_HOME) is no folder; "
+                                     "'/usr/local/cuda' (the usual place)")));
+}
+
+} // namespace
