@@ -29,7 +29,8 @@ def check(folder: Path, expected: int, *flags: str) -> subprocess.CompletedProce
 
 
 def pack(bench, folder: Path, target: str) -> None:
-    harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", folder, "--build", bench.build, f"--target={target}", "--models=linears", "--no-speed"])
+    harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", folder, "--build", bench.build, f"--target={target}",
+                 "--models=linears", "--no-speed"])
 
 
 def has_driver() -> bool:

@@ -88,7 +88,8 @@ class Packer:
         entries = []
         for dtype, flags in DTYPES.items():
             made = self.program(f"{name}-{dtype}", fixture.model, *fixture.compiling, *flags, "--strategy=zero3", *self.target)
-            entries.append({"model": name, "dtype": dtype, **made, "steps": fixture.steps, "microbatches": fixture.microbatches, "seed": fixture.seed,
+            entries.append({"model": name, "dtype": dtype, **made, "steps": fixture.steps,
+                            "microbatches": fixture.microbatches, "seed": fixture.seed,
                             "data": [argument.replace(f"={harness.MODELS}/data/", "=data/") for argument in fixture.data]})
         losses = self.host_losses(fixture, *DTYPES["bf16"])
         entries[-1]["losses"] = reference
@@ -102,8 +103,8 @@ class Packer:
         harness.run([self.python, ROOT / "tools/bench/export_gpt.py", folder, shape, "--batch", batch, "--no-weights"])
         for data in ("ids", "labels"):
             shutil.copy(folder / f"{data}.npy", self.folder / "models/bench" / f"{name}.{data}.npy")
-        made = self.program(f"{name}-bf16", folder / "gpt.onnx", *INIT, "--strategy=zero3", "--unit-class=*Block", "--plan-ranks=1", "--optimizer=adamw",
-                            "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *self.target)
+        made = self.program(f"{name}-bf16", folder / "gpt.onnx", *INIT, "--strategy=zero3", "--unit-class=*Block",
+                            "--plan-ranks=1", "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *self.target)
         matrices = layers * 12 * width**2 + width * vocabulary
         # Two for each multiply and add, three times for forward and backward; of attention's scores a half are seen.
         flops = 6 * matrices + 6 * layers * length * width
