@@ -38,8 +38,8 @@ bool GpuAttention::check(std::string &error) const {
 }
 
 bool GpuAttention::plan(const AttentionPlan &plan, Products &products,
-                        bool deterministic, std::string &choice,
-                        std::string &error) {
+                        bool deterministic, int64_t workspaceBytes,
+                        std::string &choice, std::string &error) {
   p = plan;
   if (!check(error))
     return false;
@@ -52,7 +52,7 @@ bool GpuAttention::plan(const AttentionPlan &plan, Products &products,
     if (status != cudaOk) {
       library = nullptr;
       why = refusal(context, status, chosen);
-    } else if (int64_t(chosen.workspaceBytes) > attentionWorkspaceBytes(p)) {
+    } else if (int64_t(chosen.workspaceBytes) > workspaceBytes) {
       context.api.destroyAttention(library);
       library = nullptr;
       why = "cuDNN asks for " + std::to_string(chosen.workspaceBytes) +

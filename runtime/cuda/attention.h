@@ -15,11 +15,11 @@ public:
   ~GpuAttention();
 
   // False, with a reason, where the plan is not a legal attention; `choice`
-  // says how it runs.
+  // says how it runs. `workspaceBytes` are what `run` will be given.
   bool plan(const AttentionPlan &plan, Products &products, bool deterministic,
-            std::string &choice, std::string &error);
+            int64_t workspaceBytes, std::string &choice, std::string &error);
   // Operands in the order of fsdpc_attention or fsdpc_attention_grad;
-  // `workspace` is the libraries', of libraryWorkspaceBytes, then the scratch.
+  // `workspace` is the products', of libraryWorkspaceBytes, then the scratch.
   void run(const void *const *operands, char *workspace) const;
 
 private:

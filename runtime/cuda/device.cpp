@@ -42,9 +42,11 @@ bool CudaDevice::planLibraries(std::string &error) {
       return false;
     chosen.push_back("convolution " + plan.kind + ": " + choice);
   }
+  CudaScratch scratch = cudaScratch(manifest);
   for (const AttentionPlan &plan : manifest.attentions) {
     attentions.emplace_back(context);
-    if (!attentions.back().plan(plan, products, options.deterministic, choice,
+    if (!attentions.back().plan(plan, products, options.deterministic,
+                                scratch.library + scratch.attention, choice,
                                 error))
       return false;
     chosen.push_back(std::string("attention ") +

@@ -86,13 +86,19 @@ AttentionChunk attentionChunk(const AttentionPlan &p) {
   return chunk;
 }
 
-// cuDNN's backward sums dquery in f32, padded to its tiles, and keeps a number
-// or two a row.
+// cuDNN's backward sums dquery in f32, padded to its tiles, keeps a number or
+// two a row, and has dkey and dvalue of every query head where these share a
+// key head. (Its deterministic one keeps dscores whole; it takes that where
+// other attentions or the products need as much.)
 int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
   if (!p.backward)
     return libraryWorkspaceBytes;
   int64_t rows = p.batch * p.heads * roundUp(p.queries, 128);
-  return libraryWorkspaceBytes + rows * (roundUp(p.width, 64) * 4 + 16);
+  int64_t bytes = rows * (roundUp(p.width, 64) * 4 + 16);
+  if (p.heads > p.groups)
+    bytes += p.batch * p.heads * roundUp(p.keys, 128) *
+             (roundUp(p.width, 64) + roundUp(p.valueWidth, 64)) * 4;
+  return libraryWorkspaceBytes + bytes;
 }
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {

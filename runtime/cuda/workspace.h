@@ -35,7 +35,8 @@ struct AttentionChunk {
   int64_t bytes = 0;
 };
 AttentionChunk attentionChunk(const AttentionPlan &plan);
-// What cuDNN may take for an attention, else it goes by products.
+// What cuDNN is expected to take for an attention at most; one for which it
+// asks for more than the device's scratch goes by products.
 int64_t attentionWorkspaceBytes(const AttentionPlan &plan);
 
 // Parts of the scratch of a device, in bytes.
