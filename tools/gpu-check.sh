@@ -15,10 +15,13 @@ if [[ ${1:-} == --pack ]]; then
   build_targets
   exec /usr/bin/python3 "$root/tools/gpu-check/pack.py" --build "$build" "${@:2}"
 fi
-if [[ -f $here/pack.json ]]; then
-  folder=$here
-else
-  folder=${1:?usage: tools/gpu-check.sh FOLDER, which --pack has made}
+folder=$here
+if [[ ! -f $folder/pack.json ]]; then
+  folder=${1:-}
+  if [[ ! -f $folder/pack.json ]]; then
+    sed -n '/^# usage/,/^[^#]/ { /^#/ s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}" >&2
+    exit 2
+  fi
   shift
 fi
 exec "${PYTHON:-python3}" "$folder/check/check.py" --folder "$folder" "$@"

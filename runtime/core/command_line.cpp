@@ -72,7 +72,7 @@ CLI::Validator integerFrom(int64_t least, int64_t most) {
       "");
 }
 
-CLI::Validator rateNumber() {
+CLI::Validator atLeastZero() {
   return CLI::Validator(
       [](std::string &text) {
         double value;
@@ -271,7 +271,7 @@ bool parseCommandLine(int argc, const char *const *argv,
   app.add_option("--lr", options.lr,
                  "Learning rate (default: the compiled one)")
       ->type_name("X")
-      ->check(rateNumber());
+      ->check(atLeastZero());
   auto *schedule =
       app.add_option("--lr-schedule", options.scheduleText,
                      "constant, linear or cosine[,warmup=W][,min=X]: W steps "
@@ -323,7 +323,8 @@ bool parseCommandLine(int argc, const char *const *argv,
   app.add_flag("--deterministic", options.device.deterministic,
                "CUDA: the same bits in every run, strategy and schedule: sums "
                "in rank order, no atomics (the host always does so)");
-  app.add_flag("!--no-graph", options.device.graphs,
+  bool noGraph = false;
+  app.add_flag("--no-graph", noGraph,
                "CUDA: enqueue every call in every step instead of replaying "
                "captured graphs");
   app.add_option("--watchdog", options.device.watchdogSeconds,
@@ -331,7 +332,7 @@ bool parseCommandLine(int argc, const char *const *argv,
                  "collective has not ended, for S seconds (default 600; 0: "
                  "never; under mpirun, silence on CUDA only)")
       ->type_name("S")
-      ->check(CLI::Range(0.0, 1e9));
+      ->check(atLeastZero());
   app.add_flag("--info", options.info,
                "Print inputs, units, parameters and memory, and stop");
   app.add_flag("--manifest", options.manifest,
@@ -362,6 +363,7 @@ bool parseCommandLine(int argc, const char *const *argv,
   }
   if (options.info || options.manifest)
     return true;
+  options.device.graphs = !noGraph;
   if (schedule->count())
     parseSchedule(options.scheduleText, options.schedule);
   else

@@ -34,8 +34,9 @@ bool chooseDevice(CudaApi &api, Job &job, std::string &error) {
       status = api.deviceInfo(info);
     info.id.copy(own.only, sizeof own.only);
   }
-  std::vector<Sight> all(size_t(job.size));
-  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  std::vector<Sight> all(size_t(job.size), own);
+  if (job.size > 1)
+    job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   int place = 0, sharing = 0;
   for (int rank = 0; rank < job.size; ++rank)
     if (memcmp(&all[size_t(rank)], &own, sizeof own) == 0) {

@@ -55,14 +55,24 @@ func.func private @softmax(%x: tensor<100x256xf32>) -> tensor<100x256xf32> attri
   return %y : tensor<100x256xf32>
 }
 
-// Rows that are added up in blocks: a block of threads takes 16 rows, and the
-// thread that owns a column begins with the first row's element.
+// Rows that are added up in blocks: a block of threads takes 16 rows, each warp
+// every fourth of them. A thread keeps the sums of its four vectors of columns in
+// registers; at the end the first warp adds those of all warps in their order.
 // CHECK: gpu.func @row_sums({{.*}}known_grid_size = array<i32: 2, 1, 1>
-// CHECK: scf.for
-// CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq
-// CHECK: arith.select %[[IS_FIRST]], {{.*}} : vector<
-// CHECK: llvm.store
-// CHECK-NOT: atomic
+// CHECK: scf.for {{.*}} -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>)
+// CHECK-COUNT-4: llvm.store
+// CHECK: scf.yield
+// CHECK-COUNT-4: llvm.store
+// CHECK: gpu.barrier
+// CHECK: scf.if
+// CHECK-COUNT-12: llvm.load
+// CHECK-COUNT-4: llvm.store
+// CHECK-NOT: llvm.store
+//
+// One thread adds to the result in memory: it owns too many columns.
+// ONE: gpu.func @row_sums
+// ONE: %[[IS_FIRST:.*]] = arith.cmpi eq
+// ONE: arith.select %[[IS_FIRST]], {{.*}} : vector<
 func.func private @row_sums(%x: tensor<2x16x512xf32>) -> (tensor<2x16x512xf32>, tensor<2x1x512xf32>) attributes {nn.kernel} {
   %y = nn.exp %x : tensor<2x16x512xf32>
   %s = nn.reduce sum %y [1] : tensor<2x16x512xf32> -> tensor<2x1x512xf32>

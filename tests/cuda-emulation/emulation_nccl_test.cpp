@@ -3,6 +3,7 @@
 #include "tests/cuda-emulation/emulation_test.h"
 #include "tests/cuda-emulation/nccl_cases.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
@@ -138,16 +139,25 @@ TEST_F(Nccl, joiningTakesEveryRank) {
             status::invalidValue);
 }
 
+// Sleeps until so many have counted.
+void awaitCount(const std::atomic<int> &count, int wanted) {
+  while (count < wanted)
+    pauseFor(100);
+}
+
 // One rank's abort ends what the others wait in, and they learn of it.
 TEST_F(Nccl, anAbortWakesEveryRank) {
-  onRanks(3, [this](NcclRank &rank) {
+  std::atomic<int> enqueued{0};
+  onRanks(3, [&](NcclRank &rank) {
     auto *whole = rank.allocate<int32_t>(3);
     if (rank.rank == 2) {
+      awaitCount(enqueued, 2);
       pauseFor(2000);
       EXPECT_CUDA(cuda.abortCommunicator(rank.communicator));
     } else {
       EXPECT_CUDA(cuda.allGather(rank.communicator, whole + rank.rank, whole, 4,
                                  rank.stream));
+      ++enqueued;
       rank.synchronize();
       EXPECT_EQ(cuda.communicatorState(rank.communicator),
                 status::ncclRemoteError);
@@ -162,7 +172,8 @@ TEST_F(Nccl, anAbortWakesEveryRank) {
 
 // Ranks that do not make the same call are found out, not served.
 TEST_F(Nccl, unequalCallsAreAnError) {
-  onRanks(2, [this](NcclRank &rank) {
+  std::atomic<int> seen{0};
+  onRanks(2, [&](NcclRank &rank) {
     auto *whole = rank.allocate<int32_t>(4);
     size_t bytes = rank.rank == 0 ? 4 : 8;
     EXPECT_CUDA(
@@ -171,8 +182,8 @@ TEST_F(Nccl, unequalCallsAreAnError) {
     while ((state = cuda.communicatorState(rank.communicator)) == cudaOk)
       pauseFor(100);
     EXPECT_EQ(state, status::ncclInvalidUsage);
-    // Both see it before one aborts.
-    pauseFor(20000);
+    ++seen; // both before one aborts
+    awaitCount(seen, 2);
     EXPECT_CUDA(cuda.abortCommunicator(rank.communicator));
     rank.synchronize();
     rank.communicator = nullptr;
@@ -220,10 +231,11 @@ protected:
     return settings;
   }
   explicit NcclFault(Fault::Kind kind) : Nccl(settingsFor(kind)) {}
-  // The first collective runs; the second hangs on both ranks until one aborts,
-  // and rank 1's state then is `expected`.
+  // The first collective runs; the second hangs on both ranks until they abort,
+  // and rank 1's state is `expected` then.
   void run(CudaStatus expected) {
-    onRanks(2, [this, expected](NcclRank &rank) {
+    std::atomic<int> ready{0};
+    onRanks(2, [&](NcclRank &rank) {
       auto *whole = rank.allocate<int32_t>(2);
       CudaEvent event = nullptr;
       EXPECT_CUDA(cuda.createEvent(event));
@@ -233,19 +245,19 @@ protected:
                                    4, rank.stream));
       }
       EXPECT_CUDA(cuda.recordEvent(event, rank.stream));
-      if (rank.rank == 0) {
-        pauseFor(20000);
-        EXPECT_CUDA(cuda.communicatorState(rank.communicator));
-        bool done = true;
-        EXPECT_CUDA(cuda.queryEvent(event, done));
-        EXPECT_FALSE(done);
-      } else if (expected != cudaOk) {
-        while (cuda.communicatorState(rank.communicator) == cudaOk)
-          pauseFor(100);
-        EXPECT_EQ(cuda.communicatorState(rank.communicator), expected);
+      CudaStatus state = cudaOk;
+      while (rank.rank == 1 && state != expected) {
+        state = cuda.communicatorState(rank.communicator);
+        pauseFor(100);
       }
-      if (rank.rank == 1)
-        pauseFor(60000);
+      pauseFor(5000);
+      bool done = true;
+      EXPECT_CUDA(cuda.queryEvent(event, done));
+      EXPECT_FALSE(done);
+      EXPECT_EQ(cuda.communicatorState(rank.communicator),
+                rank.rank == 1 ? expected : cudaOk);
+      ++ready; // both before one aborts
+      awaitCount(ready, 2);
       EXPECT_CUDA(cuda.abortCommunicator(rank.communicator));
       rank.synchronize();
       rank.communicator = nullptr;

@@ -118,6 +118,21 @@ TEST_F(Streams, eventsOrderRandomPrograms) {
   }
 }
 
+// What no event orders runs in either order, sooner or later.
+TEST_F(Streams, runWhatNoEventOrdersEitherWay) {
+  CudaStream one = stream(), two = stream();
+  bool seen[2] = {};
+  for (int round = 0; round < 1000 && !(seen[0] && seen[1]); ++round) {
+    std::atomic<bool> written{false}, read{false};
+    run(one, [&] { written = true; });
+    run(two, [&] { read = written.load(); });
+    ASSERT_CUDA(cuda.synchronizeStream(one));
+    ASSERT_CUDA(cuda.synchronizeStream(two));
+    seen[read] = true;
+  }
+  EXPECT_TRUE(seen[0] && seen[1]);
+}
+
 TEST_F(Streams, belongToTheDeviceTheyWereMadeOn) {
   CudaStream one = stream();
   run(one, [] {});

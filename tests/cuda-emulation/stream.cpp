@@ -14,7 +14,7 @@ Chance::Chance(uint64_t seed, uint64_t stream)
       random(unsigned(seed * 0x9e3779b97f4a7c15u >> 33) + stream * 7919 + 1) {}
 
 void Chance::delay() {
-  if (idle || random() % 32 != 0)
+  if (idle || random() % 16 != 0)
     return;
   // Most are short; a few are as long as some kernels.
   int64_t microseconds = random() % 16 == 0 ? 1000 : random() % 50;

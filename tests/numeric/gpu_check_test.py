@@ -28,6 +28,11 @@ def check(folder: Path, expected: int, *flags: str) -> subprocess.CompletedProce
     return harness.run([folder / "gpu-check.sh", *flags], expected, env={**os.environ, "PYTHON": sys.executable})
 
 
+def pack(bench, folder: Path, target: str) -> None:
+    harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", folder, "--build", bench.build, f"--target={target}",
+                 "--models=linears", "--no-speed"])
+
+
 def has_driver() -> bool:
     try:
         return bool(ctypes.CDLL("libcuda.so.1"))
@@ -56,7 +61,7 @@ def libraries(bench) -> None:
 def test(bench, options):
     libraries(bench)
     packed, out = bench.path("packed"), bench.path("out")
-    harness.run([sys.executable, ROOT / "tools/gpu-check/pack.py", packed, "--build", bench.build, "--target=host", "--models=linears", "--no-speed"])
+    pack(bench, packed, "host")
     print(check(packed, 0, "--out", str(out)).stdout)
     found = json.loads((out / "results.json").read_text())["results"]
     statuses = {(r["part"], r["name"]): r["status"] for r in found}
@@ -67,17 +72,19 @@ def test(bench, options):
     expect(all(r["detail"] for r in found), "a result has no reason")
 
     # A program that fails is told, and the others run on.
-    pack = json.loads((packed / "pack.json").read_text())
+    listed = json.loads((packed / "pack.json").read_text())
     broken = bench.path("broken")
     broken.write_text("#!/bin/sh\necho 'error: out of sorts' >&2\nexit 3\n")
     broken.chmod(0o755)
-    pack["parity"][0]["file"] = str(broken)
-    (packed / "pack.json").write_text(json.dumps(pack))
+    listed["parity"][0]["file"] = str(broken)
+    (packed / "pack.json").write_text(json.dumps(listed))
     failed = check(packed, 1, "--out", str(out)).stdout
     expect("exit code 3: error: out of sorts" in failed and "pass    losses bf16" in failed, f"a program that fails is not told:\n{failed}")
 
-    if not has_driver():
-        (packed / "pack.json").write_text(json.dumps({**pack, "target": "cuda"}))
+    # The same for a GPU, which is packed wherever there is a toolkit.
+    if (bench.build / "lib/libfsdpc_runtime_cuda.a").exists() and not has_driver():
+        packed = bench.path("packed-for-gpu")
+        pack(bench, packed, "cuda")
         said = check(packed, 3, "--out", str(out))
         expect(said.stderr.count("\n") == 1 and said.stderr.startswith("error: no GPU found"), f"without a GPU it says: {said.stderr}")
 

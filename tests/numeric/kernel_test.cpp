@@ -344,6 +344,11 @@ TEST_P(KernelTest, RowSums) {
         return %y, %c : tensor<2x7x8x$Cx$T>, tensor<4x1x$Cxf32> })",
                  {{"C", size}, {"T", type}}));
     }
+  // More columns than threads keep the sums of.
+  add(R"((%x: tensor<2x4x4100xf32>) -> (tensor<2x4x4100xf32>, tensor<2x1x4100xf32>) attributes {nn.kernel} {
+    %y = nn.relu %x : tensor<2x4x4100xf32>
+    %s = nn.reduce sum %y [1] : tensor<2x4x4100xf32> -> tensor<2x1x4100xf32>
+    return %y, %s : tensor<2x4x4100xf32>, tensor<2x1x4100xf32> })");
   runAll();
 }
 

@@ -60,6 +60,7 @@ public:
     expectOk(api.synchronizeStream(streams[channel + 1]));
   }
 
+  emulation::DeviceAccess access; // the test writes and reads itself
   CudaApi &api;
   Job &job;
   std::array<CudaStream, 3> streams; // compute, and one a channel

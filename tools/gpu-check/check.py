@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tarfile
@@ -21,6 +22,12 @@ from environment import Missing, find_gpu, find_libraries
 from results import Results
 
 PARTS = ("correctness", "speed")
+
+
+def alone() -> dict[str, str]:
+    """The environment without a launcher's word on other ranks."""
+    launcher = re.compile(r"(SLURM|OMPI|PMI|PMIX)_|(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)$")
+    return {name: value for name, value in os.environ.items() if not launcher.match(name)}
 
 
 def arguments():
@@ -53,7 +60,7 @@ def main() -> int:
     work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
     with tarfile.open(options.folder / "programs.tar.xz") as archive:
         archive.extractall(work)
-    place = correctness.Place(options.folder.resolve(), pack, {**os.environ, "LD_LIBRARY_PATH": path}, sys.executable, work)
+    place = correctness.Place(options.folder.resolve(), pack, {**alone(), "LD_LIBRARY_PATH": path}, sys.executable, work)
     print(f"{gpu['name']}, commit {pack['commit']}, {about['date']}", flush=True)
     try:
         if options.only != "speed":

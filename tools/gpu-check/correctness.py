@@ -13,6 +13,7 @@ from results import Failed, Results, Skipped, last_line, run
 BF16_MARGIN = 3                               # times the host's distance from the reference
 BF16_LEAST = 1e-3                             # but this is always near enough
 RANKS = (1, 4)
+WATCHDOG = 30                                 # seconds, after which a program says itself where it is stuck
 
 
 @dataclass
@@ -54,7 +55,7 @@ def train(place: Place, results: Results, program: dict, ranks: int, *flags: str
     data = [argument.replace("=data/", f"={place.folder}/models/data/") for argument in program["data"]]
     run(results, [*prefix, place.work / "programs" / program["file"], "--ranks", ranks, *data, "--seed", program["seed"],
                   "--steps", steps or program["steps"], "--accumulate", program["microbatches"] // ranks, "--log", files.log,
-                  "--save-gradients", files.gradients, "--save", files.saved, *flags], place.environment, seconds)
+                  "--save-gradients", files.gradients, "--save", files.saved, "--watchdog", WATCHDOG, *flags], place.environment, seconds)
     return files
 
 

@@ -56,7 +56,10 @@ class Packer:
     def __init__(self, options):
         self.build, self.folder, self.python = options.build.resolve(), options.folder.resolve(), options.python
         self.rehearsal = options.target != "cuda"
-        self.target = [f"--target={options.target}"] + ([] if self.rehearsal else [f"--gpu-arch={options.gpu_arch}"])
+        # Any processor of the last ten years, and no files of this machine.
+        self.target = [f"--target={options.target}", "--cpu=x86-64-v3", "--embed-weights"]
+        if not self.rehearsal:
+            self.target.append(f"--gpu-arch={options.gpu_arch}")
         self.work = self.folder / "work"
         for name in ("check", "lib", "models/bench", "models/references", "work/programs", "work/tests"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -69,6 +72,8 @@ class Packer:
         made = self.bench.compile(model, f"{name}.full", *flags)
         strip(made, to)
         made.unlink()
+        if re.search(r'"kind": "file"', harness.run([to, "--manifest"]).stdout):
+            raise harness.Failure(f"'{name}' would read its weights from a file of this machine")
         return {"file": name, "bytes": to.stat().st_size}
 
     def host_losses(self, fixture, *flags: str) -> list[float]:
@@ -83,7 +88,8 @@ class Packer:
         entries = []
         for dtype, flags in DTYPES.items():
             made = self.program(f"{name}-{dtype}", fixture.model, *fixture.compiling, *flags, "--strategy=zero3", *self.target)
-            entries.append({"model": name, "dtype": dtype, **made, "steps": fixture.steps, "microbatches": fixture.microbatches, "seed": fixture.seed,
+            entries.append({"model": name, "dtype": dtype, **made, "steps": fixture.steps,
+                            "microbatches": fixture.microbatches, "seed": fixture.seed,
                             "data": [argument.replace(f"={harness.MODELS}/data/", "=data/") for argument in fixture.data]})
         losses = self.host_losses(fixture, *DTYPES["bf16"])
         entries[-1]["losses"] = reference
@@ -97,8 +103,8 @@ class Packer:
         harness.run([self.python, ROOT / "tools/bench/export_gpt.py", folder, shape, "--batch", batch, "--no-weights"])
         for data in ("ids", "labels"):
             shutil.copy(folder / f"{data}.npy", self.folder / "models/bench" / f"{name}.{data}.npy")
-        made = self.program(f"{name}-bf16", folder / "gpt.onnx", *INIT, "--strategy=zero3", "--unit-class=*Block", "--plan-ranks=1", "--optimizer=adamw",
-                            "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *self.target)
+        made = self.program(f"{name}-bf16", folder / "gpt.onnx", *INIT, "--strategy=zero3", "--unit-class=*Block",
+                            "--plan-ranks=1", "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *self.target)
         matrices = layers * 12 * width**2 + width * vocabulary
         # Two for each multiply and add, three times for forward and backward; of attention's scores a half are seen.
         flops = 6 * matrices + 6 * layers * length * width
@@ -155,7 +161,9 @@ def main() -> int:
         models = options.models.split(",") if options.models else harness.fixtures()
         with ThreadPoolExecutor(2) as pool:
             parity = [entry for entries in pool.map(packer.parity, models) for entry in entries]
-        shapes = {} if options.no_speed else REHEARSAL if packer.rehearsal else BENCH
+        # An emulation has no speed.
+        untimed = options.no_speed or options.target == "cuda-emulation"
+        shapes = {} if untimed else REHEARSAL if packer.rehearsal else BENCH
         bench = [packer.speed(name, *shape) for name, shape in shapes.items()]
         pack = {"commit": commit(), "target": options.target, "tests": packer.tests(), "parity": parity, "bench": bench}
     except harness.Failure as failure:

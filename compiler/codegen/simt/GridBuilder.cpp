@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -13,6 +14,24 @@ using namespace fsdpc::simt;
 namespace {
 constexpr int64_t kSlotBytes = 8; // of one value in shared memory
 constexpr unsigned kSharedSpace = 3;
+
+int64_t bytesOf(Value value) {
+  auto vector = dyn_cast<VectorType>(value.getType());
+  Type element = getElementTypeOrSelf(value.getType());
+  return (vector ? vector.getNumElements() : 1) *
+         llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+}
+
+int64_t alignmentOf(Value value) {
+  return std::min<int64_t>(bytesOf(value), 16);
+}
+
+int64_t slotOf(ValueRange sums) {
+  int64_t bytes = 0;
+  for (Value sum : sums)
+    bytes = std::max(bytes, bytesOf(sum));
+  return bytes;
+}
 } // namespace
 
 std::string simt::sharedName(llvm::StringRef kernel) {
@@ -125,6 +144,45 @@ SmallVector<Value> GridBuilder::reduce(ValueRange values, int64_t team,
       Value other =
           make<LLVM::LoadOp>(type, slot(i, make<arith::ConstantIntOp>(w, 32)));
       value = w == 0 ? other : combine(i, value, other);
+    }
+  }
+  return results;
+}
+
+int64_t GridBuilder::spaceFor(ValueRange sums) const {
+  return slotOf(sums) * sums.size() * threads;
+}
+
+Value GridBuilder::place(Value shared, ValueRange sums, size_t i,
+                         Value thread) {
+  auto number = [&](int64_t value) {
+    return make<arith::ConstantIntOp>(value, 32);
+  };
+  Value slot = make<arith::AddIOp>(thread, number(int64_t(i) * threads));
+  slot = make<arith::MulIOp>(slot, number(slotOf(sums)));
+  return make<LLVM::GEPOp>(shared.getType(), builder.getI8Type(), shared,
+                           ValueRange{slot});
+}
+
+void GridBuilder::put(Value shared, ValueRange sums) {
+  Value own = thread();
+  for (auto [i, sum] : llvm::enumerate(sums))
+    LLVM::StoreOp::create(builder, loc, sum, place(shared, sums, i, own),
+                          alignmentOf(sum));
+  synchronize(threads);
+}
+
+SmallVector<Value> GridBuilder::take(Value shared, ValueRange sums,
+                                     Value column, int64_t across,
+                                     Combine combine) {
+  SmallVector<Value> results(sums);
+  for (int64_t first = across; first < threads; first += across) {
+    Value above =
+        make<arith::AddIOp>(column, make<arith::ConstantIntOp>(first, 32));
+    for (auto [i, sum] : llvm::enumerate(results)) {
+      Value other = make<LLVM::LoadOp>(
+          sum.getType(), place(shared, sums, i, above), alignmentOf(sum));
+      sum = combine(i, sum, other);
     }
   }
   return results;

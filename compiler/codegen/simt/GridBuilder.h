@@ -39,7 +39,20 @@ public:
   /// Bytes of shared memory that `reduce` needs for so many values.
   static int64_t sharedFor(size_t count, int64_t team);
 
+  /// Sums of threads above one another, `across` of them side by side: each
+  /// thread puts its own into shared memory (spaceFor) and synchronizes; those
+  /// of the first line, `column` below `across`, then take all lines' in their
+  /// order.
+  int64_t spaceFor(mlir::ValueRange sums) const;
+  void put(mlir::Value shared, mlir::ValueRange sums);
+  llvm::SmallVector<mlir::Value> take(mlir::Value shared, mlir::ValueRange sums,
+                                      mlir::Value column, int64_t across,
+                                      Combine combine);
+
 private:
+  // Of value `i` of a thread, all of them in slots as large as the largest.
+  mlir::Value place(mlir::Value shared, mlir::ValueRange sums, size_t i,
+                    mlir::Value thread);
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }

@@ -4,7 +4,6 @@
 
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -34,32 +33,10 @@ void GridEmitter::emitColumns() {
   Values sums = sumRows(stage, row ? toIndex(row) : Value(), above);
   Value stores = isWhole ? Value() : below(flat, total);
   Value shared;
-  int64_t slot = 0; // bytes of one thread's sum
-  auto bytesOf = [&](Value sum) -> int64_t {
-    Type element = getElementTypeOrSelf(sum.getType());
-    return width * llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
-  };
-  auto alignmentOf = [&](Value sum) {
-    return std::min<int64_t>(bytesOf(sum), 16);
-  };
-  auto place = [&](size_t i, Value line) {
-    // Each sum's vectors side by side, a line of threads after the other.
-    Value vector = make<arith::AddIOp>(
-        make<arith::MulIOp>(line, count(line.getType(), grid.across)), column);
-    vector = make<arith::AddIOp>(
-        vector, count(line.getType(), int64_t(i) * grid.threads));
-    vector = make<arith::MulIOp>(vector, count(line.getType(), slot));
-    return make<LLVM::GEPOp>(shared.getType(), builder.getI8Type(), shared,
-                             ValueRange{vector});
-  };
   if (above > 1) {
     insertAt(0);
-    for (Value sum : sums)
-      slot = std::max(slot, bytesOf(sum));
-    shared = threads.share(slot * grid.threads * sums.size());
-    for (auto [i, sum] : llvm::enumerate(sums))
-      LLVM::StoreOp::create(builder, loc, sum, place(i, row), alignmentOf(sum));
-    threads.synchronize(grid.threads);
+    shared = threads.share(threads.spaceFor(sums));
+    threads.put(shared, sums);
     Value isFirst = below(row, 1);
     stores = stores ? make<arith::AndIOp>(stores, isFirst) : isFirst;
   }
@@ -69,13 +46,11 @@ void GridEmitter::emitColumns() {
     for (Root &root : stage.roots)
       if (root.reduce)
         reductions.push_back(root.reduce);
-    for (int64_t line = 1; line < above; ++line)
-      for (auto [i, op] : llvm::enumerate(reductions)) {
-        Value other = make<LLVM::LoadOp>(
-            sums[i].getType(), place(i, count(thread.getType(), line)),
-            alignmentOf(sums[i]));
-        sums[i] = combine(op, sums[i], other);
-      }
+    if (above > 1)
+      sums = threads.take(shared, sums, column, grid.across,
+                          [&](size_t i, Value a, Value b) {
+                            return combine(reductions[i], a, b);
+                          });
     storeColumns(stage, sums);
   };
   if (stores)

@@ -102,19 +102,24 @@ GridEmitter::Values GridEmitter::overParts(Stage &stage, ValueRange carried,
 
 GridEmitter::Values GridEmitter::step(Stage &stage, ValueRange carried) {
   Values results;
-  for (Root &root : stage.roots) {
-    Lanes value = element(root.value, root.index);
-    if (!root.reduce || root.addsRows())
-      continue;
-    insertAt(2);
-    results.push_back(
-        combine(root.reduce, carried[results.size()], spread(value.value)));
-  }
+  auto add = [&](bool ofRows) {
+    for (Root &root : stage.roots) {
+      Lanes value = element(root.value, root.index);
+      if (!root.reduce || root.addsRows() != ofRows)
+        continue;
+      insertAt(2);
+      results.push_back(
+          combine(root.reduce, carried[results.size()], spread(value.value)));
+    }
+  };
+  add(false);
+  if (grid.sumsInRegisters)
+    add(true);
   for (Root &root : stage.roots)
-    if (root.addsRows())
-      addToOutput(root);
-    else if (!root.reduce)
+    if (!root.reduce)
       storeOutput(root);
+    else if (root.addsRows() && !grid.sumsInRegisters)
+      addToOutput(root);
   return results;
 }
 

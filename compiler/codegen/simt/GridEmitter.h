@@ -34,8 +34,18 @@ private:
   void emitRows();
   void emitRow();
   void emitStage(size_t number);
+  bool sharesMemory() const; // from row to row
   Values emitSingle(Stage &stage, mlir::ValueRange carried);
   Values overVectors(Stage &stage, mlir::ValueRange carried, Body body);
+
+  // GridRowSums.cpp
+  void emitRowBlock(mlir::Value block);
+  Values overOwnVectors(Stage &stage, mlir::ValueRange carried, Body body);
+  Values ownVector(Stage &stage, int64_t number, mlir::ValueRange carried,
+                   Body body);
+  void storeRowSums(mlir::Value line);
+  // The vectors of a stage that a thread owns in every row.
+  int64_t ownVectors(const Stage &stage) const;
 
   // The body once for each part of the lanes' loop, of which this thread's
   // vector is in one.
@@ -63,6 +73,10 @@ private:
   mlir::gpu::GPUFuncOp function;
   GridBuilder threads;
   mlir::Value member; // the thread's number in its row's team, i32
+  // Running sums of a block's rows: of each stage, of each vector that the
+  // thread owns, of each root. `nextSum` is the next stage's first.
+  Values rowSums;
+  size_t nextSum = 0;
 };
 
 } // namespace fsdpc::simt

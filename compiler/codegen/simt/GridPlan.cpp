@@ -21,7 +21,9 @@ constexpr int64_t kMostLanes = 8;       // f32 values of a thread at a time
 constexpr int64_t kSharedBytes = 48000; // that every GPU has for a block
 constexpr int64_t kShortRow = 1024;     // for which a warp is enough
 constexpr int64_t kFewBlocks = 264;     // two for each processor of a GPU
-constexpr int64_t kLeastAcross = 8;     // vectors of 16 bytes: a cache line
+constexpr int64_t kSums = 32;       // running sums of a thread, if possible,
+constexpr int64_t kMostSums = 112;  // and at most
+constexpr int64_t kLeastAcross = 8; // vectors of 16 bytes: a cache line
 
 // An access to memory at consecutive lanes.
 struct Access {
@@ -50,6 +52,7 @@ private:
   // The widest vectors of which there are at least `fewest`, if possible.
   int64_t widthOf(Stage &stage, int64_t fewest);
   void planRows();
+  void planRowSums();
   void planColumns();
   void planEmbeddingGrad();
 
@@ -118,14 +121,43 @@ void GridPlanner::planRows() {
   int64_t longest = 1;
   for (const Stage &stage : plan.stages)
     longest = std::max(longest, stage.outer * stage.lanes);
-  // A sum over rows stays with the thread that owns its column.
-  bool isShort = longest <= kShortRow && plan.rowsPerBlock == 1;
-  grid.team = isShort ? std::min(kWarp, grid.threads) : grid.threads;
+  if (plan.rowsPerBlock > 1)
+    return planRowSums();
+  grid.team =
+      longest <= kShortRow ? std::min(kWarp, grid.threads) : grid.threads;
   for (Stage &stage : plan.stages)
     grid.widths.push_back(widthOf(stage, grid.team));
-  grid.blocks = plan.rowsPerBlock > 1
-                    ? plan.extent
-                    : llvm::divideCeil(plan.rows, grid.threads / grid.team);
+  grid.blocks = llvm::divideCeil(plan.rows, grid.threads / grid.team);
+}
+
+// A thread owns columns of all rows of a block. Smaller teams take more rows at
+// a time, but own more columns each. A team that exchanges what it has is a
+// warp or the block.
+void GridPlanner::planRowSums() {
+  grid.blocks = plan.extent;
+  bool exchanges = plan.stages.size() > 1;
+  for (const Stage &stage : plan.stages)
+    for (const Root &root : stage.roots)
+      exchanges |= root.reduce && !root.addsRows();
+  for (grid.team = std::min(kWarp, grid.threads);; grid.team *= 2) {
+    bool isBlock = grid.team == grid.threads;
+    if (exchanges && grid.team != kWarp && !isBlock)
+      continue;
+    int64_t registers = 0;
+    grid.widths.clear();
+    for (Stage &stage : plan.stages) {
+      int64_t width = widthOf(stage, grid.team);
+      grid.widths.push_back(width);
+      int64_t count = stage.outer * stage.lanes;
+      for (const Root &root : stage.roots)
+        if (root.addsRows())
+          registers += llvm::divideCeil(count / width, grid.team) * width;
+    }
+    grid.sumsInRegisters =
+        registers <= (exchanges || isBlock ? kMostSums : kSums);
+    if (grid.sumsInRegisters || isBlock)
+      return;
+  }
 }
 
 void GridPlanner::planColumns() {

@@ -25,6 +25,7 @@ struct GridPlan {
   llvm::SmallVector<int64_t, 3> widths; // of the vectors of each stage
   int64_t vectors = 1;                  // map: of each thread
   int64_t team = 1;                     // row: threads that share one
+  bool sumsInRegisters = false;         // row: of rows added up in blocks
   int64_t across = 1;                   // column: threads side by side
   int64_t tableRows = 1;                // embedding_grad: of each block
 };

@@ -67,7 +67,11 @@ GridEmitter::Values GridEmitter::emitSingle(Stage &stage, ValueRange carried) {
 void GridEmitter::emitStage(size_t number) {
   Stage &stage = plan.stages[number];
   width = grid.widths[number];
-  bool isSingle = stage.outer * stage.lanes == 1;
+  bool keepsSums =
+      grid.sumsInRegisters && llvm::any_of(stage.roots, [](const Root &root) {
+        return root.addsRows();
+      });
+  bool isSingle = stage.outer * stage.lanes == 1 && !keepsSums;
   bool isLast = number + 1 == plan.stages.size();
   insertAt(0);
   Values begin;
@@ -78,10 +82,10 @@ void GridEmitter::emitStage(size_t number) {
       begin.push_back(neutral(root.reduce, lanesOf(type, width > 1)));
       reductions.push_back(root.reduce);
     }
-  Values sums = isSingle ? emitSingle(stage, begin)
-                         : overVectors(stage, begin, [&](ValueRange carried) {
-                             return step(stage, carried);
-                           });
+  auto body = [&](ValueRange carried) { return step(stage, carried); };
+  Values sums = isSingle    ? emitSingle(stage, begin)
+                : keepsSums ? overOwnVectors(stage, begin, body)
+                            : overVectors(stage, begin, body);
   width = 1;
   insertAt(0);
   bool exchanges = !isSingle && !reductions.empty() && grid.team > 1;
@@ -107,6 +111,14 @@ void GridEmitter::emitStage(size_t number) {
     threads.synchronize(grid.team);
 }
 
+bool GridEmitter::sharesMemory() const {
+  return grid.team > kWarp && llvm::any_of(plan.stages, [](const Stage &stage) {
+           return llvm::any_of(stage.roots, [](const Root &root) {
+             return root.reduce && !root.addsRows();
+           });
+         });
+}
+
 void GridEmitter::emitRow() {
   for (size_t i = 0; i < plan.stages.size(); ++i)
     emitStage(i);
@@ -116,21 +128,8 @@ void GridEmitter::emitRows() {
   Type type = counter(plan.rows);
   Value block = convert(threads.block(), type);
   member = threads.thread();
-  if (plan.rowsPerBlock > 1) {
-    Value first = make<arith::MulIOp>(block, count(type, plan.rowsPerBlock));
-    Value end = make<arith::AddIOp>(first, count(type, plan.rowsPerBlock));
-    auto rows = scf::ForOp::create(builder, loc, first, end, count(type, 1));
-    scopes[0] = {rows.getBody(), nullptr};
-    insertAt(0);
-    Value row = rows.getInductionVar();
-    setVariable(plan.row, toIndex(row));
-    isFirstRow = make<arith::CmpIOp>(arith::CmpIPredicate::eq, row, first);
-    emitRow();
-    // The next row's threads use the same shared memory.
-    insertAt(0);
-    threads.synchronize(grid.team);
-    return;
-  }
+  if (plan.rowsPerBlock > 1)
+    return emitRowBlock(block);
   int64_t perBlock = grid.threads / grid.team;
   Value row = block;
   if (perBlock > 1) {

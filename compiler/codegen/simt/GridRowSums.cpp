@@ -1,0 +1,197 @@
+// Rows that are added up in blocks: a block of threads takes one of them. Teams
+// take its rows in turn, and each thread keeps the sums of the columns that it
+// owns in registers, which teams add up in their order at the end. One thread,
+// and one with too many columns, adds to the result in memory instead.
+#include "compiler/codegen/simt/GridEmitter.h"
+
+#include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::simt;
+using nn::tensorType;
+
+namespace {
+constexpr int64_t kSharedAtOnce = 24 << 10; // bytes for sums of several teams
+} // namespace
+
+int64_t GridEmitter::ownVectors(const Stage &stage) const {
+  return llvm::divideCeil(stage.outer * stage.lanes / width, grid.team);
+}
+
+GridEmitter::Values GridEmitter::ownVector(Stage &stage, int64_t number,
+                                           ValueRange carried, Body body) {
+  int64_t total = stage.outer * stage.lanes / width;
+  insertAt(0);
+  Value flat =
+      make<arith::AddIOp>(member, count(member.getType(), number * grid.team));
+  Values results;
+  if ((number + 1) * grid.team <= total) {
+    setPosition(stage, stage.outerVariable, stage.outer, flat);
+    results = overParts(stage, carried, body);
+  } else {
+    auto guard = scf::IfOp::create(
+        builder, loc, llvm::to_vector(carried.getTypes()), below(flat, total),
+        /*withElseRegion=*/!carried.empty());
+    scopes[0].anchor = guard;
+    scopes[1] = {guard.thenBlock(), nullptr};
+    insertAt(1);
+    setPosition(stage, stage.outerVariable, stage.outer, flat);
+    results = overParts(stage, carried, body);
+    if (!carried.empty()) {
+      builder.setInsertionPointToEnd(guard.thenBlock());
+      scf::YieldOp::create(builder, loc, results);
+      builder.setInsertionPointToEnd(guard.elseBlock());
+      scf::YieldOp::create(builder, loc, carried);
+    }
+    results = llvm::to_vector_of<Value>(guard.getResults());
+    scopes[1] = {};
+    scopes[0].anchor = nullptr;
+  }
+  forget(1);
+  return results;
+}
+
+GridEmitter::Values GridEmitter::overOwnVectors(Stage &stage,
+                                                ValueRange carried, Body body) {
+  Values values(carried);
+  size_t count = llvm::count_if(
+      stage.roots, [](const Root &root) { return root.addsRows(); });
+  for (int64_t number = 0; number < ownVectors(stage); ++number) {
+    auto *sums = rowSums.begin() + nextSum;
+    Values both = values;
+    both.append(sums, sums + count);
+    Values results = ownVector(stage, number, both, body);
+    values.assign(results.begin(), results.end() - count);
+    std::copy(results.end() - count, results.end(), sums);
+    nextSum += count;
+  }
+  return values;
+}
+
+void GridEmitter::emitRowBlock(Value block) {
+  Type type = block.getType();
+  Value first = make<arith::MulIOp>(block, count(type, plan.rowsPerBlock));
+  Value end = make<arith::AddIOp>(first, count(type, plan.rowsPerBlock));
+  Value start = first, line;
+  int64_t teams = grid.threads / grid.team;
+  if (teams > 1) {
+    Value team = count(member.getType(), grid.team);
+    line = make<arith::DivUIOp>(member, team);
+    member = make<arith::RemUIOp>(member, team);
+    start = make<arith::AddIOp>(first, convert(line, type));
+  }
+  if (grid.sumsInRegisters)
+    for (auto [i, stage] : llvm::enumerate(plan.stages)) {
+      width = grid.widths[i];
+      for (int64_t number = 0; number < ownVectors(stage); ++number)
+        for (Root &root : stage.roots)
+          if (root.addsRows()) {
+            Type element = tensorType(root.reduce.getResult()).getElementType();
+            rowSums.push_back(
+                neutral(root.reduce, lanesOf(element, width > 1)));
+          }
+    }
+  auto rows =
+      scf::ForOp::create(builder, loc, start, end, count(type, teams), rowSums);
+  rowSums.assign(rows.getRegionIterArgs().begin(),
+                 rows.getRegionIterArgs().end());
+  scopes[0] = {rows.getBody(), nullptr};
+  insertAt(0);
+  setVariable(plan.row, toIndex(rows.getInductionVar()));
+  if (!grid.sumsInRegisters)
+    isFirstRow = make<arith::CmpIOp>(arith::CmpIPredicate::eq,
+                                     rows.getInductionVar(), first);
+  emitRow();
+  insertAt(0);
+  if (sharesMemory())
+    threads.synchronize(grid.team);
+  if (!grid.sumsInRegisters)
+    return;
+  builder.setInsertionPointToEnd(rows.getBody());
+  scf::YieldOp::create(builder, loc, rowSums);
+  rowSums.assign(rows.getResults().begin(), rows.getResults().end());
+  forget(0);
+  scopes[0] = {&function.getBody().front(), nullptr};
+  insertAt(0);
+  setVariable(plan.row, toIndex(first));
+  storeRowSums(line);
+}
+
+void GridEmitter::storeRowSums(Value line) {
+  struct Vector {
+    Stage *stage;
+    int64_t width, number;
+    SmallVector<Root *, 2> roots;
+  };
+  SmallVector<Vector> vectors;
+  for (auto [i, stage] : llvm::enumerate(plan.stages)) {
+    width = grid.widths[i];
+    for (int64_t number = 0; number < ownVectors(stage); ++number) {
+      Vector vector{&stage, width, number, {}};
+      for (Root &root : stage.roots)
+        if (root.addsRows())
+          vector.roots.push_back(&root);
+      if (!vector.roots.empty())
+        vectors.push_back(vector);
+    }
+  }
+  auto storeVector = [&](const Vector &vector, ValueRange sums) {
+    width = vector.width;
+    ownVector(*vector.stage, vector.number, {}, [&](ValueRange) {
+      for (auto [root, sum] : llvm::zip(vector.roots, sums))
+        store(buffers[kernel.getNumArguments() + root->output],
+              tensorType(root->reduce.getResult()).getElementType(), root->sum,
+              sum);
+      return Values();
+    });
+  };
+  // As many vectors at a time as shared memory is meant for.
+  struct Round {
+    Values sums;
+    SmallVector<Root *> roots;
+    SmallVector<Vector> vectors;
+  };
+  SmallVector<Round> rounds;
+  int64_t bytes = 0;
+  const Value *sum = rowSums.begin();
+  for (const Vector &vector : vectors) {
+    if (rounds.empty() ||
+        (line && threads.spaceFor(rounds.back().sums) >= kSharedAtOnce))
+      rounds.emplace_back();
+    Round &round = rounds.back();
+    round.vectors.push_back(vector);
+    round.roots.append(vector.roots);
+    round.sums.append(sum, sum + vector.roots.size());
+    sum += vector.roots.size();
+    bytes = std::max(bytes, threads.spaceFor(round.sums));
+  }
+  insertAt(0);
+  Value shared = line ? threads.share(bytes) : Value();
+  for (auto [number, round] : llvm::enumerate(rounds)) {
+    insertAt(0);
+    Scope outer = scopes[0];
+    if (line) {
+      if (number > 0)
+        threads.synchronize(grid.threads);
+      threads.put(shared, round.sums);
+      auto first = scf::IfOp::create(builder, loc, below(line, 1),
+                                     /*withElseRegion=*/false);
+      scopes[0] = {first.thenBlock(), nullptr};
+      insertAt(0);
+      round.sums = threads.take(shared, round.sums, member, grid.team,
+                                [&](size_t i, Value a, Value b) {
+                                  return combine(round.roots[i]->reduce, a, b);
+                                });
+    }
+    ValueRange rest(round.sums);
+    for (const Vector &vector : round.vectors) {
+      storeVector(vector, rest.take_front(vector.roots.size()));
+      rest = rest.drop_front(vector.roots.size());
+    }
+    forget(0);
+    scopes[0] = outer;
+  }
+}
