@@ -26,20 +26,6 @@ inline PoolingShape poolingShape(const PoolingPlan &p) {
           p.countPadding};
 }
 
-// False, with a reason, where a plan is no pooling that can be run.
-inline bool checkPooling(const PoolingPlan &p, std::string &error) {
-  if (p.dtype != "f32" && p.dtype != "bf16") {
-    error = "a pooling of type '" + p.dtype + "' is not supported";
-    return false;
-  }
-  if (p.kind != "max" && p.kind != "average" && p.kind != "max_grad" &&
-      p.kind != "average_grad") {
-    error = "unknown pooling '" + p.kind + "'";
-    return false;
-  }
-  return true;
-}
-
 // The part of one output's window that lies within the plane, along one axis.
 struct PoolingSpan {
   int64_t window;     // where the window begins, may be negative

@@ -1,6 +1,7 @@
 // Attention by cuDNN or by products; see attention.h.
 #include "runtime/cuda/attention.h"
 #include "runtime/core/memory_plan.h"
+#include "runtime/core/plan_checks.h"
 
 #include <algorithm>
 
@@ -18,30 +19,11 @@ GpuAttention::~GpuAttention() {
     context.api.destroyAttention(library);
 }
 
-bool GpuAttention::check(std::string &error) const {
-  bool knownMask = p.dtypeMask.empty() || p.dtypeMask == "i1" ||
-                   p.dtypeMask == "f32" || p.dtypeMask == "bf16";
-  if ((p.dtype != "f32" && p.dtype != "bf16") || !knownMask) {
-    error = "attention on '" + p.dtype + "' with a mask of '" + p.dtypeMask +
-            "' is not supported";
-    return false;
-  }
-  if (std::min({p.batch, p.groups, p.queries, p.keys, p.width, p.valueWidth}) <
-          1 ||
-      p.heads < 1 || p.heads % p.groups != 0) {
-    error = "an attention has an empty dimension, or " +
-            std::to_string(p.heads) + " heads for " + std::to_string(p.groups) +
-            " key heads";
-    return false;
-  }
-  return true;
-}
-
 bool GpuAttention::plan(const AttentionPlan &plan, Products &products,
                         bool deterministic, int64_t workspaceBytes,
                         std::string &choice, std::string &error) {
   p = plan;
-  if (!check(error))
+  if (!checkAttention(p, error))
     return false;
   element = dtypeBytes(p.dtype);
   std::string why = "as compiled";

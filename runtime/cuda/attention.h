@@ -23,7 +23,6 @@ public:
   void run(const void *const *operands, char *workspace) const;
 
 private:
-  bool check(std::string &error) const;
   bool planProducts(Products &products, std::string &error);
   // The heads from `batch`, `group` and `shared` on.
   struct Heads {

@@ -1,6 +1,7 @@
 // The CUDA device: memory, the loop's side, and launches; see device.h. The
 // collectives' use is in device_collectives.cpp.
 #include "runtime/cuda/device.h"
+#include "runtime/core/plan_checks.h"
 #include "runtime/cuda/device_choice.h"
 
 namespace fsdpc {

@@ -1,6 +1,8 @@
 // Attention by blocks of queries; see attention.h.
 #include "runtime/host/attention.h"
 #include "runtime/comm/bfloat16.h"
+#include "runtime/core/memory_plan.h"
+#include "runtime/core/plan_checks.h"
 
 #include <algorithm>
 
@@ -44,24 +46,11 @@ struct Attention::Work {
 bool Attention::plan(const AttentionPlan &plan, GemmCache &cache,
                      std::string &error) {
   p = plan;
-  ElementType maskType = ElementType::f32;
-  bool knownMask = p.dtypeMask.empty() || p.dtypeMask == "i1" ||
-                   parseElementType(p.dtypeMask, maskType);
-  if (!parseElementType(p.dtype, type) || !knownMask) {
-    error = "attention on '" + p.dtype + "' with a mask of '" + p.dtypeMask +
-            "' is not supported";
+  if (!checkAttention(p, error))
     return false;
-  }
-  if (std::min({p.batch, p.groups, p.queries, p.keys, p.width, p.valueWidth}) <
-          1 ||
-      p.heads < 1 || p.heads % p.groups != 0) {
-    error = "an attention has an empty dimension, or " +
-            std::to_string(p.heads) + " heads for " + std::to_string(p.groups) +
-            " key heads";
-    return false;
-  }
+  parseElementType(p.dtype, type);
   bytes = elementBytes(type);
-  maskBytes = p.dtypeMask == "i1" ? 1 : elementBytes(maskType);
+  maskBytes = dtypeBytes(p.dtypeMask);
   sumsApart =
       p.backward && (type != ElementType::f32 || p.strideDKey[2] != p.width ||
                      p.strideDValue[2] != p.valueWidth);

@@ -1,5 +1,6 @@
 // Pooling over planes; see pooling.h.
 #include "runtime/host/pooling.h"
+#include "runtime/core/plan_checks.h"
 #include "runtime/core/pooling_cell.h"
 
 #include <algorithm>

@@ -18,22 +18,7 @@ namespace {
 
 class CudaProgram : public testing::Test {
 protected:
-  CudaProgram() {
-    std::string ids = npy<int32_t>("<i4", "(40, 3)", 120);
-    auto *values = reinterpret_cast<int32_t *>(&ids[128]);
-    for (int i = 0; i < 120; ++i)
-      values[i] = i * 7 % 10;
-    folder.write("ids.npy", ids);
-    std::string target = npy<float>("<f4", "(40,)", 40);
-    auto *floats = reinterpret_cast<float *>(&target[128]);
-    for (int i = 0; i < 40; ++i)
-      floats[i] = std::sin(float(i));
-    folder.write("target.npy", target);
-    const float stored[] = {9, 0.5f, -0.25f, 0.125f, 9};
-    folder.write(
-        "weights.bin",
-        std::string(reinterpret_cast<const char *>(stored), sizeof stored));
-  }
+  CudaProgram() { writeToyData(folder); }
 
   int run(const char *program, const std::string &flags,
           const std::string &environment, const std::string &launcher = "") {
@@ -149,10 +134,9 @@ TEST_F(CudaProgram, saysWhatIsMissing) {
   struct Case {
     const char *environment, *message;
   };
-  const Case cases[] = {
-      {"FSDPC_EMULATION_FAULT=driver", "CUDA driver version"},
-      {"FSDPC_EMULATION_MEMORY=100000", "the program needs "},
-      {"FSDPC_EMULATION_FAULT=memory", "the program needs "}};
+  const Case cases[] = {{"FSDPC_EMULATION_FAULT=driver", "CUDA driver version"},
+                        {"FSDPC_EMULATION_MEMORY=100000", "the program needs "},
+                        {"FSDPC_EMULATION_FAULT=memory", "the program needs "}};
   for (const Case &c : cases) {
     EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", c.environment), 3);
     EXPECT_THAT(error(), testing::StartsWith(c.message));

@@ -1,6 +1,7 @@
 // Files for tests: a folder that goes with its owner, and .npy bytes.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -56,4 +57,23 @@ std::string npy(const std::string &descr, const std::string &shape,
     bytes.append(reinterpret_cast<char *>(&value), sizeof value);
   }
   return bytes;
+}
+
+// What the toy program reads: 40 samples of ids in [0, 10) and targets, and a
+// file that holds its weights among others.
+inline void writeToyData(const TemporaryFolder &folder) {
+  std::string ids = npy<int32_t>("<i4", "(40, 3)", 120);
+  auto *values = reinterpret_cast<int32_t *>(&ids[128]);
+  for (int i = 0; i < 120; ++i)
+    values[i] = i * 7 % 10;
+  folder.write("ids.npy", ids);
+  std::string target = npy<float>("<f4", "(40,)", 40);
+  auto *floats = reinterpret_cast<float *>(&target[128]);
+  for (int i = 0; i < 40; ++i)
+    floats[i] = std::sin(float(i));
+  folder.write("target.npy", target);
+  const float stored[] = {9, 0.5f, -0.25f, 0.125f, 9};
+  folder.write(
+      "weights.bin",
+      std::string(reinterpret_cast<const char *>(stored), sizeof stored));
 }

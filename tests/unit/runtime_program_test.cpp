@@ -43,23 +43,7 @@ struct Outcome {
 
 class Program : public testing::Test {
 protected:
-  // 40 samples: ids in [0, 10), targets 0, 1, 2, ….
-  Program() {
-    std::string ids = npy<int32_t>("<i4", "(40, 3)", 120);
-    auto *values = reinterpret_cast<int32_t *>(&ids[128]);
-    for (int i = 0; i < 120; ++i)
-      values[i] = i * 7 % 10;
-    folder.write("ids.npy", ids);
-    std::string target = npy<float>("<f4", "(40,)", 40);
-    auto *floats = reinterpret_cast<float *>(&target[128]);
-    for (int i = 0; i < 40; ++i)
-      floats[i] = std::sin(float(i));
-    folder.write("target.npy", target);
-    const float stored[] = {9, 0.5f, -0.25f, 0.125f, 9};
-    folder.write(
-        "weights.bin",
-        std::string(reinterpret_cast<const char *>(stored), sizeof stored));
-  }
+  Program() { writeToyData(folder); }
 
   // Runs a command line in the folder.
   Outcome shell(const std::string &command) {
