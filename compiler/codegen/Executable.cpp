@@ -29,8 +29,11 @@ FailureOr<Manifest> fsdpc::buildExecutable(ModuleOp module,
     return emitError(loc) << "'" << options.path
                           << "' is no file that a program could be written to";
   std::string device = fsdp::getString(module, "target");
+  // A GPU's program is often compiled on another machine than it runs on, and
+  // its processor only makes calls.
   FailureOr<TargetOptions> target =
-      resolveTarget(loc, fsdp::getString(module, "cpu"));
+      device == "cuda" ? anyProcessor()
+                       : resolveTarget(loc, fsdp::getString(module, "cpu"));
   bool onHost = device == "host";
   int64_t threads = device == "cuda" ? kThreadsABlock : 1;
   if (failed(target) || failed(onHost ? prepareKernels(module, *target)

@@ -33,17 +33,19 @@ LogicalResult fsdpc::linkProgram(Location loc, StringRef target,
     return emitError(loc) << "cannot find the linker driver 'c++'; install g++";
   std::string archive = runtimeArchive(target);
   if (!llvm::sys::fs::exists(archive))
-    return emitError(loc) << "the runtime of '--target=" << target
-                          << "' is not there, looked for '" << archive
-                          << "'; build fsdpc where the CUDA toolkit is";
+    return emitError(loc) << "no runtime for '--target=" << target << "': '"
+                          << archive
+                          << "' does not exist; build fsdpc with it, which "
+                             "for cuda takes a CUDA toolkit";
   std::vector<std::string> words{*driver, "-o", output.str()};
   llvm::append_range(words, objects);
   words.push_back(archive);
   if (target == "cuda") {
-    // cudart's tables of the runtime's own kernels are in the archive too, so
-    // all of CUDA is shared libraries that the GPU's machine may have newer.
+    // A runpath, not an rpath: on the GPU's machine LD_LIBRARY_PATH may name
+    // another folder, and comes first.
     words.insert(words.end(),
-                 {"-L" + toolkit.libraries, "-Wl,-rpath," + toolkit.libraries,
+                 {"-L" + toolkit.libraries,
+                  "-Wl,--enable-new-dtags,-rpath," + toolkit.libraries,
                   "-lcudart", "-lcublasLt", "-lcudnn", "-lnccl"});
   } else {
     words.insert(words.end(), {"-ldnnl", "-lgomp"});

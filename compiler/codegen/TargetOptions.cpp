@@ -58,6 +58,12 @@ llvm::FailureOr<TargetOptions> fsdpc::resolveTarget(mlir::Location loc,
   return options;
 }
 
+TargetOptions fsdpc::anyProcessor() {
+  TargetOptions options;
+  options.cpu = options.tuneFor = "x86-64";
+  return options;
+}
+
 std::unique_ptr<llvm::TargetMachine>
 fsdpc::makeTargetMachine(const TargetOptions &options,
                          llvm::CodeGenOptLevel level) {

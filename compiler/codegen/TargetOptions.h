@@ -16,8 +16,9 @@ class TargetMachine;
 
 namespace fsdpc {
 
-/// A processor as LLVM names it. `cpu` is x86-64-v3 or x86-64-v4; `native` is
-/// resolved to one of them, with bf16 rounding where this machine has it.
+/// A processor as LLVM names it. `cpu` is x86-64-v3 or x86-64-v4, or x86-64
+/// where nothing is asked of it; `native` is resolved to one of the first two,
+/// with bf16 rounding where this machine has it.
 struct TargetOptions {
   std::string cpu;
   std::string tuneFor;               // scheduling only
@@ -31,6 +32,9 @@ struct TargetOptions {
 /// another name, or where native is below x86-64-v3.
 llvm::FailureOr<TargetOptions> resolveTarget(mlir::Location loc,
                                              llvm::StringRef name);
+
+/// Any x86-64: for programs whose kernels run elsewhere.
+TargetOptions anyProcessor();
 
 /// LLVM's code generator for the target, position-independent.
 std::unique_ptr<llvm::TargetMachine>

@@ -81,42 +81,38 @@ std::string Socket::wait(short events, Deadline deadline) {
   return ready ? "" : "no answer in time";
 }
 
-std::string Socket::send(const void *data, size_t bytes, Deadline deadline) {
-  const char *at = static_cast<const char *>(data);
-  while (bytes) {
-    ssize_t sent = ::send(file, at, bytes, MSG_NOSIGNAL);
-    if (sent >= 0) {
-      at += sent;
-      bytes -= size_t(sent);
+// `step` transfers some of the bytes from a place on, as send() and recv() do.
+template <typename Step>
+std::string Socket::transfer(size_t bytes, short events, Deadline deadline,
+                             Step &&step) {
+  for (size_t done = 0; done < bytes;) {
+    ssize_t count = step(done);
+    if (count > 0) {
+      done += size_t(count);
       continue;
     }
+    if (count == 0)
+      return "the connection was closed";
     if (errno != EAGAIN && errno != EINTR)
       return systemError(errno);
-    std::string error = wait(POLLOUT, deadline);
+    std::string error = wait(events, deadline);
     if (!error.empty())
       return error;
   }
   return "";
 }
 
+std::string Socket::send(const void *data, size_t bytes, Deadline deadline) {
+  return transfer(bytes, POLLOUT, deadline, [&](size_t done) {
+    return ::send(file, static_cast<const char *>(data) + done, bytes - done,
+                  MSG_NOSIGNAL);
+  });
+}
+
 std::string Socket::receive(void *data, size_t bytes, Deadline deadline) {
-  char *at = static_cast<char *>(data);
-  while (bytes) {
-    ssize_t got = recv(file, at, bytes, 0);
-    if (got > 0) {
-      at += got;
-      bytes -= size_t(got);
-      continue;
-    }
-    if (got == 0)
-      return "the connection was closed";
-    if (errno != EAGAIN && errno != EINTR)
-      return systemError(errno);
-    std::string error = wait(POLLIN, deadline);
-    if (!error.empty())
-      return error;
-  }
-  return "";
+  return transfer(bytes, POLLIN, deadline, [&](size_t done) {
+    return recv(file, static_cast<char *>(data) + done, bytes - done, 0);
+  });
 }
 
 std::string listenOn(const std::string &address, int port, Socket &listener) {

@@ -37,6 +37,9 @@ public:
 
 private:
   std::string wait(short events, Deadline deadline);
+  template <typename Step>
+  std::string transfer(size_t bytes, short events, Deadline deadline,
+                       Step &&step);
   int file = -1;
 };
 

@@ -62,6 +62,12 @@ def check_cubins(folder: Path, nvdisasm: str, kernels: int) -> int:
     return instructions
 
 
+def check_processor(program: Path) -> None:
+    processor = harness.info(program)["cpu"]
+    if processor != "x86-64":
+        raise Failure(f"'{program.name}' asks for a processor, '{processor}', although its kernels run on a GPU")
+
+
 def check_linked(program: Path) -> None:
     linked = harness.run(["ldd", program]).stdout
     missing = [name for name in LINKED if not re.search(rf"{name}\.so\S* => /", linked)]
@@ -89,6 +95,7 @@ def compile_one(bench, chosen: harness.Fixture, dtype: str, nvdisasm: str | None
     kernels, registers, shared = check_report(report)
     sound = f"{check_cubins(folder, nvdisasm, kernels)} instructions" if nvdisasm else "not disassembled"
     check_linked(program)
+    check_processor(program)
     if not driver:
         check_without_driver(program, chosen)
     print(f"{name:20} {seconds:5.1f} s, {kernels} kernels, at most {registers} registers and {shared} bytes shared, {sound}, "

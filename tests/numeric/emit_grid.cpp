@@ -1,7 +1,6 @@
 // emit_grid KERNELS.mlir [THREADS [host]]: prints kernels as a grid of blocks
 // of so many threads, 256 where none is given, or what the host runs of them.
-#include "compiler/codegen/KernelCompiler.h"
-#include "compiler/codegen/simt/Alignments.h"
+#include "compiler/codegen/nvvm/DeviceCode.h"
 #include "compiler/codegen/simt/GridModule.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
@@ -29,10 +28,7 @@ int main(int argc, char **argv) {
   simt::GridOptions options;
   if (argc > 2)
     options.threads = std::atoi(argv[2]);
-  FailureOr<TargetOptions> target = resolveTarget(module->getLoc(), "native");
-  simt::setAlignments(*module);
-  if (failed(target) || failed(prepareKernels(*module, *target)) ||
-      failed(simt::planGrids(*module, options)))
+  if (failed(prepareGrids(*module, options.threads)))
     return 1;
   OwningOpRef<ModuleOp> grid = argc > 3
                                    ? simt::emitGridForHost(*module, options)

@@ -25,7 +25,7 @@ def expect(condition: bool, what: str) -> None:
 
 
 def check(folder: Path, expected: int, *flags: str) -> subprocess.CompletedProcess:
-    return harness.run([folder / "gpu-check.sh", *flags], expected, env={**os.environ, "PYTHON": sys.executable})
+    return harness.run([folder / "gpu-check.sh", "--minutes", "9", *flags], expected, env={**os.environ, "PYTHON": sys.executable})
 
 
 def pack(bench, folder: Path, target: str) -> None:

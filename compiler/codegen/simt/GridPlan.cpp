@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kVectorBytes = 16;    // of the widest load
 constexpr int64_t kMostLanes = 8;       // f32 values of a thread at a time
 constexpr int64_t kSharedBytes = 48000; // that every GPU has for a block
-constexpr int64_t kShortRow = 1024;     // for which a warp is enough
+constexpr int64_t kShortRow = 2048;     // for which a warp is enough
 constexpr int64_t kFewBlocks = 264;     // two for each processor of a GPU
 constexpr int64_t kSums = 32;       // running sums of a thread, if possible,
 constexpr int64_t kMostSums = 112;  // and at most

@@ -14,7 +14,7 @@ using namespace fsdpc::simt;
 using nn::tensorType;
 
 namespace {
-constexpr int64_t kSharedAtOnce = 24 << 10; // bytes for sums of several teams
+constexpr int64_t kSharedAtOnce = 40 << 10; // bytes for sums of several teams
 } // namespace
 
 int64_t GridEmitter::ownVectors(const Stage &stage) const {
@@ -158,14 +158,16 @@ void GridEmitter::storeRowSums(Value line) {
   int64_t bytes = 0;
   const Value *sum = rowSums.begin();
   for (const Vector &vector : vectors) {
+    ValueRange own(ArrayRef<Value>(sum, vector.roots.size()));
     if (rounds.empty() ||
-        (line && threads.spaceFor(rounds.back().sums) >= kSharedAtOnce))
+        (line && threads.spaceFor(rounds.back().sums) + threads.spaceFor(own) >
+                     kSharedAtOnce))
       rounds.emplace_back();
     Round &round = rounds.back();
     round.vectors.push_back(vector);
     round.roots.append(vector.roots);
-    round.sums.append(sum, sum + vector.roots.size());
-    sum += vector.roots.size();
+    llvm::append_range(round.sums, own);
+    sum += own.size();
     bytes = std::max(bytes, threads.spaceFor(round.sums));
   }
   insertAt(0);
