@@ -87,7 +87,7 @@ std::string Trainer::check() {
   info.plan =
       planMemory(manifest, job.size, info.threads,
                  communicationBytes(job.size, job.ranksOnNode, job.transport),
-                 scratchpadBytes(manifest, info.threads));
+                 scratchpadBytes(manifest, job.size, info.threads));
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
 }
