@@ -53,11 +53,11 @@ MemoryPlan fsdpc::planRank(const Manifest &manifest, int ranks) {
   int threads = manifest.planThreads;
   if (manifest.target != "host")
     return planMemory(manifest, ranks, threads, /*communicationBytes=*/0,
-                      cudaScratch(manifest).total());
+                      cudaScratch(manifest, ranks).total());
   return planMemory(
       manifest, ranks, threads,
       communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
-      scratchpadBytes(manifest, threads));
+      scratchpadBytes(manifest, ranks, threads));
 }
 
 RankMemory::RankMemory(ModuleOp module) {

@@ -162,6 +162,6 @@ std::unique_ptr<Device> makeDevice(const Manifest &manifest,
 // Bytes beside runtime/core's own that such a device takes: scratchpads and
 // workspaces, known without making it, for the memory table. (Stacks are the
 // memory plan's.)
-int64_t scratchpadBytes(const Manifest &manifest, int threads);
+int64_t scratchpadBytes(const Manifest &manifest, int ranks, int threads);
 
 } // namespace fsdpc

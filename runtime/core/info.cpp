@@ -25,7 +25,7 @@ std::string memoryTable(const Manifest &manifest, int threads) {
   for (int n : ranks) {
     MemoryPlan plan =
         planMemory(manifest, n, threads, communicationBytes(n, n, "mpi"),
-                   scratchpadBytes(manifest, threads));
+                   scratchpadBytes(manifest, n, threads));
     auto kinds = plan.kinds();
     kinds.emplace_back("total", plan.total());
     lines[0] += padded(std::to_string(n), 12, true);

@@ -1,181 +1,19 @@
-// The training loop. Everything that can be wrong with the input is found
-// before the first step, on every rank, and the ranks agree before any of them
-// waits for another. In the loop, one exchange a step carries the losses and
-// whether every rank could read its next samples. Where the device runs ahead,
-// those are the losses of the step before.
+// The training loop. One exchange a step carries the losses and whether every
+// rank could read its next samples. Where the device runs ahead, those are the
+// losses of the step before.
 #include "runtime/core/loop.h"
-#include "runtime/core/checkpoint.h"
+
 #include "runtime/core/failure.h"
-#include "runtime/core/log.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
-#include "runtime/core/samples.h"
-#include "runtime/core/startup.h"
-#include "runtime/core/trace.h"
+#include "runtime/core/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 namespace fsdpc {
-namespace {
 
 constexpr int64_t mebibyte = 1 << 20;
-
-class Trainer {
-public:
-  Trainer(const Manifest &manifest, const fsdpc_program &program,
-          const Options &options, Job &job)
-      : manifest(manifest), program(program), options(options), job(job),
-        microbatches(job.size * options.accumulate) {}
-
-  bool prepare();
-  void train();
-
-private:
-  std::string check();
-  std::string readStep(int64_t step);
-  int64_t numberOf(int64_t step, int64_t k) const;
-  std::string fill(size_t slot, int64_t step, int64_t k);
-  void readNext(int64_t step, int64_t k);
-  void enter(const char *name, const Section &section,
-             void (*entry)(fsdpc_rank *));
-  void runMicrobatches(int64_t step);
-  void runUpdate(int64_t step);
-  void exchange(StepRecord *record);
-  void finish(StepRecord &record);
-  [[noreturn]] void stopAtLoss(int64_t step, double loss);
-  void countMicrobatches();
-  void warnOfUnused() const;
-  void report(const StepRecord &record);
-  void saveTo(const std::string &path, Saved what);
-
-  const Manifest &manifest;
-  const fsdpc_program &program;
-  const Options &options;
-  Job &job;
-  const int64_t microbatches; // V
-  RunInfo info;
-  Samples samples;
-  Weights weights;
-  std::unique_ptr<fsdpc_rank> rank;
-  Log log;
-  Trace trace;
-  StepResults results; // of the step that is finished
-  std::chrono::steady_clock::time_point finished; // when the last one was
-  std::string nextError; // of reading the next step's samples, on this rank
-  int nextFailure = -1;  // the lowest rank that has such an error
-  bool warned = false;   // of a microbatch without a valid target
-};
-
-std::string Trainer::check() {
-  std::string error = checkMachine(manifest, job.size);
-  if (!error.empty() || !samples.open(manifest, options, microbatches, error) ||
-      !weights.open(manifest, program, options, error))
-    return error;
-  if (job.rank == 0)
-    for (const std::string &path : {options.save, options.saveGradients})
-      if (!path.empty() && !checkWritable(path, error))
-        return error;
-  if (job.rank == 0 && !options.log.empty() && !log.open(options.log, error))
-    return error;
-  if (!checkBackend(manifest, error))
-    return error;
-  if (!options.trace.empty() &&
-      !trace.open(options.trace, job.rank, job.size, error))
-    return error;
-  info.plan =
-      planMemory(manifest, job.size, info.threads,
-                 communicationBytes(job.size, job.ranksOnNode, job.transport),
-                 scratchpadBytes(manifest, info.threads));
-  info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
-  return checkMemory(info.plan, manifest.memoryLimit);
-}
-
-bool Trainer::prepare() {
-  if (!agree(job, comparePrograms(manifest, job)))
-    return false;
-  Cores cores = findCores(job);
-  info.program = options.program;
-  info.launcher = job.size == 1 && job.sharesProcess ? "none" : job.launcher;
-  info.binding = cores.list;
-  info.ranks = job.size;
-  info.ranksOnNode = job.ranksOnNode;
-  info.cores = cores.share();
-  info.threads = options.threads ? options.threads : info.cores;
-  if (!agree(job, check()))
-    return false;
-  info.batch = samples.batch();
-  info.samples = samples.count();
-
-  std::string error;
-  DeviceOptions wanted = options.device;
-  wanted.threads = info.threads;
-  wanted.accumulate = options.accumulate;
-  auto device = makeDevice(manifest, program, job, wanted, error);
-  if (device && !options.trace.empty() && !device->canKeepTimes()) {
-    error = std::string("--trace: the '") + backendName() +
-            "' target keeps no times; use a profiler that shows NVTX ranges";
-  } else if (device) {
-    rank =
-        std::make_unique<fsdpc_rank>(manifest, program, job, std::move(device));
-    rank->inverseV = 1.0 / double(microbatches);
-    rank->accumulate = options.accumulate;
-    trace.start(*rank, options.accumulate);
-    if (rank->allocate(info.plan, error) &&
-        weights.verify(job.rank, job.size, error) &&
-        loadShards(*rank, weights, error))
-      error = readStep(0);
-  }
-  if (!agree(job, error))
-    return false;
-  weights.release();
-  rank->device->gatherWholes(*rank);
-  info.notes = rank->device->notes();
-  return true;
-}
-
-int64_t Trainer::numberOf(int64_t step, int64_t k) const {
-  int64_t j = k * job.size + job.rank;
-  return (step * microbatches + j) * samples.batch();
-}
-
-// Fills a slot with a microbatch, from where its work takes the samples and the
-// key of its random numbers.
-std::string Trainer::fill(size_t slot, int64_t step, int64_t k) {
-  std::string error;
-  rank->device->awaitSlot(int(slot));
-  if (!samples.read(numberOf(step, k), rank->staging[slot].data(), error))
-    return error;
-  *rank->randomStaging[slot] = {
-      uint32_t(options.seed), uint32_t(options.seed >> 32),
-      uint32_t(k * job.size + job.rank), uint32_t(step)};
-  rank->device->send(int(slot));
-  return "";
-}
-
-// Reads the step's first microbatch into the slot that is free, and checks the
-// others, so that a bad one is known before any rank computes on it.
-std::string Trainer::readStep(int64_t step) {
-  std::string error = fill(step == 0 ? 0 : size_t(rank->slot ^ 1), step, 0);
-  if (!error.empty())
-    return error;
-  for (int64_t k = 1; k < options.accumulate; ++k)
-    if (!samples.read(numberOf(step, k), nullptr, error))
-      return error;
-  return "";
-}
-
-// Fills the free slot while the device computes on the other one.
-void Trainer::readNext(int64_t step, int64_t k) {
-  if (k + 1 < options.accumulate) {
-    std::string error = fill(size_t(rank->slot ^ 1), step, k + 1);
-    if (!error.empty())
-      fail(error);
-  } else if (step + 1 < options.steps) {
-    nextError = readStep(step + 1);
-  }
-}
 
 void Trainer::runMicrobatches(int64_t step) {
   for (int64_t k = 0; k < options.accumulate; ++k) {
@@ -386,8 +224,6 @@ void Trainer::train() {
     printWarning("the peak is " + bytesText(record.overPlan) +
                  " above the plan of " + bytesText(info.processPlan));
 }
-
-} // namespace
 
 int runRank(const Manifest &manifest, const fsdpc_program &program,
             const Options &options, Job &job) {

@@ -28,8 +28,8 @@ std::unique_ptr<Device> makeDevice(const Manifest &manifest,
   return device;
 }
 
-int64_t scratchpadBytes(const Manifest &manifest, int) {
-  return cudaScratch(manifest).total();
+int64_t scratchpadBytes(const Manifest &manifest, int ranks, int) {
+  return cudaScratch(manifest, ranks).total();
 }
 
 } // namespace fsdpc

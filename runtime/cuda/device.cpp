@@ -43,7 +43,7 @@ bool CudaDevice::planLibraries(std::string &error) {
       return false;
     chosen.push_back("convolution " + plan.kind + ": " + choice);
   }
-  CudaScratch scratch = cudaScratch(manifest);
+  CudaScratch scratch = cudaScratch(manifest, context.job.size);
   for (const AttentionPlan &plan : manifest.attentions) {
     attentions.emplace_back(context);
     if (!attentions.back().plan(plan, products, options.deterministic,
@@ -73,7 +73,7 @@ bool CudaDevice::prepare(std::string &error) {
 
 bool CudaDevice::reserve(const MemoryPlan &plan, std::string &error) {
   const Manifest &manifest = context.manifest;
-  CudaScratch scratch = cudaScratch(manifest);
+  CudaScratch scratch = cudaScratch(manifest, context.job.size);
   int64_t constants = int64_t(program.constants_bytes);
   if (!memory.reserve(plan.allocated + constants + scratch.total() +
                           CudaUpdate::reportBytes(options.accumulate),

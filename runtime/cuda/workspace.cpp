@@ -1,6 +1,5 @@
-// The arithmetic of a CUDA rank's scratch; see workspace.h. Where the number of
-// ranks matters, it is the most that the program was compiled for: padding of
-// shards, nothing more.
+// The arithmetic of a CUDA rank's scratch; see workspace.h. Nothing travels on
+// one rank.
 #include "runtime/cuda/workspace.h"
 #include "runtime/core/memory_plan.h"
 
@@ -110,7 +109,7 @@ int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
          roundUp(sums, 256);
 }
 
-CudaScratch cudaScratch(const Manifest &manifest) {
+CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks) {
   CudaScratch scratch;
   bool products = !manifest.matmuls.empty() || !manifest.convolutions.empty() ||
                   !manifest.attentions.empty();
@@ -123,9 +122,9 @@ CudaScratch cudaScratch(const Manifest &manifest) {
                    attentionWorkspaceBytes(plan) - libraryWorkspaceBytes);
   }
   bool wide = manifest.computeDtype == "f32" || manifest.reduceDtype == "f32";
-  scratch.wire =
-      roundUp(largestWhole(manifest, manifest.maxRanks) * (wide ? 4 : 2), 256);
-  scratch.collectives = collectiveScratchBytes(manifest, manifest.maxRanks);
+  if (ranks > 1)
+    scratch.wire = roundUp(largestWhole(manifest, ranks) * (wide ? 4 : 2), 256);
+  scratch.collectives = collectiveScratchBytes(manifest, ranks);
   scratch.tables = tableBytes(manifest);
   int64_t blocks = 8 * int64_t(manifest.layouts.size()) +
                    int64_t(manifest.buffers.size()) +

@@ -43,7 +43,7 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &plan);
 struct CudaScratch {
   int64_t library = 0;     // the libraries' workspace
   int64_t attention = 0;   // beside it: a chunk's scores, or cuDNN's own
-  int64_t wire = 0;        // a gradient as it travels
+  int64_t wire = 0;        // a gradient as it travels between ranks
   int64_t collectives = 0; // theirs
   int64_t tables = 0;      // of norms, optimizers, rates; reports
   int64_t alignment = 0;   // lost between blocks
@@ -51,11 +51,10 @@ struct CudaScratch {
     return library + attention + wire + collectives + tables + alignment;
   }
 };
-CudaScratch cudaScratch(const Manifest &manifest);
+CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks);
 
-// Bytes that both channels' collectives need together, for `ranks` at most:
-// a whole gradient of every rank's shards and a shard of one, and every rank's
-// sums.
+// Of them, what both channels' collectives need together: a whole gradient of
+// every rank's shards and a shard of one, and every rank's sums.
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks);
 
 } // namespace fsdpc

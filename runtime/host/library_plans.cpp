@@ -64,7 +64,7 @@ void LibraryPlans::prepare() {
     attention.prepare();
 }
 
-int64_t scratchpadBytes(const Manifest &manifest, int threads) {
+int64_t scratchpadBytes(const Manifest &manifest, int, int threads) {
   LibraryPlans plans;
   std::string error;
   // A plan that cannot be made is reported where the device is made.

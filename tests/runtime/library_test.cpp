@@ -102,7 +102,7 @@ protected:
     single.reset();
     auto device = make(manifest);
     EXPECT_TRUE(once(*device) == expected) << "bits depend on threads";
-    EXPECT_GE(scratchpadBytes(manifest, GetParam().threads), 0);
+    EXPECT_GE(scratchpadBytes(manifest, 1, GetParam().threads), 0);
   }
 
   void checkMatmul(const MatmulPlan &p) {

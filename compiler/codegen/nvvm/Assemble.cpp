@@ -3,6 +3,7 @@
 #include "compiler/codegen/Files.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <thread>
@@ -46,36 +47,71 @@ void readFigures(StringRef text, const GpuArch &arch,
   }
 }
 
+bool spills(const KernelFigures &kernel) {
+  return kernel.spillStores || kernel.spillLoads;
+}
+
+// ptxas rather spills a register or two than have a block less on each
+// multiprocessor. Kernels of which it says so ask for one block alone.
+std::string giveRegisters(StringRef ptx, ArrayRef<KernelFigures> figures) {
+  std::string text = ptx.str();
+  for (const KernelFigures &kernel : figures) {
+    size_t entry = text.find(".entry " + kernel.kernel + "(");
+    size_t directive = text.find("\n.maxntid", entry);
+    if (spills(kernel) && directive != std::string::npos)
+      text.insert(text.find('\n', directive + 1), "\n.minnctapersm 1");
+  }
+  return text;
+}
+
+// Machine code of one architecture, into `path` with each tool's suffix.
+// Returns what went wrong.
+std::string assemble(const CudaToolkit &toolkit, const GpuArch &arch,
+                     StringRef ptx, const std::string &path,
+                     std::vector<KernelFigures> &figures) {
+  std::string error = writeFile(path + ".ptx", ptx);
+  std::string log = path + ".ptxas.log";
+  if (error.empty())
+    error = runProgram({toolkit.program("ptxas"), "-v", "-O3",
+                        "--split-compile=0", ("-arch=" + arch.name).str(),
+                        path + ".ptx", "-o", path + ".cubin"},
+                       log);
+  if (!error.empty())
+    return error;
+  figures.clear();
+  if (auto text = llvm::MemoryBuffer::getFile(log))
+    readFigures((*text)->getBuffer(), arch, figures);
+  return "";
+}
+
 } // namespace
 
 FailureOr<std::string>
 fsdpc::assembleKernels(Location loc, const CudaToolkit &toolkit,
                        ArrayRef<GpuArch> archs, ArrayRef<std::string> ptx,
                        StringRef folder, std::vector<KernelFigures> &figures) {
-  auto file = [&](const GpuArch &arch, StringRef kind) {
-    return (folder + "/kernels." + arch.name + "." + kind).str();
+  auto path = [&](const GpuArch &arch) {
+    return (folder + "/kernels." + arch.name).str();
   };
   std::vector<std::string> errors(archs.size());
-  auto assemble = [&](size_t i) {
-    const GpuArch &arch = archs[i];
-    errors[i] = writeFile(file(arch, "ptx"), ptx[i]);
-    if (errors[i].empty())
-      errors[i] = runProgram({toolkit.program("ptxas"), "-v", "-O3",
-                              "--split-compile=0", ("-arch=" + arch.name).str(),
-                              file(arch, "ptx"), "-o", file(arch, "cubin")},
-                             file(arch, "ptxas.log"));
+  std::vector<std::vector<KernelFigures>> found(archs.size());
+  auto work = [&](size_t i) {
+    std::string file = path(archs[i]);
+    errors[i] = assemble(toolkit, archs[i], ptx[i], file, found[i]);
+    if (errors[i].empty() && llvm::any_of(found[i], spills))
+      errors[i] = assemble(toolkit, archs[i], giveRegisters(ptx[i], found[i]),
+                           file, found[i]);
   };
   std::vector<std::thread> threads;
   for (size_t i = 0; i < archs.size(); ++i)
-    threads.emplace_back(assemble, i);
+    threads.emplace_back(work, i);
   for (std::thread &thread : threads)
     thread.join();
   for (const std::string &error : errors)
     if (!error.empty())
       return emitError(loc) << "kernels do not assemble: " << error;
-  for (const GpuArch &arch : archs)
-    if (auto text = llvm::MemoryBuffer::getFile(file(arch, "ptxas.log")))
-      readFigures((*text)->getBuffer(), arch, figures);
+  for (const std::vector<KernelFigures> &arch : found)
+    figures.insert(figures.end(), arch.begin(), arch.end());
 
   std::string fat = (folder + "/kernels.fatbin").str();
   std::vector<std::string> words{toolkit.program("fatbinary"),
@@ -83,7 +119,7 @@ fsdpc::assembleKernels(Location loc, const CudaToolkit &toolkit,
   auto add = [&](StringRef kind, const GpuArch &arch, StringRef suffix) {
     words.push_back("--image3=kind=" + kind.str() +
                     ",sm=" + std::to_string(arch.number) +
-                    ",file=" + file(arch, suffix));
+                    ",file=" + path(arch) + "." + suffix.str());
   };
   for (const GpuArch &arch : archs)
     add("elf", arch, "cubin");

@@ -22,7 +22,7 @@ constexpr int64_t kSharedBytes = 48000; // that every GPU has for a block
 constexpr int64_t kShortRow = 2048;     // for which a warp is enough
 constexpr int64_t kFewBlocks = 264;     // two for each processor of a GPU
 constexpr int64_t kSums = 32;       // running sums of a thread, if possible,
-constexpr int64_t kMostSums = 112;  // and at most
+constexpr int64_t kMostSums = 64;   // and at most
 constexpr int64_t kLeastAcross = 8; // vectors of 16 bytes: a cache line
 
 // An access to memory at consecutive lanes.

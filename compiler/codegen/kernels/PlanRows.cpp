@@ -1,0 +1,170 @@
+// Plans the row template: stages of loops over a row, one after the other.
+#include "compiler/codegen/kernels/KeptValues.h"
+#include "compiler/codegen/kernels/KernelPlanner.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::kernels;
+using nn::shapeOf;
+
+// A sum over the middle axis that is a result and read by nothing else. By
+// itself it has threads take blocks, so there must be some.
+bool Planner::addsRows(nn::ReduceOp op) {
+  ArrayRef<int64_t> shape = shapeOf(op.getInput());
+  auto type = nn::tensorType(op.getResult()).getElementType();
+  return shape.size() == 3 && op.getAxes() == ArrayRef<int64_t>{1} &&
+         op.getKind() == nn::ReduceKind::sum && isa<FloatType>(type) &&
+         !type.isBF16() && op->hasOneUse() && *op->user_begin() == terminator &&
+         (shape[0] > 1 || terminator->getNumOperands() > 1);
+}
+
+void Planner::collectReductions() {
+  kernel.walk([&](nn::ReduceOp op) {
+    (addsRows(op) ? rowSums : reductions).push_back(op);
+  });
+}
+
+// What is picked out of a row is read before a result is written, which may lie
+// over the row.
+void Planner::pickBeforeStores(int current) {
+  Stage stage;
+  kernel.walk([&](nn::PickOp op) {
+    Value value = op.getResult();
+    if (level(value) == current && elements(value) == plan.rows)
+      stage.roots.push_back({value,
+                             {},
+                             -1,
+                             plan.space.delinearize(plan.row, shapeOf(value)),
+                             {}});
+  });
+  if (!stage.roots.empty())
+    plan.stages.push_back(stage);
+}
+
+int Planner::keepRow(int64_t count) {
+  plan.keptRows.push_back(count);
+  plan.stackBytes += count * 4 + 64;
+  return kernel.getNumResults() + plan.keptRows.size() - 1;
+}
+
+LogicalResult Planner::planRows() {
+  plan.kind = KernelPlan::Row;
+  auto larger = [&](nn::ReduceOp a, nn::ReduceOp b) {
+    return elements(a.getInput()) < elements(b.getInput());
+  };
+  Domain domain = reductions.empty()
+                      ? Domain(rowSums.front().getInput(), ArrayRef<int64_t>{2})
+                      : Domain(*llvm::max_element(reductions, larger));
+  plan.rows = domain.keptCount();
+  plan.row = plan.space.variable(0, plan.rows);
+
+  for (nn::ReduceOp op : rowSums) {
+    ArrayRef<int64_t> shape = shapeOf(op.getInput());
+    if (shape[0] * shape[1] != plan.rows || shape[2] != domain.reducedCount() ||
+        !domain.reducesTrailing() ||
+        (plan.rowsPerBlock != 1 && plan.rowsPerBlock != shape[1]))
+      return op.emitOpError("adds other rows than its kernel '")
+             << kernel.getSymName() << "' has";
+    plan.rowsPerBlock = shape[1];
+  }
+
+  int last = 0;
+  for (nn::ReduceOp op : llvm::concat<nn::ReduceOp>(reductions, rowSums))
+    last = std::max(last, level(op.getInput()));
+  for (Value output : terminator->getOperands())
+    if (!llvm::is_contained(rowSums, output.getDefiningOp()))
+      last = std::max(last, level(output));
+
+  SmallVector<KeptValue, 2> kept;
+  if (keepsValues)
+    kept = valuesToKeep(kernel, product(domain.shape),
+                        [&](Value value) { return level(value); });
+
+  // A stage for each level and each length of the inner loops, then one for the
+  // outputs with an element a row.
+  Stage scalars;
+  for (int current = 0; current <= last; ++current) {
+    std::map<int64_t, SmallVector<Root, 2>> byCount;
+    pickBeforeStores(current);
+    for (KeptValue &entry : kept)
+      if (entry.level == current) {
+        if (entry.output < 0)
+          entry.output = keepRow(domain.reducedCount());
+        byCount[domain.reducedCount()].push_back(
+            {entry.value, {}, entry.output, {}, {}});
+      }
+    for (nn::ReduceOp op : reductions) {
+      if (level(op.getInput()) != current)
+        continue;
+      if (Domain(op).keptCount() != plan.rows)
+        return op.emitOpError("keeps other rows than its kernel '")
+               << kernel.getSymName() << "'";
+      byCount[Domain(op).reducedCount()].push_back(
+          {op.getInput(), op, -1, {}, {}});
+    }
+    for (auto [i, output] : llvm::enumerate(terminator->getOperands())) {
+      auto sum = output.getDefiningOp<nn::ReduceOp>();
+      bool addsRows = llvm::is_contained(rowSums, sum);
+      if (level(addsRows ? sum.getInput() : output) != current)
+        continue;
+      if (addsRows) {
+        byCount[domain.reducedCount()].push_back(
+            {sum.getInput(), sum, static_cast<int>(i), {}, {}});
+        continue;
+      }
+      int64_t count = elements(output);
+      bool isDomain = count == product(domain.shape);
+      if (count % plan.rows != 0 ||
+          (count != plan.rows && !isDomain && !domain.reducesTrailing()))
+        return kernel.emitError("kernel '")
+               << kernel.getSymName() << "' has an output of other rows";
+      Root root{output, {}, static_cast<int>(i), {}, {}};
+      if (count == plan.rows)
+        scalars.roots.push_back(root);
+      else
+        byCount[count / plan.rows].push_back(root);
+    }
+    for (auto &[count, roots] : byCount) {
+      Stage &stage = plan.stages.emplace_back();
+      stage.roots = roots;
+      chooseLanes(
+          stage, count, /*outerDepth=*/1, /*laneDepth=*/2,
+          [&](Stage &stage, const IndexExpr &inner) {
+            for (Root &root : stage.roots) {
+              ArrayRef<int64_t> shape = shapeOf(root.value);
+              if (root.addsRows())
+                root.sum = plan.space.add(
+                    plan.space.scale(
+                        plan.space.floorDiv(plan.row, plan.rowsPerBlock),
+                        domain.reducedCount()),
+                    inner);
+              if (root.reduce && !root.addsRows()) {
+                root.index =
+                    Domain(root.reduce).index(plan.space, plan.row, inner);
+              } else if (domain.reducesTrailing()) {
+                IndexExpr linear = plan.space.add(
+                    plan.space.scale(plan.row,
+                                     elements(root.value) / plan.rows),
+                    inner);
+                root.index = plan.space.delinearize(linear, shape);
+              } else {
+                Index index = domain.index(plan.space, plan.row, inner);
+                IndexExpr linear = plan.space.linearize(index, domain.shape);
+                root.index = plan.space.delinearize(linear, shape);
+              }
+            }
+          });
+    }
+  }
+  if (!scalars.roots.empty()) {
+    for (Root &root : scalars.roots)
+      root.index = plan.space.delinearize(plan.row, shapeOf(root.value));
+    plan.stages.push_back(scalars);
+  }
+  for (Stage &stage : plan.stages)
+    if (failed(checkReductions(walk(stage))))
+      return failure();
+  return success();
+}
