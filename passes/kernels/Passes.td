@@ -38,7 +38,7 @@ def StrideAttention : Pass<"stride-attention", "::mlir::ModuleOp"> {
 def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
   let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{
-    A block of logits has about 64 MiB, but at least 128 rows. Its row kernel reads
+    A block of logits has about 64 MiB (on CUDA 256), but at least 128 rows. Its row kernel reads
     each row once, writes the row's loss and the logits' gradient, which is
     multiplied into rows of the input's gradient and added to the weight's before
     the next block takes the same memory.
