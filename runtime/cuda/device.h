@@ -122,10 +122,11 @@ private:
   void *wire = nullptr;
   void *collectiveScratch = nullptr;
 
+  // NCCL does not end as long as a graph holds its calls, so this goes last.
+  CollectiveChannels channels;
   std::unique_ptr<Sections> sections;
   std::unique_ptr<CudaInputs> inputs;
   std::unique_ptr<CudaUpdate> update;
-  CollectiveChannels channels;
 };
 
 } // namespace fsdpc
