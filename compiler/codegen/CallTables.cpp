@@ -25,6 +25,8 @@ std::string productName(rt::MatmulPlanAttr plan) {
   if (plan.getTransposeA() || plan.getTransposeB())
     stream << (plan.getTransposeA() ? " t" : " n")
            << (plan.getTransposeB() ? 't' : 'n');
+  if (plan.getBias())
+    stream << " + bias";
   return text;
 }
 

@@ -194,9 +194,9 @@ void ProgramEmitter::emitOp(Operation *op) {
               integer(op.getBuffers().size())});
       })
       .Case([&](rt::MatmulOp op) {
-        call("fsdpc_matmul",
-             {integer(tables.matmuls.index(op.getPlanAttr())),
-              address(op.getA()), address(op.getB()), address(op.getC())});
+        call("fsdpc_matmul", {integer(tables.matmuls.index(op.getPlanAttr())),
+                              address(op.getA()), address(op.getB()),
+                              address(op.getBias()), address(op.getC())});
       })
       .Case([&](rt::ConvolutionOp op) {
         call("fsdpc_convolution",

@@ -50,13 +50,14 @@ static const PipelineStep steps[] = {
     {Phase::Shard, "mixed-precision", createMixedPrecision},
     {Phase::Shard, "build-update", createBuildUpdate},
 
-    // Attention's tensors lie where others made or read them; every op is a
-    // library call, which one where a GPU has several, or an outlined kernel
-    // with its tied operands; and each has its cost. Strategy and schedule have
-    // had no say in it.
+    // Attention's tensors lie where others made or read them, a GPU's products
+    // add their biases; every op is a library call, which one where a GPU has
+    // several, or an outlined kernel with its tied operands; and each has its
+    // cost. Strategy and schedule have had no say in it.
     {Phase::Kernels, "stride-attention", createStrideAttention},
     {Phase::Kernels, "decompose-linear-cross-entropy",
      createDecomposeLinearCrossEntropy},
+    {Phase::Kernels, "fuse-epilogues", createFuseEpilogues},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},
     {Phase::Kernels, "merge-kernels", createMergeKernels},
     {Phase::Kernels, "tie-operands", createTieOperands},

@@ -1,6 +1,7 @@
 // decompose-linear-cross-entropy: writes the loss and its gradients as products
 // and row kernels on blocks of rows, so that the logits never exist whole
 // (Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models, 2024).
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/DecomposeRows.h"
 #include "passes/kernels/Inherit.h"
 #include "passes/kernels/Passes.h"
@@ -18,12 +19,14 @@ using namespace fsdpc;
 namespace {
 
 // A block of logits of about this size, but no fewer rows than keep products
-// fast: each block reads the weight and adds to its gradient once.
-constexpr int64_t blockBytes = int64_t(64) << 20;
+// fast: each block reads the weight and adds to its gradient once, which costs
+// a GPU, whose products are nearer to its memory's speed, more of its time.
+constexpr int64_t hostBlockBytes = int64_t(64) << 20;
+constexpr int64_t cudaBlockBytes = int64_t(256) << 20;
 constexpr int64_t leastRows = 128;
 
 // Blocks of one size run one kernel: a size that divides all rows is preferred.
-int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow) {
+int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
   int64_t most = std::max(blockBytes / bytesPerRow / 64 * 64, leastRows);
   for (int64_t size = most; size >= std::max(most / 2, leastRows); size -= 64)
     if (rows % size == 0)
@@ -33,8 +36,8 @@ int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow) {
 
 class LossBuilder {
 public:
-  explicit LossBuilder(nn::LinearCrossEntropyOp op)
-      : op(op), builder(op), b(builder, op.getLoc()),
+  LossBuilder(nn::LinearCrossEntropyOp op, int64_t blockBytes)
+      : op(op), blockBytes(blockBytes), builder(op), b(builder, op.getLoc()),
         input(nn::tensorType(op.getInput())),
         weight(nn::tensorType(op.getWeight())),
         statistics(nn::tensorType(op.getLoss())), rows(input.getDimSize(0)),
@@ -69,6 +72,7 @@ private:
   void addBlock(int64_t begin, int64_t count);
 
   nn::LinearCrossEntropyOp op;
+  int64_t blockBytes;
   OpBuilder builder;
   nn::DecomposeBuilder b;
   RankedTensorType input, weight, statistics;
@@ -115,8 +119,8 @@ void LossBuilder::run() {
   Value divisor = nn::divisorOf(b, op.getReduction(), valid);
   weights = b.reshape(weight, {rows});
   factors = b.reshape(b.div(weight, divisor), {rows});
-  int64_t count =
-      rowsOfBlock(rows, classes * input.getElementTypeBitWidth() / 8);
+  int64_t count = rowsOfBlock(
+      rows, classes * input.getElementTypeBitWidth() / 8, blockBytes);
   for (int64_t begin = 0; begin < rows; begin += count)
     addBlock(begin, std::min(count, rows - begin));
 
@@ -135,9 +139,11 @@ struct DecomposeLinearCrossEntropy
     : fsdpc::impl::DecomposeLinearCrossEntropyBase<
           DecomposeLinearCrossEntropy> {
   void runOnOperation() override {
-    getOperation().walk([](nn::LinearCrossEntropyOp op) {
+    int64_t blockBytes =
+        fsdp::isCuda(getOperation()) ? cudaBlockBytes : hostBlockBytes;
+    getOperation().walk([&](nn::LinearCrossEntropyOp op) {
       Operation *before = op->getPrevNode();
-      LossBuilder(op).run();
+      LossBuilder(op, blockBytes).run();
       inheritAttributes(before, op);
       op->erase();
     });

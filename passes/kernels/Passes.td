@@ -38,7 +38,7 @@ def StrideAttention : Pass<"stride-attention", "::mlir::ModuleOp"> {
 def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir::ModuleOp"> {
   let summary = "Writes the loss and its gradients as products on blocks of rows";
   let description = [{
-    A block of logits has about 64 MiB, but at least 128 rows. Its row kernel reads
+    A block of logits has about 64 MiB (on CUDA 256), but at least 128 rows. Its row kernel reads
     each row once, writes the row's loss and the logits' gradient, which is
     multiplied into rows of the input's gradient and added to the weight's before
     the next block takes the same memory.
@@ -61,6 +61,28 @@ def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir
     ```
   }];
   let dependentDialects = ["::fsdpc::nn::NNDialect"];
+}
+
+def FuseEpilogues : Pass<"fuse-epilogues", "::mlir::ModuleOp"> {
+  let summary = "Lets a GPU's products add biases themselves";
+  let description = [{
+    For `--target=cuda` and its emulation. cuBLASLt adds a row to its sums before it
+    rounds and writes them, where a kernel would read and write the result once
+    more. Of the product nothing else may be read; it adds to nothing yet, its
+    right operand is one matrix, and the sum is of the same unit and direction.
+
+    Before:
+    ```mlir
+    %x = nn.matmul %a, %w {transpose_b} : tensor<8x16xf32>, tensor<48x16xf32> -> tensor<8x48xf32>
+    %b = nn.broadcast %bias : tensor<48xf32> -> tensor<8x48xf32>
+    %h = nn.add %x, %b : tensor<8x48xf32>
+    ```
+    After:
+    ```mlir
+    %h = nn.matmul %a, %w accumulate %bias {transpose_b} : tensor<8x16xf32>, tensor<48x16xf32>, accumulate tensor<48xf32> -> tensor<8x48xf32>
+    ```
+  }];
+  let statistics = [Statistic<"biases", "biases", "biases that products add">];
 }
 
 def OutlineKernels : Pass<"outline-kernels", "::mlir::ModuleOp"> {

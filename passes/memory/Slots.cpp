@@ -2,6 +2,7 @@
 #include "passes/memory/Slots.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Products.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -271,7 +272,7 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
       return failure();
     define(&op);
     auto matmul = dyn_cast<nn::MatmulOp>(op);
-    if (matmul && matmul.getAccumulator() && failed(accumulate(matmul)))
+    if (matmul && nn::overwrittenBy(matmul) && failed(accumulate(matmul)))
       return failure();
     ++position;
   }

@@ -1,6 +1,7 @@
 // convert-to-rt: turns planned ops into calls of the runtime.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/nn/Products.h"
 #include "passes/memory/Slots.h"
 #include "passes/runtime/LibraryPlans.h"
 #include "passes/runtime/Passes.h"
@@ -224,8 +225,10 @@ LogicalResult FunctionConverter::convert(Operation *op) {
       .Case([&](nn::MatmulOp op) {
         Value a = pointers.get(location, op.getLhs());
         Value b = pointers.get(location, op.getRhs());
+        Value row = nn::biasOf(op);
+        Value bias = row ? pointers.get(location, row) : Value();
         auto plan = cast<rt::MatmulPlanAttr>(libraryPlan(op));
-        rt::MatmulOp::create(builder, location, plan, a, b,
+        rt::MatmulOp::create(builder, location, plan, a, b, bias,
                              pointers.get(location, op.getResult()));
         return success();
       })

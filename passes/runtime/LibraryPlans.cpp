@@ -1,6 +1,7 @@
 // What library ops tell the runtime: shapes and strides as plan attributes.
 #include "passes/runtime/LibraryPlans.h"
 
+#include "compiler/dialects/nn/Products.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -66,7 +67,8 @@ static rt::MatmulPlanAttr matmulPlan(nn::MatmulOp op) {
       op.getTransposeB(), tensorType(op.getLhs()).getElementType(),
       tensorType(op.getRhs()).getElementType(),
       tensorType(op.getResult()).getElementType(),
-      static_cast<bool>(op.getAccumulator()), libraryOf(op));
+      static_cast<bool>(nn::overwrittenBy(op)),
+      static_cast<bool>(nn::biasOf(op)), libraryOf(op));
 }
 
 // Plans for "forward", "input" and "weight" convolutions; the shapes are those

@@ -34,7 +34,7 @@ bool writes(Operation *op, unsigned index) {
         return index >= kernel.getNumArguments();
       })
       .Case<rt::MatmulOp, rt::ConvolutionOp>(
-          [&](Operation *) { return index == 2; })
+          [&](Operation *op) { return index + 1 == op->getNumOperands(); })
       .Case(
           [&](rt::AttentionOp op) { return index + 2 >= op->getNumOperands(); })
       .Case([&](rt::AttentionGradOp op) {

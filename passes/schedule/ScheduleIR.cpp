@@ -4,6 +4,7 @@
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Products.h"
 #include "passes/memory/Slots.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -294,7 +295,7 @@ SmallVector<Operation *> fsdpc::usersOfMemory(Value value) {
       users.push_back(user);
       auto matmul = dyn_cast<nn::MatmulOp>(user);
       if (nn::isView(user) || isa<nn::ConcatOp, fsdp::ViewOp>(user) ||
-          (matmul && matmul.getAccumulator() == use.get()))
+          (matmul && nn::overwrittenBy(matmul) == use.get()))
         values.push_back(user->getResult(0));
     }
   return users;

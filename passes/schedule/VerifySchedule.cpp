@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/nn/Products.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -82,7 +83,7 @@ LogicalResult verifySource(fsdp::ReduceScatterStartOp start) {
   for (Value gradient : start.getGradients())
     for (Operation *user : usersOfMemory(gradient)) {
       auto matmul = dyn_cast<nn::MatmulOp>(user);
-      if (!matmul || !matmul.getAccumulator() ||
+      if (!matmul || !nn::overwrittenBy(matmul) ||
           !start->isBeforeInBlock(user) || !user->isBeforeInBlock(wait))
         continue;
       auto diagnostic = broken(start, "source-kept")

@@ -98,7 +98,8 @@ public:
   virtual void wait(int stream, int event) = 0;
   virtual void launch(const fsdpc_kernel &kernel, void *const *buffers,
                       int count) = 0;
-  virtual void matmul(int plan, const void *a, const void *b, void *c) = 0;
+  virtual void matmul(int plan, const void *a, const void *b, const void *bias,
+                      void *c) = 0;
   virtual void convolution(int plan, const void *x, const void *w, void *y) = 0;
   virtual void pooling(int plan, const void *source, void *destination,
                        void *workspace) = 0;

@@ -73,8 +73,8 @@ struct Buffer {
   Source source;
 };
 
-// C[b] = A[b] * B[b] (+ C[b]) for every index b of `batch`; row strides in
-// elements, a batch stride of 0 broadcasts.
+// C[b] = A[b] * B[b] (+ C[b], or + a row of C's type) for every index b of
+// `batch`; row strides in elements, a batch stride of 0 broadcasts.
 struct MatmulPlan {
   std::vector<int64_t> batch, strideA, strideB, strideC;
   int64_t m = 0, n = 0, k = 0;
@@ -82,6 +82,7 @@ struct MatmulPlan {
   int64_t lda = 0, ldb = 0, ldc = 0;
   std::string dtypeA, dtypeB, dtypeC;
   bool accumulate = false;
+  bool bias = false;   // GPU programs alone
   std::string library; // of a GPU program: "cublaslt"
 };
 
@@ -160,7 +161,7 @@ struct Manifest {
   std::string scheduleHash; // total order of starts per communicator
   std::string programHash;  // final rt module without locations
   std::string strategy, optimizer;
-  std::string target; // "host", "cuda", "cuda-emulation"
+  std::string target;                   // "host", "cuda", "cuda-emulation"
   std::vector<std::string> gpuArchs;    // "sm_90", …; of GPU programs
   std::string cpu;                      // "native" resolved, "x86-64-v3", …
   std::vector<std::string> cpuFeatures; // must be present at start, LLVM names

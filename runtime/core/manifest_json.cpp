@@ -52,7 +52,7 @@ template <class V> void fields(V &v, MatmulPlan &x) {
   v("transposeA", x.transposeA), v("transposeB", x.transposeB);
   v("lda", x.lda), v("ldb", x.ldb), v("ldc", x.ldc);
   v("dtypeA", x.dtypeA), v("dtypeB", x.dtypeB), v("dtypeC", x.dtypeC);
-  v("accumulate", x.accumulate);
+  v("accumulate", x.accumulate), v("bias", x.bias);
 }
 
 template <class V> void fields(V &v, ConvolutionPlan &x) {

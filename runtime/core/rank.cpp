@@ -54,8 +54,8 @@ void fsdpc_launch(fsdpc_rank *rank, const fsdpc_kernel *kernel,
 }
 
 void fsdpc_matmul(fsdpc_rank *rank, int32_t plan, const void *a, const void *b,
-                  void *c) {
-  rank->device->matmul(plan, a, b, c);
+                  const void *bias, void *c) {
+  rank->device->matmul(plan, a, b, bias, c);
 }
 
 void fsdpc_convolution(fsdpc_rank *rank, int32_t plan, const void *x,

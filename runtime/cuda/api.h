@@ -49,7 +49,8 @@ struct CudaDeviceInfo {
 
 // C[i] = A[i] · B[i] + beta · C[i], row-major, for `count` products that are
 // strides apart; strides in elements, 0 broadcasts. Sums are f32 (f64 for f64),
-// without TF32.
+// without TF32. A bias, a row of C's type, is added before the sums are
+// rounded.
 struct CudaGemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false; // stored k×m, n×k
@@ -57,6 +58,7 @@ struct CudaGemmShape {
   int64_t count = 1, strideA = 0, strideB = 0, strideC = 0;
   std::string dtypeA, dtypeB, dtypeC; // "f32", "bf16", "f64"
   float beta = 0;                     // 0 or 1
+  bool bias = false;
 };
 
 // What a library chose for a plan.
@@ -130,8 +132,10 @@ public:
   // belongs to the thread that made it.
   virtual CudaStatus planGemm(const CudaGemmShape &shape, size_t cap,
                               CudaGemm &gemm, CudaChoice &choice) = 0;
-  virtual CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, void *c,
-                          void *workspace, CudaStream stream) = 0;
+  // `bias` is null where the shape has none.
+  virtual CudaStatus gemm(CudaGemm gemm, const void *a, const void *b,
+                          const void *bias, void *c, void *workspace,
+                          CudaStream stream) = 0;
   virtual CudaStatus destroyGemm(CudaGemm gemm) = 0;
   virtual CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,
                                      bool deterministic,

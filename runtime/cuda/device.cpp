@@ -159,9 +159,10 @@ void CudaDevice::launch(const fsdpc_kernel &kernel, void *const *buffers,
   launchKernel(kernel, kernel.blocks, buffers, count);
 }
 
-void CudaDevice::matmul(int plan, const void *a, const void *b, void *c) {
+void CudaDevice::matmul(int plan, const void *a, const void *b,
+                        const void *bias, void *c) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  matmuls[size_t(plan)].run(context, a, b, c, library);
+  matmuls[size_t(plan)].run(context, a, b, c, library, bias);
 }
 
 void CudaDevice::convolution(int plan, const void *x, const void *w, void *y) {

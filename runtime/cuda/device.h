@@ -53,7 +53,8 @@ public:
   void wait(int stream, int event) override;
   void launch(const fsdpc_kernel &kernel, void *const *buffers,
               int count) override;
-  void matmul(int plan, const void *a, const void *b, void *c) override;
+  void matmul(int plan, const void *a, const void *b, const void *bias,
+              void *c) override;
   void convolution(int plan, const void *x, const void *w, void *y) override;
   void pooling(int plan, const void *source, void *destination,
                void *workspace) override;
@@ -121,10 +122,11 @@ private:
   void *wire = nullptr;
   void *collectiveScratch = nullptr;
 
+  // NCCL does not end as long as a graph holds its calls, so this goes last.
+  CollectiveChannels channels;
   std::unique_ptr<Sections> sections;
   std::unique_ptr<CudaInputs> inputs;
   std::unique_ptr<CudaUpdate> update;
-  CollectiveChannels channels;
 };
 
 } // namespace fsdpc

@@ -46,7 +46,8 @@ std::string nameOf(const CudaGemmShape &s) {
          std::to_string(s.k) + (s.transposeA ? " A'" : " A") +
          (s.transposeB ? "B'" : "B") +
          (s.count > 1 ? " of " + std::to_string(s.count) : "") + " " +
-         s.dtypeA + " " + s.dtypeB + " " + s.dtypeC + (s.beta != 0 ? " +" : "");
+         s.dtypeA + " " + s.dtypeB + " " + s.dtypeC +
+         (s.beta != 0 ? " +" : "") + (s.bias ? " + bias" : "");
 }
 
 } // namespace
@@ -59,6 +60,7 @@ ProductCalls cutProduct(const MatmulPlan &p) {
   s.lda = p.lda, s.ldb = p.ldb, s.ldc = p.ldc;
   s.dtypeA = p.dtypeA, s.dtypeB = p.dtypeB, s.dtypeC = p.dtypeC;
   s.beta = p.accumulate ? 1 : 0;
+  s.bias = p.bias;
   std::vector<Axis> axes = mergedAxes(p);
   // Entries whose rows follow each other, by one B, are one product.
   if (!axes.empty() && !s.transposeA && axes.back().b == 0 &&
@@ -95,7 +97,7 @@ Products::~Products() {
 CudaGemm Products::planned(const CudaGemmShape &s) {
   Key key(s.m, s.n, s.k, s.transposeA, s.transposeB, s.lda, s.ldb, s.ldc,
           s.count, s.strideA, s.strideB, s.strideC,
-          s.dtypeA + " " + s.dtypeB + " " + s.dtypeC, s.beta);
+          s.dtypeA + " " + s.dtypeB + " " + s.dtypeC, s.beta, s.bias);
   auto found = gemms.find(key);
   if (found != gemms.end())
     return found->second;
@@ -105,9 +107,11 @@ CudaGemm Products::planned(const CudaGemmShape &s) {
       context.api.planGemm(s, size_t(libraryWorkspaceBytes), gemm, choice);
   if (status != cudaOk)
     gemm = nullptr;
-  lines.push_back("product " + nameOf(s) + ": " +
-                  (gemm ? choice.algorithm
-                        : "plain loops: " + refusal(context, status, choice)));
+  const char *otherwise =
+      s.bias ? "bias in a pass of its own: " : "plain loops: ";
+  lines.push_back(
+      "product " + nameOf(s) + ": " +
+      (gemm ? choice.algorithm : otherwise + refusal(context, status, choice)));
   gemms.emplace(std::move(key), gemm);
   return gemm;
 }
@@ -128,7 +132,15 @@ bool Products::plan(const MatmulPlan &p, Product &product, std::string &error) {
   }
   ProductCalls cut = cutProduct(p);
   // A library's product has operands of one type.
-  product.gemm = p.dtypeA == p.dtypeB ? planned(cut.shape) : nullptr;
+  auto ofLibrary = [&] {
+    return p.dtypeA == p.dtypeB ? planned(cut.shape) : nullptr;
+  };
+  product.gemm = ofLibrary();
+  product.biasApart = p.bias && !product.gemm;
+  if (product.biasApart) {
+    cut.shape.bias = false;
+    product.gemm = ofLibrary();
+  }
   product.calls = cut.calls;
   for (ProductCalls::Call &call : product.calls) {
     call.a *= dtypeBytes(p.dtypeA);
@@ -154,19 +166,27 @@ bool Products::plan(const MatmulPlan &p, Product &product, std::string &error) {
 }
 
 void Product::run(CudaContext &context, const void *a, const void *b, void *c,
-                  void *workspace) const {
+                  void *workspace, const void *bias) const {
   for (const ProductCalls::Call &call : calls) {
     const void *fromA = static_cast<const char *>(a) + call.a;
     const void *fromB = static_cast<const char *>(b) + call.b;
     void *to = static_cast<char *>(c) + call.c;
     if (gemm) {
-      context.check(context.api.gemm(gemm, fromA, fromB, to, workspace,
+      context.check(context.api.gemm(gemm, fromA, fromB,
+                                     biasApart ? nullptr : bias, to, workspace,
                                      context.streams[FSDPC_STREAM_COMPUTE]));
-      continue;
+    } else {
+      PlainProduct own = plain;
+      own.a = fromA, own.b = fromB, own.c = to;
+      context.launch(own, own.entries * own.m * own.n, FSDPC_STREAM_COMPUTE);
     }
-    PlainProduct own = plain;
-    own.a = fromA, own.b = fromB, own.c = to;
-    context.launch(own, own.entries * own.m * own.n, FSDPC_STREAM_COMPUTE);
+    if (!biasApart)
+      continue;
+    AddBias add;
+    add.c = to, add.bias = bias, add.narrow = plain.narrowC;
+    add.m = plain.m, add.n = plain.n, add.row = plain.rowC;
+    add.entries = plain.entries, add.stride = plain.strideC;
+    context.launch(add, add.entries * add.m * add.n, FSDPC_STREAM_COMPUTE);
   }
 }
 

@@ -25,13 +25,14 @@ ProductCalls cutProduct(const MatmulPlan &plan);
 class Product {
 public:
   void run(CudaContext &context, const void *a, const void *b, void *c,
-           void *workspace) const;
+           void *workspace, const void *bias = nullptr) const;
 
 private:
   friend class Products;
   CudaGemm gemm = nullptr;               // null: the plain kernel
   std::vector<ProductCalls::Call> calls; // in bytes
   PlainProduct plain;
+  bool biasApart = false; // added by a pass of its own
 };
 
 // Makes products; equal shapes share what the library chose for them.
@@ -49,7 +50,7 @@ public:
 private:
   using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, int64_t,
                          int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         std::string, float>;
+                         std::string, float, bool>;
   CudaGemm planned(const CudaGemmShape &shape);
 
   CudaContext &context;

@@ -58,8 +58,8 @@ public:
   // ---- cuBLASLt: real_gemm.cpp ----
   CudaStatus planGemm(const CudaGemmShape &shape, size_t cap, CudaGemm &gemm,
                       CudaChoice &choice) override;
-  CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, void *c,
-                  void *workspace, CudaStream stream) override;
+  CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, const void *bias,
+                  void *c, void *workspace, CudaStream stream) override;
   CudaStatus destroyGemm(CudaGemm gemm) override;
 
   // ---- cuDNN: real_dnn.cpp ----

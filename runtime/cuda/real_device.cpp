@@ -186,9 +186,7 @@ CudaStatus RealCudaApi::findKernel(const fsdpc_kernel &kernel,
   cudaError_t status =
       cudaLibraryGetKernel(&found, loaded.library, kernel.name);
   function = found;
-  // Loads it, which else the first launch does, in a capture at worst.
-  cudaFuncAttributes attributes;
-  return status ? status : cudaFuncGetAttributes(&attributes, function);
+  return status;
 }
 
 CudaStatus RealCudaApi::launch(CudaFunction function, int64_t blocks,

@@ -161,6 +161,10 @@ CudaStatus RealCudaApi::planAttention(const AttentionPlan &p,
     return refuse(choice, "fused attention takes no mask but the causal one");
   if (p.causal && p.queries > p.keys)
     return refuse(choice, "some queries see no key");
+  // There cudnn_frontend hands lengths over from host memory that is gone when
+  // a graph replays the copy.
+  if (p.backward && p.keys % 128 != 0 && cudnnGetVersion() <= 91500)
+    return refuse(choice, "cuDNN up to 9.15 takes keys by 128");
   return plan(
       [&](fe::graph::Graph &g) {
         return describeAttention(g, p, deterministic);

@@ -57,7 +57,7 @@ struct Gemm {
   // For operands that begin at multiples of wideAlignment, and for others.
   cublasLtMatmulAlgo_t wide, narrow;
   size_t workspaceBytes = 0;
-  bool inF64 = false;
+  bool inF64 = false, bias = false;
   double beta = 0;
 
   ~Gemm() {
@@ -69,6 +69,7 @@ struct Gemm {
   }
 
   cublasStatus_t describe(const CudaGemmShape &s, const cudaDataType_t *types);
+  cublasStatus_t setBias(const void *address);
   cublasStatus_t choose(size_t cap, const size_t *alignments,
                         cublasLtMatmulHeuristicResult_t &chosen);
 };
@@ -93,6 +94,7 @@ cublasStatus_t describeMatrix(cublasLtMatrixLayout_t &layout,
 cublasStatus_t Gemm::describe(const CudaGemmShape &s,
                               const cudaDataType_t *types) {
   inF64 = types[2] == CUDA_R_64F;
+  bias = s.bias;
   beta = s.beta;
   // Not FAST_TF32: f32 stays f32.
   cublasStatus_t status = cublasLtMatmulDescCreate(
@@ -107,6 +109,16 @@ cublasStatus_t Gemm::describe(const CudaGemmShape &s,
   for (int i = 0; i < 2 && !status; ++i)
     status = cublasLtMatmulDescSetAttribute(
         product, attributes[i], &operations[i], sizeof(operations[i]));
+  if (bias) { // a row of ours is a column of cuBLASLt's
+    uint32_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    int32_t type = types[2];
+    if (!status)
+      status = cublasLtMatmulDescSetAttribute(
+          product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue));
+    if (!status)
+      status = cublasLtMatmulDescSetAttribute(
+          product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type));
+  }
   if (!status)
     status =
         describeMatrix(first, types[1], s.transposeB ? s.k : s.n,
@@ -119,6 +131,11 @@ cublasStatus_t Gemm::describe(const CudaGemmShape &s,
     status =
         describeMatrix(result, types[2], s.n, s.m, s.ldc, s.count, s.strideC);
   return status;
+}
+
+cublasStatus_t Gemm::setBias(const void *address) {
+  return cublasLtMatmulDescSetAttribute(
+      product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address));
 }
 
 // Sums of a K that is split are kept in f32 in the workspace and added by a
@@ -139,6 +156,9 @@ cublasStatus_t Gemm::choose(size_t cap, const size_t *alignments,
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t(alignments[0]));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t(alignments[2]));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t(alignments[2]));
+  // The heuristic takes the bias's alignment from its address.
+  if (bias && !status)
+    status = setBias(reinterpret_cast<const void *>(alignments[2]));
   int found = 0;
   if (!status)
     status =
@@ -207,11 +227,15 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
 }
 
 CudaStatus RealCudaApi::gemm(CudaGemm gemm, const void *a, const void *b,
-                             void *c, void *workspace, CudaStream stream) {
-  const Gemm &plan = *static_cast<Gemm *>(gemm);
-  uintptr_t begins = reinterpret_cast<uintptr_t>(a) |
-                     reinterpret_cast<uintptr_t>(b) |
-                     reinterpret_cast<uintptr_t>(c);
+                             const void *bias, void *c, void *workspace,
+                             CudaStream stream) {
+  Gemm &plan = *static_cast<Gemm *>(gemm);
+  uintptr_t begins =
+      reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
+      reinterpret_cast<uintptr_t>(bias) | reinterpret_cast<uintptr_t>(c);
+  if (plan.bias)
+    if (cublasStatus_t status = plan.setBias(bias))
+      return checked(status);
   double alpha64 = 1, beta64 = plan.beta;
   float alpha = 1, beta = float(plan.beta);
   const void *scales[] = {&alpha, &beta};

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nccl.h>
 #include <thread>
+#include <utility>
 
 namespace fsdpc {
 
@@ -26,6 +27,8 @@ struct NcclChannel {
   // Set by the watchdog's thread while the rank's own may be in settled(); NCCL
   // frees the communicator then.
   std::atomic<bool> aborted{false};
+  // NCCL's calls are of one thread at a time, that for the state too: it ends
+  // what has been handed over.
   std::mutex mutex;
 };
 
@@ -180,10 +183,15 @@ CudaStatus RealCudaApi::groupBegin() {
 }
 
 CudaStatus RealCudaApi::groupEnd() {
-  ncclResult_t result = ncclGroupEnd();
-  NcclChannel *member = group.member;
-  group = {};
-  return member ? settled(*member, result) : checked(result);
+  NcclChannel *member = std::exchange(group, {}).member;
+  if (!member)
+    return checked(ncclGroupEnd());
+  ncclResult_t result;
+  {
+    std::lock_guard<std::mutex> lock(member->mutex);
+    result = ncclGroupEnd();
+  }
+  return settled(*member, result);
 }
 
 CudaStatus RealCudaApi::send(CudaCommunicator communicator, const void *from,

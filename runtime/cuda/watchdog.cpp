@@ -62,9 +62,10 @@ Watchdog::~Watchdog() {
   }
   changed.notify_one();
   thread.join();
+  uint32_t name = nameOf("the end of NCCL", "");
   for (CudaCommunicator communicator : communicators)
     if (communicator)
-      api.destroyCommunicator(communicator);
+      check(name, api.destroyCommunicator(communicator));
   api.freePinned(words);
 }
 

@@ -157,7 +157,8 @@ void HostDevice::launch(const fsdpc_kernel &kernel, void *const *buffers,
 
 // ---- library calls ----
 
-void HostDevice::matmul(int plan, const void *a, const void *b, void *c) {
+void HostDevice::matmul(int plan, const void *a, const void *b, const void *,
+                        void *c) {
   call(Command::Matmul, plan, a, b, c);
 }
 

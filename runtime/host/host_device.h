@@ -46,7 +46,8 @@ public:
   void wait(int stream, int event) override;
   void launch(const fsdpc_kernel &kernel, void *const *buffers,
               int count) override;
-  void matmul(int plan, const void *a, const void *b, void *c) override;
+  void matmul(int plan, const void *a, const void *b, const void *bias,
+              void *c) override;
   void convolution(int plan, const void *x, const void *w, void *y) override;
   void pooling(int plan, const void *source, void *destination,
                void *workspace) override;

@@ -55,6 +55,10 @@ bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
 
 bool Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache,
                   std::string &error) {
+  if (p.bias) {
+    error = "a matrix product with a bias is for GPUs alone";
+    return false;
+  }
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||

@@ -95,9 +95,10 @@ void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
 void fsdpc_launch(fsdpc_rank *, const fsdpc_kernel *kernel,
                   void *const *buffers, int32_t count);
 /* Calls of libraries; `plan` indexes the manifest's table of that kind. The
- * manifest says what each operand is. */
+ * manifest says what each operand is. `bias` is null where the plan has none.
+ */
 void fsdpc_matmul(fsdpc_rank *, int32_t plan, const void *a, const void *b,
-                  void *c);
+                  const void *bias, void *c);
 void fsdpc_convolution(fsdpc_rank *, int32_t plan, const void *x, const void *w,
                        void *y);
 void fsdpc_pooling(fsdpc_rank *, int32_t plan, const void *source,

@@ -70,8 +70,8 @@ public:
 
   CudaStatus planGemm(const CudaGemmShape &shape, size_t cap, CudaGemm &gemm,
                       CudaChoice &choice) override;
-  CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, void *c,
-                  void *workspace, CudaStream stream) override;
+  CudaStatus gemm(CudaGemm gemm, const void *a, const void *b, const void *bias,
+                  void *c, void *workspace, CudaStream stream) override;
   CudaStatus destroyGemm(CudaGemm gemm) override;
   CudaStatus planConvolution(const ConvolutionPlan &plan, size_t cap,
                              bool deterministic, CudaConvolution &convolution,

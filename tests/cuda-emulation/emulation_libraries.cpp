@@ -30,7 +30,8 @@ int64_t extentOf(std::initializer_list<std::pair<int64_t, int64_t>> axes) {
   return extent;
 }
 
-void runGemm(const CudaGemmShape &s, const void *a, const void *b, void *c) {
+void runGemm(const CudaGemmShape &s, const void *a, const void *b,
+             const void *bias, void *c) {
   for (int64_t i = 0; i < s.count; ++i)
     multiply({s.m,
               s.n,
@@ -42,7 +43,8 @@ void runGemm(const CudaGemmShape &s, const void *a, const void *b, void *c) {
               at(c, s.dtypeC, i * s.strideC),
               s.dtypeC,
               s.ldc,
-              s.beta != 0});
+              s.beta != 0,
+              bias});
 }
 
 } // namespace
@@ -112,11 +114,14 @@ CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
     return refusePlan(choice, "no such types");
   if (std::min({s.m, s.n, s.k, s.count}) < 1)
     return refusePlan(choice, "an empty dimension");
+  if (s.bias && s.dtypeC != s.dtypeA) // no program has these: for tests
+    return refusePlan(choice, "a bias for a result wider than its operands");
   return addPlan(gemms, s, std::min(cap, wantedWorkspace), gemm, choice);
 }
 
-CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b, void *c,
-                           void *workspace, CudaStream stream) {
+CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b,
+                           const void *bias, void *c, void *workspace,
+                           CudaStream stream) {
   auto buffers = [=](const CudaGemmShape &s) {
     auto bytes = [&](const std::string &dtype, int64_t rows, int64_t columns,
                      bool transposed, int64_t row, int64_t stride) {
@@ -125,14 +130,17 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b, void *c,
       return bytesOf(dtype) *
              extentOf({{s.count, stride}, {rows, row}, {columns, 1}});
     };
-    return std::vector<Buffer>{
+    std::vector<Buffer> operands{
         {a, bytes(s.dtypeA, s.m, s.k, s.transposeA, s.lda, s.strideA), "A"},
         {b, bytes(s.dtypeB, s.k, s.n, s.transposeB, s.ldb, s.strideB), "B"},
         {c, bytes(s.dtypeC, s.m, s.n, false, s.ldc, s.strideC), "C"}};
+    if (s.bias)
+      operands.push_back({bias, bytesOf(s.dtypeC) * s.n, "a bias"});
+    return operands;
   };
   return call<CudaGemmShape>(
       gemms, gemm, buffers, workspace, stream,
-      [=](const CudaGemmShape &shape) { runGemm(shape, a, b, c); });
+      [=](const CudaGemmShape &shape) { runGemm(shape, a, b, bias, c); });
 }
 
 CudaStatus Emulation::destroyGemm(CudaGemm gemm) {

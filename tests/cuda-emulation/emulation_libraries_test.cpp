@@ -84,7 +84,7 @@ TEST_F(Libraries, multiply) {
   };
   for (Types types : {Types{"f32", "f32", 5e-5}, Types{"bf16", "f32", 5e-5},
                       Types{"bf16", "bf16", 1e-2}, Types{"f64", "f64", 1e-14}})
-    for (int flags = 0; flags < 8; ++flags)
+    for (int flags = 0; flags < 16; ++flags)
       for (int64_t k : {1, 33, 530}) {
         CudaGemmShape s;
         s.m = 37;
@@ -93,6 +93,7 @@ TEST_F(Libraries, multiply) {
         s.transposeA = flags & 1;
         s.transposeB = flags & 2;
         s.beta = flags & 4 ? 1 : 0;
+        s.bias = flags & 8 && types.in == std::string(types.out);
         s.lda = (s.transposeA ? s.m : k) + 3;
         s.ldb = (s.transposeB ? k : s.n) + 1;
         s.ldc = s.n + 2;
@@ -103,12 +104,13 @@ TEST_F(Libraries, multiply) {
         s.dtypeA = s.dtypeB = types.in;
         s.dtypeC = types.out;
         Tensor a(types.in, 2 * s.strideA), b(types.in, rowsB * s.ldb),
-            c(types.out, 2 * s.strideC), result = c;
+            c(types.out, 2 * s.strideC), bias(types.out, s.n), result = c;
         void *to = onDevice(c);
         CudaGemm plan = nullptr;
         CudaChoice choice;
         ASSERT_CUDA(cuda.planGemm(s, cap, plan, choice));
-        ASSERT_CUDA(cuda.gemm(plan, onDevice(a), onDevice(b), to,
+        ASSERT_CUDA(cuda.gemm(plan, onDevice(a), onDevice(b),
+                              s.bias ? onDevice(bias) : nullptr, to,
                               workspaceFor(choice), one));
         fetch(result, to);
         for (int64_t e = 0; e < 2; ++e)
@@ -116,6 +118,8 @@ TEST_F(Libraries, multiply) {
             for (int64_t j = 0; j < s.ldc; ++j) {
               int64_t at = e * s.strideC + i * s.ldc + j;
               double sum = s.beta || j >= s.n ? c.get(at) : 0;
+              if (s.bias && j < s.n)
+                sum += bias.get(j);
               for (int64_t p = 0; p < k && j < s.n; ++p)
                 sum += a.get(e * s.strideA +
                              (s.transposeA ? p * s.lda + i : i * s.lda + p)) *
@@ -384,6 +388,9 @@ TEST_F(Libraries, refuseWhatTheRealOnesRefuse) {
   shape.dtypeA = shape.dtypeC = "f32";
   shape.dtypeB = "bf16";
   EXPECT_EQ(cuda.planGemm(shape, cap, plan, choice), cudaRefused);
+  shape.dtypeA = "bf16";
+  shape.bias = true;
+  EXPECT_EQ(cuda.planGemm(shape, cap, plan, choice), cudaRefused);
   EXPECT_EQ(cuda.alive().plans, 0u);
 }
 
@@ -398,9 +405,9 @@ TEST_F(Libraries, writeTheirWorkspaces) {
   ASSERT_EQ(choice.workspaceBytes, 1000u);
   Tensor a("f32", 16), kept("f32", 250);
   void *workspace = onDevice(kept), *from = onDevice(a), *to = onDevice(a);
-  EXPECT_EQ(cuda.gemm(plan, from, from, to, nullptr, one),
+  EXPECT_EQ(cuda.gemm(plan, from, from, nullptr, to, nullptr, one),
             status::invalidValue);
-  ASSERT_CUDA(cuda.gemm(plan, from, from, to, workspace, one));
+  ASSERT_CUDA(cuda.gemm(plan, from, from, nullptr, to, workspace, one));
   fetch(kept, workspace);
   EXPECT_TRUE(std::isnan(kept.get(0)));
   EXPECT_TRUE(std::isnan(kept.get(249)));

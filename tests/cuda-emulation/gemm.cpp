@@ -81,15 +81,18 @@ addBlocks(const double *a, const double *b, int64_t rows, int64_t columns,
   addBlock(a, b, rows, columns, depth, sums);
 }
 
+// `bias` is null, or the columns' part of it.
 template <typename T, typename C>
-void store(const T *sums, int64_t rows, int64_t columns, bool add, C *c,
-           int64_t rowC) {
+void store(const T *sums, int64_t rows, int64_t columns, bool add,
+           const C *bias, C *c, int64_t rowC) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       T sum = sums[i * blockColumns + j];
       C &cell = c[i * rowC + j];
       if (add)
         sum += T(widen(cell));
+      if (bias)
+        sum += T(widen(bias[j]));
       if constexpr (sizeof(C) == sizeof(T))
         cell = sum;
       else
@@ -133,15 +136,17 @@ template <typename T> void multiplyIn(const Product &p) {
         std::fill_n(&sums[i * blockColumns], columns, T(0));
       for (int64_t first = 0; first < p.k; first += blockDepth)
         addProduct(p, row, rows, column, columns, first, blocks);
-      int64_t corner = row * p.rowC + column;
+      auto storeTo = [&](auto *c) {
+        auto bias = static_cast<decltype(c)>(const_cast<void *>(p.bias));
+        store(sums.data(), rows, columns, p.add, bias ? bias + column : bias,
+              c + row * p.rowC + column, p.rowC);
+      };
       if constexpr (sizeof(T) == sizeof(float))
         if (p.dtypeC == "bf16") {
-          store(sums.data(), rows, columns, p.add,
-                static_cast<BFloat16 *>(p.c) + corner, p.rowC);
+          storeTo(static_cast<BFloat16 *>(p.c));
           continue;
         }
-      store(sums.data(), rows, columns, p.add, static_cast<T *>(p.c) + corner,
-            p.rowC);
+      storeTo(static_cast<T *>(p.c));
     }
 }
 

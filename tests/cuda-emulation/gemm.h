@@ -21,7 +21,8 @@ struct Product {
   void *c = nullptr; // rows rowC apart
   std::string dtypeC = "f32";
   int64_t rowC = 0;
-  bool add = false; // to what c holds
+  bool add = false;           // to what c holds
+  const void *bias = nullptr; // a row of c's type that is added to each
 };
 
 void multiply(const Product &product);

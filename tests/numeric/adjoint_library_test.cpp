@@ -46,6 +46,28 @@ TEST_P(MatmulAdjoint, OfBatchAndSharedMatrix) {
   });
 }
 
+TEST_P(MatmulAdjoint, OfBias) {
+  forSeeds([&](Shapes &s, unsigned seed) {
+    auto [ta, tb] = GetParam();
+    int64_t x = s.size(3), m = s.size(), k = s.size(), n = s.size();
+    auto matrix = [](int64_t rows, int64_t columns, bool transposed) {
+      return transposed ? std::vector{columns, rows}
+                        : std::vector{rows, columns};
+    };
+    std::vector<int64_t> a = matrix(m, k, ta);
+    a.insert(a.begin(), x);
+    std::string lhs = tensor(a), rhs = tensor(matrix(k, n, tb)),
+                bias = tensor({n}), result = tensor({x, m, n});
+    checkAdjoint("%a: " + lhs + ", %b: " + rhs + ", %c: " + bias,
+                 "%y = nn.matmul %a, %b accumulate %c {" +
+                     std::string(ta ? "transpose_a" : "") +
+                     (ta && tb ? ", " : "") + (tb ? "transpose_b" : "") +
+                     "} : " + lhs + ", " + rhs + ", accumulate " + bias +
+                     " -> " + result,
+                 result, seed);
+  });
+}
+
 TEST_P(MatmulAdjoint, OfBatches) {
   forSeeds([&](Shapes &s, unsigned seed) {
     int64_t x = s.size(3), y = s.size(3);

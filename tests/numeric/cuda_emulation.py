@@ -101,8 +101,8 @@ def identity(bench, fixture, options):
 
 
 FAULTS = [                                    # fault, launched by, what the message says
-    ("launch:400@1", "mpirun", r"rank 1, step \d+: .* failed: unspecified launch failure"),
-    ("launch:400", "threads", r"rank \d, step \d+: .* failed: unspecified launch failure"),
+    ("launch:400@1", "mpirun", r"rank 1, step \d+(, unit '[^']+')?: .* failed: unspecified launch failure"),
+    ("launch:400", "threads", r"rank \d, step \d+(, unit '[^']+')?: .* failed: unspecified launch failure"),
     ("nccl:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ failed"),
     ("silent:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
     ("memory", "mpirun", r"the program needs \d+ bytes of GPU memory"),

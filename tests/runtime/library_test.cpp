@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <sstream>
 
 using namespace fsdpc;
 using namespace fsdpc::testing;
@@ -109,7 +110,7 @@ protected:
                  << p.m << "x" << p.n << "x" << p.k
                  << (p.transposeA ? " T" : "") << (p.transposeB ? " ,T " : " ")
                  << p.dtypeA << p.dtypeB << p.dtypeC
-                 << (p.accumulate ? " +=" : " ="));
+                 << (p.accumulate ? " +=" : " =") << (p.bias ? " bias" : ""));
     auto extent = [&](int64_t rows, int64_t ld, const std::vector<int64_t> &s) {
       int64_t last = rows * ld;
       for (size_t i = 0; i < s.size(); ++i)
@@ -123,10 +124,13 @@ protected:
     b.fill(2);
     Tensor initial(p.dtypeC, c.size());
     initial.fill(3);
+    Tensor bias(p.dtypeC, p.n);
+    bias.fill(4);
     Manifest manifest;
     manifest.matmuls.push_back(p);
-    run(manifest, {a, b, c}, c, initial,
-        [](Device &d, auto &at) { d.matmul(0, at[0], at[1], at[2]); });
+    Operand row = p.bias ? Operand(bias) : nullptr;
+    run(manifest, {a, b, row, c}, c, initial,
+        [](Device &d, auto &at) { d.matmul(0, at[0], at[1], at[2], at[3]); });
 
     // Elements between rows keep their values.
     std::vector<double> expected(c.size());
@@ -144,7 +148,7 @@ protected:
       }
       for (int64_t i = 0; i < p.m; ++i)
         for (int64_t j = 0; j < p.n; ++j) {
-          double sum = 0;
+          double sum = p.bias ? bias[j] : 0;
           for (int64_t l = 0; l < p.k; ++l)
             sum += a[oa + (p.transposeA ? l * p.lda + i : i * p.lda + l)] *
                    b[ob + (p.transposeB ? j * p.ldb + l : l * p.ldb + j)];
@@ -186,6 +190,29 @@ TEST_P(Libraries, matmul) {
         p.dtypeC = text.substr(text.find(' ') + 1);
         checkMatmul(p);
       }
+}
+
+// A row that is added to each row: by the library, or by a pass of its own
+// where that refuses (the emulation: where results are wider than operands) or
+// where there is no library's product. The host has none.
+TEST_P(Libraries, matmulWithBias) {
+  for (const char *types :
+       {"f32 f32 f32", "bf16 bf16 bf16", "bf16 bf16 f32", "f32 bf16 f32"}) {
+    MatmulPlan p = product(33, 47, 129, false, true);
+    p.bias = true;
+    std::istringstream(types) >> p.dtypeA >> p.dtypeB >> p.dtypeC;
+    p.batch = {2};
+    p.strideA = {33 * 129}, p.strideB = {0}, p.strideC = {33 * 47};
+    if (GetParam().name != std::string("host")) {
+      checkMatmul(p);
+      continue;
+    }
+    Manifest manifest;
+    manifest.matmuls.push_back(p);
+    std::string error;
+    EXPECT_FALSE(GetParam().make(manifest, 1, error));
+    EXPECT_EQ(error, "a matrix product with a bias is for GPUs alone");
+  }
 }
 
 // Heads of an attention: two batch dimensions, rows of all heads interleaved,

@@ -5,8 +5,8 @@
 //
 // usage: limits MANIFEST.json [COPY-BYTES…]        prints JSON
 #include "runtime/comm/communicator.h"
-#include "runtime/comm/launch_environment.h"
 #include "runtime/comm/each_processor.h"
+#include "runtime/comm/launch_environment.h"
 #include "runtime/core/manifest.h"
 #include "runtime/core/memory_plan.h"
 #include "runtime/host/host_device.h"
@@ -160,7 +160,8 @@ nlohmann::json timeMatmuls(const Manifest &manifest, Device &device,
         size_t(span(p.batch, p.strideC, p.m, p.ldc) * dtypeBytes(p.dtypeC));
     list.push_back(
         timeCall(bench, memory, plan, a + b + c, [&](char *operands) {
-          device.matmul(int(plan), operands, operands + a, operands + a + b);
+          device.matmul(int(plan), operands, operands + a, nullptr,
+                        operands + a + b);
           device.synchronize();
         }));
   }

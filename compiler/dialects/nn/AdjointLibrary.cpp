@@ -55,7 +55,8 @@ LogicalResult MatmulOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
            : product(builder, loc, {lhs, !ta}, {grad, false}, batch, rhs);
   }
   if (getAccumulator())
-    operandGrads[2] = resultGrads[0];
+    operandGrads[2] =
+        sumTo(builder, loc, resultGrads[0], shapeOf(getAccumulator()));
   return success();
 }
 

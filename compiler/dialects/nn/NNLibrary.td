@@ -9,8 +9,8 @@ def NN_MatmulOp : NN_Op<"matmul", [Pure, HasAdjoint]> {
   let description = [{
     A: [batch…, M, K] ([batch…, K, M] with `transpose_a`), B: [batch…, K, N]
     ([batch…, N, K] with `transpose_b`). Batch dimensions of one operand are those
-    of the result, 1, or absent. Accumulates in f32. The result shares
-    the accumulator's memory.
+    of the result, 1, or absent. Sums are f32 and start from the accumulator, whose
+    memory the result then shares, or from one row of N for all rows: a bias.
   }];
   let arguments = (ins NN_FloatTensor:$lhs, NN_FloatTensor:$rhs,
                        Optional<NN_FloatTensor>:$accumulator,

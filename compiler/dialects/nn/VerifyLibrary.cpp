@@ -40,10 +40,12 @@ LogicalResult MatmulOp::verify() {
         std::max(dimension(batchA, i), dimension(batchB, i)))
       return emitOpError("a batch dimension of the result, ")
              << dimension(batch, i) << ", is neither operand's";
-  if (getAccumulator() && getAccumulator().getType() != getResult().getType())
+  auto row = tensorType(getResult()).clone({n});
+  if (getAccumulator() && getAccumulator().getType() != getResult().getType() &&
+      getAccumulator().getType() != row)
     return emitOpError("accumulator ")
            << getAccumulator().getType() << " must have the result's type "
-           << getResult().getType();
+           << getResult().getType() << ", or be a row of it, " << row;
   return success();
 }
 

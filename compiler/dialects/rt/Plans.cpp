@@ -33,6 +33,7 @@ MatmulPlan rt::describe(MatmulPlanAttr attribute) {
   plan.dtypeB = dtypeName(attribute.getB());
   plan.dtypeC = dtypeName(attribute.getC());
   plan.accumulate = attribute.getAccumulate();
+  plan.bias = attribute.getBias();
   plan.library = libraryName(attribute.getLibrary());
   return plan;
 }

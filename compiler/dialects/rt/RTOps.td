@@ -103,24 +103,25 @@ def RT_LaunchOp : RT_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterfa
 
 def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan"> {
   let mnemonic = "matmul";
-  let summary = "C[b] = A[b] · B[b] (+ C[b]); strides in elements, batch stride 0 broadcasts";
+  let summary = "C[b] = A[b] · B[b] (+ C[b], or + a row); strides in elements, batch stride 0 broadcasts";
   let parameters = (ins "::mlir::DenseI64ArrayAttr":$batch,
       "::mlir::DenseI64ArrayAttr":$strideA, "::mlir::DenseI64ArrayAttr":$strideB,
       "::mlir::DenseI64ArrayAttr":$strideC, "int64_t":$m, "int64_t":$n, "int64_t":$k,
       "bool":$transposeA, "bool":$transposeB, "::mlir::Type":$a, "::mlir::Type":$b,
-      "::mlir::Type":$c, "bool":$accumulate,
+      "::mlir::Type":$c, "bool":$accumulate, DefaultValuedParameter<"bool", "false">:$bias,
       OptionalParameter<"::mlir::StringAttr">:$library);
   let assemblyFormat = [{
     `<` $m `x` $n `x` $k `,` $a `,` $b `->` $c `batch` $batch `strides` $strideA `,` $strideB `,`
     $strideC `transposed` $transposeA `,` $transposeB `accumulate` $accumulate
-    (`library` $library^)? `>`
+    (`bias` $bias^)? (`library` $library^)? `>`
   }];
 }
 
 def RT_MatmulOp : RT_Op<"matmul"> {
   let summary = "fsdpc_matmul";
-  let arguments = (ins RT_MatmulPlan:$plan, RT_Pointer:$a, RT_Pointer:$b, RT_Pointer:$c);
-  let assemblyFormat = "$plan $a `,` $b `->` $c attr-dict";
+  let arguments = (ins RT_MatmulPlan:$plan, RT_Pointer:$a, RT_Pointer:$b,
+                       Optional<RT_Pointer>:$bias, RT_Pointer:$c);
+  let assemblyFormat = "$plan $a `,` $b (`bias` $bias^)? `->` $c attr-dict";
 }
 
 def RT_ConvolutionPlan : AttrDef<RT_Dialect, "ConvolutionPlan"> {

@@ -27,7 +27,8 @@ template <typename... Arguments> struct KernelList {
 using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareLanes, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
-               PoolingCells, PlainProduct, PlainConvolution, StoreRows, Mark>;
+               PoolingCells, PlainProduct, AddBias, PlainConvolution, StoreRows,
+               Mark>;
 
 // A kernel on the host: one thread of one block.
 using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);

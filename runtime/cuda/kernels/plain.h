@@ -1,5 +1,5 @@
-// Products and convolutions that no library takes, as plain loops: right, not
-// fast. Each result is summed in f32 by one thread in a fixed order.
+// Products, biases and convolutions that no library takes, as plain loops:
+// right, not fast. Each result is summed in f32 by one thread in a fixed order.
 #pragma once
 
 #include "runtime/cuda/kernels/softmax.h"
@@ -16,6 +16,14 @@ struct PlainProduct {
   int64_t rowA = 0, columnA = 0, rowB = 0, columnB = 0, rowC = 0;
   int64_t entries = 1, strideA = 0, strideB = 0, strideC = 0;
   bool add = false;
+};
+
+// C[i] += a row, for `entries` that are `stride` apart.
+struct AddBias {
+  void *c = nullptr;
+  const void *bias = nullptr;
+  bool narrow = false; // bf16
+  int64_t m = 0, n = 0, row = 0, entries = 1, stride = 0;
 };
 
 // Dense f32 rows into rows of the plan's type that lie with strides of batch,
@@ -54,6 +62,15 @@ FSDPC_SHARED inline void body(const Grid &grid, const PlainProduct &p) {
       sum += load(p.a, p.narrowA, a + l * p.columnA) *
              load(p.b, p.narrowB, b + l * p.rowB);
     store(p.c, p.narrowC, c, p.add ? load(p.c, p.narrowC, c) + sum : sum);
+  }
+}
+
+FSDPC_SHARED inline void body(const Grid &grid, const AddBias &p) {
+  int64_t cells = p.m * p.n;
+  for (int64_t i = grid.first(); i < p.entries * cells; i += grid.stride()) {
+    int64_t c = i / cells * p.stride + i % cells / p.n * p.row + i % p.n;
+    store(p.c, p.narrow, c,
+          load(p.c, p.narrow, c) + load(p.bias, p.narrow, i % p.n));
   }
 }
 

@@ -40,9 +40,9 @@ func.func @elements(%a: tensor<2x3xf32>, %b: tensor<3x5xbf16>) {
 
 // -----
 
-func.func @accumulator(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<5xf32>) {
-  // expected-error @+1 {{accumulator 'tensor<5xf32>' must have the result's type 'tensor<2x5xf32>'}}
-  %0 = nn.matmul %a, %b accumulate %c : tensor<2x3xf32>, tensor<3x5xf32>, accumulate tensor<5xf32> -> tensor<2x5xf32>
+func.func @accumulator(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<3xf32>) {
+  // expected-error @+1 {{accumulator 'tensor<3xf32>' must have the result's type 'tensor<2x5xf32>', or be a row of it, 'tensor<5xf32>'}}
+  %0 = nn.matmul %a, %b accumulate %c : tensor<2x3xf32>, tensor<3x5xf32>, accumulate tensor<3xf32> -> tensor<2x5xf32>
   return
 }
 

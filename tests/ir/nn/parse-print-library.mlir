@@ -2,11 +2,13 @@
 // RUN: fsdpc-opt %s --mlir-print-op-generic | fsdpc-opt | FileCheck %s
 
 // CHECK-LABEL: func.func @matmul
-func.func @matmul(%a: tensor<2x3x4xf32>, %b: tensor<5x4xf32>, %c: tensor<2x3x5xf32>) {
+func.func @matmul(%a: tensor<2x3x4xf32>, %b: tensor<5x4xf32>, %c: tensor<2x3x5xf32>, %row: tensor<5xf32>) {
   // CHECK: nn.matmul %{{.*}}, %{{.*}} {transpose_b} : tensor<2x3x4xf32>, tensor<5x4xf32> -> tensor<2x3x5xf32>
   %0 = nn.matmul %a, %b {transpose_b} : tensor<2x3x4xf32>, tensor<5x4xf32> -> tensor<2x3x5xf32>
   // CHECK: nn.matmul %{{.*}}, %{{.*}} accumulate %{{.*}} {transpose_b} : tensor<2x3x4xf32>, tensor<5x4xf32>, accumulate tensor<2x3x5xf32> -> tensor<2x3x5xf32>
   %1 = nn.matmul %a, %b accumulate %c {transpose_b} : tensor<2x3x4xf32>, tensor<5x4xf32>, accumulate tensor<2x3x5xf32> -> tensor<2x3x5xf32>
+  // CHECK: nn.matmul %{{.*}}, %{{.*}} accumulate %{{.*}} {transpose_b} : tensor<2x3x4xf32>, tensor<5x4xf32>, accumulate tensor<5xf32> -> tensor<2x3x5xf32>
+  %2 = nn.matmul %a, %b accumulate %row {transpose_b} : tensor<2x3x4xf32>, tensor<5x4xf32>, accumulate tensor<5xf32> -> tensor<2x3x5xf32>
   return
 }
 

@@ -24,6 +24,12 @@
 // KERNELS: nn.launch @[[K]](
 // KERNELS: nn.concat
 
+// On a GPU a block may be four times as large.
+// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=CUDA
+// CUDA-LABEL: func.func @microbatch
+// CUDA-NOT: nn.slice
+// CUDA: nn.matmul %arg0, %arg1 : tensor<256x2xf32>, tensor<2x100000xf32>
+
 // No whole logits, and a block's gradients lie over them: 51.2 MB.
 // MEMORY: fsdp.arena = {{{.*}}bytes = 52{{[0-9]*}} : i64
 module {

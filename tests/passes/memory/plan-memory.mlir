@@ -102,16 +102,16 @@ module {
 
 // -----
 
-// A product lies over what it is added to.
+// A product lies over what it is added to, but not over a row that it adds.
 // CHECK-LABEL: module
 // CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 0>}
 // CHECK: nn.matmul {{.*}} accumulate {{.*}} {fsdp.offsets = array<i64: 0>}
-// CHECK: nn.matmul {{.*}} {fsdp.offsets = array<i64: 64>}
+// CHECK: nn.matmul {{.*}} accumulate {{.*}} {fsdp.offsets = array<i64: 64>}
 module {
-  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}, %row: tensor<4xf32> {fsdp.input = "row"}) {
     %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     %b = nn.matmul %x, %x accumulate %a : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>
-    %c = nn.matmul %b, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %c = nn.matmul %b, %x accumulate %row : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4xf32> -> tensor<4x4xf32>
     return
   }
 }

@@ -28,7 +28,9 @@ bool evaluateMatmul(Operation *op, Inputs in, ReferenceTensors &out) {
   int64_t inner = ta ? lhs.shape[lhs.shape.size() - 2] : lhs.shape.back();
   forEachIndex(out[0].shape, [&](Index index, int64_t position) {
     int64_t row = index[index.size() - 2], column = index.back();
-    double sum = in.size() == 3 ? in[2].floats[position] : 0;
+    double sum = 0;
+    if (in.size() == 3)
+      sum = in[2].floats[in[2].shape.size() == 1 ? column : position];
     for (int64_t k = 0; k < inner; ++k)
       sum += lhs.floats[elementOf(lhs, index, row, k, ta)] *
              rhs.floats[elementOf(rhs, index, k, column, tb)];
