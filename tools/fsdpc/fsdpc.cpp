@@ -138,12 +138,15 @@ int compile(const CommandLine &line) {
   OwningOpRef<ModuleOp> module = load(line, &context, code);
   if (!module)
     return code;
+  // Before anything else is waited for.
+  Location nowhere = UnknownLoc::get(&context);
+  if (line.last == Phase::Executable &&
+      failed(checkOutput(nowhere, line.output)))
+    return inputFault;
   ExecutableOptions executable;
   if (line.last == Phase::Executable &&
       fsdp::getString(*module, "target") == "cuda") {
-    // Before anything else is waited for.
-    FailureOr<CudaToolkit> toolkit =
-        findCudaToolkit(UnknownLoc::get(&context), line.cudaPath);
+    FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
     if (failed(toolkit))
       return usageFault;
     executable.toolkit = *toolkit;
