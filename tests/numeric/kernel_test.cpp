@@ -348,6 +348,16 @@ TEST_P(KernelTest, RowsOfElementsApart) {
   runAll();
 }
 
+// More rows than a thread adds up in one block, in columns that fill a grid's
+// blocks and in others.
+TEST_P(KernelTest, LongColumns) {
+  for (const char *columns : {"24", "37", "256"})
+    add(expand(R"((%x: tensor<12000x$Cxf32>) -> tensor<1x$Cxf32> attributes {nn.kernel} {
+      %y = nn.reduce sum %x [0] : tensor<12000x$Cxf32> -> tensor<1x$Cxf32>
+      return %y : tensor<1x$Cxf32> })", {{"C", columns}}));
+  runAll();
+}
+
 // Sums over blocks of rows on the way of a row kernel and of a map.
 TEST_P(KernelTest, RowSums) {
   for (const char *type : {"f32", "bf16"})

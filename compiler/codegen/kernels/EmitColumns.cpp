@@ -76,6 +76,7 @@ SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
                                rows.getResult(next)));
     }
   scf::YieldOp::create(builder, loc, totals);
+  insertAt(outer);
   return llvm::to_vector_of<Value>(blocks.getResults());
 }
 
