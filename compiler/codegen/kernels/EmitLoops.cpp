@@ -2,6 +2,7 @@
 // elements for the tail; a reduction has running values for each of these
 // widths, combined in a fixed order, so that its bits depend on the shape and
 // the target's vectors alone.
+#include "compiler/codegen/kernels/EmitEmbeddingGrad.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -274,7 +275,7 @@ LogicalResult LoopEmitter::emit(func::FuncOp function) {
     buffers.push_back(make<LLVM::AllocaOp>(pointerType, builder.getF32Type(),
                                            i64(count), /*alignment=*/64));
   if (plan.kind == KernelPlan::EmbeddingGrad)
-    emitEmbeddingGrad(begin, end);
+    EmbeddingGradEmitter(*this).emit(begin, end);
   else
     emitRows(begin, end);
   builder.setInsertionPointToEnd(entry);

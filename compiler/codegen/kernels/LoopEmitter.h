@@ -27,8 +27,6 @@ private:
   llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
   // EmitColumns.cpp
   void emitColumns(Stage &stage, mlir::Value low, mlir::Value high);
-  // EmitEmbeddingGrad.cpp
-  void emitEmbeddingGrad(mlir::Value begin, mlir::Value end);
 };
 
 } // namespace fsdpc::kernels
