@@ -13,6 +13,7 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
@@ -20,14 +21,27 @@ using namespace fsdpc;
 
 static constexpr int64_t kThreadsABlock = 256;
 
+LogicalResult fsdpc::checkOutput(Location loc, StringRef path) {
+  // Renaming would put the program in the place of a device.
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
+    return emitError(loc) << "'" << path
+                          << "' is no file that a program could be written to";
+  StringRef folder = llvm::sys::path::parent_path(path);
+  if (folder.empty())
+    folder = ".";
+  if (!llvm::sys::fs::is_directory(folder))
+    return emitError(loc) << "cannot write '" << path
+                          << "': there is no folder '" << folder << "'";
+  if (std::error_code error =
+          llvm::sys::fs::access(folder, llvm::sys::fs::AccessMode::Write))
+    return emitError(loc) << "cannot write '" << path << "': folder '" << folder
+                          << "': " << error.message();
+  return success();
+}
+
 FailureOr<Manifest> fsdpc::buildExecutable(ModuleOp module,
                                            const ExecutableOptions &options) {
   Location loc = module.getLoc();
-  // Renaming would put the program in the place of a device.
-  if (llvm::sys::fs::exists(options.path) &&
-      !llvm::sys::fs::is_regular_file(options.path))
-    return emitError(loc) << "'" << options.path
-                          << "' is no file that a program could be written to";
   std::string device = fsdp::getString(module, "target");
   // A GPU's program is often compiled on another machine than it runs on, and
   // its processor only makes calls.

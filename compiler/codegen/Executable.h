@@ -17,9 +17,13 @@ struct ExecutableOptions {
   CudaToolkit toolkit;      // of --target=cuda
 };
 
-// Writes the executable to `path` under a temporary name first; on failure the
-// old file stays and an error says why. Returns what the program says of
-// itself.
+/// An error where no program can be written to `path`; asked before a model is
+/// compiled for it.
+mlir::LogicalResult checkOutput(mlir::Location loc, llvm::StringRef path);
+
+/// Writes the executable to `path` under a temporary name first; on failure the
+/// old file stays and an error says why. Returns what the program says of
+/// itself.
 mlir::FailureOr<Manifest> buildExecutable(mlir::ModuleOp module,
                                           const ExecutableOptions &options);
 

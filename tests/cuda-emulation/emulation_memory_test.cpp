@@ -176,6 +176,15 @@ TEST(Faults, areRead) {
                    "with @RANK, or memory, driver, few-devices");
 }
 
+// A misspelt one would otherwise leave out the fault that a test is about.
+TEST(Faults, aMisspeltVariableIsFound) {
+  char seed[] = "FSDPC_EMULATION_SEED=1", other[] = "FSDPC_JOIN_SECONDS=2",
+       wrong[] = "FSDPC_EMULATION_FAULTS=driver";
+  char *good[] = {seed, other, nullptr}, *bad[] = {seed, wrong, nullptr};
+  EXPECT_EQ(unknownVariable(good), "");
+  EXPECT_EQ(unknownVariable(bad), "FSDPC_EMULATION_FAULTS");
+}
+
 Settings withFault(Fault::Kind kind) {
   Settings settings;
   settings.fault.kind = kind;

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+#include <unistd.h>
 #include <utility>
 
 namespace fsdpc::emulation {
@@ -71,7 +73,25 @@ bool parseFault(const std::string &text, Fault &fault, std::string &error) {
   return true;
 }
 
+std::string unknownVariable(char **environment) {
+  static constexpr std::string_view prefix = "FSDPC_EMULATION_";
+  for (; *environment; ++environment) {
+    std::string_view name(*environment);
+    name = name.substr(0, name.find('='));
+    if (name.substr(0, prefix.size()) != prefix)
+      continue;
+    std::string_view rest = name.substr(prefix.size());
+    if (rest != "SEED" && rest != "MEMORY" && rest != "DEVICES" &&
+        rest != "FAULT")
+      return std::string(name);
+  }
+  return "";
+}
+
 Settings readSettings() {
+  if (std::string name = unknownVariable(environ); !name.empty())
+    endWith(name + " is no variable of the emulation; there are "
+                   "FSDPC_EMULATION_SEED, _MEMORY, _DEVICES and _FAULT");
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);

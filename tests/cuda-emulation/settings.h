@@ -25,8 +25,12 @@ struct Settings {
 
 // False, with what is wrong, where the text is no fault.
 bool parseFault(const std::string &text, Fault &fault, std::string &error);
+// The first variable that is named like one of the emulation's and is none;
+// empty where there is none.
+std::string unknownVariable(char **environment);
 // From FSDPC_EMULATION_SEED, …_MEMORY, …_DEVICES and …_FAULT. Ends the process
-// with code 2, after one line, where one of them cannot be read.
+// with code 2, after one line, where one of them cannot be read or another is
+// set.
 Settings readSettings();
 
 } // namespace fsdpc::emulation

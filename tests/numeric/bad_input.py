@@ -107,8 +107,9 @@ def test_compile(bench) -> str:
             (folder / "model.onnx").write_bytes(model)
             model = folder / "model.onnx"
         out = bench.path("out")
+        out.mkdir(exist_ok=True)
         wrong += check(name, [bench.build / "bin" / "fsdpc", model, "-o", out / "train", *flags], code, *mentions)
-        if out.exists() and list(out.iterdir()):
+        if list(out.iterdir()):
             wrong += f"\n  {name}: wrote {[p.name for p in out.iterdir()]}"
             shutil.rmtree(out)
     return wrong

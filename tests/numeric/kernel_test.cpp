@@ -320,6 +320,34 @@ TEST_P(KernelTest, Norms) {
   runAll();
 }
 
+// A row's elements lie apart: a batch norm of maps with one element, and a value
+// that is kept from one loop over such a row to the next.
+TEST_P(KernelTest, RowsOfElementsApart) {
+  for (const char *type : {"f32", "bf16"})
+    for (const char *size : {"1", "4", "17", "70"}) {
+      std::vector<std::pair<std::string, std::string>> t = {{"T", type}, {"N", size}};
+      add(expand(R"((%x: tensor<$Nx5x1x1x$T>, %w: tensor<5x$T>, %b: tensor<5x$T>)
+        -> (tensor<$Nx5x1x1x$T>, tensor<5xf32>, tensor<5xf32>) attributes {nn.kernel} {
+        %y:3 = nn.batch_norm %x, %w, %b {epsilon = 1.0e-1 : f64} : tensor<$Nx5x1x1x$T>, tensor<5x$T>
+          -> tensor<$Nx5x1x1x$T>, tensor<5xf32>, tensor<5xf32>
+        return %y#0, %y#1, %y#2 : tensor<$Nx5x1x1x$T>, tensor<5xf32>, tensor<5xf32> })", t));
+      add(expand(R"((%g: tensor<$Nx5x1x1x$T>, %x: tensor<$Nx5x1x1x$T>, %w: tensor<5x$T>, %m: tensor<5xf32>, %v: tensor<5xf32> {test.positive})
+        -> (tensor<$Nx5x1x1x$T>, tensor<5x$T>, tensor<5x$T>) attributes {nn.kernel} {
+        %y:3 = nn.batch_norm_grad %g, %x, %w, %m, %v {epsilon = 1.0e-1 : f64} : tensor<$Nx5x1x1x$T>, tensor<5x$T>, tensor<5xf32>
+          -> tensor<$Nx5x1x1x$T>, tensor<5x$T>, tensor<5x$T>
+        return %y#0, %y#1, %y#2 : tensor<$Nx5x1x1x$T>, tensor<5x$T>, tensor<5x$T> })", t));
+    }
+  for (const char *inner : {"1", "3", "16", "19"})
+    add(expand(R"((%x: tensor<200x5x$Ixf32>) -> tensor<200x5x$Ixbf16> attributes {nn.kernel} {
+      %e = nn.gelu erf %x : tensor<200x5x$Ixf32>
+      %s = nn.reduce max %e [0, 2] : tensor<200x5x$Ixf32> -> tensor<1x5x1xf32>
+      %r = nn.broadcast %s : tensor<1x5x1xf32> -> tensor<200x5x$Ixf32>
+      %d = nn.sub %e, %r : tensor<200x5x$Ixf32>
+      %y = nn.cast %d : tensor<200x5x$Ixf32> -> tensor<200x5x$Ixbf16>
+      return %y : tensor<200x5x$Ixbf16> })", {{"I", inner}}));
+  runAll();
+}
+
 // Sums over blocks of rows on the way of a row kernel and of a map.
 TEST_P(KernelTest, RowSums) {
   for (const char *type : {"f32", "bf16"})

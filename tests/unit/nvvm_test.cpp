@@ -150,4 +150,24 @@ TEST_F(NVVMTest, AMissingToolkitIsSaidWithEachPlace) {
                                      "'/usr/local/cuda' (the usual place)")));
 }
 
+// The folder of libraries is the program's runpath, wherever that is started.
+TEST_F(NVVMTest, ARelativeToolkitBecomesAbsolute) {
+  namespace fs = llvm::sys::fs;
+  llvm::SmallString<128> before, folder;
+  ASSERT_FALSE(fs::current_path(before));
+  ASSERT_FALSE(fs::createUniqueDirectory("toolkit", folder));
+  ASSERT_FALSE(fs::set_current_path(folder));
+  for (const char *name : {"cuda/bin", "cuda/lib64"})
+    ASSERT_FALSE(fs::create_directories(name));
+  for (const char *name :
+       {"bin/ptxas", "bin/fatbinary", "lib64/libcudart.so",
+        "lib64/libcublasLt.so", "lib64/libcudnn.so", "lib64/libnccl.so"})
+    ASSERT_FALSE(fs::create_link("/bin/true", std::string("cuda/") + name));
+  FailureOr<CudaToolkit> toolkit = findCudaToolkit(loc, "cuda");
+  ASSERT_FALSE(fs::set_current_path(before));
+  fs::remove_directories(folder);
+  ASSERT_TRUE(succeeded(toolkit));
+  EXPECT_EQ(toolkit->libraries, (folder + "/cuda/lib64").str());
+}
+
 } // namespace

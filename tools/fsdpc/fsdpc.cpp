@@ -72,13 +72,51 @@ ImportOptions importOptionsOf(ModuleOp options) {
 LogicalResult checkAgainstDump(ModuleOp module, DictionaryAttr given) {
   auto kept =
       module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kOptionsAttr);
-  for (NamedAttribute option : given)
-    if (!kept || kept.get(option.getName()) != option.getValue()) {
-      llvm::errs() << "error: '--" << option.getName().getValue()
-                   << "' contradicts the dump, which was made without it; "
-                      "leave it out or compile the model again\n";
-      return failure();
+  for (NamedAttribute option : given) {
+    StringRef name = option.getName().getValue();
+    Attribute before = kept ? kept.get(name) : Attribute();
+    std::string made = "without it";
+    if (before) {
+      made = "with ";
+      llvm::raw_string_ostream(made) << before;
+    } else if (const fsdp::OptionInfo &known = *fsdp::findOption(name);
+               !known.defaultValue.empty()) {
+      std::string error;
+      before = fsdp::parseOption(known, known.defaultValue, module.getContext(),
+                                 error);
+      made += ", hence with '" + known.defaultValue.str() + "'";
     }
+    if (before == option.getValue())
+      continue;
+    llvm::errs() << "error: '--" << name
+                 << "' contradicts the dump, which was made " << made
+                 << "; leave it out or compile the model again\n";
+    return failure();
+  }
+  return success();
+}
+
+// Flags that only a program for GPUs heeds: without its target they would
+// quietly make another program than was meant.
+LogicalResult checkTarget(const CommandLine &line, ModuleOp module) {
+  std::string target = fsdp::getString(module, "target");
+  auto refuse = [&](StringRef flag, StringRef why) {
+    llvm::errs() << "error: '" << flag << "' " << why << "\n";
+    return failure();
+  };
+  bool archs = llvm::any_of(line.options, [](const auto &option) {
+    return option.first == "gpu-arch";
+  });
+  if (archs && target == "host")
+    return refuse("--gpu-arch", "needs '--target=cuda'; the target is 'host'");
+  if (line.kernelReport.empty())
+    return success();
+  if (target != "cuda")
+    return refuse("--kernel-report",
+                  "needs '--target=cuda'; the target is '" + target + "'");
+  if (line.last != Phase::Executable)
+    return refuse("--kernel-report",
+                  "is written with the program; leave '--compile-to' out");
   return success();
 }
 
@@ -138,12 +176,17 @@ int compile(const CommandLine &line) {
   OwningOpRef<ModuleOp> module = load(line, &context, code);
   if (!module)
     return code;
+  // Before anything else is waited for.
+  Location nowhere = UnknownLoc::get(&context);
+  if (failed(checkTarget(line, *module)))
+    return usageFault;
+  if (line.last == Phase::Executable &&
+      failed(checkOutput(nowhere, line.output)))
+    return inputFault;
   ExecutableOptions executable;
   if (line.last == Phase::Executable &&
       fsdp::getString(*module, "target") == "cuda") {
-    // Before anything else is waited for.
-    FailureOr<CudaToolkit> toolkit =
-        findCudaToolkit(UnknownLoc::get(&context), line.cudaPath);
+    FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
     if (failed(toolkit))
       return usageFault;
     executable.toolkit = *toolkit;

@@ -90,6 +90,8 @@ protected:
              mlir::Value value);
   mlir::Value pointer(mlir::Value buffer, mlir::Type storage,
                       mlir::Value position);
+  mlir::Value lanePlace(mlir::Value position, std::optional<int64_t> stride,
+                        int64_t lane);
   // Bytes that divide the place of the lanes at `address`.
   unsigned alignmentOf(mlir::Value buffer, mlir::Type storage,
                        const IndexExpr &address) const;

@@ -196,6 +196,14 @@ unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
   return own ? std::min(own, whole) : whole;
 }
 
+// A lane's own place, from the first lane's or, without a stride, from all.
+Value ElementEmitter::lanePlace(Value position, std::optional<int64_t> stride,
+                                int64_t lane) {
+  if (stride)
+    return make<arith::AddIOp>(position, i64(lane * *stride));
+  return make<vector::ExtractOp>(position, ArrayRef<int64_t>{lane});
+}
+
 Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
                            int depth) {
   Type storage = storageType(element);
@@ -220,9 +228,7 @@ Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
     insertAt(depth);
     SmallVector<Value> elements;
     for (int64_t lane = 0; lane < width; ++lane) {
-      Value place =
-          stride ? make<arith::AddIOp>(position, i64(lane * *stride))
-                 : make<vector::ExtractOp>(position, ArrayRef<int64_t>{lane});
+      Value place = lanePlace(position, stride, lane);
       elements.push_back(
           make<LLVM::LoadOp>(storage, pointer(buffer, storage, place), size));
     }
@@ -244,16 +250,26 @@ Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
 
 void ElementEmitter::store(Value buffer, Type element, const IndexExpr &address,
                            Value value) {
-  Value position = scalarIndex(address);
-  insertAt(2);
   Type storage = storageType(element);
-  unsigned alignment = storage.getIntOrFloatBitWidth() / 8;
-  if (vectorizes(address)) {
-    value = spread(value);
-    alignment = alignmentOf(buffer, storage, address);
+  unsigned size = storage.getIntOrFloatBitWidth() / 8;
+  bool vector = vectorizes(address);
+  std::optional<int64_t> stride = space.laneStride(address);
+  if (!vector || stride == 1) {
+    Value position = scalarIndex(address);
+    insertAt(2);
+    LLVM::StoreOp::create(
+        builder, loc, narrow(vector ? spread(value) : value, element),
+        pointer(buffer, storage, position),
+        vector ? alignmentOf(buffer, storage, address) : size);
+    return;
   }
-  LLVM::StoreOp::create(builder, loc, narrow(value, element),
-                        pointer(buffer, storage, position), alignment);
+  Value position = stride ? scalarIndex(address) : vectorIndex(address);
+  insertAt(2);
+  Value stored = narrow(spread(value), element);
+  for (int64_t lane = 0; lane < width; ++lane)
+    LLVM::StoreOp::create(
+        builder, loc, make<vector::ExtractOp>(stored, ArrayRef<int64_t>{lane}),
+        pointer(buffer, storage, lanePlace(position, stride, lane)), size);
 }
 
 // ---- results ----

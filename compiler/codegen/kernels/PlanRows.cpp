@@ -78,7 +78,8 @@ LogicalResult Planner::planRows() {
       last = std::max(last, level(output));
 
   SmallVector<KeptValue, 2> kept;
-  if (keepsValues)
+  // A row whose elements lie apart has no place of its own in a buffer.
+  if (keepsValues && domain.reducesTrailing())
     kept = valuesToKeep(kernel, product(domain.shape),
                         [&](Value value) { return level(value); });
 

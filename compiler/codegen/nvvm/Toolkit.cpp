@@ -23,8 +23,11 @@ constexpr llvm::StringLiteral kLibraryFolders[] = {"lib64", "lib",
 // The toolkit in `root`, or what it lacks.
 std::optional<CudaToolkit> look(StringRef root,
                                 SmallVectorImpl<std::string> &missing) {
+  // Absolute: the folder of libraries becomes the program's runpath.
+  llvm::SmallString<128> absolute(root);
+  llvm::sys::fs::make_absolute(absolute);
   CudaToolkit toolkit;
-  toolkit.root = root.str();
+  toolkit.root = absolute.str().str();
   for (StringRef name : kPrograms)
     if (!llvm::sys::fs::can_execute(toolkit.program(name)))
       missing.push_back("bin/" + name.str());
