@@ -19,9 +19,11 @@ public:
               CudaCommunicator communicator)
       : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
         deterministic(deterministic), communicator(communicator) {
-    // Of an arena that all collectives of a step lie in.
-    check(api.registerMemory(communicator, resources.memory, resources.bytes,
-                             registration));
+    // Of an arena that all collectives of a step lie in. A transport that
+    // refuses it is slower, not wrong.
+    if (api.registerMemory(communicator, resources.memory, resources.bytes,
+                           registration))
+      registration = nullptr;
   }
   ~NcclChannel() override {
     if (registration)

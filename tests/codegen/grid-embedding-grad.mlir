@@ -25,3 +25,14 @@ func.func private @embedding(%g: tensor<50x512xbf16>, %i: tensor<50xi64>) -> ten
   %y = nn.embedding_grad %g, %i : tensor<50x512xbf16>, tensor<50xi64> -> tensor<1000x512xbf16>
   return %y : tensor<1000x512xbf16>
 }
+
+// Of 1024 ids a thread has eight, which it loads before it looks at one.
+// CHECK: gpu.func @even
+// CHECK: scf.for
+// CHECK-COUNT-8: arith.minsi
+// CHECK-NOT: arith.minsi
+// CHECK: scf.yield
+func.func private @even(%g: tensor<1024x512xbf16>, %i: tensor<1024xi64>) -> tensor<1000x512xbf16> attributes {nn.kernel} {
+  %y = nn.embedding_grad %g, %i : tensor<1024x512xbf16>, tensor<1024xi64> -> tensor<1000x512xbf16>
+  return %y : tensor<1000x512xbf16>
+}

@@ -509,7 +509,7 @@ TEST_P(KernelTest, EmbeddingGrad) {
           return %y : tensor<6x$Nx$T> })",
                    {{"T", type}, {"N", n}, {"P", padding}}));
   for (const char *type : {"f32", "bf16"})
-    for (const char *count : {"1", "9"})
+    for (const char *count : {"1", "9", "256"})
       add(expand(R"((%g: tensor<$Cx40x$T>, %i: tensor<$Cxi64> {test.bound = 6}, %a: tensor<6x40x$T>) -> tensor<6x40x$T> attributes {nn.kernel} {
         %y = nn.embedding_grad %g, %i accumulate %a : tensor<$Cx40x$T>, tensor<$Cxi64>, accumulate tensor<6x40x$T> -> tensor<6x40x$T>
         return %y : tensor<6x40x$T> })",

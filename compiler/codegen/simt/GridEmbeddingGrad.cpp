@@ -17,6 +17,10 @@ using kernels::Lanes;
 using nn::shapeOf;
 using nn::tensorType;
 
+namespace {
+constexpr int64_t kIdsAtOnce = 8; // loads of a thread before it looks at one
+} // namespace
+
 void GridEmitter::emitEmbeddingGrad() {
   auto op = cast<nn::EmbeddingGradOp>(
       kernel.getBody().front().getTerminator()->getOperand(0).getDefiningOp());
@@ -83,8 +87,13 @@ void GridEmitter::emitEmbeddingGrad() {
   };
   // Of this thread's places, the least key from `least` on.
   auto search = [&](Value least) -> Value {
+    // Several at a time, where they come out even: their loads are all under
+    // way before the first one is needed.
+    int64_t atOnce = grid.threads == 1 ? 1 : kIdsAtOnce;
+    while (atOnce > 1 && places % (atOnce * grid.threads) != 0)
+      atOnce /= 2;
     auto all = scf::ForOp::create(builder, loc, toIndex(thread), i64(places),
-                                  i64(grid.threads), ValueRange{none});
+                                  i64(atOnce * grid.threads), ValueRange{none});
     OpBuilder::InsertionGuard guard(builder);
     Scope outer = scopes[0], before = scopes[1];
     forget(1);
@@ -92,12 +101,17 @@ void GridEmitter::emitEmbeddingGrad() {
       scopes[0].anchor = all;
     scopes[1] = {all.getBody(), nullptr};
     insertAt(1);
-    Value key = keyAt(all.getInductionVar());
-    Value counts = make<arith::CmpIOp>(arith::CmpIPredicate::sge, key, least);
-    key = make<arith::SelectOp>(counts, key, none);
-    scf::YieldOp::create(
-        builder, loc,
-        ValueRange{make<arith::MinSIOp>(key, all.getRegionIterArgs().front())});
+    Value result = all.getRegionIterArgs().front();
+    for (int64_t i = 0; i < atOnce; ++i) {
+      insertAt(1);
+      Value key = keyAt(
+          make<arith::AddIOp>(all.getInductionVar(), i64(i * grid.threads)));
+      Value counts = make<arith::CmpIOp>(arith::CmpIPredicate::sge, key, least);
+      key = make<arith::SelectOp>(counts, key, none);
+      result = make<arith::MinSIOp>(key, result);
+      forget(1);
+    }
+    scf::YieldOp::create(builder, loc, ValueRange{result});
     forget(1);
     scopes[0] = outer;
     scopes[1] = before;
