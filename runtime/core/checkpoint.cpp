@@ -188,7 +188,9 @@ bool save(fsdpc_rank &rank, Saved what, const std::string &path,
   if (!writes)
     return true;
   for (size_t i = 0; i < offsets.buffers.size(); ++i) {
-    std::vector<char> value(size_t(bufferBytes(manifest.buffers[i])));
+    const Buffer &buffer = manifest.buffers[i];
+    std::vector<char> value(
+        size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
     rank.device->download(value.data(), rank.buffers[i], value.size());
     if (!file.write(offsets.buffers[i], value.data(), value.size(), error))
       return false;

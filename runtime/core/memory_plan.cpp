@@ -61,8 +61,10 @@ int64_t inputBytes(const Input &input) {
   return roundUp(product(input.shape) * dtypeBytes(input.dtype), 64);
 }
 
+int64_t bufferElements(const Buffer &buffer) { return product(buffer.shape); }
+
 int64_t bufferBytes(const Buffer &buffer) {
-  return roundUp(product(buffer.shape) * dtypeBytes(buffer.dtype), 64);
+  return roundUp(bufferElements(buffer) * dtypeBytes(buffer.dtype), 64);
 }
 
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks) {

@@ -53,6 +53,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
 // next is read), and of a buffer of the model.
 int64_t inputBytes(const Input &input);
 int64_t bufferBytes(const Buffer &buffer);
+// Elements of a buffer, whose memory may be longer.
+int64_t bufferElements(const Buffer &buffer);
 // Bytes into which all ranks' batch statistics of one buffer are gathered.
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
 
