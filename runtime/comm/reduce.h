@@ -6,6 +6,10 @@
 
 namespace fsdpc {
 
+// Of a manifest's "f32" or "bf16".
+inline WireType wireType(const std::string &dtype) {
+  return dtype == "bf16" ? WireType::bf16 : WireType::f32;
+}
 inline size_t wireBytes(WireType type) { return type == WireType::f32 ? 4 : 2; }
 
 // destination[i] = source[i] as it travels. They may not overlap.

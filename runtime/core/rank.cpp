@@ -2,7 +2,7 @@
 // what it is given by pointer to a list, because the list is gone when the work
 // runs.
 #include "runtime/core/rank.h"
-#include "runtime/comm/failure.h"
+#include "runtime/core/failure.h"
 
 #include <cmath>
 
@@ -175,4 +175,11 @@ int64_t fsdpc::firstNonFinite(const fsdpc_rank &rank) {
     }
   }
   return int64_t(rank.layouts.size());
+}
+
+void fsdpc::stopAtGradient(fsdpc_rank &rank, int64_t step, int32_t layout) {
+  failJob(rank.job, "step " + std::to_string(step) +
+                        ": the gradient is not finite; first unit: '" +
+                        rank.manifest.layouts[size_t(layout)].unit +
+                        "'; lower --lr or warm up longer");
 }

@@ -119,5 +119,9 @@ std::vector<void *> optimizerOperands(const fsdpc_rank &rank, int32_t layout,
 // The first layout whose accumulated gradient is not finite on this rank, or
 // the number of layouts.
 int64_t firstNonFinite(const fsdpc_rank &rank);
+// Ends the job, on every rank, at a step whose gradient's sum of squares is not
+// finite; `layout` is the first such.
+[[noreturn]] void stopAtGradient(fsdpc_rank &rank, int64_t step,
+                                 int32_t layout);
 
 } // namespace fsdpc

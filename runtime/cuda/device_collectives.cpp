@@ -7,14 +7,6 @@
 
 namespace fsdpc {
 
-namespace {
-
-WireType wireType(const std::string &dtype) {
-  return dtype == "bf16" ? WireType::bf16 : WireType::f32;
-}
-
-} // namespace
-
 bool CudaDevice::makeCollectives(std::string &error) {
   if (isAlone())
     return true;
@@ -176,9 +168,7 @@ void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
   u.buffer = static_cast<float *>(rank.buffers[size_t(index)]);
   u.statistics = rank.statistics;
   u.ranks = rank.job.size;
-  u.elements = 1;
-  for (int64_t extent : rank.manifest.buffers[size_t(index)].shape)
-    u.elements *= extent;
+  u.elements = bufferElements(rank.manifest.buffers[size_t(index)]);
   u.momentum = momentum;
   gather(statistic, rank.statistics, size_t(u.elements) * sizeof(float),
          reduceChannel, FSDPC_STREAM_REDUCE);

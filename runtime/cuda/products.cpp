@@ -1,6 +1,7 @@
 // Matrix products by cuBLASLt; see products.h.
 #include "runtime/cuda/products.h"
 #include "runtime/core/memory_plan.h"
+#include "runtime/core/plan_checks.h"
 #include "runtime/cuda/workspace.h"
 
 #include <algorithm>
@@ -35,10 +36,6 @@ std::vector<Axis> mergedAxes(const MatmulPlan &p) {
     merged.push_back(axis);
   }
   return merged;
-}
-
-bool isProductType(const std::string &dtype) {
-  return dtype == "f32" || dtype == "bf16";
 }
 
 std::string nameOf(const CudaGemmShape &s) {
@@ -117,8 +114,8 @@ CudaGemm Products::planned(const CudaGemmShape &s) {
 }
 
 bool Products::plan(const MatmulPlan &p, Product &product, std::string &error) {
-  if (!isProductType(p.dtypeA) || !isProductType(p.dtypeB) ||
-      !isProductType(p.dtypeC)) {
+  if (!isFloatType(p.dtypeA) || !isFloatType(p.dtypeB) ||
+      !isFloatType(p.dtypeC)) {
     error = "a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
             "', '" + p.dtypeC + "' is not supported";
     return false;

@@ -1,7 +1,6 @@
 // Tables, rates and reports of an update; see update.h.
 #include "runtime/cuda/update.h"
 #include "runtime/comm/failure.h"
-#include "runtime/core/failure.h"
 #include "runtime/cuda/workspace.h"
 
 #include <cstring>
@@ -157,12 +156,7 @@ void CudaUpdate::awaitReport(fsdpc_rank &rank, int64_t step,
   results.valid.assign(numbers + count, numbers + 2 * count);
   results.norm = seen.norm;
   if (seen.failed >= 0 && seen.failed < int64_t(clipped.size()))
-    failJob(
-        rank.job,
-        "step " + std::to_string(step) +
-            ": the gradient is not finite; first unit: '" +
-            rank.manifest.layouts[size_t(clipped[size_t(seen.failed)])].unit +
-            "'; lower --lr or warm up longer");
+    stopAtGradient(rank, step, clipped[size_t(seen.failed)]);
 }
 
 void CudaUpdate::reportLoss(fsdpc_rank &rank, const void *loss,

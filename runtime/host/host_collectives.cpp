@@ -10,10 +10,6 @@ namespace fsdpc {
 
 namespace {
 
-WireType wireType(const std::string &dtype) {
-  return dtype == "bf16" ? WireType::bf16 : WireType::f32;
-}
-
 Communicator &channelOf(fsdpc_rank &rank, Channel channel) {
   return *rank.job.channel[channel];
 }
@@ -101,9 +97,8 @@ void HostDevice::gatherGradients(fsdpc_rank &rank,
 void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
                                   const void *statistic, double momentum) {
   auto *buffer = static_cast<float *>(rank.buffers[size_t(index)]);
-  size_t elements = 1;
-  for (int64_t extent : rank.manifest.buffers[size_t(index)].shape)
-    elements *= size_t(extent);
+  size_t elements =
+      size_t(bufferElements(rank.manifest.buffers[size_t(index)]));
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
     channelOf(rank, reduceChannel)
         .allGather(statistic, rank.statistics, elements * sizeof(float));

@@ -2,7 +2,6 @@
 // a block the norm's sum has eight lanes, whatever the processor.
 #include "runtime/host/host_device.h"
 
-#include "runtime/core/failure.h"
 #include "runtime/core/rank.h"
 
 #include <algorithm>
@@ -70,10 +69,7 @@ void HostDevice::clip(fsdpc_rank &rank, std::vector<int32_t> layouts,
     for (size_t i = 0; i < layouts.size(); ++i) {
       double squares = static_cast<const double *>(sums)[i];
       if (!std::isfinite(squares))
-        failJob(rank.job, "step " + std::to_string(step) +
-                              ": the gradient is not finite; first unit: '" +
-                              rank.manifest.layouts[size_t(layouts[i])].unit +
-                              "'; lower --lr or warm up longer");
+        stopAtGradient(rank, step, layouts[i]);
       sum += squares;
     }
     double norm = std::sqrt(sum) * rank.inverseV;
