@@ -40,7 +40,6 @@ SEPARATE = [("compiler", "runtime"), ("passes", "runtime"), ("frontends", "runti
             ("runtime", "compiler"), ("runtime", "passes"), ("shared", "runtime")]
 # Arrows that break the rules, each with the reason why it is still there.
 KNOWN = {
-    ("compiler/analysis", "runtime/comm"): "the bytes of windows, which the MPI communicator computes",
     ("compiler/analysis", "runtime/core"): "the scratchpads of oneDNN, which the host device asks the library for",
 }
 PARTS = sorted((part for layer in LAYERS for part in layer), key=len, reverse=True)

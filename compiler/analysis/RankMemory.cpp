@@ -7,10 +7,10 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
-#include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
 #include "shared/cuda_scratch.h"
 #include "shared/memory_plan.h"
+#include "shared/staging.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"

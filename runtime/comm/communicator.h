@@ -7,6 +7,8 @@
 // rank order, so no backend changes a bit. A failure ends the job (failure.h).
 #pragma once
 
+#include "shared/staging.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -45,15 +47,6 @@ public:
   virtual void allReduce(double *values, int count) = 0;
 };
 
-// The channels of a rank. Each has a communicator of its own, because streams
-// run concurrently and would otherwise interleave their calls.
-enum Channel {
-  gatherChannel = 0,  // stream GATHER
-  reduceChannel = 1,  // stream REDUCE
-  controlChannel = 2, // the training loop
-  channels = 3
-};
-
 // One rank's view of the job: its place, its channels, and how to end it.
 struct Job {
   // State shared by the channels, destroyed after them. With mpi its destructor
@@ -70,13 +63,6 @@ struct Job {
   // thread.
   std::function<void(int code)> abort;
 };
-
-// Bytes that a rank holds or touches for communication: its windows, and the
-// pages of peers' windows that it reads, which the kernel counts as its own.
-// The row "communication" of the memory plan. `ranksPerNode` is that of
-// makeLocalJobs, or Job::ranksOnNode.
-int64_t communicationBytes(int ranks, int ranksPerNode,
-                           const std::string &transport);
 
 // Makes `ranks` jobs whose ranks are threads of this process. With ranksPerNode
 // > 0 they form virtual nodes of that size, and use the path for several nodes

@@ -162,25 +162,4 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
   return jobs;
 }
 
-// Must agree with what the communicators map, rank by rank.
-int64_t communicationBytes(int ranks, int ranksPerNode,
-                           const std::string &transport) {
-  if (ranks <= 1)
-    return 0;
-  bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
-  // Across nodes only the staging of the reduce channel is ever touched. Rank 0
-  // of a TCP job also relays what every other rank sends.
-  int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
-  if (transport == "tcp")
-    return (2 + ranks) * half;
-  if (severalNodes)
-    return 2 * half;
-  if (transport == "local")
-    return 0;
-  int64_t bytes = 0;
-  for (int channel = 0; channel < channels; ++channel)
-    bytes += Staging::of(Channel(channel), ranks).touchedBytes(ranks);
-  return bytes;
-}
-
 } // namespace fsdpc::runtime

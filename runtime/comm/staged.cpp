@@ -1,6 +1,6 @@
-// Staged collectives. Memory for staging is mapped lazily: a channel that only
-// gathers never touches the pages that reducing needs, so they cost nothing.
-// The memory plan counts what is touched (touchedBytes), not what is mapped.
+// Collectives through staging memory, piece by piece: write to every peer,
+// trade, sum or copy what arrived. Both kinds of communicator share the loop of
+// the reduce-scatter and differ in how a piece gets to the others.
 #include "runtime/comm/staged.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/reduce.h"
@@ -10,42 +10,6 @@
 #include <sys/mman.h>
 
 namespace fsdpc::runtime {
-
-static constexpr size_t mebibyte = size_t(1) << 20;
-
-Staging Staging::of(Channel channel, int ranks) {
-  // The sizes bound three things. A rank touches its own window and of each
-  // peer's its segment (reducing) or the head (gathering): at most 8 MiB in
-  // all. The windows of a node together stay below 32 MiB, because /dev/shm is
-  // often small. And what is copied at a time stays in a core's cache until the
-  // peer reads it, because memcpy writes larger pieces past the caches.
-  auto pages = [](size_t bytes) {
-    return std::max<size_t>(bytes / 4096 * 4096, 4096);
-  };
-  Staging staging;
-  size_t count = ranks;
-  bool gathers = channel == gatherChannel;
-  staging.gather = gathers ? pages(std::min(mebibyte / 2, 4 * mebibyte / count))
-                           : pages(64 * 1024 / count);
-  staging.half =
-      channel == reduceChannel
-          ? std::max(pages(std::min(mebibyte, 16 * mebibyte / count)),
-                     count * 64)
-          : staging.gather;
-  return staging;
-}
-
-size_t Staging::windowBytes() const {
-  return WindowCommunicator::header +
-         (2 * std::max(half, gather) + 4095) / 4096 * 4096;
-}
-
-int64_t Staging::touchedBytes(int ranks) const {
-  int64_t segment = (half / ranks + 4095) / 4096 * 4096 + 4096;
-  int64_t peer = 2 * std::max<int64_t>(gather, half > gather ? segment : 0);
-  int64_t own = 2 * std::max(half, gather);
-  return own + (ranks - 1) * std::min(own, peer) + WindowCommunicator::header;
-}
 
 // Per piece: write a segment for every peer, trade, sum what arrived. This
 // rank's own addend is read in place.

@@ -8,19 +8,9 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/futex_barrier.h"
 #include "runtime/comm/reduce.h"
+#include "shared/staging.h"
 
 namespace fsdpc::runtime {
-
-// Sizes of a channel's staging memory, in bytes. Backends allocate and the
-// memory plan counts by this one function.
-struct Staging {
-  size_t half = 0;   // one piece with all its segments; a window has two halves
-  size_t gather = 0; // what one rank puts into a half in an all-gather
-  static Staging of(Channel channel, int ranks);
-  // Bytes of one rank's window, and bytes that a rank touches of all windows.
-  size_t windowBytes() const;
-  int64_t touchedBytes(int ranks) const;
-};
 
 // The reduce-scatter that both share. A piece consists of one segment per rank;
 // segment r holds what rank r is to add up.
@@ -55,8 +45,6 @@ private:
 // The caller owns the memory, which must outlive the communicator.
 class WindowCommunicator : public StagedCommunicator {
 public:
-  static constexpr size_t header = 4096;
-
   WindowCommunicator(int rank, std::vector<char *> windows, Staging staging);
   void barrier() override;
   void allGather(const void *shard, void *whole, size_t shardBytes) override;
@@ -67,7 +55,9 @@ protected:
   void trade(size_t segment, const void **sources) override;
 
 private:
-  char *stage(int rank) { return windows[rank] + header + half * staging.half; }
+  char *stage(int rank) {
+    return windows[rank] + Staging::header + half * staging.half;
+  }
 
   std::vector<char *> windows;
   FutexBarrier *meeting;

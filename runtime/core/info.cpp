@@ -2,11 +2,11 @@
 // units, parameters, buffers, and the memory per rank for several numbers of
 // ranks.
 #include "runtime/core/info.h"
-#include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/sample_file.h"
 #include "shared/memory_plan.h"
+#include "shared/staging.h"
 
 #include <algorithm>
 
