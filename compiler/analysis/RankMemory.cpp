@@ -40,17 +40,8 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
     if (Attribute plan = call.getPlan())
       plans.insert(plan);
   });
-  for (Attribute plan : plans) {
-    if (auto matmul = dyn_cast<rt::MatmulPlanAttr>(plan))
-      manifest.matmuls.push_back(rt::describe(matmul));
-    else if (auto convolution = dyn_cast<rt::ConvolutionPlanAttr>(plan))
-      manifest.convolutions.push_back(rt::describe(convolution));
-    else if (auto pooling = dyn_cast<rt::PoolingPlanAttr>(plan))
-      manifest.poolings.push_back(rt::describe(pooling));
-    else
-      manifest.attentions.push_back(
-          rt::describe(cast<rt::AttentionPlanAttr>(plan)));
-  }
+  for (Attribute plan : plans)
+    cast<rt::PlanAttrInterface>(plan).addTo(manifest);
 }
 
 MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {

@@ -1,15 +1,15 @@
 // Describes every command that the two entry functions enqueue: its name, the
-// bytes and flops it is worth, and the unit and ONNX node it belongs to.
-// --trace needs no instrumentation in the generated code, because each rt op
-// other than pointers and events is exactly one command on one stream: the n-th
-// command that a stream executes is the n-th entry of that stream's sequence.
+// bytes and flops it is worth, and the unit and ONNX node it belongs to. What a
+// command is called follows from the arguments of its call. --trace needs no
+// instrumentation in the generated code, because each rt op that does work is
+// exactly one command on one stream: the n-th command that a stream executes is
+// the n-th entry of that stream's sequence.
 #include "compiler/codegen/CallTables.h"
 
+#include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/Streams.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/TypeSwitch.h"
-#include "llvm/Support/raw_ostream.h"
 
 #include <map>
 #include <tuple>
@@ -19,34 +19,6 @@ using namespace fsdpc;
 using namespace fsdpc::codegen;
 
 namespace {
-
-// "8x512x768x3072 nt + bias": batch, then M x N x K, then the transposes of A
-// and B if there are any.
-std::string productName(rt::MatmulPlanAttr plan) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  for (int64_t extent : plan.getBatch().asArrayRef())
-    stream << extent << 'x';
-  stream << plan.getM() << 'x' << plan.getN() << 'x' << plan.getK();
-  if (plan.getTransposeA() || plan.getTransposeB())
-    stream << (plan.getTransposeA() ? " t" : " n")
-           << (plan.getTransposeB() ? 't' : 'n');
-  if (plan.getBias())
-    stream << " + bias";
-  return text;
-}
-
-// "batch x heads x queries x keys x width".
-std::string attentionName(rt::AttentionPlanAttr plan) {
-  ArrayRef<int64_t> query = plan.getQuery().asArrayRef();
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << query[0] << 'x' << query[1] << 'x' << query[2] << 'x'
-         << plan.getKey().asArrayRef()[2] << 'x' << query[3];
-  if (plan.getCausal())
-    stream << " causal";
-  return text;
-}
 
 // Returns the name of the ONNX node that an op came from, or "" if its location
 // holds no name. A fused location has the name of its first part.
@@ -60,18 +32,63 @@ std::string nodeOf(Location location) {
 }
 
 // Returns how many elements the kernel passes through a transcendental
-// function. These cost an order of magnitude more than an addition, so a trace
-// reports them beside the flops.
+// function, which an op says by its cost. These cost an order of magnitude more
+// than an addition, so a trace reports them beside the flops.
 int64_t countExps(func::FuncOp kernel) {
   int64_t count = 0;
   for (Operation &op : kernel.getBody().front())
-    if (isa<nn::ExpOp, nn::LogOp, nn::TanhOp, nn::ErfOp, nn::SigmoidOp,
-            nn::GeluOp, nn::GeluGradOp, nn::SiluOp, nn::SiluGradOp, nn::SinOp,
-            nn::CosOp>(op))
-      count +=
-          cast<RankedTensorType>(op.getResult(0).getType()).getNumElements();
+    if (auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op))
+      if (elementwise.getScalarCost() > 1)
+        count +=
+            cast<RankedTensorType>(op.getResult(0).getType()).getNumElements();
   return count;
 }
+
+// Names a command by the arguments of its call: by its layouts, its plan or its
+// buffer if it has one, else by its kernel.
+class CommandNamer : public rt::CallArguments {
+public:
+  CommandNamer(SymbolTable &symbols, ProgramTables &tables,
+               CommandInfo &command)
+      : symbols(symbols), tables(tables), command(command) {}
+
+  void plan(rt::PlanAttrInterface plan) override {
+    command.plan = tables.index(plan);
+    command.name = plan.getTitle();
+    command.exps += plan.countExps(command.flops);
+  }
+  void kernel(FlatSymbolRefAttr name) override {
+    if (!name)
+      return;
+    if (command.name.empty())
+      command.name = name.getValue().str();
+    command.exps += countExps(symbols.lookup<func::FuncOp>(name.getAttr()));
+  }
+  void layout(FlatSymbolRefAttr name) override {
+    command.layouts.push_back(tables.layouts.index(name.getAttr()));
+    if (command.layouts.size() == 1)
+      command.name = name.getValue().str();
+  }
+  void layouts(ArrayAttr names) override {
+    for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+      layout(name);
+    if (names.size() > 1)
+      command.name += " and " + std::to_string(names.size() - 1);
+  }
+  void buffer(FlatSymbolRefAttr name) override {
+    command.name = name.getValue().str();
+  }
+  void address(Value) override {}
+  void addresses(ValueRange) override {}
+  void countedAddresses(ValueRange) override {}
+  void constant(IntegerAttr) override {}
+  void constant(FloatAttr) override {}
+
+private:
+  SymbolTable &symbols;
+  ProgramTables &tables;
+  CommandInfo &command;
+};
 
 // Collects the commands of a program. Equal commands share one entry of
 // `manifest.commands`, because a model of many equal layers repeats the same
@@ -85,10 +102,10 @@ public:
   void add(StringRef entry);
 
 private:
-  // Describes an op, apart from its place in the stream.
-  CommandInfo commandOf(Operation *op);
+  // Describes a call, apart from its place in the stream.
+  CommandInfo commandOf(rt::AbiCallOpInterface op);
   // Returns the op's entry in `manifest.commands`, added if it is new.
-  int32_t indexOf(Operation *op);
+  int32_t indexOf(rt::AbiCallOpInterface op);
 
   SymbolTable symbols;
   ProgramTables &tables;
@@ -97,7 +114,7 @@ private:
   std::map<Key, int32_t> indices;
 };
 
-CommandInfo CallTables::commandOf(Operation *op) {
+CommandInfo CallTables::commandOf(rt::AbiCallOpInterface op) {
   CommandInfo command;
   command.op = op->getName().stripDialect().str();
   auto integer = [&](StringRef name) {
@@ -106,61 +123,12 @@ CommandInfo CallTables::commandOf(Operation *op) {
   };
   command.bytes = integer(fsdp::FSDPDialect::kBytesAttr);
   command.flops = integer(fsdp::FSDPDialect::kFlopsAttr);
-  auto library = [&](IndexTable &table, Attribute plan) {
-    command.plan = table.index(plan);
-  };
-  auto addLayout = [&](FlatSymbolRefAttr layout) {
-    command.layouts.push_back(tables.layouts.index(layout.getAttr()));
-    if (command.layouts.size() == 1)
-      command.name = layout.getValue().str();
-  };
-  TypeSwitch<Operation *>(op)
-      .Case([&](rt::LaunchOp op) {
-        command.name = op.getKernel().str();
-        command.exps = countExps(symbols.lookup<func::FuncOp>(command.name));
-      })
-      .Case([&](rt::MatmulOp op) {
-        library(tables.matmuls, op.getPlan());
-        command.name = productName(op.getPlan());
-      })
-      .Case([&](rt::ConvolutionOp op) {
-        library(tables.convolutions, op.getPlan());
-        command.name = op.getPlan().getKind().str();
-      })
-      .Case([&](rt::PoolingOp op) {
-        library(tables.poolings, op.getPlan());
-        command.name = op.getPlan().getKind().str();
-      })
-      .Case<rt::AttentionOp, rt::AttentionGradOp>([&](auto op) {
-        rt::AttentionPlanAttr plan = op.getPlan();
-        library(tables.attentions, plan);
-        command.name = attentionName(plan);
-        // The softmax takes one exp per pair of a query and a key. The flops
-        // cover the pair in two products (forward) or five (backward), of two
-        // flops per element of the inner dimension, which gives the number of
-        // pairs back.
-        int64_t width = plan.getQuery().asArrayRef()[3];
-        int64_t pair = plan.getStrideGrad()
-                           ? 3 * width + 2 * plan.getValueWidth()
-                           : width + plan.getValueWidth();
-        command.exps = command.flops / (2 * pair);
-      })
-      .Case<rt::OptimizerOp, rt::AccumulateOp>(
-          [&](auto op) { addLayout(op.getLayoutAttr()); })
-      .Case([&](rt::UpdateStatisticsOp op) {
-        command.name = op.getBuffer().str();
-      })
-      .Default([&](Operation *op) {
-        if (auto layouts = op->getAttrOfType<ArrayAttr>("layouts"))
-          for (auto layout : layouts.getAsRange<FlatSymbolRefAttr>())
-            addLayout(layout);
-      });
-  if (command.layouts.size() > 1)
-    command.name += " and " + std::to_string(command.layouts.size() - 1);
+  CommandNamer namer(symbols, tables, command);
+  op.passArguments(namer);
   return command;
 }
 
-int32_t CallTables::indexOf(Operation *op) {
+int32_t CallTables::indexOf(rt::AbiCallOpInterface op) {
   CommandInfo command = commandOf(op);
   Key key(command.op, command.name + "/" + std::to_string(command.plan),
           command.bytes, command.flops);
@@ -178,16 +146,17 @@ void CallTables::add(StringRef entry) {
   }
   auto function = symbols.lookup<func::FuncOp>(entry);
   for (Operation &op : function.getBody().front().without_terminator()) {
-    if (isa<rt::PointerOp, rt::EventRecordOp, rt::EventWaitOp>(op))
+    auto command = dyn_cast<rt::CommandOpInterface>(op);
+    if (!command || !command.isWork())
       continue;
     Call call;
-    call.command = indexOf(&op);
+    call.command = indexOf(cast<rt::AbiCallOpInterface>(op));
     if (auto unit =
             op.getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr))
       call.unit = unit.getValue().str();
     call.backward = op.hasAttr(fsdp::FSDPDialect::kBackwardAttr);
     call.node = nodeOf(op.getLoc());
-    sequences[static_cast<int>(*rt::streamOf(&op))].calls.push_back(
+    sequences[static_cast<int>(command.getStream())].calls.push_back(
         std::move(call));
   }
   for (CallSequence &sequence : sequences)

@@ -38,15 +38,16 @@ std::string fsdpc::codegen::hashProgram(ModuleOp module) {
   return hash(text);
 }
 
-// Hashes the order in which collectives are enqueued. If two ranks disagreed on
-// it, they would wait for each other in different collectives.
+// Hashes the order in which collectives are enqueued, which is all work of the
+// streams other than compute. If two ranks disagreed on it, they would wait for
+// each other in different collectives.
 static std::string hashSchedule(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   module.walk([&](Operation *op) {
-    if (isa<rt::AllGatherOp, rt::ReduceScatterOp, rt::AllReduceOp,
-            rt::ReduceGradientsOp, rt::GatherGradientsOp,
-            rt::UpdateStatisticsOp>(op)) {
+    auto command = dyn_cast<rt::CommandOpInterface>(op);
+    if (command && command.isWork() &&
+        command.getStream() != rt::Stream::compute) {
       stream << op->getName();
       if (Attribute layouts = op->getAttr("layouts"))
         stream << layouts;
@@ -141,16 +142,9 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   if (!manifest.inputs.empty() && manifest.inputs[0].shape.size() == 2 &&
       manifest.inputs[0].dtype == "i64")
     manifest.tokensInput = manifest.inputs[0].name;
-  for (auto &[plan, index] : tables.matmuls)
-    manifest.matmuls.push_back(rt::describe(cast<rt::MatmulPlanAttr>(plan)));
-  for (auto &[plan, index] : tables.convolutions)
-    manifest.convolutions.push_back(
-        rt::describe(cast<rt::ConvolutionPlanAttr>(plan)));
-  for (auto &[plan, index] : tables.poolings)
-    manifest.poolings.push_back(rt::describe(cast<rt::PoolingPlanAttr>(plan)));
-  for (auto &[plan, index] : tables.attentions)
-    manifest.attentions.push_back(
-        rt::describe(cast<rt::AttentionPlanAttr>(plan)));
+  for (auto &[kind, table] : tables.plans)
+    for (auto &[plan, index] : table)
+      cast<rt::PlanAttrInterface>(plan).addTo(manifest);
   addCalls(module, tables, manifest);
   return manifest;
 }

@@ -1,12 +1,13 @@
 // Emits the rt program as LLVM IR: one call of the C ABI
-// (runtime/include/fsdpc.h) for each op. There is no control flow, since the
-// schedule is static; a step is two calls of these functions by the runtime's
-// loop. Pointers into the arena are constant offsets from a base that the
-// function asks for once.
+// (runtime/include/fsdpc.h) for each op, which names its function and passes
+// its arguments itself. There is no control flow, since the schedule is static;
+// a step is two calls of these functions by the runtime's loop. Pointers into
+// the arena are constant offsets from a base that the function asks for once.
 #include "compiler/codegen/ProgramEmitter.h"
 
+#include "compiler/dialects/rt/CallArguments.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
 
@@ -16,7 +17,7 @@ using namespace fsdpc::codegen;
 
 namespace {
 
-class ProgramEmitter {
+class ProgramEmitter : public rt::CallArguments {
 public:
   ProgramEmitter(ModuleOp module, ProgramTables &tables,
                  llvm::LLVMContext &context)
@@ -36,23 +37,41 @@ private:
 
   llvm::Value *integer(int32_t value) { return builder.getInt32(value); }
   llvm::Value *wide(int64_t value) { return builder.getInt64(value); }
-  llvm::Value *real(const APFloat &value) {
-    return llvm::ConstantFP::get(builder.getContext(), value);
-  }
   llvm::Value *null() {
     return llvm::ConstantPointerNull::get(builder.getPtrTy());
   }
-  llvm::Value *address(Value pointer) {
-    return pointer ? addresses.lookup(pointer) : null();
+  llvm::Value *addressOf(Value pointer) {
+    return pointer ? pointerAddresses.lookup(pointer) : null();
   }
-  llvm::Value *layout(FlatSymbolRefAttr name) {
-    return integer(tables.layouts.index(name.getAttr()));
+
+  // Each appends to `arguments`.
+  void plan(rt::PlanAttrInterface plan) override {
+    arguments.push_back(integer(tables.index(plan)));
   }
-  llvm::Value *layouts(ArrayAttr names);
-  // Stores the addresses of `pointers` into the function's scratch array. Calls
-  // copy the array before they return, so one array serves them all.
-  llvm::Value *array(ValueRange pointers);
-  llvm::Value *kernel(FlatSymbolRefAttr name);
+  void kernel(FlatSymbolRefAttr name) override;
+  void layout(FlatSymbolRefAttr name) override {
+    arguments.push_back(integer(tables.layouts.index(name.getAttr())));
+  }
+  void layouts(ArrayAttr names) override;
+  void buffer(FlatSymbolRefAttr name) override {
+    arguments.push_back(integer(tables.buffers.index(name.getAttr())));
+  }
+  void address(Value pointer) override {
+    arguments.push_back(addressOf(pointer));
+  }
+  void addresses(ValueRange pointers) override;
+  void countedAddresses(ValueRange pointers) override {
+    addresses(pointers);
+    arguments.push_back(integer(pointers.size()));
+  }
+  void constant(IntegerAttr value) override {
+    arguments.push_back(builder.getInt(value.getValue()));
+  }
+  void constant(FloatAttr value) override {
+    arguments.push_back(
+        llvm::ConstantFP::get(builder.getContext(), value.getValue()));
+  }
+
   llvm::StructType *kernelType();
   llvm::Constant *describeKernel(func::FuncOp kernel, bool onHost);
   void emitKernels(bool onHost);
@@ -70,7 +89,8 @@ private:
   llvm::Value *rank = nullptr;
   llvm::Value *arena = nullptr;   // base address, asked for once per function
   llvm::Value *scratch = nullptr; // array of operands, reused by every call
-  llvm::DenseMap<Value, llvm::Value *> addresses;
+  llvm::DenseMap<Value, llvm::Value *> pointerAddresses;
+  SmallVector<llvm::Value *> arguments;    // of the call that is being emitted
   llvm::GlobalVariable *kernels = nullptr; // the array of kernel descriptors
   llvm::DenseMap<StringAttr, int64_t> kernelIndices;
 };
@@ -89,30 +109,34 @@ llvm::Value *ProgramEmitter::call(StringRef name,
   return builder.CreateCall(callee, all);
 }
 
-// The indices of layouts as a constant array, for calls on several layouts.
-llvm::Value *ProgramEmitter::layouts(ArrayAttr names) {
+// Passes the number of layouts, and their indices as a constant array.
+void ProgramEmitter::layouts(ArrayAttr names) {
   SmallVector<uint32_t> indices;
   for (auto name : names.getAsRange<FlatSymbolRefAttr>())
     indices.push_back(tables.layouts.index(name.getAttr()));
   auto *data = llvm::ConstantDataArray::get(builder.getContext(), indices);
-  return new llvm::GlobalVariable(*result, data->getType(), /*isConstant=*/true,
-                                  llvm::GlobalValue::PrivateLinkage, data);
+  arguments.push_back(integer(indices.size()));
+  arguments.push_back(
+      new llvm::GlobalVariable(*result, data->getType(), /*isConstant=*/true,
+                               llvm::GlobalValue::PrivateLinkage, data));
 }
 
-llvm::Value *ProgramEmitter::array(ValueRange pointers) {
+// Stores the addresses into the function's scratch array. Calls copy the array
+// before they return, so one array serves them all.
+void ProgramEmitter::addresses(ValueRange pointers) {
   for (auto [i, pointer] : llvm::enumerate(pointers))
-    builder.CreateStore(address(pointer), builder.CreateConstGEP1_64(
-                                              builder.getPtrTy(), scratch, i));
-  return scratch;
+    builder.CreateStore(
+        addressOf(pointer),
+        builder.CreateConstGEP1_64(builder.getPtrTy(), scratch, i));
+  arguments.push_back(scratch);
 }
 
-// Returns the address of a kernel's descriptor, or null if the op has no
-// kernel.
-llvm::Value *ProgramEmitter::kernel(FlatSymbolRefAttr name) {
-  if (!name)
-    return null();
-  return builder.CreateConstGEP1_64(kernelType(), kernels,
-                                    kernelIndices.lookup(name.getAttr()));
+// Passes the address of a kernel's descriptor, or null if the op has no kernel.
+void ProgramEmitter::kernel(FlatSymbolRefAttr name) {
+  arguments.push_back(
+      name ? builder.CreateConstGEP1_64(kernelType(), kernels,
+                                        kernelIndices.lookup(name.getAttr()))
+           : null());
 }
 
 // Mirrors struct fsdpc_kernel of runtime/include/fsdpc.h.
@@ -193,116 +217,18 @@ llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
               builder.getPtrTy());
 }
 
-// Emits the call of one op. Arguments follow the order of the ABI's
-// declaration.
+// verify-rt lets only pointers, calls and the return through.
 void ProgramEmitter::emitOp(Operation *op) {
-  TypeSwitch<Operation *>(op)
-      .Case([&](rt::PointerOp op) { addresses[op] = emitPointer(op); })
-      .Case([&](rt::EventRecordOp op) {
-        call("fsdpc_event_record",
-             {integer(static_cast<int32_t>(op.getStream())),
-              integer(op.getEvent())});
-      })
-      .Case([&](rt::EventWaitOp op) {
-        call("fsdpc_event_wait", {integer(static_cast<int32_t>(op.getStream())),
-                                  integer(op.getEvent())});
-      })
-      .Case([&](rt::LaunchOp op) {
-        call("fsdpc_launch",
-             {kernel(op.getKernelAttr()), array(op.getBuffers()),
-              integer(op.getBuffers().size())});
-      })
-      .Case([&](rt::MatmulOp op) {
-        call("fsdpc_matmul", {integer(tables.matmuls.index(op.getPlanAttr())),
-                              address(op.getA()), address(op.getB()),
-                              address(op.getBias()), address(op.getC())});
-      })
-      .Case([&](rt::ConvolutionOp op) {
-        call("fsdpc_convolution",
-             {integer(tables.convolutions.index(op.getPlanAttr())),
-              address(op.getX()), address(op.getW()), address(op.getY())});
-      })
-      .Case([&](rt::PoolingOp op) {
-        call("fsdpc_pooling",
-             {integer(tables.poolings.index(op.getPlanAttr())),
-              address(op.getSource()), address(op.getDestination()),
-              address(op.getWorkspace())});
-      })
-      .Case([&](rt::AttentionOp op) {
-        call("fsdpc_attention",
-             {integer(tables.attentions.index(op.getPlanAttr())),
-              kernel(op.getRowsAttr()), address(op.getQuery()),
-              address(op.getKey()), address(op.getValue()),
-              address(op.getMask()), address(op.getOutput()),
-              address(op.getLse())});
-      })
-      .Case([&](rt::AttentionGradOp op) {
-        call("fsdpc_attention_grad",
-             {integer(tables.attentions.index(op.getPlanAttr())),
-              kernel(op.getRowsAttr()), address(op.getGrad()),
-              address(op.getQuery()), address(op.getKey()),
-              address(op.getValue()), address(op.getOutput()),
-              address(op.getLse()), address(op.getMask()),
-              address(op.getDquery()), address(op.getDkey()),
-              address(op.getDvalue())});
-      })
-      .Case([&](rt::PoisonOp op) {
-        call("fsdpc_poison", {address(op.getMemory()), wide(op.getBytes())});
-      })
-      .Case([&](rt::ReportLossOp op) {
-        call("fsdpc_report_loss",
-             {address(op.getLoss()), address(op.getValid())});
-      })
-      .Case([&](rt::AllGatherOp op) {
-        call("fsdpc_all_gather",
-             {integer(op.getLayouts().size()), layouts(op.getLayouts()),
-              array(op.getDestinations())});
-      })
-      .Case([&](rt::ReduceScatterOp op) {
-        call("fsdpc_reduce_scatter",
-             {integer(op.getLayouts().size()), layouts(op.getLayouts()),
-              array(op.getGradients())});
-      })
-      .Case([&](rt::AccumulateOp op) {
-        call("fsdpc_accumulate",
-             {layout(op.getLayoutAttr()), address(op.getGradient())});
-      })
-      .Case([&](rt::ReduceGradientsOp op) {
-        call("fsdpc_reduce_gradients",
-             {integer(op.getLayouts().size()), layouts(op.getLayouts())});
-      })
-      .Case([&](rt::GatherGradientsOp op) {
-        call("fsdpc_gather_gradients",
-             {integer(op.getLayouts().size()), layouts(op.getLayouts())});
-      })
-      .Case([&](rt::UpdateStatisticsOp op) {
-        call("fsdpc_update_statistics",
-             {integer(tables.buffers.index(op.getBufferAttr().getAttr())),
-              address(op.getStatistic()), real(op.getMomentum())});
-      })
-      .Case([&](rt::SumSquaresOp op) {
-        call("fsdpc_sum_squares",
-             {integer(op.getLayouts().size()), layouts(op.getLayouts()),
-              address(op.getSums())});
-      })
-      .Case([&](rt::AllReduceOp op) {
-        call("fsdpc_all_reduce",
-             {integer(op.getCount()), address(op.getValues())});
-      })
-      .Case([&](rt::ClipOp op) {
-        call("fsdpc_clip", {integer(op.getLayouts().size()),
-                            layouts(op.getLayouts()), address(op.getSums()),
-                            real(op.getMaxNorm()), address(op.getScale())});
-      })
-      .Case([&](rt::OptimizerOp op) {
-        call("fsdpc_optimizer",
-             {kernel(op.getKernelAttr()), layout(op.getLayoutAttr()),
-              address(op.getScale())});
-      })
-      .Case([&](func::ReturnOp) { builder.CreateRetVoid(); })
-      .Default([](Operation *) {
-        llvm_unreachable("verify-rt lets only rt ops through");
-      });
+  if (auto pointer = dyn_cast<rt::PointerOp>(op)) {
+    pointerAddresses[pointer] = emitPointer(pointer);
+  } else if (auto abiCall = dyn_cast<rt::AbiCallOpInterface>(op)) {
+    arguments.clear();
+    abiCall.passArguments(*this);
+    call(abiCall.getFunction(), arguments);
+  } else {
+    assert(isa<func::ReturnOp>(op));
+    builder.CreateRetVoid();
+  }
 }
 
 // The scratch array has as many slots as the op with the most operands needs.

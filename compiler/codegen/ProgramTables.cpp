@@ -47,15 +47,8 @@ ProgramTables::ProgramTables(ModuleOp module) {
     }
   }
   module.walk([&](Operation *op) {
-    Attribute plan = op->getAttr("plan");
-    if (isa_and_nonnull<rt::MatmulPlanAttr>(plan))
-      matmuls.index(plan);
-    else if (isa_and_nonnull<rt::ConvolutionPlanAttr>(plan))
-      convolutions.index(plan);
-    else if (isa_and_nonnull<rt::PoolingPlanAttr>(plan))
-      poolings.index(plan);
-    else if (isa_and_nonnull<rt::AttentionPlanAttr>(plan))
-      attentions.index(plan);
+    if (auto plan = op->getAttrOfType<rt::PlanAttrInterface>("plan"))
+      index(plan);
     else if (auto record = dyn_cast<rt::EventRecordOp>(op))
       events = std::max<int32_t>(events, record.getEvent() + 1);
   });

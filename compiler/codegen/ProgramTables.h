@@ -8,6 +8,7 @@
 #include "compiler/dialects/rt/RTDialect.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Support/TypeID.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdpc::codegen {
@@ -32,8 +33,13 @@ struct ProgramTables {
 
   // Keys are symbol names (StringAttr).
   IndexTable layouts, buffers, inputs;
-  // Keys are plan attributes; calls with equal plans share one library object.
-  IndexTable matmuls, convolutions, poolings, attentions;
+  // Returns the number of a plan among those of its kind. Calls with equal
+  // plans share one library object.
+  int32_t index(rt::PlanAttrInterface plan) {
+    return plans[plan.getTypeID()].index(plan);
+  }
+  // A table per kind of plan; keys are plan attributes.
+  llvm::MapVector<mlir::TypeID, IndexTable> plans;
   // The bytes of all rt.constant ops, and the offset of each, by symbol name.
   llvm::DenseMap<mlir::Attribute, int64_t> constantOffsets;
   std::string constants;

@@ -184,8 +184,8 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
       .Case([&](fsdp::AllReduceOp op) {
         order(rt::Stream::compute, rt::Stream::reduce);
         rt::AllReduceOp::create(rtBuilder, here,
-                                pointers.get(here, op.getInput()),
-                                op.getInput().getType().getNumElements());
+                                op.getInput().getType().getNumElements(),
+                                pointers.get(here, op.getInput()));
         order(rt::Stream::reduce, rt::Stream::compute);
         return success();
       })

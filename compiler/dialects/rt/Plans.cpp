@@ -1,9 +1,11 @@
-// Converts plan attributes to the plain data of the manifest. Plans are
-// attributes so that equal calls share one, and so that a dump shows what is
-// passed to the library.
+// What plan attributes say of themselves: their plain data in the manifest, and
+// their names in a trace. Plans are attributes so that equal calls share one,
+// and so that a dump shows what is passed to the library.
 #include "compiler/dialects/rt/Plans.h"
 
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -113,4 +115,67 @@ AttentionPlan rt::describe(AttentionPlanAttr attribute) {
     plan.strideDValue = values(attribute.getStrideDValue());
   }
   return plan;
+}
+
+// ---- matrix products ----
+
+void MatmulPlanAttr::addTo(Manifest &manifest) const {
+  manifest.matmuls.push_back(describe(*this));
+}
+
+// "8x512x768x3072 nt + bias": batch, then M x N x K, then the transposes of A
+// and B if there are any.
+std::string MatmulPlanAttr::getTitle() const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (int64_t extent : getBatch().asArrayRef())
+    stream << extent << 'x';
+  stream << getM() << 'x' << getN() << 'x' << getK();
+  if (getTransposeA() || getTransposeB())
+    stream << (getTransposeA() ? " t" : " n") << (getTransposeB() ? 't' : 'n');
+  if (getBias())
+    stream << " + bias";
+  return text;
+}
+
+// ---- convolution and pooling ----
+
+void ConvolutionPlanAttr::addTo(Manifest &manifest) const {
+  manifest.convolutions.push_back(describe(*this));
+}
+
+std::string ConvolutionPlanAttr::getTitle() const { return getKind().str(); }
+
+void PoolingPlanAttr::addTo(Manifest &manifest) const {
+  manifest.poolings.push_back(describe(*this));
+}
+
+std::string PoolingPlanAttr::getTitle() const { return getKind().str(); }
+
+// ---- attention ----
+
+void AttentionPlanAttr::addTo(Manifest &manifest) const {
+  manifest.attentions.push_back(describe(*this));
+}
+
+// "batch x heads x queries x keys x width".
+std::string AttentionPlanAttr::getTitle() const {
+  ArrayRef<int64_t> query = getQuery().asArrayRef();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << query[0] << 'x' << query[1] << 'x' << query[2] << 'x'
+         << getKey().asArrayRef()[2] << 'x' << query[3];
+  if (getCausal())
+    stream << " causal";
+  return text;
+}
+
+// The softmax takes one exp per pair of a query and a key. The flops cover the
+// pair in two products (forward) or five (backward), of two flops per element
+// of the inner dimension, which gives the number of pairs back.
+int64_t AttentionPlanAttr::countExps(int64_t flops) const {
+  int64_t width = getQuery().asArrayRef()[3];
+  int64_t pair = getStrideGrad() ? 3 * width + 2 * getValueWidth()
+                                 : width + getValueWidth();
+  return flops / (2 * pair);
 }

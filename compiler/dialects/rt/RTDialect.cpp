@@ -1,12 +1,14 @@
 // Registration of the rt dialect, and the verifiers of its uses of symbols.
 #include "compiler/dialects/rt/RTDialect.h"
 
+#include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include "compiler/dialects/rt/RTAttrInterfaces.cpp.inc"
 #include "compiler/dialects/rt/RTDialect.cpp.inc"
 #include "compiler/dialects/rt/RTEnums.cpp.inc"
 #include "compiler/dialects/rt/RTInterfaces.cpp.inc"

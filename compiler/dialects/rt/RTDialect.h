@@ -14,6 +14,15 @@
 
 #include "compiler/dialects/rt/RTDialect.h.inc"
 #include "compiler/dialects/rt/RTEnums.h.inc"
+
+namespace fsdpc {
+struct Manifest;
+namespace rt {
+class CallArguments;
+} // namespace rt
+} // namespace fsdpc
+
+#include "compiler/dialects/rt/RTAttrInterfaces.h.inc"
 #include "compiler/dialects/rt/RTInterfaces.h.inc"
 
 #define GET_TYPEDEF_CLASSES

@@ -1,4 +1,4 @@
-// The interfaces of rt ops, besides the effects that they state.
+// The interfaces of rt ops and plans, besides the effects that ops state.
 #ifndef FSDPC_RT_INTERFACES
 #define FSDPC_RT_INTERFACES
 
@@ -12,7 +12,42 @@ def CommandOpInterface : OpInterface<"CommandOpInterface"> {
   }];
   let methods = [
     InterfaceMethod<"Returns the stream that gets the command.",
-                    "::fsdpc::rt::Stream", "getStream">
+                    "::fsdpc::rt::Stream", "getStream">,
+    InterfaceMethod<[{
+      Returns true if the command does work, which a trace then names. A command
+      without work only orders streams.
+    }], "bool", "isWork", (ins), "", "return true;">
+  ];
+}
+
+def AbiCallOpInterface : OpInterface<"AbiCallOpInterface"> {
+  let cppNamespace = "::fsdpc::rt";
+  let description = [{
+    An op that is one call of a function of the C ABI (runtime/include/fsdpc.h). Code
+    generation emits the call, and --trace names it, from what the op says here.
+  }];
+  let methods = [
+    InterfaceMethod<"Returns the name of the C function.",
+                    "::llvm::StringRef", "getFunction">,
+    InterfaceMethod<"Passes the function's arguments, in its order, without the rank.",
+                    "void", "passArguments", (ins "::fsdpc::rt::CallArguments &":$call)>
+  ];
+}
+
+def PlanAttrInterface : AttrInterface<"PlanAttrInterface"> {
+  let cppNamespace = "::fsdpc::rt";
+  let description = [{
+    The plan of a library call. Equal plans are one attribute, and the manifest lists
+    each plan once, in a table per kind of plan.
+  }];
+  let methods = [
+    InterfaceMethod<"Appends the plan to its table of the manifest.",
+                    "void", "addTo", (ins "::fsdpc::Manifest &":$manifest)>,
+    InterfaceMethod<"Returns the name that a trace gives to the call.",
+                    "::std::string", "getTitle">,
+    InterfaceMethod<[{
+      Returns how many transcendental functions a call of so many flops evaluates.
+    }], "int64_t", "countExps", (ins "int64_t":$flops), "", "(void)flops; return 0;">
   ];
 }
 

@@ -37,16 +37,6 @@ def RT_Dialect : Dialect {
 
 class RT_Op<string mnemonic, list<Trait> traits = []> : Op<RT_Dialect, mnemonic, traits>;
 
-// A call that puts one command on a stream. Its effects are what the command
-// does when it runs.
-class RT_Command<string mnemonic, string stream, list<Trait> traits = []>
-    : RT_Op<mnemonic, !listconcat([CommandOpInterface], traits)> {
-  let extraClassDeclaration = [{
-    /// Returns the stream that gets the command.
-    ::fsdpc::rt::Stream getStream() { return ::fsdpc::rt::Stream::}] # stream # [{; }
-  }];
-}
-
 // Memory of the runtime that no pointer of the program names.
 def RT_GatherWindow : Resource<"::fsdpc::rt::GatherWindow">;
 def RT_ReduceWindow : Resource<"::fsdpc::rt::ReduceWindow">;
@@ -59,11 +49,6 @@ def RT_Pointer : TypeDef<RT_Dialect, "Pointer"> {
   let summary = "an address in one of the rank's memory spaces";
 }
 
-// Pointers by what a command does with the bytes that they reach.
-class RT_Read<Constraint pointers = RT_Pointer> : Arg<pointers, "", [MemRead]>;
-class RT_Written<Constraint pointers = RT_Pointer> : Arg<pointers, "", [MemWrite]>;
-class RT_Updated<Constraint pointers = RT_Pointer> : Arg<pointers, "", [MemRead, MemWrite]>;
-
 def RT_Space : I32EnumAttr<"Space", "memory space, FSDPC_SPACE_* of the ABI", [
     I32EnumAttrCase<"arena", 0>, I32EnumAttrCase<"input", 1>,
     I32EnumAttrCase<"constant", 2>, I32EnumAttrCase<"buffer", 3>,
@@ -75,6 +60,110 @@ def RT_Stream : I32EnumAttr<"Stream", "stream, FSDPC_STREAM_* of the ABI", [
     I32EnumAttrCase<"compute", 0>, I32EnumAttrCase<"gather", 1>,
     I32EnumAttrCase<"reduce", 2>]> {
   let cppNamespace = "::fsdpc::rt";
+}
+
+// ---- calls ----
+
+// How an argument of an op is passed to the op's C function: the parameters that
+// declare it, from which tools/gen-abi.py writes the C declarations, and the
+// function of CallArguments that passes it. In both `$name` is the argument's name;
+// `$Name` is the same with a capital.
+class RT_Passed<string parameters, string passing> {
+  string cParameters = parameters;
+  string pass = passing;
+}
+
+// Addresses, by what the call does with the bytes that they reach. The address of
+// an absent pointer is null.
+class RT_Address<Constraint pointers, list<OpVariableDecorator> effects, string type>
+    : Arg<pointers, "", effects>, RT_Passed<type # " *$name", "address(get$Name())">;
+class RT_Read<Constraint pointers = RT_Pointer> : RT_Address<pointers, [MemRead], "const void">;
+class RT_Written<Constraint pointers = RT_Pointer> : RT_Address<pointers, [MemWrite], "void">;
+class RT_Updated<Constraint pointers = RT_Pointer>
+    : RT_Address<pointers, [MemRead, MemWrite], "void">;
+
+// Arrays of addresses, one per layout of the call.
+class RT_Addresses<list<OpVariableDecorator> effects>
+    : Arg<Variadic<RT_Pointer>, "", effects>,
+      RT_Passed<"void *const *$name", "addresses(get$Name())">;
+def RT_ReadEach : RT_Addresses<[MemRead]>;
+def RT_WrittenEach : RT_Addresses<[MemWrite]>;
+// An array of addresses and its length. The op says itself which it reads.
+def RT_Buffers : Arg<Variadic<RT_Pointer>>,
+                 RT_Passed<"void *const *$name, int32_t count",
+                           "countedAddresses(get$Name())">;
+
+// Attributes, which all are constants of the program.
+class RT_PassedAttr<Constraint attribute, string parameters, string function,
+                    list<OpVariableDecorator> effects = []>
+    : Arg<attribute, "", effects>,
+      RT_Passed<parameters, function # "(getProperties().$name)">;
+// The index of a plan in the manifest's table of its kind.
+class RT_PlanIndex<Constraint plan> : RT_PassedAttr<plan, "int32_t $name", "plan">;
+// An outlined kernel; null if an optional one is absent.
+class RT_Kernel<Constraint symbol = FlatSymbolRefAttr>
+    : RT_PassedAttr<symbol, "const fsdpc_kernel *$name", "kernel">;
+// Indices of the manifest's layouts and buffers.
+def RT_LayoutIndex : RT_PassedAttr<FlatSymbolRefAttr, "int32_t $name", "layout">;
+def RT_LayoutIndices
+    : RT_PassedAttr<FlatSymbolRefArrayAttr, "int32_t count, const int32_t *$name", "layouts">;
+def RT_BufferIndex
+    : RT_PassedAttr<FlatSymbolRefAttr, "int32_t $name", "buffer",
+                    [MemRead<FSDP_BufferMemory>, MemWrite<FSDP_BufferMemory>]>;
+def RT_Int32 : RT_PassedAttr<I32Attr, "int32_t $name", "constant">;
+def RT_Int64 : RT_PassedAttr<I64Attr, "int64_t $name", "constant">;
+def RT_Float64 : RT_PassedAttr<F64Attr, "double $name", "constant">;
+
+// An op that is one call of the C function `fsdpc_MNEMONIC`, which returns nothing.
+// The function's parameters are the rank and then, in their order, the op's
+// arguments, each of which says how it is passed.
+class RT_Call<string mnemonic, list<Trait> traits = []>
+    : RT_Op<mnemonic, !listconcat([AbiCallOpInterface, CommandOpInterface], traits)> {
+  // Set for a function whose work needs more of the rank than its device.
+  bit usesRank = 0;
+
+  string callDeclarations = [{
+    /// Returns the name of the C function.
+    static ::llvm::StringRef getFunction() { return "fsdpc_}] # mnemonic # [{"; }
+    /// Passes the function's arguments, in its order, without the rank.
+    void passArguments(::fsdpc::rt::CallArguments &call);
+  }];
+  let extraClassDeclaration = callDeclarations;
+  let extraClassDefinition = [{
+    void $cppClass::passArguments(::fsdpc::rt::CallArguments &call) {
+      }] # !interleave(!foreach(i, !range(!size(arguments)),
+             !subst("$name", !getdagname(arguments, i),
+             !subst("$Name", !toupper(!substr(!getdagname(arguments, i), 0, 1))
+                             # !substr(!getdagname(arguments, i), 1),
+             !if(!initialized(!getdagarg<RT_Passed>(arguments, i)),
+                 "call." # !getdagarg<RT_Passed>(arguments, i).pass # ";", "?")))), "\n      ") # [{
+    }
+  }];
+  assert !foldl(1, !range(!size(arguments)), all, i,
+                !and(all, !initialized(!getdagarg<RT_Passed>(arguments, i)))),
+         "an argument of rt." # mnemonic # " does not say how it is passed (RT_Passed)";
+}
+
+// A call that puts work on the stream `stream`. Its effects are what the work does
+// when it runs.
+class RT_Command<string mnemonic, string stream, list<Trait> traits = []>
+    : RT_Call<mnemonic, traits> {
+  string onStream = stream;
+  let extraClassDeclaration = callDeclarations # [{
+    /// Returns the stream that gets the work.
+    ::fsdpc::rt::Stream getStream() { return ::fsdpc::rt::Stream::}] # stream # [{; }
+  }];
+}
+
+// A call that orders streams by an event and does no work.
+class RT_Event<string mnemonic, list<Trait> traits> : RT_Call<mnemonic, traits> {
+  let arguments = (ins RT_PassedAttr<RT_Stream, "int32_t $name", "constant">:$stream,
+                       RT_Int32:$event);
+  let assemblyFormat = "$stream $event attr-dict";
+  let extraClassDeclaration = callDeclarations # [{
+    /// Returns false: an event only orders streams.
+    bool isWork() { return false; }
+  }];
 }
 
 // ---- symbols ----
@@ -156,12 +245,12 @@ def RT_PointerOp : RT_Op<"pointer", [Pure]> {
   let assemblyFormat = "$space ($symbol^)? `+` $offset `bytes` $bytes attr-dict";
 }
 
-def RT_EventRecordOp : RT_Op<"event_record",
-    [CommandOpInterface, MemoryEffects<[MemWrite<RT_EventState>]>]> {
+def RT_EventRecordOp : RT_Event<"event_record",
+    [MemoryEffects<[MemWrite<RT_EventState>]>]> {
   let summary = "Records an event on a stream";
   let description = [{
-    Calls `fsdpc_event_record`. Everything that `stream` was given so far precedes
-    the event. An event may be recorded again; a wait follows the last record of it.
+    Calls `fsdpc_event_record`. Makes `event` stand for all work that `stream` was
+    given so far. Recording an event again replaces what it stood for.
 
     **Constraints**
     - Events are numbered from 0, without gaps after `elide-events`.
@@ -172,16 +261,14 @@ def RT_EventRecordOp : RT_Op<"event_record",
     rt.event_wait gather 0
     ```
   }];
-  let arguments = (ins RT_Stream:$stream, I32Attr:$event);
-  let assemblyFormat = "$stream $event attr-dict";
 }
 
-def RT_EventWaitOp : RT_Op<"event_wait",
-    [CommandOpInterface, MemoryEffects<[MemRead<RT_EventState>, MemWrite<RT_EventState>]>]> {
+def RT_EventWaitOp : RT_Event<"event_wait",
+    [MemoryEffects<[MemRead<RT_EventState>, MemWrite<RT_EventState>]>]> {
   let summary = "Makes a stream wait for an event";
   let description = [{
     Calls `fsdpc_event_wait`. Whatever `stream` is given from here on starts after
-    the last record of the event has been reached. The calling thread does not wait.
+    what the last record of `event` stands for. The calling thread does not wait.
 
     **Constraints**
     - The event is recorded earlier in the same function (`verify-rt`).
@@ -192,8 +279,6 @@ def RT_EventWaitOp : RT_Op<"event_wait",
     rt.event_wait compute 1
     ```
   }];
-  let arguments = (ins RT_Stream:$stream, I32Attr:$event);
-  let assemblyFormat = "$stream $event attr-dict";
 }
 
 // ---- compute ----
@@ -206,9 +291,8 @@ def RT_LaunchOp : RT_Command<"launch", "compute",
     Calls `fsdpc_launch` on stream `compute`. The kernel is a function whose body is
     `nn` ops; code generation compiles it to one loop nest. `buffers` are its
     operands, which it reads, then its results, which it writes. On the host the
-    runtime cuts the outer range [0, `nn.extent`) into pieces of at least `nn.grain`
-    and gives them to its threads; on a GPU the kernel is a grid of `nn.blocks` by
-    `nn.threads`.
+    runtime cuts the kernel's outer range into pieces of at least its grain and gives
+    them to the rank's threads; on a GPU the kernel is a grid of blocks of threads.
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
@@ -225,11 +309,12 @@ def RT_LaunchOp : RT_Command<"launch", "compute",
     rt.launch @gelu_8x48(%x, %y)
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<RT_Pointer>:$buffers);
+  let arguments = (ins RT_Kernel<>:$kernel, RT_Buffers:$buffers);
   let assemblyFormat = "$kernel `(` $buffers `)` attr-dict";
 }
 
-def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan"> {
+def RT_MatmulPlan : AttrDef<RT_Dialect, "MatmulPlan",
+    [DeclareAttrInterfaceMethods<PlanAttrInterface>]> {
   let mnemonic = "matmul";
   let summary = "shape, strides and types of a batched matrix product";
   let description = [{
@@ -272,12 +357,13 @@ def RT_MatmulOp : RT_Command<"matmul", "compute"> {
     rt.matmul <64 x 16 x 32, f32, f32 -> f32 batch [] strides [], [], [] transposed false, true accumulate false> %x, %w -> %y
     ```
   }];
-  let arguments = (ins RT_MatmulPlan:$plan, RT_Read<>:$a, RT_Read<>:$b,
+  let arguments = (ins RT_PlanIndex<RT_MatmulPlan>:$plan, RT_Read<>:$a, RT_Read<>:$b,
                        RT_Read<Optional<RT_Pointer>>:$bias, RT_Updated<>:$c);
   let assemblyFormat = "$plan $a `,` $b (`bias` $bias^)? `->` $c attr-dict";
 }
 
-def RT_ConvolutionPlan : AttrDef<RT_Dialect, "ConvolutionPlan"> {
+def RT_ConvolutionPlan : AttrDef<RT_Dialect, "ConvolutionPlan",
+    [DeclareAttrInterfaceMethods<PlanAttrInterface>]> {
   let mnemonic = "convolution";
   let summary = "shape and kind of a 2-D convolution";
   let description = [{
@@ -320,11 +406,12 @@ def RT_ConvolutionOp : RT_Command<"convolution", "compute"> {
     rt.convolution <"forward", f32, [2, 4, 8, 8], [6, 2, 3, 3] -> [2, 6, 4, 4] strides [2, 2] pads [1, 1, 1, 1] dilations [1, 1] groups 2> %x, %w -> %y
     ```
   }];
-  let arguments = (ins RT_ConvolutionPlan:$plan, RT_Read<>:$x, RT_Read<>:$w, RT_Written<>:$y);
+  let arguments = (ins RT_PlanIndex<RT_ConvolutionPlan>:$plan, RT_Read<>:$x, RT_Read<>:$w, RT_Written<>:$y);
   let assemblyFormat = "$plan $x `,` $w `->` $y attr-dict";
 }
 
-def RT_PoolingPlan : AttrDef<RT_Dialect, "PoolingPlan"> {
+def RT_PoolingPlan : AttrDef<RT_Dialect, "PoolingPlan",
+    [DeclareAttrInterfaceMethods<PlanAttrInterface>]> {
   let mnemonic = "pooling";
   let summary = "shape and kind of a 2-D pooling";
   let description = [{
@@ -365,12 +452,13 @@ def RT_PoolingOp : RT_Command<"pooling", "compute"> {
     rt.pooling <"max", f32, [2, 4, 8, 8] -> [2, 4, 4, 4] kernel [3, 3] strides [2, 2] pads [1, 1, 1, 1] count_padding false> %x -> %y workspace %index
     ```
   }];
-  let arguments = (ins RT_PoolingPlan:$plan, RT_Read<>:$source, RT_Written<>:$destination,
+  let arguments = (ins RT_PlanIndex<RT_PoolingPlan>:$plan, RT_Read<>:$source, RT_Written<>:$destination,
                        RT_Updated<Optional<RT_Pointer>>:$workspace);
   let assemblyFormat = "$plan $source `->` $destination (`workspace` $workspace^)? attr-dict";
 }
 
-def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan"> {
+def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan",
+    [DeclareAttrInterfaceMethods<PlanAttrInterface, ["countExps"]>]> {
   let mnemonic = "attention";
   let summary = "shape, strides and mask of attention";
   let description = [{
@@ -409,10 +497,22 @@ def RT_AttentionPlan : AttrDef<RT_Dialect, "AttentionPlan"> {
 def RT_AttentionOp : RT_Command<"attention", "compute", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Computes attention";
   let description = [{
-    Calls `fsdpc_attention` on stream `compute`. Reads `query`, `key`, `value` and
-    `mask`; writes `output` and `lse`, the log-sum-exp of each row (f32, dense). On
-    the host `rows` is the kernel that the runtime runs between the two products, on
-    a block of scores; `fsdpc.h` lists its buffers. A GPU's library has its own.
+    Calls `fsdpc_attention` on stream `compute`. Writes
+    softmax(q · kᵀ · scale + mask) · v to `output`, and the log-sum-exp of each row of
+    scores (f32, dense) to `lse`. `rows` is the kernel between the two products. The
+    host runs it once per block of scores; on GPUs there is none, since the library
+    has its own. Its buffers are:
+
+    - scores (f32): q · kᵀ of the block; overwritten
+    - weights: softmax weights in the plan's type; the same memory as the scores if
+      that type is f32
+    - lse: one value per row of the block
+    - mask: at the block's first row and key, or null
+    - int64[4]: [0] keys in the block; [1] row stride of scores and weights, a
+      multiple of 16; [2] keys that the first row sees (causal: each later row sees
+      one more); [3] row stride of the mask
+
+    The kernel writes 0 as the weight of every key that a row does not see.
 
     **Constraints**
     - `rows`, where present, names a function marked `nn.kernel`.
@@ -431,7 +531,7 @@ def RT_AttentionOp : RT_Command<"attention", "compute", [DeclareOpInterfaceMetho
     rt.attention <f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal false strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8]> @attention_rows(%q, %k, %v) -> %o, %lse
     ```
   }];
-  let arguments = (ins RT_AttentionPlan:$plan, OptionalAttr<FlatSymbolRefAttr>:$rows, RT_Read<>:$query,
+  let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows, RT_Read<>:$query,
                        RT_Read<>:$key, RT_Read<>:$value, RT_Read<Optional<RT_Pointer>>:$mask,
                        RT_Written<>:$output, RT_Written<>:$lse);
   let assemblyFormat = [{
@@ -445,7 +545,15 @@ def RT_AttentionGradOp : RT_Command<"attention_grad", "compute",
   let description = [{
     Calls `fsdpc_attention_grad` on stream `compute`. Reads `grad` (the output's
     cotangent), the operands of the forward and its results `output` and `lse`;
-    writes `dquery`, `dkey` and `dvalue`. `rows` is as for `rt.attention`.
+    writes `dquery`, `dkey` and `dvalue`. `rows` is as for `rt.attention`, with these
+    buffers:
+
+    - scores, weights, lse, mask: as for `rt.attention`, but lse is read
+    - dweights (f32): grad · vᵀ of the block; overwritten
+    - dscores: in the plan's type; the same memory as dweights if that type is f32
+    - grad, output: at the block's first row
+    - int64[6]: [0] to [3] as for `rt.attention`; [4] row stride of grad; [5] row
+      stride of output
 
     **Constraints**
     - `rows`, where present, names a function marked `nn.kernel`.
@@ -457,7 +565,7 @@ def RT_AttentionGradOp : RT_Command<"attention_grad", "compute",
     rt.attention_grad <f32, [2, 2, 4, 8], [2, 1, 6, 8], 8 scale 0.5 : f64 causal true strides [64, 32, 8], [48, 0, 8], [48, 0, 8] -> [64, 32, 8] grad [64, 32, 8] -> [64, 32, 8], [48, 0, 8], [48, 0, 8] library "cudnn">(%do, %q, %k, %v, %o, %lse) -> %dq, %dk, %dv
     ```
   }];
-  let arguments = (ins RT_AttentionPlan:$plan, OptionalAttr<FlatSymbolRefAttr>:$rows, RT_Read<>:$grad,
+  let arguments = (ins RT_PlanIndex<RT_AttentionPlan>:$plan, RT_Kernel<OptionalAttr<FlatSymbolRefAttr>>:$rows, RT_Read<>:$grad,
                        RT_Read<>:$query, RT_Read<>:$key, RT_Read<>:$value,
                        RT_Read<>:$output, RT_Read<>:$lse, RT_Read<Optional<RT_Pointer>>:$mask,
                        RT_Written<>:$dquery, RT_Written<>:$dkey, RT_Written<>:$dvalue);
@@ -470,7 +578,7 @@ def RT_AttentionGradOp : RT_Command<"attention_grad", "compute",
 def RT_PoisonOp : RT_Command<"poison", "compute"> {
   let summary = "Fills memory whose value has ended with NaN";
   let description = [{
-    Calls `fsdpc_poison` on stream `compute`, for the debug option `--poison`: every
+    Calls `fsdpc_poison` on stream `compute`. For the debug option `--poison`: every
     bit of the bytes becomes 1, which is NaN in every float type, so that a read of a
     dead value shows in the loss.
 
@@ -483,7 +591,7 @@ def RT_PoisonOp : RT_Command<"poison", "compute"> {
     rt.poison %dead bytes 1536
     ```
   }];
-  let arguments = (ins RT_Written<>:$memory, I64Attr:$bytes);
+  let arguments = (ins RT_Written<>:$memory, RT_Int64:$bytes);
   let assemblyFormat = "$memory `bytes` $bytes attr-dict";
 }
 
@@ -492,7 +600,9 @@ def RT_ReportLossOp : RT_Command<"report_loss", "compute", [MemoryEffects<[MemWr
   let description = [{
     Calls `fsdpc_report_loss` on stream `compute`. Reads `loss`, one f32, and
     `valid`, one f32: the loss's divisor (number or weight of the targets that
-    count). Where the divisor is 0 the loss counts as 0 whatever it holds.
+    count), 1 if there is none. Where the divisor is 0 the loss counts as 0 whatever
+    it holds, and the runtime warns once per run. The program itself ensures that the
+    gradient of such a microbatch is zero.
 
     **Constraints**
     - Each pointer reaches 4 bytes.
@@ -504,11 +614,14 @@ def RT_ReportLossOp : RT_Command<"report_loss", "compute", [MemoryEffects<[MemWr
     rt.report_loss %loss valid %valid
     ```
   }];
+  let usesRank = 1;
   let arguments = (ins RT_Read<>:$loss, RT_Read<Optional<RT_Pointer>>:$valid);
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict";
 }
 
 // ---- collectives ----
+
+let usesRank = 1 in {
 
 def RT_AllGatherOp : RT_Command<"all_gather", "gather",
     [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemWrite<RT_GatherWindow>]>, LayoutUserOpInterface]> {
@@ -530,7 +643,7 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
     rt.all_gather [@h.1.flat] -> %flat
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, RT_Written<Variadic<RT_Pointer>>:$destinations);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_WrittenEach:$destinations);
   let assemblyFormat = "$layouts `->` $destinations attr-dict";
 }
 
@@ -555,7 +668,7 @@ def RT_ReduceScatterOp : RT_Command<"reduce_scatter", "reduce",
     rt.reduce_scatter [@h.1.flat], %grad
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, RT_Read<Variadic<RT_Pointer>>:$gradients);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_ReadEach:$gradients);
   let assemblyFormat = "$layouts `,` $gradients attr-dict";
 }
 
@@ -563,9 +676,9 @@ def RT_AccumulateOp : RT_Command<"accumulate", "compute",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
   let summary = "Adds a gradient to a layout's full-size accumulator";
   let description = [{
-    Calls `fsdpc_accumulate` on stream `compute`, with `--reduce=step`: writes (first
-    microbatch of a step) or adds the flat gradient to the layout's f32 accumulator,
-    which every rank then keeps in full. No communication.
+    Calls `fsdpc_accumulate` on stream `compute`. Used with `--reduce=step`: writes
+    (first microbatch of a step) or adds the flat gradient to the layout's f32
+    accumulator, which every rank then keeps in full. No communication.
 
     **Constraints**
     - The layout keeps "gradient" on every rank.
@@ -576,14 +689,14 @@ def RT_AccumulateOp : RT_Command<"accumulate", "compute",
     rt.accumulate @h.1.flat, %grad
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$layout, RT_Read<>:$gradient);
+  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<>:$gradient);
   let assemblyFormat = "$layout `,` $gradient attr-dict";
 }
 
 // An op that works on the memory of layouts alone.
 class RT_OnLayouts<string mnemonic, string stream, list<Trait> traits>
     : RT_Command<mnemonic, stream, !listconcat(traits, [LayoutUserOpInterface])> {
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let arguments = (ins RT_LayoutIndices:$layouts);
   let assemblyFormat = "$layouts attr-dict";
 }
 
@@ -592,7 +705,7 @@ def RT_ReduceGradientsOp : RT_OnLayouts<"reduce_gradients", "reduce",
                     MemWrite<RT_ReduceWindow>]>]> {
   let summary = "Sums the accumulated gradients over all ranks";
   let description = [{
-    Calls `fsdpc_reduce_gradients` on stream `reduce`, once a step with
+    Calls `fsdpc_reduce_gradients` on stream `reduce`. Used once per step with
     `--reduce=step`: sums the full-size f32 gradients that `rt.accumulate` left,
     over ranks in rank order, into this rank's part of each.
 
@@ -611,7 +724,7 @@ def RT_GatherGradientsOp : RT_OnLayouts<"gather_gradients", "gather",
                     MemWrite<RT_GatherWindow>]>]> {
   let summary = "Gathers the reduced gradients of all ranks in place";
   let description = [{
-    Calls `fsdpc_gather_gradients` on stream `gather`, for the strategy `ddp`:
+    Calls `fsdpc_gather_gradients` on stream `gather`. Used by the strategy `ddp`:
     after it every rank holds the whole f32 gradient of each layout.
 
     **Constraints**
@@ -643,9 +756,7 @@ def RT_UpdateStatisticsOp : RT_Command<"update_statistics", "reduce",
     rt.update_statistics @bn.running_mean, %mean momentum 1.000000e-01
     ```
   }];
-  let arguments = (ins Arg<FlatSymbolRefAttr, "", [MemRead<FSDP_BufferMemory>,
-                                                   MemWrite<FSDP_BufferMemory>]>:$buffer,
-                       RT_Read<>:$statistic, F64Attr:$momentum);
+  let arguments = (ins RT_BufferIndex:$buffer, RT_Read<>:$statistic, RT_Float64:$momentum);
   let assemblyFormat = "$buffer `,` $statistic `momentum` $momentum attr-dict";
 }
 
@@ -667,7 +778,7 @@ def RT_SumSquaresOp : RT_Command<"sum_squares", "compute",
     rt.sum_squares [@h.0.flat, @h.1.flat] -> %sums
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, RT_Written<>:$sums);
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Written<>:$sums);
   let assemblyFormat = "$layouts `->` $sums attr-dict";
 }
 
@@ -686,7 +797,7 @@ def RT_AllReduceOp : RT_Command<"all_reduce", "reduce", [MemoryEffects<[MemWrite
     rt.all_reduce %sums count 2
     ```
   }];
-  let arguments = (ins RT_Updated<>:$values, I64Attr:$count);
+  let arguments = (ins RT_Int32:$count, RT_Updated<>:$values);
   let assemblyFormat = "$values `count` $count attr-dict";
 }
 
@@ -708,7 +819,7 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
     rt.clip [@h.0.flat, @h.1.flat], %sums max_norm 1.000000e+00 -> %scale
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, RT_Read<>:$sums, F64Attr:$max_norm,
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$sums, RT_Float64:$max_norm,
                        RT_Written<>:$scale);
   let assemblyFormat = "$layouts `,` $sums `max_norm` $max_norm `->` $scale attr-dict";
 }
@@ -725,9 +836,18 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
   let description = [{
     Calls `fsdpc_optimizer` on stream `compute`. Runs an outlined optimizer over the
     elements of this rank's part of the layout (all of it where the state is not
-    sharded), once per member, with the member's learning rate and weight decay. It
-    reads the gradient and `scale` (one f32), and updates the master weights, the
-    states and, where the layout has one, the copy in the compute type.
+    sharded), with each member's learning rate and weight decay. It reads the
+    gradient and `scale` (one f32), and updates the master weights, the states and,
+    where the layout has one, the copy in the compute type.
+
+    The kernel's buffers are indexed by element of that part: master, gradient,
+    state 0 … state n-1, and the copy in the compute type if there is one. Then
+    follow `scale` and
+
+    - on the host double[4]: lr · the member's rate; step, from 1; the member's weight
+      decay; unused. The kernel runs once per member and range.
+    - on a GPU int64[3] per segment: from, to (elements of the part), member; and
+      double[4] per member. One launch, with one block per segment.
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
@@ -744,8 +864,10 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     rt.optimizer @sgd(@h.0.flat, %scale)
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$kernel, FlatSymbolRefAttr:$layout, RT_Read<>:$scale);
+  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale);
   let assemblyFormat = "$kernel `(` $layout `,` $scale `)` attr-dict";
 }
+
+} // usesRank
 
 #endif
