@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 MODELS = Path(__file__).resolve().parent / "models"
-INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "include/fsdpc/fsdpc.h", "share/doc/fsdpc/README.md",
-             "share/doc/fsdpc/docs/architecture.md"]
+INSTALLED = ["bin/fsdpc", "bin/fsdpc-opt", "lib/libfsdpc_runtime.a", "include/fsdpc/fsdpc.h",
+             "include/fsdpc/fsdpc_calls.h", "share/doc/fsdpc/README.md", "share/doc/fsdpc/docs/architecture.md"]
 
 
 def run(*command) -> subprocess.CompletedProcess:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks what needs no build: formatting, the order of the folders, the counts
-# that the project holds itself to, and that the generated pages are fresh.
+# that the project holds itself to, and that generated files are fresh.
 #
-# usage: tools/check.sh [--fix]     --fix: formats, and writes the pages anew
+# usage: tools/check.sh [--fix]     --fix: formats, and writes these files anew
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 format=${CLANG_FORMAT:-clang-format-22}
@@ -24,10 +24,12 @@ echo "== folders"
 tools/include-graph.py --check || failed=1
 echo "== counts"
 tools/code-report.py || failed=1
-echo "== generated pages"
+echo "== generated files"
 if [[ $fix ]]; then
+  tools/gen-abi.py
   tools/gen-docs.sh
 else
+  tools/gen-abi.py --check || failed=1
   tools/gen-docs.sh --check || failed=1
 fi
 exit $failed

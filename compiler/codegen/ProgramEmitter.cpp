@@ -6,6 +6,7 @@
 #include "compiler/codegen/ProgramEmitter.h"
 
 #include "compiler/dialects/rt/CallArguments.h"
+#include "runtime/include/fsdpc.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/IR/IRBuilder.h"
@@ -230,6 +231,17 @@ void ProgramEmitter::emitOp(Operation *op) {
     builder.CreateRetVoid();
   }
 }
+
+// Spaces and streams are passed as the numbers of the dialect's enums.
+static_assert(static_cast<int>(rt::Space::arena) == FSDPC_SPACE_ARENA &&
+              static_cast<int>(rt::Space::input) == FSDPC_SPACE_INPUT &&
+              static_cast<int>(rt::Space::constant) == FSDPC_SPACE_CONSTANT &&
+              static_cast<int>(rt::Space::buffer) == FSDPC_SPACE_BUFFER &&
+              static_cast<int>(rt::Space::whole) == FSDPC_SPACE_WHOLE &&
+              static_cast<int>(rt::Space::random) == FSDPC_SPACE_RANDOM);
+static_assert(static_cast<int>(rt::Stream::compute) == FSDPC_STREAM_COMPUTE &&
+              static_cast<int>(rt::Stream::gather) == FSDPC_STREAM_GATHER &&
+              static_cast<int>(rt::Stream::reduce) == FSDPC_STREAM_REDUCE);
 
 // The scratch array has as many slots as the op with the most operands needs.
 llvm::Function *ProgramEmitter::emitEntry(StringRef name) {

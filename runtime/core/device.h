@@ -112,41 +112,9 @@ public:
 
   // ---- calls of the C ABI, described in fsdpc.h; all only enqueue ----
   // Lists belong to the caller and are gone when the work runs.
-  virtual void record(int stream, int event) = 0;
-  virtual void wait(int stream, int event) = 0;
-  virtual void launch(const fsdpc_kernel &kernel, void *const *buffers,
-                      int count) = 0;
-  virtual void matmul(int plan, const void *a, const void *b, const void *bias,
-                      void *c) = 0;
-  virtual void convolution(int plan, const void *x, const void *w, void *y) = 0;
-  virtual void pooling(int plan, const void *source, void *destination,
-                       void *workspace) = 0;
-  // `operands` in the order of fsdpc_attention or fsdpc_attention_grad.
-  virtual void attention(int plan, const fsdpc_kernel *rows,
-                         const void *const *operands, int count) = 0;
-  virtual void poison(void *memory, size_t bytes) = 0;
-  virtual void reportLoss(fsdpc_rank &rank, const void *loss,
-                          const void *valid) = 0;
-  virtual void allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
-                         void *const *destinations) = 0;
-  virtual void reduceScatter(fsdpc_rank &rank, int count,
-                             const int32_t *layouts,
-                             void *const *gradients) = 0;
-  virtual void accumulate(fsdpc_rank &rank, int32_t layout,
-                          const void *gradient) = 0;
-  virtual void reduceGradients(fsdpc_rank &rank, int count,
-                               const int32_t *layouts) = 0;
-  virtual void gatherGradients(fsdpc_rank &rank, int count,
-                               const int32_t *layouts) = 0;
-  virtual void updateStatistics(fsdpc_rank &rank, int32_t buffer,
-                                const void *statistic, double momentum) = 0;
-  virtual void sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
-                          void *sums) = 0;
-  virtual void allReduce(fsdpc_rank &rank, int count, void *values) = 0;
-  virtual void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
-                    const void *sums, double maxNorm, void *scale) = 0;
-  virtual void optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
-                         int32_t layout, const void *scale) = 0;
+  // They are generated from the rt dialect; `fsdpc_all_gather` is `allGather`.
+#define FSDPC_DEVICE_MEMBERS
+#include "runtime/core/calls.inc"
 
   // Returns the nanoseconds that the compute stream has slept in event waits
   // since the last call. That is the communication that no computation hid.

@@ -1,6 +1,6 @@
-// The functions of the C ABI. Each forwards its call to the rank's device.
-// Arrays that the program passes are copied first, because the program may
-// reuse them before the enqueued work runs.
+// The functions of the C ABI. Each call forwards to the rank's device, by code
+// that is generated from the rt dialect. Devices copy the arrays that a program
+// passes, because it may reuse them before the enqueued work runs.
 #include "runtime/core/rank.h"
 #include "runtime/core/failure.h"
 
@@ -9,13 +9,8 @@
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 
-void fsdpc_event_record(fsdpc_rank *rank, int32_t stream, int32_t event) {
-  rank->device->record(stream, event);
-}
-
-void fsdpc_event_wait(fsdpc_rank *rank, int32_t stream, int32_t event) {
-  rank->device->wait(stream, event);
-}
+#define FSDPC_FORWARDING
+#include "runtime/core/calls.inc"
 
 void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
                     int64_t offset) {
@@ -39,99 +34,6 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
   }
   fail("the program asks for memory space " + std::to_string(space) +
        ", which does not exist");
-}
-
-void fsdpc_launch(fsdpc_rank *rank, const fsdpc_kernel *kernel,
-                  void *const *buffers, int32_t count) {
-  rank->device->launch(*kernel, buffers, count);
-}
-
-void fsdpc_matmul(fsdpc_rank *rank, int32_t plan, const void *a, const void *b,
-                  const void *bias, void *c) {
-  rank->device->matmul(plan, a, b, bias, c);
-}
-
-void fsdpc_convolution(fsdpc_rank *rank, int32_t plan, const void *x,
-                       const void *w, void *y) {
-  rank->device->convolution(plan, x, w, y);
-}
-
-void fsdpc_pooling(fsdpc_rank *rank, int32_t plan, const void *source,
-                   void *destination, void *workspace) {
-  rank->device->pooling(plan, source, destination, workspace);
-}
-
-void fsdpc_attention(fsdpc_rank *rank, int32_t plan, const fsdpc_kernel *rows,
-                     const void *query, const void *key, const void *value,
-                     const void *mask, void *output, void *lse) {
-  const void *operands[] = {query, key, value, mask, output, lse};
-  rank->device->attention(plan, rows, operands, 6);
-}
-
-void fsdpc_attention_grad(fsdpc_rank *rank, int32_t plan,
-                          const fsdpc_kernel *rows, const void *grad,
-                          const void *query, const void *key, const void *value,
-                          const void *output, const void *lse, const void *mask,
-                          void *dquery, void *dkey, void *dvalue) {
-  const void *operands[] = {grad, query, key,    value, output,
-                            lse,  mask,  dquery, dkey,  dvalue};
-  rank->device->attention(plan, rows, operands, 10);
-}
-
-void fsdpc_poison(fsdpc_rank *rank, void *memory, int64_t bytes) {
-  rank->device->poison(memory, size_t(bytes));
-}
-
-void fsdpc_report_loss(fsdpc_rank *rank, const void *loss, const void *valid) {
-  rank->device->reportLoss(*rank, loss, valid);
-}
-
-void fsdpc_all_gather(fsdpc_rank *rank, int32_t count, const int32_t *layouts,
-                      void *const *destinations) {
-  rank->device->allGather(*rank, count, layouts, destinations);
-}
-
-void fsdpc_reduce_scatter(fsdpc_rank *rank, int32_t count,
-                          const int32_t *layouts, void *const *gradients) {
-  rank->device->reduceScatter(*rank, count, layouts, gradients);
-}
-
-void fsdpc_accumulate(fsdpc_rank *rank, int32_t layout, const void *gradient) {
-  rank->device->accumulate(*rank, layout, gradient);
-}
-
-void fsdpc_reduce_gradients(fsdpc_rank *rank, int32_t count,
-                            const int32_t *layouts) {
-  rank->device->reduceGradients(*rank, count, layouts);
-}
-
-void fsdpc_gather_gradients(fsdpc_rank *rank, int32_t count,
-                            const int32_t *layouts) {
-  rank->device->gatherGradients(*rank, count, layouts);
-}
-
-void fsdpc_update_statistics(fsdpc_rank *rank, int32_t buffer,
-                             const void *statistic, double momentum) {
-  rank->device->updateStatistics(*rank, buffer, statistic, momentum);
-}
-
-void fsdpc_sum_squares(fsdpc_rank *rank, int32_t count, const int32_t *layouts,
-                       void *sums) {
-  rank->device->sumSquares(*rank, count, layouts, sums);
-}
-
-void fsdpc_all_reduce(fsdpc_rank *rank, int32_t count, void *values) {
-  rank->device->allReduce(*rank, count, values);
-}
-
-void fsdpc_clip(fsdpc_rank *rank, int32_t count, const int32_t *layouts,
-                const void *sums, double maxNorm, void *scale) {
-  rank->device->clip(*rank, count, layouts, sums, maxNorm, scale);
-}
-
-void fsdpc_optimizer(fsdpc_rank *rank, const fsdpc_kernel *kernel,
-                     int32_t layout, const void *scale) {
-  rank->device->optimizer(*rank, *kernel, layout, scale);
 }
 
 // In the order that fsdpc_optimizer documents.

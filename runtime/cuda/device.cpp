@@ -146,10 +146,12 @@ void CudaDevice::synchronize() {
     context.check(context.api.synchronizeStream(stream));
 }
 
-void CudaDevice::record(int stream, int event) {
+void CudaDevice::eventRecord(int32_t stream, int32_t event) {
   sections->record(stream, event);
 }
-void CudaDevice::wait(int stream, int event) { sections->wait(stream, event); }
+void CudaDevice::eventWait(int32_t stream, int32_t event) {
+  sections->wait(stream, event);
+}
 
 // Kernels are looked up by name once; the map is keyed by the program's table.
 void CudaDevice::launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
@@ -162,10 +164,10 @@ void CudaDevice::launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
                                    context.streams[FSDPC_STREAM_COMPUTE]));
 }
 
-void CudaDevice::launch(const fsdpc_kernel &kernel, void *const *buffers,
-                        int count) {
+void CudaDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
+                        int32_t count) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  launchKernel(kernel, kernel.blocks, buffers, count);
+  launchKernel(*kernel, kernel->blocks, buffers, count);
 }
 
 void CudaDevice::matmul(int plan, const void *a, const void *b,
@@ -197,16 +199,31 @@ void CudaDevice::pooling(int plan, const void *source, void *destination,
   context.launch(cells, cells.planes * plane, FSDPC_STREAM_COMPUTE);
 }
 
-void CudaDevice::attention(int plan, const fsdpc_kernel *,
-                           const void *const *operands, int) {
+void CudaDevice::attention(int32_t plan, const fsdpc_kernel *,
+                           const void *query, const void *key,
+                           const void *value, const void *mask, void *output,
+                           void *lse) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  const void *operands[] = {query, key, value, mask, output, lse};
   attentions[size_t(plan)].run(operands, library);
 }
 
-void CudaDevice::poison(void *to, size_t bytes) {
+void CudaDevice::attentionGrad(int32_t plan, const fsdpc_kernel *,
+                               const void *grad, const void *query,
+                               const void *key, const void *value,
+                               const void *output, const void *lse,
+                               const void *mask, void *dquery, void *dkey,
+                               void *dvalue) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
-  context.check(
-      context.api.fill(to, 0xff, bytes, context.streams[FSDPC_STREAM_COMPUTE]));
+  const void *operands[] = {grad, query, key,    value, output,
+                            lse,  mask,  dquery, dkey,  dvalue};
+  attentions[size_t(plan)].run(operands, library);
+}
+
+void CudaDevice::poison(void *to, int64_t bytes) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  context.check(context.api.fill(to, 0xff, size_t(bytes),
+                                 context.streams[FSDPC_STREAM_COMPUTE]));
 }
 
 void CudaDevice::reportLoss(fsdpc_rank &rank, const void *loss,
@@ -227,7 +244,7 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   update->clip(rank, count, layouts, sums, maxNorm, scale);
 }
 
-void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
+void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   if (update->segments(index) == 0)
@@ -235,7 +252,7 @@ void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
   OptimizerOperands operands = optimizerOperands(rank, index, scale);
   operands.push(update->segmentTable(index));
   operands.push(update->rates(index));
-  launchKernel(kernel, update->segments(index), operands.list.data(),
+  launchKernel(*kernel, update->segments(index), operands.list.data(),
                int(operands.count));
 }
 

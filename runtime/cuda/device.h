@@ -53,39 +53,8 @@ public:
   void synchronize() override;
   void gatherWholes(fsdpc_rank &rank) override;
 
-  void record(int stream, int event) override;
-  void wait(int stream, int event) override;
-  void launch(const fsdpc_kernel &kernel, void *const *buffers,
-              int count) override;
-  void matmul(int plan, const void *a, const void *b, const void *bias,
-              void *c) override;
-  void convolution(int plan, const void *x, const void *w, void *y) override;
-  void pooling(int plan, const void *source, void *destination,
-               void *workspace) override;
-  void attention(int plan, const fsdpc_kernel *rows,
-                 const void *const *operands, int count) override;
-  void poison(void *memory, size_t bytes) override;
-  void reportLoss(fsdpc_rank &rank, const void *loss,
-                  const void *valid) override;
-  void allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
-                 void *const *destinations) override;
-  void reduceScatter(fsdpc_rank &rank, int count, const int32_t *layouts,
-                     void *const *gradients) override;
-  void accumulate(fsdpc_rank &rank, int32_t layout,
-                  const void *gradient) override;
-  void reduceGradients(fsdpc_rank &rank, int count,
-                       const int32_t *layouts) override;
-  void gatherGradients(fsdpc_rank &rank, int count,
-                       const int32_t *layouts) override;
-  void updateStatistics(fsdpc_rank &rank, int32_t buffer, const void *statistic,
-                        double momentum) override;
-  void sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
-                  void *sums) override;
-  void allReduce(fsdpc_rank &rank, int count, void *values) override;
-  void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
-            const void *sums, double maxNorm, void *scale) override;
-  void optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel, int32_t layout,
-                 const void *scale) override;
+#define FSDPC_DEVICE_OVERRIDES
+#include "runtime/core/calls.inc"
 
   // No times are kept; profilers see the ranges that CallScope opens.
   int64_t takeExposedNanoseconds() override { return 0; }

@@ -119,19 +119,19 @@ void HostDevice::reportLoss(fsdpc_rank &rank, const void *loss,
   });
 }
 
-void HostDevice::poison(void *memory, size_t bytes) {
-  run(FSDPC_STREAM_COMPUTE, [=] { std::memset(memory, 0xff, bytes); });
+void HostDevice::poison(void *memory, int64_t bytes) {
+  run(FSDPC_STREAM_COMPUTE, [=] { std::memset(memory, 0xff, size_t(bytes)); });
 }
 
 // ---- streams ----
 
 // An event is a position in its stream, so recording costs nothing.
-void HostDevice::record(int stream, int event) {
+void HostDevice::eventRecord(int32_t stream, int32_t event) {
   events.at(size_t(event)) = {streams[stream].get(),
                               streams[stream]->enqueued()};
 }
 
-void HostDevice::wait(int stream, int event) {
+void HostDevice::eventWait(int32_t stream, int32_t event) {
   const Event &recorded = events.at(size_t(event));
   // Work on one stream runs in order anyway, and an event that was never
   // recorded stands for no work.
@@ -144,51 +144,61 @@ void HostDevice::wait(int stream, int event) {
   });
 }
 
-void HostDevice::launch(const fsdpc_kernel &kernel, void *const *buffers,
-                        int count) {
+void HostDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
+                        int32_t count) {
   void **kept = compute().keep(buffers, count);
   compute().enqueue([&](Command &command) {
     command.kind = Command::Launch;
-    command.kernel = kernel.host;
-    command.extent = kernel.extent;
-    command.grain = kernel.grain;
+    command.kernel = kernel->host;
+    command.extent = kernel->extent;
+    command.grain = kernel->grain;
     command.buffers = kept;
   });
 }
 
 // ---- library calls ----
 
-void HostDevice::matmul(int plan, const void *a, const void *b, const void *,
-                        void *c) {
-  call(Command::Matmul, plan, a, b, c);
+void HostDevice::matmul(int32_t plan, const void *a, const void *b,
+                        const void *, void *c) {
+  call(Command::Matmul, plan, {a, b, c});
 }
 
-void HostDevice::convolution(int plan, const void *x, const void *w, void *y) {
-  call(Command::Convolution, plan, x, w, y);
+void HostDevice::convolution(int32_t plan, const void *x, const void *w,
+                             void *y) {
+  call(Command::Convolution, plan, {x, w, y});
 }
 
-void HostDevice::pooling(int plan, const void *source, void *destination,
+void HostDevice::pooling(int32_t plan, const void *source, void *destination,
                          void *workspace) {
-  call(Command::Pooling, plan, source, destination, workspace);
+  call(Command::Pooling, plan, {source, destination, workspace});
 }
 
-void HostDevice::attention(int plan, const fsdpc_kernel *rows,
-                           const void *const *operands, int count) {
-  const void **kept = compute().keep(operands, count);
-  compute().enqueue([&](Command &command) {
-    command.kind = Command::Attention;
-    command.kernel = rows->host;
-    command.plan = plan;
-    command.buffers = const_cast<void **>(kept);
-  });
+void HostDevice::attention(int32_t plan, const fsdpc_kernel *rows,
+                           const void *query, const void *key,
+                           const void *value, const void *mask, void *output,
+                           void *lse) {
+  call(Command::Attention, plan, {query, key, value, mask, output, lse}, rows);
 }
 
-void HostDevice::call(Command::Kind kind, int plan, const void *x,
-                      const void *y, const void *z) {
-  const void *operands[] = {x, y, z};
-  const void **kept = compute().keep(operands, 3);
+void HostDevice::attentionGrad(int32_t plan, const fsdpc_kernel *rows,
+                               const void *grad, const void *query,
+                               const void *key, const void *value,
+                               const void *output, const void *lse,
+                               const void *mask, void *dquery, void *dkey,
+                               void *dvalue) {
+  call(Command::Attention, plan,
+       {grad, query, key, value, output, lse, mask, dquery, dkey, dvalue},
+       rows);
+}
+
+// Enqueues a library call; `rows` is the kernel that attention runs.
+void HostDevice::call(Command::Kind kind, int32_t plan,
+                      std::initializer_list<const void *> operands,
+                      const fsdpc_kernel *rows) {
+  const void **kept = compute().keep(operands.begin(), int(operands.size()));
   compute().enqueue([&](Command &command) {
     command.kind = kind;
+    command.kernel = rows ? rows->host : nullptr;
     command.plan = plan;
     command.buffers = const_cast<void **>(kept);
   });

@@ -90,7 +90,7 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 // The rates change from step to step and are read when the kernel runs. They
 // may be overwritten only after that, which the loop's synchronize after each
 // update guarantees.
-void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
+void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
@@ -99,7 +99,7 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel &kernel,
                         layout.members[i].decay, 0};
 
   OptimizerOperands operands = optimizerOperands(rank, index, scale);
-  fsdpc_kernel_body body = kernel.host;
+  fsdpc_kernel_body body = kernel->host;
 
   run(FSDPC_STREAM_COMPUTE, [=, this, &layout, &buffers] {
     parallelFor(buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {

@@ -100,15 +100,20 @@ protected:
     std::vector<Buffer> results;
     for (Type type : kernel.getResultTypes())
       results.emplace_back(cast<RankedTensorType>(type));
-    std::vector<const void *> pointers;
+    bool backward = !isa<nn::AttentionOp>(op);
+    std::vector<void *> at; // the arguments of the call
     for (Buffer &buffer : operands)
-      pointers.push_back(buffer.data());
-    pointers.resize(isa<nn::AttentionOp>(op) ? 4 : 7); // null: no mask
+      at.push_back(buffer.data());
+    at.resize(backward ? 7 : 4); // null: no mask
     for (Buffer &buffer : results)
-      pointers.push_back(buffer.data());
+      at.push_back(buffer.data());
     fsdpc_kernel rows = {};
     rows.host = loaded.find(kernel.getSymName());
-    device->attention(0, &rows, pointers.data(), pointers.size());
+    if (backward)
+      device->attentionGrad(0, &rows, at[0], at[1], at[2], at[3], at[4], at[5],
+                            at[6], at[7], at[8], at[9]);
+    else
+      device->attention(0, &rows, at[0], at[1], at[2], at[3], at[4], at[5]);
     device->synchronize();
     for (Buffer &buffer : results)
       EXPECT_TRUE(buffer.guardsIntact());

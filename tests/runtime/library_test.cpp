@@ -483,8 +483,11 @@ void Libraries::checkAttention(AttentionPlan p) {
     if (backward)
       operands = {*g, *q, *k, *v, *o, lse, nullptr, *dq, *dk, *dv};
     run(manifest, operands, result, initial, [&](Device &d, auto &at) {
-      std::vector<const void *> places(at.begin(), at.end());
-      d.attention(0, &rows, places.data(), int(places.size()));
+      if (backward)
+        d.attentionGrad(0, &rows, at[0], at[1], at[2], at[3], at[4], at[5],
+                        at[6], at[7], at[8], at[9]);
+      else
+        d.attention(0, &rows, at[0], at[1], at[2], at[3], at[4], at[5]);
     });
   };
 

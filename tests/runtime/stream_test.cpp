@@ -111,7 +111,7 @@ TEST_P(Streams, eventsOrderRandomPrograms) {
       int delay = random() % 8 == 0 ? int(random() % 300) : 0;
       std::vector<int> before = onStream[stream];
       if (random() % 2) {
-        device->wait(stream, event);
+        device->eventWait(stream, event);
         before.insert(before.end(), recorded[event].begin(),
                       recorded[event].end());
       }
@@ -126,7 +126,7 @@ TEST_P(Streams, eventsOrderRandomPrograms) {
       onStream[stream] = before;
       if (random() % 2) {
         int other = int(random() % 5);
-        device->record(stream, other);
+        device->eventRecord(stream, other);
         recorded[other] = before;
       }
     }
@@ -141,15 +141,15 @@ TEST_P(Streams, waitForTheLastRecord) {
   manifest.events = 1;
   auto device = make(manifest);
   int value = 0, seen = 0;
-  device->wait(FSDPC_STREAM_COMPUTE, 0); // never recorded: no wait
+  device->eventWait(FSDPC_STREAM_COMPUTE, 0); // never recorded: no wait
   device->run(FSDPC_STREAM_GATHER, [&] { value = 1; });
-  device->record(FSDPC_STREAM_GATHER, 0);
+  device->eventRecord(FSDPC_STREAM_GATHER, 0);
   device->run(FSDPC_STREAM_GATHER, [&] {
     pauseFor(500);
     value = 2;
   });
-  device->record(FSDPC_STREAM_GATHER, 0);
-  device->wait(FSDPC_STREAM_COMPUTE, 0);
+  device->eventRecord(FSDPC_STREAM_GATHER, 0);
+  device->eventWait(FSDPC_STREAM_COMPUTE, 0);
   device->run(FSDPC_STREAM_COMPUTE, [&] { seen = value; });
   device->synchronize();
   EXPECT_EQ(seen, 2);
@@ -162,8 +162,8 @@ TEST_P(Streams, countExposedTime) {
   manifest.events = 1;
   auto device = make(manifest);
   device->run(FSDPC_STREAM_GATHER, [] { pauseFor(5000); });
-  device->record(FSDPC_STREAM_GATHER, 0);
-  device->wait(FSDPC_STREAM_COMPUTE, 0);
+  device->eventRecord(FSDPC_STREAM_GATHER, 0);
+  device->eventWait(FSDPC_STREAM_COMPUTE, 0);
   device->synchronize();
   EXPECT_GE(device->takeExposedNanoseconds(), 1000000);
   EXPECT_EQ(device->takeExposedNanoseconds(), 0);
@@ -197,7 +197,8 @@ TEST_P(Launches, cutTheExtentExactly) {
       // The list of buffers is copied, so it may be freed when launch returns.
       auto buffers = std::make_unique<void *[]>(1);
       buffers[0] = &visits;
-      device->launch({"visit", visit, extent, grain, 0, 0}, buffers.get(), 1);
+      fsdpc_kernel kernel = {"visit", visit, extent, grain, 0, 0};
+      device->launch(&kernel, buffers.get(), 1);
       buffers.reset();
       device->synchronize();
       for (int64_t i = 0; i < extent; ++i)
@@ -220,7 +221,7 @@ TEST_P(Launches, followEachOther) {
   };
   fsdpc_kernel kernel = {"halve", halve, int64_t(data.size()), 100, 0, 0};
   for (int i = 0; i < 1000; ++i)
-    device->launch(kernel, buffers, 1);
+    device->launch(&kernel, buffers, 1);
   device->synchronize();
   float expected = 0;
   for (int i = 0; i < 1000; ++i)

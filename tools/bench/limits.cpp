@@ -210,13 +210,17 @@ nlohmann::json timeAttentions(const Manifest &manifest, Device &device,
     for (size_t size : sizes)
       total += size;
     list.push_back(timeCall(bench, memory, plan, total, [&](char *operands) {
-      std::vector<void *> addresses;
+      std::vector<void *> at;
       for (size_t size : sizes) {
-        addresses.push_back(size ? operands : nullptr);
+        at.push_back(size ? operands : nullptr);
         operands += size;
       }
-      device.attention(int(plan), &noRows, addresses.data(),
-                       int(addresses.size()));
+      if (p.backward)
+        device.attentionGrad(int(plan), &noRows, at[0], at[1], at[2], at[3],
+                             at[4], at[5], at[6], at[7], at[8], at[9]);
+      else
+        device.attention(int(plan), &noRows, at[0], at[1], at[2], at[3], at[4],
+                         at[5]);
       device.synchronize();
     }));
   }

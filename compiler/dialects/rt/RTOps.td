@@ -1,6 +1,8 @@
 // The rt dialect: one op per function of the runtime's C ABI
-// (runtime/include/fsdpc.h) and nothing else. Shapes and strides of library calls
-// are plans, attributes that the manifest lists once each; operands are addresses.
+// (runtime/include/fsdpc.h) and nothing else. It is the only place that states a
+// call: tools/gen-abi.py writes the C declarations and the forwarding to the device
+// from it. Shapes and strides of library calls are plans, attributes that the
+// manifest lists once each; operands are addresses.
 #ifndef FSDPC_RT_OPS
 #define FSDPC_RT_OPS
 
