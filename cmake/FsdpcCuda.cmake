@@ -1,11 +1,12 @@
-# The CUDA target's side of the build, where a toolkit is at hand: nvcc for the
-# runtime's own kernels, the headers of cuDNN and NCCL, and cudnn_frontend, the
-# headers that build cuDNN's graphs, from PyPI. FSDPC_CUDA says how it went;
-# without it all but the link of programs for GPUs is built and tested.
+# The build of the CUDA runtime, if a toolkit is available: nvcc compiles the
+# runtime's own kernels; the headers of cuDNN and NCCL and those of
+# cudnn_frontend, which builds cuDNN's graphs, come from PyPI. FSDPC_CUDA is true
+# on success. Otherwise everything else is built and tested, but programs for
+# GPUs cannot be linked.
 set(FSDPC_CUDA_TOOLKIT /usr/local/cuda CACHE PATH "Folder of the CUDA toolkit, version 13 or newer")
 set(FSDPC_CUDNN_FRONTEND "" CACHE PATH "Folder with cudnn_frontend.h (default: the pinned wheel's)")
-# For the runtime's own kernels; PTX of the last one serves newer GPUs.
-set(FSDPC_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "GPUs that the runtime is built for")
+# The last one is also kept as PTX, which newer GPUs compile.
+set(FSDPC_CUDA_ARCHITECTURES 80-real 90-real 100 CACHE STRING "GPU architectures of the runtime's kernels")
 
 # Unpacks `files` of a pinned wheel from PyPI to `folder`, once; says in `problem`
 # what failed.
@@ -71,7 +72,7 @@ else()
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   set(CMAKE_CUDA_ARCHITECTURES ${FSDPC_CUDA_ARCHITECTURES})
   set(CMAKE_CUDA_STANDARD 17)
-  # As every other library of CUDA has it.
+  # The other CUDA libraries have this name too.
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
   message(STATUS "CUDA runtime: built, with ${FSDPC_NVCC}")

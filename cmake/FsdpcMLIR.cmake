@@ -15,8 +15,8 @@ find_program(FSDPC_LLVM_TBLGEN llvm-tblgen HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIR
 find_program(FSDPC_LIT NAMES lit llvm-lit HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
 find_program(FSDPC_FILECHECK FileCheck HINTS ${LLVM_TOOLS_BINARY_DIR} REQUIRED)
 
-# fsdpc_tablegen(TARGET FILE.td  OUT.inc -gen-x [-dialect=y] …, one call an output)
-# Outputs land beside the source's path in the build folder and are included as
+# fsdpc_tablegen(TARGET FILE.td  OUT.inc -gen-x [-dialect=y] …, one call per output)
+# Outputs mirror the source's path in the build folder and are included as
 # "compiler/dialects/nn/….inc".
 function(fsdpc_tablegen target source output)
   file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
@@ -57,7 +57,7 @@ function(fsdpc_use_mlir name)
   target_compile_options(${name} PRIVATE -fno-rtti -fno-exceptions)
   target_link_libraries(${name} PUBLIC MLIR LLVM)
   get_target_property(type ${name} TYPE)
-  # Executables are compiled with -fPIE, with which the headers do not fit.
+  # Executables are compiled with -fPIE, which does not match the headers' flags.
   if(FSDPC_PRECOMPILE AND type STREQUAL STATIC_LIBRARY AND NOT name STREQUAL fsdpc_mlir_headers)
     target_precompile_headers(${name} REUSE_FROM fsdpc_mlir_headers)
   endif()
@@ -82,7 +82,7 @@ if(FSDPC_PRECOMPILE)
 endif()
 
 # fsdpc_passes(STAGE SOURCES … [LIBS …] [DEPENDS …]): the passes of one stage, in
-# passes/STAGE: Passes.td, Passes.h, a file a pass.
+# passes/STAGE: Passes.td, Passes.h and one file per pass.
 function(fsdpc_passes stage)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS;DEPENDS" ${ARGN})
   fsdpc_tablegen(${stage}_passes_tablegen Passes.td Passes.h.inc

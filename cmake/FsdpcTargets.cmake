@@ -1,6 +1,6 @@
-# Targets of the project: one place for warnings, sanitizers and test wiring.
+# Defines the project's targets, with their warnings, sanitizers and tests.
 
-# fsdpc_library(NAME SOURCES … [LIBS …]): a static library, warning-free.
+# fsdpc_library(NAME SOURCES … [LIBS …]): a static library, compiled without warnings.
 function(fsdpc_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
@@ -27,7 +27,7 @@ endfunction()
 function(fsdpc_compile_options name)
   target_compile_options(${name} PRIVATE -Wall -Wextra
     "$<IF:$<COMPILE_LANGUAGE:CUDA>,-Werror=all-warnings;-Xcompiler=-Werror,-Werror>")
-  # g++ 12 warns of overlaps within std::string that cannot happen (GCC bug 105651).
+  # g++ 12 warns about impossible overlaps in std::string (GCC bug 105651).
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   endif()

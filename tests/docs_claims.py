@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the hand-written pages against the repository: what they name must exist, what they quote must be there.
+"""Checks the hand-written pages: what they name must exist, and what they quote must be in the quoted file.
 
 usage: docs_claims.py --build DIR [PAGE…]
 
@@ -10,8 +10,8 @@ In README.md, docs/ and the README files of folders, each of these is checked:
   in capitals stands for any name (`passes/PHASE/Passes.td`);
 - a CTest, in a table's column `test` or after "test" or "CTest" (`cuda_parity_*` is a pattern);
 - a flag, in `code` or in a command line of fsdpc, of a program (`./train`), of fsdpc-opt or of a script in tools/;
-- a block of code under `<!-- quote: FILE -->`: its lines stand in that file in that order, where `…` leaves some out;
-- the table of folders in docs/architecture.md: it leaves none out;
+- a block of code under `<!-- quote: FILE -->`: its lines occur in that file in that order; `…` stands for omitted lines;
+- the table of folders in docs/architecture.md: it is complete;
 - `<!-- holds: FILE: TEXT -->`: the file has the text, on which the paragraph depends.
 
 The idea is rustdoc's, which compiles the examples of a page.
@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {"docs/passes.md", "docs/dialects/nn.md", "docs/dialects/fsdp.md", "docs/dialects/rt.md"}
 EXTENSIONS = "cpp|h|td|md|py|sh|cu|mlir|textproto|cmake|json|txt|onnx|npz|test|inc"
-# Files that a program or a script writes where it runs, and other projects' files.
+# Files that programs or scripts write in the current folder, and files of other projects.
 WRITTEN = {
     "README.md": {"model.onnx", "run.json", "run.jsonl", "x.npy", "y.npy", "trained.safetensors", "gpt.onnx"},
     "docs/gpu-check.md": {"results.json", "results.md"},
@@ -37,7 +37,7 @@ WRITTEN = {
 }
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
-# Flags of programs that are not ours.
+# Flags of other programs.
 FOREIGN = {"--offline", "--exclude"}
 
 
@@ -61,13 +61,13 @@ def run(*command) -> str:
 
 
 class Repository:
-    """What a page may name."""
+    """The names that a page may use."""
 
     def __init__(self, build: Path):
         self.files = set(sources())
         self.folders = {str(parent) for name in self.files for parent in Path(name).parents}
         self.tests = {test["name"] for test in json.loads(run("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]}
-        # Those that only a build with CUDA has count too.
+        # Includes tests that only a build with CUDA has.
         lists = "".join((ROOT / name).read_text() for name in self.files if name.endswith("CMakeLists.txt"))
         self.tests |= set(re.findall(r"(?:fsdpc_test|fsdpc_numeric_test|add_test)\((?:NAME )?([\w.]+)[\s)]", lists))
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
@@ -84,7 +84,7 @@ class Repository:
         self.flags = self.compiler | self.program | self.passes | self.scripts | FOREIGN
 
     def has_path(self, path: str, page: Path) -> bool:
-        """True for a file or folder by its path from the root or from the page, or by a tail of the former."""
+        """Returns true for the path of a file or folder from the root or from the page, or a tail of the path from the root."""
         pattern = re.sub(r"(?<![A-Za-z0-9_])[A-Z]{2,}(?![a-z0-9])|NAME", "*", path.rstrip("/"))
         beside = os.path.normpath(page.parent.relative_to(ROOT) / pattern)
         return any(fnmatch.fnmatchcase(name, p) for name in self.files | self.folders
@@ -95,7 +95,7 @@ class Repository:
 
 
 def headings(text: str) -> set[str]:
-    """Anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings, as GitHub generates them."""
     found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in found}
 
@@ -118,7 +118,7 @@ def check_paths(page: Path, spans: list[str], repository: Repository):
         path = span.split(" ")[0]
         looks = re.fullmatch(rf"[\w*./-]+\.({EXTENSIONS})|(\w[\w*-]*/)+[\w*.-]*", path)
         if looks and path not in known and not path.startswith(ELSEWHERE) and not repository.has_path(path, page):
-            yield f"names '{path}', which is no file or folder here"
+            yield f"names '{path}', which is not a file or folder of the repository"
 
 
 def check_tests(text: str, repository: Repository):
@@ -132,15 +132,15 @@ def check_tests(text: str, repository: Repository):
     named += [span for span in re.findall(r"`(\w+_test)`", text)]
     for name in dict.fromkeys(named):
         if not repository.has_test(name):
-            yield f"names the test '{name}', which CTest does not know"
+            yield f"names the test '{name}', which does not exist in CTest"
 
 
 def check_flags(text: str, spans: list[str], blocks: str, repository: Repository):
     for span in spans:
         for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", span):
             if flag not in repository.flags:
-                yield f"names the flag '{flag}', which nothing here takes"
-    # Command lines: flags after the program's own word are that program's.
+                yield f"names the flag '{flag}', which no program accepts"
+    # In command lines, flags after the name of a program are flags of that program.
     for line in re.sub(r"\\\n", " ", blocks).split("\n"):
         line = line.split(" # ")[0]
         for word, known in (("fsdpc", repository.compiler), ("./train", repository.program),
@@ -149,7 +149,7 @@ def check_flags(text: str, spans: list[str], blocks: str, repository: Repository
             arguments = re.split(r"\s[|&;>]", arguments)[0]
             for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", arguments if found else ""):
                 if flag not in known:
-                    yield f"gives {word} the flag '{flag}', which it does not take"
+                    yield f"passes the flag '{flag}' to {word}, which does not accept it"
 
 
 def check_quotes(text: str):
@@ -159,16 +159,16 @@ def check_quotes(text: str):
             continue
         lines = iter(line.strip() for line in (ROOT / name).read_text().split("\n"))
         for wanted in (line.strip() for line in block.split("\n")):
-            if wanted and wanted != "…" and wanted not in lines:  # each search goes on from the last
-                yield f"quotes '{name}', which does not have '{wanted}' there"
+            if wanted and wanted != "…" and wanted not in lines:  # each search continues after the previous match
+                yield f"quotes '{wanted}', which does not occur there in '{name}'"
                 break
     for name, wanted in re.findall(r"<!-- holds: (\S+): (.*?) -->", text):
         if not (ROOT / name).exists() or wanted not in (ROOT / name).read_text():
-            yield f"depends on '{wanted}' in '{name}', which is not there any more"
+            yield f"depends on '{wanted}', which '{name}' does not contain"
 
 
 def check_folders(text: str, repository: Repository):
-    """Every folder of a part stands in the table of folders, by its path or under its parent's row."""
+    """Checks that the table of folders lists every folder, by its path or in its parent's row."""
     table = re.search(r"^\| folder \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
     rows = [re.findall(r"`([^`]+)`", row) for row in table.group(0).split("\n")[2:]] if table else []
     told = {name.rstrip("/") for row in rows for name in row}
@@ -178,7 +178,7 @@ def check_folders(text: str, repository: Repository):
         for folder in sorted(repository.folders):
             inner = any(other.startswith(folder + "/") for other in told)
             if str(Path(folder).parent) == parent and folder not in told and not inner:
-                yield f"leaves the folder '{folder}' out of its table"
+                yield f"does not list the folder '{folder}' in its table"
 
 
 def check(page: Path, repository: Repository) -> list[str]:
@@ -202,7 +202,7 @@ def main() -> int:
     options = parser.parse_args()
     repository = Repository(options.build)
     if not repository.tests or not repository.compiler or not repository.program:
-        print(f"error: '{options.build}' has no tests, fsdpc or runtime_toy_program: build it first", file=sys.stderr)
+        print(f"error: '{options.build}' has no tests, fsdpc or runtime_toy_program; build it first", file=sys.stderr)
         return 1
     faults = [fault for page in options.pages or pages() for fault in check(page.resolve(), repository)]
     for fault in faults:

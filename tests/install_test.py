@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Installs the build to a folder of its own, moves that, and compiles and runs a model with it.
+"""Installs the build to a folder, moves the folder, and compiles and runs a model with it.
 
 usage: install_test.py --cmake CMAKE --build DIR
 
-fsdpc finds its runtime in ../lib from its own place, whatever the build folder holds: without the installed archive it
-names the place where that should be.
+fsdpc finds its runtime in ../lib relative to itself, not in the build folder. Without the installed archive the error names
+where it should be.
 """
 import argparse
 import subprocess
@@ -45,12 +45,12 @@ def main() -> None:
         demand(done.returncode == 0, "the installed fsdpc cannot compile", done)
         data = [f"--data={name}={MODELS}/data/linears.{name}.npy" for name in ("x", "y")]
         done = run(program, *data, "--ranks", 2, "--steps", 2)
-        demand(done.returncode == 0 and "done: 2 steps" in done.stderr, "the program that it wrote cannot train", done)
+        demand(done.returncode == 0 and "done: 2 steps" in done.stderr, "the compiled program cannot train", done)
 
         archive = prefix / "lib/libfsdpc_runtime.a"
         archive.unlink()
         done = run(prefix / "bin/fsdpc", MODELS / "linears.onnx", "-o", program)
-        demand(done.returncode != 0 and str(prefix) in done.stderr, "fsdpc found another runtime than the installed one", done)
+        demand(done.returncode != 0 and str(prefix) in done.stderr, "fsdpc used a runtime other than the installed one", done)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ config.environment["PATH"] = os.pathsep.join(
     [os.path.join(config.build_root, "bin"), config.llvm_bin, os.environ["PATH"]])
 config.environment["HOME"] = os.environ.get("HOME", "/")
 config.substitutions.append(("%models", os.path.join(config.source_root, "tests/models")))
-# Whether programs for real GPUs can be linked here.
+# Programs for real GPUs can be linked only with the CUDA runtime.
 config.available_features.add("cuda-runtime" if config.cuda_runtime else "no-cuda-runtime")
 # An ONNX model from its text.
 config.substitutions.append(("%encode", "protoc --encode=onnx.ModelProto "

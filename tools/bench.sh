@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compiled programs against PyTorch FSDP2 and against their own limits, one
-# after the other on this machine.
+# Benchmarks compiled programs against PyTorch FSDP2 and against their limits,
+# one after the other on this machine.
 #
 # usage: tools/bench.sh [--quick] [--only PART,…] [--memory] [--steps S]
 #                       [--python VENV/bin/python] [--out FOLDER]   see --help
 #
-# The Python is one with torch and onnx, as tools/bench/setup-peer.sh makes it
-# (default: it makes build/peer).
+# The Python needs torch and onnx (default: build/peer, which
+# tools/bench/setup-peer.sh creates).
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 program=(/usr/bin/python3 "$root/tools/bench/bench.py" --fsdpc "$build/bin/fsdpc" --limits "$build/bin/bench_limits"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Checks what needs no build: formatting, the order of the folders, the counts
-# that the project holds itself to, and that generated files are fresh.
+# Runs the checks that need no build: formatting, includes between folders, the
+# limits of tools/code-report.py, and that generated files are up to date.
 #
-# usage: tools/check.sh [--fix]     --fix: formats, and writes these files anew
+# usage: tools/check.sh [--fix]     --fix: formats and regenerates files
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 format=${CLANG_FORMAT:-clang-format-22}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what the project holds itself to in its C++, and fails where a count is above its limit.
+"""Counts properties of the C++ code for which the project has limits, and fails if a count exceeds its limit.
 
 usage: code-report.py [--list]
 

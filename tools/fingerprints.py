@@ -6,7 +6,7 @@ usage: fingerprints.py BUILD [BUILD…] [--only FIXTURE…] [--quick]
 For each fixture of tests/models and a few variants (strategies, bf16, no prefetch, whole units recomputed): a hash of
 the losses and norms of two steps on two ranks with the first gradients and the saved weights, the bytes of the arena,
 and a hash of the program's table of memory at 1 to 64 ranks. With two builds or more the lines of each are compared with those of the first,
-and a difference ends in exit code 1. --quick takes the first variant of each fixture only.
+and a difference ends in exit code 1. --quick takes only the first variant of each fixture.
 """
 import argparse
 import hashlib
@@ -48,9 +48,9 @@ def fingerprint(build: pathlib.Path, name: str, flags: list[str]) -> tuple[str, 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("builds", nargs="+", type=pathlib.Path, metavar="BUILD", help="a build folder; the first is the reference")
-    parser.add_argument("--only", nargs="*", default=[], metavar="FIXTURE", help="these fixtures alone")
-    parser.add_argument("--quick", action="store_true", help="the first variant of each fixture only")
+    parser.add_argument("builds", nargs="+", type=pathlib.Path, metavar="BUILD", help="build folders; the first is the reference")
+    parser.add_argument("--only", nargs="*", default=[], metavar="FIXTURE", help="only these fixtures")
+    parser.add_argument("--quick", action="store_true", help="only the first variant of each fixture")
     options = parser.parse_args()
     different = 0
     print(f"{'fixture':16} {'variant':12} {'bits':16} {'arena bytes':>12} {'memory':>9}")

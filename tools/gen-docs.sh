@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Writes the reference pages from TableGen: docs/dialects/*.md and docs/passes.md.
 #
-# usage: tools/gen-docs.sh [--check]     --check: says what is out of date, exit 1
+# usage: tools/gen-docs.sh [--check]     --check: prints outdated parts; exit code 1
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# CTest names the LLVM of the build; by hand it is that of llvm-config.
+# CTest sets the LLVM of the build; otherwise llvm-config finds it.
 config=$(command -v llvm-config-22 || command -v llvm-config || true)
 tblgen=${MLIR_TBLGEN:-$("${config:?neither llvm-config-22 nor MLIR_TBLGEN}" --bindir)/mlir-tblgen}
 includes=(-I . -I "${MLIR_INCLUDE:-$("${config:?neither llvm-config-22 nor MLIR_INCLUDE}" --includedir)}")
@@ -23,7 +23,7 @@ generate() {
   done
   {
     printf '%s\n\n# Passes, in the order of their phases\n\n' "$note"
-    printf 'The pipeline that runs them is told in `compiler/pipeline/Pipeline.cpp`; `fsdpc-opt --NAME` runs one alone.\n'
+    printf '`compiler/pipeline/Pipeline.cpp` defines the pipeline that runs them; `fsdpc-opt --NAME` runs a single pass.\n'
     for phase in import units grad shard kernels collectives schedule memory runtime; do
       source=passes/$phase/Passes.td
       [[ -f $source ]] || continue

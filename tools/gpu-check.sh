@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What the CUDA target does on a real GPU: tests, losses, speed. Made on a
-# machine with a toolkit and without a GPU, run on one with a GPU and little
-# else (docs/gpu-check.md).
+# Checks the CUDA target on a real GPU: tests, losses, speed. The check is packed
+# on a machine with a toolkit, which needs no GPU, and runs on a machine with a
+# GPU, which needs little else (docs/gpu-check.md).
 #
 # usage: tools/gpu-check.sh --pack FOLDER   compile everything into FOLDER
-#        FOLDER/gpu-check.sh [--help]       run it there, in under 8 minutes;
+#        FOLDER/gpu-check.sh [--help]       run the check, in under 8 minutes
 #        tools/gpu-check.sh FOLDER          the same from a checkout
-# PYTHON is the Python to run it with: one with numpy, and PyTorch as the peer.
+# PYTHON is the Python to use. It needs numpy, and PyTorch to compare with.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [[ ${1:-} == --pack ]]; then

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws who includes whom, folder by folder, and refuses an arrow against the order.
+"""Prints the graph of includes between folders, and refuses an include against the order.
 
 usage: include-graph.py [--dot] [--check]
 
 Prints one line per folder: the folders that it includes, with the number of
-includes. --dot prints the same as a Graphviz graph. --check prints nothing but
-the arrows that break the order and exits with 1 if there is one; CI runs it.
+includes. --dot prints the same as a Graphviz graph. --check prints only
+includes that violate the order, and exits with code 1 if there are any; CI runs it.
 
 The order is LAYERS: a folder may include folders of earlier layers and itself.
 Folders of one layer are independent of each other unless ALLOWED names them.
@@ -17,7 +17,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# From the bottom to the top. What is above a line may include what is below it.
+# From bottom to top: a folder may include folders of earlier lines.
 LAYERS = [
     ["shared", "compiler/schedule", "runtime/include"],
     ["runtime/comm"],
@@ -34,13 +34,13 @@ LAYERS = [
     ["tools"],
     ["tests"],
 ]
-# The compiler and the runtime of a program meet in shared/ alone: a compile
-# must not depend on the machine that it runs on.
+# The compiler and the runtime share only shared/, since a compile must not
+# depend on the machine that it runs on.
 SEPARATE = [("compiler", "runtime"), ("passes", "runtime"), ("frontends", "runtime"),
             ("runtime", "compiler"), ("runtime", "passes"), ("shared", "runtime")]
-# Arrows that break the rules, each with the reason why it is still there.
+# Known violations, each with its reason.
 KNOWN = {
-    ("compiler/analysis", "runtime/core"): "the scratchpads of oneDNN, which the host device asks the library for",
+    ("compiler/analysis", "runtime/core"): "asks oneDNN for the sizes of its scratchpads",
 }
 PARTS = sorted((part for layer in LAYERS for part in layer), key=len, reverse=True)
 LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
@@ -51,7 +51,7 @@ def part_of(path: str) -> str | None:
 
 
 def includes() -> dict[tuple[str, str], list[str]]:
-    """Maps (folder, included folder) to the lines that say so."""
+    """Maps (folder, included folder) to the lines with the includes."""
     files = sorted(str(path.relative_to(ROOT)) for part in PARTS for path in (ROOT / part).rglob("*")
                    if path.suffix in (".h", ".cpp", ".cu", ".cuh"))
     found: dict[tuple[str, str], list[str]] = {}
@@ -76,7 +76,7 @@ def against_order(source: str, target: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dot", action="store_true", help="print a Graphviz graph")
-    parser.add_argument("--check", action="store_true", help="print only what breaks the order; exit 1 if anything does")
+    parser.add_argument("--check", action="store_true", help="print only violations of the order; exit code 1 if there are any")
     options = parser.parse_args()
     graph = includes()
     if options.check:

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the README's walk from a PyTorch model to a trained file and back, as it
-# stands there: every sh and python block between its two marks, in order.
+# Runs the README's walk-through from a PyTorch model to a trained file and back:
+# every sh and python block between its two marks, in order and unchanged.
 #
-# usage: tools/walk.sh [PYTHON]      a Python with torch, onnx and safetensors,
-#                                    as tools/bench/setup-peer.sh makes it
+# usage: tools/walk.sh [PYTHON]      PYTHON needs torch, onnx and safetensors
+#                                    (tools/bench/setup-peer.sh installs them)
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 python=${1:-$build/peer/bin/python}
-[[ -x $python ]] || die "no Python at '$python'; tools/bench/setup-peer.sh $build/peer makes one"
+[[ -x $python ]] || die "no Python at '$python'; create one with tools/bench/setup-peer.sh $build/peer"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 awk -v folder="$folder" '
@@ -25,7 +25,7 @@ for block in [0-9]*; do
   cat "$block"
   case $block in
     *.sh) bash -e "$block" </dev/null ;;
-    *.python) # One session: a block sees what those before it made.
+    *.python) # All blocks are one session, so a block sees the names of earlier ones.
       cat "$block" >>session.py
       "$python" session.py </dev/null ;;
   esac

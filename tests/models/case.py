@@ -1,4 +1,4 @@
-"""A fixture: a module that returns a scalar loss, the inputs it is exported with, and the samples it trains on.
+"""A fixture: a module that returns a scalar loss, example inputs for the export, and training samples.
 
 A model's topic file makes Case objects; export.py writes their .onnx, reference.py trains them.
 """
@@ -37,7 +37,7 @@ class Case:
 
 @torch.no_grad()
 def scale_matrices(module: torch.nn.Module, factor: float = 5.0) -> torch.nn.Module:
-    """Scales weights so that softmax and GELU leave their linear range, in which a wrong formula would not show."""
+    """Scales weights so that softmax and GELU leave their linear range, in which a wrong formula would go unnoticed."""
     for parameter in module.parameters():     # yields a tied parameter once
         if parameter.dim() == 2:
             parameter.mul_(factor)

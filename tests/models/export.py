@@ -23,7 +23,7 @@ BUILDERS = {builder.__name__: builder for topic in (gpt, transformers_models, co
 
 
 def strip_stack_traces(path: Path) -> None:
-    """Removes stack traces: they name files of the exporting machine, are a third of the file, and nothing reads them."""
+    """Removes stack traces, which name files of the exporting machine and are a third of the file."""
     model = onnx.load(path, load_external_data=False)
     for node in model.graph.node:
         kept = [entry for entry in node.metadata_props if entry.key != "pkg.torch.onnx.stack_trace"]
@@ -62,8 +62,8 @@ def histogram(path: Path) -> None:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("names", nargs="+", metavar="NAME", choices=[*BUILDERS, "all"])
-    arguments.add_argument("--out", type=Path, default=HERE, help="folder of the .onnx files (default: beside this script)")
-    arguments.add_argument("--histogram", action="store_true", help="print how often each op occurs")
+    arguments.add_argument("--out", type=Path, default=HERE, help="folder for the .onnx files (default: the folder of this script)")
+    arguments.add_argument("--histogram", action="store_true", help="print the number of occurrences of each op")
     options = arguments.parse_args()
     warnings.filterwarnings("ignore", "Exporting a model while it is in training mode")
     logging.disable(logging.WARNING)

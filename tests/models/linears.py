@@ -1,4 +1,4 @@
-"""Ten Linear layers in a row with a squared-error loss: no repeated class above Linear, the simplest thing to shard."""
+"""Ten Linear layers in a row with a squared-error loss: no repeated class above Linear, the simplest model to shard."""
 import numpy as np
 import torch
 import torch.nn.functional as F

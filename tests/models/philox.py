@@ -50,4 +50,4 @@ def self_test() -> None:
 
 if __name__ == "__main__":
     self_test()
-    print("philox4x32-10: known answers hold")
+    print("philox4x32-10: known answers match")

@@ -49,7 +49,7 @@ def relative(difference: np.ndarray, of: np.ndarray) -> float:
 
 
 def drift(exact: Run, other: Run, exempts: dict[str, np.ndarray]) -> dict:
-    """Returns how far a run is from the f64 one, in the measures of compare.py."""
+    """Returns the deviation of a run from the f64 run, in the measures of compare.py."""
     live = {name: ~mask for name, mask in exempts.items()}
     gradients = {name: relative(other.first_gradients[name] - g, g) for name, g in exact.first_gradients.items()
                  if live[name].any()}

@@ -1,4 +1,4 @@
-"""The training that references record: in PyTorch, in the order of the compiled program.
+"""Trains the references in PyTorch, with the order of operations of the compiled program.
 
 A step is V microbatches: microbatch j of step s takes the samples of microbatch s*V + j, its loss is a mean over its valid
 targets, and the gradient is the mean of the V gradients. Then the norm over all parameters (a tied one counts once),

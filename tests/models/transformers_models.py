@@ -16,7 +16,7 @@ from case import Case, scale_matrices
 
 
 class Loss(nn.Module):
-    """Returns only the loss: what a user writes around a model of the library."""
+    """Returns only the loss, as a user would wrap a model of the library."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
@@ -40,7 +40,7 @@ class ImageLoss(Loss):
 
 @torch.no_grad()
 def random_vectors(module: nn.Module) -> nn.Module:
-    """Moves biases off zero and norm weights off one, so that no parameters are equal or neutral."""
+    """Changes biases from zero and norm weights from one, so that no parameters are equal or neutral."""
     for parameter in module.parameters():
         if parameter.dim() == 1:
             parameter.add_(torch.randn_like(parameter) * 0.05)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Bad input ends a compile or a run with the right exit code, one line that begins with "error:", and nothing written.
+"""Checks that bad input ends a compile or a run with the right exit code and one line "error: …", and that nothing is written.
 
 usage: bad_input.py --build DIR [CASE…]
 
-Exit codes: 1 the input is at fault, 2 the command line is at fault, 3 the run failed. Each case also has a time limit, so that
-a job whose ranks wait for a failed one shows.
+Exit codes: 1 invalid input, 2 invalid command line, 3 the run failed. Each case has a time limit, which detects a job whose
+ranks wait for a failed one.
 """
 import os
 import shutil
@@ -19,7 +19,7 @@ import harness
 import onnx_wire as onnx
 from harness import MODELS, Failure
 
-SECONDS = 30                                  # a failing run may take so long, also under mpirun
+SECONDS = 30                                  # time limit of a failing run, also under mpirun
 EXTERNAL = {"location": "data.bin", "offset": 0, "length": 16}
 
 
@@ -32,10 +32,10 @@ def check(name: str, command: list, code: int, *mentions: str, **more) -> str:
     errors = [line for line in output.splitlines() if line.startswith("error:")]
     wrong = []
     if done.returncode != code:
-        wrong.append(f"exit code {done.returncode}, not {code}")
+        wrong.append(f"exit code {done.returncode}, expected {code}")
     if len(errors) != 1:
-        wrong.append(f"{len(errors)} lines begin with 'error:'")
-    wrong += [f"no word of '{word}'" for word in mentions if word not in output]
+        wrong.append(f"{len(errors)} lines begin with 'error:', expected 1")
+    wrong += [f"the output does not mention '{word}'" for word in mentions if word not in output]
     if seconds > SECONDS:
         wrong.append(f"took {seconds:.0f} s")
     print(f"{'ok   ' if not wrong else 'WRONG'} {name}: {errors[0] if errors else output[-300:]}", flush=True)
@@ -43,7 +43,7 @@ def check(name: str, command: list, code: int, *mentions: str, **more) -> str:
 
 
 def compile_cases(bench):
-    """Returns (name, model as bytes or file, exit code, words of the error, flags, files beside the model)."""
+    """Returns (name, model as bytes or file, exit code, words in the error, flags, files next to the model)."""
     def external(**changes):
         return onnx.small(onnx.tensor("w", (2, 2), external=EXTERNAL | changes))
 
@@ -64,7 +64,7 @@ def compile_cases(bench):
         ("external data missing", external(), 1, ["data.bin"], [], {}),
         ("external data short", external(), 1, ["data.bin"], [], {"data.bin": b"short"}),
         ("external data absolute", external(location="/etc/hostname"), 1, ["/etc/hostname"], [], data),
-        ("external data above", external(location="../data.bin"), 1, ["../data.bin"], [], data),
+        ("external data in the parent folder", external(location="../data.bin"), 1, ["../data.bin"], [], data),
         ("external data through a link", external(location="link.bin"), 1, ["link.bin"], [], {"link.bin": None}),
         ("external data of negative offset", external(offset=-16), 1, ["-16"], [], data),
         ("external data of wrong length", external(length=12), 1, [], [], data),
@@ -75,15 +75,15 @@ def compile_cases(bench):
         ("weight of wrong size", onnx.small(onnx.tensor("w", (2, 2), b"1234")), 1, ["'w'"], [], {}),
         ("dynamic shape", onnx.small(width="width"), 1, ["width"], [], {}),
         ("dynamic shape of a fixture", MODELS / "gpt_dynamic.onnx", 1, ["batch"], [], {}),
-        ("dimension that is not there", MODELS / "gpt_dynamic.onnx", 1, ["bath"], ["--dim=bath=2", "--dim=batch=2"], {}),
+        ("unknown dimension", MODELS / "gpt_dynamic.onnx", 1, ["bath"], ["--dim=bath=2", "--dim=batch=2"], {}),
         ("no parameters", onnx.small(parameters=False, reads_weight=False), 1, [], [], {}),
-        ("no path to the loss", onnx.small(reads_weight=False), 1, [], [], {}),
+        ("loss without parameters", onnx.small(reads_weight=False), 1, [], [], {}),
         ("all frozen", good, 1, [], ["--frozen=.*"], {}),
         ("two losses", onnx.small(outputs=("loss", "other")), 1, ["loss", "other"], [], {}),
-        ("loss that is not there", good, 1, ["lost"], ["--loss=lost"], {}),
+        ("unknown loss", good, 1, ["lost"], ["--loss=lost"], {}),
         ("unknown flag", good, 2, ["--strategy"], ["--stratgy=zero3"], {}),
         ("unknown value", good, 2, ["zero3"], ["--strategy=zero4"], {}),
-        ("number that is none", good, 2, ["fast"], ["--lr=fast"], {}),
+        ("invalid number", good, 2, ["fast"], ["--lr=fast"], {}),
         ("unknown phase", good, 2, ["runtime"], ["--compile-to=runtme"], {}),
         ("bad init rule", MODELS / "gpt_untied.onnx", 2, ["normal"], ["--init-rule=*=gauss(0,1)"], {}),
         ("bad regex", good, 2, ["("], ["--frozen=("], {}),
@@ -147,21 +147,21 @@ def run_cases(bench, folder):
         ("wrong rank", program, array("flat", np.ones(16, np.float32)), 3, ["flat.npy"], {}),
         ("wrong width", program, array("wide", np.ones((16, 3), np.float32)), 3, ["wide.npy", "3"], {}),
         ("too few samples", program, array("few", np.ones((3, 2), np.float32)), 3, ["few.npy"], {}),
-        ("no such data", program, [f"--data=x={folder}/none.npy", "--steps=2"], 3, ["none.npy"], {}),
+        ("missing data file", program, [f"--data=x={folder}/none.npy", "--steps=2"], 3, ["none.npy"], {}),
         ("not a .npy file", program, [f"--data=x={folder}/data.bin", "--steps=2"], 3, ["data.bin"], {}),
         ("token out of range", gpt, high, 3, ["200"], {}),
-        ("not-a-number in the data", program, array("nan", np.full((16, 2), np.nan, np.float32)), 3, ["step 0"], {}),
-        ("loss that leaves the numbers", program, [*good[:1], "--steps=9", "--lr=1e38"], 3, ["step"], {}),
-        ("no such --init", gpt, [*text, f"--init={folder}/none.safetensors"], 3, ["none.safetensors"], {}),
-        ("--init that is none", gpt, [*text, f"--init={folder}/bad.safetensors"], 3, ["bad.safetensors"], {}),
-        ("--save into no folder", program, [*good, f"--save={folder}/none/out.safetensors"], 3, ["none"], {}),
+        ("NaN in the data", program, array("nan", np.full((16, 2), np.nan, np.float32)), 3, ["step 0"], {}),
+        ("loss that diverges", program, [*good[:1], "--steps=9", "--lr=1e38"], 3, ["step"], {}),
+        ("--init without a file", gpt, [*text, f"--init={folder}/none.safetensors"], 3, ["none.safetensors"], {}),
+        ("--init with an invalid file", gpt, [*text, f"--init={folder}/bad.safetensors"], 3, ["bad.safetensors"], {}),
+        ("--save to a missing folder", program, [*good, f"--save={folder}/none/out.safetensors"], 3, ["none"], {}),
         ("unknown flag", program, [*good, "--acumulate=2"], 2, ["--accumulate"], {}),
         ("bad value", program, [*good, "--lr=fast"], 2, ["fast"], {}),
         ("unknown input", program, [f"--data=y={folder}/x.npy", "--steps=2"], 2, ["'x'"], {}),
         ("input without data", program, ["--steps=2"], 2, ["'x'"], {}),
         ("no steps", program, good[:1], 2, ["--steps"], {}),
-        ("torchrun's other rank missing", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
-        ("srun's environment cut short", program, good, 3, ["SLURM"], slurm),
+        ("missing rank under torchrun", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
+        ("incomplete environment of srun", program, good, 3, ["SLURM"], slurm),
     ]
 
 
@@ -180,7 +180,7 @@ def test_runs(bench) -> str:
 
 
 def test_weights(bench) -> str:
-    """Weights that disappeared or changed since the compile are noticed before the first step."""
+    """Checks that missing or changed weights are reported before the first step."""
     wrong = ""
     folder = bench.path("weights")
     program = small_program(bench, folder, "weights-program")
@@ -197,12 +197,12 @@ def test_weights(bench) -> str:
     moved.mkdir()
     (moved / "data.bin").write_bytes(onnx.IDENTITY)
     harness.run([*command, f"--weights={moved}"])
-    print("ok    weights moved: --weights finds them")
+    print("ok    weights moved: found with --weights")
     return wrong
 
 
 def test_full_disk(bench) -> str:
-    """A file that cannot grow stands for a full disk. What was saved before stays."""
+    """Simulates a full disk with a limit on file sizes. The previously saved file must stay."""
     gpt = bench.compile(MODELS / "gpt_opset23.onnx", "full-disk")
     folder = bench.path("disk")
     folder.mkdir()
@@ -212,12 +212,12 @@ def test_full_disk(bench) -> str:
     wrong = check("full disk", ["bash", "-c", 'ulimit -f 8; exec "$@"', "-", gpt, "--ranks", 2, *text, "--steps=2",
                                 f"--save={saved}"], 3, "out.safetensors")
     if saved.read_bytes() != b"what was there" or len(list(folder.iterdir())) != 1:
-        wrong += f"\n  full disk: the old file is gone, or something lies beside it: {os.listdir(folder)}"
+        wrong += f"\n  full disk: the old file is gone, or other files were left: {os.listdir(folder)}"
     return wrong
 
 
 def test_killed(bench) -> str:
-    """A rank that is killed ends the job."""
+    """Checks that killing a rank ends the job."""
     folder = bench.path("killed")
     program = small_program(bench, folder, "killed-program")
     log = folder / "log.jsonl"
@@ -227,18 +227,18 @@ def test_killed(bench) -> str:
     try:
         while not (log.exists() and log.stat().st_size > 2000):
             if job.poll() is not None:
-                return f"\n  killed rank: the job ended by itself with {job.returncode}"
+                return f"\n  killed rank: the job exited early with code {job.returncode}"
             time.sleep(0.1)
         children = [int(p) for p in subprocess.run(["ps", "-o", "pid=", "--ppid", str(job.pid)], capture_output=True,
                                                    text=True).stdout.split()]
         began = time.monotonic()
         os.kill(children[-1], signal.SIGKILL)
         code = job.wait(timeout=SECONDS)
-        print(f"ok    killed rank: the job ended after {time.monotonic() - began:.1f} s with {code}")
-        return "" if code else "\n  killed rank: the job ended with 0"
+        print(f"ok    killed rank: the job ended after {time.monotonic() - began:.1f} s with exit code {code}")
+        return "" if code else "\n  killed rank: the job ended with exit code 0"
     except subprocess.TimeoutExpired:
         job.kill()
-        return f"\n  killed rank: the job still ran after {SECONDS} s"
+        return f"\n  killed rank: the job was still running after {SECONDS} s"
 
 
 WANTED: list[str] = []
@@ -255,7 +255,7 @@ def test(bench, options):
         if wanted(further.__name__.removeprefix("test_").replace("_", " ")):
             wrong += further(bench)
     if wrong:
-        raise Failure(f"not as it should be:{wrong}")
+        raise Failure(f"failed cases:{wrong}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""bf16 computes nearly what f32 does, and only with f32 masters.
+"""Checks that bf16 trains nearly as well as f32, and only with f32 master weights.
 
 usage: bf16.py --build DIR [--ranks 2] [--steps 50]
 
-Trains the GPT on text at lr 3e-4. The mean loss of the last ten steps is within 0.2 % of f32's, with gradients sent in f32 or in
-bf16. With the result of each update rounded to bf16, by an edit of a dump, it must not be.
+Trains the GPT on text at lr 3e-4. The mean loss of the last ten steps must be within 0.2 % of f32's, with gradients reduced in
+f32 or in bf16. If each update is rounded to bf16 (by editing a dump), it must not be.
 """
 import re
 import sys
@@ -17,7 +17,7 @@ LR = "3e-4"
 
 
 def round_update(text: str) -> str:
-    """Rounds the new parameter of each optimizer to bf16, which amounts to having no f32 masters."""
+    """Rounds the result of each optimizer to bf16, as if there were no f32 master weights."""
     def rounded(match):
         return (f"{match[1]}%mut0 = arith.truncf {match[2]} : f32 to bf16\n"
                 f"{match[1]}%mut1 = arith.extf %mut0 : bf16 to f32\n"
@@ -49,10 +49,10 @@ def test(bench, options):
         program = bench.compile_fixture(fixture, f"bf16-{reduce}", "--param-dtype=bf16", f"--reduce-dtype={reduce}",
                                         *([f"--dump-ir={folder}"] if reduce == "f32" else []))
         if deviation(name, program) > LIMIT:
-            failed.append(f"{name} is over the limit")
+            failed.append(f"{name} exceeds the limit")
     source = harness.edited(harness.dump(folder, "build-update"), "rounded-update", round_update)
     if deviation("bf16, masters rounded to bf16", bench.compile(source, "rounded-update")) <= LIMIT:
-        failed.append("rounding the masters is within the limit")
+        failed.append("rounding the master weights stays within the limit")
     if failed:
         raise Failure("; ".join(failed))
 

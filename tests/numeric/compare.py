@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Hold a training run of a compiled program against its PyTorch reference (tests/models/references/NAME.npz).
+"""Compare a training run of a compiled program with its PyTorch reference (tests/models/references/NAME.npz).
 
 usage: compare.py REFERENCE --log FILE.jsonl --gradients FILE.safetensors --params FILE.safetensors
 
-Prints for each limit the worst figure, the limit and the margin (limit / figure). Exit code 1 if a limit fails, with its name.
-At least one of the three files must be given; only what is given is compared. Needs only numpy.
+Prints for each limit the worst value, the limit and the margin (limit / value). Exits with code 1 if a limit is exceeded, and
+names it. At least one of the three files must be given; only the given ones are compared. Needs only numpy.
 
   loss            |loss - reference| / reference, every step
   grad_norm       likewise, before clipping
@@ -73,16 +73,16 @@ def find(tensors: dict[str, np.ndarray], name: str, aliases: list[str], shape: t
     for candidate in [name, *aliases]:
         if candidate in tensors:
             if tensors[candidate].shape != shape:
-                sys.exit(f"error: '{path}': '{candidate}' has shape {tensors[candidate].shape}, the reference {shape}")
+                sys.exit(f"error: '{path}': '{candidate}' has shape {tensors[candidate].shape}, but the reference has {shape}")
             return tensors[candidate]
-    sys.exit(f"error: '{path}' has no tensor '{name}'" + (f" nor its aliases {aliases}" if aliases else ""))
+    sys.exit(f"error: '{path}' has no tensor '{name}'" + (f" or one of its aliases {aliases}" if aliases else ""))
 
 
 def compare_log(result: Comparison, reference, path: str) -> None:
     lines = read_log(path)
     steps = len(reference["losses"])
     if len(lines) != steps:
-        sys.exit(f"error: '{path}' has {len(lines)} steps, the reference {steps}")
+        sys.exit(f"error: '{path}' has {len(lines)} steps, but the reference has {steps}")
     for limit, key, expected in (("loss", "loss", reference["losses"]), ("grad_norm", "grad_norm", reference["grad_norms"])):
         for step, (line, value) in enumerate(zip(lines, expected)):
             result.add(limit, abs(line[key] - value) / abs(value), LIMITS[limit], f"step {step}")
@@ -118,9 +118,9 @@ def compare_parameters(result: Comparison, reference, description: dict, path: s
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("reference", help="references/NAME.npz")
-    arguments.add_argument("--log", help="what the program's --log wrote")
-    arguments.add_argument("--gradients", help="what --save-gradients wrote")
-    arguments.add_argument("--params", help="what --save wrote")
+    arguments.add_argument("--log", help="the file that the program wrote with --log")
+    arguments.add_argument("--gradients", help="the file that the program wrote with --save-gradients")
+    arguments.add_argument("--params", help="the file that the program wrote with --save")
     options = arguments.parse_args()
     if not (options.log or options.gradients or options.params):
         arguments.error("nothing to compare: give --log, --gradients or --params")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""compare.py itself: a run equal to the reference passes, and each limit fails alone when its figure is spoilt.
+"""Tests compare.py: a run equal to the reference passes, and each limit fails on its own if its value is changed.
 
 usage: compare_test.py      needs numpy only
 """
@@ -26,7 +26,7 @@ def write_safetensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
 
 
 def compare(name: str, spoil: str = "") -> tuple[int, str]:
-    """Returns exit code and error line for the reference's own figures, one of them off by twice its limit."""
+    """Returns the exit code and error line for the reference's own values, with one of them off by twice its limit."""
     reference = np.load(REFERENCES / f"{name}.npz")
     description = json.loads(str(reference["description"]))
     losses, norms = reference["losses"].copy(), reference["grad_norms"].copy()
@@ -65,7 +65,7 @@ def main() -> int:
         status, error = compare("conv_net", spoil)
         assert status == 1 and error.endswith(f"over the limit: {spoil}"), (spoil, status, error)
     assert compare("linears", "nan")[0] == 1
-    print("compare.py: passes the references, fails each limit by name")
+    print("compare.py accepts the references and reports each exceeded limit")
     return 0
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Every fixture becomes a program for three GPUs, whose kernels are sound machine code without spills.
+"""Compiles every fixture for three GPU architectures and checks that the kernels are valid machine code without spills.
 
 usage: cuda_compile.py --build DIR [--nvdisasm FILE] [MODEL…]
 
-fsdpc compiles each in f32 and bf16 for sm_80, sm_90 and sm_100. nvdisasm must read every cubin, and ptxas must report no spills
-except those listed below with a reason. The program links CUDA's libraries and none of the host's. On a machine without a driver
-it says so in one line and exits with 3. The test exits with 77 (skipped) and one line if there is no toolkit.
+Each is compiled in f32 and bf16 for sm_80, sm_90 and sm_100. nvdisasm must read every cubin, and ptxas must report no spills
+except those listed below with a reason. The program must link CUDA's libraries and none of the host's. On a machine without a
+driver it must say so in one line and exit with code 3. Without a toolkit the test exits with code 77 (skipped).
 """
 import csv
 import ctypes
@@ -37,7 +37,7 @@ def has_driver() -> bool:
 
 
 def check_report(report: Path) -> tuple[int, int, int]:
-    """Returns the number of kernels, and the most registers and bytes of shared memory of one."""
+    """Returns the number of kernels, and the maximum of their registers and bytes of shared memory."""
     with open(report) as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     per_arch = {arch: sorted(row["kernel"] for row in rows if row["arch"] == arch) for arch in ARCHS}
@@ -57,7 +57,7 @@ def check_cubins(folder: Path, nvdisasm: str, kernels: int) -> int:
         text = harness.run([nvdisasm, folder / f"kernels.{arch}.cubin"]).stdout
         functions = len(re.findall(r"^\s*\.section\s+\.text\.", text, re.MULTILINE))
         if functions != kernels:
-            raise Failure(f"the cubin of {arch} holds {functions} kernels, expected {kernels}")
+            raise Failure(f"the cubin of {arch} contains {functions} kernels, expected {kernels}")
         instructions += len(re.findall(r"/\*[0-9a-f]{4,}\*/", text))
     return instructions
 
@@ -65,7 +65,7 @@ def check_cubins(folder: Path, nvdisasm: str, kernels: int) -> int:
 def check_processor(program: Path) -> None:
     processor = harness.info(program)["cpu"]
     if processor != "x86-64":
-        raise Failure(f"'{program.name}' asks for a processor, '{processor}', although its kernels run on a GPU")
+        raise Failure(f"'{program.name}' requires processor '{processor}', although its kernels run on a GPU")
 
 
 def check_linked(program: Path) -> None:
@@ -75,14 +75,14 @@ def check_linked(program: Path) -> None:
         raise Failure(f"'{program.name}' is not linked with {', '.join(missing)}:\n{linked}")
     extra = [name for name in NOT_LINKED if name in linked]
     if extra:
-        raise Failure(f"'{program.name}' is linked with {', '.join(extra)}, which are the host's")
+        raise Failure(f"'{program.name}' is linked with the host's libraries {', '.join(extra)}")
 
 
 def check_without_driver(program: Path, fixture: harness.Fixture) -> None:
     done = harness.run([program, *fixture.data, "--steps", 1], 3)
     lines = done.stderr.splitlines()
     if len(lines) != 1 or not lines[0].startswith("error: ") or "driver" not in lines[0]:
-        raise Failure(f"without a driver the program says not one line about it, but:\n{done.stderr}")
+        raise Failure(f"without a driver the program must print one line of error, but printed:\n{done.stderr}")
 
 
 def compile_one(bench, chosen: harness.Fixture, dtype: str, nvdisasm: str | None, driver: bool) -> None:
@@ -104,7 +104,7 @@ def compile_one(bench, chosen: harness.Fixture, dtype: str, nvdisasm: str | None
 
 
 def skip_without_toolkit(bench) -> None:
-    """Compiles the smallest fixture. Exit code 2 means that there is no toolkit."""
+    """Compiles the smallest fixture. Exit code 2 means that no toolkit was found."""
     program = bench.path("probe")
     done = subprocess.run([bench.build / "bin" / "fsdpc", harness.fixture("linears").model, "-o", program, "--quiet", "--target=cuda"],
                           capture_output=True, text=True)
@@ -118,16 +118,16 @@ def test(bench, options):
     driver = has_driver()
     nvdisasm = options.nvdisasm or shutil.which("nvdisasm")
     if not nvdisasm:
-        print("cubins are not disassembled: no nvdisasm on PATH; it is in PyPI's nvidia-cuda-nvdisasm")
+        print("cubins are not disassembled: no nvdisasm in PATH; install PyPI's nvidia-cuda-nvdisasm")
     if driver:
-        print("this machine has a driver: what a program says without one is not checked")
+        print("this machine has a driver: the error without one is not checked")
     for name in options.models or harness.fixtures():
         for dtype in ("f32", "bf16"):
             compile_one(bench, harness.fixture(name), dtype, nvdisasm, driver)
 
 
 def add_arguments(parser):
-    parser.add_argument("--nvdisasm", help="the disassembler (default: the one on PATH)")
+    parser.add_argument("--nvdisasm", help="the disassembler (default: nvdisasm in PATH)")
     parser.add_argument("models", nargs="*", metavar="MODEL")
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Programs for CUDA on an emulated GPU: the host's losses, their own bits, and what they say when something fails.
+"""Runs CUDA programs on an emulated GPU: compares losses with the host, checks that results are bit-identical, and injects faults.
 
 usage: cuda_emulation.py --build DIR {parity,identity,faults} [MODEL] [--steps N]
 
-parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 4 ranks, as threads that copy and as processes on
-          NCCL, and within the reference's limits; graphs change no bit
+parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 4 ranks, with ranks as threads and as processes
+          that use NCCL, and within the reference's limits; graphs change no bit
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
 faults    each fault ends every rank within the watchdog's time, with one message that names the place
@@ -22,14 +22,14 @@ TOLERANCE = 1e-5                              # relative, for losses
 TOLERANCE_BF16 = 2e-3                         # as between bf16 and f32 on the host
 CLIP = 0.5
 WATCHDOG = 6                                  # seconds
-PATIENCE = 30                                 # seconds for a run that fails, with the start and end of MPI
+PATIENCE = 30                                 # seconds for a failing run, including start and end of MPI
 
 
 def close(name: str, losses: list[float], expected: list[float], tolerance: float = TOLERANCE):
     worst = max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
     print(f"{name}: losses within {worst:.1e}", flush=True)
     if worst > tolerance or len(losses) != len(expected):
-        raise Failure(f"{name}: losses {losses}, the host's {expected}")
+        raise Failure(f"{name}: losses {losses}, but the host's are {expected}")
 
 
 def parity(bench, fixture, options):
@@ -57,14 +57,14 @@ def parity(bench, fixture, options):
     within, report = harness.compare(fixture, whole)
     print(report, end="")
     if not within:
-        raise Failure("over a limit of the reference")
+        raise Failure("a limit of the reference is exceeded")
 
 
 PROGRAMS = [("zero3", "auto"), ("zero2", "auto"), ("zero1", "auto"), ("ddp", "auto"),
             ("zero3", "none"), ("zero3", "post"), ("zero3", "pre"), ("zero3", "auto", "--poison"),
             ("zero3", "auto", "--recompute=units")]
 WAYS = {                                      # ways to run the first program
-    "again, other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
+    "again, with other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
     "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},
     "no graphs": {"flags": ["--no-graph"]},
     "threads": {"local": True},
@@ -123,7 +123,7 @@ def faults(bench, fixture, options):
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL,
                                   timeout=PATIENCE, env={**os.environ, "FSDPC_EMULATION_FAULT": fault})
         except subprocess.TimeoutExpired:
-            wrong.append(f"{fault}, {launcher}: still ran after {PATIENCE} s")
+            wrong.append(f"{fault}, {launcher}: still running after {PATIENCE} s")
             print(wrong[-1], flush=True)
             continue
         errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Dumps are complete: each of them compiles on to the same program, and a schedule moved by hand runs or is refused.
+"""Checks that each dump compiles to the same program, and that an edited schedule either runs or is refused.
 
 usage: dumps.py --build DIR [MODEL] [--every K]
 
 Compiling from each dump (every K-th with --every) must give the same program hash as compiling from the model. Then gathers
-are moved and frees removed in the scheduled dump: a legal schedule must run with the same bits, an illegal one
+are moved and frees removed in the scheduled dump: a legal schedule must give the same bits, and an illegal one
 must be refused.
 """
 import re
@@ -73,7 +73,7 @@ def round_trip(bench, fixture, folder, options) -> None:
         if found != expected:
             different.append(dump.name)
     if different:
-        raise Failure(f"another program comes from {', '.join(different)}")
+        raise Failure(f"these dumps compile to a different program: {', '.join(different)}")
 
 
 def hand_edits(bench, fixture, folder) -> None:
@@ -93,7 +93,7 @@ def hand_edits(bench, fixture, folder) -> None:
         elif done.returncode == 1 and "error:" in done.stderr:
             print(f"refused  {name}: {done.stderr.strip().splitlines()[0]}", flush=True)
         else:
-            raise Failure(f"the schedule '{name}' ends with {done.returncode}: {done.stderr[-2000:]}")
+            raise Failure(f"the schedule '{name}' exits with code {done.returncode}: {done.stderr[-2000:]}")
 
 
 def test(bench, options):
@@ -105,7 +105,7 @@ def test(bench, options):
 
 def arguments(parser):
     parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL")
-    parser.add_argument("--every", type=int, default=1, metavar="K", help="resume each K-th dump alone")
+    parser.add_argument("--every", type=int, default=1, metavar="K", help="compile only every K-th dump (default: every one)")
 
 
 if __name__ == "__main__":

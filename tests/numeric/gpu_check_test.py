@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpu-check.sh as far as it goes without a GPU: a rehearsal with host programs, and what it says where something is missing.
+"""Tests gpu-check.sh as far as possible without a GPU: runs it with host programs, and checks its errors if something is missing.
 
 usage: gpu_check_test.py --build DIR
 """
@@ -41,21 +41,21 @@ def has_driver() -> bool:
 
 
 def libraries(bench) -> None:
-    """The first folder with a library is taken. A missing library is named, with the folders that were searched."""
+    """Checks that the first folder with a library is used, and that a missing library is reported with the searched folders."""
     first, second = bench.path("first"), bench.path("second")
     for folder, names in ((first, NEEDED[:2]), (second, NEEDED)):
         folder.mkdir()
         for name in names:
             (folder / name).touch()
-    expect(find_libraries([str(first), str(second)])[:2] == [first, second], "the libraries' folders are not found in order")
+    expect(find_libraries([str(first), str(second)])[:2] == [first, second], "the libraries' folders are not searched in order")
     os.environ["FSDPC_CUDA_LIB"] = str(second)
-    expect(second in find_libraries([]), "FSDPC_CUDA_LIB is not looked at")
+    expect(second in find_libraries([]), "FSDPC_CUDA_LIB is ignored")
     NEEDED.append("libnowhere.so.1")
     try:
         find_libraries([str(first)])
-        raise Failure("a missing library is not missed")
+        raise Failure("a missing library is not reported")
     except Missing as missing:
-        expect("libnowhere.so.1" in str(missing) and str(first) in str(missing) and "--cuda-lib" in str(missing), f"said only: {missing}")
+        expect("libnowhere.so.1" in str(missing) and str(first) in str(missing) and "--cuda-lib" in str(missing), f"incomplete error: {missing}")
 
 
 def test(bench, options):
@@ -79,14 +79,14 @@ def test(bench, options):
     listed["parity"][0]["file"] = str(broken)
     (packed / "pack.json").write_text(json.dumps(listed))
     failed = check(packed, 1, "--out", str(out)).stdout
-    expect("exit code 3: error: out of sorts" in failed and "pass    losses bf16" in failed, f"a program that fails is not told:\n{failed}")
+    expect("exit code 3: error: out of sorts" in failed and "pass    losses bf16" in failed, f"a failing program is not reported:\n{failed}")
 
-    # The same for a GPU, whose programs are packed if there is a toolkit.
+    # The same with programs for a GPU, if there is a toolkit.
     if (bench.build / "lib/libfsdpc_runtime_cuda.a").exists() and not has_driver():
         packed = bench.path("packed-for-gpu")
         pack(bench, packed, "cuda")
         said = check(packed, 3, "--out", str(out))
-        expect(said.stderr.count("\n") == 1 and said.stderr.startswith("error: no GPU found"), f"without a GPU it says: {said.stderr}")
+        expect(said.stderr.count("\n") == 1 and said.stderr.startswith("error: no GPU found"), f"unexpected error without a GPU: {said.stderr}")
 
 
 if __name__ == "__main__":

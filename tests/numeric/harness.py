@@ -1,4 +1,4 @@
-"""Helpers of the numeric tests: compile a fixture, train it, read what it wrote, edit a dump.
+"""Helpers of the numeric tests: compile a fixture, train it, read its output, edit a dump.
 
 A test is a script with a function test(bench, options) that raises Failure; main() below parses the common flags, gives the
 test a folder of its own, and turns a Failure into exit code 1. Needs only numpy, so the tests run without PyTorch.
@@ -23,7 +23,7 @@ TIMEOUT = 600                                 # seconds for one compile or run
 
 
 class Failure(Exception):
-    """A check that did not hold, or a command that failed."""
+    """A failed check or command."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ def fixtures() -> list[str]:
 def fixture(name: str) -> Fixture:
     path = MODELS / "references" / f"{name}.npz"
     if not path.exists():
-        raise Failure(f"there is no reference '{name}'; there are {', '.join(fixtures())}")
+        raise Failure(f"unknown fixture '{name}'; available: {', '.join(fixtures())}")
     d = json.loads(str(np.load(path)["description"]))
     compiling = [*d["compile"], f"--optimizer={d['optimizer']}", f"--lr={d['lr']}", f"--clip-grad-norm={d['clip_grad_norm']}"]
     data = [argument.replace("=data/", f"={MODELS}/data/") for argument in d["data"]]
@@ -62,7 +62,7 @@ def run(command: list, expected: int = 0, **more) -> subprocess.CompletedProcess
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, **more)
     except subprocess.TimeoutExpired:
-        raise Failure(f"{' '.join(command)}\nstill ran after {TIMEOUT} s") from None
+        raise Failure(f"{' '.join(command)}\nstill running after {TIMEOUT} s") from None
     if done.returncode != expected:
         output = (done.stdout + done.stderr)[-4000:]
         raise Failure(f"{' '.join(command)}\nexit code {done.returncode}, expected {expected}\n{output}")
@@ -116,7 +116,7 @@ class Training:
         return [line["loss"] for line in self.lines()]
 
     def bits(self) -> tuple:
-        """Returns everything whose bits two equal runs share: losses, norms, first gradients, saved file."""
+        """Returns everything that must be bit-identical between equal runs: losses, norms, first gradients, saved file."""
         numbers = [(line["loss"], line["grad_norm"]) for line in self.lines()]
         return numbers, self.gradients.read_bytes(), self.saved.read_bytes()
 
@@ -146,11 +146,11 @@ def dump(folder: Path, name: str) -> Path:
 
 
 def edited(path: Path, name: str, edit) -> Path:
-    """Writes a copy of a dump beside it, changed by edit(text). An edit that changes nothing raises a Failure."""
+    """Writes a copy of a dump next to it, changed by edit(text). Raises a Failure if the edit changes nothing."""
     before = path.read_text()
     after = edit(before)
     if after == before:
-        raise Failure(f"the edit '{name}' finds nothing to change in '{path.name}'")
+        raise Failure(f"the edit '{name}' changes nothing in '{path.name}'")
     copy = path.with_name(f"edited-{name}.mlir")
     copy.write_text(after)
     return copy
@@ -164,8 +164,8 @@ def replace(pattern: str, by, count: int = 0):
 def main(description: str, test, *add_arguments) -> int:
     """Parses --build and --keep, runs test(bench, options) and reports. Returns the exit code."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True, help="the build folder, with bin/fsdpc in it")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR and leave what is made there")
+    parser.add_argument("--build", type=Path, required=True, help="the build folder, which contains bin/fsdpc")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="work in DIR and keep the files (default: a temporary folder)")
     for add in add_arguments:
         add(parser)
     options = parser.parse_args()

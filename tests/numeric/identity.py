@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Losses, norms, first gradients and saved files are the same bits, whatever must not change them.
+"""Checks that losses, norms, first gradients and saved files are bit-identical for all options that must not change results.
 
 usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--quick]
 
@@ -30,7 +30,7 @@ def first_difference(a: tuple, b: tuple) -> str:
     for what, x, y in (("first gradients", a[1], b[1]), ("saved files", a[2], b[2])):
         if x != y:
             at = next((i for i, (m, n) in enumerate(zip(x, y)) if m != n), min(len(x), len(y)))
-            return f"{what} from byte {at} of {len(x)}"
+            return f"{what} differ from byte {at} of {len(x)}"
     return "numbers of steps"
 
 
@@ -78,7 +78,7 @@ def arguments(parser):
     parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL", help="a reference's name (default: gpt)")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="other programs than the first are run in one way each")
+    parser.add_argument("--quick", action="store_true", help="run every program but the first in only one way")
 
 
 if __name__ == "__main__":

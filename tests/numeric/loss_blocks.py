@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A loss whose logits are computed in several blocks of rows: its value and gradients against NumPy in f64.
+"""Compares a loss whose logits are computed in several blocks of rows, and its gradients, with NumPy in f64.
 
 usage: loss_blocks.py --build DIR
 

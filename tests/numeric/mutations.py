@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The limits see mistakes: each deliberate mistake, made by editing a dump, must break at least one of them.
+"""Checks that the limits detect mistakes: each deliberate mistake, made by editing a dump, must exceed at least one limit.
 
 usage: mutations.py --build DIR [MUTATION…]
 
-Prints for each mistake the limit that it breaks most, and by what factor. The unedited program must keep all limits. Without
-this test a limit could be too loose to notice anything.
+Prints for each mistake the limit that it exceeds most, and by what factor. The unedited program must be within all limits.
+Without this test a limit could be too loose to detect anything.
 """
 import itertools
 import re
@@ -17,7 +17,7 @@ RANKS = 2
 
 
 def eps_inside_root(text: str) -> str:
-    """Changes sqrt(v) / c + eps to sqrt(v / c^2 + eps), as a hasty reader of the formula might."""
+    """Changes sqrt(v) / c + eps to sqrt(v / c^2 + eps), a plausible misreading of the formula."""
     return re.sub(
         r"^(?P<pad> +)(?P<root>%\S+) = math\.sqrt (?P<v>%\S+) : f32.*\n"
         r" +(?P<quotient>%\S+) = arith\.divf (?P=root), (?P<c>%\S+) : f32.*\n"
@@ -66,7 +66,7 @@ def test(bench, options):
     fraction, limit = worst(report)
     print(f"{'unedited':28} {fraction:9.3g} of the limit ({limit})")
     if not within:
-        raise Failure("the unedited program is over a limit")
+        raise Failure("the unedited program exceeds a limit")
     unseen = []
     for name in options.mutations or MUTATIONS:
         source, edit = MUTATIONS[name]
@@ -77,7 +77,7 @@ def test(bench, options):
         if within:
             unseen.append(name)
     if unseen:
-        raise Failure(f"no limit is broken by: {', '.join(unseen)}")
+        raise Failure(f"no limit detects: {', '.join(unseen)}")
 
 
 def arguments(parser):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The planned arena is close to the most bytes alive at once, on every fixture, strategy and type.
+"""Checks that the planned arena is close to its lower bound on every fixture, strategy and type.
 
 usage: packing.py --build DIR
 """
@@ -16,7 +16,7 @@ TYPES = ((), ("--param-dtype=bf16", "--reduce-dtype=f32"))
 
 
 def plan(bench, fixture, *flags: str) -> tuple[int, int]:
-    """Returns the bytes of the arena and their lower bound, the most bytes alive at once."""
+    """Returns the bytes of the arena and their lower bound, the maximum of bytes that are live at once."""
     dump = bench.path("plan.mlir")
     harness.run([bench.build / "bin" / "fsdpc", fixture.model, *fixture.compiling, *flags, "--compile-to=memory", "-o", dump])
     arena = next(line for line in dump.read_text().splitlines() if "fsdp.arena" in line)
@@ -31,7 +31,7 @@ def test(bench, options):
         if bytes > MOST * bound:
             over.append(f"{name} {strategy} {' '.join(types)}")
     if over:
-        raise Failure(f"above {MOST} times their lower bounds: {', '.join(over)}")
+        raise Failure(f"more than {MOST} times their lower bounds: {', '.join(over)}")
 
 
 if __name__ == "__main__":

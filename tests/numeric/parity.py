@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hold compiled programs against their PyTorch references: every model, every number of ranks.
+"""Compares compiled programs with their PyTorch references, for every model and number of ranks.
 
 usage: parity.py --build DIR [MODEL…] [--ranks 1,2,3,4] [--strategy zero3] [--local]
 
@@ -38,14 +38,14 @@ def test(bench, options):
             if not within:
                 failed.append(f"{name} ({ranks} ranks)")
     if failed:
-        raise Failure(f"over a limit, or not run: {', '.join(failed)}")
+        raise Failure(f"over a limit or not run: {', '.join(failed)}")
 
 
 def arguments(parser):
     parser.add_argument("models", nargs="*", metavar="MODEL", help="references to compare with (default: all)")
-    parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks (default 1,2,3,4)")
+    parser.add_argument("--ranks", default="1,2,3,4", help="numbers of ranks (default: 1,2,3,4)")
     parser.add_argument("--strategy", default="zero3")
-    parser.add_argument("--local", action="store_true", help="ranks as threads instead of mpirun")
+    parser.add_argument("--local", action="store_true", help="run ranks as threads instead of under mpirun")
 
 
 if __name__ == "__main__":

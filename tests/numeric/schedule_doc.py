@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The worked example of docs/schedule-dump.md: its edits give the figures that its table has, and its error.
+"""Checks the example of docs/schedule-dump.md: its edits give the figures in its table, and its error.
 
 usage: schedule_doc.py --build DIR
 """
@@ -38,10 +38,10 @@ def test(bench, options):
     harness.run([fsdpc, model, "-o", out, "--compile-to=memory", "--unit-class=*Block", "--prefetch=none", f"--dump-ir={ir}"])
     source = harness.dump(ir, "schedule-prefetch")
     if source.name not in page:
-        raise Failure(f"the page does not name '{source.name}'")
+        raise Failure(f"the page does not mention '{source.name}'")
     edits = {
-        "as it was": lambda text: text + "\n",
-        "moved behind the wait of `h.0`": lambda text: moved(text, START, r"= fsdp\.all_gather_wait .*fsdp\.unit = @h\.0\b", 1),
+        "unchanged": lambda text: text + "\n",
+        "moved after the wait of `h.0`": lambda text: moved(text, START, r"= fsdp\.all_gather_wait .*fsdp\.unit = @h\.0\b", 1),
         "moved before the start of `h.0`": lambda text: moved(text, START, r"fsdp\.all_gather_start \[@h\.0\.flat\]", 0),
     }
     stale = []
@@ -52,13 +52,13 @@ def test(bench, options):
         if row not in page:
             stale.append(row)
     if stale:
-        raise Failure("the page lacks these rows of its table:\n" + "\n".join(stale))
+        raise Failure("these rows are missing in the page's table:\n" + "\n".join(stale))
     early = harness.edited(source, "early", lambda text: moved(text, r"fsdp\.free .*fsdp\.unit = @h\.0\b",
                                                                r"= fsdp\.all_gather_wait .*fsdp\.unit = @h\.0\b", 8))
     done = subprocess.run([fsdpc, early, "-o", out, "--compile-to=memory"], capture_output=True, text=True)
     print(done.stderr, end="")
     if done.returncode != 1 or done.stderr.splitlines()[0] not in page:
-        raise Failure(f"the page lacks the error, or the edit is accepted ({done.returncode})")
+        raise Failure(f"the error is missing in the page, or the edit is accepted (exit code {done.returncode})")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The IR that docs/tour.md shows is in the dumps of the model that it follows.
+"""Checks that the IR in docs/tour.md occurs in the dumps of the model that it follows.
 
 usage: tour.py --build DIR
 
-A block belongs to the dump that the comment above it names. Its lines must be
-in that dump, in their order; … stands for any text. Names of values are
-compared too, since the page speaks of the same ones from line to line.
+A comment above each block names its dump. The lines of the block must occur in
+that dump, in order; … matches any text. Names of values are compared too, since
+the page refers to the same ones from line to line.
 """
 import re
 import sys
@@ -18,13 +18,13 @@ BLOCK = re.compile(r"<!-- dump: (\S+) -->\n```mlir\n(.*?)```", re.S)
 
 
 def pattern(line: str) -> re.Pattern:
-    """Matches a line of a dump, whatever stands in place of … and of white space."""
+    """Matches a line of a dump; … matches any text, and white space any white space."""
     parts = [r"\s+".join(re.escape(word) for word in part.split()) for part in line.strip().split("…")]
     return re.compile(r".*?".join(parts))
 
 
 def missing(block: str, dump: list[str]) -> str | None:
-    """Returns the first line of the block that is not in the dump after the lines before it."""
+    """Returns the first line of the block that does not occur in the dump after the previous lines."""
     at = 0
     for line in filter(str.strip, block.splitlines()):
         wanted = pattern(line)
@@ -39,13 +39,13 @@ def test(bench, options):
     bench.compile(harness.MODELS / "gpt.onnx", "tour", f"--dump-ir={folder}")
     blocks = BLOCK.findall(PAGE.read_text())
     if len(blocks) < 10:
-        raise Failure(f"'{PAGE}' has {len(blocks)} blocks of IR that name a dump; ten steps have one")
+        raise Failure(f"'{PAGE}' has {len(blocks)} blocks of IR with the name of a dump, expected at least ten")
     for name, block in blocks:
         if not (folder / name).exists():
-            raise Failure(f"'{PAGE}' shows '{name}', and the compile wrote no such dump")
+            raise Failure(f"'{PAGE}' shows '{name}', but the compile wrote no such dump")
         line = missing(block, (folder / name).read_text().splitlines())
         if line:
-            raise Failure(f"'{PAGE}' shows a line that '{name}' does not have, or not in this order: {line}")
+            raise Failure(f"'{PAGE}' shows a line that does not occur in '{name}' in this order: {line}")
     print(f"{len(blocks)} blocks of IR are in the dumps")
 
 

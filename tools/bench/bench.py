@@ -1,8 +1,8 @@
-"""Time, memory and compile times of fsdpc's programs, beside PyTorch FSDP2 and beside their own limits, as Markdown tables.
+"""Measures speed, memory and compile times of fsdpc's programs against PyTorch FSDP2 and against limits; prints Markdown tables.
 
-tools/bench.sh builds what is needed and calls this. Nothing is printed that this run did not measure; a missed limit is printed
-as missed. The clock on the wall judges; core time, which other processes' load hardly lengthens, stands beside it and tells
-whether the machine was quiet. The exit code is 1 where a program is slower than PyTorch FSDP2.
+tools/bench.sh builds what is needed and runs this script. All printed figures are measured in this run, and missed limits are
+marked. Limits apply to wall-clock time. Core time is printed too: other processes hardly affect it, so it shows whether the
+machine was idle. Exits with code 1 if a program is slower than PyTorch FSDP2.
 """
 import argparse
 import sys
@@ -17,10 +17,10 @@ from report import Report
 from workbench import Workbench
 
 PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FSDP2"),
-         "step": (step_time.against_products, "a step against its own matrix products; the ten largest other costs"),
-         "ddp": (shapes.against_ddp, "our zero3 against our ddp"),
-         "plan": (plans.against_bound, "planned arena against its lower bound, these shapes and tests/models"),
-         "compile": (compile_times.compiles, "compile times, to a 96-layer GPT of 175 B parameters"),
+         "step": (step_time.against_products, "time of a step against its own matrix products, and the ten largest other costs"),
+         "ddp": (shapes.against_ddp, "fsdpc's zero3 against its ddp"),
+         "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
+         "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 
@@ -31,20 +31,20 @@ def main() -> int:
                                             "tools/bench.sh --memory")
     parser.add_argument("--fsdpc", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--limits", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--python", type=Path, required=True, help="one with torch and onnx (default: tools/bench/setup-peer.sh makes it)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="models, programs, traces, results.json (default: build/bench)")
-    parser.add_argument("--only", metavar="PART,…", help="these parts alone (default: all)")
+    parser.add_argument("--python", type=Path, required=True, help="a Python with torch and onnx (default: an environment that tools/bench/setup-peer.sh creates)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for models, programs, traces and results.json (default: build/bench)")
+    parser.add_argument("--only", metavar="PART,…", help="run only these parts, separated by commas (default: all)")
     parser.add_argument("--memory", action="store_true", help="the same as --only memory")
-    parser.add_argument("--quick", action="store_true", help="the first shape in f32 alone")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=6, help="steps that count; one more runs before them (default: 6)")
+    parser.add_argument("--quick", action="store_true", help="measure only the first shape, in f32")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks per run (default: 2)")
+    parser.add_argument("--steps", type=int, default=6, help="measured steps, after one for warm-up; at least 5 (default: 6)")
     options = parser.parse_args()
     chosen = ["memory"] if options.memory else options.only.split(",") if options.only else list(PARTS)
     for name in chosen:
         if name not in PARTS:
-            parser.error(f"there is no part '{name}'; there are {', '.join(PARTS)}")
+            parser.error(f"unknown part '{name}'; available: {', '.join(PARTS)}")
     if options.steps < 5:
-        parser.error(f"{options.steps} steps are too few for a median; at least 5 are wanted")
+        parser.error(f"--steps {options.steps} is too few for a median; use 5 or more")
     bench = Workbench(options)
     report = Report(options.out / "results.json")
     for name in chosen:

@@ -1,4 +1,4 @@
-"""How long compiles take, and for the largest model how much memory: the whole of one command."""
+"""Measures the time of whole compiles, and the peak memory for the largest model."""
 from pathlib import Path
 
 from report import Report

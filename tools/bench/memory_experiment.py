@@ -1,8 +1,8 @@
 """The published memory experiment: ten Linear(10000, 10000), batch 10, f32, SGD with momentum.
 
-Published (PyTorch): 12.0 GB in one process, 16.0 GB with DDP's buckets, 1.5 GB a rank under FSDP on 8. All ranks run on this one
-machine: each may take its share of what is available, which --memory-limit keeps or refuses at compile time, and a guard ends
-a run that nevertheless brings the machine near its end.
+Published (PyTorch): 12.0 GB in one process, 16.0 GB with DDP's buckets, 1.5 GB per rank under FSDP on 8. Here all ranks run on one
+machine. Each may use its share of the available memory, which --memory-limit enforces at compile time. A guard ends a run that
+nevertheless brings the machine close to running out of memory.
 """
 import json
 from pathlib import Path
@@ -11,11 +11,11 @@ from report import Report
 from workbench import HERE, Workbench, available_bytes, demand, execute
 
 GB = 1e9
-RESERVE = 2 << 30                             # bytes left to the machine
-GUARD = 1 << 30                               # available bytes below which a run is ended
+RESERVE = 2 << 30                             # bytes reserved for the rest of the system
+GUARD = 1 << 30                               # a run is ended if fewer bytes than this are available
 STEPS = 2
 PARAMETERS = 10 * (10000 * 10000 + 10000)
-# Parameters, gradients and momentum a rank, in elements; where gradients are reduced at the end of a microbatch, all of them too.
+# Elements of parameters, gradients and momentum per rank; plus all gradients where they are reduced at the end of a microbatch.
 FORMULAS = {"ddp": ("3P + P", lambda n: 4 * PARAMETERS), "zero1": ("P + 2P/N + P", lambda n: (2 + 2 / n) * PARAMETERS),
             "zero2": ("P + 2P/N", lambda n: (1 + 2 / n) * PARAMETERS), "zero3": ("3P/N", lambda n: 3 / n * PARAMETERS)}
 CASES = [(1, strategy) for strategy in FORMULAS] + [(2, "zero2"), (2, "zero3"), (8, "zero3")]
@@ -23,7 +23,7 @@ PUBLISHED = {(1, "zero3"): "12.0 (one process)", (1, "ddp"): "16.0 (DDP's bucket
 
 
 def measure(bench: Workbench, folder: Path, ranks: int, strategy: str) -> dict:
-    """What was planned and measured in bytes, or why it was not."""
+    """Returns the planned and measured bytes, or the reason why there are none."""
     program = bench.out / f"linears-{strategy}-{ranks}"
     limit = (available_bytes() - RESERVE) // ranks
     compiled = execute(bench.fsdpc, folder / "linears.onnx", "-o", program, f"--strategy={strategy}", "--unit-class=Linear",
@@ -35,7 +35,7 @@ def measure(bench: Workbench, folder: Path, ranks: int, strategy: str) -> dict:
     data = [f"--data={name}={folder}/{name}.npy" for name in ("x", "y")]
     run = execute(*bench.train_command(program, ranks, data, STEPS, log, peaks), guard=GUARD)
     if run.guarded:
-        return {"limit": limit, "why": f"ended by the guard: the machine had less than {GUARD / GB:.1f} GB available"}
+        return {"limit": limit, "why": f"ended by the guard: less than {GUARD / GB:.1f} GB were available"}
     if run.code:
         return {"limit": limit, "why": (run.err + run.out).strip().splitlines()[-1]}
     lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -44,7 +44,7 @@ def measure(bench: Workbench, folder: Path, ranks: int, strategy: str) -> dict:
 
 
 def memory(bench: Workbench, report: Report, quick: bool) -> None:
-    report.title("Ten Linear(10000, 10000), batch 10, f32, SGD with momentum: GB a rank")
+    report.title("Ten Linear(10000, 10000), batch 10, f32, SGD with momentum: GB per rank")
     folder = bench.out / "linears"
     if not (folder / "linears.onnx").exists():
         demand(bench.python, HERE / "export_linears.py", folder)
@@ -57,5 +57,5 @@ def memory(bench: Workbench, report: Report, quick: bool) -> None:
         rows.append([ranks, strategy, f"{text} = {4 * formula(ranks) / GB:.2f}", f"{found['limit'] / GB:.2f}",
                      *([f"{found['plan'] / GB:.2f}", f"{found['peak'] / GB:.2f}", f"{found['step_ms'] / 1e3:.1f}"] if "plan" in found
                        else [found["why"], "not run", "not run"]), PUBLISHED.get((ranks, strategy), "")])
-    print(f"\nP = {4 * PARAMETERS / GB:.2f} GB; {RESERVE / GB:.1f} GB are left to the machine\n")
+    print(f"\nP = {4 * PARAMETERS / GB:.2f} GB; {RESERVE / GB:.1f} GB are reserved for the rest of the system\n")
     report.table(["ranks", "strategy", "formula", "--memory-limit", "plan", "peak RSS", "s/step", "published"], rows)

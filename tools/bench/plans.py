@@ -1,4 +1,4 @@
-"""Planned arena ÷ lower bound (the most bytes that are live at once, slack included), from dumps at phase memory."""
+"""Computes planned arena ÷ lower bound (the maximum of bytes that are live at once, slack included) from dumps of phase memory."""
 import re
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ MOST = 1.01
 
 
 def fixture_flags(name: str) -> list[str]:
-    """How the numeric tests compile a fixture."""
+    """Returns the flags with which the numeric tests compile a fixture."""
     sys.path.insert(0, str(ROOT / "tests" / "numeric"))
     import harness
     return harness.fixture(name).compiling if name in harness.fixtures() else []

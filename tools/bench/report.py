@@ -1,4 +1,4 @@
-"""Tables and limits: what is printed, what is kept as JSON, and what was missed."""
+"""The benchmark's report: prints tables, keeps results as JSON, and collects missed limits."""
 import json
 from pathlib import Path
 
@@ -16,15 +16,15 @@ class Report:
         print(flush=True)
 
     def held(self, name: str, value: float, most: float | None = None, least: float | None = None, form: str = ".2f") -> str:
-        """A cell that says whether a limit is held."""
+        """Returns a cell with the value, the limit, and a mark if the limit is missed."""
         limit = most if least is None else least
         good = value <= limit if least is None else value >= limit
         if not good:
-            self.missed.append(f"{name} is {value:{form}}, {'at most' if least is None else 'at least'} {limit:g} wanted")
+            self.missed.append(f"{name} is {value:{form}} ({'limit: at most' if least is None else 'limit: at least'} {limit:g})")
         return f"{value:{form}} {'(≤' if least is None else '(≥'} {limit:g}{'' if good else ', MISSED'})"
 
     def keep(self, part: str, name: str, values: dict) -> None:
-        """Adds to the JSON, which is written at once: a run that is stopped leaves what it measured."""
+        """Adds values to the JSON file and writes it at once, so that an interrupted run keeps its results."""
         self.results.setdefault(part, {})[name] = values
         self.path.write_text(json.dumps(self.results, indent=1))
 
@@ -32,6 +32,6 @@ class Report:
         if self.missed:
             print("Missed:\n" + "\n".join(f"- {text}" for text in self.missed))
         else:
-            print("No limit of the parts above was missed.")
+            print("All limits of the parts above are met.")
         print(f"\nresults: {self.path}")
         return 1 if self.failed else 0

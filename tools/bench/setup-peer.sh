@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with the PyTorch that bench.sh compares with
+# Creates a virtual environment with the PyTorch that bench.sh compares with
 # (about 1 GB).
 #
 # usage: setup-peer.sh FOLDER        then: tools/bench.sh --python FOLDER/bin/python

@@ -1,12 +1,12 @@
-"""Throughput and memory against PyTorch FSDP2, and against our own ddp."""
+"""Measures throughput and memory against PyTorch FSDP2, and zero3 against ddp."""
 import statistics
 
 from report import Report
 from traces import Trace
 from workbench import DTYPES, Shape, Workbench
 
-# The second shape holds 16 bytes a parameter and has little room for what a backward keeps: it is measured with its units computed
-# again too, which trades time for memory. The third has memory to spare, and computes nothing again.
+# The second shape needs 16 bytes per parameter, which leaves little memory for saved activations. It is also measured with whole
+# units recomputed, which trades time for memory. The third has enough memory and recomputes nothing.
 SHAPES = [Shape("L6,D384,H6,T256,V50257", 4), Shape("L12,D768,H12,T512,V50257", 2),
           Shape("L12,D768,H12,T512,V50257", 2, ("--recompute=units",)), Shape("L12,D512,H8,T256,V512", 4, ("--recompute=none",))]
 LEAST_SPEEDUP, MOST_MEMORY, MOST_SLOWDOWN = 2.0, 0.45, 1.10
@@ -39,7 +39,7 @@ def against_peer(bench: Workbench, report: Report, quick: bool) -> None:
 
 
 def against_ddp(bench: Workbench, report: Report, quick: bool) -> None:
-    report.title(f"Our zero3 against our ddp, {bench.ranks} ranks, in turn, twice each")
+    report.title(f"fsdpc's zero3 against its ddp, {bench.ranks} ranks, alternating, two runs each")
     rows = []
     for shape, dtype in cases(quick):
         times, core = {"zero3": [], "ddp": []}, {}

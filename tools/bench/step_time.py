@@ -1,8 +1,8 @@
-"""A step against the time of its own matrix products, and what else it spends.
+"""Compares the time of a step with that of its own matrix products, and lists its other costs.
 
-The products are timed alone by bench_limits: the same plans through the runtime's own code, all ranks at once under the same
-mpirun, with operands from memory (cold); of attention its products, without what it does to rows between them. What else a step does is read from --trace of rank 0: core time, so that what waits or
-was preempted does not count.
+bench_limits times the products alone: it runs the same plans through the runtime's code, on all ranks at once under the same
+mpirun, with operands that are not in the cache (cold). Of attention it times the products without the softmax between them. The
+other costs of a step come from --trace of rank 0. They are core times, so waiting and preempted time does not count.
 """
 import json
 
@@ -23,7 +23,7 @@ def measure_limits(bench: Workbench, run: Training, sizes: list[int]) -> dict:
 
 
 def other_costs(commands: list[dict], alone) -> list[dict]:
-    """All but products; of attention, what it does beside them."""
+    """Returns the commands that are not products, and the part of attention that is not."""
     rows = [{**command, "op": f"rows of {command['op']}", "core_ms": max(command["core_ms"] - alone(command, "cold", "core_ms"), 0)}
             for command in commands if PRODUCTS.get(command["op"]) == "attention"]
     return sorted([command for command in commands if command["op"] not in PRODUCTS] + rows, key=lambda command: -command["core_ms"])
@@ -70,7 +70,7 @@ def one_case(bench: Workbench, report: Report, shape, dtype: str) -> list:
 
 
 def against_products(bench: Workbench, report: Report, quick: bool) -> None:
-    report.title("Steps against their own matrix products, timed alone in the same run")
+    report.title("Steps against their own matrix products, which are timed alone in the same run")
     rows = [one_case(bench, report, shape, dtype) for shape, dtype in cases(quick)]
     report.table(["shape", "dtype", "step ms", "products alone ms", "step ÷ products", "step, core ms", "products alone, core ms",
                   "in core time"], rows)

@@ -1,11 +1,11 @@
-"""The peer: PyTorch's FSDP2 (fully_shard) on CPUs with gloo or GPUs with NCCL, on the same model, batch, optimizer and clipping.
+"""Trains the same model with PyTorch's FSDP2 (fully_shard), with equal batch, optimizer and clipping; on CPUs with gloo, on GPUs with NCCL.
 
 usage: torchrun --nproc_per_node 2 torch_fsdp.py L6,D384,H6,T256 --batch 4 --steps 6 [--dtype f32|bf16] [--device cuda] [--compile]
 
-Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (median step, the first left out), peak RSS of
-a rank (the largest), on GPUs that of the memory it allocated.
-One thread a rank; the units are the blocks and the rest, as in PyTorch's own tutorial. --compile compiles each block and the
-loss, head included, which is how FSDP2 and torch.compile go together: a graph over several units would gather them all.
+Rank 0 prints one line of JSON: tokens/s over all ranks and core time of rank 0 (medians over steps without the first), and the
+largest peak RSS of a rank, on GPUs the largest peak of allocated memory. Each rank has one thread. The units are the blocks and
+the rest, as in PyTorch's tutorial. --compile compiles each block, and the head with the loss, as is usual for FSDP2 with
+torch.compile: a graph over several units would gather all of them at once.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ arguments.add_argument("--steps", type=int, default=6)
 arguments.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
 arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
 arguments.add_argument("--compile", action="store_true")
-arguments.add_argument("--leave-out", type=int, default=1, metavar="N", help="first steps that do not count (default: %(default)s)")
+arguments.add_argument("--leave-out", type=int, default=1, metavar="N", help="number of first steps that are not measured (default: %(default)s)")
 options = arguments.parse_args()
 
 torch.set_num_threads(1)

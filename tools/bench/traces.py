@@ -1,4 +1,4 @@
-"""What a program's --trace says of a step."""
+"""Reads the costs of a step from a program's --trace."""
 import json
 import statistics
 from collections import defaultdict
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 class Trace:
-    """The commands of a step, each a median over the traced steps but the first."""
+    """The commands of a step. Times are medians over the traced steps without the first."""
 
     def __init__(self, path: Path):
         events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X" and event["cat"] != "entry"]
         first = min(event["args"]["step"] for event in events)
         steps = sorted({event["args"]["step"] for event in events} - {first})
-        self.waits = defaultdict(float)       # name -> ms a step, of the compute stream
+        self.waits = defaultdict(float)       # name -> ms per step, on the compute stream
         groups = defaultdict(list)
         for event in events:
             if event["args"]["step"] == first:
@@ -33,5 +33,5 @@ class Trace:
                 "core_ms": a_step(lambda event: event["args"]["cpu_us"] / 1e3), "wall_ms": a_step(lambda event: event["dur"] / 1e3)}
 
     def core_ms(self) -> float:
-        """Core time of a step, all streams together."""
+        """Returns the core time of a step, summed over the streams."""
         return sum(command["core_ms"] for command in self.commands)

@@ -1,4 +1,4 @@
-"""What all parts of the benchmark share: run and measure commands, export models, compile and train them."""
+"""Helpers of all parts of the benchmark: run and measure commands, export, compile and train models."""
 import json
 import os
 import signal
@@ -28,11 +28,11 @@ class Finished:
     peak_bytes: int                           # of the largest process of the command
     out: str
     err: str
-    guarded: bool                             # stopped because the machine ran short of memory
+    guarded: bool                             # stopped because available memory ran low
 
 
 def execute(*command, guard: int = 0) -> Finished:
-    """Runs a command to its end; stops all of it as soon as the machine has less than `guard` bytes available."""
+    """Runs a command. Stops it with all its processes if less than `guard` bytes of memory are available."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         began = time.perf_counter()
         child = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
@@ -57,10 +57,10 @@ def execute(*command, guard: int = 0) -> Finished:
 
 
 def demand(*command) -> Finished:
-    """Runs a command that must succeed."""
+    """Runs a command and exits with an error if it fails."""
     done = execute(*command)
     if done.code:
-        sys.exit(f"error: {' '.join(map(str, command))}\nended with {done.code}\n{(done.out + done.err)[-4000:]}")
+        sys.exit(f"error: {' '.join(map(str, command))}\nexit code {done.code}\n{(done.out + done.err)[-4000:]}")
     return done
 
 
@@ -68,7 +68,7 @@ def demand(*command) -> Finished:
 class Shape:
     text: str                                 # L6,D384,H6,T256,V50257
     batch: int
-    flags: tuple = ()                         # what fsdpc compiles it with
+    flags: tuple = ()                         # flags for fsdpc
 
     @property
     def folder(self) -> str:
@@ -83,8 +83,8 @@ class Training:
     """A run of a compiled program."""
     program: Path
     header: dict
-    steps: list[dict]                         # the first one left out
-    peak_mib: float                           # of the rank that takes most
+    steps: list[dict]                         # without the first
+    peak_mib: float                           # of the rank with the largest
     trace: Path                               # of rank 0
 
     def median(self, key: str) -> float:
@@ -98,7 +98,7 @@ class Workbench:
         self.out.mkdir(parents=True, exist_ok=True)
 
     def export(self, shape: Shape, *flags: str) -> Path:
-        """The folder of an exported GPT and its samples."""
+        """Returns the folder of an exported GPT and its samples."""
         folder = self.out / shape.folder
         if not (folder / "gpt.onnx").exists():
             print(f"exporting {shape}", flush=True)
@@ -106,7 +106,7 @@ class Workbench:
         return folder
 
     def gpt_command(self, folder: Path, *flags: str) -> list:
-        """fsdpc on an exported GPT; the caller names the output."""
+        """Returns the command that compiles an exported GPT; the caller adds the output."""
         return [self.fsdpc, folder / "gpt.onnx", f"--plan-ranks={self.ranks}", "--optimizer=adamw",
                 "--clip-grad-norm=1.0", *flags]
 
@@ -118,7 +118,7 @@ class Workbench:
                 "--steps", steps, "--log", log]
 
     def train(self, shape: Shape, dtype: str, *flags: str, name: str = "zero3") -> Training:
-        """Compiles a GPT of the shape and trains it, a thread a rank."""
+        """Compiles a GPT of the shape and trains it with one thread per rank."""
         folder = self.export(shape)
         program = self.out / f"{shape.folder}-{dtype}-{name}"
         demand(*self.gpt_command(folder, *shape.flags, *DTYPES[dtype], *flags), "-o", program)
@@ -131,7 +131,7 @@ class Workbench:
         return Training(program, lines[0], [line for line in lines if "loss" in line][1:], peak, first)
 
     def peer(self, shape: Shape, dtype: str) -> dict:
-        """PyTorch FSDP2 on the same shape: {"torch", "tokens_per_s", "core_ms", "peak_rss_mib"}."""
+        """Trains the same shape with PyTorch FSDP2. Returns {"torch", "tokens_per_s", "core_ms", "peak_rss_mib"}."""
         out = demand(self.python, "-m", "torch.distributed.run", "--nproc_per_node", self.ranks, HERE / "torch_fsdp.py", shape.text,
                      "--batch", shape.batch, "--steps", self.steps + 1, "--dtype", dtype).out
         return json.loads(next(line for line in out.splitlines() if line.startswith("{")))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Run what gpu-check.sh --pack made on this machine's GPU: tests, losses, bits, sanitizers, speed. Under 8 minutes.
+"""Runs what gpu-check.sh --pack collected on this machine's GPU: tests, losses, bits, sanitizers, speed. Takes under 8 minutes.
 
-Prints a line a check and one table, writes results.json and results.md. Every check passes, fails or is skipped with a reason.
-Exit code: 0 none failed, 1 some did, 2 the command line is at fault, 3 there is no GPU or no CUDA library.
+Prints one line per check and a table, and writes results.json and results.md. A check passes, fails or is skipped with a reason.
+Exit code: 0 no check failed, 1 a check failed, 2 invalid command line, 3 no GPU or no CUDA library.
 """
 import argparse
 import datetime
@@ -25,7 +25,7 @@ PARTS = ("correctness", "speed")
 
 
 def alone() -> dict[str, str]:
-    """The environment without a launcher's word on other ranks."""
+    """Returns the environment without the variables of launchers such as mpirun or torchrun."""
     launcher = re.compile(r"(SLURM|OMPI|PMI|PMIX)_|(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)$")
     return {name: value for name, value in os.environ.items() if not launcher.match(name)}
 
@@ -34,20 +34,20 @@ def arguments():
     parser = argparse.ArgumentParser(prog="gpu-check.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--cuda-lib", action="append", default=[], metavar="DIR",
-                        help="a folder with CUDA's libraries, before FSDPC_CUDA_LIB, PyTorch's wheels and /usr/local/cuda; may be repeated")
-    parser.add_argument("--out", type=Path, default=Path("gpu-check-results"), metavar="DIR", help="where the results go (default: %(default)s)")
-    parser.add_argument("--only", choices=PARTS, help="that part alone (default: both)")
-    parser.add_argument("--minutes", type=float, default=7.5, help="what does not fit is skipped (default: %(default)s)")
-    parser.add_argument("--workers", type=int, default=4, help="correctness checks at a time (default: %(default)s)")
+                        help="a folder with CUDA's libraries; searched before FSDPC_CUDA_LIB, PyTorch's wheels and /usr/local/cuda; may be repeated")
+    parser.add_argument("--out", type=Path, default=Path("gpu-check-results"), metavar="DIR", help="folder for the results (default: %(default)s)")
+    parser.add_argument("--only", choices=PARTS, help="run only this part (default: both)")
+    parser.add_argument("--minutes", type=float, default=7.5, help="time limit; checks that do not fit are skipped (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=4, help="number of correctness checks that run in parallel (default: %(default)s)")
     return parser.parse_args()
 
 
 def main() -> int:
     options = arguments()
     pack = json.loads((options.folder / "pack.json").read_text())
-    on_gpu = pack["target"] == "cuda"         # else a rehearsal of the check itself
+    on_gpu = pack["target"] == "cuda"         # otherwise a rehearsal without a GPU
     try:
-        gpu = find_gpu() if on_gpu else {"name": f"no GPU, a rehearsal with programs for {pack['target']}"}
+        gpu = find_gpu() if on_gpu else {"name": f"no GPU: rehearsal with programs for {pack['target']}"}
         libraries = find_libraries(options.cuda_lib) if on_gpu else []
     except Missing as missing:
         print(f"error: {missing}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Tests on the device, losses against PyTorch's references, bits of graphs, and compute-sanitizer."""
+"""Checks of correctness: tests on the device, losses against PyTorch's references, bits with graphs, and compute-sanitizer."""
 import importlib.util
 import json
 import re
@@ -11,16 +11,16 @@ from pathlib import Path
 from results import Failed, Results, Skipped, last_line, run
 
 BF16_MARGIN = 3                               # times the host's distance from the reference
-BF16_LEAST = 1e-3                             # but this is always near enough
+BF16_LEAST = 1e-3                             # a deviation up to this always passes
 RANKS = (1, 4)
-WATCHDOG = 30                                 # seconds, after which a program says itself where it is stuck
+WATCHDOG = 30                                 # seconds until a stuck program reports its position
 
 
 @dataclass
 class Place:
     folder: Path
     pack: dict
-    environment: dict                         # that programs run in
+    environment: dict                         # of the programs
     python: str
     work: Path
 
@@ -61,7 +61,7 @@ def train(place: Place, results: Results, program: dict, ranks: int, *flags: str
 
 def parity_f32(place: Place, results: Results, program: dict, ranks: int):
     if not importlib.util.find_spec("numpy"):
-        raise Skipped("no numpy for this Python")
+        raise Skipped("numpy is not installed in this Python")
     training = train(place, results, program, ranks)
     report = run(results, [place.python, place.folder / "check" / "compare.py", place.folder / "models/references" / f"{program['model']}.npz",
                            "--log", training.log, "--gradients", training.gradients, "--params", training.saved],
@@ -75,10 +75,10 @@ def parity_f32(place: Place, results: Results, program: dict, ranks: int):
 
 
 def parity_bf16(place: Place, results: Results, program: dict, ranks: int):
-    """Every loss is about as near to the reference as the host's bf16 program comes."""
+    """Checks that every loss is about as close to the reference as that of the host's bf16 program."""
     losses, reference = train(place, results, program, ranks).losses(), program["losses"]
     if len(losses) != len(reference):
-        raise Failed(f"{len(losses)} steps instead of {len(reference)}")
+        raise Failed(f"{len(losses)} steps, expected {len(reference)}")
     figure = max(abs(loss / expected - 1) for loss, expected in zip(losses, reference))
     limit = max(BF16_LEAST, BF16_MARGIN * program["host_deviation"])
     text = f"loss {figure:.1e} (≤ {limit:.0e}; the host's {program['host_deviation']:.0e})"
@@ -91,14 +91,14 @@ def same_bits(place: Place, results: Results, program: dict, ranks: int):
     runs = {graph: train(place, results, program, ranks, "--deterministic", *([] if graph else ["--no-graph"])).bits() for graph in (True, False)}
     if runs[True] != runs[False]:
         step = next((i for i, (a, b) in enumerate(zip(runs[True][0], runs[False][0])) if a != b), None)
-        raise Failed(f"losses differ from step {step} on" if step is not None else "the losses agree, gradients or parameters do not")
+        raise Failed(f"losses differ from step {step}" if step is not None else "losses agree, but gradients or parameters differ")
     return f"{len(runs[True][0])} losses, gradients and parameters", {}
 
 
 def sanitizer(place: Place, results: Results, program: dict, tool: str):
     found = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if not found:
-        raise Skipped("no compute-sanitizer on this machine")
+        raise Skipped("compute-sanitizer is not installed")
     try:
         train(place, results, program, 1, "--no-graph", steps=2, seconds=120, prefix=[found, "--tool", tool, "--error-exitcode", "9"])
     except Failed as failed:

@@ -1,4 +1,4 @@
-"""Where CUDA's libraries lie on this machine, and which GPU it has."""
+"""Finds CUDA's libraries and the GPU of this machine."""
 import ctypes
 import importlib.util
 import os
@@ -10,18 +10,18 @@ WANTED = ["libcublas.so.13", "libnvrtc.so.13", "libnvJitLink.so.13", "libcupti.s
 
 
 class Missing(Exception):
-    """Something without which nothing can run."""
+    """Raised if something is missing without which nothing can run."""
 
 
 def wheel_folders() -> list[Path]:
-    """The folders of PyTorch's CUDA wheels, without importing PyTorch."""
+    """Returns the folders of PyTorch's CUDA wheels without importing PyTorch."""
     spec = importlib.util.find_spec("nvidia")
     roots = spec.submodule_search_locations if spec else []
     return sorted(folder for root in roots for folder in Path(root).glob("*/lib"))
 
 
 def find_libraries(given: list[str]) -> list[Path]:
-    """The folders that LD_LIBRARY_PATH must name, the first that has each library."""
+    """Returns the folders for LD_LIBRARY_PATH: for each library the first folder that has it."""
     listed = [*given, *os.environ.get("FSDPC_CUDA_LIB", "").split(":"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
     folders = [Path(folder) for folder in listed if folder] + wheel_folders() + [Path("/usr/local/cuda/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
     found, missing = [], []
@@ -33,22 +33,22 @@ def find_libraries(given: list[str]) -> list[Path]:
             missing.append(library)
     if missing:
         looked = ", ".join(dict.fromkeys(map(str, folders)))
-        raise Missing(f"no {', '.join(missing)} in {looked}; name the folder by --cuda-lib")
+        raise Missing(f"no {', '.join(missing)} in {looked}; set the folder with --cuda-lib=DIR")
     return found
 
 
 def find_gpu() -> dict:
-    """The first GPU, as the driver has it."""
+    """Returns the first GPU that the driver reports."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        raise Missing("no GPU found: there is no NVIDIA driver (libcuda.so.1 does not load)") from None
+        raise Missing("no GPU found: cannot load the NVIDIA driver (libcuda.so.1)") from None
     count, version = ctypes.c_int(0), ctypes.c_int(0)
     status = driver.cuInit(0)
     if status == 0:
         status = driver.cuDeviceGetCount(ctypes.byref(count))
     if status or count.value == 0:
-        raise Missing(f"no GPU found: the NVIDIA driver has none (status {status}, {count.value} devices)")
+        raise Missing(f"no GPU found: the NVIDIA driver reports none (status {status}, {count.value} devices)")
     driver.cuDriverGetVersion(ctypes.byref(version))
     name, device, total = ctypes.create_string_buffer(100), ctypes.c_int(0), ctypes.c_size_t(0)
     driver.cuDeviceGet(ctypes.byref(device), 0)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compile and collect all that gpu-check.sh runs on a machine with a GPU: programs, tests, references, scripts.
+"""Compiles and collects what gpu-check.sh runs on a machine with a GPU: programs, tests, references, scripts.
 
 usage: tools/gpu-check.sh --pack FOLDER [--python VENV/bin/python] [--gpu-arch sm_90] [--target cuda]
 
-The Python is one with torch and onnx, as tools/bench/setup-peer.sh makes it (default: it makes build/peer). --target=host and
---target=cuda-emulation make programs that run anywhere, to rehearse the check itself.
+The Python needs torch and onnx (default: build/peer, which tools/bench/setup-peer.sh creates). --target=host and
+--target=cuda-emulation make programs that run on any machine, to test the check itself.
 """
 import argparse
 import json
@@ -31,7 +31,7 @@ INIT = ["--init-rule=*.bias=zeros", "--init-rule=*norm.weight=ones", "--init-rul
 BENCH = {"gpt-124m": ("L12,D768,H12,T1024,V50304", 32), "gpt-1.5b": ("L48,D1600,H25,T1024,V50304", 8)}
 REHEARSAL = {"gpt-124m": ("L2,D64,H2,T32,V500", 2), "gpt-1.5b": ("L3,D64,H2,T32,V500", 2)}
 
-# What a GPU machine has: the C and C++ runtimes, and CUDA's libraries.
+# Libraries that a GPU machine provides: the C and C++ runtimes, and CUDA's.
 PRESENT = re.compile(r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so|ld-linux|lib(cudart|cublasLt|cudnn|nccl|cuda)\.so")
 
 
@@ -41,7 +41,7 @@ def needed(binary: Path) -> list[str]:
 
 
 def compress(folder: Path, names: tuple, to: Path) -> None:
-    """One stream with a window over several programs: most of each is the same runtime."""
+    """Compresses all programs as one stream with a large window, since most of each is the same runtime."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 2**26}]
     with lzma.open(to, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
         for name in names:
@@ -56,7 +56,7 @@ class Packer:
     def __init__(self, options):
         self.build, self.folder, self.python = options.build.resolve(), options.folder.resolve(), options.python
         self.rehearsal = options.target != "cuda"
-        # Any processor of the last ten years, and no files of this machine.
+        # Programs run on any processor of the last ten years and read no files of this machine.
         self.target = [f"--target={options.target}", "--cpu=x86-64-v3", "--embed-weights"]
         if not self.rehearsal:
             self.target.append(f"--gpu-arch={options.gpu_arch}")
@@ -66,7 +66,7 @@ class Packer:
         self.bench = harness.Bench(self.build, self.work)
 
     def program(self, name: str, model: Path, *flags: str) -> dict:
-        """A compiled and stripped program, and its size."""
+        """Compiles and strips a program. Returns its file and size."""
         print(f"compiling {name}", flush=True)
         to = self.work / "programs" / name
         made = self.bench.compile(model, f"{name}.full", *flags)
@@ -81,7 +81,7 @@ class Packer:
         return self.bench.train(program, fixture, 1, local=True).losses()
 
     def parity(self, name: str) -> list[dict]:
-        """A fixture in both types, with how far the host's bf16 is from the reference."""
+        """Packs a fixture in both types, with the deviation of the host's bf16 from the reference."""
         fixture = harness.fixture(name)
         reference = harness.np.load(fixture.reference)["losses"].tolist()
         shutil.copy(fixture.reference, self.folder / "models/references")
@@ -106,12 +106,12 @@ class Packer:
         made = self.program(f"{name}-bf16", folder / "gpt.onnx", *INIT, "--strategy=zero3", "--unit-class=*Block",
                             "--plan-ranks=1", "--optimizer=adamw", "--lr=3e-4", "--clip-grad-norm=1.0", *DTYPES["bf16"], *self.target)
         matrices = layers * 12 * width**2 + width * vocabulary
-        # Two for each multiply and add, three times for forward and backward; of attention's scores a half are seen.
+        # Two per multiply-add, three times for forward and backward. Half of attention's scores are masked.
         flops = 6 * matrices + 6 * layers * length * width
         return {"name": name, "shape": shape, "batch": batch, "flops_per_token": flops, **made}
 
     def tests(self) -> list[str]:
-        """The test programs that link CUDA's runtime, with other libraries that they need; one of the communicators for a rehearsal."""
+        """Packs the test programs that link CUDA's runtime, with the other libraries they need; for a rehearsal, one test of communicators."""
         names = []
         for test in sorted(self.build.glob("bin/*_test*")):
             libraries = needed(test)
@@ -146,11 +146,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/gpu-check.sh --pack", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--python", type=Path, help="one with torch and onnx")
-    parser.add_argument("--gpu-arch", default="sm_90", help="as fsdpc's (default: %(default)s)")
+    parser.add_argument("--python", type=Path, help="a Python with torch and onnx")
+    parser.add_argument("--gpu-arch", default="sm_90", help="passed to fsdpc (default: %(default)s)")
     parser.add_argument("--target", choices=("cuda", "cuda-emulation", "host"), default="cuda")
-    parser.add_argument("--models", metavar="MODEL,…", help="these fixtures alone (default: all)")
-    parser.add_argument("--no-speed", action="store_true", help="without the GPTs that are timed, which take PyTorch to export")
+    parser.add_argument("--models", metavar="MODEL,…", help="pack only these fixtures (default: all)")
+    parser.add_argument("--no-speed", action="store_true", help="omit the GPTs that are timed, whose export needs PyTorch")
     options = parser.parse_args()
     if not options.python and not options.no_speed:
         options.python = options.build / "peer/bin/python"
@@ -161,7 +161,7 @@ def main() -> int:
         models = options.models.split(",") if options.models else harness.fixtures()
         with ThreadPoolExecutor(2) as pool:
             parity = [entry for entries in pool.map(packer.parity, models) for entry in entries]
-        # An emulation has no speed.
+        # Speed is not measured in an emulation.
         untimed = options.no_speed or options.target == "cuda-emulation"
         shapes = {} if untimed else REHEARSAL if packer.rehearsal else BENCH
         bench = [packer.speed(name, *shape) for name, shape in shapes.items()]
@@ -176,7 +176,7 @@ def main() -> int:
     mib = sum(path.stat().st_size for path in packer.folder.rglob("*") if path.is_file()) / 2**20
     print(f"{packer.folder}: {len(parity)} programs to compare, {len(bench)} to time, {len(pack['tests'])} tests, {mib:.0f} MiB")
     if mib > MOST_MIB:
-        print(f"error: {mib:.0f} MiB are over the limit of {MOST_MIB} MiB; name fewer models by --models", file=sys.stderr)
+        print(f"error: {mib:.0f} MiB exceed the limit of {MOST_MIB} MiB; pack fewer models with --models", file=sys.stderr)
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""What the check found: a line each, one JSON, one table; and the time that is left."""
+"""The results of the checks: one line each, a JSON file and a table; and the remaining time."""
 import json
 import subprocess
 import tempfile
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 class Failed(Exception):
-    """A check that did not hold; says why in one line."""
+    """Raised by a check that fails; the message is one line."""
 
 
 class Skipped(Exception):
-    """A check that cannot run here; says why in one line."""
+    """Raised by a check that cannot run here; the message is one line."""
 
 
 @dataclass
@@ -37,18 +37,18 @@ class Results:
         return self.end - time.monotonic()
 
     def check(self, part: str, name: str, run) -> None:
-        """Runs run() → (detail, figures) and keeps how it went; the file is written at once."""
+        """Runs run() → (detail, figures), and records and writes the outcome."""
         began, figures = time.monotonic(), {}
         try:
             if self.left() < 5:
-                raise Skipped("no time is left")
+                raise Skipped("no time left")
             detail, figures = run()
             status = "pass"
         except Skipped as reason:
             status, detail = "skipped", str(reason)
         except Failed as reason:
             status, detail = "fail", str(reason)
-        except Exception as error:            # a broken part must not hide the others
+        except Exception as error:            # an error in one check must not end the others
             status, detail = "fail", f"the check itself failed: {type(error).__name__}: {error}"
         result = Result(part, name, status, detail, round(time.monotonic() - began, 1), figures)
         with self.lock:
@@ -70,22 +70,22 @@ class Results:
 
 
 def last_line(text: str) -> str:
-    """The line that says what was wrong: the program's own error, or the last one."""
+    """Returns the line that explains a failure: the program's error, or the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no output"]
     return next((line for line in lines if line.startswith("error:")), lines[-1])[:300]
 
 
 def run(results: Results, command: list, environment: dict, seconds: float, passes=(0,)) -> str:
-    """The output of a command, which is killed after so many seconds or when no time is left."""
+    """Returns the output of a command, which is killed after `seconds` or when no time is left."""
     command = [str(word) for word in command]
     limit = max(1.0, min(seconds, results.left()))
     with tempfile.TemporaryFile("w+") as out:
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment, timeout=limit)
         except subprocess.TimeoutExpired:
-            raise Failed(f"'{Path(command[0]).name}' still ran after {limit:.0f} s") from None
+            raise Failed(f"'{Path(command[0]).name}' was still running after {limit:.0f} s") from None
         except OSError as error:
-            raise Failed(f"'{command[0]}' does not start: {error}") from None
+            raise Failed(f"'{command[0]}' cannot be started: {error}") from None
         out.seek(0)
         text = out.read()
     if done.returncode not in passes:

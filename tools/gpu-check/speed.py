@@ -1,4 +1,4 @@
-"""Tokens a second, FLOP utilisation and kernels' bandwidth of compiled GPTs, beside PyTorch FSDP2 in the same run."""
+"""Measures tokens/s, FLOP utilisation and the bandwidth of kernels of compiled GPTs, and PyTorch FSDP2 in the same run."""
 import importlib.util
 import json
 import os
@@ -9,7 +9,7 @@ from correctness import Place
 from results import Failed, Results, Skipped, run
 from traces import Trace
 
-WARM_UP, STEPS = 4, 12                        # eager and captured steps do not count
+WARM_UP, STEPS = 4, 12                        # the warm-up includes the eager and the captured step
 GOAL_RATIO, GOAL_MFU = 1.25, 0.55             # of compiled FSDP2; of the 1.5 B model
 
 # Dense bf16 TFLOP/s on the data sheets.
@@ -44,7 +44,7 @@ def ours(place: Place, results: Results, bench: dict, gpu: str, *flags: str):
 
 
 def traced(place: Place, results: Results, bench: dict) -> list[dict]:
-    """Kernels from the program's own trace, where its device keeps times."""
+    """Reads kernel times from the program's own trace, on devices that record them."""
     trace = place.work / f"{bench['name']}.trace.json"
     run(results, [*command(place, bench, STEPS), "--trace", trace], place.environment, 120)
     return [{"kernel": c["name"], "ms": c["wall_ms"], "gb_per_s": c["bytes"] * c["calls"] / c["wall_ms"] / 1e6}
@@ -52,12 +52,12 @@ def traced(place: Place, results: Results, bench: dict) -> list[dict]:
 
 
 def profiled(place: Place, results: Results, bench: dict, library: Path) -> list[dict]:
-    """Kernels as CUPTI sees them, the libraries' too; bytes are known of the generated ones."""
+    """Reads kernel times from CUPTI, those of libraries included. Only generated kernels have known bytes."""
     times = place.work / f"{bench['name']}.kernels"
     environment = {**place.environment, "CUDA_INJECTION64_PATH": str(library), "FSDPC_KERNEL_TIMES": str(times)}
     run(results, command(place, bench, STEPS), environment, 120)
     if not times.exists():
-        raise Skipped("CUPTI gives no times (libcupti is missing, or may not be used here)")
+        raise Skipped("no kernel times from CUPTI (libcupti is missing or not permitted here)")
     program = place.work / "programs" / bench["file"]
     manifest = json.loads(run(results, [program, "--manifest"], place.environment, 60))
     moved = {c["name"]: c["bytes"] for c in manifest["commands"] if c["bytes"]}
@@ -72,11 +72,11 @@ def profiled(place: Place, results: Results, bench: dict, library: Path) -> list
 
 
 def kernels(place: Place, results: Results, bench: dict):
-    """The ten slowest kernels of a step, with what they read and write a second."""
+    """Returns the ten slowest kernels of a step, with their bandwidth."""
     library = place.folder / "lib" / "kernel_times.so"
     on_gpu = place.pack["target"] == "cuda"
     if on_gpu and not library.exists():
-        raise Skipped("packed without kernel_times.so, for which CUPTI's headers were missing")
+        raise Skipped("packed without kernel_times.so, because CUPTI's headers were missing")
     rows = profiled(place, results, bench, library) if on_gpu else traced(place, results, bench)
     slowest = sorted(rows, key=lambda row: -row["ms"])[:10]
     if not slowest:
@@ -87,21 +87,21 @@ def kernels(place: Place, results: Results, bench: dict):
 
 def peer(place: Place, results: Results, bench: dict, gpu: str, *flags: str):
     if not importlib.util.find_spec("torch"):
-        raise Skipped("no PyTorch for this Python")
+        raise Skipped("PyTorch is not installed in this Python")
     device = "cuda" if place.pack["target"] == "cuda" else "cpu"
     out = run(results, [place.python, "-m", "torch.distributed.run", "--nproc_per_node", 1, place.folder / "check" / "torch_fsdp.py",
                         bench["shape"], "--batch", bench["batch"], "--steps", WARM_UP + STEPS, "--leave-out", WARM_UP, "--dtype", "bf16",
                         "--device", device, *flags], dict(os.environ), 180)
     line = next((line for line in out.splitlines() if line.startswith("{")), None)
     if not line:
-        raise Failed("PyTorch printed no figures")
+        raise Failed("PyTorch printed no results")
     figures = json.loads(line)
     figures["mfu"] = utilisation(bench, figures["tokens_per_s"], gpu)
     return text(figures["tokens_per_s"], figures["mfu"]) + f", torch {figures['torch']}", figures
 
 
 def goals(results: Results, bench: dict):
-    """Whether a model reaches what the project aims at; a miss is told and does not fail."""
+    """Compares a model with the project's goals. A missed goal is reported and does not fail."""
     found = {r.name: r.figures for r in results.list if r.part == "speed" and r.status == "pass"}
     mine, theirs = (found.get(f"{bench['name']} {who}") for who in ("fsdpc", "FSDP2 compiled"))
     if not mine or not theirs:

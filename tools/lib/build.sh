@@ -1,16 +1,16 @@
-# Shell functions that test.sh, demo.sh and bench.sh share: install what is
-# missing on Debian 12, configure, build. To be sourced, from any folder.
+# Shell functions that test.sh, demo.sh and bench.sh share: install missing
+# packages on Debian 12, configure, build. Source it from any folder.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${FSDPC_BUILD:-$root/build}
 
-# What CMakeLists.txt asks for, what links the programs that fsdpc writes, and
-# what the tests run. LLVM 22 is in Debian 12's security updates.
+# Packages for the build, for linking the programs that fsdpc writes, and for the
+# tests. LLVM 22 is in Debian 12's security updates.
 packages=(g++ cmake ninja-build ccache git
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-format-22
   libopenmpi-dev openmpi-bin libdnnl-dev
   protobuf-compiler libprotobuf-dev libre2-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev python3 python3-numpy)
-# For headers that a build for GPUs gets from PyPI.
+# A build for GPUs gets headers from PyPI.
 if [[ -x /usr/local/cuda/bin/nvcc ]]; then
   packages+=(python3-pip)
 fi
@@ -25,16 +25,16 @@ install_missing() {
       missing+=("$package")
   done
   [[ ${#missing[@]} == 0 ]] && return
-  command -v apt-get >/dev/null || die "missing: ${missing[*]}; this is no Debian, install them by hand"
+  command -v apt-get >/dev/null || die "missing packages: ${missing[*]}; apt-get was not found, so install them by hand"
   local sudo=()
   if [[ $EUID != 0 ]]; then
-    command -v sudo >/dev/null || die "missing: ${missing[*]}; run as root, or install them"
+    command -v sudo >/dev/null || die "missing packages: ${missing[*]}; run as root, or install them by hand"
     sudo=(sudo)
   fi
   say "installing ${missing[*]}"
   "${sudo[@]}" apt-get update -q </dev/null
   apt-cache show "${missing[@]}" >/dev/null ||
-    die "apt does not know all of: ${missing[*]}; Debian 12 with bookworm-security among its sources does"
+    die "apt does not find all of: ${missing[*]}; use Debian 12 with bookworm-security in its sources"
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
     "${missing[@]}" </dev/null
 }
@@ -47,20 +47,20 @@ jobs_that_fit() {
   echo $((memory < 1 ? 1 : memory < cores ? memory : cores))
 }
 
-# build_targets [TARGET…]: all of them where none is named.
+# build_targets [TARGET…] builds the targets, or all if none is given.
 build_targets() {
   if [[ ! -f $build/build.ninja ]]; then
     say "configuring $build"
     mkdir -p "$build"
     cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
       -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >"$build/configure.log" 2>&1 ||
-      { cat "$build/configure.log"; rm -f "$build/build.ninja"; die "CMake cannot configure $build"; }
+      { cat "$build/configure.log"; rm -f "$build/build.ninja"; die "cannot configure $build; see CMake's output above"; }
   fi
   say "building"
   NINJA_STATUS='[%f/%t %es] ' ninja -C "$build" -j "$(jobs_that_fit)" "$@" </dev/null
 }
 
-# As root, and with more ranks than cores, Open MPI wants to be asked twice.
+# Open MPI needs flags to run as root, and with more ranks than cores.
 run_mpi() {
   local ranks=$1
   shift
