@@ -57,8 +57,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
                        : resolveTarget(loc, fsdp::getString(module, "cpu"));
   bool onHost = device == "host";
   int64_t threads = device == "cuda" ? kThreadsABlock : 1;
-  if (failed(target) || failed(onHost ? prepareKernels(module, *target)
-                                      : prepareGrids(module, threads)))
+  if (failed(target) || (!onHost && failed(prepareGrids(module, threads))))
     return failure();
   ProgramTables tables(module);
   Manifest manifest = buildManifest(module, tables);

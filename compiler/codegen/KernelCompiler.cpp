@@ -5,7 +5,7 @@
 #include "compiler/codegen/KernelCompiler.h"
 
 #include "compiler/codegen/kernels/KernelModule.h"
-#include "compiler/codegen/kernels/KernelPlan.h"
+#include "compiler/dialects/nn/NNDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
@@ -29,58 +29,11 @@ bool isKernel(func::FuncOp function) {
          !function.getBody().empty();
 }
 
-// Returns true if the runtime knows the range of the kernel (the elements of a
-// shard, the rows of a block of scores), so that the kernel has no plan.
-bool isCalledByRuntime(func::FuncOp function) {
-  return function->hasAttr(kernels::kOptimizerAttr) ||
-         function->hasAttr(kernels::kRowsAttr);
-}
-
-// Replaces composites (softmax, layer_norm, …) with primitives, which is all
-// that the templates can emit.
-void decompose(func::FuncOp kernel) {
-  SmallVector<nn::DecomposeOpInterface> composites;
-  kernel.walk([&](nn::DecomposeOpInterface op) { composites.push_back(op); });
-  for (nn::DecomposeOpInterface op : composites) {
-    OpBuilder builder(op);
-    SmallVector<Value> results = op.decompose(builder);
-    op->replaceAllUsesWith(results);
-    op->erase();
-  }
-}
-
 } // namespace
 
 size_t fsdpc::codegen::countGroups(ModuleOp module) {
   size_t kernels = llvm::count_if(module.getOps<func::FuncOp>(), isKernel);
   return llvm::divideCeil(kernels, kKernelsPerObject);
-}
-
-void fsdpc::codegen::decomposeKernels(ModuleOp module) {
-  for (auto kernel : module.getOps<func::FuncOp>())
-    if (isKernel(kernel) && !isCalledByRuntime(kernel))
-      decompose(kernel);
-}
-
-LogicalResult fsdpc::codegen::prepareKernels(ModuleOp module,
-                                             const TargetOptions &) {
-  decomposeKernels(module);
-  Builder builder(module.getContext());
-  for (auto kernel : module.getOps<func::FuncOp>()) {
-    if (!isKernel(kernel) || isCalledByRuntime(kernel))
-      continue;
-    FailureOr<kernels::KernelPlan> plan = kernels::planKernel(kernel);
-    if (failed(plan))
-      return failure();
-    kernel->setAttr(kernels::kExtentAttr,
-                    builder.getI64IntegerAttr(plan->extent));
-    kernel->setAttr(kernels::kGrainAttr,
-                    builder.getI64IntegerAttr(plan->grain));
-    if (plan->stackBytes)
-      kernel->setAttr(kernels::kStackAttr,
-                      builder.getI64IntegerAttr(plan->stackBytes));
-  }
-  return success();
 }
 
 LogicalResult fsdpc::codegen::compileGroups(

@@ -10,20 +10,6 @@
 
 namespace fsdpc::codegen {
 
-/// Rewrites the composites in all kernels as primitives.
-void decomposeKernels(mlir::ModuleOp module);
-
-/// Decomposes the kernels and sets on each:
-///
-/// - `nn.extent`, the number of steps of its outer range;
-/// - `nn.grain`, the fewest steps that are worth waking a thread for;
-/// - `nn.stack`, the bytes of stack that it needs for itself, if any.
-///
-/// Emits an error if a kernel fits none of the templates. Optimizers already
-/// carry `nn.compute` (convert-to-rt), which is bf16 if they also write a copy.
-llvm::LogicalResult prepareKernels(mlir::ModuleOp module,
-                                   const TargetOptions &options);
-
 /// Calls `compile(group, text)` for each group of kernels, from several threads
 /// at once; groups are numbered from 0 to countGroups - 1. `compile` returns an
 /// error message, or "" on success. Emits the first error at the module.
@@ -42,9 +28,10 @@ llvm::FailureOr<std::vector<std::string>> compileKernels(mlir::ModuleOp module,
                                                          CompileObject compile);
 
 /// Compiles every kernel for the host to relocatable object files, returned as
-/// bytes. Call prepareKernels first. Each object defines functions `void
-/// NAME(int64_t begin, int64_t end, void *const *buffers)` (fsdpc_kernel in
-/// runtime/include/fsdpc.h), where NAME is the kernel's symbol. They need libm.
+/// bytes. Each kernel must have a plan (plan-kernels). Each object defines
+/// functions `void NAME(int64_t begin, int64_t end, void *const *buffers)`
+/// (fsdpc_kernel in runtime/include/fsdpc.h), where NAME is the kernel's
+/// symbol. They need libm.
 llvm::FailureOr<std::vector<std::string>>
 compileKernels(mlir::ModuleOp module, const TargetOptions &options);
 

@@ -6,8 +6,10 @@
 // same program.
 #include "compiler/codegen/ManifestBuilder.h"
 
+#include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/codegen/CallTables.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -134,8 +136,10 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   for (Operation &op : *module.getBody()) {
     if (auto input = dyn_cast<rt::InputOp>(op))
       manifest.inputs.push_back(inputOf(input));
-    else if (auto stack = op.getAttrOfType<IntegerAttr>("nn.stack"))
-      manifest.stackBytes = std::max(manifest.stackBytes, stack.getInt());
+    // Grids keep nothing on a stack.
+    else if (nn::KernelPlanAttr plan = analysis::planOf(&op);
+             plan && !fsdp::isCuda(module))
+      manifest.stackBytes = std::max(manifest.stackBytes, plan.getStackBytes());
   }
   // The log reports tokens per second if the first input looks like a batch of
   // sequences: two dimensions of i64.

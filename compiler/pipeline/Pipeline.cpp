@@ -56,7 +56,8 @@ static const PipelineStep steps[] = {
     {Phase::Shard, "build-update", createBuildUpdate},
 
     // Every op is a library call or an outlined kernel with its tied operands,
-    // and has its cost. Attention reads its tensors in the layout of their
+    // and has its cost. Every kernel consists of primitives and has the plan of
+    // its loops. Attention reads its tensors in the layout of their
     // producers, GPU products add their biases, and where a GPU has several
     // libraries, one is chosen. Strategy and schedule have had no influence so
     // far.
@@ -69,6 +70,9 @@ static const PipelineStep steps[] = {
     {Phase::Kernels, "tie-operands", createTieOperands},
     {Phase::Kernels, "choose-libraries", createChooseLibraries},
     {Phase::Kernels, "annotate-costs", createAnnotateCosts},
+    {Phase::Kernels, "decompose-kernels", createDecomposeKernels},
+    {Phase::Kernels, "plan-kernels", createPlanKernels},
+    {Phase::Kernels, "verify-kernels", createVerifyKernels},
 
     // Collectives are where the strategy wants them, synchronous and correct in
     // program order.

@@ -1,5 +1,5 @@
 // Passes of the phase `kernels`: after it, every op is a library call, a view or the
-// launch of an outlined kernel, and has its cost. Passes that take work out of
+// launch of an outlined kernel, and has its cost; every kernel has its plan. Passes that take work out of
 // kernels (into strides, products and epilogues) run before the rest is grouped.
 #ifndef FSDPC_PASSES_KERNELS
 #define FSDPC_PASSES_KERNELS
@@ -196,6 +196,88 @@ def AnnotateCosts : Pass<"annotate-costs", "::mlir::ModuleOp"> {
     After:
     ```mlir
     %y = nn.matmul %x, %w {fsdp.bytes = 5505024 : i64, fsdp.cost_us = 15098.9 : f64, fsdp.flops = 1207959552 : i64} : …
+    ```
+  }];
+}
+
+def DecomposeKernels : Pass<"decompose-kernels", "::mlir::ModuleOp"> {
+  let summary = "Writes the composites in kernels as primitives";
+  let description = [{
+    The templates of kernels compute primitives: elementwise ops, ops that move elements,
+    and reductions. A composite that outlining has put into a kernel (`nn.softmax`,
+    `nn.layer_norm`, …) says itself what it is in primitives
+    (`DecomposeOpInterface`).
+
+    Before:
+    ```mlir
+    func.func private @softmax_4x256(%x: tensor<4x256xf32>) -> tensor<4x256xf32> attributes {nn.kernel} {
+      %y = nn.softmax %x {axis = 1 : i64} : tensor<4x256xf32>
+    ```
+    After:
+    ```mlir
+      %m = nn.reduce max %x axes [1] : tensor<4x256xf32> -> tensor<4x1xf32>
+      %b = nn.broadcast %m : …
+      %d = nn.sub %x, %b : …
+      %e = nn.exp %d : …
+      %s = nn.reduce sum %e axes [1] : …
+      …
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+}
+
+def PlanKernels : Pass<"plan-kernels", "::mlir::ModuleOp"> {
+  let summary = "Decides how each kernel computes: template, loops, outer range";
+  let description = [{
+    Writes `#nn.kernel_plan` on each kernel. The template follows from the reductions: none
+    is a `map`; reductions over leading axes are a `column`; others are a `row`, in stages of
+    loops one after the other. The lanes of a loop are chosen so that every address is
+    linear in the lane. The plan depends on the kernel's body alone, never on the processor
+    or on threads.
+
+    On the host, values that cost more to compute again than to read back are kept from
+    stage to stage (`nn.kept`). A thread of a GPU computes them again.
+
+    Before:
+    ```mlir
+    func.func private @softmax_4x256(%x: tensor<4x256xf32>) -> tensor<4x256xf32> attributes {nn.kernel} {
+      …
+      %e = nn.exp %d : tensor<4x256xf32>
+    ```
+    After:
+    ```mlir
+    func.func private @softmax_4x256(%x: tensor<4x256xf32>) -> tensor<4x256xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<row rows 4 stages[256, 256, 256] extent 4 grain 4>} {
+      …
+      %e = nn.exp %d {nn.kept} : tensor<4x256xf32>
+    ```
+    The third stage reads the exponentials that the second has stored.
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+  let statistics = [Statistic<"planned", "planned", "kernels planned">];
+}
+
+def VerifyKernels : Pass<"verify-kernels", "::mlir::ModuleOp"> {
+  let summary = "Checks what holds after the phase `kernels`";
+  let description = [{
+    Refuses a module that breaks one of these rules, and changes nothing. A plan that was
+    edited in a dump is compiled as written, or refused here.
+
+    **Constraints**
+    - In `@microbatch`, every `nn` op is a library call, a launch, a constant, or a name of
+      memory (a view, a strided op, a concat of pieces). Launches agree with their kernels
+      (the verifier of `nn.launch`).
+    - A kernel holds primitives only, and has a plan. Kernels that the runtime calls by
+      itself (`nn.optimizer`, `nn.rows`) have none.
+    - The template can compute the body, and all stages that the body needs are there.
+    - The lanes of each stage divide its elements, blocks are multiples of 64 lanes and
+      cover them, and the extent is rows · blocks / rows_per_block.
+    - No reduction is read by another row than its own.
+    - The grain is at most the extent, and the stack holds what is kept. A value marked
+      `nn.kept` is a row of f32 that a later stage reads.
+
+    Refused, since 768 elements are no multiple of 500 lanes:
+    ```mlir
+    func.func private @gelu_8x768(…) -> … attributes {nn.kernel, nn.plan = #nn.kernel_plan<map rows 8 stages[500] extent 8 grain 2>} {
     ```
   }];
 }

@@ -31,7 +31,8 @@ int main(int argc, char **argv) {
   simt::GridOptions options;
   if (argc > 2)
     options.threads = std::atoi(argv[2]);
-  if (failed(prepareGrids(*module, options.threads)))
+  if (failed(testing::planKernels(*module, /*onGpu=*/true)) ||
+      failed(prepareGrids(*module, options.threads)))
     return 1;
   OwningOpRef<ModuleOp> grid = argc > 3
                                    ? simt::emitGridForHost(*module, options)

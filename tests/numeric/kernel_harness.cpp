@@ -3,13 +3,16 @@
 // system per thread of a block (block_threads.h).
 #include "tests/numeric/kernel_harness.h"
 
+#include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/simt/GridModule.h"
+#include "passes/kernels/Passes.h"
 #include "tests/numeric/block_threads.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -135,6 +138,18 @@ void fsdpc::testing::prepareContext(MLIRContext &context) {
   llvm::InitializeNativeTargetAsmPrinter();
 }
 
+LogicalResult fsdpc::testing::planKernels(ModuleOp module, bool onGpu) {
+  PassManager manager(module.getContext());
+  manager.addPass(passes::createDecomposeKernels());
+  if (failed(manager.run(module)))
+    return failure();
+  for (auto kernel : module.getOps<func::FuncOp>())
+    if (analysis::hasPlan(kernel) &&
+        failed(analysis::planKernel(kernel, /*keepsValues=*/!onGpu)))
+      return failure();
+  return success();
+}
+
 std::vector<std::string> LoadedKernels::compile(const TargetOptions &target) {
   if (!threads) {
     FailureOr<std::vector<std::string>> objects =
@@ -165,8 +180,8 @@ LoadedKernels::LoadedKernels(MLIRContext &context, const std::string &text,
     llvm::report_fatal_error("kernels do not parse");
   module = source->clone();
   FailureOr<TargetOptions> target = resolveTarget(module->getLoc(), cpu);
-  if (failed(target) || failed(prepareKernels(*module, *target)))
-    llvm::report_fatal_error("kernels cannot be prepared");
+  if (failed(target) || failed(planKernels(*module, /*onGpu=*/threads)))
+    llvm::report_fatal_error("kernels cannot be planned");
   auto begin = std::chrono::steady_clock::now();
   std::vector<std::string> objects = compile(*target);
   compileMs = std::chrono::duration<double, std::milli>(
@@ -200,8 +215,9 @@ func::FuncOp LoadedKernels::original(llvm::StringRef name) {
 }
 
 int64_t LoadedKernels::extent(func::FuncOp kernel) {
-  StringRef name = threads ? simt::kBlocksAttr : kernels::kExtentAttr;
-  return kernel->getAttrOfType<IntegerAttr>(name).getInt();
+  if (!threads)
+    return analysis::planOf(kernel).getExtent();
+  return kernel->getAttrOfType<IntegerAttr>(simt::kBlocksAttr).getInt();
 }
 
 std::vector<int64_t> LoadedKernels::pieces(int64_t extent) {

@@ -71,6 +71,9 @@ private:
 // Registers the dialects that kernels use.
 void prepareContext(mlir::MLIRContext &context);
 
+// Decomposes and plans the kernels, as the passes of the pipeline do.
+llvm::LogicalResult planKernels(mlir::ModuleOp module, bool onGpu);
+
 // Reproducible inputs: floats in [-3, 3], and integers in [0, bound) if the
 // argument has `test.bound`, else any integers.
 nn::ReferenceTensor randomTensor(mlir::RankedTensorType type, int64_t bound,

@@ -1,9 +1,9 @@
 // Index arithmetic of kernels: reshapes cancel, and ranges decide conditions.
-#include "compiler/codegen/kernels/IndexMap.h"
+#include "compiler/analysis/kernels/IndexMap.h"
 
 #include <gtest/gtest.h>
 
-using namespace fsdpc::codegen::kernels;
+using namespace fsdpc::analysis;
 
 namespace {
 

@@ -6,7 +6,7 @@
 // as a side effect.
 #pragma once
 
-#include "compiler/codegen/kernels/KernelPlan.h"
+#include "compiler/analysis/kernels/KernelPlan.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
@@ -14,6 +14,20 @@
 #include <map>
 
 namespace fsdpc::codegen::kernels {
+
+using analysis::Atom;
+using analysis::Condition;
+using analysis::Index;
+using analysis::IndexExpr;
+using analysis::IndexSpace;
+using analysis::kColumnBlock;
+using analysis::KernelPlan;
+using analysis::movesElements;
+using analysis::Range;
+using analysis::Root;
+using analysis::Source;
+using analysis::sourcesOf;
+using analysis::Stage;
 
 /// The properties of the processor on which the emitted code depends.
 struct VectorTarget {
@@ -176,12 +190,6 @@ protected:
 mlir::Value
 foldLanes(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value vector,
           llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
-
-/// Returns the largest power of two that divides an address, in elements, given
-/// that the lane variable is a multiple of `lanes`. Returns 0 for the constant
-/// 0, which every number divides.
-int64_t alignmentOf(const IndexSpace &space, const IndexExpr &address,
-                    int64_t lanes);
 
 /// Returns the type in which code computes with a tensor's elements: f32 for
 /// bf16, and signless integers.

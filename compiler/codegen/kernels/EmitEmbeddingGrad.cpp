@@ -32,8 +32,8 @@ EmbeddingGradEmitter::EmbeddingGradEmitter(const ElementEmitter &kernelEmitter)
       idsIndex(space.delinearize(stage.outerVariable, shapeOf(op.getIds()))) {}
 
 void EmbeddingGradEmitter::emit(Value begin, Value end) {
-  low = make<arith::MulIOp>(begin, i64(kColumnBlock));
-  high = make<arith::MinSIOp>(make<arith::MulIOp>(end, i64(kColumnBlock)),
+  low = make<arith::MulIOp>(begin, i64(plan.blockLanes));
+  high = make<arith::MinSIOp>(make<arith::MulIOp>(end, i64(plan.blockLanes)),
                               i64(stage.lanes));
   bool narrow = declared.isBF16();
   if (narrow) {

@@ -45,9 +45,9 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   if (!reduces)
     several = stage.drawsRandom ? 4 : stage.cost >= 12 ? 2 : 1;
   int64_t wide = several * target.lanes;
-  if (plan.kind == KernelPlan::Column)
+  if (plan.kind == nn::KernelTemplate::column)
     wide = std::min<int64_t>(wide, kColumnBlock);
-  bool isRow = reduces && plan.kind != KernelPlan::Column;
+  bool isRow = reduces && plan.kind != nn::KernelTemplate::column;
   if (several > 1 && longest >= (isRow ? 2 : 1) * wide)
     widths.push_back(wide);
 
@@ -255,7 +255,7 @@ void LoopEmitter::emitRows(Value begin, Value end) {
   }
   setVariable(plan.row, row);
   for (Stage &stage : plan.stages) {
-    if (plan.kind == KernelPlan::Column) {
+    if (plan.kind == nn::KernelTemplate::column) {
       emitColumns(stage, low, high);
       continue;
     }
@@ -283,7 +283,7 @@ LogicalResult LoopEmitter::emit(func::FuncOp function) {
   for (int64_t count : plan.keptRows)
     buffers.push_back(make<LLVM::AllocaOp>(pointerType, builder.getF32Type(),
                                            i64(count), /*alignment=*/64));
-  if (plan.kind == KernelPlan::EmbeddingGrad)
+  if (plan.kind == nn::KernelTemplate::embedding_grad)
     EmbeddingGradEmitter(*this).emit(begin, end);
   else
     emitRows(begin, end);

@@ -187,17 +187,6 @@ Value ElementEmitter::pointer(Value buffer, Type storage, Value position) {
   return make<LLVM::GEPOp>(type, storage, buffer, ValueRange{position});
 }
 
-int64_t kernels::alignmentOf(const IndexSpace &space, const IndexExpr &address,
-                             int64_t lanes) {
-  int64_t bits = address.constant;
-  for (auto [id, factor] : address.terms) {
-    const Atom &atom = space.atom(id);
-    bool isLane = atom.kind == Atom::Variable && atom.usesLane;
-    bits |= isLane ? factor * lanes : factor;
-  }
-  return bits & -bits;
-}
-
 // The smaller of the buffer's alignment and what the address adds to it.
 unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
                                      const IndexExpr &address) const {
@@ -205,7 +194,7 @@ unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
   int64_t whole = alignments.lookup(buffer);
   if (whole <= size)
     return size;
-  int64_t own = size * kernels::alignmentOf(space, address, width);
+  int64_t own = size * space.alignment(address, width);
   return own ? std::min(own, whole) : whole;
 }
 

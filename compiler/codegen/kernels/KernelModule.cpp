@@ -26,9 +26,7 @@ using namespace fsdpc::codegen::kernels;
 
 namespace {
 
-// Emits all kernels of a module for the host. The program launches a kernel by
-// the extent that prepareKernels has set, so a plan that differs from it is an
-// error.
+// Emits all kernels of a module for the host.
 OwningOpRef<ModuleOp> emitLoops(ModuleOp source, const VectorTarget &target) {
   MLIRContext *context = source.getContext();
   OpBuilder builder(context);
@@ -40,27 +38,19 @@ OwningOpRef<ModuleOp> emitLoops(ModuleOp source, const VectorTarget &target) {
     builder.setInsertionPointToEnd(module->getBody());
     auto function = func::FuncOp::create(builder, kernel.getLoc(),
                                          kernel.getSymName(), type);
-    if (kernel->hasAttr(kOptimizerAttr)) {
+    if (kernel->hasAttr(nn::NNDialect::kOptimizerAttr)) {
       auto compute = kernel->getAttrOfType<TypeAttr>(kComputeAttr);
       bool copy = compute && compute.getValue().isBF16();
       emitOptimizer(builder, kernel, function, copy, target);
       continue;
     }
-    if (kernel->hasAttr(kRowsAttr)) {
+    if (kernel->hasAttr(nn::NNDialect::kRowsAttr)) {
       emitAttention(builder, kernel, function, target);
       continue;
     }
-    FailureOr<KernelPlan> plan = planKernel(kernel);
-    if (failed(plan))
-      return nullptr;
-    auto extent = kernel->getAttrOfType<IntegerAttr>(kExtentAttr);
-    if (extent && extent.getInt() != plan->extent) {
-      kernel.emitError("kernel '")
-          << kernel.getSymName() << "' has extent " << extent.getInt()
-          << ", but its body has " << plan->extent;
-      return nullptr;
-    }
-    if (failed(LoopEmitter(builder, kernel, *plan, target).emit(function)))
+    FailureOr<KernelPlan> plan = analysis::buildPlan(kernel);
+    if (failed(plan) ||
+        failed(LoopEmitter(builder, kernel, *plan, target).emit(function)))
       return nullptr;
   }
   return module;

@@ -8,13 +8,8 @@
 
 namespace fsdpc::codegen::kernels {
 
-inline constexpr llvm::StringLiteral kOptimizerAttr = "nn.optimizer";
-inline constexpr llvm::StringLiteral kRowsAttr = "nn.rows"; // of attention
 inline constexpr llvm::StringLiteral kComputeAttr =
     "nn.compute"; // bf16: a copy
-inline constexpr llvm::StringLiteral kExtentAttr = "nn.extent";
-inline constexpr llvm::StringLiteral kGrainAttr = "nn.grain";
-inline constexpr llvm::StringLiteral kStackAttr = "nn.stack";
 
 /// Returns a module with a function `void NAME(i64, i64, ptr)` for each kernel,
 /// or null after it has emitted an error.

@@ -98,7 +98,6 @@ std::string reportOf(ArrayRef<KernelFigures> figures) {
 } // namespace
 
 LogicalResult fsdpc::codegen::prepareGrids(ModuleOp module, int64_t threads) {
-  decomposeKernels(module);
   setAlignments(module);
   simt::GridOptions options;
   options.threads = threads;

@@ -8,7 +8,7 @@
 
 namespace fsdpc::codegen {
 
-/// Decomposes the kernels and sets on each its grid (nn.blocks, nn.threads),
+/// Sets on each kernel its grid (nn.blocks, nn.threads),
 /// with `threads` threads per block, and the alignment of its operands
 /// (nn.alignments). The module must consist of rt ops already, whose offsets
 /// are final.

@@ -12,7 +12,6 @@ using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::simt;
 using kernels::IndexExpr;
-using kernels::KernelPlan;
 using kernels::Lanes;
 
 // ---- numbers ----
@@ -179,16 +178,16 @@ void GridEmitter::emit() {
   scopes[0] = {entry, nullptr};
   insertAt(0);
   switch (plan.kind) {
-  case KernelPlan::Map:
+  case nn::KernelTemplate::map:
     emitMap();
     break;
-  case KernelPlan::Row:
+  case nn::KernelTemplate::row:
     emitRows();
     break;
-  case KernelPlan::Column:
+  case nn::KernelTemplate::column:
     emitColumns();
     break;
-  case KernelPlan::EmbeddingGrad:
+  case nn::KernelTemplate::embedding_grad:
     emitEmbeddingGrad();
     break;
   }

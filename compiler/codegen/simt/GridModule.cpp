@@ -21,18 +21,25 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::simt;
-using kernels::KernelPlan;
+using analysis::KernelPlan;
 
 namespace {
 
 // Rows of attention are called by the host's runtime only.
 bool hasGrid(func::FuncOp function) {
   return function->hasAttr(nn::NNDialect::kKernelAttr) &&
-         !function.getBody().empty() && !function->hasAttr(kernels::kRowsAttr);
+         !function.getBody().empty() &&
+         !function->hasAttr(nn::NNDialect::kRowsAttr);
 }
 
+// Threads keep nothing in memory from loop to loop.
 FailureOr<KernelPlan> plan(func::FuncOp kernel) {
-  return kernels::planKernel(kernel, /*keepsValues=*/false);
+  FailureOr<KernelPlan> plan = analysis::buildPlan(kernel);
+  if (succeeded(plan) && !plan->kept.empty())
+    return kernel.emitError("kernel '")
+           << kernel.getSymName() << "' keeps values ('"
+           << nn::NNDialect::kKeptAttr << "'), which a grid cannot do";
+  return plan;
 }
 
 } // namespace
@@ -43,7 +50,7 @@ LogicalResult simt::planGrids(ModuleOp module, const GridOptions &options) {
     if (!hasGrid(kernel))
       continue;
     int64_t blocks = 0;
-    if (!kernel->hasAttr(kernels::kOptimizerAttr)) {
+    if (!kernel->hasAttr(nn::NNDialect::kOptimizerAttr)) {
       FailureOr<KernelPlan> known = plan(kernel);
       if (failed(known))
         return failure();
@@ -73,7 +80,7 @@ OwningOpRef<ModuleOp> simt::emitGrid(ModuleOp source,
   for (auto kernel : source.getOps<func::FuncOp>()) {
     if (!hasGrid(kernel))
       continue;
-    bool isOptimizer = kernel->hasAttr(kernels::kOptimizerAttr);
+    bool isOptimizer = kernel->hasAttr(nn::NNDialect::kOptimizerAttr);
     int64_t count = isOptimizer
                         ? optimizerBuffers(kernel)
                         : kernel.getNumArguments() + kernel.getNumResults();

@@ -4,8 +4,7 @@
 // occupy the GPU against enough work for each thread.
 #include "compiler/codegen/simt/GridPlan.h"
 
-#include "compiler/codegen/kernels/BodyWalk.h"
-#include "compiler/codegen/kernels/ElementEmitter.h"
+#include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/codegen/simt/GridModule.h"
 #include "compiler/dialects/nn/Build.h"
 
@@ -13,10 +12,10 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::simt;
-using kernels::IndexExpr;
-using kernels::KernelPlan;
-using kernels::Root;
-using kernels::Stage;
+using analysis::IndexExpr;
+using analysis::KernelPlan;
+using analysis::Root;
+using analysis::Stage;
 
 namespace {
 
@@ -39,7 +38,7 @@ struct Access {
 };
 
 int64_t bytesOf(Type element) {
-  return kernels::storageType(element).getIntOrFloatBitWidth() / 8;
+  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
 }
 
 class GridPlanner {
@@ -79,7 +78,7 @@ SmallVector<Access> GridPlanner::accesses(Stage &stage) {
     if (plan.space.usesLane(address) && plan.space.laneStride(address) == 1)
       result.push_back({bytesOf(element), alignments[buffer], address});
   };
-  kernels::BodyWalk walk(plan.space);
+  analysis::BodyWalk walk(plan.space);
   for (Root &root : stage.roots) {
     walk.visit(root.value, root.index);
     if (root.output < 0)
@@ -108,8 +107,7 @@ bool GridPlanner::allows(Stage &stage, int64_t width) {
                         {bounds[part], bounds[part + 1] - 1});
     for (const Access &access : accesses(stage)) {
       narrow |= width * access.bytes <= kVectorBytes;
-      int64_t own = access.bytes *
-                    kernels::alignmentOf(plan.space, access.address, width);
+      int64_t own = access.bytes * plan.space.alignment(access.address, width);
       int64_t alignment =
           own ? std::min(own, access.alignment) : access.alignment;
       result &= alignment >= std::min(kVectorBytes, width * access.bytes);
@@ -214,7 +212,7 @@ void GridPlanner::planEmbeddingGrad() {
 
 GridPlan GridPlanner::run() {
   switch (plan.kind) {
-  case KernelPlan::Map: {
+  case nn::KernelTemplate::map: {
     Stage &stage = plan.stages.front();
     grid.widths.push_back(widthOf(stage, 1));
     int64_t vectors = plan.rows * stage.lanes / grid.widths.front();
@@ -223,13 +221,13 @@ GridPlan GridPlanner::run() {
     grid.blocks = llvm::divideCeil(vectors, grid.threads * grid.vectors);
     break;
   }
-  case KernelPlan::Row:
+  case nn::KernelTemplate::row:
     planRows();
     break;
-  case KernelPlan::Column:
+  case nn::KernelTemplate::column:
     planColumns();
     break;
-  case KernelPlan::EmbeddingGrad:
+  case nn::KernelTemplate::embedding_grad:
     planEmbeddingGrad();
     break;
   }

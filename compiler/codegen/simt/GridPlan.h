@@ -9,7 +9,7 @@
 //   embedding_grad  a block owns rows of the table, its threads own columns
 #pragma once
 
-#include "compiler/codegen/kernels/KernelPlan.h"
+#include "compiler/analysis/kernels/KernelPlan.h"
 
 namespace fsdpc::codegen::simt {
 
@@ -34,8 +34,8 @@ struct GridPlan {
 /// bytes that divides its address: nn.alignments, or 16 if the kernel has none.
 llvm::SmallVector<int64_t> alignmentsOf(mlir::func::FuncOp kernel);
 
-/// Plans the grid of a kernel. `plan` must have been made without kept values.
-GridPlan planGrid(mlir::func::FuncOp kernel, kernels::KernelPlan &plan,
+/// Plans the grid of a kernel. `plan` must keep no values.
+GridPlan planGrid(mlir::func::FuncOp kernel, analysis::KernelPlan &plan,
                   const GridOptions &options);
 
 } // namespace fsdpc::codegen::simt

@@ -34,12 +34,24 @@ def NN_Dialect : Dialect {
     as the exporter wrote them. Its location is the name of the ONNX node.
   }];
   let hasConstantMaterializer = 1;
+  let useDefaultAttributePrinterParser = 1;
   let extraClassDeclaration = [{
     static constexpr llvm::StringLiteral kScopeAttr = "nn.scope";
     static constexpr llvm::StringLiteral kClassAttr = "nn.class";
     static constexpr llvm::StringLiteral kKernelAttr = "nn.kernel";
+    // On kernels that the runtime calls by itself, without a plan: the scalar
+    // program of an optimizer, and the rows of attention.
+    static constexpr llvm::StringLiteral kOptimizerAttr = "nn.optimizer";
+    static constexpr llvm::StringLiteral kRowsAttr = "nn.rows";
+    // On kernels: how they compute (plan-kernels), and on ops in them: the value
+    // is kept in memory from one loop over a row to the next.
+    static constexpr llvm::StringLiteral kPlanAttr = "nn.plan";
+    static constexpr llvm::StringLiteral kKeptAttr = "nn.kept";
     // On library calls of GPU programs: which library (choose-libraries).
     static constexpr llvm::StringLiteral kLibraryAttr = "nn.library";
+
+  private:
+    void registerAttributes(); // KernelPlanAttr.cpp
   }];
 }
 

@@ -7,7 +7,10 @@
 
 using namespace fsdpc::nn;
 
-void NNDialect::initialize() { registerNNDialectOperations(this); }
+void NNDialect::initialize() {
+  registerNNDialectOperations(this);
+  registerAttributes();
+}
 
 mlir::Operation *NNDialect::materializeConstant(mlir::OpBuilder &builder,
                                                 mlir::Attribute value,

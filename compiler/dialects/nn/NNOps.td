@@ -1,2 +1,3 @@
 // All of the nn dialect, for tools that read one file.
+include "compiler/dialects/nn/NNKernelPlan.td"
 include "compiler/dialects/nn/NNLibrary.td"

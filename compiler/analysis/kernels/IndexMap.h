@@ -1,10 +1,10 @@
 // Index maps: for an op that moves elements, the source of each element.
 #pragma once
 
-#include "compiler/codegen/kernels/IndexExpr.h"
+#include "compiler/analysis/kernels/IndexExpr.h"
 #include "compiler/dialects/nn/NNDialect.h"
 
-namespace fsdpc::codegen::kernels {
+namespace fsdpc::analysis {
 
 /// True if `expr` lies in `allowed`.
 struct Condition {
@@ -35,4 +35,4 @@ llvm::SmallVector<Source, 1> sourcesOf(IndexSpace &space, mlir::Operation *op,
 /// Returns true if `sourcesOf` knows the op.
 bool movesElements(mlir::Operation *op);
 
-} // namespace fsdpc::codegen::kernels
+} // namespace fsdpc::analysis

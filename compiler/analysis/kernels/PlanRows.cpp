@@ -2,27 +2,26 @@
 // other: a stage per level (the number of reductions that must be complete
 // before) and per length of the loop. Softmax has two levels of reductions, max
 // and sum, and a third for the quotient.
-#include "compiler/codegen/kernels/KeptValues.h"
-#include "compiler/codegen/kernels/KernelPlanner.h"
+#include "compiler/analysis/kernels/KernelPlanner.h"
+#include "compiler/analysis/kernels/RowSums.h"
 
 #include <map>
 
 using namespace mlir;
 using namespace fsdpc;
-using namespace fsdpc::codegen;
-using namespace fsdpc::codegen::kernels;
+using namespace fsdpc::analysis;
 using nn::shapeOf;
 
-// Returns true for a sum over the middle axis of three that is a result of the
-// kernel and read by nothing else: rows are added up in blocks. If it is the
-// only output, threads divide the blocks among them, so there must be several.
+// Returns true for a sum over blocks of rows that is a result of the kernel and
+// read by nothing else: rows are added up in blocks. If it is the only output,
+// threads divide the blocks among them, so there must be several. A plan that
+// was edited to `rows_per_block` 1 has none.
 bool Planner::addsRows(nn::ReduceOp op) {
-  ArrayRef<int64_t> shape = shapeOf(op.getInput());
-  auto type = nn::tensorType(op.getResult()).getElementType();
-  return shape.size() == 3 && op.getAxes() == ArrayRef<int64_t>{1} &&
-         op.getKind() == nn::ReduceKind::sum && isa<FloatType>(type) &&
-         !type.isBF16() && op->hasOneUse() && *op->user_begin() == terminator &&
-         (shape[0] > 1 || terminator->getNumOperands() > 1);
+  if (given && given.getRowsPerBlock() == 1)
+    return false;
+  return sumsBlocksOfRows(op) && op->hasOneUse() &&
+         *op->user_begin() == terminator && shapeOf(op.getInput())[1] > 1 &&
+         (shapeOf(op.getInput())[0] > 1 || terminator->getNumOperands() > 1);
 }
 
 void Planner::collectReductions() {
@@ -57,8 +56,23 @@ int Planner::keepRow(int64_t count) {
   return kernel.getNumResults() + plan.keptRows.size() - 1;
 }
 
+// Values to keep from one stage to the next: those that the kernel marks, or
+// those that are costly. A row whose elements are not contiguous has no
+// contiguous place in a buffer.
+void Planner::findKeptValues(const Domain &domain) {
+  if (!keepsValues || !domain.reducesTrailing())
+    return;
+  auto isWanted = [&](Operation *op) {
+    return given ? op->hasAttr(nn::NNDialect::kKeptAttr) : isCostly(op);
+  };
+  kept = valuesToKeep(
+      kernel, product(domain.shape), [&](Value value) { return level(value); },
+      isWanted);
+  for (const KeptValue &entry : kept)
+    plan.kept.push_back(entry.value);
+}
+
 LogicalResult Planner::planRows() {
-  plan.kind = KernelPlan::Row;
   auto larger = [&](nn::ReduceOp a, nn::ReduceOp b) {
     return elements(a.getInput()) < elements(b.getInput());
   };
@@ -85,13 +99,7 @@ LogicalResult Planner::planRows() {
     if (!llvm::is_contained(rowSums, output.getDefiningOp()))
       last = std::max(last, level(output));
 
-  SmallVector<KeptValue, 2> kept;
-  // A row whose elements are not contiguous has no contiguous place in a
-  // buffer.
-  if (keepsValues && domain.reducesTrailing())
-    kept = valuesToKeep(kernel, product(domain.shape),
-                        [&](Value value) { return level(value); });
-
+  findKeptValues(domain);
   // Makes a stage for each level and each length of the inner loop, then one
   // for the outputs with one element per row.
   Stage scalars;
@@ -128,8 +136,7 @@ LogicalResult Planner::planRows() {
       bool isDomain = count == product(domain.shape);
       if (count % plan.rows != 0 ||
           (count != plan.rows && !isDomain && !domain.reducesTrailing()))
-        return kernel.emitError("kernel '")
-               << kernel.getSymName() << "' has an output of other rows";
+        return emitError() << "has an output of other rows";
       Root root{output, {}, static_cast<int>(i), {}, {}};
       if (count == plan.rows)
         scalars.roots.push_back(root);
@@ -139,7 +146,7 @@ LogicalResult Planner::planRows() {
     for (auto &[count, roots] : byCount) {
       Stage &stage = plan.stages.emplace_back();
       stage.roots = roots;
-      chooseLanes(
+      LogicalResult result = chooseLanes(
           stage, count, /*outerDepth=*/1, /*laneDepth=*/2,
           [&](Stage &stage, const IndexExpr &inner) {
             for (Root &root : stage.roots) {
@@ -166,6 +173,8 @@ LogicalResult Planner::planRows() {
               }
             }
           });
+      if (failed(result))
+        return failure();
     }
   }
   if (!scalars.roots.empty()) {

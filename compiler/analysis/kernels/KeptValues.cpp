@@ -1,15 +1,14 @@
 // Walks forward from each costly op to the loops that read it. A value is kept
 // if a later loop than the first one reads it.
-#include "compiler/codegen/kernels/KeptValues.h"
+#include "compiler/analysis/kernels/KeptValues.h"
 
-#include "compiler/codegen/kernels/BodyWalk.h"
+#include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 using namespace fsdpc;
-using namespace fsdpc::codegen;
-using namespace fsdpc::codegen::kernels;
+using namespace fsdpc::analysis;
 
 namespace {
 
@@ -47,14 +46,17 @@ void findReaders(Value value, ArrayRef<KeptValue> kept,
 
 } // namespace
 
+bool analysis::isCostly(Operation *op) { return costOf(op) >= kCostly; }
+
 SmallVector<KeptValue, 2>
-kernels::valuesToKeep(func::FuncOp kernel, int64_t count,
-                      llvm::function_ref<int(Value)> level) {
+analysis::valuesToKeep(func::FuncOp kernel, int64_t count,
+                       llvm::function_ref<int(Value)> level,
+                       llvm::function_ref<bool(Operation *)> isWanted) {
   SmallVector<KeptValue, 2> kept;
   Block &body = kernel.getBody().front();
   Operation *terminator = body.getTerminator();
   for (Operation &op : llvm::reverse(body.without_terminator())) {
-    if (!isa<nn::ElementwiseOpInterface>(op) || costOf(&op) < kCostly)
+    if (!isa<nn::ElementwiseOpInterface>(op) || !isWanted(&op))
       continue;
     Value value = op.getResult(0);
     auto type = nn::tensorType(value);

@@ -1,6 +1,8 @@
 // How a kernel computes: its template, its loops, and the outer range that
 // threads divide among them. A plan depends on the kernel's body only, never on
-// the processor or the number of threads.
+// the processor or the number of threads. Its decisions are an attribute of the
+// kernel (`nn.plan`), which planKernel chooses; buildPlan derives the rest from
+// the attribute and the body.
 //
 //   map     each output element by itself; the range is over blocks of
 //           elements
@@ -14,11 +16,12 @@
 //           blocks of columns
 #pragma once
 
-#include "compiler/codegen/kernels/IndexMap.h"
+#include "compiler/analysis/kernels/IndexMap.h"
+#include "compiler/dialects/nn/NNAttributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-namespace fsdpc::codegen::kernels {
+namespace fsdpc::analysis {
 
 inline constexpr int64_t kColumnBlock = 64; // columns per step of the range
 inline constexpr int64_t kMapBlock = 2048; // elements per step of a longer loop
@@ -58,13 +61,12 @@ struct Stage {
 };
 
 struct KernelPlan {
-  enum Kind { Map, Row, Column, EmbeddingGrad };
-  Kind kind = Map;
+  nn::KernelTemplate kind = nn::KernelTemplate::map;
   IndexSpace space;
   IndexExpr row;    // number of the row; map: of the run of lanes
   int64_t rows = 1; // column: runs of columns
-  // Blocks of lanes per row, and the lanes in each block. The extent is rows ·
-  // blocks.
+  // Blocks of lanes per row, and the lanes in each block, or 0 if the template
+  // cuts no blocks. The extent is rows · blocks.
   int64_t blocks = 1;
   int64_t blockLanes = 0;
   // If set, the range visits a block of lanes of all rows before the next
@@ -74,15 +76,29 @@ struct KernelPlan {
   int64_t rowsPerBlock = 1;
   llvm::SmallVector<Stage, 3> stages;
   int64_t extent = 1, grain = 1;
+  // Values that a row keeps in memory from one loop to the next.
+  llvm::SmallVector<mlir::Value, 2> kept;
   // Lengths, in f32 values, of the rows that a call keeps on its stack.
   llvm::SmallVector<int64_t, 1> keptRows;
   int64_t stackBytes = 0; // bytes of stack that a call needs
 };
 
-/// Plans a kernel, whose body must hold primitives only. With `keepsValues`,
-/// values that cost more to compute again than to read back are kept in memory
-/// from one loop over a row to the next. Emits an error if no template fits.
-mlir::FailureOr<KernelPlan> planKernel(mlir::func::FuncOp kernel,
-                                       bool keepsValues = true);
+/// Returns true if the function is a kernel with a plan: not one that the
+/// runtime calls by itself, over a range that only it knows (the elements of a
+/// shard, the rows of a block of scores).
+bool hasPlan(mlir::func::FuncOp function);
 
-} // namespace fsdpc::codegen::kernels
+/// Chooses the plan of a kernel, whose body must hold primitives only, and
+/// writes it: `nn.plan` on the kernel, `nn.kept` on the ops whose values are
+/// kept. With `keepsValues`, these are the values that cost more to compute
+/// again than to read back. Emits an error if no template fits.
+mlir::LogicalResult planKernel(mlir::func::FuncOp kernel, bool keepsValues);
+
+/// Builds the loops that the kernel's attributes describe. Emits an error that
+/// names the kernel and the number if they do not describe loops of its body.
+mlir::FailureOr<KernelPlan> buildPlan(mlir::func::FuncOp kernel);
+
+/// Returns the plan of a kernel as its attribute, or null if it has none.
+nn::KernelPlanAttr planOf(mlir::Operation *kernel);
+
+} // namespace fsdpc::analysis

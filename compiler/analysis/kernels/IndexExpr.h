@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace fsdpc::codegen::kernels {
+namespace fsdpc::analysis {
 
 /// constant + Σ coefficient · atom. Terms are sorted by atom, and no
 /// coefficient is 0.
@@ -93,6 +93,10 @@ public:
   bool usesLane(const IndexExpr &a) const;
   /// Returns the difference from one lane to the next, or nullopt if it varies.
   std::optional<int64_t> laneStride(const IndexExpr &a) const;
+  /// Returns the largest power of two that divides an address, in elements,
+  /// given that the lane variable is a multiple of `lanes`. Returns 0 for the
+  /// constant 0, which every number divides.
+  int64_t alignment(const IndexExpr &address, int64_t lanes) const;
   /// Adds to `cuts` the extents at which the lanes' loop could be split so that
   /// divisions of the lane variable disappear.
   void collectCuts(const IndexExpr &a,
@@ -117,4 +121,4 @@ private:
   std::vector<Atom> atoms;
 };
 
-} // namespace fsdpc::codegen::kernels
+} // namespace fsdpc::analysis

@@ -1,19 +1,18 @@
 // The index maps of ops that move elements: for an element of the result, which
 // element of which operand it is. With them, kernels read through reshapes,
 // transposes, slices and concatenations without copying anything.
-#include "compiler/codegen/kernels/IndexMap.h"
+#include "compiler/analysis/kernels/IndexMap.h"
 
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
 using namespace fsdpc;
-using namespace fsdpc::codegen;
-using namespace fsdpc::codegen::kernels;
+using namespace fsdpc::analysis;
 using nn::shapeOf;
 
 // Compares the range of the expression with the allowed one.
-Decision kernels::decide(const IndexSpace &space, const Condition &condition) {
+Decision analysis::decide(const IndexSpace &space, const Condition &condition) {
   Range range = space.range(condition.expr);
   if (range.low >= condition.allowed.low &&
       range.high <= condition.allowed.high)
@@ -23,7 +22,7 @@ Decision kernels::decide(const IndexSpace &space, const Condition &condition) {
   return Decision::Depends;
 }
 
-bool kernels::movesElements(Operation *op) {
+bool analysis::movesElements(Operation *op) {
   return isa<nn::ElementSourceOpInterface>(op);
 }
 
@@ -99,8 +98,8 @@ Source resolve(IndexSpace &space, Operation *op,
 
 } // namespace
 
-SmallVector<Source, 1> kernels::sourcesOf(IndexSpace &space, Operation *op,
-                                          const Index &index) {
+SmallVector<Source, 1> analysis::sourcesOf(IndexSpace &space, Operation *op,
+                                           const Index &index) {
   auto moving = dyn_cast<nn::ElementSourceOpInterface>(op);
   if (!moving)
     return {};

@@ -8,7 +8,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-namespace fsdpc::codegen::kernels {
+namespace fsdpc::analysis {
 
 struct KeptValue {
   mlir::Value value;
@@ -19,11 +19,16 @@ struct KeptValue {
   int output = -1;
 };
 
-/// Returns the values to keep. `level` returns how many reductions must be
-/// complete, one after the other, before a value. `count` is the number of
-/// elements of the kernel's whole domain.
+/// Returns the values to keep: those of the ops that `isWanted` chooses, if a
+/// row of them can be kept and a later loop reads it. `level` returns how many
+/// reductions must be complete, one after the other, before a value. `count` is
+/// the number of elements of the kernel's whole domain.
 llvm::SmallVector<KeptValue, 2>
 valuesToKeep(mlir::func::FuncOp kernel, int64_t count,
-             llvm::function_ref<int(mlir::Value)> level);
+             llvm::function_ref<int(mlir::Value)> level,
+             llvm::function_ref<bool(mlir::Operation *)> isWanted);
 
-} // namespace fsdpc::codegen::kernels
+/// Returns true if the op's value costs more to compute again than to read.
+bool isCostly(mlir::Operation *op);
+
+} // namespace fsdpc::analysis

@@ -1,14 +1,16 @@
-// The planner of kernels; see KernelPlan.h for what it decides. One file per
-// template (KernelPlan.cpp for map and column, PlanRows.cpp for row) implements
-// this class.
+// The planner of kernels; see KernelPlan.h for what it decides. It runs in two
+// modes, with the same code: without an attribute it chooses each number, with
+// one it takes the numbers from there. One file per template (KernelPlan.cpp
+// for map, PlanColumns.cpp and PlanRows.cpp) implements this class.
 #pragma once
 
-#include "compiler/codegen/kernels/BodyWalk.h"
-#include "compiler/codegen/kernels/KernelPlan.h"
+#include "compiler/analysis/kernels/BodyWalk.h"
+#include "compiler/analysis/kernels/KeptValues.h"
+#include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
 
-namespace fsdpc::codegen::kernels {
+namespace fsdpc::analysis {
 
 inline int64_t product(llvm::ArrayRef<int64_t> values) {
   int64_t result = 1;
@@ -76,28 +78,49 @@ struct Domain {
 
 class Planner {
 public:
+  /// Chooses the plan.
   Planner(mlir::func::FuncOp kernel, bool keepsValues)
       : kernel(kernel), terminator(kernel.getBody().front().getTerminator()),
         keepsValues(keepsValues) {}
+  /// Takes the decisions of `given`.
+  Planner(mlir::func::FuncOp kernel, nn::KernelPlanAttr given)
+      : kernel(kernel), terminator(kernel.getBody().front().getTerminator()),
+        keepsValues(true), given(given) {}
 
   mlir::FailureOr<KernelPlan> run();
 
 private:
+  nn::KernelTemplate chooseTemplate();
+  mlir::LogicalResult checkTemplate();
+  bool fitsColumns();
   mlir::LogicalResult planMap();
   mlir::LogicalResult planRows();
   mlir::LogicalResult planColumns();
   void pickBeforeStores(int level);
   int keepRow(int64_t count);
-  void planEmbeddingGrad(nn::EmbeddingGradOp op);
+  mlir::LogicalResult planEmbeddingGrad();
   void collectReductions();
   int level(mlir::Value value);
+  // Sets the blocks of lanes: those of the attribute, or of `chosen` lanes each
+  // (0 for none).
+  mlir::LogicalResult cutBlocks(const Stage &stage, int64_t chosen);
   void setGrain();
+  void findKeptValues(const Domain &domain);
+  // Compares what was built with the attribute.
+  mlir::LogicalResult checkGiven();
+  mlir::LogicalResult checkStages();
+  mlir::InFlightDiagnostic emitError();
 
-  // Chooses the number of lanes of the stage's innermost loop: all `count`
-  // elements, or the largest divisor of it that keeps every address linear in
-  // the lane. `index` sets the indices of the roots for a linear position.
-  void chooseLanes(Stage &stage, int64_t count, int outerDepth, int laneDepth,
-                   llvm::function_ref<void(Stage &, const IndexExpr &)> index);
+  // Sets the number of lanes of the innermost loop of the last stage: that of
+  // the attribute, or all `count` elements, or the largest divisor of it that
+  // keeps every address linear in the lane. `index` sets the indices of the
+  // roots for a linear position.
+  using SetIndices = llvm::function_ref<void(Stage &, const IndexExpr &)>;
+  mlir::LogicalResult chooseLanes(Stage &stage, int64_t count, int outerDepth,
+                                  int laneDepth, SetIndices index);
+  // Builds the stage with `lanes` lanes. Returns what its body is like.
+  BodyWalk setLanes(Stage &stage, int64_t count, int64_t lanes, int outerDepth,
+                    int laneDepth, SetIndices index);
   // Walks the bodies of the stage's roots, and sets its cuts.
   BodyWalk walk(Stage &stage);
   mlir::LogicalResult checkReductions(const BodyWalk &walk);
@@ -107,13 +130,15 @@ private:
   mlir::func::FuncOp kernel;
   mlir::Operation *terminator;
   bool keepsValues;
+  nn::KernelPlanAttr given; // null: choose
   KernelPlan plan;
   bool addsRows(nn::ReduceOp op);
 
   llvm::SmallVector<nn::ReduceOp> reductions; // in program order
-  llvm::SmallVector<nn::ReduceOp>
-      rowSums; // over blocks of rows, in program order
+  // Over blocks of rows, in program order.
+  llvm::SmallVector<nn::ReduceOp> rowSums;
+  llvm::SmallVector<KeptValue, 2> kept;
   llvm::DenseMap<mlir::Value, int> levels;
 };
 
-} // namespace fsdpc::codegen::kernels
+} // namespace fsdpc::analysis

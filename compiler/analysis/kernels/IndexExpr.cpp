@@ -2,14 +2,14 @@
 // the terms that the divisor divides and the rest, whose value range often
 // decides the rest. Atoms are interned, so equal subexpressions have equal
 // numbers, and indices are compared term by term.
-#include "compiler/codegen/kernels/IndexExpr.h"
+#include "compiler/analysis/kernels/IndexExpr.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
 
-using namespace fsdpc::codegen::kernels;
+using namespace fsdpc::analysis;
 
 bool IndexExpr::operator<(const IndexExpr &other) const {
   if (constant != other.constant)
@@ -272,6 +272,15 @@ std::optional<int64_t> IndexSpace::laneStride(const IndexExpr &a) const {
     stride = k;
   }
   return stride;
+}
+
+int64_t IndexSpace::alignment(const IndexExpr &address, int64_t lanes) const {
+  int64_t bits = address.constant;
+  for (auto [id, factor] : address.terms) {
+    bool isLane = atoms[id].kind == Atom::Variable && atoms[id].usesLane;
+    bits |= isLane ? factor * lanes : factor;
+  }
+  return bits & -bits;
 }
 
 void IndexSpace::collectCuts(const IndexExpr &a,

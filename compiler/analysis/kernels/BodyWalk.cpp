@@ -2,16 +2,15 @@
 // disagreed on the index at which an op reads its operands, a plan would
 // promise properties (consecutive lanes, cuts) that the emitted code does not
 // have.
-#include "compiler/codegen/kernels/BodyWalk.h"
+#include "compiler/analysis/kernels/BodyWalk.h"
 
 #include "compiler/dialects/nn/Build.h"
 
 using namespace mlir;
 using namespace fsdpc;
-using namespace fsdpc::codegen;
-using namespace fsdpc::codegen::kernels;
+using namespace fsdpc::analysis;
 
-int64_t kernels::costOf(Operation *op) {
+int64_t analysis::costOf(Operation *op) {
   if (auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op))
     return elementwise.getScalarCost();
   if (isa<nn::DropoutOp>(op))

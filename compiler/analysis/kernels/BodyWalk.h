@@ -3,11 +3,11 @@
 // be cut, and what an iteration costs.
 #pragma once
 
-#include "compiler/codegen/kernels/IndexMap.h"
+#include "compiler/analysis/kernels/IndexMap.h"
 
 #include <set>
 
-namespace fsdpc::codegen::kernels {
+namespace fsdpc::analysis {
 
 /// Returns the cost of one element of the op's result, in units of an addition.
 /// An exp costs about ten.
@@ -45,4 +45,4 @@ private:
   std::set<Key> visited;
 };
 
-} // namespace fsdpc::codegen::kernels
+} // namespace fsdpc::analysis

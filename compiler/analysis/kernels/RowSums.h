@@ -1,0 +1,24 @@
+// Recognises sums over fixed blocks of rows. Outlining puts such a sum into a
+// kernel that visits the rows anyway, and the planner lets that kernel add them
+// up on the way. Both ask here, so they cannot disagree on what such a sum is.
+#pragma once
+
+#include "compiler/dialects/nn/NNDialect.h"
+
+#include <optional>
+
+namespace fsdpc::analysis {
+
+/// Returns true if the op sums f32 or f64 values of blocks × rows × columns
+/// over the rows.
+bool sumsBlocksOfRows(nn::ReduceOp op);
+
+/// A sum over blocks of rows that were one tensor before a reshape
+/// (passes/kernels/ExpandForGrouping.h splits sums into this form).
+struct RowSums {
+  mlir::Value rows; // the input of the reshape
+  int64_t rowsPerBlock;
+};
+std::optional<RowSums> rowSumsOf(mlir::Operation *op);
+
+} // namespace fsdpc::analysis
