@@ -8,6 +8,8 @@
 // depends on neither.
 #pragma once
 
+#include "shared/status.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -216,10 +218,9 @@ struct Manifest {
 };
 
 std::string toJson(const Manifest &manifest);
-// Parses a manifest. Returns false on malformed text and names the place by its
-// path in `error`. Every key must be present and no other may be; members must
-// lie within their layout in ascending order.
-bool fromJson(const char *text, size_t bytes, Manifest &manifest,
-              std::string &error);
+// Parses a manifest. The error of malformed text names the place by its path.
+// Every key must be present and no other may be; members must lie within their
+// layout in ascending order.
+Result<Manifest> fromJson(const char *text, size_t bytes);
 
 } // namespace fsdpc

@@ -217,53 +217,51 @@ private:
 
 // Checks the indices of the trace's tables, which are used only at the end of a
 // run.
-void checkCalls(const Manifest &manifest) {
+Status checkCalls(const Manifest &manifest) {
   auto within = [](int64_t index, size_t count) {
     return index >= 0 && index < int64_t(count);
   };
   for (const CommandInfo &command : manifest.commands)
     for (int32_t layout : command.layouts)
       if (!within(layout, manifest.layouts.size()))
-        throw std::runtime_error("command '" + command.name +
-                                 "' names layout " + std::to_string(layout) +
-                                 ", which does not exist");
+        return Error{"command '" + command.name + "' names layout " +
+                     std::to_string(layout) + ", which does not exist"};
   for (const CallSequence &sequence : manifest.sequences)
     for (const Call &call : sequence.calls)
       if (!within(call.command, manifest.commands.size()))
-        throw std::runtime_error("'" + sequence.entry + "' calls command " +
-                                 std::to_string(call.command) +
-                                 ", which does not exist");
+        return Error{"'" + sequence.entry + "' calls command " +
+                     std::to_string(call.command) + ", which does not exist"};
+  return {};
 }
 
 // Checks what later code relies on without looking.
-void check(const Manifest &manifest) {
+Status check(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
-    throw std::runtime_error("'version' is " +
-                             std::to_string(manifest.version) + ", not " +
-                             std::to_string(Manifest().version));
+    return Error{"'version' is " + std::to_string(manifest.version) + ", not " +
+                 std::to_string(Manifest().version)};
   if (manifest.shardAlignment < 1 || manifest.maxRanks < 1)
-    throw std::runtime_error("'shardAlignment' or 'maxRanks' is not positive");
-  checkCalls(manifest);
+    return Error{"'shardAlignment' or 'maxRanks' is not positive"};
+  FSDPC_TRY(checkCalls(manifest));
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
     if (dtype != "f32" && dtype != "bf16")
-      throw std::runtime_error("'" + dtype +
-                               "' is neither 'f32' nor 'bf16' to compute or "
-                               "reduce in");
+      return Error{"'" + dtype +
+                   "' is neither 'f32' nor 'bf16' to compute or "
+                   "reduce in"};
   for (const Input &input : manifest.inputs)
     if (input.shape.empty() ||
         *std::min_element(input.shape.begin(), input.shape.end()) < 1)
-      throw std::runtime_error("input '" + input.name + "' has no elements");
+      return Error{"input '" + input.name + "' has no elements"};
   for (const Layout &layout : manifest.layouts) {
     if (layout.states < 0 || layout.states > mostStates)
-      throw std::runtime_error("layout '" + layout.name + "' has " +
-                               std::to_string(layout.states) + " states");
+      return Error{"layout '" + layout.name + "' has " +
+                   std::to_string(layout.states) + " states"};
     // An optimizer with replicated state updates replicated masters from
     // replicated gradients.
     bool operandsWhole = layout.masterWhole && layout.gradientWhole;
     if (layout.trainable && layout.stateWhole && !operandsWhole)
-      throw std::runtime_error("layout '" + layout.name +
-                               "' keeps its state whole, but not its master "
-                               "and gradient");
+      return Error{"layout '" + layout.name +
+                   "' keeps its state whole, but not its master "
+                   "and gradient"};
     int64_t end = 0;
     for (const Member &member : layout.members) {
       int64_t elements = 1;
@@ -271,12 +269,13 @@ void check(const Manifest &manifest) {
         elements *= extent;
       if (member.offset < end || member.elements != elements ||
           member.elements > layout.elements - member.offset)
-        throw std::runtime_error("member '" + member.name +
-                                 "' does not lie within layout '" +
-                                 layout.name + "' after the one before it");
+        return Error{"member '" + member.name +
+                     "' does not lie within layout '" + layout.name +
+                     "' after the one before it"};
       end = member.offset + member.elements;
     }
   }
+  return {};
 }
 
 } // namespace
@@ -286,16 +285,19 @@ std::string toJson(const Manifest &manifest) {
   return Writer::write(copy).dump(1);
 }
 
-bool fromJson(const char *text, size_t bytes, Manifest &manifest,
-              std::string &error) {
+Result<Manifest> fromJson(const char *text, size_t bytes) {
+  auto malformed = [](const std::string &reason) {
+    return Error{"the program's manifest is malformed: " + reason};
+  };
   try {
+    Manifest manifest;
     Json json = Json::parse(text, text + bytes);
     Reader::parse(json, "", manifest);
-    check(manifest);
-    return true;
+    if (Status checked = check(manifest); !checked)
+      return malformed(checked.error().message);
+    return manifest;
   } catch (const std::exception &fault) {
-    error = std::string("the program's manifest is malformed: ") + fault.what();
-    return false;
+    return malformed(fault.what());
   }
 }
 

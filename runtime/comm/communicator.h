@@ -8,6 +8,7 @@
 #pragma once
 
 #include "shared/staging.h"
+#include "shared/status.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -68,10 +69,9 @@ struct Job {
 // > 0 they form virtual nodes of that size, and use the path for several nodes
 // between them; 0 puts all on one node.
 std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode);
-// Joins the job that mpirun started this process in. Returns null and sets
-// `error` on failure. Loads the embedded plugin, so that a program needs libmpi
-// only under mpirun.
-std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error);
+// Joins the job that mpirun started this process in. Loads the embedded plugin,
+// so that a program needs libmpi only under mpirun.
+Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode);
 
 // Sets rankOnNode and ranksOnNode for virtual nodes of `ranksPerNode` ranks (0:
 // one node per machine), from rank, size, rankOnHost and ranksOnHost.

@@ -1,7 +1,9 @@
 // The end of a rank that failed: one line on stderr that begins with "error:",
 // then the abort function that the runtime has set (MPI_Abort, or the end of
 // the process). Streams, library calls and communicators end ranks this way,
-// because they run on threads that have no caller to report to.
+// because they run on threads that have no caller to report to. So do the
+// functions of the C ABI, whose caller is compiled code. Every other function
+// returns a Status or Result (shared/status.h).
 #pragma once
 
 #include <functional>

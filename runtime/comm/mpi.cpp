@@ -17,25 +17,20 @@ namespace fsdpc::runtime {
 
 namespace {
 
-const MpiPlugin *loadPlugin(std::string &error) {
+Result<const MpiPlugin *> loadPlugin() {
   size_t bytes = fsdpc_mpi_object_end - fsdpc_mpi_object;
-  if (bytes == 0) {
-    error = "this program was built without MPI";
-    return nullptr;
-  }
+  if (bytes == 0)
+    return Error{"this program was built without MPI"};
   int file = memfd_create("fsdpc-mpi", MFD_CLOEXEC);
-  if (file < 0 || write(file, fsdpc_mpi_object, bytes) != ssize_t(bytes)) {
-    error = "cannot unpack the MPI plugin";
-    return nullptr;
-  }
+  if (file < 0 || write(file, fsdpc_mpi_object, bytes) != ssize_t(bytes))
+    return Error{"cannot unpack the MPI plugin"};
   // RTLD_GLOBAL, because MPI's own components look for its symbols globally.
   std::string path = "/proc/self/fd/" + std::to_string(file);
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   close(file);
-  if (!library) {
-    error = std::string("cannot load MPI (is libmpi installed?): ") + dlerror();
-    return nullptr;
-  }
+  if (!library)
+    return Error{std::string("cannot load MPI (is libmpi installed?): ") +
+                 dlerror()};
   return static_cast<const MpiPlugin *>(dlsym(library, mpiPluginSymbol));
 }
 
@@ -64,16 +59,14 @@ private:
 
 } // namespace
 
-std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error) {
-  const MpiPlugin *mpi = loadPlugin(error);
-  if (!mpi)
-    return nullptr;
+Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode) {
+  Result<const MpiPlugin *> plugin = loadPlugin();
+  FSDPC_TRY(plugin);
+  const MpiPlugin *mpi = *plugin;
   auto job = std::make_unique<Job>();
   if (const char *why = mpi->join(&job->rank, &job->size, &job->rankOnHost,
-                                  &job->ranksOnHost)) {
-    error = why;
-    return nullptr;
-  }
+                                  &job->ranksOnHost))
+    return Error{why};
   // Called when the job is destroyed, after its channels.
   job->session =
       std::shared_ptr<void>(nullptr, [mpi](void *) { mpi->leave(); });
@@ -99,10 +92,8 @@ std::unique_ptr<Job> joinMpi(int ranksPerNode, std::string &error) {
     }
     std::vector<char *> bases(job->size);
     if (const char *why =
-            mpi->openWindow(channel, staging.windowBytes(), bases.data())) {
-      error = why;
-      return nullptr;
-    }
+            mpi->openWindow(channel, staging.windowBytes(), bases.data()))
+      return Error{why};
     job->channel[i] = std::make_unique<WindowCommunicator>(
         job->rank, std::move(bases), staging);
   }

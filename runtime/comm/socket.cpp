@@ -75,22 +75,24 @@ void Socket::close() {
 }
 
 // A signal does not end the wait; the deadline still holds.
-std::string Socket::wait(short events, Deadline deadline) {
+Status Socket::wait(short events, Deadline deadline) {
   pollfd entry = {file, events, 0};
   int ready;
   do
     ready = poll(&entry, 1, pollTimeout(deadline));
   while (ready < 0 && errno == EINTR);
   if (ready < 0)
-    return systemError(errno);
-  return ready ? "" : "no answer in time";
+    return Error{systemError(errno)};
+  if (ready == 0)
+    return Error{"no answer in time"};
+  return {};
 }
 
 // step(done) transfers some of the bytes from position `done` on, and returns
 // what send() or recv() returned.
 template <typename Step>
-std::string Socket::transfer(size_t bytes, short events, Deadline deadline,
-                             Step &&step) {
+Status Socket::transfer(size_t bytes, short events, Deadline deadline,
+                        Step &&step) {
   for (size_t done = 0; done < bytes;) {
     ssize_t count = step(done);
     if (count > 0) {
@@ -98,30 +100,28 @@ std::string Socket::transfer(size_t bytes, short events, Deadline deadline,
       continue;
     }
     if (count == 0)
-      return "the connection was closed";
+      return Error{"the connection was closed"};
     if (errno != EAGAIN && errno != EINTR)
-      return systemError(errno);
-    std::string error = wait(events, deadline);
-    if (!error.empty())
-      return error;
+      return Error{systemError(errno)};
+    FSDPC_TRY(wait(events, deadline));
   }
-  return "";
+  return {};
 }
 
-std::string Socket::send(const void *data, size_t bytes, Deadline deadline) {
+Status Socket::send(const void *data, size_t bytes, Deadline deadline) {
   return transfer(bytes, POLLOUT, deadline, [&](size_t done) {
     return ::send(file, static_cast<const char *>(data) + done, bytes - done,
                   MSG_NOSIGNAL);
   });
 }
 
-std::string Socket::receive(void *data, size_t bytes, Deadline deadline) {
+Status Socket::receive(void *data, size_t bytes, Deadline deadline) {
   return transfer(bytes, POLLIN, deadline, [&](size_t done) {
     return recv(file, static_cast<char *>(data) + done, bytes - done, 0);
   });
 }
 
-std::string listenOn(const std::string &address, int port, Socket &listener) {
+Result<Socket> listenOn(const std::string &address, int port) {
   bool loopback = isLoopback(address);
   int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
   sockaddr_in6 wide = {};
@@ -138,17 +138,17 @@ std::string listenOn(const std::string &address, int port, Socket &listener) {
   if (file >= 0)
     set(file, IPPROTO_IPV6, IPV6_V6ONLY, 0);
   else if ((file = socket(AF_INET, type, 0)) < 0)
-    return systemError(errno);
+    return Error{systemError(errno)};
   else
     useWide = false;
-  listener = Socket(file);
+  Socket listener(file);
   set(file, SOL_SOCKET, SO_REUSEADDR, 1);
   auto *name = useWide ? reinterpret_cast<const sockaddr *>(&wide)
                        : reinterpret_cast<const sockaddr *>(&plain);
   if (bind(file, name, useWide ? sizeof wide : sizeof plain) ||
       listen(file, SOMAXCONN))
-    return systemError(errno);
-  return "";
+    return Error{systemError(errno)};
+  return listener;
 }
 
 Socket acceptFrom(const Socket &listener) {
@@ -159,22 +159,22 @@ Socket acceptFrom(const Socket &listener) {
   return Socket(file);
 }
 
-std::string connectTo(const std::string &address, int port, Deadline deadline,
-                      Socket &connection) {
+Result<Socket> connectTo(const std::string &address, int port,
+                         Deadline deadline) {
   addrinfo hints = {}, *list = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   int code =
       getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (code)
-    return gai_strerror(code);
+    return Error{gai_strerror(code)};
   std::unique_ptr<addrinfo, void (*)(addrinfo *)> owner(list, freeaddrinfo);
-  std::string error = "the name has no address";
+  Error error = {"the name has no address"};
   for (addrinfo *at = list; at; at = at->ai_next) {
     int file =
         socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
                at->ai_protocol);
     if (file < 0) {
-      error = systemError(errno);
+      error = {systemError(errno)};
       continue;
     }
     Socket attempt(file);
@@ -188,11 +188,9 @@ std::string connectTo(const std::string &address, int port, Deadline deadline,
       else
         getsockopt(file, SOL_SOCKET, SO_ERROR, &status, &length);
     }
-    if (status == 0) {
-      connection = std::move(attempt);
-      return "";
-    }
-    error = systemError(status);
+    if (status == 0)
+      return attempt;
+    error = {systemError(status)};
   }
   return error;
 }

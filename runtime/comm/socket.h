@@ -1,7 +1,9 @@
 // TCP connections with deadlines. Every wait sleeps in poll until there is
-// something to do or the deadline passes, and returns an error message instead
-// of failing, since the caller knows which rank it was talking to.
+// something to do or the deadline passes. Errors name no rank, since only the
+// caller knows which one it was talking to.
 #pragma once
+
+#include "shared/status.h"
 
 #include <chrono>
 #include <cstddef>
@@ -32,27 +34,25 @@ public:
   int descriptor() const { return file; }
   void close();
 
-  // Transfer all bytes. They return an error message, or an empty string.
-  std::string send(const void *data, size_t bytes, Deadline deadline);
-  std::string receive(void *data, size_t bytes, Deadline deadline);
+  // Transfer all bytes.
+  Status send(const void *data, size_t bytes, Deadline deadline);
+  Status receive(void *data, size_t bytes, Deadline deadline);
 
 private:
-  std::string wait(short events, Deadline deadline);
+  Status wait(short events, Deadline deadline);
   template <typename Step>
-  std::string transfer(size_t bytes, short events, Deadline deadline,
-                       Step &&step);
+  Status transfer(size_t bytes, short events, Deadline deadline, Step &&step);
   int file = -1;
 };
 
 // Listens on `port` of every interface, or only of the loopback if `address`
-// names it. Returns an error message, or an empty string.
-std::string listenOn(const std::string &address, int port, Socket &listener);
+// names it.
+Result<Socket> listenOn(const std::string &address, int port);
 // Returns the next waiting connection, or a closed socket if there is none.
 // Does not block.
 Socket acceptFrom(const Socket &listener);
-// Tries each address of the name once. Returns an error message, or an empty
-// string.
-std::string connectTo(const std::string &address, int port, Deadline deadline,
-                      Socket &connection);
+// Tries each address of the name once.
+Result<Socket> connectTo(const std::string &address, int port,
+                         Deadline deadline);
 
 } // namespace fsdpc::runtime

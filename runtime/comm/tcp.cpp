@@ -73,13 +73,14 @@ public:
   RankZero(const LaunchEnvironment &environment, Star &star)
       : environment(environment), star(star) {}
 
-  // Returns an error message, or an empty string once all ranks are connected.
-  std::string meet() {
-    std::string error =
-        listenOn(environment.address, environment.port, listener);
-    if (!error.empty())
-      return "rank 0 cannot listen on " + meetingPlace(environment) + " (" +
-             error + "); set FSDPC_PORT to a free port, the same on every rank";
+  // Returns once all ranks are connected.
+  Status meet() {
+    Result<Socket> listening = listenOn(environment.address, environment.port);
+    if (!listening)
+      return Error{"rank 0 cannot listen on " + meetingPlace(environment) +
+                   " (" + listening.error().message +
+                   "); set FSDPC_PORT to a free port, the same on every rank"};
+    listener = std::move(*listening);
     Deadline deadline = inSeconds(environment.seconds);
     size_t wanted = size_t(environment.ranks - 1) * links;
     while (arrived < wanted) {
@@ -91,7 +92,7 @@ public:
     }
     for (int peer = 1; peer < environment.ranks; ++peer)
       start(peer, deadline);
-    return "";
+    return {};
   }
 
 private:
@@ -126,13 +127,13 @@ private:
   // Reads a greeting and answers it. Keeps the connection if it belongs here.
   void admit(Socket caller) {
     Greeting greeting;
-    if (!caller.receive(&greeting, sizeof greeting, inSeconds(1)).empty() ||
+    if (!caller.receive(&greeting, sizeof greeting, inSeconds(1)) ||
         memcmp(greeting.protocol, magic, sizeof magic) != 0)
       return;
     Verdict verdict = judge(greeting);
     Answer reply = answer(verdict);
-    std::string error = caller.send(&reply, sizeof reply, inSeconds(1));
-    if (verdict != welcome || !error.empty())
+    Status sent = caller.send(&reply, sizeof reply, inSeconds(1));
+    if (verdict != welcome || !sent)
       return;
     memcpy(star.hosts[size_t(greeting.rank)].data(), greeting.host,
            sizeof greeting.host - 1);
@@ -152,13 +153,14 @@ private:
                                                                      : welcome;
   }
 
-  // Tells one rank that all are connected, with the names of all hosts.
+  // Tells one rank that all are connected, with the names of all hosts. The
+  // watch finds a rank that is gone by now.
   void start(int peer, Deadline deadline) {
     Socket &control = star.peers[controlChannel][size_t(peer)];
     Answer reply = answer(welcome);
-    if (control.send(&reply, sizeof reply, deadline).empty())
-      control.send(star.hosts.data(), star.hosts.size() * sizeof(Host),
-                   deadline);
+    if (control.send(&reply, sizeof reply, deadline))
+      (void)control.send(star.hosts.data(), star.hosts.size() * sizeof(Host),
+                         deadline);
   }
 
   // Tells the ranks that did arrive that the job does not start.
@@ -166,11 +168,11 @@ private:
     Answer reply = answer(givenUp);
     for (Socket &peer : star.peers[controlChannel])
       if (peer.isOpen())
-        peer.send(&reply, sizeof reply, inSeconds(1));
+        (void)peer.send(&reply, sizeof reply, inSeconds(1));
   }
 
-  // The error message that names the ranks that did not arrive.
-  std::string missing() const {
+  // The error that names the ranks that did not arrive.
+  Error missing() const {
     std::string names;
     int count = 0;
     for (int peer = 1; peer < environment.ranks; ++peer) {
@@ -184,12 +186,12 @@ private:
       names += " and " + std::to_string(count - 8) + " more";
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", environment.seconds);
-    return std::string(count > 1 ? "ranks " : "rank ") + names + " of " +
-           std::to_string(environment.ranks) + " (" + environment.launcher +
-           ", " + environment.variables + ") did not connect to rank 0 at " +
-           meetingPlace(environment) + " within " + seconds +
-           " s; start all of them, and see that they reach that port "
-           "(FSDPC_PORT chooses another, FSDPC_JOIN_SECONDS waits longer)";
+    return {std::string(count > 1 ? "ranks " : "rank ") + names + " of " +
+            std::to_string(environment.ranks) + " (" + environment.launcher +
+            ", " + environment.variables + ") did not connect to rank 0 at " +
+            meetingPlace(environment) + " within " + seconds +
+            " s; start all of them, and see that they reach that port "
+            "(FSDPC_PORT chooses another, FSDPC_JOIN_SECONDS waits longer)"};
   }
 
   const LaunchEnvironment &environment;
@@ -200,69 +202,101 @@ private:
 };
 
 // The other ranks' side: connects to rank 0 and waits until all ranks are
-// there. Sets `heard` if rank 0 has given up, and so has printed the reason
-// itself.
-std::string callRank0(const LaunchEnvironment &environment, Star &star,
-                      bool &heard) {
-  // Rank 0 gives up first, because it knows which ranks are missing.
-  Deadline deadline = inSeconds(environment.seconds + 5);
-  auto pause = std::chrono::milliseconds(50);
-  std::string error;
-  auto unreachable = [&] {
+// there.
+class OtherRank {
+public:
+  OtherRank(const LaunchEnvironment &environment, Star &star)
+      : environment(environment), star(star) {}
+
+  // Returns once all ranks are connected. The error has no message if rank 0
+  // has given up, and so has printed the reason itself.
+  Status call() {
+    // Rank 0 gives up first, because it knows which ranks are missing.
+    Deadline deadline = inSeconds(environment.seconds + 5);
+    for (int link = 0; link < links; ++link)
+      FSDPC_TRY(connect(link, deadline));
+    return awaitStart(deadline);
+  }
+
+private:
+  // Opens one connection. Tries again, with growing pauses, until rank 0
+  // answers.
+  Status connect(int link, Deadline deadline) {
+    auto pause = std::chrono::milliseconds(50);
+    for (;;) {
+      Result<Verdict> verdict = greet(link, deadline);
+      if (verdict)
+        return judge(*verdict);
+      star.peers[link][0].close();
+      if (std::chrono::steady_clock::now() + pause >= deadline)
+        return unreachable(verdict.error());
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds(1000));
+    }
+  }
+
+  // Connects, greets and returns rank 0's verdict.
+  Result<Verdict> greet(int link, Deadline deadline) {
+    Result<Socket> connected =
+        connectTo(environment.address, environment.port, deadline);
+    FSDPC_TRY(connected);
+    Socket &connection = star.peers[link][0];
+    connection = std::move(*connected);
+    Greeting greeting = greetingOf(environment, link);
+    Answer reply = {};
+    Deadline soon = std::min(deadline, inSeconds(10));
+    if (!connection.send(&greeting, sizeof greeting, soon) ||
+        !connection.receive(&reply, sizeof reply, soon) ||
+        memcmp(reply.protocol, magic, sizeof magic) != 0)
+      return Error{"what listens there does not answer as one"};
+    return Verdict(reply.verdict);
+  }
+
+  Status judge(Verdict verdict) const {
+    if (verdict == welcome)
+      return {};
+    if (verdict == otherJob)
+      return Error{"another job's rank 0 listens at " +
+                   meetingPlace(environment) +
+                   "; set FSDPC_PORT to a free port, the same on every rank"};
+    return Error{"rank " + std::to_string(environment.rank) + " of " +
+                 std::to_string(environment.ranks) +
+                 " was turned away by rank 0 at " + meetingPlace(environment) +
+                 (verdict == rankTaken ? ": it has such a rank already"
+                                       : ": it counts other ranks") +
+                 "; see that " + environment.variables + " are this job's"};
+  }
+
+  // Waits for rank 0's word that all ranks are there, and for their hosts.
+  Status awaitStart(Deadline deadline) {
+    Answer reply = {};
+    Socket &control = star.peers[controlChannel][0];
+    Status got = control.receive(&reply, sizeof reply, deadline);
+    if (got && reply.verdict != welcome)
+      return Error{};
+    if (got)
+      got = control.receive(star.hosts.data(), star.hosts.size() * sizeof(Host),
+                            deadline);
+    if (got)
+      return {};
+    return Error{"rank " + std::to_string(environment.rank) +
+                 " lost rank 0 at " + meetingPlace(environment) +
+                 " before all ranks were there (" + got.error().message + ")"};
+  }
+
+  Error unreachable(const Error &last) const {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", environment.seconds);
-    return "rank " + std::to_string(environment.rank) + " found no rank 0 at " +
-           meetingPlace(environment) + " within " + seconds + " s (" + error +
-           "); see that rank 0 runs and listens there (" +
-           environment.launcher + ", " + environment.variables + ")";
-  };
-  for (int link = 0; link < links;) {
-    Socket &connection = star.peers[link][0];
-    Answer reply = {};
-    error =
-        connectTo(environment.address, environment.port, deadline, connection);
-    if (error.empty()) {
-      Greeting greeting = greetingOf(environment, link);
-      Deadline soon = std::min(deadline, inSeconds(10));
-      error = connection.send(&greeting, sizeof greeting, soon);
-      if (error.empty())
-        error = connection.receive(&reply, sizeof reply, soon);
-      if (!error.empty() || memcmp(reply.protocol, magic, sizeof magic) != 0)
-        error = "what listens there does not answer as one";
-    }
-    if (error.empty()) {
-      if (reply.verdict == otherJob)
-        return "another job's rank 0 listens at " + meetingPlace(environment) +
-               "; set FSDPC_PORT to a free port, the same on every rank";
-      if (reply.verdict != welcome)
-        return "rank " + std::to_string(environment.rank) + " of " +
-               std::to_string(environment.ranks) +
-               " was turned away by rank 0 at " + meetingPlace(environment) +
-               (reply.verdict == rankTaken ? ": it has such a rank already"
-                                           : ": it counts other ranks") +
-               "; see that " + environment.variables + " are this job's";
-      ++link;
-      continue;
-    }
-    connection.close();
-    if (std::chrono::steady_clock::now() + pause >= deadline)
-      return unreachable();
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, std::chrono::milliseconds(1000));
+    return {"rank " + std::to_string(environment.rank) +
+            " found no rank 0 at " + meetingPlace(environment) + " within " +
+            seconds + " s (" + last.message +
+            "); see that rank 0 runs and listens there (" +
+            environment.launcher + ", " + environment.variables + ")"};
   }
-  Answer reply = {};
-  Socket &control = star.peers[controlChannel][0];
-  error = control.receive(&reply, sizeof reply, deadline);
-  heard = error.empty() && reply.verdict != welcome;
-  if (error.empty() && !heard)
-    error = control.receive(star.hosts.data(), star.hosts.size() * sizeof(Host),
-                            deadline);
-  if (error.empty())
-    return heard ? "rank 0 has given up" : "";
-  return "rank " + std::to_string(environment.rank) + " lost rank 0 at " +
-         meetingPlace(environment) + " before all ranks were there (" + error +
-         ")";
-}
+
+  const LaunchEnvironment &environment;
+  Star &star;
+};
 
 // Sets the rank's place on its machine: as the launcher says, or else by
 // comparing host names.
@@ -282,28 +316,23 @@ void place(Job &job, const LaunchEnvironment &environment,
 
 } // namespace
 
-std::unique_ptr<Job> joinTcp(const LaunchEnvironment &environment,
-                             int ranksPerNode, double silence,
-                             std::string &error) {
+Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
+                                     int ranksPerNode, double silence) {
   int ranks = environment.ranks;
   Star star;
   star.hosts.resize(size_t(ranks));
   for (std::vector<Socket> &link : star.peers)
     link.resize(environment.rank == 0 ? size_t(ranks) : 1);
   Greeting own = greetingOf(environment, 0);
-  bool heard = false;
   memcpy(star.hosts[size_t(environment.rank)].data(), own.host,
          sizeof own.host);
-  error = environment.rank == 0 ? RankZero(environment, star).meet()
-                                : callRank0(environment, star, heard);
+  Status met = environment.rank == 0 ? RankZero(environment, star).meet()
+                                     : OtherRank(environment, star).call();
   // If every rank sees an error, one rank per node prints a line; on the node
   // of rank 0 that is rank 1.
-  bool speaks = environment.rank == 1 || environment.rankOnHost == 0;
-  if (!error.empty()) {
-    if (environment.rank != 0 && (heard || !speaks))
-      error.clear();
-    return nullptr;
-  }
+  bool speaks = environment.rank <= 1 || environment.rankOnHost == 0;
+  if (!met)
+    return speaks ? met.error() : Error{};
 
   std::vector<std::string> hosts;
   for (const Host &host : star.hosts)

@@ -12,13 +12,12 @@ namespace fsdpc::runtime {
 // Meets the other ranks at the environment's address and port. Rank 0 listens;
 // the others try until it answers. Connections from outside the job (another
 // protocol, another job, a rank that is connected already) are closed and
-// change nothing. Returns null and sets `error` on failure. The error is empty
-// if another rank of this node will print it.
+// change nothing. The error has no message if another rank of this node prints
+// it.
 //
 // Afterwards a rank that disconnects, or that is silent for `silence` seconds
 // (0: no limit), ends the job with one line that names it.
-std::unique_ptr<Job> joinTcp(const LaunchEnvironment &environment,
-                             int ranksPerNode, double silence,
-                             std::string &error);
+Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
+                                     int ranksPerNode, double silence);
 
 } // namespace fsdpc::runtime

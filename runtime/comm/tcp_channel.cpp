@@ -97,14 +97,12 @@ private:
            std::to_string(self));
   }
   void put(int peer, const void *data, size_t bytes) {
-    std::string error = peers[size_t(peer)].send(data, bytes, never);
-    if (!error.empty())
-      session.lost(peer, error);
+    if (Status sent = peers[size_t(peer)].send(data, bytes, never); !sent)
+      session.lost(peer, sent.error().message);
   }
   void take(int peer, void *data, size_t bytes) {
-    std::string error = peers[size_t(peer)].receive(data, bytes, never);
-    if (!error.empty())
-      session.lost(peer, error);
+    if (Status got = peers[size_t(peer)].receive(data, bytes, never); !got)
+      session.lost(peer, got.error().message);
   }
 
   struct Header {

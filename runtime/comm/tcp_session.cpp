@@ -56,7 +56,7 @@ void TcpSession::tell(uint8_t word, int except) {
   for (size_t peer = 0; peer < links.size(); ++peer)
     if (links[peer].isOpen() && int(peer) != except)
       // A peer that cannot take a byte will be found to be silent.
-      links[peer].send(&word, 1, std::chrono::steady_clock::now());
+      (void)links[peer].send(&word, 1, std::chrono::steady_clock::now());
 }
 
 void TcpSession::abort(int code) {

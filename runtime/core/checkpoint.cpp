@@ -41,40 +41,35 @@ public:
     }
   }
 
-  bool open(const std::string &target, std::string &error) {
+  Status open(const std::string &target) {
     path = target;
     temporary = temporaryName(path);
     descriptor = ::open(temporary.c_str(),
                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor < 0)
-      error = fileError(temporary, "write");
-    return descriptor >= 0;
+      return fileError(temporary, "write");
+    return {};
   }
 
-  bool write(uint64_t offset, const void *data, uint64_t bytes,
-             std::string &error) {
+  Status write(uint64_t offset, const void *data, uint64_t bytes) {
     auto *from = static_cast<const char *>(data);
     while (bytes > 0) {
       ssize_t wrote = pwrite(descriptor, from, bytes, off_t(offset));
       if (wrote < 0 && errno == EINTR)
         continue;
-      if (wrote <= 0) {
-        error = fileError(path, "save");
-        return false;
-      }
+      if (wrote <= 0)
+        return fileError(path, "save");
       from += wrote;
       offset += uint64_t(wrote);
       bytes -= uint64_t(wrote);
     }
-    return true;
+    return {};
   }
 
-  bool commit(std::string &error) {
+  Status commit() {
     bool synced = fsync(descriptor) == 0;
-    if (!synced || rename(temporary.c_str(), path.c_str()) != 0) {
-      error = fileError(path, "save");
-      return false;
-    }
+    if (!synced || rename(temporary.c_str(), path.c_str()) != 0)
+      return fileError(path, "save");
     close(descriptor);
     descriptor = -1;
     // The rename is durable only after its directory is synced.
@@ -83,7 +78,7 @@ public:
       fsync(folder);
       close(folder);
     }
-    return true;
+    return {};
   }
 
 private:
@@ -122,9 +117,9 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V, so that the file holds means.
-bool saveLayout(fsdpc_rank &rank, size_t index, Saved what,
-                const std::vector<uint64_t> &offsets, AtomicFile &file,
-                std::vector<float> &staging, std::string &error) {
+Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
+                  const std::vector<uint64_t> &offsets, AtomicFile &file,
+                  std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   const float *own =
@@ -145,47 +140,41 @@ bool saveLayout(fsdpc_rank &rank, size_t index, Saved what,
     if (what == Saved::gradients)
       for (int64_t i = 0; i < count * rank.job.size; ++i)
         staging[size_t(i)] = float(double(staging[size_t(i)]) * rank.inverseV);
-    bool written = true;
-    for (int from = 0; written && from < rank.job.size; ++from) {
+    for (int from = 0; from < rank.job.size; ++from) {
       int64_t first = from * buffers.shard + begin;
-      forEachMember(layout, first, first + count,
-                    [&](size_t member, int64_t a, int64_t b) {
-                      uint64_t at = uint64_t(a - layout.members[member].offset);
-                      written =
-                          written &&
-                          file.write(offsets[member] + at * sizeof(float),
-                                     &staging[size_t(from * count + a - first)],
-                                     uint64_t(b - a) * sizeof(float), error);
-                    });
+      FSDPC_TRY(forEachMember(
+          layout, first, first + count,
+          [&](size_t member, int64_t a, int64_t b) {
+            uint64_t at = uint64_t(a - layout.members[member].offset);
+            return file.write(offsets[member] + at * sizeof(float),
+                              &staging[size_t(from * count + a - first)],
+                              uint64_t(b - a) * sizeof(float));
+          }));
     }
-    if (!written)
-      return false;
   }
-  return true;
+  return {};
 }
 
 } // namespace
 
-bool checkWritable(const std::string &path, std::string &error) {
+Status checkWritable(const std::string &path) {
   struct stat status;
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    error = "cannot save '" + path + "': not a regular file";
-    return false;
-  }
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return Error{"cannot save '" + path + "': not a regular file"};
   AtomicFile file; // the destructor removes the file
-  return file.open(path, error);
+  return file.open(path);
 }
 
-bool save(fsdpc_rank &rank, Saved what, const std::string &path,
-          std::string &error) {
+Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   const Manifest &manifest = rank.manifest;
   AtomicFile file;
   Offsets offsets;
   std::string header = describe(manifest, what, offsets);
   bool writes = rank.job.rank == 0;
-  if (writes && (!file.open(path, error) ||
-                 !file.write(0, header.data(), header.size(), error)))
-    return false;
+  if (writes) {
+    FSDPC_TRY(file.open(path));
+    FSDPC_TRY(file.write(0, header.data(), header.size()));
+  }
   // One piece of every rank; also on ranks that only send, because all-gather
   // writes all pieces everywhere.
   std::vector<float> staging(
@@ -193,20 +182,18 @@ bool save(fsdpc_rank &rank, Saved what, const std::string &path,
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     if (what == Saved::gradients && !manifest.layouts[i].trainable)
       continue;
-    if (!saveLayout(rank, i, what, offsets.members[i], file, staging, error))
-      return false;
+    FSDPC_TRY(saveLayout(rank, i, what, offsets.members[i], file, staging));
   }
   if (!writes)
-    return true;
+    return {};
   for (size_t i = 0; i < offsets.buffers.size(); ++i) {
     const Buffer &buffer = manifest.buffers[i];
     std::vector<char> value(
         size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
     rank.device->download(value.data(), rank.buffers[i], value.size());
-    if (!file.write(offsets.buffers[i], value.data(), value.size(), error))
-      return false;
+    FSDPC_TRY(file.write(offsets.buffers[i], value.data(), value.size()));
   }
-  return file.commit(error);
+  return file.commit();
 }
 
 } // namespace fsdpc::runtime

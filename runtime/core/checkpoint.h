@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/core/rank.h"
+#include "shared/status.h"
 
 #include <string>
 
@@ -10,14 +11,13 @@ namespace fsdpc::runtime {
 
 enum class Saved { parameters, gradients };
 
-// Returns true if a file could be written at `path`. Leaves nothing behind.
-bool checkWritable(const std::string &path, std::string &error);
+// Fails unless a file could be written at `path`. Leaves nothing behind.
+Status checkWritable(const std::string &path);
 
 // Saves parameters or gradients. All ranks call it together and rank 0 writes,
 // to a temporary file that replaces `path` once all of it is on disk. Only rank
-// 0 can return false; its caller must end the job, because the other ranks may
-// be waiting to send.
-bool save(fsdpc_rank &rank, Saved what, const std::string &path,
-          std::string &error);
+// 0 can fail; its caller must end the job, because the other ranks may be
+// waiting to send.
+Status save(fsdpc_rank &rank, Saved what, const std::string &path);
 
 } // namespace fsdpc::runtime

@@ -6,6 +6,7 @@
 #include "runtime/core/device.h"
 #include "runtime/core/lr_schedule.h"
 #include "shared/manifest.h"
+#include "shared/status.h"
 
 #include <cstdint>
 #include <string>
@@ -30,7 +31,7 @@ struct Options {
   int threads = 0; // 0: the cores that the rank may use
   double lr = 0;
   LrSchedule schedule;
-  std::string scheduleText; // --lr-schedule as given, for the log
+  std::string scheduleText = "constant"; // --lr-schedule as given, for the log
   uint64_t seed = 0;
   bool shuffle = false;
   std::string weights, init, log, trace, save, saveGradients;
@@ -41,16 +42,10 @@ struct Options {
   std::string help; // if not empty: print this and exit
 };
 
-// Returns false and sets `error` if the command line is wrong. The message
-// names the valid flag or value nearest to what was given.
-bool parseCommandLine(int argc, const char *const *argv,
-                      const Manifest &manifest, Options &options,
-                      std::string &error);
-
-// Returns the candidate with the fewest edits from `text`, or an empty string
-// if none is close.
-std::string nearest(const std::string &text,
-                    const std::vector<std::string> &candidates);
+// Parses a command line. The error names the valid flag or value nearest to
+// what was given.
+Result<Options> parseCommandLine(int argc, const char *const *argv,
+                                 const Manifest &manifest);
 
 // Parses "FILE[:WIDTH][+SHIFT]" from the right, since the name of a file may
 // contain both signs.

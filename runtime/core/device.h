@@ -9,6 +9,7 @@
 
 #include "runtime/include/fsdpc.h"
 #include "shared/manifest.h"
+#include "shared/status.h"
 
 #include <array>
 #include <cstddef>
@@ -65,9 +66,9 @@ public:
 
   // ---- memory, used before training; every call but `allocate` blocks ----
   // Reserves memory for the whole plan. Of it, runtime/core takes
-  // plan.allocated bytes by `allocate`; the backend takes the rest. Returns
-  // false, with both numbers in `error`, if there is too little memory.
-  virtual bool reserve(const MemoryPlan &plan, std::string &error) = 0;
+  // plan.allocated bytes by `allocate`; the backend takes the rest. If there is
+  // too little memory, the error has both numbers.
+  virtual Status reserve(const MemoryPlan &plan) = 0;
   // Returns uninitialised device memory, or null if there is none left. It is
   // aligned to 64 bytes on the host; on CUDA to 256, and to 4096 from 1 MiB on.
   // The caller releases it.
@@ -87,7 +88,7 @@ public:
   // ---- called by the training loop ---- Returns host memory of `bytes` bytes
   // whose content `send` copies to `memory`, a part of input slot `slot`. It is
   // `memory` itself if the host can write there. The device owns it.
-  virtual void *staging(int slot, void *memory, size_t bytes) = 0;
+  virtual Result<void *> staging(int slot, void *memory, size_t bytes) = 0;
   // Blocks until the staging memory of a slot may be written again.
   virtual void awaitSlot(int slot) = 0;
   // Enqueues the copies from a slot's staging memory to the device. They run
@@ -107,8 +108,9 @@ public:
   // Blocks until everything enqueued on every stream has run.
   virtual void synchronize() = 0;
   // Fills every replicated copy of the layouts from the shards, at start.
-  // Blocks; all ranks call it together.
-  virtual void gatherWholes(fsdpc_rank &rank) = 0;
+  // Blocks; all ranks call it together. The caller must end the job if it
+  // fails, because the other ranks may be waiting for this one.
+  virtual Status gatherWholes(fsdpc_rank &rank) = 0;
 
   // ---- calls of the C ABI, described in fsdpc.h; all only enqueue ----
   // Lists belong to the caller and are gone when the work runs.
@@ -138,16 +140,15 @@ const char *backendName();
 // Returns true if the device is emulated, so that its times mean nothing. Every
 // line of output then says so.
 bool isEmulation();
-// Returns true if this machine can run the backend; otherwise `error` is one
-// line that says what is missing. Called once per process, before any other
-// function of the backend.
-bool checkBackend(const Manifest &manifest, std::string &error);
+// Checks that this machine can run the backend; the error says what is missing.
+// Called once per process, before any other function of the backend.
+Status checkBackend(const Manifest &manifest);
 // Makes the device of the job's rank with every library plan of the manifest
-// prepared. Returns null and sets `error` on failure.
-std::unique_ptr<Device> makeDevice(const Manifest &manifest,
-                                   const fsdpc_program &program, Job &job,
-                                   const DeviceOptions &options,
-                                   std::string &error);
+// prepared.
+Result<std::unique_ptr<Device>> makeDevice(const Manifest &manifest,
+                                           const fsdpc_program &program,
+                                           Job &job,
+                                           const DeviceOptions &options);
 // Bytes that such a device takes in addition to what runtime/core allocates:
 // scratchpads and workspaces. Computed without making a device, for the memory
 // table. Stacks are not included; the memory plan counts them.

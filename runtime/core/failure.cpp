@@ -48,14 +48,14 @@ void awaitAbort(Job &job) {
 
 // The lowest rank prints, so that the same error on several ranks gives one
 // line.
-bool agree(Job &job, const std::string &error) {
-  int64_t failed = error.empty() ? 0 : 1;
+bool agree(Job &job, const Status &own) {
+  int64_t failed = own ? 0 : 1;
   std::vector<int64_t> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&failed, all.data(), sizeof failed);
   for (int rank = 0; rank < job.size; ++rank)
     if (all[size_t(rank)]) {
       if (rank == job.rank)
-        printError(error);
+        printError(own.error().message);
       return false;
     }
   return true;

@@ -1,12 +1,14 @@
 // How ranks fail together: every rank exits with code 3, and the whole job
-// prints one line that begins with "error:". Which function to use depends on
-// who knows of the failure. All ranks: failJob. Several, each by itself:
-// awaitTurn, then fail. Only one rank (its disk, its memory): fail() of
-// runtime/comm/failure.h.
+// prints one line that begins with "error:". A function that has a caller
+// returns a Status (shared/status.h); these functions are for where a job ends.
+// Which one to use depends on who knows of the failure. Before the first step:
+// agree. All ranks: failJob. Several, each by itself: awaitTurn, then fail.
+// Only one rank (its disk, its memory): fail() of runtime/comm/failure.h.
 #pragma once
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/failure.h"
+#include "shared/status.h"
 
 #include <string>
 
@@ -30,9 +32,9 @@ void awaitTurn(const Job &job, bool later);
 // about to.
 [[noreturn]] void awaitAbort(Job &job);
 
-// Exchanges whether any rank has an error; `error` is this rank's, empty if
-// none. Returns true if no rank has one. Otherwise the lowest rank that has one
-// has printed it. All ranks call it together.
-bool agree(Job &job, const std::string &error);
+// Exchanges whether any rank has an error; `own` is this rank's status. Returns
+// true if no rank has one. Otherwise the lowest rank that has one has printed
+// it. All ranks call it together.
+bool agree(Job &job, const Status &own);
 
 } // namespace fsdpc::runtime

@@ -12,10 +12,10 @@
 
 namespace fsdpc::runtime {
 
-std::string fileError(const std::string &path, const char *what) {
+Error fileError(const std::string &path, const char *what) {
   int code = errno;
-  return std::string("cannot ") + what + " '" + path +
-         "': " + std::strerror(code);
+  return {std::string("cannot ") + what + " '" + path +
+          "': " + std::strerror(code)};
 }
 
 File::File(File &&other) noexcept { *this = std::move(other); }
@@ -32,31 +32,25 @@ File::~File() {
     ::close(descriptor);
 }
 
-bool File::open(const std::string &path, std::string &error) {
-  name = path;
-  descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+Result<File> File::open(const std::string &path) {
+  File file;
+  file.name = path;
+  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status;
-  if (descriptor < 0 || fstat(descriptor, &status) != 0) {
-    error = fileError(path, "open");
-    return false;
-  }
-  if (!S_ISREG(status.st_mode)) {
-    error = "cannot open '" + path + "': not a regular file";
-    return false;
-  }
-  bytes = uint64_t(status.st_size);
-  return true;
+  if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0)
+    return fileError(path, "open");
+  if (!S_ISREG(status.st_mode))
+    return Error{"cannot open '" + path + "': not a regular file"};
+  file.bytes = uint64_t(status.st_size);
+  return file;
 }
 
-bool File::read(uint64_t offset, void *to, uint64_t count,
-                std::string &error) const {
-  if (offset > bytes || count > bytes - offset) {
-    error = "'" + name + "' ends at byte " + std::to_string(bytes) +
-            ", but bytes " + std::to_string(offset) + " to " +
-            std::to_string(offset) + " + " + std::to_string(count) +
-            " are needed";
-    return false;
-  }
+Status File::read(uint64_t offset, void *to, uint64_t count) const {
+  if (offset > bytes || count > bytes - offset)
+    return Error{"'" + name + "' ends at byte " + std::to_string(bytes) +
+                 ", but bytes " + std::to_string(offset) + " to " +
+                 std::to_string(offset) + " + " + std::to_string(count) +
+                 " are needed"};
   auto *out = static_cast<char *>(to);
   while (count > 0) {
     // One call reads at most 2 GiB.
@@ -64,19 +58,15 @@ bool File::read(uint64_t offset, void *to, uint64_t count,
     ssize_t got = pread(descriptor, out, piece, off_t(offset));
     if (got < 0 && errno == EINTR)
       continue;
-    if (got < 0) {
-      error = fileError(name, "read");
-      return false;
-    }
-    if (got == 0) {
-      error = "'" + name + "' became shorter while it was read";
-      return false;
-    }
+    if (got < 0)
+      return fileError(name, "read");
+    if (got == 0)
+      return Error{"'" + name + "' became shorter while it was read"};
     out += got;
     offset += uint64_t(got);
     count -= uint64_t(got);
   }
-  return true;
+  return {};
 }
 
 } // namespace fsdpc::runtime

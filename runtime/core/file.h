@@ -6,6 +6,8 @@
 // an error message.
 #pragma once
 
+#include "shared/status.h"
+
 #include <cstdint>
 #include <string>
 
@@ -19,13 +21,12 @@ public:
   File &operator=(File &&other) noexcept;
   ~File();
 
-  bool open(const std::string &path, std::string &error);
+  static Result<File> open(const std::string &path);
   const std::string &path() const { return name; }
   uint64_t size() const { return bytes; } // when it was opened
-  // Reads exactly `count` bytes from `offset`. Returns false with a reason in
-  // `error` if the file does not hold all of them.
-  bool read(uint64_t offset, void *to, uint64_t count,
-            std::string &error) const;
+  // Reads exactly `count` bytes from `offset`. Fails if the file does not hold
+  // all of them.
+  Status read(uint64_t offset, void *to, uint64_t count) const;
 
 private:
   std::string name;
@@ -33,7 +34,7 @@ private:
   uint64_t bytes = 0;
 };
 
-// Returns a message of the path in quotes, `what`, and the text of errno.
-std::string fileError(const std::string &path, const char *what);
+// Returns an error of the path in quotes, `what`, and the text of errno.
+Error fileError(const std::string &path, const char *what);
 
 } // namespace fsdpc::runtime

@@ -10,22 +10,25 @@
 
 namespace fsdpc::runtime {
 
-bool parseInitRule(const std::string &text, InitRule &rule) {
-  if (text == "zeros" || text == "ones") {
-    rule.kind = text == "ones" ? InitRule::ones : InitRule::zeros;
-    return true;
-  }
+Result<InitRule> parseInitRule(const std::string &text) {
+  if (text == "zeros")
+    return InitRule{InitRule::zeros};
+  if (text == "ones")
+    return InitRule{InitRule::ones};
+  InitRule rule;
   int end = 0;
-  rule.kind = InitRule::normal;
-  if (std::sscanf(text.c_str(), "normal(%lf,%lf)%n", &rule.a, &rule.b, &end) !=
-      2) {
+  auto matches = [&](const char *form) {
+    return std::sscanf(text.c_str(), form, &rule.a, &rule.b, &end) == 2;
+  };
+  if (matches("normal(%lf,%lf)%n"))
+    rule.kind = InitRule::normal;
+  else if (matches("uniform(%lf,%lf)%n"))
     rule.kind = InitRule::uniform;
-    if (std::sscanf(text.c_str(), "uniform(%lf,%lf)%n", &rule.a, &rule.b,
-                    &end) != 2)
-      return false;
-  }
-  return size_t(end) == text.size() && std::isfinite(rule.a) &&
-         std::isfinite(rule.b);
+  if (rule.kind == InitRule::zeros || size_t(end) != text.size() ||
+      !std::isfinite(rule.a) || !std::isfinite(rule.b))
+    return Error{"'" + text +
+                 "' is none of normal(m,s), uniform(a,b), zeros, ones"};
+  return rule;
 }
 
 void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,

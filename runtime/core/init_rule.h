@@ -13,6 +13,8 @@
 // All in f64, then rounded to f32.
 #pragma once
 
+#include "shared/status.h"
+
 #include <cstdint>
 #include <string>
 
@@ -23,9 +25,8 @@ struct InitRule {
   double a = 0, b = 0; // normal: mean, deviation; uniform: the two ends
 };
 
-// Parses "zeros", "ones", "normal(0,0.02)" or "uniform(-1,1)". Returns false if
-// `text` is none of these.
-bool parseInitRule(const std::string &text, InitRule &rule);
+// Parses "zeros", "ones", "normal(0,0.02)" or "uniform(-1,1)".
+Result<InitRule> parseInitRule(const std::string &text);
 // Writes elements [begin, begin + count) of the tensor `name` to to[0 …
 // count-1].
 void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,

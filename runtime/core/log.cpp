@@ -34,25 +34,24 @@ Log::~Log() {
     std::fclose(file);
 }
 
-bool Log::open(const std::string &name, std::string &error) {
+Status Log::open(const std::string &name) {
   path = name;
   file = std::fopen(path.c_str(), "we");
   if (!file)
-    error = fileError(path, "write");
-  return file != nullptr;
+    return fileError(path, "write");
+  return {};
 }
 
-bool Log::line(const std::string &text, std::string &error) {
+Status Log::line(const std::string &text) {
   if (!file)
-    return true;
+    return {};
   if (std::fputs((text + "\n").c_str(), file) >= 0 && std::fflush(file) == 0)
-    return true;
-  error = fileError(path, "write");
-  return false;
+    return {};
+  return fileError(path, "write");
 }
 
-bool Log::header(const Manifest &manifest, const Options &options,
-                 const RunInfo &info, std::string &error) {
+Status Log::header(const Manifest &manifest, const Options &options,
+                   const RunInfo &info) {
   Json plan;
   for (auto &[kind, bytes] : info.plan.kinds())
     plan[kind] = bytes;
@@ -83,14 +82,13 @@ bool Log::header(const Manifest &manifest, const Options &options,
                {"shuffle", options.shuffle},
                {"plan", plan},
                {"peak_rss", peakResidentBytes()}};
-  return line(dump(json), error);
+  return line(dump(json));
 }
 
-bool Log::step(const Manifest &manifest, const Options &options,
-               const RunInfo &info, const StepRecord &record,
-               std::string &error) {
+Status Log::step(const Manifest &manifest, const Options &options,
+                 const RunInfo &info, const StepRecord &record) {
   if (!file) // before anything is formatted: a step allocates nothing
-    return true;
+    return {};
   double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
                  double(options.accumulate);
   const char *rate =
@@ -108,7 +106,7 @@ bool Log::step(const Manifest &manifest, const Options &options,
   }
   json["peak_bytes"] = record.peakBytes;
   json["peak_rss_minus_plan"] = record.overPlan;
-  return line(dump(json), error);
+  return line(dump(json));
 }
 
 } // namespace fsdpc::runtime

@@ -6,6 +6,7 @@
 
 #include "runtime/core/command_line.h"
 #include "shared/memory_plan.h"
+#include "shared/status.h"
 
 #include <cstdio>
 
@@ -37,19 +38,19 @@ struct StepRecord {
 // Tokens per microbatch, or samples if the model takes no tokens.
 int64_t itemsPerMicrobatch(const Manifest &manifest);
 
-// The log file of rank 0. The functions return false and set `error` if the
-// file cannot be written; without `open` they do nothing.
+// The log file of rank 0. The functions fail if the file cannot be written;
+// without `open` they do nothing.
 class Log {
 public:
   ~Log();
-  bool open(const std::string &path, std::string &error);
-  bool header(const Manifest &manifest, const Options &options,
-              const RunInfo &info, std::string &error);
-  bool step(const Manifest &manifest, const Options &options,
-            const RunInfo &info, const StepRecord &record, std::string &error);
+  Status open(const std::string &path);
+  Status header(const Manifest &manifest, const Options &options,
+                const RunInfo &info);
+  Status step(const Manifest &manifest, const Options &options,
+              const RunInfo &info, const StepRecord &record);
 
 private:
-  bool line(const std::string &text, std::string &error);
+  Status line(const std::string &text);
   std::FILE *file = nullptr;
   std::string path;
 };

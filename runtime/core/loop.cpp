@@ -4,12 +4,11 @@
 //
 // A device that does not run ahead sees the loss before the update, so a bad
 // loss leaves the parameters untouched.
-#include "runtime/core/loop.h"
+#include "runtime/core/trainer.h"
 
 #include "runtime/core/failure.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
-#include "runtime/core/trainer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,30 +19,31 @@ constexpr int64_t mebibyte = 1 << 20;
 
 // Enqueues the K microbatches of a step. While the device computes on one input
 // slot, the host fills the other.
-void Trainer::runMicrobatches(int64_t step) {
+Status Trainer::runMicrobatches(int64_t step) {
   for (int64_t k = 0; k < options.accumulate; ++k) {
     rank->microbatch = k;
     enter("microbatch", {false, rank->slot, k == 0, k, step},
           program.microbatch);
-    readNext(step, k);
+    FSDPC_TRY(readNext(step, k));
     if (!rank->device->runsAhead())
       rank->device->synchronize();
     rank->slot ^= 1;
   }
+  return {};
 }
 
 // Enqueues the update. After the first step it also saves the gradients, if
 // asked to.
-void Trainer::runUpdate(int64_t step) {
+Status Trainer::runUpdate(int64_t step) {
   enter("update", {true, 0, false, 0, step}, program.update);
   if (!rank->device->runsAhead())
     rank->device->synchronize();
   trace.leave();
   if (step > 0 || options.saveGradients.empty())
-    return;
+    return {};
   // The update does not change the gradients.
   rank->device->synchronize();
-  saveTo(options.saveGradients, Saved::gradients);
+  return saveTo(options.saveGradients, Saved::gradients);
 }
 
 void Trainer::enter(const char *name, const Section &section,
@@ -63,7 +63,7 @@ void Trainer::exchange(StepRecord *record) {
   own.assign(perRank, 0);
   all.resize(perRank * size_t(job.size));
   int64_t peak = peakResidentBytes();
-  own[0] = !nextError.empty();
+  own[0] = !nextRead;
   own[1] = double(peak);
   own[2] = double(peak - info.processPlan);
   for (size_t k = 0; k < results.losses.size(); ++k) {
@@ -154,21 +154,20 @@ void Trainer::warnOfUnused() const {
                  "' holds tensors that the program does not: " + names);
 }
 
-void Trainer::report(const StepRecord &record) {
-  std::string error;
-  if (job.rank == 0 && !log.step(manifest, options, info, record, error))
-    fail(error);
+Status Trainer::saveTo(const std::string &path, Saved what) {
+  return path.empty() ? Status() : save(*rank, what, path);
 }
 
-void Trainer::saveTo(const std::string &path, Saved what) {
-  std::string error;
-  if (!path.empty() && !save(*rank, what, path, error))
-    fail(error);
+// Ends the job if a rank could not read its next samples: the lowest such rank
+// returns its error, the others wait for it.
+Status Trainer::checkNext() {
+  if (nextFailure >= 0 && nextFailure != job.rank)
+    awaitAbort(job);
+  return nextRead;
 }
 
-// Reports a step whose results have arrived, and ends the job if a rank could
-// not read its next samples.
-void Trainer::finish(StepRecord &record) {
+// Reports a step whose results have arrived.
+Status Trainer::finish(StepRecord &record) {
   auto now = std::chrono::steady_clock::now();
   record.gradNorm = results.norm;
   record.exposedMilliseconds =
@@ -176,74 +175,72 @@ void Trainer::finish(StepRecord &record) {
   record.milliseconds =
       std::chrono::duration<double, std::milli>(now - finished).count();
   finished = now;
-  report(record);
-  if (nextFailure == job.rank)
-    fail(nextError);
-  if (nextFailure >= 0)
-    awaitAbort(job);
+  if (job.rank == 0)
+    FSDPC_TRY(log.step(manifest, options, info, record));
+  return checkNext();
 }
 
 // On a device that runs ahead, step s is enqueued before the results of step s
 // - 1 are read, so the device never waits for the host. `record` is the step
 // whose results are read, `next` the one that is enqueued.
-void Trainer::train() {
-  std::string error;
+Status Trainer::train() {
+  FSDPC_TRY(rank->device->gatherWholes(*rank));
+  info.notes = rank->device->notes();
   Progress progress(options, info);
   if (job.rank == 0) {
     progress.start(manifest);
     warnOfUnused();
-    if (!log.header(manifest, options, info, error))
-      fail(error);
+    FSDPC_TRY(log.header(manifest, options, info));
   }
   Device &device = *rank->device;
   StepRecord record, next;
   finished = std::chrono::steady_clock::now();
-  auto complete = [&] {
-    finish(record);
+  auto complete = [&]() -> Status {
+    FSDPC_TRY(finish(record));
     if (job.rank == 0)
       progress.step(record);
+    return {};
   };
   for (int64_t step = 0; step < options.steps; ++step) {
     next = StepRecord();
     next.step = rank->step = step;
     next.lr = rank->lr = options.schedule.at(step, options.steps, options.lr);
-    runMicrobatches(step);
+    FSDPC_TRY(runMicrobatches(step));
     if (!device.runsAhead()) {
       // The loss is checked before the update, so a bad one leaves the
       // parameters as they were.
       device.results(*rank, step, results);
       exchange(&next);
-      runUpdate(step);
+      FSDPC_TRY(runUpdate(step));
       device.results(*rank, step, results);
       record = next;
-      complete();
+      FSDPC_TRY(complete());
       continue;
     }
-    runUpdate(step);
+    FSDPC_TRY(runUpdate(step));
     if (step > 0)
       device.results(*rank, step - 1, results);
     exchange(step > 0 ? &record : nullptr);
-    if (step > 0)
-      complete();
+    FSDPC_TRY(step > 0 ? complete() : checkNext());
     record = next;
   }
   // The last step's results are still to be read.
   if (device.runsAhead() && options.steps > 0) {
     device.results(*rank, options.steps - 1, results);
     exchange(&record);
-    complete();
+    FSDPC_TRY(complete());
   }
-  if (!trace.write(*rank, error))
-    fail(error);
+  FSDPC_TRY(trace.write(*rank));
   countMicrobatches();
-  saveTo(options.save, Saved::parameters);
+  FSDPC_TRY(saveTo(options.save, Saved::parameters));
   job.channel[controlChannel]->barrier();
   if (job.rank != 0)
-    return;
+    return {};
   progress.finish(record);
   if (record.overPlan > 64 * mebibyte)
     printWarning("the peak is " + bytesText(record.overPlan) +
                  " above the plan of " + bytesText(info.processPlan));
+  return {};
 }
 
 // Ranks that share a process set its abort function once.
@@ -255,7 +252,8 @@ int runRank(const Manifest &manifest, const fsdpc_program &program,
     Trainer trainer(manifest, program, options, job);
     if (!trainer.prepare())
       return 3;
-    trainer.train();
+    if (Status trained = trainer.train(); !trained)
+      fail(trained.error().message);
     return 0;
   } catch (const std::exception &fault) { // most likely out of memory
     fail(fault.what());

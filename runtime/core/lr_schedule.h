@@ -3,8 +3,11 @@
 // (Loshchilov and Hutter, SGDR, 2017), each after a linear warmup.
 #pragma once
 
+#include "shared/status.h"
+
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 namespace fsdpc::runtime {
 
@@ -28,5 +31,8 @@ struct LrSchedule {
     return minimum + (rate - minimum) * left;
   }
 };
+
+// Parses "cosine,warmup=100,min=1e-5".
+Result<LrSchedule> parseSchedule(const std::string &text);
 
 } // namespace fsdpc::runtime

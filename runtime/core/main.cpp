@@ -7,7 +7,7 @@
 #include "runtime/core/command_line.h"
 #include "runtime/core/failure.h"
 #include "runtime/core/info.h"
-#include "runtime/core/loop.h"
+#include "runtime/core/trainer.h"
 
 #include <algorithm>
 #include <csignal>
@@ -47,69 +47,78 @@ std::string strangerText(const LaunchEnvironment &environment) {
          ", or unset the variables and use --ranks " + ranks;
 }
 
-// Parses, joins the other ranks, and runs. The order matters: see the comment
-// on joinMpi below.
+// Prints what --help, --info or --manifest asks for. Returns false if the
+// command line asks for none of them.
+bool printText(const Manifest &manifest, const fsdpc_program &program,
+               const Options &options, bool speaks) {
+  std::string text = options.help;
+  if (options.info)
+    text = infoText(manifest, options.threads);
+  else if (options.manifest)
+    text = std::string(program.manifest, program.manifest_bytes) + "\n";
+  if (speaks)
+    std::fputs(text.c_str(), stdout);
+  return !text.empty();
+}
+
+// Ranks that a launcher announced are not asked for again.
+Status checkRanks(const Options &options, const LaunchEnvironment &environment,
+                  bool launched) {
+  if (!launched || !options.ranks)
+    return {};
+  return Error{"--ranks runs the ranks as threads of one process; leave it out "
+               "under " +
+               environment.launcher + ", which says how many there are"};
+}
+
+// Prints the error of a rank, if it is the one to speak, and returns the exit
+// code.
+int refuse(const Error &error, int code, bool speaks = true) {
+  if (speaks && !error.message.empty())
+    printError(error.message);
+  return code;
+}
+
+// Parses, joins the other ranks, and runs. The order matters: mpirun tells a
+// process its rank only after joining, and one rank must report even a mistake
+// in the command line. So all join first. Other launchers announce the rank in
+// the environment.
 int runProgram(int argc, char **argv, const fsdpc_program &program) {
-  Manifest manifest;
-  Options options;
-  std::string error;
-  if (!fromJson(program.manifest, program.manifest_bytes, manifest, error)) {
-    printError(error);
-    return 3;
-  }
-  bool parsed = parseCommandLine(argc, argv, manifest, options, error);
+  Result<Manifest> read = fromJson(program.manifest, program.manifest_bytes);
+  if (!read)
+    return refuse(read.error(), 3);
+  const Manifest &manifest = *read;
+  Result<Options> parsed = parseCommandLine(argc, argv, manifest);
+  const Options options = parsed ? *parsed : Options();
 
   LaunchEnvironment environment = readLaunchEnvironment();
   bool meets = environment.ranks > 1 && environment.missing.empty();
-  if (parsed && (environment.mpi || meets) && options.ranks) {
-    parsed = false;
-    error = "--ranks runs the ranks as threads of one process; leave it out "
-            "under " +
-            environment.launcher + ", which says how many there are";
-  }
-  // mpirun tells a process its rank only after joining, and one rank must
-  // report even a mistake in the command line. So all join first. Other
-  // launchers announce the rank in the environment.
   std::unique_ptr<Job> job;
   if (environment.mpi) {
-    std::string reason;
-    job = joinMpi(options.ranksPerNode, reason);
-    if (!job && !meets) {
-      printError(reason);
-      return 3;
-    }
-    if (job && job->size == 1 && meets)
-      job.reset(); // this MPI does not know of the launcher
+    auto joined = joinMpi(options.ranksPerNode);
+    if (!joined && !meets)
+      return refuse(joined.error(), 3);
+    // A job of one rank: this MPI does not know of the launcher.
+    if (joined && !((*joined)->size == 1 && meets))
+      job = std::move(*joined);
   }
   bool speaks = job ? job->rank == 0 : environment.rank == 0;
-  if (!parsed) {
-    if (speaks)
-      printError(error);
-    return 2;
-  }
-  if (!options.help.empty() || options.info || options.manifest) {
-    std::string text = options.help;
-    if (options.info)
-      text = infoText(manifest, options.threads);
-    else if (options.manifest)
-      text = std::string(program.manifest, program.manifest_bytes) + "\n";
-    if (speaks)
-      std::fputs(text.c_str(), stdout);
+  if (!parsed)
+    return refuse(parsed.error(), 2, speaks);
+  Status ranks = checkRanks(options, environment, environment.mpi || meets);
+  if (!ranks)
+    return refuse(ranks.error(), 2, speaks);
+  if (printText(manifest, program, options, speaks))
     return 0;
-  }
   if (!job && meets) {
-    job = joinTcp(environment, options.ranksPerNode,
-                  options.device.watchdogSeconds, error);
-    if (!job && !error.empty())
-      printError(error);
-    if (!job)
-      return 3;
+    auto joined = joinTcp(environment, options.ranksPerNode,
+                          options.device.watchdogSeconds);
+    if (!joined)
+      return refuse(joined.error(), 3);
+    job = std::move(*joined);
   }
-  if (environment.ranks > 1 && (!job || job->size == 1)) {
-    if (speaks)
-      printError(strangerText(environment));
-    return 3;
-  }
+  if (environment.ranks > 1 && (!job || job->size == 1))
+    return refuse({strangerText(environment)}, 3, speaks);
   if (job)
     return runRank(manifest, program, options, *job);
   return runLocal(manifest, program, options);

@@ -78,43 +78,44 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
 
 // Allocates one slot of every input. The random keys, 16 bytes per slot, are
 // not part of the plan.
-void fsdpc_rank::allocateSlot(int slot) {
+Status fsdpc_rank::allocateSlot(int slot) {
   size_t at = size_t(slot);
   for (const Input &input : manifest.inputs) {
     int64_t bytes = inputBytes(input);
     inputs[at].push_back(take(bytes));
-    staging[at].push_back(
-        device->staging(slot, inputs[at].back(), size_t(bytes)));
+    Result<void *> staged =
+        device->staging(slot, inputs[at].back(), size_t(bytes));
+    FSDPC_TRY(staged);
+    staging[at].push_back(*staged);
   }
   random[at] = allocateBlock(sizeof(RandomKey));
-  randomStaging[at] = static_cast<RandomKey *>(
-      device->staging(slot, random[at], sizeof(RandomKey)));
+  Result<void *> staged = device->staging(slot, random[at], sizeof(RandomKey));
+  FSDPC_TRY(staged);
+  randomStaging[at] = static_cast<RandomKey *>(*staged);
+  return {};
 }
 
-bool fsdpc_rank::allocate(const MemoryPlan &plan, std::string &error) {
-  if (!device->reserve(plan, error))
-    return false;
+Status fsdpc_rank::allocate(const MemoryPlan &plan) {
+  FSDPC_TRY(device->reserve(plan));
   try {
     for (const Layout &layout : manifest.layouts)
       allocateLayout(layout);
     for (const Buffer &buffer : manifest.buffers)
       buffers.push_back(take(bufferBytes(buffer)));
     for (int slot = 0; slot < 2; ++slot)
-      allocateSlot(slot);
+      FSDPC_TRY(allocateSlot(slot));
     statistics =
         reinterpret_cast<float *>(take(statisticsBytes(manifest, job.size)));
     arena = take(manifest.arenaBytes);
   } catch (const std::bad_alloc &) {
-    error = "out of memory after " + std::to_string(taken) + " of " +
-            std::to_string(plan.allocated) + " bytes";
-    return false;
+    return Error{"out of memory after " + std::to_string(taken) + " of " +
+                 std::to_string(plan.allocated) + " bytes"};
   }
   // The plan was printed and checked against the limit, so any difference is an
   // error of the runtime.
-  if (taken != plan.allocated) {
-    error = "allocated " + std::to_string(taken) +
-            " bytes where the plan says " + std::to_string(plan.allocated);
-    return false;
-  }
-  return true;
+  if (taken != plan.allocated)
+    return Error{"allocated " + std::to_string(taken) +
+                 " bytes where the plan says " +
+                 std::to_string(plan.allocated)};
+  return {};
 }

@@ -7,6 +7,7 @@
 #include "shared/memory_plan.h"
 
 #include <cstring>
+#include <utility>
 
 namespace fsdpc::runtime {
 namespace {
@@ -127,26 +128,23 @@ std::string shapeText(const std::vector<int64_t> &shape) {
 
 bool isNpy(const File &file) {
   char start[6];
-  std::string error;
-  return file.size() >= 6 && file.read(0, start, 6, error) &&
+  return file.size() >= 6 && file.read(0, start, 6) &&
          std::memcmp(start, magic, 6) == 0;
 }
 
-bool readNpyHeader(const File &file, NpyHeader &header, std::string &error) {
-  auto fail = [&](const std::string &what) {
-    error = "'" + file.path() + "' " + what;
-    return false;
+Result<NpyHeader> readNpyHeader(const File &file) {
+  auto wrong = [&](const std::string &what) {
+    return Error{"'" + file.path() + "' " + what};
   };
   if (!isNpy(file))
-    return fail("is not a .npy file");
+    return wrong("is not a .npy file");
   unsigned char start[12] = {};
   uint64_t startBytes = file.size() < 12 ? file.size() : 12;
-  if (!file.read(0, start, startBytes, error))
-    return false;
+  FSDPC_TRY(file.read(0, start, startBytes));
   int version = start[6];
   if (version < 1 || version > 3)
-    return fail("is a .npy file of version " + std::to_string(version) +
-                "; versions 1 to 3 are read");
+    return wrong("is a .npy file of version " + std::to_string(version) +
+                 "; versions 1 to 3 are read");
   uint64_t length = start[8] | start[9] << 8;
   uint64_t lengthEnd = 10;
   if (version > 1) {
@@ -155,62 +153,60 @@ bool readNpyHeader(const File &file, NpyHeader &header, std::string &error) {
   }
   if (startBytes < lengthEnd || length > file.size() - lengthEnd ||
       length > (1 << 20))
-    return fail("is truncated: its .npy header is not all there");
+    return wrong("is truncated: its .npy header is not all there");
   std::string text(length, '\0'), descr;
-  if (!file.read(lengthEnd, text.data(), length, error))
-    return false;
+  FSDPC_TRY(file.read(lengthEnd, text.data(), length));
   bool fortran = false;
+  NpyHeader header;
   if (!parseHeader(text, descr, fortran, header.shape))
-    return fail("has a malformed .npy header");
+    return wrong("has a malformed .npy header");
   if (fortran && header.shape.size() > 1)
-    return fail("is in Fortran order; save it with numpy.ascontiguousarray");
+    return wrong("is in Fortran order; save it with numpy.ascontiguousarray");
   header.dtype = dtypeOf(descr);
   if (header.dtype.empty())
-    return fail("has elements of type '" + descr +
-                "'; little-endian integers, floats and bool are read");
+    return wrong("has elements of type '" + descr +
+                 "'; little-endian integers, floats and bool are read");
   header.offset = lengthEnd + length;
 
   // Checked products: a shape whose size overflows must not look small.
   int64_t bytes = dtypeBytes(header.dtype);
   for (int64_t extent : header.shape)
     if (__builtin_mul_overflow(bytes, extent, &bytes))
-      return fail("has a shape that overflows: " + shapeText(header.shape));
+      return wrong("has a shape that overflows: " + shapeText(header.shape));
   if (uint64_t(bytes) > file.size() - header.offset)
-    return fail("is truncated: shape " + shapeText(header.shape) + " needs " +
-                std::to_string(bytes) + " bytes, " +
-                std::to_string(file.size() - header.offset) + " are there");
-  return true;
+    return wrong("is truncated: shape " + shapeText(header.shape) + " needs " +
+                 std::to_string(bytes) + " bytes, " +
+                 std::to_string(file.size() - header.offset) + " are there");
+  return header;
 }
 
-bool openNpySamples(const Input &input, const std::string &path,
-                    SampleFile &samples, std::string &error) {
-  NpyHeader header;
-  if (!samples.file.open(path, error) ||
-      !readNpyHeader(samples.file, header, error))
-    return false;
-  if (!converts(header.dtype, input.dtype)) {
-    error = "'" + path + "' holds " + header.dtype + ", but input '" +
-            input.name + "' is " + input.dtype;
-    return false;
-  }
-  bool fits = header.shape.size() == input.shape.size();
+Result<SampleFile> openNpySamples(const Input &input, const std::string &path) {
+  Result<File> file = File::open(path);
+  FSDPC_TRY(file);
+  Result<NpyHeader> header = readNpyHeader(*file);
+  FSDPC_TRY(header);
+  if (!converts(header->dtype, input.dtype))
+    return Error{"'" + path + "' holds " + header->dtype + ", but input '" +
+                 input.name + "' is " + input.dtype};
+  bool fits = header->shape.size() == input.shape.size();
   for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
-    fits = header.shape[axis] == input.shape[axis];
+    fits = header->shape[axis] == input.shape[axis];
   if (!fits) {
     std::string expected = "[samples";
     for (size_t axis = 1; axis < input.shape.size(); ++axis)
       expected += ", " + std::to_string(input.shape[axis]);
-    error = "'" + path + "' has shape " + shapeText(header.shape) +
-            ", but input '" + input.name + "' takes " + expected + "]";
-    return false;
+    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
+                 ", but input '" + input.name + "' takes " + expected + "]"};
   }
-  samples.dtype = header.dtype;
-  samples.offset = header.offset;
-  samples.samples = header.shape[0];
+  SampleFile samples;
+  samples.file = std::move(*file);
+  samples.dtype = header->dtype;
+  samples.offset = header->offset;
+  samples.samples = header->shape[0];
   samples.sampleElements = 1;
   for (size_t axis = 1; axis < input.shape.size(); ++axis)
     samples.sampleElements *= input.shape[axis];
-  return true;
+  return samples;
 }
 
 } // namespace fsdpc::runtime

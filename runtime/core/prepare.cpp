@@ -10,29 +10,50 @@
 namespace fsdpc::runtime {
 
 // Checks everything that needs no device, cheapest first. Opens the files that
-// only rank 0 writes on rank 0. Returns an error message, or an empty string.
-std::string Trainer::check() {
-  std::string error = checkMachine(manifest, job.size);
-  if (!error.empty() || !samples.open(manifest, options, microbatches, error) ||
-      !weights.open(manifest, program, options, error))
-    return error;
-  if (job.rank == 0)
+// only rank 0 writes on rank 0.
+Status Trainer::check() {
+  FSDPC_TRY(checkMachine(manifest, job.size));
+  FSDPC_TRY(samples.open(manifest, options, microbatches));
+  FSDPC_TRY(weights.open(manifest, program, options));
+  if (job.rank == 0) {
     for (const std::string &path : {options.save, options.saveGradients})
-      if (!path.empty() && !checkWritable(path, error))
-        return error;
-  if (job.rank == 0 && !options.log.empty() && !log.open(options.log, error))
-    return error;
-  if (!checkBackend(manifest, error))
-    return error;
-  if (!options.trace.empty() &&
-      !trace.open(options.trace, job.rank, job.size, error))
-    return error;
+      if (!path.empty())
+        FSDPC_TRY(checkWritable(path));
+    if (!options.log.empty())
+      FSDPC_TRY(log.open(options.log));
+  }
+  FSDPC_TRY(checkBackend(manifest));
+  if (!options.trace.empty())
+    FSDPC_TRY(trace.open(options.trace, job.rank, job.size));
   info.plan =
       planMemory(manifest, job.size, info.threads,
                  communicationBytes(job.size, job.ranksOnNode, job.transport),
                  scratchpadBytes(manifest, job.size, info.threads));
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
+}
+
+// Makes the device and the rank's memory, loads the initial values, and reads
+// the first samples.
+Status Trainer::load() {
+  DeviceOptions wanted = options.device;
+  wanted.threads = info.threads;
+  wanted.accumulate = options.accumulate;
+  auto device = makeDevice(manifest, program, job, wanted);
+  FSDPC_TRY(device);
+  if (!options.trace.empty() && !(*device)->canKeepTimes())
+    return Error{std::string("--trace: the '") + backendName() +
+                 "' target keeps no times; use a profiler that shows NVTX "
+                 "ranges"};
+  rank =
+      std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
+  rank->inverseV = 1.0 / double(microbatches);
+  rank->accumulate = options.accumulate;
+  trace.start(*rank, options.accumulate);
+  FSDPC_TRY(rank->allocate(info.plan));
+  FSDPC_TRY(weights.verify(job.rank, job.size));
+  FSDPC_TRY(loadShards(*rank, weights));
+  return readStep(0);
 }
 
 bool Trainer::prepare() {
@@ -53,34 +74,10 @@ bool Trainer::prepare() {
     return false;
   info.batch = samples.batch();
   info.samples = samples.count();
-
-  std::string error;
-  DeviceOptions wanted = options.device;
-  wanted.threads = info.threads;
-  wanted.accumulate = options.accumulate;
-  // From here on an error is only remembered: every rank must reach the next
-  // agreement, whatever fails.
-  auto device = makeDevice(manifest, program, job, wanted, error);
-  if (device && !options.trace.empty() && !device->canKeepTimes()) {
-    error = std::string("--trace: the '") + backendName() +
-            "' target keeps no times; use a profiler that shows NVTX ranges";
-  } else if (device) {
-    rank =
-        std::make_unique<fsdpc_rank>(manifest, program, job, std::move(device));
-    rank->inverseV = 1.0 / double(microbatches);
-    rank->accumulate = options.accumulate;
-    trace.start(*rank, options.accumulate);
-    if (rank->allocate(info.plan, error) &&
-        weights.verify(job.rank, job.size, error) &&
-        loadShards(*rank, weights, error))
-      error = readStep(0);
-  }
-  if (!agree(job, error))
+  if (!agree(job, load()))
     return false;
   // All ranks have read their values; the first collective may follow.
   weights.release();
-  rank->device->gatherWholes(*rank);
-  info.notes = rank->device->notes();
   return true;
 }
 
@@ -94,42 +91,35 @@ int64_t Trainer::numberOf(int64_t step, int64_t k) const {
 }
 
 // Fills a slot with the samples of a microbatch and the key of its random
-// numbers, and enqueues their copies to the device. Returns an error message,
-// or an empty string.
-std::string Trainer::fill(size_t slot, int64_t step, int64_t k) {
-  std::string error;
+// numbers, and enqueues their copies to the device.
+Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
   rank->device->awaitSlot(int(slot));
-  if (!samples.read(numberOf(step, k), rank->staging[slot].data(), error))
-    return error;
+  FSDPC_TRY(samples.read(numberOf(step, k), rank->staging[slot].data()));
   *rank->randomStaging[slot] = {
       uint32_t(options.seed), uint32_t(options.seed >> 32),
       uint32_t(k * job.size + job.rank), uint32_t(step)};
   rank->device->send(int(slot));
-  return "";
+  return {};
 }
 
 // Reads the step's first microbatch into the free slot and checks the samples
 // of the others, so that a bad sample is reported before any rank computes on
 // it.
-std::string Trainer::readStep(int64_t step) {
-  std::string error = fill(step == 0 ? 0 : size_t(rank->slot ^ 1), step, 0);
-  if (!error.empty())
-    return error;
+Status Trainer::readStep(int64_t step) {
+  FSDPC_TRY(fill(step == 0 ? 0 : size_t(rank->slot ^ 1), step, 0));
   for (int64_t k = 1; k < options.accumulate; ++k)
-    if (!samples.read(numberOf(step, k), nullptr, error))
-      return error;
-  return "";
+    FSDPC_TRY(samples.read(numberOf(step, k), nullptr));
+  return {};
 }
 
-// Fills the free slot while the device computes on the other one.
-void Trainer::readNext(int64_t step, int64_t k) {
-  if (k + 1 < options.accumulate) {
-    std::string error = fill(size_t(rank->slot ^ 1), step, k + 1);
-    if (!error.empty())
-      fail(error);
-  } else if (step + 1 < options.steps) {
-    nextError = readStep(step + 1);
-  }
+// Fills the free slot while the device computes on the other one. An error in
+// the next step's samples is kept for the exchange, since all ranks stop there.
+Status Trainer::readNext(int64_t step, int64_t k) {
+  if (k + 1 < options.accumulate)
+    return fill(size_t(rank->slot ^ 1), step, k + 1);
+  if (step + 1 < options.steps)
+    nextRead = readStep(step + 1);
+  return {};
 }
 
 } // namespace fsdpc::runtime

@@ -10,9 +10,11 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
 #include "shared/memory_plan.h"
+#include "shared/status.h"
 
 #include <array>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace fsdpc::runtime {
@@ -52,10 +54,9 @@ struct fsdpc_rank {
   ~fsdpc_rank();
   fsdpc_rank(const fsdpc_rank &) = delete;
 
-  // Allocates exactly what the plan says, and zeroes the layouts. Returns false
-  // and sets `error` if memory runs out or if the sum differs from
-  // plan.allocated.
-  bool allocate(const fsdpc::MemoryPlan &plan, std::string &error);
+  // Allocates exactly what the plan says, and zeroes the layouts. Fails if
+  // memory runs out or if the sum differs from plan.allocated.
+  fsdpc::Status allocate(const fsdpc::MemoryPlan &plan);
 
   const fsdpc::Manifest &manifest;
   const fsdpc_program &program;
@@ -85,7 +86,7 @@ private:
   char *allocateBlock(int64_t bytes);
   char *take(int64_t bytes); // allocates and counts towards plan.allocated
   void allocateLayout(const fsdpc::Layout &layout);
-  void allocateSlot(int slot);
+  fsdpc::Status allocateSlot(int slot);
   struct Block {
     void *memory;
     size_t bytes;
@@ -98,10 +99,12 @@ namespace fsdpc::runtime {
 
 // Calls body(member, from, to) for the elements of each member within [begin,
 // end). `member` is an index; positions are in elements of the layout. Gaps
-// between members and the layout's padding are left out.
+// between members and the layout's padding are left out. A body may return a
+// Status; its first error ends the loop and is returned.
 template <class Body>
-void forEachMember(const Layout &layout, int64_t begin, int64_t end,
-                   Body body) {
+auto forEachMember(const Layout &layout, int64_t begin, int64_t end, Body body)
+    -> std::invoke_result_t<Body, size_t, int64_t, int64_t> {
+  using Outcome = std::invoke_result_t<Body, size_t, int64_t, int64_t>;
   size_t low = 0, high = layout.members.size();
   while (low < high) { // the first member that ends after begin
     size_t middle = (low + high) / 2;
@@ -117,9 +120,14 @@ void forEachMember(const Layout &layout, int64_t begin, int64_t end,
     int64_t from = member.offset > begin ? member.offset : begin;
     int64_t to = member.offset + member.elements;
     to = to < end ? to : end;
-    if (from < to)
+    if (from >= to)
+      continue;
+    if constexpr (std::is_void_v<Outcome>)
       body(low, from, to);
+    else
+      FSDPC_TRY(body(low, from, to));
   }
+  return Outcome();
 }
 
 // Operands of an optimizer kernel: master, gradient, states, the copy in the

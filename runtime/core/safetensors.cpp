@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace fsdpc::runtime {
 namespace {
@@ -35,30 +36,30 @@ std::string dtypeToFile(std::string name) {
 
 } // namespace
 
-bool SafeTensors::open(const std::string &path, std::string &error) {
-  if (!source.open(path, error))
-    return false;
+Result<SafeTensors> SafeTensors::open(const std::string &path) {
+  Result<File> source = File::open(path);
+  FSDPC_TRY(source);
   uint64_t length = 0;
-  if (source.size() < 8 || !source.read(0, &length, 8, error) ||
-      length > source.size() - 8 || length > mostHeaderBytes) {
-    error = "'" + path + "' is not a safetensors file, or it is truncated";
-    return false;
-  }
-  std::string header(length, '\0'), reason;
-  if (!source.read(8, header.data(), length, error))
-    return false;
+  if (source->size() < 8 || !source->read(0, &length, 8) ||
+      length > source->size() - 8 || length > mostHeaderBytes)
+    return Error{"'" + path +
+                 "' is not a safetensors file, or it is truncated"};
+  std::string header(length, '\0');
+  FSDPC_TRY(source->read(8, header.data(), length));
+  SafeTensors tensors;
+  tensors.source = std::move(*source);
+  Status parsed;
   try {
-    if (parse(header, 8 + length, reason))
-      return true;
+    parsed = tensors.parse(header, 8 + length);
   } catch (const nlohmann::json::exception &fault) {
-    reason = std::string("its header is malformed: ") + fault.what();
+    parsed = Error{std::string("its header is malformed: ") + fault.what()};
   }
-  error = "'" + path + "' cannot be used: " + reason;
-  return false;
+  if (!parsed)
+    return Error{"'" + path + "' cannot be used: " + parsed.error().message};
+  return tensors;
 }
 
-bool SafeTensors::parse(const std::string &header, uint64_t dataOffset,
-                        std::string &error) {
+Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   auto json = nlohmann::json::parse(header);
   uint64_t dataBytes = source.size() - dataOffset;
   std::vector<const SafeTensor *> byOffset;
@@ -74,10 +75,8 @@ bool SafeTensors::parse(const std::string &header, uint64_t dataOffset,
     std::string dtype = value.at("dtype").get<std::string>();
     tensor.dtype = dtypeFromFile(dtype);
     auto range = value.at("data_offsets").get<std::vector<uint64_t>>();
-    if (range.size() != 2 || range[0] > range[1] || range[1] > dataBytes) {
-      error = "tensor '" + name + "' does not lie within the file";
-      return false;
-    }
+    if (range.size() != 2 || range[0] > range[1] || range[1] > dataBytes)
+      return Error{"tensor '" + name + "' does not lie within the file"};
     tensor.offset = dataOffset + range[0];
     tensor.bytes = range[1] - range[0];
     // An unknown type is an error only if the program asks for the tensor.
@@ -86,18 +85,15 @@ bool SafeTensors::parse(const std::string &header, uint64_t dataOffset,
       for (auto &extent : value.at("shape")) {
         uint64_t size = extent.get<uint64_t>();
         if (!extent.is_number_unsigned() || size > uint64_t(INT64_MAX) ||
-            __builtin_mul_overflow(bytes, size, &bytes)) {
-          error = "tensor '" + name + "' has a shape that overflows";
-          return false;
-        }
+            __builtin_mul_overflow(bytes, size, &bytes))
+          return Error{"tensor '" + name + "' has a shape that overflows"};
         tensor.shape.push_back(int64_t(size));
       }
-      if (bytes != tensor.bytes) {
-        error = "tensor '" + name + "' of shape " + shapeText(tensor.shape) +
-                " needs " + std::to_string(bytes) + " bytes but has " +
-                std::to_string(tensor.bytes);
-        return false;
-      }
+      if (bytes != tensor.bytes)
+        return Error{"tensor '" + name + "' of shape " +
+                     shapeText(tensor.shape) + " needs " +
+                     std::to_string(bytes) + " bytes but has " +
+                     std::to_string(tensor.bytes)};
     }
     byOffset.push_back(&(entries[name] = tensor));
   }
@@ -105,13 +101,10 @@ bool SafeTensors::parse(const std::string &header, uint64_t dataOffset,
   std::sort(byOffset.begin(), byOffset.end(),
             [](auto *a, auto *b) { return a->offset < b->offset; });
   for (size_t i = 1; i < byOffset.size(); ++i)
-    if (byOffset[i]->offset <
-        byOffset[i - 1]->offset + byOffset[i - 1]->bytes) {
-      error =
-          "two tensors overlap at byte " + std::to_string(byOffset[i]->offset);
-      return false;
-    }
-  return true;
+    if (byOffset[i]->offset < byOffset[i - 1]->offset + byOffset[i - 1]->bytes)
+      return Error{"two tensors overlap at byte " +
+                   std::to_string(byOffset[i]->offset)};
+  return {};
 }
 
 const SafeTensor *

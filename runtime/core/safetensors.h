@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/core/file.h"
+#include "shared/status.h"
 
 #include <cstdint>
 #include <map>
@@ -22,7 +23,7 @@ struct SafeTensor {
 // An open file. Returned tensors live as long as it.
 class SafeTensors {
 public:
-  bool open(const std::string &path, std::string &error);
+  static Result<SafeTensors> open(const std::string &path);
   // Looks a tensor up by its name, then by each of `aliases`, then by an alias
   // that the file's own metadata gives to the name. Returns null if there is
   // none.
@@ -32,8 +33,7 @@ public:
   const std::map<std::string, SafeTensor> &tensors() const { return entries; }
 
 private:
-  bool parse(const std::string &header, uint64_t dataOffset,
-             std::string &error);
+  Status parse(const std::string &header, uint64_t dataOffset);
   File source;
   std::map<std::string, SafeTensor> entries;
   std::map<std::string, std::string> aliasOf; // alias → name

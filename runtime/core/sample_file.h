@@ -6,6 +6,7 @@
 
 #include "runtime/core/file.h"
 #include "shared/manifest.h"
+#include "shared/status.h"
 
 #include <cstdint>
 #include <string>
@@ -27,22 +28,19 @@ struct NpyHeader {
   std::vector<int64_t> shape;
   uint64_t offset = 0; // where the data begins, in bytes
 };
-// Reads and checks a header. Returns false with a reason unless the data is in
-// C order, little endian, of a dtype that the runtime knows, and as long as the
-// shape says.
-bool readNpyHeader(const File &file, NpyHeader &header, std::string &error);
+// Reads and checks a header. Fails unless the data is in C order, little
+// endian, of a dtype that the runtime knows, and as long as the shape says.
+Result<NpyHeader> readNpyHeader(const File &file);
 // Returns true if the file begins as a .npy file does.
 bool isNpy(const File &file);
 
 // Opens the file of --data NAME=FILE and checks it against the input.
-bool openNpySamples(const Input &input, const std::string &path,
-                    SampleFile &samples, std::string &error);
+Result<SampleFile> openNpySamples(const Input &input, const std::string &path);
 // Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis of
 // the input, sample i is elements i·T + SHIFT … i·T + T − 1 + SHIFT; an
 // incomplete last window is dropped. An empty `width` means a .npy file.
-bool openTokenWindows(const Input &input, const std::string &path,
-                      const std::string &width, int64_t shift,
-                      SampleFile &samples, std::string &error);
+Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
+                                    const std::string &width, int64_t shift);
 
 // Formats a shape for messages: "[4, 256]".
 std::string shapeText(const std::vector<int64_t> &shape);

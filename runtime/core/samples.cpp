@@ -10,8 +10,8 @@
 
 namespace fsdpc::runtime {
 
-bool Samples::open(const Manifest &program, const Options &options,
-                   int64_t microbatches, std::string &error) {
+Status Samples::open(const Manifest &program, const Options &options,
+                     int64_t microbatches) {
   manifest = &program;
   seed = options.seed;
   shuffle = options.shuffle;
@@ -20,23 +20,19 @@ bool Samples::open(const Manifest &program, const Options &options,
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const Input &input = program.inputs[i];
     const DataSource &source = options.data[i];
-    SampleFile file;
-    bool opened = source.tokens
-                      ? openTokenWindows(input, source.file, source.width,
-                                         source.shift, file, error)
-                      : openNpySamples(input, source.file, file, error);
-    if (!opened)
-      return false;
-    if (input.shape[0] != program.inputs[0].shape[0]) {
-      error = "inputs '" + program.inputs[0].name + "' and '" + input.name +
-              "' have different first axes: " +
-              std::to_string(program.inputs[0].shape[0]) + " and " +
-              std::to_string(input.shape[0]) + " samples a microbatch";
-      return false;
-    }
-    samples = i == 0 ? file.samples : std::min(samples, file.samples);
-    largest = std::max(largest, size_t(file.sampleElements));
-    files.push_back(std::move(file));
+    Result<SampleFile> file =
+        source.tokens
+            ? openTokenWindows(input, source.file, source.width, source.shift)
+            : openNpySamples(input, source.file);
+    FSDPC_TRY(file);
+    if (input.shape[0] != program.inputs[0].shape[0])
+      return Error{"inputs '" + program.inputs[0].name + "' and '" +
+                   input.name + "' have different first axes: " +
+                   std::to_string(program.inputs[0].shape[0]) + " and " +
+                   std::to_string(input.shape[0]) + " samples per microbatch"};
+    samples = i == 0 ? file->samples : std::min(samples, file->samples);
+    largest = std::max(largest, size_t(file->sampleElements));
+    files.push_back(std::move(*file));
   }
   raw.resize(largest * 8);
   converted.resize(largest * 8);
@@ -44,14 +40,12 @@ bool Samples::open(const Manifest &program, const Options &options,
 
   // Less than a step of samples would repeat some within one step.
   for (size_t i = 0; i < files.size(); ++i)
-    if (files[i].samples == samples && samples / perMicrobatch < microbatches) {
-      error = "'" + files[i].file.path() + "' holds " +
-              std::to_string(samples) + " samples, but one step takes " +
-              std::to_string(microbatches) + " microbatches of " +
-              std::to_string(perMicrobatch);
-      return false;
-    }
-  return true;
+    if (files[i].samples == samples && samples / perMicrobatch < microbatches)
+      return Error{"'" + files[i].file.path() + "' holds " +
+                   std::to_string(samples) + " samples, but one step takes " +
+                   std::to_string(microbatches) + " microbatches of " +
+                   std::to_string(perMicrobatch)};
+  return {};
 }
 
 int64_t Samples::sampleOf(int64_t number) const {
@@ -62,7 +56,7 @@ int64_t Samples::sampleOf(int64_t number) const {
                           uint64_t(number / samples), seed));
 }
 
-bool Samples::read(int64_t number, void *const *buffers, std::string &error) {
+Status Samples::read(int64_t number, void *const *buffers) {
   for (size_t i = 0; i < files.size(); ++i) {
     const Input &input = manifest->inputs[i];
     if (!buffers && input.bound <= 0)
@@ -72,32 +66,28 @@ bool Samples::read(int64_t number, void *const *buffers, std::string &error) {
       void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
                          : converted.data();
       int64_t sample = sampleOf(number + row);
-      if (!readSample(i, sample, to, error) ||
-          !checkBounds(input, files[i], sample, to, error))
-        return false;
+      FSDPC_TRY(readSample(i, sample, to));
+      FSDPC_TRY(checkBounds(input, files[i], sample, to));
     }
   }
-  return true;
+  return {};
 }
 
-bool Samples::readSample(size_t i, int64_t sample, void *to,
-                         std::string &error) {
+Status Samples::readSample(size_t i, int64_t sample, void *to) {
   const SampleFile &file = files[i];
   uint64_t bytes =
       uint64_t(file.sampleElements) * uint64_t(dtypeBytes(file.dtype));
-  if (!file.file.read(file.offset + uint64_t(sample) * bytes, raw.data(), bytes,
-                      error))
-    return false;
+  FSDPC_TRY(file.file.read(file.offset + uint64_t(sample) * bytes, raw.data(),
+                           bytes));
   convert(raw.data(), file.dtype, to, manifest->inputs[i].dtype,
           file.sampleElements);
-  return true;
+  return {};
 }
 
-bool Samples::checkBounds(const Input &input, const SampleFile &file,
-                          int64_t sample, const void *values,
-                          std::string &error) {
+Status Samples::checkBounds(const Input &input, const SampleFile &file,
+                            int64_t sample, const void *values) {
   if (input.bound <= 0)
-    return true;
+    return {};
   widened.resize(size_t(file.sampleElements));
   convert(values, input.dtype, widened.data(), "i64", file.sampleElements);
   for (int64_t i = 0; i < file.sampleElements; ++i) {
@@ -105,13 +95,13 @@ bool Samples::checkBounds(const Input &input, const SampleFile &file,
     if ((value >= input.lower && value < input.bound) ||
         (input.hasIgnored && value == input.ignored))
       continue;
-    error = "'" + file.file.path() + "' sample " + std::to_string(sample) +
-            " element " + std::to_string(i) + ": " + std::to_string(value) +
-            " is outside [" + std::to_string(input.lower) + ", " +
-            std::to_string(input.bound) + ") of input '" + input.name + "'";
-    return false;
+    return Error{
+        "'" + file.file.path() + "' sample " + std::to_string(sample) +
+        " element " + std::to_string(i) + ": " + std::to_string(value) +
+        " is outside [" + std::to_string(input.lower) + ", " +
+        std::to_string(input.bound) + ") of input '" + input.name + "'"};
   }
-  return true;
+  return {};
 }
 
 } // namespace fsdpc::runtime

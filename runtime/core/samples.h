@@ -14,8 +14,8 @@ class Samples {
 public:
   // Opens the file of every input and checks dtype, rank and shape, and that
   // the files hold the samples of one step of `microbatches` microbatches.
-  bool open(const Manifest &manifest, const Options &options,
-            int64_t microbatches, std::string &error);
+  Status open(const Manifest &manifest, const Options &options,
+              int64_t microbatches);
 
   // Number of samples: that of the smallest file.
   int64_t count() const { return samples; }
@@ -29,12 +29,12 @@ public:
   // Reads the microbatch that begins at `number` into one buffer per input, and
   // checks that values with bounds lie within them. With null `buffers` it only
   // checks, and reads only inputs that have bounds.
-  bool read(int64_t number, void *const *buffers, std::string &error);
+  Status read(int64_t number, void *const *buffers);
 
 private:
-  bool readSample(size_t input, int64_t sample, void *to, std::string &error);
-  bool checkBounds(const Input &input, const SampleFile &file, int64_t sample,
-                   const void *values, std::string &error);
+  Status readSample(size_t input, int64_t sample, void *to);
+  Status checkBounds(const Input &input, const SampleFile &file, int64_t sample,
+                     const void *values);
 
   const Manifest *manifest = nullptr;
   std::vector<SampleFile> files;

@@ -12,7 +12,7 @@
 
 namespace fsdpc::runtime {
 
-std::string comparePrograms(const Manifest &manifest, Job &job) {
+Status comparePrograms(const Manifest &manifest, Job &job) {
   // A fixed size, because different programs share nothing else.
   using Hash = std::array<char, 64>;
   std::array<Hash, 2> own = {};
@@ -24,33 +24,34 @@ std::string comparePrograms(const Manifest &manifest, Job &job) {
   for (int rank = 1; rank < job.size; ++rank)
     for (size_t i = 0; i < own.size(); ++i)
       if (all[size_t(rank)][i] != all[0][i])
-        return "rank " + std::to_string(rank) + " runs another " + names[i] +
-               " than rank 0: its " + names[i] + " hash is '" +
-               all[size_t(rank)][i].data() + "', rank 0's '" +
-               all[0][i].data() + "'; start the same file on every rank";
-  return "";
+        return Error{"rank " + std::to_string(rank) + " runs another " +
+                     names[i] + " than rank 0: its " + names[i] + " hash is '" +
+                     all[size_t(rank)][i].data() + "', rank 0's '" +
+                     all[0][i].data() + "'; start the same file on every rank"};
+  return {};
 }
 
-std::string checkMachine(const Manifest &manifest, int ranks) {
+Status checkMachine(const Manifest &manifest, int ranks) {
   if (ranks > manifest.maxRanks)
-    return std::to_string(ranks) + " ranks are more than the " +
-           std::to_string(manifest.maxRanks) +
-           " that the program was compiled for; compile with --max-ranks=" +
-           std::to_string(ranks);
+    return Error{
+        std::to_string(ranks) + " ranks are more than the " +
+        std::to_string(manifest.maxRanks) +
+        " that the program was compiled for; compile with --max-ranks=" +
+        std::to_string(ranks)};
   auto lacking = lackingFeatures(manifest.cpuFeatures, readCpuInfo());
   if (lacking.empty())
-    return "";
+    return {};
   std::string names;
   for (const std::string &name : lacking)
     names += (names.empty() ? "'" : ", '") + name + "'";
-  return "this processor lacks " + names +
-         ", which the program was compiled for (--cpu=" + manifest.cpu +
-         "); compile with --cpu=native here, or --cpu=x86-64-v3";
+  return Error{"this processor lacks " + names +
+               ", which the program was compiled for (--cpu=" + manifest.cpu +
+               "); compile with --cpu=native here, or --cpu=x86-64-v3"};
 }
 
-std::string checkMemory(const MemoryPlan &plan, int64_t limit) {
+Status checkMemory(const MemoryPlan &plan, int64_t limit) {
   if (limit <= 0 || plan.total() <= limit)
-    return "";
+    return {};
   auto kinds = plan.kinds();
   std::sort(kinds.begin(), kinds.end(),
             [](auto &a, auto &b) { return a.second > b.second; });
@@ -58,10 +59,10 @@ std::string checkMemory(const MemoryPlan &plan, int64_t limit) {
   for (size_t i = 0; i < 3; ++i)
     largest +=
         (i ? ", " : "") + kinds[i].first + " " + bytesText(kinds[i].second);
-  return "a rank's peak of " + std::to_string(plan.total()) +
-         " bytes is above --memory-limit, " + std::to_string(limit) +
-         " bytes; the largest kinds are " + largest +
-         "; run more ranks, or fewer threads";
+  return Error{"a rank's peak of " + std::to_string(plan.total()) +
+               " bytes is above --memory-limit, " + std::to_string(limit) +
+               " bytes; the largest kinds are " + largest +
+               "; run more ranks, or fewer threads"};
 }
 
 namespace {
@@ -71,42 +72,41 @@ constexpr int64_t pieceElements = 1 << 20;
 
 // Calls fill(memory, first, count) for the elements [0, count) of `to`, in
 // pieces. `memory` is the device's own if the host can write there; otherwise
-// each piece is uploaded after the call.
+// each piece is uploaded after the call. Stops at the first error of `fill`.
 template <typename T, typename Fill>
-bool fillDevice(Device &device, T *to, int64_t count, Fill fill) {
+Status fillDevice(Device &device, T *to, int64_t count, Fill fill) {
   if (device.isHostMemory())
     return fill(to, int64_t(0), count);
   std::vector<T> piece(size_t(std::min(count, pieceElements)));
   for (int64_t first = 0; first < count; first += pieceElements) {
     int64_t length = std::min(pieceElements, count - first);
-    if (!fill(piece.data(), first, length))
-      return false;
+    FSDPC_TRY(fill(piece.data(), first, length));
     device.upload(to + first, piece.data(), size_t(length) * sizeof(T));
   }
-  return true;
+  return {};
 }
 
 // Casts this rank's shard of masters to the compute copy.
-void castShard(Device &device, const LayoutBuffers &buffers) {
+Status castShard(Device &device, const LayoutBuffers &buffers) {
   auto *copy = reinterpret_cast<uint16_t *>(buffers.computeShard);
   std::vector<float> masters;
-  fillDevice(device, copy, buffers.shard,
-             [&](uint16_t *to, int64_t first, int64_t count) {
-               const float *from = buffers.masterShard + first;
-               if (!device.isHostMemory()) {
-                 masters.resize(size_t(count));
-                 device.download(masters.data(), from,
-                                 size_t(count) * sizeof(float));
-                 from = masters.data();
-               }
-               castToWire(from, WireType::f32, WireType::bf16, count, to);
-               return true;
-             });
+  return fillDevice(
+      device, copy, buffers.shard,
+      [&](uint16_t *to, int64_t first, int64_t count) -> Status {
+        const float *from = buffers.masterShard + first;
+        if (!device.isHostMemory()) {
+          masters.resize(size_t(count));
+          device.download(masters.data(), from, size_t(count) * sizeof(float));
+          from = masters.data();
+        }
+        castToWire(from, WireType::f32, WireType::bf16, count, to);
+        return {};
+      });
 }
 
 } // namespace
 
-bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error) {
+Status loadShards(fsdpc_rank &rank, const Weights &weights) {
   const Manifest &manifest = rank.manifest;
   Device &device = *rank.device;
   bool narrow = manifest.computeDtype == "bf16";
@@ -115,31 +115,27 @@ bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error) {
     LayoutBuffers &buffers = rank.layouts[i];
     int64_t first = rank.job.rank * buffers.shard;
     // Only the members' elements are read; gaps and padding stay zero.
-    bool ok = true;
-    forEachMember(
+    FSDPC_TRY(forEachMember(
         layout, first, first + buffers.shard,
         [&](size_t index, int64_t from, int64_t to) {
           const Member &member = layout.members[index];
           auto read = [&](float *values, int64_t at, int64_t count) {
             return weights.readParameter(member, from - member.offset + at,
-                                         count, values, error);
+                                         count, values);
           };
-          ok = ok && fillDevice(device, buffers.masterShard + (from - first),
-                                to - from, read);
-        });
-    if (!ok)
-      return false;
+          return fillDevice(device, buffers.masterShard + (from - first),
+                            to - from, read);
+        }));
     if (narrow && buffers.computeShard)
-      castShard(device, buffers);
+      FSDPC_TRY(castShard(device, buffers));
   }
   std::vector<char> value;
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     value.resize(size_t(bufferBytes(manifest.buffers[i])));
-    if (!weights.readBuffer(manifest.buffers[i], value.data(), error))
-      return false;
+    FSDPC_TRY(weights.readBuffer(manifest.buffers[i], value.data()));
     device.upload(rank.buffers[i], value.data(), value.size());
   }
-  return true;
+  return {};
 }
 
 } // namespace fsdpc::runtime

@@ -5,21 +5,20 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/core/weights.h"
+#include "shared/status.h"
 
 namespace fsdpc::runtime {
 
-// These return an error message, or an empty string.
-
 // Compares the hashes of program and schedule over the ranks. All ranks call it
 // together and get the same answer.
-std::string comparePrograms(const Manifest &manifest, Job &job);
+Status comparePrograms(const Manifest &manifest, Job &job);
 // Checks the number of ranks and the features of this processor.
-std::string checkMachine(const Manifest &manifest, int ranks);
+Status checkMachine(const Manifest &manifest, int ranks);
 // Checks the plan against a limit in bytes; 0 means none.
-std::string checkMemory(const MemoryPlan &plan, int64_t limit);
+Status checkMemory(const MemoryPlan &plan, int64_t limit);
 
 // Reads this rank's shard of every parameter, and every buffer, into device
-// memory. Returns false and sets `error` on failure.
-bool loadShards(fsdpc_rank &rank, const Weights &weights, std::string &error);
+// memory.
+Status loadShards(fsdpc_rank &rank, const Weights &weights);
 
 } // namespace fsdpc::runtime

@@ -5,59 +5,66 @@
 #include "runtime/core/sample_file.h"
 #include "shared/memory_plan.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace fsdpc::runtime {
 
-bool openTokenWindows(const Input &input, const std::string &path,
-                      const std::string &width, int64_t shift,
-                      SampleFile &samples, std::string &error) {
-  if (input.shape.size() != 2 || !isInteger(input.dtype)) {
-    error = "input '" + input.name + "' is " + input.dtype +
-            shapeText(input.shape) +
-            ", not [samples, T] integers; give it with --data";
-    return false;
-  }
-  if (!samples.file.open(path, error))
-    return false;
-  uint64_t length;
+namespace {
+
+// Reads the type of the tokens, where they begin and how many there are.
+struct Stream {
+  std::string dtype;
+  uint64_t offset = 0, length = 0;
+};
+
+Result<Stream> streamOf(const Input &input, const File &file,
+                        const std::string &width) {
+  const std::string &path = file.path();
   if (!width.empty()) {
-    if (isNpy(samples.file)) {
-      error = "'" + path +
-              "' is a .npy file, which says its own width; drop ':" + width +
-              "'";
-      return false;
-    }
-    samples.dtype = width;
-    length = samples.file.size() / uint64_t(dtypeBytes(width));
-  } else {
-    if (!isNpy(samples.file)) {
-      error = "'" + path +
-              "' is not a .npy file; say how wide its tokens are, "
-              "as in --tokens " +
-              input.name + "=" + path + ":u8";
-      return false;
-    }
-    NpyHeader header;
-    if (!readNpyHeader(samples.file, header, error))
-      return false;
-    if (header.shape.size() != 1) {
-      error = "'" + path + "' has shape " + shapeText(header.shape) +
-              ", but a token stream has one axis; give samples with --data";
-      return false;
-    }
-    samples.dtype = header.dtype;
-    samples.offset = header.offset;
-    length = uint64_t(header.shape[0]);
+    if (isNpy(file))
+      return Error{
+          "'" + path +
+          "' is a .npy file, which says its own width; drop ':" + width + "'"};
+    return Stream{width, 0, file.size() / uint64_t(dtypeBytes(width))};
   }
-  if (!isInteger(samples.dtype) || !converts(samples.dtype, input.dtype)) {
-    error = "'" + path + "' holds " + samples.dtype + ", but input '" +
-            input.name + "' is " + input.dtype;
-    return false;
-  }
+  if (!isNpy(file))
+    return Error{"'" + path +
+                 "' is not a .npy file; say how wide its tokens are, "
+                 "as in --tokens " +
+                 input.name + "=" + path + ":u8"};
+  Result<NpyHeader> header = readNpyHeader(file);
+  FSDPC_TRY(header);
+  if (header->shape.size() != 1)
+    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
+                 ", but a token stream has one axis; give samples with --data"};
+  return Stream{header->dtype, header->offset, uint64_t(header->shape[0])};
+}
+
+} // namespace
+
+Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
+                                    const std::string &width, int64_t shift) {
+  if (input.shape.size() != 2 || !isInteger(input.dtype))
+    return Error{"input '" + input.name + "' is " + input.dtype +
+                 shapeText(input.shape) +
+                 ", not [samples, T] integers; give it with --data"};
+  Result<File> file = File::open(path);
+  FSDPC_TRY(file);
+  Result<Stream> stream = streamOf(input, *file, width);
+  FSDPC_TRY(stream);
+  if (!isInteger(stream->dtype) || !converts(stream->dtype, input.dtype))
+    return Error{"'" + path + "' holds " + stream->dtype + ", but input '" +
+                 input.name + "' is " + input.dtype};
+  uint64_t skipped = std::min(uint64_t(shift), stream->length);
+  SampleFile samples;
+  samples.file = std::move(*file);
+  samples.dtype = stream->dtype;
   samples.sampleElements = input.shape[1];
-  uint64_t skipped = uint64_t(shift) < length ? uint64_t(shift) : length;
-  samples.offset += skipped * uint64_t(dtypeBytes(samples.dtype));
-  samples.samples = int64_t(length - skipped) / samples.sampleElements;
-  return true;
+  samples.offset =
+      stream->offset + skipped * uint64_t(dtypeBytes(stream->dtype));
+  samples.samples = int64_t(stream->length - skipped) / samples.sampleElements;
+  return samples;
 }
 
 } // namespace fsdpc::runtime

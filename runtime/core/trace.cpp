@@ -129,13 +129,12 @@ Trace::~Trace() {
     std::fclose(file);
 }
 
-bool Trace::open(const std::string &name, int rank, int ranks,
-                 std::string &error) {
+Status Trace::open(const std::string &name, int rank, int ranks) {
   path = pathOf(name, rank, ranks);
   file = std::fopen(path.c_str(), "we");
   if (!file)
-    error = fileError(path, "write");
-  return file != nullptr;
+    return fileError(path, "write");
+  return {};
 }
 
 // Sizes the rings for the last steps: per stream all commands and waits of that
@@ -197,9 +196,9 @@ void Trace::writeEntry(const fsdpc_rank &rank, const Entry &entry,
   }
 }
 
-bool Trace::write(const fsdpc_rank &rank, std::string &error) {
+Status Trace::write(const fsdpc_rank &rank) {
   if (!file)
-    return true;
+    return {};
   std::string text;
   int self = rank.job.rank;
   label(text, "process_name", self, 0, "rank " + std::to_string(self));
@@ -235,8 +234,8 @@ bool Trace::write(const fsdpc_rank &rank, std::string &error) {
   written = std::fclose(file) == 0 && written;
   file = nullptr;
   if (!written)
-    error = fileError(path, "write");
-  return written;
+    return fileError(path, "write");
+  return {};
 }
 
 } // namespace fsdpc::runtime

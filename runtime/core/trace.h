@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/core/rank.h"
+#include "shared/status.h"
 
 #include <cstdio>
 #include <string>
@@ -17,7 +18,7 @@ public:
   ~Trace();
   // Creates this rank's file: `path`, or a variant of it if there are several
   // ranks.
-  bool open(const std::string &path, int rank, int ranks, std::string &error);
+  Status open(const std::string &path, int rank, int ranks);
   // Allocates the memory for times; before the first step.
   void start(fsdpc_rank &rank, int64_t accumulate);
   // `enter` marks that an entry function of the program is about to be called,
@@ -25,7 +26,7 @@ public:
   void enter(const fsdpc_rank &rank, const char *entry);
   void leave();
   // Writes the last steps, as many as were kept. All commands must have run.
-  bool write(const fsdpc_rank &rank, std::string &error);
+  Status write(const fsdpc_rank &rank);
 
 private:
   using Positions = std::array<uint64_t, FSDPC_STREAMS>;

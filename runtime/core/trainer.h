@@ -29,26 +29,29 @@ public:
   // Checks the inputs, allocates the rank and reads its first samples. Returns
   // false if any rank has an error; one rank has then printed it.
   bool prepare();
-  // Runs all steps and saves what was asked for. A failure ends the process.
-  void train();
+  // Runs all steps and saves what was asked for. An error is one that only this
+  // rank knows of; the caller must end the job. A failure that all ranks find
+  // ends it here.
+  Status train();
 
 private:
-  std::string check();
-  std::string readStep(int64_t step);
+  Status check();
+  Status load();
+  Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k) const;
-  std::string fill(size_t slot, int64_t step, int64_t k);
-  void readNext(int64_t step, int64_t k);
+  Status fill(size_t slot, int64_t step, int64_t k);
+  Status readNext(int64_t step, int64_t k);
   void enter(const char *name, const Section &section,
              void (*entry)(fsdpc_rank *));
-  void runMicrobatches(int64_t step);
-  void runUpdate(int64_t step);
+  Status runMicrobatches(int64_t step);
+  Status runUpdate(int64_t step);
   void exchange(StepRecord *record);
-  void finish(StepRecord &record);
+  Status checkNext();
+  Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
   void countMicrobatches();
   void warnOfUnused() const;
-  void report(const StepRecord &record);
-  void saveTo(const std::string &path, Saved what);
+  Status saveTo(const std::string &path, Saved what);
 
   const Manifest &manifest;
   const fsdpc_program &program;
@@ -68,9 +71,14 @@ private:
     std::vector<double> own, all;
   } exchanged;
   std::chrono::steady_clock::time_point finished; // when that step completed
-  std::string nextError; // this rank's error in reading the next step's samples
-  int nextFailure = -1;  // lowest rank with such an error, -1: none
-  bool warned = false;   // warned of a microbatch without a valid target
+  Status nextRead;      // this rank's reading of the next step's samples
+  int nextFailure = -1; // lowest rank with such an error, -1: none
+  bool warned = false;  // warned of a microbatch without a valid target
 };
+
+// Trains on one rank. Returns its exit code: 0 done, 3 the run failed and some
+// rank has printed why. Ranks that share a process call it on a thread each.
+int runRank(const Manifest &manifest, const fsdpc_program &program,
+            const Options &options, Job &job);
 
 } // namespace fsdpc::runtime

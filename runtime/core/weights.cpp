@@ -3,8 +3,8 @@
 // tensors; therefore the ranks share the hashing, one tensor each in turn.
 #include "runtime/core/weights.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/init_rule.h"
 #include "runtime/core/sample_file.h"
+#include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -30,72 +31,80 @@ int64_t product(const std::vector<int64_t> &shape) {
 
 } // namespace
 
-bool Weights::open(const Manifest &itsManifest, const fsdpc_program &itsProgram,
-                   const Options &options, std::string &error) {
+Status Weights::open(const Manifest &itsManifest,
+                     const fsdpc_program &itsProgram, const Options &options) {
   manifest = &itsManifest;
   program = &itsProgram;
   directory = options.weights;
   seed = options.seed;
-  fromInit = !options.init.empty();
-  if (fromInit && !init.open(options.init, error))
-    return false;
+  if (!options.init.empty()) {
+    Result<SafeTensors> opened = SafeTensors::open(options.init);
+    FSDPC_TRY(opened);
+    init = std::move(*opened);
+  }
   for (const Layout &layout : manifest->layouts)
     for (const Member &member : layout.members)
-      if (!locate(member.name, member.aliases, member.shape, member.source,
-                  true, error))
-        return false;
+      FSDPC_TRY(locate(member.name, member.aliases, member.shape, member.source,
+                       true));
   for (const Buffer &buffer : manifest->buffers)
-    if (!locate(buffer.name, buffer.aliases, buffer.shape, buffer.source, false,
-                error))
-      return false;
-  return true;
+    FSDPC_TRY(locate(buffer.name, buffer.aliases, buffer.shape, buffer.source,
+                     false));
+  return {};
 }
 
 // Decides where the value of one parameter or buffer comes from: --init first,
 // then the source in the manifest.
-bool Weights::locate(const std::string &name,
-                     const std::vector<std::string> &aliases,
-                     const std::vector<int64_t> &shape, const Source &source,
-                     bool parameter, std::string &error) {
-  Place &place = places[name];
-  if (fromInit) {
-    const SafeTensor *tensor = init.find(name, aliases);
-    if (tensor) {
-      if (tensor->shape != shape || tensor->dtype.empty()) {
-        error =
-            "'" + init.file().path() + "' has '" + name + "' as " +
-            (tensor->dtype.empty() ? "an unknown type"
-                                   : tensor->dtype + shapeText(tensor->shape)) +
-            ", but the program needs shape " + shapeText(shape);
-        return false;
-      }
-      used[tensor] = name;
-      place.file = &init.file();
-      place.offset = tensor->offset;
-      place.dtype = tensor->dtype;
-      return true;
-    }
-    // PyTorch saves no buffers that are non-persistent, so only a missing
-    // parameter is an error.
-    if (parameter) {
-      std::vector<std::string> names;
-      for (auto &[other, ignored] : init.tensors())
-        names.push_back(other);
-      std::string near = nearest(name, names);
-      error = "'" + init.file().path() + "' has no tensor '" + name + "'" +
-              (near.empty() ? "" : "; the nearest is '" + near + "'");
-      return false;
-    }
+Status Weights::locate(const std::string &name,
+                       const std::vector<std::string> &aliases,
+                       const std::vector<int64_t> &shape, const Source &source,
+                       bool parameter) {
+  const SafeTensor *tensor = init ? init->find(name, aliases) : nullptr;
+  // PyTorch saves no buffers that are non-persistent, so only a missing
+  // parameter is an error.
+  if (init && !tensor && parameter) {
+    std::vector<std::string> names;
+    for (auto &[other, ignored] : init->tensors())
+      names.push_back(other);
+    std::string near = nearest(name, names);
+    return Error{"'" + init->file().path() + "' has no tensor '" + name + "'" +
+                 (near.empty() ? "" : "; the nearest is '" + near + "'")};
   }
-  // Parsed here, so that a bad rule fails before training.
+  Result<Place> place = tensor ? placeInInit(name, *tensor, shape)
+                               : placeOf(name, shape, source, parameter);
+  FSDPC_TRY(place);
+  places[name] = std::move(*place);
+  return {};
+}
+
+Result<Weights::Place> Weights::placeInInit(const std::string &name,
+                                            const SafeTensor &tensor,
+                                            const std::vector<int64_t> &shape) {
+  if (tensor.shape != shape || tensor.dtype.empty())
+    return Error{"'" + init->file().path() + "' has '" + name + "' as " +
+                 (tensor.dtype.empty()
+                      ? "an unknown type"
+                      : tensor.dtype + shapeText(tensor.shape)) +
+                 ", but the program needs shape " + shapeText(shape)};
+  used[&tensor] = name;
+  Place place;
+  place.file = &init->file();
+  place.offset = tensor.offset;
+  place.dtype = tensor.dtype;
+  return place;
+}
+
+// The place of a value in the manifest's source. Rules are parsed here, so that
+// a bad one fails before training.
+Result<Weights::Place> Weights::placeOf(const std::string &name,
+                                        const std::vector<int64_t> &shape,
+                                        const Source &source, bool parameter) {
+  Place place;
   if (source.kind == "rule") {
-    InitRule rule;
-    place.rule = source.rule;
-    if (parseInitRule(source.rule, rule))
-      return true;
-    error = "'" + name + "' has the init rule '" + source.rule +
-            "', which is none of normal(m,s), uniform(a,b), zeros, ones";
-    return false;
+    Result<InitRule> rule = parseInitRule(source.rule);
+    if (!rule)
+      return Error{"the init rule of '" + name + "': " + rule.error().message};
+    place.rule = *rule;
+    return place;
   }
   place.offset = source.offset;
   place.dtype = source.dtype;
@@ -103,162 +112,152 @@ bool Weights::locate(const std::string &name,
       uint64_t(product(shape)) * uint64_t(dtypeBytes(source.dtype));
   if (source.kind == "embedded") {
     if (bytes > program->weights_bytes ||
-        source.offset > program->weights_bytes - bytes) {
-      error = "the embedded value of '" + name + "' lies outside the program";
-      return false;
-    }
+        source.offset > program->weights_bytes - bytes)
+      return Error{"the embedded value of '" + name +
+                   "' lies outside the program"};
     place.memory = static_cast<const char *>(program->weights) + source.offset;
-    return true;
+    return place;
   }
   if (source.kind == "file") {
-    if (bytes != source.length) {
-      error = "'" + name + "' is " + source.dtype + shapeText(shape) +
-              ", which is not " + std::to_string(source.length) + " bytes";
-      return false;
-    }
-    return openFile(source.file, name, place.file, error);
+    if (bytes != source.length)
+      return Error{"'" + name + "' is " + source.dtype + shapeText(shape) +
+                   ", which is not " + std::to_string(source.length) +
+                   " bytes"};
+    Result<const File *> file = openFile(source.file, name);
+    FSDPC_TRY(file);
+    place.file = *file;
+    return place;
   }
-  error = std::string(parameter ? "parameter" : "buffer") + " '" + name +
-          "' has no initial value: compile with "
-          "--init-rule='GLOB=normal(0,0.02)' or run with --init "
-          "FILE.safetensors";
-  return false;
+  return Error{std::string(parameter ? "parameter" : "buffer") + " '" + name +
+               "' has no initial value: compile with "
+               "--init-rule='GLOB=normal(0,0.02)' or run with --init "
+               "FILE.safetensors"};
 }
 
 // Opens a file once. With --weights DIR it looks for the same relative path
 // there, then for the bare name.
-bool Weights::openFile(const std::string &path, const std::string &name,
-                       const File *&file, std::string &error) {
+Result<const File *> Weights::openFile(const std::string &path,
+                                       const std::string &name) {
   auto known = files.find(path);
-  if (known != files.end()) {
-    file = &known->second;
-    return true;
-  }
+  if (known != files.end())
+    return &known->second;
   std::string actual = path;
   if (!directory.empty()) {
     actual = directory + "/" + path;
     if (path.rfind('/', 0) == 0 || access(actual.c_str(), F_OK) != 0)
       actual = directory + "/" + path.substr(path.rfind('/') + 1);
   }
-  File opened;
-  if (!opened.open(actual, error)) {
-    error = "the weights of '" + name + "' are missing: " + error +
-            "; say where they are with --weights DIR";
-    return false;
-  }
-  file = &(files[path] = std::move(opened));
-  return true;
+  Result<File> opened = File::open(actual);
+  if (!opened)
+    return Error{"the weights of '" + name +
+                 "' are missing: " + opened.error().message +
+                 "; say where they are with --weights DIR"};
+  File &file = files[path];
+  file = std::move(*opened);
+  return &file;
 }
 
-// Hashes in pieces of 1 MiB. Values that --init replaces are not checked.
-bool Weights::verify(int rank, int ranks, std::string &error) const {
-  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> state(
-      XXH64_createState(), XXH64_freeState);
-  std::vector<char> piece(pieceBytes);
+// Values that --init replaces are not checked.
+Status Weights::verify(int rank, int ranks) const {
   int turn = 0;
-  auto check = [&](const std::string &name, const Source &source) {
+  auto check = [&](const std::string &name, const Source &source) -> Status {
     const Place &place = places.at(name);
     if (source.kind != "file" || source.hash.empty() ||
-        place.file == &init.file() || turn++ % ranks != rank)
-      return true;
-    XXH64_reset(state.get(), 0);
-    for (uint64_t done = 0; done < source.length; done += pieceBytes) {
-      uint64_t bytes = std::min(pieceBytes, source.length - done);
-      if (!place.file->read(source.offset + done, piece.data(), bytes, error)) {
-        error =
-            "the weights of '" + name + "' changed since compiling: " + error;
-        return false;
-      }
-      XXH64_update(state.get(), piece.data(), bytes);
-    }
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx",
-                  static_cast<unsigned long long>(XXH64_digest(state.get())));
-    if (source.hash == digits)
-      return true;
-    error = "the weights of '" + name + "' in '" + place.file->path() +
-            "' changed since compiling; compile again, or read them with "
-            "--init";
-    return false;
+        (init && place.file == &init->file()) || turn++ % ranks != rank)
+      return {};
+    return verifyFile(name, *place.file, source);
   };
   for (const Layout &layout : manifest->layouts)
     for (const Member &member : layout.members)
-      if (!check(member.name, member.source))
-        return false;
+      FSDPC_TRY(check(member.name, member.source));
   for (const Buffer &buffer : manifest->buffers)
-    if (!check(buffer.name, buffer.source))
-      return false;
-  return true;
+    FSDPC_TRY(check(buffer.name, buffer.source));
+  return {};
+}
+
+// Hashes a range of a file in pieces of 1 MiB.
+Status Weights::verifyFile(const std::string &name, const File &file,
+                           const Source &source) const {
+  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> state(
+      XXH64_createState(), XXH64_freeState);
+  std::vector<char> piece(pieceBytes);
+  XXH64_reset(state.get(), 0);
+  for (uint64_t done = 0; done < source.length; done += pieceBytes) {
+    uint64_t bytes = std::min(pieceBytes, source.length - done);
+    Status got = file.read(source.offset + done, piece.data(), bytes);
+    if (!got)
+      return Error{"the weights of '" + name +
+                   "' changed since compiling: " + got.error().message};
+    XXH64_update(state.get(), piece.data(), bytes);
+  }
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(XXH64_digest(state.get())));
+  if (source.hash == digits)
+    return {};
+  return Error{"the weights of '" + name + "' in '" + file.path() +
+               "' changed since compiling; compile again, or read them with "
+               "--init"};
 }
 
 // Reads and converts part of a value, without holding more than one piece of
 // the file in memory.
-bool Weights::read(const std::string &name, int64_t begin, int64_t count,
-                   void *to, const std::string &dtype,
-                   std::string &error) const {
-  const Place &place = places.at(name);
+Status Weights::read(const Place &place, int64_t begin, int64_t count, void *to,
+                     const std::string &dtype) const {
   int64_t size = dtypeBytes(place.dtype);
   auto *out = static_cast<char *>(to);
   if (place.memory) {
     convert(place.memory + begin * size, place.dtype, out, dtype, count);
-    return true;
+    return {};
   }
   uint64_t offset = place.offset + uint64_t(begin * size);
   if (place.dtype == dtype)
-    return place.file->read(offset, out, uint64_t(count * size), error);
+    return place.file->read(offset, out, uint64_t(count * size));
   std::vector<char> piece(pieceBytes);
   while (count > 0) {
     int64_t now = std::min(count, int64_t(pieceBytes) / size);
-    if (!place.file->read(offset, piece.data(), uint64_t(now * size), error))
-      return false;
+    FSDPC_TRY(place.file->read(offset, piece.data(), uint64_t(now * size)));
     convert(piece.data(), place.dtype, out, dtype, now);
     out += now * dtypeBytes(dtype);
     offset += uint64_t(now * size);
     count -= now;
   }
-  return true;
+  return {};
 }
 
-bool Weights::readParameter(const Member &member, int64_t begin, int64_t count,
-                            float *to, std::string &error) const {
+Status Weights::readParameter(const Member &member, int64_t begin,
+                              int64_t count, float *to) const {
   const Place &place = places.at(member.name);
-  if (place.rule.empty())
-    return read(member.name, begin, count, to, "f32", error);
-  InitRule rule;
-  parseInitRule(place.rule, rule);
-  applyInitRule(rule, member.name, seed, begin, count, to);
-  return true;
+  if (!place.rule)
+    return read(place, begin, count, to, "f32");
+  applyInitRule(*place.rule, member.name, seed, begin, count, to);
+  return {};
 }
 
-bool Weights::readBuffer(const Buffer &buffer, void *to,
-                         std::string &error) const {
+Status Weights::readBuffer(const Buffer &buffer, void *to) const {
   const Place &place = places.at(buffer.name);
   int64_t elements = product(buffer.shape);
-  if (place.rule.empty()) {
+  if (!place.rule) {
     if (converts(place.dtype, buffer.dtype))
-      return read(buffer.name, 0, elements, to, buffer.dtype, error);
-    error = "buffer '" + buffer.name + "' is " + buffer.dtype +
-            ", but its value is stored as " + place.dtype;
-    return false;
+      return read(place, 0, elements, to, buffer.dtype);
+    return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
+                 ", but its value is stored as " + place.dtype};
   }
-  InitRule rule;
-  parseInitRule(place.rule, rule);
   if (buffer.dtype == "f32") {
-    applyInitRule(rule, buffer.name, seed, 0, elements,
+    applyInitRule(*place.rule, buffer.name, seed, 0, elements,
                   static_cast<float *>(to));
-    return true;
+    return {};
   }
-  if (rule.kind > InitRule::ones) {
-    error = "buffer '" + buffer.name + "' is " + buffer.dtype +
-            ", which the init rule '" + place.rule + "' cannot fill";
-    return false;
-  }
-  int64_t value = rule.kind == InitRule::ones;
+  if (place.rule->kind > InitRule::ones)
+    return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
+                 ", which the init rule '" + buffer.source.rule +
+                 "' cannot fill"};
+  int64_t value = place.rule->kind == InitRule::ones;
   int64_t size = dtypeBytes(buffer.dtype);
   for (int64_t i = 0; i < elements; ++i)
     std::copy_n(reinterpret_cast<const char *>(&value), size,
                 static_cast<char *>(to) + i * size);
-  return true;
+  return {};
 }
 
 // Only whole pages inside the values: the rest of a page may hold something
@@ -274,7 +273,9 @@ void Weights::release() const {
 
 std::vector<std::string> Weights::unused() const {
   std::vector<std::string> names;
-  for (auto &[name, tensor] : init.tensors())
+  if (!init)
+    return names;
+  for (auto &[name, tensor] : init->tensors())
     if (!used.count(&tensor))
       names.push_back(name);
   return names;

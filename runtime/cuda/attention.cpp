@@ -25,12 +25,11 @@ GpuAttention::~GpuAttention() {
     context.api.destroyAttention(library);
 }
 
-bool GpuAttention::plan(const AttentionPlan &plan, Products &products,
-                        bool deterministic, int64_t workspaceBytes,
-                        std::string &choice, std::string &error) {
+Result<std::string> GpuAttention::plan(const AttentionPlan &plan,
+                                       Products &products, bool deterministic,
+                                       int64_t workspaceBytes) {
   p = plan;
-  if (!checkAttention(p, error))
-    return false;
+  FSDPC_TRY(checkAttention(p));
   element = dtypeBytes(p.dtype);
   std::string why = "as compiled";
   if (p.library != "products") {
@@ -46,17 +45,16 @@ bool GpuAttention::plan(const AttentionPlan &plan, Products &products,
       why = "cuDNN asks for " + std::to_string(chosen.workspaceBytes) +
             " bytes of workspace";
     } else {
-      choice = chosen.algorithm;
-      return true;
+      return chosen.algorithm;
     }
   }
   chunk = attentionChunk(p);
-  choice = "by products, " + std::to_string(chunk.heads()) +
-           " heads at a time; " + why;
-  return planProducts(products, error);
+  FSDPC_TRY(planProducts(products));
+  return "by products, " + std::to_string(chunk.heads()) +
+         " heads at a time; " + why;
 }
 
-bool GpuAttention::planProducts(Products &products, std::string &error) {
+Status GpuAttention::planProducts(Products &products) {
   int64_t shared = p.heads / p.groups, cells = p.queries * p.keys;
   sumsApart = p.backward && element != 4 && shared > 1;
   // The batch axes of the products are: batch entry, key head, query head among
@@ -70,43 +68,43 @@ bool GpuAttention::planProducts(Products &products, std::string &error) {
   // Scores and weights of a chunk are dense: queries × keys per head.
   std::vector<int64_t> dense = {chunk.groups * chunk.shared * cells,
                                 chunk.shared * cells, cells};
-  auto make = [&](Product &product, int64_t m, int64_t n, int64_t k) {
+  auto shapeOf = [&](int64_t m, int64_t n, int64_t k) {
     MatmulPlan plan;
     plan.batch = {chunk.batches, chunk.groups, chunk.shared};
     plan.m = m, plan.n = n, plan.k = k;
     plan.dtypeA = plan.dtypeB = plan.dtypeC = p.dtype;
-    return std::pair<Product *, MatmulPlan>(&product, plan);
+    return plan;
   };
-  auto finish = [&](const std::pair<Product *, MatmulPlan> &made) {
-    return products.plan(made.second, *made.first, error);
+  auto make = [&](Product &product, const MatmulPlan &plan) -> Status {
+    Result<Product> made = products.plan(plan);
+    FSDPC_TRY(made);
+    product = std::move(*made);
+    return {};
   };
   // Product of a tensor's rows and the keys' rows, transposed: f32, queries ×
   // keys.
   auto byKeys = [&](Product &product, const std::vector<int64_t> &rows,
                     const std::vector<int64_t> &keys, int64_t width) {
-    auto made = make(product, p.queries, p.keys, width);
-    MatmulPlan &plan = made.second;
+    MatmulPlan plan = shapeOf(p.queries, p.keys, width);
     plan.strideA = ofHeads(rows), plan.lda = rows[2];
     plan.strideB = ofKeys(keys), plan.ldb = keys[2], plan.transposeB = true;
     plan.strideC = dense, plan.ldc = p.keys, plan.dtypeC = "f32";
-    return finish(made);
+    return make(product, plan);
   };
   // Product of weights and the keys' rows.
   auto ofWeights = [&](Product &product, const std::vector<int64_t> &keys,
                        const std::vector<int64_t> &rows, int64_t width) {
-    auto made = make(product, p.queries, width, p.keys);
-    MatmulPlan &plan = made.second;
+    MatmulPlan plan = shapeOf(p.queries, width, p.keys);
     plan.strideA = dense, plan.lda = p.keys;
     plan.strideB = ofKeys(keys), plan.ldb = keys[2];
     plan.strideC = ofHeads(rows), plan.ldc = rows[2];
-    return finish(made);
+    return make(product, plan);
   };
   // Product of transposed weights and a tensor's rows, for one query head of
   // each key head.
   auto toKeys = [&](Product &product, const std::vector<int64_t> &rows,
                     const std::vector<int64_t> &keys, int64_t width, bool add) {
-    auto made = make(product, p.keys, width, p.queries);
-    MatmulPlan &plan = made.second;
+    MatmulPlan plan = shapeOf(p.keys, width, p.queries);
     plan.batch[2] = 1;
     plan.strideA = dense, plan.lda = p.keys, plan.transposeA = true;
     plan.strideB = ofHeads(rows), plan.ldb = rows[2];
@@ -117,21 +115,21 @@ bool GpuAttention::planProducts(Products &products, std::string &error) {
       plan.strideC = ofKeys(keys), plan.ldc = keys[2];
     }
     plan.accumulate = add;
-    return finish(made);
+    return make(product, plan);
   };
-  if (!byKeys(scores, p.strideQuery, p.strideKey, p.width))
-    return false;
+  FSDPC_TRY(byKeys(scores, p.strideQuery, p.strideKey, p.width));
   if (!p.backward)
     return ofWeights(output, p.strideValue, p.strideOutput, p.valueWidth);
-  bool planned = byKeys(dweights, p.strideGrad, p.strideValue, p.valueWidth) &&
-                 ofWeights(dquery, p.strideKey, p.strideDQuery, p.width);
-  for (bool add : {false, true})
-    if (!add || shared > 1)
-      planned =
-          planned &&
-          toKeys(dkey[add], p.strideQuery, p.strideDKey, p.width, add) &&
-          toKeys(dvalue[add], p.strideGrad, p.strideDValue, p.valueWidth, add);
-  return planned;
+  FSDPC_TRY(byKeys(dweights, p.strideGrad, p.strideValue, p.valueWidth));
+  FSDPC_TRY(ofWeights(dquery, p.strideKey, p.strideDQuery, p.width));
+  for (bool add : {false, true}) {
+    if (add && shared == 1)
+      continue;
+    FSDPC_TRY(toKeys(dkey[add], p.strideQuery, p.strideDKey, p.width, add));
+    FSDPC_TRY(
+        toKeys(dvalue[add], p.strideGrad, p.strideDValue, p.valueWidth, add));
+  }
+  return {};
 }
 
 // Returns the byte offset of a chunk's first head in a tensor.

@@ -14,18 +14,18 @@ public:
   GpuAttention(GpuAttention &&other);
   ~GpuAttention();
 
-  // Prepares for a plan. Returns false and sets `error` if it cannot be run.
-  // `choice` is set to a description of how it runs, for the log.
-  // `workspaceBytes` is the size of the memory that `run` will get.
-  bool plan(const AttentionPlan &plan, Products &products, bool deterministic,
-            int64_t workspaceBytes, std::string &choice, std::string &error);
+  // Prepares for a plan. Returns a description of how it runs, for the log.
+  // `workspaceBytes` is the size of the memory that `run` will get. Fails if
+  // the plan cannot be run.
+  Result<std::string> plan(const AttentionPlan &plan, Products &products,
+                           bool deterministic, int64_t workspaceBytes);
   // Enqueues the attention on stream COMPUTE. Operands are in the order of
   // fsdpc_attention or fsdpc_attention_grad. `workspace` is
   // libraryWorkspaceBytes for the products, followed by the chunk's scratch.
   void run(const void *const *operands, char *workspace) const;
 
 private:
-  bool planProducts(Products &products, std::string &error);
+  Status planProducts(Products &products);
   // The first head of a chunk: batch entry, key head, and query head among
   // those that share the key head.
   struct Heads {

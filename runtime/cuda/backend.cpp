@@ -7,25 +7,23 @@ namespace fsdpc::runtime {
 const char *backendName() { return isEmulation() ? "cuda-emulation" : "cuda"; }
 bool isEmulation() { return !cudaApi().label().empty(); }
 
-bool checkBackend(const Manifest &, std::string &error) {
+Status checkBackend(const Manifest &) {
   int count = 0;
   CudaStatus status = cudaApi().deviceCount(count);
-  if (status == cudaOk && count > 0)
-    return true;
-  error = status != cudaOk ? cudaApi().errorText(status)
-                           : "the driver shows no GPU; CUDA_VISIBLE_DEVICES "
-                             "may hide it";
-  return false;
+  if (status != cudaOk)
+    return Error{cudaApi().errorText(status)};
+  if (count == 0)
+    return Error{"the driver shows no GPU; CUDA_VISIBLE_DEVICES may hide it"};
+  return {};
 }
 
-std::unique_ptr<Device> makeDevice(const Manifest &manifest,
-                                   const fsdpc_program &program, Job &job,
-                                   const DeviceOptions &options,
-                                   std::string &error) {
+Result<std::unique_ptr<Device>> makeDevice(const Manifest &manifest,
+                                           const fsdpc_program &program,
+                                           Job &job,
+                                           const DeviceOptions &options) {
   auto device =
       std::make_unique<CudaDevice>(cudaApi(), manifest, program, job, options);
-  if (!device->prepare(error))
-    return nullptr;
+  FSDPC_TRY(device->prepare());
   return device;
 }
 

@@ -77,13 +77,13 @@ protected:
 };
 
 // Make the two channels of a rank. All ranks call the same function together.
-void makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
-                      const CollectiveResources &resources,
-                      std::shared_ptr<Watchdog> watchdog,
-                      CollectiveChannels &channels);
-bool makePeerChannels(CudaApi &api, Job &job,
-                      const CollectiveResources &resources,
-                      std::shared_ptr<Watchdog> watchdog,
-                      CollectiveChannels &channels, std::string &error);
+// NCCL's end the job if ranks cannot join.
+CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
+                                    const DeviceOptions &options,
+                                    const CollectiveResources &resources,
+                                    std::shared_ptr<Watchdog> watchdog);
+Result<CollectiveChannels>
+makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
+                 std::shared_ptr<Watchdog> watchdog);
 
 } // namespace fsdpc::runtime

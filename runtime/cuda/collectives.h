@@ -11,6 +11,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/core/device.h"
 #include "runtime/cuda/api.h"
+#include "shared/status.h"
 
 #include <array>
 #include <memory>
@@ -68,12 +69,11 @@ struct CollectiveResources {
   void *scratch = nullptr; // collectiveScratchBytes within it (cuda_scratch.h)
 };
 
-// Makes the channels gatherChannel and reduceChannel of the job's rank. Returns
-// false and sets `error` on failure. All ranks call it together.
+// Makes the channels gatherChannel and reduceChannel of the job's rank. All
+// ranks call it together.
 using CollectiveChannels = std::array<std::unique_ptr<Collectives>, 2>;
-bool makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
-                     const Manifest &manifest,
-                     const CollectiveResources &resources,
-                     CollectiveChannels &channels, std::string &error);
+Result<CollectiveChannels>
+makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
+                const CollectiveResources &resources);
 
 } // namespace fsdpc::runtime

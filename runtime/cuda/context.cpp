@@ -32,16 +32,14 @@ CudaContext::~CudaContext() {
       api.destroyStream(stream);
 }
 
-bool CudaContext::makeStreams(std::string &error) {
+Status CudaContext::makeStreams() {
   for (int i = 0; i < cudaStreams; ++i)
     // Communication and copies are urgent: they need few multiprocessors, but
     // others wait for them.
     if (CudaStatus status =
-            api.createStream(streams[size_t(i)], i != FSDPC_STREAM_COMPUTE)) {
-      error = "cannot make a stream: " + api.errorText(status);
-      return false;
-    }
-  return true;
+            api.createStream(streams[size_t(i)], i != FSDPC_STREAM_COMPUTE))
+      return Error{"cannot make a stream: " + api.errorText(status)};
+  return {};
 }
 
 void CudaContext::begin(bool update, int64_t newStep) {

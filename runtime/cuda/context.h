@@ -6,6 +6,7 @@
 
 #include "runtime/cuda/api.h"
 #include "runtime/cuda/kernels/own.h"
+#include "shared/status.h"
 
 #include <algorithm>
 #include <array>
@@ -29,8 +30,7 @@ public:
   ~CudaContext();
   CudaContext(const CudaContext &) = delete;
 
-  // Makes the streams. Returns false and sets `error` on failure.
-  bool makeStreams(std::string &error);
+  Status makeStreams();
 
   // Marks that an entry function is about to enqueue its calls.
   void begin(bool update, int64_t step);

@@ -16,17 +16,13 @@ GpuConvolution::~GpuConvolution() {
     context.api.destroyConvolution(library);
 }
 
-bool GpuConvolution::plan(const ConvolutionPlan &p, bool deterministic,
-                          std::string &choice, std::string &error) {
-  if (p.dtype != "f32" && p.dtype != "bf16") {
-    error = "a convolution of type '" + p.dtype + "' is not supported";
-    return false;
-  }
+Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
+                                         bool deterministic) {
+  if (p.dtype != "f32" && p.dtype != "bf16")
+    return Error{"a convolution of type '" + p.dtype + "' is not supported"};
   bool input = p.kind == "input", weight = p.kind == "weight";
-  if (!input && !weight && p.kind != "forward") {
-    error = "unknown convolution '" + p.kind + "'";
-    return false;
-  }
+  if (!input && !weight && p.kind != "forward")
+    return Error{"unknown convolution '" + p.kind + "'"};
   plain.kind = input    ? ConvolutionKind::input
                : weight ? ConvolutionKind::weight
                         : ConvolutionKind::forward;
@@ -52,9 +48,8 @@ bool GpuConvolution::plan(const ConvolutionPlan &p, bool deterministic,
       p, size_t(libraryWorkspaceBytes), deterministic, library, chosen);
   if (status != cudaOk)
     library = nullptr;
-  choice = library ? chosen.algorithm
-                   : "plain loops: " + refusal(context, status, chosen);
-  return true;
+  return library ? chosen.algorithm
+                 : "plain loops: " + refusal(context, status, chosen);
 }
 
 void GpuConvolution::run(const void *x, const void *w, void *y,

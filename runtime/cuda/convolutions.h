@@ -12,10 +12,9 @@ public:
   GpuConvolution(GpuConvolution &&other);
   ~GpuConvolution();
 
-  // Prepares for a plan. Returns false and sets `error` if it cannot be run.
-  // `choice` is set to a description of how it runs, for the log.
-  bool plan(const ConvolutionPlan &plan, bool deterministic,
-            std::string &choice, std::string &error);
+  // Prepares for a plan. Returns a description of how it runs, for the log.
+  // Fails if it cannot be run.
+  Result<std::string> plan(const ConvolutionPlan &plan, bool deterministic);
   // Enqueues the convolution on stream COMPUTE, with operands as in
   // fsdpc_convolution.
   void run(const void *x, const void *w, void *y, void *workspace) const;

@@ -21,72 +21,66 @@ CudaDevice::~CudaDevice() {
       context.api.synchronizeStream(stream);
 }
 
-bool CudaDevice::selectDevice(std::string &error) {
-  if (!chooseDevice(context.api, context.job, error))
-    return false;
-  if (CudaStatus status = context.api.loadProgram(program)) {
-    error =
-        "cannot load the program's kernels: " + context.api.errorText(status);
-    return false;
-  }
-  return true;
+Status CudaDevice::selectDevice() {
+  FSDPC_TRY(chooseDevice(context.api, context.job));
+  if (CudaStatus status = context.api.loadProgram(program))
+    return Error{"cannot load the program's kernels: " +
+                 context.api.errorText(status)};
+  return {};
 }
 
 // Plans every call before training, so that a step makes no plans and the log
 // can say what each library chose.
-bool CudaDevice::planLibraries(std::string &error) {
+Status CudaDevice::planLibraries() {
   const Manifest &manifest = context.manifest;
-  matmuls.resize(manifest.matmuls.size());
-  for (size_t i = 0; i < matmuls.size(); ++i)
-    if (!products.plan(manifest.matmuls[i], matmuls[i], error))
-      return false;
-  std::string choice;
+  for (const MatmulPlan &plan : manifest.matmuls) {
+    Result<Product> product = products.plan(plan);
+    FSDPC_TRY(product);
+    matmuls.push_back(std::move(*product));
+  }
   for (const ConvolutionPlan &plan : manifest.convolutions) {
     convolutions.emplace_back(context);
-    if (!convolutions.back().plan(plan, options.deterministic, choice, error))
-      return false;
-    chosen.push_back("convolution " + plan.kind + ": " + choice);
+    auto choice = convolutions.back().plan(plan, options.deterministic);
+    FSDPC_TRY(choice);
+    chosen.push_back("convolution " + plan.kind + ": " + *choice);
   }
   CudaScratch scratch = cudaScratch(manifest, context.job.size);
   for (const AttentionPlan &plan : manifest.attentions) {
     attentions.emplace_back(context);
-    if (!attentions.back().plan(plan, products, options.deterministic,
-                                scratch.library + scratch.attention, choice,
-                                error))
-      return false;
+    auto choice = attentions.back().plan(plan, products, options.deterministic,
+                                         scratch.library + scratch.attention);
+    FSDPC_TRY(choice);
     chosen.push_back(std::string("attention ") +
-                     (plan.backward ? "backward" : "forward") + ": " + choice);
+                     (plan.backward ? "backward" : "forward") + ": " + *choice);
   }
   for (const PoolingPlan &plan : manifest.poolings)
-    if (!checkPooling(plan, error))
-      return false;
+    FSDPC_TRY(checkPooling(plan));
   chosen.insert(chosen.begin(), products.choices().begin(),
                 products.choices().end());
-  return true;
+  return {};
 }
 
-bool CudaDevice::prepare(std::string &error) {
-  if (!selectDevice(error) || !context.makeStreams(error) ||
-      !planLibraries(error))
-    return false;
+Status CudaDevice::prepare() {
+  FSDPC_TRY(selectDevice());
+  FSDPC_TRY(context.makeStreams());
+  FSDPC_TRY(planLibraries());
   sections = std::make_unique<Sections>(context, context.manifest.events);
   inputs = std::make_unique<CudaInputs>(context, memory);
   update = std::make_unique<CudaUpdate>(context, memory);
-  return true;
+  return {};
 }
 
 // Reserves everything at once: the memory of runtime/core, the constants, all
 // scratch and reports. Takes this device's own parts first.
-bool CudaDevice::reserve(const MemoryPlan &plan, std::string &error) {
+Status CudaDevice::reserve(const MemoryPlan &plan) {
   const Manifest &manifest = context.manifest;
   CudaScratch scratch = cudaScratch(manifest, context.job.size);
   int64_t constants = int64_t(program.constants_bytes);
-  if (!memory.reserve(plan.allocated + constants + scratch.total() +
-                          CudaUpdate::reportBytes(options.accumulate),
-                      CudaInputs::pinnedBytes(manifest) +
-                          CudaUpdate::pinnedBytes(manifest, options.accumulate),
-                      error))
-    return false;
+  FSDPC_TRY(memory.reserve(
+      plan.allocated + constants + scratch.total() +
+          CudaUpdate::reportBytes(options.accumulate),
+      CudaInputs::pinnedBytes(manifest) +
+          CudaUpdate::pinnedBytes(manifest, options.accumulate)));
   library = static_cast<char *>(
       memory.takeDevice(scratch.library + scratch.attention));
   wire = memory.takeDevice(scratch.wire);
@@ -96,7 +90,7 @@ bool CudaDevice::reserve(const MemoryPlan &plan, std::string &error) {
     memory.upload(to, program.constants, size_t(constants));
     deviceConstants = to;
   }
-  return true;
+  return {};
 }
 
 void *CudaDevice::allocate(size_t bytes) {
@@ -110,7 +104,7 @@ void CudaDevice::download(void *to, const void *from, size_t bytes) {
   memory.download(to, from, bytes);
 }
 
-void *CudaDevice::staging(int slot, void *to, size_t bytes) {
+Result<void *> CudaDevice::staging(int slot, void *to, size_t bytes) {
   return inputs->staging(slot, to, bytes);
 }
 void CudaDevice::awaitSlot(int slot) { inputs->await(slot); }

@@ -27,11 +27,10 @@ public:
              const fsdpc_program &program, Job &job,
              const DeviceOptions &options);
   ~CudaDevice() override;
-  // Selects the rank's GPU and plans every library call. Returns false and sets
-  // `error` on failure.
-  bool prepare(std::string &error);
+  // Selects the rank's GPU and plans every library call.
+  Status prepare();
 
-  bool reserve(const MemoryPlan &plan, std::string &error) override;
+  Status reserve(const MemoryPlan &plan) override;
   void *allocate(size_t bytes) override;
   void release(void *, size_t) override {} // all of it is freed at the end
   void zero(void *memory, size_t bytes) override;
@@ -43,7 +42,7 @@ public:
     return deviceConstants;
   }
 
-  void *staging(int slot, void *memory, size_t bytes) override;
+  Result<void *> staging(int slot, void *memory, size_t bytes) override;
   void awaitSlot(int slot) override;
   void send(int slot) override;
   void enter(fsdpc_rank &rank, const Section &section,
@@ -51,7 +50,7 @@ public:
   bool runsAhead() const override { return true; }
   void results(fsdpc_rank &rank, int64_t step, StepResults &results) override;
   void synchronize() override;
-  void gatherWholes(fsdpc_rank &rank) override;
+  Status gatherWholes(fsdpc_rank &rank) override;
 
 #define FSDPC_DEVICE_OVERRIDES
 #include "runtime/core/calls.inc"
@@ -64,9 +63,9 @@ public:
   DeviceTimes times(int, uint64_t) const override { return {}; }
 
 private:
-  bool selectDevice(std::string &error);
-  bool planLibraries(std::string &error);
-  bool makeCollectives(std::string &error);
+  Status selectDevice();
+  Status planLibraries();
+  Status makeCollectives();
   Collectives &channel(Channel channel) { return *channels[size_t(channel)]; }
   // Gathers all ranks' shards into `whole`; on a single rank a copy.
   void gather(const void *shard, void *whole, size_t bytes, Channel on,

@@ -18,7 +18,7 @@ struct Sight {
 
 } // namespace
 
-bool chooseDevice(CudaApi &api, Job &job, std::string &error) {
+Status chooseDevice(CudaApi &api, Job &job) {
   int count = 0;
   CudaStatus status = api.deviceCount(count);
   Sight own;
@@ -49,22 +49,21 @@ bool chooseDevice(CudaApi &api, Job &job, std::string &error) {
     place = 0;
   else if (status == cudaOk && sharing > count) {
     std::string ranks = std::to_string(sharing);
-    error = std::string("node '") + own.node + "' has " +
-            std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
-            (visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
-                     : "") +
-            " for " + ranks +
-            " ranks; start fewer ranks on it, or one "
-            "process with --ranks " +
-            ranks + ", whose ranks share a GPU";
-    return false;
+    return Error{
+        std::string("node '") + own.node + "' has " + std::to_string(count) +
+        (count == 1 ? " GPU" : " GPUs") +
+        (visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
+                 : "") +
+        " for " + ranks +
+        " ranks; start fewer ranks on it, or one process with --ranks " +
+        ranks + ", whose ranks share a GPU"};
   }
   if (status == cudaOk)
     status = api.selectDevice(place);
   if (status != cudaOk)
-    error = "cannot use GPU " + std::to_string(place) + " of node '" +
-            own.node + "': " + api.errorText(status);
-  return status == cudaOk;
+    return Error{"cannot use GPU " + std::to_string(place) + " of node '" +
+                 own.node + "': " + api.errorText(status)};
+  return {};
 }
 
 } // namespace fsdpc::runtime

@@ -3,16 +3,15 @@
 // share this memory: they are processed in order on one stream.
 //
 // A single rank communicates with nobody and has no channels.
-#include "runtime/comm/failure.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/cuda/device.h"
 #include "shared/memory_plan.h"
 
 namespace fsdpc::runtime {
 
-bool CudaDevice::makeCollectives(std::string &error) {
+Status CudaDevice::makeCollectives() {
   if (isAlone())
-    return true;
+    return {};
   CollectiveResources resources;
   resources.compute = context.streams[FSDPC_STREAM_COMPUTE];
   resources.gather = context.streams[FSDPC_STREAM_GATHER];
@@ -20,15 +19,15 @@ bool CudaDevice::makeCollectives(std::string &error) {
   resources.memory = memory.base();
   resources.bytes = memory.bytes();
   resources.scratch = collectiveScratch;
-  if (!fsdpc::runtime::makeCollectives(context.api, context.job, options,
-                                       context.manifest, resources, channels,
-                                       error))
-    return false;
+  auto made = fsdpc::runtime::makeCollectives(context.api, context.job, options,
+                                              resources);
+  FSDPC_TRY(made);
+  channels = std::move(*made);
   if (options.graphs && !channel(reduceChannel).canCapture()) {
     options.graphs = false;
     chosen.push_back("no graphs: the ranks are threads of one process");
   }
-  return true;
+  return {};
 }
 
 void CudaDevice::announce(const CallScope &scope, Channel on) {
@@ -46,11 +45,9 @@ void CudaDevice::gather(const void *shard, void *whole, size_t bytes,
 
 // Makes the channels here, since NCCL needs the memory to be allocated first in
 // order to register it.
-void CudaDevice::gatherWholes(fsdpc_rank &rank) {
-  std::string error;
-  if (!makeCollectives(error))
-    fail(error);
-  update->prepare(rank);
+Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
+  FSDPC_TRY(makeCollectives());
+  FSDPC_TRY(update->prepare(rank));
   int64_t element = dtypeBytes(rank.manifest.computeDtype);
   for (const LayoutBuffers &buffers : rank.layouts) {
     if (buffers.masterWhole)
@@ -65,6 +62,7 @@ void CudaDevice::gatherWholes(fsdpc_rank &rank) {
              FSDPC_STREAM_GATHER);
   }
   synchronize();
+  return {};
 }
 
 // Without a compute copy the master is cast straight into this rank's place of

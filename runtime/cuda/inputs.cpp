@@ -2,7 +2,6 @@
 // compute stream may read the slot and the host may refill its staging memory,
 // and `used`, after which the copy stream may overwrite the slot.
 #include "runtime/cuda/inputs.h"
-#include "runtime/comm/failure.h"
 #include "shared/memory_plan.h"
 
 namespace fsdpc::runtime {
@@ -24,14 +23,14 @@ int64_t CudaInputs::pinnedBytes(const Manifest &manifest) {
 }
 
 // Asked twice for the same memory, it returns the same staging.
-void *CudaInputs::staging(int index, void *device, size_t bytes) {
+Result<void *> CudaInputs::staging(int index, void *device, size_t bytes) {
   Slot &slot = slots[size_t(index)];
   for (const Staged &staged : slot.staged)
     if (staged.device == device)
       return staged.pinned;
   void *pinned = memory.takePinned(int64_t(bytes));
   if (!pinned)
-    fail("no pinned memory is left for the inputs");
+    return Error{"no pinned memory is left for the inputs"};
   slot.staged.push_back({device, pinned, bytes});
   return pinned;
 }

@@ -14,7 +14,7 @@ public:
   static int64_t pinnedBytes(const Manifest &manifest);
 
   // These three implement Device::staging, awaitSlot and send.
-  void *staging(int slot, void *memory, size_t bytes);
+  Result<void *> staging(int slot, void *memory, size_t bytes);
   void await(int slot);
   void send(int slot);
   // Mark where the compute stream begins to read a slot, and where it is done.

@@ -22,18 +22,16 @@ CudaMemory::~CudaMemory() {
     context.api.freePinned(pinned.memory);
 }
 
-bool CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
-                         std::string &error) {
+Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
   auto tooLittle = [&](const std::string &why) {
-    error = "the program needs " + std::to_string(deviceBytes) +
-            " bytes of GPU memory, of which " + std::to_string(info.freeBytes) +
-            " of " + std::to_string(info.totalBytes) + " are free on '" +
-            info.name + "'" + why +
-            "; run more ranks, or compile with a lower "
-            "--memory-limit";
-    return false;
+    return Error{"the program needs " + std::to_string(deviceBytes) +
+                 " bytes of GPU memory, of which " +
+                 std::to_string(info.freeBytes) + " of " +
+                 std::to_string(info.totalBytes) + " are free on '" +
+                 info.name + "'" + why +
+                 "; run more ranks, or compile with a lower --memory-limit"};
   };
   if (status == cudaOk && info.freeBytes < size_t(deviceBytes))
     return tooLittle("");
@@ -43,15 +41,13 @@ bool CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes,
     return tooLittle(": " + context.api.errorText(status));
   pinnedBytes += bounceBytes;
   status = context.api.allocatePinned(pinned.memory, size_t(pinnedBytes));
-  if (status != cudaOk) {
-    error = "cannot pin " + std::to_string(pinnedBytes) +
-            " bytes of host memory: " + context.api.errorText(status);
-    return false;
-  }
+  if (status != cudaOk)
+    return Error{"cannot pin " + std::to_string(pinnedBytes) +
+                 " bytes of host memory: " + context.api.errorText(status)};
   device.size = deviceBytes;
   pinned.size = pinnedBytes;
   bounce = takePinned(bounceBytes);
-  return true;
+  return {};
 }
 
 void *CudaMemory::takeDevice(int64_t bytes) { return device.take(bytes); }

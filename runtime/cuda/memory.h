@@ -14,9 +14,9 @@ public:
   ~CudaMemory();
   CudaMemory(const CudaMemory &) = delete;
 
-  // Makes both allocations. Returns false, with both numbers in `error`, if the
-  // device has too little free memory.
-  bool reserve(int64_t deviceBytes, int64_t pinnedBytes, std::string &error);
+  // Makes both allocations. If the device has too little free memory, the error
+  // has both numbers.
+  Status reserve(int64_t deviceBytes, int64_t pinnedBytes);
   // Take aligned blocks. They return null if what was reserved is used up.
   void *takeDevice(int64_t bytes);
   void *takePinned(int64_t bytes);

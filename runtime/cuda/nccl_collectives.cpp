@@ -142,10 +142,24 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
 
 } // namespace
 
-void makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
-                      const CollectiveResources &resources,
-                      std::shared_ptr<Watchdog> watchdog,
-                      CollectiveChannels &channels) {
+// Chooses between NCCL and copies between the ranks' buffers.
+Result<CollectiveChannels>
+makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
+                const CollectiveResources &resources) {
+  auto made =
+      Watchdog::make(api, job, options.watchdogSeconds, resources.compute);
+  FSDPC_TRY(made);
+  std::shared_ptr<Watchdog> watchdog = std::move(*made);
+  if (job.sharesProcess)
+    return makePeerChannels(api, job, resources, std::move(watchdog));
+  return makeNcclChannels(api, job, options, resources, std::move(watchdog));
+}
+
+CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
+                                    const DeviceOptions &options,
+                                    const CollectiveResources &resources,
+                                    std::shared_ptr<Watchdog> watchdog) {
+  CollectiveChannels channels;
   for (Channel channel : {gatherChannel, reduceChannel}) {
     CudaCommunicator communicator = join(api, job, options.watchdogSeconds);
     watchdog->watch(channel, communicator);
@@ -153,6 +167,7 @@ void makeNcclChannels(CudaApi &api, Job &job, const DeviceOptions &options,
         std::make_unique<NcclChannel>(api, job, channel, resources, watchdog,
                                       options.deterministic, communicator);
   }
+  return channels;
 }
 
 } // namespace fsdpc::runtime

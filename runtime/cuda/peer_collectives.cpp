@@ -116,15 +116,13 @@ private:
 } // namespace
 
 // All ranks call it together, on their own threads.
-bool makePeerChannels(CudaApi &api, Job &job,
-                      const CollectiveResources &resources,
-                      std::shared_ptr<Watchdog> watchdog,
-                      CollectiveChannels &channels, std::string &error) {
-  if (job.size > mostAddends) {
-    error = "--ranks " + std::to_string(job.size) + ": one GPU takes at most " +
-            std::to_string(mostAddends) + " ranks";
-    return false;
-  }
+Result<CollectiveChannels>
+makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
+                 std::shared_ptr<Watchdog> watchdog) {
+  if (job.size > mostAddends)
+    return Error{"--ranks " + std::to_string(job.size) +
+                 ": one GPU takes at most " + std::to_string(mostAddends) +
+                 " ranks"};
   Meetings own;
   if (job.rank == 0)
     own = {std::make_shared<Meeting>(job.size),
@@ -135,11 +133,12 @@ bool makePeerChannels(CudaApi &api, Job &job,
   Communicator &control = *job.channel[controlChannel];
   control.allGather(&address, all.data(), sizeof address);
   Meetings meetings = *all[0];
+  CollectiveChannels channels;
   for (Channel channel : {gatherChannel, reduceChannel})
     channels[channel] = std::make_unique<PeerChannel>(
         api, job, channel, resources, watchdog, std::move(meetings[channel]));
   control.barrier();
-  return true;
+  return channels;
 }
 
 } // namespace fsdpc::runtime

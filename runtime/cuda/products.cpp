@@ -122,20 +122,17 @@ CudaGemm Products::planned(const CudaGemmShape &s) {
 
 // If the library refuses a product with bias, it is asked for the product
 // alone.
-bool Products::plan(const MatmulPlan &p, Product &product, std::string &error) {
+Result<Product> Products::plan(const MatmulPlan &p) {
   if (!isFloatType(p.dtypeA) || !isFloatType(p.dtypeB) ||
-      !isFloatType(p.dtypeC)) {
-    error = "a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
-            "', '" + p.dtypeC + "' is not supported";
-    return false;
-  }
+      !isFloatType(p.dtypeC))
+    return Error{"a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
+                 "', '" + p.dtypeC + "' is not supported"};
   bool empty = p.m <= 0 || p.n <= 0 || p.k <= 0;
   for (int64_t extent : p.batch)
     empty = empty || extent <= 0;
-  if (empty) {
-    error = "a matrix product has an empty dimension";
-    return false;
-  }
+  if (empty)
+    return Error{"a matrix product has an empty dimension"};
+  Product product;
   ProductCalls cut = cutProduct(p);
   // The library needs operands of one type.
   auto ofLibrary = [&] {
@@ -168,7 +165,7 @@ bool Products::plan(const MatmulPlan &p, Product &product, std::string &error) {
   plain.strideA = s.strideA, plain.strideB = s.strideB;
   plain.strideC = s.strideC;
   plain.add = p.accumulate;
-  return true;
+  return product;
 }
 
 void Product::run(CudaContext &context, const void *a, const void *b, void *c,

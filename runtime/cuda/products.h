@@ -46,8 +46,8 @@ public:
   ~Products();
   Products(const Products &) = delete;
 
-  // Prepares a product. Returns false and sets `error` if it cannot be run.
-  bool plan(const MatmulPlan &plan, Product &product, std::string &error);
+  // Prepares a product. Fails if it cannot be run.
+  Result<Product> plan(const MatmulPlan &plan);
   // One line per shape: what the library chose.
   const std::vector<std::string> &choices() const { return lines; }
 

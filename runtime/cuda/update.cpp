@@ -2,7 +2,6 @@
 // copies, for even and odd steps, since the host works on one step while the
 // device runs the other.
 #include "runtime/cuda/update.h"
-#include "runtime/comm/failure.h"
 #include "shared/cuda_scratch.h"
 
 #include <cstring>
@@ -33,21 +32,26 @@ int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
          alignment;
 }
 
-template <typename T> T *CudaUpdate::table(const std::vector<T> &values) {
+// Sets `table` to device memory with these values, or to null if there are
+// none.
+template <typename T, typename Pointer>
+Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
+  table = nullptr;
   size_t bytes = values.size() * sizeof(T);
   if (bytes == 0)
-    return nullptr;
+    return {};
   void *to = memory.takeDevice(int64_t(bytes));
   if (!to)
-    fail("no device memory is left for a table of " + std::to_string(bytes) +
-         " bytes");
+    return Error{"no device memory is left for a table of " +
+                 std::to_string(bytes) + " bytes"};
   memory.upload(to, values.data(), bytes);
-  return static_cast<T *>(to);
+  table = static_cast<Pointer>(to);
+  return {};
 }
 
 // Cuts the shard as the host does (host_update.cpp), so that the norm has the
 // same bits.
-NormLayout CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
+Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   NormLayout norm;
@@ -66,16 +70,17 @@ NormLayout CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
   }
   norm.gradient = buffers.gradientShard;
   norm.blocks = int64_t(begins.size()) - 1;
-  norm.segments = table(segments);
-  norm.blockBegins = table(begins);
-  norm.lanes = table(std::vector<double>(segments.size() * normLanes));
+  FSDPC_TRY(upload(segments, norm.segments));
+  FSDPC_TRY(upload(begins, norm.blockBegins));
+  FSDPC_TRY(
+      upload(std::vector<double>(segments.size() * normLanes), norm.lanes));
   lanes = std::max(lanes, int64_t(segments.size()) * normLanes);
   return norm;
 }
 
 // Cuts the part that this rank updates into segments of one member each.
-CudaUpdate::Optimizer CudaUpdate::optimizerOf(const fsdpc_rank &rank,
-                                              size_t index) {
+Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
+                                                      size_t index) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   Optimizer optimizer;
@@ -92,7 +97,7 @@ CudaUpdate::Optimizer CudaUpdate::optimizerOf(const fsdpc_rank &rank,
                                         int64_t(member)});
                 });
   optimizer.segments = int64_t(segments.size());
-  optimizer.table = table(segments);
+  FSDPC_TRY(upload(segments, optimizer.table));
   optimizer.firstMember = members;
   members += int64_t(layout.members.size());
   return optimizer;
@@ -100,26 +105,30 @@ CudaUpdate::Optimizer CudaUpdate::optimizerOf(const fsdpc_rank &rank,
 
 // Uploads every table once. Tables are read by captured graphs, so they must
 // not move.
-void CudaUpdate::prepare(fsdpc_rank &rank) {
+Status CudaUpdate::prepare(fsdpc_rank &rank) {
   std::vector<NormLayout> layouts;
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
-    layouts.push_back(normOf(rank, i));
-    optimizers.push_back(optimizerOf(rank, i));
+    auto norm = normOf(rank, i);
+    FSDPC_TRY(norm);
+    layouts.push_back(*norm);
+    auto optimizer = optimizerOf(rank, i);
+    FSDPC_TRY(optimizer);
+    optimizers.push_back(*optimizer);
   }
-  norms = table(layouts);
-  deviceRates = table(std::vector<double>(size_t(4 * members)));
+  FSDPC_TRY(upload(layouts, norms));
+  FSDPC_TRY(upload(std::vector<double>(size_t(4 * members)), deviceRates));
   accumulate = rank.accumulate;
-  report = reinterpret_cast<DeviceReport *>(
-      table(std::vector<char>(size_t(reportBytes(accumulate)))));
+  FSDPC_TRY(upload(std::vector<char>(size_t(reportBytes(accumulate))), report));
   for (size_t parity = 0; parity < 2; ++parity) {
     pinnedRates[parity] = static_cast<double *>(
         memory.takePinned(4 * members * int64_t(sizeof(double))));
     pinnedReports[parity] =
         static_cast<char *>(memory.takePinned(reportBytes(accumulate)));
     if (!pinnedRates[parity] || !pinnedReports[parity])
-      fail("no pinned memory is left for an update");
+      return Error{"no pinned memory is left for an update"};
     reported[parity] = std::make_unique<OwnedEvent>(context);
   }
+  return {};
 }
 
 // The rates are copied on stream COMPUTE, so the copy follows the previous

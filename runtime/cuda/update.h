@@ -26,7 +26,7 @@ public:
   static int64_t pinnedBytes(const Manifest &manifest, int64_t accumulate);
 
   // Makes the tables. The rank's memory must have been allocated.
-  void prepare(fsdpc_rank &rank);
+  Status prepare(fsdpc_rank &rank);
 
   // Enqueues the copy of the step's rates, on stream COMPUTE.
   void sendRates(const fsdpc_rank &rank, int64_t step);
@@ -63,9 +63,10 @@ private:
     int64_t firstMember = 0; // index among the members of all trainable layouts
   };
 
-  NormLayout normOf(const fsdpc_rank &rank, size_t layout);
-  Optimizer optimizerOf(const fsdpc_rank &rank, size_t layout);
-  template <typename T> T *table(const std::vector<T> &values);
+  Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
+  Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
+  template <typename T, typename Pointer>
+  Status upload(const std::vector<T> &values, Pointer &table);
 
   CudaContext &context;
   CudaMemory &memory;

@@ -36,15 +36,12 @@ std::string secondsText(double seconds) {
 
 } // namespace
 
-std::unique_ptr<Watchdog> Watchdog::make(CudaApi &api, Job &job, double seconds,
-                                         CudaStream compute,
-                                         std::string &error) {
+Result<std::unique_ptr<Watchdog>>
+Watchdog::make(CudaApi &api, Job &job, double seconds, CudaStream compute) {
   void *memory = nullptr;
   if (CudaStatus status =
-          api.allocatePinned(memory, wordCount * sizeof(uint64_t))) {
-    error = "cannot allocate pinned memory: " + api.errorText(status);
-    return nullptr;
-  }
+          api.allocatePinned(memory, wordCount * sizeof(uint64_t)))
+    return Error{"cannot allocate pinned memory: " + api.errorText(status)};
   memset(memory, 0, wordCount * sizeof(uint64_t));
   return std::unique_ptr<Watchdog>(new Watchdog(
       api, job, seconds, compute, static_cast<uint64_t *>(memory)));

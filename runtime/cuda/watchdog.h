@@ -10,6 +10,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/cuda/api.h"
+#include "shared/status.h"
 
 #include <array>
 #include <atomic>
@@ -26,10 +27,9 @@ namespace fsdpc::runtime {
 class Watchdog {
 public:
   // `compute` is the stream on which sections begin. `seconds` is how long a
-  // collective may take; 0 means no limit. Returns null and sets `error` if
-  // there is no pinned memory.
-  static std::unique_ptr<Watchdog> make(CudaApi &api, Job &job, double seconds,
-                                        CudaStream compute, std::string &error);
+  // collective may take; 0 means no limit. Fails if there is no pinned memory.
+  static Result<std::unique_ptr<Watchdog>>
+  make(CudaApi &api, Job &job, double seconds, CudaStream compute);
   ~Watchdog();
   Watchdog(const Watchdog &) = delete;
 

@@ -42,7 +42,7 @@ uint64_t numberOf(const char *variable, uint64_t least, uint64_t otherwise) {
 
 } // namespace
 
-bool parseFault(const std::string &text, Fault &fault, std::string &error) {
+Result<Fault> parseFault(const std::string &text) {
   static constexpr std::pair<const char *, Fault::Kind> kinds[] = {
       {"launch", Fault::launch}, {"nccl", Fault::nccl},
       {"silent", Fault::silent}, {"memory", Fault::memory},
@@ -50,6 +50,7 @@ bool parseFault(const std::string &text, Fault &fault, std::string &error) {
   };
   size_t at = text.find('@'), colon = text.find(':');
   std::string name = text.substr(0, std::min(colon, at));
+  Fault fault;
   for (auto [known, kind] : kinds)
     if (name == known)
       fault.kind = kind;
@@ -64,15 +65,13 @@ bool parseFault(const std::string &text, Fault &fault, std::string &error) {
                 1, number);
   if (at != text.npos)
     good &= counts && parseNumber(text.substr(at + 1), 0, rank);
-  if (!good) {
-    error = "'" + text +
-            "' is no fault; write launch:N, nccl:N or silent:N, each with "
-            "@RANK, or memory, driver, few-devices";
-    return false;
-  }
+  if (!good)
+    return Error{"'" + text +
+                 "' is no fault; write launch:N, nccl:N or silent:N, each with "
+                 "@RANK, or memory, driver, few-devices"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
-  return true;
+  return fault;
 }
 
 std::string unknownVariable(char **environment) {
@@ -105,10 +104,12 @@ Settings readSettings() {
       settings.rank = atoi(text);
       break;
     }
-  const char *fault = getenv("FSDPC_EMULATION_FAULT");
-  std::string error;
-  if (fault && *fault && !parseFault(fault, settings.fault, error))
-    endWith("FSDPC_EMULATION_FAULT=" + error);
+  if (const char *text = getenv("FSDPC_EMULATION_FAULT"); text && *text) {
+    Result<Fault> fault = parseFault(text);
+    if (!fault)
+      endWith("FSDPC_EMULATION_FAULT=" + fault.error().message);
+    settings.fault = *fault;
+  }
   return settings;
 }
 

@@ -1,6 +1,8 @@
 // Settings of the emulation, from environment variables (README.md).
 #pragma once
 
+#include "shared/status.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -23,9 +25,8 @@ struct Settings {
   Fault fault;
 };
 
-// Parses FSDPC_EMULATION_FAULT. Returns false and sets `error` if the text is
-// not a fault.
-bool parseFault(const std::string &text, Fault &fault, std::string &error);
+// Parses FSDPC_EMULATION_FAULT.
+Result<Fault> parseFault(const std::string &text);
 // Returns the name of the first variable that begins like the emulation's but
 // is not one of them, or an empty string.
 std::string unknownVariable(char **environment);

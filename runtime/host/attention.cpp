@@ -50,11 +50,9 @@ struct Attention::Work {
   float *sums[2]; // dkey and dvalue
 };
 
-bool Attention::plan(const AttentionPlan &plan, GemmCache &cache,
-                     std::string &error) {
+Status Attention::plan(const AttentionPlan &plan, GemmCache &cache) {
   p = plan;
-  if (!checkAttention(p, error))
-    return false;
+  FSDPC_TRY(checkAttention(p));
   parseElementType(p.dtype, type);
   bytes = elementBytes(type);
   maskBytes = dtypeBytes(p.dtypeMask);
@@ -70,8 +68,7 @@ bool Attention::plan(const AttentionPlan &plan, GemmCache &cache,
     // row kernel writes as zero.
     block.keys =
         p.causal ? std::clamp<int64_t>(rowStride(seen), 1, p.keys) : p.keys;
-    if (!planBlock(block, cache, error))
-      return false;
+    FSDPC_TRY(planBlock(block, cache));
     blocks.push_back(block);
   }
   for (const std::shared_ptr<Gemm> &gemm : gemms)
@@ -86,18 +83,19 @@ bool Attention::plan(const AttentionPlan &plan, GemmCache &cache,
   }
   ownScratch = (p.backward ? 2 : 1) * (scoresBytes + weightsBytes) +
                sumBytes[0] + sumBytes[1];
-  return true;
+  return {};
 }
 
 // Makes the products of one block. With a causal mask blocks differ in their
 // number of keys, so each has its own.
-bool Attention::planBlock(Block &block, GemmCache &cache, std::string &error) {
+Status Attention::planBlock(Block &block, GemmCache &cache) {
   int64_t stride = rowStride(block.keys);
-  auto get = [&](std::shared_ptr<Gemm> &gemm, GemmShape shape) {
-    gemm = cache.get(shape, error);
-    if (gemm)
-      gemms.push_back(gemm);
-    return bool(gemm);
+  auto get = [&](std::shared_ptr<Gemm> &gemm, GemmShape shape) -> Status {
+    auto made = cache.get(shape);
+    FSDPC_TRY(made);
+    gemm = std::move(*made);
+    gemms.push_back(gemm);
+    return {};
   };
   // Shape of: rows of a tensor times keys (or values), transposed. Gives
   // scores.
@@ -126,8 +124,8 @@ bool Attention::planBlock(Block &block, GemmCache &cache, std::string &error) {
                      ElementType::f32,
                      add};
   };
-  if (!get(block.scores, byKeys(p.strideQuery[2], p.strideKey[2], p.width)))
-    return false;
+  FSDPC_TRY(
+      get(block.scores, byKeys(p.strideQuery[2], p.strideKey[2], p.width)));
   if (!p.backward)
     return get(block.output,
                ofKeys(p.strideValue[2], p.valueWidth, p.strideOutput[2]));
@@ -139,13 +137,16 @@ bool Attention::planBlock(Block &block, GemmCache &cache, std::string &error) {
   auto dvalue = [&](bool add) {
     return toKeys(p.strideGrad[2], p.valueWidth, p.strideDValue[2], add);
   };
-  return get(block.dweights,
-             byKeys(p.strideGrad[2], p.strideValue[2], p.valueWidth)) &&
-         get(block.dquery,
-             ofKeys(p.strideKey[2], p.width, p.strideDQuery[2])) &&
-         get(block.dkey, dkey(true)) && get(block.dvalue, dvalue(true)) &&
-         (!first || (get(block.firstDKey, dkey(false)) &&
-                     get(block.firstDValue, dvalue(false))));
+  FSDPC_TRY(get(block.dweights,
+                byKeys(p.strideGrad[2], p.strideValue[2], p.valueWidth)));
+  FSDPC_TRY(
+      get(block.dquery, ofKeys(p.strideKey[2], p.width, p.strideDQuery[2])));
+  FSDPC_TRY(get(block.dkey, dkey(true)));
+  FSDPC_TRY(get(block.dvalue, dvalue(true)));
+  if (!first)
+    return {};
+  FSDPC_TRY(get(block.firstDKey, dkey(false)));
+  return get(block.firstDValue, dvalue(false));
 }
 
 void Attention::prepare() {

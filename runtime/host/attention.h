@@ -12,8 +12,8 @@ namespace fsdpc::runtime {
 
 class Attention {
 public:
-  // Prepares for a plan. Returns false and sets `error` if it cannot be run.
-  bool plan(const AttentionPlan &plan, GemmCache &cache, std::string &error);
+  // Prepares for a plan. Fails if it cannot be run.
+  Status plan(const AttentionPlan &plan, GemmCache &cache);
   // Bytes of scratch that each thread needs.
   size_t scratchBytes() const { return gemmScratch + ownScratch; }
   void prepare();
@@ -34,7 +34,7 @@ private:
   struct Operands;
   struct Work;
 
-  bool planBlock(Block &block, GemmCache &cache, std::string &error);
+  Status planBlock(Block &block, GemmCache &cache);
   void runForward(const Operands &o, const Work &work, int64_t batch,
                   int64_t head, const Block &block) const;
   void runBackward(const Operands &o, const Work &work, int64_t batch,

@@ -81,18 +81,13 @@ void narrowRow(const float *from, int64_t count, char *to) {
 
 } // namespace
 
-bool Convolution::plan(const ConvolutionPlan &p, GemmCache &cache,
-                       std::string &error) {
+Status Convolution::plan(const ConvolutionPlan &p, GemmCache &cache) {
   conv = p;
-  if (!parseElementType(p.dtype, type)) {
-    error = "a convolution of type '" + p.dtype + "' is not supported";
-    return false;
-  }
-  if (p.groups <= 0 || p.channels % p.groups || p.filters % p.groups) {
-    error = "a convolution's " + std::to_string(p.groups) +
-            " groups do not divide its channels";
-    return false;
-  }
+  if (!parseElementType(p.dtype, type))
+    return Error{"a convolution of type '" + p.dtype + "' is not supported"};
+  if (p.groups <= 0 || p.channels % p.groups || p.filters % p.groups)
+    return Error{"a convolution's " + std::to_string(p.groups) +
+                 " groups do not divide its channels"};
   bytes = elementBytes(type);
   groupChannels = p.channels / p.groups;
   groupFilters = p.filters / p.groups;
@@ -101,25 +96,27 @@ bool Convolution::plan(const ConvolutionPlan &p, GemmCache &cache,
   pointwise = kernelCells == 1 && p.strides[0] == 1 && p.strides[1] == 1 &&
               p.outHeight == p.height && p.outWidth == p.width &&
               p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
-  bool made = false;
-  if (p.kind == "forward")
-    made = planForward(cache, error);
-  else if (p.kind == "input")
-    made = planInput(cache, error);
-  else if (p.kind == "weight")
-    made = planWeight(cache, error);
-  else
-    error = "unknown convolution '" + p.kind + "'";
+  FSDPC_TRY(planBlocks(cache));
   for (const Block &block : blocks)
     for (const std::shared_ptr<Gemm> &gemm : {block.first, block.again})
       if (gemm)
         gemmScratch = std::max(gemmScratch, roundUp64(gemm->scratchBytes()));
-  return made;
+  return {};
+}
+
+Status Convolution::planBlocks(GemmCache &cache) {
+  if (conv.kind == "forward")
+    return planForward(cache);
+  if (conv.kind == "input")
+    return planInput(cache);
+  if (conv.kind == "weight")
+    return planWeight(cache);
+  return Error{"unknown convolution '" + conv.kind + "'"};
 }
 
 // Blocks of output rows: few enough rows for the matrix to fit, and enough
 // blocks to keep the threads busy.
-bool Convolution::planForward(GemmCache &cache, std::string &error) {
+Status Convolution::planForward(GemmCache &cache) {
   int64_t depth = groupChannels * kernelCells;
   int64_t rows =
       std::max<int64_t>(maxMatrixBytes / (depth * conv.outWidth * bytes), 1);
@@ -135,12 +132,12 @@ bool Convolution::planForward(GemmCache &cache, std::string &error) {
     s.rowB = windowsStride(count);
     s.rowC = outCells;
     s.a = s.b = s.c = type;
-    blocks.push_back({row, count, cache.get(s, error), nullptr});
-    if (!blocks.back().first)
-      return false;
+    auto gemm = cache.get(s);
+    FSDPC_TRY(gemm);
+    blocks.push_back({row, count, *gemm, nullptr});
   }
   matrixBytes = pointwise ? 0 : roundUp64(depth * rows * conv.outWidth * bytes);
-  return true;
+  return {};
 }
 
 // Channels per block: as many as fit the bound in f32, but few enough that
@@ -153,7 +150,7 @@ int64_t Convolution::channelsPerBlock(int64_t images) const {
 }
 
 // The windows of a block of channels are f32, because col2im sums them.
-bool Convolution::planInput(GemmCache &cache, std::string &error) {
+Status Convolution::planInput(GemmCache &cache) {
   int64_t step = channelsPerBlock(conv.batch * conv.groups);
   for (int64_t channel = 0; channel < groupChannels; channel += step) {
     GemmShape s;
@@ -164,18 +161,18 @@ bool Convolution::planInput(GemmCache &cache, std::string &error) {
     s.rowA = 1;
     s.columnA = groupChannels * kernelCells;
     s.a = s.b = type;
-    blocks.push_back({channel, count, cache.get(s, error), nullptr});
-    if (!blocks.back().first)
-      return false;
+    auto gemm = cache.get(s);
+    FSDPC_TRY(gemm);
+    blocks.push_back({channel, count, *gemm, nullptr});
   }
   matrixBytes = roundUp64(step * kernelCells * outCells * 4);
   sumBytes =
       type == ElementType::f32 ? 0 : roundUp64(conv.height * conv.width * 4);
-  return true;
+  return {};
 }
 
 // In bf16 the sum over images is built in f32 scratch and rounded once.
-bool Convolution::planWeight(GemmCache &cache, std::string &error) {
+Status Convolution::planWeight(GemmCache &cache) {
   int64_t step = channelsPerBlock(conv.groups);
   for (int64_t channel = 0; channel < groupChannels; channel += step) {
     GemmShape s;
@@ -186,18 +183,19 @@ bool Convolution::planWeight(GemmCache &cache, std::string &error) {
     s.rowB = 1;
     s.rowC = type == ElementType::f32 ? groupChannels * kernelCells : s.n;
     s.a = s.b = type;
-    std::shared_ptr<Gemm> first = cache.get(s, error);
+    auto first = cache.get(s);
+    FSDPC_TRY(first);
     s.accumulate = true;
-    blocks.push_back({channel, count, first, cache.get(s, error)});
-    if (!blocks.back().first || !blocks.back().again)
-      return false;
+    auto again = cache.get(s);
+    FSDPC_TRY(again);
+    blocks.push_back({channel, count, *first, *again});
   }
   matrixBytes =
       pointwise ? 0 : roundUp64(step * kernelCells * outCells * bytes);
   sumBytes = type == ElementType::f32
                  ? 0
                  : roundUp64(groupFilters * step * kernelCells * 4);
-  return true;
+  return {};
 }
 
 size_t Convolution::scratchBytes() const {

@@ -9,8 +9,8 @@ namespace fsdpc::runtime {
 
 class Convolution {
 public:
-  // Prepares for a plan. Returns false and sets `error` if it cannot be run.
-  bool plan(const ConvolutionPlan &plan, GemmCache &cache, std::string &error);
+  // Prepares for a plan. Fails if it cannot be run.
+  Status plan(const ConvolutionPlan &plan, GemmCache &cache);
   // Bytes of scratch that each thread needs.
   size_t scratchBytes() const;
   void prepare();
@@ -32,9 +32,10 @@ private:
     int64_t image, group;
   };
 
-  bool planForward(GemmCache &cache, std::string &error);
-  bool planInput(GemmCache &cache, std::string &error);
-  bool planWeight(GemmCache &cache, std::string &error);
+  Status planBlocks(GemmCache &cache);
+  Status planForward(GemmCache &cache);
+  Status planInput(GemmCache &cache);
+  Status planWeight(GemmCache &cache);
   int64_t channelsPerBlock(int64_t images) const;
   void runForward(const Unit &unit, int thread, char *scratch, const char *x,
                   const char *w, char *y) const;

@@ -358,8 +358,7 @@ private:
 // In order of preference: BRGEMM on the operands as they are; BRGEMM on dense
 // copies; any implementation on the operands as they are; any on dense copies;
 // and last on copies widened to f32.
-std::shared_ptr<Gemm> Gemm::make(const GemmShape &shape, int threads,
-                                 std::string &error) {
+Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &shape, int threads) {
   FoundProduct given(shape);
   if (given.isBrgemm())
     return std::make_shared<NativeGemm>(shape, threads, given.take());
@@ -374,17 +373,18 @@ std::shared_ptr<Gemm> Gemm::make(const GemmShape &shape, int threads,
     if (auto gemm = CopyingGemm::make(shape, inner, product, threads))
       return gemm;
   }
-  error = "oneDNN has no matrix product of " + std::to_string(shape.m) + "x" +
-          std::to_string(shape.k) + " and " + std::to_string(shape.k) + "x" +
-          std::to_string(shape.n);
-  return nullptr;
+  return Error{"oneDNN has no matrix product of " + std::to_string(shape.m) +
+               "x" + std::to_string(shape.k) + " and " +
+               std::to_string(shape.k) + "x" + std::to_string(shape.n)};
 }
 
-std::shared_ptr<Gemm> GemmCache::get(const GemmShape &shape,
-                                     std::string &error) {
+Result<std::shared_ptr<Gemm>> GemmCache::get(const GemmShape &shape) {
   std::shared_ptr<Gemm> &gemm = gemms[shape];
-  if (!gemm)
-    gemm = Gemm::make(shape, threads, error);
+  if (!gemm) {
+    auto made = Gemm::make(shape, threads);
+    FSDPC_TRY(made);
+    gemm = std::move(*made);
+  }
   return gemm;
 }
 

@@ -7,6 +7,8 @@
 // depend on their number.
 #pragma once
 
+#include "shared/status.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -36,10 +38,10 @@ struct GemmShape {
 
 class Gemm {
 public:
-  // Makes a product that `threads` threads may run. Returns null and sets
-  // `error` if oneDNN has none of this shape.
-  static std::shared_ptr<Gemm> make(const GemmShape &shape, int threads,
-                                    std::string &error);
+  // Makes a product that `threads` threads may run. Fails if oneDNN has none of
+  // this shape.
+  static Result<std::shared_ptr<Gemm>> make(const GemmShape &shape,
+                                            int threads);
   virtual ~Gemm() = default;
   // Bytes of scratch, aligned to 64, that each concurrent call needs.
   virtual size_t scratchBytes() const = 0;
@@ -54,7 +56,7 @@ public:
 class GemmCache {
 public:
   explicit GemmCache(int threads) : threads(threads) {}
-  std::shared_ptr<Gemm> get(const GemmShape &shape, std::string &error);
+  Result<std::shared_ptr<Gemm>> get(const GemmShape &shape);
 
 private:
   int threads;

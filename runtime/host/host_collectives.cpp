@@ -128,7 +128,7 @@ void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
   });
 }
 
-void HostDevice::gatherWholes(fsdpc_rank &rank) {
+Status HostDevice::gatherWholes(fsdpc_rank &rank) {
   Communicator &channel = channelOf(rank, gatherChannel);
   size_t computeBytes = size_t(dtypeBytes(rank.manifest.computeDtype));
   for (LayoutBuffers &buffers : rank.layouts) {
@@ -141,6 +141,7 @@ void HostDevice::gatherWholes(fsdpc_rank &rank) {
       channel.allGather(buffers.computeShard, buffers.computeWhole,
                         shard * computeBytes);
   }
+  return {};
 }
 
 } // namespace fsdpc::runtime

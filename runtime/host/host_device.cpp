@@ -18,22 +18,19 @@ constexpr size_t hugePage = size_t(2) << 20;
 } // namespace
 
 // Streams start last: their threads use everything before.
-std::unique_ptr<HostDevice> HostDevice::make(const Manifest &manifest,
-                                             int threads, std::string &error) {
+Result<std::unique_ptr<HostDevice>> HostDevice::make(const Manifest &manifest,
+                                                     int threads) {
   std::unique_ptr<HostDevice> device(new HostDevice(threads));
-  if (!device->plans.make(manifest, threads, error))
-    return nullptr;
+  FSDPC_TRY(device->plans.make(manifest, threads));
   device->plans.prepare();
   device->scratch.bytes = device->plans.scratchBytes;
   device->scratchTotal = device->plans.scratchBytes * size_t(threads);
   if (device->scratchTotal) {
     device->scratch.base =
         static_cast<char *>(device->allocate(device->scratchTotal));
-    if (!device->scratch.base) {
-      error = "no memory for " + std::to_string(device->scratchTotal) +
-              " bytes of scratchpads";
-      return nullptr;
-    }
+    if (!device->scratch.base)
+      return Error{"no memory for " + std::to_string(device->scratchTotal) +
+                   " bytes of scratchpads"};
   }
   device->events.resize(size_t(std::max(manifest.events, 0)));
   for (std::unique_ptr<Stream> &stream : device->streams)
@@ -258,13 +255,14 @@ DeviceTimes HostDevice::times(int stream, uint64_t position) const {
 const char *backendName() { return "host"; }
 bool isEmulation() { return false; }
 
-bool checkBackend(const Manifest &, std::string &) { return true; }
+Status checkBackend(const Manifest &) { return {}; }
 
-std::unique_ptr<Device> makeDevice(const Manifest &manifest,
-                                   const fsdpc_program &, Job &,
-                                   const DeviceOptions &options,
-                                   std::string &error) {
-  return HostDevice::make(manifest, options.threads, error);
+Result<std::unique_ptr<Device>> makeDevice(const Manifest &manifest,
+                                           const fsdpc_program &, Job &,
+                                           const DeviceOptions &options) {
+  auto device = HostDevice::make(manifest, options.threads);
+  FSDPC_TRY(device);
+  return std::move(*device);
 }
 
 } // namespace fsdpc::runtime

@@ -18,13 +18,12 @@ namespace fsdpc::runtime {
 class HostDevice : public Device {
 public:
   // Makes a device with `threads` compute threads and prepares every library
-  // plan of the manifest, with one allocation for all scratchpads. Returns null
-  // and sets `error` on failure.
-  static std::unique_ptr<HostDevice> make(const Manifest &manifest, int threads,
-                                          std::string &error);
+  // plan of the manifest, with one allocation for all scratchpads.
+  static Result<std::unique_ptr<HostDevice>> make(const Manifest &manifest,
+                                                  int threads);
   ~HostDevice() override;
 
-  bool reserve(const MemoryPlan &, std::string &) override { return true; }
+  Status reserve(const MemoryPlan &) override { return {}; }
   void *allocate(size_t bytes) override;
   void release(void *memory, size_t bytes) override;
   void zero(void *memory, size_t bytes) override;
@@ -35,7 +34,7 @@ public:
     return program.constants;
   }
 
-  void *staging(int, void *memory, size_t) override { return memory; }
+  Result<void *> staging(int, void *memory, size_t) override { return memory; }
   void awaitSlot(int) override {}
   void send(int) override {}
   void enter(fsdpc_rank &rank, const Section &section,
@@ -43,7 +42,7 @@ public:
   bool runsAhead() const override { return false; }
   void results(fsdpc_rank &rank, int64_t step, StepResults &results) override;
   void synchronize() override;
-  void gatherWholes(fsdpc_rank &rank) override;
+  Status gatherWholes(fsdpc_rank &rank) override;
 
 #define FSDPC_DEVICE_OVERRIDES
 #include "runtime/core/calls.inc"

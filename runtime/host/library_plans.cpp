@@ -27,8 +27,7 @@ private:
 
 } // namespace
 
-bool LibraryPlans::make(const Manifest &manifest, int threads,
-                        std::string &error) {
+Status LibraryPlans::make(const Manifest &manifest, int threads) {
   SingleThreadedOpenMp single;
   GemmCache cache(threads);
   matmuls.resize(manifest.matmuls.size());
@@ -36,26 +35,22 @@ bool LibraryPlans::make(const Manifest &manifest, int threads,
   poolings.resize(manifest.poolings.size());
   attentions.resize(manifest.attentions.size());
   for (size_t i = 0; i < matmuls.size(); ++i) {
-    if (!matmuls[i].plan(manifest.matmuls[i], cache, error))
-      return false;
+    FSDPC_TRY(matmuls[i].plan(manifest.matmuls[i], cache));
     scratchBytes = std::max(scratchBytes, matmuls[i].scratchBytes());
   }
   for (size_t i = 0; i < convolutions.size(); ++i) {
-    if (!convolutions[i].plan(manifest.convolutions[i], cache, error))
-      return false;
+    FSDPC_TRY(convolutions[i].plan(manifest.convolutions[i], cache));
     scratchBytes = std::max(scratchBytes, convolutions[i].scratchBytes());
   }
   for (size_t i = 0; i < poolings.size(); ++i)
-    if (!poolings[i].plan(manifest.poolings[i], error))
-      return false;
+    FSDPC_TRY(poolings[i].plan(manifest.poolings[i]));
   for (size_t i = 0; i < attentions.size(); ++i) {
-    if (!attentions[i].plan(manifest.attentions[i], cache, error))
-      return false;
+    FSDPC_TRY(attentions[i].plan(manifest.attentions[i], cache));
     scratchBytes = std::max(scratchBytes, attentions[i].scratchBytes());
   }
   // Whole pages per thread, so that no two threads share a cache line.
   scratchBytes = (scratchBytes + 4095) / 4096 * 4096;
-  return true;
+  return {};
 }
 
 void LibraryPlans::prepare() {
@@ -70,9 +65,8 @@ void LibraryPlans::prepare() {
 
 int64_t scratchpadBytes(const Manifest &manifest, int, int threads) {
   LibraryPlans plans;
-  std::string error;
   // makeDevice reports a plan that cannot be made.
-  if (!plans.make(manifest, 1, error))
+  if (!plans.make(manifest, 1))
     return 0;
   return int64_t(plans.scratchBytes) * threads;
 }

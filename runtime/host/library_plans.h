@@ -8,7 +8,6 @@
 #include "runtime/host/matmul.h"
 #include "runtime/host/pooling.h"
 
-#include <string>
 #include <vector>
 
 namespace fsdpc::runtime {
@@ -20,9 +19,9 @@ struct LibraryPlans {
   std::vector<Attention> attentions;
   size_t scratchBytes = 0; // largest need of a plan, per thread
 
-  // Checks and cuts every plan. Returns false and sets `error` if one cannot be
-  // run. Enough for the memory table, which asks for scratchBytes.
-  bool make(const Manifest &manifest, int threads, std::string &error);
+  // Checks and cuts every plan. Fails if one cannot be run. Enough for the
+  // memory table, which asks for scratchBytes.
+  Status make(const Manifest &manifest, int threads);
   // Builds the oneDNN primitives, which takes long; needed before running.
   void prepare();
 };

@@ -48,27 +48,22 @@ void readAhead(const char *memory, int64_t bytes) {
 
 } // namespace
 
-bool Matmul::plan(const MatmulPlan &p, GemmCache &cache, std::string &error) {
+Status Matmul::plan(const MatmulPlan &p, GemmCache &cache) {
   int64_t batches = 1;
   for (int64_t extent : p.batch)
     batches *= std::max<int64_t>(extent, 1);
-  return plan(p, chooseGrid(p, batches), cache, error);
+  return plan(p, chooseGrid(p, batches), cache);
 }
 
-bool Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache,
-                  std::string &error) {
-  if (p.bias) {
-    error = "a matrix product with a bias is for GPUs alone";
-    return false;
-  }
+Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
+  if (p.bias)
+    return Error{"a matrix product with a bias is for GPUs alone"};
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||
-      !parseElementType(p.dtypeC, shape.c)) {
-    error = "a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
-            "', '" + p.dtypeC + "' is not supported";
-    return false;
-  }
+      !parseElementType(p.dtypeC, shape.c))
+    return Error{"a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
+                 "', '" + p.dtypeC + "' is not supported"};
   shape.rowA = p.transposeA ? 1 : p.lda;
   shape.columnA = p.transposeA ? p.lda : 1;
   shape.rowB = p.transposeB ? 1 : p.ldb;
@@ -96,26 +91,23 @@ bool Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache,
     batchB.push_back(b * bytesB);
     batchC.push_back(c * bytesC);
   }
-  if (p.m <= 0 || p.n <= 0 || p.k <= 0 || batches <= 0) {
-    error = "a matrix product has an empty dimension";
-    return false;
-  }
+  if (p.m <= 0 || p.n <= 0 || p.k <= 0 || batches <= 0)
+    return Error{"a matrix product has an empty dimension"};
 
   for (int64_t i = 0; i < p.m; i += grid.rows)
     for (int64_t j = 0; j < p.n; j += grid.columns) {
       shape.m = std::min(grid.rows, p.m - i);
       shape.n = std::min(grid.columns, p.n - j);
-      std::shared_ptr<Gemm> gemm = cache.get(shape, error);
-      if (!gemm)
-        return false;
+      auto gemm = cache.get(shape);
+      FSDPC_TRY(gemm);
       int64_t dense = shape.n == p.ldc ? shape.m * shape.n * bytesC : 0;
-      chunks.push_back({gemm, i * shape.rowA * bytesA,
+      chunks.push_back({*gemm, i * shape.rowA * bytesA,
                         j * shape.columnB * bytesB, (i * p.ldc + j) * bytesC,
                         p.accumulate && dense <= maxReadAhead ? dense : 0});
     }
   int64_t flops = std::max<int64_t>(2 * grid.rows * grid.columns * p.k, 1);
   unitsPerPiece = std::max<int64_t>(minPieceFlops / flops, 1);
-  return true;
+  return {};
 }
 
 size_t Matmul::scratchBytes() const {

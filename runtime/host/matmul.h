@@ -6,6 +6,7 @@
 #include "runtime/host/gemm.h"
 #include "runtime/host/thread_pool.h"
 #include "shared/manifest.h"
+#include "shared/status.h"
 
 namespace fsdpc::runtime {
 
@@ -23,11 +24,10 @@ struct MatmulGrid {
 
 class Matmul {
 public:
-  // Prepares for a plan. Returns false and sets `error` if it cannot be run.
-  bool plan(const MatmulPlan &plan, GemmCache &cache, std::string &error);
+  // Prepares for a plan. Fails if it cannot be run.
+  Status plan(const MatmulPlan &plan, GemmCache &cache);
   // The same with a given grid, for measuring grids.
-  bool plan(const MatmulPlan &plan, MatmulGrid grid, GemmCache &cache,
-            std::string &error);
+  Status plan(const MatmulPlan &plan, MatmulGrid grid, GemmCache &cache);
   size_t scratchBytes() const;
   void prepare();
   void run(ThreadPool &pool, const Scratch &scratch, const void *a,

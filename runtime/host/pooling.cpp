@@ -40,9 +40,9 @@ void runPlanes(const PoolingPlan &plan, int64_t begin, int64_t end,
 
 } // namespace
 
-bool Pooling::plan(const PoolingPlan &p, std::string &error) {
+Status Pooling::plan(const PoolingPlan &p) {
   pooling = p;
-  return checkPooling(p, error);
+  return checkPooling(p);
 }
 
 void Pooling::run(ThreadPool &pool, const void *source, void *destination,

@@ -5,12 +5,14 @@
 
 #include "runtime/host/thread_pool.h"
 #include "shared/manifest.h"
+#include "shared/status.h"
 
 namespace fsdpc::runtime {
 
 class Pooling {
 public:
-  bool plan(const PoolingPlan &plan, std::string &error);
+  // Fails if the pooling cannot be run.
+  Status plan(const PoolingPlan &plan);
   void run(ThreadPool &pool, const void *source, void *destination,
            int32_t *workspace) const;
 

@@ -169,25 +169,25 @@ TEST_F(DeviceMemoryDeath, comesAtTheEndToThoseWhoWroteBeside) {
 
 // Every kind of fault, with its number and rank, and malformed ones.
 TEST(Faults, areRead) {
-  Fault fault;
-  std::string error;
-  ASSERT_TRUE(parseFault("launch:7", fault, error));
-  EXPECT_EQ(fault.kind, Fault::launch);
-  EXPECT_EQ(fault.number, 7);
-  EXPECT_EQ(fault.rank, 0);
-  ASSERT_TRUE(parseFault("silent:3@2", fault, error));
-  EXPECT_EQ(fault.kind, Fault::silent);
-  EXPECT_EQ(fault.number, 3);
-  EXPECT_EQ(fault.rank, 2);
-  ASSERT_TRUE(parseFault("few-devices", fault, error));
-  EXPECT_EQ(fault.kind, Fault::fewDevices);
+  auto fault = parseFault("launch:7");
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::launch);
+  EXPECT_EQ(fault->number, 7);
+  EXPECT_EQ(fault->rank, 0);
+  fault = parseFault("silent:3@2");
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::silent);
+  EXPECT_EQ(fault->number, 3);
+  EXPECT_EQ(fault->rank, 2);
+  fault = parseFault("few-devices");
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->kind, Fault::fewDevices);
   for (const char *wrong : {"lunch:7", "launch:0", "launch:x", "memory:1",
-                            "driver@1", "nccl:1@", ""}) {
-    Fault none;
-    EXPECT_FALSE(parseFault(wrong, none, error)) << wrong;
-  }
-  EXPECT_EQ(error, "'' is no fault; write launch:N, nccl:N or silent:N, each "
-                   "with @RANK, or memory, driver, few-devices");
+                            "driver@1", "nccl:1@", ""})
+    EXPECT_FALSE(parseFault(wrong)) << wrong;
+  EXPECT_EQ(parseFault("").error().message,
+            "'' is no fault; write launch:N, nccl:N or silent:N, each "
+            "with @RANK, or memory, driver, few-devices");
 }
 
 // A misspelt variable would silently leave out the fault that a test is about.

@@ -94,9 +94,9 @@ protected:
     Manifest manifest;
     manifest.attentions.push_back(rt::describe(cast<rt::AttentionPlanAttr>(
         cast<rt::RuntimeCallOpInterface>(op).getPlan())));
-    std::string error;
-    auto device = HostDevice::make(manifest, threads, error);
-    EXPECT_TRUE(device) << error;
+    auto made = HostDevice::make(manifest, threads);
+    EXPECT_TRUE(made) << made.error().message;
+    std::unique_ptr<HostDevice> device = std::move(*made);
     std::vector<Buffer> results;
     for (Type type : kernel.getResultTypes())
       results.emplace_back(cast<RankedTensorType>(type));

@@ -10,16 +10,14 @@ using namespace runtime;
 
 namespace {
 
-std::unique_ptr<Device> makeAlone(const Manifest &manifest, int,
-                                  std::string &error) {
+Result<std::unique_ptr<Device>> makeAlone(const Manifest &manifest, int) {
   static const std::vector<std::unique_ptr<Job>> alone = makeLocalJobs(1, 0);
   static const fsdpc_program program = {}; // no kernels of its own
   MemoryPlan plan;
   plan.allocated = int64_t(16) << 20;
-  auto device =
-      makeDevice(manifest, program, *alone[0], DeviceOptions(), error);
-  if (!device || !device->reserve(plan, error))
-    return nullptr;
+  auto device = makeDevice(manifest, program, *alone[0], DeviceOptions());
+  FSDPC_TRY(device);
+  FSDPC_TRY((*device)->reserve(plan));
   return device;
 }
 

@@ -15,8 +15,7 @@ struct Backend {
   const char *name;
   int threads; // compute threads
   // Makes the device of a single rank, with room for a test's buffers.
-  std::unique_ptr<Device> (*make)(const Manifest &, int threads,
-                                  std::string &error);
+  Result<std::unique_ptr<Device>> (*make)(const Manifest &, int threads);
 };
 
 // The linked backend, once per number of threads that makes a difference.
@@ -30,10 +29,9 @@ inline void PrintTo(const Backend &backend, std::ostream *out) {
 class DeviceTest : public ::testing::TestWithParam<Backend> {
 protected:
   std::unique_ptr<Device> make(const Manifest &manifest) {
-    std::string error;
-    auto device = GetParam().make(manifest, GetParam().threads, error);
-    EXPECT_TRUE(device) << error;
-    return device;
+    auto device = GetParam().make(manifest, GetParam().threads);
+    EXPECT_TRUE(device) << device.error().message;
+    return device ? std::move(*device) : nullptr;
   }
 };
 

@@ -41,11 +41,10 @@ public:
     DeviceOptions options;
     options.deterministic = kind == Kind::deterministic;
     options.watchdogSeconds = watchdog;
-    std::string error;
-    Manifest manifest;
-    EXPECT_TRUE(makeCollectives(api, job, options, manifest, resources,
-                                channels, error))
-        << error;
+    auto made = makeCollectives(api, job, options, resources);
+    EXPECT_TRUE(made) << made.error().message;
+    if (made)
+      channels = std::move(*made);
   }
   ~Rank() {
     for (CudaStream stream : streams)

@@ -102,23 +102,23 @@ TEST_P(Devices, eventsOrderStreamsInEverySection) {
   layout.members = {member};
   manifest.layouts = {layout};
 
-  std::string error;
   auto jobs = makeLocalJobs(1, 0);
   fsdpc_program none = {};
   DeviceOptions options;
   options.threads = GetParam().threads;
-  auto device = makeDevice(manifest, none, *jobs[0], options, error);
-  ASSERT_TRUE(device) << error;
-  fsdpc_rank rank(manifest, none, *jobs[0], std::move(device));
+  auto device = makeDevice(manifest, none, *jobs[0], options);
+  ASSERT_TRUE(device) << device.error().message;
+  fsdpc_rank rank(manifest, none, *jobs[0], std::move(*device));
   manifest.arenaBytes = places * 4096;
   MemoryPlan plan = planMemory(manifest, 1, 1, 0, 0);
-  ASSERT_TRUE(rank.allocate(plan, error)) << error;
+  Status allocated = rank.allocate(plan);
+  ASSERT_TRUE(allocated) << allocated.error().message;
   std::vector<float> masters(elements);
   std::iota(masters.begin(), masters.end(), 1.0f);
   rank.device->upload(rank.layouts[0].masterShard, masters.data(),
                       elements * 4);
   rank.device->zero(rank.arena, size_t(manifest.arenaBytes));
-  rank.device->gatherWholes(rank);
+  ASSERT_TRUE(rank.device->gatherWholes(rank));
   program = {};
   for (int64_t i = 0; i < places; ++i)
     program.at.push_back(rank.arena + i * 4096);

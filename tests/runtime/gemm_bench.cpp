@@ -87,11 +87,12 @@ void measure(const std::string &line, int repeats) {
   Memory a(4 * p.m * p.k), b(4 * p.k * p.n), c(4 * p.m * p.n);
   std::deque<Matmul> products;
   GemmCache cache(1);
-  std::string error;
-  bool planned = products.emplace_back().plan(p, cache, error);
+  Status planned = products.emplace_back().plan(p, cache);
   std::vector<Candidate> candidates = {{"chosen", {}}};
   auto cut = [&](int64_t rows, int64_t columns) {
-    planned &= products.emplace_back().plan(p, {rows, columns}, cache, error);
+    Status cut = products.emplace_back().plan(p, {rows, columns}, cache);
+    if (planned)
+      planned = cut;
     candidates.push_back(
         {std::to_string(rows) + "x" + std::to_string(columns), {}});
   };
@@ -103,7 +104,7 @@ void measure(const std::string &line, int repeats) {
       cut(p.m, columns);
   cut(p.m, p.n);
   if (!planned) {
-    std::printf("%s: %s\n", line.c_str(), error.c_str());
+    std::printf("%s: %s\n", line.c_str(), planned.error().message.c_str());
     return;
   }
 

@@ -6,8 +6,11 @@ namespace fsdpc::testing {
 using namespace runtime;
 
 const std::vector<Backend> &backends() {
-  auto make = [](const Manifest &manifest, int threads, std::string &error) {
-    return std::unique_ptr<Device>(HostDevice::make(manifest, threads, error));
+  auto make = [](const Manifest &manifest,
+                 int threads) -> Result<std::unique_ptr<Device>> {
+    auto device = HostDevice::make(manifest, threads);
+    FSDPC_TRY(device);
+    return std::move(*device);
   };
   static const std::vector<Backend> all = {
       {"host", 1, make}, {"host", 2, make}, {"host", 3, make}};

@@ -98,11 +98,10 @@ protected:
         }
       return result.image();
     };
-    std::string error;
-    auto single = GetParam().make(manifest, 1, error);
-    ASSERT_TRUE(single) << error;
-    std::string expected = once(*single);
-    single.reset();
+    auto single = GetParam().make(manifest, 1);
+    ASSERT_TRUE(single) << single.error().message;
+    std::string expected = once(**single);
+    single->reset();
     auto device = make(manifest);
     EXPECT_TRUE(once(*device) == expected) << "bits depend on threads";
     EXPECT_GE(scratchpadBytes(manifest, 1, GetParam().threads), 0);
@@ -212,9 +211,10 @@ TEST_P(Libraries, matmulWithBias) {
     }
     Manifest manifest;
     manifest.matmuls.push_back(p);
-    std::string error;
-    EXPECT_FALSE(GetParam().make(manifest, 1, error));
-    EXPECT_EQ(error, "a matrix product with a bias is for GPUs alone");
+    auto device = GetParam().make(manifest, 1);
+    EXPECT_FALSE(device);
+    EXPECT_EQ(device.error().message,
+              "a matrix product with a bias is for GPUs alone");
   }
 }
 
@@ -563,9 +563,10 @@ TEST_P(Libraries, refuseUnknownTypes) {
   Manifest manifest;
   manifest.matmuls.push_back(product(2, 2, 2, false, false));
   manifest.matmuls[0].dtypeB = "f16";
-  std::string error;
-  EXPECT_FALSE(GetParam().make(manifest, GetParam().threads, error));
-  EXPECT_NE(error.find("'f16'"), std::string::npos) << error;
+  auto device = GetParam().make(manifest, GetParam().threads);
+  EXPECT_FALSE(device);
+  const std::string &message = device.error().message;
+  EXPECT_NE(message.find("'f16'"), std::string::npos) << message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Libraries, ::testing::ValuesIn(backends()));

@@ -10,13 +10,13 @@ using namespace fsdpc;
 using namespace fsdpc::runtime;
 
 int main(int argc, char **argv) {
-  std::string error;
   int perNode = argc > 1 ? atoi(argv[1]) : 0;
-  std::unique_ptr<Job> job = joinMpi(perNode, error);
-  if (!job) {
-    fprintf(stderr, "error: %s\n", error.c_str());
+  auto joined = joinMpi(perNode);
+  if (!joined) {
+    fprintf(stderr, "error: %s\n", joined.error().message.c_str());
     return 3;
   }
+  std::unique_ptr<Job> job = std::move(*joined);
   if (argc > 2 && job->size != atoi(argv[2])) {
     fprintf(stderr, "error: %d ranks joined, not %s\n", job->size, argv[2]);
     return 3;

@@ -26,10 +26,9 @@ void pauseFor(int microseconds) {
 class HostDevices : public ::testing::TestWithParam<int> {
 protected:
   std::unique_ptr<HostDevice> make(const Manifest &manifest) {
-    std::string error;
-    auto device = HostDevice::make(manifest, GetParam(), error);
-    EXPECT_TRUE(device) << error;
-    return device;
+    auto device = HostDevice::make(manifest, GetParam());
+    EXPECT_TRUE(device) << device.error().message;
+    return device ? std::move(*device) : nullptr;
   }
 };
 

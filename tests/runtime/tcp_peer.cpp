@@ -16,16 +16,16 @@ using namespace fsdpc;
 using namespace fsdpc::runtime;
 
 int main(int argc, char **argv) {
-  std::string error, action = argc > 1 ? argv[1] : "cases";
+  std::string action = argc > 1 ? argv[1] : "cases";
   LaunchEnvironment environment = readLaunchEnvironment();
   const char *silence = getenv("SILENCE");
-  std::unique_ptr<Job> job =
-      joinTcp(environment, 0, silence ? atof(silence) : 0, error);
-  if (!job) {
-    if (!error.empty())
-      fprintf(stderr, "error: %s\n", error.c_str());
+  auto joined = joinTcp(environment, 0, silence ? atof(silence) : 0);
+  if (!joined) {
+    if (const std::string &message = joined.error().message; !message.empty())
+      fprintf(stderr, "error: %s\n", message.c_str());
     return 3;
   }
+  std::unique_ptr<Job> job = std::move(*joined);
   if (action == "cases") {
     std::string results = testing::runCases(*job);
     auto jobs = makeLocalJobs(job->size, 0);

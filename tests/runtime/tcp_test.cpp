@@ -168,8 +168,8 @@ TEST_F(Tcp, srunsRanksMeetOnItsFirstNode) {
 // torchrun's agent uses the announced port for its store; the job takes the
 // next.
 TEST_F(Tcp, leavesTorchrunsPortToItsAgent) {
-  Socket store;
-  ASSERT_EQ(listenOn("localhost", port, store), "");
+  Result<Socket> store = listenOn("localhost", port);
+  ASSERT_TRUE(store);
   startAll(2, {"leave"}, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
 }
@@ -231,8 +231,8 @@ TEST_F(Tcp, aMissingRank0IsToldByOneRank) {
 
 // A port in use is an error that names the variable for another one.
 TEST_F(Tcp, aTakenPortSaysWhatToDo) {
-  Socket taken;
-  ASSERT_EQ(listenOn("localhost", port, taken), "");
+  Result<Socket> taken = listenOn("localhost", port);
+  ASSERT_TRUE(taken);
   start(torchrun(0, 2), {"leave"});
   EXPECT_EQ(ends(patience), std::vector<int>{3});
   EXPECT_THAT(error(), HasSubstr("cannot listen"));
@@ -242,16 +242,18 @@ TEST_F(Tcp, aTakenPortSaysWhatToDo) {
 // Connections that speak another protocol, or nothing, change nothing.
 TEST_F(Tcp, strangersAreTurnedAway) {
   start(torchrun(0, 2), {"leave"});
-  Socket silent, loud;
   Deadline deadline = inSeconds(patience);
-  while (!connectTo("localhost", port, deadline, silent).empty() &&
-         std::chrono::steady_clock::now() < deadline)
+  Result<Socket> silent = connectTo("localhost", port, deadline);
+  while (!silent && std::chrono::steady_clock::now() < deadline) {
     usleep(10000);
-  ASSERT_EQ(connectTo("localhost", port, deadline, loud), "");
+    silent = connectTo("localhost", port, deadline);
+  }
+  Result<Socket> loud = connectTo("localhost", port, deadline);
+  ASSERT_TRUE(loud);
   std::string request = "GET / HTTP/1.0\r\n\r\n" + std::string(400, ' ');
-  EXPECT_EQ(loud.send(request.data(), request.size(), deadline), "");
+  EXPECT_TRUE(loud->send(request.data(), request.size(), deadline));
   char reply;
-  EXPECT_NE(loud.receive(&reply, 1, deadline), "");
+  EXPECT_FALSE(loud->receive(&reply, 1, deadline));
   start(torchrun(1, 2), {"leave"});
   EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
 }

@@ -27,8 +27,13 @@ Parsed parse(std::vector<const char *> arguments) {
   manifest.inputs.push_back({"labels", {2, 8}, "i64"});
   arguments.insert(arguments.begin(), "prog");
   Parsed parsed;
-  parsed.ok = parseCommandLine(int(arguments.size()), arguments.data(),
-                               manifest, parsed.options, parsed.error);
+  auto options =
+      parseCommandLine(int(arguments.size()), arguments.data(), manifest);
+  parsed.ok = bool(options);
+  if (options)
+    parsed.options = *options;
+  else
+    parsed.error = options.error().message;
   return parsed;
 }
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <cstring>
 #include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -200,6 +201,19 @@ TEST_F(CudaProgram, namesTheStepOfAFailingLaunch) {
   EXPECT_EQ(
       run(EMULATED_PROGRAM, "--steps 9", "FSDPC_EMULATION_FAULT=launch:6"), 3);
   EXPECT_THAT(error(), testing::StartsWith("rank 0, step "));
+}
+
+// The second step's samples are read before any results are. The device runs
+// ahead then, but a bad one ends the run all the same.
+TEST_F(CudaProgram, namesABadSampleOfTheSecondStep) {
+  std::string ids = folder.read("ids.npy");
+  int32_t bad = 77;
+  std::memcpy(&ids[128 + 2 * 12], &bad, 4); // samples 2 and 3 are step 1's
+  folder.write("ids.npy", ids);
+  for (const char *program : {HOST_PROGRAM, EMULATED_PROGRAM}) {
+    EXPECT_EQ(run(program, "--steps 3", ""), 3);
+    EXPECT_THAT(error(), testing::HasSubstr("sample 2 element 0: 77"));
+  }
 }
 
 // A gradient that is not finite is noticed one step late and reported as on the

@@ -18,11 +18,8 @@ Input ids() { return {"ids", {2, 3}, "i64", 100, 0, -100, true}; }
 
 std::string npyError(const std::string &bytes, Input input = ids()) {
   TemporaryFolder folder;
-  SampleFile file;
-  std::string error;
-  if (openNpySamples(input, folder.write("x.npy", bytes), file, error))
-    return "";
-  return error;
+  auto file = openNpySamples(input, folder.write("x.npy", bytes));
+  return file ? "" : file.error().message;
 }
 
 // Versions differ in the length of the header's size field.
@@ -63,34 +60,30 @@ TEST(Npy, NamesWhatIsWrong) {
 // count.
 TEST(Tokens, CutsWindows) {
   TemporaryFolder folder;
-  std::string error, path = folder.write("text", "abcdefghij");
-  SampleFile file;
-  ASSERT_TRUE(openTokenWindows(ids(), path, "u8", 0, file, error)) << error;
-  EXPECT_EQ(file.samples, 3);
-  SampleFile shifted;
-  ASSERT_TRUE(openTokenWindows(ids(), path, "u8", 2, shifted, error));
-  EXPECT_EQ(shifted.samples, 2);
-  EXPECT_EQ(shifted.offset, 2u);
-  SampleFile beyond;
-  ASSERT_TRUE(openTokenWindows(ids(), path, "u16", 100, beyond, error));
-  EXPECT_EQ(beyond.samples, 0);
+  std::string path = folder.write("text", "abcdefghij");
+  auto file = openTokenWindows(ids(), path, "u8", 0);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->samples, 3);
+  auto shifted = openTokenWindows(ids(), path, "u8", 2);
+  ASSERT_TRUE(shifted);
+  EXPECT_EQ(shifted->samples, 2);
+  EXPECT_EQ(shifted->offset, 2u);
+  auto beyond = openTokenWindows(ids(), path, "u16", 100);
+  ASSERT_TRUE(beyond);
+  EXPECT_EQ(beyond->samples, 0);
 }
 
 // A .npy file states its own width; for raw bytes it must be given.
 TEST(Tokens, NpyNeedsNoWidthAndRawDoes) {
   TemporaryFolder folder;
-  std::string error;
-  SampleFile file;
-  EXPECT_FALSE(
-      openTokenWindows(ids(), folder.write("a", "abcdef"), "", 0, file, error));
-  EXPECT_THAT(error, HasSubstr(":u8"));
+  auto file = openTokenWindows(ids(), folder.write("a", "abcdef"), "", 0);
+  EXPECT_THAT(file.error().message, HasSubstr(":u8"));
   std::string path = folder.write("b", npy<uint16_t>("<u2", "(7,)", 7));
-  SampleFile array;
-  ASSERT_TRUE(openTokenWindows(ids(), path, "", 1, array, error)) << error;
-  EXPECT_EQ(array.samples, 2);
-  SampleFile raw;
-  EXPECT_FALSE(openTokenWindows(ids(), path, "u16", 0, raw, error));
-  EXPECT_THAT(error, HasSubstr("drop ':u16'"));
+  auto array = openTokenWindows(ids(), path, "", 1);
+  ASSERT_TRUE(array) << array.error().message;
+  EXPECT_EQ(array->samples, 2);
+  auto raw = openTokenWindows(ids(), path, "u16", 0);
+  EXPECT_THAT(raw.error().message, HasSubstr("drop ':u16'"));
 }
 
 // Names of files may contain colons and plus signs.
@@ -124,35 +117,35 @@ protected:
   std::vector<int64_t> read(int64_t number) {
     std::vector<int64_t> values(6);
     void *buffers[] = {values.data()};
-    EXPECT_TRUE(samples.read(number, buffers, error)) << error;
+    EXPECT_TRUE(samples.read(number, buffers));
     return values;
   }
   TemporaryFolder folder;
   Manifest manifest;
   Options options;
   Samples samples;
-  std::string error;
 };
 
 // The last microbatch of an epoch is filled with the first samples of the next.
 TEST_F(SamplesTest, WrapAroundTheEpoch) {
-  ASSERT_TRUE(samples.open(manifest, options, 2, error)) << error;
+  ASSERT_TRUE(samples.open(manifest, options, 2));
   EXPECT_EQ(read(0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
 }
 
 // A step takes each sample at most once.
 TEST_F(SamplesTest, OneStepMustFit) {
-  EXPECT_FALSE(samples.open(manifest, options, 3, error));
-  EXPECT_THAT(error, HasSubstr("holds 5 samples, but one step takes 3 "
-                               "microbatches of 2"));
+  Status opened = samples.open(manifest, options, 3);
+  EXPECT_THAT(opened.error().message,
+              HasSubstr("holds 5 samples, but one step takes 3 microbatches of "
+                        "2"));
 }
 
 // Every epoch has each sample exactly once.
 TEST_F(SamplesTest, ShuffleIsAPermutationPerEpoch) {
   options.shuffle = true;
   options.seed = 9;
-  ASSERT_TRUE(samples.open(manifest, options, 2, error));
+  ASSERT_TRUE(samples.open(manifest, options, 2));
   for (int64_t epoch : {0, 1, 7}) {
     std::vector<int64_t> seen;
     for (int64_t i = 0; i < 5; ++i)
@@ -168,16 +161,17 @@ TEST_F(SamplesTest, NamesTheValueOutOfRange) {
   int64_t bad = 100;
   bytes.replace(bytes.size() - 8, 8, reinterpret_cast<char *>(&bad), 8);
   write(bytes);
-  ASSERT_TRUE(samples.open(manifest, options, 2, error));
-  EXPECT_TRUE(samples.read(0, nullptr, error));
-  EXPECT_FALSE(samples.read(3, nullptr, error));
-  EXPECT_THAT(error, HasSubstr("ids.npy' sample 4 element 2: 100 is outside "
-                               "[0, 100) of input 'ids'"));
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_TRUE(samples.read(0, nullptr));
+  Status read = samples.read(3, nullptr);
+  EXPECT_THAT(read.error().message,
+              HasSubstr("ids.npy' sample 4 element 2: 100 is outside [0, 100) "
+                        "of input 'ids'"));
   bad = -100; // the ignored value
   bytes.replace(bytes.size() - 8, 8, reinterpret_cast<char *>(&bad), 8);
   write(bytes);
-  ASSERT_TRUE(samples.open(manifest, options, 2, error));
-  EXPECT_TRUE(samples.read(3, nullptr, error));
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_TRUE(samples.read(3, nullptr));
 }
 
 // The error of opening a file with this header and data, or an empty string.
@@ -186,10 +180,9 @@ std::string safetensorsError(const std::string &header,
   TemporaryFolder folder;
   uint64_t length = header.size();
   std::string bytes(reinterpret_cast<char *>(&length), 8);
-  SafeTensors file;
-  std::string error;
-  file.open(folder.write("x.safetensors", bytes + header + data), error);
-  return error;
+  auto file =
+      SafeTensors::open(folder.write("x.safetensors", bytes + header + data));
+  return file ? "" : file.error().message;
 }
 
 // A tensor is found by its name and by its aliases.
@@ -202,13 +195,12 @@ TEST(SafeTensors, RoundTripsWithAliases) {
   EXPECT_EQ(text.size() % 64, 0u);
   std::string path =
       folder.write("x.safetensors", text + std::string(16, '\1'));
-  SafeTensors file;
-  std::string error;
-  ASSERT_TRUE(file.open(path, error)) << error;
-  EXPECT_EQ(file.find("a", {}), file.find("tied", {}));
-  EXPECT_EQ(file.find("other", {"b"})->dtype, "i64");
-  EXPECT_EQ(file.find("other", {}), nullptr);
-  EXPECT_EQ(file.find("a", {})->offset, text.size());
+  auto file = SafeTensors::open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->find("a", {}), file->find("tied", {}));
+  EXPECT_EQ(file->find("other", {"b"})->dtype, "i64");
+  EXPECT_EQ(file->find("other", {}), nullptr);
+  EXPECT_EQ(file->find("a", {})->offset, text.size());
 }
 
 // Ranges, sizes, overlaps and the JSON itself are checked.
@@ -248,12 +240,9 @@ TEST(SafeTensors, TrustsNothing) {
 // The length comes first in the file and must not decide an allocation.
 TEST(SafeTensors, RefusesAHeaderLongerThanTheFile) {
   TemporaryFolder folder;
-  SafeTensors file;
-  std::string error;
-  EXPECT_FALSE(file.open(
-      folder.write("x", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),
-      error));
-  EXPECT_THAT(error, HasSubstr("not a safetensors file"));
+  auto file = SafeTensors::open(
+      folder.write("x", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)));
+  EXPECT_THAT(file.error().message, HasSubstr("not a safetensors file"));
 }
 
 } // namespace

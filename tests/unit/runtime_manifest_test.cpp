@@ -46,10 +46,8 @@ Manifest sample() {
 }
 
 std::string readError(const std::string &text) {
-  Manifest manifest;
-  std::string error;
-  EXPECT_FALSE(fromJson(text.data(), text.size(), manifest, error));
-  return error;
+  auto manifest = fromJson(text.data(), text.size());
+  return manifest ? "" : manifest.error().message;
 }
 
 std::string replaced(std::string text, const std::string &from,
@@ -60,12 +58,12 @@ std::string replaced(std::string text, const std::string &from,
 
 // Every field survives, including integers that a double could not hold.
 TEST(Manifest, RoundTrips) {
-  std::string text = toJson(sample()), error;
-  Manifest read;
-  ASSERT_TRUE(fromJson(text.data(), text.size(), read, error)) << error;
-  EXPECT_EQ(toJson(read), text);
-  EXPECT_EQ(read.lr, 0.1);
-  EXPECT_EQ(read.layouts[0].members[0].source.offset, uint64_t(1) << 63);
+  std::string text = toJson(sample());
+  auto read = fromJson(text.data(), text.size());
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(toJson(*read), text);
+  EXPECT_EQ(read->lr, 0.1);
+  EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
 
 // Errors name the place by its path.

@@ -85,8 +85,7 @@ TEST(Dtype, IntegersWidenAndNothingNarrows) {
 
 // A rank that computes only its shard gets the same values.
 TEST(InitRule, DoesNotDependOnWhereItIsCut) {
-  InitRule rule;
-  ASSERT_TRUE(parseInitRule("normal(0,0.02)", rule));
+  InitRule rule = *parseInitRule("normal(0,0.02)");
   std::vector<float> whole(1000), part(400);
   applyInitRule(rule, "h.0.w", 3, 0, 1000, whole.data());
   applyInitRule(rule, "h.0.w", 3, 333, 400, part.data());
@@ -95,8 +94,7 @@ TEST(InitRule, DoesNotDependOnWhereItIsCut) {
 
 // Mean and variance over 10⁵ values.
 TEST(InitRule, HasItsMoments) {
-  InitRule rule;
-  ASSERT_TRUE(parseInitRule("normal(1,2)", rule));
+  InitRule rule = *parseInitRule("normal(1,2)");
   std::vector<float> values(100000);
   applyInitRule(rule, "w", 0, 0, 100000, values.data());
   double sum = 0, squares = 0;
@@ -106,7 +104,7 @@ TEST(InitRule, HasItsMoments) {
   }
   EXPECT_NEAR(sum / 1e5, 1, 0.02);
   EXPECT_NEAR(squares / 1e5, 4, 0.08);
-  ASSERT_TRUE(parseInitRule("uniform(-1,3)", rule));
+  rule = *parseInitRule("uniform(-1,3)");
   applyInitRule(rule, "w", 0, 0, 100000, values.data());
   sum = 0;
   for (float value : values) {
@@ -119,10 +117,9 @@ TEST(InitRule, HasItsMoments) {
 
 // Anything after a valid rule, and numbers that are not finite, are errors.
 TEST(InitRule, RefusesOtherText) {
-  InitRule rule;
   for (const char *text : {"norml(0,1)", "normal(0)", "normal(0,1)x", "", "one",
                            "uniform(a,b)", "normal(0,inf)"})
-    EXPECT_FALSE(parseInitRule(text, rule)) << text;
+    EXPECT_FALSE(parseInitRule(text)) << text;
 }
 
 // The rate rises to its full value, then decays to the minimum one step past

@@ -264,23 +264,27 @@ int main(int argc, char **argv) {
     return 2;
   }
   std::ifstream file(argv[1]);
-  std::string text{std::istreambuf_iterator<char>(file), {}}, error;
-  Manifest manifest;
-  if (!fromJson(text.data(), text.size(), manifest, error)) {
-    std::fprintf(stderr, "error: '%s': %s\n", argv[1], error.c_str());
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  auto refuse = [](const Error &error) {
+    std::fprintf(stderr, "error: %s\n", error.message.c_str());
     return 1;
-  }
+  };
+  Result<Manifest> read = fromJson(text.data(), text.size());
+  if (!read)
+    return refuse({"'" + std::string(argv[1]) + "': " + read.error().message});
+  const Manifest &manifest = *read;
   std::unique_ptr<Job> job;
-  if (readLaunchEnvironment().mpi && !(job = joinMpi(0, error))) {
-    std::fprintf(stderr, "error: %s\n", error.c_str());
-    return 1;
+  if (readLaunchEnvironment().mpi) {
+    auto joined = joinMpi(0);
+    if (!joined)
+      return refuse(joined.error());
+    job = std::move(*joined);
   }
   Bench bench(job.get());
-  auto device = HostDevice::make(manifest, 1, error);
-  if (!device) {
-    std::fprintf(stderr, "error: %s\n", error.c_str());
-    return 1;
-  }
+  auto made = HostDevice::make(manifest, 1);
+  if (!made)
+    return refuse(made.error());
+  const std::unique_ptr<HostDevice> &device = *made;
   ColdMemory memory(*device);
   nlohmann::json result;
   result["products"] = {

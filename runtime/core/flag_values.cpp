@@ -1,0 +1,132 @@
+// Parses the values of flags, strictly: "4x" is not 4 and "-1" is not a seed,
+// since a run that reads a slip as another number would train the wrong thing.
+// Each error names what would have been right.
+#include "runtime/core/flag_values.h"
+#include "runtime/core/spelling.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+namespace fsdpc::runtime {
+namespace {
+
+const std::vector<std::string> widths = {"u8",  "u16", "u32", "i8",
+                                         "i16", "i32", "i64"};
+
+// Parses one --data or --tokens. Its input is one of `names`.
+Result<DataSource> parseSource(const std::string &text, bool isTokens,
+                               const std::vector<std::string> &names) {
+  std::string flag = isTokens ? "--tokens" : "--data";
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals + 1 == text.size())
+    return Error{flag + ": '" + text + "' is not NAME=FILE"};
+  DataSource source;
+  source.input = text.substr(0, equals);
+  source.file = text.substr(equals + 1);
+  source.tokens = isTokens;
+  if (std::find(names.begin(), names.end(), source.input) == names.end()) {
+    std::string near = meant(source.input, names);
+    return Error{flag + ": there is no input '" + source.input + "'" +
+                 (near.empty() ? "; the inputs are " + listed(names) : near)};
+  }
+  if (isTokens)
+    parseTokens(text.substr(equals + 1), source);
+  return source;
+}
+
+} // namespace
+
+bool parseInteger(const std::string &text, int64_t &value) {
+  char *end;
+  errno = 0;
+  value = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && *end == '\0' && errno == 0;
+}
+
+bool parseNumber(const std::string &text, double &value) {
+  char *end;
+  value = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' && std::isfinite(value);
+}
+
+Status checkInteger(const std::string &text, int64_t least, int64_t most) {
+  int64_t value;
+  bool parsed = parseInteger(text, value);
+  if (parsed && value >= least && value <= most)
+    return {};
+  std::string range = parsed && value > most
+                          ? "of at most " + std::to_string(most)
+                          : "of at least " + std::to_string(least);
+  return Error{"'" + text + "' is not a whole number " + range};
+}
+
+Status checkAtLeastZero(const std::string &text) {
+  double value;
+  if (parseNumber(text, value) && value >= 0)
+    return {};
+  return Error{"'" + text + "' is not a number of at least 0"};
+}
+
+Status checkSeed(const std::string &text) {
+  bool digits = !text.empty() &&
+                text.find_first_not_of("0123456789") == std::string::npos;
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 10);
+  if (digits && errno == 0)
+    return {};
+  return Error{"'" + text + "' is not a whole number from 0 to 2^64 - 1"};
+}
+
+// A suffix counts only if it has the right form, so that most names work
+// unquoted.
+void parseTokens(const std::string &text, DataSource &source) {
+  source.file = text;
+  size_t plus = source.file.rfind('+');
+  int64_t shift;
+  if (plus != std::string::npos && plus + 1 < source.file.size() &&
+      source.file.find_first_not_of("0123456789", plus + 1) ==
+          std::string::npos &&
+      parseInteger(source.file.substr(plus + 1), shift)) {
+    source.shift = shift;
+    source.file.resize(plus);
+  }
+  size_t colon = source.file.rfind(':');
+  if (colon == std::string::npos)
+    return;
+  std::string width = source.file.substr(colon + 1);
+  if (std::find(widths.begin(), widths.end(), width) != widths.end()) {
+    source.width = width;
+    source.file.resize(colon);
+  }
+}
+
+Result<std::vector<DataSource>>
+assignData(const std::vector<std::string> &data,
+           const std::vector<std::string> &tokens, const Manifest &manifest) {
+  std::vector<std::string> names;
+  for (const Input &input : manifest.inputs)
+    names.push_back(input.name);
+  std::vector<DataSource> sources(names.size());
+  for (size_t i = 0; i < data.size() + tokens.size(); ++i) {
+    bool isTokens = i >= data.size();
+    Result<DataSource> source = parseSource(
+        isTokens ? tokens[i - data.size()] : data[i], isTokens, names);
+    FSDPC_TRY(source);
+    auto found = std::find(names.begin(), names.end(), source->input);
+    DataSource &own = sources[size_t(found - names.begin())];
+    if (!own.input.empty())
+      return Error{std::string(isTokens ? "--tokens" : "--data") + ": input '" +
+                   source->input + "' is given twice"};
+    own = std::move(*source);
+  }
+  for (size_t i = 0; i < names.size(); ++i)
+    if (sources[i].input.empty())
+      return Error{"input '" + names[i] + "' has no data: give --data " +
+                   names[i] + "=FILE.npy or --tokens " + names[i] + "=FILE:u8"};
+  return sources;
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,31 @@
+// The values of flags as text: numbers, and samples of a file. All of a
+// number's text must be the number.
+#pragma once
+
+#include "runtime/core/command_line.h"
+#include "shared/manifest.h"
+#include "shared/status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+bool parseInteger(const std::string &text, int64_t &value);
+bool parseNumber(const std::string &text, double &value);
+
+// These check the text of a flag's value.
+Status checkInteger(const std::string &text, int64_t least, int64_t most);
+Status checkAtLeastZero(const std::string &text);
+// Accepts the whole range of uint64. A sign is an error, where strtoull would
+// wrap around.
+Status checkSeed(const std::string &text);
+
+// Returns the source of each input, in the manifest's order. Fails if an input
+// has none or two. `data` and `tokens` are the values of --data and --tokens.
+Result<std::vector<DataSource>>
+assignData(const std::vector<std::string> &data,
+           const std::vector<std::string> &tokens, const Manifest &manifest);
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,47 @@
+// Parses --lr-schedule.
+#include "runtime/core/lr_schedule.h"
+#include "runtime/core/flag_values.h"
+#include "runtime/core/spelling.h"
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+Result<LrSchedule> parseSchedule(const std::string &text) {
+  const std::vector<std::string> kinds = {"constant", "linear", "cosine"};
+  const std::vector<std::string> keys = {"warmup", "min"};
+  std::istringstream parts(text);
+  std::string part;
+  std::getline(parts, part, ',');
+  auto kind = std::find(kinds.begin(), kinds.end(), part);
+  if (kind == kinds.end()) {
+    std::string near = meant(part, kinds);
+    return Error{"'" + part + "' is not a schedule" +
+                 (near.empty() ? "; there are " + listed(kinds) : near)};
+  }
+  LrSchedule schedule;
+  schedule.kind = LrSchedule::Kind(kind - kinds.begin());
+  while (std::getline(parts, part, ',')) {
+    size_t equals = part.find('=');
+    std::string key = part.substr(0, equals);
+    std::string value =
+        equals == std::string::npos ? "" : part.substr(equals + 1);
+    if (key == "warmup") {
+      if (!parseInteger(value, schedule.warmup) || schedule.warmup < 0)
+        return Error{"warmup '" + value +
+                     "' is not a whole number of at least 0"};
+    } else if (key == "min") {
+      if (!parseNumber(value, schedule.minimum) || schedule.minimum < 0)
+        return Error{"min '" + value + "' is not a number of at least 0"};
+    } else {
+      std::string near = meant(key, keys);
+      return Error{"'" + key + "' is not a part of a schedule" +
+                   (near.empty() ? "; there are " + listed(keys) : near)};
+    }
+  }
+  return schedule;
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,19 @@
+// Suggestions for misspelt names in messages: flags, inputs, tensors, values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+// Returns the candidate with the fewest edits from `text`, or an empty string
+// if none is close.
+std::string nearest(const std::string &text,
+                    const std::vector<std::string> &candidates);
+// Returns "; did you mean 'x'?", or an empty string if no candidate is close.
+std::string meant(const std::string &text,
+                  const std::vector<std::string> &candidates);
+// Returns the names in quotes, separated by commas.
+std::string listed(const std::vector<std::string> &names);
+
+} // namespace fsdpc::runtime

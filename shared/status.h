@@ -1,0 +1,63 @@
+// How functions report that they failed. A Status is success or an error; a
+// Result<T> is a value or an error. Both convert to true on success, and the
+// compiler warns of a caller that ignores one.
+//
+// The names are those of std::expected, which g++ 12 does not have: `*result`
+// and `result->` are the value, `error()` is the error, and each may be asked
+// for only in its case. C++17, because CUDA files include this header.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace fsdpc {
+
+// What went wrong, for the person who runs the program: a lower-case fragment
+// that quotes the offending name and value and says what to do.
+struct [[nodiscard]] Error {
+  std::string message;
+};
+
+class [[nodiscard]] Status {
+public:
+  Status() = default; // success
+  Status(Error error) : failed(true), failure(std::move(error)) {}
+
+  explicit operator bool() const { return !failed; }
+  const Error &error() const { return failure; }
+
+private:
+  bool failed = false;
+  Error failure;
+};
+
+template <class T> class [[nodiscard]] Result {
+public:
+  template <class U, class = std::enable_if_t<std::is_convertible_v<U &&, T>>>
+  Result(U &&value) : content(std::in_place, std::forward<U>(value)) {}
+  Result(Error error) : failure(std::move(error)) {}
+
+  explicit operator bool() const { return content.has_value(); }
+  T &operator*() & { return *content; }
+  const T &operator*() const & { return *content; }
+  T &&operator*() && { return *std::move(content); }
+  T *operator->() { return &*content; }
+  const T *operator->() const { return &*content; }
+  const Error &error() const { return failure; }
+
+private:
+  std::optional<T> content;
+  Error failure;
+};
+
+} // namespace fsdpc
+
+// Evaluates a Status or Result. If it is an error, returns the error from the
+// enclosing function.
+#define FSDPC_TRY(expression)                                                  \
+  do {                                                                         \
+    if (const auto &fsdpcTried = (expression); !fsdpcTried)                    \
+      return fsdpcTried.error();                                               \
+  } while (false)
