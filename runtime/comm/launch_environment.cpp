@@ -3,6 +3,8 @@
 // So the caller joins or refuses, and names the variables that it found.
 #include "runtime/comm/launch_environment.h"
 
+#include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 
@@ -10,22 +12,50 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// Returns the number in a variable, or -1 if it is unset or not a number.
-int number(const char *variable) {
-  const char *text = variable ? getenv(variable) : nullptr;
-  if (!text || !*text)
-    return -1;
-  char *end;
-  long value = strtol(text, &end, 10);
-  return *end == 0 && value >= 0 && value < 1 << 30 ? int(value) : -1;
+constexpr int64_t most = 1 << 30; // ranks, and seconds to wait
+
+bool isSet(const char *variable) {
+  const char *text = getenv(variable);
+  return text && *text;
 }
 
-int firstNumber(std::initializer_list<const char *> variables) {
-  for (const char *variable : variables)
-    if (int value = number(variable); value >= 0)
+// Reads numbers from variables. Keeps the first error, so that the code that
+// weighs launchers against each other need not return at each variable.
+class Numbers {
+public:
+  // Returns the number in a variable, or -1 if it is unset or not a number of
+  // [least, greatest].
+  int64_t read(const char *variable, int64_t least, int64_t greatest) {
+    if (!isSet(variable))
+      return -1;
+    const std::string text = getenv(variable);
+    errno = 0;
+    int64_t value = strtoll(text.c_str(), nullptr, 10);
+    if (text.find_first_not_of("0123456789") == std::string::npos &&
+        errno == 0 && value >= least && value <= greatest)
       return value;
-  return -1;
-}
+    fail(std::string(variable) + "='" + text + "' is not a whole number from " +
+         std::to_string(least) + " to " + std::to_string(greatest) +
+         "; correct it, or unset it");
+    return -1;
+  }
+  int rank(const char *variable) { return int(read(variable, 0, most)); }
+  int ranks(const char *variable) { return int(read(variable, 1, most)); }
+  int port(const char *variable) { return int(read(variable, 1, 65535)); }
+  // Slurm numbers its own steps, such as a batch script, from 2^32 downwards.
+  // They count as unset.
+  int slurmId(const char *variable) {
+    int64_t value = read(variable, 0, INT64_MAX);
+    return value < most ? int(value) : -1;
+  }
+
+  void fail(const std::string &message) {
+    if (status)
+      status = Error{message};
+  }
+
+  Status status;
+};
 
 std::string firstText(std::initializer_list<const char *> variables) {
   for (const char *variable : variables)
@@ -60,15 +90,15 @@ const Announcement announcements[] = {
 
 // torchrun's agent keeps a store of its own on MASTER_PORT, so the program
 // takes the next port. FSDPC_PORT overrides both.
-void findTorchrun(LaunchEnvironment &environment) {
-  environment.rankOnHost = number("LOCAL_RANK");
-  environment.ranksOnHost = number("LOCAL_WORLD_SIZE");
+void findTorchrun(LaunchEnvironment &environment, Numbers &numbers) {
+  environment.rankOnHost = numbers.rank("LOCAL_RANK");
+  environment.ranksOnHost = numbers.ranks("LOCAL_WORLD_SIZE");
   environment.address = firstText({"MASTER_ADDR"});
   if (environment.port < 0) {
-    environment.port = number("MASTER_PORT");
-    if (environment.port > 0 &&
-        firstText({"TORCHELASTIC_USE_AGENT_STORE"}) == "True")
-      ++environment.port;
+    bool next = firstText({"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
+    environment.port = int(numbers.read("MASTER_PORT", 1, 65535 - next));
+    if (environment.port > 0)
+      environment.port += next;
   }
   environment.job = firstText({"TORCHELASTIC_RUN_ID"}) + "." +
                     firstText({"TORCHELASTIC_RESTART_COUNT"});
@@ -80,23 +110,25 @@ void findTorchrun(LaunchEnvironment &environment) {
 
 // Rank 0 runs on the first node of the step. The port is derived from the job's
 // number, which all ranks know and other jobs do not have.
-void findSrun(LaunchEnvironment &environment) {
-  environment.rankOnHost = number("SLURM_LOCALID");
+void findSrun(LaunchEnvironment &environment, Numbers &numbers) {
+  environment.rankOnHost = numbers.rank("SLURM_LOCALID");
   environment.address = firstText({"MASTER_ADDR"});
   if (environment.address.empty())
     environment.address =
         firstHost(firstText({"SLURM_STEP_NODELIST", "SLURM_NODELIST"}));
   if (environment.address.empty())
     environment.address = firstText({"SLURM_LAUNCH_NODE_IPADDR"});
-  int job = firstNumber({"SLURM_JOB_ID", "SLURM_JOBID"});
-  int step = firstNumber({"SLURM_STEP_ID", "SLURM_STEPID"});
+  int job =
+      numbers.slurmId(isSet("SLURM_JOB_ID") ? "SLURM_JOB_ID" : "SLURM_JOBID");
+  int step = numbers.slurmId(isSet("SLURM_STEP_ID") ? "SLURM_STEP_ID"
+                                                    : "SLURM_STEPID");
   if (environment.port < 0)
-    environment.port = number("MASTER_PORT");
+    environment.port = numbers.port("MASTER_PORT");
   if (environment.port < 0 && job >= 0 && step >= 0)
     environment.port = 20000 + int((int64_t(job) * 16 + step) % 10000);
   environment.job = std::to_string(job) + "." + std::to_string(step);
   // A batch script looks like one task of many, but nobody starts the others.
-  if (step < 0 && number("SLURM_STEP_NUM_TASKS") < 0)
+  if (step < 0 && !isSet("SLURM_STEP_NUM_TASKS"))
     environment.missing = "SLURM_STEP_ID is not set";
   else if (environment.address.empty())
     environment.missing = "neither SLURM_STEP_NODELIST nor MASTER_ADDR is set";
@@ -127,13 +159,20 @@ std::string firstHost(const std::string &list) {
 // Launchers nest (srun starts torchrun starts ranks), so several may announce
 // ranks. The first in order of trust counts, unless it announces only one rank
 // and a later one announces more.
-LaunchEnvironment readLaunchEnvironment() {
-  LaunchEnvironment environment;
+static void findRanks(LaunchEnvironment &environment, Numbers &numbers) {
   for (const Announcement &a : announcements) {
-    int rank = number(a.rank);
-    int ranks = a.size ? number(a.size) : rank + 1;
-    if (rank < 0 || ranks < 1 || (a.needs && !getenv(a.needs)))
+    if (!isSet(a.rank) || (a.size && !isSet(a.size)) ||
+        (a.needs && !getenv(a.needs)))
       continue;
+    int rank = numbers.rank(a.rank);
+    int ranks = a.size ? numbers.ranks(a.size) : rank + 1;
+    if (rank < 0 || ranks < 1)
+      return;
+    if (rank >= ranks)
+      return numbers.fail(std::string(a.rank) + "=" + std::to_string(rank) +
+                          " does not fit " + a.size + "=" +
+                          std::to_string(ranks) +
+                          ": ranks count from 0; correct them, or unset both");
     environment.mpi |= a.mpi;
     if (environment.launcher == "none" ||
         (environment.ranks == 1 && ranks > 1)) {
@@ -146,12 +185,20 @@ LaunchEnvironment readLaunchEnvironment() {
       break;
   }
   // Slurm has its own PMI, so these ranks can be joined by MPI or by TCP.
-  int tasks = firstNumber({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   if (environment.launcher == "mpirun" && !getenv("OMPI_COMM_WORLD_RANK") &&
-      tasks > 1 && number("SLURM_PROCID") == environment.rank) {
-    environment.launcher = "srun";
-    environment.ranks = tasks;
+      numbers.rank("SLURM_PROCID") == environment.rank) {
+    int tasks =
+        numbers.ranks(isSet("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS"
+                                                    : "SLURM_NTASKS");
+    if (tasks > 1) {
+      environment.launcher = "srun";
+      environment.ranks = tasks;
+    }
   }
+}
+
+// Lists the variables that announced the ranks, for messages.
+static void nameVariables(LaunchEnvironment &environment) {
   for (const Announcement &a : announcements) {
     if (a.launcher != environment.launcher || environment.ranks == 1)
       continue;
@@ -162,15 +209,24 @@ LaunchEnvironment readLaunchEnvironment() {
         environment.variables += (environment.variables.empty() ? "" : ", ") +
                                  std::string(variable) + "=" + getenv(variable);
   }
-  if (int seconds = number("FSDPC_JOIN_SECONDS"); seconds > 0)
-    environment.seconds = seconds;
-  environment.port = number("FSDPC_PORT");
+}
+
+Result<LaunchEnvironment> readLaunchEnvironment() {
+  LaunchEnvironment environment;
+  Numbers numbers;
+  findRanks(environment, numbers);
+  nameVariables(environment);
+  if (int64_t seconds = numbers.read("FSDPC_JOIN_SECONDS", 1, most);
+      seconds > 0)
+    environment.seconds = double(seconds);
+  environment.port = numbers.port("FSDPC_PORT");
   if (environment.launcher == "torchrun")
-    findTorchrun(environment);
+    findTorchrun(environment, numbers);
   else if (environment.launcher == "srun")
-    findSrun(environment);
+    findSrun(environment, numbers);
   else
     environment.missing = "no launcher announces ranks";
+  FSDPC_TRY(numbers.status);
   return environment;
 }
 

@@ -3,6 +3,8 @@
 // Open MPI, MPICH, torchrun and Slurm.
 #pragma once
 
+#include "shared/status.h"
+
 #include <string>
 
 namespace fsdpc::runtime {
@@ -23,7 +25,9 @@ struct LaunchEnvironment {
 };
 
 // Reads the variables of this process. A process without any is rank 0 of 1.
-LaunchEnvironment readLaunchEnvironment();
+// Fails if a variable that counts is not the number that it should be: the
+// process would otherwise train alone, as a copy of rank 0.
+Result<LaunchEnvironment> readLaunchEnvironment();
 
 // Returns the first host of a Slurm list: "node003" of "node[003-007,9],login".
 std::string firstHost(const std::string &list);

@@ -9,6 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace fsdpc::runtime {
 
@@ -67,6 +71,23 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
     count -= uint64_t(got);
   }
   return {};
+}
+
+Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes) {
+  constexpr uint64_t pieceBytes = 64 << 10, mostPieces = 256;
+  uint64_t pieces = (bytes + pieceBytes - 1) / pieceBytes;
+  uint64_t taken = std::min(pieces, mostPieces);
+  std::vector<char> piece(pieceBytes);
+  uint64_t hash = bytes;
+  for (uint64_t i = 0; i < taken; ++i) {
+    // The last piece of all is the last one taken.
+    uint64_t at = taken == pieces ? i : i * (pieces - 1) / (taken - 1);
+    uint64_t begin = at * pieceBytes;
+    uint64_t length = std::min(pieceBytes, bytes - begin);
+    FSDPC_TRY(file.read(offset + begin, piece.data(), length));
+    hash = XXH64(piece.data(), length, hash);
+  }
+  return hash;
 }
 
 } // namespace fsdpc::runtime

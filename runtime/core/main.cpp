@@ -91,7 +91,10 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   Result<Options> parsed = parseCommandLine(argc, argv, manifest);
   const Options options = parsed ? *parsed : Options();
 
-  LaunchEnvironment environment = readLaunchEnvironment();
+  Result<LaunchEnvironment> launched = readLaunchEnvironment();
+  if (!launched)
+    return refuse(launched.error(), 3);
+  const LaunchEnvironment &environment = *launched;
   bool meets = environment.ranks > 1 && environment.missing.empty();
   std::unique_ptr<Job> job;
   if (environment.mpi) {

@@ -22,6 +22,12 @@ Status Trainer::check() {
     if (!options.log.empty())
       FSDPC_TRY(log.open(options.log));
   }
+  // Ranks of one process have the same options and files.
+  if (!job.sharesProcess) {
+    auto found = factsOf(manifest, options, samples);
+    FSDPC_TRY(found);
+    facts = std::move(*found);
+  }
   FSDPC_TRY(checkBackend(manifest));
   if (!options.trace.empty())
     FSDPC_TRY(trace.open(options.trace, job.rank, job.size));
@@ -71,6 +77,8 @@ bool Trainer::prepare() {
   info.threads = options.threads ? options.threads : info.cores;
   // Files and options, before a device or large memory is taken.
   if (!agree(job, check()))
+    return false;
+  if (!agree(job, compareFacts(facts, job)))
     return false;
   info.batch = samples.batch();
   info.samples = samples.count();

@@ -48,6 +48,13 @@ Status Samples::open(const Manifest &program, const Options &options,
   return {};
 }
 
+Result<uint64_t> Samples::hashOf(size_t input) const {
+  const SampleFile &file = files[input];
+  uint64_t bytes = uint64_t(file.samples * file.sampleElements) *
+                   uint64_t(dtypeBytes(file.dtype));
+  return runtime::hashOf(file.file, file.offset, bytes);
+}
+
 int64_t Samples::sampleOf(int64_t number) const {
   int64_t index = number % samples;
   if (!shuffle)

@@ -17,6 +17,9 @@ public:
   Status open(const Manifest &manifest, const Options &options,
               int64_t microbatches);
 
+  // Returns a hash of the samples of one input and of their number.
+  Result<uint64_t> hashOf(size_t input) const;
+
   // Number of samples: that of the smallest file.
   int64_t count() const { return samples; }
   // Samples per microbatch.

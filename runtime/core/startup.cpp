@@ -8,27 +8,97 @@
 #include "runtime/core/resources.h"
 
 #include <algorithm>
-#include <array>
+#include <cstdio>
+#include <optional>
+#include <utility>
 
 namespace fsdpc::runtime {
 
-Status comparePrograms(const Manifest &manifest, Job &job) {
-  // A fixed size, because different programs share nothing else.
-  using Hash = std::array<char, 64>;
-  std::array<Hash, 2> own = {};
-  manifest.programHash.copy(own[0].data(), own[0].size() - 1);
-  manifest.scheduleHash.copy(own[1].data(), own[1].size() - 1);
-  std::vector<std::array<Hash, 2>> all(size_t(job.size));
-  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
-  const char *names[] = {"program", "schedule"};
-  for (int rank = 1; rank < job.size; ++rank)
-    for (size_t i = 0; i < own.size(); ++i)
-      if (all[size_t(rank)][i] != all[0][i])
-        return Error{"rank " + std::to_string(rank) + " runs another " +
-                     names[i] + " than rank 0: its " + names[i] + " hash is '" +
-                     all[size_t(rank)][i].data() + "', rank 0's '" +
-                     all[0][i].data() + "'; start the same file on every rank"};
+namespace {
+
+// The first of several texts that is not the same on every rank, the first rank
+// whose text differs from rank 0's, and both texts.
+struct Difference {
+  size_t index;
+  int rank;
+  std::string own, first;
+};
+
+// Exchanges the texts in a fixed size, because ranks of different programs
+// share nothing else. What lies beyond it is not compared.
+std::optional<Difference> findDifference(const std::vector<std::string> &texts,
+                                         Job &job) {
+  constexpr size_t width = 64;
+  std::vector<char> own(texts.size() * width);
+  for (size_t i = 0; i < texts.size(); ++i)
+    texts[i].copy(&own[i * width], width - 1);
+  std::vector<char> all(own.size() * size_t(job.size));
+  job.channel[controlChannel]->allGather(own.data(), all.data(), own.size());
+  auto textOf = [&](int rank, size_t i) {
+    return std::string(&all[size_t(rank) * own.size() + i * width]);
+  };
+  for (size_t i = 0; i < texts.size(); ++i)
+    for (int rank = 1; rank < job.size; ++rank)
+      if (textOf(rank, i) != textOf(0, i))
+        return Difference{i, rank, textOf(rank, i), textOf(0, i)};
   return {};
+}
+
+std::string exact(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", number);
+  return text;
+}
+
+} // namespace
+
+Status comparePrograms(const Manifest &manifest, Job &job) {
+  auto difference =
+      findDifference({manifest.programHash, manifest.scheduleHash}, job);
+  if (!difference)
+    return {};
+  std::string name = difference->index ? "schedule" : "program";
+  return Error{"rank " + std::to_string(difference->rank) + " runs another " +
+               name + " than rank 0: its " + name + " hash is '" +
+               difference->own + "', rank 0's '" + difference->first +
+               "'; start the same file on every rank"};
+}
+
+Result<std::vector<Fact>> factsOf(const Manifest &manifest,
+                                  const Options &options,
+                                  const Samples &samples) {
+  std::vector<Fact> facts = {
+      {"--steps", std::to_string(options.steps)},
+      {"--accumulate", std::to_string(options.accumulate)},
+      {"--lr", exact(options.lr)},
+      {"--lr-schedule", options.scheduleText},
+      {"--seed", std::to_string(options.seed)},
+      {"--shuffle", options.shuffle ? "on" : "off"},
+      {"--save-gradients", options.saveGradients.empty() ? "off" : "on"},
+      {"--save", options.save.empty() ? "off" : "on"},
+      {"--deterministic", options.device.deterministic ? "on" : "off"},
+      {"the number of samples", std::to_string(samples.count())}};
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    Result<uint64_t> hash = samples.hashOf(i);
+    FSDPC_TRY(hash);
+    facts.push_back(
+        {"the hash of the samples of input '" + manifest.inputs[i].name + "'",
+         std::to_string(*hash)});
+  }
+  return facts;
+}
+
+Status compareFacts(const std::vector<Fact> &facts, Job &job) {
+  std::vector<std::string> values;
+  for (const Fact &fact : facts)
+    values.push_back(fact.value);
+  auto difference = findDifference(values, job);
+  if (!difference)
+    return {};
+  return Error{facts[difference->index].name + " is '" + difference->own +
+               "' on rank " + std::to_string(difference->rank) + " and '" +
+               difference->first +
+               "' on rank 0; start every rank with the same options and files"};
 }
 
 Status checkMachine(const Manifest &manifest, int ranks) {

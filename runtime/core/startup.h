@@ -4,14 +4,27 @@
 #pragma once
 
 #include "runtime/core/rank.h"
+#include "runtime/core/samples.h"
 #include "runtime/core/weights.h"
 #include "shared/status.h"
 
 namespace fsdpc::runtime {
 
+// Something that must be the same on every rank.
+struct Fact {
+  std::string name, value;
+};
+
 // Compares the hashes of program and schedule over the ranks. All ranks call it
 // together and get the same answer.
 Status comparePrograms(const Manifest &manifest, Job &job);
+// Returns the options and hashes of data that decide what is learnt.
+Result<std::vector<Fact>> factsOf(const Manifest &manifest,
+                                  const Options &options,
+                                  const Samples &samples);
+// Compares facts over the ranks and names the first that differs. All ranks
+// call it together, with as many facts, and get the same answer.
+Status compareFacts(const std::vector<Fact> &facts, Job &job);
 // Checks the number of ranks and the features of this processor.
 Status checkMachine(const Manifest &manifest, int ranks);
 // Checks the plan against a limit in bytes; 0 means none.

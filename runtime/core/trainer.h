@@ -10,6 +10,7 @@
 #include "runtime/core/log.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
+#include "runtime/core/startup.h"
 #include "runtime/core/trace.h"
 #include "runtime/core/weights.h"
 
@@ -59,6 +60,7 @@ private:
   Job &job;
   const int64_t microbatches; // V: microbatches per step over all ranks
   RunInfo info;
+  std::vector<Fact> facts; // that must be the same on every rank
   Samples samples;
   Weights weights;
   std::unique_ptr<fsdpc_rank> rank;

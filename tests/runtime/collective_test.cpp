@@ -126,7 +126,7 @@ protected:
 
 // Without variables a process is alone.
 TEST_F(Launch, ofNothingIsOneRank) {
-  LaunchEnvironment environment = readLaunchEnvironment();
+  LaunchEnvironment environment = *readLaunchEnvironment();
   EXPECT_EQ(environment.ranks, 1);
   EXPECT_EQ(environment.launcher, "none");
   EXPECT_FALSE(environment.mpi);
@@ -136,7 +136,7 @@ TEST_F(Launch, ofNothingIsOneRank) {
 TEST_F(Launch, byTorchrunIsNamed) {
   set("WORLD_SIZE", "4");
   set("RANK", "2");
-  LaunchEnvironment environment = readLaunchEnvironment();
+  LaunchEnvironment environment = *readLaunchEnvironment();
   EXPECT_EQ(environment.ranks, 4);
   EXPECT_EQ(environment.launcher, "torchrun");
   EXPECT_EQ(environment.variables, "WORLD_SIZE=4, RANK=2");
@@ -146,9 +146,9 @@ TEST_F(Launch, byTorchrunIsNamed) {
 // A shell in an allocation (a size without a rank) announces no ranks.
 TEST_F(Launch, bySlurmNeedsARank) {
   set("SLURM_NTASKS", "8");
-  EXPECT_EQ(readLaunchEnvironment().ranks, 1);
+  EXPECT_EQ(readLaunchEnvironment()->ranks, 1);
   set("SLURM_PROCID", "0");
-  LaunchEnvironment environment = readLaunchEnvironment();
+  LaunchEnvironment environment = *readLaunchEnvironment();
   EXPECT_EQ(environment.ranks, 8);
   EXPECT_EQ(environment.launcher, "srun");
 }
@@ -157,7 +157,7 @@ TEST_F(Launch, bySlurmNeedsARank) {
 TEST_F(Launch, byMpirunCanBeJoined) {
   set("OMPI_COMM_WORLD_SIZE", "2");
   set("OMPI_COMM_WORLD_RANK", "1");
-  LaunchEnvironment environment = readLaunchEnvironment();
+  LaunchEnvironment environment = *readLaunchEnvironment();
   EXPECT_EQ(environment.launcher, "mpirun");
   EXPECT_TRUE(environment.mpi);
   EXPECT_EQ(environment.ranks, 2);

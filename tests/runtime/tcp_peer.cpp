@@ -17,7 +17,7 @@ using namespace fsdpc::runtime;
 
 int main(int argc, char **argv) {
   std::string action = argc > 1 ? argv[1] : "cases";
-  LaunchEnvironment environment = readLaunchEnvironment();
+  LaunchEnvironment environment = *readLaunchEnvironment();
   const char *silence = getenv("SILENCE");
   auto joined = joinTcp(environment, 0, silence ? atof(silence) : 0);
   if (!joined) {

@@ -615,6 +615,38 @@ TEST_F(Program, AnUnjoinedLauncherIsRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("MASTER_ADDR is not set"));
 }
 
+// A variable that is not quite a number is refused, where atoi would read one
+// and the process train alone, or as a rank that does not exist.
+TEST_F(Program, VariablesOfLaunchersAreParsedStrictly) {
+  struct {
+    const char *environment, *message;
+  } cases[] = {
+      {"WORLD_SIZE='2 ' RANK=0", "WORLD_SIZE='2 ' is not a whole number"},
+      {"WORLD_SIZE=2 RANK=0x0", "RANK='0x0' is not a whole number"},
+      {"WORLD_SIZE=2 RANK=5", "RANK=5 does not fit WORLD_SIZE=2"},
+      {"WORLD_SIZE=0 RANK=0", "WORLD_SIZE='0' is not a whole number from 1"},
+      {"WORLD_SIZE=2 RANK=0 MASTER_ADDR=localhost MASTER_PORT=70000",
+       "MASTER_PORT='70000' is not a whole number from 1 to 65535"},
+      {"WORLD_SIZE=2 RANK=0 MASTER_ADDR=localhost MASTER_PORT=65535 "
+       "TORCHELASTIC_USE_AGENT_STORE=True",
+       "MASTER_PORT='65535' is not a whole number from 1 to 65534"},
+      {"FSDPC_PORT=http", "FSDPC_PORT='http' is not a whole number"},
+      {"FSDPC_JOIN_SECONDS=-1", "FSDPC_JOIN_SECONDS='-1' is not"},
+      {"SLURM_NTASKS=2x SLURM_PROCID=0", "SLURM_NTASKS='2x' is not"},
+  };
+  for (auto &[environment, message] : cases) {
+    Outcome outcome = run("--steps 1", environment);
+    EXPECT_EQ(outcome.code, 3) << environment;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+  // Variables that announce no rank say nothing about this process.
+  for (const char *harmless : {"RANK=worker-3", "WORLD_SIZE=", "SLURM_NTASKS=8",
+                               "SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_JOB_ID=7 "
+                               "SLURM_STEP_ID=4294967291"})
+    EXPECT_EQ(run("--steps 1", harmless).code, 0) << harmless;
+}
+
 // Rank 0 names the ranks that do not connect in time.
 TEST_F(Program, ATorchrunWhoseRanksDoNotComeEnds) {
   Outcome outcome =
@@ -653,6 +685,38 @@ TEST_F(Program, AnotherProgramOnARankIsNamed) {
       EXPECT_EQ(outcome.errors(), 1) << outcome.err;
       EXPECT_THAT(outcome.err, HasSubstr(expected[i]));
     }
+  }
+}
+
+// Ranks whose options or data differ would wait forever, or learn something
+// that no number of equal ranks would. The first difference is named.
+TEST_F(Program, RanksThatDifferAreNamed) {
+  std::string other = folder.read("ids.npy");
+  other[128] = 3; // the first id, which is 0
+  folder.write("other.npy", other);
+  folder.write("few.npy", npy<int32_t>("<i4", "(12, 3)", 36, 1));
+  std::string few = folder.read("few.npy");
+  std::fill(few.begin() + 128, few.end(), 0);
+  folder.write("few.npy", few);
+  struct {
+    const char *ids, *flags, *message;
+  } cases[] = {
+      {"ids", "--steps 4", "--steps is '4' on rank 1 and '3' on rank 0"},
+      {"ids", "--steps 3 --accumulate 2", "--accumulate is '2' on rank 1"},
+      {"ids", "--steps 3 --lr 0.5", "--lr is '0.5' on rank 1"},
+      {"ids", "--steps 3 --seed 7", "--seed is '7' on rank 1 and '0'"},
+      {"ids", "--steps 3 --shuffle", "--shuffle is 'on' on rank 1 and 'off'"},
+      {"few", "--steps 3", "the number of samples is '12' on rank 1 and '40'"},
+      {"other", "--steps 3", "the hash of the samples of input 'ids' is "},
+  };
+  for (auto &[ids, flags, message] : cases) {
+    Outcome outcome = mpi(1, std::string("--steps 3 : -np 1 " TOY_PROGRAM
+                                         " --data target=target.npy --data "
+                                         "ids=") +
+                                 ids + ".npy " + flags);
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
   }
 }
 

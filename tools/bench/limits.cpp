@@ -274,7 +274,10 @@ int main(int argc, char **argv) {
     return refuse({"'" + std::string(argv[1]) + "': " + read.error().message});
   const Manifest &manifest = *read;
   std::unique_ptr<Job> job;
-  if (readLaunchEnvironment().mpi) {
+  Result<LaunchEnvironment> environment = readLaunchEnvironment();
+  if (!environment)
+    return refuse(environment.error());
+  if (environment->mpi) {
     auto joined = joinMpi(0);
     if (!joined)
       return refuse(joined.error());
