@@ -91,6 +91,7 @@ bool parseHeader(const std::string &text, std::string &descr, bool &fortran,
   while (cursor.quoted(key)) {
     if (!cursor.token(':'))
       return false;
+    int before = seen;
     if (key == "descr" && cursor.quoted(descr))
       seen |= 1;
     else if (key == "fortran_order" &&
@@ -100,6 +101,8 @@ bool parseHeader(const std::string &text, std::string &descr, bool &fortran,
       seen |= 4;
     else
       return false;
+    if (seen == before)
+      return false; // a key stands twice
     cursor.token(',');
   }
   return cursor.token('}') && seen == 7;

@@ -1,6 +1,7 @@
-// Reads and writes the headers of safetensors files. The reader checks that
-// ranges lie in the file, do not overlap and fit their shapes, and that no size
-// overflows, so that later reads need no checks.
+// Reads and writes the headers of safetensors files. The reader is as strict as
+// the format's own library: tensors fill the file without gaps or overlaps and
+// fit their shapes, no size overflows, and no name stands twice. So later reads
+// need no checks.
 #include "runtime/core/safetensors.h"
 #include "runtime/core/sample_file.h"
 #include "shared/memory_plan.h"
@@ -9,12 +10,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <stdexcept>
 #include <utility>
 
 namespace fsdpc::runtime {
 namespace {
 
-constexpr uint64_t mostHeaderBytes = 100 << 20;
+constexpr uint64_t mostHeaderBytes = 100000000; // as the format's library
 
 // Translates a type's name in the file ("F32", "BOOL") to the manifest's
 // ("f32", "i1"). Empty if the runtime does not know it.
@@ -34,6 +37,93 @@ std::string dtypeToFile(std::string name) {
   return name;
 }
 
+// Types of the format that the runtime does not read.
+bool isOtherType(const std::string &name) {
+  static const std::set<std::string> others = {
+      "F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "F8_E5M2", "F8_E8M0", "C64"};
+  return others.count(name) > 0;
+}
+
+// Looks at a header while it is parsed. Of two equal keys the parser would keep
+// one without a word, and a header that is only nested would take 75 times its
+// size in memory.
+class HeaderRules {
+public:
+  using Event = nlohmann::json::parse_event_t;
+
+  bool operator()(int depth, Event event, nlohmann::json &parsed) {
+    bool begins = event == Event::object_start || event == Event::array_start;
+    if (begins && depth > 2)
+      throw std::runtime_error("it is nested too deeply");
+    if (begins && depth == 1)
+      fields.clear();
+    if (event == Event::key) {
+      std::string key = parsed.get<std::string>();
+      if (!(depth == 1 ? names : fields).insert(key).second)
+        throw std::runtime_error("'" + key + "' stands in it twice");
+    }
+    return true;
+  }
+
+private:
+  std::set<std::string> names, fields; // of tensors; of the current tensor
+};
+
+// Reads a number that must be a whole one of at least 0.
+Result<uint64_t> wholeNumber(const std::string &name,
+                             const nlohmann::json &number) {
+  if (!number.is_number_unsigned())
+    return Error{"tensor '" + name + "' has " + number.dump() +
+                 " in its shape or place, which is not a whole number of at "
+                 "least 0"};
+  return number.get<uint64_t>();
+}
+
+// Parses one tensor of the header. Its offset counts from the data's begin.
+Result<SafeTensor> parseTensor(const std::string &name,
+                               const nlohmann::json &value,
+                               uint64_t dataBytes) {
+  SafeTensor tensor;
+  std::string dtype = value.at("dtype").get<std::string>();
+  tensor.dtype = dtypeFromFile(dtype);
+  if (tensor.dtype.empty() && !isOtherType(dtype))
+    return Error{"tensor '" + name + "' has the unknown type '" + dtype + "'"};
+  const nlohmann::json &range = value.at("data_offsets");
+  if (!range.is_array() || range.size() != 2)
+    return Error{"tensor '" + name + "' does not have two data_offsets"};
+  Result<uint64_t> begin = wholeNumber(name, range[0]);
+  FSDPC_TRY(begin);
+  Result<uint64_t> end = wholeNumber(name, range[1]);
+  FSDPC_TRY(end);
+  if (*begin > *end || *end > dataBytes)
+    return Error{"tensor '" + name + "' does not lie within the file"};
+  tensor.offset = *begin;
+  tensor.bytes = *end - *begin;
+  // A type that is not read is an error only if the program asks for the
+  // tensor.
+  if (tensor.dtype.empty())
+    return tensor;
+  uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
+  for (auto &extent : value.at("shape")) {
+    Result<uint64_t> size = wholeNumber(name, extent);
+    FSDPC_TRY(size);
+    if (*size > uint64_t(INT64_MAX) ||
+        __builtin_mul_overflow(bytes, *size, &bytes))
+      return Error{"tensor '" + name + "' has a shape that overflows"};
+    tensor.shape.push_back(int64_t(*size));
+  }
+  if (bytes != tensor.bytes)
+    return Error{"tensor '" + name + "' of shape " + shapeText(tensor.shape) +
+                 " needs " + std::to_string(bytes) + " bytes but has " +
+                 std::to_string(tensor.bytes)};
+  return tensor;
+}
+
+Error noTensor(uint64_t begin, uint64_t end) {
+  return {"bytes " + std::to_string(begin) + " to " + std::to_string(end) +
+          " belong to no tensor"};
+}
+
 } // namespace
 
 Result<SafeTensors> SafeTensors::open(const std::string &path) {
@@ -51,7 +141,7 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   Status parsed;
   try {
     parsed = tensors.parse(header, 8 + length);
-  } catch (const nlohmann::json::exception &fault) {
+  } catch (const std::exception &fault) {
     parsed = Error{std::string("its header is malformed: ") + fault.what()};
   }
   if (!parsed)
@@ -60,7 +150,7 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
 }
 
 Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
-  auto json = nlohmann::json::parse(header);
+  auto json = nlohmann::json::parse(header, HeaderRules());
   uint64_t dataBytes = source.size() - dataOffset;
   std::vector<const SafeTensor *> byOffset;
   for (auto &[name, value] : json.items()) {
@@ -71,39 +161,26 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
                       .get<std::map<std::string, std::string>>();
       continue;
     }
-    SafeTensor tensor;
-    std::string dtype = value.at("dtype").get<std::string>();
-    tensor.dtype = dtypeFromFile(dtype);
-    auto range = value.at("data_offsets").get<std::vector<uint64_t>>();
-    if (range.size() != 2 || range[0] > range[1] || range[1] > dataBytes)
-      return Error{"tensor '" + name + "' does not lie within the file"};
-    tensor.offset = dataOffset + range[0];
-    tensor.bytes = range[1] - range[0];
-    // An unknown type is an error only if the program asks for the tensor.
-    if (!tensor.dtype.empty()) {
-      uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
-      for (auto &extent : value.at("shape")) {
-        uint64_t size = extent.get<uint64_t>();
-        if (!extent.is_number_unsigned() || size > uint64_t(INT64_MAX) ||
-            __builtin_mul_overflow(bytes, size, &bytes))
-          return Error{"tensor '" + name + "' has a shape that overflows"};
-        tensor.shape.push_back(int64_t(size));
-      }
-      if (bytes != tensor.bytes)
-        return Error{"tensor '" + name + "' of shape " +
-                     shapeText(tensor.shape) + " needs " +
-                     std::to_string(bytes) + " bytes but has " +
-                     std::to_string(tensor.bytes)};
-    }
-    byOffset.push_back(&(entries[name] = tensor));
+    Result<SafeTensor> tensor = parseTensor(name, value, dataBytes);
+    FSDPC_TRY(tensor);
+    tensor->offset += dataOffset;
+    byOffset.push_back(&(entries[name] = std::move(*tensor)));
   }
-  // Overlapping tensors are never written by a correct program.
-  std::sort(byOffset.begin(), byOffset.end(),
-            [](auto *a, auto *b) { return a->offset < b->offset; });
-  for (size_t i = 1; i < byOffset.size(); ++i)
-    if (byOffset[i]->offset < byOffset[i - 1]->offset + byOffset[i - 1]->bytes)
+  // Tensors lie one after the other and fill the file.
+  std::sort(byOffset.begin(), byOffset.end(), [](auto *a, auto *b) {
+    return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
+  });
+  uint64_t end = dataOffset;
+  for (const SafeTensor *tensor : byOffset) {
+    if (tensor->offset < end)
       return Error{"two tensors overlap at byte " +
-                   std::to_string(byOffset[i]->offset)};
+                   std::to_string(tensor->offset)};
+    if (tensor->offset > end)
+      return noTensor(end, tensor->offset);
+    end += tensor->bytes;
+  }
+  if (end != source.size())
+    return noTensor(end, source.size());
   return {};
 }
 

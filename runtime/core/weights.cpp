@@ -69,7 +69,7 @@ Status Weights::locate(const std::string &name,
     return Error{"'" + init->file().path() + "' has no tensor '" + name + "'" +
                  (near.empty() ? "" : "; the nearest is '" + near + "'")};
   }
-  Result<Place> place = tensor ? placeInInit(name, *tensor, shape)
+  Result<Place> place = tensor ? placeInInit(name, *tensor, shape, parameter)
                                : placeOf(name, shape, source, parameter);
   FSDPC_TRY(place);
   places[name] = std::move(*place);
@@ -78,13 +78,17 @@ Status Weights::locate(const std::string &name,
 
 Result<Weights::Place> Weights::placeInInit(const std::string &name,
                                             const SafeTensor &tensor,
-                                            const std::vector<int64_t> &shape) {
-  if (tensor.shape != shape || tensor.dtype.empty())
+                                            const std::vector<int64_t> &shape,
+                                            bool parameter) {
+  // Parameters are floats. A buffer's type is checked when it is read.
+  if (tensor.shape != shape || tensor.dtype.empty() ||
+      (parameter && !isFloat(tensor.dtype)))
     return Error{"'" + init->file().path() + "' has '" + name + "' as " +
                  (tensor.dtype.empty()
                       ? "an unknown type"
                       : tensor.dtype + shapeText(tensor.shape)) +
-                 ", but the program needs shape " + shapeText(shape)};
+                 ", but the program needs " + (parameter ? "floats of " : "") +
+                 "shape " + shapeText(shape)};
   used[&tensor] = name;
   Place place;
   place.file = &init->file();

@@ -50,7 +50,7 @@ private:
                 const std::vector<int64_t> &shape, const Source &source,
                 bool parameter);
   Result<Place> placeInInit(const std::string &name, const SafeTensor &tensor,
-                            const std::vector<int64_t> &shape);
+                            const std::vector<int64_t> &shape, bool parameter);
   Result<Place> placeOf(const std::string &name,
                         const std::vector<int64_t> &shape, const Source &source,
                         bool parameter);

@@ -50,6 +50,8 @@ TEST(Npy, NamesWhatIsWrong) {
               HasSubstr("malformed"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(-4, 3)", 12)),
               HasSubstr("malformed"));
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3), 'shape': (3,)", 12)),
+              HasSubstr("malformed"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 12).substr(0, 30)),
               HasSubstr("truncated"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 12, 1, "True")),
@@ -227,14 +229,45 @@ TEST(SafeTensors, TrustsNothing) {
       HasSubstr("overflows"));
   EXPECT_THAT(
       safetensorsError("{\"a\":" + tensor("[-1]", "[0,4]") + "}", "1234"),
-      HasSubstr("overflows"));
+      HasSubstr("-1 in its shape or place"));
   EXPECT_THAT(
       safetensorsError("{\"a\":" + tensor("[1]", "[4,0]") + "}", "1234"),
       HasSubstr("does not lie"));
+  EXPECT_THAT(
+      safetensorsError("{\"a\":" + tensor("[1]", "[0,4.0]") + "}", "1234"),
+      HasSubstr("4.0 in its shape or place"));
   EXPECT_THAT(safetensorsError("{\"a\":", ""), HasSubstr("malformed"));
   EXPECT_THAT(safetensorsError("[1]", ""), HasSubstr("malformed"));
   EXPECT_THAT(safetensorsError(std::string(1000, '['), ""),
               HasSubstr("malformed"));
+}
+
+// What the format's own library refuses too.
+TEST(SafeTensors, IsAsStrictAsItsLibrary) {
+  std::string a = "\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
+                  "\"data_offsets\":[0,4]}";
+  std::string b = "\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
+                  "\"data_offsets\":[8,12]}";
+  EXPECT_EQ(safetensorsError("{" + a + "}", "1234"), "");
+  EXPECT_THAT(safetensorsError("{" + a + "}", "12345"),
+              HasSubstr("belong to no tensor"));
+  EXPECT_THAT(safetensorsError("{" + a + "," + b + "}", "123456789012"),
+              HasSubstr("belong to no tensor"));
+  EXPECT_THAT(safetensorsError("{" + a + "," + a + "}", "1234"),
+              HasSubstr("'a' stands in it twice"));
+  EXPECT_THAT(
+      safetensorsError("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", "1234"),
+      HasSubstr("'dtype' stands in it twice"));
+  EXPECT_THAT(safetensorsError("{\"a\":{\"dtype\":\"Q7\",\"shape\":[1],"
+                               "\"data_offsets\":[0,4]}}",
+                               "1234"),
+              HasSubstr("has the unknown type 'Q7'"));
+  EXPECT_EQ(safetensorsError("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],"
+                             "\"data_offsets\":[0,4]}}",
+                             "1234"),
+            "");
+  EXPECT_THAT(safetensorsError(std::string(1000, '['), ""),
+              HasSubstr("nested too deeply"));
 }
 
 // The length comes first in the file and must not decide an allocation.

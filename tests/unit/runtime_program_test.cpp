@@ -385,9 +385,10 @@ TEST_F(Program, InitContinuesFromASavedFile) {
 // --init finds tensors by alias and converts f64, warns of tensors that the
 // program does not have, and refuses wrong shapes and missing tensors.
 TEST_F(Program, InitFindsAliasesAndChecksShapes) {
-  auto write = [&](const char *table, std::vector<int64_t> shape) {
+  auto write = [&](const char *table, std::vector<int64_t> shape,
+                   const char *dtype = "f64") {
     SafeTensorsHeader header;
-    uint64_t bytes = header.add(table, "f64", shape, {});
+    uint64_t bytes = header.add(table, dtype, shape, {});
     for (auto &[name, size] :
          {std::pair("weight", 3), std::pair("bias", 1), std::pair("scale", 1)})
       bytes = header.add(name, "f32", {size}, {}) + uint64_t(size) * 4;
@@ -405,6 +406,11 @@ TEST_F(Program, InitFindsAliasesAndChecksShapes) {
   outcome = run(flags);
   EXPECT_EQ(outcome.code, 3);
   EXPECT_THAT(outcome.err, HasSubstr("has 'table' as f64[2, 5]"));
+  write("table", {10}, "i32");
+  outcome = run(flags);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("has 'table' as i32[10], but the program "
+                                     "needs floats of shape [10]"));
   write("tablet", {10});
   outcome = run(flags);
   EXPECT_THAT(outcome.err,
