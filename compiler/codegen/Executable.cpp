@@ -24,9 +24,6 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
-// Threads per block of every GPU kernel.
-static constexpr int64_t kThreadsABlock = 256;
-
 LogicalResult fsdpc::codegen::checkOutput(Location loc, StringRef path) {
   // Renaming the finished program over a device file would replace the device.
   if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
@@ -56,8 +53,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
       device == "cuda" ? anyProcessor()
                        : resolveTarget(loc, fsdp::getString(module, "cpu"));
   bool onHost = device == "host";
-  int64_t threads = device == "cuda" ? kThreadsABlock : 1;
-  if (failed(target) || (!onHost && failed(prepareGrids(module, threads))))
+  if (failed(target))
     return failure();
   ProgramTables tables(module);
   Manifest manifest = buildManifest(module, tables);

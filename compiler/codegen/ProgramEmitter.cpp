@@ -5,7 +5,7 @@
 // the arena are constant offsets from a base that the function asks for once.
 #include "compiler/codegen/ProgramEmitter.h"
 
-#include "compiler/analysis/kernels/KernelPlan.h"
+#include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "runtime/include/fsdpc.h"
 
@@ -160,22 +160,19 @@ llvm::Constant *ProgramEmitter::describeKernel(func::FuncOp kernel,
   if (onHost)
     body = cast<llvm::Constant>(
         result->getOrInsertFunction(kernel.getSymName(), type).getCallee());
-  auto number = [&](StringRef name) {
-    auto value = kernel->getAttrOfType<IntegerAttr>(name);
-    return value ? value.getInt() : 0;
-  };
   // The range is the host's; a GPU gets the whole grid at once.
   nn::KernelPlanAttr plan;
   if (onHost)
     plan = analysis::planOf(kernel);
+  nn::GridAttr grid = analysis::gridOf(kernel);
   std::string name = kernel.getSymName().str();
   name.push_back('\0');
   return llvm::ConstantStruct::get(
       kernelType(),
       {bytes("name", name), body, builder.getInt64(plan ? plan.getExtent() : 0),
        builder.getInt64(plan ? plan.getGrain() : 0),
-       builder.getInt32(number("nn.blocks")),
-       builder.getInt32(number("nn.threads"))});
+       builder.getInt32(grid ? grid.getBlocks() : 0),
+       builder.getInt32(grid ? grid.getThreads() : 0)});
 }
 
 // Emits the array of descriptors and remembers the place of each kernel.

@@ -90,10 +90,12 @@ static const PipelineStep steps[] = {
     {Phase::Memory, "verify-memory", createVerifyMemory},
 
     // Only calls of the runtime are left, with streams ordered by the events
-    // that are needed.
+    // that are needed. Every kernel of a GPU has its grid.
     {Phase::Runtime, "convert-to-rt", createConvertToRT},
     {Phase::Runtime, "elide-events", createElideEvents},
+    {Phase::Runtime, "plan-grids", [] { return createPlanGrids(); }},
     {Phase::Runtime, "verify-rt", createVerifyRT},
+    {Phase::Runtime, "verify-grids", createVerifyGrids},
 };
 
 llvm::ArrayRef<PipelineStep> fsdpc::pipeline::pipelineSteps() { return steps; }

@@ -1,6 +1,7 @@
 // Registers every dialect and pass that the tools know.
 #include "compiler/pipeline/Registration.h"
 
+#include "compiler/codegen/Passes.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -35,4 +36,5 @@ void fsdpc::pipeline::registerPasses() {
   passes::registerschedulePasses();
   passes::registermemoryPasses();
   passes::registerruntimePasses();
+  codegen::registercodegenPasses();
 }

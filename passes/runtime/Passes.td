@@ -94,4 +94,48 @@ def VerifyRT : Pass<"verify-rt", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdpc::rt::RTDialect"];
 }
 
+def PlanGrids : Pass<"plan-grids", "::mlir::ModuleOp"> {
+  let summary = "Decides for a GPU how each kernel becomes a grid of threads";
+  let description = [{
+    For `--target=cuda` and its emulation. Writes `#nn.grid` on each kernel, beside the plan
+    of its loops, and what divides the addresses of its buffers in every launch
+    (`nn.alignments`, in bytes). Vectors are as wide as all accesses allow; the shape
+    balances enough blocks to occupy the GPU against enough work for each thread. A block
+    has 256 threads, an emulated one has 1.
+
+    Before:
+    ```mlir
+    func.func private @neg(%x: tensor<2048xf32>) -> tensor<2048xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<map rows 1 stages[2048] extent 1 grain 1>} {
+    rt.launch @neg(%0, %1)
+    ```
+    After:
+    ```mlir
+    func.func private @neg(%x: tensor<2048xf32>) -> tensor<2048xf32> attributes {nn.alignments = array<i64: 16, 16>, nn.grid = #nn.grid<blocks 2 threads 256 widths[4]>, nn.kernel, nn.plan = #nn.kernel_plan<map rows 1 stages[2048] extent 1 grain 1>} {
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+  let options = [
+    Option<"threads", "threads", "int64_t", "0",
+           "threads per block, for tests; 0: those of the target">];
+  let statistics = [Statistic<"planned", "planned", "kernels that got a grid">];
+}
+
+def VerifyGrids : Pass<"verify-grids", "::mlir::ModuleOp"> {
+  let summary = "Checks the grids of a GPU's kernels";
+  let description = [{
+    Refuses a module that breaks one of these rules, and changes nothing. A grid that was
+    edited in a dump is compiled as written, or refused here.
+
+    **Constraints**
+    - In a program for a GPU every kernel has a grid, which covers the kernel. It keeps no
+      values (`nn.kept`).
+    - `nn.alignments` has one number per buffer, which divides its address in every launch.
+    - Vectors are aligned in all accesses and lie in one part of the lanes' loop.
+    - A block has 1 thread, or a power of two from 32 to 1024; an emulated one has 1. Threads
+      that exchange values are a warp or the block; the lines of a column's block are whole
+      and have rows.
+    - Sums in registers and in shared memory fit there.
+  }];
+}
+
 #endif

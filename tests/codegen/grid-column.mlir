@@ -1,10 +1,9 @@
 // The column template on a grid of threads.
-// RUN: emit_grid %s 128 | FileCheck %s
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=128 --emit-grids | FileCheck %s
 
 // 64 vectors of columns, eight threads side by side. Of 16 threads per column
 // each takes every sixteenth row, and the first adds up their sums in order.
-// CHECK: // columns: 8 : i64 blocks of 128 : i64
-// CHECK: gpu.func @columns
+// CHECK: gpu.func @columns({{.*}}known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 8, 1, 1>
 // CHECK: scf.for {{.*}} -> (vector<4xf32>)
 // CHECK: llvm.store {{.*}} {alignment = 16 : i64} : vector<4xf32>
 // CHECK: gpu.barrier

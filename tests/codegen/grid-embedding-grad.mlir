@@ -1,12 +1,11 @@
 // embedding_grad on a grid of threads.
-// RUN: emit_grid %s 128 | FileCheck %s
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=128 --emit-grids | FileCheck %s
 
 // A block owns 16 rows of the table. Its threads search all ids for the first
 // occurrence of their rows. In each turn they agree on the least, add its
 // gradient to a sum in registers, and the thread that found it searches for its
 // next.
-// CHECK: // embedding: 63 : i64 blocks of 128 : i64
-// CHECK: gpu.func @embedding
+// CHECK: gpu.func @embedding({{.*}}known_grid_size = array<i32: 63, 1, 1>
 // CHECK: scf.for {{.*}} -> (i32)
 // CHECK: scf.for
 // CHECK: scf.while

@@ -1,10 +1,9 @@
 // The map template on a grid of threads.
-// RUN: emit_grid %s 128 | FileCheck %s
-// RUN: emit_grid %s 1 | FileCheck %s --check-prefix=ONE
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=128 --emit-grids | FileCheck %s
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=1 --emit-grids | FileCheck %s --check-prefix=ONE
 
 // Eight bf16 are 16 bytes: 1024 · 24 / 8 vectors, one per thread. The number of
 // a vector fits 32 bits; only its row and lane are divided out.
-// CHECK: // bias: 24 : i64 blocks of 128 : i64
 // CHECK: gpu.func @bias({{.*}}) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 24, 1, 1>}
 // CHECK: %[[FLAT:.*]] = arith.addi {{.*}} : i32
 // CHECK: %[[PER_ROW:.*]] = arith.constant 3 : i32
@@ -17,8 +16,7 @@
 // CHECK: gpu.return
 //
 // With one thread per block, it takes 256 vectors in a loop.
-// ONE: // bias: 12 : i64 blocks of 1 : i64
-// ONE: gpu.func @bias
+// ONE: gpu.func @bias({{.*}}known_grid_size = array<i32: 12, 1, 1>
 // ONE-NOT: gpu.thread_id
 // ONE: scf.for
 // ONE: llvm.load {{.*}} vector<8xi16>

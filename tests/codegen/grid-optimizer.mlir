@@ -1,10 +1,9 @@
 // An optimizer on a grid of threads. Buffers: the parameter, the gradient, the
 // states, scale, segments and rates.
-// RUN: emit_grid %s 128 | FileCheck %s
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=128 --emit-grids | FileCheck %s
 
 // Block b updates segment b, whose third number selects the rates. The number
 // of blocks is only known at run time.
-// CHECK: // sgd: 0 : i64 blocks of 128 : i64
 // CHECK: gpu.func @sgd(%[[P:.*]]: !llvm.ptr, %[[G:.*]]: !llvm.ptr, %[[SCALE:.*]]: !llvm.ptr, %[[SEGMENTS:.*]]: !llvm.ptr, %[[RATES:.*]]: !llvm.ptr)
 // CHECK: llvm.load %[[SCALE]]
 // CHECK: %[[SEGMENT:.*]] = arith.muli {{.*}}, %c3_i64

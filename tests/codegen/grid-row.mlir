@@ -1,12 +1,12 @@
 // The row template on a grid of threads.
-// RUN: emit_grid %s 128 | FileCheck %s
-// RUN: emit_grid %s 1 | FileCheck %s --check-prefix=ONE
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=128 --emit-grids | FileCheck %s
+// RUN: fsdpc-opt %s --decompose-kernels --plan-kernels --plan-grids=threads=1 --emit-grids | FileCheck %s --check-prefix=ONE
+
+module attributes {fsdp.options = {target = "cuda"}} {
 
 // A warp handles a short row: four rows per block of 128 threads. Its sums take
 // five shuffles and no shared memory.
-// CHECK: // short: 25 : i64 blocks of 128 : i64
-// CHECK: // long: 100 : i64 blocks of 128 : i64
-// CHECK: gpu.func @short
+// CHECK: gpu.func @short({{.*}}known_grid_size = array<i32: 25, 1, 1>
 // CHECK: scf.for {{.*}} -> (vector<4xf32>)
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK-NOT: gpu.shuffle
@@ -25,7 +25,7 @@ func.func private @short(%x: tensor<100x256xf32>) -> tensor<100x1xf32> attribute
 // A block handles a long row: each warp's sum goes through shared memory, and
 // every thread adds up the four in order.
 // CHECK: llvm.mlir.global internal @long.shared() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<32 x i8>
-// CHECK: gpu.func @long
+// CHECK: gpu.func @long({{.*}}known_grid_size = array<i32: 100, 1, 1>
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: llvm.store {{.*}} : f32
 // CHECK: gpu.barrier
@@ -77,4 +77,6 @@ func.func private @row_sums(%x: tensor<2x16x512xf32>) -> (tensor<2x16x512xf32>, 
   %y = nn.exp %x : tensor<2x16x512xf32>
   %s = nn.reduce sum %y [1] : tensor<2x16x512xf32> -> tensor<2x1x512xf32>
   return %y, %s : tensor<2x16x512xf32>, tensor<2x1x512xf32>
+}
+
 }

@@ -3,9 +3,9 @@
 // system per thread of a block (block_threads.h).
 #include "tests/numeric/kernel_harness.h"
 
-#include "compiler/analysis/kernels/KernelPlan.h"
+#include "compiler/analysis/kernels/GridPlan.h"
+#include "compiler/codegen/Passes.h"
 #include "compiler/codegen/kernels/KernelModule.h"
-#include "compiler/codegen/simt/GridModule.h"
 #include "passes/kernels/Passes.h"
 #include "tests/numeric/block_threads.h"
 
@@ -158,14 +158,21 @@ std::vector<std::string> LoadedKernels::compile(const TargetOptions &target) {
       llvm::report_fatal_error("kernels do not compile");
     return *objects;
   }
-  simt::GridOptions grid{threads, /*roundsBf16=*/false};
-  if (failed(simt::planGrids(*module, grid)))
-    llvm::report_fatal_error("kernels have no grid");
+  for (auto kernel : module->getOps<func::FuncOp>())
+    if (analysis::hasGrid(kernel) &&
+        failed(analysis::planGrid(kernel, threads)))
+      llvm::report_fatal_error("kernels have no grid");
   std::string shown, object, error;
   llvm::raw_string_ostream(shown) << *module;
   kernels::compileModule(
       shown, target,
-      [&](ModuleOp source) { return simt::emitGridForHost(source, grid); },
+      [&](OpPassManager &manager) {
+        EmitGridsOptions options;
+        options.roundsBf16 = false;
+        manager.addPass(createEmitGrids(options));
+        manager.addPass(createExpandMath());
+        manager.addPass(createLowerGridsToHost());
+      },
       object, error);
   if (!error.empty())
     llvm::report_fatal_error(llvm::StringRef(error));
@@ -217,7 +224,7 @@ func::FuncOp LoadedKernels::original(llvm::StringRef name) {
 int64_t LoadedKernels::extent(func::FuncOp kernel) {
   if (!threads)
     return analysis::planOf(kernel).getExtent();
-  return kernel->getAttrOfType<IntegerAttr>(simt::kBlocksAttr).getInt();
+  return analysis::gridOf(kernel).getBlocks();
 }
 
 std::vector<int64_t> LoadedKernels::pieces(int64_t extent) {

@@ -1,10 +1,10 @@
 // The PTX of a grid kernel for each architecture, and where the CUDA toolkit is
 // looked for. Needs no GPU and, except for the search, no toolkit: it reads the
 // generated text.
+#include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/nvvm/EmitPtx.h"
 #include "compiler/codegen/nvvm/LowerToNVVM.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
-#include "compiler/codegen/simt/GridModule.h"
 #include "compiler/dialects/fsdp/Options.h"
 
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -52,7 +52,7 @@ class NVVMTest : public testing::Test {
 protected:
   NVVMTest() {
     DialectRegistry registry;
-    simt::registerGridDialects(registry);
+    kernels::registerKernelDialects(registry);
     registry.insert<cf::ControlFlowDialect>();
     kernels::registerGpuTranslations(registry);
     context.appendDialectRegistry(registry);

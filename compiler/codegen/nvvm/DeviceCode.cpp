@@ -5,20 +5,16 @@
 
 #include "compiler/codegen/Files.h"
 #include "compiler/codegen/KernelCompiler.h"
+#include "compiler/codegen/Passes.h"
 #include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/nvvm/Assemble.h"
 #include "compiler/codegen/nvvm/EmitPtx.h"
 #include "compiler/codegen/nvvm/LowerToNVVM.h"
-#include "compiler/codegen/simt/GridModule.h"
-#include "compiler/dialects/rt/RTDialect.h"
 
-#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
-#include "llvm/ADT/MapVector.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <numeric>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -26,16 +22,13 @@ using namespace fsdpc::codegen;
 
 namespace {
 
-constexpr int64_t kWidestLoad = 16;
-
 // Sets `ptx` to the PTX of a group's kernels, one text per architecture.
 // Returns an error message, or "".
 std::string compileGroup(StringRef source, ArrayRef<GpuArch> archs,
                          MutableArrayRef<std::string> ptx) {
   DialectRegistry registry;
-  simt::registerGridDialects(registry);
+  kernels::registerKernelDialects(registry);
   kernels::registerGpuTranslations(registry);
-  registry.insert<cf::ControlFlowDialect>(); // loops are lowered to it
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
   std::string error;
@@ -50,36 +43,19 @@ std::string compileGroup(StringRef source, ArrayRef<GpuArch> archs,
   auto kernels = parseSourceString<ModuleOp>(source, &context);
   if (!kernels)
     return because("kernels do not parse");
-  OwningOpRef<ModuleOp> grids = simt::emitGrid(*kernels, simt::GridOptions());
-  if (!grids)
+  PassManager manager(&context);
+  manager.addPass(createEmitGrids());
+  manager.addPass(createExpandMath());
+  if (failed(manager.run(*kernels)))
     return because("kernels cannot be emitted");
-  if (failed(kernels::lowerToNVVM(*grids)))
+  if (failed(kernels::lowerToNVVM(*kernels)))
     return because("kernels do not lower to NVVM");
   for (auto [arch, text] : llvm::zip(archs, ptx)) {
-    std::string fault = kernels::emitPtx(*grids, arch, text);
+    std::string fault = kernels::emitPtx(*kernels, arch, text);
     if (!fault.empty())
       return because(fault.c_str());
   }
   return "";
-}
-
-// Sets nn.alignments: for each operand, the number of bytes (at most those of
-// the widest load) that divides its address in every launch of the kernel. The
-// beginning of each memory space is aligned, so offsets decide.
-void setAlignments(ModuleOp module) {
-  llvm::MapVector<StringAttr, SmallVector<int64_t>> known;
-  module.walk([&](rt::LaunchOp launch) {
-    SmallVector<int64_t> &bytes = known[launch.getKernelAttr().getAttr()];
-    bytes.resize(launch.getBuffers().size(), kWidestLoad);
-    for (auto [least, buffer] : llvm::zip(bytes, launch.getBuffers()))
-      if (auto pointer = buffer.getDefiningOp<rt::PointerOp>())
-        least = std::gcd(least, static_cast<int64_t>(pointer.getOffset()));
-  });
-  SymbolTable symbols(module);
-  for (auto &[name, bytes] : known)
-    symbols.lookup(name)->setAttr(
-        simt::kAlignmentsAttr,
-        DenseI64ArrayAttr::get(module.getContext(), bytes));
 }
 
 // The text of --kernel-report: tab-separated, with a header line.
@@ -96,13 +72,6 @@ std::string reportOf(ArrayRef<KernelFigures> figures) {
 }
 
 } // namespace
-
-LogicalResult fsdpc::codegen::prepareGrids(ModuleOp module, int64_t threads) {
-  setAlignments(module);
-  simt::GridOptions options;
-  options.threads = threads;
-  return simt::planGrids(module, options);
-}
 
 FailureOr<std::string>
 fsdpc::codegen::compileDeviceCode(ModuleOp module, StringRef archNames,
@@ -142,11 +111,12 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, StringRef archNames,
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileEmulatedCode(ModuleOp module,
                                     const TargetOptions &processor) {
-  simt::GridOptions options;
-  options.threads = 1;
-  options.roundsBf16 = processor.hasBf16();
-  auto emit = [&](ModuleOp kernels) {
-    return simt::emitGridForHost(kernels, options);
+  auto emit = [&](OpPassManager &manager) {
+    EmitGridsOptions options;
+    options.roundsBf16 = processor.hasBf16();
+    manager.addPass(createEmitGrids(options));
+    manager.addPass(createExpandMath());
+    manager.addPass(createLowerGridsToHost());
   };
   return compileKernels(
       module, [&](StringRef source, std::string &object, std::string &error) {

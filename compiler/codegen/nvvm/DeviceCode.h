@@ -8,16 +8,10 @@
 
 namespace fsdpc::codegen {
 
-/// Sets on each kernel its grid (nn.blocks, nn.threads),
-/// with `threads` threads per block, and the alignment of its operands
-/// (nn.alignments). The module must consist of rt ops already, whose offsets
-/// are final.
-llvm::LogicalResult prepareGrids(mlir::ModuleOp module, int64_t threads);
-
 /// Compiles the kernels to one fat binary, for the architectures in `archs` (as
-/// in --gpu-arch). Call prepareGrids first. Work files stay in `folder`. If
-/// `report` is not empty, it names a file that gets a row per kernel and
-/// architecture with its registers, stack, spills and shared memory.
+/// in --gpu-arch). Each must have a grid (plan-grids). Work files stay in
+/// `folder`. If `report` is not empty, it names a file that gets a row per
+/// kernel and architecture with its registers, stack, spills and shared memory.
 mlir::FailureOr<std::string> compileDeviceCode(mlir::ModuleOp module,
                                                llvm::StringRef archs,
                                                const CudaToolkit &toolkit,
@@ -25,8 +19,7 @@ mlir::FailureOr<std::string> compileDeviceCode(mlir::ModuleOp module,
                                                llvm::StringRef report);
 
 /// Compiles the kernels to objects whose functions run blocks of threads on the
-/// host (--target=cuda-emulation). Call prepareGrids with one thread per block
-/// first.
+/// host (--target=cuda-emulation). Their grids must have one thread per block.
 mlir::FailureOr<std::vector<std::string>>
 compileEmulatedCode(mlir::ModuleOp module, const TargetOptions &processor);
 

@@ -3,7 +3,7 @@
 // used, so that equal inputs give equal bits.
 #include "compiler/codegen/simt/GridBuilder.h"
 
-#include "compiler/codegen/simt/GridPlan.h"
+#include "compiler/analysis/kernels/GridPlan.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -13,6 +13,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::simt;
+using analysis::kWarp;
 
 namespace {
 constexpr int64_t kSlotBytes = 8; // bytes of one value in shared memory

@@ -169,7 +169,7 @@ void GridEmitter::emitMap() {
 void GridEmitter::emit() {
   Block *entry = &function.getBody().front();
   builder.setInsertionPointToEnd(entry);
-  SmallVector<int64_t> known = alignmentsOf(kernel);
+  SmallVector<int64_t> known = analysis::alignmentsOf(kernel);
   for (auto [argument, alignment] : llvm::zip(entry->getArguments(), known)) {
     buffers.push_back(argument);
     alignments[argument] = alignment;

@@ -3,11 +3,14 @@
 // atomically, so the bits depend on the plan only.
 #pragma once
 
+#include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/codegen/kernels/ElementEmitter.h"
 #include "compiler/codegen/simt/GridBuilder.h"
-#include "compiler/codegen/simt/GridPlan.h"
 
 namespace fsdpc::codegen::simt {
+
+using analysis::GridPlan;
+using analysis::kWarp;
 
 class GridEmitter : kernels::ElementEmitter {
 public:

@@ -26,11 +26,10 @@ bool hasCopy(func::FuncOp program) {
 class OptimizerGrid : kernels::OptimizerEmitter {
 public:
   OptimizerGrid(OpBuilder &builder, func::FuncOp program,
-                gpu::GPUFuncOp function, const GridOptions &options)
-      : OptimizerEmitter(builder, program, hasCopy(program),
-                         options.roundsBf16),
-        function(function), threads(builder, function, options.threads),
-        blockThreads(options.threads) {}
+                gpu::GPUFuncOp function, int64_t blockThreads, bool roundsBf16)
+      : OptimizerEmitter(builder, program, hasCopy(program), roundsBf16),
+        function(function), threads(builder, function, blockThreads),
+        blockThreads(blockThreads) {}
 
   void emit();
 
@@ -93,6 +92,7 @@ int64_t simt::optimizerBuffers(func::FuncOp program) {
 }
 
 void simt::emitOptimizer(OpBuilder &builder, func::FuncOp program,
-                         gpu::GPUFuncOp function, const GridOptions &options) {
-  OptimizerGrid(builder, program, function, options).emit();
+                         gpu::GPUFuncOp function, int64_t blockThreads,
+                         bool roundsBf16) {
+  OptimizerGrid(builder, program, function, blockThreads, roundsBf16).emit();
 }

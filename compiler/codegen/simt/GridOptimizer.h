@@ -3,8 +3,7 @@
 // share.
 #pragma once
 
-#include "compiler/codegen/simt/GridPlan.h"
-
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace fsdpc::codegen::simt {
@@ -19,6 +18,7 @@ int64_t optimizerBuffers(mlir::func::FuncOp program);
 /// Builds the body of the function; block b takes segment b. A segment counts
 /// elements of the rank's part, whose buffers are aligned to 16 bytes.
 void emitOptimizer(mlir::OpBuilder &builder, mlir::func::FuncOp program,
-                   mlir::gpu::GPUFuncOp function, const GridOptions &options);
+                   mlir::gpu::GPUFuncOp function, int64_t blockThreads,
+                   bool roundsBf16);
 
 } // namespace fsdpc::codegen::simt

@@ -5,7 +5,7 @@
 
 namespace fsdpc::codegen::simt {
 
-/// Replaces each gpu.func of emitGrid's module with a function `void
+/// Replaces each gpu.func that emit-grids made with a function `void
 /// NAME(int64_t begin, int64_t end, void *const *buffers)` that runs what one
 /// thread does, for the blocks [begin, end). With one thread per block, that is
 /// the whole kernel; with more, the function calls those of HostThreads.h.

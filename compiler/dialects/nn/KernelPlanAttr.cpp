@@ -46,27 +46,52 @@ void NNDialect::registerAttributes() {
       >();
 }
 
-LogicalResult
-KernelPlanAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
-                       KernelTemplate, int64_t rows, ArrayRef<int64_t> outer,
-                       ArrayRef<int64_t> lanes, int64_t extent, int64_t grain,
-                       int64_t blocks, int64_t blockLanes, bool,
-                       int64_t rowsPerBlock, int64_t stackBytes) {
-  auto atLeast = [&](llvm::StringRef name, int64_t value,
-                     int64_t least) -> LogicalResult {
-    if (value >= least)
-      return success();
-    return emitError() << "'" << name << "' of a kernel plan is " << value
-                       << "; it must be at least " << least;
+namespace {
+
+using EmitError = llvm::function_ref<InFlightDiagnostic()>;
+
+// Checks that a number of an attribute is large enough.
+LogicalResult atLeast(EmitError emitError, llvm::StringRef attribute,
+                      llvm::StringRef name, int64_t value, int64_t least) {
+  if (value >= least)
+    return success();
+  return emitError() << "'" << name << "' of a " << attribute << " is " << value
+                     << "; it must be at least " << least;
+}
+
+} // namespace
+
+LogicalResult KernelPlanAttr::verify(EmitError emitError, KernelTemplate,
+                                     int64_t rows, ArrayRef<int64_t> outer,
+                                     ArrayRef<int64_t> lanes, int64_t extent,
+                                     int64_t grain, int64_t blocks,
+                                     int64_t blockLanes, bool,
+                                     int64_t rowsPerBlock, int64_t stackBytes) {
+  auto check = [&](llvm::StringRef name, int64_t value, int64_t least) {
+    return succeeded(atLeast(emitError, "kernel plan", name, value, least));
   };
   for (int64_t count : llvm::concat<const int64_t>(outer, lanes))
-    if (failed(atLeast("stages", count, 1)))
+    if (!check("stages", count, 1))
       return failure();
-  return success(succeeded(atLeast("rows", rows, 1)) &&
-                 succeeded(atLeast("extent", extent, 1)) &&
-                 succeeded(atLeast("grain", grain, 1)) &&
-                 succeeded(atLeast("blocks", blocks, 1)) &&
-                 succeeded(atLeast("block_lanes", blockLanes, 0)) &&
-                 succeeded(atLeast("rows_per_block", rowsPerBlock, 1)) &&
-                 succeeded(atLeast("stack", stackBytes, 0)));
+  return success(check("rows", rows, 1) && check("extent", extent, 1) &&
+                 check("grain", grain, 1) && check("blocks", blocks, 1) &&
+                 check("block_lanes", blockLanes, 0) &&
+                 check("rows_per_block", rowsPerBlock, 1) &&
+                 check("stack", stackBytes, 0));
+}
+
+LogicalResult GridAttr::verify(EmitError emitError, int64_t blocks,
+                               int64_t threads, ArrayRef<int64_t> widths,
+                               int64_t vectors, int64_t team, bool,
+                               int64_t across, int64_t tableRows) {
+  auto check = [&](llvm::StringRef name, int64_t value, int64_t least) {
+    return succeeded(atLeast(emitError, "grid", name, value, least));
+  };
+  for (int64_t width : widths)
+    if (!check("widths", width, 1))
+      return failure();
+  return success(check("blocks", blocks, 0) && check("threads", threads, 1) &&
+                 check("vectors", vectors, 1) && check("team", team, 1) &&
+                 check("across", across, 1) &&
+                 check("table_rows", tableRows, 1));
 }

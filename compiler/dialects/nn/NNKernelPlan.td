@@ -69,4 +69,47 @@ def NN_KernelPlan : AttrDef<NN_Dialect, "KernelPlan"> {
   let genVerifyDecl = 1;
 }
 
+def NN_Grid : AttrDef<NN_Dialect, "Grid"> {
+  let mnemonic = "grid";
+  let summary = "grid of threads that computes a kernel on a GPU";
+  let description = [{
+    Written on a kernel as `nn.grid` (`plan-grids`), beside the plan of its loops. A grid is
+    `blocks` blocks of `threads` threads. `widths` has the lanes that a thread computes at a
+    time, one number per stage of the plan. The other numbers belong to one template each:
+
+    - `vectors` (map): vectors per thread, one after the other.
+    - `team` (row): threads that share a row, a warp or a block. With `sums_in_registers`
+      they keep the sums of rows that are added up in blocks.
+    - `across` (column): threads that lie side by side on columns; the other lines of the
+      block take other rows.
+    - `table_rows` (embedding_grad): rows of the table per block.
+
+    An optimizer has 0 blocks: the runtime launches one per segment of a shard.
+
+    **Constraints**
+    - All numbers are positive, `blocks` of an optimizer apart.
+    - The grid covers the kernel, and all vectors are aligned (`verify-grids`).
+
+    Example:
+    ```mlir
+    #nn.grid<blocks 8 threads 128 widths[4] across 8>
+    ```
+  }];
+  let parameters = (ins
+    "int64_t":$blocks,
+    "int64_t":$threads,
+    OptionalArrayRefParameter<"int64_t">:$widths,
+    DefaultValuedParameter<"int64_t", "1">:$vectors,
+    DefaultValuedParameter<"int64_t", "1">:$team,
+    DefaultValuedParameter<"bool", "false">:$sumsInRegisters,
+    DefaultValuedParameter<"int64_t", "1">:$across,
+    DefaultValuedParameter<"int64_t", "1">:$tableRows);
+  let assemblyFormat = [{
+    `<` `blocks` $blocks `threads` $threads (`widths` `[` $widths^ `]`)? (`vectors` $vectors^)?
+        (`team` $team^)? (`sums_in_registers` $sumsInRegisters^)? (`across` $across^)?
+        (`table_rows` $tableRows^)? `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
 #endif

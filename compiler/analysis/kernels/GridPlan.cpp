@@ -1,0 +1,272 @@
+// Chooses the width of vectors and the shape of the grid, or takes both from
+// the kernel's attribute. Vectors are as wide as all accesses of a stage allow
+// (adjacent, aligned, inside one part), since memory traffic bounds these
+// kernels. The shape balances enough blocks to occupy the GPU against enough
+// work for each thread.
+#include "compiler/analysis/kernels/GridPlanner.h"
+
+#include "compiler/analysis/kernels/BodyWalk.h"
+#include "compiler/dialects/nn/Build.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::analysis;
+using nn::NNDialect;
+
+static int64_t bytesOf(Type element) {
+  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+}
+
+SmallVector<Access> GridPlanner::accesses(Stage &stage) {
+  SmallVector<Access> result;
+  auto add = [&](int64_t buffer, Type element, const IndexExpr &address) {
+    if (plan.space.usesLane(address) && plan.space.laneStride(address) == 1)
+      result.push_back({bytesOf(element), alignments[buffer], address});
+  };
+  BodyWalk walk(plan.space);
+  for (Root &root : stage.roots) {
+    walk.visit(root.value, root.index);
+    if (root.output < 0)
+      continue;
+    Value stored = root.addsRows() ? root.reduce.getResult() : root.value;
+    add(kernel.getNumArguments() + root.output,
+        nn::tensorType(stored).getElementType(),
+        root.addsRows()
+            ? root.sum
+            : plan.space.linearize(root.index, nn::shapeOf(root.value)));
+  }
+  for (const auto &[argument, address] : walk.reads)
+    add(argument.getArgNumber(), nn::tensorType(argument).getElementType(),
+        address);
+  return result;
+}
+
+bool GridPlanner::allows(Stage &stage, int64_t width) {
+  SmallVector<int64_t> bounds = {0};
+  llvm::append_range(bounds, stage.cuts);
+  bounds.push_back(stage.lanes);
+  bool result = true, narrow = false;
+  for (size_t part = 0; part + 1 < bounds.size(); ++part) {
+    result &= bounds[part + 1] % width == 0;
+    plan.space.setRange(stage.laneVariable,
+                        {bounds[part], bounds[part + 1] - 1});
+    for (const Access &access : accesses(stage)) {
+      narrow |= width * access.bytes <= kVectorBytes;
+      int64_t own = access.bytes * plan.space.alignment(access.address, width);
+      int64_t alignment =
+          own ? std::min(own, access.alignment) : access.alignment;
+      result &= alignment >= std::min(kVectorBytes, width * access.bytes);
+    }
+  }
+  plan.space.setRange(stage.laneVariable, {0, stage.lanes - 1});
+  return result && narrow;
+}
+
+int64_t GridPlanner::widthOf(Stage &stage, int64_t fewest) {
+  int64_t count = stage.outer * stage.lanes;
+  for (int64_t width = kMostLanes; width > 1; width /= 2)
+    if (stage.lanes % width == 0 && count / width >= fewest &&
+        allows(stage, width))
+      return width;
+  return 1;
+}
+
+void GridPlanner::setWidth(llvm::function_ref<int64_t()> choose) {
+  grid.widths.push_back(given ? given.getWidths()[grid.widths.size()]
+                              : choose());
+}
+
+void GridPlanner::planMap() {
+  Stage &stage = plan.stages.front();
+  setWidth([&] { return widthOf(stage, 1); });
+  int64_t vectors = plan.rows * stage.lanes / grid.widths.front();
+  // In emulation a block is one thread, and should be worth its call.
+  grid.vectors = grid.threads == 1 ? std::min<int64_t>(vectors, 256) : 1;
+  if (given)
+    grid.vectors = given.getVectors();
+  grid.blocks = llvm::divideCeil(vectors, grid.threads * grid.vectors);
+}
+
+void GridPlanner::planRows() {
+  int64_t longest = 1;
+  for (const Stage &stage : plan.stages)
+    longest = std::max(longest, stage.outer * stage.lanes);
+  grid.team =
+      longest <= kShortRow ? std::min(kWarp, grid.threads) : grid.threads;
+  if (given)
+    grid.team = given.getTeam();
+  for (Stage &stage : plan.stages)
+    setWidth([&] { return widthOf(stage, grid.team); });
+  grid.blocks = llvm::divideCeil(plan.rows, grid.threads / grid.team);
+}
+
+// Returns true if the threads of a row exchange values: through a reduction, or
+// from one stage to the next.
+bool GridPlanner::exchangesValues() const {
+  bool exchanges = plan.stages.size() > 1;
+  for (const Stage &stage : plan.stages)
+    for (const Root &root : stage.roots)
+      exchanges |= root.reduce && !root.addsRows();
+  return exchanges;
+}
+
+int64_t GridPlanner::ownSums(int64_t team) const {
+  int64_t sums = 0;
+  for (auto [stage, width] : llvm::zip_equal(plan.stages, grid.widths))
+    for (const Root &root : stage.roots)
+      if (root.addsRows())
+        sums +=
+            llvm::divideCeil(stage.outer * stage.lanes / width, team) * width;
+  return sums;
+}
+
+// Rows that are added up in blocks: a thread owns the same columns of all rows
+// of a block. Smaller teams take more rows at a time, but each thread then owns
+// more columns. Teams that exchange values must be a warp or the block.
+void GridPlanner::chooseRowSums(bool exchanges) {
+  for (grid.team = std::min(kWarp, grid.threads);; grid.team *= 2) {
+    bool isBlock = grid.team == grid.threads;
+    if (exchanges && grid.team != kWarp && !isBlock)
+      continue;
+    grid.widths.clear();
+    for (Stage &stage : plan.stages)
+      setWidth([&] { return widthOf(stage, grid.team); });
+    grid.sumsInRegisters =
+        ownSums(grid.team) <= (exchanges || isBlock ? kMostSums : kSums);
+    if (grid.sumsInRegisters || isBlock)
+      return;
+  }
+}
+
+void GridPlanner::planRowSums() {
+  grid.blocks = plan.extent;
+  if (!given)
+    return chooseRowSums(exchangesValues());
+  grid.team = given.getTeam();
+  grid.sumsInRegisters = given.getSumsInRegisters();
+  llvm::append_range(grid.widths, given.getWidths());
+}
+
+int64_t GridPlanner::columnBytes(int64_t width) const {
+  int64_t bytes = 0;
+  for (const Root &root : plan.stages.front().roots)
+    if (root.reduce)
+      bytes += grid.threads * width * 8;
+  return bytes;
+}
+
+void GridPlanner::planColumns() {
+  Stage &stage = plan.stages.front();
+  setWidth([&] {
+    int64_t width = widthOf(stage, 1);
+    while (width > 1 && columnBytes(width) > kSharedBytes)
+      width /= 2;
+    return width;
+  });
+  int64_t vectors = plan.rows * stage.lanes / grid.widths.front();
+  // With few columns, uses more lines of threads, as long as each line has rows
+  // and the threads of a line fill a cache line.
+  grid.across = grid.threads;
+  while (grid.across > kLeastAcross && vectors / grid.across < kFewBlocks &&
+         2 * grid.threads / grid.across <= stage.outer)
+    grid.across /= 2;
+  if (given)
+    grid.across = given.getAcross();
+  grid.blocks = llvm::divideCeil(vectors, grid.across);
+}
+
+void GridPlanner::planEmbeddingGrad() {
+  Stage &stage = plan.stages.front();
+  Value result = kernel.getBody().front().getTerminator()->getOperand(0);
+  int64_t rows = nn::shapeOf(result)[0];
+  grid.tableRows = std::min(rows, grid.threads == 1 ? rows : kTableRows);
+  if (given)
+    grid.tableRows = given.getTableRows();
+  setWidth([&]() -> int64_t {
+    for (int64_t width = kMostLanes; width > 1; width /= 2)
+      if (stage.lanes % width == 0 &&
+          stage.lanes / width >= std::min(stage.lanes, grid.threads / 2) &&
+          allows(stage, width))
+        return width;
+    return 1;
+  });
+  grid.blocks =
+      llvm::divideCeil(rows, grid.tableRows) *
+      llvm::divideCeil(stage.lanes / grid.widths.front(), grid.threads);
+}
+
+FailureOr<GridPlan> GridPlanner::run() {
+  if (!plan.kept.empty())
+    return emitError() << "keeps values ('" << NNDialect::kKeptAttr
+                       << "'), which a grid cannot do";
+  size_t buffers = kernel.getNumArguments() + kernel.getNumResults();
+  if (alignments.size() != buffers)
+    return emitError() << "has " << alignments.size() << " numbers in '"
+                       << kAlignmentsAttr << "' for " << buffers << " buffers";
+  if (given && failed(checkWidths()))
+    return failure();
+  switch (plan.kind) {
+  case nn::KernelTemplate::map:
+    planMap();
+    break;
+  case nn::KernelTemplate::row:
+    plan.rowsPerBlock > 1 ? planRowSums() : planRows();
+    break;
+  case nn::KernelTemplate::column:
+    planColumns();
+    break;
+  case nn::KernelTemplate::embedding_grad:
+    planEmbeddingGrad();
+    break;
+  }
+  if (given && failed(checkGiven()))
+    return failure();
+  return grid;
+}
+
+bool analysis::hasGrid(func::FuncOp function) {
+  return function->hasAttr(NNDialect::kKernelAttr) && !function.isExternal() &&
+         !function->hasAttr(NNDialect::kRowsAttr);
+}
+
+SmallVector<int64_t> analysis::alignmentsOf(func::FuncOp kernel) {
+  if (auto known = kernel->getAttrOfType<DenseI64ArrayAttr>(kAlignmentsAttr))
+    return llvm::to_vector(known.asArrayRef());
+  return SmallVector<int64_t>(kernel.getNumArguments() + kernel.getNumResults(),
+                              kVectorBytes);
+}
+
+LogicalResult analysis::planGrid(func::FuncOp kernel, int64_t threads) {
+  GridPlan grid;
+  grid.threads = threads;
+  if (kernel->hasAttr(NNDialect::kOptimizerAttr)) {
+    grid.blocks = 0;
+  } else {
+    FailureOr<KernelPlan> plan = buildPlan(kernel);
+    if (failed(plan))
+      return failure();
+    FailureOr<GridPlan> chosen = GridPlanner(kernel, *plan, threads).run();
+    if (failed(chosen))
+      return failure();
+    grid = *chosen;
+  }
+  kernel->setAttr(kGridAttr,
+                  nn::GridAttr::get(kernel.getContext(), grid.blocks,
+                                    grid.threads, grid.widths, grid.vectors,
+                                    grid.team, grid.sumsInRegisters,
+                                    grid.across, grid.tableRows));
+  return success();
+}
+
+FailureOr<GridPlan> analysis::buildGrid(func::FuncOp kernel, KernelPlan &plan) {
+  nn::GridAttr given = gridOf(kernel);
+  if (!given)
+    return kernel.emitError("kernel '")
+           << kernel.getSymName() << "' has no '" << kGridAttr
+           << "'; run plan-grids first";
+  return GridPlanner(kernel, plan, given).run();
+}
+
+nn::GridAttr analysis::gridOf(Operation *kernel) {
+  return kernel->getAttrOfType<nn::GridAttr>(kGridAttr);
+}

@@ -1,0 +1,24 @@
+// Derives alignments from the offsets of all rt.launch ops.
+#include "passes/runtime/Alignments.h"
+
+#include "compiler/dialects/rt/RTDialect.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace fsdpc;
+
+static constexpr int64_t kWidestLoad = 16;
+
+llvm::MapVector<StringAttr, SmallVector<int64_t>>
+fsdpc::passes::launchAlignments(ModuleOp module) {
+  llvm::MapVector<StringAttr, SmallVector<int64_t>> known;
+  module.walk([&](rt::LaunchOp launch) {
+    SmallVector<int64_t> &bytes = known[launch.getKernelAttr().getAttr()];
+    bytes.resize(launch.getBuffers().size(), kWidestLoad);
+    for (auto [least, buffer] : llvm::zip(bytes, launch.getBuffers()))
+      if (auto pointer = buffer.getDefiningOp<rt::PointerOp>())
+        least = std::gcd(least, static_cast<int64_t>(pointer.getOffset()));
+  });
+  return known;
+}

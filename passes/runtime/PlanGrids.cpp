@@ -1,0 +1,51 @@
+// plan-grids: decides for a GPU how each kernel becomes a grid of threads. It
+// runs when all launches are known, since the width of vectors depends on what
+// divides the addresses of the buffers.
+#include "compiler/analysis/kernels/GridPlan.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/rt/RTDialect.h"
+#include "passes/runtime/Alignments.h"
+#include "passes/runtime/Passes.h"
+
+namespace fsdpc::passes {
+#define GEN_PASS_DEF_PLANGRIDS
+#include "passes/runtime/Passes.h.inc"
+} // namespace fsdpc::passes
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::passes;
+
+namespace {
+
+// Threads per block of every kernel. An emulated block is one thread.
+constexpr int64_t kThreads = 256, kEmulatedThreads = 1;
+
+struct PlanGrids : fsdpc::passes::impl::PlanGridsBase<PlanGrids> {
+  using PlanGridsBase::PlanGridsBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    int64_t perBlock = threads;
+    if (!perBlock) {
+      if (!fsdp::isCuda(module))
+        return;
+      bool emulated = fsdp::getString(module, "target") == "cuda-emulation";
+      perBlock = emulated ? kEmulatedThreads : kThreads;
+    }
+    SymbolTable symbols(module);
+    for (auto &[name, bytes] : launchAlignments(module))
+      symbols.lookup(name)->setAttr(
+          analysis::kAlignmentsAttr,
+          DenseI64ArrayAttr::get(&getContext(), bytes));
+    for (auto kernel : module.getOps<func::FuncOp>()) {
+      if (!analysis::hasGrid(kernel))
+        continue;
+      if (failed(analysis::planGrid(kernel, perBlock)))
+        return signalPassFailure();
+      ++planned;
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,78 @@
+// verify-grids: checks the grids of a GPU's kernels, whoever wrote them. A
+// vector that is wider than its address is aligned faults on a GPU, so the
+// alignments are compared with every launch as well.
+#include "compiler/analysis/kernels/GridPlan.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/rt/RTDialect.h"
+#include "passes/runtime/Alignments.h"
+#include "passes/runtime/Passes.h"
+
+namespace fsdpc::passes {
+#define GEN_PASS_DEF_VERIFYGRIDS
+#include "passes/runtime/Passes.h.inc"
+} // namespace fsdpc::passes
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::passes;
+
+namespace {
+
+LogicalResult verifyAlignments(ModuleOp module) {
+  SymbolTable symbols(module);
+  for (auto &[name, bytes] : launchAlignments(module)) {
+    auto kernel = symbols.lookup<func::FuncOp>(name);
+    SmallVector<int64_t> claimed = analysis::alignmentsOf(kernel);
+    for (auto [buffer, pair] : llvm::enumerate(llvm::zip(claimed, bytes))) {
+      auto [own, found] = pair;
+      if (own < 1 || found % own != 0)
+        return kernel.emitError("kernel '")
+               << kernel.getSymName() << "' has " << own << " in '"
+               << analysis::kAlignmentsAttr << "' for buffer " << buffer
+               << ", but a launch passes an address that only " << found
+               << " divides";
+    }
+  }
+  return success();
+}
+
+LogicalResult verifyGrid(func::FuncOp kernel, bool emulated) {
+  nn::GridAttr grid = analysis::gridOf(kernel);
+  if (!grid)
+    return kernel.emitError("kernel '")
+           << kernel.getSymName() << "' has no '" << analysis::kGridAttr
+           << "'; run plan-grids first";
+  if (emulated && grid.getThreads() != 1)
+    return kernel.emitError("kernel '")
+           << kernel.getSymName() << "' has " << grid.getThreads()
+           << " threads per block in its grid; an emulated block has 1";
+  if (!analysis::hasPlan(kernel))
+    return success();
+  FailureOr<analysis::KernelPlan> plan = analysis::buildPlan(kernel);
+  return success(succeeded(plan) &&
+                 succeeded(analysis::buildGrid(kernel, *plan)));
+}
+
+struct VerifyGrids : fsdpc::passes::impl::VerifyGridsBase<VerifyGrids> {
+  void runOnOperation() override {
+    if (failed(verify()))
+      signalPassFailure();
+  }
+
+  LogicalResult verify() {
+    ModuleOp module = getOperation();
+    auto kernels = module.getOps<func::FuncOp>();
+    bool planned = llvm::any_of(kernels, [](func::FuncOp kernel) {
+      return analysis::gridOf(kernel) != nullptr;
+    });
+    if (!planned && !fsdp::isCuda(module))
+      return success();
+    bool emulated = fsdp::getString(module, "target") == "cuda-emulation";
+    for (auto kernel : kernels)
+      if (analysis::hasGrid(kernel) && failed(verifyGrid(kernel, emulated)))
+        return failure();
+    return verifyAlignments(module);
+  }
+};
+
+} // namespace
