@@ -1,13 +1,24 @@
 #!/usr/bin/env bash
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
-# all tests. Then runs the tests of the CUDA runtime again, on the emulated GPU
-# under the thread sanitizer.
+# all tests. Then runs clang-tidy, the importer under the address and
+# undefined-behaviour sanitizers, and the CUDA runtime on the emulated GPU under
+# the thread sanitizer.
 #
-# usage: tools/test.sh [arguments of ctest]      e.g. tools/test.sh -R lit
+# usage: tools/test.sh [--all]
+#        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
-# With arguments, only the selected tests run, without the sanitizer.
+# With --all, clang-tidy checks the compiler too. With arguments of ctest, only
+# the selected tests run, without clang-tidy and sanitizers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
+all=
+if [[ ${1:-} == --all ]]; then
+  all=--all
+  shift
+fi
+if [[ $# == 0 ]]; then
+  packages+=(clang-22 clang-tidy-22 libclang-rt-22-dev)
+fi
 install_missing
 if [[ $# == 0 ]]; then
   say "checking sources"
@@ -17,14 +28,24 @@ build_targets
 say "testing"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 [[ $# == 0 ]] || exit 0
+say "clang-tidy"
+"$root"/tools/tidy.sh $all
+
+# build_preset PRESET: configures and builds one of CMakePresets.json.
+build_preset() {
+  say "building for the preset $1"
+  cmake --preset "$1" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null
+  cmake --build --preset "$1" -j "$(jobs_that_fit)" </dev/null
+}
+cd "$root"
+# The importer reads files that others made.
+build_preset asan-importer
+ctest --preset asan-importer </dev/null
 
 # The tests of the emulation and of what uses it.
 threaded=(runtime_cuda_program_test library_test_emulated device_collectives_test
   own_kernels_test emulation_streams_test emulation_memory_test
   emulation_libraries_test emulation_nccl_test)
-cd "$root"
-say "building for the thread sanitizer"
-cmake --preset tsan -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null
-cmake --build --preset tsan -j "$(jobs_that_fit)" </dev/null
+build_preset tsan
 say "testing under the thread sanitizer"
 ctest --preset tsan -R "^($(IFS='|'; echo "${threaded[*]}"))\$" </dev/null

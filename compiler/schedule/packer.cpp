@@ -269,8 +269,7 @@ void Packer::searchExactly() {
 
 Packing pack(const std::vector<Interval> &intervals,
              const PackerOptions &options) {
-  for (size_t i = 0; i < intervals.size(); ++i) {
-    const Interval &interval = intervals[i];
+  for (const Interval &interval : intervals) {
     if (interval.fixedOffset)
       continue; // checked with the other fixed ones
     if (std::string error = verify({interval}, {0}); !error.empty()) {

@@ -81,9 +81,9 @@ protected:
 CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
                                     const DeviceOptions &options,
                                     const CollectiveResources &resources,
-                                    std::shared_ptr<Watchdog> watchdog);
+                                    const std::shared_ptr<Watchdog> &watchdog);
 Result<CollectiveChannels>
 makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
-                 std::shared_ptr<Watchdog> watchdog);
+                 const std::shared_ptr<Watchdog> &watchdog);
 
 } // namespace fsdpc::runtime

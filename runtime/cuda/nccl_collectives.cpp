@@ -158,7 +158,7 @@ makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
 CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
                                     const DeviceOptions &options,
                                     const CollectiveResources &resources,
-                                    std::shared_ptr<Watchdog> watchdog) {
+                                    const std::shared_ptr<Watchdog> &watchdog) {
   CollectiveChannels channels;
   for (Channel channel : {gatherChannel, reduceChannel}) {
     CudaCommunicator communicator = join(api, job, options.watchdogSeconds);

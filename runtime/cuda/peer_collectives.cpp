@@ -118,7 +118,7 @@ private:
 // All ranks call it together, on their own threads.
 Result<CollectiveChannels>
 makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
-                 std::shared_ptr<Watchdog> watchdog) {
+                 const std::shared_ptr<Watchdog> &watchdog) {
   if (job.size > mostAddends)
     return Error{"--ranks " + std::to_string(job.size) +
                  ": one GPU takes at most " + std::to_string(mostAddends) +

@@ -176,9 +176,10 @@ TEST_P(DeviceCollectives, reduceInPlace) {
     own.channels[reduceChannel]->reduceScatter(
         {values, WireType::f32, elements, shard, false});
     own.synchronize(reduceChannel);
+    int64_t sumOfRanks = int64_t(ranks) * (ranks - 1) / 2;
     for (int64_t i = 0; i < elements; ++i)
-      EXPECT_EQ(shard[i], float((own.job.rank * elements + i) * ranks +
-                                ranks * (ranks - 1) / 2));
+      EXPECT_EQ(shard[i],
+                float((own.job.rank * elements + i) * ranks + sumOfRanks));
   });
 }
 
