@@ -27,8 +27,8 @@ namespace {
 struct CallAnnotator : OpBuilder::Listener {
   void notifyOperationInserted(Operation *call,
                                OpBuilder::InsertPoint) override {
-    if (!source || !isa<rt::RTDialect>(call->getDialect()) ||
-        isa<rt::PointerOp, rt::EventRecordOp, rt::EventWaitOp>(call))
+    auto command = dyn_cast<rt::CommandOpInterface>(call);
+    if (!source || !command || !command.isWork())
       return;
     for (StringRef name :
          {fsdp::FSDPDialect::kUnitAttr, fsdp::FSDPDialect::kBackwardAttr,
