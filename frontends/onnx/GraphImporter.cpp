@@ -167,19 +167,20 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   Handler handler =
       domain.empty() ? handlers.find(proto.op_type(), node.version) : nullptr;
   if (function == functions.end() && !handler)
-    return refused("this op is not supported");
+    return refused("unsupported op");
   for (const std::string &input : proto.input()) {
     if (input.empty())
       continue;
     Entry *entry = find(input);
     if (!entry)
-      return refused("its input '" + input + "' is defined later or nowhere");
+      return refused("input '" + input + "' is not defined before this node");
     if (entry->isPoisoned)
       return poison(proto); // the cause is reported already
     if (entry->isSequence && !takesSequences(proto.op_type()))
-      return refused("its input '" + input + "' is a sequence");
+      return refused("input '" + input +
+                     "' is a sequence; a tensor is expected");
     if (!entry->isSequence && !lookup(input))
-      return refused("its input '" + input +
+      return refused("input '" + input +
                      "' cannot be read: " + tensors.problem);
   }
   size_t before = refusals.size();
@@ -188,7 +189,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
                            : inlineFunction(node, *function->second);
   if (failed(done)) {
     if (refusals.size() == before)
-      refuse(node, "it is malformed");
+      refuse(node, "the node is malformed");
     return poison(proto);
   }
   bool isFolded = true;
@@ -197,10 +198,10 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
       continue;
     auto entry = frame->values.find(output);
     if (entry == frame->values.end())
-      return refused("its output '" + output + "' is not supported");
+      return refused("output '" + output + "' is not supported");
     Value value = entry->second.value;
     if (value && !countElements(shapeOf(value)))
-      return refused("its result has too many elements");
+      return refused("the result has too many elements");
     isFolded &= value && isConstant(value);
   }
   if (function == functions.end()) {
@@ -224,10 +225,11 @@ constexpr int kDeepest = 64;
 LogicalResult
 GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   if (frame->depth >= kDeepest)
-    return node.refuse("functions are nested too deeply, or call themselves");
+    return node.refuse("functions are nested too deeply or are recursive");
   if (node.proto.input_size() > function.input_size() ||
       node.proto.output_size() > function.output_size())
-    return node.refuse("the call does not fit the function");
+    return node.refuse(
+        "the call has more inputs or outputs than the function declares");
   Frame inner;
   inner.prefix = node.name + "/";
   inner.depth = frame->depth + 1;
@@ -250,7 +252,7 @@ GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   for (int i = 0; i < node.proto.output_size(); ++i) {
     auto found = inner.values.find(function.output(i));
     if (refusals.size() == before && found == inner.values.end())
-      return node.refuse("the function does not define its output '" +
+      return node.refuse("the function does not define output '" +
                          function.output(i) + "'");
     if (node.isUsed(i) && found != inner.values.end())
       frame->values[node.proto.output(i)] = found->second;
@@ -265,7 +267,8 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
     return node.refuse("branches are nested too deeply");
   if (branch.output_size() < node.proto.output_size() ||
       branch.initializer_size() > 0)
-    return node.refuse("its branch has initializers, or too few outputs");
+    return node.refuse("the branch has initializers or too few outputs; "
+                       "initializers in branches are not supported");
   Frame inner;
   inner.parent = frame;
   inner.attributes = frame->attributes;
@@ -283,7 +286,7 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   if (refusals.size() != before)
     return failure();
   if (int(results.size()) != node.proto.output_size())
-    return node.refuse("its branch does not define its outputs");
+    return node.refuse("the branch does not define all of its outputs");
   for (int i = 0; i < node.proto.output_size(); ++i)
     if (node.isUsed(i))
       frame->values[node.proto.output(i)] = results[i];
@@ -320,7 +323,8 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
     Entry *entry = find(node.proto.input(i));
     if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
       return node.refuse(
-          "it trains, but its running statistics are not initializers");
+          "running statistics must be initializers in training mode; compile "
+          "with --batchnorm=off to use fixed statistics");
     b.op<fsdp::UpdateStatisticsOp>(
         FlatSymbolRefAttr::get(b.builder.getContext(), entry->loaded->fqn),
         i == 3 ? mean : variance, b.builder.getF64FloatAttr(momentum));
@@ -376,7 +380,7 @@ LogicalResult GraphImporter::checkDefined() {
     return success();
   InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
   error << "'" << model.path << "' does not define " << missing.size()
-        << " tensors that its nodes read (";
+        << " tensors that its nodes use (";
   for (auto [i, name] : llvm::enumerate(ArrayRef(missing).take_front(3)))
     error << (i ? ", '" : "'") << name << "'";
   return error << (missing.size() > 3 ? ", …" : "")
@@ -433,14 +437,15 @@ Value GraphImporter::findLoss() {
     Value value = lookup(options.loss);
     if (!value) {
       InFlightDiagnostic error = emitError(loc);
-      error << "there is no tensor '" << options.loss << "' in '" << model.path
-            << "'; its outputs are";
+      error << "no tensor '" << options.loss << "' (--loss) in '" << model.path
+            << "'; outputs:";
       listOutputs(error);
       return nullptr;
     }
     if (!isLoss(value)) {
       emitError(loc) << "loss '" << options.loss << "' of '" << model.path
-                     << "' is of type " << value.getType() << ", not one float";
+                     << "' has type " << value.getType()
+                     << ", but the loss must be a float with one element";
       return nullptr;
     }
     return value;
@@ -454,13 +459,13 @@ Value GraphImporter::findLoss() {
   InFlightDiagnostic error = emitError(loc);
   if (candidates.empty()) {
     error << "no output of '" << model.path
-          << "' is one float: export a model that returns its loss; its "
-             "outputs are";
+          << "' is a float scalar; export a model that returns its loss, or "
+             "choose a tensor with --loss=NAME; outputs:";
     listOutputs(error);
     return nullptr;
   }
   error << "'" << model.path << "' has " << candidates.size()
-        << " outputs that may be the loss; choose one with --loss=NAME:";
+        << " scalar outputs; choose the loss with --loss=NAME:";
   for (auto &[name, value] : candidates)
     error << " '" << name << "'";
   return nullptr;

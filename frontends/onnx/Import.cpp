@@ -27,8 +27,8 @@ static void warnOptimized(const ModelFile &model, Location loc) {
       llvm::any_of(graph.value_info(), hasKey))
     emitWarning(loc)
         << "'" << model.path
-        << "' was optimized: weights may be merged or transposed; export "
-           "with optimize=False";
+        << "' was optimized at export, which can merge or transpose weights; "
+           "export with optimize=False to keep the model's names and shapes";
 }
 
 // Tells the user what was assumed about training behaviour, since the exported
@@ -36,14 +36,13 @@ static void warnOptimized(const ModelFile &model, Location loc) {
 static void remarkTraining(const ImportOptions &options,
                            const ImportSummary &summary, Location loc) {
   if (summary.batchNorms > 0)
-    emitRemark(loc)
-        << summary.batchNorms
-        << " BatchNormalization use the batch's statistics; change this with "
-           "--batchnorm=graph or --batchnorm=off";
+    emitRemark(loc) << summary.batchNorms
+                    << " BatchNormalization nodes use batch statistics; use "
+                       "--batchnorm=graph or --batchnorm=off to change this";
   if (summary.dropouts > 0 && options.dropout == TrainingMode::on)
-    emitRemark(loc)
-        << summary.dropouts
-        << " Dropout run; change this with --dropout=graph or --dropout=off";
+    emitRemark(loc) << summary.dropouts
+                    << " Dropout nodes are active; use --dropout=graph or "
+                       "--dropout=off to change this";
 }
 
 // Ends the function with the report of the loss. If the loss is a
@@ -159,13 +158,14 @@ fsdpc::frontend::importOnnx(StringRef path, const ImportOptions &options,
   emitCounters(builder, function, parameters, counts);
   if (counts.parameters == 0)
     return emitError(loc) << "'" << path
-                          << "' has no parameters that its loss depends on: "
-                             "there is nothing to train",
+                          << "' has nothing to train: its loss does not depend "
+                             "on any parameter",
            failure();
   SymbolTable symbols(*module);
   if (!reachesLoss(function, symbols))
-    return emitError(loc) << "no trainable parameter of '" << path
-                          << "' reaches the loss: all are frozen",
+    return emitError(loc)
+               << "no trainable parameter of '" << path
+               << "' affects the loss; check --frozen and --trainable",
            failure();
   finishInputs(function);
   counts.inputs = function.getNumArguments();

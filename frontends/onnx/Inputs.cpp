@@ -28,9 +28,10 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     const auto &type = input.type().tensor_type();
     Type element = importedType(type.elem_type(), context);
     if (!input.type().has_tensor_type() || !element)
-      return refuse("is of an element type that is not supported");
+      return refuse("has an unsupported element type");
     if (!type.has_shape())
-      return refuse("has no shape");
+      return refuse("has no shape; export with static shapes, or with named "
+                    "dimensions and --dim NAME=VALUE");
     Shape shape;
     for (auto [i, dim] : llvm::enumerate(type.shape().dim())) {
       if (dim.has_dim_value()) {
@@ -39,8 +40,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
       }
       if (dim.dim_param().empty())
         return refuse("has a dynamic dimension " + Twine(i) +
-                      " without a name; export "
-                      "with static shapes");
+                      " without a name; export with static shapes, or name the "
+                      "dimension and set it with --dim NAME=VALUE");
       auto fixed = options.dims.find(dim.dim_param());
       if (fixed == options.dims.end()) {
         if (!llvm::is_contained(unfixed, dim.dim_param()))
@@ -53,21 +54,20 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     }
     std::optional<int64_t> count = countElements(shape);
     if (!count || *count == 0)
-      return refuse(
-          "has a dimension that is not positive, or too many elements");
+      return refuse("has a dimension of 0 or less, or too many elements");
     result.names.push_back(input.name());
     result.types.push_back(RankedTensorType::get(shape, element));
   }
   for (const auto &[name, value] : options.dims)
     if (!llvm::is_contained(used, name))
       return emitError(loc)
-                 << "no input of '" << model.path << "' has a dimension '"
-                 << name << "' (--dim " << name << "=" << value << ")",
+                 << "no input of '" << model.path << "' has dimension '" << name
+                 << "' (--dim " << name << "=" << value << ")",
              failure();
   if (!unfixed.empty()) {
     InFlightDiagnostic error = emitError(loc);
     error << "'" << model.path
-          << "' has symbolic dimensions without a value; give";
+          << "' has symbolic dimensions without a value; set them with";
     for (const std::string &name : unfixed)
       error << " --dim " << name << "=VALUE";
     return failure();
@@ -120,8 +120,7 @@ void frontend::finishInputs(func::FuncOp function) {
           i, fsdp::FSDPDialect::kInputAttr);
       emitRemark(argument.getLoc())
           << "input '" << name.getValue()
-          << "' does not reach the loss; the program does "
-          << "not read it";
+          << "' does not affect the loss; the program does not read it";
       (void)function.eraseArgument(i);
       continue;
     }

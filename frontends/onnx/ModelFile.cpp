@@ -104,14 +104,15 @@ static void findInitializers(ModelFile &model) {
 static LogicalResult checkVersions(const ModelFile &model, Location loc) {
   int64_t ir = model.proto.ir_version(), opset = model.opset("");
   if (ir < 8 || ir > onnx::IR_VERSION)
-    return emitError(loc) << "IR version '" << ir << "' of '" << model.path
-                          << "' is not known; export with IR version 10 to "
-                          << int64_t(onnx::IR_VERSION);
+    return emitError(loc)
+           << "IR version '" << ir << "' of '" << model.path
+           << "' is not supported; export with an IR version from 8 to "
+           << int64_t(onnx::IR_VERSION);
   if (opset < 18 || opset > 23)
-    return emitError(loc) << "opset version '" << opset << "' of '"
-                          << model.path
-                          << "' is not supported; export with "
-                             "torch.onnx.export(…, opset_version=18 … 23)";
+    return emitError(loc)
+           << "opset version '" << opset << "' of '" << model.path
+           << "' is not supported; export with torch.onnx.export(..., "
+              "opset_version=N), N from 18 to 23";
   return success();
 }
 
@@ -131,20 +132,21 @@ std::unique_ptr<ModelFile> ModelFile::read(StringRef path,
   uint64_t size = model->buffer->getBufferSize();
   if (size > uint64_t(INT32_MAX)) {
     emitError(loc) << "'" << path << "' has " << size
-                   << " bytes; a protobuf file "
-                   << "ends at 2 GiB: export with external_data=True";
+                   << " bytes, more than protobuf's limit of 2 GiB; export "
+                      "with external_data=True";
     return nullptr;
   }
   google::protobuf::SetLogHandler(nullptr); // the error below says it
   if (size == 0 ||
       !model->proto.ParseFromArray(model->buffer->getBufferStart(), size)) {
-    emitError(loc) << "'" << path << "' is not an ONNX model, or is truncated ("
+    emitError(loc) << "'" << path << "' is not an ONNX model or is truncated ("
                    << size << " bytes)";
     return nullptr;
   }
   if (!model->proto.has_graph() || !model->proto.has_ir_version() ||
       model->proto.graph().node_size() == 0) {
-    emitError(loc) << "'" << path << "' is not an ONNX model: it has no graph";
+    emitError(loc) << "'" << path
+                   << "' is not an ONNX model: it contains no graph";
     return nullptr;
   }
   if (failed(checkVersions(*model, loc)))

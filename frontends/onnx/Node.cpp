@@ -21,9 +21,9 @@ std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
   if (value)
     result = integersOf(value);
   if (!result)
-    (void)refuse(what +
-                 " is not a constant of integers: it depends on an input or "
-                 "a parameter");
+    (void)refuse(
+        what +
+        " must be constant integers, but depends on an input or a parameter");
   return result;
 }
 
@@ -33,7 +33,7 @@ std::optional<double> Node::number(int64_t i, StringRef what) {
   if (value && tensorType(value).getNumElements() == 1)
     result = matchSplat(value);
   if (!result)
-    (void)refuse(what + " is not a constant number");
+    (void)refuse(what + " must be a constant scalar");
   return result;
 }
 
@@ -84,8 +84,8 @@ LogicalResult Node::refuse(const Twine &reason) {
 
 LogicalResult Node::expectInputs(int64_t required, int64_t most) {
   if (numInputs() > most)
-    return refuse("it has " + Twine(numInputs()) + " inputs; at most " +
-                  Twine(most) + " are known");
+    return refuse("the node has " + Twine(numInputs()) + " inputs; at most " +
+                  Twine(most) + " are supported");
   for (int64_t i = 0; i < required; ++i)
     if (!has(i))
       return refuse("input " + Twine(i) + " is missing");
@@ -95,7 +95,8 @@ LogicalResult Node::expectInputs(int64_t required, int64_t most) {
 // ONNX counts negative axes from the end.
 std::optional<int64_t> Node::axis(int64_t value, int64_t rank) {
   if (value < -rank || value >= rank) {
-    (void)refuse("axis " + Twine(value) + " is outside of rank " + Twine(rank));
+    (void)refuse("axis " + Twine(value) + " is out of range for rank " +
+                 Twine(rank));
     return std::nullopt;
   }
   return value < 0 ? value + rank : value;
@@ -119,17 +120,17 @@ std::optional<Shape> Node::axes(ArrayRef<int64_t> values, int64_t rank) {
 
 LogicalResult Node::checkShape(ArrayRef<int64_t> shape) {
   if (!countElements(shape))
-    return refuse("its result has a negative dimension or too many elements");
+    return refuse("the result has a negative dimension or too many elements");
   return success();
 }
 
 LogicalResult Node::expectFloat(Value value) {
   if (!isa<FloatType>(elementOf(value)))
-    return refuse("its input is not of a floating type");
+    return refuse("the input must have a floating-point type");
   return success();
 }
 
-static std::string print(ArrayRef<int64_t> shape) {
+std::string frontend::printShape(ArrayRef<int64_t> shape) {
   std::string text = "[";
   for (int64_t size : shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(size);
@@ -142,8 +143,8 @@ LogicalResult Node::broadcast(MutableArrayRef<Value> values) {
   for (Value value : values) {
     std::optional<Shape> next = broadcastShapes(shape, shapeOf(value));
     if (!next)
-      return refuse("shapes " + print(shape) + " and " + print(shapeOf(value)) +
-                    " do not broadcast");
+      return refuse("shapes " + printShape(shape) + " and " +
+                    printShape(shapeOf(value)) + " do not broadcast");
     shape = *next;
   }
   for (Value &value : values)

@@ -77,6 +77,9 @@ public:
   bool broadcastsTo(mlir::Value value, llvm::ArrayRef<int64_t> shape);
 };
 
+// Returns a shape as it reads in an error, such as "[2, 3]".
+std::string printShape(llvm::ArrayRef<int64_t> shape);
+
 using Handler = mlir::LogicalResult (*)(Node &);
 
 // The handlers of each op of the default domain, by the opset version since

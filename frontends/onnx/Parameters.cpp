@@ -32,19 +32,19 @@ fsdpc::frontend::checkImportOptions(const ImportOptions &options) {
   for (const std::string &text : options.initRules) {
     auto [glob, rule] = StringRef(text).split('=');
     if (!isRule(rule))
-      return "rule '" + rule.str() +
-             "' of --init-rule is none of normal(mean,deviation), "
-             "uniform(low,high), zeros, ones";
+      return "init rule '" + rule.str() +
+             "' in --init-rule is not supported; use normal(MEAN,STD), "
+             "uniform(LOW,HIGH), zeros or ones";
     auto pattern = llvm::GlobPattern::create(glob);
     if (!pattern) {
       llvm::consumeError(pattern.takeError());
-      return "'" + glob.str() + "' of --init-rule is not a glob";
+      return "'" + glob.str() + "' in --init-rule is not a valid glob pattern";
     }
   }
   for (const auto &[name, value] : options.dims)
     if (value < 1)
       return "dimension '" + name + "' is " + std::to_string(value) +
-             "; it must be positive";
+             "; --dim takes a positive integer";
   return std::nullopt;
 }
 
@@ -98,14 +98,14 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
   if (!element || !countElements(shape))
     return emitError(UnknownLoc::get(context))
            << "tensor '" << name << "' of '" << model.path
-           << "' has a type that is not supported, or a dynamic or impossible "
-              "shape";
+           << "' has an unsupported element type, or a shape that is dynamic "
+              "or invalid";
   std::string fqn = name.str();
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)
     return emitError(UnknownLoc::get(context))
            << "tensor '" << name << "' of '" << model.path
-           << "' is defined twice";
+           << "' is defined more than once";
   tensors.push_back({name.str(),
                      fqn,
                      role,
@@ -275,7 +275,7 @@ LogicalResult ParameterTable::emit(OpBuilder &builder,
     if (!used.contains(tensor.fqn)) {
       emitWarning(NameLoc::get(builder.getStringAttr(tensor.name)))
           << "'" << tensor.fqn
-          << "' does not reach the loss; the program leaves it out";
+          << "' does not affect the loss; the program omits it";
       continue;
     }
     bool trains = tensor.role == TensorRole::parameter && isTrainable(tensor);

@@ -90,12 +90,12 @@ LogicalResult Weights::fail(const Twine &why) {
 FailureOr<uint64_t> Weights::storedBytes(const TensorProto &tensor) {
   auto [width, name] = storedType(tensor.data_type());
   if (width == 0)
-    return fail("its element type " + Twine(tensor.data_type()) +
+    return fail("element type " + Twine(tensor.data_type()) +
                 " is not supported");
   auto count =
       countElements(ArrayRef(tensor.dims().data(), tensor.dims_size()));
   if (!count)
-    return fail("its shape is negative or too large");
+    return fail("the shape has a negative dimension or too many elements");
   return *count * width;
 }
 
@@ -121,16 +121,17 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
   auto isUp = [](StringRef part) { return part == ".."; };
   if (location.empty() || path::is_absolute(location) ||
       std::any_of(path::begin(location), path::end(location), isUp))
-    return fail("its external file '" + location +
-                "' is not a path beneath the model's folder");
+    return fail(
+        "external file '" + location +
+        "' is outside the model's folder; use a relative path without '..'");
   Place place;
   if (StringRef(offset).getAsInteger(10, place.range.offset) ||
       StringRef(length).getAsInteger(10, place.range.length))
     return fail("offset '" + offset + "' or length '" + length +
-                "' of its external data is not a number");
+                "' of the external data is not a number");
   if (place.range.length != *bytes)
-    return fail("its external data has " + length +
-                " bytes; its shape and type need " + Twine(*bytes));
+    return fail("the external data has " + length +
+                " bytes, but the shape and type require " + Twine(*bytes));
   SmallString<256> file(path::parent_path(model.path));
   path::append(file, location);
   // A link may lead out of the folder, so the real paths are compared.
@@ -138,24 +139,24 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
   if (folder.empty())
     folder = ".";
   if (std::error_code error = llvm::sys::fs::real_path(file, realFile))
-    return fail("its external file '" + file +
+    return fail("external file '" + file +
                 "' cannot be opened: " + error.message());
   if (llvm::sys::fs::real_path(folder, realFolder))
-    return fail("the model's folder cannot be opened");
+    return fail("cannot open the model's folder");
   if (!StringRef(realFile).starts_with(
           (realFolder + path::get_separator()).str()) &&
       realFolder != "/")
-    return fail("its external file '" + location +
-                "' is a link out of the model's folder");
+    return fail("external file '" + location +
+                "' is a symbolic link that leads outside the model's folder");
   uint64_t size = 0;
   if (!llvm::sys::fs::is_regular_file(realFile) ||
       llvm::sys::fs::file_size(realFile, size))
-    return fail("its external file '" + file + "' is not a regular file");
+    return fail("external file '" + file + "' is not a regular file");
   if (place.range.offset > size ||
       place.range.length > size - place.range.offset)
-    return fail("its external file '" + file + "' has " + Twine(size) +
+    return fail("external file '" + file + "' has " + Twine(size) +
                 " bytes; bytes [" + Twine(place.range.offset) + ", " +
-                Twine(place.range.offset) + " + " + length + ") are needed");
+                Twine(place.range.offset) + " + " + length + ") are required");
   place.file = file.str().str();
   return place;
 }
@@ -168,14 +169,15 @@ FailureOr<ArrayRef<char>> Weights::read(const Place &place) {
     auto opened = llvm::MemoryBuffer::getFile(place.file, /*IsText=*/false,
                                               /*RequiresNullTerminator=*/false);
     if (!opened)
-      return fail("its external file '" + place.file +
+      return fail("external file '" + place.file +
                   "' cannot be read: " + opened.getError().message());
     buffer = std::move(*opened);
   }
   uint64_t size = buffer->getBufferSize();
   if (place.range.offset > size ||
       place.range.length > size - place.range.offset)
-    return fail("its external file '" + place.file + "' became shorter");
+    return fail("external file '" + place.file +
+                "' was truncated while it was being read");
   return ArrayRef(buffer->getBufferStart() + place.range.offset,
                   place.range.length);
 }
@@ -197,8 +199,9 @@ LogicalResult Weights::check() {
     auto [entry, fresh] = places.try_emplace(
         {place->file, place->range.offset}, place->range.length, tensor.name());
     auto overlaps = [&](const std::string &a, const std::string &b) {
-      return emitError(loc) << "external data of tensors '" << a << "' and '"
-                            << b << "' overlap in '" << place->file << "'";
+      return emitError(loc)
+             << "external data of tensor '" << a << "' and tensor '" << b
+             << "' overlaps in '" << place->file << "'";
     };
     if (!fresh)
       return overlaps(entry->second.second, tensor.name());
@@ -272,8 +275,8 @@ FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
     bytes = owned;
   }
   if (bytes.size() != *size)
-    return fail("it has " + Twine(bytes.size()) +
-                " bytes; its shape and type need " + Twine(*size));
+    return fail("the tensor has " + Twine(bytes.size()) +
+                " bytes, but the shape and type require " + Twine(*size));
   return bytes;
 }
 

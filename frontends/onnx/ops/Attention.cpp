@@ -16,9 +16,8 @@ static Value toHeads(Node &node, Value x, int64_t heads) {
   if (rankOf(x) == 4)
     return x;
   if (rankOf(x) != 3 || heads < 1 || shapeOf(x)[2] % heads != 0)
-    return (void)node.refuse(
-               "its inputs are not of rank 3 or 4, or the heads do not "
-               "divide the last dimension"),
+    return (void)node.refuse("inputs must have rank 3 or 4, and the number of "
+                             "heads must divide the last dimension"),
            Value();
   ArrayRef<int64_t> s = shapeOf(x);
   Value split = node.b.reshape(x, {s[0], s[1], heads, s[2] / heads});
@@ -39,11 +38,14 @@ static LogicalResult attention(Node &node) {
     return failure();
   Emitter &b = node.b;
   if (node.has(4) || node.has(5))
-    return node.refuse("it has past keys or values");
+    return node.refuse("inputs 'past_key' and 'past_value' are not supported");
   if (node.isUsed(1) || node.isUsed(2) || node.isUsed(3))
-    return node.refuse("its outputs beside the first are used");
+    return node.refuse(
+        "only the first output is supported, but others are used");
   if (node.getFloat("softcap", 0) != 0)
-    return node.refuse("attribute 'softcap' is not 0");
+    return node.refuse("attribute 'softcap' is " +
+                       std::to_string(node.getFloat("softcap", 0)) +
+                       "; only 0 is supported");
   for (int64_t i = 0; i < 3; ++i)
     if (failed(node.expectFloat(node.input(i))))
       return failure();
@@ -57,13 +59,13 @@ static LogicalResult attention(Node &node) {
   ArrayRef<int64_t> qs = shapeOf(q), ks = shapeOf(k), vs = shapeOf(v);
   if (qs[0] != ks[0] || qs[0] != vs[0] || ks[1] != vs[1] || ks[2] != vs[2] ||
       qs[3] != ks[3] || ks[1] == 0 || qs[1] % ks[1] != 0)
-    return node.refuse(
-        "the shapes of query, key and value do not fit together");
+    return node.refuse("query, key and value have incompatible shapes");
   Shape scores = {qs[0], qs[1], qs[2], ks[2]};
   Value mask = node.input(3);
   if (mask) {
     if (!node.broadcastsTo(mask, scores))
-      return node.refuse("its mask does not broadcast to the scores");
+      return node.refuse(
+          "the mask does not broadcast to the shape of the scores");
     Shape padded(4 - rankOf(mask), 1);
     padded.append(shapeOf(mask).begin(), shapeOf(mask).end());
     mask = b.reshape(mask, padded);
@@ -77,8 +79,8 @@ static LogicalResult attention(Node &node) {
     Value triangle =
         b.compare(nn::Predicate::le, b.iota(matrix, 3), b.iota(matrix, 2));
     if (mask && !elementOf(mask).isInteger(1))
-      return node.refuse(
-          "it is causal with an additive mask and unequal lengths");
+      return node.refuse("causal attention with an additive mask requires "
+                         "equally many queries and keys");
     if (mask) {
       SmallVector<Value> both = {mask, triangle};
       if (failed(node.broadcast(both)))
@@ -125,14 +127,17 @@ static LogicalResult rotary(Node &node) {
           rotated = node.getInt("rotary_embedding_dim", 0);
   rotated = rotated == 0 ? size : rotated;
   if (rotated < 2 || rotated > size || rotated % 2 != 0)
-    return node.refuse("attribute 'rotary_embedding_dim' is " + Twine(rotated));
+    return node.refuse("attribute 'rotary_embedding_dim' is " + Twine(rotated) +
+                       "; it must be even and at most the head size, " +
+                       Twine(size));
   Value table[2];
   for (int64_t i : {1, 2}) {
     Value cache = node.input(i);
     if (Value ids = node.input(3)) {
       if (rankOf(cache) != 2 || rankOf(ids) != 2 ||
           failed(node.expectFloat(cache)))
-        return node.refuse("its caches or position ids are not matrices");
+        return node.refuse(
+            "'cos_cache', 'sin_cache' and 'position_ids' must be matrices");
       cache = b.make<nn::EmbeddingOp>(
           tensorType(cache).clone(
               {shapeOf(ids)[0], shapeOf(ids)[1], shapeOf(cache)[1]}),
@@ -140,8 +145,8 @@ static LogicalResult rotary(Node &node) {
     }
     if (rankOf(cache) != 3 || shapeOf(cache)[2] != rotated / 2 ||
         shapeOf(cache)[1] != shapeOf(x)[2])
-      return node.refuse(
-          "its caches do not have positions by half the rotated size");
+      return node.refuse("'cos_cache' and 'sin_cache' must have shape [..., "
+                         "positions, half the rotated dimensions]");
     ArrayRef<int64_t> s = shapeOf(cache);
     Value half = b.reshape(cache, {s[0], 1, s[1], s[2]});
     table[i - 1] = b.concat(ValueRange{half, half}, 3);

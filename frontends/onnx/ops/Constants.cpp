@@ -18,7 +18,7 @@ static LogicalResult constant(Node &node) {
   if (const auto *value = node.attribute("value"); value && value->has_t()) {
     auto tensor = node.importer.weights().constant(value->t());
     if (failed(tensor))
-      return node.refuse("its value cannot be read");
+      return node.refuse("cannot read attribute 'value'");
     return node.result(b.constant(*tensor));
   }
   if (const auto *value = node.attribute("value_int"))
@@ -34,21 +34,21 @@ static LogicalResult constant(Node &node) {
     return node.result(
         b.constant(DenseElementsAttr::get(type, ArrayRef(floats))));
   }
-  return node.refuse("its value is neither a tensor nor numbers");
+  return node.refuse("the value must be a tensor or numbers");
 }
 
 static LogicalResult constantOfShape(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
   Emitter &b = node.b;
-  auto shape = node.integers(0, "the shape");
+  auto shape = node.integers(0, "'input'");
   if (!shape || failed(node.checkShape(*shape)))
     return failure();
   Value value = b.scalar(b.builder.getF32Type(), 0);
   if (const auto *given = node.attribute("value"); given && given->has_t()) {
     auto tensor = node.importer.weights().constant(given->t());
     if (failed(tensor) || (*tensor).getNumElements() != 1)
-      return node.refuse("attribute 'value' is not one number");
+      return node.refuse("attribute 'value' must have one element");
     value = b.reshape(b.constant(*tensor), {});
   }
   return node.result(b.broadcast(value, *shape));
@@ -59,14 +59,14 @@ static LogicalResult range(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();
   Emitter &b = node.b;
-  auto start = node.number(0, "the start"), limit = node.number(1, "the limit");
-  auto step = start && limit ? node.number(2, "the step") : std::nullopt;
+  auto start = node.number(0, "'start'"), limit = node.number(1, "'limit'");
+  auto step = start && limit ? node.number(2, "'delta'") : std::nullopt;
   if (!step)
     return failure();
   double count =
       *step == 0 ? -1 : std::max(0.0, std::ceil((*limit - *start) / *step));
   if (!(count >= 0 && count < double(1 << 30)))
-    return node.refuse("its range is not finite");
+    return node.refuse("the range is infinite or too large");
   Type element = elementOf(node.input(0));
   Value numbers = b.cast(b.iota({int64_t(count)}, 0), element);
   if (*step != 1)
@@ -82,7 +82,7 @@ static LogicalResult cast(Node &node) {
   auto element =
       importedType(node.getInt("to", 0), node.b.builder.getContext());
   if (!element)
-    return node.refuse("attribute 'to' is of type " +
+    return node.refuse("attribute 'to' names unsupported element type " +
                        Twine(node.getInt("to", 0)));
   return node.result(node.b.cast(node.input(0), element));
 }
@@ -103,7 +103,8 @@ static LogicalResult eyeLike(Node &node) {
   if (node.attribute("dtype"))
     element = importedType(node.getInt("dtype", 1), b.builder.getContext());
   if (rankOf(x) != 2 || !element)
-    return node.refuse("its input is not a matrix, or its type is unknown");
+    return node.refuse(
+        "the input must be a matrix, and attribute 'dtype' a supported type");
   Value row =
       b.binary<nn::AddOp>(b.iota(shapeOf(x), 0), double(node.getInt("k", 0)));
   return node.result(b.cast(

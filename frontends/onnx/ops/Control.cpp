@@ -11,7 +11,7 @@ using namespace fsdpc::frontend;
 static LogicalResult ifOp(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
-  auto condition = node.number(0, "the condition");
+  auto condition = node.number(0, "'cond'");
   if (!condition)
     return failure();
   StringRef name = *condition != 0 ? "then_branch" : "else_branch";

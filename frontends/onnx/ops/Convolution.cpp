@@ -37,14 +37,14 @@ static std::optional<Window> window(Node &node, ArrayRef<int64_t> sizes,
   if (w.kernel.size() != rank || w.strides.size() != rank ||
       w.dilations.size() != rank || w.pads.size() != 2 * rank)
     return refuse(
-        "its kernel, strides, dilations or pads are not of the input's rank");
+        "kernel, strides, dilations and pads must match the rank of the input");
   std::string automatic = node.getString("auto_pad", "NOTSET");
   bool ceil = node.getInt("ceil_mode", 0);
   constexpr int64_t limit = 1 << 24;
   for (size_t i = 0; i < rank; ++i) {
     for (int64_t value : {w.kernel[i], w.strides[i], w.dilations[i]})
       if (value < 1 || value > limit)
-        return refuse("its kernel, strides or dilations are not positive");
+        return refuse("kernel, strides and dilations must be positive");
     int64_t span = (w.kernel[i] - 1) * w.dilations[i] + 1;
     int64_t &before = w.pads[i], &after = w.pads[i + rank];
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
@@ -56,13 +56,14 @@ static std::optional<Window> window(Node &node, ArrayRef<int64_t> sizes,
     } else if (automatic == "VALID") {
       before = after = 0;
     } else if (automatic != "NOTSET") {
-      return refuse("attribute 'auto_pad' is '" + automatic + "'");
+      return refuse("attribute 'auto_pad' is '" + automatic +
+                    "'; use NOTSET, VALID, SAME_UPPER or SAME_LOWER");
     }
     if (before < 0 || after < 0 || before > limit || after > limit)
-      return refuse("its pads are negative");
+      return refuse("pads must not be negative");
     int64_t room = sizes[i] + before + after - span;
     if (room < 0)
-      return refuse("its window is larger than the padded input");
+      return refuse("the window is larger than the padded input");
     if (int64_t rest = room % w.strides[i]; ceil && rest != 0) {
       // One more window, if it begins inside the input or the pad before it.
       int64_t extra = w.strides[i] - rest;
@@ -87,8 +88,8 @@ static Value image(Node &node, Value x) {
   if (rankOf(x) == 4)
     return x;
   if (rankOf(x) != 3)
-    return (void)node.refuse("its input has " + Twine(rankOf(x) - 2) +
-                             " spatial dimensions; 1 and 2 are known"),
+    return (void)node.refuse("the input has " + Twine(rankOf(x) - 2) +
+                             " spatial dimensions; only 1 and 2 are supported"),
            Value();
   ArrayRef<int64_t> s = shapeOf(x);
   return node.b.reshape(x, {s[0], s[1], 1, s[2]});
@@ -114,16 +115,18 @@ static LogicalResult conv(Node &node) {
   if (!x)
     return failure();
   if (rankOf(node.input(1)) != rank)
-    return node.refuse("its filter is not of the input's rank");
+    return node.refuse("the filter must have the rank of the input");
   Value filter = image(node, node.input(1));
   ArrayRef<int64_t> f = shapeOf(filter), s = shapeOf(x);
   if (group < 1 || s[1] != f[1] * group || f[0] % group != 0)
-    return node.refuse("its filter has " + Twine(f[1]) + " channels in " +
-                       Twine(group) + " groups, its input " + Twine(s[1]));
+    return node.refuse("the filter has " + Twine(f[1]) +
+                       " channels per group in " + Twine(group) +
+                       " groups, but the input has " + Twine(s[1]));
   ArrayRef<int64_t> kernel = shapeOf(node.input(1)).drop_front(2);
   if (auto declared = node.getInts("kernel_shape"))
     if (ArrayRef<int64_t>(*declared) != kernel)
-      return node.refuse("attribute 'kernel_shape' is not the filter's");
+      return node.refuse(
+          "attribute 'kernel_shape' must match the shape of the filter");
   auto w = window(node, shapeOf(node.input(0)).drop_front(2), kernel);
   if (!w)
     return failure();
@@ -135,7 +138,7 @@ static LogicalResult conv(Node &node) {
   y = likeInput(b, y, rank);
   Value bias = node.input(2);
   if (bias && shapeOf(bias) != ArrayRef<int64_t>({f[0]}))
-    return node.refuse("its bias is not one value a channel");
+    return node.refuse("the bias must have one element per output channel");
   // Exporters write a missing bias as zeros.
   if (!bias || matchSplat(bias) == 0.0)
     return node.result(y);
@@ -151,7 +154,7 @@ static LogicalResult maxPool(Node &node) {
     return failure();
   Emitter &b = node.b;
   if (node.isUsed(1))
-    return node.refuse("its indices are used");
+    return node.refuse("output 'Indices' is not supported, but is used");
   int64_t rank = rankOf(node.input(0));
   Value x = image(node, node.input(0));
   auto kernel = node.getInts("kernel_shape");
@@ -161,7 +164,8 @@ static LogicalResult maxPool(Node &node) {
   if (!w)
     return failure();
   if (w->dilations != Shape{1, 1})
-    return node.refuse("attribute 'dilations' is not 1");
+    return node.refuse("attribute 'dilations' is " + printShape(w->dilations) +
+                       "; only 1 is supported");
   Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
   auto index = RankedTensorType::get(shape, b.builder.getI32Type());
   auto pool =
@@ -186,11 +190,12 @@ static LogicalResult averagePool(Node &node) {
   if (!w)
     return failure();
   if (w->dilations != Shape{1, 1})
-    return node.refuse("attribute 'dilations' is not 1");
+    return node.refuse("attribute 'dilations' is " + printShape(w->dilations) +
+                       "; only 1 is supported");
   bool counted = node.getInt("count_include_pad", 0);
   if (counted && node.getInt("ceil_mode", 0))
     return node.refuse(
-        "attributes 'ceil_mode' and 'count_include_pad' are both 1");
+        "'ceil_mode' and 'count_include_pad' are not supported together");
   Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
   Value y = b.make<nn::AvgPool2dOp>(tensorType(x).clone(shape), x, w->kernel,
                                     w->strides, w->pads, counted);
@@ -203,7 +208,8 @@ template <bool isMax> static LogicalResult globalPool(Node &node) {
     return failure();
   Value x = node.input(0);
   if (rankOf(x) < 3 || tensorType(x).getNumElements() == 0)
-    return node.refuse("its input has no spatial dimensions");
+    return node.refuse("the input must have at least one spatial dimension and "
+                       "must not be empty");
   Shape axes;
   for (int64_t i = 2; i < rankOf(x); ++i)
     axes.push_back(i);

@@ -14,19 +14,19 @@ static LogicalResult dropout(Node &node) {
       failed(node.expectFloat(node.input(0))))
     return failure();
   if (node.isUsed(1))
-    return node.refuse("its mask output is used");
+    return node.refuse("output 'mask' is not supported, but is used");
   double ratio = 0.5;
   if (node.has(1)) {
-    auto number = node.number(1, "the ratio");
+    auto number = node.number(1, "'ratio'");
     if (!number)
       return failure();
     ratio = *number;
   }
   if (!(ratio >= 0 && ratio < 1))
-    return node.refuse("its ratio " + std::to_string(ratio) +
-                       " is not in [0, 1)");
+    return node.refuse("the ratio " + std::to_string(ratio) +
+                       " is not in the range [0, 1)");
   std::optional<double> mode;
-  if (node.has(2) && !(mode = node.number(2, "the training mode")))
+  if (node.has(2) && !(mode = node.number(2, "'training_mode'")))
     return failure();
   std::optional<int64_t> ordinal =
       node.importer.dropoutOrdinal(node, ratio, mode);

@@ -23,7 +23,7 @@ static LogicalResult operands(Node &node, SmallVector<Value> &values,
     values.push_back(node.input(i));
   for (Value value : values)
     if (elementOf(value) != elementOf(values[0]))
-      return node.refuse("its inputs have different element types");
+      return node.refuse("inputs must have the same element type");
   return node.broadcast(values);
 }
 
@@ -41,7 +41,7 @@ template <typename OpT> static LogicalResult logical(Node &node) {
   if (failed(operands(node, x, 2, 2)))
     return failure();
   if (!elementOf(x[0]).isInteger(1))
-    return node.refuse("its inputs are not bool");
+    return node.refuse("inputs must be bool");
   return node.result(node.b.binary<OpT>(x[0], x[1]));
 }
 
@@ -82,7 +82,7 @@ static LogicalResult div(Node &node) {
   bool isInteger = !isa<FloatType>(elementOf(x[0]));
   if (std::optional<SmallVector<int64_t>> divisors = integersOf(x[1]))
     if (isInteger && llvm::is_contained(*divisors, 0))
-      return node.refuse("it divides integers by zero");
+      return node.refuse("integer division by zero");
   return node.result(node.b.binary<nn::DivOp>(x[0], x[1]));
 }
 
@@ -95,11 +95,11 @@ static LogicalResult mod(Node &node) {
   bool isInteger = !isa<FloatType>(elementOf(x[0]));
   if (std::optional<SmallVector<int64_t>> divisors = integersOf(x[1]))
     if (isInteger && llvm::is_contained(*divisors, 0))
-      return node.refuse("it divides integers by zero");
+      return node.refuse("integer division by zero");
   if (!node.getInt("fmod", 0))
     return node.result(node.b.binary<nn::ModOp>(x[0], x[1]));
   if (!isInteger)
-    return node.refuse("attribute 'fmod' is 1 on floats");
+    return node.refuse("attribute 'fmod' = 1 is not supported for floats");
   Value quotient = node.b.binary<nn::DivOp>(x[0], x[1]);
   Value whole = node.b.binary<nn::MulOp>(quotient, x[1]);
   return node.result(node.b.binary<nn::SubOp>(x[0], whole));
@@ -138,8 +138,8 @@ static LogicalResult where(Node &node) {
     return failure();
   SmallVector<Value> x = {node.input(0), node.input(1), node.input(2)};
   if (!elementOf(x[0]).isInteger(1) || elementOf(x[1]) != elementOf(x[2]))
-    return node.refuse(
-        "its condition is not bool or its branches differ in type");
+    return node.refuse("the condition must be bool, and both branches must "
+                       "have the same element type");
   if (failed(node.broadcast(x)))
     return failure();
   return node.result(node.b.select(x[0], x[1], x[2]));
@@ -156,7 +156,7 @@ static LogicalResult clip(Node &node) {
       continue;
     if (!node.broadcastsTo(bound, shapeOf(x)) ||
         elementOf(bound) != elementOf(x))
-      return node.refuse("a bound is not a scalar of the input's type");
+      return node.refuse("'min' and 'max' must be scalars of the input's type");
     bound = node.b.broadcast(bound, shapeOf(x));
     x = i == 1 ? node.b.binary<nn::MaximumOp>(x, bound)
                : node.b.binary<nn::MinimumOp>(x, bound);
@@ -186,7 +186,7 @@ template <typename OpT> static LogicalResult anyType(Node &node) {
     return failure();
   Value x = node.input(0);
   if (elementOf(x).isInteger(1))
-    return node.refuse("its input is bool");
+    return node.refuse("bool inputs are not supported");
   return node.result(node.b.unary<OpT>(x));
 }
 
@@ -194,7 +194,7 @@ static LogicalResult logicalNot(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
   if (!elementOf(node.input(0)).isInteger(1))
-    return node.refuse("its input is not bool");
+    return node.refuse("the input must be bool");
   return node.result(node.b.unary<nn::NotOp>(node.input(0)));
 }
 
@@ -245,7 +245,8 @@ static Value tan(Node &node, Value x) {
 static Value gelu(Node &node, Value x) {
   std::string form = node.getString("approximate", "none");
   if (form != "none" && form != "tanh")
-    return (void)node.refuse("attribute 'approximate' is '" + form + "'"),
+    return (void)node.refuse("attribute 'approximate' is '" + form +
+                             "'; use none or tanh"),
            Value();
   auto kind = form == "tanh" ? nn::GeluForm::tanh : nn::GeluForm::erf;
   return node.b.make<nn::GeluOp>(x.getType(), x, kind);

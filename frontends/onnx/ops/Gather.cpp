@@ -76,7 +76,7 @@ static Value gatherRows(Emitter &b, Value table, Value ids,
 
 static LogicalResult expectIndices(Node &node, Value indices) {
   if (!elementOf(indices).isInteger(64) && !elementOf(indices).isInteger(32))
-    return node.refuse("its indices are not of type int32 or int64");
+    return node.refuse("indices must be int32 or int64");
   return success();
 }
 
@@ -98,7 +98,7 @@ static LogicalResult gather(Node &node) {
     for (int64_t value : *values)
       if (value < -from[*axis] || value >= from[*axis])
         return node.refuse("index " + Twine(value) +
-                           " is outside of dimension " + Twine(*axis) +
+                           " is out of range for dimension " + Twine(*axis) +
                            " of size " + Twine(from[*axis]));
   if (auto even = progression(indices, from[*axis])) {
     Shape offsets(from.size(), 0), strides(from.size(), 1), part(from);
@@ -155,12 +155,12 @@ static LogicalResult gatherND(Node &node) {
   if (failed(expectIndices(node, indices)))
     return failure();
   if (node.getInt("batch_dims", 0) != 0)
-    return node.refuse("attribute 'batch_dims' is not 0");
+    return node.refuse("attribute 'batch_dims' must be 0");
   if (rankOf(indices) < 1)
-    return node.refuse("its indices are a scalar");
+    return node.refuse("indices must have rank 1 or more");
   int64_t depth = shapeOf(indices).back();
   if (depth < 1 || depth > rankOf(data))
-    return node.refuse("its indices address " + Twine(depth) + " of " +
+    return node.refuse("indices address " + Twine(depth) + " of " +
                        Twine(rankOf(data)) + " dimensions");
   ArrayRef<int64_t> sizes = shapeOf(data).take_front(depth);
   ArrayRef<int64_t> rest = shapeOf(data).drop_front(depth);
@@ -189,10 +189,10 @@ static LogicalResult gatherElements(Node &node) {
   if (!axis || failed(expectIndices(node, indices)))
     return failure();
   if (rankOf(indices) != rankOf(data))
-    return node.refuse("its indices are not of the input's rank");
+    return node.refuse("indices must have the rank of the input");
   for (int64_t d = 0; d < rankOf(data); ++d)
     if (d != *axis && shapeOf(indices)[d] > shapeOf(data)[d])
-      return node.refuse("its indices are larger than dimension " + Twine(d));
+      return node.refuse("indices exceed the input in dimension " + Twine(d));
   // One element of each row, as when a loss picks its target.
   bool isPick = *axis == rankOf(data) - 1 && shapeOf(indices).back() == 1 &&
                 shapeOf(indices).drop_back() == shapeOf(data).drop_back();
@@ -217,12 +217,12 @@ static LogicalResult oneHot(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value indices = node.input(0), values = node.input(2);
-  auto depth = node.number(1, "the depth");
+  auto depth = node.number(1, "'depth'");
   if (!depth || failed(expectIndices(node, indices)))
     return failure();
   auto axis = node.axis(node.getInt("axis", -1), rankOf(indices) + 1);
   if (!axis || rankOf(values) != 1 || shapeOf(values)[0] != 2)
-    return axis ? node.refuse("its values are not a pair") : failure();
+    return axis ? node.refuse("'values' must have two elements") : failure();
   Shape shape(shapeOf(indices)), unit(shape);
   shape.insert(shape.begin() + *axis, int64_t(*depth));
   unit.insert(unit.begin() + *axis, 1);

@@ -38,19 +38,19 @@ static std::optional<Classification> parse(Node &node) {
     return std::nullopt;
   };
   if (rankOf(scores) < 2 || rankOf(targets) != rankOf(scores) - 1)
-    return refuse("its targets do not have the scores' rank less one");
+    return refuse("targets must have one dimension less than the scores");
   Shape expected(shapeOf(scores));
   expected.erase(expected.begin() + 1);
   if (shapeOf(targets) != ArrayRef<int64_t>(expected) ||
       !isa<IntegerType>(elementOf(targets)) || shapeOf(scores)[1] == 0)
-    return refuse(
-        "its targets are not integers of the scores' shape without classes");
+    return refuse("targets must be integers with the shape of the scores "
+                  "without the class dimension");
   Classification result;
   result.logits = toRows(b, scores);
   result.targets = b.reshape(targets, {tensorType(targets).getNumElements()});
   if ((result.weights = node.input(2)))
     if (shapeOf(result.weights) != ArrayRef<int64_t>({shapeOf(scores)[1]}))
-      return refuse("its weights are not one a class");
+      return refuse("weights must have one element per class");
   result.reduction = node.getString("reduction", "mean");
   if (const auto *ignored = node.attribute("ignore_index"))
     result.ignoreIndex = b.builder.getI64IntegerAttr(ignored->i());
@@ -80,7 +80,7 @@ static LogicalResult reduced(Node &node, const Classification &c,
   Emitter &b = node.b;
   if (c.reduction == "none") {
     if (c.weights)
-      return node.refuse("it has weights and reduction 'none'");
+      return node.refuse("weights are not supported with reduction 'none'");
     Value logProbabilities = logits.getDefiningOp<nn::LogSoftmaxOp>()
                                  ? logits
                                  : b.unary<nn::LogSoftmaxOp>(logits);
@@ -89,7 +89,8 @@ static LogicalResult reduced(Node &node, const Classification &c,
   }
   std::optional<nn::Reduction> reduction = nn::symbolizeReduction(c.reduction);
   if (!reduction)
-    return node.refuse("attribute 'reduction' is '" + c.reduction + "'");
+    return node.refuse("attribute 'reduction' is '" + c.reduction +
+                       "'; use none, mean or sum");
   // nn.cross_entropy applies the softmax itself.
   if (auto soft = logits.getDefiningOp<nn::LogSoftmaxOp>())
     logits = soft.getInput();
@@ -108,7 +109,7 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
   if (node.isUsed(1)) {
     if (rankOf(node.input(0)) != 2)
       return node.refuse(
-          "its log_prob output is used with more than two dimensions");
+          "output 'log_prob' is supported for two dimensions only");
     node.setOutput(1, node.b.unary<nn::LogSoftmaxOp>(c->logits));
   }
   return reduced(node, *c, c->logits);
@@ -128,7 +129,7 @@ static LogicalResult negativeLogLikelihood(Node &node) {
           node.b.transpose(soft.getInput(), swapped.getPermutation());
       return reduced(node, *c, toRows(node.b, logits));
     }
-  return node.refuse("its input is not a log-softmax along the classes");
+  return node.refuse("the input must be a LogSoftmax over the class dimension");
 }
 
 void frontend::registerLoss(HandlerTable &table) {

@@ -59,7 +59,7 @@ static LogicalResult layerNorm(Node &node) {
     if (!node.broadcastsTo(*affine, normalised) ||
         failed(node.expectFloat(*affine)))
       return node.refuse(
-          "its scale or bias does not have the normalised shape");
+          "scale and bias must broadcast to the normalised shape");
     *affine = b.reshape(b.broadcast(*affine, normalised), {rows.back()});
   }
   if (weight && matchSplat(weight) == 1.0)
@@ -92,7 +92,7 @@ static LogicalResult rmsNorm(Node &node) {
   Shape rows = rowsShape(x, *axis), normalised(shapeOf(x).drop_front(*axis));
   if (!node.broadcastsTo(weight, normalised) ||
       failed(node.expectFloat(weight)))
-    return node.refuse("its scale does not have the normalised shape");
+    return node.refuse("the scale must broadcast to the normalised shape");
   weight = b.reshape(b.broadcast(weight, normalised), {rows.back()});
   Value input = b.reshape(x, rows);
   auto statistics =
@@ -110,7 +110,7 @@ static LogicalResult groups(Node &node, int64_t count) {
   Value x = node.input(0);
   int64_t channels = shapeOf(x)[1];
   if (count < 1 || channels % count != 0)
-    return node.refuse(Twine(count) + " groups do not divide " +
+    return node.refuse(Twine(count) + " groups do not evenly divide " +
                        Twine(channels) + " channels");
   Shape rows = {shapeOf(x)[0], count,
                 tensorType(x).getNumElements() / (shapeOf(x)[0] * count)};
@@ -128,7 +128,7 @@ static LogicalResult groups(Node &node, int64_t count) {
     int64_t size = tensorType(affine).getNumElements();
     if (failed(node.expectFloat(affine)) || rankOf(affine) != 1 ||
         (size != channels && size != count))
-      return node.refuse("its scale or bias is not one value a channel");
+      return node.refuse("scale and bias must have one element per channel");
     if (size != channels) // opset 18: one per group
       affine = b.reshape(
           b.broadcast(b.reshape(affine, {count, 1}), {count, channels / count}),
@@ -146,7 +146,8 @@ static LogicalResult expectImages(Node &node) {
     return failure();
   if (rankOf(node.input(0)) < 2 ||
       tensorType(node.input(0)).getNumElements() == 0)
-    return node.refuse("its input has no channels");
+    return node.refuse(
+        "the input must have a channel dimension and must not be empty");
   return success();
 }
 
@@ -187,13 +188,15 @@ static LogicalResult batchNorm(Node &node) {
   Emitter &b = node.b;
   Value x = node.input(0), weight = node.input(1), bias = node.input(2);
   if (rankOf(x) < 2 || tensorType(x).getNumElements() == 0)
-    return node.refuse("its input has no channels");
+    return node.refuse(
+        "the input must have a channel dimension and must not be empty");
   Shape channels = {shapeOf(x)[1]}, perChannel(rankOf(x) - 1, 1);
   perChannel[0] = channels[0];
   for (int64_t i = 1; i < 5; ++i)
     if (shapeOf(node.input(i)) != ArrayRef<int64_t>(channels) ||
         failed(node.expectFloat(node.input(i))))
-      return node.refuse("input " + Twine(i) + " is not one value a channel");
+      return node.refuse("input " + Twine(i) +
+                         " must have one element per channel");
   double epsilon = node.getFloat("epsilon", 1e-5f);
   if (!node.importer.trainsBatchNorm(node)) {
     auto perElement = [&](Value value) {

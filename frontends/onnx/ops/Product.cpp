@@ -25,7 +25,7 @@ static LogicalResult matMul(Node &node) {
   if (failed(node.expectFloat(lhs)) || failed(node.expectFloat(rhs)))
     return failure();
   if (rankOf(lhs) == 0 || rankOf(rhs) == 0)
-    return node.refuse("an input is a scalar");
+    return node.refuse("inputs must have rank 1 or more");
   // A vector is a row on the left and a column on the right.
   bool row = rankOf(lhs) == 1, column = rankOf(rhs) == 1;
   if (row)
@@ -35,12 +35,12 @@ static LogicalResult matMul(Node &node) {
   int64_t m = shapeOf(lhs).end()[-2], k = shapeOf(lhs).back(),
           n = shapeOf(rhs).back();
   if (shapeOf(rhs).end()[-2] != k)
-    return node.refuse("its inner dimensions " + Twine(k) + " and " +
+    return node.refuse("inner dimensions " + Twine(k) + " and " +
                        Twine(shapeOf(rhs).end()[-2]) + " differ");
   std::optional<Shape> shape =
       broadcastShapes(shapeOf(lhs).drop_back(2), shapeOf(rhs).drop_back(2));
   if (!shape)
-    return node.refuse("its batch dimensions do not broadcast");
+    return node.refuse("batch dimensions do not broadcast");
   shape->append({m, n});
   if (failed(node.checkShape(*shape)))
     return failure();
@@ -61,12 +61,12 @@ static LogicalResult gemm(Node &node) {
   if (failed(node.expectFloat(lhs)) || failed(node.expectFloat(rhs)))
     return failure();
   if (rankOf(lhs) != 2 || rankOf(rhs) != 2)
-    return node.refuse("its inputs are not matrices");
+    return node.refuse("inputs must be matrices");
   bool transA = node.getInt("transA", 0), transB = node.getInt("transB", 0);
   int64_t m = shapeOf(lhs)[transA], k = shapeOf(lhs)[!transA];
   int64_t n = shapeOf(rhs)[!transB];
   if (shapeOf(rhs)[transB] != k)
-    return node.refuse("its inner dimensions " + Twine(k) + " and " +
+    return node.refuse("inner dimensions " + Twine(k) + " and " +
                        Twine(shapeOf(rhs)[transB]) + " differ");
   if (failed(node.checkShape({m, n})))
     return failure();
@@ -79,7 +79,8 @@ static LogicalResult gemm(Node &node) {
   if (failed(node.expectFloat(bias)))
     return failure();
   if (!node.broadcastsTo(bias, {m, n}))
-    return node.refuse("its bias does not broadcast to the product");
+    return node.refuse(
+        "the bias does not broadcast to the shape of the product");
   if (beta != 1)
     bias = b.binary<nn::MulOp>(bias, beta);
   return node.result(b.binary<nn::AddOp>(result, b.broadcast(bias, {m, n})));

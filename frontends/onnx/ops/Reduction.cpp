@@ -54,10 +54,10 @@ static LogicalResult reduction(Node &node) {
   if (onlyFloat && failed(node.expectFloat(x)))
     return failure();
   if (elementOf(x).isInteger(1))
-    return node.refuse("its input is bool");
+    return node.refuse("bool inputs are not supported");
   SmallVector<int64_t> given;
   if (node.has(1)) {
-    auto values = node.integers(1, "the axes");
+    auto values = node.integers(1, "'axes'");
     if (!values)
       return failure();
     given = *values;
@@ -71,7 +71,7 @@ static LogicalResult reduction(Node &node) {
   if (!axes)
     return failure();
   if (tensorType(x).getNumElements() == 0)
-    return node.refuse("its input is empty");
+    return node.refuse("the input must not be empty");
   Value kept = build(node, x, *axes);
   if (node.getInt("keepdims", 1))
     return node.result(kept);
@@ -89,12 +89,12 @@ static LogicalResult cumSum(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0);
-  auto place = node.number(1, "the axis");
+  auto place = node.number(1, "'axis'");
   auto axis = place ? node.axis(*place, rankOf(x)) : std::nullopt;
   if (!axis)
     return failure();
   if (elementOf(x).isInteger(1))
-    return node.refuse("its input is bool");
+    return node.refuse("bool inputs are not supported");
   int64_t size = shapeOf(x)[*axis];
   bool reverse = node.getInt("reverse", 0);
   auto shift = [&](Value value, int64_t by) -> Value {
@@ -122,9 +122,9 @@ template <ReduceKind kind> static LogicalResult argument(Node &node) {
   if (!axis)
     return failure();
   if (node.getInt("select_last_index", 0))
-    return node.refuse("attribute 'select_last_index' is 1");
+    return node.refuse("attribute 'select_last_index' must be 0");
   if (elementOf(x).isInteger(1) || tensorType(x).getNumElements() == 0)
-    return node.refuse("its input is bool or empty");
+    return node.refuse("the input must not be bool or empty");
   Value extreme = b.broadcast(b.reduce(kind, x, {*axis}), shapeOf(x));
   Value places = b.iota(shapeOf(x), *axis);
   Value attained = b.select(b.compare(nn::Predicate::eq, x, extreme), places,

@@ -23,7 +23,7 @@ static LogicalResult splitToSequence(Node &node) {
   bool keep = node.has(1) || node.getInt("keepdims", 1);
   SmallVector<int64_t> sizes;
   if (node.has(1)) {
-    auto given = node.integers(1, "the split");
+    auto given = node.integers(1, "'split'");
     if (!given)
       return failure();
     sizes = *given;
@@ -31,7 +31,9 @@ static LogicalResult splitToSequence(Node &node) {
     if (rankOf(node.input(1)) == 0) {
       int64_t each = sizes[0];
       if (each < 1 || size / each > 65536)
-        return node.refuse("its split is " + Twine(each));
+        return node.refuse(
+            "'split' is " + Twine(each) +
+            "; it must be positive and give at most 65536 parts");
       sizes.assign(size / each, each);
       if (size % each != 0)
         sizes.push_back(size % each);
@@ -44,8 +46,8 @@ static LogicalResult splitToSequence(Node &node) {
     total =
         part < 0 || part > size ? size + 1 : std::min(total + part, size + 1);
   if (total != size)
-    return node.refuse("its split does not make up dimension " + Twine(*axis) +
-                       " of size " + Twine(size));
+    return node.refuse("the sizes in 'split' do not add up to dimension " +
+                       Twine(*axis) + " of size " + Twine(size));
   SmallVector<Value> parts;
   int64_t begin = 0;
   for (int64_t part : sizes) {
@@ -76,13 +78,14 @@ static LogicalResult sequenceAt(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   ArrayRef<Value> values = node.importer.lookupSequence(node.proto.input(0));
-  auto place = node.number(1, "the position");
+  auto place = node.number(1, "'position'");
   if (!place)
     return failure();
   int64_t size = values.size(), at = *place < 0 ? *place + size : *place;
   if (at < 0 || at >= size)
     return node.refuse("position " + Twine(int64_t(*place)) +
-                       " is outside of a sequence of " + Twine(size));
+                       " is out of range for a sequence of length " +
+                       Twine(size));
   return node.result(values[at]);
 }
 
@@ -100,7 +103,7 @@ static LogicalResult concatFromSequence(Node &node) {
   Emitter &b = node.b;
   SmallVector<Value> values(node.importer.lookupSequence(node.proto.input(0)));
   if (values.empty())
-    return node.refuse("its sequence is empty");
+    return node.refuse("the sequence is empty");
   bool stack = node.getInt("new_axis", 0);
   auto axis = node.axis(node.getInt("axis", 0), rankOf(values[0]) + stack);
   if (!axis)
@@ -113,7 +116,8 @@ static LogicalResult concatFromSequence(Node &node) {
     for (size_t d = 0; fits && d < shape.size(); ++d)
       fits = shape[d] == first[d] || (!stack && int64_t(d) == *axis);
     if (!fits)
-      return node.refuse("the tensors of its sequence differ in shape or type");
+      return node.refuse(
+          "the tensors of the sequence differ in shape or element type");
     if (stack)
       shape.insert(shape.begin() + *axis, 1);
     value = b.reshape(value, shape);

@@ -18,7 +18,7 @@ static LogicalResult reshape(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   Value x = node.input(0);
-  auto wanted = node.integers(1, "the shape");
+  auto wanted = node.integers(1, "'shape'");
   if (!wanted)
     return failure();
   bool allowZero = node.getInt("allowzero", 0);
@@ -28,14 +28,14 @@ static LogicalResult reshape(Node &node) {
     if (size == 0 && !allowZero) {
       if (int64_t(i) >= rankOf(x))
         return node.refuse("dimension " + Twine(i) +
-                           " of the shape is 0 (copied) "
-                           "but the input has no such dimension");
+                           " of 'shape' is 0, which copies the input's, but "
+                           "the input has no such dimension");
       size = shapeOf(x)[i];
     }
     if (size == -1 && unknown >= 0)
-      return node.refuse("the shape has -1 twice");
+      return node.refuse("'shape' has more than one -1");
     if (size < -1)
-      return node.refuse("the shape has a negative dimension");
+      return node.refuse("'shape' has a negative dimension other than -1");
     if (size == -1)
       unknown = i;
     shape.push_back(size == -1 ? 1 : size);
@@ -48,8 +48,8 @@ static LogicalResult reshape(Node &node) {
   if (unknown >= 0 && known > 0)
     shape[unknown] = elements / known;
   if (countElements(shape) != elements)
-    return node.refuse("it reshapes " + Twine(elements) +
-                       " elements to a shape of another number");
+    return node.refuse("cannot reshape " + Twine(elements) + " elements to " +
+                       printShape(shape));
   return node.result(node.b.reshape(x, shape));
 }
 
@@ -60,7 +60,7 @@ static LogicalResult flatten(Node &node) {
   Value x = node.input(0);
   int64_t at = node.getInt("axis", 1), rank = rankOf(x);
   if (at < -rank || at > rank)
-    return node.refuse("axis " + Twine(at) + " is outside of rank " +
+    return node.refuse("axis " + Twine(at) + " is out of range for rank " +
                        Twine(rank));
   at = at < 0 ? at + rank : at;
   auto product = [](ArrayRef<int64_t> sizes) {
@@ -79,7 +79,7 @@ static LogicalResult squeeze(Node &node) {
   Value x = node.input(0);
   std::optional<Shape> axes = Shape();
   if (node.has(1)) {
-    auto given = node.integers(1, "the axes");
+    auto given = node.integers(1, "'axes'");
     if (!given || !(axes = node.axes(*given, rankOf(x))))
       return failure();
   }
@@ -88,7 +88,7 @@ static LogicalResult squeeze(Node &node) {
     bool removed =
         node.has(1) ? llvm::is_contained(*axes, int64_t(i)) : size == 1;
     if (removed && size != 1)
-      return node.refuse("it squeezes dimension " + Twine(i) + " of size " +
+      return node.refuse("cannot squeeze dimension " + Twine(i) + " of size " +
                          Twine(size));
     if (!removed)
       shape.push_back(size);
@@ -101,7 +101,7 @@ static LogicalResult unsqueeze(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   Value x = node.input(0);
-  auto given = node.integers(1, "the axes");
+  auto given = node.integers(1, "'axes'");
   if (!given)
     return failure();
   int64_t rank = rankOf(x) + given->size();
@@ -125,7 +125,8 @@ static LogicalResult transpose(Node &node) {
   auto given = node.getInts("perm");
   Shape permutation = given ? Shape(*given) : reversed;
   if (int64_t(permutation.size()) != rankOf(x))
-    return node.refuse("attribute 'perm' is not of the input's rank");
+    return node.refuse(
+        "attribute 'perm' must have one entry per dimension of the input");
   if (!node.axes(permutation, rankOf(x)))
     return failure();
   for (int64_t &axis : permutation)
@@ -138,12 +139,12 @@ static LogicalResult expand(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   Value x = node.input(0);
-  auto wanted = node.integers(1, "the shape");
+  auto wanted = node.integers(1, "'shape'");
   if (!wanted || failed(node.checkShape(*wanted)))
     return failure();
   std::optional<Shape> shape = broadcastShapes(shapeOf(x), *wanted);
   if (!shape)
-    return node.refuse("its input does not broadcast to the shape");
+    return node.refuse("the input does not broadcast to 'shape'");
   return node.result(node.b.broadcast(x, *shape));
 }
 
@@ -151,11 +152,12 @@ static LogicalResult tile(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   Value x = node.input(0);
-  auto repeats = node.integers(1, "the repeats");
+  auto repeats = node.integers(1, "'repeats'");
   if (!repeats)
     return failure();
   if (int64_t(repeats->size()) != rankOf(x))
-    return node.refuse("its repeats are not of the input's rank");
+    return node.refuse(
+        "'repeats' must have one entry per dimension of the input");
   // Each dimension becomes (repeats, size), by a broadcast between two
   // reshapes.
   Shape split, repeated, shape;
@@ -188,11 +190,12 @@ static LogicalResult concat(Node &node) {
     Value x = node.input(i);
     if (rankOf(x) != int64_t(total.size()) ||
         elementOf(x) != elementOf(node.input(0)))
-      return node.refuse("input " + Twine(i) + " differs in rank or type");
+      return node.refuse("input " + Twine(i) +
+                         " differs from the first in rank or element type");
     for (auto [d, size] : llvm::enumerate(shapeOf(x)))
       if (int64_t(d) != *axis && size != total[d])
-        return node.refuse("input " + Twine(i) + " differs in dimension " +
-                           Twine(d));
+        return node.refuse("input " + Twine(i) +
+                           " differs from the first in dimension " + Twine(d));
     total[*axis] += shapeOf(x)[*axis];
     if (shapeOf(x)[*axis] > 0) // an empty part adds nothing
       inputs.push_back(x);
@@ -216,7 +219,7 @@ static LogicalResult split(Node &node) {
   int64_t size = shapeOf(x)[*axis], parts = node.numOutputs();
   SmallVector<int64_t> sizes;
   if (node.has(1)) {
-    auto given = node.integers(1, "the split");
+    auto given = node.integers(1, "'split'");
     if (!given)
       return failure();
     sizes = *given;
@@ -228,8 +231,8 @@ static LogicalResult split(Node &node) {
   std::optional<int64_t> valid = countElements(sizes);
   if (!valid || int64_t(sizes.size()) != parts ||
       std::accumulate(sizes.begin(), sizes.end(), int64_t(0)) != size)
-    return node.refuse("its split does not make up dimension " + Twine(*axis) +
-                       " of size " + Twine(size));
+    return node.refuse("the sizes in 'split' do not add up to dimension " +
+                       Twine(*axis) + " of size " + Twine(size));
   int64_t begin = 0;
   for (int64_t i = 0; i < parts; begin += sizes[i++])
     node.setOutput(i, node.b.slice(x, *axis, begin, sizes[i]));
@@ -242,28 +245,28 @@ static LogicalResult slice(Node &node) {
   if (failed(node.expectInputs(3, 5)))
     return failure();
   Value x = node.input(0);
-  auto starts = node.integers(1, "the starts"),
-       ends = node.integers(2, "the ends");
+  auto starts = node.integers(1, "'starts'"), ends = node.integers(2, "'ends'");
   if (!starts || !ends)
     return failure();
   SmallVector<int64_t> given, steps(starts->size(), 1);
   for (size_t i = 0; i < starts->size(); ++i)
     given.push_back(i);
   if (node.has(3)) {
-    auto axes = node.integers(3, "the axes");
+    auto axes = node.integers(3, "'axes'");
     if (!axes)
       return failure();
     given = *axes;
   }
   if (node.has(4)) {
-    auto values = node.integers(4, "the steps");
+    auto values = node.integers(4, "'steps'");
     if (!values)
       return failure();
     steps = *values;
   }
   if (ends->size() != starts->size() || given.size() != starts->size() ||
       steps.size() != starts->size())
-    return node.refuse("its starts, ends, axes and steps differ in length");
+    return node.refuse(
+        "'starts', 'ends', 'axes' and 'steps' must have the same length");
   if (!node.axes(given, rankOf(x)))
     return failure();
   Shape offsets(rankOf(x), 0), strides(rankOf(x), 1), shape(shapeOf(x));
@@ -271,7 +274,7 @@ static LogicalResult slice(Node &node) {
     int64_t axis = given[i] < 0 ? given[i] + rankOf(x) : given[i];
     int64_t size = shapeOf(x)[axis], step = steps[i];
     if (step == 0 || step == INT64_MIN)
-      return node.refuse("a step is 0");
+      return node.refuse("a step in 'steps' is 0");
     // As in Python, negative positions count from the end, and both are
     // clamped.
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
@@ -298,23 +301,23 @@ static LogicalResult pad(Node &node) {
   Emitter &b = node.b;
   Value x = node.input(0);
   std::string mode = node.getString("mode", "constant");
-  auto pads = node.integers(1, "the pads");
+  auto pads = node.integers(1, "'pads'");
   if (!pads)
     return failure();
   SmallVector<int64_t> axes;
   for (int64_t i = 0; i < rankOf(x); ++i)
     axes.push_back(i);
   if (node.has(3)) {
-    auto given = node.integers(3, "the axes");
+    auto given = node.integers(3, "'axes'");
     if (!given || !node.axes(*given, rankOf(x)))
       return failure();
     axes = *given;
   }
   if (pads->size() != 2 * axes.size())
-    return node.refuse("its pads are not two for each axis");
+    return node.refuse("'pads' must have two entries per axis");
   double value = 0;
   if (node.has(2)) {
-    auto number = node.number(2, "the padding");
+    auto number = node.number(2, "'constant_value'");
     if (!number)
       return failure();
     value = *number;
@@ -330,7 +333,8 @@ static LogicalResult pad(Node &node) {
     if (before <= 0 && after <= 0)
       continue;
     if (mode != "constant")
-      return node.refuse("attribute 'mode' is '" + mode + "'");
+      return node.refuse("attribute 'mode' is '" + mode +
+                         "'; only constant is supported");
     SmallVector<Value> parts;
     auto fill = [&](int64_t count) {
       Shape shape(shapeOf(x));
@@ -361,13 +365,13 @@ static LogicalResult trilu(Node &node) {
   Value x = node.input(0);
   double diagonal = 0;
   if (node.has(1)) {
-    auto number = node.number(1, "the diagonal");
+    auto number = node.number(1, "'k'");
     if (!number)
       return failure();
     diagonal = *number;
   }
   if (rankOf(x) < 2)
-    return node.refuse("its input has less than two dimensions");
+    return node.refuse("the input must have rank 2 or more");
   ArrayRef<int64_t> matrix = shapeOf(x).take_back(2);
   Value row = b.binary<nn::AddOp>(b.iota(matrix, 0), diagonal);
   auto side = node.getInt("upper", 1) ? nn::Predicate::ge : nn::Predicate::le;
