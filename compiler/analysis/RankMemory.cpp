@@ -81,18 +81,19 @@ void fsdpc::analysis::reportOverLimit(
   llvm::stable_sort(contributors, [](const auto &a, const auto &b) {
     return a.bytes > b.bytes;
   });
-  auto diagnostic = emitError(module.getLoc(), "peak of ")
-                    << peak << " bytes on a rank of " << memory.ranks
-                    << " is above --memory-limit of " << cap
-                    << " bytes; largest are";
+  auto diagnostic = emitError(module.getLoc(), "peak memory of ")
+                    << peak << " bytes per rank on " << memory.ranks
+                    << (memory.ranks == 1 ? " rank" : " ranks")
+                    << " exceeds --memory-limit of " << cap
+                    << " bytes; largest:";
   const char *separator = " ";
   for (const schedule::Contributor &contributor :
        llvm::ArrayRef(contributors).take_front(3)) {
-    diagnostic << separator << contributor.label << " with "
-               << contributor.bytes;
+    diagnostic << separator << contributor.label << " (" << contributor.bytes
+               << ")";
     separator = ", ";
   }
-  diagnostic << "; plan for more ranks";
+  diagnostic << "; increase --plan-ranks";
   if (fsdp::getString(module, "recompute") != "units")
     diagnostic << ", or keep fewer activations with --recompute=units";
 }

@@ -154,13 +154,14 @@ LogicalResult SlotFinder::accumulate(nn::LibraryCallOpInterface call) {
   Value overwritten = call.getOverwritten();
   Place into = placeOf(overwritten);
   if (into.node < 0 || slots[into.node].kind != SlotKind::Activation)
-    return call->emitOpError("adds to memory that is not its own to change; "
+    return call->emitOpError("accumulates into memory that it does not own; "
                              "copy the accumulator with nn.copy");
   for (Operation *user : overwritten.getUsers()) {
     if (user == call || user->isBeforeInBlock(call))
       continue;
-    auto diagnostic = call->emitOpError(
-        "overwrites an accumulator that is read later; copy it with nn.copy");
+    auto diagnostic =
+        call->emitOpError("overwrites an accumulator that is read afterwards; "
+                          "copy it with nn.copy");
     diagnostic.attachNote(user->getLoc()) << "read here";
     return diagnostic;
   }
@@ -178,7 +179,8 @@ LogicalResult SlotFinder::place(fsdp::PackOp pack) {
     if (!isFree(value))
       return pack.emitOpError("cannot hold the gradient of '")
              << member.getParameter().getValue()
-             << "', which already lies elsewhere; copy it with nn.copy";
+             << "', which already has a place in another buffer; copy it with "
+                "nn.copy";
     moveInto(placeOf(value).node, target.node, member.getOffset() * size);
   }
   return success();
@@ -190,8 +192,9 @@ LogicalResult SlotFinder::place(nn::ConcatOp concat) {
   int64_t offset = 0;
   for (Value value : concat.getInputs()) {
     if (!isFree(value))
-      return concat.emitOpError("cannot hold an operand that already lies "
-                                "elsewhere; copy it with nn.copy");
+      return concat.emitOpError(
+          "cannot hold an operand that already has a place in another buffer; "
+          "copy it with nn.copy");
     if (nn::isStrided(concat))
       offset =
           (nn::stridesOf(value)->offset - begin) * byteWidth(value.getType());
@@ -231,14 +234,14 @@ void SlotFinder::tie(nn::LaunchOp launch) {
 static LogicalResult verifyStrides(Operation *op) {
   auto slice = dyn_cast<nn::SliceOp>(op);
   if (slice && !nn::sliceOffset(slice))
-    return slice.emitOpError("is not one piece of its operand, and so no "
-                             "view of it; run outline-kernels first");
+    return slice.emitOpError("is not contiguous in its operand, so it cannot "
+                             "be a view; run outline-kernels first");
   if (nn::isStrided(op) &&
       (!nn::stridesOf(op->getOperand(0)) || !nn::stridesOf(op->getResult(0))))
-    return op->emitOpError("is marked '")
+    return op->emitOpError("has attribute '")
            << nn::kStridedAttr
-           << "', but strides cannot say where its elements lie; remove the "
-              "mark and run outline-kernels again";
+           << "', but strides cannot describe where its elements lie; remove "
+              "the attribute and run outline-kernels again";
   auto liesWithStrides = [](Operation *op) {
     auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
     return nn::isStrided(op) || (call && call.writesStrides());
@@ -252,8 +255,9 @@ static LogicalResult verifyStrides(Operation *op) {
     std::optional<nn::Strides> strides = nn::stridesOf(operand);
     if (!strides ||
         strides->strides != nn::denseStrides(nn::shapeOf(operand)).strides)
-      return op->emitOpError("takes no strides, but the operand of type ")
-             << operand.getType() << " lies with some";
+      return op->emitOpError(
+                 "does not support strided operands, but the operand of type ")
+             << operand.getType() << " is strided";
   }
   return success();
 }

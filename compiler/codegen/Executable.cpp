@@ -28,13 +28,14 @@ LogicalResult fsdpc::codegen::checkOutput(Location loc, StringRef path) {
   // Renaming the finished program over a device file would replace the device.
   if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
     return emitError(loc) << "'" << path
-                          << "' is no file that a program could be written to";
+                          << "' exists and is not a regular file; choose "
+                             "another output with -o";
   StringRef folder = llvm::sys::path::parent_path(path);
   if (folder.empty())
     folder = ".";
   if (!llvm::sys::fs::is_directory(folder))
-    return emitError(loc) << "cannot write '" << path
-                          << "': there is no folder '" << folder << "'";
+    return emitError(loc) << "cannot write '" << path << "': no such folder '"
+                          << folder << "'";
   if (std::error_code error =
           llvm::sys::fs::access(folder, llvm::sys::fs::AccessMode::Write))
     return emitError(loc) << "cannot write '" << path << "': folder '" << folder

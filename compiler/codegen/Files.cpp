@@ -14,7 +14,7 @@ using namespace fsdpc::codegen;
 TemporaryFolder::TemporaryFolder(Location loc) {
   if (std::error_code error =
           llvm::sys::fs::createUniqueDirectory("fsdpc", path))
-    emitError(loc) << "cannot make a temporary folder: " << error.message();
+    emitError(loc) << "cannot create a temporary folder: " << error.message();
 }
 
 TemporaryFolder::~TemporaryFolder() {

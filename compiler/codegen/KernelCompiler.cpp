@@ -67,7 +67,7 @@ LogicalResult fsdpc::codegen::compileGroups(
     thread.join();
   for (const std::string &error : errors)
     if (!error.empty())
-      return module.emitError("kernels do not compile: ") << error;
+      return module.emitError("cannot compile kernels: ") << error;
   return success();
 }
 

@@ -29,14 +29,13 @@ static std::string runtimeArchive(StringRef target) {
 // Says how to get the archive for `target`.
 static StringRef howToBuild(StringRef target) {
   return llvm::StringSwitch<StringRef>(target)
-      .Case("cuda",
-            "build fsdpc where CMake finds a CUDA toolkit with cuDNN and NCCL "
-            "('cmake -S . -B build -DFSDPC_CUDA_TOOLKIT=/usr/local/cuda', then "
-            "'ninja -C build fsdpc_runtime_cuda'); CMake's line 'CUDA runtime' "
-            "says what it lacks")
-      .Case("cuda-emulation", "'ninja -C build "
-                              "fsdpc_runtime_cuda_emulation' builds it")
-      .Default("'ninja -C build fsdpc_runtime' builds it");
+      .Case("cuda", "build it with a CUDA toolkit, cuDNN and NCCL ('cmake -S . "
+                    "-B build -DFSDPC_CUDA_TOOLKIT=/usr/local/cuda', then "
+                    "'ninja -C build fsdpc_runtime_cuda'); CMake's line 'CUDA "
+                    "runtime' lists what is missing")
+      .Case("cuda-emulation",
+            "build it with 'ninja -C build fsdpc_runtime_cuda_emulation'")
+      .Default("build it with 'ninja -C build fsdpc_runtime'");
 }
 
 FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
@@ -48,8 +47,8 @@ FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
   inputs.driver = *driver;
   inputs.archive = runtimeArchive(target);
   if (!llvm::sys::fs::exists(inputs.archive))
-    return emitError(loc) << "no runtime for '--target=" << target << "': '"
-                          << inputs.archive << "' does not exist; "
+    return emitError(loc) << "no runtime library for '--target=" << target
+                          << "': '" << inputs.archive << "' does not exist; "
                           << howToBuild(target);
   return inputs;
 }
@@ -77,6 +76,6 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, StringRef target,
   words.insert(words.end(), {"-lpthread", "-ldl", "-rdynamic"});
   std::string error = runProgram(words);
   if (!error.empty())
-    return emitError(loc) << "linking '" << output << "': " << error;
+    return emitError(loc) << "cannot link '" << output << "': " << error;
   return success();
 }

@@ -48,7 +48,8 @@ fsdpc::codegen::resolveTarget(mlir::Location loc, llvm::StringRef name) {
     if (!llvm::all_of(kLevel3, present))
       return mlir::emitError(loc)
              << "this machine's processor '" << llvm::sys::getHostCPUName()
-             << "' lacks AVX2; name another one, as in --cpu=x86-64-v3";
+             << "' does not support AVX2; choose the target processor "
+                "explicitly, as in --cpu=x86-64-v3";
     level4 = llvm::all_of(kLevel4, present);
   }
   options.cpu = level4 ? "x86-64-v4" : "x86-64-v3";

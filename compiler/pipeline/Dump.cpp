@@ -97,7 +97,8 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path) {
         key.substr(0, prefix.size() + 32); // less a number that made it unique
     if (!key.starts_with(prefix)) {
       op->emitError("constant '")
-          << key << "' is elided; print the module without eliding constants";
+          << key
+          << "' was elided; print the module again without eliding constants";
       return WalkResult::interrupt();
     }
     std::string file = constantPath(path, key);
@@ -106,7 +107,7 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path) {
     if (!buffer) {
       op->emitError("cannot read constant '")
           << file << "': " << buffer.getError().message()
-          << "; keep it beside the dump";
+          << "; keep the file next to the dump";
       return WalkResult::interrupt();
     }
     ArrayRef<char> bytes((*buffer)->getBufferStart(),
@@ -115,7 +116,9 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path) {
     bool isSplat = false;
     if (hashOf(bytes) != key.substr(prefix.size()) ||
         !DenseElementsAttr::isValidRawBuffer(type, bytes, isSplat)) {
-      op->emitError("constant '") << file << "' is not what was written";
+      op->emitError("constant '") << file
+                                  << "' does not match the hash in its name or "
+                                     "its type; write the dump again";
       return WalkResult::interrupt();
     }
     op->setAttr("value", DenseElementsAttr::getFromRawBuffer(type, bytes));
@@ -141,7 +144,7 @@ LogicalResult fsdpc::pipeline::writeNumberedDump(ModuleOp module,
                                                  StringRef name) {
   if (std::error_code error = llvm::sys::fs::create_directories(folder))
     return emitError(module.getLoc())
-           << "cannot make folder '" << folder << "': " << error.message();
+           << "cannot create folder '" << folder << "': " << error.message();
   llvm::SmallString<128> path(folder);
   std::string file;
   llvm::raw_string_ostream(file)

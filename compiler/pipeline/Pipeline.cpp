@@ -128,9 +128,10 @@ static FailureOr<size_t> firstStep(ModuleOp module) {
   for (auto [index, step] : llvm::enumerate(pipelineSteps()))
     if (step.name == done.getValue())
       return index + 1;
-  return module.emitError("'")
-         << fsdp::FSDPDialect::kDoneAttr << "' names '" << done.getValue()
-         << "', which is no pass of this compiler's pipeline";
+  return module.emitError("unknown pass '")
+         << done.getValue() << "' in '" << fsdp::FSDPDialect::kDoneAttr
+         << "'; name a pass of this compiler's pipeline, or compile the model "
+            "again";
 }
 
 // Returns true if a verifier that has run must run again when a dump is

@@ -12,11 +12,11 @@ static Infeasible overLimit(const Problem &problem,
   result.peakBytes = peak;
   result.capBytes = *problem.options.memoryLimit;
   result.largest = largestContributors(intervals);
-  result.message = "peak of " + std::to_string(peak) +
-                   " bytes is above the memory limit of " +
+  result.message = "peak memory of " + std::to_string(peak) +
+                   " bytes exceeds the memory limit of " +
                    std::to_string(result.capBytes) + " bytes (" +
                    std::to_string(problem.baseBytes) +
-                   " of it outside the arena); largest in the arena:";
+                   " bytes outside the arena); largest in the arena:";
   for (const Contributor &c : result.largest)
     result.message += " '" + c.label + "' " + std::to_string(c.bytes);
   return result;

@@ -27,14 +27,15 @@ std::string checkPlace(const std::vector<Interval> &intervals, size_t i,
   const Interval &interval = intervals[i];
   if (interval.bytes < 0 || interval.alignment < 1 ||
       interval.begin > interval.end)
-    return name(intervals, i) +
-           " is ill-formed: bytes ≥ 0, alignment ≥ 1 and begin ≤ end expected";
+    return name(intervals, i) + " is malformed: expected bytes >= 0, alignment "
+                                ">= 1 and begin <= end";
   if (offset < 0 || offset % interval.alignment != 0)
     return name(intervals, i) + " has offset " + std::to_string(offset) +
            ", expected a multiple of " + std::to_string(interval.alignment);
   if (interval.fixedOffset && *interval.fixedOffset != offset)
     return name(intervals, i) + " has offset " + std::to_string(offset) +
-           ", but is fixed at " + std::to_string(*interval.fixedOffset);
+           ", but must be at the fixed offset " +
+           std::to_string(*interval.fixedOffset);
   return "";
 }
 
@@ -62,7 +63,7 @@ LivePeak livePeak(const std::vector<Interval> &intervals) {
 std::string verify(const std::vector<Interval> &intervals,
                    const std::vector<int64_t> &offsets) {
   if (intervals.size() != offsets.size())
-    return std::to_string(offsets.size()) + " offsets for " +
+    return std::to_string(offsets.size()) + " offsets given for " +
            std::to_string(intervals.size()) + " intervals";
   for (size_t i = 0; i < intervals.size(); ++i)
     if (std::string message = checkPlace(intervals, i, offsets[i]);

@@ -26,8 +26,8 @@ std::string checkTensor(const Tensor &tensor, int n) {
       !message.empty())
     return message;
   if (tensor.begin < 0 || tensor.begin > tensor.end || tensor.end >= n)
-    return " is alive from " + std::to_string(tensor.begin) + " to " +
-           std::to_string(tensor.end) + ", outside ops 0 to " +
+    return " is live from " + std::to_string(tensor.begin) + " to " +
+           std::to_string(tensor.end) + ", outside of ops 0 to " +
            std::to_string(n - 1);
   return "";
 }
@@ -36,23 +36,23 @@ std::string checkTensor(const Tensor &tensor, int n) {
 // runs.
 std::string checkCollective(const Collective &c, int n) {
   if (!validDuration(c.durationUs))
-    return " has a duration that is negative or not finite";
+    return " has a negative or non-finite duration";
   for (const Buffer &buffer : c.buffers)
     if (std::string message = checkBuffer(buffer.bytes, buffer.alignment);
         !message.empty())
       return message;
   if (c.earliest < 0 || c.earliest > c.latest || c.latest > n)
-    return " has the empty or outlying window [" + std::to_string(c.earliest) +
-           ", " + std::to_string(c.latest) + "]";
+    return " has an empty or out-of-range window [" +
+           std::to_string(c.earliest) + ", " + std::to_string(c.latest) + "]";
   if (c.kind == CollectiveKind::Gather) {
     if (c.lastUse && (*c.lastUse < c.latest || *c.lastUse >= n))
       return " is last used at " + std::to_string(*c.lastUse) +
-             ", before its first use at " + std::to_string(c.latest) +
-             " or outside the function";
+             ", which is before its first use at " + std::to_string(c.latest) +
+             " or after the end of the function";
     return "";
   }
   if (c.lastUse)
-    return " is a reduction and has a last use";
+    return " is a reduction, which must not have a last use";
   for (const Buffer &buffer : c.buffers)
     if (buffer.definition < 0 || buffer.definition >= c.earliest)
       return " is ready at " + std::to_string(c.earliest) +
@@ -68,7 +68,7 @@ std::string Problem::check() const {
   for (int p = 0; p < n; ++p)
     if (!validDuration(ops[p].durationUs))
       return "op " + std::to_string(p) +
-             " has a duration that is negative or not finite";
+             " has a negative or non-finite duration";
   for (const Tensor &tensor : tensors)
     if (std::string message = checkTensor(tensor, n); !message.empty())
       return "tensor " + quoted(tensor.label) + message;
@@ -82,14 +82,14 @@ std::string Problem::check() const {
       return "segment " + quoted(segment.label) + " [" +
              std::to_string(segment.begin) + ", " +
              std::to_string(segment.end) +
-             ") is empty, overlaps the one before, or ends outside the "
+             ") is empty, overlaps the previous segment, or ends after the "
              "function";
     previousEnd = segment.end;
   }
   if (baseBytes < 0)
-    return "base bytes are negative: " + std::to_string(baseBytes);
+    return "base bytes must not be negative: " + std::to_string(baseBytes);
   if (options.limitAllGathers < 0)
-    return "limit of live gathers is negative: " +
+    return "the limit of live gathers must not be negative: " +
            std::to_string(options.limitAllGathers);
   return "";
 }

@@ -70,16 +70,17 @@ bool Verifier::order() {
   for (const Action &action : schedule.actions) {
     if (action.collective < 0 || action.collective >= count()) {
       report("complete",
-             "an action names collective " + text(action.collective) +
-                 ", the problem has " + text(count()),
+             "an action refers to collective " + text(action.collective) +
+                 ", but the number of collectives is " + text(count()),
              {});
       return false;
     }
     if (action.position < previous || action.position > problem.numOps()) {
       report("order",
-             "an action of " + name(action.collective) + " stands at " +
-                 text(action.position) + ", after one at " + text(previous) +
-                 " in a function of " + text(problem.numOps()) + " ops",
+             "an action of " + name(action.collective) + " is at " +
+                 text(action.position) + ", after an action at " +
+                 text(previous) + ", in a function of " +
+                 text(problem.numOps()) + " ops",
              {action.collective});
       return false;
     }
@@ -114,8 +115,7 @@ bool Verifier::complete() {
     if (at(id).lastUse && lives[id].free < 0)
       report("complete", name(id) + " is never freed", {id});
     if (!at(id).lastUse && lives[id].free >= 0)
-      report("complete", name(id) + " is freed, but holds no buffer to free",
-             {id});
+      report("complete", name(id) + " is freed, but has no buffer", {id});
   }
   return violations.empty();
 }
@@ -146,7 +146,7 @@ void Verifier::waitBeforeUse() {
     if (int wait = position(lives[id].wait); wait > at(id).latest)
       report("wait-before-use",
              name(id) + " is waited for at " + text(wait) +
-                 ", but must be done by " + text(at(id).latest),
+                 ", after its first use at " + text(at(id).latest),
              {id});
 }
 
@@ -160,7 +160,7 @@ void Verifier::freeAfterUse() {
     if (free <= *at(id).lastUse || lives[id].free < lives[id].wait)
       report("free-after-use",
              name(id) + " is freed at " + text(free) +
-                 ", but is used up to op " + text(*at(id).lastUse),
+                 ", but is used until op " + text(*at(id).lastUse),
              {id});
   }
 }
@@ -184,7 +184,7 @@ void Verifier::liveGathers() {
     report("live-gathers",
            "the start of " + name(action.collective) + " at " +
                text(action.position) + " makes " + text(int64_t(live.size())) +
-               " gathers live, the limit is " + text(limit),
+               " gathers live, but the limit is " + text(limit),
            {live.begin(), live.end()});
     return; // later violations follow from the first
   }
@@ -204,8 +204,9 @@ void Verifier::memoryCap() {
   int64_t peak = problem.baseBytes + packing.peak;
   if (!problem.options.memoryLimit || peak <= *problem.options.memoryLimit)
     return;
-  std::string message = "peak of " + text(peak) + " bytes is above the limit " +
-                        text(*problem.options.memoryLimit) + "; largest:";
+  std::string message = "peak memory of " + text(peak) +
+                        " bytes exceeds the limit of " +
+                        text(*problem.options.memoryLimit) + " bytes; largest:";
   for (const Contributor &c : largestContributors(intervals))
     message += " '" + c.label + "' " + text(c.bytes);
   report("memory-cap", message, {});

@@ -201,7 +201,7 @@ LogicalResult Differentiator::differentiate(Operation *op) {
 
   auto adjoint = dyn_cast<nn::AdjointOpInterface>(op);
   if (!adjoint)
-    return op->emitOpError("has no adjoint, but a trainable parameter reaches "
+    return op->emitOpError("has no adjoint, but a trainable parameter affects "
                            "the loss through it");
   SmallVector<bool> needed;
   for (Value operand : op->getOperands())
@@ -222,15 +222,15 @@ LogicalResult Differentiator::differentiate(Operation *op) {
 LogicalResult Differentiator::run(fsdp::ReportLossOp report) {
   Value loss = report.getLoss();
   if (nn::tensorType(loss).getNumElements() != 1)
-    return report.emitOpError("loss must have one element, not be ")
+    return report.emitOpError("loss must have one element, but has type ")
            << loss.getType();
   SmallVector<Operation *> forward;
   for (Operation &op : body.without_terminator())
     forward.push_back(&op);
   analyseActivity(loss);
   if (active.empty())
-    return report.emitOpError("depends on no trainable parameter; nothing can "
-                              "be trained");
+    return report.emitOpError(
+        "depends on no trainable parameter, so there is nothing to train");
 
   mark.primal = report;
   gradients[loss] = nn::splat(builder, report.getLoc(), loss.getType(), 1);
@@ -261,14 +261,16 @@ struct Grad : impl::GradBase<Grad> {
     SmallVector<fsdp::ReportLossOp> reports;
     for (Operation &op : function.getFunctionBody().front()) {
       if (isBackward(&op)) {
-        op.emitOpError("is of a backward that exists already");
+        op.emitOpError("belongs to a backward, but the module must contain "
+                       "only a forward");
         return signalPassFailure();
       }
       if (auto report = dyn_cast<fsdp::ReportLossOp>(op))
         reports.push_back(report);
     }
     if (reports.size() != 1) {
-      function.emitError("must report one loss, not ") << reports.size();
+      function.emitError("must report exactly one loss, but reports ")
+          << reports.size();
       return signalPassFailure();
     }
     Differentiator differentiator(function);
@@ -280,7 +282,7 @@ struct Grad : impl::GradBase<Grad> {
         parameter.setTrainable(false);
         parameter.emitRemark("parameter '")
             << parameter.getSymName()
-            << "' does not reach the loss and is not trained";
+            << "' does not affect the loss and is not trained";
       }
     numAdjoints += differentiator.adjoints;
     numGradients += differentiator.active.size();

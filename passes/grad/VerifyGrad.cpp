@@ -20,9 +20,8 @@ LogicalResult verifyOperands(Operation *op, const Origins &origins) {
     if (!source || isBackward(source) == isBackward(op))
       continue;
     if (isBackward(source)) {
-      InFlightDiagnostic diag =
-          op->emitOpError("is of the forward, but uses a value of the "
-                          "backward");
+      InFlightDiagnostic diag = op->emitOpError(
+          "belongs to the forward, but uses a value of the backward");
       diag.attachNote(source->getLoc())
           << "computed by '" << source->getName() << "'";
       return diag;
@@ -30,9 +29,10 @@ LogicalResult verifyOperands(Operation *op, const Origins &origins) {
     if (!origins.isWeight(operand))
       continue;
     if (isWeightSource(source) || unitOf(source) == unitOf(op)) {
-      InFlightDiagnostic diag = op->emitOpError(
-          "is of the backward, but uses a value of the forward that depends "
-          "on weights alone; run 'rematerialise-weights' or compute it again");
+      InFlightDiagnostic diag =
+          op->emitOpError("belongs to the backward, but uses a value of the "
+                          "forward that depends only on weights; run "
+                          "'rematerialise-weights' or recompute it");
       diag.attachNote(source->getLoc())
           << "computed by '" << source->getName() << "'";
       return diag;
@@ -49,9 +49,10 @@ LogicalResult verifyGradients(ModuleOp module, Block &body) {
         gradients.try_emplace(gradient.getParameterAttr().getAttr(), gradient);
     if (isNew)
       continue;
-    InFlightDiagnostic diag = gradient.emitOpError("is the second of '")
-                              << gradient.getParameter() << "'";
-    diag.attachNote(first->second.getLoc()) << "the first is here";
+    InFlightDiagnostic diag =
+        gradient.emitOpError("is the second gradient of parameter '")
+        << gradient.getParameter() << "'";
+    diag.attachNote(first->second.getLoc()) << "first gradient is here";
     return diag;
   }
   for (auto parameter : module.getOps<fsdp::ParameterOp>())

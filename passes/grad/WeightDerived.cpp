@@ -42,7 +42,7 @@ FunctionOpInterface lookupMicrobatch(ModuleOp module) {
   auto function =
       module.lookupSymbol<FunctionOpInterface>(fsdp::FSDPDialect::kMicrobatch);
   if (!function || function.isExternal()) {
-    module.emitError("module has no function '@")
+    module.emitError("expected a function '@")
         << fsdp::FSDPDialect::kMicrobatch << "' with a body";
     return nullptr;
   }

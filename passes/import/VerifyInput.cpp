@@ -27,7 +27,7 @@ static LogicalResult verifySignature(func::FuncOp function) {
       return function.emitError("argument '") << i << "' has no 'fsdp.input'";
     if (!names.insert(name.getValue()).second)
       return function.emitError("input '")
-             << name.getValue() << "' is there twice";
+             << name.getValue() << "' is declared twice";
   }
   return success();
 }
@@ -37,7 +37,7 @@ static LogicalResult verifyModule(Operation *op) {
   auto scope = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
   auto classes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kClassAttr);
   if (bool(scope) != bool(classes) || (scope && scope.size() != classes.size()))
-    return op->emitError("'nn.scope' and 'nn.class' differ in length");
+    return op->emitError("'nn.scope' and 'nn.class' must have the same length");
   return success();
 }
 
@@ -46,19 +46,19 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
   if (!isa<nn::NNDialect, fsdp::FSDPDialect>(op->getDialect()) &&
       !isa<func::ReturnOp>(op))
     return op->emitError("'")
-           << op->getName() << "' is not of the dialects nn and fsdp";
+           << op->getName() << "' is not an op of the dialects nn and fsdp";
   if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
     Operation *symbol = symbols.lookup(load.getSymbol());
     auto type = symbol ? symbol->getAttrOfType<TypeAttr>("type") : TypeAttr();
     if (!isa_and_nonnull<fsdp::ParameterOp, fsdp::BufferOp>(symbol) || !type ||
         type.getValue() != load.getType())
       return op->emitError("'")
-             << load.getSymbol() << "' is no parameter or buffer of type "
+             << load.getSymbol() << "' is not a parameter or buffer of type "
              << load.getType();
   }
   if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
     if (!symbols.lookup<fsdp::BufferOp>(update.getBuffer()))
-      return op->emitError("'") << update.getBuffer() << "' is no buffer";
+      return op->emitError("'") << update.getBuffer() << "' is not a buffer";
   return verifyModule(op);
 }
 
@@ -86,7 +86,7 @@ static LogicalResult verifyInput(ModuleOp module) {
   auto function =
       module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
   if (!function)
-    return module.emitError("there is no '@microbatch'");
+    return module.emitError("expected a function '@microbatch'");
   if (failed(verifySignature(function)))
     return failure();
   SymbolTable symbols(module);
@@ -99,9 +99,9 @@ static LogicalResult verifyInput(ModuleOp module) {
   }
   if (losses.size() != 1)
     return function.emitError("'@microbatch' reports ")
-           << losses.size() << " losses, not one";
+           << losses.size() << " losses; expected exactly one";
   if (!dependsOnParameter(losses[0], symbols))
-    return losses[0].emitError("no trainable parameter reaches the loss");
+    return losses[0].emitError("no trainable parameter affects the loss");
   return success();
 }
 

@@ -223,8 +223,8 @@ struct OutlineKernels
     auto function =
         module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
     if (!function) {
-      module.emitError("function '@microbatch' is missing; run the stage "
-                       "'import' first");
+      module.emitError(
+          "expected a function '@microbatch'; run the phase 'import' first");
       return signalPassFailure();
     }
     expandForGrouping(function);
@@ -233,7 +233,7 @@ struct OutlineKernels
     SmallVector<Operation *> order = items.sorted();
     if (order.size() != items.size()) {
       function.emitOpError("has kernels that depend on each other in a cycle; "
-                           "this is a fault of the grouping");
+                           "this is a bug in the grouping of ops");
       return signalPassFailure();
     }
 

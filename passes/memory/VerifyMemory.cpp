@@ -22,23 +22,23 @@ LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
   const SlotValue &first = slot.values.front();
   std::optional<int64_t> offset = plannedOffset(first.op, first.result);
   if (!offset || *offset < 0)
-    return first.op->emitOpError("breaks rule 'planned': result ")
+    return first.op->emitOpError("violates rule 'planned': result ")
            << first.result << " has no offset in '"
            << fsdp::FSDPDialect::kOffsetsAttr << "'";
   int64_t base = *offset - first.offset;
   if (base < 0 || base % slotAlignment != 0)
-    return first.op->emitOpError("breaks rule 'aligned': offset ")
-           << base << " is no multiple of " << slotAlignment;
+    return first.op->emitOpError("violates rule 'aligned': offset ")
+           << base << " is not a multiple of " << slotAlignment;
   if (base + slot.bytes > arenaBytes)
-    return first.op->emitOpError("breaks rule 'arena': it reaches byte ")
-           << base + slot.bytes << " of an arena of " << arenaBytes;
+    return first.op->emitOpError("violates rule 'arena': it extends to byte ")
+           << base + slot.bytes << ", but the arena ends at " << arenaBytes;
   for (const SlotValue &value : slot.values) {
     std::optional<int64_t> own = plannedOffset(value.op, value.result);
     if (own == base + value.offset)
       continue;
-    auto diagnostic = value.op->emitOpError("breaks rule 'placed': result ")
+    auto diagnostic = value.op->emitOpError("violates rule 'placed': result ")
                       << value.result << " must lie at " << base + value.offset;
-    diagnostic.attachNote(first.op->getLoc()) << "because of this op";
+    diagnostic.attachNote(first.op->getLoc()) << "required by this op";
     return diagnostic;
   }
   return success();
@@ -55,8 +55,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
     auto bytes = arena ? arena.getAs<IntegerAttr>("bytes") : IntegerAttr();
     if (!bytes)
-      return module.emitError(
-          "'fsdp.arena' with 'bytes' is missing; run plan-memory first");
+      return module.emitError("missing attribute 'fsdp.arena' with entry "
+                              "'bytes'; run plan-memory first");
     SlotOptions options;
     options.maxRanks = fsdp::getInt(module, "max-ranks");
     options.useTie = isPlannedTie;
@@ -113,12 +113,12 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
         bool first = std::pair(a.begin, earlier) < std::pair(b.begin, later);
         if (!first || !together || !overlap)
           continue;
-        auto diagnostic = b.values.front().op->emitOpError(
-                              "breaks rule 'overlap': its bytes [")
-                          << offsets[later] << ", " << offsets[later] + b.bytes
-                          << ") are not free yet";
+        auto diagnostic =
+            b.values.front().op->emitOpError("violates rule 'overlap': bytes [")
+            << offsets[later] << ", " << offsets[later] + b.bytes
+            << ") are still in use";
         diagnostic.attachNote(a.values.front().op->getLoc())
-            << "this has bytes [" << offsets[earlier] << ", "
+            << "this op uses bytes [" << offsets[earlier] << ", "
             << offsets[earlier] + a.bytes << ")";
         return diagnostic;
       }

@@ -204,8 +204,8 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
         return success();
       })
       .Default([](Operation *op) {
-        return op->emitOpError("has no counterpart in the runtime; run the "
-                               "earlier stages first");
+        return op->emitOpError(
+            "has no counterpart in the runtime; run the earlier phases first");
       });
 }
 
@@ -292,7 +292,7 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
       auto function = symbols.lookup<func::FuncOp>(name);
       if (!function) {
         getOperation().emitError("function '@")
-            << name << "' is missing; run the earlier stages first";
+            << name << "' is missing; run the earlier phases first";
         return signalPassFailure();
       }
       FailureOr<FunctionConverter::DeadMemory> dead =

@@ -52,15 +52,15 @@ LogicalResult addOperand(OpOperand &operand,
   if (!read && !write) {
     if (!isa<rt::PointerType>(operand.get().getType()))
       return success();
-    return op->emitOpError("does not say whether it reads or writes the memory "
-                           "of operand ")
-           << operand.getOperandNumber() << "; state its effect in ODS";
+    return op->emitOpError("does not declare whether it reads or writes the "
+                           "memory of operand ")
+           << operand.getOperandNumber() << "; declare the effect in ODS";
   }
   auto pointer = operand.get().getDefiningOp<rt::PointerOp>();
   if (!pointer)
     return op->emitOpError("takes as operand ")
-           << operand.getOperandNumber() << " an address that no rt.pointer "
-           << "makes";
+           << operand.getOperandNumber()
+           << " an address that is not the result of an rt.pointer";
   MemoryAccess access = accessThrough(pointer, write);
   if (write && fsdp::isSame(access.memory, rt::ReadOnlyMemory::get()))
     return op->emitOpError("writes to space '")
@@ -82,7 +82,7 @@ std::string MemoryAccess::describe() const {
   if (isOfArena())
     return llvm::formatv("arena bytes [{0}, {1})", begin, end);
   if (fsdp::isSame(memory, SideEffects::DefaultResource::get()))
-    return "memory that it does not name";
+    return "unspecified memory";
   std::string text = memory->getName().str();
   if (symbol)
     text += " of '" + symbol.getLeafReference().str() + "'";

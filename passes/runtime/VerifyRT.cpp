@@ -41,7 +41,7 @@ LogicalResult verifyBounds(const Command &command, const Bounds &bounds) {
   for (const MemoryAccess &access : command.accesses)
     if (access.isOfArena() && (access.begin < 0 || access.end < access.begin ||
                                access.end > bounds.arenaBytes))
-      return command.op->emitOpError("reaches byte ")
+      return command.op->emitOpError("accesses memory up to byte ")
              << access.end << " of an arena of " << bounds.arenaBytes
              << " bytes";
   return success();
@@ -53,11 +53,12 @@ LogicalResult verifyApart(const Command &earlier, const Command &later) {
       if (!conflict(before, access))
         continue;
       auto diagnostic = later.op->emitOpError("on stream '")
-                        << rt::stringifyStream(later.stream) << "' touches "
+                        << rt::stringifyStream(later.stream) << "' accesses "
                         << access.describe() << " without waiting for stream '"
                         << rt::stringifyStream(earlier.stream)
                         << "'; add an event between them";
-      diagnostic.attachNote(earlier.op->getLoc()) << "which touches them here";
+      diagnostic.attachNote(earlier.op->getLoc())
+          << "conflicting access is here";
       return diagnostic;
     }
   return success();
@@ -78,13 +79,13 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
     if (!clocks.advance(&op))
       return op.emitOpError("waits for event ")
              << cast<rt::EventWaitOp>(op).getEvent()
-             << ", which was not recorded before";
+             << ", which has not been recorded before";
     std::optional<rt::Stream> stream = rt::streamOf(&op);
     if (accesses->empty())
       continue;
     if (!stream)
-      return op.emitOpError("touches ")
-             << accesses->front().describe() << ", but runs on no stream";
+      return op.emitOpError("accesses ") << accesses->front().describe()
+                                         << ", but does not run on a stream";
     const StreamClocks::Clock &clock = clocks.clock(*stream);
     Command command{&op, *stream, clock[static_cast<int>(*stream)], clock,
                     std::move(*accesses)};
@@ -106,8 +107,8 @@ struct VerifyRT : fsdpc::passes::impl::VerifyRTBase<VerifyRT> {
     auto arena = getOperation()->getAttrOfType<DictionaryAttr>("fsdp.arena");
     auto bytes = arena ? arena.getAs<IntegerAttr>("bytes") : IntegerAttr();
     if (!bytes) {
-      getOperation().emitError(
-          "'fsdp.arena' with 'bytes' is missing; run plan-memory first");
+      getOperation().emitError("missing attribute 'fsdp.arena' with entry "
+                               "'bytes'; run plan-memory first");
       return signalPassFailure();
     }
     Bounds bounds{bytes.getInt(),

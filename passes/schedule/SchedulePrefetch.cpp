@@ -157,8 +157,8 @@ struct SchedulePrefetch
     Block &body = function->front();
     for (Operation &op : body)
       if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op))
-        return op.emitOpError("is split already; schedule-prefetch places "
-                              "whole collectives");
+        return op.emitOpError("is already split into start and wait; "
+                              "schedule-prefetch expects unsplit collectives");
     eraseUnused(body);
     FailureOr<ScheduleIR> ir = readSchedule(*function);
     if (failed(ir))

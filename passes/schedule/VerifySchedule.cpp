@@ -23,7 +23,7 @@ using namespace fsdpc::passes;
 namespace {
 
 InFlightDiagnostic broken(Operation *op, StringRef rule) {
-  return op->emitOpError("breaks rule '") << rule << "': ";
+  return op->emitOpError("violates rule '") << rule << "': ";
 }
 
 // ---- rules of single collectives ----
@@ -40,10 +40,10 @@ LogicalResult verifyToken(Operation *start) {
       isa<fsdp::AllGatherWaitOp, fsdp::ReduceScatterWaitOp>(users[0]))
     return success();
   auto diagnostic = broken(start, "token")
-                    << "it is waited for " << users.size()
-                    << " times; each token is waited for once";
+                    << "its token is waited for " << users.size()
+                    << " times; each token must be waited for exactly once";
   for (Operation *user : llvm::reverse(users))
-    diagnostic.attachNote(user->getLoc()) << "a use of the token";
+    diagnostic.attachNote(user->getLoc()) << "token used here";
   return diagnostic;
 }
 
@@ -56,8 +56,8 @@ LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
         frees.push_back(user);
     if (frees.size() != 1) {
       auto diagnostic = broken(wait, "free-once")
-                        << "what it gathers is freed " << frees.size()
-                        << " times; each gathered buffer is freed once";
+                        << "a gathered buffer is freed " << frees.size()
+                        << " times; each must be freed exactly once";
       for (Operation *free : llvm::reverse(frees))
         diagnostic.attachNote(free->getLoc()) << "freed here";
       return diagnostic;
@@ -67,14 +67,14 @@ LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
       if (user->isBeforeInBlock(frees[0]))
         continue;
       auto diagnostic = broken(frees[0], "free-after-use")
-                        << "it frees what is used after it";
+                        << "the buffer is used after it is freed";
       diagnostic.attachNote(user->getLoc()) << "used here";
       return diagnostic;
     }
   }
   if (!used)
-    return broken(wait, "used") << "nothing reads what it gathers; remove "
-                                   "the collective";
+    return broken(wait, "used")
+           << "the gathered buffers are never read; remove the collective";
   return success();
 }
 
@@ -89,8 +89,8 @@ LogicalResult verifySource(fsdp::ReduceScatterStartOp start) {
           !user->isBeforeInBlock(wait))
         continue;
       auto diagnostic = broken(start, "source-kept")
-                        << "its gradient is written before its wait";
-      diagnostic.attachNote(user->getLoc()) << "written here";
+                        << "its gradient is overwritten before its wait";
+      diagnostic.attachNote(user->getLoc()) << "overwritten here";
       return diagnostic;
     }
   return success();
@@ -149,9 +149,9 @@ LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
       StringRef name =
           effect.symbol ? effect.symbol.getLeafReference().getValue() : "any";
       auto diagnostic = broken(op, "symbol-hazard")
-                        << "it touches memory of layout '" << name
-                        << "' while a collective on it is under way";
-      diagnostic.attachNote(start->getLoc()) << "the collective starts here";
+                        << "it accesses memory of layout '" << name
+                        << "' while a collective on that layout is in flight";
+      diagnostic.attachNote(start->getLoc()) << "collective starts here";
       return diagnostic;
     }
   }
@@ -184,7 +184,7 @@ LogicalResult verifyStructure(func::FuncOp function) {
 // Reports the violations of the model of compiler/schedule as diagnostics.
 LogicalResult verifyModel(func::FuncOp function, const ScheduleIR &ir) {
   if (std::string fault = ir.problem.check(); !fault.empty())
-    return function.emitOpError("is no scheduling problem: ") << fault;
+    return function.emitOpError("is not a valid scheduling problem: ") << fault;
   for (const schedule::Violation &violation :
        schedule::verifyPlaces(ir.problem, ir.schedule)) {
     Operation *op = function;
@@ -193,7 +193,7 @@ LogicalResult verifyModel(func::FuncOp function, const ScheduleIR &ir) {
     auto diagnostic = broken(op, violation.rule) << violation.message;
     for (int id : violation.collectives)
       if (Operation *other = ir.collectives[id].first; other != op)
-        diagnostic.attachNote(other->getLoc()) << "another one involved";
+        diagnostic.attachNote(other->getLoc()) << "other collective involved";
     return diagnostic;
   }
   return success();

@@ -168,7 +168,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     ModuleOp module = getOperation();
     if (fsdp::getFlag(module, "nesterov") &&
         fsdp::getDouble(module, "momentum") == 0) {
-      emitError(module.getLoc(), "--nesterov needs --momentum above 0");
+      emitError(module.getLoc(),
+                "--nesterov requires --momentum greater than 0");
       return signalPassFailure();
     }
     SmallVector<fsdp::LayoutOp> layouts;
@@ -179,8 +180,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
         names.push_back(FlatSymbolRefAttr::get(layout));
       }
     if (layouts.empty()) {
-      emitError(module.getLoc(),
-                "no parameter is trained: none has a gradient");
+      emitError(module.getLoc(), "no parameter is trained: none has a "
+                                 "gradient; check --frozen and --trainable");
       return signalPassFailure();
     }
     auto builder = OpBuilder::atBlockEnd(module.getBody());

@@ -77,7 +77,7 @@ private:
           !gradients.count(parameter.getSymName())) {
         parameter.emitRemark()
             << "no gradient reaches parameter '" << parameter.getSymName()
-            << "'; it is treated as frozen";
+            << "'; treating it as frozen";
         parameter.setTrainable(false);
       }
   }
@@ -95,7 +95,7 @@ private:
       parameters.insert(parameter);
       names.push_back(parameter.getSymName());
       if (!parameter.getUnitAttr())
-        return parameter.emitOpError("has no unit; run form-units before");
+        return parameter.emitOpError("has no unit; run form-units first");
     }
     llvm::MapVector<std::pair<StringRef, int>, SmallVector<fsdp::ParameterOp>>
         groups;

@@ -322,8 +322,9 @@ struct FormUnits : impl::FormUnitsBase<FormUnits> {
     units = formed;
     if (formed == 1)
       emitWarning(module.getLoc())
-          << "all parameters are in one unit, so sharding saves nothing while "
-             "the model runs; see --units, --unit-class and --unit-scope";
+          << "all parameters are in one unit, so sharding saves no memory "
+             "while the model runs; form smaller units with --unit-class, "
+             "--unit-scope or --unit-size";
   }
 };
 

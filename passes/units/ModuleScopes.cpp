@@ -91,13 +91,13 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
         StringAttr::get(module.getContext(), text).getValue());
     if (!glob)
       return emitError(module.getLoc())
-             << "--unit-class '" << text
-             << "' is no glob: " << llvm::toString(glob.takeError());
+             << "--unit-class '" << text << "' is not a valid glob pattern: "
+             << llvm::toString(glob.takeError());
     if (llvm::none_of(allClasses, [&](StringRef cls) {
           return glob->match(cls) || glob->match(lastComponent(cls));
         }))
       return emitError(module.getLoc())
-             << "--unit-class '" << text << "' matches no class; there are "
+             << "--unit-class '" << text << "' matches no class; available: "
              << fsdp::listNearest(text, allClasses);
     policy.classes.push_back(std::move(*glob));
   }

@@ -36,8 +36,7 @@ struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
       return signalPassFailure();
     if (!any && !names.empty()) {
       emitError(module.getLoc(),
-                "no parameter is trainable; loosen --frozen or "
-                "--trainable");
+                "no parameter is trainable; relax --frozen or --trainable");
       signalPassFailure();
     }
   }

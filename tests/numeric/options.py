@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Options do what they say, seen in what a program logs and saves.
+"""Checks the effect of options by what a program logs and saves.
 
 usage: options.py --build DIR [CASE…]
 
@@ -91,7 +91,7 @@ def optimizers(case: Case) -> None:
             sure = np.abs(gradients[name]) > 1e-6
             expected = formula(p, gradients[name]) - p
             worst = np.abs((after[name] - p - expected)[sure]).max(initial=0) / np.abs(expected).max()
-            demand(worst < 1e-3, f"{flags}: the update of '{name}' is off by {worst:.1e} of its largest element")
+            demand(worst < 1e-3, f"{flags}: the update of '{name}' differs by {worst:.1e} of its largest element")
 
 
 def no_decay(case: Case) -> None:
@@ -103,7 +103,7 @@ def no_decay(case: Case) -> None:
         decay = 0.0 if "ln_" in name else 0.5
         sure = np.abs(gradients[name]) > 1e-6
         off = np.abs(after[name] - adam(before[name], gradients[name], decay, True))[sure].max()
-        demand(off < 1e-3 * LR, f"'{name}' is not decayed by {decay}: off by {off:.1e}")
+        demand(off < 1e-3 * LR, f"'{name}' is not decayed by {decay}: differs by {off:.1e}")
 
 
 # ---- what trains ----
@@ -122,7 +122,7 @@ def init_and_embed(case: Case) -> None:
     program = case.compile()
     trained = case.train(program)
     again = case.train(program, f"--init={trained.saved}", "--lr=0", steps=1)
-    demand(trained.saved.read_bytes() == again.saved.read_bytes(), "--init of a saved file saves another")
+    demand(trained.saved.read_bytes() == again.saved.read_bytes(), "--init with a saved file does not reproduce it")
     copy = case.bench.path("embedded.onnx")
     copy.write_bytes(case.fixture.model.read_bytes())
     embedded = case.bench.compile(copy, "embedded", "--lr=1e-3", "--embed-weights")
@@ -158,8 +158,8 @@ def cpu(case: Case) -> None:
 
 def memory_limit(case: Case) -> None:
     output = case.refused("--memory-limit=1MiB")
-    demand("--memory-limit of 1048576 bytes" in output and "largest are" in output, f"cap or contributors are not named:\n{output}")
-    demand(not case.bench.path("refused").exists(), "a refused compile wrote its output")
+    demand("--memory-limit of 1048576 bytes" in output and "largest:" in output, f"the error does not name the cap or the contributors:\n{output}")
+    demand(not case.bench.path("refused").exists(), "a failed compile wrote its output")
 
     def run(*flags):
         training = case.train(case.compile("--unit-class=*Block", "--plan-ranks=2", *flags), local=False)
@@ -170,7 +170,7 @@ def memory_limit(case: Case) -> None:
     cap = (low + high) // 2
     tight, kept = run("--prefetch=auto", f"--memory-limit={cap}")
     print(f"       none takes {low} bytes, auto {high}, auto under a cap of {cap} takes {kept}")
-    demand(kept <= cap < high, f"the cap of {cap} bytes is not kept, or does not bind")
+    demand(kept <= cap < high, f"the cap of {cap} bytes is exceeded or has no effect")
     demand(least.bits() == free.bits() == tight.bits(), "a memory limit changes bits")
 
 
@@ -178,7 +178,7 @@ def max_ranks(case: Case) -> None:
     program = case.compile("--max-ranks=2")
     case.train(program)
     done = harness.run([program, "--ranks", 3, *case.fixture.data, "--steps", 1], 3)
-    demand("error:" in done.stderr and "2" in done.stderr, f"three ranks are refused without saying why: {done.stderr}")
+    demand("error:" in done.stderr and "2" in done.stderr, f"three ranks are refused without the reason: {done.stderr}")
 
 
 # ---- run time ----
@@ -188,7 +188,7 @@ def shuffle(case: Case) -> None:
     plain = case.train(program, ranks=1, accumulate=4).losses()
     one = case.train(program, "--shuffle", ranks=1, accumulate=4).losses()
     close(case.train(program, "--shuffle", ranks=4).losses(), one, ROUNDING, "--shuffle on 4 ranks and on 1")
-    demand(abs(one[0] / plain[0] - 1) > 100 * ROUNDING, "--shuffle changes no order")
+    demand(abs(one[0] / plain[0] - 1) > 100 * ROUNDING, "--shuffle does not change the order")
 
 
 def lr_schedule(case: Case) -> None:
@@ -215,7 +215,7 @@ def trace(case: Case) -> None:
                 found = [event for event in events if event["tid"] == sequence["stream"] and event["cat"] not in ("entry", "wait")
                          and event["args"]["step"] == step and entry["ts"] <= event["ts"] <= entry["ts"] + entry["dur"]]
                 demand([(event["args"]["unit"], event["args"]["command"]) for event in found] == expected,
-                       f"rank {rank}, step {step}: stream {sequence['stream']} of {sequence['entry']} ran other commands than the manifest's")
+                       f"rank {rank}, step {step}: stream {sequence['stream']} of {sequence['entry']} ran other commands than the manifest lists")
                 demand(all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(found, found[1:])), "commands of a stream overlap")
 
 
@@ -233,7 +233,7 @@ def test(bench, options):
             print(f"WRONG  {name}: {failure}", flush=True)
             failed.append(name)
     if failed:
-        raise Failure(f"not as they should be: {', '.join(failed)}")
+        raise Failure(f"failed cases: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

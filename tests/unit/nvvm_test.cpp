@@ -127,22 +127,23 @@ TEST_F(NVVMTest, ArchitecturesAreSortedAndEachOnce) {
 
 // A dump may hold an architecture that the command line would refuse.
 TEST_F(NVVMTest, AnUnknownArchitectureNeverReachesLLVM) {
-  EXPECT_EQ(errorOf([&] { (void)resolveGpuArchs(loc, "sm_90,sm_75"); }),
-            "unknown architecture 'sm_75'; known: sm_80 sm_86 sm_89 sm_90 "
-            "sm_100 sm_120");
+  EXPECT_EQ(
+      errorOf([&] { (void)resolveGpuArchs(loc, "sm_90,sm_75"); }),
+      "unknown GPU architecture 'sm_75'; supported: sm_80 sm_86 sm_89 sm_90 "
+      "sm_100 sm_120");
 }
 
 // The message lists each place that was searched and what it lacks.
-TEST_F(NVVMTest, AMissingToolkitIsSaidWithEachPlace) {
+TEST_F(NVVMTest, AMissingToolkitIsReportedWithEachPlace) {
   llvm::SmallString<128> folder;
   ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("toolkit", folder));
   EXPECT_EQ(errorOf([&] { (void)findCudaToolkit(loc, folder); }),
-            ("no CUDA toolkit with ptxas, fatbinary, cudart, cublasLt, cudnn "
-             "and nccl: '" +
+            ("cannot find a CUDA toolkit with ptxas, fatbinary, cudart, "
+             "cublasLt, cudnn and nccl; searched '" +
              folder +
              "' (--cuda-path) lacks bin/ptxas, bin/fatbinary, "
              "lib64/libcudart.so, lib64/libcublasLt.so, lib64/libcudnn.so, "
-             "lib64/libnccl.so; name one with '--cuda-path'")
+             "lib64/libnccl.so; set one with --cuda-path=DIR")
                 .str());
   llvm::sys::fs::remove(folder);
   setenv("CUDA_HOME", folder.c_str(), 1);
@@ -151,10 +152,11 @@ TEST_F(NVVMTest, AMissingToolkitIsSaidWithEachPlace) {
       emitError(loc, "found another");
   });
   unsetenv("CUDA_HOME");
-  EXPECT_THAT(error, AnyOf("found another",
-                           HasSubstr("'" + folder.str().str() +
-                                     "' (CUDA_HOME) is no folder; "
-                                     "'/usr/local/cuda' (the usual place)")));
+  EXPECT_THAT(
+      error, AnyOf("found another",
+                   HasSubstr("'" + folder.str().str() +
+                             "' (CUDA_HOME) does not exist or is not a folder; "
+                             "'/usr/local/cuda' (default)")));
 }
 
 // The folder of libraries becomes the program's runpath, which must work

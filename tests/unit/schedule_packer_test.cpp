@@ -191,8 +191,8 @@ TEST(Packer, RefusesFixedOffsetsThatCollide) {
 }
 
 TEST(Packer, RefusesIllFormedIntervals) {
-  EXPECT_THAT(pack({interval(8, 5, 3, "x")}).error, HasSubstr("ill-formed"));
-  EXPECT_THAT(pack({interval(-8, 3, 5, "x")}).error, HasSubstr("ill-formed"));
+  EXPECT_THAT(pack({interval(8, 5, 3, "x")}).error, HasSubstr("malformed"));
+  EXPECT_THAT(pack({interval(-8, 3, 5, "x")}).error, HasSubstr("malformed"));
 }
 
 // No intervals, or none with bytes.
@@ -218,8 +218,8 @@ TEST(PackerVerify, ChecksAlignmentAndFixedOffsets) {
   a.alignment = 64;
   EXPECT_THAT(verify({a}, {32}), HasSubstr("expected a multiple of 64"));
   a.fixedOffset = 64;
-  EXPECT_THAT(verify({a}, {128}), HasSubstr("fixed at 64"));
-  EXPECT_THAT(verify({a}, {}), HasSubstr("0 offsets for 1 intervals"));
+  EXPECT_THAT(verify({a}, {128}), HasSubstr("fixed offset 64"));
+  EXPECT_THAT(verify({a}, {}), HasSubstr("0 offsets given for 1 intervals"));
 }
 
 // Random live ranges: mostly short, and some that span a large part of the

@@ -35,7 +35,7 @@ TEST(ProblemCheck, AcceptsAWellFormedOne) {
   EXPECT_EQ(Problem().check(), "");
 }
 
-// Every way in which a problem can be ill-formed has its message, and the
+// Every way in which a problem can be malformed has its message, and the
 // solvers refuse it.
 TEST(ProblemCheck, SaysWhatIsWrong) {
   struct Case {
@@ -43,9 +43,9 @@ TEST(ProblemCheck, SaysWhatIsWrong) {
     const char *message;
   };
   const Case cases[] = {
-      {[](Problem &p) { p.ops[1].durationUs = -1; }, "op 1 has a duration"},
+      {[](Problem &p) { p.ops[1].durationUs = -1; }, "op 1 has a negative"},
       {[](Problem &p) { p.collectives[0].durationUs = 0.0 / 0.0; },
-       "'gather a' has a duration"},
+       "'gather a' has a negative"},
       {[](Problem &p) { p.collectives[0].buffers[0].bytes = -4; },
        "has -4 bytes"},
       {[](Problem &p) { p.collectives[0].buffers[0].alignment = 0; },
@@ -54,13 +54,13 @@ TEST(ProblemCheck, SaysWhatIsWrong) {
       {[](Problem &p) { p.collectives[2].latest = 5; }, "window [2, 5]"},
       {[](Problem &p) { p.collectives[1].lastUse = 1; }, "last used at 1"},
       {[](Problem &p) { p.collectives[1].lastUse = 4; }, "last used at 4"},
-      {[](Problem &p) { p.collectives[2].lastUse = 3; }, "has a last use"},
+      {[](Problem &p) { p.collectives[2].lastUse = 3; }, "have a last use"},
       {[](Problem &p) { p.collectives[2].buffers[0].definition = 2; },
        "first written by op 2"},
       {[](Problem &p) { p.tensors.push_back({8, 1, 2, 4, {}, "t"}); },
-       "'t' is alive from 2 to 4, outside ops 0 to 3"},
+       "'t' is live from 2 to 4, outside of ops 0 to 3"},
       {[](Problem &p) { p.tensors.push_back({8, 1, 2, 1, {}, "t"}); },
-       "'t' is alive from 2 to 1"},
+       "'t' is live from 2 to 1"},
       {[](Problem &p) { p.segments[1].begin = 1; }, "segment 'b' [1, 4)"},
       {[](Problem &p) { p.segments[1].end = 5; }, "segment 'b' [2, 5)"},
       {[](Problem &p) { p.baseBytes = -1; }, "base bytes"},
@@ -149,13 +149,13 @@ TEST(Verify, EachRuleHasAScheduleThatBreaksIt) {
       {"complete", "'gather b' is never freed", [](auto &a) { a.pop_back(); }},
       {"complete", "'gather b' is waited for more than once",
        [](auto &a) { a.insert(a.end() - 1, Action{4, Wait, 1}); }},
-      {"complete", "'reduce a' is freed, but holds no buffer",
+      {"complete", "'reduce a' is freed, but has no buffer",
        [](auto &a) { a.push_back({4, Free, 2}); }},
-      {"complete", "names collective 7",
+      {"complete", "refers to collective 7",
        [](auto &a) { a.push_back({4, Start, 7}); }},
-      {"order", "'gather b' stands at 1, after one at 2",
+      {"order", "'gather b' is at 1, after an action at 2",
        [](auto &a) { a[5].position = 1; }},
-      {"order", "'gather b' stands at 5", [](auto &a) { a[7].position = 5; }},
+      {"order", "'gather b' is at 5", [](auto &a) { a[7].position = 5; }},
       {"start-window",
        "'reduce a' starts at 0, before its source is ready at 2",
        [](auto &a) {
@@ -165,9 +165,9 @@ TEST(Verify, EachRuleHasAScheduleThatBreaksIt) {
       {"wait-after-start", "'gather a' is waited for at 0, before its start",
        [](auto &a) { std::swap(a[0], a[2]); }},
       {"wait-before-use",
-       "'gather b' is waited for at 3, but must be done by 2",
+       "'gather b' is waited for at 3, after its first use at 2",
        [](auto &a) { a[5].position = 3; }},
-      {"free-after-use", "'gather a' is freed at 0, but is used up to op 1",
+      {"free-after-use", "'gather a' is freed at 0, but is used until op 1",
        [](auto &a) { a[3].position = 0; }},
   };
   for (const Case &c : cases) {
@@ -187,7 +187,7 @@ TEST(Verify, LiveGathers) {
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations[0].rule, "live-gathers");
   EXPECT_EQ(violations[0].message, "the start of 'gather b' at 0 makes 2 "
-                                   "gathers live, the limit is 1");
+                                   "gathers live, but the limit is 1");
   EXPECT_THAT(violations[0].collectives, ElementsAre(0, 1));
 }
 
@@ -201,9 +201,9 @@ TEST(Verify, MemoryCap) {
   problem.options.memoryLimit = 249;
   auto [rule, message] = firstViolation(problem, legal());
   EXPECT_EQ(rule, "memory-cap");
-  EXPECT_EQ(message,
-            "peak of 250 bytes is above the limit 249; largest: 'gather a' 100 "
-            "'gather b' 100 'reduce a' 40");
+  EXPECT_EQ(message, "peak memory of 250 bytes exceeds the limit of 249 bytes; "
+                     "largest: 'gather a' 100 "
+                     "'gather b' 100 'reduce a' 40");
 }
 
 // Ranks compare this hash: communicators need the same order of starts, while

@@ -180,9 +180,10 @@ TEST(Solvers, ALimitBelowWhatIsReadAtOnceIsInfeasible) {
   for (Prefetch mode : allModes) {
     Solved solved = solveAs(problem, mode);
     ASSERT_FALSE(solution(solved));
-    EXPECT_EQ(std::get<Infeasible>(solved).message,
-              "the start of 'gather b' at 2 makes 2 gathers live, the limit is "
-              "1");
+    EXPECT_EQ(
+        std::get<Infeasible>(solved).message,
+        "the start of 'gather b' at 2 makes 2 gathers live, but the limit is "
+        "1");
   }
 }
 
@@ -198,10 +199,11 @@ TEST(Solvers, ACapThatCannotBeMetNamesTheContributors) {
     const Infeasible &failed = std::get<Infeasible>(solved);
     EXPECT_EQ(failed.peakBytes, 1170);
     EXPECT_EQ(failed.capBytes, 1139);
-    EXPECT_EQ(failed.message,
-              "peak of 1170 bytes is above the memory limit of 1139 bytes (1000"
-              " of it outside the arena); largest in the arena: 'gather a' 100"
-              " 'reduce a' 40 'activations a' 30");
+    EXPECT_EQ(
+        failed.message,
+        "peak memory of 1170 bytes exceeds the memory limit of 1139 bytes (1000"
+        " bytes outside the arena); largest in the arena: 'gather a' 100"
+        " 'reduce a' 40 'activations a' 30");
   }
 }
 

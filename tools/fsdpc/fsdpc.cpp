@@ -94,13 +94,13 @@ LogicalResult checkAgainstDump(ModuleOp module, DictionaryAttr given) {
       std::string error;
       before = fsdp::parseOption(known, known.defaultValue, module.getContext(),
                                  error);
-      made += ", hence with '" + known.defaultValue.str() + "'";
+      made += " (default '" + known.defaultValue.str() + "')";
     }
     if (before == option.getValue())
       continue;
     llvm::errs() << "error: '--" << name
-                 << "' contradicts the dump, which was made " << made
-                 << "; leave it out or compile the model again\n";
+                 << "' conflicts with the dump, which was compiled " << made
+                 << "; omit the flag, or compile the model again\n";
     return failure();
   }
   return success();
@@ -118,15 +118,16 @@ LogicalResult checkTarget(const CommandLine &line, ModuleOp module) {
     return option.first == "gpu-arch";
   });
   if (archs && target == "host")
-    return refuse("--gpu-arch", "needs '--target=cuda'; the target is 'host'");
+    return refuse("--gpu-arch",
+                  "requires '--target=cuda'; the target is 'host'");
   if (line.kernelReport.empty())
     return success();
   if (target != "cuda")
     return refuse("--kernel-report",
-                  "needs '--target=cuda'; the target is '" + target + "'");
+                  "requires '--target=cuda'; the target is '" + target + "'");
   if (line.last != Phase::Executable)
     return refuse("--kernel-report",
-                  "is written with the program; leave '--compile-to' out");
+                  "requires a full compile; omit '--compile-to'");
   return success();
 }
 
@@ -245,9 +246,10 @@ int compile(const CommandLine &line) {
   if (manifest->memoryLimit == 0 || peak <= manifest->memoryLimit)
     return 0;
   llvm::sys::fs::remove(line.output);
-  llvm::errs() << "error: the peak of " << peak << " bytes a rank is above "
-               << "'--memory-limit' of " << manifest->memoryLimit
-               << "; raise it, or plan for more ranks\n";
+  llvm::errs() << "error: peak memory of " << peak
+               << " bytes per rank exceeds --memory-limit of "
+               << manifest->memoryLimit
+               << " bytes; increase --memory-limit or --plan-ranks\n";
   return inputFault;
 }
 

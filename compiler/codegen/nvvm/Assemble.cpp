@@ -117,7 +117,7 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
     thread.join();
   for (const std::string &error : errors)
     if (!error.empty())
-      return emitError(loc) << "kernels do not assemble: " << error;
+      return emitError(loc) << "cannot assemble kernels: " << error;
   for (const std::vector<KernelFigures> &arch : found)
     figures.insert(figures.end(), arch.begin(), arch.end());
 
@@ -138,6 +138,6 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   if (error.empty() && !bytes)
     error = "cannot read '" + fat + "': " + bytes.getError().message();
   if (!error.empty())
-    return emitError(loc) << "kernels do not assemble: " << error;
+    return emitError(loc) << "cannot assemble kernels: " << error;
   return (*bytes)->getBuffer().str();
 }

@@ -42,14 +42,14 @@ std::string compileGroup(StringRef source, ArrayRef<GpuArch> archs,
 
   auto kernels = parseSourceString<ModuleOp>(source, &context);
   if (!kernels)
-    return because("kernels do not parse");
+    return because("cannot parse kernels");
   PassManager manager(&context);
   manager.addPass(createEmitGrids());
   manager.addPass(createExpandMath());
   if (failed(manager.run(*kernels)))
-    return because("kernels cannot be emitted");
+    return because("cannot emit kernels");
   if (failed(kernels::lowerToNVVM(*kernels)))
-    return because("kernels do not lower to NVVM");
+    return because("cannot lower kernels to NVVM");
   for (auto [arch, text] : llvm::zip(archs, ptx)) {
     std::string fault = kernels::emitPtx(*kernels, arch, text);
     if (!fault.empty())

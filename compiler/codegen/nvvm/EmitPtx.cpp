@@ -28,12 +28,12 @@ std::string kernels::emitPtx(ModuleOp source, const GpuArch &arch,
                              std::string &ptx) {
   auto grids = source.getOps<gpu::GPUModuleOp>();
   if (!llvm::hasSingleElement(grids))
-    return "kernels do not stand in one gpu.module";
+    return "kernels are not in a single gpu.module";
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module =
       translateModuleToLLVMIR(*grids.begin(), context, "kernels");
   if (!module)
-    return "kernels do not translate to LLVM IR";
+    return "cannot translate kernels to LLVM IR";
   auto machine = makeGpuMachine(arch);
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());

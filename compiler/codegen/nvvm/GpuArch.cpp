@@ -25,7 +25,7 @@ fsdpc::codegen::resolveGpuArchs(mlir::Location loc, llvm::StringRef text) {
     if (!llvm::is_contained(llvm::map_range(table, std::mem_fn(&GpuArch::name)),
                             name)) {
       auto error = mlir::emitError(loc)
-                   << "unknown architecture '" << name << "'; known:";
+                   << "unknown GPU architecture '" << name << "'; supported:";
       for (const GpuArch &arch : table)
         error << ' ' << arch.name;
       return error;

@@ -64,10 +64,10 @@ FailureOr<CudaToolkit> fsdpc::codegen::findCudaToolkit(Location loc,
     for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
       if (const char *value = std::getenv(variable); value && *value)
         candidates.emplace_back(variable, value);
-    candidates.emplace_back("the usual place", "/usr/local/cuda");
+    candidates.emplace_back("default", "/usr/local/cuda");
     if (auto nvcc = llvm::sys::findProgramByName("nvcc"))
       candidates.emplace_back(
-          "nvcc on PATH",
+          "nvcc in PATH",
           llvm::sys::path::parent_path(llvm::sys::path::parent_path(*nvcc)));
   }
   std::string places;
@@ -78,9 +78,9 @@ FailureOr<CudaToolkit> fsdpc::codegen::findCudaToolkit(Location loc,
     places += (places.empty() ? "" : "; ") + ("'" + path + "' (" + name + ")");
     places += llvm::sys::fs::is_directory(path)
                   ? " lacks " + llvm::join(missing, ", ")
-                  : std::string(" is no folder");
+                  : std::string(" does not exist or is not a folder");
   }
-  return emitError(loc) << "no CUDA toolkit with ptxas, fatbinary, cudart, "
-                           "cublasLt, cudnn and nccl: "
-                        << places << "; name one with '--cuda-path'";
+  return emitError(loc) << "cannot find a CUDA toolkit with ptxas, fatbinary, "
+                           "cudart, cublasLt, cudnn and nccl; searched "
+                        << places << "; set one with --cuda-path=DIR";
 }

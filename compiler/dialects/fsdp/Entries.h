@@ -13,7 +13,7 @@ inline llvm::FailureOr<mlir::func::FuncOp> getEntry(mlir::ModuleOp module,
   auto function = module.lookupSymbol<mlir::func::FuncOp>(name);
   if (!function || !function.getBody().hasOneBlock())
     return mlir::emitError(module.getLoc())
-           << "has no function '" << name << "' of one block";
+           << "expected a function '" << name << "' with a single block";
   return function;
 }
 

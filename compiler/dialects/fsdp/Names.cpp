@@ -38,7 +38,7 @@ FailureOr<NamePatterns> NamePatterns::compile(Location loc, StringRef flag,
     std::optional<NamePattern> pattern = NamePattern::compile(text, why);
     if (!pattern)
       return emitError(loc) << "--" << flag << " '" << text
-                            << "' is not a regular expression: " << why;
+                            << "' is not a valid regular expression: " << why;
     result.patterns.push_back({text, std::move(*pattern)});
   }
   return result;
@@ -70,7 +70,7 @@ LogicalResult NamePatterns::checkUsed(Location loc, ArrayRef<StringRef> names,
     if (!entry.used)
       return emitError(loc)
              << "--" << flag << " '" << entry.text << "' matches no " << what
-             << "; there are " << listNearest(entry.text, names);
+             << "; available: " << listNearest(entry.text, names);
   return success();
 }
 

@@ -20,8 +20,8 @@ static bool isOfLayouts(SideEffects::Resource *resource) {
 FailureOr<SmallVector<MemoryEffects::EffectInstance>> effectsOf(Operation *op) {
   if (auto effects = getEffectsRecursively(op))
     return std::move(*effects);
-  return op->emitOpError("does not say which memory it reads and writes; state "
-                         "its effects in ODS");
+  return op->emitOpError(
+      "does not declare its memory effects; declare them in ODS");
 }
 
 FailureOr<SmallVector<SymbolEffect>>
@@ -46,9 +46,9 @@ symbolEffectsOf(Operation *op,
         result.push_back({resource, layout, write});
   }
   if (!layouts.empty() && !touchesLayouts)
-    return op->emitOpError("names layout '")
+    return op->emitOpError("references layout '")
            << layouts.front().getValue()
-           << "', but none of its effects is on the memory of layouts";
+           << "', but declares no effect on the memory of layouts";
   return result;
 }
 

@@ -9,23 +9,25 @@ namespace fsdpc::fsdp {
 
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !getCompute().isBF16())
-    return emitOpError() << "computes in " << getCompute()
+    return emitOpError() << "has compute type " << getCompute()
                          << "; it must be f32 or bf16";
   if (getMembers().empty())
     return emitOpError("has no members");
   if (!getTrainable() && getStates() != 0)
-    return emitOpError() << "is frozen and has " << getStates() << " states";
+    return emitOpError() << "is frozen, but has " << getStates()
+                         << " optimizer states";
   int64_t end = 0;
   for (auto member : getMembers().getAsRange<MemberAttr>()) {
     StringRef name = member.getParameter().getValue();
     if (member.getOffset() % kMemberAlignment)
-      return emitOpError() << "member '" << name << "' stands at "
-                           << member.getOffset() << ", no multiple of "
+      return emitOpError() << "member '" << name << "' has offset "
+                           << member.getOffset()
+                           << ", which is not a multiple of "
                            << kMemberAlignment;
     if (member.getOffset() < end)
-      return emitOpError() << "member '" << name << "' stands at "
+      return emitOpError() << "member '" << name << "' has offset "
                            << member.getOffset()
-                           << ", before the end of the one before it, " << end;
+                           << ", but the previous member ends at " << end;
     if (member.getElements() <= 0)
       return emitOpError() << "member '" << name << "' is empty";
     end = member.getOffset() + member.getElements();
@@ -36,9 +38,9 @@ LogicalResult LayoutOp::verify() {
   for (auto kind : getWhole().getAsRange<StringAttr>())
     if (!llvm::is_contained({"compute", "gradient", "master", "state"},
                             kind.getValue()))
-      return emitOpError() << "keeps '" << kind.getValue()
-                           << "' whole; it may be compute, gradient, master or "
-                              "state";
+      return emitOpError()
+             << "cannot keep '" << kind.getValue()
+             << "' replicated; expected compute, gradient, master or state";
   return success();
 }
 
@@ -46,25 +48,27 @@ LogicalResult ViewOp::verify() {
   auto flat = cast<RankedTensorType>(getFlat().getType());
   auto view = cast<RankedTensorType>(getResult().getType());
   if (flat.getElementType() != view.getElementType())
-    return emitOpError() << "views " << flat << " as " << view;
+    return emitOpError() << "cannot view " << flat << " as " << view;
   int64_t offset = getOffset();
   if (flat.getRank() != 1 || offset < 0 ||
       offset + view.getNumElements() > flat.getNumElements())
-    return emitOpError() << "takes elements [" << offset << ", "
-                         << offset + view.getNumElements() << ") of " << flat;
+    return emitOpError() << "views elements [" << offset << ", "
+                         << offset + view.getNumElements()
+                         << "), which are out of bounds for " << flat;
   return success();
 }
 
 LogicalResult FreeOp::verify() {
   Operation *source = getFlat().getDefiningOp();
   if (!isa_and_nonnull<AllGatherOp, AllGatherWaitOp>(source))
-    return emitOpError("frees a value that no all_gather made");
+    return emitOpError("frees a value that is not the result of an all_gather");
   return success();
 }
 
 LogicalResult AllGatherWaitOp::verify() {
   if (!getToken().getDefiningOp<AllGatherStartOp>())
-    return emitOpError("waits for a token that is not all_gather_start's");
+    return emitOpError(
+        "waits for a token that all_gather_start did not produce");
   return success();
 }
 
@@ -80,7 +84,8 @@ SmallVector<FlatSymbolRefAttr> ReduceScatterWaitOp::getLayoutRefs() {
 
 LogicalResult ReduceScatterWaitOp::verify() {
   if (!getToken().getDefiningOp<ReduceScatterStartOp>())
-    return emitOpError("waits for a token that is not reduce_scatter_start's");
+    return emitOpError(
+        "waits for a token that reduce_scatter_start did not produce");
   return success();
 }
 
@@ -88,27 +93,29 @@ LogicalResult OptimizerOp::verify() {
   Block &body = getBody().front();
   unsigned count = body.getNumArguments();
   if (count < 5)
-    return emitOpError("needs parameter, gradient, lr, step and decay as "
-                       "arguments of its region");
+    return emitOpError("region must have at least the arguments parameter, "
+                       "gradient, lr, step and decay");
   for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
     bool scalar = i + 3 < count;
     if (scalar ? !argument.getType().isF32() : !argument.getType().isF64())
-      return emitOpError() << "argument " << i << " of its region is "
-                           << argument.getType() << ", not "
+      return emitOpError() << "argument " << i << " of the region has type "
+                           << argument.getType() << ", expected "
                            << (scalar ? "f32" : "f64");
   }
   Operation *yield = body.getTerminator();
   if (yield->getNumOperands() != count - 4)
     return yield->emitOpError()
            << "has " << yield->getNumOperands()
-           << " values; the parameter and the states are " << count - 4;
+           << " values, but the parameter and its states need " << count - 4;
   for (Type type : yield->getOperandTypes())
     if (!type.isF32())
-      return yield->emitOpError() << "has a value of " << type << ", not f32";
+      return yield->emitOpError()
+             << "has a value of type " << type << ", expected f32";
   for (Operation &op : body.without_terminator())
     if (!isMemoryEffectFree(&op) || op.getNumRegions() != 0)
-      return op.emitOpError("is no scalar computation, as an optimizer's "
-                            "program must be");
+      return op.emitOpError(
+          "is not a scalar computation; the region of an optimizer may contain "
+          "only ops without side effects or regions");
   return success();
 }
 

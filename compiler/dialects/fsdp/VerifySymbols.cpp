@@ -36,7 +36,7 @@ FailureOr<SymbolOp> find(Operation *op, SymbolTableCollection &symbols,
   auto symbol = symbols.lookupNearestSymbolFrom<SymbolOp>(op, name);
   if (!symbol)
     return op->emitOpError()
-           << "names '" << name.getValue() << "', which is no "
+           << "references '" << name.getValue() << "', which is not a "
            << SymbolOp::getOperationName();
   return symbol;
 }
@@ -50,14 +50,15 @@ LogicalResult verifyLayout(Operation *op, SymbolTableCollection &symbols,
   if (failed(layout))
     return failure();
   if (members == Members::Trainable && !layout->getTrainable())
-    return op->emitOpError() << "names layout '" << name.getValue()
-                             << "', whose members are frozen";
+    return op->emitOpError()
+           << "references layout '" << name.getValue()
+           << "', whose members are frozen; a trainable layout is required";
   if (buffer && buffer != getFlatType(*layout)) {
     InFlightDiagnostic diag = op->emitOpError()
-                              << "has buffer " << buffer << " for layout '"
-                              << name.getValue() << "', which needs "
-                              << getFlatType(*layout);
-    diag.attachNote(layout->getLoc()) << "the layout";
+                              << "has a buffer of type " << buffer
+                              << " for layout '" << name.getValue()
+                              << "', which requires " << getFlatType(*layout);
+    diag.attachNote(layout->getLoc()) << "layout defined here";
     return diag;
   }
   return success();
@@ -108,11 +109,11 @@ LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
         member.getElements())
       return emitOpError() << "has " << member.getElements()
                            << " elements for parameter '"
-                           << parameter->getSymName() << "' of "
+                           << parameter->getSymName() << "' of type "
                            << parameter->getType();
     if (parameter->getTrainable() != getTrainable())
-      return emitOpError() << "mixes parameter '" << parameter->getSymName()
-                           << "' with members that are "
+      return emitOpError() << "contains parameter '" << parameter->getSymName()
+                           << "', but its other members are "
                            << (getTrainable() ? "trainable" : "frozen");
   }
   return success();
@@ -128,11 +129,11 @@ LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   else if (auto buffer = dyn_cast_or_null<BufferOp>(symbol))
     type = buffer.getType();
   else
-    return emitOpError() << "names '" << getSymbol()
-                         << "', which is no parameter or buffer";
+    return emitOpError() << "references '" << getSymbol()
+                         << "', which is not a parameter or buffer";
   if (type != getResult().getType())
-    return emitOpError() << "has result " << getResult().getType() << " for '"
-                         << getSymbol() << "' of " << type;
+    return emitOpError() << "has result type " << getResult().getType()
+                         << " for '" << getSymbol() << "' of type " << type;
   return success();
 }
 
@@ -141,12 +142,12 @@ LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(parameter))
     return failure();
   if (!parameter->getTrainable())
-    return emitOpError() << "is of parameter '" << getParameter()
-                         << "', which is frozen";
+    return emitOpError() << "computes the gradient of parameter '"
+                         << getParameter() << "', which is frozen";
   if (cast<ShapedType>(parameter->getType()).getShape() !=
       getValue().getType().getShape())
-    return emitOpError() << "has value " << getValue().getType()
-                         << " for parameter '" << getParameter() << "' of "
+    return emitOpError() << "has value type " << getValue().getType()
+                         << " for parameter '" << getParameter() << "' of type "
                          << parameter->getType();
   return success();
 }
@@ -157,8 +158,8 @@ UpdateStatisticsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(buffer))
     return failure();
   if (buffer->getType() != getStatistic().getType())
-    return emitOpError() << "has statistic " << getStatistic().getType()
-                         << " for buffer '" << getBuffer() << "' of "
+    return emitOpError() << "has statistic type " << getStatistic().getType()
+                         << " for buffer '" << getBuffer() << "' of type "
                          << buffer->getType();
   return success();
 }
@@ -181,8 +182,8 @@ LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   if (cast<ShapedType>(parameter->getType()).getShape() !=
       getResult().getType().getShape())
-    return emitOpError() << "has result " << getResult().getType()
-                         << " for parameter '" << getMember() << "' of "
+    return emitOpError() << "has result type " << getResult().getType()
+                         << " for parameter '" << getMember() << "' of type "
                          << parameter->getType();
   FlatSymbolRefAttr name = getLayoutOf(getFlat());
   if (!name)
@@ -195,10 +196,10 @@ LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
         member.getOffset() == static_cast<int64_t>(getOffset()))
       return success();
   InFlightDiagnostic diag = emitOpError()
-                            << "takes '" << getMember() << "' at "
-                            << getOffset() << ", where layout '"
-                            << name.getValue() << "' does not have it";
-  diag.attachNote(layout->getLoc()) << "the layout";
+                            << "views '" << getMember() << "' at "
+                            << getOffset() << ", but layout '"
+                            << name.getValue() << "' does not have it there";
+  diag.attachNote(layout->getLoc()) << "layout defined here";
   return diag;
 }
 
@@ -216,9 +217,9 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &symbols) {
     auto type = cast<ShapedType>(value.getType());
     if (type.getNumElements() != member.getElements() ||
         type.getElementType() != layout.getCompute())
-      return emitOpError() << "has value " << type << " for member '"
+      return emitOpError() << "has value type " << type << " for member '"
                            << member.getParameter().getValue() << "' of "
-                           << member.getElements() << " elements of "
+                           << member.getElements() << " elements of type "
                            << layout.getCompute();
   }
   return success();
@@ -277,16 +278,16 @@ ReduceScatterStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
 LogicalResult SumSquaresOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getResult().getType().getShape() !=
       ArrayRef<int64_t>{static_cast<int64_t>(getLayouts().size())})
-    return emitOpError() << "has result " << getResult().getType() << " for "
-                         << getLayouts().size() << " layouts";
+    return emitOpError() << "has result type " << getResult().getType()
+                         << " for " << getLayouts().size() << " layouts";
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
 }
 
 LogicalResult ClipScaleOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getSums().getType().getNumElements() !=
       static_cast<int64_t>(getLayouts().size()))
-    return emitOpError() << "has sums " << getSums().getType() << " for "
-                         << getLayouts().size() << " layouts";
+    return emitOpError() << "has sums of type " << getSums().getType()
+                         << " for " << getLayouts().size() << " layouts";
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
 }
 
@@ -311,9 +312,9 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
   if (getBody().getNumArguments() != layout.getStates() + 5)
     return emitOpError() << "has " << getBody().getNumArguments()
-                         << " arguments; parameter, gradient, "
+                         << " arguments, but parameter, gradient, "
                          << layout.getStates()
-                         << " states, lr, step and decay are "
+                         << " states, lr, step and decay need "
                          << layout.getStates() + 5;
   return success();
 }

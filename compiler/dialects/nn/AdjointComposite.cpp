@@ -12,7 +12,7 @@ using namespace fsdpc::nn;
 static LogicalResult onlyFirstResult(Operation *op, ValueRange resultGrads) {
   for (auto [i, grad] : llvm::enumerate(resultGrads.drop_front()))
     if (grad)
-      return op->emitOpError("is not differentiable through its result ")
+      return op->emitOpError("is not differentiable with respect to result ")
              << i + 1;
   return success();
 }
@@ -22,8 +22,8 @@ static LogicalResult onlyFirstResult(Operation *op, ValueRange resultGrads) {
 static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
                                int64_t operand, StringRef name) {
   if (operand >= 0 && needed[operand])
-    return op->emitOpError("has no gradient for its ")
-           << name << "; freeze the parameters that it depends on";
+    return op->emitOpError("has no gradient with respect to its ")
+           << name << "; freeze the parameters it depends on with --frozen";
   return success();
 }
 

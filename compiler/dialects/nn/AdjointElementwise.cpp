@@ -161,8 +161,8 @@ LogicalResult PowOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                   ArrayRef<bool> needed,
                                   SmallVectorImpl<Value> &operandGrads) {
   if (needed[1])
-    return emitOpError("is not differentiable in its exponent; freeze the "
-                       "parameter that it depends on");
+    return emitOpError("is not differentiable with respect to its exponent; "
+                       "freeze the parameters it depends on with --frozen");
   Arithmetic a(builder, *this);
   Value g = resultGrads[0], x = getLhs();
   std::optional<double> exponent = matchSplat(getRhs());

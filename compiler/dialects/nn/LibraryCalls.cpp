@@ -122,14 +122,14 @@ template <typename AttentionOp> static std::string whyNotFused(AttentionOp op) {
   for (int64_t width :
        {query.getDimSize(3), tensorType(op.getValue()).getDimSize(3)})
     if (reason.empty() && (width > widest || width % 8))
-      text << "a head is " << width << " wide, no multiple of 8 up to "
-           << widest;
+      text << "heads have " << width
+           << " elements, which is not a multiple of 8 up to " << widest;
   if (!query.getElementType().isBF16())
-    reason = "it computes in f32, not in bf16";
+    reason = "the element type is not bf16";
   else if (op.getMask())
     reason = "it has a mask";
   else if (op.getCausal() && query.getDimSize(2) != key.getDimSize(2))
-    reason = "it is causal, with other numbers of queries and keys";
+    reason = "it is causal with different numbers of queries and keys";
   return reason;
 }
 
@@ -137,8 +137,8 @@ template <typename AttentionOp>
 static FailureOr<StringRef> chooseAttention(AttentionOp op, StringRef asked) {
   std::string reason = whyNotFused(op);
   if (asked == "cudnn" && !reason.empty()) {
-    op.emitError("cuDNN does not take this attention, which "
-                 "'--attention=cudnn' asks for: ")
+    op.emitError("cuDNN does not support this attention, but "
+                 "'--attention=cudnn' requires it: ")
         << reason << "; use '--attention=auto'";
     return failure();
   }

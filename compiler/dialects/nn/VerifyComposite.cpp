@@ -52,7 +52,7 @@ static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
 
 LogicalResult LayerNormOp::verify() {
   if (getBias() && !getWeight())
-    return emitOpError("has a bias, but no weight");
+    return emitOpError("has a bias but no weight");
   return verifyNorm(*this, getInput(), getWeight(), getBias(), getResult(),
                     {getMean(), getRstd()});
 }
@@ -65,7 +65,7 @@ LogicalResult RmsNormOp::verify() {
 LogicalResult BatchNormOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getInput());
   if (shape.size() < 2)
-    return emitOpError("input must have channels on axis 1, not be ")
+    return emitOpError("input must have channels on axis 1, but has type ")
            << getInput().getType();
   if (getResult().getType() != getInput().getType())
     return emitOpError("result ")
@@ -81,14 +81,14 @@ LogicalResult BatchNormOp::verify() {
 LogicalResult RotaryOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getInput());
   if (shape.empty() || shape.back() % 2)
-    return emitOpError("last dimension must be even to be cut in halves, but "
-                       "the input is ")
+    return emitOpError("last dimension must be even to be split in halves, but "
+                       "the input has type ")
            << getInput().getType();
   for (Value table : {getCos(), getSin()})
     if (shapeOf(table).size() != shape.size() ||
         !broadcastsTo(shapeOf(table), shape))
-      return emitOpError("cos and sin must have the input's rank and "
-                         "dimensions of 1 or its own, not ")
+      return emitOpError("cos and sin must have the input's rank, and each "
+                         "dimension must be 1 or the input's, but the type is ")
              << table.getType();
   return success();
 }
@@ -106,14 +106,15 @@ LogicalResult AttentionOp::verify() {
       value[2] != keys || key[3] != query[3])
     return emitOpError("query ")
            << getQuery().getType() << ", key " << getKey().getType()
-           << " and value " << getValue().getType() << " do not fit together";
+           << " and value " << getValue().getType()
+           << " have incompatible shapes";
   if (groups == 0 || heads % groups)
     return emitOpError("query heads, ")
            << heads << ", must be a multiple of the key heads, " << groups;
   if (shapeOf(getResult()) != ArrayRef<int64_t>{batch, heads, rows, value[3]})
     return emitOpError("result must have the shape ")
            << batch << "x" << heads << "x" << rows << "x" << value[3]
-           << ", not be " << getResult().getType();
+           << ", but has type " << getResult().getType();
   if (Value mask = getMask()) {
     ArrayRef<int64_t> shape = shapeOf(mask);
     if (shape.size() != 4 || !broadcastsTo(shape, {batch, heads, rows, keys}))
@@ -159,13 +160,14 @@ LogicalResult LinearCrossEntropyOp::verify() {
       weight[getTransposeWeight() ? 1 : 0] != input[1])
     return emitOpError("input ")
            << getInput().getType() << " and weight " << getWeight().getType()
-           << " are no matrix product";
+           << " do not form a matrix product";
   int64_t classes = weight[getTransposeWeight() ? 0 : 1];
   if (shapeOf(getTargets()) != input.take_front(1))
     return emitOpError("targets must be a vector of ")
            << input[0] << " elements, not " << getTargets().getType();
   if (static_cast<bool>(getBias()) != static_cast<bool>(getDbias()))
-    return emitOpError("must have a gradient of the bias where it has a bias");
+    return emitOpError(
+        "must have a gradient of the bias if and only if it has a bias");
   if (failed(verifyVector(*this, "bias", getBias(), classes)) ||
       failed(
           verifyVector(*this, "gradient of the bias", getDbias(), classes)) ||

@@ -29,7 +29,7 @@ LogicalResult MatmulOp::verify() {
     return emitOpError("inner dimensions differ: ") << k << " and " << k2;
   if (matrix(c, false) != std::pair(m, n))
     return emitOpError("result must end in ")
-           << m << "x" << n << ", not be " << getResult().getType();
+           << m << "x" << n << ", but has type " << getResult().getType();
   ArrayRef<int64_t> batchA = a.drop_back(2), batchB = b.drop_back(2),
                     batch = c.drop_back(2);
   if (!broadcastsTo(batchA, batch) || !broadcastsTo(batchB, batch))
@@ -43,7 +43,8 @@ LogicalResult MatmulOp::verify() {
     if (dimension(batch, i) !=
         std::max(dimension(batchA, i), dimension(batchB, i)))
       return emitOpError("a batch dimension of the result, ")
-             << dimension(batch, i) << ", is neither operand's";
+             << dimension(batch, i)
+             << ", is not a batch dimension of either operand";
   auto row = tensorType(getResult()).clone({n});
   if (getAccumulator() && getAccumulator().getType() != getResult().getType() &&
       getAccumulator().getType() != row)
@@ -94,8 +95,9 @@ static LogicalResult verifyOutput(Operation *op, const Window &window,
                                    window.outputSize(shape[3], 1)};
   if (shapeOf(output) != ArrayRef<int64_t>(expected))
     return op->emitOpError("windows over ")
-           << input.getType() << " give " << tensorType(output).clone(expected)
-           << ", not " << output.getType();
+           << input.getType() << " produce "
+           << tensorType(output).clone(expected) << ", not "
+           << output.getType();
   return success();
 }
 
@@ -121,7 +123,7 @@ static LogicalResult verifyConv(ConvOp op, Value input, Value filter,
   int64_t groups = op.getGroups();
   if (groups < 1 || weights[1] * groups != in[1] || weights[0] % groups)
     return op.emitOpError("filter ")
-           << filter.getType() << " in " << groups << " groups does not fit "
+           << filter.getType() << " in " << groups << " groups does not match "
            << in[1] << " input channels";
   return verifyOutput(op, window, input, output, weights[0]);
 }
@@ -149,7 +151,7 @@ static LogicalResult verifyPool(PoolOp op, Value input, Value output) {
   for (int axis : {0, 1, 2, 3})
     if (window.pads[axis] >= window.kernel[axis % 2])
       return op.emitOpError("pad ")
-             << window.pads[axis] << " is not below the kernel's size "
+             << window.pads[axis] << " must be smaller than the kernel size "
              << window.kernel[axis % 2];
   return verifyOutput(op, window, input, output, shapeOf(input)[1]);
 }
@@ -193,7 +195,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
                                           "the type of kernel '@")
                               << getKernel() << "'";
     diag.attachNote(kernel.getLoc())
-        << "its type is " << kernel.getFunctionType();
+        << "the kernel has type " << kernel.getFunctionType();
     return diag;
   }
   if (!getTied())
@@ -204,8 +206,9 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
            << tied.size() << " entries for " << getNumResults() << " results";
   for (auto [i, operand] : llvm::enumerate(tied)) {
     if (operand < -1 || operand >= static_cast<int64_t>(getNumOperands()))
-      return emitOpError("result ") << i << " is tied to operand " << operand
-                                    << ", of " << getNumOperands();
+      return emitOpError("result ")
+             << i << " is tied to operand " << operand << ", but the op has "
+             << getNumOperands() << " operands";
     if (operand >= 0 && llvm::is_contained(tied.drop_front(i + 1), operand))
       return emitOpError("operand ") << operand << " is tied twice";
   }

@@ -13,9 +13,9 @@ static LogicalResult verifyAxes(Operation *op, ArrayRef<int64_t> axes,
   for (int64_t axis : axes) {
     if (axis < 0 || axis >= rank)
       return op->emitOpError("axis ")
-             << axis << " is outside the " << rank << " dimensions";
+             << axis << " is out of range for " << rank << " dimensions";
     if (axis <= last)
-      return op->emitOpError("axes must rise, but ")
+      return op->emitOpError("axes must be strictly increasing, but ")
              << axis << " follows " << last;
     last = axis;
   }
@@ -34,7 +34,8 @@ static LogicalResult verifySameElement(Operation *op, Value input,
 LogicalResult SelectOp::verify() {
   if (shapeOf(getCondition()) != shapeOf(getResult()))
     return emitOpError("condition ")
-           << getCondition().getType() << " has not the shape of the result "
+           << getCondition().getType()
+           << " does not have the shape of the result "
            << getResult().getType();
   return success();
 }
@@ -55,7 +56,7 @@ LogicalResult IotaOp::verify() {
 
 LogicalResult BroadcastOp::verify() {
   if (!broadcastsTo(shapeOf(getInput()), shapeOf(getResult())))
-    return emitOpError("cannot repeat ")
+    return emitOpError("cannot broadcast ")
            << getInput().getType() << " to " << getResult().getType();
   return verifySameElement(*this, getInput(), getResult());
 }
@@ -110,7 +111,7 @@ static LogicalResult verifyPart(Operation *op, Value part, Value whole,
         std::max(offsets[i], last) >= bounds[i])
       return op->emitOpError("indices ")
              << offsets[i] << " to " << last << " of dimension " << i
-             << " are outside its " << bounds[i] << " elements";
+             << " are out of bounds for its " << bounds[i] << " elements";
   }
   return verifySameElement(op, part, whole);
 }
@@ -143,7 +144,7 @@ LogicalResult ConcatOp::verify() {
     }
     if (ArrayRef<int64_t>(shape) != to)
       return emitOpError("input ")
-             << i << ", " << input.getType() << ", does not fit the result "
+             << i << ", " << input.getType() << ", does not match the result "
              << getResult().getType() << " along axis " << axis;
   }
   if (length != to[axis])
@@ -189,11 +190,11 @@ static LogicalResult verifyEmbedding(Operation *op, Value table, Value ids,
   expected.push_back(shape[1]);
   if (shapeOf(rows) != ArrayRef<int64_t>(expected))
     return op->emitOpError("rows ")
-           << rows.getType() << " do not fit ids " << ids.getType()
+           << rows.getType() << " do not match ids " << ids.getType()
            << " and table " << table.getType();
   if (paddingIndex && static_cast<int64_t>(*paddingIndex) >= shape[0])
     return op->emitOpError("padding_index ")
-           << *paddingIndex << " is outside the table's " << shape[0]
+           << *paddingIndex << " is out of range for the table's " << shape[0]
            << " rows";
   return verifySameElement(op, table, rows);
 }

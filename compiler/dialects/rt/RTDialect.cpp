@@ -47,8 +47,8 @@ static LogicalResult verifyKernel(Operation *op, FlatSymbolRefAttr name,
                                   SymbolTableCollection &symbols) {
   auto kernel = symbols.lookupNearestSymbolFrom<func::FuncOp>(op, name);
   if (!kernel || !kernel->hasAttr("nn.kernel"))
-    return op->emitOpError("names '")
-           << name.getValue() << "', which is no kernel of this module";
+    return op->emitOpError("references '")
+           << name.getValue() << "', which is not a kernel of this module";
   return success();
 }
 

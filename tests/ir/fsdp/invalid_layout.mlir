@@ -4,7 +4,7 @@
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.parameter @b : tensor<8xf32> trainable unit @u
 fsdp.unit @u
-// expected-error@+1 {{member 'b' stands at 8, no multiple of 16}}
+// expected-error@+1 {{member 'b' has offset 8, which is not a multiple of 16}}
 fsdp.layout @u.flat of @u trainable elements 16 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>,
   #fsdp.member<@b[8, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
@@ -15,7 +15,7 @@ fsdp.layout @u.flat of @u trainable elements 16 : f32 states 0 {members = [
 fsdp.parameter @a : tensor<40xf32> trainable unit @u
 fsdp.parameter @b : tensor<8xf32> trainable unit @u
 fsdp.unit @u
-// expected-error@+1 {{member 'b' stands at 32, before the end of the one before it, 40}}
+// expected-error@+1 {{member 'b' has offset 32, but the previous member ends at 40}}
 fsdp.layout @u.flat of @u trainable elements 40 : f32 states 0 {members = [
   #fsdp.member<@a[0, 40] rate 1.0 : f64 decay 0.0 : f64>,
   #fsdp.member<@b[32, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
@@ -34,7 +34,7 @@ fsdp.layout @u.flat of @u trainable elements 16 : f32 states 0 {members = [
 // Ranks can keep four kinds of buffers replicated.
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
-// expected-error@+1 {{keeps 'grad' whole; it may be compute, gradient, master or state}}
+// expected-error@+1 {{cannot keep 'grad' replicated; expected compute, gradient, master or state}}
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["grad"]}
 
@@ -43,7 +43,7 @@ fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
 // A layout has only frozen or only trainable parameters.
 fsdp.parameter @a : tensor<8xf32> unit @u
 fsdp.unit @u
-// expected-error@+1 {{mixes parameter 'a' with members that are trainable}}
+// expected-error@+1 {{contains parameter 'a', but its other members are trainable}}
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 
@@ -52,6 +52,6 @@ fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
 // A member is as long as its parameter.
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
-// expected-error@+1 {{has 4 elements for parameter 'a' of 'tensor<8xf32>'}}
+// expected-error@+1 {{has 4 elements for parameter 'a' of type 'tensor<8xf32>'}}
 fsdp.layout @u.flat of @u trainable elements 4 : f32 states 0 {members = [
   #fsdp.member<@a[0, 4] rate 1.0 : f64 decay 0.0 : f64>], whole = []}

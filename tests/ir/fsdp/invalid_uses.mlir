@@ -3,7 +3,7 @@
 // A load has its parameter's type.
 fsdp.parameter @w : tensor<8xf32> trainable
 func.func @f() {
-  // expected-error@+1 {{has result 'tensor<4xf32>' for 'w' of 'tensor<8xf32>'}}
+  // expected-error@+1 {{has result type 'tensor<4xf32>' for 'w' of type 'tensor<8xf32>'}}
   %0 = fsdp.load @w : tensor<4xf32>
   return
 }
@@ -13,7 +13,7 @@ func.func @f() {
 // A unit cannot be loaded like a parameter.
 fsdp.unit @u
 func.func @f() {
-  // expected-error@+1 {{names 'u', which is no parameter or buffer}}
+  // expected-error@+1 {{references 'u', which is not a parameter or buffer}}
   %0 = fsdp.load @u : tensor<4xf32>
   return
 }
@@ -23,7 +23,7 @@ func.func @f() {
 // A frozen parameter has no gradient.
 fsdp.parameter @w : tensor<8xf32>
 func.func @f(%g: tensor<8xf32>) {
-  // expected-error@+1 {{is of parameter 'w', which is frozen}}
+  // expected-error@+1 {{computes the gradient of parameter 'w', which is frozen}}
   fsdp.gradient @w, %g : tensor<8xf32>
   return
 }
@@ -34,13 +34,13 @@ func.func @f(%g: tensor<8xf32>) {
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.parameter @b : tensor<8xf32> trainable unit @u
 fsdp.unit @u
-// expected-note@+1 {{the layout}}
+// expected-note@+1 {{layout defined here}}
 fsdp.layout @u.flat of @u trainable elements 24 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>,
   #fsdp.member<@b[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 func.func @f() {
   %0 = fsdp.all_gather [@u.flat] : tensor<24xf32>
-  // expected-error@+1 {{takes 'b' at 8, where layout 'u.flat' does not have it}}
+  // expected-error@+1 {{views 'b' at 8, but layout 'u.flat' does not have it there}}
   %1 = fsdp.view %0[@b at 8] : tensor<24xf32> -> tensor<8xf32>
   return
 }
@@ -50,11 +50,11 @@ func.func @f() {
 // A gathered buffer has the layout's size and type.
 fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
-// expected-note@+1 {{the layout}}
+// expected-note@+1 {{layout defined here}}
 fsdp.layout @u.flat of @u trainable elements 8 : bf16 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 func.func @f() {
-  // expected-error@+1 {{has buffer 'tensor<8xf32>' for layout 'u.flat', which needs 'tensor<8xbf16>'}}
+  // expected-error@+1 {{has a buffer of type 'tensor<8xf32>' for layout 'u.flat', which requires 'tensor<8xbf16>'}}
   %0 = fsdp.all_gather [@u.flat] : tensor<8xf32>
   return
 }
@@ -63,7 +63,7 @@ func.func @f() {
 
 // Only gathered buffers are freed.
 func.func @f(%x: tensor<8xf32>) {
-  // expected-error@+1 {{frees a value that no all_gather made}}
+  // expected-error@+1 {{frees a value that is not the result of an all_gather}}
   fsdp.free %x : tensor<8xf32>
   return
 }
@@ -90,7 +90,7 @@ fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 func.func @f() {
   %t = fsdp.all_gather_start [@u.flat]
-  // expected-error@+1 {{waits for a token that is not reduce_scatter_start's}}
+  // expected-error@+1 {{waits for a token that reduce_scatter_start did not produce}}
   fsdp.reduce_scatter_wait %t
   return
 }
@@ -103,7 +103,7 @@ fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 func.func @update(%c: tensor<f32>) {
-  // expected-error@+1 {{has 5 arguments; parameter, gradient, 2 states, lr, step and decay are 7}}
+  // expected-error@+1 {{has 5 arguments, but parameter, gradient, 2 states, lr, step and decay need 7}}
   fsdp.optimizer @u.flat, %c : tensor<f32> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     fsdp.yield %p : f32
@@ -121,7 +121,7 @@ fsdp.layout @u.flat of @u trainable elements 8 : f32 states 1 {members = [
 func.func @update(%c: tensor<f32>) {
   fsdp.optimizer @u.flat, %c : tensor<f32> {
   ^bb0(%p: f32, %g: f32, %m: f32, %lr: f64, %step: f64, %decay: f64):
-    // expected-error@+1 {{has 1 values; the parameter and the states are 2}}
+    // expected-error@+1 {{has 1 values, but the parameter and its states need 2}}
     fsdp.yield %p : f32
   }
   return

@@ -18,7 +18,7 @@ func.func @rms_norm_statistic(%x: tensor<2x8xbf16>) {
 // -----
 
 func.func @layer_norm_bias(%x: tensor<2x8xf32>, %b: tensor<8xf32>) {
-  // expected-error @+1 {{has a bias, but no weight}}
+  // expected-error @+1 {{has a bias but no weight}}
   %y, %m, %r = "nn.layer_norm"(%x, %b) {epsilon = 1.0e-5 : f64, operandSegmentSizes = array<i32: 1, 0, 1>} : (tensor<2x8xf32>, tensor<8xf32>) -> (tensor<2x8xf32>, tensor<2xf32>, tensor<2xf32>)
   return
 }
@@ -34,7 +34,7 @@ func.func @batch_norm_channels(%x: tensor<2x3x4xf32>, %w: tensor<4xf32>) {
 // -----
 
 func.func @rotary_odd(%x: tensor<1x1x2x3xf32>) {
-  // expected-error @+1 {{last dimension must be even to be cut in halves}}
+  // expected-error @+1 {{last dimension must be even to be split in halves}}
   %0 = nn.rotary %x, %x, %x : tensor<1x1x2x3xf32>, tensor<1x1x2x3xf32>, tensor<1x1x2x3xf32>
   return
 }
@@ -42,7 +42,7 @@ func.func @rotary_odd(%x: tensor<1x1x2x3xf32>) {
 // -----
 
 func.func @rotary_table(%x: tensor<1x2x2x4xf32>, %t: tensor<2x4xf32>) {
-  // expected-error @+1 {{cos and sin must have the input's rank and dimensions of 1 or its own, not 'tensor<2x4xf32>'}}
+  // expected-error @+1 {{cos and sin must have the input's rank, and each dimension must be 1 or the input's, but the type is 'tensor<2x4xf32>'}}
   %0 = nn.rotary %x, %t, %t : tensor<1x2x2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
   return
 }
@@ -66,7 +66,7 @@ func.func @attention_mask(%q: tensor<1x2x2x4xf32>, %m: tensor<1x1x3x2xi1>) {
 // -----
 
 func.func @attention_value(%q: tensor<1x2x2x4xf32>, %v: tensor<1x2x3x4xf32>) {
-  // expected-error @+1 {{do not fit together}}
+  // expected-error @+1 {{have incompatible shapes}}
   %y, %l = nn.attention %q, %q, %v {scale = 1.0 : f64} : tensor<1x2x2x4xf32>, tensor<1x2x2x4xf32>, tensor<1x2x3x4xf32> -> tensor<1x2x2x4xf32>, tensor<1x2x2xf32>
   return
 }
@@ -90,7 +90,7 @@ func.func @cross_entropy_rank(%x: tensor<5x2x9xf32>, %t: tensor<5xi64>) {
 // -----
 
 func.func @linear_cross_entropy_product(%x: tensor<5x4xf32>, %w: tensor<9x4xf32>, %t: tensor<5xi64>) {
-  // expected-error @+1 {{input 'tensor<5x4xf32>' and weight 'tensor<9x4xf32>' are no matrix product}}
+  // expected-error @+1 {{input 'tensor<5x4xf32>' and weight 'tensor<9x4xf32>' do not form a matrix product}}
   %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t : tensor<5x4xf32>, tensor<9x4xf32>, tensor<5xi64> -> tensor<f32>, tensor<f32>
   return
 }
@@ -98,7 +98,7 @@ func.func @linear_cross_entropy_product(%x: tensor<5x4xf32>, %w: tensor<9x4xf32>
 // -----
 
 func.func @linear_cross_entropy_bias(%x: tensor<5x4xf32>, %w: tensor<4x9xf32>, %b: tensor<9xf32>, %t: tensor<5xi64>) {
-  // expected-error @+1 {{must have a gradient of the bias where it has a bias}}
+  // expected-error @+1 {{must have a gradient of the bias if and only if it has a bias}}
   %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t bias %b : tensor<5x4xf32>, tensor<4x9xf32>, tensor<5xi64> bias tensor<9xf32> -> tensor<f32>, tensor<f32>
   return
 }

@@ -9,7 +9,7 @@ func.func @inner(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>) {
 // -----
 
 func.func @result(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>) {
-  // expected-error @+1 {{result must end in 2x5, not be 'tensor<5x2xf32>'}}
+  // expected-error @+1 {{result must end in 2x5, but has type 'tensor<5x2xf32>'}}
   %0 = nn.matmul %a, %b : tensor<2x3xf32>, tensor<3x5xf32> -> tensor<5x2xf32>
   return
 }
@@ -25,7 +25,7 @@ func.func @batch(%a: tensor<4x2x3xf32>, %b: tensor<7x3x5xf32>) {
 // -----
 
 func.func @batch_of_none(%a: tensor<1x2x3xf32>, %b: tensor<3x5xf32>) {
-  // expected-error @+1 {{a batch dimension of the result, 4, is neither operand's}}
+  // expected-error @+1 {{a batch dimension of the result, 4, is not a batch dimension of either operand}}
   %0 = nn.matmul %a, %b : tensor<1x2x3xf32>, tensor<3x5xf32> -> tensor<4x2x5xf32>
   return
 }
@@ -49,7 +49,7 @@ func.func @accumulator(%a: tensor<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<3xf3
 // -----
 
 func.func @conv_size(%x: tensor<2x4x8x8xf32>, %f: tensor<6x4x3x3xf32>) {
-  // expected-error @+1 {{windows over 'tensor<2x4x8x8xf32>' give 'tensor<2x6x6x6xf32>', not 'tensor<2x6x8x8xf32>'}}
+  // expected-error @+1 {{windows over 'tensor<2x4x8x8xf32>' produce 'tensor<2x6x6x6xf32>', not 'tensor<2x6x8x8xf32>'}}
   %y = nn.conv2d %x, %f {dilations = array<i64: 1, 1>, groups = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : tensor<2x4x8x8xf32>, tensor<6x4x3x3xf32> -> tensor<2x6x8x8xf32>
   return
 }
@@ -57,7 +57,7 @@ func.func @conv_size(%x: tensor<2x4x8x8xf32>, %f: tensor<6x4x3x3xf32>) {
 // -----
 
 func.func @conv_groups(%x: tensor<2x4x8x8xf32>, %f: tensor<6x4x3x3xf32>) {
-  // expected-error @+1 {{filter 'tensor<6x4x3x3xf32>' in 2 groups does not fit 4 input channels}}
+  // expected-error @+1 {{filter 'tensor<6x4x3x3xf32>' in 2 groups does not match 4 input channels}}
   %y = nn.conv2d %x, %f {dilations = array<i64: 1, 1>, groups = 2 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : tensor<2x4x8x8xf32>, tensor<6x4x3x3xf32> -> tensor<2x6x6x6xf32>
   return
 }
@@ -73,7 +73,7 @@ func.func @conv_strides(%x: tensor<2x4x8x8xf32>, %f: tensor<6x4x3x3xf32>) {
 // -----
 
 func.func @pool_pads(%x: tensor<2x4x8x8xf32>) {
-  // expected-error @+1 {{pad 2 is not below the kernel's size 2}}
+  // expected-error @+1 {{pad 2 must be smaller than the kernel size 2}}
   %y = nn.avg_pool2d %x {kernel = array<i64: 2, 2>, pads = array<i64: 2, 0, 0, 0>, strides = array<i64: 1, 1>} : tensor<2x4x8x8xf32> -> tensor<2x4x9x7xf32>
   return
 }
@@ -97,7 +97,7 @@ func.func @launch_kind(%x: tensor<3xf32>) {
 
 // -----
 
-// expected-note @+1 {{its type is}}
+// expected-note @+1 {{the kernel has type}}
 func.func private @kernel(%x: tensor<3xf32>) -> tensor<3xf32> attributes {nn.kernel} {
   return %x : tensor<3xf32>
 }
@@ -113,7 +113,7 @@ func.func private @kernel(%x: tensor<3xf32>) -> tensor<3xf32> attributes {nn.ker
   return %x : tensor<3xf32>
 }
 func.func @launch_tied(%x: tensor<3xf32>) {
-  // expected-error @+1 {{result 0 is tied to operand 1, of 1}}
+  // expected-error @+1 {{result 0 is tied to operand 1, but the op has 1 operands}}
   %0 = nn.launch @kernel(%x) {tied = array<i64: 1>} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }

@@ -9,7 +9,7 @@ func.func @dynamic(%x: tensor<?xf32>) {
 // -----
 
 func.func @select(%c: tensor<2xi1>, %x: tensor<3xf32>) {
-  // expected-error @+1 {{condition 'tensor<2xi1>' has not the shape of the result 'tensor<3xf32>'}}
+  // expected-error @+1 {{condition 'tensor<2xi1>' does not have the shape of the result 'tensor<3xf32>'}}
   %0 = nn.select %c, %x, %x : tensor<2xi1>, tensor<3xf32>
   return
 }
@@ -33,7 +33,7 @@ func.func @dropout_key(%x: tensor<3xf32>, %r: tensor<3xi32>) {
 // -----
 
 func.func @iota() {
-  // expected-error @+1 {{axis 2 is outside the 2 dimensions}}
+  // expected-error @+1 {{axis 2 is out of range for 2 dimensions}}
   %0 = nn.iota {axis = 2 : i64} : tensor<2x3xi64>
   return
 }
@@ -41,7 +41,7 @@ func.func @iota() {
 // -----
 
 func.func @broadcast(%x: tensor<2x3xf32>) {
-  // expected-error @+1 {{cannot repeat 'tensor<2x3xf32>' to 'tensor<2x4xf32>'}}
+  // expected-error @+1 {{cannot broadcast 'tensor<2x3xf32>' to 'tensor<2x4xf32>'}}
   %0 = nn.broadcast %x : tensor<2x3xf32> -> tensor<2x4xf32>
   return
 }
@@ -81,7 +81,7 @@ func.func @transpose_shape(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @slice_outside(%x: tensor<5xf32>) {
-  // expected-error @+1 {{indices 1 to 5 of dimension 0 are outside its 5 elements}}
+  // expected-error @+1 {{indices 1 to 5 of dimension 0 are out of bounds for its 5 elements}}
   %0 = nn.slice %x [1] by [2] : tensor<5xf32> -> tensor<3xf32>
   return
 }
@@ -97,7 +97,7 @@ func.func @slice_stride(%x: tensor<5xf32>) {
 // -----
 
 func.func @pad_outside(%x: tensor<3xf32>) {
-  // expected-error @+1 {{indices 1 to -1 of dimension 0 are outside its 5 elements}}
+  // expected-error @+1 {{indices 1 to -1 of dimension 0 are out of bounds for its 5 elements}}
   %0 = nn.pad %x [1] by [-1] : tensor<3xf32> -> tensor<5xf32>
   return
 }
@@ -113,7 +113,7 @@ func.func @concat_length(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @concat_shape(%x: tensor<2x3xf32>, %y: tensor<1x3xf32>) {
-  // expected-error @+1 {{input 1, 'tensor<1x3xf32>', does not fit the result 'tensor<2x6xf32>' along axis 1}}
+  // expected-error @+1 {{input 1, 'tensor<1x3xf32>', does not match the result 'tensor<2x6xf32>' along axis 1}}
   %0 = nn.concat %x, %y {axis = 1 : i64} : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<2x6xf32>
   return
 }
@@ -129,7 +129,7 @@ func.func @reduce_shape(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @reduce_axes(%x: tensor<2x3xf32>) {
-  // expected-error @+1 {{axes must rise, but 0 follows 1}}
+  // expected-error @+1 {{axes must be strictly increasing, but 0 follows 1}}
   %0 = nn.reduce sum %x [1, 0] : tensor<2x3xf32> -> tensor<1x1xf32>
   return
 }
@@ -145,7 +145,7 @@ func.func @take_along_axis(%x: tensor<2x3xf32>, %i: tensor<2xi64>) {
 // -----
 
 func.func @embedding_padding(%t: tensor<9x4xf32>, %i: tensor<2xi64>) {
-  // expected-error @+1 {{padding_index 9 is outside the table's 9 rows}}
+  // expected-error @+1 {{padding_index 9 is out of range for the table's 9 rows}}
   %0 = nn.embedding %t, %i {padding_index = 9 : i64} : tensor<9x4xf32>, tensor<2xi64> -> tensor<2x4xf32>
   return
 }
@@ -153,7 +153,7 @@ func.func @embedding_padding(%t: tensor<9x4xf32>, %i: tensor<2xi64>) {
 // -----
 
 func.func @embedding_rows(%t: tensor<9x4xf32>, %i: tensor<2xi64>) {
-  // expected-error @+1 {{rows 'tensor<2x5xf32>' do not fit ids 'tensor<2xi64>' and table 'tensor<9x4xf32>'}}
+  // expected-error @+1 {{rows 'tensor<2x5xf32>' do not match ids 'tensor<2xi64>' and table 'tensor<9x4xf32>'}}
   %0 = nn.embedding %t, %i : tensor<9x4xf32>, tensor<2xi64> -> tensor<2x5xf32>
   return
 }

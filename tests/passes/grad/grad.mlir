@@ -122,7 +122,7 @@ func.func @microbatch() {
 // A parameter that does not lead to the loss is not trained.
 fsdp.parameter @w : tensor<1xf32> trainable
 // CHECK: fsdp.parameter @unused : tensor<4xf32>{{$}}
-// expected-remark @+1 {{parameter 'unused' does not reach the loss and is not trained}}
+// expected-remark @+1 {{parameter 'unused' does not affect the loss and is not trained}}
 fsdp.parameter @unused : tensor<4xf32> trainable
 // CHECK-LABEL: func.func @microbatch
 func.func @microbatch() {

@@ -22,7 +22,7 @@ func.func @microbatch(%x: tensor<4xf32>) {
   %w = fsdp.load @w {fsdp.unit = @a} : tensor<4xf32>
   // expected-note @+1 {{computed by 'nn.exp'}}
   %e = nn.exp %w {fsdp.unit = @a} : tensor<4xf32>
-  // expected-error @+1 {{'nn.mul' op is of the backward, but uses a value of the forward that depends on weights alone}}
+  // expected-error @+1 {{'nn.mul' op belongs to the backward, but uses a value of the forward that depends only on weights}}
   %g = nn.mul %x, %e {fsdp.backward, fsdp.unit = @a} : tensor<4xf32>
   fsdp.gradient @w, %g {fsdp.backward, fsdp.unit = @a} : tensor<4xf32>
   return
@@ -40,7 +40,7 @@ func.func @microbatch(%x: tensor<4xf32>) {
   %w = fsdp.load @w {fsdp.unit = @a} : tensor<4xf32>
   %e = nn.exp %w {fsdp.unit = @a} : tensor<4xf32>
   %g = nn.mul %x, %e {fsdp.backward, fsdp.unit = @b} : tensor<4xf32>
-  // expected-error @+1 {{uses a value of the forward that depends on weights alone}}
+  // expected-error @+1 {{uses a value of the forward that depends only on weights}}
   %h = nn.mul %x, %w {fsdp.backward, fsdp.unit = @b} : tensor<4xf32>
   return
 }
@@ -51,7 +51,7 @@ func.func @microbatch(%x: tensor<4xf32>) {
 func.func @microbatch(%x: tensor<4xf32>) {
   // expected-note @+1 {{computed by 'nn.neg'}}
   %g = nn.neg %x {fsdp.backward} : tensor<4xf32>
-  // expected-error @+1 {{is of the forward, but uses a value of the backward}}
+  // expected-error @+1 {{belongs to the forward, but uses a value of the backward}}
   %y = nn.exp %g : tensor<4xf32>
   return
 }
@@ -68,9 +68,9 @@ func.func @microbatch() {
 
 fsdp.parameter @w : tensor<4xf32> trainable
 func.func @microbatch(%x: tensor<4xf32>) {
-  // expected-note @+1 {{the first is here}}
+  // expected-note @+1 {{first gradient is here}}
   fsdp.gradient @w, %x : tensor<4xf32>
-  // expected-error @+1 {{is the second of 'w'}}
+  // expected-error @+1 {{is the second gradient of parameter 'w'}}
   fsdp.gradient @w, %x : tensor<4xf32>
   return
 }

@@ -1,7 +1,7 @@
 // RUN: fsdpc-opt %s --verify-input --verify-diagnostics --split-input-file
 
 // The module has a @microbatch.
-// expected-error @below {{there is no '@microbatch'}}
+// expected-error @below {{expected a function '@microbatch'}}
 module {}
 
 // -----
@@ -17,7 +17,7 @@ func.func @microbatch(%x: tensor<f32>) {
 
 fsdp.parameter @w : tensor<f32> trainable
 // Names are unique.
-// expected-error @below {{input 'x' is there twice}}
+// expected-error @below {{input 'x' is declared twice}}
 func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}, %y: tensor<f32> {fsdp.input = "x"}) {
   return
 }
@@ -26,7 +26,7 @@ func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}, %y: tensor<f32> {fsdp.
 
 fsdp.parameter @w : tensor<f32> trainable
 // Exactly one loss is reported.
-// expected-error @below {{'@microbatch' reports 0 losses, not one}}
+// expected-error @below {{'@microbatch' reports 0 losses; expected exactly one}}
 func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
   return
 }
@@ -38,7 +38,7 @@ fsdp.parameter @w : tensor<f32>
 func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
   %w = fsdp.load @w : tensor<f32>
   %y = nn.mul %x, %w : tensor<f32>
-  // expected-error @below {{no trainable parameter reaches the loss}}
+  // expected-error @below {{no trainable parameter affects the loss}}
   fsdp.report_loss %y : tensor<f32>
   return
 }
@@ -49,7 +49,7 @@ fsdp.parameter @w : tensor<f32> trainable
 // Scopes and classes have the same length.
 func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
   %w = fsdp.load @w : tensor<f32>
-  // expected-error @below {{'nn.scope' and 'nn.class' differ in length}}
+  // expected-error @below {{'nn.scope' and 'nn.class' must have the same length}}
   %y = nn.mul %x, %w {nn.scope = ["a"], nn.class = ["A", "B"]} : tensor<f32>
   fsdp.report_loss %y : tensor<f32>
   return

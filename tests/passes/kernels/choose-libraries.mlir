@@ -21,7 +21,7 @@
 // CHECK: nn.attention {{.*}}nn.library = "products"
 // PRODUCTS: nn.attention_grad {{.*}}nn.library = "products"
 // HOST-NOT: nn.library
-// REFUSED: error: cuDNN does not take this attention, which '--attention=cudnn' asks for: it has a mask; use '--attention=auto'
+// REFUSED: error: cuDNN does not support this attention, but '--attention=cudnn' requires it: it has a mask; use '--attention=auto'
 module attributes {fsdp.options = {"target" = "@TARGET@", "attention" = "@ATTENTION@"}} {
   func.func @microbatch(%x: tensor<4x4xf32>, %i: tensor<1x2x6x6xf32>, %w: tensor<3x2x3x3xf32>, %q: tensor<1x2x4x8xbf16>,
                         %m: tensor<1x1x1x4xi1>, %f: tensor<1x2x4x8xf32>, %d: tensor<1x2x4x12xbf16>, %k: tensor<1x2x5x8xbf16>) {

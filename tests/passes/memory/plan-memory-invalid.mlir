@@ -10,7 +10,7 @@ module {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %g = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     %a = fsdp.pack @a.flat(%g) : (tensor<4x4xf32>) -> tensor<16xf32>
-    // expected-error @below {{cannot hold the gradient of 'v', which already lies elsewhere; copy it with nn.copy}}
+    // expected-error @below {{cannot hold the gradient of 'v', which already has a place in another buffer; copy it with nn.copy}}
     %b = fsdp.pack @a.flat(%g) : (tensor<4x4xf32>) -> tensor<16xf32>
     fsdp.accumulate @a.flat, %a : tensor<16xf32>
     fsdp.accumulate @a.flat, %b : tensor<16xf32>
@@ -23,7 +23,7 @@ module {
 // An input is read-only.
 module {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{adds to memory that is not its own to change; copy the accumulator with nn.copy}}
+    // expected-error @below {{accumulates into memory that it does not own; copy the accumulator with nn.copy}}
     %a = nn.matmul %x, %x accumulate %x : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
@@ -35,7 +35,7 @@ module {
 module {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
-    // expected-error @below {{overwrites an accumulator that is read later; copy it with nn.copy}}
+    // expected-error @below {{overwrites an accumulator that is read afterwards; copy it with nn.copy}}
     %b = nn.matmul %x, %x accumulate %a : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>
     // expected-note @below {{read here}}
     %c = nn.matmul %a, %b : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>

@@ -29,7 +29,7 @@ module attributes {fsdp.options = {"max-ranks" = 2 : i64}} {
   func.func @microbatch(%x: tensor<2x4x8xf32> {fsdp.input = "x"}) {
     %p = nn.matmul %x, %x {transpose_b} : tensor<2x4x8xf32>, tensor<2x4x8xf32> -> tensor<2x4x4xf32>
     %q = nn.transpose %p [0, 2, 1] {nn.strided = "operand"} : tensor<2x4x4xf32> -> tensor<2x4x4xf32>
-    // expected-error @below {{takes no strides, but the operand of type 'tensor<2x4x4xf32>' lies with some}}
+    // expected-error @below {{does not support strided operands, but the operand of type 'tensor<2x4x4xf32>' is strided}}
     %y = nn.matmul %q, %q : tensor<2x4x4xf32>, tensor<2x4x4xf32> -> tensor<2x4x4xf32>
     return
   }

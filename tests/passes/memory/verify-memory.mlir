@@ -4,7 +4,7 @@
 // planned: every value that needs memory has an offset.
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{breaks rule 'planned': result 0 has no offset in 'fsdp.offsets'}}
+    // expected-error @below {{violates rule 'planned': result 0 has no offset in 'fsdp.offsets'}}
     %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
@@ -15,7 +15,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 // aligned: slots begin at multiples of 64 bytes.
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{breaks rule 'aligned': offset 32 is no multiple of 64}}
+    // expected-error @below {{violates rule 'aligned': offset 32 is not a multiple of 64}}
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 32>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
@@ -26,7 +26,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 // arena: slots end within the arena.
 module attributes {fsdp.arena = {bytes = 96 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{breaks rule 'arena': it reaches byte 128 of an arena of 96}}
+    // expected-error @below {{violates rule 'arena': it extends to byte 128, but the arena ends at 96}}
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 64>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
@@ -37,9 +37,9 @@ module attributes {fsdp.arena = {bytes = 96 : i64}} {
 // overlap: an operand is alive while its result is written.
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-note @below {{this has bytes [0, 64)}}
+    // expected-note @below {{this op uses bytes [0, 64)}}
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
-    // expected-error @below {{breaks rule 'overlap': its bytes [0, 64) are not free yet}}
+    // expected-error @below {{violates rule 'overlap': bytes [0, 64) are still in use}}
     %b = nn.matmul %a, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
@@ -55,10 +55,10 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %g = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
-    // expected-note @below {{this has bytes [0, 64)}}
+    // expected-note @below {{this op uses bytes [0, 64)}}
     %f = fsdp.pack @a.flat(%g) {fsdp.offsets = array<i64: 0>} : (tensor<4x4xf32>) -> tensor<16xf32>
     %t = fsdp.reduce_scatter_start [@a.flat], %f : tensor<16xf32>
-    // expected-error @below {{breaks rule 'overlap': its bytes [0, 64) are not free yet}}
+    // expected-error @below {{violates rule 'overlap': bytes [0, 64) are still in use}}
     %b = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     fsdp.reduce_scatter_wait %t
     return
@@ -70,9 +70,9 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 // placed: a product lies over its accumulator.
 module attributes {fsdp.arena = {bytes = 128 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-note @below {{because of this op}}
+    // expected-note @below {{required by this op}}
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
-    // expected-error @below {{breaks rule 'placed': result 0 must lie at 0}}
+    // expected-error @below {{violates rule 'placed': result 0 must lie at 0}}
     %b = nn.matmul %x, %x accumulate %a {fsdp.offsets = array<i64: 64>} : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
@@ -81,7 +81,7 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 // -----
 
 // Without an arena there is nothing to check against.
-// expected-error @below {{'fsdp.arena' with 'bytes' is missing; run plan-memory first}}
+// expected-error @below {{missing attribute 'fsdp.arena' with entry 'bytes'; run plan-memory first}}
 module {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -93,7 +93,7 @@ module {
 
 // memory-cap: memory-limit is a hard cap. Beside the arena a rank of one holds two layouts
 // (master and gradient, 128 bytes each) and the input twice.
-// expected-error @below {{peak of 896 bytes on a rank of 1 is above --memory-limit of 800 bytes; largest are parameters with 256, gradients with 256, all_gather of a.flat with 192}}
+// expected-error @below {{peak memory of 896 bytes per rank on 1 rank exceeds --memory-limit of 800 bytes; largest: parameters (256), gradients (256), all_gather of a.flat (192)}}
 module attributes {fsdp.arena = {bytes = 256 : i64}, fsdp.options = {"memory-limit" = "800B", "max-ranks" = 1 : i64, "plan-ranks" = 1 : i64}} {
   fsdp.unit @a
   fsdp.unit @b

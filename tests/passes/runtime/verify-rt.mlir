@@ -4,7 +4,7 @@
 // An event is recorded before it is waited for.
 module attributes {fsdp.arena = {bytes = 64 : i64}} {
   func.func @microbatch() {
-    // expected-error @below {{waits for event 0, which was not recorded before}}
+    // expected-error @below {{waits for event 0, which has not been recorded before}}
     rt.event_wait gather 0
     rt.event_record compute 0
     return
@@ -22,7 +22,7 @@ module attributes {fsdp.arena = {bytes = 64 : i64}} {
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
     %1 = rt.pointer arena + 32 bytes 64
-    // expected-error @below {{reaches byte 96 of an arena of 64 bytes}}
+    // expected-error @below {{accesses memory up to byte 96 of an arena of 64 bytes}}
     rt.launch @exp(%0, %1)
     return
   }
@@ -34,7 +34,7 @@ module attributes {fsdp.arena = {bytes = 64 : i64}} {
 module attributes {fsdp.arena = {bytes = 64 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
-    // expected-error @below {{reaches byte 320 of an arena of 64 bytes}}
+    // expected-error @below {{accesses memory up to byte 320 of an arena of 64 bytes}}
     rt.all_gather [@a.flat] -> %0
     return
   }
@@ -50,11 +50,11 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
   }
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
-    // expected-note @below {{which touches them here}}
+    // expected-note @below {{conflicting access is here}}
     rt.all_gather [@a.flat] -> %0
     rt.event_record gather 0
     %1 = rt.pointer arena + 320 bytes 64
-    // expected-error @below {{on stream 'compute' touches arena bytes [0, 64) without waiting for stream 'gather'; add an event between them}}
+    // expected-error @below {{on stream 'compute' accesses arena bytes [0, 64) without waiting for stream 'gather'; add an event between them}}
     rt.launch @exp(%0, %1)
     rt.event_wait compute 0
     return
@@ -72,10 +72,10 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
     %1 = rt.pointer arena + 64 bytes 64
-    // expected-note @below {{which touches them here}}
+    // expected-note @below {{conflicting access is here}}
     rt.reduce_scatter [@a.flat], %0
     rt.launch @exp(%0, %1)
-    // expected-error @below {{on stream 'compute' touches arena bytes [0, 64) without waiting for stream 'reduce'; add an event between them}}
+    // expected-error @below {{on stream 'compute' accesses arena bytes [0, 64) without waiting for stream 'reduce'; add an event between them}}
     rt.launch @exp(%1, %0)
     return
   }
@@ -111,11 +111,11 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
     %1 = rt.pointer arena + 64 bytes 64
-    // expected-note @below {{which touches them here}}
+    // expected-note @below {{conflicting access is here}}
     rt.reduce_scatter [@a.flat, @b.flat], %0, %1
     // Another layout has accumulators of its own.
     rt.accumulate @c.flat, %0
-    // expected-error @below {{on stream 'compute' touches gradients of 'b.flat' without waiting for stream 'reduce'; add an event between them}}
+    // expected-error @below {{on stream 'compute' accesses gradients of 'b.flat' without waiting for stream 'reduce'; add an event between them}}
     rt.accumulate @b.flat, %1
     return
   }
@@ -130,10 +130,10 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
   }
   func.func @update() {
     %0 = rt.pointer arena + 0 bytes 4
-    // expected-note @below {{which touches them here}}
+    // expected-note @below {{conflicting access is here}}
     rt.optimizer @sgd(@a.flat, %0)
     %1 = rt.pointer whole @a.flat + 0 bytes 64
-    // expected-error @below {{on stream 'gather' touches parameters of 'a.flat' without waiting for stream 'compute'; add an event between them}}
+    // expected-error @below {{on stream 'gather' accesses parameters of 'a.flat' without waiting for stream 'compute'; add an event between them}}
     rt.all_gather [@a.flat] -> %1
     return
   }
@@ -150,9 +150,9 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
   func.func @update() {
     %0 = rt.pointer whole @a.flat + 0 bytes 64
     %1 = rt.pointer arena + 0 bytes 64
-    // expected-note @below {{which touches them here}}
+    // expected-note @below {{conflicting access is here}}
     rt.all_gather [@a.flat] -> %0
-    // expected-error @below {{on stream 'compute' touches parameters of 'a.flat' without waiting for stream 'gather'; add an event between them}}
+    // expected-error @below {{on stream 'compute' accesses parameters of 'a.flat' without waiting for stream 'gather'; add an event between them}}
     rt.launch @exp(%0, %1)
     return
   }
@@ -172,9 +172,9 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
     %2 = rt.pointer arena + 64 bytes 16
     rt.event_record compute 0
     rt.event_wait reduce 0
-    // expected-note @below {{which touches them here}}
+    // expected-note @below {{conflicting access is here}}
     rt.update_statistics @mean, %0 momentum 1.000000e-01
-    // expected-error @below {{on stream 'compute' touches buffers of 'mean' without waiting for stream 'reduce'; add an event between them}}
+    // expected-error @below {{on stream 'compute' accesses buffers of 'mean' without waiting for stream 'reduce'; add an event between them}}
     rt.launch @exp(%1, %2)
     return
   }
@@ -197,7 +197,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
 // An address must come from a pointer, which says what it reaches.
 module attributes {fsdp.arena = {bytes = 512 : i64}} {
   func.func @microbatch(%0: !rt.ptr) {
-    // expected-error @below {{takes as operand 0 an address that no rt.pointer makes}}
+    // expected-error @below {{takes as operand 0 an address that is not the result of an rt.pointer}}
     rt.poison %0 bytes 16
     return
   }
@@ -209,7 +209,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
 module attributes {fsdp.arena = {bytes = 512 : i64}} {
   func.func @microbatch() {
     %0 = rt.pointer arena + 0 bytes 64
-    // expected-error @below {{does not say which memory it reads and writes; state its effects in ODS}}
+    // expected-error @below {{does not declare its memory effects; declare them in ODS}}
     "foreign.op"(%0) : (!rt.ptr) -> ()
     return
   }

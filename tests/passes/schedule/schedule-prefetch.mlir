@@ -11,7 +11,7 @@
 // input twice (4 KiB), 37 KiB of arena, and what oneDNN takes for its products.
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, "memory-limit" = "200K"/' %s | fsdpc-opt --schedule-prefetch --verify-schedule -o /dev/null
 // RUN: sed 's/OPTIONS/"plan-ranks" = 1 : i64, "max-ranks" = 8 : i64, "memory-limit" = "160K"/' %s | not fsdpc-opt --schedule-prefetch 2>&1 | FileCheck %s --check-prefix=OVER
-// OVER: error: peak of {{[0-9]+}} bytes on a rank of 1 is above --memory-limit of 163840 bytes; largest are optimizer with 65536, parameters with 32768, gradients with 32768; plan for more ranks, or keep fewer activations with --recompute=units
+// OVER: error: peak memory of {{[0-9]+}} bytes per rank on 1 rank exceeds --memory-limit of 163840 bytes; largest: optimizer (65536), parameters (32768), gradients (32768); increase --plan-ranks, or keep fewer activations with --recompute=units
 
 // Nothing overlaps: each start is directly before its wait.
 // NONE: fsdp.enter @a

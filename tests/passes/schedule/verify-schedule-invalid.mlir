@@ -13,7 +13,7 @@ module {
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{breaks rule 'split': it is not split into start and wait}}
+    // expected-error @below {{violates rule 'split': it is not split into start and wait}}
     %f = fsdp.all_gather [@a.flat] : tensor<16xf32>
     fsdp.free %f : tensor<16xf32>
     return
@@ -34,7 +34,7 @@ module {
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{breaks rule 'token': it is waited for 0 times; each token is waited for once}}
+    // expected-error @below {{violates rule 'token': its token is waited for 0 times; each token must be waited for exactly once}}
     %t = fsdp.all_gather_start [@a.flat]
     return
   }
@@ -54,11 +54,11 @@ module {
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%g: tensor<16xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{breaks rule 'token': it is waited for 2 times; each token is waited for once}}
+    // expected-error @below {{violates rule 'token': its token is waited for 2 times; each token must be waited for exactly once}}
     %t = fsdp.reduce_scatter_start [@a.flat], %g : tensor<16xf32>
-    // expected-note @below {{a use of the token}}
+    // expected-note @below {{token used here}}
     fsdp.reduce_scatter_wait %t
-    // expected-note @below {{a use of the token}}
+    // expected-note @below {{token used here}}
     fsdp.reduce_scatter_wait %t
     return
   }
@@ -79,7 +79,7 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{breaks rule 'free-once': what it gathers is freed 0 times; each gathered buffer is freed once}}
+    // expected-error @below {{violates rule 'free-once': a gathered buffer is freed 0 times; each must be freed exactly once}}
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
     %y = nn.matmul %x, %v : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -102,7 +102,7 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{breaks rule 'free-once': what it gathers is freed 2 times; each gathered buffer is freed once}}
+    // expected-error @below {{violates rule 'free-once': a gathered buffer is freed 2 times; each must be freed exactly once}}
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
     %y = nn.matmul %x, %v : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -131,7 +131,7 @@ module {
     %t = fsdp.all_gather_start [@a.flat]
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
-    // expected-error @below {{breaks rule 'free-after-use': it frees what is used after it}}
+    // expected-error @below {{violates rule 'free-after-use': the buffer is used after it is freed}}
     fsdp.free %f : tensor<16xf32>
     // expected-note @below {{used here}}
     %y = nn.matmul %x, %v : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
@@ -154,7 +154,7 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{breaks rule 'used': nothing reads what it gathers; remove the collective}}
+    // expected-error @below {{violates rule 'used': the gathered buffers are never read; remove the collective}}
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     fsdp.free %f : tensor<16xf32>
     return
@@ -178,9 +178,9 @@ module {
     %g = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     %f = fsdp.pack @a.flat(%g) : (tensor<4x4xf32>) -> tensor<16xf32>
     %r = nn.reshape %f : tensor<16xf32> -> tensor<4x4xf32>
-    // expected-error @below {{breaks rule 'source-kept': its gradient is written before its wait}}
+    // expected-error @below {{violates rule 'source-kept': its gradient is overwritten before its wait}}
     %t = fsdp.reduce_scatter_start [@a.flat], %f : tensor<16xf32>
-    // expected-note @below {{written here}}
+    // expected-note @below {{overwritten here}}
     %y = nn.matmul %x, %x accumulate %r : tensor<4x4xf32>, tensor<4x4xf32>, accumulate tensor<4x4xf32> -> tensor<4x4xf32>
     fsdp.reduce_scatter_wait %t
     return
@@ -201,9 +201,9 @@ module {
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%g: tensor<16xf32> {fsdp.input = "x"}) {
-    // expected-note @below {{the collective starts here}}
+    // expected-note @below {{collective starts here}}
     %t = fsdp.reduce_scatter_start [@a.flat], %g : tensor<16xf32>
-    // expected-error @below {{breaks rule 'symbol-hazard': it touches memory of layout 'a.flat' while a collective on it is under way}}
+    // expected-error @below {{violates rule 'symbol-hazard': it accesses memory of layout 'a.flat' while a collective on that layout is in flight}}
     fsdp.accumulate @a.flat, %g : tensor<16xf32>
     fsdp.reduce_scatter_wait %t
     return
@@ -225,9 +225,9 @@ module {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() { return }
   func.func @update() {
-    // expected-note @below {{the collective starts here}}
+    // expected-note @below {{collective starts here}}
     %t = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{breaks rule 'symbol-hazard': it touches memory of layout 'a.flat' while a collective on it is under way}}
+    // expected-error @below {{violates rule 'symbol-hazard': it accesses memory of layout 'a.flat' while a collective on that layout is in flight}}
     fsdp.gather_parameters [@a.flat]
     %f = fsdp.all_gather_wait %t : tensor<16xf32>
     fsdp.free %f : tensor<16xf32>
@@ -248,9 +248,9 @@ module attributes {fsdp.options = {"limit-all-gathers" = 1 : i64}} {
   fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-note @below {{another one involved}}
+    // expected-note @below {{other collective involved}}
     %s = fsdp.all_gather_start [@a.flat]
-    // expected-error @below {{breaks rule 'live-gathers': the start of 'all_gather of b.flat' at 0 makes 2 gathers live, the limit is 1}}
+    // expected-error @below {{violates rule 'live-gathers': the start of 'all_gather of b.flat' at 0 makes 2 gathers live, but the limit is 1}}
     %t = fsdp.all_gather_start [@b.flat]
     %f = fsdp.all_gather_wait %s : tensor<16xf32>
     %v = fsdp.view %f[@v at 0] : tensor<16xf32> -> tensor<4x4xf32>
@@ -270,7 +270,7 @@ module attributes {fsdp.options = {"limit-all-gathers" = 1 : i64}} {
 // An op that states no effects is refused, not taken as harmless.
 module {
   func.func @microbatch() {
-    // expected-error @below {{does not say which memory it reads and writes; state its effects in ODS}}
+    // expected-error @below {{does not declare its memory effects; declare them in ODS}}
     "foreign.op"() : () -> ()
     return
   }

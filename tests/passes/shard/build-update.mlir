@@ -75,7 +75,7 @@ module attributes {fsdp.options = {optimizer = "adam", amsgrad = true, maximize 
 
 // -----
 
-// expected-error@+1 {{--nesterov needs --momentum above 0}}
+// expected-error@+1 {{--nesterov requires --momentum greater than 0}}
 module attributes {fsdp.options = {optimizer = "sgd", nesterov = true}} {
 }
 

@@ -82,7 +82,7 @@ module {
 // CHECK: fsdp.parameter @w : tensor<8xf32> unit @u
 // CHECK: fsdp.layout @u.frozen of @u elements 8
 module {
-  // expected-remark@+1 {{no gradient reaches parameter 'w'; it is treated as frozen}}
+  // expected-remark@+1 {{no gradient reaches parameter 'w'; treating it as frozen}}
   fsdp.parameter @w : tensor<8xf32> trainable unit @u
   fsdp.unit @u
   func.func @microbatch() {
@@ -123,7 +123,7 @@ module attributes {fsdp.options = {strategy = "zero2", reduce = "step", optimize
 
 // -----
 
-// expected-error@+1 {{--no-decay 'norm' matches no parameter; there are 'w'}}
+// expected-error@+1 {{--no-decay 'norm' matches no parameter; available: 'w'}}
 module attributes {fsdp.options = {"no-decay" = ["norm"]}} {
   fsdp.parameter @w : tensor<8xf32> unit @u
   fsdp.unit @u

@@ -61,7 +61,7 @@ module attributes {fsdp.options = {units = "whole"}} {
 
 // -----
 
-// expected-error@+1 {{--unit-class '*Blok' matches no class; there are 'gpt.Block', 'gpt.GPT'}}
+// expected-error@+1 {{--unit-class '*Blok' matches no class; available: 'gpt.Block', 'gpt.GPT'}}
 module attributes {fsdp.options = {"unit-class" = ["*Blok"]}} {
   fsdp.parameter @w : tensor<8x8xf32> trainable
   func.func @microbatch(%x: tensor<8x8xf32>) {
@@ -73,7 +73,7 @@ module attributes {fsdp.options = {"unit-class" = ["*Blok"]}} {
 
 // -----
 
-// expected-error@+1 {{--unit-scope 'layer' matches no module scope; there are}}
+// expected-error@+1 {{--unit-scope 'layer' matches no module scope; available:}}
 module attributes {fsdp.options = {"unit-scope" = ["layer"]}} {
   fsdp.parameter @w : tensor<8x8xf32> trainable
   func.func @microbatch(%x: tensor<8x8xf32>) {

@@ -25,7 +25,7 @@ module attributes {fsdp.options = {trainable = ["h\\.\\d+\\."], frozen = ["h.0"]
 // -----
 
 // An expression that matches nothing is an error that names the nearest.
-// expected-error@+1 {{--frozen 'fc.wieght' matches no parameter; there are 'fc.weight', 'fc.bias'}}
+// expected-error@+1 {{--frozen 'fc.wieght' matches no parameter; available: 'fc.weight', 'fc.bias'}}
 module attributes {fsdp.options = {frozen = ["fc.wieght"]}} {
   fsdp.parameter @fc.bias : tensor<8xf32> trainable
   fsdp.parameter @fc.weight : tensor<8xf32> trainable
@@ -34,14 +34,14 @@ module attributes {fsdp.options = {frozen = ["fc.wieght"]}} {
 // -----
 
 // At least one parameter must remain trainable.
-// expected-error@+1 {{no parameter is trainable; loosen --frozen or --trainable}}
+// expected-error@+1 {{no parameter is trainable; relax --frozen or --trainable}}
 module attributes {fsdp.options = {frozen = ["."]}} {
   fsdp.parameter @fc.weight : tensor<8xf32> trainable
 }
 
 // -----
 
-// expected-error@+1 {{--frozen '(' is not a regular expression}}
+// expected-error@+1 {{--frozen '(' is not a valid regular expression}}
 module attributes {fsdp.options = {frozen = ["("]}} {
   fsdp.parameter @fc.weight : tensor<8xf32> trainable
 }
