@@ -205,7 +205,7 @@ public:
       expect(json.is_object(), "an object");
       Reader reader(json, path);
       fields(reader, value);
-      expect(reader.read == json.size(), "free of unknown keys");
+      expect(reader.read == json.size(), "an object without unknown keys");
     }
   }
 
@@ -245,8 +245,8 @@ Status check(const Manifest &manifest) {
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
     if (dtype != "f32" && dtype != "bf16")
       return Error{"'" + dtype +
-                   "' is neither 'f32' nor 'bf16' to compute or "
-                   "reduce in"};
+                   "' is not a supported compute or reduce type; expected "
+                   "'f32' or 'bf16'"};
   for (const Input &input : manifest.inputs)
     if (input.shape.empty() ||
         *std::min_element(input.shape.begin(), input.shape.end()) < 1)
@@ -259,9 +259,9 @@ Status check(const Manifest &manifest) {
     // replicated gradients.
     bool operandsWhole = layout.masterWhole && layout.gradientWhole;
     if (layout.trainable && layout.stateWhole && !operandsWhole)
-      return Error{"layout '" + layout.name +
-                   "' keeps its state whole, but not its master "
-                   "and gradient"};
+      return Error{
+          "layout '" + layout.name +
+          "' keeps its state replicated, but not its master and gradient"};
     int64_t end = 0;
     for (const Member &member : layout.members) {
       int64_t elements = 1;
@@ -269,9 +269,8 @@ Status check(const Manifest &manifest) {
         elements *= extent;
       if (member.offset < end || member.elements != elements ||
           member.elements > layout.elements - member.offset)
-        return Error{"member '" + member.name +
-                     "' does not lie within layout '" + layout.name +
-                     "' after the one before it"};
+        return Error{"member '" + member.name + "' is not within layout '" +
+                     layout.name + "' after the previous member"};
       end = member.offset + member.elements;
     }
   }
@@ -287,7 +286,7 @@ std::string toJson(const Manifest &manifest) {
 
 Result<Manifest> fromJson(const char *text, size_t bytes) {
   auto malformed = [](const std::string &reason) {
-    return Error{"the program's manifest is malformed: " + reason};
+    return Error{"malformed manifest in the program: " + reason};
   };
   try {
     Manifest manifest;

@@ -42,7 +42,7 @@ def fingerprint(build: pathlib.Path, name: str, flags: list[str]) -> tuple[str, 
         digest = hashlib.sha256(repr(bits[0]).encode() + bits[1] + bits[2]).hexdigest()[:16]
         planned = next(dumps.glob("*-plan-memory.mlir")).read_text()
         arena = re.search(r"fsdp\.arena = \{.*?\bbytes = (\d+)", planned)[1]
-        table = harness.run([program, "--info"]).stdout.split("\nmemory ")[1]
+        table = harness.run([program, "--info"]).stdout.split("\nmemory ")[1].split("\n", 1)[1]
         return (digest, arena, hashlib.sha256(table.encode()).hexdigest()[:8])
 
 

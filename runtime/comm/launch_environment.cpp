@@ -170,7 +170,7 @@ static void findRanks(LaunchEnvironment &environment, Numbers &numbers) {
       return;
     if (rank >= ranks)
       return numbers.fail(std::string(a.rank) + "=" + std::to_string(rank) +
-                          " does not fit " + a.size + "=" +
+                          " does not match " + a.size + "=" +
                           std::to_string(ranks) +
                           ": ranks count from 0; correct them, or unset both");
     environment.mpi |= a.mpi;
@@ -225,7 +225,7 @@ Result<LaunchEnvironment> readLaunchEnvironment() {
   else if (environment.launcher == "srun")
     findSrun(environment, numbers);
   else
-    environment.missing = "no launcher announces ranks";
+    environment.missing = "no launcher environment was found";
   FSDPC_TRY(numbers.status);
   return environment;
 }

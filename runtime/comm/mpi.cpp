@@ -20,7 +20,7 @@ namespace {
 Result<const MpiPlugin *> loadPlugin() {
   size_t bytes = fsdpc_mpi_object_end - fsdpc_mpi_object;
   if (bytes == 0)
-    return Error{"this program was built without MPI"};
+    return Error{"the program was built without MPI"};
   int file = memfd_create("fsdpc-mpi", MFD_CLOEXEC);
   if (file < 0 || write(file, fsdpc_mpi_object, bytes) != ssize_t(bytes))
     return Error{"cannot unpack the MPI plugin"};

@@ -40,7 +40,7 @@ const char *join(int *rank, int *size, int *rankOnHost, int *ranksOnHost) {
       MPI_SUCCESS)
     return "MPI_Init_thread failed";
   if (provided < MPI_THREAD_MULTIPLE)
-    return "this MPI grants no MPI_THREAD_MULTIPLE";
+    return "this MPI library does not support MPI_THREAD_MULTIPLE";
   MPI_Comm_rank(MPI_COMM_WORLD, rank);
   MPI_Comm_size(MPI_COMM_WORLD, size);
   MPI_Comm host;

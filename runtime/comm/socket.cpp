@@ -84,7 +84,7 @@ Status Socket::wait(short events, Deadline deadline) {
   if (ready < 0)
     return Error{systemError(errno)};
   if (ready == 0)
-    return Error{"no answer in time"};
+    return Error{"timed out"};
   return {};
 }
 
@@ -168,7 +168,7 @@ Result<Socket> connectTo(const std::string &address, int port,
   if (code)
     return Error{gai_strerror(code)};
   std::unique_ptr<addrinfo, void (*)(addrinfo *)> owner(list, freeaddrinfo);
-  Error error = {"the name has no address"};
+  Error error = {"the host name does not resolve"};
   for (addrinfo *at = list; at; at = at->ai_next) {
     int file =
         socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,

@@ -186,12 +186,13 @@ private:
       names += " and " + std::to_string(count - 8) + " more";
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", environment.seconds);
-    return {std::string(count > 1 ? "ranks " : "rank ") + names + " of " +
-            std::to_string(environment.ranks) + " (" + environment.launcher +
-            ", " + environment.variables + ") did not connect to rank 0 at " +
-            meetingPlace(environment) + " within " + seconds +
-            " s; start all of them, and see that they reach that port "
-            "(FSDPC_PORT chooses another, FSDPC_JOIN_SECONDS waits longer)"};
+    return {
+        std::string(count > 1 ? "ranks " : "rank ") + names + " of " +
+        std::to_string(environment.ranks) + " (" + environment.launcher + ", " +
+        environment.variables + ") did not connect to rank 0 at " +
+        meetingPlace(environment) + " within " + seconds +
+        " s; start all ranks and check that they can reach this port "
+        "(FSDPC_PORT selects another, FSDPC_JOIN_SECONDS sets the timeout)"};
   }
 
   const LaunchEnvironment &environment;
@@ -248,7 +249,8 @@ private:
     if (!connection.send(&greeting, sizeof greeting, soon) ||
         !connection.receive(&reply, sizeof reply, soon) ||
         memcmp(reply.protocol, magic, sizeof magic) != 0)
-      return Error{"what listens there does not answer as one"};
+      return Error{
+          "the process that listens there is not rank 0 of an fsdpc program"};
     return Verdict(reply.verdict);
   }
 
@@ -259,12 +261,13 @@ private:
       return Error{"another job's rank 0 listens at " +
                    meetingPlace(environment) +
                    "; set FSDPC_PORT to a free port, the same on every rank"};
-    return Error{"rank " + std::to_string(environment.rank) + " of " +
-                 std::to_string(environment.ranks) +
-                 " was turned away by rank 0 at " + meetingPlace(environment) +
-                 (verdict == rankTaken ? ": it has such a rank already"
-                                       : ": it counts other ranks") +
-                 "; see that " + environment.variables + " are this job's"};
+    return Error{
+        "rank " + std::to_string(environment.rank) + " of " +
+        std::to_string(environment.ranks) + " was refused by rank 0 at " +
+        meetingPlace(environment) +
+        (verdict == rankTaken ? ": another process has this rank already"
+                              : ": its number of ranks is different") +
+        "; check that " + environment.variables + " are set by this job"};
   }
 
   // Waits for rank 0's word that all ranks are there, and for their hosts.
@@ -281,16 +284,17 @@ private:
       return {};
     return Error{"rank " + std::to_string(environment.rank) +
                  " lost rank 0 at " + meetingPlace(environment) +
-                 " before all ranks were there (" + got.error().message + ")"};
+                 " before all ranks had connected (" + got.error().message +
+                 ")"};
   }
 
   Error unreachable(const Error &last) const {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", environment.seconds);
     return {"rank " + std::to_string(environment.rank) +
-            " found no rank 0 at " + meetingPlace(environment) + " within " +
-            seconds + " s (" + last.message +
-            "); see that rank 0 runs and listens there (" +
+            " could not connect to rank 0 at " + meetingPlace(environment) +
+            " within " + seconds + " s (" + last.message +
+            "); check that rank 0 is running and listens there (" +
             environment.launcher + ", " + environment.variables + ")"};
   }
 

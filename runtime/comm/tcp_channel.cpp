@@ -93,7 +93,7 @@ private:
     Header said;
     take(peer, &said, sizeof said);
     if (memcmp(&current, &said, sizeof said) != 0)
-      fail(session.nameOf(peer) + " is at another collective than rank " +
+      fail(session.nameOf(peer) + " called a different collective than rank " +
            std::to_string(self));
   }
   void put(int peer, const void *data, size_t bytes) {

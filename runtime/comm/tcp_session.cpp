@@ -70,7 +70,7 @@ void TcpSession::gone(int peer, const std::string &why) {
   if (self == 0)
     tell(ends + 3, peer);
   if (self == 0 || speaks)
-    fail(nameOf(peer) + " is gone (" + why + ")");
+    fail(nameOf(peer) + " was lost (" + why + ")");
   // Leave time for another rank to print what happened first.
   std::this_thread::sleep_for(std::chrono::seconds(2));
   end(3);
@@ -90,7 +90,7 @@ bool TcpSession::hear(int peer) {
   if (got <= 0) {
     if (left[size_t(peer)])
       return false;
-    gone(peer, got ? systemError(errno) : "its connection was closed");
+    gone(peer, got ? systemError(errno) : "connection closed");
   }
   heard[size_t(peer)] = std::chrono::steady_clock::now();
   for (ssize_t at = 0; at < got; ++at) {
@@ -146,7 +146,7 @@ void TcpSession::watch() {
                  std::chrono::steady_clock::now() - heard[peer] >
                      std::chrono::duration<double>(silence)) {
         char text[64];
-        snprintf(text, sizeof text, "it has not answered for %g s", silence);
+        snprintf(text, sizeof text, "no answer for %g s", silence);
         gone(int(peer), text);
       }
     }

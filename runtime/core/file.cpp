@@ -51,8 +51,8 @@ Result<File> File::open(const std::string &path) {
 
 Status File::read(uint64_t offset, void *to, uint64_t count) const {
   if (offset > bytes || count > bytes - offset)
-    return Error{"'" + name + "' ends at byte " + std::to_string(bytes) +
-                 ", but bytes " + std::to_string(offset) + " to " +
+    return Error{"'" + name + "' has only " + std::to_string(bytes) +
+                 " bytes, but bytes " + std::to_string(offset) + " to " +
                  std::to_string(offset) + " + " + std::to_string(count) +
                  " are needed"};
   auto *out = static_cast<char *>(to);
@@ -65,7 +65,7 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
     if (got < 0)
       return fileError(name, "read");
     if (got == 0)
-      return Error{"'" + name + "' became shorter while it was read"};
+      return Error{"'" + name + "' was truncated while it was being read"};
     out += got;
     offset += uint64_t(got);
     count -= uint64_t(got);

@@ -37,7 +37,7 @@ std::string memoryTable(const Manifest &manifest, int threads) {
       lines[i + 1] += padded(bytesText(kinds[i].second), 12, true);
     }
   }
-  std::string text = "memory a rank, " + std::to_string(threads) +
+  std::string text = "memory per rank, " + std::to_string(threads) +
                      (threads == 1 ? " thread\n" : " threads\n");
   for (const std::string &line : lines)
     text += line + "\n";
@@ -61,7 +61,7 @@ std::string infoText(const Manifest &manifest, int threads) {
   row("optimizer", manifest.optimizer);
   row("schedule hash", manifest.scheduleHash);
   row("program hash", manifest.programHash);
-  row("most ranks", std::to_string(manifest.maxRanks));
+  row("maximum ranks", std::to_string(manifest.maxRanks));
   if (manifest.memoryLimit > 0)
     row("memory limit", bytesText(manifest.memoryLimit));
 

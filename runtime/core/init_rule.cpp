@@ -27,7 +27,8 @@ Result<InitRule> parseInitRule(const std::string &text) {
   if (rule.kind == InitRule::zeros || size_t(end) != text.size() ||
       !std::isfinite(rule.a) || !std::isfinite(rule.b))
     return Error{"'" + text +
-                 "' is none of normal(m,s), uniform(a,b), zeros, ones"};
+                 "' is not supported; use normal(MEAN,STD), uniform(LOW,HIGH), "
+                 "zeros or ones"};
   return rule;
 }
 

@@ -95,7 +95,7 @@ void Trainer::exchange(StepRecord *record) {
       if (job.rank == 0)
         printWarning("microbatch " + std::to_string(j) + " of step " +
                      std::to_string(record->step) +
-                     " has no valid target; its loss counts 0");
+                     " has no valid target; its loss counts as 0");
     }
   }
   record->loss = sum * rank->inverseV;
@@ -111,12 +111,12 @@ void Trainer::stopAtLoss(int64_t step, double loss) {
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   size_t first = size_t(*std::min_element(all.begin(), all.end()));
   std::string unit = first < manifest.layouts.size()
-                         ? "; first unit whose gradient is not finite: '" +
+                         ? "; first unit with a non-finite gradient: '" +
                                manifest.layouts[first].unit + "'"
-                         : "; every gradient is finite";
+                         : "; all gradients are finite";
   failJob(job, "step " + std::to_string(step) + ": the loss is " +
                    std::to_string(loss) + unit +
-                   "; lower --lr or warm up longer");
+                   "; use a lower --lr or a longer warmup");
 }
 
 // Updates buffers that count microbatches, such as BatchNorm's
@@ -151,7 +151,7 @@ void Trainer::warnOfUnused() const {
     names += " and " + std::to_string(unused.size() - 5) + " more";
   if (!names.empty())
     printWarning("'" + options.init +
-                 "' holds tensors that the program does not: " + names);
+                 "' contains tensors that the program does not use: " + names);
 }
 
 Status Trainer::saveTo(const std::string &path, Saved what) {
@@ -238,8 +238,8 @@ Status Trainer::train() {
     return {};
   progress.finish(record);
   if (record.overPlan > 64 * mebibyte)
-    printWarning("the peak is " + bytesText(record.overPlan) +
-                 " above the plan of " + bytesText(info.processPlan));
+    printWarning("peak memory is " + bytesText(record.overPlan) +
+                 " above the planned " + bytesText(info.processPlan));
   return {};
 }
 

@@ -42,9 +42,9 @@ std::string strangerText(const LaunchEnvironment &environment) {
   std::string ranks = std::to_string(environment.ranks);
   return "started as one of " + ranks + " ranks by " + environment.launcher +
          " (" + environment.variables +
-         "), whom this program cannot find: " + environment.missing +
-         "; start it with mpirun -np " + ranks +
-         ", or unset the variables and use --ranks " + ranks;
+         "), but the program cannot connect to the other ranks: " +
+         environment.missing + "; start it with mpirun -np " + ranks +
+         ", or unset these variables and use --ranks " + ranks;
 }
 
 // Prints what --help, --info or --manifest asks for. Returns false if the
@@ -66,9 +66,8 @@ Status checkRanks(const Options &options, const LaunchEnvironment &environment,
                   bool launched) {
   if (!launched || !options.ranks)
     return {};
-  return Error{"--ranks runs the ranks as threads of one process; leave it out "
-               "under " +
-               environment.launcher + ", which says how many there are"};
+  return Error{"--ranks runs ranks as threads of one process; omit it under " +
+               environment.launcher + ", which sets the number of ranks"};
 }
 
 // Prints the error of a rank, if it is the one to speak, and returns the exit

@@ -115,7 +115,6 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
   // error of the runtime.
   if (taken != plan.allocated)
     return Error{"allocated " + std::to_string(taken) +
-                 " bytes where the plan says " +
-                 std::to_string(plan.allocated)};
+                 " bytes, but the plan has " + std::to_string(plan.allocated)};
   return {};
 }

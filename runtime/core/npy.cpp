@@ -147,7 +147,7 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   int version = start[6];
   if (version < 1 || version > 3)
     return wrong("is a .npy file of version " + std::to_string(version) +
-                 "; versions 1 to 3 are read");
+                 "; versions 1 to 3 are supported");
   uint64_t length = start[8] | start[9] << 8;
   uint64_t lengthEnd = 10;
   if (version > 1) {
@@ -156,7 +156,7 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   }
   if (startBytes < lengthEnd || length > file.size() - lengthEnd ||
       length > (1 << 20))
-    return wrong("is truncated: its .npy header is not all there");
+    return wrong("is truncated: the .npy header is incomplete");
   std::string text(length, '\0'), descr;
   FSDPC_TRY(file.read(lengthEnd, text.data(), length));
   bool fortran = false;
@@ -168,7 +168,7 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   header.dtype = dtypeOf(descr);
   if (header.dtype.empty())
     return wrong("has elements of type '" + descr +
-                 "'; little-endian integers, floats and bool are read");
+                 "'; little-endian integers, floats and bool are supported");
   header.offset = lengthEnd + length;
 
   // Checked products: a shape whose size overflows must not look small.
@@ -189,7 +189,7 @@ Result<SampleFile> openNpySamples(const Input &input, const std::string &path) {
   Result<NpyHeader> header = readNpyHeader(*file);
   FSDPC_TRY(header);
   if (!converts(header->dtype, input.dtype))
-    return Error{"'" + path + "' holds " + header->dtype + ", but input '" +
+    return Error{"'" + path + "' contains " + header->dtype + ", but input '" +
                  input.name + "' is " + input.dtype};
   bool fits = header->shape.size() == input.shape.size();
   for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)

@@ -18,10 +18,10 @@ inline bool isFloatType(const std::string &dtype) {
 // Fails if no backend can run the pooling.
 inline Status checkPooling(const PoolingPlan &p) {
   if (!isFloatType(p.dtype))
-    return Error{"a pooling of type '" + p.dtype + "' is not supported"};
+    return Error{"pooling of type '" + p.dtype + "' is not supported"};
   if (p.kind != "max" && p.kind != "average" && p.kind != "max_grad" &&
       p.kind != "average_grad")
-    return Error{"unknown pooling '" + p.kind + "'"};
+    return Error{"unknown pooling kind '" + p.kind + "'"};
   return {};
 }
 
@@ -30,12 +30,12 @@ inline Status checkAttention(const AttentionPlan &p) {
   bool knownMask =
       p.dtypeMask.empty() || p.dtypeMask == "i1" || isFloatType(p.dtypeMask);
   if (!isFloatType(p.dtype) || !knownMask)
-    return Error{"attention on '" + p.dtype + "' with a mask of '" +
+    return Error{"attention of type '" + p.dtype + "' with a mask of '" +
                  p.dtypeMask + "' is not supported"};
   if (std::min({p.batch, p.groups, p.queries, p.keys, p.width, p.valueWidth}) <
           1 ||
       p.heads < 1 || p.heads % p.groups != 0)
-    return Error{"an attention has an empty dimension, or " +
+    return Error{"attention with an empty dimension, or with " +
                  std::to_string(p.heads) + " heads for " +
                  std::to_string(p.groups) + " key heads"};
   return {};

@@ -49,8 +49,8 @@ Status Trainer::load() {
   FSDPC_TRY(device);
   if (!options.trace.empty() && !(*device)->canKeepTimes())
     return Error{std::string("--trace: the '") + backendName() +
-                 "' target keeps no times; use a profiler that shows NVTX "
-                 "ranges"};
+                 "' target does not record times; use a profiler that shows "
+                 "NVTX ranges"};
   rank =
       std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
   rank->inverseV = 1.0 / double(microbatches);

@@ -67,11 +67,11 @@ void Progress::start(const Manifest &manifest) const {
                                       : " (" + info.launcher + ")";
   say(prefix + ranks + ", " + count(info.threads, "thread") +
       " each, rank 0 on cores " + info.binding + "; " + manifest.strategy +
-      ", " + bytesText(info.plan.total()) + " a rank\n");
+      ", " + bytesText(info.plan.total()) + " per rank\n");
   if (info.threads > info.cores)
     printWarning("each rank has " + count(info.threads, "thread") + " but " +
                  count(info.cores, "core") +
-                 " of its own; lower --threads or bind fewer ranks");
+                 "; lower --threads or bind more cores to each rank");
 }
 
 void Progress::step(const StepRecord &record) {

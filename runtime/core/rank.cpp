@@ -32,7 +32,7 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
   case FSDPC_SPACE_RANDOM:
     return at(rank->random[slot]);
   }
-  fail("the program asks for memory space " + std::to_string(space) +
+  fail("the program uses memory space " + std::to_string(space) +
        ", which does not exist");
 }
 
@@ -76,7 +76,8 @@ int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
 void fsdpc::runtime::stopAtGradient(fsdpc_rank &rank, int64_t step,
                                     int32_t layout) {
   failJob(rank.job, "step " + std::to_string(step) +
-                        ": the gradient is not finite; first unit: '" +
+                        ": the gradient is not finite; first unit with a "
+                        "non-finite gradient: '" +
                         rank.manifest.layouts[size_t(layout)].unit +
                         "'; lower --lr or warm up longer");
 }

@@ -96,7 +96,7 @@ Result<SafeTensor> parseTensor(const std::string &name,
   Result<uint64_t> end = wholeNumber(name, range[1]);
   FSDPC_TRY(end);
   if (*begin > *end || *end > dataBytes)
-    return Error{"tensor '" + name + "' does not lie within the file"};
+    return Error{"tensor '" + name + "' is outside the file"};
   tensor.offset = *begin;
   tensor.bytes = *end - *begin;
   // A type that is not read is an error only if the program asks for the
@@ -142,10 +142,10 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   try {
     parsed = tensors.parse(header, 8 + length);
   } catch (const std::exception &fault) {
-    parsed = Error{std::string("its header is malformed: ") + fault.what()};
+    parsed = Error{std::string("malformed header: ") + fault.what()};
   }
   if (!parsed)
-    return Error{"'" + path + "' cannot be used: " + parsed.error().message};
+    return Error{"'" + path + "' is invalid: " + parsed.error().message};
   return tensors;
 }
 

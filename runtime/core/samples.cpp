@@ -27,7 +27,7 @@ Status Samples::open(const Manifest &program, const Options &options,
     FSDPC_TRY(file);
     if (input.shape[0] != program.inputs[0].shape[0])
       return Error{"inputs '" + program.inputs[0].name + "' and '" +
-                   input.name + "' have different first axes: " +
+                   input.name + "' differ in their first axis: " +
                    std::to_string(program.inputs[0].shape[0]) + " and " +
                    std::to_string(input.shape[0]) + " samples per microbatch"};
     samples = i == 0 ? file->samples : std::min(samples, file->samples);
@@ -41,7 +41,7 @@ Status Samples::open(const Manifest &program, const Options &options,
   // Less than a step of samples would repeat some within one step.
   for (size_t i = 0; i < files.size(); ++i)
     if (files[i].samples == samples && samples / perMicrobatch < microbatches)
-      return Error{"'" + files[i].file.path() + "' holds " +
+      return Error{"'" + files[i].file.path() + "' contains " +
                    std::to_string(samples) + " samples, but one step takes " +
                    std::to_string(microbatches) + " microbatches of " +
                    std::to_string(perMicrobatch)};

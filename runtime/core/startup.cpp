@@ -58,10 +58,10 @@ Status comparePrograms(const Manifest &manifest, Job &job) {
   if (!difference)
     return {};
   std::string name = difference->index ? "schedule" : "program";
-  return Error{"rank " + std::to_string(difference->rank) + " runs another " +
-               name + " than rank 0: its " + name + " hash is '" +
-               difference->own + "', rank 0's '" + difference->first +
-               "'; start the same file on every rank"};
+  return Error{"rank " + std::to_string(difference->rank) +
+               " runs a different " + name + " than rank 0: its " + name +
+               " hash is '" + difference->own + "', rank 0's is '" +
+               difference->first + "'; start the same file on every rank"};
 }
 
 Result<std::vector<Fact>> factsOf(const Manifest &manifest,
@@ -104,9 +104,9 @@ Status compareFacts(const std::vector<Fact> &facts, Job &job) {
 Status checkMachine(const Manifest &manifest, int ranks) {
   if (ranks > manifest.maxRanks)
     return Error{
-        std::to_string(ranks) + " ranks are more than the " +
+        std::to_string(ranks) + " ranks exceed the maximum of " +
         std::to_string(manifest.maxRanks) +
-        " that the program was compiled for; compile with --max-ranks=" +
+        " that the program was compiled for; compile it with --max-ranks=" +
         std::to_string(ranks)};
   auto lacking = lackingFeatures(manifest.cpuFeatures, readCpuInfo());
   if (lacking.empty())
@@ -114,9 +114,11 @@ Status checkMachine(const Manifest &manifest, int ranks) {
   std::string names;
   for (const std::string &name : lacking)
     names += (names.empty() ? "'" : ", '") + name + "'";
-  return Error{"this processor lacks " + names +
-               ", which the program was compiled for (--cpu=" + manifest.cpu +
-               "); compile with --cpu=native here, or --cpu=x86-64-v3"};
+  return Error{
+      "this processor does not support " + names +
+      ", which the program requires (compiled with --cpu=" + manifest.cpu +
+      "); compile it with --cpu=native on this machine, or with "
+      "--cpu=x86-64-v3"};
 }
 
 Status checkMemory(const MemoryPlan &plan, int64_t limit) {
@@ -129,10 +131,10 @@ Status checkMemory(const MemoryPlan &plan, int64_t limit) {
   for (size_t i = 0; i < 3; ++i)
     largest +=
         (i ? ", " : "") + kinds[i].first + " " + bytesText(kinds[i].second);
-  return Error{"a rank's peak of " + std::to_string(plan.total()) +
-               " bytes is above --memory-limit, " + std::to_string(limit) +
-               " bytes; the largest kinds are " + largest +
-               "; run more ranks, or fewer threads"};
+  return Error{"peak memory of " + std::to_string(plan.total()) +
+               " bytes per rank exceeds --memory-limit of " +
+               std::to_string(limit) + " bytes; largest: " + largest +
+               "; use more ranks or fewer threads"};
 }
 
 namespace {

@@ -23,21 +23,22 @@ Result<Stream> streamOf(const Input &input, const File &file,
   const std::string &path = file.path();
   if (!width.empty()) {
     if (isNpy(file))
-      return Error{
-          "'" + path +
-          "' is a .npy file, which says its own width; drop ':" + width + "'"};
+      return Error{"'" + path +
+                   "' is a .npy file, which has its own type; drop ':" + width +
+                   "'"};
     return Stream{width, 0, file.size() / uint64_t(dtypeBytes(width))};
   }
   if (!isNpy(file))
-    return Error{"'" + path +
-                 "' is not a .npy file; say how wide its tokens are, "
-                 "as in --tokens " +
-                 input.name + "=" + path + ":u8"};
+    return Error{
+        "'" + path +
+        "' is not a .npy file; give the type of its tokens, as in --tokens " +
+        input.name + "=" + path + ":u8"};
   Result<NpyHeader> header = readNpyHeader(file);
   FSDPC_TRY(header);
   if (header->shape.size() != 1)
-    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
-                 ", but a token stream has one axis; give samples with --data"};
+    return Error{
+        "'" + path + "' has shape " + shapeText(header->shape) +
+        ", but a token stream must have one axis; use --data for samples"};
   return Stream{header->dtype, header->offset, uint64_t(header->shape[0])};
 }
 
@@ -48,13 +49,13 @@ Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
   if (input.shape.size() != 2 || !isInteger(input.dtype))
     return Error{"input '" + input.name + "' is " + input.dtype +
                  shapeText(input.shape) +
-                 ", not [samples, T] integers; give it with --data"};
+                 ", but --tokens requires [samples, T] integers; use --data"};
   Result<File> file = File::open(path);
   FSDPC_TRY(file);
   Result<Stream> stream = streamOf(input, *file, width);
   FSDPC_TRY(stream);
   if (!isInteger(stream->dtype) || !converts(stream->dtype, input.dtype))
-    return Error{"'" + path + "' holds " + stream->dtype + ", but input '" +
+    return Error{"'" + path + "' contains " + stream->dtype + ", but input '" +
                  input.name + "' is " + input.dtype};
   uint64_t skipped = std::min(uint64_t(shift), stream->length);
   SampleFile samples;

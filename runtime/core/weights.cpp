@@ -118,24 +118,24 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
     if (bytes > program->weights_bytes ||
         source.offset > program->weights_bytes - bytes)
       return Error{"the embedded value of '" + name +
-                   "' lies outside the program"};
+                   "' is outside the program"};
     place.memory = static_cast<const char *>(program->weights) + source.offset;
     return place;
   }
   if (source.kind == "file") {
     if (bytes != source.length)
       return Error{"'" + name + "' is " + source.dtype + shapeText(shape) +
-                   ", which is not " + std::to_string(source.length) +
+                   ", which does not match " + std::to_string(source.length) +
                    " bytes"};
     Result<const File *> file = openFile(source.file, name);
     FSDPC_TRY(file);
     place.file = *file;
     return place;
   }
-  return Error{std::string(parameter ? "parameter" : "buffer") + " '" + name +
-               "' has no initial value: compile with "
-               "--init-rule='GLOB=normal(0,0.02)' or run with --init "
-               "FILE.safetensors"};
+  return Error{
+      std::string(parameter ? "parameter" : "buffer") + " '" + name +
+      "' has no initial value; compile with --init-rule='GLOB=normal(0,0.02)' "
+      "or run with --init FILE.safetensors"};
 }
 
 // Opens a file once. With --weights DIR it looks for the same relative path
@@ -155,7 +155,7 @@ Result<const File *> Weights::openFile(const std::string &path,
   if (!opened)
     return Error{"the weights of '" + name +
                  "' are missing: " + opened.error().message +
-                 "; say where they are with --weights DIR"};
+                 "; set their folder with --weights DIR"};
   File &file = files[path];
   file = std::move(*opened);
   return &file;
@@ -200,8 +200,8 @@ Status Weights::verifyFile(const std::string &name, const File &file,
   if (source.hash == digits)
     return {};
   return Error{"the weights of '" + name + "' in '" + file.path() +
-               "' changed since compiling; compile again, or read them with "
-               "--init"};
+               "' changed since compiling; compile the model again, or load "
+               "them with --init"};
 }
 
 // Reads and converts part of a value, without holding more than one piece of

@@ -13,7 +13,7 @@ Status checkBackend(const Manifest &) {
   if (status != cudaOk)
     return Error{cudaApi().errorText(status)};
   if (count == 0)
-    return Error{"the driver shows no GPU; CUDA_VISIBLE_DEVICES may hide it"};
+    return Error{"the driver reports no GPU; check CUDA_VISIBLE_DEVICES"};
   return {};
 }
 

@@ -38,7 +38,7 @@ Status CudaContext::makeStreams() {
     // others wait for them.
     if (CudaStatus status =
             api.createStream(streams[size_t(i)], i != FSDPC_STREAM_COMPUTE))
-      return Error{"cannot make a stream: " + api.errorText(status)};
+      return Error{"cannot create a stream: " + api.errorText(status)};
   return {};
 }
 

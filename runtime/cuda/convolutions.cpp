@@ -19,10 +19,10 @@ GpuConvolution::~GpuConvolution() {
 Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
                                          bool deterministic) {
   if (p.dtype != "f32" && p.dtype != "bf16")
-    return Error{"a convolution of type '" + p.dtype + "' is not supported"};
+    return Error{"convolution of type '" + p.dtype + "' is not supported"};
   bool input = p.kind == "input", weight = p.kind == "weight";
   if (!input && !weight && p.kind != "forward")
-    return Error{"unknown convolution '" + p.kind + "'"};
+    return Error{"unknown convolution kind '" + p.kind + "'"};
   plain.kind = input    ? ConvolutionKind::input
                : weight ? ConvolutionKind::weight
                         : ConvolutionKind::forward;

@@ -49,14 +49,15 @@ Status chooseDevice(CudaApi &api, Job &job) {
     place = 0;
   else if (status == cudaOk && sharing > count) {
     std::string ranks = std::to_string(sharing);
-    return Error{
-        std::string("node '") + own.node + "' has " + std::to_string(count) +
-        (count == 1 ? " GPU" : " GPUs") +
-        (visible ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
-                 : "") +
-        " for " + ranks +
-        " ranks; start fewer ranks on it, or one process with --ranks " +
-        ranks + ", whose ranks share a GPU"};
+    return Error{std::string("node '") + own.node + "' has " +
+                 std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
+                 (visible
+                      ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
+                      : "") +
+                 " for " + ranks +
+                 " ranks; start fewer ranks on this node, or start one process "
+                 "with --ranks " +
+                 ranks + ", so that the ranks share a GPU"};
   }
   if (status == cudaOk)
     status = api.selectDevice(place);

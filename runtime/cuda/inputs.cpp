@@ -30,7 +30,7 @@ Result<void *> CudaInputs::staging(int index, void *device, size_t bytes) {
       return staged.pinned;
   void *pinned = memory.takePinned(int64_t(bytes));
   if (!pinned)
-    return Error{"no pinned memory is left for the inputs"};
+    return Error{"out of pinned memory for the inputs"};
   slot.staged.push_back({device, pinned, bytes});
   return pinned;
 }

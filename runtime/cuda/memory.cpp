@@ -26,12 +26,11 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
   auto tooLittle = [&](const std::string &why) {
-    return Error{"the program needs " + std::to_string(deviceBytes) +
-                 " bytes of GPU memory, of which " +
-                 std::to_string(info.freeBytes) + " of " +
-                 std::to_string(info.totalBytes) + " are free on '" +
+    return Error{"the program requires " + std::to_string(deviceBytes) +
+                 " bytes of GPU memory, but " + std::to_string(info.freeBytes) +
+                 " of " + std::to_string(info.totalBytes) + " are free on '" +
                  info.name + "'" + why +
-                 "; run more ranks, or compile with a lower --memory-limit"};
+                 "; use more ranks, or compile with a lower --memory-limit"};
   };
   if (status == cudaOk && info.freeBytes < size_t(deviceBytes))
     return tooLittle("");

@@ -115,7 +115,7 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
   std::vector<decltype(own)> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   if (all[0].status)
-    failJob(job, "NCCL does not start: " + api.errorText(all[0].status));
+    failJob(job, "cannot initialize NCCL: " + api.errorText(all[0].status));
   CudaCommunicator communicator = nullptr;
   CudaStatus status =
       api.initCommunicator(communicator, job.rank, job.size, all[0].id);
@@ -126,16 +126,16 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
           std::chrono::steady_clock::now() - began;
       if (seconds > 0 && waited.count() >= seconds) {
         awaitTurn(job, /*later=*/false);
-        fail(rank() + ": NCCL has not joined all " + std::to_string(job.size) +
+        fail(rank() + ": NCCL did not connect all " + std::to_string(job.size) +
              " ranks within --watchdog " + std::to_string(int(seconds)) +
-             " s; NCCL_DEBUG=INFO says what it waits for");
+             " s; set NCCL_DEBUG=INFO to see what it waits for");
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(pollSeconds));
     }
   if (status) {
     std::string text = api.errorText(status);
     awaitTurn(job, /*later=*/true);
-    fail(rank() + ": NCCL cannot join the other ranks: " + text);
+    fail(rank() + ": NCCL cannot connect to the other ranks: " + text);
   }
   return communicator;
 }

@@ -121,7 +121,7 @@ makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
                  const std::shared_ptr<Watchdog> &watchdog) {
   if (job.size > mostAddends)
     return Error{"--ranks " + std::to_string(job.size) +
-                 ": one GPU takes at most " + std::to_string(mostAddends) +
+                 ": one GPU supports at most " + std::to_string(mostAddends) +
                  " ranks"};
   Meetings own;
   if (job.rank == 0)

@@ -112,7 +112,7 @@ CudaGemm Products::planned(const CudaGemmShape &s) {
   if (status != cudaOk)
     gemm = nullptr;
   const char *otherwise =
-      s.bias ? "bias in a pass of its own: " : "plain loops: ";
+      s.bias ? "bias added by a separate kernel: " : "plain loops: ";
   lines.push_back(
       "product " + nameOf(s) + ": " +
       (gemm ? choice.algorithm : otherwise + refusal(context, status, choice)));
@@ -125,13 +125,13 @@ CudaGemm Products::planned(const CudaGemmShape &s) {
 Result<Product> Products::plan(const MatmulPlan &p) {
   if (!isFloatType(p.dtypeA) || !isFloatType(p.dtypeB) ||
       !isFloatType(p.dtypeC))
-    return Error{"a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
+    return Error{"matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
                  "', '" + p.dtypeC + "' is not supported"};
   bool empty = p.m <= 0 || p.n <= 0 || p.k <= 0;
   for (int64_t extent : p.batch)
     empty = empty || extent <= 0;
   if (empty)
-    return Error{"a matrix product has an empty dimension"};
+    return Error{"matrix product with an empty dimension"};
   Product product;
   ProductCalls cut = cutProduct(p);
   // The library needs operands of one type.

@@ -34,8 +34,8 @@ std::string driverText() {
     return "no NVIDIA driver found (libcuda.so.1 does not load); run on a "
            "machine with a GPU and a driver for CUDA " +
            versionText(runtime) + " or newer";
-  return "the NVIDIA driver runs CUDA " + versionText(driver) +
-         " and the program needs " + versionText(runtime) +
+  return "the NVIDIA driver supports CUDA " + versionText(driver) +
+         ", but the program requires " + versionText(runtime) +
          "; install a newer driver";
 }
 
@@ -63,17 +63,16 @@ std::string RealCudaApi::errorText(CudaStatus status) {
     return describeCublas(status - cublasCodes);
   switch (status) {
   case cudaInProgress:
-    return "NCCL: still in progress";
+    return "NCCL: operation still in progress";
   case cudaRefused:
-    return "the library refuses the plan";
+    return "the library does not support this plan";
   case cudaErrorInsufficientDriver:
     return driverText();
   case cudaErrorNoDevice:
-    return "no GPU found by the NVIDIA driver; CUDA_VISIBLE_DEVICES may hide "
-           "it";
+    return "the NVIDIA driver reports no GPU; check CUDA_VISIBLE_DEVICES";
   case cudaErrorNoKernelImageForDevice:
-    return "the program holds no kernels for this GPU; compile it with "
-           "--gpu-arch for the GPU's architecture";
+    return "the program contains no kernels for this GPU; compile it with the "
+           "GPU's architecture in --gpu-arch";
   default:
     return std::string("CUDA: ") +
            cudaGetErrorString(static_cast<cudaError_t>(status));

@@ -121,7 +121,7 @@ std::string describeCudnn(int status) {
 std::string describeCudnnGraph(int code) {
   char last[512] = "";
   cudnnGetLastErrorString(last, sizeof(last));
-  return firstLine("a graph does not run, code " + std::to_string(code) +
+  return firstLine("cannot execute a graph, code " + std::to_string(code) +
                    (*last ? std::string("; ") + last : ""));
 }
 
@@ -130,7 +130,7 @@ CudaStatus RealCudaApi::planConvolution(const ConvolutionPlan &p, size_t cap,
                                         CudaConvolution &convolution,
                                         CudaChoice &choice) {
   if (p.dtype != "f32" && p.dtype != "bf16")
-    return refuse(choice, "neither f32 nor bf16");
+    return refuse(choice, "type is neither f32 nor bf16");
   // Tensor cores would round f32 operands to TF32.
   std::vector<fe::NumericalNote_t> refused{
       fe::NumericalNote_t::REDUCED_PRECISION_REDUCTION,
@@ -160,15 +160,16 @@ CudaStatus RealCudaApi::planAttention(const AttentionPlan &p,
                                       CudaAttention &attention,
                                       CudaChoice &choice) {
   if (p.dtype != "bf16")
-    return refuse(choice, "fused attention is of bf16 alone");
+    return refuse(choice, "fused attention supports bf16 only");
   if (!p.dtypeMask.empty())
-    return refuse(choice, "fused attention takes no mask but the causal one");
+    return refuse(choice,
+                  "fused attention supports no mask except the causal one");
   if (p.causal && p.queries > p.keys)
-    return refuse(choice, "some queries see no key");
+    return refuse(choice, "some queries have no key");
   // For these, cudnn_frontend copies sequence lengths from host memory that no
   // longer exists when a graph replays the copy.
   if (p.backward && p.keys % 128 != 0 && cudnnGetVersion() <= 91500)
-    return refuse(choice, "cuDNN up to 9.15 takes keys by 128");
+    return refuse(choice, "cuDNN up to 9.15 requires a multiple of 128 keys");
   return plan(
       [&](fe::graph::Graph &g) {
         return describeAttention(g, p, deterministic);

@@ -202,7 +202,7 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
   if (!parseType(shape.dtypeA, types[0]) ||
       !parseType(shape.dtypeB, types[1]) ||
       !parseType(shape.dtypeC, types[2])) {
-    choice.algorithm = "no such types";
+    choice.algorithm = "unsupported types";
     return cudaRefused;
   }
   auto plan = std::make_unique<Gemm>();

@@ -42,7 +42,7 @@ Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
     return {};
   void *to = memory.takeDevice(int64_t(bytes));
   if (!to)
-    return Error{"no device memory is left for a table of " +
+    return Error{"out of device memory for a table of " +
                  std::to_string(bytes) + " bytes"};
   memory.upload(to, values.data(), bytes);
   table = static_cast<Pointer>(to);
@@ -125,7 +125,7 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
     pinnedReports[parity] =
         static_cast<char *>(memory.takePinned(reportBytes(accumulate)));
     if (!pinnedRates[parity] || !pinnedReports[parity])
-      return Error{"no pinned memory is left for an update"};
+      return Error{"out of pinned memory for an update"};
     reported[parity] = std::make_unique<OwnedEvent>(context);
   }
   return {};

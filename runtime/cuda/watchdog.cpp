@@ -162,7 +162,7 @@ void Watchdog::look() {
     if (seconds > 0 && begun && waited.count() >= seconds) {
       uint32_t name = nameIn(hasBegun(stream) ? stream : host);
       end(describe(name) + " has not ended within " + secondsText(seconds) +
-              "; another rank has stopped, or is slower than --watchdog allows",
+              "; another rank has stopped or is slower than --watchdog allows",
           /*later=*/false);
     }
   }

@@ -90,7 +90,7 @@ CudaStatus Emulation::destroyCommunicator(CudaCommunicator handle) {
   if (communicator->pending > 0)
     return status::refuse(
         status::ncclInvalidUsage,
-        "a communicator is destroyed before its work is done");
+        "a communicator is destroyed while it has pending work");
   communicators.remove(handle);
   forgetRegistrations(*communicator);
   return cudaOk;
@@ -145,8 +145,9 @@ CudaStatus Emulation::collective(CudaCommunicator handle, CudaStream stream,
     return status::refuse(status::ncclInvalidArgument, "a communicator");
   if (CudaStatus status = communicator->state())
     return status == cudaInProgress
-               ? status::refuse(status::ncclInvalidUsage,
-                                "a communicator is used before all have joined")
+               ? status::refuse(
+                     status::ncclInvalidUsage,
+                     "a communicator is used before all ranks have joined")
                : status;
   auto pending = std::make_shared<Pending>(communicator);
   return submit(stream, /*bound=*/true,
@@ -196,7 +197,8 @@ CudaStatus Emulation::groupBegin() {
 
 CudaStatus Emulation::groupEnd() {
   if (group.depth == 0)
-    return status::refuse(status::ncclInvalidUsage, "no group has begun");
+    return status::refuse(status::ncclInvalidUsage,
+                          "no group has been started");
   if (--group.depth > 0)
     return cudaOk;
   CudaStatus first = cudaOk;

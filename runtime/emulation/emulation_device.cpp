@@ -128,7 +128,7 @@ CudaStatus Emulation::copy(void *to, const void *from, size_t bytes,
       return status::refuse(status::invalidValue,
                             "a copy of " + std::to_string(bytes) + " bytes " +
                                 (end == from ? "from" : "to") +
-                                " beyond an allocation");
+                                " exceeds an allocation");
     pageable |= kind == Place::host;
   }
   CudaStatus status = submit(stream, /*bound=*/false,
@@ -151,12 +151,12 @@ CudaStatus Emulation::checkBuffer(const void *address, size_t bytes,
   if (place.kind == Place::pinned ||
       (place.kind == Place::device && place.owner == selected))
     return cudaOk;
-  const char *where = place.kind == Place::device ? "is another device's"
-                      : place.kind == Place::host ? "is not the device's"
-                                                  : "leaves its allocation";
-  return status::refuse(status::invalidValue,
-                        std::string(what) + "'s memory of " +
-                            std::to_string(bytes) + " bytes " + where);
+  const char *where = place.kind == Place::device ? "belongs to another device"
+                      : place.kind == Place::host ? "is not device memory"
+                                                  : "exceeds its allocation";
+  return status::refuse(status::invalidValue, std::string(what) + " of " +
+                                                  std::to_string(bytes) +
+                                                  " bytes " + where);
 }
 
 void Emulation::beginRange(const char *) { ++ranges; }
@@ -164,7 +164,7 @@ void Emulation::beginRange(const char *) { ++ranges; }
 void Emulation::endRange() {
   if (--ranges >= 0)
     return;
-  fprintf(stderr, "error: emulated: a range ends that nobody began\n");
+  fprintf(stderr, "error: emulated: endRange without beginRange\n");
   abort();
 }
 

@@ -40,9 +40,10 @@ CudaStatus Emulation::findKernel(const fsdpc_kernel &kernel,
   if (!program || &kernel < program->kernels ||
       &kernel >= program->kernels + program->kernel_count || !kernel.host ||
       kernel.threads != 1)
-    return status::refuse(status::symbolNotFound,
-                          std::string("kernel '") + kernel.name +
-                              "' is not of a program for the emulation");
+    return status::refuse(
+        status::symbolNotFound,
+        std::string("kernel '") + kernel.name +
+            "' does not belong to a program for the emulation");
   function = &kernel;
   return cudaOk;
 }

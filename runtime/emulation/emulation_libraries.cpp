@@ -113,7 +113,7 @@ CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
                 : narrowed ? s.dtypeC == "bf16" || s.dtypeC == "f32"
                            : s.dtypeA == "f32" && s.dtypeC == "f32");
   if (!known)
-    return refusePlan(choice, "no such types");
+    return refusePlan(choice, "unsupported types");
   if (std::min({s.m, s.n, s.k, s.count}) < 1)
     return refusePlan(choice, "an empty dimension");
   if (s.bias && s.dtypeC != s.dtypeA) // no program has these: for tests
@@ -153,7 +153,7 @@ CudaStatus Emulation::planConvolution(const ConvolutionPlan &plan, size_t cap,
                                       bool, CudaConvolution &convolution,
                                       CudaChoice &choice) {
   if (plan.dtype != "f32" && plan.dtype != "bf16")
-    return refusePlan(choice, "neither f32 nor bf16");
+    return refusePlan(choice, "type is neither f32 nor bf16");
   return addPlan(convolutions, plan, std::min(cap, wantedWorkspace),
                  convolution, choice);
 }
@@ -189,12 +189,12 @@ CudaStatus Emulation::planAttention(const AttentionPlan &plan, bool,
                                     CudaAttention &attention,
                                     CudaChoice &choice) {
   if (plan.dtype != "bf16")
-    return refusePlan(choice, "fused attention is of bf16 alone");
+    return refusePlan(choice, "fused attention supports bf16 only");
   if (!plan.dtypeMask.empty())
     return refusePlan(choice,
-                      "fused attention takes no mask but the causal one");
+                      "fused attention supports no mask except the causal one");
   if (plan.causal && plan.queries > plan.keys)
-    return refusePlan(choice, "some queries see no key");
+    return refusePlan(choice, "some queries have no key");
   if (plan.width % 8 || plan.valueWidth % 8 ||
       std::max(plan.width, plan.valueWidth) > 128)
     return refusePlan(choice, "heads are no multiple of 8 up to 128 wide");

@@ -44,7 +44,8 @@ CudaStatus Emulation::submit(CudaStream stream, bool bound, Work work) {
     return status::refuse(status::invalidHandle, "a stream");
   Device &device = live->stream.device;
   if (bound && &device != &currentDevice())
-    return status::refuse(status::invalidHandle, "another device's stream");
+    return status::refuse(status::invalidHandle,
+                          "the stream belongs to another device");
   if (CudaStatus status = device.state())
     return status;
   return submitLocked(*live, std::move(work));
@@ -132,8 +133,9 @@ CudaStatus Emulation::waitEvent(CudaStream stream, CudaEvent event) {
   if (CudaStatus status = live->stream.device.state())
     return status;
   if (point->marker && live->capture)
-    return spoil(*live->capture, status::captureIsolation,
-                 "a capturing stream waits for an event of work outside");
+    return spoil(
+        *live->capture, status::captureIsolation,
+        "a capturing stream waits for an event recorded outside the capture");
   if (point->marker)
     live->stream.enqueueAlways(
         [marker = point->marker](Chance &) { marker->await(); });
@@ -141,7 +143,8 @@ CudaStatus Emulation::waitEvent(CudaStream stream, CudaEvent event) {
     return cudaOk; // or the event was never recorded
   if (std::find(captures.begin(), captures.end(), point->capture) ==
       captures.end())
-    return status::refuse(status::capturedEvent, "its capture has ended");
+    return status::refuse(status::capturedEvent,
+                          "the capture of the event has ended");
   if (point->capture->invalid)
     return status::captureInvalidated;
   if (live->capture && live->capture != point->capture) {
@@ -182,7 +185,7 @@ CudaStatus Emulation::beginCapture(CudaStream stream) {
     return status;
   if (live->capture)
     return spoil(*live->capture, status::illegalState,
-                 "the stream is capturing already");
+                 "the stream is already capturing");
   live->capture = std::make_shared<Capture>(live->stream.device);
   live->lane = live->capture->addLane({});
   captures.push_back(live->capture);
@@ -206,7 +209,7 @@ CudaStatus Emulation::endCapture(CudaStream stream, CudaGraph &graph) {
     return status::refuse(status::invalidHandle, "a stream");
   std::shared_ptr<Capture> capture = live->capture;
   if (!capture)
-    return status::refuse(status::illegalState, "the stream does not capture");
+    return status::refuse(status::illegalState, "the stream is not capturing");
   if (live->lane != 0)
     return spoil(*capture, status::captureUnmatched, "");
   if (capture->thread != std::this_thread::get_id())
@@ -227,7 +230,8 @@ CudaStatus Emulation::launchGraph(CudaGraph graph, CudaStream stream) {
   if (!captured || !live)
     return status::refuse(status::invalidHandle, "a graph or a stream");
   if (&captured->device != &live->stream.device)
-    return status::refuse(status::invalidValue, "another device's stream");
+    return status::refuse(status::invalidValue,
+                          "the stream belongs to another device");
   if (live->capture)
     return spoil(*live->capture, status::captureUnsupported, "launchGraph");
   if (CudaStatus status = live->stream.device.state())

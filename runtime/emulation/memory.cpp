@@ -95,7 +95,7 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED)
     return status::refuse(status::memoryAllocation,
-                          "the host has no address space left");
+                          "the host is out of address space");
   mapping.reserved = static_cast<char *>(reserved);
   char *first = mapping.reserved + page;
   bool mapped = mapPoison(first, inner);
@@ -104,7 +104,8 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
         pkey_mprotect(first, inner, PROT_READ | PROT_WRITE, deviceKey()) == 0;
   if (!mapped) {
     munmap(mapping.reserved, mapping.reservedBytes);
-    return status::refuse(status::memoryAllocation, "the host has none left");
+    return status::refuse(status::memoryAllocation,
+                          "the host is out of memory");
   }
   // Small allocations end as close to the guard page as alignment allows.
   size_t margin = bytes < large ? inner - roundUp(bytes, alignment) : 0;
@@ -124,8 +125,7 @@ void Memory::checkMargins(const Mapping &mapping) {
   };
   if (clean(first, mapping.begin) && clean(mapping.begin + mapping.bytes, last))
     return;
-  fprintf(stderr,
-          "error: emulated: someone wrote beside an allocation of %zu bytes\n",
+  fprintf(stderr, "error: emulated: write outside an allocation of %zu bytes\n",
           mapping.bytes);
   abort();
 }
@@ -136,13 +136,15 @@ CudaStatus Memory::release(void *memory, bool ofPinned) {
   std::unique_lock lock(mutex);
   auto next = mappings.upper_bound(static_cast<char *>(memory));
   if (next == mappings.begin())
-    return status::refuse(status::invalidValue, "freed memory is not CUDA's");
+    return status::refuse(status::invalidValue,
+                          "the freed memory was not allocated by CUDA");
   Mapping &mapping = std::prev(next)->second;
   if (mapping.begin != memory || mapping.freed ||
       (mapping.owner == pinnedMemory) != ofPinned)
-    return status::refuse(status::invalidValue,
-                          mapping.freed ? "memory is freed twice"
-                                        : "freed memory is no allocation");
+    return status::refuse(
+        status::invalidValue,
+        mapping.freed ? "memory is freed twice"
+                      : "the freed address is not the start of an allocation");
   checkMargins(mapping);
   // The addresses stay reserved, so that late accesses hit nothing else.
   char *first = mapping.reserved + page;

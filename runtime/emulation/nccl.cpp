@@ -81,7 +81,7 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
     return status::refuse(status::ncclInvalidArgument,
                           "rank " + std::to_string(rank) + " of " +
                               std::to_string(size) +
-                              " does not fit what others joined as");
+                              " does not match the ranks that have joined");
   }
   if (++shared->joined == size)
     shm_unlink(made->name.c_str());

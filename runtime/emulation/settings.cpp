@@ -67,8 +67,8 @@ Result<Fault> parseFault(const std::string &text) {
     good &= counts && parseNumber(text.substr(at + 1), 0, rank);
   if (!good)
     return Error{"'" + text +
-                 "' is no fault; write launch:N, nccl:N or silent:N, each with "
-                 "@RANK, or memory, driver, few-devices"};
+                 "' is not a valid fault; use launch:N, nccl:N or silent:N, "
+                 "optionally with @RANK, or memory, driver, few-devices"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;
@@ -91,8 +91,9 @@ std::string unknownVariable(char **environment) {
 
 Settings readSettings() {
   if (std::string name = unknownVariable(environ); !name.empty())
-    endWith(name + " is no variable of the emulation; there are "
-                   "FSDPC_EMULATION_SEED, _MEMORY, _DEVICES and _FAULT");
+    endWith(name + " is not a variable of the emulation; use "
+                   "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
+                   "FSDPC_EMULATION_DEVICES or FSDPC_EMULATION_FAULT");
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);

@@ -84,10 +84,10 @@ void narrowRow(const float *from, int64_t count, char *to) {
 Status Convolution::plan(const ConvolutionPlan &p, GemmCache &cache) {
   conv = p;
   if (!parseElementType(p.dtype, type))
-    return Error{"a convolution of type '" + p.dtype + "' is not supported"};
+    return Error{"convolution of type '" + p.dtype + "' is not supported"};
   if (p.groups <= 0 || p.channels % p.groups || p.filters % p.groups)
-    return Error{"a convolution's " + std::to_string(p.groups) +
-                 " groups do not divide its channels"};
+    return Error{"convolution with " + std::to_string(p.groups) +
+                 " groups, which do not divide its channels"};
   bytes = elementBytes(type);
   groupChannels = p.channels / p.groups;
   groupFilters = p.filters / p.groups;
@@ -111,7 +111,7 @@ Status Convolution::planBlocks(GemmCache &cache) {
     return planInput(cache);
   if (conv.kind == "weight")
     return planWeight(cache);
-  return Error{"unknown convolution '" + conv.kind + "'"};
+  return Error{"unknown convolution kind '" + conv.kind + "'"};
 }
 
 // Blocks of output rows: few enough rows for the matrix to fit, and enough

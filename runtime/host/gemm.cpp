@@ -40,7 +40,7 @@ dnnl_engine_t cpuEngine() {
   static dnnl_engine_t engine = [] {
     dnnl_engine_t result = nullptr;
     if (dnnl_engine_create(&result, dnnl_cpu, 0) != dnnl_success)
-      fail("oneDNN has no CPU engine");
+      fail("oneDNN cannot create a CPU engine");
     return result;
   }();
   return engine;
@@ -373,9 +373,10 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &shape, int threads) {
     if (auto gemm = CopyingGemm::make(shape, inner, product, threads))
       return gemm;
   }
-  return Error{"oneDNN has no matrix product of " + std::to_string(shape.m) +
-               "x" + std::to_string(shape.k) + " and " +
-               std::to_string(shape.k) + "x" + std::to_string(shape.n)};
+  return Error{"oneDNN does not support a matrix product of " +
+               std::to_string(shape.m) + "x" + std::to_string(shape.k) +
+               " and " + std::to_string(shape.k) + "x" +
+               std::to_string(shape.n)};
 }
 
 Result<std::shared_ptr<Gemm>> GemmCache::get(const GemmShape &shape) {

@@ -29,7 +29,7 @@ Result<std::unique_ptr<HostDevice>> HostDevice::make(const Manifest &manifest,
     device->scratch.base =
         static_cast<char *>(device->allocate(device->scratchTotal));
     if (!device->scratch.base)
-      return Error{"no memory for " + std::to_string(device->scratchTotal) +
+      return Error{"out of memory for " + std::to_string(device->scratchTotal) +
                    " bytes of scratchpads"};
   }
   device->events.resize(size_t(std::max(manifest.events, 0)));

@@ -57,12 +57,12 @@ Status Matmul::plan(const MatmulPlan &p, GemmCache &cache) {
 
 Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
   if (p.bias)
-    return Error{"a matrix product with a bias is for GPUs alone"};
+    return Error{"matrix products with a bias are supported on GPUs only"};
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||
       !parseElementType(p.dtypeC, shape.c))
-    return Error{"a matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
+    return Error{"matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
                  "', '" + p.dtypeC + "' is not supported"};
   shape.rowA = p.transposeA ? 1 : p.lda;
   shape.columnA = p.transposeA ? p.lda : 1;
@@ -92,7 +92,7 @@ Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
     batchC.push_back(c * bytesC);
   }
   if (p.m <= 0 || p.n <= 0 || p.k <= 0 || batches <= 0)
-    return Error{"a matrix product has an empty dimension"};
+    return Error{"matrix product with an empty dimension"};
 
   for (int64_t i = 0; i < p.m; i += grid.rows)
     for (int64_t j = 0; j < p.n; j += grid.columns) {

@@ -71,8 +71,8 @@ void *Stream::take(size_t bytes) {
     if (begin + size <= freed + memoryBytes)
       break;
     if (done == tail.load())
-      fail("a command of " + std::to_string(begin + size - freed) +
-           " bytes of operands, where a stream has room for " +
+      fail("a command with " + std::to_string(begin + size - freed) +
+           " bytes of operands, but the queue of a stream holds " +
            std::to_string(memoryBytes));
     waitFor(done + 1);
   }

@@ -385,7 +385,7 @@ TEST_F(Libraries, refuseWhatTheRealOnesRefuse) {
   CudaChoice choice;
   AttentionPlan p = attentionPlan("f32", true, 6, 6);
   EXPECT_EQ(cuda.planAttention(p, true, plan, choice), cudaRefused);
-  EXPECT_EQ(choice.algorithm, "fused attention is of bf16 alone");
+  EXPECT_EQ(choice.algorithm, "fused attention supports bf16 only");
   p = attentionPlan("bf16", false, 6, 6);
   p.dtypeMask = "i1";
   EXPECT_EQ(cuda.planAttention(p, true, plan, choice), cudaRefused);

@@ -164,7 +164,7 @@ TEST_F(DeviceMemoryDeath, comesAtTheEndToThoseWhoWroteBeside) {
         memory[100] = 1;
         (void)cuda.freeDevice(memory);
       },
-      "wrote beside an allocation of 100 bytes");
+      "write outside an allocation of 100 bytes");
 }
 
 // Every kind of fault, with its number and rank, and malformed ones.
@@ -186,8 +186,8 @@ TEST(Faults, areRead) {
                             "driver@1", "nccl:1@", ""})
     EXPECT_FALSE(parseFault(wrong)) << wrong;
   EXPECT_EQ(parseFault("").error().message,
-            "'' is no fault; write launch:N, nccl:N or silent:N, each "
-            "with @RANK, or memory, driver, few-devices");
+            "'' is not a valid fault; use launch:N, nccl:N or silent:N, "
+            "optionally with @RANK, or memory, driver, few-devices");
 }
 
 // A misspelt variable would silently leave out the fault that a test is about.

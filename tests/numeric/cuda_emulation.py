@@ -105,8 +105,8 @@ FAULTS = [                                    # fault, launcher, words of the me
     ("launch:400", "threads", r"rank \d, step \d+(, unit '[^']+')?: .* failed: unspecified launch failure"),
     ("nccl:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ failed"),
     ("silent:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
-    ("memory", "mpirun", r"the program needs \d+ bytes of GPU memory"),
-    ("memory", "threads", r"the program needs \d+ bytes of GPU memory"),
+    ("memory", "mpirun", r"the program requires \d+ bytes of GPU memory"),
+    ("memory", "threads", r"the program requires \d+ bytes of GPU memory"),
     ("few-devices", "mpirun", r"node '[^']+' has 1 GPU for 2 ranks; .*--ranks 2"),
     ("driver", "mpirun", r"driver"),
 ]

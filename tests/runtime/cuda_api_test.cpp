@@ -52,9 +52,9 @@ TEST(CudaApi, SaysWhatIsMissing) {
   EXPECT_THAT(
       cudaApi().errorText(status),
       AnyOf(AllOf(StartsWith("no NVIDIA driver found"), HasSubstr("CUDA 13.")),
-            AllOf(StartsWith("the NVIDIA driver runs CUDA"),
+            AllOf(StartsWith("the NVIDIA driver supports CUDA"),
                   HasSubstr("needs 13.")),
-            StartsWith("no GPU found")));
+            StartsWith("the NVIDIA driver reports no GPU")));
   CudaGemmShape shape;
   shape.m = shape.n = shape.k = shape.lda = shape.ldb = shape.ldc = 64;
   shape.dtypeA = shape.dtypeB = shape.dtypeC = "bf16";

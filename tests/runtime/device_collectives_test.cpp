@@ -348,7 +348,7 @@ TEST(WatchdogOfJoiningDeathTest, namesTheRankThatWaits) {
         Rank rank(api, *jobs[0], Kind::nccl, 1);
       },
       ::testing::ExitedWithCode(3),
-      "^error: rank 0: NCCL has not joined all 2 ranks within --watchdog 1 s");
+      "^error: rank 0: NCCL did not connect all 2 ranks within --watchdog 1 s");
 }
 
 } // namespace

@@ -214,7 +214,7 @@ TEST_P(Libraries, matmulWithBias) {
     auto device = GetParam().make(manifest, 1);
     EXPECT_FALSE(device);
     EXPECT_EQ(device.error().message,
-              "a matrix product with a bias is for GPUs alone");
+              "matrix products with a bias are supported on GPUs only");
   }
 }
 

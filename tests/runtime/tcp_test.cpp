@@ -179,7 +179,7 @@ TEST_F(Tcp, aKilledRankIsNamed) {
   startAll(3, {"kill", "2"});
   EXPECT_EQ(ends(patience), (std::vector<int>{3, 3, -SIGKILL}));
   EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
-  EXPECT_THAT(error(), HasSubstr("is gone"));
+  EXPECT_THAT(error(), HasSubstr("was lost"));
 }
 
 // All other ranks notice the end of rank 0, but only one prints.
@@ -195,7 +195,7 @@ TEST_F(Tcp, aStoppedRankIsNamed) {
   std::vector<int> codes = ends(10);
   EXPECT_EQ(codes, (std::vector<int>{3, unended, 3}));
   EXPECT_THAT(error(), HasSubstr("rank 1 on node '"));
-  EXPECT_THAT(error(), HasSubstr("has not answered for 2 s"));
+  EXPECT_THAT(error(), HasSubstr("no answer for 2 s"));
 }
 
 // The rank that fails has printed the reason, so the others print nothing.
@@ -226,7 +226,8 @@ TEST_F(Tcp, aMissingRank0IsToldByOneRank) {
     start(variables, {"leave"});
   }
   EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
-  EXPECT_THAT(error(), HasSubstr("rank 1 found no rank 0 at 'localhost'"));
+  EXPECT_THAT(error(),
+              HasSubstr("rank 1 could not connect to rank 0 at 'localhost'"));
 }
 
 // A port in use is an error that names the variable for another one.

@@ -137,9 +137,10 @@ TEST_F(CudaProgram, saysWhatIsMissing) {
   struct Case {
     const char *environment, *message;
   };
-  const Case cases[] = {{"FSDPC_EMULATION_FAULT=driver", "CUDA driver version"},
-                        {"FSDPC_EMULATION_MEMORY=100000", "the program needs "},
-                        {"FSDPC_EMULATION_FAULT=memory", "the program needs "}};
+  const Case cases[] = {
+      {"FSDPC_EMULATION_FAULT=driver", "CUDA driver version"},
+      {"FSDPC_EMULATION_MEMORY=100000", "the program requires "},
+      {"FSDPC_EMULATION_FAULT=memory", "the program requires "}};
   for (const Case &c : cases) {
     EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", c.environment), 3);
     EXPECT_THAT(error(), testing::StartsWith(c.message));
@@ -177,13 +178,14 @@ TEST_F(CudaProgram, endsEveryRankOfAFaultWithOneLine) {
   };
   const Case cases[] = {
       {"FSDPC_EMULATION_FAULT=few-devices", "60",
-       "' has 1 GPU for 2 ranks; start fewer ranks on it, or one process with "
+       "' has 1 GPU for 2 ranks; start fewer ranks on this node, or start one "
+       "process with "
        "--ranks 2"},
       {"FSDPC_EMULATION_FAULT=silent:9@1", "1",
        ": all_gather has not ended within 1 s"},
       {"FSDPC_EMULATION_FAULT=nccl:9@1", "60",
        "rank 1, step 1, unit 'toy': all_gather failed: "},
-      {"FSDPC_EMULATION_FAULT=memory", "60", "the program needs "}};
+      {"FSDPC_EMULATION_FAULT=memory", "60", "the program requires "}};
   for (const Case &c : cases)
     for (const std::string &launcher : {std::string(mpirun), torchrun()}) {
       SCOPED_TRACE(c.environment + (" " + launcher));

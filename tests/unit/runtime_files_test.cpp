@@ -33,9 +33,9 @@ TEST(Npy, ReadsEveryVersion) {
 TEST(Npy, NamesWhatIsWrong) {
   EXPECT_THAT(npyError("hello, world"), HasSubstr("is not a .npy file"));
   EXPECT_THAT(npyError(npy<float>("<f4", "(4, 3)", 12)),
-              HasSubstr("holds f32, but input 'ids' is i64"));
+              HasSubstr("contains f32, but input 'ids' is i64"));
   EXPECT_THAT(npyError(npy<uint64_t>("<u8", "(4, 3)", 12)),
-              HasSubstr("holds u64"));
+              HasSubstr("contains u64"));
   EXPECT_THAT(npyError(npy<int64_t>(">i8", "(4, 3)", 12)),
               HasSubstr("type '>i8'; little-endian"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(12,)", 12)),
@@ -138,9 +138,10 @@ TEST_F(SamplesTest, WrapAroundTheEpoch) {
 // A step takes each sample at most once.
 TEST_F(SamplesTest, OneStepMustFit) {
   Status opened = samples.open(manifest, options, 3);
-  EXPECT_THAT(opened.error().message,
-              HasSubstr("holds 5 samples, but one step takes 3 microbatches of "
-                        "2"));
+  EXPECT_THAT(
+      opened.error().message,
+      HasSubstr("contains 5 samples, but one step takes 3 microbatches of "
+                "2"));
 }
 
 // Every epoch has each sample exactly once.
@@ -215,7 +216,7 @@ TEST(SafeTensors, TrustsNothing) {
             "");
   EXPECT_THAT(
       safetensorsError("{\"a\":" + tensor("[1]", "[0,8]") + "}", "1234"),
-      HasSubstr("does not lie within the file"));
+      HasSubstr("is outside the file"));
   EXPECT_THAT(
       safetensorsError("{\"a\":" + tensor("[2]", "[0,4]") + "}", "1234"),
       HasSubstr("needs 8 bytes but has 4"));
@@ -232,7 +233,7 @@ TEST(SafeTensors, TrustsNothing) {
       HasSubstr("-1 in its shape or place"));
   EXPECT_THAT(
       safetensorsError("{\"a\":" + tensor("[1]", "[4,0]") + "}", "1234"),
-      HasSubstr("does not lie"));
+      HasSubstr("is outside the file"));
   EXPECT_THAT(
       safetensorsError("{\"a\":" + tensor("[1]", "[0,4.0]") + "}", "1234"),
       HasSubstr("4.0 in its shape or place"));

@@ -99,10 +99,12 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("input 'ids'"));
   manifest = sample();
   manifest.reduceDtype = "f16";
-  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("'f16' is neither"));
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'f16' is not a supported"));
   manifest = sample();
   manifest.layouts[0].stateWhole = true;
-  EXPECT_THAT(readError(toJson(manifest)), HasSubstr("keeps its state whole"));
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("keeps its state replicated"));
 }
 
 // 1000 elements on 3 ranks: 334 each, rounded up to 352.
