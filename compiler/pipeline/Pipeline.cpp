@@ -35,9 +35,11 @@ static const PipelineStep steps[] = {
     {Phase::Import, "recognise-composites", createRecogniseComposites},
     {Phase::Import, "verify-input", createVerifyInput},
 
-    // Every op belongs to a unit; every trainable parameter has one owner.
+    // Every op belongs to a unit, with the weights that it reads; every
+    // parameter has one owner.
     {Phase::Units, "select-trainable", createSelectTrainable},
     {Phase::Units, "form-units", createFormUnits},
+    {Phase::Units, "verify-units", createVerifyUnits},
 
     // Forward and backward are one flat function. Values saved for the backward
     // are explicit; none of them is cheap to compute again or derived from

@@ -5,6 +5,7 @@
 // never begin a segment of their own.
 #include "passes/units/ModuleScopes.h"
 #include "passes/units/Passes.h"
+#include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
@@ -50,8 +51,7 @@ private:
   // rearrangements, or null.
   static fsdp::LoadOp weightOf(Value value) {
     Operation *op = value.getDefiningOp();
-    while (op && isa<nn::TransposeOp, nn::ReshapeOp, nn::CastOp, nn::SliceOp,
-                     nn::BroadcastOp>(op))
+    while (op && isRearrangement(op))
       op = op->getOperand(0).getDefiningOp();
     auto load = dyn_cast_or_null<fsdp::LoadOp>(op);
     return load && isParameter(load) ? load : fsdp::LoadOp();

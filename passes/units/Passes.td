@@ -1,5 +1,6 @@
 // Passes of the phase `units`: after it, every op belongs to a unit, every
-// parameter has one owner, and it is decided which parameters train.
+// parameter has one owner, and it is decided which parameters train. verify-units
+// checks that.
 #ifndef FSDPC_PASSES_UNITS
 #define FSDPC_PASSES_UNITS
 
@@ -65,6 +66,30 @@ def FormUnits : Pass<"form-units", "::mlir::ModuleOp"> {
   }];
   let statistics = [Statistic<"units", "units", "units formed">];
   let dependentDialects = ["::fsdpc::fsdp::FSDPDialect"];
+}
+
+def VerifyUnits : Pass<"verify-units", "::mlir::ModuleOp"> {
+  let summary = "Checks what holds after the phase `units`";
+  let description = [{
+    Refuses a module that breaks one of these rules, and changes nothing. Units can be
+    edited in a dump as long as the rules hold.
+
+    | rule | broken where |
+    |---|---|
+    | `unit` | an op of @microbatch has no `fsdp.unit`, or one that does not exist |
+    | `forward` | an op is marked `fsdp.backward`, or there is a layout, or an op touches the memory of layouts: the phases after this one write them |
+    | `weight-of-unit` | an op reads a weight, or a rearrangement of one (transpose, reshape, slice, cast, broadcast), that another unit loads |
+    | `owner` | a parameter has no unit, or belongs to another one than the unit that reads it first |
+    | `trainable` | no parameter is trainable |
+
+    An op that reads no weight may be in any unit.
+
+    Refused, since the load and its user are in two units:
+    ```mlir
+    %w = fsdp.load @h.0.w {fsdp.unit = @h.0} : tensor<8x8xf32>
+    %y = nn.matmul %x, %w {fsdp.unit = @h.1} : …
+    ```
+  }];
 }
 
 #endif

@@ -1,0 +1,16 @@
+// The ops that make another form of a weight, which goes where the weight is
+// used: form-units places them, and verify-units asks for them again.
+#pragma once
+
+#include "compiler/dialects/nn/NNDialect.h"
+
+namespace fsdpc::passes {
+
+/// Returns true if the op only moves or converts the elements of its first
+/// operand, so that the result of a weight is still that weight.
+inline bool isRearrangement(mlir::Operation *op) {
+  return llvm::isa<nn::TransposeOp, nn::ReshapeOp, nn::CastOp, nn::SliceOp,
+                   nn::BroadcastOp>(op);
+}
+
+} // namespace fsdpc::passes
