@@ -56,6 +56,7 @@ static const PipelineStep steps[] = {
     {Phase::Shard, "shard-parameters", createShardParameters},
     {Phase::Shard, "mixed-precision", createMixedPrecision},
     {Phase::Shard, "build-update", createBuildUpdate},
+    {Phase::Shard, "verify-shard", createVerifyShard},
 
     // Every op is a library call or an outlined kernel with its tied operands,
     // and has its cost. Every kernel consists of primitives and has the plan of
@@ -81,6 +82,7 @@ static const PipelineStep steps[] = {
     {Phase::Collectives, "materialize-collectives",
      createMaterializeCollectives},
     {Phase::Collectives, "fuse-small-collectives", createFuseSmallCollectives},
+    {Phase::Collectives, "verify-collectives", createVerifyCollectives},
 
     // Collectives start and are waited for where the solver chose, under the
     // memory cap. From here on nothing reorders ops.

@@ -1,5 +1,6 @@
 // Passes of the phase `collectives`: after it, gathers, frees and reductions stand
 // where the strategy wants them, in program order and synchronous.
+// verify-collectives checks that.
 #ifndef FSDPC_PASSES_COLLECTIVES
 #define FSDPC_PASSES_COLLECTIVES
 
@@ -67,6 +68,47 @@ def FuseSmallCollectives : Pass<"fuse-small-collectives", "::mlir::ModuleOp"> {
     ```
   }];
   let statistics = [Statistic<"fused", "fused", "collectives fused away">];
+}
+
+def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
+  let summary = "Checks what holds after the phase `collectives`";
+  let description = [{
+    Refuses a module that breaks one of these rules, and changes nothing. Collectives are
+    one piece here, and correct in program order; where they start and end is edited in
+    the dump of `schedule-prefetch`.
+
+    | rule of @microbatch | broken where |
+    |---|---|
+    | `replication` | a layout's `whole` is not what the strategy and `reduce` keep on every rank |
+    | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
+    | `replicated` | a replicated layout is gathered, or a sharded one is not |
+    | `segment` | `fsdp.enter` and `fsdp.exit` do not alternate and match, or an op reads weights outside of a segment of its unit and direction |
+    | `gather-once` | a layout is gathered while an earlier gather of it is not freed |
+    | `used` | nothing computes with what an all_gather gathers |
+    | `free-once` | a gathered buffer is not freed exactly once |
+    | `free-after-use` | it is freed before the last use of it or of a view |
+    | `kept` | ops of two units read weights between a gather and its free |
+    | `unit` | a gather, a free or a view is of another unit than its reader, or a reduction of a unit that has none of its layouts |
+    | `reduce-once` | a trainable layout's gradient is not reduced exactly once (with `reduce = step`: accumulated), or zero1 or ddp have more than one reduction |
+    | `gradient` | what is reduced for a layout is not its `fsdp.pack` |
+    | `statistics` | a buffer is updated in the backward, or twice with one value |
+    | `symmetric` | an op that communicates stands in a region |
+
+    | rule of @update | broken where |
+    |---|---|
+    | `norm` | there is not one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
+    | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
+    | `update` | a collective is missing, unwanted, there twice or incomplete, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them |
+
+    Refused, since unit h.0's weights are kept while h.1's are read (`kept`):
+    ```mlir
+    %f = fsdp.all_gather [@h.0.flat] {fsdp.unit = @h.0} : tensor<64xf32>
+    %y = nn.mul %x, %f {fsdp.unit = @h.0} : tensor<64xf32>
+    …
+    %z = nn.mul %y, %g {fsdp.unit = @h.1} : tensor<64xf32>
+    fsdp.free %f {fsdp.unit = @h.0} : tensor<64xf32>
+    ```
+  }];
 }
 
 #endif

@@ -1,6 +1,6 @@
 // Passes of the phase `shard`: after it, parameters are members of flat layouts in
-// the type that the model computes in, and @update exists. Optimizers and mixed
-// precision follow torch.optim and PyTorch FSDP.
+// the type that the model computes in, and @update exists. verify-shard checks that.
+// Optimizers and mixed precision follow torch.optim and PyTorch FSDP.
 #ifndef FSDPC_PASSES_SHARD
 #define FSDPC_PASSES_SHARD
 
@@ -114,6 +114,37 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
                            "::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect",
                            "::mlir::math::MathDialect"];
+}
+
+def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
+  let summary = "Checks what holds after the phase `shard`";
+  let description = [{
+    Refuses a module that breaks one of these rules, and changes nothing. Rates and
+    decays of members, the clipping norm and the optimizers' programs can be edited.
+
+    | rule | broken where |
+    |---|---|
+    | `member-once` | a parameter is not a member of exactly one layout |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters, or a member does not begin at the first aligned place after the one before it |
+    | `compute` | a layout's compute type is not `param-dtype` |
+    | `replication` | a layout's `whole` is not what the strategy and `reduce` keep on every rank |
+    | `unit` | an op of @microbatch has no unit that exists |
+    | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
+    | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |
+    | `precision` | the f32 and bf16 operands of an op, or its results, differ in type; statistics, masks and what else an op keeps in its type are exempt |
+    | `stage` | another op touches the memory of layouts: collectives come later |
+    | `norm` | @update does not have one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
+    | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
+
+    The verifier of `fsdp.layout` checks the rest of a layout: members are aligned,
+    disjoint, and all trainable or all frozen; its last member ends it.
+
+    Refused, since nothing hands over the gradient of @h.0.flat (`gradient`):
+    ```mlir
+    %g = fsdp.pack @h.0.flat(%dw) {fsdp.backward, fsdp.unit = @h.0} : …
+    return
+    ```
+  }];
 }
 
 #endif

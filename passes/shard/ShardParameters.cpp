@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/UpdateRules.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -26,22 +27,6 @@ int64_t countStates(ModuleOp module) {
   if (fsdp::getString(module, "optimizer") == "sgd")
     return fsdp::getDouble(module, "momentum") != 0 ? 1 : 0;
   return fsdp::getFlag(module, "amsgrad") ? 3 : 2;
-}
-
-// Returns what each rank keeps replicated rather than sharded, by strategy.
-SmallVector<StringRef> keptWhole(ModuleOp module, bool trainable) {
-  std::string strategy = fsdp::getString(module, "strategy");
-  SmallVector<StringRef> whole;
-  if (strategy == "ddp")
-    whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
-                                               "state"}
-                      : SmallVector<StringRef>{"master", "compute"};
-  else if (strategy != "zero3")
-    whole = {"compute"};
-  if (trainable && fsdp::getString(module, "reduce") == "step" &&
-      strategy != "ddp")
-    whole.push_back("gradient");
-  return whole;
 }
 
 class Sharder {
@@ -143,7 +128,7 @@ private:
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
         builder.getI64IntegerAttr(trainable ? countStates(module) : 0),
         builder.getArrayAttr(members),
-        builder.getStrArrayAttr(keptWhole(module, trainable)));
+        builder.getStrArrayAttr(fsdp::replicatedBy(module, trainable)));
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;

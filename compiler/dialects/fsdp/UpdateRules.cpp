@@ -1,0 +1,151 @@
+// Rules of @update and of the layouts that several phases check; see
+// UpdateRules.h. They follow from what build-update and shard-parameters write,
+// except that rates, decays, the clipping norm and the optimizers' programs may
+// be edited.
+#include "compiler/dialects/fsdp/UpdateRules.h"
+
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+SmallVector<StringRef> replicatedBy(ModuleOp module, bool trainable) {
+  std::string strategy = getString(module, "strategy");
+  SmallVector<StringRef> whole;
+  if (strategy == "ddp")
+    whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
+                                               "state"}
+                      : SmallVector<StringRef>{"master", "compute"};
+  else if (strategy != "zero3")
+    whole = {"compute"};
+  if (trainable && getString(module, "reduce") == "step" && strategy != "ddp")
+    whole.push_back("gradient");
+  return whole;
+}
+
+LogicalResult verifyReplication(ModuleOp module) {
+  for (auto layout : module.getOps<LayoutOp>()) {
+    SmallVector<StringRef> wanted = replicatedBy(module, layout.getTrainable());
+    SmallVector<StringRef> found =
+        llvm::to_vector(layout.getWhole().getAsValueRange<StringAttr>());
+    llvm::sort(wanted);
+    llvm::sort(found);
+    if (wanted == found)
+      continue;
+    InFlightDiagnostic diag =
+        layout.emitOpError("breaks rule 'replication': layout '")
+        << layout.getSymName() << "' keeps [";
+    llvm::interleaveComma(found, diag);
+    diag << "] on every rank, and strategy '" << getString(module, "strategy")
+         << "' with reduce '" << getString(module, "reduce") << "' [";
+    llvm::interleaveComma(wanted, diag);
+    return diag << "]";
+  }
+  return success();
+}
+
+LogicalResult verifyNamesAll(ModuleOp module, LayoutUserOpInterface op,
+                             StringRef rule) {
+  DenseSet<StringAttr> named;
+  for (FlatSymbolRefAttr layout : op.getLayoutRefs())
+    if (!named.insert(layout.getAttr()).second)
+      return op.emitOpError("breaks rule '") << rule << "': it names layout '"
+                                             << layout.getValue() << "' twice";
+  for (auto layout : module.getOps<LayoutOp>()) {
+    if (layout.getTrainable() == named.contains(layout.getSymNameAttr()))
+      continue;
+    InFlightDiagnostic diag =
+        op.emitOpError("breaks rule '")
+        << rule << "': it "
+        << (layout.getTrainable() ? "leaves out" : "names frozen")
+        << " layout '" << layout.getSymName() << "'";
+    diag.attachNote(layout.getLoc()) << "the layout";
+    return diag;
+  }
+  return success();
+}
+
+// Returns the only op of its kind in @update. Emits an error if there is none,
+// or a second one.
+template <typename Op>
+static FailureOr<Op> findOnly(Block &update, StringRef rule) {
+  Op first;
+  for (auto op : update.getOps<Op>()) {
+    if (first) {
+      InFlightDiagnostic diag = op.emitOpError("breaks rule '")
+                                << rule
+                                << "': it is the second one in '@update'";
+      diag.attachNote(first.getLoc()) << "the first is here";
+      return diag;
+    }
+    first = op;
+  }
+  if (!first)
+    return update.getParentOp()->emitOpError("breaks rule '")
+           << rule << "': it has no '" << Op::getOperationName() << "'";
+  return first;
+}
+
+// The norm: the sums of squares of all layouts, added up over the ranks.
+static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
+  auto squares = findOnly<SumSquaresOp>(update, "norm");
+  if (failed(squares) || failed(verifyNamesAll(module, *squares, "norm")))
+    return failure();
+  auto sums = findOnly<AllReduceOp>(update, "norm");
+  if (failed(sums))
+    return failure();
+  auto clip = findOnly<ClipScaleOp>(update, "norm");
+  if (failed(clip))
+    return failure();
+  if (sums->getInput() != squares->getResult()) {
+    InFlightDiagnostic diag = sums->emitOpError("breaks rule 'norm': it does "
+                                                "not sum the squares");
+    diag.attachNote(squares->getLoc()) << "the squares are summed here";
+    return diag;
+  }
+  if (clip->getSums() != sums->getResult() ||
+      clip->getLayouts() != squares->getLayouts()) {
+    InFlightDiagnostic diag =
+        clip->emitOpError("breaks rule 'norm': it does not take the sums of "
+                          "the same layouts in the same order");
+    diag.attachNote(squares->getLoc()) << "the squares are summed here";
+    return diag;
+  }
+  return *clip;
+}
+
+LogicalResult verifyUpdate(ModuleOp module, Block &update) {
+  FailureOr<ClipScaleOp> clip = verifyNorm(module, update);
+  if (failed(clip))
+    return failure();
+  DenseMap<StringAttr, OptimizerOp> optimizers;
+  for (auto optimizer : update.getOps<OptimizerOp>()) {
+    auto [first, isNew] =
+        optimizers.try_emplace(optimizer.getLayoutAttr().getAttr(), optimizer);
+    if (!isNew) {
+      InFlightDiagnostic diag =
+          optimizer.emitOpError("breaks rule 'optimizer': it is the second one "
+                                "of layout '")
+          << optimizer.getLayout() << "'";
+      diag.attachNote(first->second.getLoc()) << "the first is here";
+      return diag;
+    }
+    if (optimizer.getScale() != clip->getScale()) {
+      InFlightDiagnostic diag = optimizer.emitOpError(
+          "breaks rule 'optimizer': its scale is not that of the norm");
+      diag.attachNote(clip->getLoc()) << "the scale is computed here";
+      return diag;
+    }
+  }
+  for (auto layout : module.getOps<LayoutOp>())
+    if (layout.getTrainable() && !optimizers.contains(layout.getSymNameAttr()))
+      return layout.emitOpError("breaks rule 'optimizer': layout '")
+             << layout.getSymName() << "' has no 'fsdp.optimizer' in '@update'";
+  return success();
+}
+
+} // namespace fsdpc::fsdp

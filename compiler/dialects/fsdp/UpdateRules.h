@@ -1,0 +1,30 @@
+// What the phases from `shard` on rely on in @update and in the layouts: their
+// verifiers ask here, so that an edited dump is held to it in each phase.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace fsdpc::fsdp {
+
+/// Returns what every rank keeps in full of a layout under the module's
+/// --strategy and --reduce: the layout's `whole`.
+llvm::SmallVector<llvm::StringRef> replicatedBy(mlir::ModuleOp module,
+                                                bool trainable);
+
+/// Checks that each layout's `whole` is what `replicatedBy` returns, in any
+/// order. Emits an error that begins with "breaks rule 'replication'".
+llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
+
+/// Checks that @update takes one norm over all trainable layouts (sum_squares,
+/// all_reduce, clip_scale) and applies one optimizer, scaled by its result, to
+/// each of them. Emits an error that begins with "breaks rule 'norm'" or
+/// "breaks rule 'optimizer'".
+llvm::LogicalResult verifyUpdate(mlir::ModuleOp module, mlir::Block &update);
+
+/// Checks that the op names each trainable layout once, and no other.
+llvm::LogicalResult verifyNamesAll(mlir::ModuleOp module,
+                                   LayoutUserOpInterface op,
+                                   llvm::StringRef rule);
+
+} // namespace fsdpc::fsdp

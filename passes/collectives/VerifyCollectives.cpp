@@ -1,0 +1,351 @@
+// verify-collectives: checks what closes the phase `collectives`, whoever
+// placed the collectives. A program of this phase is synchronous and correct in
+// program order, so each rule is about order, counts and lifetimes in one
+// block; one scan per rule keeps it linear. Scheduling relies on all of them,
+// since it only moves starts and waits apart.
+#include "passes/collectives/GatherLives.h"
+#include "passes/collectives/Passes.h"
+#include "passes/collectives/Segments.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/dialects/fsdp/UpdateRules.h"
+
+namespace fsdpc::passes {
+#define GEN_PASS_DEF_VERIFYCOLLECTIVES
+#include "passes/collectives/Passes.h.inc"
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+namespace {
+
+InFlightDiagnostic broken(Operation *op, StringRef rule) {
+  return op->emitOpError("breaks rule '") << rule << "': ";
+}
+
+LogicalResult refuseWithNote(InFlightDiagnostic diag, Operation *other,
+                             StringRef note) {
+  diag.attachNote(other->getLoc()) << note;
+  return diag;
+}
+
+bool isBackward(Operation *op) {
+  return op->hasAttr(FSDPDialect::kBackwardAttr);
+}
+
+StringRef direction(bool backward) { return backward ? "backward" : "forward"; }
+
+StringRef nameOf(FlatSymbolRefAttr unit) {
+  return unit ? unit.getValue() : "none";
+}
+
+bool writes(ArrayRef<fsdp::SymbolEffect> effects,
+            SideEffects::Resource *resource) {
+  return llvm::any_of(effects, [&](const fsdp::SymbolEffect &effect) {
+    return effect.write && fsdp::isSame(effect.resource, resource);
+  });
+}
+
+// Ranks must meet at the same collectives, so none stands in a region, which
+// ranks may run differently. An entry function has one block.
+LogicalResult verifySymmetry(Operation *op) {
+  for (Region &region : op->getRegions()) {
+    WalkResult result = region.walk([](Operation *nested) {
+      bool communicates = isa<fsdp::FSDPDialect>(nested->getDialect()) &&
+                          !isMemoryEffectFree(nested);
+      return communicates ? WalkResult(broken(nested, "symmetric")
+                                       << "it stands in a region, which ranks "
+                                          "may run differently")
+                          : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return failure();
+  }
+  return success();
+}
+
+// ---- the rules of @microbatch ----
+
+class Verifier {
+public:
+  Verifier(ModuleOp module, Block &body)
+      : module(module), symbols(module), body(body), lives(body),
+        strategy(fsdp::getString(module, "strategy")),
+        reducesInUpdate(fsdp::getString(module, "reduce") == "step") {}
+
+  LogicalResult run() {
+    for (Operation &op : body.without_terminator()) {
+      if (failed(verifyStage(&op)) || failed(verifySegment(&op)) ||
+          failed(verifyUnits(&op)) || failed(lives.verify(&op)) ||
+          failed(verifySymmetry(&op)) || failed(verifyEffects(&op)))
+        return failure();
+    }
+    if (segment)
+      return broken(segment, "segment") << "no 'fsdp.exit' ends it";
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (layout.getTrainable() &&
+          !reductions.contains(layout.getSymNameAttr()))
+        return broken(layout, "reduce-once")
+               << "the gradient of layout '" << layout.getSymName()
+               << "' is not " << reduction() << " in '@microbatch'";
+    return success();
+  }
+
+private:
+  StringRef reduction() const {
+    return reducesInUpdate ? "accumulated" : "reduced";
+  }
+
+  // Every layout op is a collective of this phase: neither still open, nor
+  // split already.
+  LogicalResult verifyStage(Operation *op) {
+    if (isa<fsdp::FlatOp, fsdp::ReduceOp>(op))
+      return broken(op, "stage") << "it says nothing about when the ranks "
+                                    "communicate; run materialize-collectives";
+    if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>))
+      return broken(op, "stage")
+             << "collectives are split by the phase 'schedule'";
+    auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
+    if (!layouts || op->getNumResults() == 0)
+      return success();
+    bool gathers = isa<fsdp::AllGatherOp>(op);
+    for (FlatSymbolRefAttr name : layouts.getLayoutRefs()) {
+      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
+      if (fsdp::keepsWhole(layout, "compute") != gathers)
+        continue;
+      return refuseWithNote(
+          broken(op, "replicated")
+              << (gathers ? "every rank keeps layout '" : "layout '")
+              << name.getValue()
+              << (gathers ? "', so nothing is gathered"
+                          : "' is sharded, so it is gathered"),
+          layout, "the layout");
+    }
+    return success();
+  }
+
+  // Marks alternate, and an op that reads weights is in a segment of its unit
+  // and direction.
+  LogicalResult verifySegment(Operation *op) {
+    if (auto enter = dyn_cast<fsdp::EnterOp>(op)) {
+      if (segment)
+        return refuseWithNote(broken(enter, "segment")
+                                  << "the segment of unit '"
+                                  << segment.getUnit() << "' has not ended",
+                              segment, "it begins here");
+      segment = enter;
+    } else if (auto exit = dyn_cast<fsdp::ExitOp>(op)) {
+      if (!segment)
+        return broken(exit, "segment")
+               << "no segment of unit '" << exit.getUnit() << "' has begun";
+      if (segment.getUnitAttr() != exit.getUnitAttr() ||
+          segment.getBackward() != exit.getBackward())
+        return refuseWithNote(
+            broken(exit, "segment")
+                << "it ends a " << direction(exit.getBackward())
+                << " segment of unit '" << exit.getUnit() << "', but a "
+                << direction(segment.getBackward()) << " one of unit '"
+                << segment.getUnit() << "' has begun",
+            segment, "it begins here");
+      segment = nullptr;
+    } else if (readsWeights(op) &&
+               (!segment || segment.getUnitAttr() != getUnit(op) ||
+                segment.getBackward() != isBackward(op))) {
+      InFlightDiagnostic diag =
+          broken(op, "segment")
+          << "it reads weights and is in no " << direction(isBackward(op))
+          << " segment of its unit '" << nameOf(getUnit(op)) << "'";
+      if (segment)
+        diag.attachNote(segment.getLoc()) << "the segment around it";
+      return diag;
+    }
+    return success();
+  }
+
+  // A view of a weight belongs to the unit of the ops that read it.
+  LogicalResult verifyUnits(Operation *op) {
+    if (!isWeightAlias(op) || isa<fsdp::LayoutUserOpInterface>(op))
+      return success();
+    for (Operation *user : op->getUsers())
+      if (getUnit(user) != getUnit(op))
+        return refuseWithNote(
+            broken(op, "unit")
+                << "it belongs to unit '" << nameOf(getUnit(op))
+                << "' and is read in unit '" << nameOf(getUnit(user)) << "'",
+            user, "read here");
+    return success();
+  }
+
+  // ---- what ops do to memory behind symbols ----
+
+  LogicalResult verifyEffects(Operation *op) {
+    auto effects = fsdp::effectsOf(op);
+    if (failed(effects))
+      return failure();
+    auto ofSymbols = fsdp::symbolEffectsOf(op, *effects);
+    if (failed(ofSymbols))
+      return failure();
+    if (writes(*ofSymbols, fsdp::GradientMemory::get()))
+      return verifyReduction(op);
+    if (writes(*ofSymbols, fsdp::BufferMemory::get()))
+      return verifyStatistics(op, *ofSymbols);
+    return success();
+  }
+
+  // Each trainable layout's packed gradient is handed over once.
+  LogicalResult verifyReduction(Operation *op) {
+    bool accumulates = isa<fsdp::AccumulateOp>(op);
+    if (accumulates != reducesInUpdate ||
+        (!accumulates && !isa<fsdp::ReduceScatterOp>(op)))
+      return broken(op, "reduce-once")
+             << "with --reduce="
+             << (reducesInUpdate ? "step gradients are accumulated"
+                                 : "microbatch gradients are reduced")
+             << " in '@microbatch'";
+    bool atEnd = !reducesInUpdate && strategy != "zero2" && strategy != "zero3";
+    if (atEnd && !reductions.empty())
+      return refuseWithNote(broken(op, "reduce-once")
+                                << "with strategy '" << strategy
+                                << "' one op reduces all layouts",
+                            reductions.begin()->second, "the first is here");
+    auto names = cast<fsdp::LayoutUserOpInterface>(op).getLayoutRefs();
+    bool ofUnit = !getUnit(op);
+    for (auto [name, gradient] : llvm::zip_equal(names, op->getOperands())) {
+      auto [other, isNew] = reductions.try_emplace(name.getAttr(), op);
+      if (!isNew)
+        return refuseWithNote(broken(op, "reduce-once")
+                                  << "the gradient of layout '"
+                                  << name.getValue() << "' is " << reduction()
+                                  << " twice",
+                              other->second, "the first time is here");
+      auto pack = gradient.getDefiningOp<fsdp::PackOp>();
+      if (!pack || pack.getLayoutAttr() != name)
+        return broken(op, "gradient")
+               << "its gradient of layout '" << name.getValue()
+               << "' is no 'fsdp.pack' of that layout";
+      ofUnit |= symbols.lookup<fsdp::LayoutOp>(name.getAttr()).getUnitAttr() ==
+                getUnit(op);
+    }
+    if (!ofUnit)
+      return broken(op, "unit") << "it belongs to unit '" << nameOf(getUnit(op))
+                                << "', which has none of its layouts";
+    return success();
+  }
+
+  // Statistics are of the forward: recomputing must not apply them again.
+  LogicalResult verifyStatistics(Operation *op,
+                                 ArrayRef<fsdp::SymbolEffect> effects) {
+    if (isBackward(op))
+      return broken(op, "statistics") << "it updates a buffer in the backward";
+    for (const fsdp::SymbolEffect &effect : effects) {
+      if (!effect.write || !effect.symbol)
+        continue;
+      for (Value statistic : op->getOperands()) {
+        auto [other, isNew] =
+            updates.try_emplace({effect.symbol, statistic}, op);
+        if (!isNew)
+          return refuseWithNote(
+              broken(op, "statistics")
+                  << "it updates buffer '"
+                  << effect.symbol.getLeafReference().getValue()
+                  << "' with the same value again",
+              other->second, "the first update is here");
+      }
+    }
+    return success();
+  }
+
+  ModuleOp module;
+  SymbolTable symbols;
+  Block &body;
+  GatherLives lives;
+  std::string strategy;
+  bool reducesInUpdate;
+  // The state of the scan.
+  fsdp::EnterOp segment;
+  DenseMap<StringAttr, Operation *> reductions;
+  DenseMap<std::pair<SymbolRefAttr, Value>, Operation *> updates;
+};
+
+// ---- the rules of @update ----
+
+// Checks that there is one `Op` for all trainable layouts if it is `wanted`,
+// else none. Returns it, or null.
+template <typename Op>
+FailureOr<Op> verifyOnly(ModuleOp module, Block &update, bool wanted) {
+  Op found;
+  for (auto op : update.getOps<Op>()) {
+    if (!wanted)
+      return broken(op, "update")
+             << "the module's strategy and --reduce do not want it";
+    if (found)
+      return refuseWithNote(broken(op, "update") << "it is the second one",
+                            found, "the first is here");
+    if (failed(fsdp::verifyNamesAll(module, op, "update")))
+      return failure();
+    found = op;
+  }
+  if (wanted && !found)
+    return broken(update.getParentOp(), "update")
+           << "it has no '" << Op::getOperationName() << "'";
+  return found;
+}
+
+LogicalResult verifyOrder(Operation *first, Operation *second) {
+  if (!first || !second || first->isBeforeInBlock(second))
+    return success();
+  return refuseWithNote(broken(first, "update") << "it must stand before '"
+                                                << second->getName() << "'",
+                        second, "which stands here");
+}
+
+// Checks the collectives around the optimizers: accumulated gradients are
+// reduced before anything reads them, replicated ones are gathered before the
+// optimizers, and replicated parameters after them.
+LogicalResult verifyUpdateCollectives(ModuleOp module, Block &update) {
+  std::string strategy = fsdp::getString(module, "strategy");
+  auto reduce = verifyOnly<fsdp::ReduceGradientsOp>(
+      module, update, fsdp::getString(module, "reduce") == "step");
+  auto gradients =
+      verifyOnly<fsdp::GatherGradientsOp>(module, update, strategy == "ddp");
+  auto parameters = verifyOnly<fsdp::GatherParametersOp>(
+      module, update, strategy == "zero1" || strategy == "zero2");
+  if (failed(reduce) || failed(gradients) || failed(parameters))
+    return failure();
+  for (Operation &op : update)
+    if (failed(verifySymmetry(&op)) ||
+        (isa<fsdp::SumSquaresOp>(op) && failed(verifyOrder(*reduce, &op))))
+      return failure();
+  if (*gradients && failed(verifyOrder(*reduce, *gradients)))
+    return failure();
+  for (auto optimizer : update.getOps<fsdp::OptimizerOp>())
+    if (failed(verifyOrder(*gradients, optimizer)) ||
+        (*parameters && failed(verifyOrder(optimizer, *parameters))))
+      return failure();
+  return success();
+}
+
+struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
+  void runOnOperation() override {
+    if (failed(verify(getOperation())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  static LogicalResult verify(ModuleOp module) {
+    auto microbatch = fsdp::getMicrobatch(module);
+    auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
+    if (failed(microbatch) || failed(update) ||
+        failed(fsdp::verifyReplication(module)) ||
+        failed(Verifier(module, microbatch->front()).run()) ||
+        failed(fsdp::verifyUpdate(module, update->front())))
+      return failure();
+    return verifyUpdateCollectives(module, update->front());
+  }
+};
+
+} // namespace
+} // namespace fsdpc::passes

@@ -1,0 +1,289 @@
+// verify-shard: checks what closes the phase `shard`, whoever laid out the
+// parameters. A layout is the only thing that later phases know of parameters:
+// a parameter in none of them is not trained, one in two of them is trained
+// twice, and a gradient that misses its layout is lost without a trace.
+#include "passes/shard/Passes.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/dialects/fsdp/UpdateRules.h"
+
+#include "llvm/Support/MathExtras.h"
+
+namespace fsdpc::passes {
+#define GEN_PASS_DEF_VERIFYSHARD
+#include "passes/shard/Passes.h.inc"
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+namespace {
+
+InFlightDiagnostic broken(Operation *op, StringRef rule) {
+  return op->emitOpError("breaks rule '") << rule << "': ";
+}
+
+LogicalResult refuseWithNote(InFlightDiagnostic diag, Operation *other,
+                             StringRef note) {
+  diag.attachNote(other->getLoc()) << note;
+  return diag;
+}
+
+FlatSymbolRefAttr unitOf(Operation *op) {
+  return op->getAttrOfType<FlatSymbolRefAttr>(FSDPDialect::kUnitAttr);
+}
+
+StringRef nameOf(FlatSymbolRefAttr unit) {
+  return unit ? unit.getValue() : "none";
+}
+
+bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
+  return llvm::any_of(effects, [](const MemoryEffects::EffectInstance &effect) {
+    SideEffects::Resource *resource = effect.getResource();
+    return fsdp::isSame(resource, fsdp::ParameterMemory::get()) ||
+           fsdp::isSame(resource, fsdp::GradientMemory::get()) ||
+           fsdp::isSame(resource, fsdp::OptimizerMemory::get());
+  });
+}
+
+// ---- layouts ----
+
+// Each parameter is a member of one layout, of its unit and as dense as the
+// alignment allows. The op's own verifier checks the rest: members are aligned,
+// disjoint, and all trainable or all frozen.
+LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
+  DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
+  DenseMap<std::pair<StringAttr, int>, fsdp::LayoutOp> ofUnit;
+  bool narrow = fsdp::getString(module, "param-dtype") == "bf16";
+  for (auto layout : module.getOps<fsdp::LayoutOp>()) {
+    if (layout.getCompute().isBF16() != narrow)
+      return broken(layout, "compute")
+             << "layout '" << layout.getSymName() << "' computes in "
+             << layout.getCompute() << ", but --param-dtype is "
+             << (narrow ? "bf16" : "f32");
+    auto [twin, isOnly] = ofUnit.try_emplace(
+        {layout.getUnitAttr().getAttr(), layout.getTrainable()}, layout);
+    if (!isOnly)
+      return refuseWithNote(
+          broken(layout, "layout")
+              << "unit '" << layout.getUnit() << "' has a second layout of "
+              << (layout.getTrainable() ? "trainable" : "frozen")
+              << " parameters",
+          twin->second, "the first is here");
+    int64_t end = 0;
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+      StringAttr name = member.getParameter().getAttr();
+      auto [other, isNew] = layoutOf.try_emplace(name, layout);
+      if (!isNew)
+        return refuseWithNote(broken(layout, "member-once")
+                                  << "parameter '" << name.getValue()
+                                  << "' is a member twice",
+                              other->second, "a member here already");
+      auto parameter = symbols.lookup<fsdp::ParameterOp>(name);
+      if (parameter.getUnitAttr() != layout.getUnitAttr())
+        return refuseWithNote(broken(layout, "layout")
+                                  << "it is of unit '" << layout.getUnit()
+                                  << "', and its member '" << name.getValue()
+                                  << "' of unit '"
+                                  << nameOf(parameter.getUnitAttr()) << "'",
+                              parameter, "the parameter");
+      int64_t first = llvm::alignTo(end, fsdp::kMemberAlignment);
+      if (member.getOffset() != first)
+        return broken(layout, "layout")
+               << "member '" << name.getValue() << "' begins at "
+               << member.getOffset() << ", but the next place is " << first;
+      end = member.getOffset() + member.getElements();
+    }
+  }
+  for (auto parameter : module.getOps<fsdp::ParameterOp>())
+    if (!layoutOf.contains(parameter.getSymNameAttr()))
+      return broken(parameter, "member-once")
+             << "parameter '" << parameter.getSymName()
+             << "' is a member of no layout";
+  return success();
+}
+
+// ---- @microbatch ----
+
+class Verifier {
+public:
+  Verifier(ModuleOp module, SymbolTable &symbols, Block &body)
+      : module(module), symbols(symbols), body(body) {}
+
+  LogicalResult run() {
+    for (Operation &op : body.without_terminator())
+      if (failed(verifyUnit(&op)) || failed(verifyWeight(&op)) ||
+          failed(verifyStage(&op)) || failed(verifyPrecision(&op)))
+        return failure();
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (layout.getTrainable() && !reduces.contains(layout.getSymNameAttr()))
+        return broken(layout, "gradient")
+               << "no gradient reaches layout '" << layout.getSymName()
+               << "'; its 'fsdp.reduce' is missing";
+    return success();
+  }
+
+private:
+  LogicalResult verifyUnit(Operation *op) {
+    FlatSymbolRefAttr name = unitOf(op);
+    if (name && symbols.lookup<fsdp::UnitOp>(name.getAttr()))
+      return success();
+    return broken(op, "unit") << "it belongs to unit '" << nameOf(name)
+                              << "', which does not exist";
+  }
+
+  // Weights are views of flat buffers, each in the unit that reads it.
+  LogicalResult verifyWeight(Operation *op) {
+    if (auto load = dyn_cast<fsdp::LoadOp>(op))
+      if (symbols.lookup<fsdp::ParameterOp>(load.getSymbol()))
+        return broken(op, "weight")
+               << "it loads parameter '" << load.getSymbol()
+               << "' past its layout; take an "
+                  "'fsdp.view' of the flat buffer";
+    auto view = dyn_cast<fsdp::ViewOp>(op);
+    if (view && !fsdp::getLayoutOf(view.getFlat()))
+      return broken(op, "weight")
+             << "it views '" << view.getMember()
+             << "' in a value that is no layout's flat buffer";
+    if (!view && !isa<fsdp::FlatOp>(op))
+      return success();
+    for (Operation *user : op->getUsers())
+      if (unitOf(user) != unitOf(op))
+        return refuseWithNote(
+            broken(op, "weight")
+                << "it belongs to unit '" << nameOf(unitOf(op))
+                << "' and is read in unit '" << nameOf(unitOf(user)) << "'",
+            user, "read here");
+    return success();
+  }
+
+  // The only ops that touch the memory of layouts hand over gradients.
+  LogicalResult verifyStage(Operation *op) {
+    auto effects = fsdp::effectsOf(op);
+    if (failed(effects))
+      return failure();
+    if (!touchesLayouts(*effects))
+      return success();
+    auto reduce = dyn_cast<fsdp::ReduceOp>(op);
+    if (!reduce)
+      return broken(op, "stage") << "it touches the memory of layouts, which "
+                                    "is up to the phase 'collectives'";
+    return verifyReduce(reduce);
+  }
+
+  // Each trainable layout's gradients are packed in its unit's backward, and
+  // handed over once.
+  LogicalResult verifyReduce(fsdp::ReduceOp reduce) {
+    auto [first, isNew] =
+        reduces.try_emplace(reduce.getLayoutAttr().getAttr(), reduce);
+    if (!isNew)
+      return refuseWithNote(broken(reduce, "gradient")
+                                << "the gradient of layout '"
+                                << reduce.getLayout()
+                                << "' is handed over twice",
+                            first->second, "the first time is here");
+    auto pack = reduce.getGradient().getDefiningOp<fsdp::PackOp>();
+    if (!pack || pack.getLayoutAttr() != reduce.getLayoutAttr())
+      return broken(reduce, "gradient")
+             << "its gradient is no 'fsdp.pack' of layout '"
+             << reduce.getLayout() << "'";
+    auto layout = symbols.lookup<fsdp::LayoutOp>(reduce.getLayout());
+    for (Operation *op : {pack.getOperation(), reduce.getOperation()})
+      if (unitOf(op) != layout.getUnitAttr() ||
+          !op->hasAttr(FSDPDialect::kBackwardAttr))
+        return refuseWithNote(broken(op, "gradient")
+                                  << "it is not of the backward of unit '"
+                                  << layout.getUnit() << "'",
+                              layout, "the layout");
+    return success();
+  }
+
+  // An op computes in the type of its operands: all of them have one floating
+  // type, and so have its results, apart from statistics.
+  static LogicalResult verifyPrecision(Operation *op) {
+    if (isa<nn::CastOp>(op))
+      return success();
+    auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
+    Type computed;
+    for (Value operand : op->getOperands()) {
+      Type element = floatOf(operand);
+      if (!element || (precision && precision.keepsType(operand)))
+        continue;
+      if (computed && computed != element)
+        return broken(op, "precision")
+               << "it has operands of " << computed << " and " << element
+               << "; put an 'nn.cast' between";
+      computed = element;
+    }
+    for (OpResult result : op->getResults()) {
+      Type element = floatOf(result);
+      if (element && computed && element != computed &&
+          !(precision && precision.isStatistic(result)))
+        return broken(op, "precision")
+               << "it computes in " << computed << ", and its result "
+               << result.getResultNumber() << " is " << element;
+    }
+    return success();
+  }
+
+  // Returns f32 or bf16 if the value has it, else null.
+  static Type floatOf(Value value) {
+    Type element = getElementTypeOrSelf(value.getType());
+    return element.isF32() || element.isBF16() ? element : Type();
+  }
+
+  ModuleOp module;
+  SymbolTable &symbols;
+  Block &body;
+  DenseMap<StringAttr, fsdp::ReduceOp> reduces;
+};
+
+// ---- @update ----
+
+// Besides the norm and the optimizers nothing writes the memory of layouts.
+LogicalResult verifyUpdateStage(Block &update) {
+  for (Operation &op : update) {
+    auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
+    if (!layouts || isa<fsdp::OptimizerOp>(op))
+      continue;
+    auto effects = fsdp::effectsOf(&op);
+    if (failed(effects))
+      return failure();
+    auto ofLayouts = fsdp::symbolEffectsOf(&op, *effects);
+    if (failed(ofLayouts))
+      return failure();
+    if (llvm::any_of(*ofLayouts, [](const fsdp::SymbolEffect &effect) {
+          return effect.write;
+        }))
+      return broken(&op, "stage")
+             << "it writes the memory of layouts, which is up to the phase "
+                "'collectives'";
+  }
+  return success();
+}
+
+struct VerifyShard : impl::VerifyShardBase<VerifyShard> {
+  void runOnOperation() override {
+    if (failed(verify(getOperation())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+  static LogicalResult verify(ModuleOp module) {
+    SymbolTable symbols(module);
+    auto microbatch = fsdp::getMicrobatch(module);
+    auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
+    if (failed(microbatch) || failed(update) ||
+        failed(verifyLayouts(module, symbols)) ||
+        failed(fsdp::verifyReplication(module)) ||
+        failed(Verifier(module, symbols, microbatch->front()).run()) ||
+        failed(verifyUpdateStage(update->front())))
+      return failure();
+    return fsdp::verifyUpdate(module, update->front());
+  }
+};
+
+} // namespace
+} // namespace fsdpc::passes

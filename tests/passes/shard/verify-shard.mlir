@@ -1,0 +1,471 @@
+// Each rule of verify-shard, kept and broken.
+// RUN: fsdpc-opt %s --verify-shard --verify-diagnostics --split-input-file
+
+// One layout per unit, weights as views of it, a gradient for it, and an update.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %f = fsdp.flat @a.flat {fsdp.unit = @a} : tensor<16xf32>
+    %v = fsdp.view %f[@w at 0] {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xf32>
+    %y = nn.mul %x, %v {fsdp.unit = @a} : tensor<16xf32>
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// Every parameter is a member of a layout.
+module {
+  // expected-error @below {{breaks rule 'member-once': parameter 'v' is a member of no layout}}
+  fsdp.parameter @v : tensor<4xf32> unit @a
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// It is a member of one.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  // expected-note @below {{a member here already}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // expected-error @below {{breaks rule 'member-once': parameter 'w' is a member twice}}
+  fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// A layout holds the parameters of its unit.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  // expected-note @below {{the parameter}}
+  fsdp.parameter @u : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // expected-error @below {{breaks rule 'layout': it is of unit 'b', and its member 'u' of unit 'a'}}
+  fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// A unit has one layout for its trainable parameters, and one for its frozen ones.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.parameter @u : tensor<16xf32> trainable unit @a
+  // expected-note @below {{the first is here}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // expected-error @below {{breaks rule 'layout': unit 'a' has a second layout of trainable parameters}}
+  fsdp.layout @a.more of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// Members follow each other, as densely as their alignment allows.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.parameter @u : tensor<4xf32> trainable unit @a
+  // expected-error @below {{breaks rule 'layout': member 'u' begins at 48, but the next place is 16}}
+  fsdp.layout @a.flat of @a trainable elements 52 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@u[48, 4] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// The model computes in --param-dtype.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  // expected-error @below {{breaks rule 'compute': layout 'a.flat' computes in 'f32', but --param-dtype is bf16}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// What a layout keeps on every rank follows from the strategy.
+module attributes {fsdp.options = {strategy = "zero1"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  // expected-error @below {{breaks rule 'replication': layout 'a.flat' keeps [] on every rank, and strategy 'zero1' with reduce 'microbatch' [compute]}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// Every op still has a unit.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    // expected-error @below {{breaks rule 'unit': it belongs to unit 'none', which does not exist}}
+    %y = nn.tanh %x : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// No parameter is read past its layout.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    // expected-error @below {{breaks rule 'weight': it loads parameter 'w' past its layout; take an 'fsdp.view' of the flat buffer}}
+    %w = fsdp.load @w {fsdp.unit = @a} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// A view is of a layout's flat buffer.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    // expected-error @below {{breaks rule 'weight': it views 'w' in a value that is no layout's flat buffer}}
+    %v = fsdp.view %x[@w at 0] {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// A flat buffer and its views belong to the unit that reads them.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %f = fsdp.flat @a.flat {fsdp.unit = @b} : tensor<16xf32>
+    // expected-error @below {{breaks rule 'weight': it belongs to unit 'b' and is read in unit 'a'}}
+    %v = fsdp.view %f[@w at 0] {fsdp.unit = @b} : tensor<16xf32> -> tensor<16xf32>
+    // expected-note @below {{read here}}
+    %y = nn.mul %x, %v {fsdp.unit = @a} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// Collectives come later.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @below {{breaks rule 'stage': it touches the memory of layouts, which is up to the phase 'collectives'}}
+    fsdp.accumulate @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// A gradient reaches every trainable layout.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  // expected-error @below {{breaks rule 'gradient': no gradient reaches layout 'a.flat'; its 'fsdp.reduce' is missing}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %f = fsdp.flat @a.flat {fsdp.unit = @a} : tensor<16xf32>
+    %v = fsdp.view %f[@w at 0] {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xf32>
+    %y = nn.mul %x, %v {fsdp.unit = @a} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// It does so once.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-note @below {{the first time is here}}
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    // expected-error @below {{breaks rule 'gradient': the gradient of layout 'a.flat' is handed over twice}}
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// It is the layout's pack.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    // expected-error @below {{breaks rule 'gradient': its gradient is no 'fsdp.pack' of layout 'a.flat'}}
+    fsdp.reduce @a.flat, %x {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// Pack and reduction are of the backward of the layout's unit.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  // expected-note @below {{the layout}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @below {{breaks rule 'gradient': it is not of the backward of unit 'a'}}
+    fsdp.reduce @a.flat, %g {fsdp.unit = @b, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// The operands of an op have one type, apart from statistics and masks,
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %c = nn.cast %x {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xbf16>
+    // expected-error @below {{breaks rule 'precision': it has operands of 'bf16' and 'f32'; put an 'nn.cast' between}}
+    %n, %rstd = nn.rms_norm %c weight %x {epsilon = 1.0e-5 : f64, fsdp.unit = @a} : tensor<16xbf16>, weight tensor<16xf32> -> tensor<16xbf16>, tensor<f32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// and so have its results.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %t = nn.reshape %x {fsdp.unit = @a} : tensor<16xf32> -> tensor<4x4xf32>
+    // expected-error @below {{breaks rule 'precision': it computes in 'f32', and its result 0 is 'bf16'}}
+    %y = nn.matmul %t, %t {fsdp.unit = @a} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xbf16>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
+// Nothing but the optimizers writes the memory of layouts in @update.
+module attributes {fsdp.options = {strategy = "zero2"}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %f = fsdp.flat @a.flat {fsdp.unit = @a} : tensor<16xf32>
+    %v = fsdp.view %f[@w at 0] {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xf32>
+    %y = nn.mul %x, %v {fsdp.unit = @a} : tensor<16xf32>
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    // expected-error @below {{breaks rule 'stage': it writes the memory of layouts, which is up to the phase 'collectives'}}
+    fsdp.gather_parameters [@a.flat]
+    return
+  }
+}
+
+// -----
+
+// @update takes the norm and applies the optimizers; verify-collectives-update.mlir
+// breaks each of its rules.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %f = fsdp.flat @a.flat {fsdp.unit = @a} : tensor<16xf32>
+    %v = fsdp.view %f[@w at 0] {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xf32>
+    %y = nn.mul %x, %v {fsdp.unit = @a} : tensor<16xf32>
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  // expected-error @below {{breaks rule 'norm': it has no 'fsdp.sum_squares'}}
+  func.func @update() { return }
+}
