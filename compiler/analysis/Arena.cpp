@@ -13,7 +13,7 @@ static FailureOr<SmallVector<Slot>> slotsOf(ModuleOp module, StringRef name) {
   if (!function)
     return SmallVector<Slot>();
   SlotOptions options;
-  options.maxRanks = fsdp::getInt(module, "max-ranks");
+  options.maxRanks = fsdp::CompileOptions::of(module).maxRanks;
   options.useTie = [](OpResult, Value) { return true; };
   return findSlots(function, 0, options);
 }

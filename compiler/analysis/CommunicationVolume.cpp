@@ -57,26 +57,26 @@ std::string CommunicationVolume::describe() const {
 CommunicationVolume communicatedBytes(ModuleOp module) {
   SymbolTable symbols(module);
   CommunicationVolume volume;
-  std::string compute = fsdp::getString(module, "param-dtype");
-  std::string wire = fsdp::getString(module, "reduce-dtype");
-  auto width = [](StringRef type) { return type == "bf16" ? 2 : 4; };
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  schedule::ElementType compute = options.paramType, wire = options.reduceType;
   for (auto layout : module.getOps<fsdp::LayoutOp>())
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
       (layout.getTrainable() ? volume.trainable : volume.frozen) +=
           member.getElements();
 
   auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
-                 StringRef type) {
+                 schedule::ElementType type) {
     uint64_t bytes = 0;
     for (auto name : layouts.getAsRange<FlatSymbolRefAttr>())
       bytes += symbols.lookup<fsdp::LayoutOp>(name.getValue()).getElements() *
-               width(type);
+               schedule::bytesOf(type);
     auto it = llvm::find_if(volume.terms,
                             [&](auto &term) { return term.what == what; });
     if (it != volume.terms.end())
       it->bytes += bytes;
     else
-      volume.terms.push_back({what.str(), eachMicrobatch, bytes, type.str()});
+      volume.terms.push_back(
+          {what.str(), eachMicrobatch, bytes, fsdp::nameOf(type).str()});
   };
   module.walk([&](Operation *op) {
     TypeSwitch<Operation *>(op)
@@ -91,7 +91,8 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
           add("reduce_gradients", false, reduce.getLayouts(), wire);
         })
         .Case([&](fsdp::GatherGradientsOp gather) {
-          add("gather_gradients", false, gather.getLayouts(), "f32");
+          add("gather_gradients", false, gather.getLayouts(),
+              schedule::ElementType::F32);
         })
         .Case([&](fsdp::GatherParametersOp gather) {
           add("gather_parameters", false, gather.getLayouts(), compute);

@@ -94,6 +94,6 @@ void fsdpc::analysis::reportOverLimit(
     separator = ", ";
   }
   diagnostic << "; increase --plan-ranks";
-  if (fsdp::getString(module, "recompute") != "units")
+  if (fsdp::CompileOptions::of(module).recompute != fsdp::RecomputeLevel::Units)
     diagnostic << ", or keep fewer activations with --recompute=units";
 }

@@ -47,13 +47,13 @@ FailureOr<Manifest>
 fsdpc::codegen::buildExecutable(ModuleOp module,
                                 const ExecutableOptions &options) {
   Location loc = module.getLoc();
-  std::string device = fsdp::getString(module, "target");
+  fsdp::CompileOptions compile = fsdp::CompileOptions::of(module);
+  bool onHost = compile.target == fsdp::Target::Host;
+  bool onGpu = compile.target == fsdp::Target::Cuda;
   // A CUDA program is often compiled on one machine and run on another. Its
   // host code only makes calls, so the baseline x86-64 costs nothing.
   FailureOr<TargetOptions> target =
-      device == "cuda" ? anyProcessor()
-                       : resolveTarget(loc, fsdp::getString(module, "cpu"));
-  bool onHost = device == "host";
+      onGpu ? anyProcessor() : resolveTarget(loc, fsdp::nameOf(compile.cpu));
   if (failed(target))
     return failure();
   ProgramTables tables(module);
@@ -67,9 +67,9 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
     return failure();
   std::vector<std::string> objects;
   std::string deviceCode;
-  if (device == "cuda") {
+  if (onGpu) {
     FailureOr<std::string> code = compileDeviceCode(
-        module, fsdp::getString(module, "gpu-arch"), options.toolkit,
+        module, compile.gpus, options.toolkit,
         options.dumpFolder.empty() ? StringRef(folder.path)
                                    : StringRef(options.dumpFolder),
         options.kernelReport);
@@ -102,7 +102,8 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   // Links under a temporary name beside the output, so that a failed link
   // leaves the old program in place.
   std::string temporary = options.path + ".tmp";
-  if (failed(linkProgram(loc, device, options.toolkit, files, temporary))) {
+  if (failed(linkProgram(loc, compile.target, options.toolkit, files,
+                         temporary))) {
     llvm::sys::fs::remove(temporary);
     return failure();
   }

@@ -14,32 +14,35 @@ using namespace fsdpc::codegen;
 // Returns the path of the runtime's archive for a target. The archives lie in
 // ../lib from the compiler's own folder, in the build as well as when
 // installed.
-static std::string runtimeArchive(StringRef target) {
+static std::string runtimeArchive(fsdp::Target target) {
   llvm::SmallString<128> path(llvm::sys::path::parent_path(
       llvm::sys::fs::getMainExecutable(nullptr, nullptr)));
-  StringRef name =
-      llvm::StringSwitch<StringRef>(target)
-          .Case("cuda", "libfsdpc_runtime_cuda.a")
-          .Case("cuda-emulation", "libfsdpc_runtime_cuda_emulation.a")
-          .Default("libfsdpc_runtime.a");
+  StringRef name = target == fsdp::Target::Cuda ? "libfsdpc_runtime_cuda.a"
+                   : target == fsdp::Target::CudaEmulation
+                       ? "libfsdpc_runtime_cuda_emulation.a"
+                       : "libfsdpc_runtime.a";
   llvm::sys::path::append(path, "..", "lib", name);
   return path.str().str();
 }
 
 // Says how to get the archive for `target`.
-static StringRef howToBuild(StringRef target) {
-  return llvm::StringSwitch<StringRef>(target)
-      .Case("cuda", "build it with a CUDA toolkit, cuDNN and NCCL ('cmake -S . "
-                    "-B build -DFSDPC_CUDA_TOOLKIT=/usr/local/cuda', then "
-                    "'ninja -C build fsdpc_runtime_cuda'); CMake's line 'CUDA "
-                    "runtime' lists what is missing")
-      .Case("cuda-emulation",
-            "build it with 'ninja -C build fsdpc_runtime_cuda_emulation'")
-      .Default("build it with 'ninja -C build fsdpc_runtime'");
+static StringRef howToBuild(fsdp::Target target) {
+  switch (target) {
+  case fsdp::Target::Cuda:
+    return "build it with a CUDA toolkit, cuDNN and NCCL ('cmake -S . -B build "
+           "-DFSDPC_CUDA_TOOLKIT=/usr/local/cuda', then 'ninja -C build "
+           "fsdpc_runtime_cuda'); CMake's line 'CUDA runtime' lists what is "
+           "missing";
+  case fsdp::Target::CudaEmulation:
+    return "build it with 'ninja -C build fsdpc_runtime_cuda_emulation'";
+  case fsdp::Target::Host:
+    return "build it with 'ninja -C build fsdpc_runtime'";
+  }
+  llvm_unreachable("targets are listed above");
 }
 
 FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
-                                                     StringRef target) {
+                                                     fsdp::Target target) {
   LinkInputs inputs;
   auto driver = llvm::sys::findProgramByName("c++");
   if (!driver)
@@ -47,13 +50,13 @@ FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
   inputs.driver = *driver;
   inputs.archive = runtimeArchive(target);
   if (!llvm::sys::fs::exists(inputs.archive))
-    return emitError(loc) << "no runtime library for '--target=" << target
-                          << "': '" << inputs.archive << "' does not exist; "
-                          << howToBuild(target);
+    return emitError(loc) << "no runtime library for '--target="
+                          << nameOf(target) << "': '" << inputs.archive
+                          << "' does not exist; " << howToBuild(target);
   return inputs;
 }
 
-LogicalResult fsdpc::codegen::linkProgram(Location loc, StringRef target,
+LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
                                           const CudaToolkit &toolkit,
                                           ArrayRef<std::string> objects,
                                           StringRef output) {
@@ -63,7 +66,7 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, StringRef target,
   std::vector<std::string> words{inputs->driver, "-o", output.str()};
   llvm::append_range(words, objects);
   words.push_back(inputs->archive);
-  if (target == "cuda") {
+  if (target == fsdp::Target::Cuda) {
     // A runpath, not an rpath: LD_LIBRARY_PATH takes precedence over a runpath,
     // and the machine with the GPU may keep these libraries elsewhere.
     words.insert(words.end(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/codegen/nvvm/Toolkit.h"
+#include "compiler/dialects/fsdp/Options.h"
 
 namespace fsdpc::codegen {
 
@@ -14,12 +15,12 @@ struct LinkInputs {
 /// error at `loc` that says how to get it if something is missing: the driver
 /// asks before it imports a model, because a compile can take minutes.
 mlir::FailureOr<LinkInputs> findLinkInputs(mlir::Location loc,
-                                           llvm::StringRef target);
+                                           fsdp::Target target);
 
 /// Links `objects` and the runtime for `--target=target` into the executable
 /// `output`. `toolkit` is used for cuda only. Emits an error at `loc` if `c++`
 /// or the archive cannot be found, or with the linker's message if it fails.
-mlir::LogicalResult linkProgram(mlir::Location loc, llvm::StringRef target,
+mlir::LogicalResult linkProgram(mlir::Location loc, fsdp::Target target,
                                 const CudaToolkit &toolkit,
                                 llvm::ArrayRef<std::string> objects,
                                 llvm::StringRef output);

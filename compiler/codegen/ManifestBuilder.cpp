@@ -133,12 +133,12 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   manifest.events = tables.events;
   manifest.constantBytes = tables.constants.size();
   addSources(module, tables, manifest);
+  bool onGpu = fsdp::CompileOptions::of(module).isCuda();
   for (Operation &op : *module.getBody()) {
     if (auto input = dyn_cast<rt::InputOp>(op))
       manifest.inputs.push_back(inputOf(input));
     // Grids keep nothing on a stack.
-    else if (nn::KernelPlanAttr plan = analysis::planOf(&op);
-             plan && !fsdp::isCuda(module))
+    else if (nn::KernelPlanAttr plan = analysis::planOf(&op); plan && !onGpu)
       manifest.stackBytes = std::max(manifest.stackBytes, plan.getStackBytes());
   }
   // The log reports tokens per second if the first input looks like a batch of

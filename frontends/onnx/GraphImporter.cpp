@@ -12,8 +12,8 @@ using namespace fsdpc::frontend;
 
 GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
                              ParameterTable &parameters,
-                             const ImportOptions &options, MLIRContext *context,
-                             ImportSummary &summary)
+                             const fsdp::CompileOptions &options,
+                             MLIRContext *context, ImportSummary &summary)
     : model(model), tensors(weights), parameters(parameters), options(options),
       summary(summary), b(context) {
   for (const auto &import : model.proto.opset_import())
@@ -303,9 +303,9 @@ std::optional<int64_t> GraphImporter::paddingIndex(Node &node) const {
 
 // A batch norm can train only if its statistics are buffers of the model.
 bool GraphImporter::trainsBatchNorm(Node &node) {
-  if (options.batchnorm == TrainingMode::off)
+  if (options.batchnorm == fsdp::TrainingMode::Off)
     return false;
-  if (options.batchnorm == TrainingMode::graph)
+  if (options.batchnorm == fsdp::TrainingMode::Graph)
     return node.getInt("training_mode", 0);
   for (int i : {3, 4}) {
     Entry *entry = find(node.proto.input(i));
@@ -336,8 +336,8 @@ std::optional<int64_t>
 GraphImporter::dropoutOrdinal(Node &, double ratio,
                               std::optional<double> trainingMode) {
   int64_t ordinal = summary.dropouts++;
-  bool runs = options.dropout == TrainingMode::on ||
-              (options.dropout == TrainingMode::graph && trainingMode &&
+  bool runs = options.dropout == fsdp::TrainingMode::On ||
+              (options.dropout == fsdp::TrainingMode::Graph && trainingMode &&
                *trainingMode != 0);
   if (!runs || ratio == 0)
     return std::nullopt;

@@ -13,7 +13,7 @@ namespace fsdpc::frontend {
 class GraphImporter {
 public:
   GraphImporter(const ModelFile &model, Weights &weights,
-                ParameterTable &parameters, const ImportOptions &options,
+                ParameterTable &parameters, const fsdp::CompileOptions &options,
                 mlir::MLIRContext *context, ImportSummary &summary);
 
   // Imports all nodes into the body of `function`, whose arguments are the
@@ -92,7 +92,7 @@ private:
   const ModelFile &model;
   Weights &tensors;
   ParameterTable &parameters;
-  const ImportOptions &options;
+  const fsdp::CompileOptions &options;
   ImportSummary &summary;
   Emitter b;
   HandlerTable handlers;

@@ -33,13 +33,13 @@ static void warnOptimized(const ModelFile &model, Location loc) {
 
 // Tells the user what was assumed about training behaviour, since the exported
 // graph often does not say.
-static void remarkTraining(const ImportOptions &options,
+static void remarkTraining(const fsdp::CompileOptions &options,
                            const ImportSummary &summary, Location loc) {
   if (summary.batchNorms > 0)
     emitRemark(loc) << summary.batchNorms
                     << " BatchNormalization nodes use batch statistics; use "
                        "--batchnorm=graph or --batchnorm=off to change this";
-  if (summary.dropouts > 0 && options.dropout == TrainingMode::on)
+  if (summary.dropouts > 0 && options.dropout == fsdp::TrainingMode::On)
     emitRemark(loc) << summary.dropouts
                     << " Dropout nodes are active; use --dropout=graph or "
                        "--dropout=off to change this";
@@ -103,12 +103,10 @@ static void emitCounters(OpBuilder &builder, func::FuncOp function,
 }
 
 FailureOr<OwningOpRef<ModuleOp>>
-fsdpc::frontend::importOnnx(StringRef path, const ImportOptions &options,
+fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
                             MLIRContext *context, ImportSummary *summary) {
   context->loadDialect<nn::NNDialect, fsdp::FSDPDialect, func::FuncDialect>();
   Location loc = UnknownLoc::get(context);
-  if (std::optional<std::string> fault = checkImportOptions(options))
-    return emitError(loc) << *fault, failure();
   std::unique_ptr<ModelFile> model = ModelFile::read(path, context);
   if (!model)
     return failure();

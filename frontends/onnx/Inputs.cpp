@@ -13,7 +13,7 @@ using namespace fsdpc::frontend;
 
 FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
                                             const ParameterTable &parameters,
-                                            const ImportOptions &options,
+                                            const fsdp::CompileOptions &options,
                                             MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   ModelInputs result;

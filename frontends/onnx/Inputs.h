@@ -18,7 +18,7 @@ struct ModelInputs {
 // all symbolic dimensions without a value.
 mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const ParameterTable &parameters,
-                                        const ImportOptions &options,
+                                        const fsdp::CompileOptions &options,
                                         mlir::MLIRContext *context);
 
 // Drops unused arguments, and records the range of integers that select rows of

@@ -15,39 +15,6 @@ using namespace fsdpc::frontend;
 
 // ---- options ----
 
-// normal(mean, deviation), uniform(low, high), zeros, ones.
-static bool isRule(StringRef rule) {
-  if (rule == "zeros" || rule == "ones")
-    return true;
-  if (!rule.consume_front("normal(") && !rule.consume_front("uniform("))
-    return false;
-  auto [first, second] = rule.split(',');
-  double value;
-  return second.consume_back(")") && !first.trim().getAsDouble(value) &&
-         !second.trim().getAsDouble(value);
-}
-
-std::optional<std::string>
-fsdpc::frontend::checkImportOptions(const ImportOptions &options) {
-  for (const std::string &text : options.initRules) {
-    auto [glob, rule] = StringRef(text).split('=');
-    if (!isRule(rule))
-      return "init rule '" + rule.str() +
-             "' in --init-rule is not supported; use normal(MEAN,STD), "
-             "uniform(LOW,HIGH), zeros or ones";
-    auto pattern = llvm::GlobPattern::create(glob);
-    if (!pattern) {
-      llvm::consumeError(pattern.takeError());
-      return "'" + glob.str() + "' in --init-rule is not a valid glob pattern";
-    }
-  }
-  for (const auto &[name, value] : options.dims)
-    if (value < 1)
-      return "dimension '" + name + "' is " + std::to_string(value) +
-             "; --dim takes a positive integer";
-  return std::nullopt;
-}
-
 template <typename Match>
 static bool anyName(const NamedTensor &tensor, Match matches) {
   return matches(tensor.fqn) || llvm::any_of(tensor.aliases, matches);
@@ -70,8 +37,8 @@ bool ParameterTable::isTrainable(const NamedTensor &tensor) {
 LogicalResult ParameterTable::compilePatterns() {
   Location loc = UnknownLoc::get(context);
   for (auto [flag, texts, patterns] :
-       {std::tuple("frozen", &options.frozen, &frozen),
-        std::tuple("trainable", &options.trainable, &trainable)}) {
+       {std::tuple("frozen", &options.frozen.texts, &frozen),
+        std::tuple("trainable", &options.trainable.texts, &trainable)}) {
     auto compiled = fsdp::NamePatterns::compile(loc, flag, *texts);
     if (failed(compiled))
       return failure();
@@ -82,11 +49,10 @@ LogicalResult ParameterTable::compilePatterns() {
 
 std::optional<std::string>
 ParameterTable::rule(const NamedTensor &tensor) const {
-  for (const std::string &text : options.initRules) {
-    auto [glob, rule] = StringRef(text).split('=');
+  for (const auto &[glob, rule] : options.initRules) {
     auto pattern = llvm::cantFail(llvm::GlobPattern::create(glob));
     if (anyName(tensor, [&](StringRef name) { return pattern.match(name); }))
-      return rule.str();
+      return rule;
   }
   return std::nullopt;
 }

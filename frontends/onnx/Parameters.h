@@ -26,7 +26,8 @@ struct NamedTensor {
 class ParameterTable {
 public:
   ParameterTable(const ModelFile &model, Weights &weights,
-                 const ImportOptions &options, mlir::MLIRContext *context)
+                 const fsdp::CompileOptions &options,
+                 mlir::MLIRContext *context)
       : model(model), weights(weights), options(options), context(context) {}
 
   // Classifies initializers and inputs, and finds aliases. Emits an error if a
@@ -59,7 +60,7 @@ private:
 
   const ModelFile &model;
   Weights &weights;
-  const ImportOptions &options;
+  const fsdp::CompileOptions &options;
   mlir::MLIRContext *context;
   fsdp::NamePatterns frozen, trainable;
   std::vector<SignatureEntry> signature;

@@ -214,23 +214,24 @@ private:
 // ---- @update ----
 
 // Adds the collectives of @update that the strategy needs around the optimizer.
-void completeUpdate(ModuleOp module, Block &body) {
+void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
+                    Block &body) {
   SmallVector<Attribute> names;
   for (auto layout : module.getOps<fsdp::LayoutOp>())
     if (layout.getTrainable())
       names.push_back(FlatSymbolRefAttr::get(layout));
-  std::string strategy = fsdp::getString(module, "strategy");
   OpBuilder builder = OpBuilder::atBlockBegin(&body);
   Location loc = body.getParentOp()->getLoc();
   ArrayAttr all = builder.getArrayAttr(names);
-  if (fsdp::getString(module, "reduce") == "step")
+  if (options.reduce == fsdp::ReductionTime::Step)
     fsdp::ReduceGradientsOp::create(builder, loc, all);
   auto optimizers = body.getOps<fsdp::OptimizerOp>();
-  if (strategy == "ddp" && !optimizers.empty()) {
+  if (options.strategy == fsdp::Strategy::DDP && !optimizers.empty()) {
     builder.setInsertionPoint(*optimizers.begin());
     fsdp::GatherGradientsOp::create(builder, loc, all);
   }
-  if (strategy == "zero1" || strategy == "zero2") {
+  if (options.strategy == fsdp::Strategy::Zero1 ||
+      options.strategy == fsdp::Strategy::Zero2) {
     builder.setInsertionPoint(body.getTerminator());
     fsdp::GatherParametersOp::create(builder, loc, all);
   }
@@ -245,11 +246,12 @@ struct MaterializeCollectives
     if (failed(microbatch) || failed(update))
       return signalPassFailure();
     Block &body = microbatch->front();
-    std::string strategy = fsdp::getString(module, "strategy");
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
 
-    if (fsdp::getString(module, "reduce") == "step")
+    if (options.reduce == fsdp::ReductionTime::Step)
       accumulateLocally(body);
-    else if (strategy == "zero2" || strategy == "zero3")
+    else if (options.strategy == fsdp::Strategy::Zero2 ||
+             options.strategy == fsdp::Strategy::Zero3)
       reduceEachUnit(body);
     else
       reduceAtEnd(body);
@@ -258,11 +260,11 @@ struct MaterializeCollectives
     segments = found.size();
     markSegments(found);
 
-    if (strategy == "zero3")
+    if (options.strategy == fsdp::Strategy::Zero3)
       gathers = Gatherer(module, body).run();
     else
       keepWhole(body);
-    completeUpdate(module, update->front());
+    completeUpdate(module, options, update->front());
   }
 };
 

@@ -71,10 +71,10 @@ LogicalResult verifySymmetry(Operation *op) {
 
 class Verifier {
 public:
-  Verifier(ModuleOp module, Block &body)
+  Verifier(ModuleOp module, const fsdp::CompileOptions &options, Block &body)
       : module(module), symbols(module), body(body), lives(body),
-        strategy(fsdp::getString(module, "strategy")),
-        reducesInUpdate(fsdp::getString(module, "reduce") == "step") {}
+        strategy(options.strategy),
+        reducesInUpdate(options.reduce == fsdp::ReductionTime::Step) {}
 
   LogicalResult run() {
     for (Operation &op : body.without_terminator()) {
@@ -205,10 +205,11 @@ private:
              << (reducesInUpdate ? "step gradients are accumulated"
                                  : "microbatch gradients are reduced")
              << " in '@microbatch'";
-    bool atEnd = !reducesInUpdate && strategy != "zero2" && strategy != "zero3";
+    bool atEnd = !reducesInUpdate && strategy != fsdp::Strategy::Zero2 &&
+                 strategy != fsdp::Strategy::Zero3;
     if (atEnd && !reductions.empty())
       return refuseWithNote(broken(op, "reduce-once")
-                                << "with strategy '" << strategy
+                                << "with strategy '" << nameOf(strategy)
                                 << "' one op reduces all layouts",
                             reductions.begin()->second, "the first is here");
     auto names = cast<fsdp::LayoutUserOpInterface>(op).getLayoutRefs();
@@ -262,7 +263,7 @@ private:
   SymbolTable symbols;
   Block &body;
   GatherLives lives;
-  std::string strategy;
+  fsdp::Strategy strategy;
   bool reducesInUpdate;
   // The state of the scan.
   fsdp::EnterOp segment;
@@ -305,14 +306,18 @@ LogicalResult verifyOrder(Operation *first, Operation *second) {
 // Checks the collectives around the optimizers: accumulated gradients are
 // reduced before anything reads them, replicated ones are gathered before the
 // optimizers, and replicated parameters after them.
-LogicalResult verifyUpdateCollectives(ModuleOp module, Block &update) {
-  std::string strategy = fsdp::getString(module, "strategy");
+LogicalResult verifyUpdateCollectives(ModuleOp module,
+                                      const fsdp::CompileOptions &options,
+                                      Block &update) {
+  using fsdp::Strategy;
+  Strategy strategy = options.strategy;
   auto reduce = verifyOnly<fsdp::ReduceGradientsOp>(
-      module, update, fsdp::getString(module, "reduce") == "step");
-  auto gradients =
-      verifyOnly<fsdp::GatherGradientsOp>(module, update, strategy == "ddp");
+      module, update, options.reduce == fsdp::ReductionTime::Step);
+  auto gradients = verifyOnly<fsdp::GatherGradientsOp>(
+      module, update, strategy == Strategy::DDP);
   auto parameters = verifyOnly<fsdp::GatherParametersOp>(
-      module, update, strategy == "zero1" || strategy == "zero2");
+      module, update,
+      strategy == Strategy::Zero1 || strategy == Strategy::Zero2);
   if (failed(reduce) || failed(gradients) || failed(parameters))
     return failure();
   for (Operation &op : update)
@@ -338,12 +343,13 @@ struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
   static LogicalResult verify(ModuleOp module) {
     auto microbatch = fsdp::getMicrobatch(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     if (failed(microbatch) || failed(update) ||
         failed(fsdp::verifyReplication(module)) ||
-        failed(Verifier(module, microbatch->front()).run()) ||
+        failed(Verifier(module, options, microbatch->front()).run()) ||
         failed(fsdp::verifyUpdate(module, update->front())))
       return failure();
-    return verifyUpdateCollectives(module, update->front());
+    return verifyUpdateCollectives(module, options, update->front());
   }
 };
 

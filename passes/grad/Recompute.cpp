@@ -229,13 +229,15 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     FunctionOpInterface function = lookupMicrobatch(getOperation());
     if (!function)
       return signalPassFailure();
-    std::string level = fsdp::getString(getOperation(), "recompute");
-    if (level == "none")
+    fsdp::RecomputeLevel level =
+        fsdp::CompileOptions::of(getOperation()).recompute;
+    if (level == fsdp::RecomputeLevel::None)
       return;
     Block &body = function.getFunctionBody().front();
     Chooser chooser(body);
     const llvm::SetVector<Operation *> &chosen =
-        level == "units" ? chooser.chooseUnits() : chooser.chooseCheap();
+        level == fsdp::RecomputeLevel::Units ? chooser.chooseUnits()
+                                             : chooser.chooseCheap();
     SmallVector<Operation *> backward;
     for (Operation &op : body)
       if (isBackward(&op))

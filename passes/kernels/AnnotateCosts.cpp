@@ -71,9 +71,7 @@ struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     schedule::Machine machine = fsdp::machineOf(module);
-    auto type = fsdp::getString(module, "param-dtype") == "bf16"
-                    ? schedule::ElementType::BF16
-                    : schedule::ElementType::F32;
+    schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
     Builder builder(&getContext());
     module.walk([&](Operation *op) {
       if (!isa<nn::LaunchOp, nn::LibraryCallOpInterface>(op))

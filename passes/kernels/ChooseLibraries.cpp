@@ -18,9 +18,10 @@ struct ChooseLibraries
     : fsdpc::passes::impl::ChooseLibrariesBase<ChooseLibraries> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!fsdp::isCuda(module))
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    if (!options.isCuda())
       return;
-    std::string asked = fsdp::getString(module, "attention");
+    StringRef asked = fsdp::nameOf(options.attention);
     WalkResult walk = module.walk([&](nn::LibraryCallOpInterface call) {
       FailureOr<StringRef> library = call.chooseLibrary(asked);
       if (failed(library))

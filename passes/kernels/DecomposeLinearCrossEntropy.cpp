@@ -144,8 +144,8 @@ struct DecomposeLinearCrossEntropy
     : fsdpc::passes::impl::DecomposeLinearCrossEntropyBase<
           DecomposeLinearCrossEntropy> {
   void runOnOperation() override {
-    int64_t blockBytes =
-        fsdp::isCuda(getOperation()) ? cudaBlockBytes : hostBlockBytes;
+    bool onGpu = fsdp::CompileOptions::of(getOperation()).isCuda();
+    int64_t blockBytes = onGpu ? cudaBlockBytes : hostBlockBytes;
     getOperation().walk([&](nn::LinearCrossEntropyOp op) {
       Operation *before = op->getPrevNode();
       LossBuilder(op, blockBytes).run();

@@ -43,7 +43,7 @@ nn::LibraryCallOpInterface productOf(Value value) {
 
 struct FuseEpilogues : fsdpc::passes::impl::FuseEpiloguesBase<FuseEpilogues> {
   void runOnOperation() override {
-    if (!fsdp::isCuda(getOperation()))
+    if (!fsdp::CompileOptions::of(getOperation()).isCuda())
       return;
     getOperation().walk([&](nn::AddOp sum) {
       if (!fuse(sum, sum.getLhs(), sum.getRhs()))

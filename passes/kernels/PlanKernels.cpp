@@ -20,7 +20,7 @@ struct PlanKernels : fsdpc::passes::impl::PlanKernelsBase<PlanKernels> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     // A thread of a GPU computes a value again instead of keeping it.
-    bool keepsValues = !fsdp::isCuda(module);
+    bool keepsValues = !fsdp::CompileOptions::of(module).isCuda();
     for (auto kernel : module.getOps<func::FuncOp>()) {
       if (!analysis::hasPlan(kernel))
         continue;

@@ -21,7 +21,8 @@ namespace {
 struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
     std::optional<int64_t> cap;
-    if (int64_t limit = fsdp::getBytes(getOperation(), "memory-limit"))
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
+    if (int64_t limit = options.memoryLimit.bytes)
       cap = limit - RankMemory(getOperation()).total();
     FailureOr<ArenaPlan> plan = packArena(getOperation(), cap);
     if (failed(plan))

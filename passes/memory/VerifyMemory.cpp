@@ -58,7 +58,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
       return module.emitError("missing attribute 'fsdp.arena' with entry "
                               "'bytes'; run plan-memory first");
     SlotOptions options;
-    options.maxRanks = fsdp::getInt(module, "max-ranks");
+    options.maxRanks = fsdp::CompileOptions::of(module).maxRanks;
     options.useTie = isPlannedTie;
     for (StringRef name :
          {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
@@ -78,7 +78,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
   }
 
   static LogicalResult verifyCap(ModuleOp module, int64_t arenaBytes) {
-    int64_t limit = fsdp::getBytes(module, "memory-limit");
+    int64_t limit = fsdp::CompileOptions::of(module).memoryLimit.bytes;
     if (limit == 0)
       return success();
     RankMemory memory(module);

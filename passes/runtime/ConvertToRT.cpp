@@ -287,6 +287,7 @@ FailureOr<FunctionConverter::DeadMemory> findDeadMemory(func::FuncOp function,
 struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
     for (StringRef name :
          {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
       auto function = symbols.lookup<func::FuncOp>(name);
@@ -297,9 +298,8 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
       }
       FailureOr<FunctionConverter::DeadMemory> dead =
           FunctionConverter::DeadMemory();
-      if (fsdp::getFlag(getOperation(), "poison"))
-        dead =
-            findDeadMemory(function, fsdp::getInt(getOperation(), "max-ranks"));
+      if (options.poison)
+        dead = findDeadMemory(function, options.maxRanks);
       if (failed(dead) ||
           failed(FunctionConverter(function, symbols).run(*dead)))
         return signalPassFailure();

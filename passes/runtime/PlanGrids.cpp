@@ -26,11 +26,12 @@ struct PlanGrids : fsdpc::passes::impl::PlanGridsBase<PlanGrids> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     int64_t perBlock = threads;
     if (!perBlock) {
-      if (!fsdp::isCuda(module))
+      if (!options.isCuda())
         return;
-      bool emulated = fsdp::getString(module, "target") == "cuda-emulation";
+      bool emulated = options.target == fsdp::Target::CudaEmulation;
       perBlock = emulated ? kEmulatedThreads : kThreads;
     }
     SymbolTable symbols(module);

@@ -61,13 +61,14 @@ struct VerifyGrids : fsdpc::passes::impl::VerifyGridsBase<VerifyGrids> {
 
   LogicalResult verify() {
     ModuleOp module = getOperation();
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     auto kernels = module.getOps<func::FuncOp>();
     bool planned = llvm::any_of(kernels, [](func::FuncOp kernel) {
       return analysis::gridOf(kernel) != nullptr;
     });
-    if (!planned && !fsdp::isCuda(module))
+    if (!planned && !options.isCuda())
       return success();
-    bool emulated = fsdp::getString(module, "target") == "cuda-emulation";
+    bool emulated = options.target == fsdp::Target::CudaEmulation;
     for (auto kernel : kernels)
       if (analysis::hasGrid(kernel) && failed(verifyGrid(kernel, emulated)))
         return failure();

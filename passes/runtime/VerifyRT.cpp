@@ -112,7 +112,7 @@ struct VerifyRT : fsdpc::passes::impl::VerifyRTBase<VerifyRT> {
       return signalPassFailure();
     }
     Bounds bounds{bytes.getInt(),
-                  fsdp::getInt(getOperation(), "max-ranks") * 128};
+                  fsdp::CompileOptions::of(getOperation()).maxRanks * 128};
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") &&
           failed(verifyFunction(function, bounds)))

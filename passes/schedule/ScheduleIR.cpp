@@ -54,7 +54,9 @@ class Reader {
 public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
-        machine(fsdp::machineOf(module)) {}
+        machine(fsdp::machineOf(module)),
+        reduceBytes(
+            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {}
 
   FailureOr<ScheduleIR> run();
 
@@ -73,6 +75,7 @@ private:
   func::FuncOp function;
   ModuleOp module;
   schedule::Machine machine;
+  int64_t reduceBytes; // per element of a gradient on the wire
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
@@ -161,9 +164,8 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   for (Value gradient : gradients)
     if (Operation *op = gradient.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
-  bool narrow = fsdp::getString(module, "reduce-dtype") == "bf16";
-  c.durationUs = schedule::reduceScatterUs(machine, elementsOf(gradients) *
-                                                        (narrow ? 2 : 4));
+  c.durationUs =
+      schedule::reduceScatterUs(machine, elementsOf(gradients) * reduceBytes);
   c.label = labelOf("reduce_scatter", layouts);
   ir.collectives.push_back(ops);
   ir.problem.collectives.push_back(c);

@@ -10,8 +10,6 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/solvers.h"
 
-#include "llvm/ADT/StringSwitch.h"
-
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_SCHEDULEPREFETCH
 #include "passes/schedule/Passes.h.inc"
@@ -110,14 +108,6 @@ void Rewriter::run(const schedule::Schedule &schedule) {
     ops.first->erase();
 }
 
-schedule::Prefetch prefetchOf(StringRef name) {
-  return llvm::StringSwitch<schedule::Prefetch>(name)
-      .Case("none", schedule::Prefetch::None)
-      .Case("post", schedule::Prefetch::Post)
-      .Case("pre", schedule::Prefetch::Pre)
-      .Default(schedule::Prefetch::Auto);
-}
-
 // Without a cap, `auto` may use as much memory as `pre`.
 schedule::Solved solveProblem(schedule::Problem &problem) {
   schedule::Options &options = problem.options;
@@ -166,9 +156,10 @@ struct SchedulePrefetch
     RankMemory memory(module);
     schedule::Problem &problem = ir->problem;
     problem.baseBytes = memory.total();
-    problem.options.prefetch = prefetchOf(fsdp::getString(module, "prefetch"));
-    problem.options.limitAllGathers = fsdp::getInt(module, "limit-all-gathers");
-    int64_t limit = fsdp::getBytes(module, "memory-limit");
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    problem.options.prefetch = options.prefetch;
+    problem.options.limitAllGathers = options.limitAllGathers;
+    int64_t limit = options.memoryLimit.bytes;
     if (limit != 0)
       problem.options.memoryLimit = limit;
 

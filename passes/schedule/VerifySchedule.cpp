@@ -217,7 +217,7 @@ struct VerifySchedule
     if (failed(ir))
       return failure();
     ir->problem.options.limitAllGathers =
-        fsdp::getInt(module, "limit-all-gathers");
+        fsdp::CompileOptions::of(module).limitAllGathers;
     if (failed(verifyModel(*function, *ir)))
       return failure();
     annotate(*ir, schedule::simulate(ir->problem, ir->schedule));

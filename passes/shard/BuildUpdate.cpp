@@ -69,17 +69,18 @@ struct Arguments {
 
 // Adam and AdamW, with AMSGrad on demand. AdamW shrinks the parameter directly,
 // Adam adds the decay to the gradient.
-SmallVector<Value> buildAdam(ModuleOp module, Scalars s, Arguments in) {
-  SmallVector<double> betas = fsdp::getDoubles(module, "betas");
+SmallVector<Value> buildAdam(const fsdp::CompileOptions &options, Scalars s,
+                             Arguments in) {
+  fsdp::Betas betas = options.betas;
   Value one = s.number(1, "one");
-  Value beta1 = s.number(betas[0], "beta1");
-  Value beta2 = s.number(betas[1], "beta2");
-  Value eps = s.toElement(s.number(fsdp::getDouble(module, "eps"), "eps"));
+  Value beta1 = s.number(betas.first, "beta1");
+  Value beta2 = s.number(betas.second, "beta2");
+  Value eps = s.toElement(s.number(options.eps, "eps"));
   Value p = in.parameter;
   Value g = in.gradient;
-  if (fsdp::getFlag(module, "maximize"))
+  if (options.maximize)
     g = s.neg(g);
-  if (fsdp::getString(module, "optimizer") == "adamw") {
+  if (options.optimizer == fsdp::Optimizer::AdamW) {
     Value shrink = s.toElement(s.sub(one, s.mul(in.lr, in.decay)));
     p = s.mul(p, shrink);
   } else {
@@ -90,7 +91,7 @@ SmallVector<Value> buildAdam(ModuleOp module, Scalars s, Arguments in) {
   // Tensor.lerp_ starts from the nearer end.
   Value step = s.sub(g, in.states[0]);
   Value m;
-  if (1 - betas[0] < 0.5) {
+  if (1 - betas.first < 0.5) {
     Value weight = s.toElement(s.sub(one, beta1));
     m = s.add(in.states[0], s.mul(weight, step));
   } else {
@@ -101,7 +102,7 @@ SmallVector<Value> buildAdam(ModuleOp module, Scalars s, Arguments in) {
   Value added = s.mul(s.mul(s.toElement(s.sub(one, beta2)), g), g);
   Value v = s.add(kept, added);
   SmallVector<Value> states = {m, v};
-  if (fsdp::getFlag(module, "amsgrad"))
+  if (options.amsgrad)
     states.push_back(s.max(in.states[2], v));
 
   Value correction1 = s.sub(one, s.pow(beta1, in.step));
@@ -119,22 +120,21 @@ SmallVector<Value> buildAdam(ModuleOp module, Scalars s, Arguments in) {
 }
 
 // SGD with optional momentum and Nesterov momentum.
-SmallVector<Value> buildSgd(ModuleOp module, Scalars s, Arguments in) {
+SmallVector<Value> buildSgd(const fsdp::CompileOptions &options, Scalars s,
+                            Arguments in) {
   Value p = in.parameter;
   Value g = in.gradient;
-  if (fsdp::getFlag(module, "maximize"))
+  if (options.maximize)
     g = s.neg(g);
   Value decay = s.toElement(in.decay);
   g = s.add(g, s.mul(decay, p));
   SmallVector<Value> states;
   if (!in.states.empty()) {
     // States start at zero, so the buffer of the first step is the gradient.
-    Value momentum =
-        s.toElement(s.number(fsdp::getDouble(module, "momentum"), "momentum"));
+    Value momentum = s.toElement(s.number(options.momentum, "momentum"));
     Value buffer = s.add(s.mul(in.states[0], momentum), g);
     states = {buffer};
-    g = fsdp::getFlag(module, "nesterov") ? s.add(g, s.mul(momentum, buffer))
-                                          : buffer;
+    g = options.nesterov ? s.add(g, s.mul(momentum, buffer)) : buffer;
   }
   Value rate = s.toElement(s.neg(in.lr));
   SmallVector<Value> results = {s.add(p, s.mul(rate, g))};
@@ -144,8 +144,8 @@ SmallVector<Value> buildSgd(ModuleOp module, Scalars s, Arguments in) {
 
 // Builds the op of one layout, with the program of the chosen optimizer in its
 // region.
-void buildOptimizer(OpBuilder &builder, ModuleOp module, fsdp::LayoutOp layout,
-                    Value scale) {
+void buildOptimizer(OpBuilder &builder, const fsdp::CompileOptions &options,
+                    fsdp::LayoutOp layout, Value scale) {
   auto optimizer = fsdp::OptimizerOp::create(
       builder, layout.getLoc(), FlatSymbolRefAttr::get(layout), scale);
   unsigned states = layout.getStates();
@@ -157,21 +157,16 @@ void buildOptimizer(OpBuilder &builder, ModuleOp module, fsdp::LayoutOp layout,
   OpBuilder inner = OpBuilder::atBlockEnd(&body);
   Scalars scalars{inner, layout.getLoc()};
   Arguments arguments(body, states);
-  SmallVector<Value> results = fsdp::getString(module, "optimizer") == "sgd"
-                                   ? buildSgd(module, scalars, arguments)
-                                   : buildAdam(module, scalars, arguments);
+  SmallVector<Value> results = options.optimizer == fsdp::Optimizer::SGD
+                                   ? buildSgd(options, scalars, arguments)
+                                   : buildAdam(options, scalars, arguments);
   fsdp::YieldOp::create(inner, layout.getLoc(), results);
 }
 
 struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (fsdp::getFlag(module, "nesterov") &&
-        fsdp::getDouble(module, "momentum") == 0) {
-      emitError(module.getLoc(),
-                "--nesterov requires --momentum greater than 0");
-      return signalPassFailure();
-    }
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     SmallVector<fsdp::LayoutOp> layouts;
     SmallVector<Attribute> names;
     for (auto layout : module.getOps<fsdp::LayoutOp>())
@@ -198,10 +193,9 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
         fsdp::AllReduceOp::create(builder, loc, sumsType, partial.getResult());
     auto clip = fsdp::ClipScaleOp::create(
         builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
-        sums.getResult(),
-        builder.getF64FloatAttr(fsdp::getDouble(module, "clip-grad-norm")));
+        sums.getResult(), builder.getF64FloatAttr(options.clipGradNorm));
     for (fsdp::LayoutOp layout : layouts)
-      buildOptimizer(builder, module, layout, clip.getScale());
+      buildOptimizer(builder, options, layout, clip.getScale());
     func::ReturnOp::create(builder, loc);
   }
 };

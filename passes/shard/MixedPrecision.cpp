@@ -165,7 +165,8 @@ private:
 struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (fsdp::getString(module, "param-dtype") != "bf16")
+    if (fsdp::CompileOptions::of(module).paramType !=
+        schedule::ElementType::BF16)
       return markAllAnalysesPreserved();
     auto function = fsdp::getMicrobatch(module);
     if (failed(function))

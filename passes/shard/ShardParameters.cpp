@@ -23,17 +23,18 @@ namespace {
 
 // Returns the number of optimizer states per element: momentum for SGD, two
 // moments for Adam, and their running maximum for AMSGrad.
-int64_t countStates(ModuleOp module) {
-  if (fsdp::getString(module, "optimizer") == "sgd")
-    return fsdp::getDouble(module, "momentum") != 0 ? 1 : 0;
-  return fsdp::getFlag(module, "amsgrad") ? 3 : 2;
+int64_t countStates(const fsdp::CompileOptions &options) {
+  if (options.optimizer == fsdp::Optimizer::SGD)
+    return options.momentum != 0 ? 1 : 0;
+  return options.amsgrad ? 3 : 2;
 }
 
 class Sharder {
 public:
-  Sharder(ModuleOp module, func::FuncOp function, fsdp::NamePatterns noDecay)
+  Sharder(ModuleOp module, func::FuncOp function,
+          const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay)
       : module(module), symbols(module), body(function.front()),
-        noDecay(std::move(noDecay)) {}
+        options(options), noDecay(std::move(noDecay)) {}
 
   LogicalResult run() {
     findGradients();
@@ -104,7 +105,6 @@ private:
   void createLayout(StringRef unit, bool trainable,
                     ArrayRef<fsdp::ParameterOp> parameters) {
     Builder attrs(module.getContext());
-    double weightDecay = fsdp::getDouble(module, "weight-decay");
     SmallVector<Attribute> members;
     int64_t end = 0;
     for (fsdp::ParameterOp parameter : parameters) {
@@ -114,7 +114,7 @@ private:
       members.push_back(fsdp::MemberAttr::get(
           module.getContext(), FlatSymbolRefAttr::get(parameter), offset,
           elements, attrs.getF64FloatAttr(1),
-          attrs.getF64FloatAttr(decays ? weightDecay : 0)));
+          attrs.getF64FloatAttr(decays ? options.weightDecay() : 0)));
       end = offset + elements;
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
@@ -126,9 +126,9 @@ private:
         FlatSymbolRefAttr::get(unitOp),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(trainable ? countStates(module) : 0),
+        builder.getI64IntegerAttr(trainable ? countStates(options) : 0),
         builder.getArrayAttr(members),
-        builder.getStrArrayAttr(fsdp::replicatedBy(module, trainable)));
+        builder.getStrArrayAttr(fsdp::replicatedBy(options, trainable)));
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;
@@ -224,6 +224,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   Block &body;
+  const fsdp::CompileOptions &options;
   fsdp::NamePatterns noDecay;
   llvm::StringMap<fsdp::GradientOp> gradients;
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
@@ -237,10 +238,12 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto function = fsdp::getMicrobatch(module);
-    auto noDecay = fsdp::NamePatterns::read(module, "no-decay");
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    auto noDecay = fsdp::NamePatterns::compile(module.getLoc(), "no-decay",
+                                               options.noDecay.texts);
     if (failed(function) || failed(noDecay))
       return signalPassFailure();
-    Sharder sharder(module, *function, std::move(*noDecay));
+    Sharder sharder(module, *function, options, std::move(*noDecay));
     if (failed(sharder.run()))
       return signalPassFailure();
     layouts = sharder.layoutCount();

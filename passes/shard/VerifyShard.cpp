@@ -56,7 +56,8 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
 LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
   DenseMap<std::pair<StringAttr, int>, fsdp::LayoutOp> ofUnit;
-  bool narrow = fsdp::getString(module, "param-dtype") == "bf16";
+  bool narrow =
+      fsdp::CompileOptions::of(module).paramType == schedule::ElementType::BF16;
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
     if (layout.getCompute().isBF16() != narrow)
       return broken(layout, "compute")

@@ -34,7 +34,7 @@ public:
     anchorOps();
     if (policy.separatesLarge)
       separateLargeParameters();
-    if (int64_t size = fsdp::getInt(module, "unit-size"))
+    if (int64_t size = fsdp::CompileOptions::of(module).unitSize)
       cutRoot(size);
     fillGaps();
     placeFollowers();

@@ -58,15 +58,16 @@ SmallVector<ModuleScope> getModules(Operation *op) {
 
 FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
   UnitPolicy policy;
-  auto scopes = fsdp::NamePatterns::read(module, "unit-scope");
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  auto scopes = fsdp::NamePatterns::compile(module.getLoc(), "unit-scope",
+                                            options.unitScopes.texts);
   if (failed(scopes))
     return failure();
   policy.scopes = std::move(*scopes);
-  SmallVector<std::string> globs = fsdp::getStrings(module, "unit-class");
-  policy.separatesLarge = fsdp::getInt(module, "unit-size") == 0 &&
-                          fsdp::getString(module, "units") == "auto";
-  bool repeated =
-      policy.separatesLarge && globs.empty() && policy.scopes.empty();
+  policy.separatesLarge =
+      options.unitSize == 0 && options.units == fsdp::UnitRule::Auto;
+  bool repeated = policy.separatesLarge && options.unitClasses.empty() &&
+                  policy.scopes.empty();
 
   SmallVector<StringRef> allScopes, allClasses;
   llvm::StringMap<std::set<StringRef>> numbered; // by class
@@ -85,7 +86,7 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
         for (StringRef scope : group.second)
           policy.siblings.insert(scope);
 
-  for (const std::string &text : globs) {
+  for (const std::string &text : options.unitClasses) {
     // The pattern refers to its text, so the context keeps a copy.
     llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(
         StringAttr::get(module.getContext(), text).getValue());

@@ -3,6 +3,7 @@
 #include "passes/units/Passes.h"
 
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/Options.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_SELECTTRAINABLE
@@ -14,8 +15,11 @@ namespace {
 struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto keep = fsdp::NamePatterns::read(module, "trainable");
-    auto freeze = fsdp::NamePatterns::read(module, "frozen");
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    auto keep = fsdp::NamePatterns::compile(module.getLoc(), "trainable",
+                                            options.trainable.texts);
+    auto freeze = fsdp::NamePatterns::compile(module.getLoc(), "frozen",
+                                              options.frozen.texts);
     if (mlir::failed(keep) || mlir::failed(freeze))
       return signalPassFailure();
 

@@ -1,91 +1,186 @@
-// The table of options: parsing of values, defaults, and errors that name the
-// valid values. Flags, dumps and the module attribute all go through this
-// table, so it is tested without a command line.
+// The table of options: each option passes from text to a field, from there to
+// the module's attribute, and back; illegal values and combinations are refused
+// with an error that says what is legal. Flags, help and the verifier of
+// `fsdp.options` all come from this table, so it is tested without a command
+// line.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Names.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/OptionTable.h"
 
 #include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace fsdpc::fsdp;
+using fsdpc::schedule::ElementType;
+using fsdpc::schedule::Prefetch;
 
 namespace {
 
 class OptionsTest : public testing::Test {
 protected:
-  OptionsTest() : module(ModuleOp::create(UnknownLoc::get(&context))) {}
+  OptionsTest() { context.loadDialect<FSDPDialect>(); }
 
   // Sets an option as on the command line. Returns the error.
   std::string set(StringRef name, StringRef text) {
-    std::string error;
-    const OptionInfo *option = findOption(name);
-    Attribute value = parseOption(*option, text, &context, error);
-    if (value) {
-      NamedAttrList list(
-          (*module)->getAttrOfType<DictionaryAttr>(FSDPDialect::kOptionsAttr));
-      list.set(name, value);
-      (*module)->setAttr(FSDPDialect::kOptionsAttr,
-                         list.getDictionary(&context));
-    }
-    return error;
+    return setOption(*findOption(name), text, options);
+  }
+
+  // Returns the options after a way through the attribute of a module.
+  CompileOptions reread() {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+    (*module)->setAttr(FSDPDialect::kOptionsAttr,
+                       writeOptions(options, &context));
+    return CompileOptions::of(*module);
   }
 
   MLIRContext context;
-  OwningOpRef<ModuleOp> module;
+  CompileOptions options;
 };
 
 // Defaults that users know from torch.optim and PyTorch's FSDP.
-TEST_F(OptionsTest, DefaultsAreTorchOptims) {
-  EXPECT_EQ(getString(*module, "strategy"), "zero3");
-  EXPECT_EQ(getString(*module, "optimizer"), "adamw");
-  EXPECT_EQ(getDouble(*module, "lr"), 1e-3);
-  EXPECT_EQ(getDouble(*module, "eps"), 1e-8);
-  EXPECT_EQ(getDouble(*module, "weight-decay"), 1e-2);
-  EXPECT_EQ(getDoubles(*module, "betas"), (SmallVector<double>{0.9, 0.999}));
-  EXPECT_EQ(getInt(*module, "max-ranks"), 1024);
-  EXPECT_EQ(getBytes(*module, "memory-limit"), 0u);
-  EXPECT_FALSE(getFlag(*module, "nesterov"));
-  EXPECT_TRUE(getStrings(*module, "frozen").empty());
+TEST_F(OptionsTest, DefaultsAreTorchs) {
+  EXPECT_EQ(options.strategy, Strategy::Zero3);
+  EXPECT_EQ(options.optimizer, Optimizer::AdamW);
+  EXPECT_EQ(options.lr, 1e-3);
+  EXPECT_EQ(options.eps, 1e-8);
+  EXPECT_EQ(options.weightDecay(), 1e-2);
+  EXPECT_EQ(options.betas.first, 0.9);
+  EXPECT_EQ(options.betas.second, 0.999);
+  EXPECT_EQ(options.maxRanks, 1024);
+  EXPECT_EQ(options.memoryLimit.bytes, 0);
+  EXPECT_FALSE(options.nesterov);
+  EXPECT_TRUE(options.frozen.texts.empty());
+}
+
+// An empty attribute means the defaults.
+TEST_F(OptionsTest, AbsentOptionsAreTheDefaults) {
+  EXPECT_TRUE(writeOptions(options, &context).empty());
+  CompileOptions found = reread();
+  for (const OptionInfo &option : allOptions())
+    EXPECT_EQ(option.write(found, &context), option.write(options, &context))
+        << option.name.str();
 }
 
 // The default depends on the optimizer, but a given value stays.
 TEST_F(OptionsTest, WeightDecayFollowsTheOptimizer) {
   EXPECT_EQ(set("optimizer", "sgd"), "");
-  EXPECT_EQ(getDouble(*module, "weight-decay"), 0);
+  EXPECT_EQ(options.weightDecay(), 0);
   EXPECT_EQ(set("weight-decay", "0.1"), "");
-  EXPECT_EQ(getDouble(*module, "weight-decay"), 0.1);
+  EXPECT_EQ(options.weightDecay(), 0.1);
 }
 
-// The names of PyTorch's FSDP are accepted.
+// The names of PyTorch's FSDP are accepted; a dump has the name proper.
 TEST_F(OptionsTest, StrategiesHaveOtherNames) {
   for (auto [alias, name] : {std::pair("no_shard", "ddp"),
                              {"shard_grad_op", "zero2"},
                              {"full_shard", "zero3"}}) {
     EXPECT_EQ(set("strategy", alias), "");
-    EXPECT_EQ(getString(*module, "strategy"), name);
+    EXPECT_EQ(nameOf(options.strategy), name);
+    EXPECT_EQ(findOption("strategy")->write(options, &context),
+              StringAttr::get(&context, name));
   }
+}
+
+// Each default that has a text reads back to itself.
+TEST_F(OptionsTest, EveryDefaultRoundTrips) {
+  for (const OptionInfo &option : allOptions()) {
+    std::string text = option.print(CompileOptions());
+    if (text.empty())
+      continue;
+    EXPECT_EQ(setOption(option, text, options), "");
+    CompileOptions found = reread();
+    EXPECT_EQ(option.print(found), text) << option.name.str();
+    EXPECT_TRUE(llvm::is_contained(found.given, &option)) << option.name.str();
+  }
+}
+
+// Every legal value of a choice reads back to the value proper.
+TEST_F(OptionsTest, EveryChoiceRoundTrips) {
+  for (const OptionInfo &option : allOptions()) {
+    std::string legal = option.legalValues();
+    SmallVector<StringRef> values;
+    StringRef(legal).split(values, '|', -1, /*KeepEmpty=*/false);
+    for (StringRef value : values) {
+      EXPECT_EQ(setOption(option, value, options), "");
+      CompileOptions found = reread();
+      EXPECT_EQ(option.print(found), option.print(options));
+      if (option.name != "strategy") { // which has aliases
+        EXPECT_EQ(option.print(found), value.str());
+      }
+    }
+  }
+}
+
+// Values other than the default, from the text to the text of the attribute.
+TEST_F(OptionsTest, ValuesRoundTrip) {
+  struct {
+    const char *name, *text, *attribute;
+  } cases[] = {
+      {"loss", "nll", "\"nll\""},
+      {"dim", "batch=4", "[\"batch=4\"]"},
+      {"frozen", "^wte", "[\"^wte\"]"},
+      {"trainable", "h\\.0", "[\"h\\\\.0\"]"},
+      {"init-rule", "*.w=normal(0,0.02)", "[\"*.w=normal(0,0.02)\"]"},
+      {"embed-weights", "true", "true"},
+      {"unit-class", "*Block", "[\"*Block\"]"},
+      {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
+      {"unit-size", "1000000", "1000000 : i64"},
+      {"lr", "3e-4", "3.000000e-04 : f64"},
+      {"betas", "0.5, 0.95", "\"0.5,0.95\""},
+      {"eps", "0", "0.000000e+00 : f64"},
+      {"weight-decay", "0", "0.000000e+00 : f64"},
+      {"momentum", "0.9", "9.000000e-01 : f64"},
+      {"nesterov", "true", "true"},
+      {"amsgrad", "true", "true"},
+      {"maximize", "true", "true"},
+      {"no-decay", "norm|bias", "[\"norm|bias\"]"},
+      {"clip-grad-norm", "1", "1.000000e+00 : f64"},
+      {"limit-all-gathers", "0", "0 : i64"},
+      {"memory-limit", "800B", "\"800\""},
+      {"memory-limit", "1.5GiB", "\"1536MiB\""},
+      {"memory-limit", "6G", "\"6GiB\""},
+      {"plan-ranks", "1", "1 : i64"},
+      {"plan-threads", "1", "1 : i64"},
+      {"max-ranks", "1", "1 : i64"},
+      {"gpu-arch", "sm_100,sm_80,sm_100", "\"sm_80,sm_100\""},
+      {"poison", "true", "true"},
+  };
+  for (auto [name, text, attribute] : cases) {
+    options = CompileOptions();
+    EXPECT_EQ(set(name, text), "");
+    const OptionInfo &option = *findOption(name);
+    std::string written;
+    llvm::raw_string_ostream(written) << option.write(options, &context);
+    EXPECT_EQ(written, attribute) << name;
+    CompileOptions found = reread();
+    EXPECT_EQ(option.write(found, &context), option.write(options, &context))
+        << name;
+  }
+}
+
+// A repeated flag adds to the list; the attribute keeps the order.
+TEST_F(OptionsTest, ListsGrow) {
+  EXPECT_EQ(set("unit-class", "*Block"), "");
+  EXPECT_EQ(set("unit-class", "Head"), "");
+  EXPECT_EQ(reread().unitClasses, (std::vector<std::string>{"*Block", "Head"}));
+  EXPECT_EQ(set("dim", "a=b=2"), "");
+  EXPECT_EQ(set("dim", "c=3"), "");
+  EXPECT_EQ(reread().dims,
+            (std::map<std::string, int64_t>{{"a=b", 2}, {"c", 3}}));
 }
 
 // Bytes, with or without a binary unit.
 TEST_F(OptionsTest, SizesHaveUnits) {
   EXPECT_EQ(set("memory-limit", "1.5GiB"), "");
-  EXPECT_EQ(getBytes(*module, "memory-limit"), 3ull << 29);
+  EXPECT_EQ(options.memoryLimit.bytes, 3ll << 29);
   EXPECT_EQ(set("memory-limit", "4096"), "");
-  EXPECT_EQ(getBytes(*module, "memory-limit"), 4096u);
+  EXPECT_EQ(options.memoryLimit.bytes, 4096);
 }
 
-// Architectures are sorted and unique, whatever the order on the command line.
-TEST_F(OptionsTest, ArchitecturesAreAListInTheTablesOrder) {
-  EXPECT_EQ(gpuArchs(*module), (SmallVector<std::string>{"sm_90"}));
-  EXPECT_EQ(set("gpu-arch", "sm_100,sm_80,sm_100"), "");
-  EXPECT_EQ(gpuArchs(*module), (SmallVector<std::string>{"sm_80", "sm_100"}));
-  EXPECT_EQ(set("gpu-arch", "sm_80,sm_91"),
-            "--gpu-arch 'sm_80,sm_91': 'sm_91' is none of "
-            "sm_80|sm_86|sm_89|sm_90|sm_100|sm_120; did you mean 'sm_90'?");
-  EXPECT_FALSE(isCuda(*module));
+TEST_F(OptionsTest, TheEmulationCountsAsCuda) {
+  EXPECT_FALSE(options.isCuda());
   EXPECT_EQ(set("target", "cuda-emulation"), "");
-  EXPECT_TRUE(isCuda(*module));
+  EXPECT_TRUE(options.isCuda());
 }
 
 TEST_F(OptionsTest, PatternsAreSearchedAsInPython) {
@@ -103,36 +198,121 @@ TEST_F(OptionsTest, PatternsAreSearchedAsInPython) {
   EXPECT_FALSE(matches("^mlp", "h.0.mlp.weight"));
 }
 
-TEST_F(OptionsTest, APatternMustBeOne) {
-  EXPECT_EQ(set("frozen", "("),
-            "--frozen '(': is not a regular expression: missing ): (");
-  EXPECT_EQ(set("unit-scope", "h\\.\\d+$"), "");
-  EXPECT_EQ(getStrings(*module, "unit-scope"),
-            (SmallVector<std::string>{"h\\.\\d+$"}));
+// Errors name the flag, the value, and what is legal.
+TEST_F(OptionsTest, IllegalValuesAreRefused) {
+  struct {
+    const char *name, *text, *fault;
+  } cases[] = {
+      {"strategy", "zero4",
+       "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
+       "did you mean 'zero1'?"},
+      {"gpu-arch", "sm_80,sm_91",
+       "has 'sm_91', which is none of "
+       "sm_80|sm_86|sm_89|sm_90|sm_100|sm_120; did you mean 'sm_90'?"},
+      {"gpu-arch", "",
+       "has '', which is none of sm_80|sm_86|sm_89|sm_90|sm_100|sm_120; did "
+       "you mean 'sm_80'?"},
+      {"plan-ranks", "0", "is less than 1"},
+      {"plan-threads", "0", "is less than 1"},
+      {"max-ranks", "0", "is less than 1"},
+      {"unit-size", "-1", "is less than 0"},
+      {"unit-size", "1.5", "is not an integer"},
+      {"limit-all-gathers", "-1", "is less than 0"},
+      {"lr", "fast", "is not a number"},
+      {"lr", "nan", "is not a number"},
+      {"lr", "-1", "is less than 0"},
+      {"eps", "-1e-8", "is less than 0"},
+      {"weight-decay", "-0.1", "is less than 0"},
+      {"momentum", "-0.1", "is less than 0"},
+      {"clip-grad-norm", "-1", "is less than 0"},
+      {"betas", "0.9", "is not of the form B1,B2"},
+      {"betas", "0.9,0.99,0.999", "is not of the form B1,B2"},
+      {"betas", "0.9,1", "has 1, which is not less than 1"},
+      {"betas", "-0.1,0.9", "has -0.1, which is less than 0"},
+      {"memory-limit", "6 parsecs", "is not a size such as '6GiB'"},
+      {"memory-limit", "0", "is not a size such as '6GiB'"},
+      {"memory-limit", "99999999999G", "is not a size such as '6GiB'"},
+      {"nesterov", "yes", "is neither true nor false"},
+      {"frozen", "(", "is not a regular expression: missing ): ("},
+      {"dim", "batch", "is not of the form NAME=VALUE"},
+      {"dim", "=4", "is not of the form NAME=VALUE"},
+      {"dim", "batch=0", "is not a positive size"},
+      {"init-rule", "*=gauss(0,1)",
+       "has the rule 'gauss(0,1)', which is none of normal(mean,deviation), "
+       "uniform(low,high), zeros, ones"},
+  };
+  for (auto [name, text, fault] : cases)
+    EXPECT_EQ(set(name, text),
+              "--" + std::string(name) + " '" + text + "' " + fault);
 }
 
-// Errors name the option, the value, and what is valid.
-TEST_F(OptionsTest, ErrorsNameTheValueAndTheNearest) {
-  EXPECT_EQ(set("strategy", "zero4"),
-            "--strategy 'zero4': is none of "
-            "ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; did you "
-            "mean 'zero1'?");
-  EXPECT_EQ(set("plan-ranks", "0"), "--plan-ranks '0': is outside of 1..");
-  EXPECT_EQ(set("lr", "fast"), "--lr 'fast': is not a number");
-  EXPECT_EQ(set("betas", "0.9"), "--betas '0.9': is not of the form B1,B2");
-  EXPECT_EQ(set("betas", "0.9,1.5"), "--betas '0.9,1.5': is outside of 0..1");
-  EXPECT_EQ(set("memory-limit", "6 parsecs"),
-            "--memory-limit '6 parsecs': is not a size such as '6GiB'");
+// An attribute of another kind is refused, whatever the option.
+TEST_F(OptionsTest, AttributesHaveOneType) {
+  for (const OptionInfo &option : allOptions())
+    EXPECT_NE(option.read(option, UnitAttr::get(&context), options), "")
+        << option.name.str();
 }
 
-// Defaults pass the same checks as given values.
-TEST_F(OptionsTest, EveryDefaultIsLegal) {
+// A condition names an option and values that exist.
+TEST_F(OptionsTest, ConditionsAreSpeltRight) {
   for (const OptionInfo &option : allOptions()) {
-    if (option.defaultValue.empty())
+    if (option.condition.option.empty())
       continue;
-    std::string error;
-    EXPECT_TRUE(parseOption(option, option.defaultValue, &context, error))
-        << error;
+    const OptionInfo *other = findOption(option.condition.option);
+    ASSERT_TRUE(other) << option.name.str();
+    SmallVector<StringRef> values;
+    option.condition.values.split(values, '|');
+    for (StringRef value : values)
+      EXPECT_EQ(other->parse(*other, value, options), "");
+  }
+}
+
+// A flag that the others leave without effect is an error.
+TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
+  using Flags = std::vector<std::pair<const char *, const char *>>;
+  const std::pair<Flags, std::string> cases[] = {
+      {{{"optimizer", "sgd"}, {"momentum", "0.9"}, {"nesterov", "true"}}, ""},
+      {{{"amsgrad", "true"}, {"eps", "1e-6"}, {"betas", "0.8,0.9"}}, ""},
+      {{{"target", "cuda-emulation"}, {"cpu", "x86-64-v3"}}, ""},
+      {{{"nesterov", "false"}}, ""},
+      {{{"momentum", "0.9"}},
+       "'--momentum' has no effect with '--optimizer=adamw'; it needs "
+       "'--optimizer=sgd'"},
+      {{{"nesterov", "true"}},
+       "'--nesterov' has no effect with '--optimizer=adamw'; it needs "
+       "'--optimizer=sgd'"},
+      {{{"optimizer", "sgd"}, {"nesterov", "true"}},
+       "'--nesterov' needs '--momentum' above 0"},
+      {{{"betas", "0.9,0.95"}, {"optimizer", "sgd"}},
+       "'--betas' has no effect with '--optimizer=sgd'; it needs "
+       "'--optimizer=adam' or '--optimizer=adamw'"},
+      {{{"eps", "1e-8"}, {"optimizer", "sgd"}},
+       "'--eps' has no effect with '--optimizer=sgd'; it needs "
+       "'--optimizer=adam' or '--optimizer=adamw'"},
+      {{{"amsgrad", "true"}, {"optimizer", "sgd"}},
+       "'--amsgrad' has no effect with '--optimizer=sgd'; it needs "
+       "'--optimizer=adam' or '--optimizer=adamw'"},
+      {{{"limit-all-gathers", "1"}, {"strategy", "zero2"}},
+       "'--limit-all-gathers' has no effect with '--strategy=zero2'; it needs "
+       "'--strategy=zero3'"},
+      {{{"gpu-arch", "sm_90"}},
+       "'--gpu-arch' has no effect with '--target=host'; it needs "
+       "'--target=cuda' or '--target=cuda-emulation'"},
+      {{{"attention", "cudnn"}},
+       "'--attention' has no effect with '--target=host'; it needs "
+       "'--target=cuda' or '--target=cuda-emulation'"},
+      {{{"target", "cuda"}, {"cpu", "x86-64-v3"}},
+       "'--cpu' has no effect with '--target=cuda'; it needs '--target=host' "
+       "or '--target=cuda-emulation'"},
+      {{{"plan-ranks", "16"}, {"max-ranks", "8"}},
+       "'--plan-ranks=16' is above '--max-ranks=8', the most ranks that the "
+       "program will run on"},
+  };
+  for (const auto &[flags, error] : cases) {
+    options = CompileOptions();
+    for (auto [name, text] : flags)
+      EXPECT_EQ(set(name, text), "");
+    EXPECT_EQ(checkOptions(options), error);
   }
 }
 

@@ -87,12 +87,9 @@ protected:
 // Vector loads, a sum over the warp by shuffles, and an exact root; no calls
 // remain.
 TEST_F(NVVMTest, EachArchitectureOfTheOptionHasItsPtx) {
-  std::string known = fsdp::findOption("gpu-arch")->legal.str();
-  std::replace(known.begin(), known.end(), '|', ',');
-  auto archs = resolveGpuArchs(loc, known);
-  ASSERT_TRUE(succeeded(archs));
-  EXPECT_EQ(archs->size(), StringRef(known).count(',') + 1);
-  for (const GpuArch &arch : *archs) {
+  using fsdp::Gpu;
+  for (const GpuArch &arch : gpuArchs({Gpu::SM80, Gpu::SM86, Gpu::SM89,
+                                       Gpu::SM90, Gpu::SM100, Gpu::SM120})) {
     std::string text = ptx(arch, "sum");
     EXPECT_THAT(text, HasSubstr((".target " + arch.name + "\n").str()));
     EXPECT_THAT(text, HasSubstr(".visible .entry sum("));
@@ -108,29 +105,13 @@ TEST_F(NVVMTest, EachArchitectureOfTheOptionHasItsPtx) {
 
 // Kernels are compiled in groups, but ptxas gets one module per architecture.
 TEST_F(NVVMTest, ModulesAreJoinedUnderOneHeader) {
-  GpuArch arch = resolveGpuArchs(loc, "sm_90")->front();
+  GpuArch arch = gpuArchs({fsdp::Gpu::SM90}).front();
   std::string text = kernels::joinPtx({ptx(arch, "a"), ptx(arch, "b")});
   StringRef joined = text;
   EXPECT_EQ(joined.count(".version"), 1u);
   EXPECT_EQ(joined.count(".address_size"), 1u);
   EXPECT_EQ(joined.count(".visible .entry a("), 1u);
   EXPECT_EQ(joined.count(".visible .entry b("), 1u);
-}
-
-TEST_F(NVVMTest, ArchitecturesAreSortedAndEachOnce) {
-  auto archs = resolveGpuArchs(loc, "sm_100,sm_80,sm_100");
-  ASSERT_TRUE(succeeded(archs));
-  ASSERT_EQ(archs->size(), 2u);
-  EXPECT_EQ(archs->front().name, "sm_80");
-  EXPECT_EQ(archs->back().name, "sm_100");
-}
-
-// A dump may hold an architecture that the command line would refuse.
-TEST_F(NVVMTest, AnUnknownArchitectureNeverReachesLLVM) {
-  EXPECT_EQ(
-      errorOf([&] { (void)resolveGpuArchs(loc, "sm_90,sm_75"); }),
-      "unknown GPU architecture 'sm_75'; supported: sm_80 sm_86 sm_89 sm_90 "
-      "sm_100 sm_120");
 }
 
 // The message lists each place that was searched and what it lacks.

@@ -98,10 +98,10 @@ nn::ReferenceTensor microbatch(const Samples &samples, RankedTensorType type,
 class OnnxFixtures : public testing::TestWithParam<Fixture> {
 protected:
   OwningOpRef<ModuleOp> import(const Fixture &fixture) {
-    ImportOptions options;
+    fsdp::CompileOptions options;
     options.embedWeights = true;
     options.dims = fixture.dims;
-    options.dropout = TrainingMode::off;
+    options.dropout = fsdp::TrainingMode::Off;
     auto module =
         importOnnx(models() + "/" + fixture.name + ".onnx", options, &context);
     return succeeded(module) ? std::move(*module) : OwningOpRef<ModuleOp>();

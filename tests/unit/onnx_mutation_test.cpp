@@ -38,7 +38,7 @@ protected:
     MLIRContext context;
     ScopedDiagnosticHandler quiet(&context,
                                   [](Diagnostic &) { return success(); });
-    ImportOptions options;
+    fsdp::CompileOptions options;
     (void)importOnnx(file, options, &context);
   }
 

@@ -1,17 +1,13 @@
 // The command line of fsdpc, generated with CLI11 from the table of options
-// (compiler/dialects/fsdp/Options.h), so that flags, help and the options of a
-// dump cannot disagree. This is the only file of the compiler that is built
-// with exceptions, which CLI11 throws.
+// (compiler/dialects/fsdp/OptionTable.h), so that flags, help and the options
+// of a dump cannot disagree. This is the only file of the compiler that is
+// built with exceptions, which CLI11 throws.
 #include "tools/fsdpc/CommandLine.h"
 
-#include "compiler/dialects/fsdp/Options.h"
-
-#include "mlir/IR/MLIRContext.h"
-#include "llvm/ADT/StringExtras.h"
+#include "compiler/dialects/fsdp/OptionTable.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <memory>
 
 using namespace fsdpc;
 using namespace fsdpc::driver;
@@ -36,16 +32,15 @@ static const char *groupName(fsdp::OptionGroup group) {
 // The help of an option: what it does, its legal values, its default.
 static std::string describe(const fsdp::OptionInfo &option) {
   std::string text = option.help.str();
-  if (option.kind == fsdp::OptionKind::Choice ||
-      option.kind == fsdp::OptionKind::Choices)
-    text += ": " + option.legal.str();
-  if (option.kind == fsdp::OptionKind::Patterns)
+  if (std::string legal = option.legalValues(); !legal.empty())
+    text += ": " + legal;
+  if (option.placeholder == "REGEX")
     text += "; RE2 syntax, searched anywhere in the name";
-  if (fsdp::mayRepeat(option.kind))
+  std::string absent = option.print(fsdp::CompileOptions());
+  if (option.mayRepeat)
     text += "; may be repeated";
-  else if (!option.defaultValue.empty() &&
-           option.kind != fsdp::OptionKind::Flag)
-    text += " (default " + option.defaultValue.str() + ")";
+  else if (!absent.empty() && !option.isFlag)
+    text += " (default " + absent + ")";
   return text;
 }
 
@@ -68,68 +63,60 @@ static std::string nearestFlag(const std::string &flag, const CLI::App &app) {
   return best;
 }
 
-// Values are kept as text and converted once here to report errors, and again
-// by the driver, which has the context that keeps the attributes.
-int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
-  CLI::App app(
-      "Compiles a training graph (ONNX, or a dump of an earlier compile) into "
-      "one program that trains it, sharded over the ranks of mpirun.\n\n"
-      "  fsdpc gpt.onnx -o train --unit-class='*Block' --lr=3e-4\n"
-      "  mpirun -np 2 ./train --data input_ids=tokens.npy --steps 1000\n"
-      "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; "
-      "edit "
-      "one and\n"
-      "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n",
-      "fsdpc");
+// Adds the flags that only the driver reads. They write to `line`.
+static void addDriverFlags(CLI::App &app, CommandLine &line,
+                           std::string &phase) {
   app.set_version_flag("--version", "fsdpc " FSDPC_VERSION);
   app.add_option("model", line.model, "the model, .onnx or .mlir")
       ->option_text("MODEL");
-  std::string phase = "executable";
-  app.add_option("-o,--output", line.output,
-                 "the program, or the module of --compile-to (- for stdout)")
-      ->option_text("FILE")
-      ->group("Output");
-  app.add_option("--compile-to", phase,
-                 "stops after a phase and writes the module: " + phaseNames())
-      ->option_text("PHASE")
-      ->group("Output");
-  app.add_option("--dump-ir", line.dumpFolder,
-                 "writes NN-PASS.mlir after each pass; for --target=cuda also "
-                 "kernels.ARCH.ptx and .cubin")
-      ->option_text("DIR")
-      ->group("Output");
-  app.add_option("--cuda-path", line.cudaPath,
-                 "the CUDA toolkit (default: $CUDA_HOME, $CUDA_PATH, "
-                 "/usr/local/cuda, around the nvcc on PATH)")
-      ->option_text("DIR")
-      ->group("Output");
-  app.add_option("--kernel-report", line.kernelReport,
-                 "for --target=cuda: registers, stack, spills and shared "
-                 "memory of each kernel on each architecture")
-      ->option_text("FILE")
-      ->group("Output");
+  auto add = [&](const char *flag, std::string &value, const char *text,
+                 const std::string &help) {
+    app.add_option(flag, value, help)->option_text(text)->group("Output");
+  };
+  add("-o,--output", line.output, "FILE",
+      "the program, or the module of --compile-to (- for stdout)");
+  add("--compile-to", phase, "PHASE",
+      "stops after a phase and writes the module: " + phaseNames());
+  add("--dump-ir", line.dumpFolder, "DIR",
+      "writes NN-PASS.mlir after each pass; for --target=cuda also "
+      "kernels.ARCH.ptx and .cubin");
+  add("--cuda-path", line.cudaPath, "DIR",
+      "the CUDA toolkit (default: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, "
+      "around the nvcc on PATH)");
+  add("--kernel-report", line.kernelReport, "FILE",
+      "for --target=cuda: registers, stack, spills and shared memory of each "
+      "kernel on each architecture");
   app.add_flag("-q,--quiet", line.quiet, "prints errors and warnings alone")
       ->group("Output");
+}
 
-  std::vector<std::unique_ptr<std::vector<std::string>>> values;
-  std::vector<std::pair<const fsdp::OptionInfo *, CLI::Option *>> known;
+// A row of the table with its flag. CLI11 only collects the texts.
+struct TableFlag {
+  const fsdp::OptionInfo *option;
+  CLI::Option *flag;
+};
+
+static std::vector<TableFlag> addTableFlags(CLI::App &app) {
+  std::vector<TableFlag> flags;
   for (const fsdp::OptionInfo &option : fsdp::allOptions()) {
-    std::string flag = "--" + option.name.str();
+    std::string name = "--" + option.name.str();
     const std::string help = describe(option);
-    CLI::Option *added;
-    if (option.kind == fsdp::OptionKind::Flag) {
-      added = app.add_flag(flag, help);
-    } else {
-      values.push_back(std::make_unique<std::vector<std::string>>());
-      added = app.add_option(flag, *values.back(), help)
+    CLI::Option *flag =
+        option.isFlag
+            ? app.add_flag(name, help)
+            : app.add_option(name, help)
+                  ->type_size(1)
                   ->option_text(option.placeholder.str())
                   ->allow_extra_args(false)
                   ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    }
-    added->group(groupName(option.group));
-    known.emplace_back(&option, added);
+    flag->group(groupName(option.group));
+    flags.push_back({&option, flag});
   }
+  return flags;
+}
 
+// Lets CLI11 read the line. Returns -1 or the exit code.
+static int parseFlags(CLI::App &app, int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {
@@ -146,7 +133,12 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   } catch (const CLI::ParseError &error) {
     return usageError(error.what());
   }
+  return -1;
+}
 
+// Checks what CLI11 does not know of the driver's flags. Returns -1 or the exit
+// code.
+static int checkDriverFlags(CommandLine &line, const std::string &phase) {
   if (line.model.empty())
     return usageError("no model given; fsdpc MODEL -o PROGRAM (see --help)");
   std::optional<Phase> last = parsePhase(phase);
@@ -156,24 +148,48 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   line.last = *last;
   if (line.output.empty() && line.last == Phase::Executable)
     return usageError("no output given; add '-o PROGRAM', or '--compile-to'");
+  return -1;
+}
 
-  mlir::MLIRContext context;
-  for (auto [option, added] : known) {
-    if (added->count() == 0)
+// Sets the options of the compile. Returns -1 or the exit code.
+static int setOptions(const std::vector<TableFlag> &flags,
+                      fsdp::CompileOptions &options) {
+  for (auto [option, flag] : flags) {
+    if (flag->count() == 0)
       continue;
-    bool repeats = fsdp::mayRepeat(option->kind);
-    if (!repeats && added->count() > 1)
+    if (!option->mayRepeat && flag->count() > 1)
       return usageError("'--" + option->name.str() + "' is given twice");
-    std::vector<std::string> given = option->kind == fsdp::OptionKind::Flag
-                                         ? std::vector<std::string>{"true"}
-                                         : added->results();
-    for (const std::string &value : given) {
-      std::string error;
-      if (!fsdp::parseOption(*option, value, &context, error))
+    std::vector<std::string> texts =
+        option->isFlag ? std::vector<std::string>{"true"} : flag->results();
+    for (const std::string &text : texts) {
+      std::string error = fsdp::setOption(*option, text, options);
+      if (!error.empty())
         return usageError(error);
-      line.options.emplace_back(option->name.str(), value);
     }
   }
+  return -1;
+}
+
+int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
+  CLI::App app(
+      "Compiles a training graph (ONNX, or a dump of an earlier compile) into "
+      "one program that trains it, sharded over the ranks of mpirun.\n\n"
+      "  fsdpc gpt.onnx -o train --unit-class='*Block' --lr=3e-4\n"
+      "  mpirun -np 2 ./train --data input_ids=tokens.npy --steps 1000\n"
+      "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; "
+      "edit "
+      "one and\n"
+      "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n",
+      "fsdpc");
+  std::string phase = "executable";
+  addDriverFlags(app, line, phase);
+  std::vector<TableFlag> flags = addTableFlags(app);
+  if (int code = parseFlags(app, argc, argv); code >= 0)
+    return code;
+  if (int code = checkDriverFlags(line, phase); code >= 0)
+    return code;
+  if (int code = setOptions(flags, line.options); code >= 0)
+    return code;
   for (int i = 0; i < argc; ++i)
     line.text += (i ? " " : "") + std::string(argv[i]);
   return -1;

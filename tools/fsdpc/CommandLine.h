@@ -1,11 +1,11 @@
 // The command line of fsdpc. The options of a compile come from one table
-// (compiler/dialects/fsdp/Options.h); the driver adds a few of its own.
+// (compiler/dialects/fsdp/OptionTable.h); the driver adds a few of its own.
 #pragma once
 
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/pipeline/Pipeline.h"
 
 #include <string>
-#include <vector>
 
 namespace fsdpc::driver {
 
@@ -17,8 +17,7 @@ struct CommandLine {
   std::string kernelReport;
   pipeline::Phase last = pipeline::Phase::Executable;
   bool quiet = false;
-  // The options that were given, as written: name and value, in order.
-  std::vector<std::pair<std::string, std::string>> options;
+  fsdp::CompileOptions options;
   std::string text; // the whole line, for --info
 };
 

@@ -43,8 +43,9 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     units += isa<fsdp::UnitOp>(op);
     kernels += op.hasAttr("nn.kernel");
   }
-  llvm::outs() << "strategy: " << fsdp::getString(module, "strategy") << ", "
-               << units << " units, " << kernels << " kernels\n";
+  llvm::outs() << "strategy: "
+               << fsdp::nameOf(fsdp::CompileOptions::of(module).strategy)
+               << ", " << units << " units, " << kernels << " kernels\n";
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();
 }

@@ -6,7 +6,7 @@
 #include "compiler/codegen/Executable.h"
 #include "compiler/codegen/Link.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/OptionTable.h"
 #include "compiler/pipeline/Dump.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Registration.h"
@@ -25,130 +25,79 @@ using namespace fsdpc::driver;
 using namespace fsdpc::codegen;
 using namespace fsdpc::frontend;
 using namespace fsdpc::pipeline;
+using fsdpc::fsdp::CompileOptions;
 
 namespace {
 
 constexpr int inputFault = 1, usageFault = 2;
 
-// Returns the given options as attributes. Repeated flags become arrays.
-DictionaryAttr optionsOf(const CommandLine &line, MLIRContext *context) {
-  NamedAttrList options;
-  for (const auto &[name, value] : line.options) {
-    std::string error;
-    Attribute attribute =
-        fsdp::parseOption(*fsdp::findOption(name), value, context, error);
-    auto array = dyn_cast<ArrayAttr>(attribute);
-    if (auto earlier = dyn_cast_or_null<ArrayAttr>(options.get(name));
-        earlier && array) {
-      SmallVector<Attribute> all(earlier.getValue());
-      llvm::append_range(all, array);
-      attribute = ArrayAttr::get(context, all);
-    }
-    options.set(name, attribute);
-  }
-  return options.getDictionary(context);
-}
-
-// Collects the options that the importer needs from the table's attributes.
-ImportOptions importOptionsOf(ModuleOp options) {
-  ImportOptions result;
-  auto mode = [&](StringRef name) {
-    return llvm::StringSwitch<TrainingMode>(fsdp::getString(options, name))
-        .Case("graph", TrainingMode::graph)
-        .Case("off", TrainingMode::off)
-        .Default(TrainingMode::on);
-  };
-  auto strings = [&](StringRef name) {
-    auto values = fsdp::getStrings(options, name);
-    return std::vector<std::string>(values.begin(), values.end());
-  };
-  result.loss = fsdp::getString(options, "loss");
-  for (const std::string &dim : strings("dim")) {
-    auto [name, value] = StringRef(dim).rsplit('=');
-    if (value.getAsInteger(10, result.dims[name.str()]))
-      result.dims[name.str()] = -1; // refused by checkImportOptions
-  }
-  result.batchnorm = mode("batchnorm");
-  result.dropout = mode("dropout");
-  result.frozen = strings("frozen");
-  result.trainable = strings("trainable");
-  result.initRules = strings("init-rule");
-  result.embedWeights = fsdp::getFlag(options, "embed-weights");
-  return result;
-}
-
 // A dump keeps the options it was made with. A flag that contradicts them is an
 // error, since passes that have run already depend on them.
-LogicalResult checkAgainstDump(ModuleOp module, DictionaryAttr given) {
-  auto kept =
-      module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kOptionsAttr);
-  for (NamedAttribute option : given) {
-    StringRef name = option.getName().getValue();
-    Attribute before = kept ? kept.get(name) : Attribute();
-    std::string made = "without it";
-    if (before) {
-      made = "with ";
-      llvm::raw_string_ostream(made) << before;
-    } else if (const fsdp::OptionInfo &known = *fsdp::findOption(name);
-               !known.defaultValue.empty()) {
-      std::string error;
-      before = fsdp::parseOption(known, known.defaultValue, module.getContext(),
-                                 error);
-      made += " (default '" + known.defaultValue.str() + "')";
-    }
-    if (before == option.getValue())
+LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
+  CompileOptions kept = CompileOptions::of(module);
+  MLIRContext *context = module.getContext();
+  for (const fsdp::OptionInfo *option : given.given) {
+    Attribute before = option->write(kept, context);
+    if (before == option->write(given, context))
       continue;
-    llvm::errs() << "error: '--" << name
-                 << "' conflicts with the dump, which was compiled " << made
-                 << "; omit the flag, or compile the model again\n";
+    llvm::errs() << "error: '--" << option->name
+                 << "' conflicts with the dump, which was compiled ";
+    std::string text = option->print(kept);
+    if (llvm::is_contained(kept.given, option))
+      llvm::errs() << "with " << before;
+    else if (!text.empty())
+      llvm::errs() << "without it (default '" << text << "')";
+    else
+      llvm::errs() << "without it";
+    llvm::errs() << "; omit the flag, or compile the model again\n";
     return failure();
   }
   return success();
 }
 
-// Refuses flags that only apply to programs for GPUs if the target is another
-// one. Ignoring them would quietly build a different program than was meant.
-LogicalResult checkTarget(const CommandLine &line, ModuleOp module) {
-  std::string target = fsdp::getString(module, "target");
-  auto refuse = [&](StringRef flag, StringRef why) {
-    llvm::errs() << "error: '" << flag << "' " << why << "\n";
-    return failure();
+LogicalResult usageError(const Twine &text) {
+  llvm::errs() << "error: " << text << "\n";
+  return failure();
+}
+
+// Refuses the driver's own flags where they would be ignored: that would
+// quietly build a different program than was meant.
+LogicalResult checkTarget(const CommandLine &line, fsdp::Target target) {
+  auto needsCuda = [&](StringRef flag) {
+    return usageError("'--" + flag +
+                      "' requires '--target=cuda'; the target is '" +
+                      nameOf(target) + "'");
   };
-  bool archs = llvm::any_of(line.options, [](const auto &option) {
-    return option.first == "gpu-arch";
-  });
-  if (archs && target == "host")
-    return refuse("--gpu-arch",
-                  "requires '--target=cuda'; the target is 'host'");
+  bool onGpu = target == fsdp::Target::Cuda;
+  if (!line.cudaPath.empty() && !onGpu)
+    return needsCuda("cuda-path");
   if (line.kernelReport.empty())
     return success();
-  if (target != "cuda")
-    return refuse("--kernel-report",
-                  "requires '--target=cuda'; the target is '" + target + "'");
+  if (!onGpu)
+    return needsCuda("kernel-report");
   if (line.last != Phase::Executable)
-    return refuse("--kernel-report",
-                  "requires a full compile; omit '--compile-to'");
+    return usageError(
+        "'--kernel-report' requires a full compile; omit '--compile-to'");
   return success();
 }
 
 // Fills in `executable`, and checks all that the program's file, its target and
-// its link need: before the import, since a compile can take minutes. `options`
-// is a module with the options of the compile. Returns 0 or the exit code.
-int prepareOutput(const CommandLine &line, ModuleOp options,
-                  ExecutableOptions &executable) {
+// its link need: before the import, since a compile can take minutes. Returns 0
+// or the exit code.
+int prepareOutput(const CommandLine &line, fsdp::Target target,
+                  MLIRContext *context, ExecutableOptions &executable) {
   executable.path = line.output;
   executable.commandLine = line.text;
   executable.dumpFolder = line.dumpFolder;
   executable.kernelReport = line.kernelReport;
-  if (failed(checkTarget(line, options)))
+  if (failed(checkTarget(line, target)))
     return usageFault;
   if (line.last != Phase::Executable)
     return 0;
-  Location nowhere = UnknownLoc::get(options.getContext());
+  Location nowhere = UnknownLoc::get(context);
   if (failed(checkOutput(nowhere, line.output)))
     return inputFault;
-  std::string target = fsdp::getString(options, "target");
-  if (target == "cuda") {
+  if (target == fsdp::Target::Cuda) {
     FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
     if (failed(toolkit))
       return usageFault;
@@ -162,33 +111,31 @@ int prepareOutput(const CommandLine &line, ModuleOp options,
 OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
                            ExecutableOptions &executable, int &code) {
   code = inputFault;
-  DictionaryAttr options = optionsOf(line, context);
   if (StringRef(line.model).ends_with(".mlir")) {
     OwningOpRef<ModuleOp> module = readDump(line.model, context);
     if (!module)
       return nullptr;
-    code = failed(checkAgainstDump(*module, options))
+    code = failed(checkAgainstDump(*module, line.options))
                ? usageFault
-               : prepareOutput(line, *module, executable);
+               : prepareOutput(line, CompileOptions::of(*module).target,
+                               context, executable);
     return code ? nullptr : std::move(module);
   }
-  OwningOpRef<ModuleOp> holder = ModuleOp::create(UnknownLoc::get(context));
-  (*holder)->setAttr(fsdp::FSDPDialect::kOptionsAttr, options);
-  ImportOptions importOptions = importOptionsOf(*holder);
-  if (std::optional<std::string> fault = checkImportOptions(importOptions)) {
-    llvm::errs() << "error: " << *fault << "\n";
+  if (std::string fault = fsdp::checkOptions(line.options); !fault.empty()) {
     code = usageFault;
-    return nullptr;
+    return (void)usageError(fault), nullptr;
   }
-  if (int fault = prepareOutput(line, *holder, executable)) {
+  if (int fault =
+          prepareOutput(line, line.options.target, context, executable)) {
     code = fault;
     return nullptr;
   }
   ImportSummary summary;
-  auto module = importOnnx(line.model, importOptions, context, &summary);
+  auto module = importOnnx(line.model, line.options, context, &summary);
   if (failed(module))
     return nullptr;
-  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr, options);
+  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
+                      fsdp::writeOptions(line.options, context));
   (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
                       StringAttr::get(context, "import"));
   if (!line.quiet)

@@ -57,8 +57,10 @@ class Packer:
         self.build, self.folder, self.python = options.build.resolve(), options.folder.resolve(), options.python
         self.rehearsal = options.target != "cuda"
         # Programs run on any processor of the last ten years and read no files of this machine.
-        self.target = [f"--target={options.target}", "--cpu=x86-64-v3", "--embed-weights"]
-        if not self.rehearsal:
+        self.target = [f"--target={options.target}", "--embed-weights"]
+        if self.rehearsal:
+            self.target.append("--cpu=x86-64-v3")
+        else:
             self.target.append(f"--gpu-arch={options.gpu_arch}")
         self.work = self.folder / "work"
         for name in ("check", "lib", "models/bench", "models/references", "work/programs", "work/tests"):

@@ -74,32 +74,30 @@ std::string reportOf(ArrayRef<KernelFigures> figures) {
 } // namespace
 
 FailureOr<std::string>
-fsdpc::codegen::compileDeviceCode(ModuleOp module, StringRef archNames,
+fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
                                   const CudaToolkit &toolkit, StringRef folder,
                                   StringRef report) {
   Location loc = module.getLoc();
-  FailureOr<SmallVector<GpuArch>> archs = resolveGpuArchs(loc, archNames);
-  if (failed(archs))
-    return failure();
+  SmallVector<GpuArch> archs = gpuArchs(gpus);
   // ptx[group · archs + arch]
-  std::vector<std::string> ptx(countGroups(module) * archs->size());
+  std::vector<std::string> ptx(countGroups(module) * archs.size());
   auto compile = [&](size_t group, StringRef source) {
-    return compileGroup(source, *archs,
+    return compileGroup(source, archs,
                         MutableArrayRef<std::string>(ptx).slice(
-                            group * archs->size(), archs->size()));
+                            group * archs.size(), archs.size()));
   };
   if (failed(compileGroups(module, compile)))
     return failure();
   SmallVector<std::string> joined;
-  for (size_t arch = 0; arch < archs->size(); ++arch) {
+  for (size_t arch = 0; arch < archs.size(); ++arch) {
     std::vector<std::string> groups;
-    for (size_t i = arch; i < ptx.size(); i += archs->size())
+    for (size_t i = arch; i < ptx.size(); i += archs.size())
       groups.push_back(std::move(ptx[i]));
     joined.push_back(kernels::joinPtx(groups));
   }
   std::vector<KernelFigures> figures;
   FailureOr<std::string> code =
-      assembleKernels(loc, toolkit, *archs, joined, folder, figures);
+      assembleKernels(loc, toolkit, archs, joined, folder, figures);
   if (succeeded(code) && !report.empty()) {
     std::string error = writeFile(report, reportOf(figures));
     if (!error.empty())

@@ -3,17 +3,18 @@
 
 #include "compiler/codegen/TargetOptions.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
+#include "compiler/dialects/fsdp/Options.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fsdpc::codegen {
 
-/// Compiles the kernels to one fat binary, for the architectures in `archs` (as
-/// in --gpu-arch). Each must have a grid (plan-grids). Work files stay in
-/// `folder`. If `report` is not empty, it names a file that gets a row per
-/// kernel and architecture with its registers, stack, spills and shared memory.
+/// Compiles the kernels to one fat binary, for the architectures of `gpus`.
+/// Each must have a grid (plan-grids). Work files stay in `folder`. If `report`
+/// is not empty, it names a file that gets a row per kernel and architecture
+/// with its registers, stack, spills and shared memory.
 mlir::FailureOr<std::string> compileDeviceCode(mlir::ModuleOp module,
-                                               llvm::StringRef archs,
+                                               llvm::ArrayRef<fsdp::Gpu> gpus,
                                                const CudaToolkit &toolkit,
                                                llvm::StringRef folder,
                                                llvm::StringRef report);

@@ -1,7 +1,5 @@
 #include "compiler/codegen/nvvm/GpuArch.h"
 
-#include "mlir/IR/Diagnostics.h"
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/CodeGen.h"
 #include "llvm/Support/TargetSelect.h"
@@ -12,28 +10,34 @@
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
-static constexpr GpuArch table[] = {
-    {"sm_80", 80, 70}, {"sm_86", 86, 71},   {"sm_89", 89, 78},
-    {"sm_90", 90, 80}, {"sm_100", 100, 86}, {"sm_120", 120, 87},
-};
+// Returns the lowest PTX version that knows the architecture, times 10.
+static int ptxVersion(fsdp::Gpu gpu) {
+  switch (gpu) {
+  case fsdp::Gpu::SM80:
+    return 70;
+  case fsdp::Gpu::SM86:
+    return 71;
+  case fsdp::Gpu::SM89:
+    return 78;
+  case fsdp::Gpu::SM90:
+    return 80;
+  case fsdp::Gpu::SM100:
+    return 86;
+  case fsdp::Gpu::SM120:
+    return 87;
+  }
+  llvm_unreachable("architectures are listed above");
+}
 
-mlir::FailureOr<llvm::SmallVector<GpuArch>>
-fsdpc::codegen::resolveGpuArchs(mlir::Location loc, llvm::StringRef text) {
-  llvm::SmallVector<llvm::StringRef> names;
-  text.split(names, ',');
-  for (llvm::StringRef name : names)
-    if (!llvm::is_contained(llvm::map_range(table, std::mem_fn(&GpuArch::name)),
-                            name)) {
-      auto error = mlir::emitError(loc)
-                   << "unknown GPU architecture '" << name << "'; supported:";
-      for (const GpuArch &arch : table)
-        error << ' ' << arch.name;
-      return error;
-    }
+llvm::SmallVector<GpuArch>
+fsdpc::codegen::gpuArchs(llvm::ArrayRef<fsdp::Gpu> gpus) {
   llvm::SmallVector<GpuArch> archs;
-  for (const GpuArch &arch : table)
-    if (llvm::is_contained(names, arch.name))
-      archs.push_back(arch);
+  for (fsdp::Gpu gpu : gpus) {
+    llvm::StringRef name = nameOf(gpu); // sm_90
+    int number = 0;
+    name.drop_front(3).getAsInteger(10, number);
+    archs.push_back({name, number, ptxVersion(gpu)});
+  }
   return archs;
 }
 

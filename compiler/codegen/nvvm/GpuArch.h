@@ -1,8 +1,8 @@
 // The GPU architectures that kernels are compiled for.
 #pragma once
 
-#include "mlir/IR/Location.h"
-#include "mlir/Support/LLVM.h"
+#include "compiler/dialects/fsdp/Options.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -17,16 +17,13 @@ namespace fsdpc::codegen {
 /// An architecture, and the lowest PTX version that knows it. LLVM ends the
 /// process if it is asked for a lower version.
 struct GpuArch {
-  llvm::StringLiteral name;
+  llvm::StringRef name;
   int number; // 90 for sm_90
   int ptx;    // 80 for version 8.0
 };
 
-/// Returns the architectures named in `text` (separated by commas), in
-/// ascending order without duplicates. Emits an error at `loc` for an unknown
-/// name.
-mlir::FailureOr<llvm::SmallVector<GpuArch>>
-resolveGpuArchs(mlir::Location loc, llvm::StringRef text);
+/// Returns the architectures of --gpu-arch.
+llvm::SmallVector<GpuArch> gpuArchs(llvm::ArrayRef<fsdp::Gpu> gpus);
 
 /// Creates LLVM's code generator for an architecture.
 std::unique_ptr<llvm::TargetMachine> makeGpuMachine(const GpuArch &arch);

@@ -5,17 +5,13 @@
 
 using namespace mlir;
 
-static std::string newestGpu(ModuleOp module) {
-  auto archs = fsdpc::fsdp::gpuArchs(module);
-  return archs.empty() ? "" : archs.back(); // empty only in an edited dump
-}
-
 fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
+  CompileOptions options = CompileOptions::of(module);
   schedule::Machine machine;
-  if (isCuda(module))
-    machine = schedule::gpuMachine(newestGpu(module));
+  if (options.isCuda())
+    machine = schedule::gpuMachine(nameOf(options.gpus.back()));
   else
-    machine.cores = getInt(module, "plan-threads");
-  machine.ranks = getInt(module, "plan-ranks");
+    machine.cores = options.planThreads;
+  machine.ranks = options.planRanks;
   return machine;
 }

@@ -27,22 +27,23 @@ static std::vector<std::string> strings(std::optional<ArrayAttr> array) {
 }
 
 static void addOptions(ModuleOp module, Manifest &manifest) {
-  manifest.target = getString(module, "target");
-  if (isCuda(module))
-    for (const std::string &arch : gpuArchs(module))
-      manifest.gpuArchs.push_back(arch);
-  manifest.strategy = getString(module, "strategy");
-  manifest.optimizer = getString(module, "optimizer");
-  manifest.computeDtype = getString(module, "param-dtype");
-  manifest.reduceDtype = getString(module, "reduce-dtype");
-  manifest.lr = getDouble(module, "lr");
-  manifest.maxNorm = getDouble(module, "clip-grad-norm");
-  manifest.maxRanks = getInt(module, "max-ranks");
-  manifest.planRanks = getInt(module, "plan-ranks");
-  manifest.planThreads = getInt(module, "plan-threads");
-  manifest.memoryLimit = getBytes(module, "memory-limit");
+  CompileOptions options = CompileOptions::of(module);
+  manifest.target = nameOf(options.target).str();
+  if (options.isCuda())
+    for (Gpu gpu : options.gpus)
+      manifest.gpuArchs.push_back(nameOf(gpu).str());
+  manifest.strategy = nameOf(options.strategy).str();
+  manifest.optimizer = nameOf(options.optimizer).str();
+  manifest.computeDtype = nameOf(options.paramType).str();
+  manifest.reduceDtype = nameOf(options.reduceType).str();
+  manifest.lr = options.lr;
+  manifest.maxNorm = options.clipGradNorm;
+  manifest.maxRanks = options.maxRanks;
+  manifest.planRanks = options.planRanks;
+  manifest.planThreads = options.planThreads;
+  manifest.memoryLimit = options.memoryLimit.bytes;
   // Shards are multiples of 128 bytes in the compute type.
-  manifest.shardAlignment = manifest.computeDtype == "bf16" ? 64 : 32;
+  manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
 }
 
 static Layout layoutOf(LayoutOp op, ModuleOp module) {

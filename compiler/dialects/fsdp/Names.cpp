@@ -2,7 +2,6 @@
 // matches nothing.
 #include "compiler/dialects/fsdp/Names.h"
 
-#include "compiler/dialects/fsdp/Options.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <re2/re2.h>
@@ -42,10 +41,6 @@ FailureOr<NamePatterns> NamePatterns::compile(Location loc, StringRef flag,
     result.patterns.push_back({text, std::move(*pattern)});
   }
   return result;
-}
-
-FailureOr<NamePatterns> NamePatterns::read(ModuleOp module, StringRef flag) {
-  return compile(module.getLoc(), flag, getStrings(module, flag));
 }
 
 bool NamePatterns::match(StringRef name) {

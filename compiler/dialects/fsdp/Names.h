@@ -37,9 +37,6 @@ public:
   static llvm::FailureOr<NamePatterns>
   compile(mlir::Location loc, llvm::StringRef flag,
           llvm::ArrayRef<std::string> texts);
-  /// Compiles the flag's values in the module's options.
-  static llvm::FailureOr<NamePatterns> read(mlir::ModuleOp module,
-                                            llvm::StringRef flag);
 
   bool empty() const { return patterns.empty(); }
   /// Returns true if any expression matches; marks all that match as used.

@@ -1,74 +1,136 @@
-// The options of a compile: one table, from which the command line is made and
-// which the passes read. Values are in the module's `fsdp.options`, so that a
-// dump says all that decided it; an absent key has the table's default.
+// The options of a compile, as passes read them.
+//
+// A pass says `CompileOptions options = CompileOptions::of(module)` and reads
+// fields, so that a misspelt option does not compile. The values lie in the
+// module's attribute `fsdp.options`, which makes a dump complete; an absent key
+// means the default written below. OptionTable.h connects each field with its
+// flag, its key in the attribute and its legal values.
 #pragma once
 
+#include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/problem.h"
+
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace fsdpc::fsdp {
 
-enum class OptionKind {
-  String,   // StringAttr
-  Choice,   // StringAttr, one of `legal` after aliases are resolved
-  Choices,  // StringAttr, comma-separated, each one of `legal`
-  Strings,  // ArrayAttr of StringAttr: a flag that may be repeated
-  Patterns, // as Strings, each a regular expression (see Names.h)
-  Integer,  // IntegerAttr, i64
-  Double,   // FloatAttr, f64
-  Doubles,  // StringAttr, comma-separated
-  Bytes,    // StringAttr: a number and an optional K, M, G, KiB, MiB, GiB
-  Flag      // BoolAttr
+struct OptionInfo;
+
+/// How Dropout and BatchNormalization behave: as the graph's training_mode
+/// says, or always or never in training mode. torch's exports of a model in
+/// train() mode omit the attribute, hence the default On.
+enum class TrainingMode { Graph, On, Off };
+/// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
+/// nothing, optimizer state, gradients, parameters.
+enum class Strategy { DDP, Zero1, Zero2, Zero3 };
+enum class UnitRule { Auto, Whole };
+enum class ReductionTime { Microbatch, Step };
+enum class Optimizer { AdamW, Adam, SGD };
+/// Which activations the backward computes again.
+enum class RecomputeLevel { None, Cheap, Units };
+enum class Target { Host, Cuda, CudaEmulation };
+/// Architectures of GPUs, oldest first.
+enum class Gpu { SM80, SM86, SM89, SM90, SM100, SM120 };
+enum class AttentionKernel { Auto, Cudnn, Products };
+/// Microarchitecture levels of the x86-64 ABI; Native is this machine's.
+enum class Cpu { Native, X86_64_V3, X86_64_V4 };
+
+/// Returns the name of a value of one of the enums above, or of
+/// schedule::Prefetch or schedule::ElementType, as it stands in flags and
+/// dumps.
+template <typename Enum> llvm::StringRef nameOf(Enum value);
+
+/// The decay rates of Adam's two averages.
+struct Betas {
+  double first = 0.9, second = 0.999;
 };
 
-enum class OptionGroup { Model, Sharding, Training, Schedule, Output };
-
-struct OptionInfo {
-  llvm::StringLiteral name; // without the dashes; also the key of the attribute
-  OptionKind kind;
-  OptionGroup group;
-  llvm::StringLiteral defaultValue; // as written on the command line
-  llvm::StringLiteral legal; // Choice, Choices: "a|b|c"; numbers: "min..max"
-  llvm::StringLiteral placeholder; // what the help shows for the value
-  llvm::StringLiteral help;
+/// A limit in bytes; 0 means none.
+struct ByteLimit {
+  int64_t bytes = 0;
 };
 
-inline bool mayRepeat(OptionKind kind) {
-  return kind == OptionKind::Strings || kind == OptionKind::Patterns;
-}
+/// Regular expressions on names (see Names.h).
+struct Patterns {
+  std::vector<std::string> texts;
+};
 
-/// Returns every option, in the order of the help.
-llvm::ArrayRef<OptionInfo> allOptions();
+/// The initial values of the parameters whose name matches the glob: zeros,
+/// ones, normal(mean, deviation) or uniform(low, high).
+struct InitRule {
+  std::string glob, rule;
+};
 
-/// Returns the option with this name, or null.
-const OptionInfo *findOption(llvm::StringRef name);
+struct CompileOptions {
+  // The model.
+  std::string loss;                    // an output; empty: the only scalar one
+  std::map<std::string, int64_t> dims; // symbolic dimensions, in elements
+  Patterns frozen;
+  Patterns trainable; // if given, all other parameters are frozen
+  TrainingMode batchnorm = TrainingMode::On;
+  TrainingMode dropout = TrainingMode::On;
+  std::vector<InitRule> initRules; // the first match counts
+  bool embedWeights = false;
 
-/// Returns the attribute for `text` (one use of the flag), or null after it has
-/// written what is wrong to `error`. Strategy aliases are resolved here, so
-/// passes only see ddp, zero1, zero2 and zero3.
-mlir::Attribute parseOption(const OptionInfo &option, llvm::StringRef text,
-                            mlir::MLIRContext *context, std::string &error);
+  // Sharding.
+  Strategy strategy = Strategy::Zero3;
+  UnitRule units = UnitRule::Auto;
+  std::vector<std::string> unitClasses; // globs
+  Patterns unitScopes;
+  int64_t unitSize = 0; // elements; 0: the root is one unit
+  ReductionTime reduce = ReductionTime::Microbatch;
+  schedule::ElementType paramType = schedule::ElementType::F32;
+  schedule::ElementType reduceType = schedule::ElementType::F32;
 
-/// Readers. The name must be in the table and of the kind that is read.
-std::string getString(mlir::ModuleOp module, llvm::StringRef name);
-int64_t getInt(mlir::ModuleOp module, llvm::StringRef name);
-/// The default of weight-decay is that of torch.optim: 0.01 for adamw, else 0.
-double getDouble(mlir::ModuleOp module, llvm::StringRef name);
-bool getFlag(mlir::ModuleOp module, llvm::StringRef name);
-/// Returns bytes, or 0 if the default is empty (no limit).
-uint64_t getBytes(mlir::ModuleOp module, llvm::StringRef name);
-llvm::SmallVector<double> getDoubles(mlir::ModuleOp module,
-                                     llvm::StringRef name);
-llvm::SmallVector<std::string> getStrings(mlir::ModuleOp module,
-                                          llvm::StringRef name);
+  // Training. The defaults are those of torch.optim.
+  Optimizer optimizer = Optimizer::AdamW;
+  double lr = 1e-3;
+  Betas betas;
+  double eps = 1e-8;
+  std::optional<double> givenWeightDecay; // see weightDecay()
+  double momentum = 0;
+  bool nesterov = false;
+  bool amsgrad = false;
+  bool maximize = false;
+  Patterns noDecay;
+  double clipGradNorm = 0; // 0: not clipped
 
-/// Returns true if the program calls CUDA's libraries, or their emulation.
-bool isCuda(mlir::ModuleOp module);
-/// Returns the GPUs of --gpu-arch, in the order of the table without
-/// duplicates.
-llvm::SmallVector<std::string> gpuArchs(mlir::ModuleOp module);
+  // The schedule.
+  schedule::Prefetch prefetch = schedule::Prefetch::Auto;
+  int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
+  RecomputeLevel recompute = RecomputeLevel::Cheap;
+  ByteLimit memoryLimit; // of a rank's peak, at planRanks
+  int64_t planRanks = 8;
+  int64_t planThreads = 1; // per rank
+  int64_t maxRanks = 1024;
+
+  // The program.
+  Target target = Target::Host;
+  std::vector<Gpu> gpus = {Gpu::SM90}; // ascending, without duplicates
+  AttentionKernel attention = AttentionKernel::Auto;
+  Cpu cpu = Cpu::Native;
+  bool poison = false;
+
+  /// The options that were set, in the order of the first setting. The fields
+  /// of all others have their defaults.
+  std::vector<const OptionInfo *> given;
+
+  /// Returns the options of a module. The dialect has verified the attribute.
+  static CompileOptions of(mlir::ModuleOp module);
+
+  /// Returns true if the program calls CUDA's libraries, or their emulation.
+  bool isCuda() const { return target != Target::Host; }
+  /// Returns the weight decay, which defaults to 0.01 for adamw and to 0 for
+  /// the other optimizers.
+  double weightDecay() const {
+    return givenWeightDecay.value_or(optimizer == Optimizer::AdamW ? 0.01 : 0);
+  }
+};
 
 } // namespace fsdpc::fsdp

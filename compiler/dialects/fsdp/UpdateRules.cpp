@@ -13,23 +13,26 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-SmallVector<StringRef> replicatedBy(ModuleOp module, bool trainable) {
-  std::string strategy = getString(module, "strategy");
+SmallVector<StringRef> replicatedBy(const CompileOptions &options,
+                                    bool trainable) {
   SmallVector<StringRef> whole;
-  if (strategy == "ddp")
+  if (options.strategy == Strategy::DDP)
     whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
                                                "state"}
                       : SmallVector<StringRef>{"master", "compute"};
-  else if (strategy != "zero3")
+  else if (options.strategy != Strategy::Zero3)
     whole = {"compute"};
-  if (trainable && getString(module, "reduce") == "step" && strategy != "ddp")
+  if (trainable && options.reduce == ReductionTime::Step &&
+      options.strategy != Strategy::DDP)
     whole.push_back("gradient");
   return whole;
 }
 
 LogicalResult verifyReplication(ModuleOp module) {
+  CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
-    SmallVector<StringRef> wanted = replicatedBy(module, layout.getTrainable());
+    SmallVector<StringRef> wanted =
+        replicatedBy(options, layout.getTrainable());
     SmallVector<StringRef> found =
         llvm::to_vector(layout.getWhole().getAsValueRange<StringAttr>());
     llvm::sort(wanted);
@@ -40,8 +43,8 @@ LogicalResult verifyReplication(ModuleOp module) {
         layout.emitOpError("breaks rule 'replication': layout '")
         << layout.getSymName() << "' keeps [";
     llvm::interleaveComma(found, diag);
-    diag << "] on every rank, and strategy '" << getString(module, "strategy")
-         << "' with reduce '" << getString(module, "reduce") << "' [";
+    diag << "] on every rank, and strategy '" << nameOf(options.strategy)
+         << "' with reduce '" << nameOf(options.reduce) << "' [";
     llvm::interleaveComma(wanted, diag);
     return diag << "]";
   }

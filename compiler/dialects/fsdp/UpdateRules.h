@@ -3,13 +3,14 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fsdpc::fsdp {
 
-/// Returns what every rank keeps in full of a layout under the module's
-/// --strategy and --reduce: the layout's `whole`.
-llvm::SmallVector<llvm::StringRef> replicatedBy(mlir::ModuleOp module,
+/// Returns what every rank keeps in full of a layout under --strategy and
+/// --reduce: the layout's `whole`.
+llvm::SmallVector<llvm::StringRef> replicatedBy(const CompileOptions &options,
                                                 bool trainable);
 
 /// Checks that each layout's `whole` is what `replicatedBy` returns, in any

@@ -3,7 +3,7 @@
 // RUN: sed 's/@TARGET@/cuda/; s/@ATTENTION@/auto/' %s > %t.mlir
 // RUN: fsdpc-opt %t.mlir --choose-libraries | FileCheck %s
 // RUN: sed 's/@TARGET@/cuda-emulation/; s/@ATTENTION@/products/' %s | fsdpc-opt --choose-libraries | FileCheck %s --check-prefix=PRODUCTS
-// RUN: sed 's/@TARGET@/host/; s/@ATTENTION@/auto/' %s | fsdpc-opt --choose-libraries | FileCheck %s --check-prefix=HOST
+// RUN: sed 's/@TARGET@/host/; s/, "attention" = "@ATTENTION@"//' %s | fsdpc-opt --choose-libraries | FileCheck %s --check-prefix=HOST
 // RUN: sed 's/@TARGET@/cuda/; s/@ATTENTION@/cudnn/' %s > %t.mlir
 // RUN: not fsdpc-opt %t.mlir --choose-libraries 2>&1 | FileCheck %s --check-prefix=REFUSED
 

@@ -75,12 +75,6 @@ module attributes {fsdp.options = {optimizer = "adam", amsgrad = true, maximize 
 
 // -----
 
-// expected-error@+1 {{--nesterov requires --momentum greater than 0}}
-module attributes {fsdp.options = {optimizer = "sgd", nesterov = true}} {
-}
-
-// -----
-
 // expected-error@+1 {{no parameter is trained: none has a gradient}}
 module {
 }

@@ -1,0 +1,275 @@
+// The table of options, its use on texts and attributes, and the rules that
+// concern several options. An attribute lists only what was given. An option
+// that the others leave without effect is refused: ignoring it would quietly
+// build another program than was meant.
+#include "compiler/dialects/fsdp/OptionTable.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+namespace {
+
+using Group = OptionGroup;
+using Options = CompileOptions;
+
+// Makes the row of a field; the functions follow from the field's type.
+template <auto field>
+constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
+                            llvm::StringLiteral placeholder,
+                            llvm::StringLiteral help, NumberRange range = {},
+                            OptionCondition condition = {"", ""}) {
+  using Type =
+      OptionType<std::decay_t<decltype(std::declval<CompileOptions>().*field)>>;
+  return {
+      name,
+      group,
+      placeholder,
+      help,
+      range,
+      condition,
+      Type::isFlag,
+      Type::mayRepeat,
+      &Type::legalValues,
+      [](const OptionInfo &option, StringRef text, CompileOptions &options) {
+        return Type::parse(option, text, options.*field);
+      },
+      [](const CompileOptions &options) { return Type::print(options.*field); },
+      [](const OptionInfo &option, Attribute attribute,
+         CompileOptions &options) {
+        return Type::read(option, attribute, options.*field);
+      },
+      [](const CompileOptions &options, MLIRContext *context) {
+        return Attribute(Type::write(options.*field, Builder(context)));
+      }};
+}
+
+constexpr NumberRange notNegative, fromOne = {1}, belowOne = {0, 1};
+constexpr OptionCondition adams = {"optimizer", "adam|adamw"},
+                          onlySgd = {"optimizer", "sgd"},
+                          onlyZero3 = {"strategy", "zero3"},
+                          onGpus = {"target", "cuda|cuda-emulation"},
+                          onProcessors = {"target", "host|cuda-emulation"};
+
+constexpr OptionInfo table[] = {
+    option<&Options::loss>(
+        "loss", Group::Model, "NAME",
+        "the graph's output that is the loss (its only scalar output)"),
+    option<&Options::dims>("dim", Group::Model, "NAME=VALUE",
+                           "fixes a symbolic dimension"),
+    option<&Options::frozen>("frozen", Group::Model, "REGEX",
+                             "parameters (names or aliases) without gradient"),
+    option<&Options::trainable>(
+        "trainable", Group::Model, "REGEX",
+        "only these parameters are trained (less the frozen)"),
+    option<&Options::batchnorm>(
+        "batchnorm", Group::Model, "MODE",
+        "statistics of the batch: on, off, or as the graph says"),
+    option<&Options::dropout>(
+        "dropout", Group::Model, "MODE",
+        "dropout of ratio > 0: on, off, or as the graph says"),
+    option<&Options::initRules>(
+        "init-rule", Group::Model, "GLOB=RULE",
+        "initial values: normal(m,s), uniform(a,b), zeros, ones"),
+    option<&Options::embedWeights>("embed-weights", Group::Model, "",
+                                   "puts the weights into the program"),
+
+    option<&Options::strategy>(
+        "strategy", Group::Sharding, "NAME",
+        "what is sharded: nothing, optimizer, also gradients, also parameters"),
+    option<&Options::units>(
+        "units", Group::Sharding, "HOW",
+        "repeated siblings, or one unit; large parameters of the root apart"),
+    option<&Options::unitClasses>("unit-class", Group::Sharding, "GLOB",
+                                  "a unit for each module of such a class"),
+    option<&Options::unitScopes>("unit-scope", Group::Sharding, "REGEX",
+                                 "a unit for each module of such a name"),
+    option<&Options::unitSize>(
+        "unit-size", Group::Sharding, "N",
+        "cuts what is left to the root into units of N elements"),
+    option<&Options::reduce>("reduce", Group::Sharding, "WHEN",
+                             "when gradients are summed over ranks"),
+    option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",
+                                "the type that the model computes in"),
+    option<&Options::reduceType>("reduce-dtype", Group::Sharding, "TYPE",
+                                 "the type of gradients on the wire"),
+
+    option<&Options::optimizer>("optimizer", Group::Training, "NAME",
+                                "as in torch.optim"),
+    option<&Options::lr>("lr", Group::Training, "X", "learning rate"),
+    option<&Options::betas>("betas", Group::Training, "B1,B2",
+                            "decay of Adam's averages", belowOne, adams),
+    option<&Options::eps>("eps", Group::Training, "X",
+                          "Adam's addend of the denominator", notNegative,
+                          adams),
+    option<&Options::givenWeightDecay>("weight-decay", Group::Training, "X",
+                                       "weight decay (0.01 for adamw, else 0)"),
+    option<&Options::momentum>("momentum", Group::Training, "X",
+                               "momentum of sgd", notNegative, onlySgd),
+    option<&Options::nesterov>("nesterov", Group::Training, "",
+                               "Nesterov's momentum (sgd)", notNegative,
+                               onlySgd),
+    option<&Options::amsgrad>("amsgrad", Group::Training, "",
+                              "AMSGrad's maximum of the second average",
+                              notNegative, adams),
+    option<&Options::maximize>("maximize", Group::Training, "",
+                               "ascends instead of descending"),
+    option<&Options::noDecay>("no-decay", Group::Training, "REGEX",
+                              "parameters without weight decay"),
+    option<&Options::clipGradNorm>(
+        "clip-grad-norm", Group::Training, "X",
+        "largest norm of the gradient (0: as it is)"),
+
+    option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
+                               "when all-gathers start"),
+    option<&Options::limitAllGathers>(
+        "limit-all-gathers", Group::Schedule, "K",
+        "most units gathered at a time (0: as memory allows)", notNegative,
+        onlyZero3),
+    option<&Options::recompute>(
+        "recompute", Group::Schedule, "WHAT",
+        "activations computed again in the backward instead of kept"),
+    option<&Options::memoryLimit>(
+        "memory-limit", Group::Schedule, "SIZE",
+        "a rank's peak at --plan-ranks, kept or refused"),
+    option<&Options::planRanks>("plan-ranks", Group::Schedule, "N",
+                                "ranks that costs and peak are evaluated for",
+                                fromOne),
+    option<&Options::planThreads>(
+        "plan-threads", Group::Schedule, "T",
+        "threads per rank that costs and peak are evaluated for", fromOne),
+    option<&Options::maxRanks>("max-ranks", Group::Schedule, "N",
+                               "most ranks that the program will run on",
+                               fromOne),
+
+    option<&Options::target>(
+        "target", Group::Output, "NAME",
+        "the device; the emulation runs a CUDA program's runtime and kernels "
+        "on host threads, for tests"),
+    option<&Options::gpus>(
+        "gpu-arch", Group::Output, "LIST",
+        "GPUs that kernels are compiled for; PTX of the newest goes along",
+        notNegative, onGpus),
+    option<&Options::attention>(
+        "attention", Group::Output, "HOW",
+        "on CUDA: cuDNN's fused attention where it takes the shapes, or "
+        "batched products and a softmax",
+        notNegative, onGpus),
+    option<&Options::cpu>("cpu", Group::Output, "NAME",
+                          "the processor of host kernels", notNegative,
+                          onProcessors),
+    option<&Options::poison>(
+        "poison", Group::Output, "",
+        "a debug plan: fills every slot with NaN when its life ends"),
+};
+
+void markGiven(const OptionInfo &option, CompileOptions &options) {
+  if (!llvm::is_contained(options.given, &option))
+    options.given.push_back(&option);
+}
+
+} // namespace
+
+ArrayRef<OptionInfo> allOptions() { return table; }
+
+const OptionInfo *findOption(StringRef name) {
+  auto *it = llvm::find_if(
+      table, [&](const OptionInfo &option) { return option.name == name; });
+  return it == std::end(table) ? nullptr : it;
+}
+
+StringRef nearestOption(StringRef name) {
+  return llvm::min_element(table,
+                           [&](const auto &a, const auto &b) {
+                             return name.edit_distance(a.name) <
+                                    name.edit_distance(b.name);
+                           })
+      ->name;
+}
+
+std::string setOption(const OptionInfo &option, StringRef text,
+                      CompileOptions &options) {
+  std::string fault = option.parse(option, text, options);
+  if (!fault.empty())
+    return ("--" + option.name + " '" + text + "' " + fault).str();
+  markGiven(option, options);
+  return "";
+}
+
+std::string readOptions(DictionaryAttr attribute, CompileOptions &options) {
+  std::string error;
+  llvm::raw_string_ostream stream(error);
+  for (NamedAttribute entry : attribute) {
+    StringRef name = entry.getName();
+    const OptionInfo *option = findOption(name);
+    if (!option) {
+      stream << "there is no option '" << name << "'; did you mean '"
+             << nearestOption(name) << "'?";
+      return error;
+    }
+    std::string fault = option->read(*option, entry.getValue(), options);
+    if (!fault.empty()) {
+      stream << "'" << name << "' = " << entry.getValue() << " " << fault;
+      return error;
+    }
+    markGiven(*option, options);
+  }
+  return error;
+}
+
+DictionaryAttr writeOptions(const CompileOptions &options,
+                            MLIRContext *context) {
+  NamedAttrList list;
+  for (const OptionInfo *option : options.given)
+    if (Attribute value = option->write(options, context))
+      list.set(option->name, value);
+  return list.getDictionary(context);
+}
+
+// Returns "'--a=x' or '--a=y'".
+static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
+  std::string text;
+  for (StringRef value : values)
+    text +=
+        ((text.empty() ? "'--" : " or '--") + name + "=" + value + "'").str();
+  return text;
+}
+
+std::string checkOptions(const CompileOptions &options) {
+  for (const OptionInfo *option : options.given) {
+    const OptionCondition &condition = option->condition;
+    bool off = option->isFlag && option->print(options) == "false";
+    if (condition.option.empty() || off)
+      continue;
+    std::string other = findOption(condition.option)->print(options);
+    SmallVector<StringRef> values;
+    condition.values.split(values, '|');
+    if (!llvm::is_contained(values, other))
+      return "'--" + option->name.str() + "' has no effect with '--" +
+             condition.option.str() + "=" + other + "'; it needs " +
+             listFlags(condition.option, values);
+  }
+  if (options.nesterov && options.momentum == 0)
+    return "'--nesterov' needs '--momentum' above 0";
+  bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
+  if (plansRanks && options.planRanks > options.maxRanks)
+    return "'--plan-ranks=" + std::to_string(options.planRanks) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
+  return "";
+}
+
+CompileOptions CompileOptions::of(ModuleOp module) {
+  CompileOptions options;
+  if (auto attribute =
+          module->getAttrOfType<DictionaryAttr>(FSDPDialect::kOptionsAttr)) {
+    [[maybe_unused]] std::string error = readOptions(attribute, options);
+    assert(error.empty() && "the dialect verifies its attribute");
+  }
+  return options;
+}
+
+} // namespace fsdpc::fsdp

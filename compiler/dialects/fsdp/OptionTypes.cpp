@@ -1,0 +1,362 @@
+// The names of enums' values, and the parsers and printers of the types that
+// options have. Numbers print as the shortest text that reads back to the same
+// value, sizes with the largest unit that divides them, so that a value keeps
+// its text from the command line to a dump and back.
+#include "compiler/dialects/fsdp/OptionTypes.h"
+
+#include "compiler/dialects/fsdp/Names.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/GlobPattern.h"
+
+#include <charconv>
+#include <cmath>
+
+using namespace mlir;
+using fsdpc::schedule::ElementType;
+using fsdpc::schedule::Prefetch;
+
+namespace fsdpc::fsdp {
+
+// ---- names of enums' values ----
+
+template <> ArrayRef<EnumName<TrainingMode>> enumNames() {
+  static constexpr EnumName<TrainingMode> names[] = {
+      {"graph", TrainingMode::Graph},
+      {"on", TrainingMode::On},
+      {"off", TrainingMode::Off}};
+  return names;
+}
+
+// The aliases are the names of PyTorch's FSDP.
+template <> ArrayRef<EnumName<Strategy>> enumNames() {
+  static constexpr EnumName<Strategy> names[] = {
+      {"ddp", Strategy::DDP},         {"zero1", Strategy::Zero1},
+      {"zero2", Strategy::Zero2},     {"zero3", Strategy::Zero3},
+      {"no_shard", Strategy::DDP},    {"shard_grad_op", Strategy::Zero2},
+      {"full_shard", Strategy::Zero3}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<UnitRule>> enumNames() {
+  static constexpr EnumName<UnitRule> names[] = {{"auto", UnitRule::Auto},
+                                                 {"whole", UnitRule::Whole}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
+  static constexpr EnumName<ReductionTime> names[] = {
+      {"microbatch", ReductionTime::Microbatch}, {"step", ReductionTime::Step}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<ElementType>> enumNames() {
+  static constexpr EnumName<ElementType> names[] = {
+      {"f32", ElementType::F32}, {"bf16", ElementType::BF16}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Optimizer>> enumNames() {
+  static constexpr EnumName<Optimizer> names[] = {{"adamw", Optimizer::AdamW},
+                                                  {"adam", Optimizer::Adam},
+                                                  {"sgd", Optimizer::SGD}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Prefetch>> enumNames() {
+  static constexpr EnumName<Prefetch> names[] = {{"none", Prefetch::None},
+                                                 {"post", Prefetch::Post},
+                                                 {"pre", Prefetch::Pre},
+                                                 {"auto", Prefetch::Auto}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<RecomputeLevel>> enumNames() {
+  static constexpr EnumName<RecomputeLevel> names[] = {
+      {"none", RecomputeLevel::None},
+      {"cheap", RecomputeLevel::Cheap},
+      {"units", RecomputeLevel::Units}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Target>> enumNames() {
+  static constexpr EnumName<Target> names[] = {
+      {"host", Target::Host},
+      {"cuda", Target::Cuda},
+      {"cuda-emulation", Target::CudaEmulation}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Gpu>> enumNames() {
+  static constexpr EnumName<Gpu> names[] = {
+      {"sm_80", Gpu::SM80}, {"sm_86", Gpu::SM86},   {"sm_89", Gpu::SM89},
+      {"sm_90", Gpu::SM90}, {"sm_100", Gpu::SM100}, {"sm_120", Gpu::SM120}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<AttentionKernel>> enumNames() {
+  static constexpr EnumName<AttentionKernel> names[] = {
+      {"auto", AttentionKernel::Auto},
+      {"cudnn", AttentionKernel::Cudnn},
+      {"products", AttentionKernel::Products}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Cpu>> enumNames() {
+  static constexpr EnumName<Cpu> names[] = {{"native", Cpu::Native},
+                                            {"x86-64-v3", Cpu::X86_64_V3},
+                                            {"x86-64-v4", Cpu::X86_64_V4}};
+  return names;
+}
+
+template <typename Enum> StringRef nameOf(Enum value) {
+  for (const EnumName<Enum> &entry : enumNames<Enum>())
+    if (entry.value == value)
+      return entry.name;
+  llvm_unreachable("every value has a name");
+}
+
+template <typename Enum> std::string joinNames() {
+  std::string text;
+  for (const EnumName<Enum> &entry : enumNames<Enum>())
+    text += (text.empty() ? "" : "|") + entry.name.str();
+  return text;
+}
+
+template <typename Enum> std::string parseName(StringRef text, Enum &value) {
+  const EnumName<Enum> *nearest = nullptr;
+  for (const EnumName<Enum> &entry : enumNames<Enum>()) {
+    if (entry.name == text) {
+      value = entry.value;
+      return "";
+    }
+    if (!nearest ||
+        text.edit_distance(entry.name) < text.edit_distance(nearest->name))
+      nearest = &entry;
+  }
+  return "is none of " + joinNames<Enum>() + "; did you mean '" +
+         nearest->name.str() + "'?";
+}
+
+#define FSDPC_OPTION_ENUM(Enum)                                                \
+  template StringRef nameOf(Enum);                                             \
+  template std::string joinNames<Enum>();                                      \
+  template std::string parseName(StringRef, Enum &);
+FSDPC_OPTION_ENUM(TrainingMode)
+FSDPC_OPTION_ENUM(Strategy)
+FSDPC_OPTION_ENUM(UnitRule)
+FSDPC_OPTION_ENUM(ReductionTime)
+FSDPC_OPTION_ENUM(ElementType)
+FSDPC_OPTION_ENUM(Optimizer)
+FSDPC_OPTION_ENUM(Prefetch)
+FSDPC_OPTION_ENUM(RecomputeLevel)
+FSDPC_OPTION_ENUM(Target)
+FSDPC_OPTION_ENUM(Gpu)
+FSDPC_OPTION_ENUM(AttentionKernel)
+FSDPC_OPTION_ENUM(Cpu)
+#undef FSDPC_OPTION_ENUM
+
+// ---- numbers ----
+
+std::string printNumber(double value) {
+  char buffer[32];
+  auto end = std::to_chars(buffer, std::end(buffer), value);
+  return {buffer, end.ptr};
+}
+
+std::string checkRange(double value, NumberRange range) {
+  if (std::isnan(value))
+    return "is not a number";
+  if (value < range.low)
+    return "is less than " + printNumber(range.low);
+  if (value >= range.below && std::isfinite(range.below))
+    return "is not less than " + printNumber(range.below);
+  return "";
+}
+
+std::string parseNumber(StringRef text, NumberRange range, int64_t &value) {
+  if (text.getAsInteger(10, value))
+    return "is not an integer";
+  return checkRange(value, range);
+}
+
+std::string parseNumber(StringRef text, NumberRange range, double &value) {
+  if (text.getAsDouble(value))
+    return "is not a number";
+  return checkRange(value, range);
+}
+
+std::string wrongAttribute(StringRef expected) {
+  return ("is not " + expected).str();
+}
+
+std::string OptionType<int64_t>::read(const OptionInfo &option,
+                                      Attribute attribute, int64_t &value) {
+  auto number = dyn_cast<IntegerAttr>(attribute);
+  if (!number || !number.getType().isInteger(64))
+    return wrongAttribute("an i64");
+  value = number.getInt();
+  return checkRange(value, option.range);
+}
+
+std::string OptionType<double>::read(const OptionInfo &option,
+                                     Attribute attribute, double &value) {
+  auto number = dyn_cast<FloatAttr>(attribute);
+  if (!number || !number.getType().isF64())
+    return wrongAttribute("an f64");
+  value = number.getValueAsDouble();
+  return checkRange(value, option.range);
+}
+
+// ---- flags ----
+
+std::string OptionType<bool>::parse(const OptionInfo &, StringRef text,
+                                    bool &value) {
+  value = text == "true";
+  return value || text == "false" ? "" : "is neither true nor false";
+}
+
+std::string OptionType<bool>::read(const OptionInfo &, Attribute attribute,
+                                   bool &value) {
+  auto flag = dyn_cast<BoolAttr>(attribute);
+  if (!flag)
+    return wrongAttribute("true or false");
+  value = flag.getValue();
+  return "";
+}
+
+// ---- sizes ----
+
+std::string OptionType<ByteLimit>::parse(const OptionInfo &, StringRef text,
+                                         ByteLimit &value) {
+  size_t end = text.find_first_not_of("0123456789.");
+  StringRef unit = end == StringRef::npos ? "" : text.substr(end).trim();
+  double factor = llvm::StringSwitch<double>(unit)
+                      .Cases({"", "B"}, 1)
+                      .Cases({"K", "KiB"}, 1024.)
+                      .Cases({"M", "MiB"}, 1024. * 1024)
+                      .Cases({"G", "GiB"}, 1024. * 1024 * 1024)
+                      .Default(0);
+  double number;
+  if (factor == 0 || text.substr(0, end).getAsDouble(number) ||
+      !(number * factor >= 1 && number * factor < 0x1p63))
+    return "is not a size such as '6GiB'";
+  value.bytes = static_cast<int64_t>(number * factor);
+  return "";
+}
+
+std::string OptionType<ByteLimit>::print(ByteLimit value) {
+  if (value.bytes == 0)
+    return "";
+  int64_t number = value.bytes;
+  const char *const units[] = {"", "KiB", "MiB", "GiB"};
+  int unit = 0;
+  for (; unit < 3 && number % 1024 == 0; ++unit)
+    number /= 1024;
+  return std::to_string(number) + units[unit];
+}
+
+// ---- lists in one text ----
+
+std::string OptionType<Betas>::parse(const OptionInfo &option, StringRef text,
+                                     Betas &value) {
+  auto [first, second] = text.split(',');
+  for (auto [part, beta] :
+       {std::pair(first, &value.first), {second, &value.second}}) {
+    if (part.trim().getAsDouble(*beta))
+      return "is not of the form " + option.placeholder.str();
+    std::string fault = checkRange(*beta, option.range);
+    if (!fault.empty())
+      return "has " + part.trim().str() + ", which " + fault;
+  }
+  return "";
+}
+
+std::string OptionType<Betas>::print(Betas value) {
+  return printNumber(value.first) + "," + printNumber(value.second);
+}
+
+std::string OptionType<std::vector<Gpu>>::parse(const OptionInfo &,
+                                                StringRef text,
+                                                std::vector<Gpu> &value) {
+  value.clear();
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  for (StringRef part : parts) {
+    std::string fault = parseName(part, value.emplace_back());
+    if (!fault.empty())
+      return "has '" + part.str() + "', which " + fault;
+  }
+  llvm::sort(value);
+  value.erase(llvm::unique(value), value.end());
+  return "";
+}
+
+std::string OptionType<std::vector<Gpu>>::print(const std::vector<Gpu> &value) {
+  return llvm::join(llvm::map_range(value, nameOf<Gpu>), ",");
+}
+
+// ---- lists of several uses ----
+
+std::string OptionType<Patterns>::parse(const OptionInfo &, StringRef text,
+                                        Patterns &list) {
+  std::string why;
+  if (!NamePattern::compile(text, why))
+    return "is not a regular expression: " + why;
+  list.texts.push_back(text.str());
+  return "";
+}
+
+std::string OptionType<Dimensions>::parse(const OptionInfo &option,
+                                          StringRef text, Dimensions &list) {
+  auto [name, size] = text.rsplit('=');
+  int64_t value;
+  if (name.empty() || size.getAsInteger(10, value))
+    return "is not of the form " + option.placeholder.str();
+  if (value < 1)
+    return "is not a positive size";
+  list[name.str()] = value;
+  return "";
+}
+
+Strings OptionType<Dimensions>::texts(const Dimensions &list) {
+  Strings texts;
+  for (const auto &[name, value] : list)
+    texts.push_back(name + "=" + std::to_string(value));
+  return texts;
+}
+
+static bool isRule(StringRef rule) {
+  if (rule == "zeros" || rule == "ones")
+    return true;
+  if (!rule.consume_front("normal(") && !rule.consume_front("uniform("))
+    return false;
+  auto [first, second] = rule.split(',');
+  double value;
+  return second.consume_back(")") && !first.trim().getAsDouble(value) &&
+         !second.trim().getAsDouble(value);
+}
+
+std::string OptionType<InitRules>::parse(const OptionInfo &, StringRef text,
+                                         InitRules &list) {
+  auto [glob, rule] = text.split('=');
+  if (!isRule(rule))
+    return "has the rule '" + rule.str() +
+           "', which is none of normal(mean,deviation), uniform(low,high), "
+           "zeros, ones";
+  llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(glob);
+  if (!pattern)
+    return "has '" + glob.str() +
+           "', which is not a glob: " + llvm::toString(pattern.takeError());
+  list.push_back({glob.str(), rule.str()});
+  return "";
+}
+
+Strings OptionType<InitRules>::texts(const InitRules &list) {
+  Strings texts;
+  for (const InitRule &entry : list)
+    texts.push_back(entry.glob + "=" + entry.rule);
+  return texts;
+}
+
+} // namespace fsdpc::fsdp

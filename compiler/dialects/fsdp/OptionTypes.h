@@ -1,0 +1,205 @@
+// How the values of options are written, by the type of the field.
+//
+// OptionType<T> holds, for a field of type T, its form on the command line
+// (parse, print) and in the module's attribute (read, write). Faults are
+// returned as the end of a sentence that begins with the flag and the value:
+// "is not a number".
+#pragma once
+
+#include "compiler/dialects/fsdp/OptionTable.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace fsdpc::fsdp {
+
+/// The names of an enum's values. An alias follows the name proper.
+template <typename Enum> struct EnumName {
+  llvm::StringLiteral name;
+  Enum value;
+};
+template <typename Enum> llvm::ArrayRef<EnumName<Enum>> enumNames();
+
+/// Returns the names of an enum's values, separated by '|'.
+template <typename Enum> std::string joinNames();
+
+/// Sets `value` to the value of that name. Returns an empty string, or a fault
+/// with the nearest name.
+template <typename Enum> std::string parseName(llvm::StringRef, Enum &value);
+
+std::string parseNumber(llvm::StringRef, NumberRange, int64_t &value);
+std::string parseNumber(llvm::StringRef, NumberRange, double &value);
+/// Returns how a number lies outside of the range, or an empty string.
+std::string checkRange(double value, NumberRange);
+std::string printNumber(double value);
+/// Returns the fault of an attribute of another kind than `expected`.
+std::string wrongAttribute(llvm::StringRef expected);
+
+/// Most types: one value, which never repeats, without a list of legal ones.
+struct SingleOption {
+  static constexpr bool isFlag = false, mayRepeat = false;
+  static std::string legalValues() { return ""; }
+};
+
+template <typename T> struct OptionType;
+
+/// Types that the attribute holds as the text of the command line.
+template <typename T> struct TextOption : SingleOption {
+  static std::string read(const OptionInfo &option, mlir::Attribute attribute,
+                          T &value) {
+    auto text = llvm::dyn_cast<mlir::StringAttr>(attribute);
+    if (!text)
+      return wrongAttribute("a string");
+    return OptionType<T>::parse(option, text.getValue(), value);
+  }
+  static mlir::Attribute write(const T &value, mlir::Builder builder) {
+    std::string text = OptionType<T>::print(value);
+    return text.empty() ? mlir::Attribute() : builder.getStringAttr(text);
+  }
+};
+
+template <> struct OptionType<std::string> : TextOption<std::string> {
+  static std::string parse(const OptionInfo &, llvm::StringRef text,
+                           std::string &value) {
+    value = text.str();
+    return "";
+  }
+  static std::string print(const std::string &value) { return value; }
+};
+
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+struct OptionType<Enum> : TextOption<Enum> {
+  static std::string legalValues() { return joinNames<Enum>(); }
+  static std::string parse(const OptionInfo &, llvm::StringRef text,
+                           Enum &value) {
+    return parseName(text, value);
+  }
+  static std::string print(Enum value) { return nameOf(value).str(); }
+};
+
+/// A size with an optional unit: 4096, 512MiB, 1.5G.
+template <> struct OptionType<ByteLimit> : TextOption<ByteLimit> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, ByteLimit &);
+  static std::string print(ByteLimit value);
+};
+
+template <> struct OptionType<Betas> : TextOption<Betas> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, Betas &);
+  static std::string print(Betas value);
+};
+
+template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {
+  static std::string legalValues() { return joinNames<Gpu>(); }
+  static std::string parse(const OptionInfo &, llvm::StringRef,
+                           std::vector<Gpu> &);
+  static std::string print(const std::vector<Gpu> &value);
+};
+
+template <> struct OptionType<bool> : SingleOption {
+  static constexpr bool isFlag = true;
+  static std::string parse(const OptionInfo &, llvm::StringRef, bool &);
+  static std::string print(bool value) { return value ? "true" : "false"; }
+  static std::string read(const OptionInfo &, mlir::Attribute, bool &);
+  static mlir::Attribute write(bool value, mlir::Builder builder) {
+    return builder.getBoolAttr(value);
+  }
+};
+
+template <> struct OptionType<int64_t> : SingleOption {
+  static std::string parse(const OptionInfo &option, llvm::StringRef text,
+                           int64_t &value) {
+    return parseNumber(text, option.range, value);
+  }
+  static std::string print(int64_t value) { return std::to_string(value); }
+  static std::string read(const OptionInfo &, mlir::Attribute, int64_t &);
+  static mlir::Attribute write(int64_t value, mlir::Builder builder) {
+    return builder.getI64IntegerAttr(value);
+  }
+};
+
+template <> struct OptionType<double> : SingleOption {
+  static std::string parse(const OptionInfo &option, llvm::StringRef text,
+                           double &value) {
+    return parseNumber(text, option.range, value);
+  }
+  static std::string print(double value) { return printNumber(value); }
+  static std::string read(const OptionInfo &, mlir::Attribute, double &);
+  static mlir::Attribute write(double value, mlir::Builder builder) {
+    return builder.getF64FloatAttr(value);
+  }
+};
+
+/// A number whose default depends on other options.
+template <> struct OptionType<std::optional<double>> : SingleOption {
+  using Value = OptionType<double>;
+  static std::string parse(const OptionInfo &option, llvm::StringRef text,
+                           std::optional<double> &value) {
+    return Value::parse(option, text, value.emplace());
+  }
+  static std::string print(std::optional<double> value) {
+    return value ? Value::print(*value) : "";
+  }
+  static std::string read(const OptionInfo &option, mlir::Attribute attribute,
+                          std::optional<double> &value) {
+    return Value::read(option, attribute, value.emplace());
+  }
+  static mlir::Attribute write(std::optional<double> value,
+                               mlir::Builder builder) {
+    return value ? Value::write(*value, builder) : mlir::Attribute();
+  }
+};
+
+/// Flags that may be repeated: an array of strings in the attribute. A list
+/// type has `parse` for one more value and `texts` for all values.
+template <typename List> struct ListOption {
+  static constexpr bool isFlag = false, mayRepeat = true;
+  static std::string legalValues() { return ""; }
+  static std::string print(const List &) { return ""; }
+  static std::string read(const OptionInfo &option, mlir::Attribute attribute,
+                          List &list) {
+    auto array = llvm::dyn_cast<mlir::ArrayAttr>(attribute);
+    if (!array || !llvm::all_of(array, llvm::IsaPred<mlir::StringAttr>))
+      return wrongAttribute("an array of strings");
+    for (auto text : array.getAsRange<mlir::StringAttr>()) {
+      std::string fault =
+          OptionType<List>::parse(option, text.getValue(), list);
+      if (!fault.empty())
+        return "has '" + text.str() + "', which " + fault;
+    }
+    return "";
+  }
+  static mlir::Attribute write(const List &list, mlir::Builder builder) {
+    std::vector<std::string> texts = OptionType<List>::texts(list);
+    return builder.getStrArrayAttr(
+        llvm::SmallVector<llvm::StringRef>(texts.begin(), texts.end()));
+  }
+};
+
+using Strings = std::vector<std::string>;
+template <> struct OptionType<Strings> : ListOption<Strings> {
+  static std::string parse(const OptionInfo &, llvm::StringRef text,
+                           Strings &list) {
+    list.push_back(text.str());
+    return "";
+  }
+  static Strings texts(const Strings &list) { return list; }
+};
+
+template <> struct OptionType<Patterns> : ListOption<Patterns> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, Patterns &);
+  static Strings texts(const Patterns &list) { return list.texts; }
+};
+
+using Dimensions = std::map<std::string, int64_t>;
+template <> struct OptionType<Dimensions> : ListOption<Dimensions> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, Dimensions &);
+  static Strings texts(const Dimensions &list);
+};
+
+using InitRules = std::vector<InitRule>;
+template <> struct OptionType<InitRules> : ListOption<InitRules> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, InitRules &);
+  static Strings texts(const InitRules &list);
+};
+
+} // namespace fsdpc::fsdp
