@@ -78,7 +78,6 @@ def VerifyInput : Pass<"verify-input", "::mlir::ModuleOp"> {
     - Its ops are of the dialects nn and fsdp.
     - A load names a parameter or buffer of its type, an update of statistics a buffer.
     - One loss is reported, and it depends on a trainable parameter.
-    - `nn.scope` and `nn.class` of an op have equal lengths.
 
     ```mlir
     func.func @microbatch(%x: tensor<4x8xf32>) {  // error: the argument has no name

@@ -32,15 +32,6 @@ static LogicalResult verifySignature(func::FuncOp function) {
   return success();
 }
 
-// Checks that module names and classes come in pairs.
-static LogicalResult verifyModule(Operation *op) {
-  auto scope = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
-  auto classes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kClassAttr);
-  if (bool(scope) != bool(classes) || (scope && scope.size() != classes.size()))
-    return op->emitError("'nn.scope' and 'nn.class' must have the same length");
-  return success();
-}
-
 // Checks the dialect of an op, and that the symbols it names exist and fit.
 static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
   if (!isa<nn::NNDialect, fsdp::FSDPDialect>(op->getDialect()) &&
@@ -59,7 +50,7 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
   if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
     if (!symbols.lookup<fsdp::BufferOp>(update.getBuffer()))
       return op->emitError("'") << update.getBuffer() << "' is not a buffer";
-  return verifyModule(op);
+  return success();
 }
 
 // Returns true if the loss depends on a trainable parameter.

@@ -19,13 +19,17 @@ def FSDP_Dialect : Dialect {
   let summary = "Fully sharded data parallelism as IR";
   let description = [{
     A module holds symbols (parameters, buffers, units, layouts), which are memory and
-    never SSA values, and two functions, `@microbatch` and `@update`. Discardable
-    attributes of this dialect:
+    never SSA values, and two functions, `@microbatch` and `@update`. The dialect
+    refuses discardable attributes of its own prefix that are not in this table, or
+    stand on another op, or have another form:
 
     | attribute | on | meaning |
     |---|---|---|
     | `fsdp.done` | module | the last pass that ran; compilation goes on after it |
-    | `fsdp.options` | module | every option of the compile, by flag name |
+    | `fsdp.options` | module | the options that were given, by flag name; an absent one has its default |
+    | `fsdp.recognised` | module | number of composites that the import recognised, by kind |
+    | `fsdp.communication` | module | what collectives send per step: elements, and bytes by kind of collective |
+    | `fsdp.arena` | module | bytes of the arena, their lower bound, and what it holds at the peak |
     | `fsdp.unit` | ops | the unit (symbol) that the op belongs to |
     | `fsdp.backward` | ops | present on ops of the backward |
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound`: rows of the table that it indexes, `fsdp.ignored`: a value outside them that is legal |
@@ -34,6 +38,8 @@ def FSDP_Dialect : Dialect {
     | `fsdp.schedule_hash` | module | hash of the order of the starts on each channel; all ranks must agree on it |
     | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |
   }];
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
   let extraClassDeclaration = [{

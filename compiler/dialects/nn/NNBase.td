@@ -32,8 +32,27 @@ def NN_Dialect : Dialect {
     Every op may carry the module of the model that it comes from: `nn.scope` (paths)
     and `nn.class` (classes) are arrays of strings of equal length, outermost first,
     as the exporter wrote them. Its location is the name of the ONNX node.
+
+    The dialect refuses discardable attributes of its own prefix that are not in this
+    table, or stand on another op, or have another form:
+
+    | attribute | on | meaning |
+    |---|---|---|
+    | `nn.scope`, `nn.class` | ops | the modules that the op comes from |
+    | `nn.strided` | ops that move elements | the op has no memory: its result is read where the operand lies, or its operands are written where the result lies |
+    | `nn.library` | library calls | the library of a GPU that computes the call |
+    | `nn.kernel` | functions | the function is a kernel |
+    | `nn.optimizer` | kernels | the kernel is the scalar program of an optimizer |
+    | `nn.rows` | kernels | the kernel computes rows of an attention |
+    | `nn.compute` | kernels | the type of a copy of the parameters that an optimizer writes |
+    | `nn.plan` | kernels | how the kernel computes |
+    | `nn.kept` | ops | the value is kept in memory from one loop over a row to the next |
+    | `nn.grid` | kernels | how a GPU runs the kernel |
+    | `nn.alignments` | kernels | bytes to which the address of each buffer is aligned |
   }];
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
   let extraClassDeclaration = [{
     static constexpr llvm::StringLiteral kScopeAttr = "nn.scope";

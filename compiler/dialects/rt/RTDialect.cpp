@@ -1,6 +1,9 @@
-// Registration of the rt dialect, and the verifiers of its uses of symbols.
+// Registration of the rt dialect, and the verifiers of its uses of symbols. A
+// kernel that an op names must be a kernel of the module; all else that can be
+// wrong with a program of rt ops is the business of verify-rt.
 #include "compiler/dialects/rt/RTDialect.h"
 
+#include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 
@@ -40,6 +43,18 @@ void RTDialect::initialize() {
   attachConvolutionCalls(getContext());
   attachPoolingCalls(getContext());
   attachAttentionCalls(getContext());
+}
+
+// The dialect has no discardable attributes.
+LogicalResult RTDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  return nn::verifyDiscardable(op, attribute, {});
+}
+
+LogicalResult RTDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                  unsigned,
+                                                  NamedAttribute attribute) {
+  return nn::verifyArgumentAttribute(op, attribute, {});
 }
 
 // A kernel is a private function marked `nn.kernel`.

@@ -33,6 +33,8 @@ def RT_Dialect : Dialect {
   }];
   // Library ops of nn become calls: see calls/.
   let dependentDialects = ["::fsdpc::nn::NNDialect"];
+  let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
 }

@@ -42,15 +42,3 @@ func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
   fsdp.report_loss %y : tensor<f32>
   return
 }
-
-// -----
-
-fsdp.parameter @w : tensor<f32> trainable
-// Scopes and classes have the same length.
-func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
-  %w = fsdp.load @w : tensor<f32>
-  // expected-error @below {{'nn.scope' and 'nn.class' must have the same length}}
-  %y = nn.mul %x, %w {nn.scope = ["a"], nn.class = ["A", "B"]} : tensor<f32>
-  fsdp.report_loss %y : tensor<f32>
-  return
-}

@@ -38,10 +38,3 @@ module attributes {fsdp.options = {frozen = ["fc.wieght"]}} {
 module attributes {fsdp.options = {frozen = ["."]}} {
   fsdp.parameter @fc.weight : tensor<8xf32> trainable
 }
-
-// -----
-
-// expected-error@+1 {{--frozen '(' is not a valid regular expression}}
-module attributes {fsdp.options = {frozen = ["("]}} {
-  fsdp.parameter @fc.weight : tensor<8xf32> trainable
-}

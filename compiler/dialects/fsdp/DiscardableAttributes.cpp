@@ -1,0 +1,144 @@
+// The discardable attributes of the fsdp dialect. Some hold the state of the
+// compile (options, the last pass, sizes that a later pass prints), others what
+// passes found out about an op (its unit, its cost, its place in the arena).
+// FSDPBase.td describes each.
+#include "compiler/dialects/nn/DiscardableAttributes.h"
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/OptionTable.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+using namespace fsdpc::nn;
+
+namespace fsdpc::fsdp {
+namespace {
+
+bool isSymbol(Attribute value) { return isa<FlatSymbolRefAttr>(value); }
+
+bool isDictionary(Attribute value) { return isa<DictionaryAttr>(value); }
+
+// Returns true for the wait of a split collective.
+bool isWait(Operation *op) {
+  return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<TokenType>);
+}
+
+bool isOffsets(Attribute value) {
+  auto array = dyn_cast<DenseI64ArrayAttr>(value);
+  return array && llvm::all_of(array.asArrayRef(),
+                               [](int64_t offset) { return offset >= -1; });
+}
+
+bool isI64(Attribute value) {
+  auto number = dyn_cast<IntegerAttr>(value);
+  return number && number.getType().isInteger(64);
+}
+
+bool areCounts(Attribute value) {
+  auto counts = dyn_cast<DictionaryAttr>(value);
+  return counts && llvm::all_of(counts, [](NamedAttribute entry) {
+           return isCount(entry.getValue());
+         });
+}
+
+// What plan-memory writes. Tests give the size alone.
+bool isArena(Attribute value) {
+  auto arena = dyn_cast<DictionaryAttr>(value);
+  return arena && llvm::all_of(arena, [](NamedAttribute entry) {
+           StringRef key = entry.getName();
+           return key == "reused"
+                      ? isStringArray(entry.getValue())
+                      : llvm::is_contained({"bytes", "lower_bound", "gathered",
+                                            "gradients", "activations"},
+                                           key) &&
+                            isCount(entry.getValue());
+         });
+}
+
+bool isTerm(Attribute value) {
+  auto term = dyn_cast<DictionaryAttr>(value);
+  if (!term || term.size() != 4)
+    return false;
+  auto bytes = term.get("bytes");
+  auto per = term.getAs<StringAttr>("per");
+  return term.getAs<StringAttr>("what") && bytes && isCount(bytes) &&
+         term.getAs<StringAttr>("type") && per &&
+         (per == "microbatch" || per == "step");
+}
+
+// What writeCommunication writes.
+bool isCommunication(Attribute value) {
+  auto whole = dyn_cast<DictionaryAttr>(value);
+  if (!whole || whole.size() != 3)
+    return false;
+  Attribute trainable = whole.get("trainable"), frozen = whole.get("frozen");
+  auto terms = whole.getAs<ArrayAttr>("terms");
+  return trainable && isCount(trainable) && frozen && isCount(frozen) &&
+         terms && llvm::all_of(terms, isTerm);
+}
+
+constexpr AttributePlace modules = {"a module", isModule},
+                         ops = {"an op", isAnyOp};
+constexpr AttributeForm text = {"a string", isString},
+                        count = {"an i64 of 0 or more", isCount},
+                        time = {"an f64 of 0 or more", isDuration};
+
+constexpr DiscardableAttribute opTable[] = {
+    {"fsdp.done", modules, text},
+    {"fsdp.options", modules, {"a dictionary", isDictionary}},
+    {"fsdp.recognised", modules, {"a dictionary of i64 counts", areCounts}},
+    {"fsdp.communication",
+     modules,
+     {"a dictionary of 'trainable', 'frozen' and 'terms'", isCommunication}},
+    {"fsdp.schedule_hash", modules, text},
+    {"fsdp.arena",
+     modules,
+     {"a dictionary of i64 'bytes', 'lower_bound', 'gathered', 'gradients' and "
+      "'activations', and strings 'reused'",
+      isArena}},
+    {"fsdp.unit", ops, {"a symbol", isSymbol}},
+    {"fsdp.backward", ops, {"a unit attribute", isUnit}},
+    {"fsdp.flops", ops, count},
+    {"fsdp.bytes", ops, count},
+    {"fsdp.cost_us", ops, time},
+    {"fsdp.exposed_us", {"a wait", isWait}, time},
+    {"fsdp.offsets",
+     ops,
+     {"an i64 array of offsets, or -1 for a result without memory", isOffsets}},
+};
+
+constexpr DiscardableAttribute argumentTable[] = {
+    {"fsdp.input", ops, text},
+    {"fsdp.bound", ops, count},
+    {"fsdp.ignored", ops, {"an i64", isI64}},
+};
+
+LogicalResult verifyOptions(Operation *module, DictionaryAttr attribute) {
+  CompileOptions options;
+  std::string error = readOptions(attribute, options);
+  if (error.empty())
+    error = checkOptions(options);
+  if (error.empty())
+    return success();
+  return emitError(module->getLoc())
+         << "attribute '" << FSDPDialect::kOptionsAttr << "': " << error;
+}
+
+} // namespace
+
+LogicalResult FSDPDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  if (failed(verifyDiscardable(op, attribute, opTable)))
+    return failure();
+  if (attribute.getName() == kOptionsAttr)
+    return verifyOptions(op, cast<DictionaryAttr>(attribute.getValue()));
+  return success();
+}
+
+LogicalResult FSDPDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned,
+                                                    NamedAttribute attribute) {
+  return verifyArgumentAttribute(op, attribute, argumentTable);
+}
+
+} // namespace fsdpc::fsdp

@@ -1,0 +1,195 @@
+// Verifies discardable attributes against the table of their dialect, and lists
+// those of the nn dialect itself. They say where an op comes from, how passes
+// want it computed, and what code generation found out about a kernel.
+// NNBase.td describes each.
+#include "compiler/dialects/nn/DiscardableAttributes.h"
+
+#include "compiler/dialects/nn/NNAttributes.h"
+#include "compiler/dialects/nn/Strided.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+
+namespace fsdpc::nn {
+
+// ---- any dialect ----
+
+static const DiscardableAttribute *find(StringRef name,
+                                        ArrayRef<DiscardableAttribute> table) {
+  const auto *it = llvm::find_if(
+      table, [&](const DiscardableAttribute &row) { return row.name == name; });
+  return it == table.end() ? nullptr : it;
+}
+
+static LogicalResult refuseUnknown(Operation *op, StringRef name,
+                                   StringRef carrier,
+                                   ArrayRef<DiscardableAttribute> table) {
+  auto error = emitError(op->getLoc())
+               << "there is no attribute '" << name << "' of " << carrier;
+  if (!table.empty())
+    error << "; did you mean '"
+          << llvm::min_element(table,
+                               [&](const auto &a, const auto &b) {
+                                 return name.edit_distance(a.name) <
+                                        name.edit_distance(b.name);
+                               })
+                 ->name
+          << "'?";
+  return error;
+}
+
+static LogicalResult checkForm(Operation *op, NamedAttribute attribute,
+                               const DiscardableAttribute &row) {
+  if (row.form.matches(attribute.getValue()))
+    return success();
+  return emitError(op->getLoc())
+         << "attribute '" << row.name << "' = " << attribute.getValue()
+         << " is not " << row.form.description;
+}
+
+LogicalResult verifyDiscardable(Operation *op, NamedAttribute attribute,
+                                ArrayRef<DiscardableAttribute> table) {
+  StringRef name = attribute.getName();
+  const DiscardableAttribute *row = find(name, table);
+  if (!row)
+    return refuseUnknown(op, name, "ops", table);
+  if (!row->place.contains(op))
+    return emitError(op->getLoc())
+           << "attribute '" << name << "' belongs on " << row->place.description
+           << ", not on '" << op->getName() << "'";
+  return checkForm(op, attribute, *row);
+}
+
+LogicalResult verifyArgumentAttribute(Operation *function,
+                                      NamedAttribute attribute,
+                                      ArrayRef<DiscardableAttribute> table) {
+  StringRef name = attribute.getName();
+  const DiscardableAttribute *row = find(name, table);
+  if (!row)
+    return refuseUnknown(function, name, "arguments", table);
+  return checkForm(function, attribute, *row);
+}
+
+bool isModule(Operation *op) { return isa<ModuleOp>(op); }
+bool isAnyOp(Operation *) { return true; }
+bool isUnit(Attribute value) { return isa<UnitAttr>(value); }
+bool isString(Attribute value) { return isa<StringAttr>(value); }
+
+bool isStringArray(Attribute value) {
+  auto array = dyn_cast<ArrayAttr>(value);
+  return array && llvm::all_of(array, llvm::IsaPred<StringAttr>);
+}
+
+bool isCount(Attribute value) {
+  auto number = dyn_cast<IntegerAttr>(value);
+  return number && number.getType().isInteger(64) && number.getInt() >= 0;
+}
+
+bool isDuration(Attribute value) {
+  auto number = dyn_cast<FloatAttr>(value);
+  return number && number.getType().isF64() && number.getValueAsDouble() >= 0;
+}
+
+// ---- nn ----
+
+static bool isFunction(Operation *op) { return isa<FunctionOpInterface>(op); }
+
+static bool isKernel(Operation *op) {
+  return isFunction(op) && op->hasAttr(NNDialect::kKernelAttr);
+}
+
+static bool isLibraryCall(Operation *op) {
+  return isa<LibraryCallOpInterface>(op);
+}
+
+static bool isLibrary(Attribute value) {
+  auto name = dyn_cast<StringAttr>(value);
+  return name && llvm::is_contained({"cublaslt", "cudnn", "own", "products"},
+                                    name.getValue());
+}
+
+static bool movesElements(Operation *op) {
+  return isa<ElementSourceOpInterface>(op);
+}
+
+static bool isPlacing(Attribute value) {
+  auto name = dyn_cast<StringAttr>(value);
+  return name && (name == kReadInOperand || name == kWrittenInResult);
+}
+
+static bool isFloatType(Attribute value) {
+  auto type = dyn_cast<TypeAttr>(value);
+  return type && isa<FloatType>(type.getValue());
+}
+
+static bool isGrid(Attribute value) { return isa<GridAttr>(value); }
+static bool isPlan(Attribute value) { return isa<KernelPlanAttr>(value); }
+
+static bool isAlignments(Attribute value) {
+  auto array = dyn_cast<DenseI64ArrayAttr>(value);
+  return array && llvm::all_of(array.asArrayRef(),
+                               [](int64_t bytes) { return bytes > 0; });
+}
+
+static constexpr AttributePlace ops = {"an op", isAnyOp},
+                                functions = {"a function", isFunction},
+                                kernels = {"a kernel (a function marked "
+                                           "'nn.kernel')",
+                                           isKernel};
+static constexpr AttributeForm unit = {"a unit attribute", isUnit},
+                               strings = {"an array of strings", isStringArray};
+
+static constexpr DiscardableAttribute table[] = {
+    {"nn.scope", ops, strings},
+    {"nn.class", ops, strings},
+    {"nn.kernel", functions, unit},
+    {"nn.optimizer", kernels, unit},
+    {"nn.rows", kernels, unit},
+    {"nn.compute", kernels, {"a float type", isFloatType}},
+    {"nn.plan", kernels, {"a kernel plan", isPlan}},
+    {"nn.kept", ops, unit},
+    {"nn.grid", kernels, {"a grid", isGrid}},
+    {"nn.alignments",
+     kernels,
+     {"an i64 array of positive bytes", isAlignments}},
+    {"nn.library",
+     {"a library call", isLibraryCall},
+     {"one of cublaslt, cudnn, own, products", isLibrary}},
+    {"nn.strided",
+     {"an op that moves elements", movesElements},
+     {"one of operand, result", isPlacing}},
+};
+
+// The modules of an op have a scope and a class each. A fault is reported once.
+static LogicalResult verifyModules(Operation *op, StringRef name) {
+  auto scopes = op->getAttrOfType<ArrayAttr>(NNDialect::kScopeAttr);
+  auto classes = op->getAttrOfType<ArrayAttr>(NNDialect::kClassAttr);
+  size_t scopeCount = scopes ? scopes.size() : 0;
+  size_t classCount = classes ? classes.size() : 0;
+  bool reportsFault =
+      name == NNDialect::kScopeAttr ||
+      (name == NNDialect::kClassAttr && !op->hasAttr(NNDialect::kScopeAttr));
+  if (!reportsFault || scopeCount == classCount)
+    return success();
+  return emitError(op->getLoc())
+         << "attributes '" << NNDialect::kScopeAttr << "' and '"
+         << NNDialect::kClassAttr << "' describe " << scopeCount << " and "
+         << classCount << " modules; they must describe the same";
+}
+
+LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  if (failed(verifyDiscardable(op, attribute, table)))
+    return failure();
+  return verifyModules(op, attribute.getName());
+}
+
+LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                  unsigned,
+                                                  NamedAttribute attribute) {
+  return verifyArgumentAttribute(op, attribute, {});
+}
+
+} // namespace fsdpc::nn

@@ -1,0 +1,58 @@
+// The discardable attributes of a dialect, as a table that its verifier reads.
+//
+// Such attributes need no op definition, so MLIR accepts any name and value.
+// Passes and the program's code generator would take a misspelt one as absent.
+// Each dialect therefore lists its attributes and refuses all others.
+#pragma once
+
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace fsdpc::nn {
+
+/// The ops or arguments that may carry an attribute.
+struct AttributePlace {
+  llvm::StringLiteral description; // "a module"
+  bool (*contains)(mlir::Operation *);
+};
+
+/// The values that an attribute may have.
+struct AttributeForm {
+  llvm::StringLiteral description; // "an i64 of 0 or more"
+  bool (*matches)(mlir::Attribute);
+};
+
+struct DiscardableAttribute {
+  llvm::StringLiteral name; // with the dialect's prefix
+  AttributePlace place;
+  AttributeForm form;
+};
+
+/// Emits an error at `op` if the table has no attribute of this name, or if its
+/// row does not allow it on this op or with this value. `carrier` names what
+/// carries the attribute.
+mlir::LogicalResult
+verifyDiscardable(mlir::Operation *op, mlir::NamedAttribute attribute,
+                  llvm::ArrayRef<DiscardableAttribute> table);
+
+/// The same for the arguments of a function. `table` lists attributes of
+/// arguments; their places are not read.
+mlir::LogicalResult
+verifyArgumentAttribute(mlir::Operation *function,
+                        mlir::NamedAttribute attribute,
+                        llvm::ArrayRef<DiscardableAttribute> table);
+
+// Places and forms that several attributes share.
+bool isModule(mlir::Operation *op);
+bool isAnyOp(mlir::Operation *op);
+bool isUnit(mlir::Attribute value);
+bool isString(mlir::Attribute value);
+bool isStringArray(mlir::Attribute value);
+/// An i64 that is not negative.
+bool isCount(mlir::Attribute value);
+/// An f64 that is not negative.
+bool isDuration(mlir::Attribute value);
+
+} // namespace fsdpc::nn

@@ -1,0 +1,166 @@
+// RUN: fsdpc-opt %s --split-input-file --verify-diagnostics
+// The discardable attributes of the fsdp and rt dialects. Those of the options
+// are in invalid_options.mlir.
+
+// An unknown name is refused with the nearest known one.
+// expected-error @below {{there is no attribute 'fsdp.option' of ops; did you mean 'fsdp.options'?}}
+module attributes {fsdp.option = {}} {
+}
+
+// -----
+
+// The state of the compile belongs to the module.
+module {
+  // expected-error @below {{attribute 'fsdp.done' belongs on a module, not on 'func.func'}}
+  func.func private @f() attributes {fsdp.done = "units"}
+}
+
+// -----
+
+// The last pass is named by a string.
+// expected-error @below {{attribute 'fsdp.done' = 3 : i64 is not a string}}
+module attributes {fsdp.done = 3 : i64} {
+}
+
+// -----
+
+// Composites are counted.
+// expected-error @below {{attribute 'fsdp.recognised' = {gelu = "two"} is not a dictionary of i64 counts}}
+module attributes {fsdp.recognised = {gelu = "two"}} {
+}
+
+// -----
+
+// The arena has known entries.
+// expected-error @below {{attribute 'fsdp.arena' = {byts = 512 : i64} is not a dictionary of i64 'bytes'}}
+module attributes {fsdp.arena = {byts = 512 : i64}} {
+}
+
+// -----
+
+// Its sizes are not negative.
+// expected-error @below {{attribute 'fsdp.arena' = {bytes = -1 : i64} is not a dictionary of i64 'bytes'}}
+module attributes {fsdp.arena = {bytes = -1 : i64}} {
+}
+
+// -----
+
+// A term of the communication is counted per microbatch or per step.
+// expected-error @below {{is not a dictionary of 'trainable', 'frozen' and 'terms'}}
+module attributes {fsdp.communication = {trainable = 8 : i64, frozen = 0 : i64,
+  terms = [{what = "all_gather", bytes = 32 : i64, type = "f32", per = "epoch"}]}} {
+}
+
+// -----
+
+// The hash of the schedule is a string.
+// expected-error @below {{attribute 'fsdp.schedule_hash' = 7 : i64 is not a string}}
+module attributes {fsdp.schedule_hash = 7 : i64} {
+}
+
+// -----
+
+// A unit is a symbol.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.unit' = "h.0" is not a symbol}}
+  %y = nn.exp %x {fsdp.unit = "h.0"} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// The mark of the backward has no value.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.backward' = true is not a unit attribute}}
+  %y = nn.exp %x {fsdp.backward = true} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// Operations and bytes are counts.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.flops' = 4.000000e+00 : f64 is not an i64 of 0 or more}}
+  %y = nn.exp %x {fsdp.flops = 4.0 : f64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.bytes' = -4 : i64 is not an i64 of 0 or more}}
+  %y = nn.exp %x {fsdp.bytes = -4 : i64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// Microseconds are not negative.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.cost_us' = -1.000000e+00 : f64 is not an f64 of 0 or more}}
+  %y = nn.exp %x {fsdp.cost_us = -1.0 : f64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// Only a wait stalls compute.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.exposed_us' belongs on a wait, not on 'nn.exp'}}
+  %y = nn.exp %x {fsdp.exposed_us = 1.0 : f64} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// Offsets are bytes, or -1.
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'fsdp.offsets' = array<i64: -64> is not an i64 array of offsets, or -1 for a result without memory}}
+  %y = nn.exp %x {fsdp.offsets = array<i64: -64>} : tensor<4xf32>
+  return
+}
+
+// -----
+
+// An argument is named by a string.
+// expected-error @below {{attribute 'fsdp.input' = 0 : i64 is not a string}}
+func.func @f(%x: tensor<4xf32> {fsdp.input = 0 : i64}) {
+  return
+}
+
+// -----
+
+// Rows of a table are counted.
+// expected-error @below {{attribute 'fsdp.bound' = "8" is not an i64 of 0 or more}}
+func.func @f(%x: tensor<4xi64> {fsdp.bound = "8"}) {
+  return
+}
+
+// -----
+
+// A value outside the table is an integer.
+// expected-error @below {{attribute 'fsdp.ignored' = -1.000000e+02 : f64 is not an i64}}
+func.func @f(%x: tensor<4xi64> {fsdp.ignored = -100.0 : f64}) {
+  return
+}
+
+// -----
+
+// An attribute of ops is unknown on an argument.
+// expected-error @below {{there is no attribute 'fsdp.unit' of arguments; did you mean 'fsdp.input'?}}
+func.func @f(%x: tensor<4xi64> {fsdp.unit = @u}) {
+  return
+}
+
+// -----
+
+// The rt dialect has no discardable attributes.
+// expected-error @below {{there is no attribute 'rt.stream' of ops}}
+func.func private @f() attributes {rt.stream = "compute"}
+
+// -----
+
+// expected-error @below {{there is no attribute 'rt.stream' of arguments}}
+func.func @f(%x: tensor<4xi64> {rt.stream = "compute"}) {
+  return
+}
