@@ -164,7 +164,8 @@ private:
 // visitors then need no error paths.
 class Reader {
 public:
-  Reader(const Json &object, std::string path) : object(object), path(std::move(path)) {}
+  Reader(const Json &object, std::string path)
+      : object(object), path(std::move(path)) {}
 
   template <class T> void operator()(const char *key, T &value) {
     std::string here = path.empty() ? key : path + "." + key;

@@ -99,7 +99,7 @@ def run(opt, fragments):
             line += text.count("\n")
             file.write(text)
         file.flush()
-        result = subprocess.run([opt, file.name, "--split-input-file", "-o", "/dev/null"], capture_output=True, text=True)
+        result = subprocess.run([opt, file.name, "--split-input-file"], capture_output=True, text=True)
     diagnostics = {fragment: [] for fragment in fragments}
     for line, column, kind, text in DIAGNOSTIC.findall(result.stderr):
         start = max(start for start in starts if start <= int(line))

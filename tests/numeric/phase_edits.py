@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """An edit of a dump is refused by the verifier of its phase, or the program still trains alike.
 
-usage: phase_edits.py --build DIR [PHASE…] [--samples N]
+usage: phase_edits.py --build DIR [PHASE…] [--edits M] [--samples N]
 
 For the dumps that close the phases `units`, `shard` and `collectives`, under several strategies: each line with a
 collective, a layout or a weight is deleted, written twice and moved, and units and offsets are changed. Prints for each
 kind of edit how many are refused by a rule of the verifier, how many by MLIR (SSA, types, symbols), and how many are
-accepted. Of those accepted, N of each kind are compiled and trained: they must stay within the limits of the fixture.
+accepted. With --edits, only M of each kind are tried. Of those accepted, N of each kind are compiled and trained: they
+must stay within the limits of the fixture.
 """
 import collections
 import re
@@ -66,6 +67,11 @@ def edits(lines: list[str], moved: str | None):
                 yield "moved", [*rest[:i + by], line, *rest[i + by:]]
 
 
+def spread(items: list, count: int) -> list:
+    """Returns `count` of the items at equal distances, or all of them if there are fewer."""
+    return [items[i * len(items) // count] for i in range(count)] if count < len(items) else items
+
+
 def verify(bench, phase: str, mutants: list[str]) -> tuple[set[int], collections.Counter]:
     """Runs the phase's verifier on all mutants. Returns the accepted ones, and how often each rule refused one."""
     text = "\n// -----\n".join(mutant.replace("module attributes {", f"module attributes {{edit.id = {i} : i64, ", 1)
@@ -105,14 +111,15 @@ def test(bench, options):
             kinds = collections.defaultdict(list)
             for kind, edited in edits(lines, moved):
                 kinds[kind].append("\n".join(edited))
-            for kind, mutants in kinds.items():
+            for kind, all_mutants in kinds.items():
+                mutants = spread(all_mutants, options.edits or len(all_mutants))
                 accepted, rules = verify(bench, phase, ["\n".join(lines), *mutants])
                 if 0 not in accepted:
                     raise Failure(f"verify-{phase} refuses the unedited dump: {rules}")
                 accepted.remove(0)
                 # The fixture's limits are those of f32.
                 samples = 0 if "--param-dtype=bf16" in flags else options.samples
-                chosen = sorted(accepted)[::max(1, len(accepted) // max(1, samples))][:samples]
+                chosen = spread(sorted(accepted), samples)
                 for index in chosen:
                     if fault := trains_alike(bench, fixture, folder, f"{phase}-{number}-{kind.replace(' ', '-')}-{index}", mutants[index - 1]):
                         faults.append(f"{phase} {' '.join(flags)}: '{kind}', number {index}, is accepted and trains otherwise: {fault}")
@@ -125,6 +132,7 @@ def test(bench, options):
 
 def arguments(parser):
     parser.add_argument("phases", nargs="*", metavar="PHASE", help=f"of {', '.join(PHASES)}; default: all")
+    parser.add_argument("--edits", type=int, metavar="M", help="edits of each kind to try; default: all")
     parser.add_argument("--samples", type=int, default=2, metavar="N", help="accepted edits of each kind to train")
 
 

@@ -1,6 +1,6 @@
 // Planned ops become calls of the runtime, collectives with events around them.
 // RUN: fsdpc-opt %s --convert-to-rt --verify-rt --split-input-file | FileCheck %s
-// RUN: fsdpc-opt %s --convert-to-rt --elide-events --verify-rt --split-input-file -o /dev/null
+// RUN: fsdpc-opt %s --convert-to-rt --elide-events --verify-rt --split-input-file -o %t
 
 // A start waits for everything enqueued on compute before it, and a wait makes
 // compute wait. A view is an offset (element 16 is byte 64), and a free is
