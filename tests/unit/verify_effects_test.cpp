@@ -186,7 +186,7 @@ TEST_F(VerifyEffectsTest, AcceptsAForeignOpThatStatesItsEffects) {
 
 TEST_F(VerifyEffectsTest, RefusesAnOpWithoutEffects) {
   constexpr const char *message =
-      "does not say which memory it reads and writes";
+      "does not declare its memory effects; declare them in ODS";
   EXPECT_ERROR(verifyRT(R"("test.silent"() : () -> ())"), message);
   EXPECT_ERROR(verifySchedule(R"("test.silent"() : () -> ())"), message);
 }
@@ -195,14 +195,14 @@ TEST_F(VerifyEffectsTest, RefusesAPointerWithoutEffect) {
   EXPECT_ERROR(
       verifyRT(pointers + std::string(R"(
     "test.write_first"(%0, %1) : (!rt.ptr, !rt.ptr) -> ())")),
-      "does not say whether it reads or writes the memory of operand 1");
+      "does not declare whether it reads or writes the memory of operand 1");
 }
 
 TEST_F(VerifyEffectsTest, RefusesALayoutWithoutEffect) {
   constexpr const char *op =
       R"("test.silent_layout"() {layouts = [@l]} : () -> ())";
   constexpr const char *message =
-      "names layout 'l', but none of its effects is on the memory of layouts";
+      "references layout 'l', but declares no effect on the memory of layouts";
   EXPECT_ERROR(verifyRT(op), message);
   EXPECT_ERROR(verifySchedule(op), message);
 }
@@ -212,11 +212,11 @@ TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
       verifyRT(pointers + std::string(R"(
     rt.reduce_scatter [@l], %0
     "test.write"(%0) : (!rt.ptr) -> ())")),
-      "touches arena bytes [0, 64) without waiting for stream 'reduce'");
+      "accesses arena bytes [0, 64) without waiting for stream 'reduce'");
   EXPECT_ERROR(verifyRT(pointers + std::string(R"(
     rt.reduce_scatter [@l], %0
     "test.layout"() {layouts = [@l]} : () -> ())")),
-               "touches gradients of 'l' without waiting for stream 'reduce'");
+               "accesses gradients of 'l' without waiting for stream 'reduce'");
   EXPECT_EQ(verifyRT(pointers + std::string(R"(
     rt.reduce_scatter [@l], %0
     rt.event_record reduce 0
@@ -227,7 +227,7 @@ TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
   EXPECT_ERROR(verifyRT(pointers + std::string(R"(
     rt.reduce_scatter [@l], %0
     "test.anywhere"() : () -> ())")),
-               "touches memory that it does not name without waiting");
+               "accesses unspecified memory without waiting");
 }
 
 TEST_F(VerifyEffectsTest, OrdersCommunicationWindows) {

@@ -93,7 +93,7 @@ module {
   fsdp.unit @a
   func.func private @unknown()
   func.func @microbatch() {
-    // expected-error @below {{does not say which memory it reads and writes; state its effects in ODS}}
+    // expected-error @below {{does not declare its memory effects; declare them in ODS}}
     func.call @unknown() {fsdp.unit = @a} : () -> ()
     return
   }
