@@ -331,7 +331,7 @@ FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
   default: {
     // Attributes require aligned elements; the bytes of a file may not be.
     std::vector<uint64_t> aligned((bytes->size() + 7) / 8);
-    memcpy(aligned.data(), bytes->data(), bytes->size());
+    llvm::copy(*bytes, reinterpret_cast<char *>(aligned.data()));
     return constantFrom(type, ArrayRef(reinterpret_cast<char *>(aligned.data()),
                                        bytes->size()));
   }

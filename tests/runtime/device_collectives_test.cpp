@@ -299,7 +299,7 @@ TEST_P(WatchdogDeathTest, namesTheCollectiveThatIsStuck) {
           with(emulation::Fault::silent, 5, 1), 1),
       ::testing::ExitedWithCode(3),
       "^error: rank 0, step 2, unit 'h.3': all_gather has not ended within 1 "
-      "s; another rank has stopped, or is slower than --watchdog allows\n$");
+      "s; another rank has stopped or is slower than --watchdog allows\n$");
 }
 
 // An error that NCCL reports through the communicator's state, and no call
