@@ -13,7 +13,7 @@
 namespace fsdpc::runtime {
 namespace {
 
-std::string padded(std::string text, size_t width, bool right = false) {
+std::string padded(const std::string &text, size_t width, bool right = false) {
   size_t fill = width > text.size() ? width - text.size() : 0;
   return right ? std::string(fill, ' ') + text : text + std::string(fill, ' ');
 }

@@ -39,9 +39,9 @@ Status Samples::open(const Manifest &program, const Options &options,
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
 
   // Less than a step of samples would repeat some within one step.
-  for (size_t i = 0; i < files.size(); ++i)
-    if (files[i].samples == samples && samples / perMicrobatch < microbatches)
-      return Error{"'" + files[i].file.path() + "' contains " +
+  for (const SampleFile &file : files)
+    if (file.samples == samples && samples / perMicrobatch < microbatches)
+      return Error{"'" + file.file.path() + "' contains " +
                    std::to_string(samples) + " samples, but one step takes " +
                    std::to_string(microbatches) + " microbatches of " +
                    std::to_string(perMicrobatch)};

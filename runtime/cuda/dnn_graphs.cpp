@@ -13,20 +13,18 @@ namespace fg = cudnn_frontend::graph;
 using Graph = fg::Graph;
 using Tensor = std::shared_ptr<fg::Tensor_attributes>;
 
-Tensor operand(Graph &graph, int64_t number, std::vector<int64_t> extents,
-               std::vector<int64_t> strides) {
-  return graph.tensor(fg::Tensor_attributes()
-                          .set_uid(number)
-                          .set_dim(std::move(extents))
-                          .set_stride(std::move(strides)));
+Tensor operand(Graph &graph, int64_t number,
+               const std::vector<int64_t> &extents,
+               const std::vector<int64_t> &strides) {
+  return graph.tensor(
+      fg::Tensor_attributes().set_uid(number).set_dim(extents).set_stride(
+          strides));
 }
 
 void makeResult(const Tensor &result, int64_t number,
-                std::vector<int64_t> extents, std::vector<int64_t> strides) {
-  result->set_output(true)
-      .set_uid(number)
-      .set_dim(std::move(extents))
-      .set_stride(std::move(strides));
+                const std::vector<int64_t> &extents,
+                const std::vector<int64_t> &strides) {
+  result->set_output(true).set_uid(number).set_dim(extents).set_stride(strides);
 }
 
 void setTypes(Graph &graph, fe::DataType_t type) {

@@ -18,7 +18,7 @@ public:
               const CollectiveResources &resources,
               std::shared_ptr<Watchdog> watchdog, bool deterministic,
               CudaCommunicator communicator)
-      : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
+      : CollectiveChannel(api, job, channel, resources, watchdog),
         deterministic(deterministic), communicator(communicator) {
     // All collectives of a step lie in this memory. A transport that refuses to
     // register it is slower, but works.
@@ -151,8 +151,8 @@ makeCollectives(CudaApi &api, Job &job, const DeviceOptions &options,
   FSDPC_TRY(made);
   std::shared_ptr<Watchdog> watchdog = std::move(*made);
   if (job.sharesProcess)
-    return makePeerChannels(api, job, resources, std::move(watchdog));
-  return makeNcclChannels(api, job, options, resources, std::move(watchdog));
+    return makePeerChannels(api, job, resources, watchdog);
+  return makeNcclChannels(api, job, options, resources, watchdog);
 }
 
 CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,

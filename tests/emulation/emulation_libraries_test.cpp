@@ -303,8 +303,8 @@ double AttentionOperands::total(const AttentionPlan &p,
 void checkAttention(AttentionPlan p) {
   AttentionOperands o(p);
   if (p.dtypeMask == "i1") {
-    for (size_t i = 0; i < o.mask.bytes.size(); ++i)
-      o.mask.bytes[i] = random_() % 3 != 0;
+    for (auto &byte : o.mask.bytes)
+      byte = random_() % 3 != 0;
     // The first row sees no key.
     std::fill_n(o.mask.bytes.begin(), p.keys, 0);
   }

@@ -79,7 +79,7 @@ TEST_F(Streams, waitForNothingWhereNobodyRecorded) {
 void runRandomProgram(
     std::mt19937 &random, std::vector<CudaStream> streams,
     std::vector<CudaEvent> events, Emulation &cuda, std::vector<int> &done,
-    std::function<void(CudaStream, std::function<void()>)> run,
+    const std::function<void(CudaStream, std::function<void()>)> &run,
     std::atomic<int> &failures) {
   std::vector<std::vector<int>> recorded(events.size()),
       onStream(streams.size());
@@ -119,7 +119,9 @@ TEST_F(Streams, eventsOrderRandomPrograms) {
     std::atomic<int> failures{0};
     runRandomProgram(
         random, streams, events, cuda, done,
-        [&](CudaStream s, std::function<void()> work) { this->run(s, work); },
+        [&](CudaStream s, std::function<void()> work) {
+          this->run(s, std::move(work));
+        },
         failures);
     for (CudaStream stream : streams)
       ASSERT_CUDA(cuda.synchronizeStream(stream));
@@ -235,7 +237,9 @@ TEST_F(Graphs, keepTheOrderOfRandomPrograms) {
       ASSERT_CUDA(cuda.waitEvent(streams[i], fork));
     runRandomProgram(
         random, streams, events, cuda, done,
-        [&](CudaStream s, std::function<void()> work) { this->run(s, work); },
+        [&](CudaStream s, std::function<void()> work) {
+          this->run(s, std::move(work));
+        },
         failures);
     for (size_t i = 1; i < streams.size(); ++i) {
       ASSERT_CUDA(cuda.recordEvent(fork, streams[i]));

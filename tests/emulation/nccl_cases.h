@@ -106,9 +106,10 @@ template <typename T> void NcclRank::reduce(size_t elements, WireType type) {
   check(cuda.reduceScatter(communicator, whole, shard, elements, type, stream),
         "reduceScatter");
   synchronize();
+  int sumOfRanks = size * (size - 1) / 2;
   for (size_t i = 0; i < elements; ++i) {
     size_t at = size_t(rank) * elements + i;
-    float sum = float(size) * float(at % 7) + float(size * (size - 1) / 2);
+    float sum = float(size) * float(at % 7) + float(sumOfRanks);
     expect(widen(shard[i]) == sum, "a reduced element is wrong");
   }
 }

@@ -231,11 +231,11 @@ TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
 }
 
 TEST_F(VerifyEffectsTest, OrdersCommunicationWindows) {
-  EXPECT_ERROR(
-      verifyRT(pointers + std::string(R"(
+  EXPECT_ERROR(verifyRT(pointers + std::string(R"(
     rt.all_gather [@l] -> %0
     "test.window"() : () -> ())")),
-      "touches window of channel 'gather' without waiting for stream 'gather'");
+               "accesses window of channel 'gather' without waiting for stream "
+               "'gather'");
   EXPECT_EQ(verifyRT(pointers + std::string(R"(
     rt.all_gather [@l] -> %0
     rt.event_record gather 0
@@ -247,12 +247,12 @@ TEST_F(VerifyEffectsTest, OrdersCommunicationWindows) {
 TEST_F(VerifyEffectsTest, KeepsForeignOpsFromCollectivesUnderWay) {
   for (const char *op : {R"("test.layout"() {layouts = [@l]} : () -> ())",
                          R"("test.anywhere"() : () -> ())"})
-    EXPECT_ERROR(
-        verifySchedule(
-            R"(%t = fsdp.reduce_scatter_start [@l], %g : tensor<16xf32>
+    EXPECT_ERROR(verifySchedule(
+                     R"(%t = fsdp.reduce_scatter_start [@l], %g : tensor<16xf32>
 )" + std::string(op) +
-            "\nfsdp.reduce_scatter_wait %t"),
-        "touches memory of layout 'l' while a collective on it is under way");
+                     "\nfsdp.reduce_scatter_wait %t"),
+                 "accesses memory of layout 'l' while a collective on that "
+                 "layout is in flight");
 }
 
 // Symbols stand at the module's top level, where nothing runs.
