@@ -18,7 +18,7 @@ public:
               const CollectiveResources &resources,
               std::shared_ptr<Watchdog> watchdog, bool deterministic,
               CudaCommunicator communicator)
-      : CollectiveChannel(api, job, channel, resources, watchdog),
+      : CollectiveChannel(api, job, channel, resources, std::move(watchdog)),
         deterministic(deterministic), communicator(communicator) {
     // All collectives of a step lie in this memory. A transport that refuses to
     // register it is slower, but works.
