@@ -6,18 +6,13 @@
 #include "passes/collectives/Segments.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Rules.h"
 
 using namespace mlir;
+using fsdpc::fsdp::broken;
+using fsdpc::fsdp::nameOrNone;
 
 namespace fsdpc::passes {
-
-static InFlightDiagnostic broken(Operation *op, StringRef rule) {
-  return op->emitOpError("breaks rule '") << rule << "': ";
-}
-
-static StringRef nameOf(FlatSymbolRefAttr unit) {
-  return unit ? unit.getValue() : "none";
-}
 
 // Collects the ops that read the buffer or its views, and its frees.
 static void collectUses(Value buffer, SmallVectorImpl<Operation *> &users,
@@ -108,20 +103,21 @@ LogicalResult GatherLives::verifyRun(fsdp::AllGatherOp gather,
     InFlightDiagnostic diag = broken(gather, "kept")
                               << "from here to the free of what it gathers "
                                  "units '"
-                              << nameOf(unit) << "' and '"
-                              << nameOf(getUnit(*other)) << "' read weights";
+                              << nameOrNone(unit) << "' and '"
+                              << nameOrNone(getUnit(*other))
+                              << "' read weights";
     diag.attachNote(free.getLoc()) << "freed here";
     diag.attachNote((*other)->getLoc())
-        << "unit '" << nameOf(getUnit(*other)) << "' reads weights here";
+        << "unit '" << nameOrNone(getUnit(*other)) << "' reads weights here";
     return diag;
   }
   for (Operation *op : {gather.getOperation(), free.getOperation()}) {
     if (getUnit(op) == unit)
       continue;
     InFlightDiagnostic diag = broken(op, "unit")
-                              << "it belongs to unit '" << nameOf(getUnit(op))
-                              << "', but unit '" << nameOf(unit)
-                              << "' reads what is gathered";
+                              << "it belongs to unit '"
+                              << nameOrNone(getUnit(op)) << "', but unit '"
+                              << nameOrNone(unit) << "' reads what is gathered";
     diag.attachNote(readers[first]->getLoc()) << "read here";
     return diag;
   }

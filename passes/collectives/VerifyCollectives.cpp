@@ -10,6 +10,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 
@@ -18,29 +19,18 @@ namespace fsdpc::passes {
 #include "passes/collectives/Passes.h.inc"
 
 using namespace mlir;
+using fsdp::broken;
 using fsdp::FSDPDialect;
+using fsdp::nameOrNone;
+using fsdp::refuseWithNote;
 
 namespace {
-
-InFlightDiagnostic broken(Operation *op, StringRef rule) {
-  return op->emitOpError("breaks rule '") << rule << "': ";
-}
-
-LogicalResult refuseWithNote(InFlightDiagnostic diag, Operation *other,
-                             StringRef note) {
-  diag.attachNote(other->getLoc()) << note;
-  return diag;
-}
 
 bool isBackward(Operation *op) {
   return op->hasAttr(FSDPDialect::kBackwardAttr);
 }
 
 StringRef direction(bool backward) { return backward ? "backward" : "forward"; }
-
-StringRef nameOf(FlatSymbolRefAttr unit) {
-  return unit ? unit.getValue() : "none";
-}
 
 bool writes(ArrayRef<fsdp::SymbolEffect> effects,
             SideEffects::Resource *resource) {
@@ -157,7 +147,7 @@ private:
       InFlightDiagnostic diag =
           broken(op, "segment")
           << "it reads weights and is in no " << direction(isBackward(op))
-          << " segment of its unit '" << nameOf(getUnit(op)) << "'";
+          << " segment of its unit '" << nameOrNone(getUnit(op)) << "'";
       if (segment)
         diag.attachNote(segment.getLoc()) << "the segment around it";
       return diag;
@@ -171,11 +161,12 @@ private:
       return success();
     for (Operation *user : op->getUsers())
       if (getUnit(user) != getUnit(op))
-        return refuseWithNote(
-            broken(op, "unit")
-                << "it belongs to unit '" << nameOf(getUnit(op))
-                << "' and is read in unit '" << nameOf(getUnit(user)) << "'",
-            user, "read here");
+        return refuseWithNote(broken(op, "unit")
+                                  << "it belongs to unit '"
+                                  << nameOrNone(getUnit(op))
+                                  << "' and is read in unit '"
+                                  << nameOrNone(getUnit(user)) << "'",
+                              user, "read here");
     return success();
   }
 
@@ -231,8 +222,9 @@ private:
                 getUnit(op);
     }
     if (!ofUnit)
-      return broken(op, "unit") << "it belongs to unit '" << nameOf(getUnit(op))
-                                << "', which has none of its layouts";
+      return broken(op, "unit")
+             << "it belongs to unit '" << nameOrNone(getUnit(op))
+             << "', which has none of its layouts";
     return success();
   }
 

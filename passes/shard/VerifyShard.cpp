@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 
@@ -17,26 +18,15 @@ namespace fsdpc::passes {
 #include "passes/shard/Passes.h.inc"
 
 using namespace mlir;
+using fsdp::broken;
 using fsdp::FSDPDialect;
+using fsdp::nameOrNone;
+using fsdp::refuseWithNote;
 
 namespace {
 
-InFlightDiagnostic broken(Operation *op, StringRef rule) {
-  return op->emitOpError("breaks rule '") << rule << "': ";
-}
-
-LogicalResult refuseWithNote(InFlightDiagnostic diag, Operation *other,
-                             StringRef note) {
-  diag.attachNote(other->getLoc()) << note;
-  return diag;
-}
-
 FlatSymbolRefAttr unitOf(Operation *op) {
   return op->getAttrOfType<FlatSymbolRefAttr>(FSDPDialect::kUnitAttr);
-}
-
-StringRef nameOf(FlatSymbolRefAttr unit) {
-  return unit ? unit.getValue() : "none";
 }
 
 bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
@@ -88,7 +78,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
                                   << "it is of unit '" << layout.getUnit()
                                   << "', and its member '" << name.getValue()
                                   << "' of unit '"
-                                  << nameOf(parameter.getUnitAttr()) << "'",
+                                  << nameOrNone(parameter.getUnitAttr()) << "'",
                               parameter, "the parameter");
       int64_t first = llvm::alignTo(end, fsdp::kMemberAlignment);
       if (member.getOffset() != first)
@@ -131,7 +121,7 @@ private:
     FlatSymbolRefAttr name = unitOf(op);
     if (name && symbols.lookup<fsdp::UnitOp>(name.getAttr()))
       return success();
-    return broken(op, "unit") << "it belongs to unit '" << nameOf(name)
+    return broken(op, "unit") << "it belongs to unit '" << nameOrNone(name)
                               << "', which does not exist";
   }
 
@@ -154,8 +144,8 @@ private:
       if (unitOf(user) != unitOf(op))
         return refuseWithNote(
             broken(op, "weight")
-                << "it belongs to unit '" << nameOf(unitOf(op))
-                << "' and is read in unit '" << nameOf(unitOf(user)) << "'",
+                << "it belongs to unit '" << nameOrNone(unitOf(op))
+                << "' and is read in unit '" << nameOrNone(unitOf(user)) << "'",
             user, "read here");
     return success();
   }

@@ -6,6 +6,7 @@
 #include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 
 namespace fsdpc::passes {
@@ -13,13 +14,10 @@ namespace fsdpc::passes {
 #include "passes/units/Passes.h.inc"
 
 using namespace mlir;
+using fsdp::broken;
 using fsdp::FSDPDialect;
 
 namespace {
-
-InFlightDiagnostic broken(Operation *op, StringRef rule) {
-  return op->emitOpError("breaks rule '") << rule << "': ";
-}
 
 class Verifier {
 public:

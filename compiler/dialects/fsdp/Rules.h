@@ -1,0 +1,29 @@
+// Diagnostics of the verifiers that close the phases. Each says which rule of
+// the pass's description an op breaks.
+#pragma once
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Operation.h"
+
+namespace fsdpc::fsdp {
+
+/// Emits "breaks rule 'RULE': " at the op; the caller appends the reason.
+inline mlir::InFlightDiagnostic broken(mlir::Operation *op,
+                                       llvm::StringRef rule) {
+  return op->emitOpError("breaks rule '") << rule << "': ";
+}
+
+/// Attaches `note` at `other` to the error, and returns failure.
+inline llvm::LogicalResult refuseWithNote(mlir::InFlightDiagnostic diag,
+                                          mlir::Operation *other,
+                                          llvm::StringRef note) {
+  diag.attachNote(other->getLoc()) << note;
+  return diag;
+}
+
+/// Returns the name of a unit for messages: "none" if there is no unit.
+inline llvm::StringRef nameOrNone(mlir::FlatSymbolRefAttr unit) {
+  return unit ? unit.getValue() : "none";
+}
+
+} // namespace fsdpc::fsdp
