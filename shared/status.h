@@ -14,7 +14,7 @@
 
 namespace fsdpc {
 
-// What went wrong, for the person who runs the program: a lower-case fragment
+// A message for the person who runs the program: a lower-case fragment
 // that quotes the offending name and value and says what to do.
 struct [[nodiscard]] Error {
   std::string message;

@@ -1,4 +1,4 @@
-// What divides the addresses that kernels are launched with.
+// The alignments of the addresses that kernels are launched with.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"

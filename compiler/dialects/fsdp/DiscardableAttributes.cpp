@@ -41,7 +41,7 @@ bool areCounts(Attribute value) {
          });
 }
 
-// What plan-memory writes. Tests give the size alone.
+// As plan-memory writes it. Tests give the size alone.
 bool isArena(Attribute value) {
   auto arena = dyn_cast<DictionaryAttr>(value);
   return arena && llvm::all_of(arena, [](NamedAttribute entry) {
@@ -66,7 +66,7 @@ bool isTerm(Attribute value) {
          (per == "microbatch" || per == "step");
 }
 
-// What writeCommunication writes.
+// As writeCommunication writes it.
 bool isCommunication(Attribute value) {
   auto whole = dyn_cast<DictionaryAttr>(value);
   if (!whole || whole.size() != 3)

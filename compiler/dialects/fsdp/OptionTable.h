@@ -36,7 +36,7 @@ struct OptionInfo {
   NumberRange range;
   OptionCondition condition;
 
-  // What follows from the type of the field.
+  // These follow from the type of the field.
   bool isFlag;    // takes no value on the command line
   bool mayRepeat; // each use adds a value
   /// Returns the legal values as "a|b|c", or an empty string if the type has

@@ -1,4 +1,4 @@
-// What the phases from `shard` on rely on in @update and in the layouts: their
+// The rules of @update and of layouts, for all phases from `shard` on: their
 // verifiers ask here, so that an edited dump is held to it in each phase.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What an op passes to its function of the C ABI. The classes of arguments in
-// RTOps.td say which of these functions passes an argument.
+// The arguments that an op passes to its function of the C ABI. The classes of
+// arguments in RTOps.td say which of these functions passes an argument.
 #pragma once
 
 #include "compiler/dialects/rt/RTDialect.h"

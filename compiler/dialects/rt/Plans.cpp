@@ -1,4 +1,4 @@
-// What plan attributes say of themselves: their plain data in the manifest, and
+// The interface of plan attributes: their plain data in the manifest, and
 // their names in a trace. Plans are attributes so that equal calls share one,
 // and so that a dump shows what is passed to the library.
 #include "compiler/dialects/rt/Plans.h"
