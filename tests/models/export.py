@@ -17,9 +17,10 @@ import conv_net
 import gpt
 import linears
 import transformers_models
+import upsample
 
 HERE = Path(__file__).parent
-BUILDERS = {builder.__name__: builder for topic in (gpt, transformers_models, conv_net, linears) for builder in topic.CASES}
+BUILDERS = {builder.__name__: builder for topic in (gpt, transformers_models, conv_net, upsample, linears) for builder in topic.CASES}
 
 
 def strip_stack_traces(path: Path) -> None:

@@ -115,7 +115,8 @@ const Window kWindows[] = {
     {{2, 3}, {1, 2}, {0, 2, 1, 0}, {2, 1}},
 };
 
-// Each window with one or two groups.
+// Each window with one or two groups: the convolution, and the transposed one,
+// which is the cotangent of its input and has an adjoint of its own.
 TEST(Adjoint, Conv2d) {
   for (const Window &window : kWindows)
     forSeeds([&](Shapes &s, unsigned seed) {
@@ -126,14 +127,19 @@ TEST(Adjoint, Conv2d) {
                       {groups * out, in, window.kernel[0], window.kernel[1]}),
                   y = tensor({batch, groups * out, window.output(height, 0),
                               window.output(width, 1)});
+      std::string attributes = Window::array("strides", window.strides) + ", " +
+                               Window::array("pads", window.pads) + ", " +
+                               Window::array("dilations", window.dilations) +
+                               ", groups = " + std::to_string(groups) +
+                               " : i64";
       checkAdjoint("%x: " + x + ", %f: " + f,
-                   "%y = nn.conv2d %x, %f {" +
-                       Window::array("strides", window.strides) + ", " +
-                       Window::array("pads", window.pads) + ", " +
-                       Window::array("dilations", window.dilations) +
-                       ", groups = " + std::to_string(groups) +
-                       " : i64} : " + x + ", " + f + " -> " + y,
+                   "%y = nn.conv2d %x, %f {" + attributes + "} : " + x + ", " +
+                       f + " -> " + y,
                    y, seed);
+      checkAdjoint("%x: " + y + ", %f: " + f,
+                   "%y = nn.conv2d_grad_input %x, %f {" + attributes +
+                       "} : " + y + ", " + f + " -> " + x,
+                   x, seed);
     });
 }
 

@@ -1,4 +1,6 @@
-// The adjoints of matrix products, convolution and pooling.
+// The adjoints of matrix products, convolution and pooling. Each is a call of
+// the same library: a product of a product's operands, and for windows an op
+// that computes another of input, filter and output.
 #include "compiler/dialects/nn/Build.h"
 
 using namespace mlir;
@@ -72,6 +74,24 @@ LogicalResult Conv2dOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   if (needed[1])
     operandGrads[1] = Conv2dGradFilterOp::create(
         builder, getLoc(), getFilter().getType(), resultGrads[0], getInput(),
+        getStrides(), getPads(), getDilations(), getGroups());
+  return success();
+}
+
+// This op is linear in the cotangent of a convolution's output, as the
+// convolution is in its input, so the two are each other's adjoint. The filter
+// relates the same two images in both, with exchanged roles.
+LogicalResult
+Conv2dGradInputOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                                ArrayRef<bool> needed,
+                                SmallVectorImpl<Value> &operandGrads) {
+  if (needed[0])
+    operandGrads[0] = Conv2dOp::create(
+        builder, getLoc(), getGrad().getType(), resultGrads[0], getFilter(),
+        getStrides(), getPads(), getDilations(), getGroups());
+  if (needed[1])
+    operandGrads[1] = Conv2dGradFilterOp::create(
+        builder, getLoc(), getFilter().getType(), getGrad(), resultGrads[0],
         getStrides(), getPads(), getDilations(), getGroups());
   return success();
 }

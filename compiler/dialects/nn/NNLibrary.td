@@ -74,11 +74,12 @@ def NN_Conv2dOp : NN_Window<"conv2d", [Pure, HasAdjoint, CallsLibrary<["getFlops
   let assemblyFormat = "$input `,` $filter attr-dict `:` type($input) `,` type($filter) `->` type($result)";
 }
 
-def NN_Conv2dGradInputOp : NN_Window<"conv2d_grad_input", [Pure, CallsLibrary<["getFlops"]>]> {
-  let summary = "Cotangent of conv2d's input";
+def NN_Conv2dGradInputOp : NN_Window<"conv2d_grad_input", [Pure, HasAdjoint, CallsLibrary<["getFlops"]>]> {
+  let summary = "Cotangent of conv2d's input: transposed convolution";
   let description = [{
     The transposed convolution of the result's cotangent, `grad`, with the same filter.
-    The attributes are those of the `nn.conv2d`.
+    The attributes are those of the `nn.conv2d`. ONNX's ConvTranspose is this op in the
+    forward; its own adjoint is the `nn.conv2d` and that one's `nn.conv2d_grad_filter`.
 
     **Constraints**
     - Those of an `nn.conv2d` whose input has the result's type and whose result has

@@ -1,86 +1,12 @@
-// Convolution and pooling. nn has them for two spatial dimensions only; one
-// spatial dimension becomes an image of height 1 by a reshape. Attributes for
-// automatic padding and for rounding the output size up are resolved to
-// explicit pads here, so that no later stage knows them.
-#include "frontends/onnx/Node.h"
+// Convolution, transposed convolution and pooling. nn has them for two spatial
+// dimensions only; one spatial dimension becomes an image of height 1 by a
+// reshape. A transposed convolution is the cotangent of a convolution's input,
+// which is an op of its own.
+#include "frontends/onnx/ops/Window.h"
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
-
-namespace {
-// The attributes of a window over two spatial dimensions.
-struct Window {
-  Shape kernel, strides, dilations, pads; // pads: top, left, bottom, right
-  Shape output;
-};
-} // namespace
-
-// Reads the attributes of a node whose input has the spatial dimensions `sizes`
-// (one or two). Returns nullopt after it has refused the node.
-static std::optional<Window> window(Node &node, ArrayRef<int64_t> sizes,
-                                    ArrayRef<int64_t> kernel) {
-  auto refuse = [&](const Twine &reason) -> std::optional<Window> {
-    (void)node.refuse(reason);
-    return std::nullopt;
-  };
-  size_t rank = sizes.size();
-  auto given = [&](StringRef name, int64_t absent, size_t length) {
-    auto values = node.getInts(name);
-    return values ? Shape(*values) : Shape(length, absent);
-  };
-  Window w;
-  w.kernel = Shape(kernel);
-  w.strides = given("strides", 1, rank);
-  w.dilations = given("dilations", 1, rank);
-  w.pads = given("pads", 0, 2 * rank);
-  if (w.kernel.size() != rank || w.strides.size() != rank ||
-      w.dilations.size() != rank || w.pads.size() != 2 * rank)
-    return refuse(
-        "kernel, strides, dilations and pads must match the rank of the input");
-  std::string automatic = node.getString("auto_pad", "NOTSET");
-  bool ceil = node.getInt("ceil_mode", 0);
-  constexpr int64_t limit = 1 << 24;
-  for (size_t i = 0; i < rank; ++i) {
-    for (int64_t value : {w.kernel[i], w.strides[i], w.dilations[i]})
-      if (value < 1 || value > limit)
-        return refuse("kernel, strides and dilations must be positive");
-    int64_t span = (w.kernel[i] - 1) * w.dilations[i] + 1;
-    int64_t &before = w.pads[i], &after = w.pads[i + rank];
-    if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
-      int64_t out = (sizes[i] + w.strides[i] - 1) / w.strides[i];
-      int64_t total =
-          std::max<int64_t>(0, (out - 1) * w.strides[i] + span - sizes[i]);
-      before = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
-      after = total - before;
-    } else if (automatic == "VALID") {
-      before = after = 0;
-    } else if (automatic != "NOTSET") {
-      return refuse("attribute 'auto_pad' is '" + automatic +
-                    "'; use NOTSET, VALID, SAME_UPPER or SAME_LOWER");
-    }
-    if (before < 0 || after < 0 || before > limit || after > limit)
-      return refuse("pads must not be negative");
-    int64_t room = sizes[i] + before + after - span;
-    if (room < 0)
-      return refuse("the window is larger than the padded input");
-    if (int64_t rest = room % w.strides[i]; ceil && rest != 0) {
-      // One more window, if it begins inside the input or the pad before it.
-      int64_t extra = w.strides[i] - rest;
-      if (room + extra < sizes[i] + before) {
-        after += extra;
-        room += extra;
-      }
-    }
-    w.output.push_back(room / w.strides[i] + 1);
-  }
-  if (rank == 1) { // an image of height 1
-    for (Shape *values : {&w.kernel, &w.strides, &w.dilations, &w.output})
-      values->insert(values->begin(), 1);
-    w.pads = {0, w.pads[0], 0, w.pads[1]};
-  }
-  return w;
-}
 
 // Returns N×C×L as N×C×1×L. Refuses more than two spatial dimensions and
 // returns null.
@@ -103,49 +29,104 @@ static Value likeInput(Emitter &b, Value y, int64_t rank) {
   return b.reshape(y, {s[0], s[1], s[3]});
 }
 
-// The bias is added separately; nn.conv2d has none.
-static LogicalResult conv(Node &node) {
+namespace {
+// What Conv and ConvTranspose read: an image, and a filter per channel of the
+// convolution's output.
+struct Operands {
+  Value image, filter;
+  ArrayRef<int64_t> sizes, kernel; // the spatial dimensions of both
+  int64_t group;
+};
+} // namespace
+
+// Returns nullopt after it has refused the node.
+static std::optional<Operands> readOperands(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))) ||
       failed(node.expectFloat(node.input(1))))
-    return failure();
-  Emitter &b = node.b;
-  int64_t rank = rankOf(node.input(0)), group = node.getInt("group", 1);
-  Value x = image(node, node.input(0));
-  if (!x)
-    return failure();
-  if (rankOf(node.input(1)) != rank)
-    return node.refuse("the filter must have the rank of the input");
-  Value filter = image(node, node.input(1));
-  ArrayRef<int64_t> f = shapeOf(filter), s = shapeOf(x);
-  if (group < 1 || s[1] != f[1] * group || f[0] % group != 0)
-    return node.refuse("the filter has " + Twine(f[1]) +
-                       " channels per group in " + Twine(group) +
-                       " groups, but the input has " + Twine(s[1]));
-  ArrayRef<int64_t> kernel = shapeOf(node.input(1)).drop_front(2);
+    return std::nullopt;
+  Operands operands;
+  operands.image = image(node, node.input(0));
+  if (!operands.image)
+    return std::nullopt;
+  auto refuse = [&](const Twine &reason) -> std::optional<Operands> {
+    (void)node.refuse(reason);
+    return std::nullopt;
+  };
+  if (rankOf(node.input(1)) != rankOf(node.input(0)))
+    return refuse("the filter must have the rank of the input");
+  operands.filter = image(node, node.input(1));
+  operands.sizes = shapeOf(node.input(0)).drop_front(2);
+  operands.kernel = shapeOf(node.input(1)).drop_front(2);
   if (auto declared = node.getInts("kernel_shape"))
-    if (ArrayRef<int64_t>(*declared) != kernel)
-      return node.refuse(
+    if (ArrayRef<int64_t>(*declared) != operands.kernel)
+      return refuse(
           "attribute 'kernel_shape' must match the shape of the filter");
-  auto w = window(node, shapeOf(node.input(0)).drop_front(2), kernel);
-  if (!w)
-    return failure();
-  Shape shape = {s[0], f[0], w->output[0], w->output[1]};
-  if (failed(node.checkShape(shape)))
-    return failure();
-  Value y = b.make<nn::Conv2dOp>(tensorType(x).clone(shape), x, filter,
-                                 w->strides, w->pads, w->dilations, group);
+  operands.group = node.getInt("group", 1);
+  return operands;
+}
+
+// Sets the node's result to the image `y` in the form of its input, plus the
+// bias. nn's convolutions have no bias.
+static LogicalResult addBias(Node &node, Value y) {
+  Emitter &b = node.b;
+  int64_t rank = rankOf(node.input(0)), channels = shapeOf(y)[1];
   y = likeInput(b, y, rank);
   Value bias = node.input(2);
-  if (bias && shapeOf(bias) != ArrayRef<int64_t>({f[0]}))
+  if (bias && shapeOf(bias) != ArrayRef<int64_t>({channels}))
     return node.refuse("the bias must have one element per output channel");
   // Exporters write a missing bias as zeros.
   if (!bias || matchSplat(bias) == 0.0)
     return node.result(y);
   Shape perChannel(rank - 1, 1);
-  perChannel[0] = f[0];
+  perChannel[0] = channels;
   bias = b.broadcast(b.reshape(bias, perChannel), shapeOf(y));
   return node.result(b.binary<nn::AddOp>(y, bias));
+}
+
+static LogicalResult conv(Node &node) {
+  auto operands = readOperands(node);
+  if (!operands)
+    return failure();
+  auto [x, filter, sizes, kernel, group] = *operands;
+  ArrayRef<int64_t> f = shapeOf(filter), s = shapeOf(x);
+  if (group < 1 || s[1] % group != 0 || s[1] / group != f[1] ||
+      f[0] % group != 0)
+    return node.refuse("the filter has " + Twine(f[1]) +
+                       " channels per group in " + Twine(group) +
+                       " groups, but the input has " + Twine(s[1]));
+  auto w = readWindow(node, sizes, kernel);
+  if (!w)
+    return failure();
+  Shape shape = {s[0], f[0], w->output[0], w->output[1]};
+  if (failed(node.checkShape(shape)))
+    return failure();
+  return addBias(node, node.b.make<nn::Conv2dOp>(tensorType(x).clone(shape), x,
+                                                 filter, w->strides, w->pads,
+                                                 w->dilations, group));
+}
+
+// The filter of ConvTranspose is that of the convolution whose input's
+// cotangent it computes: one filter per channel of the node's input.
+static LogicalResult convTranspose(Node &node) {
+  auto operands = readOperands(node);
+  if (!operands)
+    return failure();
+  auto [x, filter, sizes, kernel, group] = *operands;
+  ArrayRef<int64_t> f = shapeOf(filter), s = shapeOf(x);
+  if (group < 1 || f[0] != s[1] || s[1] % group != 0 || group > s[1])
+    return node.refuse("the filter's first dimension is " + Twine(f[0]) +
+                       " and 'group' is " + Twine(group) +
+                       ", but the input has " + Twine(s[1]) + " channels");
+  auto w = readTransposedWindow(node, sizes, kernel);
+  if (!w)
+    return failure();
+  Shape shape = {s[0], f[1] * group, w->output[0], w->output[1]};
+  if (failed(node.checkShape(shape)))
+    return failure();
+  return addBias(node, node.b.make<nn::Conv2dGradInputOp>(
+                           tensorType(x).clone(shape), x, filter, w->strides,
+                           w->pads, w->dilations, group));
 }
 
 static LogicalResult maxPool(Node &node) {
@@ -160,7 +141,7 @@ static LogicalResult maxPool(Node &node) {
   auto kernel = node.getInts("kernel_shape");
   if (!x || !kernel)
     return x ? node.refuse("attribute 'kernel_shape' is missing") : failure();
-  auto w = window(node, shapeOf(node.input(0)).drop_front(2), *kernel);
+  auto w = readWindow(node, shapeOf(node.input(0)).drop_front(2), *kernel);
   if (!w)
     return failure();
   if (w->dilations != Shape{1, 1})
@@ -186,7 +167,7 @@ static LogicalResult averagePool(Node &node) {
   auto kernel = node.getInts("kernel_shape");
   if (!x || !kernel)
     return x ? node.refuse("attribute 'kernel_shape' is missing") : failure();
-  auto w = window(node, shapeOf(node.input(0)).drop_front(2), *kernel);
+  auto w = readWindow(node, shapeOf(node.input(0)).drop_front(2), *kernel);
   if (!w)
     return failure();
   if (w->dilations != Shape{1, 1})
@@ -219,6 +200,7 @@ template <bool isMax> static LogicalResult globalPool(Node &node) {
 
 void frontend::registerConvolution(HandlerTable &table) {
   table.add("Conv", 11, conv);
+  table.add("ConvTranspose", 11, convTranspose);
   table.add("MaxPool", 12, maxPool);
   table.add("AveragePool", 11, averagePool);
   table.add("GlobalAveragePool", 1, globalPool<false>);

@@ -56,6 +56,15 @@ func.func @conv_size(%x: tensor<2x4x8x8xf32>, %f: tensor<6x4x3x3xf32>) {
 
 // -----
 
+// The gradient's window moves over the result, not over the operand.
+func.func @conv_grad_input_size(%y: tensor<2x6x6x6xf32>, %f: tensor<6x4x3x3xf32>) {
+  // expected-error @+1 {{windows over 'tensor<2x4x6x6xf32>' produce 'tensor<2x6x4x4xf32>', not 'tensor<2x6x6x6xf32>'}}
+  %x = nn.conv2d_grad_input %y, %f {dilations = array<i64: 1, 1>, groups = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : tensor<2x6x6x6xf32>, tensor<6x4x3x3xf32> -> tensor<2x4x6x6xf32>
+  return
+}
+
+// -----
+
 func.func @conv_groups(%x: tensor<2x4x8x8xf32>, %f: tensor<6x4x3x3xf32>) {
   // expected-error @+1 {{filter 'tensor<6x4x3x3xf32>' in 2 groups does not match 4 input channels}}
   %y = nn.conv2d %x, %f {dilations = array<i64: 1, 1>, groups = 2 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : tensor<2x4x8x8xf32>, tensor<6x4x3x3xf32> -> tensor<2x6x6x6xf32>

@@ -1,0 +1,29 @@
+// Windows over one or two spatial dimensions, as nodes of convolution and
+// pooling describe them. nn has windows over two dimensions with explicit pads;
+// automatic pads, given output sizes and sizes that round up end here.
+#pragma once
+
+#include "frontends/onnx/Node.h"
+
+namespace fsdpc::frontend {
+
+// A window over two spatial dimensions. One spatial dimension becomes an image
+// of height 1.
+struct Window {
+  Shape kernel, strides, dilations, pads; // pads: top, left, bottom, right
+  Shape output;                           // height, width
+};
+
+// Reads the window of a node whose input has the spatial dimensions `sizes`
+// (one or two). Returns nullopt after it has refused the node.
+std::optional<Window> readWindow(Node &node, llvm::ArrayRef<int64_t> sizes,
+                                 llvm::ArrayRef<int64_t> kernel);
+
+// The same for a transposed convolution, which adds a window to its output for
+// each element of its input. Moved over an image of the size `output`, the
+// window has `sizes` places.
+std::optional<Window> readTransposedWindow(Node &node,
+                                           llvm::ArrayRef<int64_t> sizes,
+                                           llvm::ArrayRef<int64_t> kernel);
+
+} // namespace fsdpc::frontend
