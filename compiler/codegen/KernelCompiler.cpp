@@ -1,18 +1,18 @@
-// Compiles kernels in parallel. Neither an MLIRContext nor an LLVMContext may
-// be shared by threads that change it, so kernels are printed in groups of a
-// few and each group is parsed in contexts of its own. The groups do not depend
-// on the number of threads, hence neither do the objects.
+// Compiles kernels side by side: nn ops → loops (scf, arith, vector, LLVM's
+// loads and stores) → LLVM dialect → LLVM IR → objects. Kernels form groups of
+// a few, each a module of its own within one, so that a nested pass manager
+// lowers them on MLIR's threads. The groups do not depend on the number of
+// threads, hence neither do the objects. The steps up to the LLVM dialect are
+// passes, so that fsdpc-opt can run each.
 #include "compiler/codegen/KernelCompiler.h"
 
-#include "compiler/codegen/kernels/KernelModule.h"
+#include "compiler/codegen/Passes.h"
+#include "compiler/codegen/kernels/LowerToLLVM.h"
 #include "compiler/dialects/nn/NNDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Threading.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/raw_ostream.h"
-
-#include <atomic>
-#include <thread>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -20,13 +20,29 @@ using namespace fsdpc::codegen;
 
 namespace {
 
-// Small enough to occupy all cores on small models, large enough to make the
-// context of a group (dialects, target machine) cheap.
+// Small enough to occupy all cores on small models, large enough to make an
+// object's costs (target machine, LLVM's passes) cheap.
 constexpr size_t kKernelsPerObject = 6;
 
 bool isKernel(func::FuncOp function) {
   return function->hasAttr(nn::NNDialect::kKernelAttr) &&
          !function.getBody().empty();
+}
+
+// Returns a module of modules, each with a few kernels.
+OwningOpRef<ModuleOp> copyToGroups(ModuleOp module) {
+  OwningOpRef<ModuleOp> groups = ModuleOp::create(module.getLoc());
+  auto builder = OpBuilder::atBlockEnd(groups->getBody());
+  ModuleOp group;
+  size_t count = 0;
+  for (auto kernel : module.getOps<func::FuncOp>()) {
+    if (!isKernel(kernel))
+      continue;
+    if (count++ % kKernelsPerObject == 0)
+      group = ModuleOp::create(builder, module.getLoc());
+    group.push_back(kernel.clone());
+  }
+  return groups;
 }
 
 } // namespace
@@ -36,58 +52,50 @@ size_t fsdpc::codegen::countGroups(ModuleOp module) {
   return llvm::divideCeil(kernels, kKernelsPerObject);
 }
 
-LogicalResult fsdpc::codegen::compileGroups(
-    ModuleOp module,
-    llvm::function_ref<std::string(size_t, StringRef)> compile) {
-  SmallVector<std::string> sources;
-  size_t inGroup = 0;
-  for (auto kernel : module.getOps<func::FuncOp>()) {
-    if (!isKernel(kernel))
-      continue;
-    if (inGroup++ % kKernelsPerObject == 0)
-      sources.emplace_back();
-    llvm::raw_string_ostream stream(sources.back());
-    kernel.print(stream);
-    stream << "\n";
-  }
-
-  std::vector<std::string> errors(sources.size());
-  std::atomic<size_t> next = 0;
-  auto work = [&] {
-    for (size_t i = next++; i < sources.size(); i = next++)
-      errors[i] = compile(i, sources[i]);
-  };
-  size_t count = std::min<size_t>(
-      sources.size(), std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < count; ++i)
-    threads.emplace_back(work);
-  work();
-  for (std::thread &thread : threads)
-    thread.join();
-  for (const std::string &error : errors)
-    if (!error.empty())
-      return module.emitError("cannot compile kernels: ") << error;
-  return success();
+LogicalResult fsdpc::codegen::compileGroups(ModuleOp module, AddPasses lower,
+                                            TranslateGroup translate) {
+  OwningOpRef<ModuleOp> groups = copyToGroups(module);
+  PassManager manager(module.getContext());
+  lower(manager.nest<ModuleOp>());
+  if (failed(manager.run(*groups)))
+    return failure();
+  auto modules = llvm::to_vector(groups->getOps<ModuleOp>());
+  return failableParallelForEachN(
+      module.getContext(), 0, modules.size(),
+      [&](size_t group) -> LogicalResult {
+        std::string error = translate(group, modules[group]);
+        if (!error.empty())
+          return modules[group].emitError("cannot compile kernels: ") << error;
+        return success();
+      });
 }
 
 FailureOr<std::vector<std::string>>
-fsdpc::codegen::compileKernels(ModuleOp module, CompileObject compile) {
+fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
+                               AddPasses emit) {
+  DialectRegistry registry;
+  kernels::registerTranslations(registry);
+  module.getContext()->appendDialectRegistry(registry);
   std::vector<std::string> objects(countGroups(module));
-  auto compileGroup = [&](size_t group, StringRef source) {
-    std::string error;
-    compile(source, objects[group], error);
-    return error;
+  auto lower = [&](OpPassManager &manager) {
+    emit(manager);
+    manager.addPass(createExpandMath());
+    manager.addPass(createLowerKernels());
   };
-  if (failed(compileGroups(module, compileGroup)))
+  auto translate = [&](size_t group, ModuleOp kernels) {
+    return kernels::emitObject(kernels, options, objects[group]);
+  };
+  if (failed(compileGroups(module, lower, translate)))
     return failure();
   return objects;
 }
 
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options) {
-  return compileKernels(
-      module, [&](StringRef source, std::string &object, std::string &error) {
-        kernels::compileModule(source, options, object, error);
-      });
+  EmitKernelsOptions target;
+  target.lanes = options.hasAvx512() ? 16 : 8;
+  target.roundsBf16 = options.hasBf16();
+  return compileKernels(module, options, [&](OpPassManager &manager) {
+    manager.addPass(createEmitKernels(target));
+  });
 }

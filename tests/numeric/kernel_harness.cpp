@@ -5,7 +5,6 @@
 
 #include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/codegen/Passes.h"
-#include "compiler/codegen/kernels/KernelModule.h"
 #include "passes/kernels/Passes.h"
 #include "tests/numeric/block_threads.h"
 
@@ -162,21 +161,18 @@ std::vector<std::string> LoadedKernels::compile(const TargetOptions &target) {
     if (analysis::hasGrid(kernel) &&
         failed(analysis::planGrid(kernel, threads)))
       llvm::report_fatal_error("kernels have no grid");
-  std::string shown, object, error;
-  llvm::raw_string_ostream(shown) << *module;
-  kernels::compileModule(
-      shown, target,
-      [&](OpPassManager &manager) {
-        EmitGridsOptions options;
-        options.roundsBf16 = false;
-        manager.addPass(createEmitGrids(options));
-        manager.addPass(createExpandMath());
-        manager.addPass(createLowerGridsToHost());
-      },
-      object, error);
-  if (!error.empty())
-    llvm::report_fatal_error(llvm::StringRef(error));
-  return {object};
+  EmitGridsOptions options;
+  options.roundsBf16 = false;
+  auto emit = [&](OpPassManager &manager) {
+    manager.addPass(createEmitGrids(options));
+    manager.addPass(createExpandMath());
+    manager.addPass(createLowerGridsToHost());
+  };
+  FailureOr<std::vector<std::string>> objects =
+      compileKernels(*module, target, emit);
+  if (failed(objects))
+    llvm::report_fatal_error("grids do not compile");
+  return *objects;
 }
 
 LoadedKernels::LoadedKernels(MLIRContext &context, const std::string &text,

@@ -1,13 +1,19 @@
 // The PTX of a grid kernel for each architecture, and where the CUDA toolkit is
 // looked for. Needs no GPU and, except for the search, no toolkit: it reads the
 // generated text.
-#include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/nvvm/EmitPtx.h"
 #include "compiler/codegen/nvvm/LowerToNVVM.h"
 #include "compiler/codegen/nvvm/Toolkit.h"
 #include "compiler/dialects/fsdp/Options.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -52,8 +58,10 @@ class NVVMTest : public testing::Test {
 protected:
   NVVMTest() {
     DialectRegistry registry;
-    kernels::registerKernelDialects(registry);
-    registry.insert<cf::ControlFlowDialect>();
+    registry
+        .insert<arith::ArithDialect, cf::ControlFlowDialect, gpu::GPUDialect,
+                LLVM::LLVMDialect, math::MathDialect, NVVM::NVVMDialect,
+                scf::SCFDialect, vector::VectorDialect>();
     kernels::registerGpuTranslations(registry);
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();

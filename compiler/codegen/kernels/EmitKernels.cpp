@@ -5,7 +5,6 @@
 #include "compiler/codegen/kernels/EmitAttention.h"
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/kernels/ExpandMath.h"
-#include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 #include "compiler/codegen/kernels/LowerToLLVM.h"
 

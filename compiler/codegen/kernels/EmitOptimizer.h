@@ -7,6 +7,10 @@
 
 namespace fsdpc::codegen::kernels {
 
+/// An optimizer's element type of the layout's copy of the weights for
+/// computation. There is such a copy if it is bf16.
+inline constexpr llvm::StringLiteral kComputeAttr = "nn.compute";
+
 /// Base of the emitters for the host and for grids. The program has the
 /// signature (f32 parameter, f32 gradient, f32 states…, f64 lr, f64 step, f64
 /// decay) -> (f32 parameter, f32 states…). If `computeCopy` is set, the

@@ -6,14 +6,12 @@
 #include "compiler/codegen/Files.h"
 #include "compiler/codegen/KernelCompiler.h"
 #include "compiler/codegen/Passes.h"
-#include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/nvvm/Assemble.h"
 #include "compiler/codegen/nvvm/EmitPtx.h"
 #include "compiler/codegen/nvvm/LowerToNVVM.h"
 
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -22,38 +20,16 @@ using namespace fsdpc::codegen;
 
 namespace {
 
-// Sets `ptx` to the PTX of a group's kernels, one text per architecture.
-// Returns an error message, or "".
-std::string compileGroup(StringRef source, ArrayRef<GpuArch> archs,
-                         MutableArrayRef<std::string> ptx) {
-  DialectRegistry registry;
-  kernels::registerKernelDialects(registry);
-  kernels::registerGpuTranslations(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  std::string error;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    error += (error.empty() ? "" : "; ") + diagnostic.str();
-    return success();
-  });
-  auto because = [&](const char *otherwise) {
-    return error.empty() ? otherwise : error;
-  };
-
-  auto kernels = parseSourceString<ModuleOp>(source, &context);
-  if (!kernels)
-    return because("cannot parse kernels");
-  PassManager manager(&context);
-  manager.addPass(createEmitGrids());
-  manager.addPass(createExpandMath());
-  if (failed(manager.run(*kernels)))
-    return because("cannot emit kernels");
-  if (failed(kernels::lowerToNVVM(*kernels)))
-    return because("cannot lower kernels to NVVM");
+// Sets `ptx` to the PTX of a group's grids, one text per architecture. Returns
+// an error message, or "".
+std::string translate(ModuleOp grids, ArrayRef<GpuArch> archs,
+                      MutableArrayRef<std::string> ptx) {
+  if (failed(kernels::lowerToNVVM(grids)))
+    return "they do not lower to NVVM";
   for (auto [arch, text] : llvm::zip(archs, ptx)) {
-    std::string fault = kernels::emitPtx(*kernels, arch, text);
+    std::string fault = kernels::emitPtx(grids, arch, text);
     if (!fault.empty())
-      return because(fault.c_str());
+      return fault;
   }
   return "";
 }
@@ -81,12 +57,21 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
   SmallVector<GpuArch> archs = gpuArchs(gpus);
   // ptx[group · archs + arch]
   std::vector<std::string> ptx(countGroups(module) * archs.size());
-  auto compile = [&](size_t group, StringRef source) {
-    return compileGroup(source, archs,
-                        MutableArrayRef<std::string>(ptx).slice(
-                            group * archs.size(), archs.size()));
+  DialectRegistry registry;
+  kernels::registerGpuTranslations(registry);
+  module.getContext()->appendDialectRegistry(registry);
+  // Threads must not load dialects.
+  module.getContext()->loadDialect<cf::ControlFlowDialect>();
+  auto lower = [&](OpPassManager &manager) {
+    manager.addPass(createEmitGrids());
+    manager.addPass(createExpandMath());
   };
-  if (failed(compileGroups(module, compile)))
+  auto toPtx = [&](size_t group, ModuleOp grids) {
+    return translate(grids, archs,
+                     MutableArrayRef<std::string>(ptx).slice(
+                         group * archs.size(), archs.size()));
+  };
+  if (failed(compileGroups(module, lower, toPtx)))
     return failure();
   SmallVector<std::string> joined;
   for (size_t arch = 0; arch < archs.size(); ++arch) {
@@ -109,15 +94,11 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileEmulatedCode(ModuleOp module,
                                     const TargetOptions &processor) {
-  auto emit = [&](OpPassManager &manager) {
-    EmitGridsOptions options;
-    options.roundsBf16 = processor.hasBf16();
+  EmitGridsOptions options;
+  options.roundsBf16 = processor.hasBf16();
+  return compileKernels(module, processor, [&](OpPassManager &manager) {
     manager.addPass(createEmitGrids(options));
     manager.addPass(createExpandMath());
     manager.addPass(createLowerGridsToHost());
-  };
-  return compileKernels(
-      module, [&](StringRef source, std::string &object, std::string &error) {
-        kernels::compileModule(source, processor, emit, object, error);
-      });
+  });
 }

@@ -3,7 +3,6 @@
 #include "compiler/codegen/simt/GridOptimizer.h"
 
 #include "compiler/codegen/kernels/EmitOptimizer.h"
-#include "compiler/codegen/kernels/KernelModule.h"
 #include "compiler/codegen/simt/GridBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
