@@ -54,80 +54,98 @@ Result<std::string> GpuAttention::plan(const AttentionPlan &plan,
          " heads at a time; " + why;
 }
 
-Status GpuAttention::planProducts(Products &products) {
-  int64_t shared = p.heads / p.groups, cells = p.queries * p.keys;
-  sumsApart = p.backward && element != 4 && shared > 1;
-  // The batch axes of the products are: batch entry, key head, query head among
-  // those that share it.
-  auto ofHeads = [&](const std::vector<int64_t> &s) {
-    return std::vector<int64_t>{s[0], shared * s[1], s[1]};
-  };
-  auto ofKeys = [](const std::vector<int64_t> &s) {
-    return std::vector<int64_t>{s[0], s[1], 0};
-  };
-  // Scores and weights of a chunk are dense: queries × keys per head.
-  std::vector<int64_t> dense = {chunk.groups * chunk.shared * cells,
-                                chunk.shared * cells, cells};
-  auto shapeOf = [&](int64_t m, int64_t n, int64_t k) {
+namespace {
+
+// The plans of a chunk's products. Their batch axes are: batch entry, key head,
+// query head among those that share it. Scores and weights of a chunk are
+// dense: queries × keys per head.
+struct ChunkProducts {
+  const AttentionPlan &p;
+  const AttentionChunk &chunk;
+
+  MatmulPlan shapeOf(int64_t m, int64_t n, int64_t k) const {
     MatmulPlan plan;
     plan.batch = {chunk.batches, chunk.groups, chunk.shared};
     plan.m = m, plan.n = n, plan.k = k;
     plan.dtypeA = plan.dtypeB = plan.dtypeC = p.dtype;
     return plan;
-  };
-  auto make = [&](Product &product, const MatmulPlan &plan) -> Status {
-    Result<Product> made = products.plan(plan);
-    FSDPC_TRY(made);
-    product = std::move(*made);
-    return {};
-  };
-  // Product of a tensor's rows and the keys' rows, transposed: f32, queries ×
-  // keys.
-  auto byKeys = [&](Product &product, const std::vector<int64_t> &rows,
-                    const std::vector<int64_t> &keys, int64_t width) {
+  }
+  std::vector<int64_t> ofHeads(const std::vector<int64_t> &strides) const {
+    return {strides[0], p.heads / p.groups * strides[1], strides[1]};
+  }
+  std::vector<int64_t> ofKeys(const std::vector<int64_t> &strides) const {
+    return {strides[0], strides[1], 0};
+  }
+  std::vector<int64_t> dense() const {
+    int64_t cells = p.queries * p.keys;
+    return {chunk.groups * chunk.shared * cells, chunk.shared * cells, cells};
+  }
+
+  // A tensor's rows times the keys' rows, transposed: f32, queries × keys.
+  MatmulPlan byKeys(const std::vector<int64_t> &rows,
+                    const std::vector<int64_t> &keys, int64_t width) const {
     MatmulPlan plan = shapeOf(p.queries, p.keys, width);
     plan.strideA = ofHeads(rows), plan.lda = rows[2];
     plan.strideB = ofKeys(keys), plan.ldb = keys[2], plan.transposeB = true;
-    plan.strideC = dense, plan.ldc = p.keys, plan.dtypeC = "f32";
-    return make(product, plan);
-  };
-  // Product of weights and the keys' rows.
-  auto ofWeights = [&](Product &product, const std::vector<int64_t> &keys,
-                       const std::vector<int64_t> &rows, int64_t width) {
+    plan.strideC = dense(), plan.ldc = p.keys, plan.dtypeC = "f32";
+    return plan;
+  }
+  // Weights times the keys' rows.
+  MatmulPlan ofWeights(const std::vector<int64_t> &keys,
+                       const std::vector<int64_t> &rows, int64_t width) const {
     MatmulPlan plan = shapeOf(p.queries, width, p.keys);
-    plan.strideA = dense, plan.lda = p.keys;
+    plan.strideA = dense(), plan.lda = p.keys;
     plan.strideB = ofKeys(keys), plan.ldb = keys[2];
     plan.strideC = ofHeads(rows), plan.ldc = rows[2];
-    return make(product, plan);
-  };
-  // Product of transposed weights and a tensor's rows, for one query head of
-  // each key head.
-  auto toKeys = [&](Product &product, const std::vector<int64_t> &rows,
-                    const std::vector<int64_t> &keys, int64_t width, bool add) {
+    return plan;
+  }
+  // Transposed weights times a tensor's rows, for one query head of each key
+  // head. `apart` is for sums in f32 scratch.
+  MatmulPlan toKeys(const std::vector<int64_t> &rows,
+                    const std::vector<int64_t> &keys, int64_t width, bool add,
+                    bool apart) const {
     MatmulPlan plan = shapeOf(p.keys, width, p.queries);
     plan.batch[2] = 1;
-    plan.strideA = dense, plan.lda = p.keys, plan.transposeA = true;
+    plan.strideA = dense(), plan.lda = p.keys, plan.transposeA = true;
     plan.strideB = ofHeads(rows), plan.ldb = rows[2];
-    if (sumsApart) {
+    if (apart) {
       plan.strideC = {chunk.groups * p.keys * width, p.keys * width, 0};
       plan.ldc = width, plan.dtypeC = "f32";
     } else {
       plan.strideC = ofKeys(keys), plan.ldc = keys[2];
     }
     plan.accumulate = add;
-    return make(product, plan);
+    return plan;
+  }
+};
+
+} // namespace
+
+Status GpuAttention::planProducts(Products &products) {
+  bool isShared = p.heads != p.groups;
+  sumsApart = p.backward && element != 4 && isShared;
+  ChunkProducts plans = {p, chunk};
+  auto make = [&](Product &product, const MatmulPlan &plan) -> Status {
+    Result<Product> made = products.plan(plan);
+    FSDPC_TRY(made);
+    product = std::move(*made);
+    return {};
   };
-  FSDPC_TRY(byKeys(scores, p.strideQuery, p.strideKey, p.width));
+  FSDPC_TRY(make(scores, plans.byKeys(p.strideQuery, p.strideKey, p.width)));
   if (!p.backward)
-    return ofWeights(output, p.strideValue, p.strideOutput, p.valueWidth);
-  FSDPC_TRY(byKeys(dweights, p.strideGrad, p.strideValue, p.valueWidth));
-  FSDPC_TRY(ofWeights(dquery, p.strideKey, p.strideDQuery, p.width));
+    return make(output,
+                plans.ofWeights(p.strideValue, p.strideOutput, p.valueWidth));
+  FSDPC_TRY(
+      make(dweights, plans.byKeys(p.strideGrad, p.strideValue, p.valueWidth)));
+  FSDPC_TRY(
+      make(dquery, plans.ofWeights(p.strideKey, p.strideDQuery, p.width)));
   for (bool add : {false, true}) {
-    if (add && shared == 1)
+    if (add && !isShared)
       continue;
-    FSDPC_TRY(toKeys(dkey[add], p.strideQuery, p.strideDKey, p.width, add));
-    FSDPC_TRY(
-        toKeys(dvalue[add], p.strideGrad, p.strideDValue, p.valueWidth, add));
+    FSDPC_TRY(make(dkey[add], plans.toKeys(p.strideQuery, p.strideDKey, p.width,
+                                           add, sumsApart)));
+    FSDPC_TRY(make(dvalue[add], plans.toKeys(p.strideGrad, p.strideDValue,
+                                             p.valueWidth, add, sumsApart)));
   }
   return {};
 }

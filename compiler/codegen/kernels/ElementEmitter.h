@@ -113,7 +113,12 @@ protected:
   Lanes select(const Lanes &condition, Lanes onTrue, Lanes onFalse);
   // Returns an i1 that is true where the condition holds.
   Lanes holds(const Condition &condition);
-  Lanes dropout(nn::DropoutOp op, const Index &index); // EmitDropout.cpp
+
+  // ---- random elements (EmitDropout.cpp) ----
+  Lanes dropout(nn::DropoutOp op, const Index &index);
+  mlir::Value randomWord(llvm::ArrayRef<mlir::Value> random, uint32_t ordinal,
+                         const IndexExpr &position, int depth);
+  bool coversGroups(const IndexExpr &position);
 
   // Loads the element at a linear address. The load is not hoisted out of the
   // loop at `depth`: pass it for memory that the loop changes.

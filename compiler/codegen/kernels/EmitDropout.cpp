@@ -72,28 +72,50 @@ private:
   Type type;
 };
 
+// Returns the word of each of `width` elements from calls that serve four
+// elements each. Word w of call c is lane c of words[w]; element i is word i %
+// 4 of call i / 4.
+Value interleave(OpBuilder &builder, Location loc, const Words &words,
+                 int64_t calls, int64_t width) {
+  auto lanes = [&](Value v) -> Value {
+    if (calls > 1)
+      return v;
+    return vector::BroadcastOp::create(builder, loc,
+                                       VectorType::get({1}, v.getType()), v);
+  };
+  auto pair = [&](Value a, Value b) -> Value {
+    auto all = llvm::to_vector(llvm::seq<int64_t>(0, 2 * calls));
+    Value low = lanes(a), high = lanes(b);
+    return vector::ShuffleOp::create(builder, loc, low, high, all);
+  };
+  SmallVector<int64_t> order;
+  for (int64_t i = 0; i < width; ++i)
+    order.push_back(i % 4 * calls + i / 4);
+  Value low = pair(words[0], words[1]), high = pair(words[2], words[3]);
+  return vector::ShuffleOp::create(builder, loc, low, high, order);
+}
+
 } // namespace
 
-Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
-  Lanes input = element(op.getInput(), index);
-  SmallVector<Value, 4> random;
-  for (int64_t i = 0; i < 4; ++i)
-    random.push_back(element(op.getRandom(), {IndexExpr(i)}).value);
-
-  IndexExpr position = space.linearize(index, nn::shapeOf(op.getResult()));
-  bool vector = vectorizes(position);
-  // Checks that vectors cover whole groups of four elements: every term but the
-  // lane's own is a multiple of four, and so is every place where a loop of
-  // this width may begin.
-  bool grouped = vector && width % 4 == 0 && space.laneStride(position) == 1 &&
-                 position.constant % 4 == 0;
+// Returns true if the lanes cover whole groups of four elements: every term but
+// the lane's own is a multiple of four, and so is every place where a loop of
+// this width may begin.
+bool ElementEmitter::coversGroups(const IndexExpr &position) {
+  bool grouped = vectorizes(position) && width % 4 == 0 &&
+                 space.laneStride(position) == 1 && position.constant % 4 == 0;
   for (auto [id, factor] : position.terms)
     grouped &= factor % 4 == 0 || space.atom(id).usesLane;
   for (const Stage &stage : plan.stages)
     for (int64_t cut : stage.cuts)
       grouped &= cut % 4 == 0;
+  return grouped;
+}
 
-  int depth = std::max(input.depth, space.depth(position));
+// Returns the random words of the elements at `position`, a vector if the lanes
+// differ. `random` is the runtime's: seed low and high, microbatch, step.
+Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
+                                 const IndexExpr &position, int depth) {
+  bool vector = vectorizes(position), grouped = coversGroups(position);
   IndexExpr group = grouped ? position : space.floorDiv(position, 4);
   Value groups = vector && !grouped ? vectorIndex(group) : scalarIndex(group);
   Value within =
@@ -101,9 +123,6 @@ Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   if (!vector)
     within = scalarIndex(space.mod(position, 4));
   insertAt(depth);
-  auto number = [&](Value like, int64_t value) {
-    return splatLike(like.getType(), value);
-  };
   int64_t calls = !vector ? 1 : grouped ? width / 4 : width;
   Type i32 = builder.getI32Type();
   Type type = calls > 1 ? Type(VectorType::get({calls}, i32)) : i32;
@@ -112,7 +131,7 @@ Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   };
   Value counter;
   if (grouped) {
-    Value first = make<arith::ShRUIOp>(groups, number(groups, 2));
+    Value first = make<arith::ShRUIOp>(groups, splatLike(groups.getType(), 2));
     counter = each(make<arith::TruncIOp>(i32, first));
     if (calls > 1) {
       auto steps = llvm::to_vector(llvm::seq<int32_t>(0, calls));
@@ -124,44 +143,40 @@ Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
     counter = make<arith::TruncIOp>(type, groups);
   }
   Philox philox(builder, loc, type);
-  Value ordinal = philox.constant(type, static_cast<uint32_t>(op.getOp()));
-  Words words = philox.run({counter, ordinal, each(random[2]), each(random[3])},
+  Value stream = philox.constant(type, ordinal);
+  Words words = philox.run({counter, stream, each(random[2]), each(random[3])},
                            each(random[0]), each(random[1]));
-
-  // Selects the word of each element. Grouped calls return word w of call c in
-  // lane c of words[w]; element i is word i % 4 of call i / 4.
-  Value word;
-  if (grouped) {
-    auto pair = [&](Value a, Value b) -> Value {
-      auto lanes = [&](Value v) -> Value {
-        return calls > 1
-                   ? v
-                   : make<vector::BroadcastOp>(VectorType::get({1}, i32), v);
-      };
-      auto all = llvm::to_vector(llvm::seq<int64_t>(0, 2 * calls));
-      return make<vector::ShuffleOp>(lanes(a), lanes(b), all);
-    };
-    SmallVector<int64_t> order;
-    for (int64_t i = 0; i < width; ++i)
-      order.push_back(i % 4 * calls + i / 4);
-    word = make<vector::ShuffleOp>(pair(words[0], words[1]),
-                                   pair(words[2], words[3]), order);
-  } else {
-    word = words[3];
-    for (int64_t i = 2; i >= 0; --i) {
-      Value isWord = make<arith::CmpIOp>(arith::CmpIPredicate::eq, within,
-                                         number(within, i));
-      word = make<arith::SelectOp>(isWord, words[i], word);
-    }
+  if (grouped)
+    return interleave(builder, loc, words, calls, width);
+  Value word = words[3];
+  for (int64_t i = 2; i >= 0; --i) {
+    Value isWord = make<arith::CmpIOp>(arith::CmpIPredicate::eq, within,
+                                       splatLike(within.getType(), i));
+    word = make<arith::SelectOp>(isWord, words[i], word);
   }
+  return word;
+}
+
+Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
+  Lanes input = element(op.getInput(), index);
+  SmallVector<Value, 4> random;
+  for (int64_t i = 0; i < 4; ++i)
+    random.push_back(element(op.getRandom(), {IndexExpr(i)}).value);
+  IndexExpr position = space.linearize(index, nn::shapeOf(op.getResult()));
+  int depth = std::max(input.depth, space.depth(position));
+  Value word =
+      randomWord(random, static_cast<uint32_t>(op.getOp()), position, depth);
 
   // Keeps the element if (word >> 8) · 2⁻²⁴ >= ratio, compared as integers.
   double ratio = op.getRatio().convertToDouble();
+  auto number = [&](Value like, double value) {
+    return splatLike(like.getType(), value);
+  };
   Value uniform = make<arith::ShRUIOp>(word, number(word, 8));
   Value keep =
       make<arith::CmpIOp>(arith::CmpIPredicate::uge, uniform,
                           number(uniform, std::ceil(ratio * (1 << 24))));
-  Value value = vector ? spread(input.value) : input.value;
+  Value value = vectorizes(position) ? spread(input.value) : input.value;
   Value scaled =
       make<arith::MulFOp>(value, splatLike(value.getType(), 1 / (1 - ratio)));
   Value result = make<arith::SelectOp>(keep, scaled, number(value, 0));

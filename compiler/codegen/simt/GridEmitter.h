@@ -7,6 +7,8 @@
 #include "compiler/codegen/kernels/ElementEmitter.h"
 #include "compiler/codegen/simt/GridBuilder.h"
 
+#include <vector>
+
 namespace fsdpc::codegen::simt {
 
 using analysis::GridPlan;
@@ -32,8 +34,18 @@ private:
   using Root = kernels::Root;
 
   void emitMap();
-  void emitColumns();       // GridColumns.cpp
-  void emitEmbeddingGrad(); // GridEmbeddingGrad.cpp
+  void emitColumns(); // GridColumns.cpp
+  // GridEmbeddingGrad.cpp
+  struct Lookup;
+  void emitEmbeddingGrad();
+  void takeColumns(Lookup &lookup);
+  mlir::Value toKey(const Lookup &lookup, mlir::Value index);
+  mlir::Value keyAt(const Lookup &lookup, mlir::Value place);
+  mlir::Value search(const Lookup &lookup, mlir::Value least);
+  mlir::Value beginSum(const Lookup &lookup, const kernels::IndexExpr &address);
+  Values addPlaces(const Lookup &lookup, mlir::Value firstKey,
+                   mlir::Value ownKey, mlir::Value begun);
+  void agreeOnNext(const Lookup &lookup, mlir::Block *test, mlir::Value endKey);
   // GridRows.cpp
   void emitRows();
   // Emits the stages of one row for its team.
@@ -55,6 +67,10 @@ private:
   // Combines the sums of the block's teams and stores them. `line` is the
   // number of the thread's team, null if there is one team.
   void storeRowSums(mlir::Value line);
+  struct SumVector;
+  struct SumRound;
+  std::vector<SumRound> formRounds(bool hasTeams);
+  void storeVector(const SumVector &vector, mlir::ValueRange sums);
   // Returns how many vectors of a stage a thread owns, the same in every row.
   int64_t ownVectors(const Stage &stage) const;
 

@@ -126,58 +126,69 @@ void GridEmitter::emitRowBlock(Value block) {
   storeRowSums(line);
 }
 
-// Combines the sums of all teams in rounds: each round puts as many vectors as
-// shared memory holds, and the first team combines and stores them.
-void GridEmitter::storeRowSums(Value line) {
-  struct Vector {
-    Stage *stage;
-    int64_t width, number;
-    SmallVector<Root *, 2> roots;
-  };
-  SmallVector<Vector> vectors;
-  for (auto [i, stage] : llvm::enumerate(plan.stages)) {
-    width = grid.widths[i];
-    for (int64_t number = 0; number < ownVectors(stage); ++number) {
-      Vector vector{&stage, width, number, {}};
-      for (Root &root : stage.roots)
-        if (root.addsRows())
-          vector.roots.push_back(&root);
-      if (!vector.roots.empty())
-        vectors.push_back(vector);
-    }
-  }
-  auto storeVector = [&](const Vector &vector, ValueRange sums) {
-    width = vector.width;
-    ownVector(*vector.stage, vector.number, {}, [&](ValueRange) {
-      for (auto [root, sum] : llvm::zip(vector.roots, sums))
-        store(buffers[kernel.getNumArguments() + root->output],
-              tensorType(root->reduce.getResult()).getElementType(), root->sum,
-              sum);
-      return Values();
-    });
-  };
-  // Vectors are combined in rounds that fit shared memory.
-  struct Round {
-    Values sums;
-    SmallVector<Root *> roots;
-    SmallVector<Vector> vectors;
-  };
-  SmallVector<Round> rounds;
-  int64_t bytes = 0;
+// A vector of columns that the thread owns, and the roots that sum it.
+struct GridEmitter::SumVector {
+  Stage *stage;
+  int64_t width, number;
+  SmallVector<Root *, 2> roots;
+};
+
+// Vectors whose sums fit shared memory together, so that the teams combine them
+// at once. `sums` and `roots` have an entry per vector and root.
+struct GridEmitter::SumRound {
+  Values sums;
+  SmallVector<Root *> roots;
+  SmallVector<SumVector> vectors;
+};
+
+// Divides the running sums into rounds. Without teams there is one.
+std::vector<GridEmitter::SumRound> GridEmitter::formRounds(bool hasTeams) {
+  std::vector<SumRound> rounds;
   const Value *sum = rowSums.begin();
-  for (const Vector &vector : vectors) {
+  auto add = [&](const SumVector &vector) {
     ValueRange own(ArrayRef<Value>(sum, vector.roots.size()));
-    if (rounds.empty() ||
-        (line && threads.spaceFor(rounds.back().sums) + threads.spaceFor(own) >
-                     kSharedAtOnce))
+    if (rounds.empty() || (hasTeams && threads.spaceFor(rounds.back().sums) +
+                                               threads.spaceFor(own) >
+                                           kSharedAtOnce))
       rounds.emplace_back();
-    Round &round = rounds.back();
+    SumRound &round = rounds.back();
     round.vectors.push_back(vector);
     round.roots.append(vector.roots);
     llvm::append_range(round.sums, own);
     sum += own.size();
-    bytes = std::max(bytes, threads.spaceFor(round.sums));
+  };
+  for (auto [i, stage] : llvm::enumerate(plan.stages)) {
+    width = grid.widths[i];
+    for (int64_t number = 0; number < ownVectors(stage); ++number) {
+      SumVector vector{&stage, width, number, {}};
+      for (Root &root : stage.roots)
+        if (root.addsRows())
+          vector.roots.push_back(&root);
+      if (!vector.roots.empty())
+        add(vector);
+    }
   }
+  return rounds;
+}
+
+void GridEmitter::storeVector(const SumVector &vector, ValueRange sums) {
+  width = vector.width;
+  ownVector(*vector.stage, vector.number, {}, [&](ValueRange) {
+    for (auto [root, sum] : llvm::zip(vector.roots, sums))
+      store(buffers[kernel.getNumArguments() + root->output],
+            tensorType(root->reduce.getResult()).getElementType(), root->sum,
+            sum);
+    return Values();
+  });
+}
+
+// Combines the sums of all teams in rounds: each round puts as many vectors as
+// shared memory holds, and the first team combines and stores them.
+void GridEmitter::storeRowSums(Value line) {
+  std::vector<SumRound> rounds = formRounds(/*hasTeams=*/bool(line));
+  int64_t bytes = 0;
+  for (const SumRound &round : rounds)
+    bytes = std::max(bytes, threads.spaceFor(round.sums));
   insertAt(0);
   Value shared = line ? threads.share(bytes) : Value();
   for (auto [number, round] : llvm::enumerate(rounds)) {
@@ -191,13 +202,14 @@ void GridEmitter::storeRowSums(Value line) {
                                      /*withElseRegion=*/false);
       scopes[0] = {first.thenBlock(), nullptr};
       insertAt(0);
+      ArrayRef<Root *> roots = round.roots;
       round.sums = threads.take(shared, round.sums, member, grid.team,
                                 [&](size_t i, Value a, Value b) {
-                                  return combine(round.roots[i]->reduce, a, b);
+                                  return combine(roots[i]->reduce, a, b);
                                 });
     }
     ValueRange rest(round.sums);
-    for (const Vector &vector : round.vectors) {
+    for (const SumVector &vector : round.vectors) {
       storeVector(vector, rest.take_front(vector.roots.size()));
       rest = rest.drop_front(vector.roots.size());
     }

@@ -119,19 +119,36 @@ static Value order(Emitter &b, const Term &term, const std::string &labels) {
   return b.transpose(term.value, permutation);
 }
 
-// Labels fall into four classes: in both operands and the result (batch), in
-// the first only (rows), in the second only (columns), in both but not the
-// result (inner). Transposes bring the operands into the form of one batched
-// product.
-static LogicalResult einsum(Node &node) {
-  if (failed(node.expectInputs(1, 2)))
-    return failure();
-  Emitter &b = node.b;
+namespace {
+// An equation, as "ij,jk->ik": its operands with their labels, the labels of
+// the result, and the size that each label stands for.
+struct Equation {
+  SmallVector<Term, 2> terms;
+  std::string out;
+  std::map<char, int64_t> sizes;
+
+  Shape shapeOf(const std::string &labels) const {
+    Shape shape;
+    for (char label : labels)
+      shape.push_back(sizes.at(label));
+    return shape;
+  }
+  int64_t count(const std::string &labels) const {
+    Shape shape = shapeOf(labels);
+    return std::accumulate(shape.begin(), shape.end(), int64_t(1),
+                           std::multiplies<>());
+  }
+};
+} // namespace
+
+// Returns nullopt after it has refused the node.
+static std::optional<Equation> readEquation(Node &node) {
   std::string equation = node.getString("equation", "");
   equation.erase(std::remove(equation.begin(), equation.end(), ' '),
                  equation.end());
-  auto unsupported = [&] {
-    return node.refuse("equation '" + equation + "' is not supported");
+  auto unsupported = [&]() -> std::optional<Equation> {
+    (void)node.refuse("equation '" + equation + "' is not supported");
+    return std::nullopt;
   };
   StringRef left, right;
   std::tie(left, right) = StringRef(equation).split("->");
@@ -140,67 +157,73 @@ static LogicalResult einsum(Node &node) {
   if (!StringRef(equation).contains("->") ||
       int64_t(lists.size()) != node.numInputs())
     return unsupported();
-  SmallVector<Term, 2> terms;
-  std::map<char, int64_t> sizes;
+  Equation e;
   for (auto [i, labels] : llvm::enumerate(lists)) {
     Value value = node.input(i);
     if (failed(node.expectFloat(value)))
-      return failure();
+      return std::nullopt;
     if (int64_t(labels.size()) != rankOf(value))
       return unsupported();
     for (auto [d, label] : llvm::enumerate(labels)) {
       int64_t size = shapeOf(value)[d];
-      auto [known, fresh] = sizes.try_emplace(label, size);
+      auto [known, fresh] = e.sizes.try_emplace(label, size);
       if (!isalpha(label) || labels.count(label) != 1 ||
           (!fresh && known->second != size))
         return unsupported();
     }
-    terms.push_back({value, labels.str()});
+    e.terms.push_back({value, labels.str()});
   }
   for (char label : right)
-    if (!sizes.count(label) || right.count(label) != 1)
+    if (!e.sizes.count(label) || right.count(label) != 1)
       return unsupported();
-  std::string out = right.str();
-  if (terms.size() == 1) {
-    sumAlone(b, terms[0], out);
-    return node.result(order(b, terms[0], out));
-  }
-  sumAlone(b, terms[0], out + terms[1].labels);
-  sumAlone(b, terms[1], out + terms[0].labels);
+  e.out = right.str();
+  return e;
+}
+
+// Labels fall into four classes: in both operands and the result (batch), in
+// the first only (rows), in the second only (columns), in both but not the
+// result (inner). Transposes bring the operands into the form of one batched
+// product.
+static LogicalResult contract(Node &node, Equation &e) {
+  Emitter &b = node.b;
+  sumAlone(b, e.terms[0], e.out + e.terms[1].labels);
+  sumAlone(b, e.terms[1], e.out + e.terms[0].labels);
   std::string batch, rows, columns, inner;
   auto has = [](const std::string &labels, char label) {
     return labels.find(label) != std::string::npos;
   };
-  for (char label : terms[0].labels)
-    (!has(terms[1].labels, label) ? rows
-     : has(out, label)            ? batch
-                                  : inner) += label;
-  for (char label : terms[1].labels)
-    if (!has(terms[0].labels, label))
+  for (char label : e.terms[0].labels)
+    (!has(e.terms[1].labels, label) ? rows
+     : has(e.out, label)            ? batch
+                                    : inner) += label;
+  for (char label : e.terms[1].labels)
+    if (!has(e.terms[0].labels, label))
       columns += label;
-  auto sizesOf = [&](const std::string &labels) {
-    Shape shape;
-    for (char label : labels)
-      shape.push_back(sizes[label]);
-    return shape;
-  };
-  auto count = [&](const std::string &labels) {
-    Shape shape = sizesOf(labels);
-    return std::accumulate(shape.begin(), shape.end(), int64_t(1),
-                           std::multiplies<>());
-  };
-  if (failed(node.checkShape(sizesOf(batch + rows + columns))))
+  if (failed(node.checkShape(e.shapeOf(batch + rows + columns))))
     return failure();
-  Shape shape = sizesOf(batch), lhsShape = shape, rhsShape = shape;
-  lhsShape.append({count(rows), count(inner)});
-  rhsShape.append({count(inner), count(columns)});
-  shape.append({count(rows), count(columns)});
-  Value lhs = b.reshape(order(b, terms[0], batch + rows + inner), lhsShape);
-  Value rhs = b.reshape(order(b, terms[1], batch + inner + columns), rhsShape);
+  Shape shape = e.shapeOf(batch), lhsShape = shape, rhsShape = shape;
+  lhsShape.append({e.count(rows), e.count(inner)});
+  rhsShape.append({e.count(inner), e.count(columns)});
+  shape.append({e.count(rows), e.count(columns)});
+  Value lhs = b.reshape(order(b, e.terms[0], batch + rows + inner), lhsShape);
+  Value rhs =
+      b.reshape(order(b, e.terms[1], batch + inner + columns), rhsShape);
   Value result = product(b, lhs, rhs, shape);
-  Term whole = {b.reshape(result, sizesOf(batch + rows + columns)),
+  Term whole = {b.reshape(result, e.shapeOf(batch + rows + columns)),
                 batch + rows + columns};
-  return node.result(order(b, whole, out));
+  return node.result(order(b, whole, e.out));
+}
+
+static LogicalResult einsum(Node &node) {
+  if (failed(node.expectInputs(1, 2)))
+    return failure();
+  std::optional<Equation> e = readEquation(node);
+  if (!e)
+    return failure();
+  if (e->terms.size() == 2)
+    return contract(node, *e);
+  sumAlone(node.b, e->terms[0], e->out);
+  return node.result(order(node.b, e->terms[0], e->out));
 }
 
 void frontend::registerProduct(HandlerTable &table) {
