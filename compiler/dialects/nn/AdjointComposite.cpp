@@ -28,7 +28,7 @@ static LogicalResult notNeeded(Operation *op, ArrayRef<bool> needed,
 }
 
 /// Returns the number of an optional operand, or -1 if it is absent.
-static int64_t indexOf(MutableOperandRange operand) {
+static int64_t indexOf(const MutableOperandRange &operand) {
   return operand.empty() ? -1 : int64_t(operand.begin()->getOperandNumber());
 }
 

@@ -216,10 +216,10 @@ static LogicalResult batchNorm(Node &node) {
   node.setOutput(0, norm.getResult());
   // The running variance is the unbiased one in PyTorch and the biased one in
   // ONNX's definition. The exporters that write training graphs follow PyTorch.
-  double count = tensorType(x).getNumElements() / channels[0];
+  int64_t count = tensorType(x).getNumElements() / channels[0];
   Value unbiased = norm.getVariance();
   if (count > 1)
-    unbiased = b.binary<nn::MulOp>(unbiased, count / (count - 1));
+    unbiased = b.binary<nn::MulOp>(unbiased, double(count) / double(count - 1));
   double momentum = 1 - node.getFloat("momentum", 0.9f);
   // 1 - 0.9f is 0.10000002; the exporter meant the shortest decimal.
   momentum = std::round(momentum * 1e6) / 1e6;
