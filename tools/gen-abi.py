@@ -3,7 +3,7 @@
 
 usage: gen-abi.py [--check]     --check: says what is out of date, exit 1
 
-Each op of class RT_Call in compiler/dialects/rt/RTOps.td is a function of the C ABI. From its record come
+Each op of class RT_Call in the files that compiler/dialects/rt/RTOps.td includes is a function of the C ABI. From its record come
 
   runtime/include/fsdpc_calls.h   the declaration, under the prose of the op's description
   runtime/core/calls.inc          the device's member of the same name, and the function that forwards to it
@@ -141,8 +141,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
     check = parser.parse_args().check
     found = records()
-    ops = [found[name] for name in found["!instanceof"]["RT_Call"]]
-    ops.sort(key=lambda op: int(op["!locs"][0].split(":")[1]))
+    files = re.findall(r'include ".*/(\w+\.td)"', (ROOT / SOURCE).read_text())
+
+    def place(op: dict) -> tuple[int, int]:
+        """The op's position in the dialect: which file, which line."""
+        file, line = op["!locs"][0].split(":")[:2]
+        return files.index(file), int(line)
+    ops = sorted((found[name] for name in found["!instanceof"]["RT_Call"]), key=place)
     calls = [Call(op, found) for op in ops]
     stale = False
     for path, text in (("runtime/include/fsdpc_calls.h", header(calls)), ("runtime/core/calls.inc", members(calls))):

@@ -1,5 +1,5 @@
 // The arguments that an op passes to its function of the C ABI. The classes of
-// arguments in RTOps.td say which of these functions passes an argument.
+// arguments in RTBase.td say which of these functions passes an argument.
 #pragma once
 
 #include "compiler/dialects/rt/RTDialect.h"

@@ -1,0 +1,51 @@
+// What a run shows of itself: the loss, and NaN where a value is read after its end.
+#ifndef FSDPC_RT_REPORTS
+#define FSDPC_RT_REPORTS
+
+include "compiler/dialects/rt/RTBase.td"
+
+def RT_PoisonOp : RT_Command<"poison", "compute"> {
+  let summary = "Fills memory whose value has ended with NaN";
+  let description = [{
+    Calls `fsdpc_poison` on stream `compute`. For the debug option `--poison`: every
+    bit of the bytes becomes 1, which is NaN in every float type, so that a read of a
+    dead value shows in the loss.
+
+    **Constraints**
+    - `bytes` does not exceed the pointer's bytes.
+
+    Example:
+    ```mlir
+    %dead = rt.pointer arena + 0 bytes 1536
+    rt.poison %dead bytes 1536
+    ```
+  }];
+  let arguments = (ins RT_Written<>:$memory, RT_Int64:$bytes);
+  let assemblyFormat = "$memory `bytes` $bytes attr-dict";
+}
+
+def RT_ReportLossOp : RT_Command<"report_loss", "compute", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports the microbatch's loss";
+  let description = [{
+    Calls `fsdpc_report_loss` on stream `compute`. Reads `loss`, one f32, and
+    `valid`, one f32: the loss's divisor (number or weight of the targets that
+    count), 1 if there is none. Where the divisor is 0 the loss counts as 0 whatever
+    it holds, and the runtime warns once per run. The program itself ensures that the
+    gradient of such a microbatch is zero.
+
+    **Constraints**
+    - Each pointer reaches 4 bytes.
+
+    Example:
+    ```mlir
+    %loss = rt.pointer arena + 0 bytes 4
+    %valid = rt.pointer arena + 64 bytes 4
+    rt.report_loss %loss valid %valid
+    ```
+  }];
+  let usesRank = 1;
+  let arguments = (ins RT_Read<>:$loss, RT_Read<Optional<RT_Pointer>>:$valid);
+  let assemblyFormat = "$loss (`valid` $valid^)? attr-dict";
+}
+
+#endif

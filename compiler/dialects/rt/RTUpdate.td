@@ -1,0 +1,118 @@
+// The update at the end of a step: the norm of the gradients, the factor that clips
+// them, and the optimizer.
+#ifndef FSDPC_RT_UPDATE
+#define FSDPC_RT_UPDATE
+
+include "compiler/dialects/rt/RTBase.td"
+
+let usesRank = 1 in {
+
+def RT_SumSquaresOp : RT_Command<"sum_squares", "compute",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
+  let summary = "Sums the squares of this rank's gradients";
+  let description = [{
+    Calls `fsdpc_sum_squares` on stream `compute`. Writes one f64 per layout: the sum
+    of squares over this rank's part of its gradient, padding not counted.
+
+    **Constraints**
+    - `sums` reaches 8 bytes per layout.
+
+    Example:
+    ```mlir
+    %sums = rt.pointer arena + 0 bytes 16
+    rt.sum_squares [@h.0.flat, @h.1.flat] -> %sums
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Written<>:$sums);
+  let assemblyFormat = "$layouts `->` $sums attr-dict";
+}
+
+def RT_AllReduceOp : RT_Command<"all_reduce", "reduce", [MemoryEffects<[MemWrite<RT_ReduceWindow>]>]> {
+  let summary = "Sums numbers over all ranks in place";
+  let description = [{
+    Calls `fsdpc_all_reduce` on stream `reduce`. Reads and writes `count` f64; the sum
+    is in rank order, so that all ranks hold the same bits.
+
+    **Constraints**
+    - `values` reaches 8 · `count` bytes.
+
+    Example:
+    ```mlir
+    %sums = rt.pointer arena + 0 bytes 16
+    rt.all_reduce %sums count 2
+    ```
+  }];
+  let arguments = (ins RT_Int32:$count, RT_Updated<>:$values);
+  let assemblyFormat = "$values `count` $count attr-dict";
+}
+
+def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Computes the factor that scales and clips the gradients";
+  let description = [{
+    Calls `fsdpc_clip` on stream `compute`. With V the number of microbatches of a
+    step over all ranks, norm = sqrt(Σ sums) / V is reported, and `scale` (one f32)
+    becomes min(1, max_norm / (norm + 1e-6)) / V, or 1 / V where max_norm is 0. A sum
+    that is not finite stops the run and names the first unit that has one.
+
+    **Constraints**
+    - `sums` reaches 8 bytes per layout, `scale` 4 bytes.
+
+    Example:
+    ```mlir
+    %sums = rt.pointer arena + 0 bytes 16
+    %scale = rt.pointer arena + 64 bytes 4
+    rt.clip [@h.0.flat, @h.1.flat], %sums max_norm 1.000000e+00 -> %scale
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$sums, RT_Float64:$max_norm,
+                       RT_Written<>:$scale);
+  let assemblyFormat = "$layouts `,` $sums `max_norm` $max_norm `->` $scale attr-dict";
+}
+
+def RT_OptimizerOp : RT_Command<"optimizer", "compute",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>,
+                    MemRead<FSDP_ParameterMemory>,
+                    MemWrite<FSDP_ParameterMemory>,
+                    MemRead<FSDP_OptimizerMemory>,
+                    MemWrite<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface,
+     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Updates this rank's part of a layout";
+  let description = [{
+    Calls `fsdpc_optimizer` on stream `compute`. Runs an outlined optimizer over the
+    elements of this rank's part of the layout (all of it where the state is not
+    sharded), with each member's learning rate and weight decay. It reads the
+    gradient and `scale` (one f32), and updates the master weights, the states and,
+    where the layout has one, the copy in the compute type.
+
+    The kernel's buffers are indexed by element of that part: master, gradient,
+    state 0 … state n-1, and the copy in the compute type if there is one. Then
+    follow `scale` and
+
+    - on the host double[4]: lr · the member's rate; step, from 1; the member's weight
+      decay; unused. The kernel runs once per member and range.
+    - on a GPU int64[3] per segment: from, to (elements of the part), member; and
+      double[4] per member. One launch, with one block per segment.
+
+    **Constraints**
+    - `kernel` names a function marked `nn.kernel`.
+
+    Example:
+    ```mlir
+    func.func private @sgd(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f32 attributes {nn.kernel, nn.optimizer} {
+      %rate = arith.truncf %lr : f64 to f32
+      %change = arith.mulf %rate, %g : f32
+      %new = arith.subf %p, %change : f32
+      return %new : f32
+    }
+    %scale = rt.pointer arena + 64 bytes 4
+    rt.optimizer @sgd(@h.0.flat, %scale)
+    ```
+  }];
+  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale);
+  let assemblyFormat = "$kernel `(` $layout `,` $scale `)` attr-dict";
+}
+
+} // usesRank
+
+#endif
