@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kIdsAtOnce = 8; // loads in flight per thread
 } // namespace
 
-// What all steps of the emission need. Each place of an id that belongs to the
-// block's rows has a key, which sorts by row, then by place.
+// The values that all steps of the emission share. Each place of an id that
+// belongs to the block's rows has a key, which sorts by row, then by place.
 struct GridEmitter::Lookup {
   Lookup(nn::EmbeddingGradOp op, Stage &stage)
       : op(op), stage(stage), tableRows(shapeOf(op.getResult())[0]),
