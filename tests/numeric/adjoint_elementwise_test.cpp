@@ -20,7 +20,7 @@ TEST_P(UnaryAdjoint, MatchesCentralDifferences) {
 
 // Ops that are defined for positive arguments only.
 INSTANTIATE_TEST_SUITE_P(Positive, UnaryAdjoint,
-                         testing::Values("log", "sqrt", "rsqrt"));
+                         testing::Values("log", "log1p", "sqrt", "rsqrt"));
 
 class SignedUnaryAdjoint : public testing::TestWithParam<const char *> {};
 
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Signed, SignedUnaryAdjoint,
                          testing::Values("neg", "abs", "exp", "tanh", "erf",
                                          "sigmoid", "relu", "sin", "cos",
                                          "floor", "round", "silu", "gelu erf",
-                                         "gelu tanh"));
+                                         "gelu tanh", "expm1", "softplus"));
 
 class BinaryAdjoint : public testing::TestWithParam<const char *> {};
 

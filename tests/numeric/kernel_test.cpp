@@ -73,7 +73,7 @@ const char *const kFloats[] = {"f32", "bf16", "f64"};
 TEST_P(KernelTest, UnaryOps) {
   for (const char *op :
        {"neg", "abs", "exp", "tanh", "erf", "sigmoid", "relu", "sin", "cos",
-        "floor", "round", "silu", "gelu erf", "gelu tanh"})
+        "floor", "round", "silu", "gelu erf", "gelu tanh", "expm1", "softplus"})
     for (const char *type : kFloats)
       if (hasCode(op, type))
         add(expand(
@@ -81,7 +81,7 @@ TEST_P(KernelTest, UnaryOps) {
         %y = nn.$O %x : tensor<3x17x$T>
         return %y : tensor<3x17x$T> })",
             {{"T", type}, {"O", op}}));
-  for (const char *op : {"log", "sqrt", "rsqrt"})
+  for (const char *op : {"log", "log1p", "sqrt", "rsqrt"})
     for (const char *type : kFloats)
       add(expand(
           R"((%x: tensor<35x$T> {test.positive}) -> tensor<35x$T> attributes {nn.kernel} {

@@ -109,6 +109,8 @@ protected:
   Lanes moved(mlir::Operation *op, const Index &index);
   Lanes iota(nn::IotaOp op, const Index &index);
   Lanes takeAlongAxis(nn::TakeAlongAxisOp op, const Index &index);
+  Lanes whereInside(const Lanes &value, mlir::Type element, mlir::Value ids,
+                    const Index &at, int64_t low, int64_t count);
   Lanes constant(nn::ConstantOp op);
   Lanes select(const Lanes &condition, Lanes onTrue, Lanes onFalse);
   // Returns an i1 that is true where the condition holds.

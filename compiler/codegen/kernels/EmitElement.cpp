@@ -12,6 +12,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
+#include <limits>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
@@ -135,6 +138,29 @@ Lanes ElementEmitter::holds(const Condition &condition) {
   return {make<arith::AndIOp>(low, high), depth};
 }
 
+// Returns `value` where element `at` of `ids` lies in [low, low + count), else
+// NaN, or the smallest integer. The load of the value is clamped, so it is
+// safe.
+Lanes ElementEmitter::whereInside(const Lanes &value, Type element, Value ids,
+                                  const Index &at, int64_t low, int64_t count) {
+  Lanes raw = this->element(ids, at);
+  insertAt(raw.depth);
+  Value id = toI64(raw.value, tensorType(ids).getElementType());
+  if (low != 0)
+    id = make<arith::SubIOp>(id, splatLike(id.getType(), low));
+  Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::ult, id,
+                                     splatLike(id.getType(), count));
+  insertAt(0);
+  Type type = scalarType(element);
+  double poison = std::numeric_limits<double>::quiet_NaN();
+  if (!isa<FloatType>(type)) {
+    bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger();
+    poison =
+        isUnsigned ? 0 : -std::ldexp(1.0, type.getIntOrFloatBitWidth() - 1);
+  }
+  return select({inside, raw.depth}, value, {splatLike(type, poison), 0});
+}
+
 // Reads through an op that moves elements, by its index map.
 Lanes ElementEmitter::moved(Operation *op, const Index &index) {
   SmallVector<Source, 1> sources = sourcesOf(space, op, index);
@@ -163,7 +189,16 @@ Lanes ElementEmitter::moved(Operation *op, const Index &index) {
     }
     result = select(condition, value, result);
   }
-  return result.value ? result : zero();
+  if (!result.value)
+    return zero();
+  auto lookup = dyn_cast<nn::EmbeddingOp>(op);
+  if (!lookup)
+    return result;
+  // Negative ids count from the end.
+  int64_t rows = shapeOf(lookup.getTable())[0];
+  return whereInside(result, tensorType(lookup.getResult()).getElementType(),
+                     lookup.getIds(), Index(index.begin(), index.end() - 1),
+                     -rows, 2 * rows);
 }
 
 Lanes ElementEmitter::iota(nn::IotaOp op, const Index &index) {
@@ -200,20 +235,12 @@ Lanes ElementEmitter::iota(nn::IotaOp op, const Index &index) {
   return {value, depth};
 }
 
-// An index outside the row yields 0. The load is clamped, so it is safe.
 Lanes ElementEmitter::takeAlongAxis(nn::TakeAlongAxisOp op,
                                     const Index &index) {
   int64_t size = shapeOf(op.getInput()).back();
   Index source = index;
   source.back() = space.dynamic(op.getIndex(), index, size, /*wraps=*/false);
-  Lanes value = element(op.getInput(), source);
-  Lanes raw = element(op.getIndex(), index);
-  insertAt(raw.depth);
-  Value position = toI64(raw.value, tensorType(op.getIndex()).getElementType());
-  Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::ult, position,
-                                     splatLike(position.getType(), size));
-  insertAt(0);
-  Type type = scalarType(tensorType(op.getResult()).getElementType());
-  Lanes zero = {splatLike(type, 0), 0};
-  return select({inside, raw.depth}, value, zero);
+  return whereInside(element(op.getInput(), source),
+                     tensorType(op.getResult()).getElementType(), op.getIndex(),
+                     index, 0, size);
 }

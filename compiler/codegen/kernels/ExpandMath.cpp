@@ -1,8 +1,9 @@
-// Approximations of exp, log, tanh and erf in f32. exp and log are polynomials
-// fitted at Chebyshev nodes (mpmath.chebyfit) after the range reductions of
-// Cody and Waite, Software Manual for the Elementary Functions (1980). erf and
-// tanh are rational functions without a range reduction, fitted by weighted
-// least squares so as to minimise the largest relative error in f32 arithmetic.
+// Approximations of exp, log, expm1, log1p, tanh and erf in f32. exp and log
+// are polynomials fitted at Chebyshev nodes (mpmath.chebyfit) after the range
+// reductions of Cody and Waite, Software Manual for the Elementary Functions
+// (1980). erf and tanh are rational functions without a range reduction, fitted
+// by weighted least squares so as to minimise the largest relative error in f32
+// arithmetic.
 #include "compiler/codegen/kernels/ExpandMath.h"
 
 #include "compiler/dialects/nn/ScalarBuilder.h"
@@ -30,12 +31,28 @@ public:
       : ScalarBuilder(builder, loc), builder(builder), loc(loc) {}
 
   Value expandExp(Value x);
+  Value expandExpm1(Value x);
   Value expandLog(Value x);
+  Value expandLog1p(Value x) {
+    return log1p(x, [&](Value u) { return expandLog(u); });
+  }
   Value expandOdd(Value x, double bound, ArrayRef<double> numerator,
                   ArrayRef<double> denominator);
   Value callEachLane(Operation *op, StringRef name);
 
 private:
+  struct Reduced {
+    Value power, rest; // 2ⁿ⁻¹ and exp(r) - 1
+  };
+  Reduced reduceExp(Value x);
+
+  // NaN stays NaN.
+  Value clamp(Value x, double low, double high) {
+    x = select(compare(arith::CmpFPredicate::OGT, x, high), constant(x, high),
+               x);
+    return select(compare(arith::CmpFPredicate::OLT, x, low), constant(x, low),
+                  x);
+  }
   // Horner's scheme; coefficients start with the highest power.
   Value polynomial(Value x, ArrayRef<double> coefficients) {
     Value sum = constant(x, coefficients.front());
@@ -81,31 +98,40 @@ constexpr double kErfDenominator[] = {
 constexpr double kLog2Low = -2.12194440e-4; // ln 2 = 0.693359375 + this
 constexpr double kLog2High = 0.693359375;
 
-// x = n · ln 2 + r; exp(x) = 2ⁿ · (1 + r + r² · p(r)). Results below 1.8e-38,
-// just above the smallest normal number, become 0. At kHigh the product
-// overflows to ∞.
-Value Expander::expandExp(Value x) {
-  constexpr double kLow = -86.9, kHigh = 89;
-  Value bounded = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
-                         constant(x, kHigh), x);
-  bounded = select(compare(arith::CmpFPredicate::OLT, bounded, kLow),
-                   constant(x, kLow), bounded);
-
+// x = n · ln 2 + r; 2ⁿ⁻¹, and exp(r) - 1 = r + r² · p(r). 2ⁿ itself is not
+// representable in f32 for n = 128.
+Expander::Reduced Expander::reduceExp(Value x) {
   constexpr double kRound = 12582912; // 1.5 · 2²³: adding it rounds to integers
-  Value shifted =
-      fma(bounded, constant(x, 1.44269504088896341), constant(x, kRound));
+  Value shifted = fma(x, constant(x, 1.44269504088896341), constant(x, kRound));
   Value n = sub(shifted, constant(x, kRound));
-  Value r = fma(n, constant(x, -kLog2High), bounded);
+  Value r = fma(n, constant(x, -kLog2High), x);
   r = fma(n, constant(x, -kLog2Low), r);
   Value p = polynomial(r, {0.0013926926614, 0.00836377387441, 0.0416665501103,
                            0.166665733819, 0.5});
-  Value y = add(fma(mul(r, r), p, r), constant(x, 1));
-  // Computed as 2y · 2ⁿ⁻¹, since 2¹²⁸ is not representable in f32.
   Value exponent = make<arith::ShLIOp>(bits(shifted), constant(bits(x), 23));
   Value power =
       fromBits(make<arith::AddIOp>(exponent, constant(exponent, 126 << 23)));
-  y = mul(add(y, y), power);
+  return {power, fma(mul(r, r), p, r)};
+}
+
+// 2ⁿ · exp(r). Results below 1.8e-38, just above the smallest normal number,
+// become 0. At kHigh the product overflows to ∞.
+Value Expander::expandExp(Value x) {
+  constexpr double kLow = -86.9, kHigh = 89;
+  Reduced reduced = reduceExp(clamp(x, kLow, kHigh));
+  Value y = add(reduced.rest, constant(x, 1));
+  y = mul(add(y, y), reduced.power);
   return select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, 0), y);
+}
+
+// 2ⁿ · (exp(r) - 1) + (2ⁿ - 1): neither term loses a digit that counts. Below
+// kLow the result is -1.
+Value Expander::expandExpm1(Value x) {
+  constexpr double kLow = -30, kHigh = 89;
+  Reduced reduced = reduceExp(clamp(x, kLow, kHigh));
+  Value y =
+      fma(reduced.power, reduced.rest, sub(reduced.power, constant(x, 0.5)));
+  return orTiny(x, add(y, y));
 }
 
 // x = 2ᵉ · (1 + f) with 1 + f in [√½, √2).
@@ -143,17 +169,11 @@ Value Expander::expandLog(Value x) {
 // quotient is 1 or more there, and is clamped to 1 in turn.
 Value Expander::expandOdd(Value x, double bound, ArrayRef<double> numerator,
                           ArrayRef<double> denominator) {
-  auto within = [&](Value y, double limit) {
-    y = select(compare(arith::CmpFPredicate::OGT, y, limit), constant(y, limit),
-               y);
-    return select(compare(arith::CmpFPredicate::OLT, y, -limit),
-                  constant(y, -limit), y);
-  };
-  x = within(x, bound);
+  x = clamp(x, -bound, bound);
   Value square = mul(x, x);
   Value y = div(mul(x, polynomial(square, numerator)),
                 polynomial(square, denominator));
-  return within(y, 1);
+  return clamp(y, -1, 1);
 }
 
 // Replaces the op with a call of the C library's function for each lane.
@@ -200,6 +220,10 @@ const llvm::DenseMap<TypeID, Expansion> &expansions() {
   static const llvm::DenseMap<TypeID, Expansion> table = {
       {TypeID::get<math::ExpOp>(),
        {"exp", [](Expander &e, Value x) { return e.expandExp(x); }}},
+      {TypeID::get<math::ExpM1Op>(),
+       {"expm1", [](Expander &e, Value x) { return e.expandExpm1(x); }}},
+      {TypeID::get<math::Log1pOp>(),
+       {"log1p", [](Expander &e, Value x) { return e.expandLog1p(x); }}},
       {TypeID::get<math::LogOp>(),
        {"log", [](Expander &e, Value x) { return e.expandLog(x); }}},
       {TypeID::get<math::TanhOp>(),

@@ -27,12 +27,15 @@ constexpr double kLog2Low = 1.90821492927058770002e-10;
 constexpr double kHalfPiHigh = 1.57079632673412561417e+00;
 constexpr double kHalfPiLow = 6.07710050650619224932e-11;
 
+constexpr double kLargestAngle = 0x1p50;
+
 class Expander : public nn::ScalarBuilder {
 public:
   Expander(OpBuilder &builder, Location loc)
       : ScalarBuilder(builder, loc), builder(builder) {}
 
   Value exp64(Value x);
+  Value expm164(Value x);
   Value log64(Value x);
   Value pow64(Value x, Value y);
   Value tanh64(Value x);
@@ -40,6 +43,10 @@ public:
   Value convert(Value x, Type element);
 
 private:
+  struct Reduced {
+    Value n, r; // an integer and a float
+  };
+  Reduced reduceExp(Value x);
   Type like(Value x, Type element) {
     if (auto vector = dyn_cast<VectorType>(x.getType()))
       return VectorType::get(vector.getShape(), element);
@@ -91,23 +98,44 @@ Value Expander::convert(Value x, Type element) {
                          : make<arith::TruncFOp>(type, x);
 }
 
-// x = n · ln 2 + r. 2ⁿ is applied in two factors, since 2ⁿ itself may be
+// x = n · ln 2 + r.
+Expander::Reduced Expander::reduceExp(Value x) {
+  Value shifted =
+      fma(x, constant(x, 1.44269504088896340736), constant(x, kRound));
+  Value n = sub(shifted, constant(x, kRound));
+  Value r = fma(n, constant(x, -kLog2High), x);
+  r = fma(n, constant(x, -kLog2Low), r);
+  return {make<arith::SubIOp>(bits(shifted), bits(constant(x, kRound))), r};
+}
+
+// 2ⁿ · exp(r). 2ⁿ is applied in two factors, since 2ⁿ itself may be
 // subnormal or infinite.
 Value Expander::exp64(Value x) {
   constexpr double kLow = -746, kHigh = 710;
   x = select(compare(arith::CmpFPredicate::OGT, x, kHigh), constant(x, kHigh),
              x);
   x = select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, kLow), x);
-  Value shifted =
-      fma(x, constant(x, 1.44269504088896340736), constant(x, kRound));
-  Value n = sub(shifted, constant(x, kRound));
-  Value r = fma(n, constant(x, -kLog2High), x);
-  r = fma(n, constant(x, -kLog2Low), r);
-  Value y = series(r, 13, [](int k) { return 1 / factorial(k); });
-  Value whole = make<arith::SubIOp>(bits(shifted), bits(constant(x, kRound)));
-  Value half = make<arith::ShRSIOp>(whole, constant(whole, 1));
-  Value rest = make<arith::SubIOp>(whole, half);
+  Reduced reduced = reduceExp(x);
+  Value y = series(reduced.r, 13, [](int k) { return 1 / factorial(k); });
+  Value half = make<arith::ShRSIOp>(reduced.n, constant(reduced.n, 1));
+  Value rest = make<arith::SubIOp>(reduced.n, half);
   return mul(mul(y, power(half)), power(rest));
+}
+
+// 2ⁿ · (exp(r) - 1) + (2ⁿ - 1), in halves, since 2ⁿ may be infinite.
+Value Expander::expm164(Value x) {
+  constexpr double kLow = -60, kHigh = 710;
+  Value bounded = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
+                         constant(x, kHigh), x);
+  bounded = select(compare(arith::CmpFPredicate::OLT, bounded, kLow),
+                   constant(x, kLow), bounded);
+  Reduced reduced = reduceExp(bounded);
+  Value rest =
+      mul(reduced.r,
+          series(reduced.r, 13, [](int k) { return 1 / factorial(k + 1); }));
+  Value half = power(make<arith::SubIOp>(reduced.n, constant(reduced.n, 1)));
+  Value y = fma(half, rest, sub(half, constant(x, 0.5)));
+  return orTiny(x, add(y, y));
 }
 
 // x = 2ᵉ · m with m in [√½, √2); log m = 2 artanh((m - 1) / (m + 1)).
@@ -134,19 +162,31 @@ Value Expander::log64(Value x) {
   return select(compare(arith::CmpFPredicate::OLT, x, kInfinity), y, x);
 }
 
+// As C's pow: 1 to any power and anything to the power 0 are 1, and so is -1 to
+// the power ±∞; a zero has a sign.
 Value Expander::pow64(Value x, Value y) {
-  Value size = make<math::AbsFOp>(x);
+  Value size = make<math::AbsFOp>(x), one = constant(x, 1);
   Value result = exp64(mul(y, log64(size)));
-  // A negative base has powers of whole exponents only.
+  // 0 · ∞ is not what 1 to the power ∞ means.
+  result = select(compare(arith::CmpFPredicate::OEQ, size, 1), one, result);
+  // A negative base has powers of whole exponents only, where -∞ counts as one.
   Value isWhole = compare(arith::CmpFPredicate::OEQ, make<math::FloorOp>(y), y);
   Value half = mul(y, 0.5);
   Value isEven =
       compare(arith::CmpFPredicate::OEQ, make<math::FloorOp>(half), half);
-  Value ofNegative = select(isEven, result, neg(result));
-  ofNegative = select(isWhole, ofNegative, constant(x, kNaN));
-  result = select(compare(arith::CmpFPredicate::OLT, x, 0), ofNegative, result);
-  return select(compare(arith::CmpFPredicate::OEQ, y, 0), constant(x, 1),
-                result);
+  Value isOdd = make<arith::AndIOp>(
+      isWhole, make<arith::XOrIOp>(isEven, constant(isEven, 1)));
+  Value isBelow = compare(arith::CmpFPredicate::OLT, x, 0);
+  Value isInfinite = compare(arith::CmpFPredicate::OEQ, size, kInfinity);
+  Value hasPower = make<arith::OrIOp>(isWhole, isInfinite);
+  result =
+      select(make<arith::AndIOp>(
+                 isBelow, make<arith::XOrIOp>(hasPower, constant(hasPower, 1))),
+             constant(x, kNaN), result);
+  result = select(isOdd, make<math::CopySignOp>(result, x), result);
+  Value isOne = make<arith::OrIOp>(compare(arith::CmpFPredicate::OEQ, x, 1),
+                                   compare(arith::CmpFPredicate::OEQ, y, 0));
+  return select(isOne, one, result);
 }
 
 Value Expander::tanh64(Value x) {
@@ -156,7 +196,7 @@ Value Expander::tanh64(Value x) {
   return make<math::CopySignOp>(y, x);
 }
 
-// x = n · π/2 + r.
+// x = n · π/2 + r. Beyond kLargestAngle n is not known, and the result is NaN.
 Value Expander::sine64(Value x, int64_t quadrant) {
   Value shifted =
       fma(x, constant(x, 0.636619772367581343076), constant(x, kRound));
@@ -173,7 +213,10 @@ Value Expander::sine64(Value x, int64_t quadrant) {
   Value q = bits(shifted);
   q = make<arith::AddIOp>(q, constant(q, quadrant));
   Value y = select(isBit(q, 1), cosine, sine);
-  return select(isBit(q, 2), neg(y), y);
+  y = select(isBit(q, 2), neg(y), y);
+  Value isReduced =
+      compare(arith::CmpFPredicate::OLT, make<math::AbsFOp>(x), kLargestAngle);
+  return select(isReduced, y, constant(x, kNaN));
 }
 
 // How an op of the math dialect is computed in f64, to which f32 is widened.
@@ -188,6 +231,13 @@ const llvm::DenseMap<TypeID, Expansion> &expansions() {
   static const llvm::DenseMap<TypeID, Expansion> table = {
       {TypeID::get<math::ExpOp>(),
        {false, [](Expander &e, Operands x) { return e.exp64(x[0]); }}},
+      {TypeID::get<math::ExpM1Op>(),
+       {false, [](Expander &e, Operands x) { return e.expm164(x[0]); }}},
+      {TypeID::get<math::Log1pOp>(),
+       {false,
+        [](Expander &e, Operands x) {
+          return e.log1p(x[0], [&](Value u) { return e.log64(u); });
+        }}},
       {TypeID::get<math::LogOp>(),
        {false, [](Expander &e, Operands x) { return e.log64(x[0]); }}},
       {TypeID::get<math::TanhOp>(),

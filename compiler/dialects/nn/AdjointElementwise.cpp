@@ -68,10 +68,14 @@ static LogicalResult unary(Operation *op, OpBuilder &builder, ValueRange grads,
 FSDPC_UNARY_ADJOINT(NegOp, a.neg(g))
 FSDPC_UNARY_ADJOINT(ExpOp, a.mul(g, y))
 FSDPC_UNARY_ADJOINT(LogOp, a.div(g, x))
+FSDPC_UNARY_ADJOINT(Expm1Op, a.mul(g, ExpOp::create(a.builder, a.loc, x)))
+FSDPC_UNARY_ADJOINT(Log1pOp, a.div(g, a.add(x, a.constant(1))))
 FSDPC_UNARY_ADJOINT(SqrtOp, a.div(a.mul(g, 0.5), y))
 FSDPC_UNARY_ADJOINT(RsqrtOp, a.mul(a.mul(g, -0.5), a.mul(y, a.mul(y, y))))
 FSDPC_UNARY_ADJOINT(TanhOp, a.mul(g, a.sub(a.constant(1), a.mul(y, y))))
 FSDPC_UNARY_ADJOINT(SigmoidOp, a.mul(g, a.mul(y, a.sub(a.constant(1), y))))
+FSDPC_UNARY_ADJOINT(SoftplusOp,
+                    a.mul(g, SigmoidOp::create(a.builder, a.loc, x)))
 FSDPC_UNARY_ADJOINT(ReluOp, a.select(a.cmp(Predicate::gt, y, a.constant(0)), g,
                                      a.constant(0)))
 FSDPC_UNARY_ADJOINT(SinOp, a.mul(g, CosOp::create(a.builder, a.loc, x)))
@@ -178,10 +182,14 @@ LogicalResult PowOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
     operandGrads[0] =
         a.mul(a.mul(g, *exponent),
               PowOp::create(builder, getLoc(), x, a.constant(*exponent - 1)));
-  else
-    operandGrads[0] = a.mul(
-        a.mul(g, getRhs()),
-        PowOp::create(builder, getLoc(), x, a.sub(getRhs(), a.constant(1))));
+  else {
+    Value lower =
+        PowOp::create(builder, getLoc(), x, a.sub(getRhs(), a.constant(1)));
+    // Where the exponent is 0 the slope is 0, also at 0, where the power is ∞.
+    Value isZero = a.cmp(Predicate::eq, getRhs(), a.constant(0));
+    operandGrads[0] =
+        a.select(isZero, a.constant(0), a.mul(a.mul(g, getRhs()), lower));
+  }
   return success();
 }
 

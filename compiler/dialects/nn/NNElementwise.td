@@ -47,9 +47,13 @@ def NN_NegOp : NN_Unary<"neg", "Negation",
 def NN_AbsOp : NN_Unary<"abs", "Absolute value",
     "Computes |x|. The adjoint multiplies by the sign of x, which is 0 at 0 as in PyTorch.", NN_Tensor, traits = [IsExact]>;
 def NN_ExpOp : NN_Unary<"exp", "Exponential",
-    "Computes e to the power x. The adjoint multiplies by the result.", traits = [Costs<12>]>;
+    "Computes e to the power x, or 0 where that is below 1.8e-38. The adjoint multiplies by the result.", traits = [Costs<12>]>;
 def NN_LogOp : NN_Unary<"log", "Natural logarithm",
     "Computes log x: -∞ at 0, NaN below. The adjoint divides by x.", traits = [Costs<12>]>;
+def NN_Expm1Op : NN_Unary<"expm1", "Exponential less one",
+    "Computes exp(x) - 1, also where x is so small that exp(x) rounds to 1. The adjoint multiplies by exp(x).", traits = [Costs<14>]>;
+def NN_Log1pOp : NN_Unary<"log1p", "Logarithm of one more",
+    "Computes log(1 + x), also where x is so small that 1 + x rounds to 1: -∞ at -1, NaN below. The adjoint divides by 1 + x.", traits = [Costs<16>]>;
 def NN_SqrtOp : NN_Unary<"sqrt", "Square root",
     "Computes √x, NaN below 0. The adjoint divides half the cotangent by the result.">;
 def NN_RsqrtOp : NN_Unary<"rsqrt", "Reciprocal square root",
@@ -61,6 +65,9 @@ def NN_ErfOp : NN_Unary<"erf", "Error function",
     "Computes erf x = 2/√π times the integral of exp(-t²) from 0 to x. The adjoint multiplies by 2/√π · exp(-x²).", traits = [Costs<12>]>;
 def NN_SigmoidOp : NN_Unary<"sigmoid", "Logistic function",
     "Computes 1 / (1 + exp(-x)). The adjoint multiplies by y · (1 - y), where y is the result.", traits = [Costs<12>]>;
+def NN_SoftplusOp : NN_Unary<"softplus", "Softened rectifier",
+    "Computes log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), which neither overflows nor loses a small result. "
+    "log(sigmoid(x)) is -softplus(-x). The adjoint multiplies by sigmoid(x).", traits = [Costs<28>]>;
 def NN_ReluOp : NN_Unary<"relu", "Rectified linear unit",
     "Computes max(x, 0); NaN stays NaN, so that it is found. The adjoint passes the cotangent where x > 0, and 0 elsewhere.", traits = [IsExact]>;
 def NN_SinOp : NN_Unary<"sin", "Sine",
@@ -103,12 +110,12 @@ def NN_MulOp : NN_Binary<"mul", "Product of elements",
   let hasFolder = 1;
 }
 def NN_DivOp : NN_Binary<"div", "Quotient",
-    "Computes x / y. Integers round towards zero, and division by 0 gives an unspecified value. "
+    "Computes x / y. Integers round towards zero and wrap: the smallest one divided by -1 is itself. An integer divided by 0 gives 0. "
     "The adjoint divides by y, and for y multiplies that by minus the result."> {
   let hasFolder = 1;
 }
 def NN_ModOp : NN_Binary<"mod", "Remainder with the sign of the divisor",
-    "Computes x - y · floor(x / y), as Python's % does. Integers modulo 0 give an unspecified value. "
+    "Computes x - y · floor(x / y), as Python's % does. An integer modulo 0 gives 0. "
     "The adjoint passes the cotangent to x, and multiplies it by -floor(x / y) for y.">;
 def NN_PowOp : NN_Binary<"pow", "Power",
     "Computes x to the power y. The adjoint multiplies by y · x^(y - 1); there is none for the exponent.", [Costs<100>]>;
@@ -186,9 +193,10 @@ def NN_SelectOp : NN_Op<"select", [Pure, ElementwiseScalar, HasAdjoint, IsExact,
 def NN_CastOp : NN_Op<"cast", [Pure, ElementwiseScalar, HasAdjoint, SameOperandsAndResultShape]> {
   let summary = "Converts the element type";
   let description = [{
-    Floats round to nearest, ties to even; floats to integers truncate towards zero;
-    anything to i1 tests for not being zero; integers wrap to a narrower width. The
-    adjoint casts the cotangent back, and is zero to and from integers.
+    Floats round to nearest, ties to even; floats to integers truncate towards zero,
+    with the nearest integer for a number that the type cannot hold, and the smallest
+    for NaN; anything to i1 tests for not being zero; integers wrap to a narrower
+    width. The adjoint casts the cotangent back, and is zero to and from integers.
 
     **Constraints**
     - Operand and result have the same shape.

@@ -229,9 +229,10 @@ def NN_TakeAlongAxisOp : NN_Op<"take_along_axis", [Pure, HasAdjoint,
     FusesOverRows<"getInput()", ReadsAnyElement>]> {
   let summary = "Takes one element per row along the last axis";
   let description = [{
-    result[…, 0] = input[…, index[…, 0]]. An index outside the dimension gives 0: the
-    target of a row that does not count. The adjoint places the cotangent at the index
-    and zeros elsewhere.
+    result[…, 0] = input[…, index[…, 0]]. An index outside the dimension gives NaN, which
+    stops the training unless the row does not count; a tensor of integers gives the
+    smallest integer of its type. The adjoint places the cotangent at the index and zeros
+    elsewhere.
 
     **Constraints**
     - The input has rank 1 or more.
@@ -254,9 +255,10 @@ def NN_EmbeddingOp : NN_Op<"embedding", [Pure, HasAdjoint, MovesElements,
     Fuses<"Index", !strconcat(ReadsAnyElement, ReadsPart)>]> {
   let summary = "Looks up rows of a table";
   let description = [{
-    result[i…, :] = table[ids[i…], :]. Negative ids count from the end of the table; an
-    id outside the table gives zeros. The adjoint is `nn.embedding_grad`; the row
-    `padding_index` gets no gradient.
+    result[i…, :] = table[ids[i…], :]. Negative ids count from the end of the table. An
+    id outside the table gives NaN, so that the loss stops the training; a table of
+    integers gives the smallest integer of its type, which lies outside of every table.
+    The adjoint is `nn.embedding_grad`; the row `padding_index` gets no gradient.
 
     **Constraints**
     - `table` has rank 2.

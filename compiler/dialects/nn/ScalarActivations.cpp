@@ -27,6 +27,25 @@ Value geluTanh(ScalarBuilder &s, Value x) {
   return s.tanh(s.mul(x, factor));
 }
 
+// x <= 0 ? 0 : x, so that a NaN is not hidden.
+Value rectified(ScalarBuilder &s, Value x) {
+  Value zero = s.constant(x, 0);
+  Value negative = s.make<arith::CmpFOp>(arith::CmpFPredicate::OLE, x, zero);
+  return s.make<arith::SelectOp>(negative, zero, x);
+}
+
+// x within ±16, where the derivative of GELU is 0 or 1. Further out its
+// products would be 0 · ∞.
+Value within16(ScalarBuilder &s, Value x) {
+  auto bound = [&](arith::CmpFPredicate beyond, double limit) {
+    Value end = s.constant(x, limit);
+    x = s.make<arith::SelectOp>(s.make<arith::CmpFOp>(beyond, x, end), end, x);
+  };
+  bound(arith::CmpFPredicate::OGT, 16);
+  bound(arith::CmpFPredicate::OLT, -16);
+  return x;
+}
+
 } // namespace
 
 Value ExpOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
@@ -35,6 +54,14 @@ Value ExpOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
 
 Value LogOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::LogOp::create(builder, loc, xs[0]);
+}
+
+Value Expm1Op::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return math::ExpM1Op::create(builder, loc, xs[0]);
+}
+
+Value Log1pOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return math::Log1pOp::create(builder, loc, xs[0]);
 }
 
 Value TanhOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
@@ -57,13 +84,16 @@ Value SigmoidOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return ScalarBuilder(builder, loc).sigmoid(xs[0]);
 }
 
-Value ReluOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
-  // x <= 0 ? 0 : x, so that a NaN is not hidden.
+Value SoftplusOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  // The exponent is never positive, so nothing overflows.
   ScalarBuilder s(builder, loc);
-  Value zero = s.constant(xs[0], 0);
-  Value negative =
-      s.make<arith::CmpFOp>(arith::CmpFPredicate::OLE, xs[0], zero);
-  return s.make<arith::SelectOp>(negative, zero, xs[0]);
+  Value decay = s.exp(s.neg(s.make<math::AbsFOp>(xs[0])));
+  return s.add(rectified(s, xs[0]), s.make<math::Log1pOp>(decay));
+}
+
+Value ReluOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  ScalarBuilder s(builder, loc);
+  return rectified(s, xs[0]);
 }
 
 Value SiluOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
@@ -92,7 +122,7 @@ Value GeluOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
 
 Value GeluGradOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
-  Value x = xs[0], one = s.constant(x, 1), square = s.mul(x, x);
+  Value x = within16(s, xs[0]), one = s.constant(x, 1), square = s.mul(x, x);
   if (getForm() == GeluForm::erf) {
     // Φ(x) + x · φ(x)
     Value density = s.mul(s.exp(s.mul(square, -0.5)), kInvSqrtTwoPi);

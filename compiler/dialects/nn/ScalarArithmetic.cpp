@@ -20,8 +20,26 @@ bool isUnsigned(Type type) {
   return element.isUnsignedInteger() || element.isInteger(1);
 }
 
-// Integer division by zero traps or is undefined, so a zero divisor is
-// replaced; any result will do.
+// Integer division traps or is undefined for a divisor of 0, and for the
+// smallest integer divided by -1. Both divisors are replaced by 1 before the
+// division, and the result is selected after it.
+struct Division {
+  Value byZero, byMinusOne; // true where the divisor is replaced
+  Value divisor;            // what to divide by
+
+  Division(ScalarBuilder &s, Value given) {
+    auto equals = [&](int64_t value) {
+      return s.make<arith::CmpIOp>(arith::CmpIPredicate::eq, given,
+                                   s.constant(given, value));
+    };
+    byZero = equals(0);
+    byMinusOne = equals(-1);
+    Value one = s.constant(given, 1);
+    divisor = s.make<arith::SelectOp>(
+        byZero, one, s.make<arith::SelectOp>(byMinusOne, one, given));
+  }
+};
+
 Value nonZero(ScalarBuilder &s, Value divisor) {
   Value zero = s.constant(divisor, 0);
   Value isZero = s.make<arith::CmpIOp>(arith::CmpIPredicate::eq, divisor, zero);
@@ -46,10 +64,17 @@ Value DivOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   if (isFloat(xs[0]))
     return s.div(xs[0], xs[1]);
-  Value divisor = nonZero(s, xs[1]);
-  if (isUnsigned(getType()))
-    return s.make<arith::DivUIOp>(xs[0], divisor);
-  return s.make<arith::DivSIOp>(xs[0], divisor);
+  Value x = xs[0], zero = s.constant(x, 0);
+  if (isUnsigned(getType())) {
+    Value byZero = s.make<arith::CmpIOp>(arith::CmpIPredicate::eq, xs[1], zero);
+    Value quotient = s.make<arith::DivUIOp>(x, nonZero(s, xs[1]));
+    return s.make<arith::SelectOp>(byZero, zero, quotient);
+  }
+  Division division(s, xs[1]);
+  Value quotient = s.make<arith::DivSIOp>(x, division.divisor);
+  quotient = s.make<arith::SelectOp>(division.byMinusOne,
+                                     s.make<arith::SubIOp>(zero, x), quotient);
+  return s.make<arith::SelectOp>(division.byZero, zero, quotient);
 }
 
 Value ModOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
@@ -59,9 +84,10 @@ Value ModOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
     Value quotient = s.make<math::FloorOp>(s.div(xs[0], xs[1]));
     return s.fma(s.neg(quotient), xs[1], xs[0]);
   }
-  Value divisor = nonZero(s, xs[1]);
+  // The remainder of a division by 1 is 0, which is also that by -1 and 0.
   if (isUnsigned(getType()))
-    return s.make<arith::RemUIOp>(xs[0], divisor);
+    return s.make<arith::RemUIOp>(xs[0], nonZero(s, xs[1]));
+  Value divisor = Division(s, xs[1]).divisor;
   // The remainder has the sign of x; y is added if the signs differ.
   Value rest = s.make<arith::RemSIOp>(xs[0], divisor);
   Value zero = s.constant(rest, 0);

@@ -57,6 +57,26 @@ public:
     mlir::Value one = constant(x, 1);
     return div(one, add(one, exp(neg(x))));
   }
+  // y, or x where |x| is so small that a function with y = x + O(x²) gives x.
+  mlir::Value orTiny(mlir::Value x, mlir::Value y) {
+    mlir::Value tiny = make<mlir::arith::CmpFOp>(
+        mlir::arith::CmpFPredicate::OLT, make<mlir::math::AbsFOp>(x),
+        constant(x, 1e-18));
+    return make<mlir::arith::SelectOp>(tiny, x, y);
+  }
+  // log(1 + x), given `log`: what u = 1 + x has lost in rounding is added
+  // again, divided by u. That is NaN at -1 and at ∞, where nothing is to be
+  // added.
+  mlir::Value log1p(mlir::Value x,
+                    llvm::function_ref<mlir::Value(mlir::Value)> log) {
+    mlir::Value one = constant(x, 1), u = add(x, one);
+    mlir::Value lost = div(sub(x, sub(u, one)), u);
+    mlir::Value counts = make<mlir::arith::CmpFOp>(
+        mlir::arith::CmpFPredicate::OLT, make<mlir::math::AbsFOp>(lost), one);
+    mlir::Value y = log(u);
+    y = make<mlir::arith::SelectOp>(counts, add(y, lost), y);
+    return orTiny(x, y);
+  }
 
 private:
   mlir::OpBuilder &builder;

@@ -4,6 +4,8 @@
 // and unsigned.
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace fsdpc::nn;
 
@@ -58,6 +60,32 @@ Type scalarType(Type element) {
   if (auto integer = dyn_cast<IntegerType>(element))
     return IntegerType::get(element.getContext(), integer.getWidth());
   return element;
+}
+
+// Truncates towards zero. What the type cannot hold becomes its nearest
+// integer, and NaN the smallest; the conversion itself is undefined for both.
+Value toInteger(ScalarBuilder &s, Value x, Type type, bool isUnsigned) {
+  unsigned bits = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+  auto compare = [&](arith::CmpFPredicate predicate, double bound) {
+    return s.make<arith::CmpFOp>(predicate, x, s.constant(x, bound));
+  };
+  // The integers from `low` to `high` lie between `below` and `above`. Rounded
+  // to a float, `below` may be `low`, which is then selected, not converted.
+  double above = std::ldexp(1.0, isUnsigned ? bits : bits - 1);
+  double below = isUnsigned ? -1 : -above - 1;
+  Value isLow = compare(arith::CmpFPredicate::ULE, below); // or NaN
+  Value isHigh = compare(arith::CmpFPredicate::OGE, above);
+  Value inside =
+      s.make<arith::AndIOp>(compare(arith::CmpFPredicate::OGT, below),
+                            compare(arith::CmpFPredicate::OLT, above));
+  x = s.make<arith::SelectOp>(inside, x, s.constant(x, 0));
+  Value result = isUnsigned ? s.make<arith::FPToUIOp>(type, x)
+                            : s.make<arith::FPToSIOp>(type, x);
+  Value low = s.constant(result, isUnsigned ? 0 : -above);
+  Value ones = s.constant(result, -1);
+  Value high = isUnsigned ? ones : s.make<arith::XOrIOp>(low, ones);
+  result = s.make<arith::SelectOp>(isHigh, high, result);
+  return s.make<arith::SelectOp>(isLow, low, result);
 }
 
 } // namespace
@@ -120,11 +148,8 @@ Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
       return s.make<arith::ExtFOp>(type, x);
     return s.make<arith::TruncFOp>(type, x);
   }
-  if (fromFloat) {
-    if (isUnsigned(to))
-      return s.make<arith::FPToUIOp>(type, x);
-    return s.make<arith::FPToSIOp>(type, x);
-  }
+  if (fromFloat)
+    return toInteger(s, x, type, isUnsigned(to));
   if (isa<FloatType>(toScalar)) {
     if (isUnsigned(from))
       return s.make<arith::UIToFPOp>(type, x);

@@ -3,14 +3,21 @@
 // exact function of rounded operands, rounded once.
 #include "compiler/dialects/nn/reference/Families.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 using namespace mlir;
 
 namespace fsdpc::nn::reference {
 
 static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+static double softplus(double x) {
+  return std::log1p(std::exp(-std::abs(x))) + (x < 0 ? 0 : x);
+}
 
 static constexpr double kGeluCubic = 0.044715;
 
@@ -25,6 +32,8 @@ static double geluDerivative(double x, GeluForm form) {
   if (form == GeluForm::erf)
     return (1 + std::erf(x * M_SQRT1_2)) / 2 +
            x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+  // Further out the slope is 0 or 1, and its factors would be 0 · ∞.
+  x = std::isnan(x) ? x : std::clamp(x, -32.0, 32.0);
   double c = std::sqrt(M_2_PI);
   double t = std::tanh(c * (x + kGeluCubic * x * x * x));
   return (1 + t) / 2 + x * (1 - t * t) * c * (1 + 3 * kGeluCubic * x * x) / 2;
@@ -39,13 +48,38 @@ static int64_t maximum(int64_t x, int64_t y) { return std::max(x, y); }
 static double minimum(double x, double y) { return -maximum(-x, -y); }
 static int64_t minimum(int64_t x, int64_t y) { return std::min(x, y); }
 
+/// Integers wrap, which C++ leaves undefined for signed ones.
+template <typename Fn> static int64_t wrap(int64_t x, int64_t y, Fn function) {
+  return static_cast<int64_t>(
+      function(static_cast<uint64_t>(x), static_cast<uint64_t>(y)));
+}
+static double plus(double x, double y) { return x + y; }
+static int64_t plus(int64_t x, int64_t y) { return wrap(x, y, std::plus<>()); }
+static double minus(double x, double y) { return x - y; }
+static int64_t minus(int64_t x, int64_t y) {
+  return wrap(x, y, std::minus<>());
+}
+static double times(double x, double y) { return x * y; }
+static int64_t times(int64_t x, int64_t y) {
+  return wrap(x, y, std::multiplies<>());
+}
+static double negate(double x) { return -x; }
+static int64_t negate(int64_t x) { return minus(int64_t(0), x); }
+static double absolute(double x) { return std::abs(x); }
+static int64_t absolute(int64_t x) { return x < 0 ? negate(x) : x; }
+
+/// The smallest integer divided by -1 does not fit, and the processor traps.
 static double divide(double x, double y) { return x / y; }
-static int64_t divide(int64_t x, int64_t y) { return y == 0 ? 0 : x / y; }
+static int64_t divide(int64_t x, int64_t y) {
+  if (y == -1)
+    return negate(x);
+  return y == 0 ? 0 : x / y;
+}
 
 static double floorMod(double x, double y) { return x - y * std::floor(x / y); }
 
 static int64_t floorMod(int64_t x, int64_t y) {
-  if (y == 0)
+  if (y == 0 || y == -1)
     return 0;
   int64_t remainder = x % y;
   return remainder != 0 && (remainder < 0) != (y < 0) ? remainder + y
@@ -54,10 +88,12 @@ static int64_t floorMod(int64_t x, int64_t y) {
 
 static double power(double x, double y) { return std::pow(x, y); }
 
+/// By squaring, since an exponent may have 63 bits.
 static int64_t power(int64_t x, int64_t y) {
   int64_t result = y < 0 ? 0 : 1;
-  for (int64_t i = 0; i < y; ++i)
-    result *= x;
+  for (; y > 0; y >>= 1, x = times(x, x))
+    if (y & 1)
+      result = times(result, x);
   return result;
 }
 
@@ -79,6 +115,19 @@ template <typename T> static bool compare(Predicate predicate, T x, T y) {
   llvm_unreachable("unknown predicate");
 }
 
+/// Truncates. What the type cannot hold becomes its nearest integer, and NaN
+/// the smallest.
+static int64_t toInteger(double x, Type element) {
+  unsigned bits = element.getIntOrFloatBitWidth();
+  bool isUnsigned = element.isUnsignedInteger();
+  double limit = std::ldexp(1.0, isUnsigned ? bits : bits - 1);
+  if (x >= limit)
+    return isUnsigned ? llvm::maxUIntN(bits) : llvm::maxIntN(bits);
+  if (!(x > (isUnsigned ? 0 : -limit))) // also NaN
+    return isUnsigned ? 0 : llvm::minIntN(bits);
+  return static_cast<int64_t>(x);
+}
+
 static void cast(const ReferenceTensor &in, ReferenceTensor &out) {
   bool toBool = out.element.isInteger(1);
   for (int64_t i = 0; i < out.size(); ++i) {
@@ -86,7 +135,7 @@ static void cast(const ReferenceTensor &in, ReferenceTensor &out) {
       out.floats[i] = in.isFloat() ? in.floats[i] : in.ints[i];
     else if (in.isFloat())
       out.ints[i] =
-          toBool ? in.floats[i] != 0 : static_cast<int64_t>(in.floats[i]);
+          toBool ? in.floats[i] != 0 : toInteger(in.floats[i], out.element);
     else
       out.ints[i] = toBool ? in.ints[i] != 0 : in.ints[i];
   }
@@ -145,11 +194,11 @@ static void add(ReferenceTable &table, Element element) {
 
 static void addArithmetic(ReferenceTable &table) {
   add<CopyOp>(table, [](CopyOp, auto x) { return x[0]; });
-  add<NegOp>(table, [](NegOp, auto x) { return -x[0]; });
-  add<AbsOp>(table, [](AbsOp, auto x) { return std::abs(x[0]); });
-  add<AddOp>(table, [](AddOp, auto x) { return x[0] + x[1]; });
-  add<SubOp>(table, [](SubOp, auto x) { return x[0] - x[1]; });
-  add<MulOp>(table, [](MulOp, auto x) { return x[0] * x[1]; });
+  add<NegOp>(table, [](NegOp, auto x) { return negate(x[0]); });
+  add<AbsOp>(table, [](AbsOp, auto x) { return absolute(x[0]); });
+  add<AddOp>(table, [](AddOp, auto x) { return plus(x[0], x[1]); });
+  add<SubOp>(table, [](SubOp, auto x) { return minus(x[0], x[1]); });
+  add<MulOp>(table, [](MulOp, auto x) { return times(x[0], x[1]); });
   add<DivOp>(table, [](DivOp, auto x) { return divide(x[0], x[1]); });
   add<ModOp>(table, [](ModOp, auto x) { return floorMod(x[0], x[1]); });
   add<PowOp>(table, [](PowOp, auto x) { return power(x[0], x[1]); });
@@ -164,11 +213,14 @@ static void addArithmetic(ReferenceTable &table) {
 static void addFunctions(ReferenceTable &table) {
   add<ExpOp>(table, [](ExpOp, Floats x) { return std::exp(x[0]); });
   add<LogOp>(table, [](LogOp, Floats x) { return std::log(x[0]); });
+  add<Expm1Op>(table, [](Expm1Op, Floats x) { return std::expm1(x[0]); });
+  add<Log1pOp>(table, [](Log1pOp, Floats x) { return std::log1p(x[0]); });
   add<SqrtOp>(table, [](SqrtOp, Floats x) { return std::sqrt(x[0]); });
   add<RsqrtOp>(table, [](RsqrtOp, Floats x) { return 1 / std::sqrt(x[0]); });
   add<TanhOp>(table, [](TanhOp, Floats x) { return std::tanh(x[0]); });
   add<ErfOp>(table, [](ErfOp, Floats x) { return std::erf(x[0]); });
   add<SigmoidOp>(table, [](SigmoidOp, Floats x) { return sigmoid(x[0]); });
+  add<SoftplusOp>(table, [](SoftplusOp, Floats x) { return softplus(x[0]); });
   add<ReluOp>(table, [](ReluOp, Floats x) { return maximum(x[0], 0.0); });
   add<SinOp>(table, [](SinOp, Floats x) { return std::sin(x[0]); });
   add<CosOp>(table, [](CosOp, Floats x) { return std::cos(x[0]); });

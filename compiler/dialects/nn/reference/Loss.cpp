@@ -4,10 +4,18 @@
 #include "compiler/dialects/nn/reference/Families.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
 namespace fsdpc::nn::reference {
+
+/// Returns the element of a target, or NaN for a target that is no class.
+static double at(const double *values, int64_t classes, int64_t target) {
+  return target >= 0 && target < classes
+             ? values[target]
+             : std::numeric_limits<double>::quiet_NaN();
+}
 
 /// Returns the weight of a row's target, or 0 if the row is ignored.
 template <typename LossOp>
@@ -16,7 +24,7 @@ static double weightOf(LossOp op, Inputs in, int64_t target) {
       target == op.getIgnoreIndexAttr().getValue().getSExtValue())
     return 0;
   auto weights = optionalInput(in, op.getWeightsMutable());
-  return weights ? weights->floats[target] : 1;
+  return weights ? at(weights->floats.data(), weights->size(), target) : 1;
 }
 
 static void crossEntropy(CrossEntropyOp op, Inputs in, ReferenceTensors &out) {
@@ -33,7 +41,7 @@ static void crossEntropy(CrossEntropyOp op, Inputs in, ReferenceTensors &out) {
     if (weight == 0)
       continue;
     valid += weight;
-    loss += weight * (lse - logits[target]);
+    loss += weight * (lse - at(logits, classes, target));
   }
   if (op.getReduction() == Reduction::mean && valid != 0)
     loss /= valid;
@@ -71,7 +79,8 @@ static void crossEntropyRows(CrossEntropyRowsOp, Inputs in,
     int64_t target = in[1].ints[r];
     if (weight == 0)
       continue;
-    out[0].floats[r] = weight * (maximum + std::log(sum) - logits[target]);
+    out[0].floats[r] =
+        weight * (maximum + std::log(sum) - at(logits, classes, target));
     for (int64_t j = 0; j < classes; ++j)
       out[1].floats[r * classes + j] =
           factor * (std::exp(logits[j] - maximum) / sum - (j == target));
@@ -110,7 +119,8 @@ static void linearCrossEntropy(LinearCrossEntropyOp op, Inputs in,
     double weight = weightOf(op, in, target) / divisor;
     if (weight == 0)
       continue;
-    loss += weight * (maximum + std::log(sum) - logits[target]);
+    loss +=
+        weight * (maximum + std::log(sum) - at(logits.data(), classes, target));
     for (int64_t j = 0; j < classes; ++j) {
       double grad = std::exp(logits[j] - maximum) / sum - (j == target);
       for (int64_t k = 0; k < depth; ++k) {

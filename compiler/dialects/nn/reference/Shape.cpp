@@ -1,7 +1,12 @@
 // The reference of ops that move or choose elements. Each is a function from
-// the index of a result's element to the position of its source; positions of
-// -1 mean zero.
+// the index of a result's element to the position of its source; where that is
+// -1 the element stays what it was.
 #include "compiler/dialects/nn/reference/Families.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <limits>
 
 using namespace mlir;
 
@@ -23,6 +28,18 @@ static void gather(const ReferenceTensor &from, ReferenceTensor &to,
     if (at >= 0)
       copyElement(from, at, to, position);
   });
+}
+
+/// The value of what an index outside of a tensor selects: NaN, or the smallest
+/// integer.
+static void poison(ReferenceTensor &tensor) {
+  bool isUnsigned =
+      tensor.element.isInteger(1) || tensor.element.isUnsignedInteger();
+  std::fill(tensor.floats.begin(), tensor.floats.end(),
+            std::numeric_limits<double>::quiet_NaN());
+  std::fill(tensor.ints.begin(), tensor.ints.end(),
+            isUnsigned ? 0
+                       : llvm::minIntN(tensor.element.getIntOrFloatBitWidth()));
 }
 
 /// Returns offsets + index · strides.
@@ -115,6 +132,7 @@ static void addGathers(ReferenceTable &table) {
   });
   table.add<TakeAlongAxisOp>(
       [](TakeAlongAxisOp, Inputs in, ReferenceTensors &out) {
+        poison(out[0]);
         gather(in[0], out[0], [&](Index index) -> int64_t {
           SmallVector<int64_t> at(index);
           at.back() = in[1].ints[positionOf(in[1].shape, index)];
@@ -123,6 +141,7 @@ static void addGathers(ReferenceTable &table) {
         });
       });
   table.add<EmbeddingOp>([](EmbeddingOp, Inputs in, ReferenceTensors &out) {
+    poison(out[0]);
     gather(in[0], out[0], [&](Index index) -> int64_t {
       int64_t row =
           rowOf(in[1].ints[positionOf(in[1].shape, index.drop_back())],
