@@ -36,6 +36,10 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     heads), RMSNorm, LayerNorm, GELU, SiLU, rotary embedding and cross-entropy, and
     joins cross-entropy with the product before it where nothing else reads the logits.
 
+    Sums of exponentials and logarithms that overflow or lose their result in rounding
+    become stable ops: log(1 + x), exp(x) - 1, softplus, log(sigmoid(x)), and binary
+    cross-entropy with logits, which is made of them.
+
     A mask of attention is taken apart: a lower triangle becomes `causal`, a mask that
     keeps everything is dropped, an additive mask of zeros and lowest numbers becomes
     boolean, and a mask that was broadcast stays small. A mask that depends on a

@@ -26,6 +26,7 @@ struct RecogniseComposites
     recognise::populateNorms(patterns);
     recognise::populateRotary(patterns);
     recognise::populateSilu(patterns);
+    recognise::populateStableForms(patterns);
     // Regions are not simplified: ops keep the order of the model.
     GreedyRewriteConfig config;
     config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);

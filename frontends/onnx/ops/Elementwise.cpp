@@ -75,14 +75,17 @@ template <Predicate predicate> static LogicalResult compare(Node &node) {
 
 // Constant integer divisors are checked here, since a kernel cannot report a
 // division by zero.
+static LogicalResult expectDivisor(Node &node) {
+  std::optional<SmallVector<int64_t>> divisors = integersOf(node.input(1));
+  if (divisors && llvm::is_contained(*divisors, 0))
+    return node.refuse("integer division by zero");
+  return success();
+}
+
 static LogicalResult div(Node &node) {
   SmallVector<Value> x;
-  if (failed(operands(node, x, 2, 2)))
+  if (failed(operands(node, x, 2, 2)) || failed(expectDivisor(node)))
     return failure();
-  bool isInteger = !isa<FloatType>(elementOf(x[0]));
-  if (std::optional<SmallVector<int64_t>> divisors = integersOf(x[1]))
-    if (isInteger && llvm::is_contained(*divisors, 0))
-      return node.refuse("integer division by zero");
   return node.result(node.b.binary<nn::DivOp>(x[0], x[1]));
 }
 
@@ -90,15 +93,11 @@ static LogicalResult div(Node &node) {
 // the dividend (C), which for integers follows from truncating division.
 static LogicalResult mod(Node &node) {
   SmallVector<Value> x;
-  if (failed(operands(node, x, 2, 2)))
+  if (failed(operands(node, x, 2, 2)) || failed(expectDivisor(node)))
     return failure();
-  bool isInteger = !isa<FloatType>(elementOf(x[0]));
-  if (std::optional<SmallVector<int64_t>> divisors = integersOf(x[1]))
-    if (isInteger && llvm::is_contained(*divisors, 0))
-      return node.refuse("integer division by zero");
   if (!node.getInt("fmod", 0))
     return node.result(node.b.binary<nn::ModOp>(x[0], x[1]));
-  if (!isInteger)
+  if (isa<FloatType>(elementOf(x[0])))
     return node.refuse("attribute 'fmod' = 1 is not supported for floats");
   Value quotient = node.b.binary<nn::DivOp>(x[0], x[1]);
   Value whole = node.b.binary<nn::MulOp>(quotient, x[1]);
@@ -262,11 +261,12 @@ static Value exponential(Node &node, Value x, double above, double below,
                          double width) {
   Emitter &b = node.b;
   // The branch that is not taken must not overflow, or its adjoint would be 0 ·
-  // ∞.
-  Value clipped = b.binary<nn::MinimumOp>(x, 0.0);
-  Value power = b.unary<nn::ExpOp>(b.binary<nn::DivOp>(clipped, width));
-  Value curve = b.binary<nn::MulOp>(b.binary<nn::SubOp>(power, 1.0), below);
-  return b.select(positive(node, x), b.binary<nn::MulOp>(x, above), curve);
+  // ∞. A select keeps the curve's slope at 0, of which a minimum passes half.
+  Value isAbove = positive(node, x);
+  Value clipped = b.select(isAbove, b.like(x, 0), x);
+  Value curve = b.binary<nn::MulOp>(
+      b.unary<nn::Expm1Op>(b.binary<nn::DivOp>(clipped, width)), below);
+  return b.select(isAbove, b.binary<nn::MulOp>(x, above), curve);
 }
 
 static Value elu(Node &node, Value x) {
@@ -284,22 +284,14 @@ static Value celu(Node &node, Value x) {
   return exponential(node, x, 1, alpha, alpha);
 }
 
-// log(1 + eˣ) as relu(x) + log(1 + e^-|x|), whose exponent is never positive.
-static Value softplus(Node &node, Value x) {
-  Emitter &b = node.b;
-  Value decay = b.unary<nn::ExpOp>(b.unary<nn::NegOp>(b.unary<nn::AbsOp>(x)));
-  Value tail = b.unary<nn::LogOp>(b.binary<nn::AddOp>(decay, 1.0));
-  return b.binary<nn::AddOp>(b.unary<nn::ReluOp>(x), tail);
-}
-
 static Value softsign(Node &node, Value x) {
   Value scale = node.b.binary<nn::AddOp>(node.b.unary<nn::AbsOp>(x), 1.0);
   return node.b.binary<nn::DivOp>(x, scale);
 }
 
 static Value mish(Node &node, Value x) {
-  return node.b.binary<nn::MulOp>(x,
-                                  node.b.unary<nn::TanhOp>(softplus(node, x)));
+  Value gate = node.b.unary<nn::TanhOp>(node.b.unary<nn::SoftplusOp>(x));
+  return node.b.binary<nn::MulOp>(x, gate);
 }
 
 // alpha · x + beta, clamped to [0, 1].
@@ -374,7 +366,7 @@ void frontend::registerElementwise(HandlerTable &table) {
   table.add("Elu", 6, activation<elu>);
   table.add("Selu", 6, activation<selu>);
   table.add("Celu", 12, activation<celu>);
-  table.add("Softplus", 1, activation<softplus>);
+  table.add("Softplus", 1, activation<unary<nn::SoftplusOp>>);
   table.add("Softsign", 1, activation<softsign>);
   table.add("Mish", 18, activation<mish>);
   table.add("HardSigmoid", 6, activation<hardSigmoid>);

@@ -7,6 +7,7 @@
 
 #include "frontends/onnx/GraphImporter.h"
 
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -80,6 +81,19 @@ static LogicalResult expectIndices(Node &node, Value indices) {
   return success();
 }
 
+// Refuses constant indices outside [-size, size) of dimension `axis`. Others
+// are checked where they are read, or select NaN (nn.embedding).
+static LogicalResult expectInside(Node &node, Value indices, int64_t axis,
+                                  int64_t size) {
+  if (auto values = integersOf(indices))
+    for (int64_t value : *values)
+      if (value < -size || value >= size)
+        return node.refuse("index " + Twine(value) +
+                           " is out of range for dimension " + Twine(axis) +
+                           " of size " + Twine(size));
+  return success();
+}
+
 static LogicalResult gather(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -94,12 +108,8 @@ static LogicalResult gather(Node &node) {
   shape.append(from.begin() + *axis + 1, from.end());
   if (failed(node.checkShape(shape)))
     return failure();
-  if (auto values = integersOf(indices))
-    for (int64_t value : *values)
-      if (value < -from[*axis] || value >= from[*axis])
-        return node.refuse("index " + Twine(value) +
-                           " is out of range for dimension " + Twine(*axis) +
-                           " of size " + Twine(from[*axis]));
+  if (failed(expectInside(node, indices, *axis, from[*axis])))
+    return failure();
   if (auto even = progression(indices, from[*axis])) {
     Shape offsets(from.size(), 0), strides(from.size(), 1), part(from);
     offsets[*axis] = even->first;
@@ -128,21 +138,32 @@ static LogicalResult gather(Node &node) {
 }
 
 // Returns Σ over k of indices[…, k] · strides[k], the position in a row-major
-// tensor with dimensions `sizes`. Negative indices count from the end.
+// tensor with dimensions `sizes`. Negative indices count from the end. Where an
+// index is outside its dimension the sum is outside the tensor, although
+// another index could lead it back: then it is the smallest integer.
 static Value linear(Emitter &b, ArrayRef<Value> indices,
                     ArrayRef<int64_t> sizes) {
-  Value total;
+  Value total, inside;
   int64_t stride = 1;
   for (int64_t k = sizes.size() - 1; k >= 0; --k) {
     Value index = b.cast(indices[k], b.builder.getI64Type());
-    Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
-    Value place =
-        b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])), index);
-    Value term = b.binary<nn::MulOp>(place, double(stride));
+    if (!indices[k].getDefiningOp<nn::IotaOp>()) {
+      Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
+      index = b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])),
+                       index);
+      Value fits = b.binary<nn::AndOp>(
+          b.compare(nn::Predicate::ge, index, b.like(index, 0)),
+          b.compare(nn::Predicate::lt, index, b.like(index, sizes[k])));
+      inside = inside ? b.binary<nn::AndOp>(inside, fits) : fits;
+    }
+    Value term = b.binary<nn::MulOp>(index, double(stride));
     total = total ? b.binary<nn::AddOp>(total, term) : term;
     stride *= sizes[k];
   }
-  return total;
+  if (!inside)
+    return total;
+  double outside = double(std::numeric_limits<int64_t>::min());
+  return b.select(inside, total, b.like(total, outside));
 }
 
 // The leading dimensions that the indices address become one, and their indices
@@ -169,9 +190,12 @@ static LogicalResult gatherND(Node &node) {
   if (failed(node.checkShape(shape)))
     return failure();
   SmallVector<Value> parts;
-  for (int64_t k = 0; k < depth; ++k)
+  for (int64_t k = 0; k < depth; ++k) {
     parts.push_back(
         b.reshape(b.slice(indices, rankOf(indices) - 1, k, 1), outer));
+    if (failed(expectInside(node, parts.back(), k, sizes[k])))
+      return failure();
+  }
   Shape table = {std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
                                  std::multiplies<>())};
   table.append(rest.begin(), rest.end());
@@ -193,6 +217,8 @@ static LogicalResult gatherElements(Node &node) {
   for (int64_t d = 0; d < rankOf(data); ++d)
     if (d != *axis && shapeOf(indices)[d] > shapeOf(data)[d])
       return node.refuse("indices exceed the input in dimension " + Twine(d));
+  if (failed(expectInside(node, indices, *axis, shapeOf(data)[*axis])))
+    return failure();
   // One element of each row, as when a loss picks its target.
   bool isPick = *axis == rankOf(data) - 1 && shapeOf(indices).back() == 1 &&
                 shapeOf(indices).drop_back() == shapeOf(data).drop_back();

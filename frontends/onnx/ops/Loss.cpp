@@ -54,6 +54,16 @@ static std::optional<Classification> parse(Node &node) {
   result.reduction = node.getString("reduction", "mean");
   if (const auto *ignored = node.attribute("ignore_index"))
     result.ignoreIndex = b.builder.getI64IntegerAttr(ignored->i());
+  // Targets of the data are checked when it is read; computed ones that are no
+  // class give NaN (nn.take_along_axis).
+  if (auto constants = integersOf(targets))
+    for (int64_t target : *constants) {
+      bool isIgnored =
+          result.ignoreIndex && result.ignoreIndex.getInt() == target;
+      if (!isIgnored && (target < 0 || target >= shapeOf(scores)[1]))
+        return refuse("target " + Twine(target) + " is none of " +
+                      Twine(shapeOf(scores)[1]) + " classes");
+    }
   return result;
 }
 

@@ -4,6 +4,8 @@
 // default.
 #include "frontends/onnx/Node.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
@@ -30,16 +32,27 @@ static Value l1(Node &node, Value x, ArrayRef<int64_t> axes) {
 static Value sumSquare(Node &node, Value x, ArrayRef<int64_t> axes) {
   return sum(node, node.b.binary<nn::MulOp>(x, x), axes);
 }
+// The slope of the root is ∞ at 0. That of the norm of zeros is taken to be 0,
+// as in PyTorch.
 static Value l2(Node &node, Value x, ArrayRef<int64_t> axes) {
-  return node.b.unary<nn::SqrtOp>(sumSquare(node, x, axes));
+  Emitter &b = node.b;
+  Value square = sumSquare(node, x, axes);
+  Value isZero = b.compare(nn::Predicate::eq, square, b.like(square, 0));
+  Value root = b.unary<nn::SqrtOp>(b.select(isZero, b.like(square, 1), square));
+  return b.select(isZero, b.like(square, 0), root);
 }
 static Value logSum(Node &node, Value x, ArrayRef<int64_t> axes) {
   return node.b.unary<nn::LogOp>(sum(node, x, axes));
 }
-// Subtracts the maximum first, so that exp does not overflow.
+// Subtracts the maximum first, so that exp does not overflow; an infinite one
+// would give ∞ - ∞.
 static Value logSumExp(Node &node, Value x, ArrayRef<int64_t> axes) {
   Emitter &b = node.b;
   Value largest = max(node, x, axes);
+  Value isInfinite =
+      b.compare(nn::Predicate::eq, b.unary<nn::AbsOp>(largest),
+                b.like(largest, std::numeric_limits<double>::infinity()));
+  largest = b.select(isInfinite, b.like(largest, 0), largest);
   Value shifted = b.binary<nn::SubOp>(x, b.broadcast(largest, shapeOf(x)));
   Value total = sum(node, b.unary<nn::ExpOp>(shifted), axes);
   return b.binary<nn::AddOp>(b.unary<nn::LogOp>(total), largest);

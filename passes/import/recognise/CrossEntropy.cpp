@@ -7,15 +7,28 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
-// Returns the targets without the code that wraps negative indices: targets are
-// never negative.
+// Returns true for an input of the program, or one whose elements were only
+// moved. Data names classes from 0 on; another target gives a loss of NaN.
+static bool isInput(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::CastOp>(op) ||
+        !isa<IntegerType>(nn::tensorType(op->getOperand(0)).getElementType()))
+      return false;
+    value = op->getOperand(0);
+  }
+  return true;
+}
+
+// Returns the targets without the code that wraps negative indices, if they
+// cannot be negative.
 static Value throughWrap(Value index) {
   auto select = index.getDefiningOp<nn::SelectOp>();
   auto isNegative =
       select ? select.getCondition().getDefiningOp<nn::CmpOp>() : nullptr;
   bool isWrap = isNegative && isNegative.getPredicate() == nn::Predicate::lt &&
                 isNegative.getLhs() == select.getOnFalse() &&
-                nn::matchSplat(isNegative.getRhs()) == 0.0;
+                nn::matchSplat(isNegative.getRhs()) == 0.0 &&
+                isInput(select.getOnFalse());
   return isWrap ? select.getOnFalse() : index;
 }
 

@@ -16,6 +16,7 @@ void populateLinearCrossEntropy(mlir::RewritePatternSet &patterns);
 void populateNorms(mlir::RewritePatternSet &patterns);
 void populateRotary(mlir::RewritePatternSet &patterns);
 void populateSilu(mlir::RewritePatternSet &patterns);
+void populateStableForms(mlir::RewritePatternSet &patterns);
 
 using Shape = llvm::SmallVector<int64_t, 6>;
 
