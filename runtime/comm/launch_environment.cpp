@@ -88,11 +88,44 @@ const Announcement announcements[] = {
     {"srun", nullptr, "SLURM_NTASKS", "SLURM_PROCID", false},
 };
 
+// A launcher numbers the ranks of a machine in the order of their ranks, so the
+// number on the machine is at most the rank.
+void checkPlace(const LaunchEnvironment &environment, const char *rankOnHost,
+                const char *ranksOnHost, Numbers &numbers) {
+  auto fail = [&](const char *variable, int value, const std::string &limit) {
+    numbers.fail(std::string(variable) + "=" + std::to_string(value) +
+                 " does not match " + limit +
+                 "; correct it, or unset it on every rank");
+  };
+  int local = environment.rankOnHost, all = environment.ranksOnHost;
+  if (local >= 0 && all > 0 && local >= all)
+    return fail(rankOnHost, local,
+                std::string(ranksOnHost) + "=" + std::to_string(all) +
+                    ": ranks count from 0");
+  if (all > environment.ranks)
+    return fail(ranksOnHost, all, environment.variables);
+  if (local > environment.rank)
+    return fail(rankOnHost, local, environment.variables);
+}
+
+// A short secret could be guessed from one exchange of messages.
+void readSecret(LaunchEnvironment &environment, Numbers &numbers) {
+  constexpr size_t least = 16;
+  environment.secret = firstText({"FSDPC_SECRET"});
+  size_t length = environment.secret.size();
+  if (length && length < least)
+    numbers.fail("FSDPC_SECRET has " + std::to_string(length) +
+                 " characters and needs at least " + std::to_string(least) +
+                 "; set it to the same random text on every rank, for example "
+                 "with export FSDPC_SECRET=$(openssl rand -hex 32)");
+}
+
 // torchrun's agent keeps a store of its own on MASTER_PORT, so the program
 // takes the next port. FSDPC_PORT overrides both.
 void findTorchrun(LaunchEnvironment &environment, Numbers &numbers) {
   environment.rankOnHost = numbers.rank("LOCAL_RANK");
   environment.ranksOnHost = numbers.ranks("LOCAL_WORLD_SIZE");
+  checkPlace(environment, "LOCAL_RANK", "LOCAL_WORLD_SIZE", numbers);
   environment.address = firstText({"MASTER_ADDR"});
   if (environment.port < 0) {
     bool next = firstText({"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
@@ -112,6 +145,7 @@ void findTorchrun(LaunchEnvironment &environment, Numbers &numbers) {
 // number, which all ranks know and other jobs do not have.
 void findSrun(LaunchEnvironment &environment, Numbers &numbers) {
   environment.rankOnHost = numbers.rank("SLURM_LOCALID");
+  checkPlace(environment, "SLURM_LOCALID", nullptr, numbers);
   environment.address = firstText({"MASTER_ADDR"});
   if (environment.address.empty())
     environment.address =
@@ -226,6 +260,8 @@ Result<LaunchEnvironment> readLaunchEnvironment() {
     findSrun(environment, numbers);
   else
     environment.missing = "no launcher environment was found";
+  if (environment.launcher == "torchrun" || environment.launcher == "srun")
+    readSecret(environment, numbers);
   FSDPC_TRY(numbers.status);
   return environment;
 }

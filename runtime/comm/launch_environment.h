@@ -21,6 +21,7 @@ struct LaunchEnvironment {
   int port = 0;                          // on which rank 0 listens
   std::string missing;  // what the variables lack; empty: nothing
   std::string job;      // distinguishes jobs on one machine
+  std::string secret;   // of the job (FSDPC_SECRET); empty: rank 0 makes one
   double seconds = 300; // how long to wait for the others (FSDPC_JOIN_SECONDS)
 };
 

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -35,9 +34,29 @@ void prepare(int file) {
   set(file, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
 }
 
-bool isLoopback(const std::string &address) {
-  return address == "localhost" || address == "::1" ||
-         address.rfind("127.", 0) == 0;
+// The addresses of a name. `code` is not 0 if it does not resolve.
+struct Addresses {
+  Addresses(const std::string &name, int port) {
+    addrinfo hints = {};
+    hints.ai_socktype = SOCK_STREAM;
+    code =
+        getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &first);
+  }
+  Addresses(const Addresses &) = delete;
+  Addresses &operator=(const Addresses &) = delete;
+  ~Addresses() {
+    if (code == 0)
+      freeaddrinfo(first);
+  }
+
+  int code;
+  addrinfo *first = nullptr;
+};
+
+Socket socketFor(const addrinfo &address) {
+  return Socket(socket(address.ai_family,
+                       address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                       address.ai_protocol));
 }
 
 } // namespace
@@ -121,63 +140,89 @@ Status Socket::receive(void *data, size_t bytes, Deadline deadline) {
   });
 }
 
-Result<Socket> listenOn(const std::string &address, int port) {
-  bool loopback = isLoopback(address);
-  int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-  sockaddr_in6 wide = {};
-  wide.sin6_family = AF_INET6;
-  wide.sin6_addr = address == "::1" ? in6addr_loopback : in6addr_any;
-  wide.sin6_port = htons(uint16_t(port));
-  sockaddr_in plain = {};
-  plain.sin_family = AF_INET;
-  plain.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  plain.sin_port = htons(uint16_t(port));
-  // One IPv6 socket serves both families if the machine has IPv6.
-  bool useWide = !loopback || address == "::1";
-  int file = useWide ? socket(AF_INET6, type, 0) : -1;
-  if (file >= 0)
-    set(file, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  else if ((file = socket(AF_INET, type, 0)) < 0)
-    return Error{systemError(errno)};
-  else
-    useWide = false;
-  Socket listener(file);
-  set(file, SOL_SOCKET, SO_REUSEADDR, 1);
-  auto *name = useWide ? reinterpret_cast<const sockaddr *>(&wide)
-                       : reinterpret_cast<const sockaddr *>(&plain);
-  if (bind(file, name, useWide ? sizeof wide : sizeof plain) ||
-      listen(file, SOMAXCONN))
-    return Error{systemError(errno)};
-  return listener;
+Result<size_t> Socket::receiveSome(void *data, size_t bytes) {
+  ssize_t count = recv(file, data, bytes, 0);
+  if (count > 0)
+    return size_t(count);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR))
+    return size_t(0);
+  return Error{count ? systemError(errno) : "the connection was closed"};
 }
 
-Socket acceptFrom(const Socket &listener) {
+bool Socket::isBroken() const {
+  char next;
+  ssize_t count = recv(file, &next, 1, MSG_PEEK);
+  return count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+// A name may have addresses of other machines, such as those of a service that
+// forwards to this one. They are passed over if there is one of this machine.
+Result<std::vector<Socket>> listenOn(const std::string &address, int port) {
+  Addresses addresses(address, port);
+  if (addresses.code)
+    return Error{gai_strerror(addresses.code)};
+  std::vector<Socket> listeners;
+  int foreign = EADDRNOTAVAIL;
+  for (addrinfo *at = addresses.first; at; at = at->ai_next) {
+    Socket listener = socketFor(*at);
+    if (!listener.isOpen()) {
+      foreign = errno; // a machine without this family
+      continue;
+    }
+    int file = listener.descriptor();
+    if (at->ai_family == AF_INET6)
+      set(file, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    set(file, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (bind(file, at->ai_addr, at->ai_addrlen) == 0 &&
+        listen(file, SOMAXCONN) == 0) {
+      listeners.push_back(std::move(listener));
+      continue;
+    }
+    if (errno != EADDRNOTAVAIL)
+      return Error{systemError(errno)};
+  }
+  if (listeners.empty())
+    return Error{systemError(foreign)};
+  return listeners;
+}
+
+Result<Socket> acceptFrom(const Socket &listener) {
   int file = accept4(listener.descriptor(), nullptr, nullptr,
                      SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (file >= 0)
     prepare(file);
+  else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+           errno == ENOMEM)
+    return Error{systemError(errno)};
   return Socket(file);
+}
+
+bool isLoopback(const Socket &listener) {
+  sockaddr_storage name = {};
+  socklen_t length = sizeof name;
+  if (getsockname(listener.descriptor(), reinterpret_cast<sockaddr *>(&name),
+                  &length))
+    return false;
+  if (name.ss_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(
+        &reinterpret_cast<const sockaddr_in6 &>(name).sin6_addr);
+  const auto &plain = reinterpret_cast<const sockaddr_in &>(name);
+  return ntohl(plain.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 Result<Socket> connectTo(const std::string &address, int port,
                          Deadline deadline) {
-  addrinfo hints = {}, *list = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  int code =
-      getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (code)
-    return Error{gai_strerror(code)};
-  std::unique_ptr<addrinfo, void (*)(addrinfo *)> owner(list, freeaddrinfo);
+  Addresses addresses(address, port);
+  if (addresses.code)
+    return Error{gai_strerror(addresses.code)};
   Error error = {"the host name does not resolve"};
-  for (addrinfo *at = list; at; at = at->ai_next) {
-    int file =
-        socket(at->ai_family, at->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
-               at->ai_protocol);
-    if (file < 0) {
+  for (addrinfo *at = addresses.first; at; at = at->ai_next) {
+    Socket attempt = socketFor(*at);
+    if (!attempt.isOpen()) {
       error = {systemError(errno)};
       continue;
     }
-    Socket attempt(file);
+    int file = attempt.descriptor();
     prepare(file);
     int status = connect(file, at->ai_addr, at->ai_addrlen) ? errno : 0;
     if (status == EINPROGRESS) {

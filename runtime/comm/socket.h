@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace fsdpc::runtime {
 
@@ -37,6 +38,11 @@ public:
   // Transfer all bytes.
   Status send(const void *data, size_t bytes, Deadline deadline);
   Status receive(void *data, size_t bytes, Deadline deadline);
+  // Returns how many bytes could be received without waiting, which may be
+  // none. Fails if the connection was closed.
+  Result<size_t> receiveSome(void *data, size_t bytes);
+  // Returns true if the other end has closed the connection or was lost.
+  bool isBroken() const;
 
 private:
   Status wait(short events, Deadline deadline);
@@ -45,12 +51,15 @@ private:
   int file = -1;
 };
 
-// Listens on `port` of every interface, or only of the loopback if `address`
-// names it.
-Result<Socket> listenOn(const std::string &address, int port);
+// Listens on `port` of this machine's addresses that `address` names, and of no
+// others. There is one socket per address, at least one.
+Result<std::vector<Socket>> listenOn(const std::string &address, int port);
 // Returns the next waiting connection, or a closed socket if there is none.
-// Does not block.
-Socket acceptFrom(const Socket &listener);
+// Does not block. Fails if the process or the machine has no descriptor left
+// for it.
+Result<Socket> acceptFrom(const Socket &listener);
+// Returns true if a listening socket can only be reached from this machine.
+bool isLoopback(const Socket &listener);
 // Tries each address of the name once.
 Result<Socket> connectTo(const std::string &address, int port,
                          Deadline deadline);

@@ -10,10 +10,9 @@
 namespace fsdpc::runtime {
 
 // Meets the other ranks at the environment's address and port. Rank 0 listens;
-// the others try until it answers. Connections from outside the job (another
-// protocol, another job, a rank that is connected already) are closed and
-// change nothing. The error has no message if another rank of this node prints
-// it.
+// the others try until it answers. Connections from outside the job (without
+// its secret, of another job, of a rank that is connected already) are closed
+// and change nothing. The error has no message if another rank prints it.
 //
 // Afterwards a rank that disconnects, or that is silent for `silence` seconds
 // (0: no limit), ends the job with one line that names it.

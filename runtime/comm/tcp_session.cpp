@@ -1,9 +1,10 @@
-// The watch over a TCP job. Each message is one byte: a rank is here (every few
-// seconds), it leaves, or it ends the job with an exit code. Rank 0 passes an
-// end on to the others, and leaves last, because the others only hear of each
-// other through it.
+// The watch over a TCP job. Each message is one byte (wire.h): a rank is here
+// (every few seconds), it leaves, or it ends the job with an exit code. Rank 0
+// passes an end on to the others, and leaves last, because the others only hear
+// of each other through it.
 #include "runtime/comm/tcp_session.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/wire.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +18,6 @@ namespace fsdpc::runtime {
 
 namespace {
 
-constexpr uint8_t here = 0, leaves = 1, ends = 128; // plus the exit code
 constexpr double beat = 5; // at most so many seconds between two signs of life
 
 [[noreturn]] void end(int code) {
@@ -51,16 +51,17 @@ std::string TcpSession::nameOf(int peer) const {
          "'";
 }
 
-void TcpSession::tell(uint8_t word, int except) {
+void TcpSession::tell(Word word, int except) {
+  uint8_t byte = byteOf(word);
   std::lock_guard<std::mutex> lock(sending);
   for (size_t peer = 0; peer < links.size(); ++peer)
     if (links[peer].isOpen() && int(peer) != except)
       // A peer that cannot take a byte will be found to be silent.
-      (void)links[peer].send(&word, 1, std::chrono::steady_clock::now());
+      (void)links[peer].send(&byte, 1, std::chrono::steady_clock::now());
 }
 
 void TcpSession::abort(int code) {
-  tell(uint8_t(ends + code));
+  tell({Word::ends, code});
   end(code);
 }
 
@@ -68,7 +69,7 @@ void TcpSession::abort(int code) {
 void TcpSession::gone(int peer, const std::string &why) {
   // Not through fail()'s abort, since the job may be ending already.
   if (self == 0)
-    tell(ends + 3, peer);
+    tell({Word::ends, 3}, peer);
   if (self == 0 || speaks)
     fail(nameOf(peer) + " was lost (" + why + ")");
   // Leave time for another rank to print what happened first.
@@ -94,12 +95,15 @@ bool TcpSession::hear(int peer) {
   }
   heard[size_t(peer)] = std::chrono::steady_clock::now();
   for (ssize_t at = 0; at < got; ++at) {
-    if (words[at] == leaves)
+    std::optional<Word> word = parseWord(words[at]);
+    if (!word)
+      gone(peer, "it sent a word that no rank sends");
+    if (word->kind == Word::leaves)
       left[size_t(peer)] = true;
-    if (words[at] >= ends) {
+    if (word->kind == Word::ends) {
       if (self == 0)
-        tell(words[at], peer);
-      end(words[at] - ends);
+        tell(*word, peer);
+      end(word->code);
     }
   }
   return true;
@@ -118,14 +122,14 @@ void TcpSession::watch() {
   };
   while (true) {
     if (leaving && !said && (self != 0 || allLeft())) {
-      tell(leaves);
+      tell({Word::leaves});
       said = true;
     }
     if (said && allLeft())
       return;
     auto now = std::chrono::steady_clock::now();
     if (now >= next) {
-      tell(here);
+      tell({Word::here});
       next = inSeconds(pause);
     }
     std::vector<pollfd> entries = {{leaving ? -1 : wake, POLLIN, 0}};

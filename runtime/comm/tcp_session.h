@@ -5,8 +5,8 @@
 #pragma once
 
 #include "runtime/comm/socket.h"
+#include "runtime/comm/wire.h"
 
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -34,7 +34,7 @@ public:
 private:
   void watch();
   bool hear(int peer);
-  void tell(uint8_t word, int except = -1);
+  void tell(Word word, int except = -1);
   [[noreturn]] void gone(int peer, const std::string &why);
 
   const int self;

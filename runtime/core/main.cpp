@@ -119,8 +119,11 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
       return refuse(joined.error(), 3);
     job = std::move(*joined);
   }
+  // Ranks that cannot meet do not know of each other, so one per machine
+  // speaks, and each that does not know its place on the machine.
   if (environment.ranks > 1 && (!job || job->size == 1))
-    return refuse({strangerText(environment)}, 3, speaks);
+    return refuse({strangerText(environment)}, 3,
+                  speaks || environment.rankOnHost <= 0);
   if (job)
     return runRank(manifest, program, options, *job);
   return runLocal(manifest, program, options);

@@ -7,6 +7,7 @@
 #include "tests/runtime/collective_cases.h"
 
 #include <cstdlib>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 using namespace fsdpc;
@@ -151,6 +152,70 @@ TEST_F(Launch, bySlurmNeedsARank) {
   LaunchEnvironment environment = *readLaunchEnvironment();
   EXPECT_EQ(environment.ranks, 8);
   EXPECT_EQ(environment.launcher, "srun");
+}
+
+// A place on the machine that cannot be is an error and not a guess.
+TEST_F(Launch, byTorchrunPlacesMustFit) {
+  struct {
+    const char *rank, *world, *local, *localWorld, *message;
+  } cases[] = {
+      {"5", "2", "0", "1", "RANK=5 does not match WORLD_SIZE=2"},
+      {"-1", "2", "0", "1", "RANK='-1' is not a whole number from 0"},
+      {"0", "-2", "0", "1", "WORLD_SIZE='-2' is not a whole number from 1"},
+      {"1", "2", "1", "1", "LOCAL_RANK=1 does not match LOCAL_WORLD_SIZE=1"},
+      {"1", "2", "1", "4", "LOCAL_WORLD_SIZE=4 does not match WORLD_SIZE=2"},
+      {"1", "4", "3", "4", "LOCAL_RANK=3 does not match WORLD_SIZE=4, RANK=1"},
+      {"1", "2", "-1", "2", "LOCAL_RANK='-1' is not a whole number from 0"},
+      {"1", "2", "1", "0", "LOCAL_WORLD_SIZE='0' is not a whole number from 1"},
+  };
+  set("MASTER_ADDR", "localhost");
+  set("MASTER_PORT", "29500");
+  for (auto &c : cases) {
+    set("RANK", c.rank);
+    set("WORLD_SIZE", c.world);
+    set("LOCAL_RANK", c.local);
+    set("LOCAL_WORLD_SIZE", c.localWorld);
+    auto launched = readLaunchEnvironment();
+    ASSERT_FALSE(launched) << c.message;
+    EXPECT_THAT(launched.error().message, ::testing::HasSubstr(c.message));
+  }
+}
+
+// Slurm's variables are checked alike.
+TEST_F(Launch, bySlurmPlacesMustFit) {
+  set("SLURM_STEP_NUM_TASKS", "2");
+  set("SLURM_STEP_NODELIST", "localhost");
+  set("SLURM_JOB_ID", "7");
+  set("SLURM_STEP_ID", "0");
+  struct {
+    const char *rank, *local, *message;
+  } cases[] = {
+      {"2", "0", "SLURM_PROCID=2 does not match SLURM_STEP_NUM_TASKS=2"},
+      {"-1", "0", "SLURM_PROCID='-1' is not a whole number"},
+      {"1", "2", "SLURM_LOCALID=2 does not match"},
+      {"1", "-1", "SLURM_LOCALID='-1' is not a whole number"},
+  };
+  for (auto &c : cases) {
+    set("SLURM_PROCID", c.rank);
+    set("SLURM_LOCALID", c.local);
+    auto launched = readLaunchEnvironment();
+    ASSERT_FALSE(launched) << c.message;
+    EXPECT_THAT(launched.error().message, ::testing::HasSubstr(c.message));
+  }
+}
+
+// A secret that can be guessed is refused, and not printed.
+TEST_F(Launch, needsALongSecret) {
+  set("WORLD_SIZE", "2");
+  set("RANK", "0");
+  set("FSDPC_SECRET", "tiger");
+  auto launched = readLaunchEnvironment();
+  ASSERT_FALSE(launched);
+  EXPECT_THAT(launched.error().message,
+              ::testing::HasSubstr(
+                  "FSDPC_SECRET has 5 characters and needs at least 16"));
+  EXPECT_THAT(launched.error().message,
+              ::testing::Not(::testing::HasSubstr("tiger")));
 }
 
 // mpirun's ranks can.

@@ -2,144 +2,19 @@
 // rank is missing, is killed, stopped or fails, or when a stranger connects. In
 // each case all ranks end, and one line says why.
 #include "runtime/comm/launch_environment.h"
-#include "runtime/comm/socket.h"
+#include "tests/runtime/tcp_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
-#include <fstream>
-#include <map>
-#include <netinet/in.h>
-#include <sstream>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <thread>
-#include <unistd.h>
-
 using namespace fsdpc;
 using namespace fsdpc::runtime;
-using testing::HasSubstr;
+using namespace fsdpc::runtime::testing;
+using ::testing::HasSubstr;
 
 namespace {
 
-using Variables = std::map<std::string, std::string>;
-
-int freePort() {
-  int file = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in name = {};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof name;
-  bind(file, reinterpret_cast<sockaddr *>(&name), length);
-  getsockname(file, reinterpret_cast<sockaddr *>(&name), &length);
-  close(file);
-  return ntohs(name.sin_port);
-}
-
-// The processes of one job, and what they print.
-class Tcp : public testing::Test {
-protected:
-  Tcp() {
-    char name[] = "/tmp/fsdpc-tcp-XXXXXX";
-    output = mkstemp(name);
-    path = name;
-  }
-  ~Tcp() override {
-    for (pid_t process : processes)
-      kill(process, SIGKILL);
-    for (pid_t process : processes)
-      waitpid(process, nullptr, 0);
-    close(output);
-    unlink(path.c_str());
-  }
-
-  Variables torchrun(int rank, int ranks) {
-    return {{"RANK", std::to_string(rank)},
-            {"WORLD_SIZE", std::to_string(ranks)},
-            {"LOCAL_RANK", std::to_string(rank)},
-            {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
-            {"MASTER_ADDR", "localhost"},
-            {"MASTER_PORT", std::to_string(port)},
-            {"FSDPC_JOIN_SECONDS", "20"}};
-  }
-
-  void start(const Variables &variables, std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), TCP_PEER);
-    pid_t process = fork();
-    if (process == 0) {
-      for (auto &[name, value] : variables)
-        setenv(name.c_str(), value.c_str(), 1);
-      dup2(output, STDERR_FILENO);
-      std::vector<char *> pointers;
-      for (std::string &argument : arguments)
-        pointers.push_back(argument.data());
-      pointers.push_back(nullptr);
-      execv(TCP_PEER, pointers.data());
-      _exit(127);
-    }
-    processes.push_back(process);
-  }
-
-  void startAll(int ranks, const std::vector<std::string> &arguments,
-                const Variables &more = {}) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      Variables variables = torchrun(rank, ranks);
-      for (auto &[name, value] : more)
-        variables[name] = value;
-      start(variables, arguments);
-    }
-  }
-
-  // Returns exit codes in the order of starting: negative for signals, and -99
-  // for a process that does not end, which is then killed.
-  std::vector<int> ends(double seconds) {
-    Deadline deadline = inSeconds(seconds);
-    std::vector<int> codes;
-    for (pid_t process : processes) {
-      int status = 0;
-      pid_t done;
-      while ((done = waitpid(process, &status, WNOHANG)) == 0 &&
-             std::chrono::steady_clock::now() < deadline)
-        usleep(10000);
-      if (done == 0) {
-        kill(process, SIGKILL);
-        waitpid(process, &status, 0);
-      }
-      codes.push_back(done == 0           ? -99
-                      : WIFEXITED(status) ? WEXITSTATUS(status)
-                                          : -WTERMSIG(status));
-    }
-    processes.clear();
-    return codes;
-  }
-
-  std::string printed() {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-  // Returns the line that begins with "error:", or everything if not just one.
-  std::string error() {
-    std::string text = printed(), line, found;
-    std::istringstream lines(text);
-    int count = 0;
-    while (std::getline(lines, line))
-      if (line.rfind("error:", 0) == 0) {
-        ++count;
-        found = line;
-      }
-    return count == 1 ? found : std::to_string(count) + " errors: " + text;
-  }
-
-  int port = freePort();
-  int output = -1;
-  std::string path;
-  std::vector<pid_t> processes;
-};
-
-constexpr double patience = 60; // seconds; the machine may be busy
-constexpr int unended = -99;
+class Tcp : public TcpJob {};
 
 // Each process runs the cases and compares with ranks as threads.
 TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
@@ -168,7 +43,7 @@ TEST_F(Tcp, srunsRanksMeetOnItsFirstNode) {
 // torchrun's agent uses the announced port for its store; the job takes the
 // next.
 TEST_F(Tcp, leavesTorchrunsPortToItsAgent) {
-  Result<Socket> store = listenOn("localhost", port);
+  Result<std::vector<Socket>> store = listenOn("localhost", port);
   ASSERT_TRUE(store);
   startAll(2, {"leave"}, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}});
   EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
@@ -232,7 +107,7 @@ TEST_F(Tcp, aMissingRank0IsToldByOneRank) {
 
 // A port in use is an error that names the variable for another one.
 TEST_F(Tcp, aTakenPortSaysWhatToDo) {
-  Result<Socket> taken = listenOn("localhost", port);
+  Result<std::vector<Socket>> taken = listenOn("localhost", port);
   ASSERT_TRUE(taken);
   start(torchrun(0, 2), {"leave"});
   EXPECT_EQ(ends(patience), std::vector<int>{3});
@@ -259,17 +134,21 @@ TEST_F(Tcp, strangersAreTurnedAway) {
   EXPECT_EQ(ends(patience), std::vector<int>(2, 0)) << printed();
 }
 
-// A rank of another job with the same port.
+// A rank of another job with the same port and, from its shell, the same
+// secret.
 TEST_F(Tcp, aRankOfAnotherJobIsTurnedAway) {
-  startAll(2, {"fail", "9"}, {{"TORCHELASTIC_RUN_ID", "mine"}});
-  std::vector<pid_t> mine;
-  mine.swap(processes);
-  Variables other = torchrun(1, 2);
-  other["TORCHELASTIC_RUN_ID"] = "other";
-  start(other, {"leave"});
-  EXPECT_THAT(ends(patience), testing::ElementsAre(3));
-  EXPECT_EQ(kill(mine[0], 0), 0); // the first job still runs
-  mine.swap(processes);
+  for (auto [rank, job] : {std::pair{0, "mine"}, {1, "other"}, {1, "mine"}}) {
+    Variables variables = torchrun(rank, 2);
+    variables["FSDPC_SECRET"] = "the secret of several jobs";
+    variables["TORCHELASTIC_RUN_ID"] = job;
+    start(variables, {"leave"});
+    Deadline deadline = inSeconds(patience);
+    while (job == std::string("other") && printed().empty() &&
+           std::chrono::steady_clock::now() < deadline)
+      usleep(10000);
+  }
+  EXPECT_EQ(ends(patience), (std::vector<int>{0, 3, 0}));
+  EXPECT_THAT(error(), HasSubstr("another job's rank 0 listens at "));
 }
 
 // Slurm's lists of hosts have ranges in brackets, several of them if need be.

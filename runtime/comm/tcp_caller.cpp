@@ -1,0 +1,182 @@
+// The other ranks' side of the meeting: call rank 0 until it answers, prove to
+// know the job's key, and wait until all ranks are there. The process that
+// listens may be anybody, so it proves itself first and learns nothing before.
+#include "runtime/comm/secret.h"
+#include "runtime/comm/tcp_meeting.h"
+
+#include <algorithm>
+#include <thread>
+#include <unistd.h>
+
+namespace fsdpc::runtime {
+
+namespace {
+
+// Rank 0 leaves the secret as soon as it listens. If it is not there so many
+// seconds after somebody listens, it is elsewhere.
+constexpr double secretSeconds = 5;
+
+class OtherRank {
+public:
+  OtherRank(const LaunchEnvironment &environment, Star &star)
+      : environment(environment), star(star), self(randomBytes()) {}
+
+  Status call() {
+    // Rank 0 gives up first, because it knows which ranks are missing.
+    Deadline deadline = inSeconds(environment.seconds + 5);
+    for (int link = 0; link < links; ++link)
+      FSDPC_TRY(connect(link, deadline));
+    return awaitStart(deadline);
+  }
+
+private:
+  // Opens one connection. Tries again, with growing pauses, until rank 0
+  // answers.
+  Status connect(int link, Deadline deadline) {
+    auto pause = std::chrono::milliseconds(50);
+    for (;;) {
+      Result<Answer> answer = greet(link, deadline);
+      if (answer)
+        return judge(*answer);
+      star.peers[link][0].close();
+      auto now = std::chrono::steady_clock::now();
+      if (now >= withoutSecret)
+        return quiet({"rank " + std::to_string(environment.rank) +
+                      " cannot join rank 0 at " + meetingPlace(environment) +
+                      ": " + answer.error().message});
+      if (now + pause >= deadline)
+        return unreachable(answer.error());
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds(1000));
+    }
+  }
+
+  // Connects, greets and returns rank 0's answer.
+  Result<Answer> greet(int link, Deadline deadline) {
+    // Read for each try: a job that was killed may have left a file, which rank
+    // 0 replaces.
+    Result<Bytes32> key = findJobKey(environment);
+    Result<Socket> connected =
+        connectTo(environment.address, environment.port, deadline);
+    if (!connected) // what a listener did before says more
+      return stranger.message.empty() ? connected.error() : stranger;
+    if (!key) {
+      withoutSecret = std::min(withoutSecret, inSeconds(secretSeconds));
+      return key.error();
+    }
+    withoutSecret = never;
+    Socket &connection = star.peers[link][0];
+    connection = std::move(*connected);
+    Deadline soon = std::min(deadline, inSeconds(10));
+    Conversation conversation = {*key, randomBytes(), {}};
+    Hello hello = {protocol, conversation.caller};
+    Challenge challenge;
+    stranger = {"the process that listens there is not rank 0 of an fsdpc "
+                "program, or knows another secret"};
+    if (!connection.send(&hello, sizeof hello, soon) ||
+        !connection.receive(&challenge, sizeof challenge, soon) ||
+        !parseChallenge(bytesOf(challenge), conversation))
+      return stranger;
+    Greeting greeting = greetingFor(link);
+    seal(greeting, conversation);
+    Answer reply;
+    if (!connection.send(&greeting, sizeof greeting, soon) ||
+        !connection.receive(&reply, sizeof reply, soon))
+      return Error{"rank 0 broke the connection off"};
+    std::optional<Answer> answer = parseAnswer(bytesOf(reply), conversation);
+    if (!answer)
+      return stranger;
+    stranger = {};
+    if (link == controlChannel)
+      control = conversation;
+    return *answer;
+  }
+
+  Greeting greetingFor(int link) const {
+    return {environment.rank,
+            environment.ranks,
+            link,
+            int32_t(getpid()),
+            self,
+            digestOf(environment.job),
+            ownHostName(),
+            {}};
+  }
+
+  template <typename Message>
+  static std::span<const uint8_t> bytesOf(const Message &message) {
+    return {reinterpret_cast<const uint8_t *>(&message), sizeof message};
+  }
+
+  // A rank that is refused prints why itself, since the others may be fine.
+  Status judge(const Answer &answer) const {
+    if (answer.verdict == Verdict::welcome)
+      return {};
+    if (answer.verdict == Verdict::otherJob)
+      return Error{"another job's rank 0 listens at " +
+                   meetingPlace(environment) +
+                   "; set FSDPC_PORT to a free port, the same on every rank"};
+    std::string reason = "its number of ranks is different";
+    if (answer.verdict == Verdict::rankTaken)
+      reason = "process " + std::to_string(answer.process) + " on node '" +
+               textOf(answer.host) + "' has this rank already, and process " +
+               std::to_string(getpid()) + " on node '" + textOf(ownHostName()) +
+               "' called for it too";
+    return Error{"rank " + std::to_string(environment.rank) + " of " +
+                 std::to_string(environment.ranks) +
+                 " was refused by rank 0 at " + meetingPlace(environment) +
+                 ": " + reason + "; check that " + environment.variables +
+                 " are set by this job"};
+  }
+
+  // Waits for rank 0's word that all ranks are there, and for their hosts.
+  Status awaitStart(Deadline deadline) {
+    Start word;
+    Socket &connection = star.peers[controlChannel][0];
+    Status got = connection.receive(&word, sizeof word, deadline);
+    if (got && !parseStart(bytesOf(word), control))
+      got = Error{"it does not know the job's secret any more"};
+    if (got && !word.starts)
+      return Error{};
+    if (got)
+      got = connection.receive(star.hosts.data(),
+                               star.hosts.size() * sizeof(HostName), deadline);
+    if (got)
+      return {};
+    return quiet(Error{"rank " + std::to_string(environment.rank) +
+                       " lost rank 0 at " + meetingPlace(environment) +
+                       " before all ranks had connected (" +
+                       got.error().message + ")"});
+  }
+
+  Error unreachable(const Error &last) const {
+    return quiet({"rank " + std::to_string(environment.rank) +
+                  " could not connect to rank 0 at " +
+                  meetingPlace(environment) + " within " +
+                  secondsText(environment.seconds) + " s (" + last.message +
+                  "); check that rank 0 is running and listens there (" +
+                  environment.launcher + ", " + environment.variables + ")"});
+  }
+
+  // Of the ranks that see the same error, one per node prints it; on the node
+  // of rank 0 that is rank 1.
+  Error quiet(Error error) const {
+    return environment.rank == 1 || environment.rankOnHost == 0 ? error
+                                                                : Error{};
+  }
+
+  const LaunchEnvironment &environment;
+  Star &star;
+  const Bytes32 self;
+  Conversation control = {};
+  Error stranger;                 // about the last listener that failed
+  Deadline withoutSecret = never; // when to give up for lack of a secret
+};
+
+} // namespace
+
+Status joinMeeting(const LaunchEnvironment &environment, Star &star) {
+  return OtherRank(environment, star).call();
+}
+
+} // namespace fsdpc::runtime

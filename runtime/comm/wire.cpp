@@ -1,0 +1,159 @@
+// Seals and parsers of the wire's messages. A parser checks the length, the
+// seal and then each value whose range does not depend on the job. The HMAC is
+// libsodium's.
+#include "runtime/comm/wire.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sodium.h>
+#include <stdexcept>
+#include <unistd.h>
+
+namespace fsdpc::runtime {
+
+namespace {
+
+static_assert(sizeof(Bytes32) == crypto_auth_hmacsha256_BYTES &&
+              sizeof(Bytes32) == crypto_hash_sha256_BYTES);
+
+// The library's own start, which it wants before any other call.
+void prepareLibrary() {
+  static const bool ready = sodium_init() >= 0;
+  if (!ready)
+    throw std::runtime_error("libsodium cannot be initialised");
+}
+
+template <typename Message>
+std::optional<Message> copyOf(std::span<const uint8_t> bytes) {
+  if (bytes.size() != sizeof(Message))
+    return {};
+  Message message;
+  memcpy(static_cast<void *>(&message), bytes.data(), sizeof message);
+  return message;
+}
+
+template <typename Message>
+std::optional<Message> sealedCopyOf(std::span<const uint8_t> bytes,
+                                    const Conversation &conversation) {
+  std::optional<Message> message = copyOf<Message>(bytes);
+  if (message && !isSealed(*message, conversation))
+    return {};
+  return message;
+}
+
+constexpr uint8_t firstEnd = 128; // plus the exit code
+
+} // namespace
+
+Bytes32 randomBytes() {
+  prepareLibrary();
+  Bytes32 bytes;
+  randombytes_buf(bytes.data(), bytes.size());
+  return bytes;
+}
+
+Bytes32 digestOf(const std::string &text) {
+  prepareLibrary();
+  Bytes32 digest;
+  crypto_hash_sha256(digest.data(),
+                     reinterpret_cast<const unsigned char *>(text.data()),
+                     text.size());
+  return digest;
+}
+
+std::string textOf(const HostName &name) {
+  std::string text(name.begin(), std::find(name.begin(), name.end(), '\0'));
+  for (char &c : text)
+    if (c < ' ' || c > '~' || c == '\'')
+      c = '?';
+  return text;
+}
+
+HostName ownHostName() {
+  HostName name = {};
+  gethostname(name.data(), name.size() - 1);
+  return name;
+}
+
+Bytes32 sealOf(char kind, const Conversation &conversation,
+               std::span<const uint8_t> content) {
+  prepareLibrary();
+  crypto_auth_hmacsha256_state state;
+  crypto_auth_hmacsha256_init(&state, conversation.key.data(),
+                              conversation.key.size());
+  auto add = [&](const void *data, size_t bytes) {
+    crypto_auth_hmacsha256_update(
+        &state, static_cast<const unsigned char *>(data), bytes);
+  };
+  add(protocol.data(), protocol.size());
+  add(&kind, 1);
+  add(conversation.caller.data(), conversation.caller.size());
+  add(conversation.rankZero.data(), conversation.rankZero.size());
+  add(content.data(), content.size());
+  Bytes32 seal;
+  crypto_auth_hmacsha256_final(&state, seal.data());
+  return seal;
+}
+
+bool areEqual(const Bytes32 &a, const Bytes32 &b) {
+  return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::optional<Hello> parseHello(std::span<const uint8_t> bytes) {
+  std::optional<Hello> hello = copyOf<Hello>(bytes);
+  if (hello && hello->protocol != protocol)
+    return {};
+  return hello;
+}
+
+std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
+                                        Conversation &conversation) {
+  std::optional<Challenge> challenge = copyOf<Challenge>(bytes);
+  if (!challenge || challenge->protocol != protocol)
+    return {};
+  conversation.rankZero = challenge->nonce;
+  if (!isSealed(*challenge, conversation))
+    return {};
+  return challenge;
+}
+
+std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
+                                      const Conversation &conversation) {
+  auto greeting = sealedCopyOf<Greeting>(bytes, conversation);
+  if (greeting &&
+      (greeting->rank < 1 || greeting->link < 0 || greeting->link >= links))
+    return {};
+  return greeting;
+}
+
+std::optional<Answer> parseAnswer(std::span<const uint8_t> bytes,
+                                  const Conversation &conversation) {
+  auto answer = sealedCopyOf<Answer>(bytes, conversation);
+  if (answer && (answer->verdict < Verdict::welcome ||
+                 answer->verdict > Verdict::rankTaken))
+    return {};
+  return answer;
+}
+
+std::optional<Start> parseStart(std::span<const uint8_t> bytes,
+                                const Conversation &conversation) {
+  return sealedCopyOf<Start>(bytes, conversation);
+}
+
+uint8_t byteOf(Word word) {
+  if (word.kind != Word::ends)
+    return uint8_t(word.kind);
+  // Another code would read as success, or as no end at all.
+  bool fits = word.code > 0 && word.code < 256 - firstEnd;
+  return uint8_t(firstEnd + (fits ? word.code : 3));
+}
+
+std::optional<Word> parseWord(uint8_t byte) {
+  if (byte == Word::here || byte == Word::leaves)
+    return Word{Word::Kind(byte), 0};
+  if (byte > firstEnd)
+    return Word{Word::ends, byte - firstEnd};
+  return {};
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,135 @@
+// The messages of a TCP job before its first collective, and the words of its
+// watch. Everything here is a function of bytes, without a socket, so that it
+// can be tested and fuzzed.
+//
+// On each connection the caller and rank 0 exchange random nonces and then
+// prove, by a seal over both, that they know the job's key:
+//
+//     caller -> rank 0   Hello      the caller's nonce
+//     rank 0 -> caller   Challenge  rank 0's nonce, sealed
+//     caller -> rank 0   Greeting   rank, link and process, sealed
+//     rank 0 -> caller   Answer     the verdict, sealed
+//     rank 0 -> caller   Start      later, once all ranks are there, sealed
+//
+// A seal is an HMAC-SHA256 over the kind of the message, both nonces and the
+// content. So no seal can be used again on another connection, in the other
+// direction, or for another message. Messages are sent as they lie in memory:
+// all ranks run the same executable on the same kind of machine.
+#pragma once
+
+#include "shared/staging.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace fsdpc::runtime {
+
+// A rank opens one connection per channel, and one for the watch.
+constexpr int watchLink = channels, links = channels + 1;
+
+using Bytes32 = std::array<uint8_t, 32>;
+using HostName = std::array<char, 64>;
+
+// Returns random bytes from the kernel.
+Bytes32 randomBytes();
+// Returns the SHA-256 of a text.
+Bytes32 digestOf(const std::string &text);
+// Returns the name up to its end, with '?' for what cannot be printed.
+std::string textOf(const HostName &name);
+HostName ownHostName();
+
+// What binds a seal to one connection of one job.
+struct Conversation {
+  Bytes32 key, caller, rankZero; // the job's key and both nonces
+};
+
+using Protocol = std::array<char, 8>;
+constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '2'};
+
+struct Hello {
+  Protocol protocol;
+  Bytes32 nonce;
+};
+struct Challenge {
+  static constexpr char kind = 'c';
+  Protocol protocol;
+  Bytes32 nonce;
+  Bytes32 seal;
+};
+struct Greeting {
+  static constexpr char kind = 'g';
+  int32_t rank, ranks, link, process;
+  Bytes32 self; // random; a process that calls again is known by it
+  Bytes32 job;  // digest of the launcher's name of the job
+  HostName host;
+  Bytes32 seal;
+};
+enum class Verdict : int32_t { welcome, otherJob, otherSize, rankTaken };
+struct Answer {
+  static constexpr char kind = 'a';
+  Verdict verdict;
+  int32_t process; // with rankTaken: who has the rank
+  HostName host;
+  Bytes32 seal;
+};
+// Followed by the names of all hosts if `starts`.
+struct Start {
+  static constexpr char kind = 's';
+  int32_t starts; // 0: the job does not start; rank 0 has printed why
+  Bytes32 seal;
+};
+
+Bytes32 sealOf(char kind, const Conversation &conversation,
+               std::span<const uint8_t> content);
+// Compares in constant time.
+bool areEqual(const Bytes32 &a, const Bytes32 &b);
+
+// Returns a message's bytes up to its seal, which comes last.
+template <typename Message>
+std::span<const uint8_t> contentOf(const Message &message) {
+  static_assert(std::has_unique_object_representations_v<Message>,
+                "padding would be sent and sealed");
+  static_assert(offsetof(Message, seal) + sizeof(Bytes32) == sizeof(Message));
+  return {reinterpret_cast<const uint8_t *>(&message), offsetof(Message, seal)};
+}
+
+template <typename Message>
+void seal(Message &message, const Conversation &conversation) {
+  message.seal = sealOf(Message::kind, conversation, contentOf(message));
+}
+
+template <typename Message>
+bool isSealed(const Message &message, const Conversation &conversation) {
+  return areEqual(message.seal,
+                  sealOf(Message::kind, conversation, contentOf(message)));
+}
+
+// The parsers return nothing if the bytes are not such a message of this
+// conversation. The values in it are then still those of a rank that may be
+// wrong about the job; judging them is the reader's part.
+std::optional<Hello> parseHello(std::span<const uint8_t> bytes);
+// Takes rank 0's nonce into the conversation, since the seal covers it.
+std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
+                                        Conversation &conversation);
+std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
+                                      const Conversation &conversation);
+std::optional<Answer> parseAnswer(std::span<const uint8_t> bytes,
+                                  const Conversation &conversation);
+std::optional<Start> parseStart(std::span<const uint8_t> bytes,
+                                const Conversation &conversation);
+
+// A word of the watch (tcp_session.h), sent as one byte.
+struct Word {
+  enum Kind { here, leaves, ends } kind;
+  int code = 0; // of `ends`: an exit code from 1 to 127, never 0
+};
+uint8_t byteOf(Word word);
+// Returns nothing for a byte that no rank sends. The code of a job that ended
+// for a reason is never 0.
+std::optional<Word> parseWord(uint8_t byte);
+
+} // namespace fsdpc::runtime
