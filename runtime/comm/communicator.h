@@ -70,8 +70,10 @@ struct Job {
 // between them; 0 puts all on one node.
 std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode);
 // Joins the job that mpirun started this process in. Loads the embedded plugin,
-// so that a program needs libmpi only under mpirun.
-Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode);
+// so that a program needs libmpi only under mpirun. Afterwards a rank that is
+// silent for `silence` seconds (0: no limit) ends the job with one line that
+// names it.
+Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode, double silence);
 
 // Sets rankOnNode and ranksOnNode for virtual nodes of `ranksPerNode` ranks (0:
 // one node per machine), from rank, size, rankOnHost and ranksOnHost.

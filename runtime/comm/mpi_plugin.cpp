@@ -4,6 +4,7 @@
 #include "runtime/comm/mpi_plugin.h"
 #include "runtime/comm/spin.h"
 
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <mpi.h>
@@ -12,51 +13,87 @@
 
 namespace {
 
-std::vector<MPI_Comm *> openChannels;
+// A duplicate of MPI_COMM_WORLD, with the bytes on their way to each peer.
+struct Channel {
+  MPI_Comm comm;
+  std::vector<MPI_Request> sending;
+  std::vector<unsigned char> words;
+};
+
+std::vector<Channel *> openChannels;
 std::vector<MPI_Win> openWindows;
 
-MPI_Comm comm(void *channel) { return *static_cast<MPI_Comm *>(channel); }
+MPI_Comm comm(void *channel) { return static_cast<Channel *>(channel)->comm; }
 
-void wait(MPI_Request *request) {
+// Returns null, or what a call returned as text.
+const char *failure(const char *call, int status) {
+  if (status == MPI_SUCCESS)
+    return nullptr;
+  thread_local char text[64 + MPI_MAX_ERROR_STRING];
+  char reason[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, reason, &length);
+  snprintf(text, sizeof text, "%s failed (%s)", call, reason);
+  return text;
+}
+
+// Waits for a request that `call` has started with `status`.
+const char *await(const char *call, int status, MPI_Request *request) {
   int done = 0;
   auto test = [&] {
-    MPI_Test(request, &done, MPI_STATUS_IGNORE);
-    return done != 0;
+    if (status == MPI_SUCCESS)
+      status = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+    return done != 0 || status != MPI_SUCCESS;
   };
   if (fsdpc::runtime::spinFor20Microseconds(test))
-    return;
+    return failure(call, status);
   // Without this the kernel extends short sleeps by 50 µs.
   prctl(PR_SET_TIMERSLACK, 1000);
   while (!test()) {
     timespec pause = {0, 20000};
     nanosleep(&pause, nullptr);
   }
+  return failure(call, status);
 }
 
-// Streams call MPI from different threads, hence MPI_THREAD_MULTIPLE.
+// Streams call MPI from different threads, hence MPI_THREAD_MULTIPLE. Errors
+// are returned, since by default they end the job in the library, with its own
+// text alone. Duplicates of the communicator inherit that.
 const char *join(int *rank, int *size, int *rankOnHost, int *ranksOnHost) {
   int provided;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) !=
-      MPI_SUCCESS)
-    return "MPI_Init_thread failed";
+  if (const char *why = failure(
+          "MPI_Init_thread",
+          MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided)))
+    return why;
   if (provided < MPI_THREAD_MULTIPLE)
     return "this MPI library does not support MPI_THREAD_MULTIPLE";
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, rank);
   MPI_Comm_size(MPI_COMM_WORLD, size);
   MPI_Comm host;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, *rank,
-                      MPI_INFO_NULL, &host);
+  if (const char *why =
+          failure("MPI_Comm_split_type",
+                  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
+                                      *rank, MPI_INFO_NULL, &host)))
+    return why;
   MPI_Comm_rank(host, rankOnHost);
   MPI_Comm_size(host, ranksOnHost);
   MPI_Comm_free(&host);
   return nullptr;
 }
 
-void *openChannel() {
-  auto *channel = new MPI_Comm;
-  MPI_Comm_dup(MPI_COMM_WORLD, channel);
-  openChannels.push_back(channel);
-  return channel;
+const char *openChannel(void **channel) {
+  auto *made = new Channel;
+  if (const char *why =
+          failure("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &made->comm)))
+    return why;
+  int size;
+  MPI_Comm_size(made->comm, &size);
+  made->sending.assign(size_t(size), MPI_REQUEST_NULL);
+  made->words.resize(size_t(size));
+  openChannels.push_back(made);
+  *channel = made;
+  return nullptr;
 }
 
 const char *openWindow(void *channel, size_t bytes, char **bases) {
@@ -73,30 +110,34 @@ const char *openWindow(void *channel, size_t bytes, char **bases) {
   int status = MPI_Win_allocate_shared(MPI_Aint(bytes), 1, info, comm(channel),
                                        &own, &window);
   MPI_Info_free(&info);
-  if (status != MPI_SUCCESS)
-    return "MPI_Win_allocate_shared failed";
+  if (const char *why = failure("MPI_Win_allocate_shared", status))
+    return why;
+  MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
   openWindows.push_back(window);
   for (int peer = 0; peer < size; ++peer) {
     MPI_Aint length;
     int unit;
     void *base;
-    MPI_Win_shared_query(window, peer, &length, &unit, &base);
+    if (const char *why =
+            failure("MPI_Win_shared_query",
+                    MPI_Win_shared_query(window, peer, &length, &unit, &base)))
+      return why;
     bases[peer] = static_cast<char *>(base);
   }
   memset(own, 0, bytes < 4096 ? bytes : 4096);
-  MPI_Barrier(comm(channel));
-  return nullptr;
+  return failure("MPI_Barrier", MPI_Barrier(comm(channel)));
 }
 
-void exchange(void *channel, const void *sent, void *received, size_t bytes) {
+const char *exchange(void *channel, const void *sent, void *received,
+                     size_t bytes) {
   MPI_Request request;
-  MPI_Ialltoall(sent, int(bytes), MPI_BYTE, received, int(bytes), MPI_BYTE,
-                comm(channel), &request);
-  wait(&request);
+  int status = MPI_Ialltoall(sent, int(bytes), MPI_BYTE, received, int(bytes),
+                             MPI_BYTE, comm(channel), &request);
+  return await("MPI_Ialltoall", status, &request);
 }
 
-void gather(void *channel, const void *piece, void *whole, size_t bytes,
-            size_t stride) {
+const char *gather(void *channel, const void *piece, void *whole, size_t bytes,
+                   size_t stride) {
   int rank;
   MPI_Comm_rank(comm(channel), &rank);
   // The pieces land one stride apart: a type with the stride as its extent.
@@ -106,17 +147,42 @@ void gather(void *channel, const void *piece, void *whole, size_t bytes,
   MPI_Type_commit(&spaced);
   bool inPlace = static_cast<char *>(whole) + rank * stride == piece;
   MPI_Request request;
-  MPI_Iallgather(inPlace ? MPI_IN_PLACE : piece, int(bytes), MPI_BYTE, whole, 1,
-                 spaced, comm(channel), &request);
-  wait(&request);
+  int status =
+      MPI_Iallgather(inPlace ? MPI_IN_PLACE : piece, int(bytes), MPI_BYTE,
+                     whole, 1, spaced, comm(channel), &request);
+  const char *why = await("MPI_Iallgather", status, &request);
   MPI_Type_free(&spaced);
   MPI_Type_free(&dense);
+  return why;
 }
 
-void barrier(void *channel) {
+const char *barrier(void *channel) {
   MPI_Request request;
-  MPI_Ibarrier(comm(channel), &request);
-  wait(&request);
+  int status = MPI_Ibarrier(comm(channel), &request);
+  return await("MPI_Ibarrier", status, &request);
+}
+
+bool tell(void *channel, int peer, unsigned char word) {
+  auto *own = static_cast<Channel *>(channel);
+  MPI_Request &request = own->sending[size_t(peer)];
+  int sent = 0;
+  if (MPI_Test(&request, &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent)
+    return false;
+  own->words[size_t(peer)] = word;
+  return MPI_Isend(&own->words[size_t(peer)], 1, MPI_BYTE, peer, 0, own->comm,
+                   &request) == MPI_SUCCESS;
+}
+
+bool hear(void *channel, int *peer, unsigned char *word) {
+  int waiting = 0;
+  MPI_Status status;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, 0, comm(channel), &waiting, &status) !=
+          MPI_SUCCESS ||
+      !waiting)
+    return false;
+  *peer = status.MPI_SOURCE;
+  return MPI_Recv(word, 1, MPI_BYTE, *peer, 0, comm(channel),
+                  MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
 void abortJob(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
@@ -125,8 +191,10 @@ void abortJob(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 void leave() {
   for (MPI_Win &window : openWindows)
     MPI_Win_free(&window);
-  for (MPI_Comm *channel : openChannels) {
-    MPI_Comm_free(channel);
+  for (Channel *channel : openChannels) {
+    MPI_Waitall(int(channel->sending.size()), channel->sending.data(),
+                MPI_STATUSES_IGNORE);
+    MPI_Comm_free(&channel->comm);
     delete channel;
   }
   openWindows.clear();
@@ -138,4 +206,5 @@ void leave() {
 
 extern "C" __attribute__((visibility("default")))
 const fsdpc::runtime::MpiPlugin fsdpc_mpi_plugin = {
-    join, openChannel, openWindow, exchange, gather, barrier, abortJob, leave};
+    join,    openChannel, openWindow, exchange, gather,
+    barrier, tell,        hear,       abortJob, leave};

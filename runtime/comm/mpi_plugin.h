@@ -8,23 +8,28 @@
 
 namespace fsdpc::runtime {
 
+// A function that returns a text returns null on success, and otherwise a
+// message that is valid until the thread's next call.
 struct MpiPlugin {
-  // Joins the job. Returns null, or a message if that failed.
   const char *(*join)(int *rank, int *size, int *rankOnHost, int *ranksOnHost);
-  // Returns a duplicate of MPI_COMM_WORLD. Like all functions below it is
-  // collective, except `abort`.
-  void *(*openChannel)();
+  // Makes a duplicate of MPI_COMM_WORLD. Like all functions below it is
+  // collective, except tell, hear and abort.
+  const char *(*openChannel)(void **channel);
   // Makes a window of `bytes` bytes in each rank, with a zeroed first page. All
-  // ranks must be on one host. bases[r] is set to rank r's window. Returns
-  // null, or a message if that failed.
+  // ranks must be on one host. bases[r] is set to rank r's window.
   const char *(*openWindow)(void *channel, size_t bytes, char **bases);
   // All-to-all of `bytes` bytes per pair of ranks.
-  void (*exchange)(void *channel, const void *sent, void *received,
-                   size_t bytes);
+  const char *(*exchange)(void *channel, const void *sent, void *received,
+                          size_t bytes);
   // Writes rank r's piece to whole[r * stride …] for every r.
-  void (*gather)(void *channel, const void *piece, void *whole, size_t bytes,
-                 size_t stride);
-  void (*barrier)(void *channel);
+  const char *(*gather)(void *channel, const void *piece, void *whole,
+                        size_t bytes, size_t stride);
+  const char *(*barrier)(void *channel);
+  // Sends one byte. Returns false without sending if the last one to this peer
+  // is still on its way. For one thread per channel.
+  bool (*tell)(void *channel, int peer, unsigned char word);
+  // Receives one byte if there is one. For one thread per channel.
+  bool (*hear)(void *channel, int *peer, unsigned char *word);
   void (*abort)(int code);
   void (*leave)(); // frees windows and channels and finalizes MPI
 };

@@ -112,8 +112,7 @@ const Flag flags[] = {
      [](Arguments &a) -> Target { return &a.noGraph; }},
     {"--watchdog", "S",
      "End the job when a rank has been silent, or on CUDA a collective has not "
-     "ended, for S seconds (default 600; 0: never; under mpirun, silence on "
-     "CUDA only)",
+     "ended, for S seconds (default 600; 0: never)",
      [](Arguments &a) -> Target { return &a.options.device.watchdogSeconds; },
      checkAtLeastZero},
     {"--info", nullptr, "Print inputs, units, parameters and memory, and stop",

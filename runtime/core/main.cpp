@@ -97,7 +97,7 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   bool meets = environment.ranks > 1 && environment.missing.empty();
   std::unique_ptr<Job> job;
   if (environment.mpi) {
-    auto joined = joinMpi(options.ranksPerNode);
+    auto joined = joinMpi(options.ranksPerNode, options.device.watchdogSeconds);
     if (!joined && !meets)
       return refuse(joined.error(), 3);
     // A job of one rank: this MPI does not know of the launcher.
@@ -119,11 +119,9 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
       return refuse(joined.error(), 3);
     job = std::move(*joined);
   }
-  // Ranks that cannot meet do not know of each other, so one per machine
-  // speaks, and each that does not know its place on the machine.
+  // Ranks that cannot meet do not know of each other, so each of them speaks.
   if (environment.ranks > 1 && (!job || job->size == 1))
-    return refuse({strangerText(environment)}, 3,
-                  speaks || environment.rankOnHost <= 0);
+    return refuse({strangerText(environment)}, 3);
   if (job)
     return runRank(manifest, program, options, *job);
   return runLocal(manifest, program, options);

@@ -1,7 +1,13 @@
 // One rank of an mpirun: its results equal those of ranks as threads, to the
-// bit. The argument is the number of ranks per virtual node, or 0 for one node.
+// bit.
+//
+// usage: mpi_test PER_NODE RANKS [stop RANK]
+//
+// PER_NODE is the number of ranks per virtual node, or 0 for one node. With
+// `stop`, rank RANK stops itself and the others wait for it.
 #include "tests/runtime/collective_cases.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -11,7 +17,8 @@ using namespace fsdpc::runtime;
 
 int main(int argc, char **argv) {
   int perNode = argc > 1 ? atoi(argv[1]) : 0;
-  auto joined = joinMpi(perNode);
+  bool stops = argc > 4;
+  auto joined = joinMpi(perNode, stops ? 2 : 600);
   if (!joined) {
     fprintf(stderr, "error: %s\n", joined.error().message.c_str());
     return 3;
@@ -20,6 +27,13 @@ int main(int argc, char **argv) {
   if (argc > 2 && job->size != atoi(argv[2])) {
     fprintf(stderr, "error: %d ranks joined, not %s\n", job->size, argv[2]);
     return 3;
+  }
+  if (stops) {
+    job->channel[controlChannel]->barrier();
+    if (job->rank == atoi(argv[4]))
+      raise(SIGSTOP);
+    job->channel[controlChannel]->barrier();
+    return 0;
   }
   std::string results = testing::runCases(*job);
   auto jobs = makeLocalJobs(job->size, 0);

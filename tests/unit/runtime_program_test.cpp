@@ -624,9 +624,12 @@ TEST_F(Program, AnUnjoinedLauncherIsRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("WORLD_SIZE=2"));
   EXPECT_THAT(outcome.err, HasSubstr("MASTER_ADDR is not set"));
   // Another rank by itself says so too: nobody else would.
-  outcome = run("--steps 1", "WORLD_SIZE=2 RANK=1");
-  EXPECT_EQ(outcome.code, 3);
-  EXPECT_EQ(outcome.errors(), 1);
+  for (const char *rank : {"WORLD_SIZE=2 RANK=1", "WORLD_SIZE=2 RANK=1 "
+                                                  "LOCAL_RANK=1"}) {
+    outcome = run("--steps 1", rank);
+    EXPECT_EQ(outcome.code, 3);
+    EXPECT_EQ(outcome.errors(), 1);
+  }
 }
 
 // A variable that is not quite a number is refused, where atoi would read one

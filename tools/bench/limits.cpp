@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
   if (!environment)
     return refuse(environment.error());
   if (environment->mpi) {
-    auto joined = joinMpi(0);
+    auto joined = joinMpi(0, 0);
     if (!joined)
       return refuse(joined.error());
     job = std::move(*joined);
