@@ -107,7 +107,8 @@ private:
     auto now = std::chrono::steady_clock::now();
     std::vector<Caller> waiting;
     for (size_t i = 0; i < callers.size(); ++i)
-      if (entries[i].revents ? hear(callers[i]) : now < callers[i].deadline)
+      if (now < callers[i].deadline &&
+          (!entries[i].revents || hear(callers[i])))
         waiting.push_back(std::move(callers[i]));
     callers = std::move(waiting);
     for (const Socket &listener : listeners)
