@@ -1,0 +1,28 @@
+// Fuzzes the small languages of flags: learning rate schedules, init rules, and
+// the values of --tokens.
+#include "fuzz/input.h"
+#include "runtime/core/command_line.h"
+#include "runtime/core/init_rule.h"
+#include "runtime/core/lr_schedule.h"
+
+#include <cmath>
+
+using namespace fsdpc;
+using namespace fsdpc::runtime;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  std::string text(data, data + size);
+  if (auto schedule = parseSchedule(text))
+    for (int64_t step : {int64_t(0), int64_t(1), int64_t(999)})
+      fuzz::demand(schedule->at(step, 1000, 0.1) >= 0,
+                   "rates are not negative");
+  if (auto rule = parseInitRule(text)) {
+    float values[9];
+    applyInitRule(*rule, "name", 3, 5, 9, values);
+  }
+  DataSource source;
+  parseTokens(text, source);
+  fuzz::demand(source.shift >= 0 && source.file.size() <= size,
+               "a shift is not negative");
+  return 0;
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Builds and runs the fuzz targets (fuzz/) under the address and
+# undefined-behaviour sanitizers, and prints executions, coverage and corpus size
+# of each.
+#
+# usage: tools/fuzz.sh [TARGET|all] [SECONDS]     default: all, 60
+#        tools/fuzz.sh --keep TARGET
+#
+# New inputs that cover more are collected in build-fuzz/corpus/TARGET; inputs
+# that fail are written to build-fuzz/findings, and the exit code is then 1.
+# --keep adds what covers more to the seeds in fuzz/corpus/TARGET, which are
+# under version control: keep them small.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
+cd "$root"
+
+# Targets that a preset other than `fuzz` builds, and their limits of memory in
+# MiB and seconds per input.
+declare -A preset=([importer]=asan-importer) memory=([importer]=3072) slowest=([importer]=20)
+
+preset_of() { echo "${preset[$1]:-fuzz}"; }
+folder_of() { [[ $(preset_of "$1") == fuzz ]] && echo build-fuzz || echo "build-$(preset_of "$1")"; }
+limits_of() { echo "-rss_limit_mb=${memory[$1]:-1024} -timeout=${slowest[$1]:-5}"; }
+program_of() { echo "$(folder_of "$1")/bin/fuzz_$1"; }
+
+build_target() {
+  local folder preset
+  preset=$(preset_of "$1") folder=$(folder_of "$1")
+  [[ -f $folder/build.ninja ]] || cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+    -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null
+  ninja -C "$folder" -j "$(jobs_that_fit)" "fuzz_$1" </dev/null | tail -1
+}
+
+# run_target TARGET SECONDS: fuzzes, and prints a line for the table.
+run_target() {
+  local name=$1 seconds=$2 corpus=build-fuzz/corpus/$1 log=build-fuzz/$1.log code=0 dictionary=()
+  mkdir -p "$corpus" build-fuzz/findings
+  [[ -f fuzz/$name.dict ]] && dictionary=("-dict=fuzz/$name.dict")
+  # shellcheck disable=SC2046
+  ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    "$(program_of "$name")" "$corpus" "fuzz/corpus/$name" "${dictionary[@]}" $(limits_of "$name") \
+    -max_total_time="$seconds" -max_len=65536 -print_final_stats=1 \
+    -artifact_prefix="build-fuzz/findings/$name-" </dev/null >"$log" 2>&1 || code=$?
+  local runs covered edges
+  runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+  covered=$(grep -o 'cov: [0-9]*' "$log" | tail -1 | cut -d' ' -f2)
+  edges=$(sed -n 's/.*Loaded .* (\([0-9]*\) inline 8-bit counters).*/\1/p' "$log" | head -1)
+  printf '%-14s %12s %16s %8s %10s\n' "$name" "${runs:-0}" "${covered:-0} of ${edges:-0}" \
+    "$(find "$corpus" "fuzz/corpus/$name" -type f | wc -l)" "$(du -sb --apparent-size "fuzz/corpus/$name" | cut -f1)"
+  [[ $code == 0 ]] && return
+  grep -m 3 -E '^(==.*ERROR|not kept|.*runtime error|SUMMARY)' "$log" || tail -3 "$log"
+  return 1
+}
+
+packages+=(clang-22 libclang-rt-22-dev)
+install_missing
+if [[ ${1:-} == --keep ]]; then
+  build_target "$2"
+  "$(program_of "$2")" -merge=1 "fuzz/corpus/$2" "build-fuzz/corpus/$2" 2>&1 | tail -1
+  exit
+fi
+targets=()
+for seeds in fuzz/corpus/*/; do
+  [[ ${1:-all} == all && $(preset_of "$(basename "$seeds")") == fuzz || ${1:-all} == $(basename "$seeds") ]] &&
+    targets+=("$(basename "$seeds")")
+done
+[[ ${#targets[@]} -gt 0 ]] || die "there is no target '${1:-}' in fuzz/corpus"
+for name in "${targets[@]}"; do build_target "$name"; done
+printf '%-14s %12s %16s %8s %10s\n' target executions 'covered edges' inputs 'kept bytes'
+# One core per target.
+failed=0
+for name in "${targets[@]}"; do
+  while (($(jobs -rp | wc -l) >= ${FSDPC_FUZZ_JOBS:-$(nproc)})); do wait -n || failed=1; done
+  run_target "$name" "${2:-60}" &
+done
+while (($(jobs -p | wc -l) > 0)); do wait -n || { (($? == 127)) && break; failed=1; }; done
+exit $failed
