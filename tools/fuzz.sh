@@ -24,9 +24,9 @@ limits_of() { echo "-rss_limit_mb=${memory[$1]:-1024} -timeout=${slowest[$1]:-5}
 program_of() { echo "$(folder_of "$1")/bin/fuzz_$1"; }
 
 build_target() {
-  local folder preset
-  preset=$(preset_of "$1") folder=$(folder_of "$1")
-  [[ -f $folder/build.ninja ]] || cmake --preset "$preset" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+  local folder
+  folder=$(folder_of "$1")
+  [[ -f $folder/build.ninja ]] || cmake --preset "$(preset_of "$1")" -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
     -DCMAKE_C_COMPILER_LAUNCHER=ccache >/dev/null
   ninja -C "$folder" -j "$(jobs_that_fit)" "fuzz_$1" </dev/null | tail -1
 }
