@@ -6,85 +6,15 @@
 // The file appears under its name only when it is complete: a run that is
 // killed leaves the previous checkpoint intact.
 #include "runtime/core/checkpoint.h"
-#include "runtime/core/file.h"
+#include "runtime/core/new_file.h"
 #include "runtime/core/safetensors.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace fsdpc::runtime {
 namespace {
 
 constexpr int64_t pieceElements = 1 << 20;
-
-std::string folderOf(const std::string &path) {
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
-}
-
-std::string temporaryName(const std::string &path) {
-  return path + ".tmp-" + std::to_string(getpid());
-}
-
-// A file that appears under its name only when it is complete. Until then it
-// has a temporary name, which the destructor removes.
-class AtomicFile {
-public:
-  ~AtomicFile() {
-    if (descriptor >= 0) {
-      close(descriptor);
-      unlink(temporary.c_str());
-    }
-  }
-
-  Status open(const std::string &target) {
-    path = target;
-    temporary = temporaryName(path);
-    descriptor = ::open(temporary.c_str(),
-                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-      return fileError(temporary, "write");
-    return {};
-  }
-
-  Status write(uint64_t offset, const void *data, uint64_t bytes) {
-    auto *from = static_cast<const char *>(data);
-    while (bytes > 0) {
-      ssize_t wrote = pwrite(descriptor, from, bytes, off_t(offset));
-      if (wrote < 0 && errno == EINTR)
-        continue;
-      if (wrote <= 0)
-        return fileError(path, "save");
-      from += wrote;
-      offset += uint64_t(wrote);
-      bytes -= uint64_t(wrote);
-    }
-    return {};
-  }
-
-  Status commit() {
-    bool synced = fsync(descriptor) == 0;
-    if (!synced || rename(temporary.c_str(), path.c_str()) != 0)
-      return fileError(path, "save");
-    close(descriptor);
-    descriptor = -1;
-    // The rename is durable only after its directory is synced.
-    int folder = ::open(folderOf(path).c_str(), O_RDONLY | O_CLOEXEC);
-    if (folder >= 0) {
-      fsync(folder);
-      close(folder);
-    }
-    return {};
-  }
-
-private:
-  std::string path, temporary;
-  int descriptor = -1;
-};
 
 // Where the data of each tensor begins in the file, in bytes.
 struct Offsets {
@@ -118,7 +48,7 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V, so that the file holds means.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
-                  const std::vector<uint64_t> &offsets, AtomicFile &file,
+                  const std::vector<uint64_t> &offsets, NewFile &file,
                   std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
@@ -157,17 +87,9 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
 
 } // namespace
 
-Status checkWritable(const std::string &path) {
-  struct stat status;
-  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    return Error{"cannot save '" + path + "': not a regular file"};
-  AtomicFile file; // the destructor removes the file
-  return file.open(path);
-}
-
 Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   const Manifest &manifest = rank.manifest;
-  AtomicFile file;
+  NewFile file;
   Offsets offsets;
   std::string header = describe(manifest, what, offsets);
   bool writes = rank.job.rank == 0;

@@ -11,9 +11,6 @@ namespace fsdpc::runtime {
 
 enum class Saved { parameters, gradients };
 
-// Fails unless a file could be written at `path`. Leaves nothing behind.
-Status checkWritable(const std::string &path);
-
 // Saves parameters or gradients. All ranks call it together and rank 0 writes,
 // to a temporary file that replaces `path` once all of it is on disk. Only rank
 // 0 can fail; its caller must end the job, because the other ranks may be

@@ -1,5 +1,6 @@
 // Reads files by position. Every range is checked against the size of the file,
-// because ranges come from headers that may be wrong.
+// because ranges come from headers that may be wrong. What is not a regular
+// file is refused when it is opened: it has no positions.
 #include "runtime/core/file.h"
 
 #include <algorithm>
@@ -22,6 +23,14 @@ Error fileError(const std::string &path, const char *what) {
           "': " + std::strerror(code)};
 }
 
+const char *kindOf(unsigned mode) {
+  return S_ISDIR(mode)                    ? "a folder"
+         : S_ISFIFO(mode)                 ? "a FIFO or pipe"
+         : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+         : S_ISSOCK(mode)                 ? "a socket"
+                                          : "of an unknown kind";
+}
+
 File::File(File &&other) noexcept { *this = std::move(other); }
 
 File &File::operator=(File &&other) noexcept {
@@ -39,12 +48,15 @@ File::~File() {
 Result<File> File::open(const std::string &path) {
   File file;
   file.name = path;
-  file.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK, opening a FIFO waits for a writer.
+  file.descriptor =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat status;
   if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0)
     return fileError(path, "open");
   if (!S_ISREG(status.st_mode))
-    return Error{"cannot open '" + path + "': not a regular file"};
+    return Error{"cannot open '" + path + "': it is " + kindOf(status.st_mode) +
+                 ", but data is read by position, from a regular file"};
   file.bytes = uint64_t(status.st_size);
   return file;
 }

@@ -21,6 +21,8 @@ public:
   File &operator=(File &&other) noexcept;
   ~File();
 
+  // Fails at once for what is not a regular file, such as a FIFO without a
+  // writer.
   static Result<File> open(const std::string &path);
   const std::string &path() const { return name; }
   uint64_t size() const { return bytes; } // when it was opened
@@ -40,5 +42,8 @@ Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes);
 
 // Returns an error of the path in quotes, `what`, and the text of errno.
 Error fileError(const std::string &path, const char *what);
+// Returns what a file is that is not a regular one, from its st_mode: "a
+// folder", "a FIFO".
+const char *kindOf(unsigned mode);
 
 } // namespace fsdpc::runtime

@@ -3,9 +3,16 @@
 // a run.
 #include "runtime/core/log.h"
 #include "runtime/core/file.h"
+#include "runtime/core/new_file.h"
 #include "runtime/core/resources.h"
 
 #include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace fsdpc::runtime {
 namespace {
@@ -30,24 +37,51 @@ int64_t itemsPerMicrobatch(const Manifest &manifest) {
 }
 
 Log::~Log() {
-  if (file)
-    std::fclose(file);
+  if (file >= 0)
+    close(file);
 }
 
+// O_NONBLOCK, because opening a FIFO would wait for a reader.
 Status Log::open(const std::string &name) {
   path = name;
-  file = std::fopen(path.c_str(), "we");
-  if (!file)
+  file = ::open(path.c_str(),
+                O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  if (file < 0 && errno == ENXIO)
+    return Error{"cannot write '" + path + "': it is a FIFO without a reader"};
+  struct stat status;
+  if (file < 0 || fstat(file, &status) != 0)
     return fileError(path, "write");
+  isRegular = S_ISREG(status.st_mode);
+  // A reader that is slow shall slow the run down, not end its log.
+  if (!isRegular) {
+    int flags = fcntl(file, F_GETFL);
+    if (flags < 0 || fcntl(file, F_SETFL, flags & ~O_NONBLOCK) != 0)
+      return fileError(path, "write");
+    return {};
+  }
+  // Not every file system has locks.
+  if (flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return Error{"'" + path +
+                 "' is the log of another run that has not ended; give each "
+                 "run its own --log"};
   return {};
 }
 
 Status Log::line(const std::string &text) {
-  if (!file)
+  if (file < 0)
     return {};
-  if (std::fputs((text + "\n").c_str(), file) >= 0 && std::fflush(file) == 0)
+  std::string whole = text + "\n";
+  if (writeAll(file, whole.data(), whole.size())) {
+    written += whole.size();
     return {};
-  return fileError(path, "write");
+  }
+  Error error = fileError(path, "write");
+  // Readers expect whole lines. If the part cannot be cut off, it stays.
+  if (isRegular && ftruncate(file, off_t(written)) != 0)
+    error.message += "; its last line is incomplete";
+  close(file);
+  file = -1;
+  return error;
 }
 
 Status Log::header(const Manifest &manifest, const Options &options,
@@ -82,12 +116,14 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"shuffle", options.shuffle},
                {"plan", plan},
                {"peak_rss", peakResidentBytes()}};
+  if (isRegular && ftruncate(file, 0) != 0)
+    return fileError(path, "write");
   return line(dump(json));
 }
 
 Status Log::step(const Manifest &manifest, const Options &options,
                  const RunInfo &info, const StepRecord &record) {
-  if (!file) // before anything is formatted: a step allocates nothing
+  if (file < 0) // before anything is formatted: a step allocates nothing
     return {};
   double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
                  double(options.accumulate);

@@ -1,14 +1,16 @@
 // --log: JSON lines, first a header and then one line per step. Numbers are
 // printed with as many digits as they need to read back as the same bits, so
-// logs can be compared exactly. Each line is flushed, so a run that is killed
-// leaves all completed steps.
+// logs can be compared exactly. Each line is a write of its own, so a run that
+// is killed leaves all completed steps.
 #pragma once
 
 #include "runtime/core/command_line.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
 
-#include <cstdio>
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace fsdpc::runtime {
 
@@ -38,12 +40,18 @@ struct StepRecord {
 // Tokens per microbatch, or samples if the model takes no tokens.
 int64_t itemsPerMicrobatch(const Manifest &manifest);
 
-// The log file of rank 0. The functions fail if the file cannot be written;
-// without `open` they do nothing.
+// The log file of rank 0. Without `open` the functions do nothing.
 class Log {
 public:
+  Log() = default;
+  Log(const Log &) = delete;
   ~Log();
+  // Opens the file, and locks it until the run ends: two runs on one log would
+  // garble it. Leaves what it holds until `header` replaces it, since the run
+  // may not come to train. A pipe or device is written as it is.
   Status open(const std::string &path);
+  // Write a line. After a failure the log ends with its last whole line, and
+  // further calls do nothing.
   Status header(const Manifest &manifest, const Options &options,
                 const RunInfo &info);
   Status step(const Manifest &manifest, const Options &options,
@@ -51,7 +59,9 @@ public:
 
 private:
   Status line(const std::string &text);
-  std::FILE *file = nullptr;
+  int file = -1;
+  bool isRegular = false;
+  uint64_t written = 0; // bytes of whole lines
   std::string path;
 };
 

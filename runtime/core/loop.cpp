@@ -9,6 +9,7 @@
 #include "runtime/core/failure.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
+#include "runtime/core/stop_signal.h"
 
 #include <algorithm>
 #include <cmath>
@@ -53,12 +54,13 @@ void Trainer::enter(const char *name, const Section &section,
 }
 
 // Exchanges what the ranks must know of each other: this rank's error in
-// reading, its memory, and its losses. If `record` is not null, its step is
-// complete, and the loss is summed over all microbatches in the order of j, so
-// that its bits do not depend on the number of ranks. Every number is exact in
-// a double.
+// reading, its memory, a signal to stop, and its losses. If `record` is not
+// null, its step is complete, and the loss is summed over all microbatches in
+// the order of j, so that its bits do not depend on the number of ranks. Every
+// number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  size_t perRank = 3 + 2 * size_t(options.accumulate);
+  constexpr size_t header = 4;
+  size_t perRank = header + 2 * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
   all.resize(perRank * size_t(job.size));
@@ -66,17 +68,20 @@ void Trainer::exchange(StepRecord *record) {
   own[0] = !nextRead;
   own[1] = double(peak);
   own[2] = double(peak - info.processPlan);
+  own[3] = double(stopSignal());
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
-    own[3 + 2 * k] = valid ? results.losses[k] : 0;
-    own[4 + 2 * k] = valid;
+    own[header + 2 * k] = valid ? results.losses[k] : 0;
+    own[header + 2 * k + 1] = valid;
   }
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
   nextFailure = -1;
-  for (int from = job.size - 1; from >= 0; --from)
+  for (int from = job.size - 1; from >= 0; --from) {
     if (all[size_t(from) * perRank] != 0)
       nextFailure = from;
+    stopping = std::max(stopping, int(all[size_t(from) * perRank + 3]));
+  }
   if (!record)
     return;
   record->overPlan = int64_t(own[2]);
@@ -89,8 +94,8 @@ void Trainer::exchange(StepRecord *record) {
   for (int64_t j = 0; j < microbatches; ++j) {
     const double *other = &all[size_t(j % job.size) * perRank];
     size_t k = size_t(j / job.size);
-    sum += other[3 + 2 * k];
-    if (other[4 + 2 * k] == 0 && !warned) {
+    sum += other[header + 2 * k];
+    if (other[header + 2 * k + 1] == 0 && !warned) {
       warned = true;
       if (job.rank == 0)
         printWarning("microbatch " + std::to_string(j) + " of step " +
@@ -103,29 +108,25 @@ void Trainer::exchange(StepRecord *record) {
     stopAtLoss(record->step, record->loss);
 }
 
-// Ends the job at a loss that is not finite, and names the first unit whose
-// gradient is not finite on any rank.
+// Ends the job at a loss that is not finite, and names the data, or the first
+// unit whose gradient is not finite on any rank.
 void Trainer::stopAtLoss(int64_t step, double loss) {
   int64_t own = firstNonFinite(*rank);
   std::vector<int64_t> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   size_t first = size_t(*std::min_element(all.begin(), all.end()));
-  std::string unit = first < manifest.layouts.size()
-                         ? "; first unit with a non-finite gradient: '" +
-                               manifest.layouts[first].unit + "'"
-                         : "; all gradients are finite";
-  failJob(job, "step " + std::to_string(step) + ": the loss is " +
-                   std::to_string(loss) + unit +
-                   "; use a lower --lr or a longer warmup");
+  stopAtNonFinite(*rank, step, "the loss is " + std::to_string(loss),
+                  first < manifest.layouts.size() ? manifest.layouts[first].unit
+                                                  : "");
 }
 
 // Updates buffers that count microbatches, such as BatchNorm's
 // num_batches_tracked. Once at the end is enough, since nothing reads them in
 // training.
-void Trainer::countMicrobatches() {
+void Trainer::countMicrobatches(int64_t steps) {
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     const Buffer &buffer = manifest.buffers[i];
-    int64_t more = buffer.addEachMicrobatch * microbatches * options.steps;
+    int64_t more = buffer.addEachMicrobatch * microbatches * steps;
     if (more == 0)
       continue;
     auto add = [&](auto value) {
@@ -161,6 +162,8 @@ Status Trainer::saveTo(const std::string &path, Saved what) {
 // Ends the job if a rank could not read its next samples: the lowest such rank
 // returns its error, the others wait for it.
 Status Trainer::checkNext() {
+  if (stopping)
+    return {}; // there is no next step
   if (nextFailure >= 0 && nextFailure != job.rank)
     awaitAbort(job);
   return nextRead;
@@ -176,8 +179,21 @@ Status Trainer::finish(StepRecord &record) {
       std::chrono::duration<double, std::milli>(now - finished).count();
   finished = now;
   if (job.rank == 0)
-    FSDPC_TRY(log.step(manifest, options, info, record));
+    if (Status logged = log.step(manifest, options, info, record); !logged)
+      printWarning(logged.error().message +
+                   "; the run goes on, and its log ends before step " +
+                   std::to_string(record.step));
   return checkNext();
+}
+
+// Saves the parameters, then writes the trace. All ranks call it together.
+Status Trainer::saveResults(int64_t steps) {
+  countMicrobatches(steps);
+  FSDPC_TRY(saveTo(options.save, Saved::parameters));
+  if (Status traced = trace.write(*rank); !traced)
+    printWarning(traced.error().message + "; the run has no trace");
+  job.channel[controlChannel]->barrier();
+  return {};
 }
 
 // On a device that runs ahead, step s is enqueued before the results of step s
@@ -201,7 +217,8 @@ Status Trainer::train() {
       progress.step(record);
     return {};
   };
-  for (int64_t step = 0; step < options.steps; ++step) {
+  catchStopSignals();
+  for (int64_t step = 0; step < options.steps && !stopping; ++step) {
     next = StepRecord();
     next.step = rank->step = step;
     next.lr = rank->lr = options.schedule.at(step, options.steps, options.lr);
@@ -226,17 +243,20 @@ Status Trainer::train() {
   }
   // The last step's results are still to be read.
   if (device.runsAhead() && options.steps > 0) {
-    device.results(*rank, options.steps - 1, results);
+    device.results(*rank, record.step, results);
     exchange(&record);
     FSDPC_TRY(complete());
   }
-  FSDPC_TRY(trace.write(*rank));
-  countMicrobatches();
-  FSDPC_TRY(saveTo(options.save, Saved::parameters));
-  job.channel[controlChannel]->barrier();
+  int64_t steps = record.step + 1;
+  if (steps == options.steps)
+    stopping = 0; // there was nothing to stop
+  FSDPC_TRY(saveResults(steps));
   if (job.rank != 0)
     return {};
-  progress.finish(record);
+  if (stopping)
+    progress.stop(record, nameOfSignal(stopping));
+  else
+    progress.finish(record);
   if (record.overPlan > 64 * mebibyte)
     printWarning("peak memory is " + bytesText(record.overPlan) +
                  " above the planned " + bytesText(info.processPlan));
@@ -254,7 +274,7 @@ int runRank(const Manifest &manifest, const fsdpc_program &program,
       return 3;
     if (Status trained = trainer.train(); !trained)
       fail(trained.error().message);
-    return 0;
+    return trainer.stoppedBy() ? 128 + trainer.stoppedBy() : 0;
   } catch (const std::exception &fault) { // most likely out of memory
     fail(fault.what());
   }

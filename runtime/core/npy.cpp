@@ -54,6 +54,11 @@ public:
     return at > start;
   }
 
+  bool atEnd() {
+    spaces();
+    return at == text.size();
+  }
+
 private:
   void spaces() {
     while (at < text.size() && (text[at] == ' ' || text[at] == '\n'))
@@ -73,7 +78,7 @@ bool parseShape(Cursor &cursor, std::vector<int64_t> &shape) {
       return false;
     shape.push_back(extent);
     if (!cursor.token(','))
-      return cursor.token(')');
+      return shape.size() > 1 && cursor.token(')'); // "(3)" is no tuple
     if (shape.size() > 32)
       return false;
   }
@@ -103,9 +108,10 @@ bool parseHeader(const std::string &text, std::string &descr, bool &fortran,
       return false;
     if (seen == before)
       return false; // a key stands twice
-    cursor.token(',');
+    if (!cursor.token(','))
+      break;
   }
-  return cursor.token('}') && seen == 7;
+  return cursor.token('}') && seen == 7 && cursor.atEnd();
 }
 
 // Translates a NumPy type ("<i8") to the manifest's name ("i64"). Empty if
@@ -176,10 +182,13 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   for (int64_t extent : header.shape)
     if (__builtin_mul_overflow(bytes, extent, &bytes))
       return wrong("has a shape that overflows: " + shapeText(header.shape));
-  if (uint64_t(bytes) > file.size() - header.offset)
-    return wrong("is truncated: shape " + shapeText(header.shape) + " needs " +
-                 std::to_string(bytes) + " bytes, " +
-                 std::to_string(file.size() - header.offset) + " are there");
+  // A longer file holds more than one array, or was written for another shape.
+  uint64_t there = file.size() - header.offset;
+  if (uint64_t(bytes) != there)
+    return wrong((uint64_t(bytes) > there ? "is truncated: shape "
+                                          : "is longer than its data: shape ") +
+                 shapeText(header.shape) + " needs " + std::to_string(bytes) +
+                 " bytes, " + std::to_string(there) + " are there");
   return header;
 }
 
@@ -205,7 +214,7 @@ Result<SampleFile> openNpySamples(const Input &input, const std::string &path) {
   samples.file = std::move(*file);
   samples.dtype = header->dtype;
   samples.offset = header->offset;
-  samples.samples = header->shape[0];
+  samples.samples = samples.unshifted = header->shape[0];
   samples.sampleElements = 1;
   for (size_t axis = 1; axis < input.shape.size(); ++axis)
     samples.sampleElements *= input.shape[axis];

@@ -4,10 +4,38 @@
 #include "runtime/core/trainer.h"
 
 #include "runtime/core/failure.h"
+#include "runtime/core/new_file.h"
+#include "runtime/core/output_paths.h"
 #include "runtime/core/resources.h"
 #include "runtime/core/startup.h"
 
 namespace fsdpc::runtime {
+
+// Checks that no file of the run is overwritten by another. --save may name the
+// file of --init: its values are read before, and it is replaced as a whole.
+Status Trainer::checkPaths() const {
+  std::vector<RunFile> outputs, inputs,
+      others = {{"the program", "/proc/self/exe"}};
+  auto add = [](std::vector<RunFile> &files, const char *use,
+                const std::string &path) {
+    if (!path.empty())
+      files.push_back({use, path});
+  };
+  add(outputs, "--save", options.save);
+  add(outputs, "--save-gradients", options.saveGradients);
+  add(outputs, "--log", options.log);
+  if (!options.trace.empty())
+    add(outputs, "--trace", Trace::pathOf(options.trace, job.rank, job.size));
+  for (const DataSource &source : options.data)
+    others.push_back({"the data of input '" + source.input + "'", source.file});
+  for (const std::string &path : weights.paths())
+    others.push_back({"the model's weights", path});
+  FSDPC_TRY(checkDistinct(outputs, others));
+  add(inputs, "--init", options.init);
+  if (!options.save.empty())
+    outputs.erase(outputs.begin());
+  return checkDistinct(outputs, inputs);
+}
 
 // Checks everything that needs no device, cheapest first. Opens the files that
 // only rank 0 writes on rank 0.
@@ -15,6 +43,7 @@ Status Trainer::check() {
   FSDPC_TRY(checkMachine(manifest, job.size));
   FSDPC_TRY(samples.open(manifest, options, microbatches));
   FSDPC_TRY(weights.open(manifest, program, options));
+  FSDPC_TRY(checkPaths());
   if (job.rank == 0) {
     for (const std::string &path : {options.save, options.saveGradients})
       if (!path.empty())
@@ -55,6 +84,10 @@ Status Trainer::load() {
       std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
   rank->inverseV = 1.0 / double(microbatches);
   rank->accumulate = options.accumulate;
+  rank->describeNonFinite = [this](int64_t step) {
+    int64_t perStep = microbatches * samples.batch();
+    return samples.describeNonFinite(step * perStep, perStep);
+  };
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
   FSDPC_TRY(weights.verify(job.rank, job.size));

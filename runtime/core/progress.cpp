@@ -95,10 +95,20 @@ void Progress::finish(const StepRecord &last) {
   std::string rate = isEmulation() ? ""
                                    : format(" in %s (%.3g steps/s)",
                                             durationText(seconds).c_str(),
-                                            double(options.steps) / seconds);
+                                            double(last.step + 1) / seconds);
   say(format("%s%sdone: %lld steps%s, final loss %.6g, peak %s\n",
-             redraw ? "\r\x1b[K" : "", prefix, (long long)options.steps,
+             redraw ? "\r\x1b[K" : "", prefix, (long long)last.step + 1,
              rate.c_str(), last.loss, bytesText(last.peakBytes).c_str()));
+}
+
+void Progress::stop(const StepRecord &last, const char *signal) const {
+  std::string place = options.save.empty()
+                          ? "nothing is saved, since --save was not given"
+                          : "the parameters are in '" + options.save + "'";
+  say(format("%s%sstopped by %s after step %lld/%lld; ",
+             redraw ? "\r\x1b[K" : "", prefix, signal, (long long)last.step + 1,
+             (long long)options.steps) +
+      place + "\n");
 }
 
 } // namespace fsdpc::runtime

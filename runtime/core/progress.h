@@ -17,6 +17,9 @@ public:
   Progress(const Options &options, const RunInfo &info);
   void start(const Manifest &manifest) const;
   void step(const StepRecord &record);
+  // Prints the end of a run that a signal ended after the step `last`, and
+  // where its parameters are.
+  void stop(const StepRecord &last, const char *signal) const;
   void finish(const StepRecord &last);
 
 private:

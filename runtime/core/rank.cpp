@@ -73,11 +73,24 @@ int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
   return int64_t(rank.layouts.size());
 }
 
+// All ranks look at the data of all, so that none waits for another.
+void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
+                                     const std::string &what,
+                                     const std::string &unit) {
+  std::string data = rank.describeNonFinite ? rank.describeNonFinite(step) : "";
+  std::string message = "step " + std::to_string(step) + ": " + what + "; ";
+  if (!data.empty())
+    message += data;
+  else if (!unit.empty())
+    message += "first unit with a non-finite gradient: '" + unit +
+               "'; use a lower --lr or a longer warmup";
+  else
+    message += "all gradients are finite; use a lower --lr or a longer warmup";
+  failJob(rank.job, message);
+}
+
 void fsdpc::runtime::stopAtGradient(fsdpc_rank &rank, int64_t step,
                                     int32_t layout) {
-  failJob(rank.job, "step " + std::to_string(step) +
-                        ": the gradient is not finite; first unit with a "
-                        "non-finite gradient: '" +
-                        rank.manifest.layouts[size_t(layout)].unit +
-                        "'; lower --lr or warm up longer");
+  stopAtNonFinite(rank, step, "the gradient is not finite",
+                  rank.manifest.layouts[size_t(layout)].unit);
 }

@@ -13,7 +13,9 @@
 #include "shared/status.h"
 
 #include <array>
+#include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -81,6 +83,9 @@ struct fsdpc_rank {
   double inverseV = 1;    // 1 / microbatches per step over all ranks
   int64_t accumulate = 1; // microbatches of this rank per step
   double lr = 0;
+  // Describes a number in a step's data that is not finite, or returns an empty
+  // string. Called on any thread.
+  std::function<std::string(int64_t step)> describeNonFinite;
 
 private:
   char *allocateBlock(int64_t bytes);
@@ -148,8 +153,14 @@ OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
 // finite on this rank, or the number of layouts if all are. Reads all
 // gradients; for error messages only.
 int64_t firstNonFinite(const fsdpc_rank &rank);
-// Ends the job because the gradient's sum of squares is not finite. Every rank
-// must call it; `layout` is the first such layout.
+// Ends the job because `what` of a step is not finite: "the loss is nan". Names
+// the data if it is not finite either, else `unit`, the first one with such a
+// gradient (empty: none). Every rank must call it.
+[[noreturn]] void stopAtNonFinite(fsdpc_rank &rank, int64_t step,
+                                  const std::string &what,
+                                  const std::string &unit);
+// The same for the gradient's sum of squares; `layout` is the first such
+// layout.
 [[noreturn]] void stopAtGradient(fsdpc_rank &rank, int64_t step,
                                  int32_t layout);
 

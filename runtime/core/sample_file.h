@@ -20,6 +20,7 @@ struct SampleFile {
   uint64_t offset = 0;        // where sample 0 begins, in bytes
   int64_t sampleElements = 0; // per sample
   int64_t samples = 0;
+  int64_t unshifted = 0; // samples without a token stream's shift
 };
 
 // The header of a .npy file (NumPy's format, versions 1 to 3).
@@ -29,7 +30,8 @@ struct NpyHeader {
   uint64_t offset = 0; // where the data begins, in bytes
 };
 // Reads and checks a header. Fails unless the data is in C order, little
-// endian, of a dtype that the runtime knows, and as long as the shape says.
+// endian, of a dtype that the runtime knows, and exactly as long as the shape
+// says.
 Result<NpyHeader> readNpyHeader(const File &file);
 // Returns true if the file begins as a .npy file does.
 bool isNpy(const File &file);
@@ -38,7 +40,8 @@ bool isNpy(const File &file);
 Result<SampleFile> openNpySamples(const Input &input, const std::string &path);
 // Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis of
 // the input, sample i is elements i·T + SHIFT … i·T + T − 1 + SHIFT; an
-// incomplete last window is dropped. An empty `width` means a .npy file.
+// incomplete last window is dropped, an incomplete last token is an error. An
+// empty `width` means a .npy file.
 Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
                                     const std::string &width, int64_t shift);
 

@@ -7,6 +7,7 @@
 #include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace fsdpc::runtime {
 
@@ -34,6 +35,7 @@ Status Samples::open(const Manifest &program, const Options &options,
     largest = std::max(largest, size_t(file->sampleElements));
     files.push_back(std::move(*file));
   }
+  FSDPC_TRY(checkCounts());
   raw.resize(largest * 8);
   converted.resize(largest * 8);
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
@@ -45,6 +47,21 @@ Status Samples::open(const Manifest &program, const Options &options,
                    std::to_string(samples) + " samples, but one step takes " +
                    std::to_string(microbatches) + " microbatches of " +
                    std::to_string(perMicrobatch)};
+  return {};
+}
+
+// Sample i of one input belongs to sample i of the others, so files of other
+// lengths do not belong together. Streams are compared without their shifts:
+// the labels of text are the same file, one token on.
+Status Samples::checkCounts() const {
+  for (size_t i = 1; i < files.size(); ++i)
+    if (files[i].unshifted != files[0].unshifted)
+      return Error{
+          "inputs '" + manifest->inputs[0].name + "' and '" +
+          manifest->inputs[i].name + "' have different numbers of samples: '" +
+          files[0].file.path() + "' has " + std::to_string(files[0].unshifted) +
+          ", '" + files[i].file.path() + "' has " +
+          std::to_string(files[i].unshifted)};
   return {};
 }
 
@@ -73,14 +90,15 @@ Status Samples::read(int64_t number, void *const *buffers) {
       void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
                          : converted.data();
       int64_t sample = sampleOf(number + row);
-      FSDPC_TRY(readSample(i, sample, to));
+      FSDPC_TRY(readSample(i, sample, raw, to));
       FSDPC_TRY(checkBounds(input, files[i], sample, to));
     }
   }
   return {};
 }
 
-Status Samples::readSample(size_t i, int64_t sample, void *to) {
+Status Samples::readSample(size_t i, int64_t sample, std::vector<char> &raw,
+                           void *to) const {
   const SampleFile &file = files[i];
   uint64_t bytes =
       uint64_t(file.sampleElements) * uint64_t(dtypeBytes(file.dtype));
@@ -109,6 +127,40 @@ Status Samples::checkBounds(const Input &input, const SampleFile &file,
         std::to_string(input.bound) + ") of input '" + input.name + "'"};
   }
   return {};
+}
+
+std::string Samples::describeNonFinite(int64_t number, int64_t count) const {
+  std::string infinity;
+  std::vector<char> bytes(raw.size());
+  std::vector<float> values;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const Input &input = manifest->inputs[i];
+    if (input.dtype != "f32")
+      continue;
+    values.resize(size_t(files[i].sampleElements));
+    for (int64_t at = number; at < number + count; ++at) {
+      int64_t sample = sampleOf(at);
+      if (!readSample(i, sample, bytes, values.data()))
+        break; // reported where it is read for training
+      for (size_t e = 0; e < values.size(); ++e) {
+        if (std::isfinite(values[e]) ||
+            (!infinity.empty() && !std::isnan(values[e])))
+          continue;
+        std::string found = "input '" + input.name + "' has " +
+                            (std::isnan(values[e]) ? "nan"
+                             : values[e] > 0       ? "inf"
+                                                   : "-inf") +
+                            " in its data: '" + files[i].file.path() +
+                            "' sample " + std::to_string(sample) + " element " +
+                            std::to_string(e);
+        if (std::isnan(values[e]))
+          return found + "; correct it";
+        infinity = found + "; correct it, or if it is meant, as in a mask, "
+                           "use a lower --lr";
+      }
+    }
+  }
+  return infinity;
 }
 
 } // namespace fsdpc::runtime

@@ -12,15 +12,17 @@ namespace fsdpc::runtime {
 // own.
 class Samples {
 public:
-  // Opens the file of every input and checks dtype, rank and shape, and that
-  // the files hold the samples of one step of `microbatches` microbatches.
+  // Opens the file of every input and checks dtype, rank and shape, that the
+  // files hold equally many samples, and those of one step of `microbatches`
+  // microbatches.
   Status open(const Manifest &manifest, const Options &options,
               int64_t microbatches);
 
   // Returns a hash of the samples of one input and of their number.
   Result<uint64_t> hashOf(size_t input) const;
 
-  // Number of samples: that of the smallest file.
+  // Number of samples. Token streams with a shift have fewer than without, and
+  // the fewest count.
   int64_t count() const { return samples; }
   // Samples per microbatch.
   int64_t batch() const { return perMicrobatch; }
@@ -34,8 +36,16 @@ public:
   // checks, and reads only inputs that have bounds.
   Status read(int64_t number, void *const *buffers);
 
+  // Looks for numbers that are not finite in the `count` samples from `number`
+  // on. Returns a description of the first NaN, or else of the first infinity,
+  // and what to do, or an empty string. For error messages: slow, and safe to
+  // call on any thread.
+  std::string describeNonFinite(int64_t number, int64_t count) const;
+
 private:
-  Status readSample(size_t input, int64_t sample, void *to);
+  Status checkCounts() const;
+  Status readSample(size_t input, int64_t sample, std::vector<char> &raw,
+                    void *to) const;
   Status checkBounds(const Input &input, const SampleFile &file, int64_t sample,
                      const void *values);
 

@@ -26,7 +26,12 @@ Result<Stream> streamOf(const Input &input, const File &file,
       return Error{"'" + path +
                    "' is a .npy file, which has its own type; drop ':" + width +
                    "'"};
-    return Stream{width, 0, file.size() / uint64_t(dtypeBytes(width))};
+    uint64_t bytes = uint64_t(dtypeBytes(width));
+    if (file.size() % bytes != 0)
+      return Error{"'" + path + "' has " + std::to_string(file.size()) +
+                   " bytes, which are not whole tokens of type " + width +
+                   ": the file is cut off, or its tokens are of another type"};
+    return Stream{width, 0, file.size() / bytes};
   }
   if (!isNpy(file))
     return Error{
@@ -65,6 +70,7 @@ Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
   samples.offset =
       stream->offset + skipped * uint64_t(dtypeBytes(stream->dtype));
   samples.samples = int64_t(stream->length - skipped) / samples.sampleElements;
+  samples.unshifted = int64_t(stream->length) / samples.sampleElements;
   return samples;
 }
 

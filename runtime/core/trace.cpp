@@ -3,7 +3,7 @@
 // counting waits, is its index in the manifest's sequence for that stream, and
 // the streams need not keep names.
 #include "runtime/core/trace.h"
-#include "runtime/core/file.h"
+#include "runtime/core/new_file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,17 +24,6 @@ int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-// Returns the path of one rank's file: for rank 3 of several, run.json becomes
-// run.3.json.
-std::string pathOf(const std::string &path, int rank, int ranks) {
-  if (ranks == 1)
-    return path;
-  size_t dot = path.rfind('.');
-  if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
-    dot = path.size();
-  return path.substr(0, dot) + "." + std::to_string(rank) + path.substr(dot);
 }
 
 // Bytes that a command on layouts touches on this rank. The manifest does not
@@ -124,23 +113,24 @@ Json commandSlice(const fsdpc_rank &rank, const Call &call, int stream,
 
 } // namespace
 
-Trace::~Trace() {
-  if (file)
-    std::fclose(file);
+std::string Trace::pathOf(const std::string &path, int rank, int ranks) {
+  if (ranks == 1)
+    return path;
+  size_t dot = path.rfind('.');
+  if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
+    dot = path.size();
+  return path.substr(0, dot) + "." + std::to_string(rank) + path.substr(dot);
 }
 
 Status Trace::open(const std::string &name, int rank, int ranks) {
   path = pathOf(name, rank, ranks);
-  file = std::fopen(path.c_str(), "we");
-  if (!file)
-    return fileError(path, "write");
-  return {};
+  return checkWritable(path);
 }
 
 // Sizes the rings for the last steps: per stream all commands and waits of that
 // many steps.
 void Trace::start(fsdpc_rank &rank, int64_t accumulate) {
-  if (!file)
+  if (path.empty())
     return;
   // There are at most as many waits as events.
   for (const CallSequence &sequence : rank.manifest.sequences)
@@ -155,7 +145,7 @@ void Trace::start(fsdpc_rank &rank, int64_t accumulate) {
 }
 
 void Trace::enter(const fsdpc_rank &rank, const char *name) {
-  if (!file)
+  if (path.empty())
     return;
   leave();
   Entry &entry = entries[entered++ % entries.size()];
@@ -165,7 +155,7 @@ void Trace::enter(const fsdpc_rank &rank, const char *name) {
 }
 
 void Trace::leave() {
-  if (!file || entered == 0)
+  if (path.empty() || entered == 0)
     return;
   int64_t &end = entries[(entered - 1) % entries.size()].end;
   if (end == 0)
@@ -197,7 +187,7 @@ void Trace::writeEntry(const fsdpc_rank &rank, const Entry &entry,
 }
 
 Status Trace::write(const fsdpc_rank &rank) {
-  if (!file)
+  if (path.empty())
     return {};
   std::string text;
   int self = rank.job.rank;
@@ -218,8 +208,6 @@ Status Trace::write(const fsdpc_rank &rank) {
         return false;
     return true;
   };
-  bool written =
-      std::fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", file) >= 0;
   // From the newest entry backwards, as long as the streams still have the
   // times of all its commands.
   for (uint64_t back = 0; back < std::min<uint64_t>(entered, entries.size());
@@ -230,12 +218,11 @@ Status Trace::write(const fsdpc_rank &rank) {
     writeEntry(rank, entry, next, text);
     next = entry.first;
   }
-  written = written && std::fputs((text + "\n]}\n").c_str(), file) >= 0;
-  written = std::fclose(file) == 0 && written;
-  file = nullptr;
-  if (!written)
-    return fileError(path, "write");
-  return {};
+  text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text + "\n]}\n";
+  NewFile file;
+  FSDPC_TRY(file.open(path));
+  FSDPC_TRY(file.write(0, text.data(), text.size()));
+  return file.commit();
 }
 
 } // namespace fsdpc::runtime

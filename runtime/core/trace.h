@@ -7,7 +7,6 @@
 #include "runtime/core/rank.h"
 #include "shared/status.h"
 
-#include <cstdio>
 #include <string>
 
 namespace fsdpc::runtime {
@@ -15,9 +14,10 @@ namespace fsdpc::runtime {
 // The trace of one rank. Before `open` every other call does nothing.
 class Trace {
 public:
-  ~Trace();
-  // Creates this rank's file: `path`, or a variant of it if there are several
-  // ranks.
+  // Returns the path of one rank's file: of several ranks, rank 3 writes
+  // run.3.json for run.json.
+  static std::string pathOf(const std::string &path, int rank, int ranks);
+  // Checks that this rank's file can be written.
   Status open(const std::string &path, int rank, int ranks);
   // Allocates the memory for times; before the first step.
   void start(fsdpc_rank &rank, int64_t accumulate);
@@ -40,8 +40,7 @@ private:
   void writeEntry(const fsdpc_rank &rank, const Entry &entry,
                   const Positions &next, std::string &text) const;
 
-  std::FILE *file = nullptr;
-  std::string path;
+  std::string path; // empty: no trace is taken
   // The number of commands whose times each stream keeps.
   std::array<size_t, FSDPC_STREAMS> kept{};
   std::vector<Entry> entries; // a ring buffer

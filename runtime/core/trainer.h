@@ -30,13 +30,17 @@ public:
   // Checks the inputs, allocates the rank and reads its first samples. Returns
   // false if any rank has an error; one rank has then printed it.
   bool prepare();
-  // Runs all steps and saves what was asked for. An error is one that only this
-  // rank knows of; the caller must end the job. A failure that all ranks find
-  // ends it here.
+  // Runs all steps and saves what was asked for, what matters most first. An
+  // error is one that only this rank knows of; the caller must end the job. A
+  // failure that all ranks find ends it here. A log or trace that cannot be
+  // written is a warning.
   Status train();
+  // Returns the signal at which the ranks stopped before their last step, or 0.
+  int stoppedBy() const { return stopping; }
 
 private:
   Status check();
+  Status checkPaths() const;
   Status load();
   Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k) const;
@@ -50,7 +54,8 @@ private:
   Status checkNext();
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
-  void countMicrobatches();
+  void countMicrobatches(int64_t steps);
+  Status saveResults(int64_t steps);
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
 
@@ -76,10 +81,12 @@ private:
   Status nextRead;      // this rank's reading of the next step's samples
   int nextFailure = -1; // lowest rank with such an error, -1: none
   bool warned = false;  // warned of a microbatch without a valid target
+  int stopping = 0;     // a signal that some rank got
 };
 
-// Trains on one rank. Returns its exit code: 0 done, 3 the run failed and some
-// rank has printed why. Ranks that share a process call it on a thread each.
+// Trains on one rank. Returns its exit code: 0 done, 128 + S ended early by the
+// signal S, 3 the run failed and some rank has printed why. Ranks that share a
+// process call it on a thread each.
 int runRank(const Manifest &manifest, const fsdpc_program &program,
             const Options &options, Job &job);
 

@@ -275,6 +275,13 @@ void Weights::release() const {
     madvise(reinterpret_cast<void *>(first), last - first, MADV_DONTNEED);
 }
 
+std::vector<std::string> Weights::paths() const {
+  std::vector<std::string> paths;
+  for (auto &[path, file] : files)
+    paths.push_back(file.path());
+  return paths;
+}
+
 std::vector<std::string> Weights::unused() const {
   std::vector<std::string> names;
   if (!init)

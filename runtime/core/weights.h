@@ -33,6 +33,9 @@ public:
   // once they are read. They can be read again from the executable.
   void release() const;
 
+  // Paths of the model's own files that hold values.
+  std::vector<std::string> paths() const;
+
   // Names of tensors in --init that the program has no parameter or buffer for.
   std::vector<std::string> unused() const;
 

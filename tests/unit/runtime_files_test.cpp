@@ -44,14 +44,25 @@ TEST(Npy, NamesWhatIsWrong) {
               HasSubstr("has shape [3, 4]"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 11)),
               HasSubstr("is truncated"));
+  // Two arrays in one file, or another shape.
+  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 13)),
+              HasSubstr("is longer than its data: shape [4, 3] needs 96 bytes, "
+                        "104 are there"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4611686018427387904, 3)", 3)),
               HasSubstr("overflows"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(99999999999999999999, 3)", 3)),
               HasSubstr("malformed"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(-4, 3)", 12)),
               HasSubstr("malformed"));
-  EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3), 'shape': (3,)", 12)),
-              HasSubstr("malformed"));
+  // A key stands twice, text after the dict, and what is no tuple.
+  for (const char *shape :
+       {"(4, 3), 'shape': (3,)", "(4, 3), 'descr': '<i8'",
+        "(4, 3), 'shape': (4, 3)", "(4, 3), 'fortran_order': True",
+        "(4, 3), 'more': 1", "(4, 3)} {", "(4, 3)}, (1", "(4 3)", "(,)", "(12)",
+        "(4, 3, )), ((", "(+4, 3)", "(0x4, 3)", "(4, 3"})
+    EXPECT_THAT(npyError(npy<int64_t>("<i8", shape, 12)),
+                HasSubstr("malformed"))
+        << shape;
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 12).substr(0, 30)),
               HasSubstr("truncated"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(4, 3)", 12, 1, "True")),
@@ -73,6 +84,15 @@ TEST(Tokens, CutsWindows) {
   auto beyond = openTokenWindows(ids(), path, "u16", 100);
   ASSERT_TRUE(beyond);
   EXPECT_EQ(beyond->samples, 0);
+}
+
+// Part of a token means that the file is cut off, or of another width.
+TEST(Tokens, AreWhole) {
+  TemporaryFolder folder;
+  auto file = openTokenWindows(ids(), folder.write("a", "abcdefg"), "u16", 0);
+  ASSERT_FALSE(file);
+  EXPECT_THAT(file.error().message,
+              HasSubstr("has 7 bytes, which are not whole tokens of type u16"));
 }
 
 // A .npy file states its own width; for raw bytes it must be given.

@@ -1,0 +1,129 @@
+// Creates, writes, syncs and renames, in this order. Every call that can report
+// a lost write is checked before the rename: fsync, and close, which is where
+// network file systems report a quota.
+#include "runtime/core/new_file.h"
+#include "runtime/core/file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fsdpc::runtime {
+namespace {
+
+// Returns a name next to `path`, or an empty string if there are no random
+// numbers.
+std::string temporaryName(const std::string &path) {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != ssize_t(sizeof random))
+    return "";
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(random));
+  size_t slash = path.rfind('/');
+  size_t begin = slash == std::string::npos ? 0 : slash + 1;
+  // A name has at most 255 bytes.
+  return path.substr(0, begin) + "." + path.substr(begin, 200) + ".tmp-" +
+         digits;
+}
+
+} // namespace
+
+std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+bool writeAll(int descriptor, const void *data, uint64_t bytes) {
+  auto *from = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t wrote = ::write(descriptor, from, bytes);
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote <= 0)
+      return false;
+    from += wrote;
+    bytes -= uint64_t(wrote);
+  }
+  return true;
+}
+
+NewFile::~NewFile() {
+  if (descriptor >= 0)
+    close(descriptor);
+  if (!temporary.empty())
+    unlink(temporary.c_str());
+}
+
+Status NewFile::open(const std::string &target) {
+  path = target;
+  struct stat status;
+  bool exists = stat(path.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode))
+    return Error{"cannot save '" + path + "': it is " + kindOf(status.st_mode) +
+                 ", not a regular file"};
+  // The rename would replace a file that is write-protected.
+  if (exists && access(path.c_str(), W_OK) != 0)
+    return fileError(path, "save");
+  for (int attempt = 0; descriptor < 0 && attempt < 8; ++attempt) {
+    std::string name = temporaryName(path);
+    if (name.empty())
+      return fileError(path, "save");
+    descriptor =
+        ::open(name.c_str(),
+               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor >= 0)
+      temporary = name;
+    else if (errno != EEXIST)
+      break;
+  }
+  if (descriptor < 0)
+    return fileError(path, "save");
+  // A private file stays private.
+  if (exists && fchmod(descriptor, status.st_mode & 0777) != 0)
+    return fileError(path, "save");
+  return {};
+}
+
+Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
+  auto *from = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t wrote = pwrite(descriptor, from, bytes, off_t(offset));
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote <= 0)
+      return fileError(path, "save");
+    from += wrote;
+    offset += uint64_t(wrote);
+    bytes -= uint64_t(wrote);
+  }
+  return {};
+}
+
+Status NewFile::commit() {
+  if (fsync(descriptor) != 0)
+    return fileError(path, "save");
+  bool closed = close(descriptor) == 0;
+  descriptor = -1;
+  if (!closed || rename(temporary.c_str(), path.c_str()) != 0)
+    return fileError(path, "save");
+  temporary.clear();
+  // The rename is durable only after its folder is synced, which not every file
+  // system can do.
+  int folder = ::open(folderOf(path).c_str(), O_RDONLY | O_CLOEXEC);
+  if (folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+  return {};
+}
+
+Status checkWritable(const std::string &path) {
+  NewFile file; // the destructor removes the file
+  return file.open(path);
+}
+
+} // namespace fsdpc::runtime

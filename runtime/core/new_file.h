@@ -1,0 +1,46 @@
+// Files that a run writes whole: weights, gradients, traces. Such a file
+// appears under its name only when all of it is on disk. So a run that is
+// killed, or a disk that is full, leaves the previous file as it was.
+//
+// Until then it has a temporary name in the same folder, which is random and
+// created exclusively. So it can neither replace another file nor follow a link
+// that someone has planted, and two runs never share one.
+#pragma once
+
+#include "shared/status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace fsdpc::runtime {
+
+class NewFile {
+public:
+  NewFile() = default;
+  NewFile(const NewFile &) = delete;
+  // Removes the file unless it was committed.
+  ~NewFile();
+
+  // Creates the temporary file. Fails if `path` names something that is not a
+  // regular file, or one that may not be written.
+  Status open(const std::string &path);
+  Status write(uint64_t offset, const void *data, uint64_t bytes);
+  // Flushes the data to the disk and gives the file its name.
+  Status commit();
+
+private:
+  std::string path, temporary;
+  int descriptor = -1;
+};
+
+// Fails unless a NewFile could be made for `path`. Leaves nothing behind.
+Status checkWritable(const std::string &path);
+
+// Writes `bytes` to a descriptor, at its position. Returns false and sets errno
+// on failure, when part of them may be written.
+bool writeAll(int descriptor, const void *data, uint64_t bytes);
+
+// Returns the folder of a path, as a path that can be opened.
+std::string folderOf(const std::string &path);
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,41 @@
+// The handler only stores the number: nothing else is safe in it.
+#include "runtime/core/stop_signal.h"
+
+#include <csignal>
+#include <initializer_list>
+
+namespace fsdpc::runtime {
+namespace {
+
+volatile std::sig_atomic_t remembered = 0;
+
+void remember(int signal) {
+  if (remembered) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal); // delivered when the handler returns
+  }
+  remembered = signal;
+}
+
+} // namespace
+
+void catchStopSignals() {
+  for (int signal : {SIGTERM, SIGINT}) {
+    struct sigaction before, now = {};
+    if (sigaction(signal, nullptr, &before) != 0 ||
+        before.sa_handler == SIG_IGN)
+      continue;
+    now.sa_handler = remember;
+    now.sa_flags = SA_RESTART; // calls of libraries need not expect a signal
+    sigemptyset(&now.sa_mask);
+    sigaction(signal, &now, nullptr);
+  }
+}
+
+int stopSignal() { return remembered; }
+
+const char *nameOfSignal(int signal) {
+  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+}
+
+} // namespace fsdpc::runtime

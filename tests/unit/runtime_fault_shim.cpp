@@ -1,0 +1,206 @@
+// Makes one system call of a program fail: a library for LD_PRELOAD.
+//
+//   FAULT_CALL=write   the call, by the name in `names` below
+//   FAULT_AT=3         which one of its calls, counted from 1; later ones work
+//   FAULT_FROM=3       or: from which one on all fail, as on a full disk
+//   FAULT_ERRNO=28     what it fails with
+//   FAULT_PATH=t.json  count only calls on paths that contain this
+//   FAULT_COUNTS=FILE  write how often each call was made, when the program
+//   ends
+//
+// Calls are made by syscall(2), so that nothing of the C library is needed
+// before it is ready. Calls that the C library makes by itself are not seen.
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+
+enum Kind {
+  openCall,
+  readCall,
+  writeCall,
+  fsyncCall,
+  renameCall,
+  closeCall,
+  ftruncateCall,
+  mmapCall,
+  statCall,
+  unlinkCall,
+  flockCall,
+  getrandomCall,
+  fchmodCall,
+  accessCall,
+  kinds
+};
+constexpr const char *names[kinds] = {
+    "open", "read", "write",  "fsync", "rename",    "close",  "ftruncate",
+    "mmap", "stat", "unlink", "flock", "getrandom", "fchmod", "access"};
+
+std::atomic<long> counts[kinds];
+
+long setting(const char *name) {
+  const char *text = getenv(name);
+  return text ? atol(text) : 0;
+}
+
+// Counts a call and returns true if it is to fail, with errno set. Output to
+// the terminal is not counted.
+bool fails(Kind kind, const char *path, int descriptor) {
+  char link[64], target[512];
+  if (descriptor >= 0 && descriptor <= 2)
+    return false;
+  if (const char *wanted = getenv("FAULT_PATH")) {
+    if (descriptor >= 0) {
+      std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+      long length = syscall(SYS_readlink, link, target, sizeof target - 1);
+      target[length > 0 ? length : 0] = 0;
+      path = target;
+    }
+    if (!path || !std::strstr(path, wanted))
+      return false;
+  }
+  long count = ++counts[kind];
+  const char *call = getenv("FAULT_CALL");
+  if (!call || std::strcmp(call, names[kind]) != 0)
+    return false;
+  long from = setting("FAULT_FROM");
+  if (count != setting("FAULT_AT") && (from == 0 || count < from))
+    return false;
+  errno = int(setting("FAULT_ERRNO"));
+  return true;
+}
+
+[[gnu::destructor]] void writeCounts() {
+  const char *path = getenv("FAULT_COUNTS");
+  if (!path)
+    return;
+  int file = int(syscall(SYS_openat, AT_FDCWD, path,
+                         O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  for (int kind = 0; kind < kinds; ++kind) {
+    char line[64];
+    int length = std::snprintf(line, sizeof line, "%s %ld\n", names[kind],
+                               counts[kind].load());
+    if (syscall(SYS_write, file, line, length) < 0)
+      return;
+  }
+}
+
+int openFile(int folder, const char *path, int flags, va_list rest) {
+  int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;
+  if (fails(openCall, path, -1))
+    return -1;
+  return int(syscall(SYS_openat, folder, path, flags, mode));
+}
+
+} // namespace
+
+extern "C" {
+
+int open(const char *path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  int file = openFile(AT_FDCWD, path, flags, rest);
+  va_end(rest);
+  return file;
+}
+int open64(const char *path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  int file = openFile(AT_FDCWD, path, flags, rest);
+  va_end(rest);
+  return file;
+}
+int openat(int folder, const char *path, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  int file = openFile(folder, path, flags, rest);
+  va_end(rest);
+  return file;
+}
+ssize_t read(int file, void *to, size_t bytes) {
+  return fails(readCall, nullptr, file) ? -1
+                                        : syscall(SYS_read, file, to, bytes);
+}
+ssize_t pread(int file, void *to, size_t bytes, off_t offset) {
+  return fails(readCall, nullptr, file)
+             ? -1
+             : syscall(SYS_pread64, file, to, bytes, offset);
+}
+ssize_t write(int file, const void *from, size_t bytes) {
+  return fails(writeCall, nullptr, file)
+             ? -1
+             : syscall(SYS_write, file, from, bytes);
+}
+ssize_t pwrite(int file, const void *from, size_t bytes, off_t offset) {
+  return fails(writeCall, nullptr, file)
+             ? -1
+             : syscall(SYS_pwrite64, file, from, bytes, offset);
+}
+int fsync(int file) {
+  return fails(fsyncCall, nullptr, file) ? -1 : int(syscall(SYS_fsync, file));
+}
+int rename(const char *from, const char *to) noexcept {
+  return fails(renameCall, to, -1) ? -1 : int(syscall(SYS_rename, from, to));
+}
+// Closes the file also when it fails, as the kernel does.
+int close(int file) {
+  bool failing = fails(closeCall, nullptr, file);
+  int code = errno;
+  int result = int(syscall(SYS_close, file));
+  if (!failing)
+    return result;
+  errno = code;
+  return -1;
+}
+int ftruncate(int file, off_t bytes) noexcept {
+  return fails(ftruncateCall, nullptr, file)
+             ? -1
+             : int(syscall(SYS_ftruncate, file, bytes));
+}
+void *mmap(void *at, size_t bytes, int protection, int flags, int file,
+           off_t offset) noexcept {
+  if (fails(mmapCall, nullptr, file >= 0 ? file : -1))
+    return reinterpret_cast<void *>(intptr_t(-1));
+  return reinterpret_cast<void *>(
+      syscall(SYS_mmap, at, bytes, protection, flags, file, offset));
+}
+int stat(const char *path, struct stat *status) noexcept {
+  return fails(statCall, path, -1) ? -1 : int(syscall(SYS_stat, path, status));
+}
+int fstat(int file, struct stat *status) noexcept {
+  return fails(statCall, nullptr, file) ? -1
+                                        : int(syscall(SYS_fstat, file, status));
+}
+int unlink(const char *path) noexcept {
+  return fails(unlinkCall, path, -1) ? -1 : int(syscall(SYS_unlink, path));
+}
+int flock(int file, int operation) noexcept {
+  return fails(flockCall, nullptr, file)
+             ? -1
+             : int(syscall(SYS_flock, file, operation));
+}
+ssize_t getrandom(void *to, size_t bytes, unsigned flags) {
+  return fails(getrandomCall, nullptr, -1)
+             ? -1
+             : syscall(SYS_getrandom, to, bytes, flags);
+}
+int fchmod(int file, mode_t mode) noexcept {
+  return fails(fchmodCall, nullptr, file)
+             ? -1
+             : int(syscall(SYS_fchmod, file, mode));
+}
+int access(const char *path, int mode) noexcept {
+  return fails(accessCall, path, -1) ? -1
+                                     : int(syscall(SYS_access, path, mode));
+}
+
+} // extern "C"

@@ -1,0 +1,153 @@
+// Every system call of a run fails in turn (runtime_fault_shim.cpp). Whatever
+// fails: the run ends by itself, with one line of error or none. Each file that
+// it writes is the old one or the whole new one, and a run that reports success
+// has saved its weights.
+//
+// The commit draws a sample of the failures; FSDPC_FAULTS=all takes all.
+#include "tests/unit/runtime_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <random>
+
+using testing::HasSubstr;
+
+namespace {
+
+const std::map<std::string, std::vector<int>> codes = {
+    {"open", {EMFILE, EACCES, EIO}},
+    {"read", {EIO}},
+    {"write", {ENOSPC, EIO, EDQUOT}},
+    {"fsync", {EIO, ENOSPC}},
+    {"rename", {ENOSPC, EACCES}},
+    {"close", {EIO, EDQUOT}},
+    {"ftruncate", {EIO}},
+    {"mmap", {ENOMEM}},
+    {"stat", {EIO}},
+    {"unlink", {EACCES}},
+    {"flock", {ENOLCK}},
+    {"getrandom", {ENOSYS}},
+    {"fchmod", {EPERM}},
+    {"access", {EIO}}};
+
+struct Fault {
+  std::string call;
+  int64_t at;
+  int code;
+};
+
+class Faults : public Program {
+protected:
+  Outcome runWith(const std::string &variables) {
+    return shell("timeout 30 env LD_PRELOAD=" FAULT_SHIM " " + variables +
+                 " " TOY_PROGRAM
+                 " --data ids=ids.npy --data target=target.npy --threads 1 "
+                 "--steps 2 --log log --save out.safetensors --trace t.json "
+                 "--save-gradients g.safetensors");
+  }
+  void writeOld() {
+    for (const char *name : {"out.safetensors", "g.safetensors", "t.json"})
+      folder.write(name, "old");
+    folder.write("log", "{\"old\":1}\n");
+  }
+  bool isSaved(const std::string &name) {
+    return bool(fsdpc::runtime::SafeTensors::open(folder / name));
+  }
+
+  // Returns what is wrong with the state after a run, or an empty string.
+  std::string wrong(const Outcome &outcome, bool unlinks) {
+    if (outcome.code != 0 && outcome.code != 3)
+      return "its exit code is " + std::to_string(outcome.code);
+    if (outcome.errors() != (outcome.code == 3))
+      return "it has " + std::to_string(outcome.errors()) + " errors";
+    for (const char *name : {"out.safetensors", "g.safetensors"})
+      if (!isSaved(name) && (outcome.code == 0 || folder.read(name) != "old"))
+        return std::string(name) + " is not as it should be";
+    std::string trace = folder.read("t.json");
+    if (trace == "old" ? outcome.code == 0 &&
+                             outcome.err.find("warning: ") == std::string::npos
+                       : !nlohmann::json::accept(trace))
+      return "t.json is not as it should be";
+    std::istringstream lines(folder.read("log"));
+    for (std::string line; std::getline(lines, line);)
+      if (!nlohmann::json::accept(line))
+        return "the log has the line " + line;
+    if (!unlinks && shell("ls -A | grep tmp-").code == 0)
+      return "a temporary file is left";
+    return "";
+  }
+};
+
+// Draws the sample. A test that fails prints its fault, so it can be repeated.
+std::vector<Fault> sampled(std::vector<Fault> faults) {
+  const char *wanted = std::getenv("FSDPC_FAULTS");
+  if (wanted && std::string(wanted) == "all")
+    return faults;
+  std::string commit;
+  if (FILE *git = popen("git -C " SOURCE_FOLDER " rev-parse HEAD 2>&1", "r")) {
+    for (int c; (c = fgetc(git)) != EOF;)
+      commit += char(c);
+    pclose(git);
+  }
+  std::seed_seq seed(commit.begin(), commit.end());
+  std::mt19937 random(seed);
+  std::shuffle(faults.begin(), faults.end(), random);
+  faults.resize(std::min<size_t>(faults.size(), 40));
+  return faults;
+}
+
+TEST_F(Faults, EveryFileIsTheOldOneOrTheNewOne) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  Outcome counted = runWith("FAULT_COUNTS=counts");
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  std::vector<Fault> faults;
+  std::istringstream counts(folder.read("counts"));
+  std::string call;
+  for (int64_t count; counts >> call >> count;)
+    for (int64_t at = 1; at <= count; ++at)
+      for (int code : codes.at(call))
+        faults.push_back({call, at, code});
+  EXPECT_GT(faults.size(), 100u);
+  for (const Fault &fault : sampled(faults)) {
+    std::string variables = "FAULT_CALL=" + fault.call +
+                            " FAULT_AT=" + std::to_string(fault.at) +
+                            " FAULT_ERRNO=" + std::to_string(fault.code);
+    writeOld();
+    Outcome outcome = runWith(variables);
+    EXPECT_EQ(wrong(outcome, fault.call == "unlink"), "") << variables << "\n"
+                                                          << outcome.err;
+    shell("rm -f .*.tmp-*");
+  }
+}
+
+// A log or a trace that cannot be written costs a warning, not the weights.
+TEST_F(Faults, WhatMattersMostIsSaved) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  writeOld();
+  // The header is the first line, step 0 the second one.
+  Outcome outcome =
+      runWith("FAULT_CALL=write FAULT_PATH=/log FAULT_FROM=3 FAULT_ERRNO=28");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("warning: cannot write 'log': No space "
+                                     "left on device; the run goes on, and its "
+                                     "log ends before step 1"));
+  EXPECT_TRUE(isSaved("out.safetensors"));
+  EXPECT_EQ(log().size(), 2u);
+  writeOld();
+  outcome =
+      runWith("FAULT_CALL=write FAULT_PATH=t.json FAULT_FROM=1 FAULT_ERRNO=28");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("warning: cannot save 't.json': No space "
+                                     "left on device; the run has no trace"));
+  EXPECT_TRUE(isSaved("out.safetensors"));
+  EXPECT_EQ(folder.read("t.json"), "old");
+  EXPECT_EQ(outcome.errors(), 0);
+}
+
+} // namespace
