@@ -2,16 +2,21 @@
 // reading are two visitors of that list, so they cannot diverge.
 //
 // The reader is strict: the compiler and the runtime of a program are of the
-// same version, so an unknown or a missing key means that the text is damaged.
-// After reading, `check` tests what later code relies on, such as indices and
-// members' ranges.
+// same version, so an unknown or a missing key, or one that stands twice, means
+// that the text is damaged. After reading, `check` tests what later code relies
+// on, such as indices, members' ranges, and sizes whose products fit 64 bits.
 #include "shared/manifest.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <set>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 namespace fsdpc {
 namespace {
@@ -187,13 +192,16 @@ public:
       expect(json.is_boolean(), "true or false");
       value = json.get<bool>();
     } else if constexpr (std::is_integral_v<T>) {
-      expect(std::is_signed_v<T> ? json.is_number_integer()
-                                 : json.is_number_unsigned(),
-             "an integer");
+      expect(json.is_number_integer(), "an integer");
+      bool fits = json.is_number_unsigned()
+                      ? std::in_range<T>(json.get<uint64_t>())
+                      : std::in_range<T>(json.get<int64_t>());
+      expect(fits, "an integer in its range");
       value = json.get<T>();
     } else if constexpr (std::is_floating_point_v<T>) {
       expect(json.is_number(), "a number");
       value = json.get<T>();
+      expect(std::isfinite(value), "a finite number");
     } else if constexpr (std::is_same_v<T, std::string>) {
       expect(json.is_string(), "a string");
       value = json.get<std::string>();
@@ -215,6 +223,72 @@ private:
   std::string path;
   size_t read = 0;
 };
+
+// Looks at the text while it is parsed. Of two equal keys the parser would keep
+// the last one without a word, and text that is only nested would take many
+// times its size in memory.
+class TextRules {
+public:
+  bool operator()(int depth, Json::parse_event_t event, Json &parsed) {
+    if (depth > int(mostNested))
+      throw std::runtime_error("it is nested too deeply");
+    if (event == Json::parse_event_t::object_start)
+      keys[size_t(depth)].clear();
+    if (event == Json::parse_event_t::key) {
+      std::string key = parsed.get<std::string>();
+      if (!keys[size_t(depth) - 1].insert(key).second)
+        throw std::runtime_error("'" + key + "' stands in it twice");
+    }
+    return true;
+  }
+
+private:
+  static constexpr size_t mostNested = 16;
+  std::set<std::string> keys[mostNested + 1]; // of the open object at a depth
+};
+
+// The largest size in elements or bytes. Sums and products of a few such sizes
+// with small factors fit 64 bits.
+constexpr int64_t mostElements = int64_t(1) << 48;
+
+// Returns the number of elements of a shape, or -1 if an extent is less than
+// `least` or there are too many.
+int64_t elementsOf(const std::vector<int64_t> &shape, int64_t least) {
+  int64_t elements = 1;
+  for (int64_t extent : shape)
+    if (extent < least || __builtin_mul_overflow(elements, extent, &elements) ||
+        elements > mostElements)
+      return -1;
+  return elements;
+}
+
+// Checks the sizes from which the memory plan is computed.
+Status checkSizes(const Manifest &manifest) {
+  for (auto &[name, size] :
+       std::initializer_list<std::pair<const char *, int64_t>>{
+           {"maxRanks", manifest.maxRanks},
+           {"shardAlignment", manifest.shardAlignment},
+           {"planRanks", manifest.planRanks},
+           {"planThreads", manifest.planThreads}})
+    if (size < 1 || size > int64_t(1) << 20)
+      return Error{std::string("'") + name + "' is " + std::to_string(size)};
+  for (auto &[name, size] :
+       std::initializer_list<std::pair<const char *, int64_t>>{
+           {"memoryLimit", manifest.memoryLimit},
+           {"arenaBytes", manifest.arenaBytes},
+           {"arenaGathered", manifest.arenaGathered},
+           {"arenaGradients", manifest.arenaGradients},
+           {"arenaActivations", manifest.arenaActivations},
+           {"constantBytes", manifest.constantBytes},
+           {"events", manifest.events},
+           {"stackBytes", manifest.stackBytes}})
+    if (size < 0 || size > mostElements)
+      return Error{std::string("'") + name + "' is " + std::to_string(size)};
+  for (const Buffer &buffer : manifest.buffers)
+    if (elementsOf(buffer.shape, 0) < 0)
+      return Error{"buffer '" + buffer.name + "' has a shape that overflows"};
+  return {};
+}
 
 // Checks the indices of the trace's tables, which are used only at the end of a
 // run.
@@ -240,8 +314,7 @@ Status check(const Manifest &manifest) {
   if (manifest.version != Manifest().version)
     return Error{"'version' is " + std::to_string(manifest.version) + ", not " +
                  std::to_string(Manifest().version)};
-  if (manifest.shardAlignment < 1 || manifest.maxRanks < 1)
-    return Error{"'shardAlignment' or 'maxRanks' is not positive"};
+  FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
     if (dtype != "f32" && dtype != "bf16")
@@ -249,9 +322,9 @@ Status check(const Manifest &manifest) {
                    "' is not a supported compute or reduce type; expected "
                    "'f32' or 'bf16'"};
   for (const Input &input : manifest.inputs)
-    if (input.shape.empty() ||
-        *std::min_element(input.shape.begin(), input.shape.end()) < 1)
-      return Error{"input '" + input.name + "' has no elements"};
+    if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
+      return Error{"input '" + input.name +
+                   "' has no elements, or too many of them"};
   for (const Layout &layout : manifest.layouts) {
     if (layout.states < 0 || layout.states > mostStates)
       return Error{"layout '" + layout.name + "' has " +
@@ -263,12 +336,14 @@ Status check(const Manifest &manifest) {
       return Error{
           "layout '" + layout.name +
           "' keeps its state replicated, but not its master and gradient"};
+    if (layout.elements < 0 || layout.elements > mostElements)
+      return Error{"layout '" + layout.name + "' has " +
+                   std::to_string(layout.elements) + " elements"};
     int64_t end = 0;
     for (const Member &member : layout.members) {
-      int64_t elements = 1;
-      for (int64_t extent : member.shape)
-        elements *= extent;
-      if (member.offset < end || member.elements != elements ||
+      int64_t elements = elementsOf(member.shape, 0);
+      if (member.offset < end || elements < 0 || member.elements != elements ||
+          member.offset > layout.elements ||
           member.elements > layout.elements - member.offset)
         return Error{"member '" + member.name + "' is not within layout '" +
                      layout.name + "' after the previous member"};
@@ -291,7 +366,7 @@ Result<Manifest> fromJson(const char *text, size_t bytes) {
   };
   try {
     Manifest manifest;
-    Json json = Json::parse(text, text + bytes);
+    Json json = Json::parse(text, text + bytes, TextRules());
     Reader::parse(json, "", manifest);
     if (Status checked = check(manifest); !checked)
       return malformed(checked.error().message);

@@ -39,6 +39,13 @@ Status wholeNumber(const std::string &text) {
   return checkInteger(text, least, most);
 }
 
+// An empty path, as from a shell variable that is not set, would count as none.
+Status path(const std::string &text) {
+  if (!text.empty())
+    return {};
+  return Error{"'' is not a path"};
+}
+
 Status schedule(const std::string &text) {
   FSDPC_TRY(parseSchedule(text));
   return {};
@@ -77,23 +84,23 @@ const Flag flags[] = {
      "Take the samples of each epoch in a seeded order, the same for every N",
      [](Arguments &a) -> Target { return &a.options.shuffle; }},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
-     [](Arguments &a) -> Target { return &a.options.weights; }},
+     [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",
      "Start from these parameters instead, by name or alias",
-     [](Arguments &a) -> Target { return &a.options.init; }},
+     [](Arguments &a) -> Target { return &a.options.init; }, path},
     {"--log", "FILE.jsonl", "Write a header and a line per step",
-     [](Arguments &a) -> Target { return &a.options.log; }},
+     [](Arguments &a) -> Target { return &a.options.log; }, path},
     {"--trace", "FILE.json",
      "Write when each command of each stream ran in the last 8 steps, as trace "
      "events for ui.perfetto.dev or chrome://tracing; of several ranks, rank R "
      "writes FILE.R.json",
-     [](Arguments &a) -> Target { return &a.options.trace; }},
+     [](Arguments &a) -> Target { return &a.options.trace; }, path},
     {"--save", "FILE.safetensors",
      "Write the parameters (f32) and buffers at the end",
-     [](Arguments &a) -> Target { return &a.options.save; }},
+     [](Arguments &a) -> Target { return &a.options.save; }, path},
     {"--save-gradients", "FILE.safetensors",
      "Write the first step's mean gradients, before clipping",
-     [](Arguments &a) -> Target { return &a.options.saveGradients; }},
+     [](Arguments &a) -> Target { return &a.options.saveGradients; }, path},
     {"--ranks", "N", "Run N ranks as threads of this process, without mpirun",
      [](Arguments &a) -> Target { return &a.options.ranks; },
      wholeNumber<1, 1 << 20>},

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -39,17 +40,24 @@ Result<DataSource> parseSource(const std::string &text, bool isTokens,
 
 } // namespace
 
+// The functions of the C library would skip leading spaces.
+static bool beginsAsNumber(const std::string &text) {
+  return !text.empty() && std::strchr("+-.0123456789", text[0]) != nullptr;
+}
+
 bool parseInteger(const std::string &text, int64_t &value) {
   char *end;
   errno = 0;
   value = std::strtoll(text.c_str(), &end, 10);
-  return !text.empty() && *end == '\0' && errno == 0;
+  return beginsAsNumber(text) && end == text.c_str() + text.size() &&
+         errno == 0;
 }
 
 bool parseNumber(const std::string &text, double &value) {
   char *end;
   value = std::strtod(text.c_str(), &end);
-  return !text.empty() && *end == '\0' && std::isfinite(value);
+  return beginsAsNumber(text) && end == text.c_str() + text.size() &&
+         std::isfinite(value);
 }
 
 Status checkInteger(const std::string &text, int64_t least, int64_t most) {

@@ -2,6 +2,7 @@
 #include "runtime/core/init_rule.h"
 #include "runtime/core/philox.h"
 
+#include <cfloat>
 #include <cmath>
 #include <cstdio>
 
@@ -24,8 +25,10 @@ Result<InitRule> parseInitRule(const std::string &text) {
     rule.kind = InitRule::normal;
   else if (matches("uniform(%lf,%lf)%n"))
     rule.kind = InitRule::uniform;
+  // Parameters are f32.
+  auto fits = [](double number) { return std::abs(number) <= FLT_MAX; };
   if (rule.kind == InitRule::zeros || size_t(end) != text.size() ||
-      !std::isfinite(rule.a) || !std::isfinite(rule.b))
+      !fits(rule.a) || !fits(rule.b))
     return Error{"'" + text +
                  "' is not supported; use normal(MEAN,STD), uniform(LOW,HIGH), "
                  "zeros or ones"};

@@ -9,6 +9,7 @@
 #include "runtime/core/failure.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
+#include "runtime/core/spelling.h"
 #include "runtime/core/stop_signal.h"
 
 #include <algorithm>
@@ -147,7 +148,7 @@ void Trainer::warnOfUnused() const {
   std::string names;
   std::vector<std::string> unused = weights.unused();
   for (size_t i = 0; i < unused.size() && i < 5; ++i)
-    names += (i ? ", '" : "'") + unused[i] + "'";
+    names += (i ? ", '" : "'") + printable(unused[i]) + "'";
   if (unused.size() > 5)
     names += " and " + std::to_string(unused.size() - 5) + " more";
   if (!names.empty())

@@ -4,6 +4,7 @@
 #include "runtime/core/spelling.h"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -23,9 +24,12 @@ Result<LrSchedule> parseSchedule(const std::string &text) {
   }
   LrSchedule schedule;
   schedule.kind = LrSchedule::Kind(kind - kinds.begin());
+  std::set<std::string> given;
   while (std::getline(parts, part, ',')) {
     size_t equals = part.find('=');
     std::string key = part.substr(0, equals);
+    if (!given.insert(key).second)
+      return Error{"'" + key + "' stands twice in '" + text + "'"};
     std::string value =
         equals == std::string::npos ? "" : part.substr(equals + 1);
     if (key == "warmup") {

@@ -108,9 +108,16 @@ Status NewFile::commit() {
     return fileError(path, "save");
   bool closed = close(descriptor) == 0;
   descriptor = -1;
-  if (!closed || rename(temporary.c_str(), path.c_str()) != 0)
+  if (!closed)
     return fileError(path, "save");
-  temporary.clear();
+  bool renamed = rename(temporary.c_str(), path.c_str()) == 0;
+  std::string complete;
+  complete.swap(temporary); // it is not removed any more
+  if (!renamed) {
+    Error error = fileError(path, "save");
+    error.message += "; what was to be saved is in '" + complete + "'";
+    return error;
+  }
   // The rename is durable only after its folder is synced, which not every file
   // system can do.
   int folder = ::open(folderOf(path).c_str(), O_RDONLY | O_CLOEXEC);

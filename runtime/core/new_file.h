@@ -18,14 +18,15 @@ class NewFile {
 public:
   NewFile() = default;
   NewFile(const NewFile &) = delete;
-  // Removes the file unless it was committed.
+  // Removes the file unless it is complete.
   ~NewFile();
 
   // Creates the temporary file. Fails if `path` names something that is not a
   // regular file, or one that may not be written.
   Status open(const std::string &path);
   Status write(uint64_t offset, const void *data, uint64_t bytes);
-  // Flushes the data to the disk and gives the file its name.
+  // Flushes the data to the disk and gives the file its name. If only the name
+  // cannot be given, the file stays, and the error names it.
   Status commit();
 
 private:

@@ -4,6 +4,7 @@
 // garbage.
 #include "runtime/core/dtype.h"
 #include "runtime/core/sample_file.h"
+#include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
 
 #include <cstring>
@@ -173,7 +174,7 @@ Result<NpyHeader> readNpyHeader(const File &file) {
     return wrong("is in Fortran order; save it with numpy.ascontiguousarray");
   header.dtype = dtypeOf(descr);
   if (header.dtype.empty())
-    return wrong("has elements of type '" + descr +
+    return wrong("has elements of type '" + printable(descr) +
                  "'; little-endian integers, floats and bool are supported");
   header.offset = lengthEnd + length;
 

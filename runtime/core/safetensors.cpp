@@ -4,6 +4,7 @@
 // need no checks.
 #include "runtime/core/safetensors.h"
 #include "runtime/core/sample_file.h"
+#include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
 
 #include <nlohmann/json.hpp>
@@ -104,7 +105,10 @@ Result<SafeTensor> parseTensor(const std::string &name,
   if (tensor.dtype.empty())
     return tensor;
   uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
-  for (auto &extent : value.at("shape")) {
+  const nlohmann::json &shape = value.at("shape");
+  if (!shape.is_array())
+    return Error{"tensor '" + name + "' has a shape that is no list"};
+  for (auto &extent : shape) {
     Result<uint64_t> size = wholeNumber(name, extent);
     FSDPC_TRY(size);
     if (*size > uint64_t(INT64_MAX) ||
@@ -145,7 +149,8 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
     parsed = Error{std::string("malformed header: ") + fault.what()};
   }
   if (!parsed)
-    return Error{"'" + path + "' is invalid: " + parsed.error().message};
+    return Error{"'" + path +
+                 "' is invalid: " + printable(parsed.error().message)};
   return tensors;
 }
 
@@ -155,9 +160,9 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   std::vector<const SafeTensor *> byOffset;
   for (auto &[name, value] : json.items()) {
     if (name == "__metadata__") {
-      auto aliases = value.find("aliases");
-      if (aliases != value.end())
-        aliasOf = nlohmann::json::parse(aliases->get<std::string>())
+      auto texts = value.get<std::map<std::string, std::string>>();
+      if (auto aliases = texts.find("aliases"); aliases != texts.end())
+        aliasOf = nlohmann::json::parse(aliases->second, HeaderRules())
                       .get<std::map<std::string, std::string>>();
       continue;
     }

@@ -1,4 +1,5 @@
-// Finds the nearest of several names by their edit distance.
+// Finds the nearest of several names by their edit distance, and makes text fit
+// for a message.
 #include "runtime/core/spelling.h"
 
 #include <algorithm>
@@ -25,9 +26,24 @@ size_t editDistance(const std::string &a, const std::string &b) {
 
 } // namespace
 
+std::string printable(const std::string &text) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string clean;
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte >= 32 && byte != 127)
+      clean += c;
+    else
+      clean += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+  }
+  return clean;
+}
+
 std::string nearest(const std::string &text,
                     const std::vector<std::string> &candidates) {
   std::string best;
+  if (text.size() > 1000) // no slip; the time grows with its length
+    return best;
   size_t least = std::max<size_t>(2, text.size() / 2);
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(text, candidate);

@@ -13,6 +13,9 @@ std::string nearest(const std::string &text,
 // Returns "; did you mean 'x'?", or an empty string if no candidate is close.
 std::string meant(const std::string &text,
                   const std::vector<std::string> &candidates);
+// Returns text from a file for a message: control characters, which would break
+// the line or reach the terminal, are written as \xNN.
+std::string printable(const std::string &text);
 // Returns the names in quotes, separated by commas.
 std::string listed(const std::vector<std::string> &names);
 

@@ -30,6 +30,7 @@ void catchStopSignals() {
     sigemptyset(&now.sa_mask);
     sigaction(signal, &now, nullptr);
   }
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 int stopSignal() { return remembered; }

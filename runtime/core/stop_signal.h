@@ -7,7 +7,8 @@ namespace fsdpc::runtime {
 
 // From now on the first SIGTERM or SIGINT is only remembered, and a second one
 // ends the process at once. A signal that the process was started to ignore
-// stays ignored.
+// stays ignored. SIGPIPE is ignored too: someone who stops watching a run must
+// not end it.
 void catchStopSignals();
 
 // Returns the remembered signal, or 0.

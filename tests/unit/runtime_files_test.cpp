@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 using testing::HasSubstr;
@@ -122,6 +124,24 @@ TEST(Tokens, SuffixesAreParsedFromTheRight) {
   EXPECT_EQ(parse("a:b+c:u8"), "a:b+c|u8|0");
   EXPECT_EQ(parse("a:u8:u16+1"), "a:u8|u16|1");
   EXPECT_EQ(parse("host:data.npy"), "host:data.npy||0");
+}
+
+// A file that shrinks while it is open is an error, not a signal; one that
+// grows is read as it was.
+TEST(Files, MayChangeWhileTheyAreRead) {
+  TemporaryFolder folder;
+  std::string path = folder.write("x", "abcdefgh");
+  auto file = File::open(path);
+  ASSERT_TRUE(file);
+  char bytes[8];
+  std::filesystem::resize_file(path, 100);
+  EXPECT_EQ(file->size(), 8u);
+  EXPECT_TRUE(file->read(0, bytes, 8));
+  EXPECT_THAT(file->read(4, bytes, 8).error().message,
+              HasSubstr("has only 8 bytes"));
+  std::filesystem::resize_file(path, 4);
+  EXPECT_THAT(file->read(0, bytes, 8).error().message,
+              HasSubstr("was truncated while it was being read"));
 }
 
 // Input `ids` with 5 samples of 3 elements (0, 1, 2, …), 2 per microbatch.
@@ -261,6 +281,28 @@ TEST(SafeTensors, TrustsNothing) {
   EXPECT_THAT(safetensorsError("[1]", ""), HasSubstr("malformed"));
   EXPECT_THAT(safetensorsError(std::string(1000, '['), ""),
               HasSubstr("malformed"));
+}
+
+// The metadata is texts, and a shape is a list. Text of the file does not reach
+// the terminal as it is.
+TEST(SafeTensors, ChecksKindsOfValues) {
+  auto tensor = [](const char *name, const char *shape) {
+    return "{\"" + std::string(name) +
+           "\":{\"dtype\":\"F32\",\"shape\":" + shape +
+           ",\"data_offsets\":[0,4]}";
+  };
+  EXPECT_THAT(safetensorsError(tensor("a", "1") + "}", "1234"),
+              HasSubstr("tensor 'a' has a shape that is no list"));
+  for (const char *metadata :
+       {"1", "[]", "{\"format\":1}", "{\"aliases\":\"[]\"}",
+        "{\"aliases\":\"{\\\"a\\\":[[[[1]]]]}\"}"})
+    EXPECT_THAT(safetensorsError(tensor("a", "[1]") +
+                                     ",\"__metadata__\":" + metadata + "}",
+                                 "1234"),
+                HasSubstr("malformed"))
+        << metadata;
+  EXPECT_THAT(safetensorsError(tensor("a\\u001b[2J\\n", "[2]") + "}", "1234"),
+              HasSubstr("tensor 'a\\x1b[2J\\x0a' of shape"));
 }
 
 // What the format's own library refuses too.

@@ -107,6 +107,34 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
               HasSubstr("keeps its state replicated"));
 }
 
+// Text that was damaged is refused, whatever it claims.
+TEST(Manifest, TrustsNothing) {
+  std::string text = toJson(sample());
+  auto with = [&](const char *from, const char *to) {
+    return readError(replaced(text, from, to));
+  };
+  EXPECT_THAT(with("\"lr\": 0.1", "\"lr\": 0.1, \"lr\": 0.2"),
+              HasSubstr("'lr' stands in it twice"));
+  EXPECT_THAT(with("\"lr\": 0.1", "\"lr\": 1e999"), HasSubstr("malformed"));
+  EXPECT_THAT(with("\"states\": 2", "\"states\": 4294967298"),
+              HasSubstr("is not an integer in its range"));
+  EXPECT_THAT(with("\"elements\": 1000", "\"elements\": 9223372036854775808"),
+              HasSubstr("is not an integer in its range"));
+  EXPECT_THAT(with("\"elements\": 1000", "\"elements\": -9223372036854775808"),
+              HasSubstr("has -9223372036854775808 elements"));
+  EXPECT_THAT(with("\"arenaBytes\": 0", "\"arenaBytes\": -1"),
+              HasSubstr("'arenaBytes' is -1"));
+  EXPECT_THAT(with("\"maxRanks\": 1024", "\"maxRanks\": 0"),
+              HasSubstr("'maxRanks' is 0"));
+  // Products that overflow, to 0 and to 960.
+  EXPECT_THAT(with("30,\n", "4294967296,\n4294967296,\n"),
+              HasSubstr("member 'h.0.weight' is not within"));
+  EXPECT_THAT(with("    2,\n", "4611686018427387904,\n4,\n"),
+              HasSubstr("input 'ids' has no elements, or too many"));
+  EXPECT_THAT(readError(std::string(100000, '[')),
+              HasSubstr("nested too deeply"));
+}
+
 // 1000 elements on 3 ranks: 334 each, rounded up to 352.
 TEST(MemoryPlan, ShardsAreAlignedAndEqual) {
   Manifest manifest = sample();

@@ -118,7 +118,7 @@ TEST(InitRule, HasItsMoments) {
 // Anything after a valid rule, and numbers that are not finite, are errors.
 TEST(InitRule, RefusesOtherText) {
   for (const char *text : {"norml(0,1)", "normal(0)", "normal(0,1)x", "", "one",
-                           "uniform(a,b)", "normal(0,inf)"})
+                           "uniform(a,b)", "normal(0,inf)", "normal(0,1e39)"})
     EXPECT_FALSE(parseInitRule(text)) << text;
 }
 

@@ -212,6 +212,19 @@ TEST_F(Program, TwoRunsDoNotShareALog) {
     EXPECT_EQ(lines[i]["step"], i - 1);
 }
 
+// Whoever watches a run may leave: it goes on.
+TEST_F(Program, AReaderThatLeavesDoesNotEndTheRun) {
+  Outcome outcome =
+      shell("bash -c 'set -o pipefail; timeout 60 " TOY_PROGRAM
+            " --data ids=ids.npy --data target=target.npy --steps 2000 --log "
+            "/dev/stdout --save out.safetensors | head -n 2'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("warning: cannot write '/dev/stdout': Broken "
+                        "pipe; the run goes on"));
+  EXPECT_TRUE(SafeTensors::open(folder / "out.safetensors"));
+}
+
 // A run that is refused leaves the log of the one before.
 TEST_F(Program, ARefusedRunKeepsTheLog) {
   folder.write("log", "{}\n");
