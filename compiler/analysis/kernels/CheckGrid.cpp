@@ -22,9 +22,9 @@ LogicalResult GridPlanner::checkWidths() {
                        << " stages";
   for (auto [number, width] : llvm::enumerate(given.getWidths())) {
     Stage &stage = plan.stages[number];
-    bool fits =
-        width == 1 || (llvm::isPowerOf2_64(width) && width <= kMostLanes &&
-                       stage.lanes % width == 0 && allows(stage, width));
+    bool fits = width == 1 || stage.run ||
+                (llvm::isPowerOf2_64(width) && width <= kMostLanes &&
+                 stage.lanes % width == 0 && allows(stage, width));
     if (!fits)
       return emitError() << "cannot compute vectors of " << width
                          << " lanes in stage " << number
@@ -33,7 +33,7 @@ LogicalResult GridPlanner::checkWidths() {
   return success();
 }
 
-// Warps are whole, and teams and lines divide the threads of a block.
+// Warps are whole.
 LogicalResult GridPlanner::checkThreads() {
   int64_t threads = given.getThreads();
   if (threads != 1 &&
@@ -41,29 +41,13 @@ LogicalResult GridPlanner::checkThreads() {
     return emitError() << "has " << threads
                        << " threads per block in its grid; it must be 1, or a "
                           "power of two from 32 to 1024";
-  int64_t team = given.getTeam(), across = given.getAcross();
-  bool isRow = plan.kind == nn::KernelTemplate::row;
-  bool isColumn = plan.kind == nn::KernelTemplate::column;
-  bool mixes = isRow && (plan.rowsPerBlock == 1 || exchangesValues());
-  if (isRow && (threads % team != 0 || team < std::min(kWarp, threads) ||
-                (mixes && team != kWarp && team != threads)))
-    return emitError() << "has teams of " << team << " threads in its grid; "
-                       << "it must be a warp or the block of " << threads;
-  int64_t rows = plan.stages.front().outer;
-  if (isColumn && (threads % across != 0 || !llvm::isPowerOf2_64(across) ||
-                   threads / across > std::max<int64_t>(rows, 1)))
-    return emitError() << "has " << across << " threads per line in its grid; "
-                       << "the lines of a block of " << threads
-                       << " must be whole and have rows";
   return success();
 }
 
+// Registers are few, and the sums of a block's only team need none.
 LogicalResult GridPlanner::checkRowSums() {
-  if (!grid.sumsInRegisters && grid.team != grid.threads)
-    return emitError() << "has teams of " << grid.team
-                       << " threads in its grid, which can only add rows up "
-                          "in registers";
-  if (grid.sumsInRegisters && ownSums(grid.team) > kMostSums)
+  if (grid.sumsInRegisters && grid.team == grid.threads &&
+      ownSums(grid.team) > kMostSums)
     return emitError() << "adds up " << ownSums(grid.team)
                        << " sums per thread in registers in its grid; more "
                           "than "
@@ -83,6 +67,10 @@ LogicalResult GridPlanner::checkGiven() {
     return emitError() << "has " << grid.tableRows
                        << " rows of the table per block in its grid; at most "
                        << kTableRows << " fit";
+  if (given.getWidths() != ArrayRef<int64_t>(grid.widths))
+    return emitError() << "has vectors in its grid that would add up a row in "
+                          "another order; a stage that reduces rows has the "
+                          "width that plan-grids chooses";
   using Number = std::tuple<StringRef, int64_t, int64_t>;
   for (auto [name, own, built] :
        {Number("blocks", given.getBlocks(), grid.blocks),

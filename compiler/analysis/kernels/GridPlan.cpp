@@ -2,10 +2,14 @@
 // the kernel's attribute. Vectors are as wide as all accesses of a stage allow
 // (adjacent, aligned, inside one part), since memory traffic bounds these
 // kernels. The shape balances enough blocks to occupy the GPU against enough
-// work for each thread.
+// work for each thread. What decides the order of a reduction (which threads
+// share a row, and which elements each takes) is no choice: it follows from the
+// reduction (ReductionOrder.h).
 #include "compiler/analysis/kernels/GridPlanner.h"
 
 #include "compiler/analysis/kernels/BodyWalk.h"
+#include "compiler/analysis/kernels/ReductionOrder.h"
+#include "compiler/analysis/kernels/RowSums.h"
 #include "compiler/dialects/nn/Build.h"
 
 using namespace mlir;
@@ -71,14 +75,19 @@ int64_t GridPlanner::widthOf(Stage &stage, int64_t fewest) {
   return 1;
 }
 
-void GridPlanner::setWidth(llvm::function_ref<int64_t()> choose) {
-  grid.widths.push_back(given ? given.getWidths()[grid.widths.size()]
-                              : choose());
+void GridPlanner::setWidth(const Stage &stage,
+                           llvm::function_ref<int64_t()> choose) {
+  if (stage.run)
+    grid.widths.push_back(
+        rowWidthOnGrid(stage.outer * stage.lanes, stage.run, grid.team));
+  else
+    grid.widths.push_back(given ? given.getWidths()[grid.widths.size()]
+                                : choose());
 }
 
 void GridPlanner::planMap() {
   Stage &stage = plan.stages.front();
-  setWidth([&] { return widthOf(stage, 1); });
+  setWidth(stage, [&] { return widthOf(stage, 1); });
   int64_t vectors = plan.rows * stage.lanes / grid.widths.front();
   // In emulation a block is one thread, and should be worth its call.
   grid.vectors = grid.threads == 1 ? std::min<int64_t>(vectors, 256) : 1;
@@ -91,23 +100,10 @@ void GridPlanner::planRows() {
   int64_t longest = 1;
   for (const Stage &stage : plan.stages)
     longest = std::max(longest, stage.outer * stage.lanes);
-  grid.team =
-      longest <= kShortRow ? std::min(kWarp, grid.threads) : grid.threads;
-  if (given)
-    grid.team = given.getTeam();
+  grid.team = teamOnGrid(longest, grid.threads);
   for (Stage &stage : plan.stages)
-    setWidth([&] { return widthOf(stage, grid.team); });
+    setWidth(stage, [&] { return widthOf(stage, grid.team); });
   grid.blocks = llvm::divideCeil(plan.rows, grid.threads / grid.team);
-}
-
-// Returns true if the threads of a row exchange values: through a reduction, or
-// from one stage to the next.
-bool GridPlanner::exchangesValues() const {
-  bool exchanges = plan.stages.size() > 1;
-  for (const Stage &stage : plan.stages)
-    for (const Root &root : stage.roots)
-      exchanges |= root.reduce && !root.addsRows();
-  return exchanges;
 }
 
 int64_t GridPlanner::ownSums(int64_t team) const {
@@ -121,30 +117,15 @@ int64_t GridPlanner::ownSums(int64_t team) const {
 }
 
 // Rows that are added up in blocks: a thread owns the same columns of all rows
-// of a block. Smaller teams take more rows at a time, but each thread then owns
-// more columns. Teams that exchange values must be a warp or the block.
-void GridPlanner::chooseRowSums(bool exchanges) {
-  for (grid.team = std::min(kWarp, grid.threads);; grid.team *= 2) {
-    bool isBlock = grid.team == grid.threads;
-    if (exchanges && grid.team != kWarp && !isBlock)
-      continue;
-    grid.widths.clear();
-    for (Stage &stage : plan.stages)
-      setWidth([&] { return widthOf(stage, grid.team); });
-    grid.sumsInRegisters =
-        ownSums(grid.team) <= (exchanges || isBlock ? kMostSums : kSums);
-    if (grid.sumsInRegisters || isBlock)
-      return;
-  }
-}
-
+// of a block. Several teams combine sums that they keep in registers; the only
+// team of a block may add to memory, in the same order.
 void GridPlanner::planRowSums() {
+  planRows();
   grid.blocks = plan.extent;
-  if (!given)
-    return chooseRowSums(exchangesValues());
-  grid.team = given.getTeam();
-  grid.sumsInRegisters = given.getSumsInRegisters();
-  llvm::append_range(grid.widths, given.getWidths());
+  grid.sumsInRegisters =
+      grid.team != grid.threads || ownSums(grid.team) <= kMostSums;
+  if (given && grid.team == grid.threads)
+    grid.sumsInRegisters = given.getSumsInRegisters();
 }
 
 int64_t GridPlanner::columnBytes(int64_t width) const {
@@ -157,21 +138,22 @@ int64_t GridPlanner::columnBytes(int64_t width) const {
 
 void GridPlanner::planColumns() {
   Stage &stage = plan.stages.front();
-  setWidth([&] {
+  setWidth(stage, [&] {
     int64_t width = widthOf(stage, 1);
     while (width > 1 && columnBytes(width) > kSharedBytes)
       width /= 2;
     return width;
   });
   int64_t vectors = plan.rows * stage.lanes / grid.widths.front();
-  // With few columns, uses more lines of threads, as long as each line has rows
-  // and the threads of a line fill a cache line.
-  grid.across = grid.threads;
-  while (grid.across > kLeastAcross && vectors / grid.across < kFewBlocks &&
-         2 * grid.threads / grid.across <= stage.outer)
-    grid.across /= 2;
-  if (given)
-    grid.across = given.getAcross();
+  // A sum that a kernel of rows could compute too has the lines of that one.
+  nn::ReduceOp op;
+  for (const Root &root : stage.roots)
+    if (root.reduce)
+      op = root.reduce;
+  grid.across =
+      sumsBlocksOfRows(op) && stage.outer > 1
+          ? teamOnGrid(nn::shapeOf(op.getResult()).back(), grid.threads)
+          : acrossOnGrid(plan.rows * stage.lanes, stage.outer, grid.threads);
   grid.blocks = llvm::divideCeil(vectors, grid.across);
 }
 
@@ -182,7 +164,7 @@ void GridPlanner::planEmbeddingGrad() {
   grid.tableRows = std::min(rows, grid.threads == 1 ? rows : kTableRows);
   if (given)
     grid.tableRows = given.getTableRows();
-  setWidth([&]() -> int64_t {
+  setWidth(stage, [&]() -> int64_t {
     for (int64_t width = kMostLanes; width > 1; width /= 2)
       if (stage.lanes % width == 0 &&
           stage.lanes / width >= std::min(stage.lanes, grid.threads / 2) &&

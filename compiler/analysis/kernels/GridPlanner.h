@@ -12,14 +12,9 @@ inline constexpr int64_t kMostLanes =
     8; // f32 values of a thread at a time, at most
 inline constexpr int64_t kSharedBytes =
     48000; // shared memory per block on every GPU
-// Elements of a row for which a warp suffices.
-inline constexpr int64_t kShortRow = 2048;
-inline constexpr int64_t kFewBlocks =
-    264;                             // two per multiprocessor of a large GPU
-inline constexpr int64_t kSums = 32; // running sums of a thread, if possible
-inline constexpr int64_t kMostSums = 64; // running sums of a thread, at most
-// Threads whose 16-byte vectors fill a cache line.
-inline constexpr int64_t kLeastAcross = 8;
+// Running sums of rows that a thread of a whole block keeps in registers, at
+// most.
+inline constexpr int64_t kMostSums = 64;
 // Every block searches all ids, so blocks own several rows of a table.
 inline constexpr int64_t kTableRows = 16;
 
@@ -58,19 +53,17 @@ private:
   // else 1.
   int64_t widthOf(Stage &stage, int64_t fewest);
   // Sets the width of the next stage: that of the attribute, or what `choose`
-  // returns.
-  void setWidth(llvm::function_ref<int64_t()> choose);
+  // returns. A stage that reduces rows has the width of its order instead.
+  void setWidth(const Stage &stage, llvm::function_ref<int64_t()> choose);
   // Bytes of shared memory in which the lines of a column combine their sums.
   int64_t columnBytes(int64_t width) const;
   // Returns how many running sums of rows a thread of the team owns.
   int64_t ownSums(int64_t team) const;
   void planMap();
   void planRows();
-  void chooseRowSums(bool exchanges);
   void planRowSums();
   void planColumns();
   void planEmbeddingGrad();
-  bool exchangesValues() const;
 
   mlir::LogicalResult checkGiven();
   mlir::LogicalResult checkThreads();

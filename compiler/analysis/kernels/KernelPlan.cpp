@@ -2,8 +2,10 @@
 // from the reductions: none is a map, reductions over leading axes whose
 // results are the outputs are columns, anything else is rows. The number of
 // lanes is chosen so that every address is linear in the lane, which is what
-// vector loads need.
+// vector loads need. Where a reduction would then add up in another order, the
+// lanes gather instead (ReductionOrder.h).
 #include "compiler/analysis/kernels/KernelPlanner.h"
+#include "compiler/analysis/kernels/ReductionOrder.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -71,6 +73,10 @@ BodyWalk Planner::setLanes(Stage &stage, int64_t count, int64_t lanes,
 
 LogicalResult Planner::chooseLanes(Stage &stage, int64_t count, int outerDepth,
                                    int laneDepth, SetIndices index) {
+  auto keepsOrder = [&](int64_t lanes) {
+    return !stage.run || lanes == stage.run ||
+           (stage.run % lanes == 0 && lanes % kWidestPart == 0);
+  };
   if (given) {
     size_t number = plan.stages.size() - 1;
     if (number >= given.getLanes().size())
@@ -81,16 +87,22 @@ LogicalResult Planner::chooseLanes(Stage &stage, int64_t count, int outerDepth,
       return emitError() << "has " << lanes << " lanes in stage " << number
                          << " of its plan, which do not divide the stage's "
                          << count << " elements";
+    if (!keepsOrder(lanes))
+      return emitError() << "has " << lanes << " lanes in stage " << number
+                         << " of its plan, which would add up a row in another "
+                            "order; runs of "
+                         << stage.run << " elements are cut at multiples of "
+                         << kWidestPart << " or not at all";
     setLanes(stage, count, lanes, outerDepth, laneDepth, index);
     return success();
   }
-  int64_t lanes = count;
+  int64_t lanes = stage.run ? stage.run : count;
   while (true) {
     BodyWalk result =
         setLanes(stage, count, lanes, outerDepth, laneDepth, index);
     int64_t next = 0;
     for (int64_t cut : result.divisors)
-      if (cut < lanes && lanes % cut == 0)
+      if (cut < lanes && lanes % cut == 0 && keepsOrder(cut))
         next = std::max(next, cut);
     if (next <= 1)
       return success();
@@ -183,28 +195,10 @@ nn::KernelTemplate Planner::chooseTemplate() {
   return fitsColumns() ? nn::KernelTemplate::column : nn::KernelTemplate::row;
 }
 
-// An edited plan may compute by another template than the planner would choose,
-// as long as that one can compute the body.
+// Of the templates that could compute a reduction, each adds up in an order of
+// its own, so the one that follows from the body is the only one.
 LogicalResult Planner::checkTemplate() {
-  bool scatters =
-      !!terminator->getOperand(0).getDefiningOp<nn::EmbeddingGradOp>();
-  bool reduces = !reductions.empty() || !rowSums.empty();
-  bool fits = !scatters;
-  switch (plan.kind) {
-  case nn::KernelTemplate::map:
-    fits &= !reduces;
-    break;
-  case nn::KernelTemplate::row:
-    fits &= reduces;
-    break;
-  case nn::KernelTemplate::column:
-    fits &= !reductions.empty() && rowSums.empty() && fitsColumns();
-    break;
-  case nn::KernelTemplate::embedding_grad:
-    fits = scatters;
-    break;
-  }
-  if (fits)
+  if (plan.kind == chooseTemplate())
     return success();
   return emitError() << "cannot be computed by the template '"
                      << stringifyKernelTemplate(plan.kind)

@@ -2,7 +2,9 @@
 // threads divide among them. A plan depends on the kernel's body only, never on
 // the processor or the number of threads. Its decisions are an attribute of the
 // kernel (`nn.plan`), which planKernel chooses; buildPlan derives the rest from
-// the attribute and the body.
+// the attribute and the body. The order in which a reduction adds up is no
+// decision of a plan: it follows from the op alone (ReductionOrder.h), so that
+// an op has the same bits in every kernel.
 //
 //   map     each output element by itself; the range is over blocks of
 //           elements
@@ -52,6 +54,10 @@ struct Root {
 struct Stage {
   llvm::SmallVector<Root, 2> roots;
   int64_t outer = 1, lanes = 1;
+  // Row template: the run of adjacent elements in which reductions of the stage
+  // number a row, or 0 if none of its roots reduces rows. `lanes` is the run,
+  // or a divisor of it that the order does not notice.
+  int64_t run = 0;
   IndexExpr outerVariable, laneVariable;
   // Lanes at which the lanes' loop is cut because a condition changes there.
   llvm::SmallVector<int64_t, 2> cuts;

@@ -10,6 +10,8 @@
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
 
+#include <map>
+
 namespace fsdpc::analysis {
 
 inline int64_t product(llvm::ArrayRef<int64_t> values) {
@@ -41,6 +43,19 @@ struct Domain {
   }
   int64_t keptCount() const { return product(sizes(false)); }
   int64_t reducedCount() const { return product(sizes(true)); }
+  // Returns how many adjacent elements are reduced together: the product of the
+  // innermost reduced dimensions, sizes of 1 aside.
+  int64_t run() const {
+    int64_t result = 1;
+    for (auto [size, isReduced] :
+         llvm::zip(llvm::reverse(shape), llvm::reverse(reduced))) {
+      if (isReduced)
+        result *= size;
+      else if (size != 1 && result != 1)
+        break;
+    }
+    return result;
+  }
   // Returns true if the innermost dimension larger than 1 is reduced.
   bool reducesInnermost() const {
     for (auto [size, isReduced] :
@@ -94,10 +109,7 @@ private:
   mlir::LogicalResult checkTemplate();
   bool fitsColumns();
   mlir::LogicalResult planMap();
-  mlir::LogicalResult planRows();
   mlir::LogicalResult planColumns();
-  void pickBeforeStores(int level);
-  int keepRow(int64_t count);
   mlir::LogicalResult planEmbeddingGrad();
   void collectReductions();
   int level(mlir::Value value);
@@ -105,7 +117,6 @@ private:
   // (0 for none).
   mlir::LogicalResult cutBlocks(const Stage &stage, int64_t chosen);
   void setGrain();
-  void findKeptValues(const Domain &domain);
   // Compares what was built with the attribute.
   mlir::LogicalResult checkGiven();
   mlir::LogicalResult checkStages();
@@ -115,6 +126,7 @@ private:
   // the attribute, or all `count` elements, or the largest divisor of it that
   // keeps every address linear in the lane. `index` sets the indices of the
   // roots for a linear position.
+  // The lanes of a stage that reduces rows keep the order of its reductions.
   using SetIndices = llvm::function_ref<void(Stage &, const IndexExpr &)>;
   mlir::LogicalResult chooseLanes(Stage &stage, int64_t count, int outerDepth,
                                   int laneDepth, SetIndices index);
@@ -124,6 +136,32 @@ private:
   // Walks the bodies of the stage's roots, and sets its cuts.
   BodyWalk walk(Stage &stage);
   mlir::LogicalResult checkReductions(const BodyWalk &walk);
+
+  // ---- PlanRows.cpp ----
+  // The roots of a level, by the loop that computes them: its length, and the
+  // run of the rows that it reduces (Stage::run).
+  using Loop = std::pair<int64_t, int64_t>;
+  using Loops = std::map<Loop, llvm::SmallVector<Root, 2>>;
+  mlir::LogicalResult planRows();
+  Domain rowDomain();
+  mlir::LogicalResult setRowsPerBlock(const Domain &domain);
+  void findKeptValues(const Domain &domain);
+  int lastLevel();
+  void pickBeforeStores(int level);
+  int keepRow(int64_t count);
+  mlir::FailureOr<Loops> loopsOf(int level, const Domain &domain,
+                                 Stage &scalars);
+  // Adds the outputs of the level to the loops that `loopFor` returns for their
+  // lengths, and those with one element per row to `scalars`.
+  mlir::LogicalResult
+  addOutputs(int level, const Domain &domain,
+             llvm::function_ref<llvm::SmallVector<Root, 2> &(int64_t)> loopFor,
+             Stage &scalars);
+  mlir::LogicalResult addStage(int64_t count, int64_t run,
+                               llvm::ArrayRef<Root> roots,
+                               const Domain &domain);
+  // Sets the index of a root for element `inner` of the row.
+  void setIndex(Root &root, const Domain &domain, const IndexExpr &inner);
 
   int64_t elements(mlir::Value value) { return product(nn::shapeOf(value)); }
 

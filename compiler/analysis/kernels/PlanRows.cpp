@@ -5,8 +5,6 @@
 #include "compiler/analysis/kernels/KernelPlanner.h"
 #include "compiler/analysis/kernels/RowSums.h"
 
-#include <map>
-
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::analysis;
@@ -72,16 +70,17 @@ void Planner::findKeptValues(const Domain &domain) {
     plan.kept.push_back(entry.value);
 }
 
-LogicalResult Planner::planRows() {
+// Returns the domain of the kernel's rows: that of its largest reduction.
+Domain Planner::rowDomain() {
+  if (reductions.empty())
+    return Domain(rowSums.front().getInput(), ArrayRef<int64_t>{2});
   auto larger = [&](nn::ReduceOp a, nn::ReduceOp b) {
     return elements(a.getInput()) < elements(b.getInput());
   };
-  Domain domain = reductions.empty()
-                      ? Domain(rowSums.front().getInput(), ArrayRef<int64_t>{2})
-                      : Domain(*llvm::max_element(reductions, larger));
-  plan.rows = domain.keptCount();
-  plan.row = plan.space.variable(0, plan.rows);
+  return Domain(*llvm::max_element(reductions, larger));
+}
 
+LogicalResult Planner::setRowsPerBlock(const Domain &domain) {
   for (nn::ReduceOp op : rowSums) {
     ArrayRef<int64_t> shape = shapeOf(op.getInput());
     if (shape[0] * shape[1] != plan.rows || shape[2] != domain.reducedCount() ||
@@ -91,91 +90,132 @@ LogicalResult Planner::planRows() {
              << kernel.getSymName() << "' has";
     plan.rowsPerBlock = shape[1];
   }
+  return success();
+}
 
+// Returns the level of the last stage.
+int Planner::lastLevel() {
   int last = 0;
   for (nn::ReduceOp op : llvm::concat<nn::ReduceOp>(reductions, rowSums))
     last = std::max(last, level(op.getInput()));
   for (Value output : terminator->getOperands())
     if (!llvm::is_contained(rowSums, output.getDefiningOp()))
       last = std::max(last, level(output));
+  return last;
+}
 
+LogicalResult
+Planner::addOutputs(int current, const Domain &domain,
+                    llvm::function_ref<SmallVector<Root, 2> &(int64_t)> loopFor,
+                    Stage &scalars) {
+  for (auto [i, output] : llvm::enumerate(terminator->getOperands())) {
+    int number = i;
+    auto sum = output.getDefiningOp<nn::ReduceOp>();
+    bool addsRows = llvm::is_contained(rowSums, sum);
+    if (level(addsRows ? sum.getInput() : output) != current)
+      continue;
+    if (addsRows) {
+      loopFor(domain.reducedCount())
+          .push_back({sum.getInput(), sum, number, {}, {}});
+      continue;
+    }
+    int64_t count = elements(output);
+    bool isDomain = count == product(domain.shape);
+    if (count % plan.rows != 0 ||
+        (count != plan.rows && !isDomain && !domain.reducesTrailing()))
+      return emitError() << "has an output of other rows";
+    SmallVector<Root, 2> &roots =
+        count == plan.rows ? scalars.roots : loopFor(count / plan.rows);
+    roots.push_back({output, {}, number, {}, {}});
+  }
+  return success();
+}
+
+// What is not reduced joins the loop of a reduction of its length.
+FailureOr<Planner::Loops> Planner::loopsOf(int current, const Domain &domain,
+                                           Stage &scalars) {
+  SmallVector<nn::ReduceOp> own;
+  std::map<int64_t, int64_t> runs; // by the length of the row
+  for (nn::ReduceOp op : reductions) {
+    if (level(op.getInput()) != current)
+      continue;
+    if (Domain(op).keptCount() != plan.rows)
+      return op.emitOpError("keeps other rows than its kernel '")
+             << kernel.getSymName() << "'";
+    own.push_back(op);
+    runs.try_emplace(Domain(op).reducedCount(), Domain(op).run());
+  }
+  Loops loops;
+  auto loopFor = [&](int64_t count) -> SmallVector<Root, 2> & {
+    return loops[{count, runs[count]}];
+  };
+  for (KeptValue &entry : kept)
+    if (entry.level == current) {
+      if (entry.output < 0)
+        entry.output = keepRow(domain.reducedCount());
+      loopFor(domain.reducedCount())
+          .push_back({entry.value, {}, entry.output, {}, {}});
+    }
+  for (nn::ReduceOp op : own)
+    loops[{Domain(op).reducedCount(), Domain(op).run()}].push_back(
+        {op.getInput(), op, -1, {}, {}});
+  if (failed(addOutputs(current, domain, loopFor, scalars)))
+    return failure();
+  return loops;
+}
+
+void Planner::setIndex(Root &root, const Domain &domain,
+                       const IndexExpr &inner) {
+  ArrayRef<int64_t> shape = shapeOf(root.value);
+  if (root.addsRows()) {
+    IndexExpr block = plan.space.floorDiv(plan.row, plan.rowsPerBlock);
+    root.sum =
+        plan.space.add(plan.space.scale(block, domain.reducedCount()), inner);
+  }
+  if (root.reduce && !root.addsRows()) {
+    root.index = Domain(root.reduce).index(plan.space, plan.row, inner);
+    return;
+  }
+  IndexExpr linear;
+  if (domain.reducesTrailing())
+    linear = plan.space.add(
+        plan.space.scale(plan.row, elements(root.value) / plan.rows), inner);
+  else
+    linear = plan.space.linearize(domain.index(plan.space, plan.row, inner),
+                                  domain.shape);
+  root.index = plan.space.delinearize(linear, shape);
+}
+
+LogicalResult Planner::addStage(int64_t count, int64_t run,
+                                ArrayRef<Root> roots, const Domain &domain) {
+  Stage &stage = plan.stages.emplace_back();
+  stage.roots.assign(roots.begin(), roots.end());
+  stage.run = run;
+  return chooseLanes(stage, count, /*outerDepth=*/1, /*laneDepth=*/2,
+                     [&](Stage &stage, const IndexExpr &inner) {
+                       for (Root &root : stage.roots)
+                         setIndex(root, domain, inner);
+                     });
+}
+
+// Makes a stage for each level and each length of the inner loop, then one for
+// the outputs with one element per row.
+LogicalResult Planner::planRows() {
+  Domain domain = rowDomain();
+  plan.rows = domain.keptCount();
+  plan.row = plan.space.variable(0, plan.rows);
+  if (failed(setRowsPerBlock(domain)))
+    return failure();
   findKeptValues(domain);
-  // Makes a stage for each level and each length of the inner loop, then one
-  // for the outputs with one element per row.
   Stage scalars;
-  for (int current = 0; current <= last; ++current) {
-    std::map<int64_t, SmallVector<Root, 2>> byCount;
+  for (int current = 0, last = lastLevel(); current <= last; ++current) {
     pickBeforeStores(current);
-    for (KeptValue &entry : kept)
-      if (entry.level == current) {
-        if (entry.output < 0)
-          entry.output = keepRow(domain.reducedCount());
-        byCount[domain.reducedCount()].push_back(
-            {entry.value, {}, entry.output, {}, {}});
-      }
-    for (nn::ReduceOp op : reductions) {
-      if (level(op.getInput()) != current)
-        continue;
-      if (Domain(op).keptCount() != plan.rows)
-        return op.emitOpError("keeps other rows than its kernel '")
-               << kernel.getSymName() << "'";
-      byCount[Domain(op).reducedCount()].push_back(
-          {op.getInput(), op, -1, {}, {}});
-    }
-    for (auto [i, output] : llvm::enumerate(terminator->getOperands())) {
-      auto sum = output.getDefiningOp<nn::ReduceOp>();
-      bool addsRows = llvm::is_contained(rowSums, sum);
-      if (level(addsRows ? sum.getInput() : output) != current)
-        continue;
-      if (addsRows) {
-        byCount[domain.reducedCount()].push_back(
-            {sum.getInput(), sum, static_cast<int>(i), {}, {}});
-        continue;
-      }
-      int64_t count = elements(output);
-      bool isDomain = count == product(domain.shape);
-      if (count % plan.rows != 0 ||
-          (count != plan.rows && !isDomain && !domain.reducesTrailing()))
-        return emitError() << "has an output of other rows";
-      Root root{output, {}, static_cast<int>(i), {}, {}};
-      if (count == plan.rows)
-        scalars.roots.push_back(root);
-      else
-        byCount[count / plan.rows].push_back(root);
-    }
-    for (auto &[count, roots] : byCount) {
-      Stage &stage = plan.stages.emplace_back();
-      stage.roots = roots;
-      LogicalResult result = chooseLanes(
-          stage, count, /*outerDepth=*/1, /*laneDepth=*/2,
-          [&](Stage &stage, const IndexExpr &inner) {
-            for (Root &root : stage.roots) {
-              ArrayRef<int64_t> shape = shapeOf(root.value);
-              if (root.addsRows())
-                root.sum = plan.space.add(
-                    plan.space.scale(
-                        plan.space.floorDiv(plan.row, plan.rowsPerBlock),
-                        domain.reducedCount()),
-                    inner);
-              if (root.reduce && !root.addsRows()) {
-                root.index =
-                    Domain(root.reduce).index(plan.space, plan.row, inner);
-              } else if (domain.reducesTrailing()) {
-                IndexExpr linear = plan.space.add(
-                    plan.space.scale(plan.row,
-                                     elements(root.value) / plan.rows),
-                    inner);
-                root.index = plan.space.delinearize(linear, shape);
-              } else {
-                Index index = domain.index(plan.space, plan.row, inner);
-                IndexExpr linear = plan.space.linearize(index, domain.shape);
-                root.index = plan.space.delinearize(linear, shape);
-              }
-            }
-          });
-      if (failed(result))
+    FailureOr<Loops> loops = loopsOf(current, domain, scalars);
+    if (failed(loops))
+      return failure();
+    for (const auto &[loop, roots] : *loops)
+      if (failed(addStage(loop.first, loop.second, roots, domain)))
         return failure();
-    }
   }
   if (!scalars.roots.empty()) {
     for (Root &root : scalars.roots)

@@ -1,6 +1,7 @@
 // The form of a sum over blocks of rows; see RowSums.h.
 #include "compiler/analysis/kernels/RowSums.h"
 
+#include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/dialects/nn/Build.h"
 
 using namespace mlir;
@@ -12,7 +13,8 @@ bool analysis::sumsBlocksOfRows(nn::ReduceOp op) {
   Type sum = op.getType().getElementType();
   return op.getKind() == nn::ReduceKind::sum &&
          op.getInput().getType().getRank() == 3 &&
-         op.getAxes() == ArrayRef<int64_t>{1} && (sum.isF32() || sum.isF64());
+         op.getAxes() == ArrayRef<int64_t>{1} &&
+         shapeOf(op.getInput())[1] <= kRowBlock && (sum.isF32() || sum.isF64());
 }
 
 std::optional<RowSums> analysis::rowSumsOf(Operation *op) {

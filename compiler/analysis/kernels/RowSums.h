@@ -10,7 +10,8 @@
 namespace fsdpc::analysis {
 
 /// Returns true if the op sums f32 or f64 values of blocks × rows × columns
-/// over the rows.
+/// over the rows, of which a block has few enough that both templates which can
+/// compute the op (row, column) add them one after the other.
 bool sumsBlocksOfRows(nn::ReduceOp op);
 
 /// A sum over blocks of rows that were one tensor before a reshape

@@ -2,6 +2,7 @@
 // are columns, so loads are consecutive, and no lanes have to be combined: each
 // adds its own rows one after the other. GridColumns.cpp shares sumRows and
 // storeColumns.
+#include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -14,11 +15,11 @@ using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::kernels;
 using nn::tensorType;
 
-// Rows are added in blocks of 256, and then the sums of blocks, which keeps the
-// rounding error of long sums small (pairwise summation in two levels).
+// Rows are added in blocks, and then the sums of blocks (pairwise summation in
+// two levels).
 SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
                                            int64_t step) {
-  constexpr int64_t kRowBlock = 256;
+  using analysis::kRowBlock;
   for (Root &root : stage.roots)
     if (root.reduce)
       reduced.erase(root.reduce.getResult());

@@ -1,8 +1,7 @@
 // The loops of the templates on the host. A loop over lanes runs in vectors,
-// then in single elements for the tail. A reduction keeps running values for
-// each of these widths and combines them in a fixed order at the end, so its
-// bits depend on the shape and on the target's vector width, never on the
-// number of threads.
+// then in single elements for the tail. The widths suit what the loop computes;
+// EmitRows.cpp has the loops that reduce rows, whose order of additions follows
+// from the op alone.
 #include "compiler/codegen/kernels/EmitEmbeddingGrad.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 
@@ -22,13 +21,25 @@ using nn::tensorType;
 
 // ---- stages ----
 
+// Several registers per step hide the latency of a reduction's additions or of
+// a long chain of operations, fill the block of columns, or use all four words
+// that a call of the random generator yields.
+int64_t LoopEmitter::widest(const Stage &stage) const {
+  bool reduces = llvm::any_of(stage.roots, [](const Root &root) {
+    return root.reduce && !root.addsRows();
+  });
+  int64_t several = stage.cost <= 14 ? 4 : stage.cost <= 40 ? 2 : 1;
+  if (stage.roots.size() > 2)
+    several = std::min<int64_t>(several, 2);
+  if (!reduces)
+    several = stage.drawsRandom ? 4 : stage.cost >= 12 ? 2 : 1;
+  return several * target.lanes;
+}
+
 // Returns the vector widths of the lanes' loop, from wide to narrow. The last
 // is 1, for the tail.
 SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   SmallVector<int64_t> widths;
-  bool reduces = llvm::any_of(stage.roots, [](const Root &root) {
-    return root.reduce && !root.addsRows();
-  });
   int64_t longest = 0, previous = 0;
   for (int64_t cut : stage.cuts) {
     longest = std::max(longest, cut - previous);
@@ -36,19 +47,10 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   }
   longest = std::max(longest, stage.lanes - previous);
 
-  // Several registers per step hide the latency of a reduction's additions or
-  // of a long chain of operations, fill the block of columns, or use all four
-  // words that a call of the random generator yields.
-  int64_t several = stage.cost <= 14 ? 4 : stage.cost <= 40 ? 2 : 1;
-  if (stage.roots.size() > 2)
-    several = std::min<int64_t>(several, 2);
-  if (!reduces)
-    several = stage.drawsRandom ? 4 : stage.cost >= 12 ? 2 : 1;
-  int64_t wide = several * target.lanes;
+  int64_t wide = widest(stage);
   if (plan.kind == nn::KernelTemplate::column)
     wide = std::min<int64_t>(wide, kColumnBlock);
-  bool isRow = reduces && plan.kind != nn::KernelTemplate::column;
-  if (several > 1 && longest >= (isRow ? 2 : 1) * wide)
+  if (wide > target.lanes && longest >= wide)
     widths.push_back(wide);
 
   // Then the width that needs the fewest steps: whole vectors plus single
@@ -65,40 +67,39 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   return widths;
 }
 
-// Emits the lanes' loops over [low, high): one per part between cuts and per
-// width. `sums[w]` are the running values of the reductions in width w.
-void LoopEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
-                            Value high, Accumulators &sums) {
+SmallVector<Value> LoopEmitter::step(Stage &stage, ValueRange carried) {
+  SmallVector<Value> results;
+  for (Root &root : stage.roots) {
+    Lanes value = element(root.value, root.index);
+    if (!root.reduce || root.addsRows())
+      continue;
+    insertAt(2);
+    results.push_back(
+        combine(root.reduce, carried[results.size()], spread(value.value)));
+  }
+  for (Root &root : stage.roots)
+    if (root.addsRows())
+      addToOutput(root);
+    else if (!root.reduce)
+      storeOutput(root);
+  return results;
+}
+
+// Emits the lanes' loops of a stage without reductions of rows over [low,
+// high): one per part between cuts and per width.
+void LoopEmitter::emitParts(Stage &stage, Value low, Value high) {
   auto constantOf = [](Value value) -> std::optional<int64_t> {
     APInt number;
     if (value && matchPattern(value, m_ConstantInt(&number)))
       return number.getSExtValue();
     return std::nullopt;
   };
-  auto step = [&](ValueRange carried) {
-    SmallVector<Value> results;
-    for (Root &root : stage.roots) {
-      Lanes value = element(root.value, root.index);
-      if (!root.reduce || root.addsRows())
-        continue;
-      insertAt(2);
-      results.push_back(
-          combine(root.reduce, carried[results.size()], spread(value.value)));
-    }
-    for (Root &root : stage.roots)
-      if (root.addsRows())
-        addToOutput(root);
-      else if (!root.reduce)
-        storeOutput(root);
-    return results;
-  };
-
   if (stage.lanes == 1) {
     width = 1;
-    SmallVector<Value> results = step(sums.back());
-    llvm::copy(results, sums.back().begin());
+    step(stage, {});
     return;
   }
+  SmallVector<int64_t> widths = widthsFor(stage);
   SmallVector<int64_t> bounds = {0};
   llvm::append_range(bounds, stage.cuts);
   bounds.push_back(stage.lanes);
@@ -118,7 +119,7 @@ void LoopEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
       current = make<arith::MaxSIOp>(low, i64(begin));
       limit = make<arith::MinSIOp>(high, i64(end));
     }
-    for (auto [w, lanes] : llvm::enumerate(widths)) {
+    for (int64_t lanes : widths) {
       Value stop = limit;
       if (isStatic) {
         int64_t until = position + (end - position) / lanes * lanes;
@@ -136,9 +137,8 @@ void LoopEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
         stop = make<arith::AddIOp>(current, make<arith::SubIOp>(count, rest));
       }
       width = lanes;
-      SmallVector<Value> results =
-          loop(2, stage.laneVariable, current, stop, lanes, sums[w], step);
-      llvm::copy(results, sums[w].begin());
+      loop(2, stage.laneVariable, current, stop, lanes, {},
+           [&](ValueRange carried) { return step(stage, carried); });
       current = stop;
       // If the stage is a whole number of vectors, then so is every block of
       // it, and no tail is left.
@@ -150,61 +150,23 @@ void LoopEmitter::emitParts(Stage &stage, ArrayRef<int64_t> widths, Value low,
   width = 1;
 }
 
-// Emits one stage of a row: the loops, then the combination of running values.
+// Emits one stage of a row.
 void LoopEmitter::emitStage(Stage &stage, Value low, Value high) {
-  SmallVector<int64_t> widths = widthsFor(stage);
+  if (stage.run)
+    return emitReducingStage(stage);
   insertAt(0);
-  Accumulators sums;
-  SmallVector<Value> carried;
-  for (int64_t lanes : widths) {
-    auto &values = sums.emplace_back();
-    for (Root &root : stage.roots) {
-      if (!root.reduce || root.addsRows())
-        continue;
-      Type type = scalarType(tensorType(root.value).getElementType());
-      if (lanes > 1)
-        type = VectorType::get({lanes}, type);
-      values.push_back(neutral(root.reduce, type));
-    }
-    llvm::append_range(carried, values);
-  }
-  if (stage.outer == 1) {
-    emitParts(stage, widths, low, high, sums);
-  } else {
-    auto body = [&](ValueRange arguments) {
-      size_t next = 0;
-      for (auto &values : sums)
-        for (Value &value : values)
-          value = arguments[next++];
-      emitParts(stage, widths, low, high, sums);
-      SmallVector<Value> results;
-      for (auto &values : sums)
-        llvm::append_range(results, values);
-      return results;
-    };
-    SmallVector<Value> results = loop(1, stage.outerVariable, i64(0),
-                                      i64(stage.outer), 1, carried, body);
-    size_t next = 0;
-    for (auto &values : sums)
-      for (Value &value : values)
-        value = results[next++];
-  }
-
+  if (stage.outer == 1)
+    emitParts(stage, low, high);
+  else
+    loop(1, stage.outerVariable, i64(0), i64(stage.outer), 1, {},
+         [&](ValueRange) {
+           emitParts(stage, low, high);
+           return SmallVector<Value>();
+         });
   insertAt(0);
-  size_t number = 0;
-  for (Root &root : stage.roots) {
+  for (Root &root : stage.roots)
     if (!root.reduce && root.output >= 0)
       storedRows[root.value] = root.output;
-    if (!root.reduce || root.addsRows())
-      continue;
-    Value total;
-    for (auto &values : sums) {
-      Value sum = foldLanes(root.reduce, values[number]);
-      total = total ? combine(root.reduce, total, sum) : sum;
-    }
-    ++number;
-    reduced[root.reduce.getResult()] = {roundResult(root.reduce, total), 0};
-  }
 }
 
 // ---- the kernel ----

@@ -301,10 +301,11 @@ void ElementEmitter::addToOutput(const Root &root) {
   Type type = tensorType(reduce.getResult()).getElementType();
   Lanes sum = load(buffer, type, root.sum, 2);
   insertAt(2);
-  Value own = spread(value.value), total = combine(reduce, sum.value, own);
+  Value own = spread(value.value), before = sum.value;
   if (isFirstRow)
-    total = make<arith::SelectOp>(isFirstRow, own, total);
-  store(buffer, type, root.sum, total);
+    before = make<arith::SelectOp>(isFirstRow, neutral(reduce, own.getType()),
+                                   before);
+  store(buffer, type, root.sum, combine(reduce, before, own));
 }
 
 // ---- conversions ----

@@ -16,15 +16,22 @@ public:
   mlir::LogicalResult emit(mlir::func::FuncOp function);
 
 private:
-  // Running values: for each width of vectors, one value per reduction.
-  using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 2>, 3>;
+  // Running values of a stage that reduces rows: for each part of a run, one
+  // value per vector of its width and reduction.
+  using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 4>, 3>;
 
   void emitRows(mlir::Value begin, mlir::Value end);
   void emitStage(Stage &stage, mlir::Value low, mlir::Value high);
-  void emitParts(Stage &stage, llvm::ArrayRef<int64_t> widths, mlir::Value low,
-                 mlir::Value high, Accumulators &sums);
+  void emitParts(Stage &stage, mlir::Value low, mlir::Value high);
+  // Computes the roots at the current lanes: stores what is not reduced, and
+  // returns the next running values of what is.
+  llvm::SmallVector<mlir::Value> step(Stage &stage, mlir::ValueRange carried);
   std::pair<mlir::Value, mlir::Value> beginBlock(mlir::Value block);
+  int64_t widest(const Stage &stage) const;
   llvm::SmallVector<int64_t> widthsFor(const Stage &stage) const;
+  // EmitRows.cpp
+  void emitReducingStage(Stage &stage);
+  void emitRun(Stage &stage, Accumulators &sums);
   // EmitColumns.cpp
   void emitColumns(Stage &stage, mlir::Value low, mlir::Value high);
 };

@@ -67,7 +67,11 @@ void GridEmitter::guarded(int depth, Value condition,
 
 GridEmitter::Values GridEmitter::overParts(Stage &stage, ValueRange carried,
                                            Body body) {
-  if (stage.cuts.empty())
+  // A vector that belongs to the order of a reduction may lie in two parts, so
+  // its elements are selected lane by lane.
+  bool isDivided =
+      llvm::any_of(stage.cuts, [&](int64_t cut) { return cut % width != 0; });
+  if (stage.cuts.empty() || isDivided)
     return body(carried);
   SmallVector<int64_t> bounds = {0};
   llvm::append_range(bounds, stage.cuts);

@@ -12,10 +12,33 @@ func.func private @blocks(%x: tensor<640xf32>) -> tensor<640xf32> attributes {nn
   %y = nn.exp %x : tensor<640xf32>
   return %y : tensor<640xf32>
 }
-// And a sum of columns row by row instead of in blocks of rows.
+// And a row in runs of 64, whose vectors add up in the order of a run of 256.
+func.func private @order(%x: tensor<4x256xf32>) -> tensor<4x1xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<row rows 4 stages[4 * 64, 1] extent 4 grain 4>} {
+  %y = nn.reduce sum %x [1] : tensor<4x256xf32> -> tensor<4x1xf32>
+  return %y : tensor<4x1xf32>
+}
+// And a sum of rows in blocks down columns: both add one row after the other.
+func.func private @blocks_of_rows(%x: tensor<4x32x64xf32>) -> tensor<4x1x64xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<column rows 4 stages[32 * 64] extent 4 grain 1 blocks 1 block_lanes 64>} {
+  %y = nn.reduce sum %x [1] : tensor<4x32x64xf32> -> tensor<4x1x64xf32>
+  return %y : tensor<4x1x64xf32>
+}
+
+// -----
+
+// A sum down columns is not one along rows, which would add up in another order.
+// expected-error@+1 {{kernel 'template' cannot be computed by the template 'row' of its plan; plan-kernels chooses one that fits}}
 func.func private @template(%x: tensor<32x16xf32>) -> tensor<1x16xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<row rows 16 stages[32, 1] extent 16 grain 1>} {
   %y = nn.reduce sum %x [0] : tensor<32x16xf32> -> tensor<1x16xf32>
   return %y : tensor<1x16xf32>
+}
+
+// -----
+
+// Shorter runs would add up a row in another order.
+// expected-error@+1 {{kernel 'runs' has 32 lanes in stage 0 of its plan, which would add up a row in another order; runs of 256 elements are cut at multiples of 64 or not at all}}
+func.func private @runs(%x: tensor<4x256xf32>) -> tensor<4x1xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<row rows 4 stages[8 * 32, 1] extent 4 grain 4>} {
+  %y = nn.reduce sum %x [1] : tensor<4x256xf32> -> tensor<4x1xf32>
+  return %y : tensor<4x1xf32>
 }
 
 // -----
@@ -75,8 +98,8 @@ func.func private @stages(%x: tensor<4x6xf32>) -> tensor<4x1xf32> attributes {nn
 // -----
 
 // A loop around the lanes runs as often as the elements need.
-// expected-error@+1 {{kernel 'outer' has 2 * 3 iterations in stage 0 of its plan, but its loops have 4 * 3}}
-func.func private @outer(%x: tensor<4x12xf32>) -> tensor<4x1xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<row rows 4 stages[2 * 3, 1] extent 4 grain 1>} {
+// expected-error@+1 {{kernel 'outer' has 2 * 12 iterations in stage 0 of its plan, but its loops have 1 * 12}}
+func.func private @outer(%x: tensor<4x12xf32>) -> tensor<4x1xf32> attributes {nn.kernel, nn.plan = #nn.kernel_plan<row rows 4 stages[2 * 12, 1] extent 4 grain 1>} {
   %y = nn.reduce sum %x [1] : tensor<4x12xf32> -> tensor<4x1xf32>
   return %y : tensor<4x1xf32>
 }

@@ -2,12 +2,26 @@
 // RUN: fsdpc-opt %s --verify-grids --verify-diagnostics --split-input-file
 
 // Grids that compute their kernels are accepted, whatever the planner would
-// choose: narrower vectors, and a block per row.
+// choose: narrower vectors.
 func.func private @narrow(%x: tensor<2048xf32>) -> tensor<2048xf32> attributes {nn.kernel, nn.grid = #nn.grid<blocks 4 threads 256 widths[2]>, nn.plan = #nn.kernel_plan<map rows 1 stages[2048] extent 1 grain 1>} {
   %y = nn.neg %x : tensor<2048xf32>
   return %y : tensor<2048xf32>
 }
-func.func private @team(%x: tensor<100x256xf32>) -> tensor<100x1xf32> attributes {nn.kernel, nn.grid = #nn.grid<blocks 100 threads 128 widths[1, 1] team 128>, nn.plan = #nn.kernel_plan<row rows 100 stages[256, 1] extent 100 grain 1>} {
+
+// -----
+
+// Which threads share a row follows from the row: here a warp, not the block.
+// expected-error@+1 {{kernel 'team' has 100 as 'blocks' in its grid, but needs 25}}
+func.func private @team(%x: tensor<100x256xf32>) -> tensor<100x1xf32> attributes {nn.kernel, nn.grid = #nn.grid<blocks 100 threads 128 widths[4, 1] team 128>, nn.plan = #nn.kernel_plan<row rows 100 stages[256, 1] extent 100 grain 1>} {
+  %y = nn.reduce sum %x [1] : tensor<100x256xf32> -> tensor<100x1xf32>
+  return %y : tensor<100x1xf32>
+}
+
+// -----
+
+// And so do the vectors that they add up.
+// expected-error@+1 {{kernel 'vectors' has vectors in its grid that would add up a row in another order}}
+func.func private @vectors(%x: tensor<100x256xf32>) -> tensor<100x1xf32> attributes {nn.kernel, nn.grid = #nn.grid<blocks 25 threads 128 widths[2, 1] team 32>, nn.plan = #nn.kernel_plan<row rows 100 stages[256, 1] extent 100 grain 1>} {
   %y = nn.reduce sum %x [1] : tensor<100x256xf32> -> tensor<100x1xf32>
   return %y : tensor<100x1xf32>
 }
@@ -73,17 +87,9 @@ func.func private @threads(%x: tensor<2048xf32>) -> tensor<2048xf32> attributes 
 
 // -----
 
-// Threads that exchange values are a warp or the block.
-// expected-error@+1 {{kernel 'teams' has teams of 64 threads in its grid; it must be a warp or the block of 128}}
-func.func private @teams(%x: tensor<100x256xf32>) -> tensor<100x1xf32> attributes {nn.kernel, nn.grid = #nn.grid<blocks 50 threads 128 widths[4, 1] team 64>, nn.plan = #nn.kernel_plan<row rows 100 stages[256, 1] extent 100 grain 1>} {
-  %y = nn.reduce sum %x [1] : tensor<100x256xf32> -> tensor<100x1xf32>
-  return %y : tensor<100x1xf32>
-}
-
-// -----
-
-// The lines of a block have rows: here 16 lines would share 9 of them.
-// expected-error@+1 {{kernel 'lines' has 8 threads per line in its grid; the lines of a block of 128 must be whole and have rows}}
+// The lines that share a sum of columns follow from it: 16 lines would share 9
+// rows.
+// expected-error@+1 {{kernel 'lines' has 8 as 'blocks' in its grid, but needs 4}}
 func.func private @lines(%x: tensor<9x256xf32>) -> tensor<1x256xf32> attributes {nn.kernel, nn.grid = #nn.grid<blocks 8 threads 128 widths[4] across 8>, nn.plan = #nn.kernel_plan<column rows 1 stages[9 * 256] extent 4 grain 1 blocks 4 block_lanes 64>} {
   %y = nn.reduce sum %x [0] : tensor<9x256xf32> -> tensor<1x256xf32>
   return %y : tensor<1x256xf32>
@@ -92,7 +98,7 @@ func.func private @lines(%x: tensor<9x256xf32>) -> tensor<1x256xf32> attributes 
 // -----
 
 // Only registers hold the sums of several teams.
-// expected-error@+1 {{kernel 'registers' has teams of 32 threads in its grid, which can only add rows up in registers}}
+// expected-error@+1 {{kernel 'registers' has 0 as 'sums_in_registers' in its grid, but needs 1}}
 func.func private @registers(%x: tensor<2x16x512xf32>) -> (tensor<2x16x512xf32>, tensor<2x1x512xf32>) attributes {nn.kernel, nn.grid = #nn.grid<blocks 2 threads 128 widths[4] team 32>, nn.plan = #nn.kernel_plan<row rows 32 stages[512] extent 2 grain 1 rows_per_block 16>} {
   %y = nn.exp %x : tensor<2x16x512xf32>
   %s = nn.reduce sum %y [1] : tensor<2x16x512xf32> -> tensor<2x1x512xf32>
@@ -101,12 +107,12 @@ func.func private @registers(%x: tensor<2x16x512xf32>) -> (tensor<2x16x512xf32>,
 
 // -----
 
-// Registers are few: a warp would own 128 columns per thread.
+// Registers are few: each thread of the block would own 128 columns.
 // expected-error@+1 {{kernel 'many' adds up 128 sums per thread in registers in its grid; more than 64 do not fit}}
-func.func private @many(%x: tensor<2x16x4096xf32>) -> (tensor<2x16x4096xf32>, tensor<2x1x4096xf32>) attributes {nn.kernel, nn.grid = #nn.grid<blocks 2 threads 128 widths[4] team 32 sums_in_registers true>, nn.plan = #nn.kernel_plan<row rows 32 stages[4096] extent 2 grain 1 rows_per_block 16>} {
-  %y = nn.exp %x : tensor<2x16x4096xf32>
-  %s = nn.reduce sum %y [1] : tensor<2x16x4096xf32> -> tensor<2x1x4096xf32>
-  return %y, %s : tensor<2x16x4096xf32>, tensor<2x1x4096xf32>
+func.func private @many(%x: tensor<2x16x16384xf32>) -> (tensor<2x16x16384xf32>, tensor<2x1x16384xf32>) attributes {nn.kernel, nn.grid = #nn.grid<blocks 2 threads 128 widths[4] team 128 sums_in_registers true>, nn.plan = #nn.kernel_plan<row rows 32 stages[16384] extent 2 grain 1 rows_per_block 16>} {
+  %y = nn.exp %x : tensor<2x16x16384xf32>
+  %s = nn.reduce sum %y [1] : tensor<2x16x16384xf32> -> tensor<2x1x16384xf32>
+  return %y, %s : tensor<2x16x16384xf32>, tensor<2x1x16384xf32>
 }
 
 // -----

@@ -1,0 +1,65 @@
+// Chooses the order of each kind of reduction; see ReductionOrder.h for the
+// rule. The numbers balance speed: a row needs several running values per
+// register to hide the latency of an addition, and a GPU needs enough threads
+// on few columns.
+#include "compiler/analysis/kernels/ReductionOrder.h"
+
+#include <algorithm>
+
+using namespace fsdpc;
+using namespace fsdpc::analysis;
+
+// Four registers of running values if the run fills them twice; then the width
+// that needs the fewest steps, whole vectors plus single elements.
+llvm::SmallVector<RowPart, 3> analysis::rowParts(int64_t run, int64_t lanes) {
+  llvm::SmallVector<int64_t, 3> widths;
+  int64_t wide = std::min(4 * lanes, kWidestPart);
+  if (run >= 2 * wide)
+    widths.push_back(wide);
+  int64_t best = 1, fewest = run;
+  for (int64_t width = lanes; width >= 4; width /= 2)
+    if (run / width + run % width < fewest) {
+      best = width;
+      fewest = run / width + run % width;
+    }
+  if (best > 1)
+    widths.push_back(best);
+  widths.push_back(1);
+
+  llvm::SmallVector<RowPart, 3> parts;
+  int64_t begin = 0;
+  for (int64_t width : widths) {
+    int64_t end = begin + (run - begin) / width * width;
+    if (end > begin)
+      parts.push_back({begin, end, width});
+    begin = end;
+  }
+  return parts;
+}
+
+int64_t analysis::rowWidthOnGrid(int64_t count, int64_t run, int64_t team) {
+  int64_t width = 4; // 16 bytes of f32
+  while (width > 1 && (run % width != 0 || count / width < team))
+    width /= 2;
+  return width;
+}
+
+// A warp suffices for a short row, and keeps the sums of its columns in
+// registers.
+int64_t analysis::teamOnGrid(int64_t count, int64_t threads) {
+  constexpr int64_t shortRow = 1024, warp = 32;
+  return count <= shortRow ? std::min(warp, threads) : threads;
+}
+
+// With few columns, uses more lines of threads, as long as each line has rows
+// and the threads of a line fill a cache line.
+int64_t analysis::acrossOnGrid(int64_t kept, int64_t rows, int64_t threads) {
+  constexpr int64_t leastAcross = 8; // 16 bytes each fill a cache line
+  constexpr int64_t fewBlocks = 264; // two per multiprocessor of a large GPU
+  int64_t vectors = kept % 4 == 0 ? kept / 4 : kept % 2 == 0 ? kept / 2 : kept;
+  int64_t across = threads;
+  while (across > leastAcross && vectors / across < fewBlocks &&
+         2 * threads / across <= rows)
+    across /= 2;
+  return across;
+}
