@@ -131,10 +131,12 @@ bool Chooser::isCandidate(Operation *op) const {
 
 /// Returns true if only the op's unit reads its results, and the op can run
 /// twice. After the last product the backward begins at once, so nothing is
-/// gained there.
+/// gained there. What leads to the loss and to no product is computed in f32
+/// under mixed precision, and a copy in the backward would not be.
 bool Chooser::isInner(Operation *op) const {
   if (isBackward(op) || !lastProduct || !op->isBeforeInBlock(lastProduct) ||
       !isMemoryEffectFree(op) || op->getNumResults() == 0 ||
+      (!isProduct(op) && !feedsProduct.contains(op)) ||
       isa<fsdp::RandomOp, nn::LinearCrossEntropyOp>(op) ||
       origins.of(op->getResult(0)) != Origin::Data)
     return false;

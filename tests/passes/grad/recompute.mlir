@@ -135,3 +135,23 @@ module attributes {fsdp.options = {recompute = "units"}} {
     return
   }
 }
+
+// -----
+
+// Not what leads to the loss and to no product (a penalty on activations):
+// mixed precision computes it in f32, but would compute a copy in bf16.
+module attributes {fsdp.options = {recompute = "units"}} {
+  fsdp.unit @a
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %y = nn.gelu erf %h {fsdp.unit = @a} : tensor<8x8xf32>
+    %penalty = nn.exp %y {fsdp.unit = @a} : tensor<8x8xf32>
+    %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: nn.gelu erf {{.*}} {fsdp.backward
+    // CHECK-NOT: nn.exp {{.*}}fsdp.backward
+    %dy = nn.mul %penalty, %g {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+    %dw = nn.matmul %y, %dy {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    return
+  }
+}
