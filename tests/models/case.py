@@ -17,6 +17,7 @@ class Case:
     dtypes: dict[str, torch.dtype] = field(default_factory=dict)   # input types of the graph; int64 if not named
     text: dict[str, int] | None = None        # input name -> shift, if the samples are windows of data/licence.txt
     weights: str = "inline"                   # inline, external or absent
+    terse: bool = False                       # without the metadata 'namespace', which fsdpc does not read
     exporting: dict = field(default_factory=dict)     # further arguments of torch.onnx.export
     compiling: list[str] = field(default_factory=list)    # further arguments of fsdpc
     lr: float = 1e-3

@@ -23,11 +23,11 @@ HERE = Path(__file__).parent
 BUILDERS = {builder.__name__: builder for topic in (gpt, transformers_models, conv_net, upsample, linears) for builder in topic.CASES}
 
 
-def strip_stack_traces(path: Path) -> None:
-    """Removes stack traces, which name files of the exporting machine and are a third of the file."""
+def strip_metadata(path: Path, keys: set[str]) -> None:
+    """Removes metadata of nodes. Stack traces name files of the exporting machine and are a third of the file."""
     model = onnx.load(path, load_external_data=False)
     for node in model.graph.node:
-        kept = [entry for entry in node.metadata_props if entry.key != "pkg.torch.onnx.stack_trace"]
+        kept = [entry for entry in node.metadata_props if entry.key not in keys]
         del node.metadata_props[:]
         node.metadata_props.extend(kept)
     onnx.save(model, path)
@@ -42,7 +42,7 @@ def export(case, out: Path) -> Path:
         program.save(path, include_initializers=False, keep_initializers_as_inputs=True)
     else:
         program.save(path, external_data=case.weights == "external")
-    strip_stack_traces(path)
+    strip_metadata(path, {"pkg.torch.onnx.stack_trace"} | ({"namespace"} if case.terse else set()))
     return path
 
 

@@ -1,6 +1,7 @@
 """Models of the transformers library in small random configurations, dropout 0, exported with their own loss.
 
 gpt2   input_ids are the labels too; the model shifts them itself
+gpt2_eager  one layer of it with eager attention: softmax spelled out, rows of 64 (the width that recomputation once changed)
 llama  grouped-query attention (4 heads over 2), rotary positions, RMSNorm, SiLU gate, sdpa
 llama_opset23  one layer of it, with the Attention op and a mask
 bert   padded sentences: attention_mask, labels -100 where nothing is to be predicted, padding index 0
@@ -59,6 +60,15 @@ def gpt2() -> Case:
     return Case("gpt2", prepared(CausalLoss(GPT2LMHeadModel(config))), 2, {"input_ids": ids})
 
 
+def gpt2_eager() -> Case:
+    torch.manual_seed(15)
+    config = GPT2Config(vocab_size=24, n_positions=16, n_embd=64, n_inner=16, n_layer=1, n_head=2, embd_pdrop=0.0, resid_pdrop=0.0,
+                        attn_pdrop=0.0, bos_token_id=0, eos_token_id=0, attn_implementation="eager")
+    ids = np.random.default_rng(15).integers(0, 24, (50, 16)).astype(np.uint8)
+    return Case("gpt2_eager", prepared(CausalLoss(GPT2LMHeadModel(config))), 2, {"input_ids": ids}, terse=True,
+                compiling=["--unit-class=GPT2Block"])
+
+
 def llama_case(name: str, layers: int, **more) -> Case:
     torch.manual_seed(12)
     config = LlamaConfig(vocab_size=96, hidden_size=48, intermediate_size=72, num_hidden_layers=layers, num_attention_heads=4,
@@ -105,4 +115,4 @@ def vit() -> Case:
                 dtypes={"pixel_values": torch.float32})
 
 
-CASES = [gpt2, llama, llama_opset23, bert, vit]
+CASES = [gpt2, gpt2_eager, llama, llama_opset23, bert, vit]

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Checks that losses, norms, first gradients and saved files are bit-identical for all options that must not change results.
 
-usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--quick]
+usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--quick | --schedules]
 
-For a given N: four strategies, four prefetch settings, with and without recomputation of whole units, ranks as threads or under
+For a given N: four strategies, four prefetch settings, three levels of recomputation, a memory cap, ranks as threads or under
 mpirun, one node or virtual nodes, one or two threads, and from run to run; each with K = 1 and K = 3 and active clipping.
---quick leaves out some of the pairs.
+--quick leaves out some of the pairs. --schedules compares recomputation, prefetch and memory cap only, on one rank with K = 1,
+in f32 and in bf16, on the host and on the emulated GPU.
 """
+import re
 import sys
 
 import harness
@@ -47,8 +49,53 @@ def pairs(quick: bool) -> list[tuple[tuple, str]]:
                     for way in WAYS if way != "mpirun"]
 
 
+# Flags that change when a value is computed and where it lies, never the value.
+SCHEDULES = [["--recompute=none"], ["--recompute=cheap"], ["--recompute=units"], ["--recompute=units", "--prefetch=none"],
+             ["--recompute=units", "--memory-limit=LEAST"], ["--recompute=none", "--prefetch=post"],
+             ["--recompute=cheap", "--limit-all-gathers=1"]]
+KINDS = {                                     # name -> flags of the programs that must be equal
+    "host": [],
+    "host, bf16": ["--param-dtype=bf16", "--reduce-dtype=bf16"],
+    "emulated GPU": ["--target=cuda-emulation"],
+    "emulated GPU, bf16": ["--target=cuda-emulation", "--param-dtype=bf16", "--reduce-dtype=bf16"],
+}
+
+
+def least_memory(bench, fixture, flags: list[str]) -> str:
+    """Returns the lowest --memory-limit that can be kept, which the error about a lower one names."""
+    command = [bench.build / "bin" / "fsdpc", fixture.model, "-o", bench.path("limited"), *fixture.compiling, *flags]
+    output = harness.run([word.replace("LEAST", "1KiB") for word in map(str, command)], expected=1).stderr
+    found = re.search(r"peak memory of (\d+) bytes", output)
+    if not found:
+        raise Failure(f"the error about --memory-limit=1KiB names no peak:\n{output}")
+    return found[1]
+
+
+def schedules(bench, options, fixture):
+    different = []
+    for kind, flags in KINDS.items():
+        expected = None
+        for schedule in SCHEDULES:
+            every = ["--plan-ranks=1", *flags, *schedule]
+            if any("LEAST" in flag for flag in schedule):
+                least = least_memory(bench, fixture, every)
+                every = [flag.replace("LEAST", least) for flag in every]
+            program = bench.compile_fixture(fixture, "program", *every)
+            bits = bench.train(program, fixture, 1, local=True, steps=options.steps, accumulate=1).bits()
+            expected = expected or bits
+            name = f"{kind}, {' '.join(schedule)}"
+            print(f"same      {name}" if bits == expected else
+                  f"DIFFERENT {name}: {first_difference(expected, bits)}", flush=True)
+            if bits != expected:
+                different.append(name)
+    if different:
+        raise Failure(f"bits differ from those of {' '.join(SCHEDULES[0])}: {'; '.join(different)}")
+
+
 def test(bench, options):
     fixture = harness.fixture(options.model)
+    if options.schedules:
+        return schedules(bench, options, fixture)
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
     chosen = pairs(options.quick)
     programs = {p: bench.compile_fixture(fixture, "-".join(p), f"--strategy={p[0]}", f"--prefetch={p[1]}",
@@ -78,6 +125,7 @@ def arguments(parser):
     parser.add_argument("model", nargs="?", default="gpt", metavar="MODEL", help="a reference's name (default: gpt)")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--schedules", action="store_true", help="compare schedules only, for all targets and types")
     parser.add_argument("--quick", action="store_true", help="run every program but the first in only one way")
 
 
