@@ -268,9 +268,12 @@ def VerifyKernels : Pass<"verify-kernels", "::mlir::ModuleOp"> {
       (the verifier of `nn.launch`).
     - A kernel holds primitives only, and has a plan. Kernels that the runtime calls by
       itself (`nn.optimizer`, `nn.rows`) have none.
-    - The template can compute the body, and all stages that the body needs are there.
+    - The template is the one that follows from the body, since each adds up in an order of
+      its own, and all stages that the body needs are there.
     - The lanes of each stage divide its elements, blocks are multiples of 64 lanes and
       cover them, and the extent is rows · blocks / rows_per_block.
+    - The lanes of a stage that reduces rows are a run of adjacent elements, or a divisor of
+      it that is a multiple of 64: both keep the order of the reduction.
     - No reduction is read by another row than its own.
     - The grain is at most the extent, and the stack holds what is kept. A value marked
       `nn.kept` is a row of f32 that a later stage reads.

@@ -100,8 +100,9 @@ def PlanGrids : Pass<"plan-grids", "::mlir::ModuleOp"> {
     For `--target=cuda` and its emulation. Writes `#nn.grid` on each kernel, beside the plan
     of its loops, and what divides the addresses of its buffers in every launch
     (`nn.alignments`, in bytes). Vectors are as wide as all accesses allow; the shape
-    balances enough blocks to occupy the GPU against enough work for each thread. A block
-    has 256 threads, an emulated one has 1.
+    balances enough blocks to occupy the GPU against enough work for each thread. What decides
+    the order of a reduction (which threads share it, and the vectors that they add up) follows
+    from the reduction alone. A block has 256 threads, an emulated one has 1.
 
     Before:
     ```mlir
@@ -131,9 +132,9 @@ def VerifyGrids : Pass<"verify-grids", "::mlir::ModuleOp"> {
       values (`nn.kept`).
     - `nn.alignments` has one number per buffer, which divides its address in every launch.
     - Vectors are aligned in all accesses and lie in one part of the lanes' loop.
-    - A block has 1 thread, or a power of two from 32 to 1024; an emulated one has 1. Threads
-      that exchange values are a warp or the block; the lines of a column's block are whole
-      and have rows.
+    - Whatever decides the order of a reduction is what plan-grids chooses: the threads that
+      share a row or columns, and the vectors that they add up.
+    - A block has 1 thread, or a power of two from 32 to 1024; an emulated one has 1.
     - Sums in registers and in shared memory fit there.
   }];
 }
