@@ -1,8 +1,8 @@
 // Builds and folds nn ops. A constant that repeats along a dimension is kept as
 // a smaller constant and an nn.broadcast, and elementwise ops fold in the
 // smaller shape: the causal masks that exporters write out, B×1×T×T, never
-// exist in memory. A resource limit (kFoldedBytes) bounds every constant that
-// is made.
+// exist in memory. Budgets bound every constant that is made and all of them
+// together (Budgets.h).
 #include "frontends/onnx/Emitter.h"
 
 #include "frontends/onnx/Fold.h"
@@ -16,6 +16,8 @@ using namespace fsdpc::frontend;
 
 std::optional<int64_t> frontend::countElements(ArrayRef<int64_t> shape) {
   constexpr int64_t limit = int64_t(1) << 40;
+  if (int64_t(shape.size()) > kHighestRank)
+    return std::nullopt;
   int64_t count = 1;
   for (int64_t size : shape) {
     if (size < 0 || (size > 0 && count > limit / size))
@@ -44,7 +46,8 @@ std::optional<Shape> frontend::broadcastShapes(ArrayRef<int64_t> a,
 
 // Returns true if a constant of this type may be made.
 static bool isFoldable(RankedTensorType type) {
-  return type.getNumElements() * elementBytes(type) <= kFoldedBytes;
+  std::optional<int64_t> count = countElements(type.getShape());
+  return count && *count * elementBytes(type) <= kFoldedBytes;
 }
 
 // Returns the constant under an nn.broadcast, or the constant itself; null if
@@ -150,9 +153,22 @@ DenseElementsAttr Emitter::expandOnce(DenseElementsAttr value,
   if (value.getType() == type)
     return value;
   auto [entry, fresh] = expanded.try_emplace({value, type});
-  if (fresh)
+  if (fresh && (value.isSplat() ||
+                (isFoldable(type) && allows(type.getNumElements(), type))))
     entry->second = expand(value, type);
   return entry->second;
+}
+
+bool Emitter::allows(int64_t elements, RankedTensorType made) {
+  Cost cost = Cost::foldedElements;
+  bool allowed = budgets.spend(cost, elements);
+  if (allowed) {
+    cost = Cost::foldedBytes;
+    allowed = budgets.spend(cost, made.getNumElements() * elementBytes(made));
+  }
+  if (!allowed && !unfolded)
+    unfolded = cost;
+  return allowed;
 }
 
 // A failed fold is remembered as null, so it is not tried again either.
@@ -165,7 +181,8 @@ DenseElementsAttr Emitter::foldOnce(Operation *op,
   for (DenseElementsAttr operand : operands)
     key.push_back(operand.getAsOpaquePointer());
   auto [entry, fresh] = folded.try_emplace(key);
-  if (fresh) {
+  if (fresh && allows(foldingCost(op), llvm::cast<RankedTensorType>(
+                                           op->getResult(0).getType()))) {
     entry->second = foldConstants(op, operands);
     if (entry->second)
       entry->second = reduceRepeats(entry->second);
@@ -228,6 +245,8 @@ Value Emitter::fold(Operation *op) {
 
 // Gives the op the module scope of the current node.
 void Emitter::annotate(Operation *op) {
+  if (!budgets.spend(Cost::ops, 1 + op->getNumOperands()))
+    hasTooManyOps = true;
   if (scope)
     op->setAttr(nn::NNDialect::kScopeAttr, scope);
   if (classes)

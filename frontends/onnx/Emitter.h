@@ -5,6 +5,7 @@
 #pragma once
 
 #include "compiler/dialects/nn/Build.h"
+#include "frontends/onnx/Budgets.h"
 
 #include <map>
 
@@ -22,7 +23,8 @@ inline mlir::Type elementOf(mlir::Value value) {
 inline int64_t rankOf(mlir::Value value) { return tensorType(value).getRank(); }
 
 // Returns the number of elements, or nullopt if a dimension is negative or the
-// number exceeds what any tensor here may have (2^40).
+// shape exceeds what any tensor here may have: 2^40 elements, kHighestRank
+// dimensions.
 std::optional<int64_t> countElements(llvm::ArrayRef<int64_t> shape);
 
 // Returns the shape to which both broadcast by NumPy's rule, or nullopt if they
@@ -34,12 +36,17 @@ std::optional<Shape> broadcastShapes(llvm::ArrayRef<int64_t> a,
 // for each node and annotate every op that is built.
 class Emitter {
 public:
-  explicit Emitter(mlir::MLIRContext *context)
-      : builder(context), loc(builder.getUnknownLoc()) {}
+  Emitter(mlir::MLIRContext *context, Budgets &budgets)
+      : builder(context), loc(builder.getUnknownLoc()), budgets(budgets) {}
 
   mlir::OpBuilder builder;
   mlir::Location loc;
   mlir::ArrayAttr scope, classes; // of the node; null if it has none
+
+  // The budget that has stopped folding, if one has.
+  std::optional<Cost> unfolded;
+  // True if the ops that were built exceed their budget.
+  bool hasTooManyOps = false;
 
   // Builds an op that is not folded: one with several results or side effects.
   template <typename OpT, typename... Args> OpT op(Args &&...args) {
@@ -95,6 +102,8 @@ private:
   void annotate(mlir::Operation *op);
   // Replaces the op with a constant if it folds, else returns its result.
   mlir::Value fold(mlir::Operation *op);
+  // Spends elements and bytes on a fold. Returns false if it is too expensive.
+  bool allows(int64_t elements, mlir::RankedTensorType made);
   // Evaluates the op on constants, or returns the remembered result.
   mlir::DenseElementsAttr
   foldOnce(mlir::Operation *op,
@@ -112,6 +121,7 @@ private:
   llvm::DenseMap<std::pair<mlir::Attribute, mlir::Type>,
                  mlir::DenseElementsAttr>
       expanded;
+  Budgets &budgets;
 };
 
 // Returns the value of a constant, expanded if it is broadcast. Returns null if
@@ -119,7 +129,8 @@ private:
 mlir::DenseElementsAttr constantOf(mlir::Value value);
 // Returns the elements of an integer constant, or nullopt if the value is not
 // constant or has more than `limit` elements.
-std::optional<llvm::SmallVector<int64_t>> integersOf(mlir::Value value,
-                                                     int64_t limit = 65536);
+constexpr int64_t kMostIntegers = 65536;
+std::optional<llvm::SmallVector<int64_t>>
+integersOf(mlir::Value value, int64_t limit = kMostIntegers);
 
 } // namespace fsdpc::frontend

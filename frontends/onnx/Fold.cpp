@@ -4,6 +4,8 @@
 
 #include "compiler/dialects/nn/reference/Reference.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
@@ -33,6 +35,35 @@ DenseElementsAttr frontend::constantFrom(RankedTensorType type,
   for (char byte : bytes)
     elements.push_back(byte != 0);
   return DenseElementsAttr::get(type, elements);
+}
+
+// Returns INT64_MAX if the product is larger. Sizes are not negative.
+static int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    if (llvm::MulOverflow(result, size, result))
+      return INT64_MAX;
+  return result;
+}
+
+// The interpreter computes each element of a product or of a window on its own.
+// A slice reads all of its operand, since attributes are converted whole.
+int64_t frontend::foldingCost(Operation *op) {
+  auto shape = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  };
+  int64_t inner = 1;
+  if (auto matmul = dyn_cast<nn::MatmulOp>(op))
+    inner = shape(matmul.getLhs()).end()[matmul.getTransposeA() ? -2 : -1];
+  else if (auto conv = dyn_cast<nn::Conv2dOp>(op))
+    inner = product(shape(conv.getFilter()).drop_front());
+  else if (auto pool = dyn_cast<nn::AvgPool2dOp>(op))
+    inner = product(pool.getKernel());
+  int64_t cost = product({product(shape(op->getResult(0))), inner});
+  for (Value operand : op->getOperands())
+    if (llvm::AddOverflow(cost, product(shape(operand)), cost))
+      return INT64_MAX;
+  return cost;
 }
 
 DenseElementsAttr

@@ -7,10 +7,6 @@
 
 namespace fsdpc::frontend {
 
-// The largest constant that folding may make; larger results stay computed at
-// run time.
-constexpr int64_t kFoldedBytes = 64 << 20;
-
 // The bytes of one element outside attributes, where an i1 takes one byte.
 inline int64_t elementBytes(mlir::RankedTensorType type) {
   return std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
@@ -20,6 +16,10 @@ std::vector<char> bytesOf(mlir::DenseElementsAttr value);
 // The inverse of bytesOf.
 mlir::DenseElementsAttr constantFrom(mlir::RankedTensorType type,
                                      llvm::ArrayRef<char> bytes);
+
+// Returns the elements that evaluating the op reads, computes or sums over, or
+// INT64_MAX if they are too many to count.
+int64_t foldingCost(mlir::Operation *op);
 
 // Returns the result of a primitive nn op with a single result on constant
 // operands, which must have the types of the op's operands. Returns null if the

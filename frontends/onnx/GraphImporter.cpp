@@ -15,7 +15,7 @@ GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
                              const fsdp::CompileOptions &options,
                              MLIRContext *context, ImportSummary &summary)
     : model(model), tensors(weights), parameters(parameters), options(options),
-      summary(summary), b(context) {
+      summary(summary), b(context, summary.budgets) {
   for (const auto &import : model.proto.opset_import())
     root.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
         import.version();
@@ -118,7 +118,7 @@ void GraphImporter::enterScope(const onnx::NodeProto &proto,
   std::vector<std::string> classes = parsePythonList(
       metadata(proto.metadata_props(), "pkg.torch.onnx.class_hierarchy"));
   if (scopes.empty() || scopes.size() != classes.size()) {
-    if (frame->depth == 0) // functions and branches keep the caller's scope
+    if (!frame->isInlined) // functions and branches keep the caller's scope
       b.scope = b.classes = nullptr;
     return;
   }
@@ -183,6 +183,9 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
       return refused("input '" + input +
                      "' cannot be read: " + tensors.problem);
   }
+  if (std::optional<Cost> cost = exceededBy(proto))
+    return refused("the nodes up to this one need " + Budgets::exceeded(*cost) +
+                   "; export a smaller or simpler graph");
   size_t before = refusals.size();
   LogicalResult done = function == functions.end()
                            ? handler(node)
@@ -201,7 +204,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
       return refused("output '" + output + "' is not supported");
     Value value = entry->second.value;
     if (value && !countElements(shapeOf(value)))
-      return refused("the result has too many elements");
+      return refused("the result has too many elements or dimensions");
     isFolded &= value && isConstant(value);
   }
   if (function == functions.end()) {
@@ -210,29 +213,43 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   }
 }
 
+// Charges constants of integers, which handlers read element by element.
+std::optional<Cost> GraphImporter::exceededBy(const onnx::NodeProto &proto) {
+  if (b.hasTooManyOps)
+    return Cost::ops;
+  for (const std::string &input : proto.input()) {
+    Value value = input.empty() ? Value() : find(input)->value;
+    if (value && elementOf(value).isIntOrIndex() && isConstant(value) &&
+        !summary.budgets.spend(
+            Cost::indices,
+            std::min(tensorType(value).getNumElements(), kMostIntegers)))
+      return Cost::indices;
+  }
+  return std::nullopt;
+}
+
 // Nodes are in topological order by ONNX's rules.
 void GraphImporter::importNodes(
     const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes) {
-  for (const onnx::NodeProto &node : nodes)
+  for (const onnx::NodeProto &node : nodes) {
+    if (refusals.size() >= kMostRefusals ||
+        (b.hasTooManyOps && !refusals.empty()))
+      return;
     importNode(node);
+  }
 }
 
 // ---- functions and branches ----
 
-// Bounds the recursion over nested functions and branches.
-constexpr int kDeepest = 64;
-
 LogicalResult
 GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
-  if (frame->depth >= kDeepest)
-    return node.refuse("functions are nested too deeply or are recursive");
   if (node.proto.input_size() > function.input_size() ||
       node.proto.output_size() > function.output_size())
     return node.refuse(
         "the call has more inputs or outputs than the function declares");
   Frame inner;
   inner.prefix = node.name + "/";
-  inner.depth = frame->depth + 1;
+  inner.isInlined = true;
   for (const auto &import : function.opset_import())
     inner.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
         import.version();
@@ -241,9 +258,15 @@ GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   for (const auto &attribute : node.proto.attribute())
     if (const onnx::AttributeProto *resolved = resolve(attribute))
       inner.attributes[attribute.name()] = resolved;
-  for (int i = 0; i < node.proto.input_size(); ++i)
-    if (!node.proto.input(i).empty())
-      inner.values[function.input(i)] = *find(node.proto.input(i));
+  for (int i = 0; i < node.proto.input_size(); ++i) {
+    if (node.proto.input(i).empty())
+      continue;
+    const Entry &entry = *find(node.proto.input(i));
+    // A sequence is copied.
+    if (!summary.budgets.spend(Cost::ops, entry.sequence.size()))
+      return node.refuse(Budgets::exceeded(Cost::ops));
+    inner.values[function.input(i)] = entry;
+  }
   Frame *outer = frame;
   frame = &inner;
   size_t before = refusals.size();
@@ -263,8 +286,6 @@ GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
 // A branch sees the names around it, unlike a function.
 LogicalResult GraphImporter::inlineBranch(Node &node,
                                           const onnx::GraphProto &branch) {
-  if (frame->depth >= kDeepest)
-    return node.refuse("branches are nested too deeply");
   if (branch.output_size() < node.proto.output_size() ||
       branch.initializer_size() > 0)
     return node.refuse("the branch has initializers or too few outputs; "
@@ -274,13 +295,15 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   inner.attributes = frame->attributes;
   inner.opsets = frame->opsets;
   inner.prefix = node.name + "/";
-  inner.depth = frame->depth + 1;
+  inner.isInlined = true;
   frame = &inner;
   size_t before = refusals.size();
   importNodes(branch.node());
   SmallVector<Entry> results;
   for (int i = 0; i < node.proto.output_size(); ++i)
-    if (Entry *entry = find(branch.output(i).name()))
+    if (Entry *entry = find(branch.output(i).name());
+        entry &&
+        summary.budgets.spend(Cost::ops, int64_t(entry->sequence.size())))
       results.push_back(*entry);
   frame = inner.parent;
   if (refusals.size() != before)
@@ -397,8 +420,9 @@ LogicalResult GraphImporter::reportRefusals() {
     return emitError(refusals[0].loc)
            << "cannot import node " << refusals[0].text;
   InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
-  error << "cannot import " << refusals.size() << " nodes of '" << model.path
-        << "'";
+  error << "cannot import " << refusals.size()
+        << (refusals.size() < kMostRefusals ? "" : " or more") << " nodes of '"
+        << model.path << "'";
   for (const Refusal &refusal : refusals)
     error.attachNote(refusal.loc) << refusal.text;
   return error;
@@ -408,6 +432,13 @@ LogicalResult GraphImporter::run(func::FuncOp function,
                                  ArrayRef<std::string> inputs) {
   if (failed(checkDefined()))
     return failure();
+  std::string reason =
+      InliningCost(functions).spend(model.proto.graph(), summary.budgets);
+  if (!reason.empty())
+    return emitError(b.builder.getUnknownLoc())
+           << "'" << model.path << "' has " << reason
+           << "; export with fewer functions, or inline them with "
+              "onnx.inliner";
   Block *body = function.addEntryBlock();
   b.builder.setInsertionPointToEnd(body);
   for (auto [name, argument] : llvm::zip(inputs, body->getArguments()))

@@ -3,6 +3,7 @@
 // demands; a node whose input is defined later is refused.
 #pragma once
 
+#include "frontends/onnx/InliningCost.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
 
@@ -12,6 +13,7 @@ namespace fsdpc::frontend {
 
 class GraphImporter {
 public:
+  // `summary` counts nodes, and keeps the budgets.
   GraphImporter(const ModelFile &model, Weights &weights,
                 ParameterTable &parameters, const fsdp::CompileOptions &options,
                 mlir::MLIRContext *context, ImportSummary &summary);
@@ -71,7 +73,7 @@ private:
     std::map<std::string, const onnx::AttributeProto *> attributes;
     std::map<std::string, int64_t> opsets;
     std::string prefix; // of node names
-    int depth = 0;
+    bool isInlined = false;
   };
   struct Refusal {
     mlir::Location loc;
@@ -85,6 +87,8 @@ private:
   mlir::LogicalResult inlineFunction(Node &node,
                                      const onnx::FunctionProto &function);
   mlir::LogicalResult checkDefined();
+  // Returns the budget that the node's inputs or earlier nodes have exceeded.
+  std::optional<Cost> exceededBy(const onnx::NodeProto &proto);
   void poison(const onnx::NodeProto &proto);
   void enterScope(const onnx::NodeProto &proto, const std::string &name);
   mlir::LogicalResult reportRefusals();
@@ -99,8 +103,7 @@ private:
   Frame root;
   Frame *frame = &root;
   std::vector<Refusal> refusals;
-  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *>
-      functions;
+  FunctionTable functions;
   mlir::Value randomValue;
 };
 

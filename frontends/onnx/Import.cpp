@@ -107,14 +107,15 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
                             MLIRContext *context, ImportSummary *summary) {
   context->loadDialect<nn::NNDialect, fsdp::FSDPDialect, func::FuncDialect>();
   Location loc = UnknownLoc::get(context);
-  std::unique_ptr<ModelFile> model = ModelFile::read(path, context);
-  if (!model)
-    return failure();
   ImportSummary unasked;
   ImportSummary &counts = summary ? *summary : unasked;
   counts = ImportSummary();
+  std::unique_ptr<ModelFile> model =
+      ModelFile::read(path, counts.budgets, context);
+  if (!model)
+    return failure();
 
-  Weights weights(*model, context);
+  Weights weights(*model, counts.budgets, context);
   ParameterTable parameters(*model, weights, options, context);
   if (failed(weights.check()) || failed(parameters.build()))
     return failure();
@@ -132,11 +133,6 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
   GraphImporter importer(*model, weights, parameters, options, context, counts);
   if (failed(importer.run(function, inputs->names)))
     return failure();
-  for (auto [i, name] : llvm::enumerate(inputs->names)) {
-    function.setArgAttr(i, fsdp::FSDPDialect::kInputAttr,
-                        builder.getStringAttr(name));
-    function.getArgument(i).setLoc(NameLoc::get(builder.getStringAttr(name)));
-  }
   Value lossValue = importer.findLoss();
   if (!lossValue)
     return failure();
@@ -165,7 +161,9 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
                << "no trainable parameter of '" << path
                << "' affects the loss; check --frozen and --trainable",
            failure();
-  finishInputs(function);
+  finishInputs(function, inputs->names);
+  counts.files = weights.filesRead();
+  counts.files.insert(model->identity);
   counts.inputs = function.getNumArguments();
   remarkTraining(options, counts, loc);
   if (failed(verify(*module)))

@@ -4,9 +4,13 @@
 
 #include "compiler/dialects/fsdp/Options.h"
 
+#include "frontends/onnx/Budgets.h"
+#include "shared/input_file.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <set>
 #include <string>
 
 namespace fsdpc::frontend {
@@ -17,6 +21,9 @@ struct ImportSummary {
   int64_t folded = 0; // those among them that became constants
   int64_t parameters = 0, parameterElements = 0, trainableElements = 0;
   int64_t aliases = 0, buffers = 0, inputs = 0, dropouts = 0, batchNorms = 0;
+  Budgets budgets;
+  // The model and its external data, which no output may replace.
+  std::set<FileIdentity> files;
 };
 
 // Reads the model at `path`. Errors are diagnostics of `context`: a single

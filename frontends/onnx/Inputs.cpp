@@ -5,7 +5,12 @@
 // past a table.
 #include "frontends/onnx/Inputs.h"
 
+#include "frontends/onnx/Budgets.h"
 #include "frontends/onnx/Emitter.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -17,7 +22,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
                                             MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   ModelInputs result;
-  std::vector<std::string> unfixed, used;
+  llvm::SetVector<StringRef> unfixed;
+  llvm::StringSet<> used;
   for (const onnx::ValueInfoProto &input : model.proto.graph().input()) {
     if (parameters.find(input.name()))
       continue;
@@ -44,22 +50,22 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
                       "dimension and set it with --dim NAME=VALUE");
       auto fixed = options.dims.find(dim.dim_param());
       if (fixed == options.dims.end()) {
-        if (!llvm::is_contained(unfixed, dim.dim_param()))
-          unfixed.push_back(dim.dim_param());
+        unfixed.insert(dim.dim_param());
         shape.push_back(1);
         continue;
       }
-      used.push_back(dim.dim_param());
+      used.insert(dim.dim_param());
       shape.push_back(fixed->second);
     }
     std::optional<int64_t> count = countElements(shape);
     if (!count || *count == 0)
-      return refuse("has a dimension of 0 or less, or too many elements");
+      return refuse("has a dimension of 0 or less, more than " +
+                    Twine(kHighestRank) + " dimensions, or too many elements");
     result.names.push_back(input.name());
     result.types.push_back(RankedTensorType::get(shape, element));
   }
   for (const auto &[name, value] : options.dims)
-    if (!llvm::is_contained(used, name))
+    if (!used.contains(name))
       return emitError(loc)
                  << "no input of '" << model.path << "' has dimension '" << name
                  << "' (--dim " << name << "=" << value << ")",
@@ -68,8 +74,10 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     InFlightDiagnostic error = emitError(loc);
     error << "'" << model.path
           << "' has symbolic dimensions without a value; set them with";
-    for (const std::string &name : unfixed)
+    for (StringRef name : unfixed.getArrayRef().take_front(20))
       error << " --dim " << name << "=VALUE";
+    if (unfixed.size() > 20)
+      error << " … (" << unfixed.size() << " in all)";
     return failure();
   }
   return result;
@@ -85,56 +93,71 @@ struct Selection {
 };
 } // namespace
 
-// Follows a value through ops that only move integers to those that select.
-static void follow(Value value, Selection &selection,
-                   llvm::SmallPtrSet<Value, 8> &seen) {
-  if (!seen.insert(value).second)
-    return;
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
-            nn::BroadcastOp, nn::PadOp>(user) ||
-        (isa<nn::CastOp>(user) &&
-         isa<IntegerType>(elementOf(user->getResult(0))) &&
-         !elementOf(user->getResult(0)).isInteger(1))) {
-      follow(user->getResult(0), selection, seen);
-    } else if (auto lookup = dyn_cast<nn::EmbeddingOp>(user);
-               lookup && use.getOperandNumber() == 1) {
-      selection.bound =
-          std::min(selection.bound, shapeOf(lookup.getTable())[0]);
-      selection.fromTable = true;
-    } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
-      selection.bound = std::min(selection.bound, shapeOf(loss.getLogits())[1]);
-      if (std::optional<uint64_t> index = loss.getIgnoreIndex())
-        selection.ignored = int64_t(*index);
-    }
-  }
+// Returns true for ops that only move integers.
+static bool movesIntegers(Operation *op) {
+  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
+          nn::BroadcastOp, nn::PadOp>(op))
+    return true;
+  Type element = isa<nn::CastOp>(op) ? elementOf(op->getResult(0)) : Type();
+  return element && isa<IntegerType>(element) && !element.isInteger(1);
 }
 
-void frontend::finishInputs(func::FuncOp function) {
+// Follows a value through ops that only move integers to those that select.
+static Selection selectionOf(Value value) {
+  Selection selection;
+  llvm::SmallPtrSet<Value, 8> seen = {value};
+  SmallVector<Value> stack = {value};
+  while (!stack.empty()) {
+    for (OpOperand &use : stack.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
+      if (movesIntegers(user)) {
+        if (seen.insert(user->getResult(0)).second)
+          stack.push_back(user->getResult(0));
+      } else if (auto lookup = dyn_cast<nn::EmbeddingOp>(user);
+                 lookup && use.getOperandNumber() == 1) {
+        selection.bound =
+            std::min(selection.bound, shapeOf(lookup.getTable())[0]);
+        selection.fromTable = true;
+      } else if (auto loss = dyn_cast<nn::CrossEntropyOp>(user)) {
+        selection.bound =
+            std::min(selection.bound, shapeOf(loss.getLogits())[1]);
+        if (std::optional<uint64_t> index = loss.getIgnoreIndex())
+          selection.ignored = int64_t(*index);
+      }
+    }
+  }
+  return selection;
+}
+
+// Sets all attributes of arguments at once: setting one rebuilds those of all.
+void frontend::finishInputs(func::FuncOp function,
+                            ArrayRef<std::string> names) {
   Builder b(function.getContext());
-  for (unsigned i = function.getNumArguments(); i-- > 0;) {
-    BlockArgument argument = function.getArgument(i);
+  llvm::BitVector unused(function.getNumArguments());
+  SmallVector<Attribute> attributes;
+  for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
+    argument.setLoc(NameLoc::get(b.getStringAttr(names[i])));
     if (argument.use_empty()) {
-      auto name = function.getArgAttrOfType<StringAttr>(
-          i, fsdp::FSDPDialect::kInputAttr);
       emitRemark(argument.getLoc())
-          << "input '" << name.getValue()
+          << "input '" << names[i]
           << "' does not affect the loss; the program does not read it";
-      (void)function.eraseArgument(i);
+      unused.set(i);
       continue;
     }
-    if (!isa<IntegerType>(elementOf(argument)))
-      continue;
+    NamedAttrList list;
+    list.set(fsdp::FSDPDialect::kInputAttr, b.getStringAttr(names[i]));
     Selection selection;
-    llvm::SmallPtrSet<Value, 8> seen;
-    follow(argument, selection, seen);
-    if (selection.bound == INT64_MAX)
-      continue;
-    function.setArgAttr(i, fsdp::FSDPDialect::kBoundAttr,
-                        b.getI64IntegerAttr(selection.bound));
-    if (selection.ignored && !selection.fromTable)
-      function.setArgAttr(i, fsdp::FSDPDialect::kIgnoredAttr,
-                          b.getI64IntegerAttr(*selection.ignored));
+    if (isa<IntegerType>(elementOf(argument)))
+      selection = selectionOf(argument);
+    if (selection.bound != INT64_MAX) {
+      list.set(fsdp::FSDPDialect::kBoundAttr,
+               b.getI64IntegerAttr(selection.bound));
+      if (selection.ignored && !selection.fromTable)
+        list.set(fsdp::FSDPDialect::kIgnoredAttr,
+                 b.getI64IntegerAttr(*selection.ignored));
+    }
+    attributes.push_back(list.getDictionary(b.getContext()));
   }
+  (void)function.eraseArguments(unused);
+  function.setAllArgAttrs(attributes);
 }

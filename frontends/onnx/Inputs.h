@@ -21,8 +21,10 @@ mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const fsdp::CompileOptions &options,
                                         mlir::MLIRContext *context);
 
-// Drops unused arguments, and records the range of integers that select rows of
-// a table or classes of a loss. The program checks its data against it.
-void finishInputs(mlir::func::FuncOp function);
+// Drops unused arguments, names the others, and records the range of integers
+// that select rows of a table or classes of a loss. The program checks its data
+// against it.
+void finishInputs(mlir::func::FuncOp function,
+                  llvm::ArrayRef<std::string> names);
 
 } // namespace fsdpc::frontend

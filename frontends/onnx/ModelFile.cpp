@@ -1,13 +1,12 @@
 // Parses the protobuf, then reads its wire format a second time to find where
 // inline weights lie. A training program reads weights from the model's file
 // when it starts, so the compiler records their offsets instead of copying
-// them, and protobuf's own parser does not tell offsets.
+// them, and protobuf's own parser does not tell offsets. Before all that, a
+// walk over the wire format adds up what the parser would allocate.
 #include "frontends/onnx/ModelFile.h"
 
 #include "mlir/IR/Diagnostics.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/stubs/logging.h>
 
 using namespace mlir;
@@ -84,8 +83,8 @@ static ByteRange elementBytes(const char *base, ByteRange tensor) {
 
 static void findInitializers(ModelFile &model) {
   enum { modelGraph = 7, graphInitializer = 5 };
-  const char *base = model.buffer->getBufferStart();
-  Wire file{base, 0, model.buffer->getBufferSize()};
+  const char *base = model.bytes.data();
+  Wire file{base, 0, model.bytes.size()};
   uint64_t field;
   ByteRange payload, tensor;
   bool isBytes;
@@ -99,6 +98,116 @@ static void findInitializers(ModelFile &model) {
   }
   // If the two readings differ, the values are embedded in the program instead.
   model.initializers.resize(model.proto.graph().initializer_size());
+}
+
+// ---- what the parser will allocate ----
+
+namespace {
+enum class Measured { fits, malformed, tooLarge };
+
+// A message of onnx-ml.proto with its length-delimited fields. Fields of rare
+// messages are absent.
+struct Message {
+  enum Kind {
+    model,
+    graph,
+    node,
+    attribute,
+    tensor,
+    valueInfo,
+    type,
+    tensorType,
+    shape,
+    dimension,
+    function,
+    opset,
+    entry
+  };
+  llvm::SmallVector<uint64_t> strings, numbers;
+  llvm::SmallVector<std::pair<uint64_t, Kind>> messages;
+};
+} // namespace
+
+static const Message &messageOf(Message::Kind kind) {
+  using M = Message;
+  // By Kind.
+  static const Message all[] = {
+      {{2, 3, 4, 6},
+       {},
+       {{7, M::graph}, {8, M::opset}, {14, M::entry}, {25, M::function}}},
+      {{2, 10},
+       {},
+       {{1, M::node},
+        {5, M::tensor},
+        {11, M::valueInfo},
+        {12, M::valueInfo},
+        {13, M::valueInfo},
+        {16, M::entry}}},
+      {{1, 2, 3, 4, 6, 7, 8}, {}, {{5, M::attribute}, {9, M::entry}}},
+      {{1, 4, 9, 13, 21},
+       {7, 8},
+       {{5, M::tensor},
+        {6, M::graph},
+        {10, M::tensor},
+        {11, M::graph},
+        {14, M::type},
+        {15, M::type}}},
+      {{6, 8, 9, 12}, {1, 4, 5, 7, 10, 11}, {{13, M::entry}, {16, M::entry}}},
+      {{1, 3}, {}, {{2, M::type}, {4, M::entry}}},
+      {{6}, {}, {{1, M::tensorType}}},
+      {{}, {}, {{2, M::shape}}},
+      {{}, {}, {{1, M::dimension}}},
+      {{2, 3}, {}, {}},
+      {{1, 4, 5, 6, 8, 10, 13},
+       {},
+       {{7, M::node},
+        {9, M::opset},
+        {11, M::attribute},
+        {12, M::valueInfo},
+        {14, M::entry}}},
+      {{1}, {}, {}},
+      {{1, 2}, {}, {}},
+  };
+  return all[kind];
+}
+
+// Adds what the parser allocates for the fields of a message, except for the
+// bytes of strings.
+static Measured measure(Wire wire, Message::Kind kind, Budgets &budgets,
+                        int depth = 0) {
+  // A message, a string and a number in a list of protobuf 3.21, rounded up.
+  constexpr int64_t messageBytes = 256, stringBytes = 64, numberBytes = 8;
+  constexpr int deepest = 100; // the parser's own limit
+  const Message &message = messageOf(kind);
+  ByteRange payload;
+  uint64_t field;
+  bool isBytes;
+  while (wire.at < wire.end) {
+    if (depth > deepest || !wire.next(field, payload, isBytes))
+      return Measured::malformed;
+    const auto *inner = llvm::find_if(message.messages, [&](const auto &known) {
+      return known.first == field;
+    });
+    bool isMessage = isBytes && inner != message.messages.end();
+    int64_t bytes = stringBytes, length = isBytes ? payload.length : 0;
+    if (isMessage)
+      bytes = messageBytes;
+    else if (llvm::is_contained(message.numbers, field))
+      bytes = numberBytes * std::max<int64_t>(1, length);
+    else if (isBytes && !llvm::is_contained(message.strings, field))
+      // It may consist of empty messages, of 2 bytes each.
+      bytes = messageBytes / 2 * (length + 1);
+    if (!budgets.spend(Cost::parsedBytes, bytes))
+      return Measured::tooLarge;
+    if (!isMessage)
+      continue;
+    Measured found =
+        measure({wire.base, payload.offset, payload.offset + payload.length},
+                inner->second, budgets, depth + 1);
+    if (found != Measured::fits)
+      return found;
+  }
+  return Measured::fits;
 }
 
 static LogicalResult checkVersions(const ModelFile &model, Location loc) {
@@ -116,39 +225,41 @@ static LogicalResult checkVersions(const ModelFile &model, Location loc) {
   return success();
 }
 
-std::unique_ptr<ModelFile> ModelFile::read(StringRef path,
+std::unique_ptr<ModelFile> ModelFile::read(StringRef path, Budgets &budgets,
                                            MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
-  if (!buffer) {
-    emitError(loc) << "cannot read '" << path
-                   << "': " << buffer.getError().message();
+  auto refuse = [&](const Twine &why) -> std::unique_ptr<ModelFile> {
+    emitError(loc) << why;
     return nullptr;
-  }
+  };
+  Result<InputFile> file = InputFile::open(path.str());
+  if (!file)
+    return refuse(file.error().message);
+  if (file->size() > uint64_t(INT32_MAX))
+    return refuse("'" + path + "' has " + Twine(file->size()) +
+                  " bytes, more than protobuf's limit of 2 GiB; export with "
+                  "external_data=True");
+  Result<std::string> bytes = file->readAll();
+  if (!bytes)
+    return refuse(bytes.error().message);
   auto model = std::make_unique<ModelFile>();
   model->path = path.str();
-  model->buffer = std::move(*buffer);
-  uint64_t size = model->buffer->getBufferSize();
-  if (size > uint64_t(INT32_MAX)) {
-    emitError(loc) << "'" << path << "' has " << size
-                   << " bytes, more than protobuf's limit of 2 GiB; export "
-                      "with external_data=True";
-    return nullptr;
-  }
+  model->bytes = *std::move(bytes);
+  model->identity = file->identity();
+  size_t size = model->bytes.size();
+  Measured measured =
+      measure({model->bytes.data(), 0, size}, Message::model, budgets);
+  if (measured == Measured::tooLarge)
+    return refuse("'" + path + "' has " + Budgets::exceeded(Cost::parsedBytes) +
+                  "; export fewer nodes, and store tensors as raw data");
   google::protobuf::SetLogHandler(nullptr); // the error below says it
-  if (size == 0 ||
-      !model->proto.ParseFromArray(model->buffer->getBufferStart(), size)) {
-    emitError(loc) << "'" << path << "' is not an ONNX model or is truncated ("
-                   << size << " bytes)";
-    return nullptr;
-  }
+  if (size == 0 || measured == Measured::malformed ||
+      !model->proto.ParseFromArray(model->bytes.data(), int(size)))
+    return refuse("'" + path + "' is not an ONNX model or is truncated (" +
+                  Twine(size) + " bytes)");
   if (!model->proto.has_graph() || !model->proto.has_ir_version() ||
-      model->proto.graph().node_size() == 0) {
-    emitError(loc) << "'" << path
-                   << "' is not an ONNX model: it contains no graph";
-    return nullptr;
-  }
+      model->proto.graph().node_size() == 0)
+    return refuse("'" + path + "' is not an ONNX model: it contains no graph");
   if (failed(checkVersions(*model, loc)))
     return nullptr;
   findInitializers(*model);

@@ -1,10 +1,13 @@
 // An ONNX file in memory, and the position of each initializer's bytes in it.
 #pragma once
 
+#include "frontends/onnx/Budgets.h"
+
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Support/LLVM.h"
+#include "shared/input_file.h"
+
 #include "onnx-ml.pb.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <memory>
 
@@ -16,15 +19,16 @@ struct ByteRange {
 
 struct ModelFile {
   std::string path;
-  std::unique_ptr<llvm::MemoryBuffer> buffer;
+  std::string bytes;
+  FileIdentity identity;
   onnx::ModelProto proto;
   // For each initializer of the graph, the bytes of its elements in the file;
   // empty if they are not contiguous there.
   std::vector<ByteRange> initializers;
 
   // Reads a file. Returns null after an error that names the file if it is not
-  // a readable ONNX model of a known version.
-  static std::unique_ptr<ModelFile> read(llvm::StringRef path,
+  // a readable ONNX model of a known version, or if it exceeds a budget.
+  static std::unique_ptr<ModelFile> read(llvm::StringRef path, Budgets &budgets,
                                          mlir::MLIRContext *context);
   // Returns the opset version of a domain, or 0 if the model does not import
   // it.

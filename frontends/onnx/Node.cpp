@@ -20,7 +20,10 @@ std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
   std::optional<SmallVector<int64_t>> result;
   if (value)
     result = integersOf(value);
-  if (!result)
+  if (!result && b.unfolded)
+    (void)refuse(what + " must be constant integers, but folding stopped at " +
+                 Budgets::exceeded(*b.unfolded));
+  else if (!result)
     (void)refuse(
         what +
         " must be constant integers, but depends on an input or a parameter");
@@ -99,6 +102,10 @@ std::optional<int64_t> Node::axis(int64_t value, int64_t rank) {
                  Twine(rank));
     return std::nullopt;
   }
+  if (rank > kHighestRank) {
+    (void)refuse("the rank " + Twine(rank) + " exceeds " + Twine(kHighestRank));
+    return std::nullopt;
+  }
   return value < 0 ? value + rank : value;
 }
 
@@ -120,7 +127,9 @@ std::optional<Shape> Node::axes(ArrayRef<int64_t> values, int64_t rank) {
 
 LogicalResult Node::checkShape(ArrayRef<int64_t> shape) {
   if (!countElements(shape))
-    return refuse("the result has a negative dimension or too many elements");
+    return refuse("the result has a negative dimension, too many elements, or "
+                  "more than " +
+                  Twine(kHighestRank) + " dimensions");
   return success();
 }
 

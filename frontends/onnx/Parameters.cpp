@@ -94,8 +94,11 @@ LogicalResult ParameterTable::build() {
       if (StringRef kind = inputKind(value); !kind.empty())
         kinds[value.name()] = kind.str();
   for (const SignatureEntry &entry : signature)
-    if (!entry.target.empty())
+    if (!entry.target.empty()) {
       kinds.try_emplace(entry.target, entry.kind);
+      if (entry.kind == "BUFFER")
+        buffers.insert(entry.target);
+    }
   // The statistics that BatchNormalization updates are buffers. Other buffers
   // never change, so they are constants.
   llvm::StringSet<> statistics;
@@ -175,10 +178,7 @@ ParameterTable::counterOf(StringRef runningMean) const {
   if (!runningMean.consume_back("running_mean"))
     return std::nullopt;
   std::string name = runningMean.str() + "num_batches_tracked";
-  for (const SignatureEntry &entry : signature)
-    if (entry.kind == "BUFFER" && entry.target == name)
-      return name;
-  return std::nullopt;
+  return buffers.contains(name) ? std::optional(name) : std::nullopt;
 }
 
 // ---- symbols ----
@@ -205,7 +205,7 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
     }
     if (embed) {
       FailureOr<DenseElementsAttr> elements =
-          weights.constant(model.proto.graph().initializer(tensor.initializer));
+          weights.value(model.proto.graph().initializer(tensor.initializer));
       if (failed(elements))
         return unreadable();
       value = *elements;

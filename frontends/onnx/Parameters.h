@@ -64,6 +64,7 @@ private:
   mlir::MLIRContext *context;
   fsdp::NamePatterns frozen, trainable;
   std::vector<SignatureEntry> signature;
+  llvm::StringSet<> buffers;        // those that the signature names
   std::vector<NamedTensor> tensors; // in the order of the graph
   llvm::StringMap<size_t> byName;
 };

@@ -1,6 +1,6 @@
 // Reads tensors. A model file may be hostile, so every size is checked against
 // the bytes that exist, and every path of external data must stay in the folder
-// of the model, also after links are resolved.
+// of the model, without links (shared/input_file.h).
 #include "frontends/onnx/Weights.h"
 
 #include "frontends/onnx/Emitter.h"
@@ -11,6 +11,7 @@
 #include "llvm/Support/Path.h"
 
 #include <map>
+#include <memory>
 #include <xxhash.h>
 
 using namespace mlir;
@@ -101,9 +102,10 @@ FailureOr<uint64_t> Weights::storedBytes(const TensorProto &tensor) {
 
 // ---- external files ----
 
-// Returns the file and the bytes of an external tensor, after checking
-// everything that a hostile file could get wrong: the path, the links in it,
-// and the range.
+// Opens the file of an external tensor after checking everything that a hostile
+// model could get wrong: the path, the links in it, and the range. The file is
+// opened anew for each tensor, since a model may have more files than a process
+// may have open.
 FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
   FailureOr<uint64_t> bytes = storedBytes(tensor);
   if (failed(bytes))
@@ -117,74 +119,51 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
     else if (entry.key() == "length")
       length = entry.value();
   }
-  namespace path = llvm::sys::path;
-  auto isUp = [](StringRef part) { return part == ".."; };
-  if (location.empty() || path::is_absolute(location) ||
-      std::any_of(path::begin(location), path::end(location), isUp))
-    return fail(
-        "external file '" + location +
-        "' is outside the model's folder; use a relative path without '..'");
-  Place place;
-  if (StringRef(offset).getAsInteger(10, place.range.offset) ||
-      StringRef(length).getAsInteger(10, place.range.length))
+  ByteRange range;
+  if (StringRef(offset).getAsInteger(10, range.offset) ||
+      StringRef(length).getAsInteger(10, range.length))
     return fail("offset '" + offset + "' or length '" + length +
                 "' of the external data is not a number");
-  if (place.range.length != *bytes)
+  if (range.length != *bytes)
     return fail("the external data has " + length +
                 " bytes, but the shape and type require " + Twine(*bytes));
-  SmallString<256> file(path::parent_path(model.path));
-  path::append(file, location);
-  // A link may lead out of the folder, so the real paths are compared.
-  SmallString<256> folder(path::parent_path(model.path)), realFolder, realFile;
-  if (folder.empty())
-    folder = ".";
-  if (std::error_code error = llvm::sys::fs::real_path(file, realFile))
-    return fail("external file '" + file +
-                "' cannot be opened: " + error.message());
-  if (llvm::sys::fs::real_path(folder, realFolder))
-    return fail("cannot open the model's folder");
-  if (!StringRef(realFile).starts_with(
-          (realFolder + path::get_separator()).str()) &&
-      realFolder != "/")
-    return fail("external file '" + location +
-                "' is a symbolic link that leads outside the model's folder");
-  uint64_t size = 0;
-  if (!llvm::sys::fs::is_regular_file(realFile) ||
-      llvm::sys::fs::file_size(realFile, size))
-    return fail("external file '" + file + "' is not a regular file");
-  if (place.range.offset > size ||
-      place.range.length > size - place.range.offset)
-    return fail("external file '" + file + "' has " + Twine(size) +
-                " bytes; bytes [" + Twine(place.range.offset) + ", " +
-                Twine(place.range.offset) + " + " + length + ") are required");
-  place.file = file.str().str();
-  return place;
+  namespace path = llvm::sys::path;
+  std::string folder = path::parent_path(model.path).str();
+  Result<InputFile> file =
+      InputFile::openBelow(folder.empty() ? "." : folder, location);
+  if (!file)
+    return fail("external file " + file.error().message);
+  opened.insert(file->identity());
+  uint64_t size = file->size();
+  if (range.offset > size || range.length > size - range.offset)
+    return fail("external file '" + location + "' has " + Twine(size) +
+                " bytes; bytes [" + Twine(range.offset) + ", " +
+                Twine(range.offset) + " + " + length + ") are required");
+  SmallString<256> whole(folder);
+  path::append(whole, location);
+  return Place{*std::move(file), whole.str().str(), range};
 }
 
-// Maps the file, once per file. It may have shrunk since externalPlace()
-// looked.
-FailureOr<ArrayRef<char>> Weights::read(const Place &place) {
-  auto &buffer = files[place.file];
-  if (!buffer) {
-    auto opened = llvm::MemoryBuffer::getFile(place.file, /*IsText=*/false,
-                                              /*RequiresNullTerminator=*/false);
-    if (!opened)
-      return fail("external file '" + place.file +
-                  "' cannot be read: " + opened.getError().message());
-    buffer = std::move(*opened);
+// Reads in pieces, since a parameter may be larger than memory.
+FailureOr<std::string> Weights::hashOf(const Place &place) {
+  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> state(
+      XXH64_createState(), XXH64_freeState);
+  XXH64_reset(state.get(), 0);
+  std::vector<char> piece(std::min<uint64_t>(place.range.length, 1 << 20));
+  for (uint64_t at = 0; at < place.range.length; at += piece.size()) {
+    uint64_t count = std::min<uint64_t>(piece.size(), place.range.length - at);
+    if (Status read =
+            place.file.read(place.range.offset + at, piece.data(), count);
+        !read)
+      return fail("external file " + read.error().message);
+    XXH64_update(state.get(), piece.data(), count);
   }
-  uint64_t size = buffer->getBufferSize();
-  if (place.range.offset > size ||
-      place.range.length > size - place.range.offset)
-    return fail("external file '" + place.file +
-                "' was truncated while it was being read");
-  return ArrayRef(buffer->getBufferStart() + place.range.offset,
-                  place.range.length);
+  return llvm::utohexstr(XXH64_digest(state.get()), true, 16);
 }
 
 LogicalResult Weights::check() {
   // Keyed by file, then by offset; an overlap is always with a neighbour.
-  std::map<std::pair<std::string, uint64_t>, std::pair<uint64_t, std::string>>
+  std::map<std::pair<FileIdentity, uint64_t>, std::pair<uint64_t, std::string>>
       places;
   Location loc = UnknownLoc::get(context);
   for (const TensorProto &tensor : model.proto.graph().initializer()) {
@@ -196,23 +175,24 @@ LogicalResult Weights::check() {
                             << model.path << "' cannot be read: " << problem;
     if (place->range.length == 0)
       continue;
+    FileIdentity id = place->file.identity();
     auto [entry, fresh] = places.try_emplace(
-        {place->file, place->range.offset}, place->range.length, tensor.name());
+        {id, place->range.offset}, place->range.length, tensor.name());
     auto overlaps = [&](const std::string &a, const std::string &b) {
       return emitError(loc)
              << "external data of tensor '" << a << "' and tensor '" << b
-             << "' overlaps in '" << place->file << "'";
+             << "' overlaps in '" << place->path << "'";
     };
     if (!fresh)
       return overlaps(entry->second.second, tensor.name());
     if (entry != places.begin()) {
       auto before = std::prev(entry);
-      if (before->first.first == place->file &&
+      if (before->first.first == id &&
           before->first.second + before->second.first > place->range.offset)
         return overlaps(before->second.second, tensor.name());
     }
     if (auto after = std::next(entry);
-        after != places.end() && after->first.first == place->file &&
+        after != places.end() && after->first.first == id &&
         place->range.offset + place->range.length > after->first.second)
       return overlaps(tensor.name(), after->second.second);
   }
@@ -221,9 +201,9 @@ LogicalResult Weights::check() {
 
 // ---- elements ----
 
-template <typename To, typename List>
 // Appends the elements of a protobuf list as `To`. ONNX stores narrow integers
 // in lists of wider ones.
+template <typename To, typename List>
 static void gather(const List &list, std::vector<char> &bytes) {
   for (auto value : list) {
     To narrow = static_cast<To>(value);
@@ -240,7 +220,14 @@ FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
   ArrayRef<char> bytes;
   if (tensor.data_location() == TensorProto::EXTERNAL) {
     FailureOr<Place> place = externalPlace(tensor);
-    return failed(place) ? FailureOr<ArrayRef<char>>(failure()) : read(*place);
+    if (failed(place))
+      return failure();
+    owned.resize(*size);
+    if (Status read =
+            place->file.read(place->range.offset, owned.data(), *size);
+        !read)
+      return fail("external file " + read.error().message);
+    return ArrayRef<char>(owned);
   }
   if (tensor.has_raw_data()) {
     bytes = ArrayRef(tensor.raw_data().data(), tensor.raw_data().size());
@@ -306,8 +293,19 @@ static std::vector<char> widen(ArrayRef<char> bytes,
   return result;
 }
 
-// Converts the stored elements to the imported type.
 FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
+  FailureOr<uint64_t> size = storedBytes(tensor);
+  if (failed(size))
+    return failure();
+  if (!budgets.spend(Cost::constantBytes, *size))
+    return fail("the constants of the model have " +
+                Budgets::exceeded(Cost::constantBytes) +
+                "; make large ones inputs or parameters");
+  return value(tensor);
+}
+
+// Converts the stored elements to the imported type.
+FailureOr<DenseElementsAttr> Weights::value(const TensorProto &tensor) {
   std::vector<char> owned;
   FailureOr<ArrayRef<char>> bytes = stored(tensor, owned);
   if (failed(bytes))
@@ -344,27 +342,25 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   FailureOr<uint64_t> size = storedBytes(tensor);
   if (failed(size))
     return failure();
-  Place place{model.path, model.initializers[index]};
-  ArrayRef<char> bytes;
+  std::string path = model.path, hash;
+  ByteRange range = model.initializers[index];
   if (tensor.data_location() == TensorProto::EXTERNAL) {
-    FailureOr<Place> external = externalPlace(tensor);
-    FailureOr<ArrayRef<char>> read = failure();
-    if (failed(external) || failed(read = this->read(*external)))
+    FailureOr<Place> place = externalPlace(tensor);
+    FailureOr<std::string> found = failure();
+    if (failed(place) || failed(found = hashOf(*place)))
       return failure();
-    place = *external;
-    bytes = *read;
+    path = place->path;
+    range = place->range;
+    hash = *found;
   } else {
-    if (place.range.length != *size || *size == 0)
+    if (range.length != *size || *size == 0)
       return fsdp::SourceAttr();
-    bytes =
-        ArrayRef(model.buffer->getBufferStart() + place.range.offset, *size);
+    hash = llvm::utohexstr(XXH64(model.bytes.data() + range.offset, *size, 0),
+                           true, 16);
   }
-  std::string hash =
-      llvm::utohexstr(XXH64(bytes.data(), bytes.size(), 0), true, 16);
   // The path is absolute, since the program may be started from another folder.
-  llvm::SmallString<128> file(place.file);
+  llvm::SmallString<128> file(path);
   llvm::sys::fs::make_absolute(file);
-  return fsdp::SourceAttr::get(context, file, place.range.offset,
-                               place.range.length,
+  return fsdp::SourceAttr::get(context, file, range.offset, range.length,
                                storedType(tensor.data_type()).second, hash);
 }

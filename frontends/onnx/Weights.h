@@ -6,6 +6,8 @@
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 
+#include <set>
+
 namespace fsdpc::frontend {
 
 // Returns nn's element type for an ONNX type (f32 for all floats), or null if
@@ -14,8 +16,8 @@ mlir::Type importedType(int64_t onnxType, mlir::MLIRContext *context);
 
 class Weights {
 public:
-  Weights(const ModelFile &model, mlir::MLIRContext *context)
-      : model(model), context(context) {}
+  Weights(const ModelFile &model, Budgets &budgets, mlir::MLIRContext *context)
+      : model(model), budgets(budgets), context(context) {}
 
   // Checks every external file that the model names: it exists below the
   // model's folder and is long enough, and no two tensors overlap. Emits an
@@ -24,6 +26,9 @@ public:
 
   // Returns the value of a tensor in its imported type. On failure, `problem`
   // says why.
+  mlir::FailureOr<mlir::DenseElementsAttr>
+  value(const onnx::TensorProto &tensor);
+  // The same for a constant that a node reads, within its budget.
   mlir::FailureOr<mlir::DenseElementsAttr>
   constant(const onnx::TensorProto &tensor);
 
@@ -34,14 +39,19 @@ public:
   // Why the last call failed.
   std::string problem;
 
+  // The files of external data that were opened, which no output may replace.
+  const std::set<FileIdentity> &filesRead() const { return opened; }
+
 private:
+  // The bytes of an external tensor, in a file that is open and has them.
   struct Place {
-    std::string file;
+    InputFile file;
+    std::string path;
     ByteRange range;
   };
   mlir::LogicalResult fail(const llvm::Twine &why);
   mlir::FailureOr<Place> externalPlace(const onnx::TensorProto &tensor);
-  mlir::FailureOr<llvm::ArrayRef<char>> read(const Place &place);
+  mlir::FailureOr<std::string> hashOf(const Place &place);
   mlir::FailureOr<uint64_t> storedBytes(const onnx::TensorProto &tensor);
   // Returns the elements as stored. `owned` holds them if they had to be
   // collected from a list.
@@ -49,8 +59,9 @@ private:
                                                std::vector<char> &owned);
 
   const ModelFile &model;
+  Budgets &budgets;
   mlir::MLIRContext *context;
-  std::map<std::string, std::unique_ptr<llvm::MemoryBuffer>> files;
+  std::set<FileIdentity> opened;
 };
 
 } // namespace fsdpc::frontend

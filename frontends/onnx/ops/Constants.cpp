@@ -18,7 +18,8 @@ static LogicalResult constant(Node &node) {
   if (const auto *value = node.attribute("value"); value && value->has_t()) {
     auto tensor = node.importer.weights().constant(value->t());
     if (failed(tensor))
-      return node.refuse("cannot read attribute 'value'");
+      return node.refuse("cannot read attribute 'value': " +
+                         node.importer.weights().problem);
     return node.result(b.constant(*tensor));
   }
   if (const auto *value = node.attribute("value_int"))

@@ -15,6 +15,12 @@ static LogicalResult ifOp(Node &node) {
   if (!condition)
     return failure();
   StringRef name = *condition != 0 ? "then_branch" : "else_branch";
+  // A branch that a function's caller passes would escape the budgets, which
+  // count what the text of a function contains.
+  for (const onnx::AttributeProto &attribute : node.proto.attribute())
+    if (!attribute.ref_attr_name().empty())
+      return node.refuse("branches that the caller of a function passes are "
+                         "not supported");
   const auto *branch = node.attribute(name);
   if (!branch || !branch->has_g())
     return node.refuse("attribute '" + name + "' is missing");

@@ -228,8 +228,8 @@ static LogicalResult split(Node &node) {
     for (int64_t i = 0; i < parts; ++i)
       sizes.push_back(std::min(each, std::max<int64_t>(0, size - i * each)));
   }
-  std::optional<int64_t> valid = countElements(sizes);
-  if (!valid || int64_t(sizes.size()) != parts ||
+  auto fits = [&](int64_t part) { return part >= 0 && part <= size; };
+  if (!llvm::all_of(sizes, fits) || int64_t(sizes.size()) != parts ||
       std::accumulate(sizes.begin(), sizes.end(), int64_t(0)) != size)
     return node.refuse("the sizes in 'split' do not add up to dimension " +
                        Twine(*axis) + " of size " + Twine(size));

@@ -1,0 +1,98 @@
+// What an import may cost. A model file may be hostile: a few kilobytes of
+// nested functions ask for 2^40 nodes, and a handful of nodes for terabytes of
+// constants. All limits are here, so that an import ends within seconds and
+// about 1 GiB beyond the bytes of the file itself.
+//
+// Folding beyond a budget does not happen: the op stays and is computed at run
+// time. Everything else beyond a budget is refused by the budget's name.
+#pragma once
+
+#include "mlir/Support/LLVM.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace fsdpc::frontend {
+
+enum class Cost {
+  // Memory of the parsed file, without the bytes of strings and raw tensors,
+  // which the file itself bounds. An empty node takes 2 bytes in a file and 250
+  // in memory. A node of torch's exporter takes some 2 KiB.
+  parsedBytes,
+  // Nodes after functions and branches are inlined. 24 layers of a transformer
+  // are some 2,000; the compiler is tested up to 100,000.
+  nodes,
+  // Bytes of nodes and names that inlining copies: a function with a large
+  // attribute or a long name may be called many times.
+  inlinedBytes,
+  // Nested functions and branches. torch nests modules at most some 10 deep.
+  // Each level takes about 1 KiB of the stack.
+  depth,
+  // Ops that nodes become, and their operands: one SplitToSequence makes up to
+  // 65,536 ops.
+  ops,
+  // Elements of constant integers that nodes read as shapes, axes and indices,
+  // once per node.
+  indices,
+  // Elements that folding computes or reads, at some 40 ns each.
+  foldedElements,
+  // Bytes of the constants that folding makes. MLIR frees none of them before
+  // the compile ends.
+  foldedBytes,
+  // Bytes of the constants that nodes read from the file. Parameters do not
+  // count, since their values stay in the file.
+  constantBytes,
+};
+constexpr int kCosts = int(Cost::constantBytes) + 1;
+
+struct BudgetInfo {
+  llvm::StringRef name, unit;
+  int64_t limit;
+};
+// By Cost.
+constexpr std::array<BudgetInfo, kCosts> kBudgets = {{
+    {"parsed-bytes", "bytes of parsed messages", 512 << 20},
+    {"nodes", "nodes after functions are inlined", 1 << 18},
+    {"inlined-bytes", "bytes of inlined nodes and their names", 64 << 20},
+    {"depth", "nested functions and branches", 64},
+    {"ops", "ops and operands", 1 << 21},
+    {"indices", "elements of shapes, axes and indices", 1 << 25},
+    {"folded-elements", "elements computed by folding", 1 << 26},
+    {"folded-bytes", "bytes of folded constants", 256 << 20},
+    {"constant-bytes", "bytes of constants", 256 << 20},
+}};
+
+// The largest constant that folding makes.
+constexpr int64_t kFoldedBytes = 64 << 20;
+// The highest rank of a tensor, as in NumPy.
+constexpr int64_t kHighestRank = 64;
+// An import stops after so many refused nodes.
+constexpr size_t kMostRefusals = 1000;
+
+// What an import has cost so far.
+class Budgets {
+public:
+  static const BudgetInfo &info(Cost cost) { return kBudgets[int(cost)]; }
+  int64_t used(Cost cost) const { return spent[int(cost)]; }
+
+  // Adds an amount. Returns false, and adds nothing, if the budget does not
+  // allow it.
+  bool spend(Cost cost, int64_t amount) {
+    if (amount > info(cost).limit - used(cost))
+      return false;
+    spent[int(cost)] += amount;
+    return true;
+  }
+  // Says that a budget is exceeded, as the end of an error message.
+  static std::string exceeded(Cost cost) {
+    return ("more than " + llvm::Twine(info(cost).limit) + " " +
+            info(cost).unit + " (budget '" + info(cost).name + "')")
+        .str();
+  }
+
+private:
+  std::array<int64_t, kCosts> spent = {};
+};
+
+} // namespace fsdpc::frontend

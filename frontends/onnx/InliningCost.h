@@ -1,0 +1,41 @@
+// What the graph of a model becomes when its functions are inlined: computed
+// before anything is imported, in time linear in the file.
+#pragma once
+
+#include "frontends/onnx/Budgets.h"
+
+#include "onnx-ml.pb.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <map>
+
+namespace fsdpc::frontend {
+
+// By domain and name.
+using FunctionTable =
+    std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *>;
+
+class InliningCost {
+public:
+  explicit InliningCost(const FunctionTable &functions)
+      : functions(functions) {}
+
+  // Adds the graph to the budgets. Returns an empty string, or why the graph is
+  // refused.
+  std::string spend(const onnx::GraphProto &graph, Budgets &budgets);
+
+private:
+  using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+  // All are bounded by their budgets plus one, so that sums do not overflow.
+  struct Size {
+    int64_t nodes = 0, bytes = 0, depth = 0;
+  };
+  Size sizeOf(const Nodes &nodes, int64_t level);
+  Size sizeOf(const onnx::NodeProto &node, int64_t level);
+  Size sizeOf(const onnx::FunctionProto &function, int64_t level);
+
+  const FunctionTable &functions;
+  llvm::DenseMap<const onnx::FunctionProto *, Size> known;
+};
+
+} // namespace fsdpc::frontend

@@ -1,0 +1,43 @@
+// A file that appears whole or not at all. It is written under a random name in
+// its folder and renamed at the end, so that a failure leaves the old file in
+// place and nothing else behind. The random name is created and never opened,
+// so neither a file of the user nor a planted link can be in its place.
+#pragma once
+
+#include "shared/status.h"
+
+#include <cstddef>
+#include <string>
+
+namespace fsdpc {
+
+class OutputFile {
+public:
+  OutputFile(OutputFile &&other) noexcept;
+  OutputFile &operator=(OutputFile &&other) noexcept;
+  // Removes what was written, unless it was committed.
+  ~OutputFile();
+
+  // `mode` are the permissions of the new file, less the umask. Refuses to
+  // replace a path that is not a regular file.
+  static Result<OutputFile> create(const std::string &path,
+                                   unsigned mode = 0666);
+  // For writers that keep their own buffer; the file stays the owner.
+  int descriptor() const { return file; }
+  Status write(const void *data, size_t bytes);
+  // Gives the file its name.
+  Status commit();
+
+private:
+  OutputFile() = default;
+  Error failure(int code) const;
+
+  std::string path, temporary;
+  int file = -1;
+};
+
+// Writes a whole file.
+Status writeWhole(const std::string &path, const void *data, size_t bytes,
+                  unsigned mode = 0666);
+
+} // namespace fsdpc
