@@ -99,18 +99,15 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
     if (!error.empty())
       return emitError(loc) << error;
   }
-  // Links under a temporary name beside the output, so that a failed link
-  // leaves the old program in place.
-  std::string temporary = options.path + ".tmp";
-  if (failed(linkProgram(loc, compile.target, options.toolkit, files,
-                         temporary))) {
-    llvm::sys::fs::remove(temporary);
+  // The linker opens its output by name, so it gets one in the folder that is
+  // ours alone.
+  std::string linked = (folder.path + "/program").str();
+  if (failed(linkProgram(loc, compile.target, options.toolkit, files, linked)))
     return failure();
-  }
-  if (std::error_code error = llvm::sys::fs::rename(temporary, options.path)) {
-    llvm::sys::fs::remove(temporary);
-    return emitError(loc) << "cannot write '" << options.path
-                          << "': " << error.message();
-  }
+  if (options.accept && failed(options.accept(manifest)))
+    return failure();
+  std::string error = copyProgram(linked, options.path);
+  if (!error.empty())
+    return emitError(loc) << error;
   return manifest;
 }

@@ -6,6 +6,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <functional>
+
 namespace fsdpc::codegen {
 
 struct ExecutableOptions {
@@ -14,6 +16,9 @@ struct ExecutableOptions {
   std::string dumpFolder;   // keeps PTX and cubins here, unless empty
   std::string kernelReport; // file for the figures of ptxas, or empty
   CudaToolkit toolkit;      // used by --target=cuda only
+  // Decides, before the program is written, if it is wanted; may be null. It
+  // emits its own errors.
+  std::function<llvm::LogicalResult(const Manifest &)> accept;
 };
 
 /// Emits an error at `loc` if no program can be written to `path`. The driver

@@ -1,20 +1,31 @@
 #include "compiler/codegen/Files.h"
 
+#include "shared/output_file.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/raw_ostream.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
 TemporaryFolder::TemporaryFolder(Location loc) {
-  if (std::error_code error =
-          llvm::sys::fs::createUniqueDirectory("fsdpc", path))
-    emitError(loc) << "cannot create a temporary folder: " << error.message();
+  llvm::sys::path::system_temp_directory(/*ErasedOnReboot=*/true, path);
+  llvm::sys::path::append(path, "fsdpc-XXXXXX");
+  // Unlike LLVM's folders, this one is readable by its owner alone.
+  if (!mkdtemp(const_cast<char *>(path.c_str()))) {
+    emitError(loc) << "cannot create a temporary folder '" << path
+                   << "': " << std::strerror(errno);
+    path.clear();
+  }
 }
 
 TemporaryFolder::~TemporaryFolder() {
@@ -23,15 +34,20 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 std::string fsdpc::codegen::writeFile(StringRef path, StringRef bytes) {
-  std::error_code error;
-  llvm::raw_fd_ostream stream(path, error);
-  if (!error) {
-    stream << bytes;
-    stream.close();
-    error = stream.error();
-    stream.clear_error();
-  }
-  return error ? ("cannot write '" + path + "': " + error.message()).str() : "";
+  Status written = writeWhole(path.str(), bytes.data(), bytes.size());
+  return written ? "" : written.error().message;
+}
+
+std::string fsdpc::codegen::copyProgram(StringRef from, StringRef to) {
+  auto program = llvm::MemoryBuffer::getFile(from, /*IsText=*/false,
+                                             /*RequiresNullTerminator=*/false);
+  if (!program)
+    return ("cannot read '" + from + "': " + program.getError().message())
+        .str();
+  StringRef bytes = (*program)->getBuffer();
+  Status written =
+      writeWhole(to.str(), bytes.data(), bytes.size(), /*mode=*/0777);
+  return written ? "" : written.error().message;
 }
 
 std::string fsdpc::codegen::runProgram(ArrayRef<std::string> words,

@@ -23,9 +23,12 @@ public:
   llvm::SmallString<128> path;
 };
 
-/// Writes `bytes` to the file `path`. Returns an error message, or "" on
-/// success.
+/// Writes `bytes` to the file `path`, which appears whole or not at all.
+/// Returns an error message, or "" on success.
 std::string writeFile(llvm::StringRef path, llvm::StringRef bytes);
+
+/// Copies a program to a file in the same way, and makes it executable.
+std::string copyProgram(llvm::StringRef from, llvm::StringRef to);
 
 /// Runs `words[0]` with the remaining words as arguments and waits for it. If
 /// `outputFile` is given, stdout and stderr go there. Returns "" if the program

@@ -5,6 +5,7 @@
 #include "compiler/pipeline/Dump.h"
 
 #include "compiler/dialects/nn/NNDialect.h"
+#include "shared/output_file.h"
 
 #include "mlir/IR/BuiltinDialect.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
@@ -15,7 +16,10 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SHA256.h"
+#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <optional>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -32,27 +36,23 @@ static std::string hashOf(ArrayRef<char> bytes) {
                      /*LowerCase=*/true);
 }
 
-// Writes to a temporary name and renames it, so that a failure leaves the old
-// file in place.
+// The file appears whole or not at all.
 static LogicalResult writeFile(Location loc, StringRef path,
                                llvm::function_ref<void(raw_ostream &)> write) {
-  std::string temporary = (path + ".tmp").str();
-  std::error_code error;
-  {
-    llvm::raw_fd_ostream stream(temporary, error);
-    if (!error) {
-      write(stream);
-      stream.close();
-      error = stream.error();
-      stream.clear_error();
-    }
+  Result<OutputFile> file = OutputFile::create(path.str());
+  if (!file)
+    return emitError(loc) << file.error().message;
+  llvm::raw_fd_ostream stream(file->descriptor(), /*shouldClose=*/false);
+  write(stream);
+  stream.flush();
+  if (std::error_code error = stream.error()) {
+    stream.clear_error();
+    return emitError(loc) << "cannot write '" << path
+                          << "': " << error.message();
   }
-  if (!error)
-    error = llvm::sys::fs::rename(temporary, path);
-  if (!error)
-    return success();
-  llvm::sys::fs::remove(temporary);
-  return emitError(loc) << "cannot write '" << path << "': " << error.message();
+  if (Status named = file->commit(); !named)
+    return emitError(loc) << named.error().message;
+  return success();
 }
 
 static std::string constantPath(StringRef dump, StringRef key) {
@@ -86,8 +86,18 @@ static LogicalResult moveConstantsOut(ModuleOp module, StringRef path) {
   return failure(result.wasInterrupted());
 }
 
+static Result<std::string> readFile(StringRef path,
+                                    std::set<FileIdentity> &files) {
+  Result<InputFile> file = InputFile::open(path.str());
+  if (!file)
+    return file.error();
+  files.insert(file->identity());
+  return file->readAll();
+}
+
 // Replaces references to files with the constants themselves.
-static LogicalResult moveConstantsIn(ModuleOp module, StringRef path) {
+static LogicalResult moveConstantsIn(ModuleOp module, StringRef path,
+                                     std::set<FileIdentity> &files) {
   auto result = module.walk([&](Operation *op) {
     auto value = op->getAttrOfType<DenseResourceElementsAttr>("value");
     if (!value)
@@ -102,16 +112,13 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path) {
       return WalkResult::interrupt();
     }
     std::string file = constantPath(path, key);
-    auto buffer = llvm::MemoryBuffer::getFile(file, /*IsText=*/false,
-                                              /*RequiresNullTerminator=*/false);
-    if (!buffer) {
-      op->emitError("cannot read constant '")
-          << file << "': " << buffer.getError().message()
-          << "; keep the file next to the dump";
+    Result<std::string> content = readFile(file, files);
+    if (!content) {
+      op->emitError("constant without its file: ")
+          << content.error().message << "; keep the file next to the dump";
       return WalkResult::interrupt();
     }
-    ArrayRef<char> bytes((*buffer)->getBufferStart(),
-                         (*buffer)->getBufferSize());
+    ArrayRef<char> bytes(content->data(), content->size());
     auto type = cast<ShapedType>(value.getType());
     bool isSplat = false;
     if (hashOf(bytes) != key.substr(prefix.size()) ||
@@ -145,18 +152,79 @@ LogicalResult fsdpc::pipeline::writeNumberedDump(ModuleOp module,
   if (std::error_code error = llvm::sys::fs::create_directories(folder))
     return emitError(module.getLoc())
            << "cannot create folder '" << folder << "': " << error.message();
+  return writeDump(module, dumpPath(folder, number, name));
+}
+
+std::string fsdpc::pipeline::dumpPath(StringRef folder, unsigned number,
+                                      StringRef name) {
   llvm::SmallString<128> path(folder);
   std::string file;
   llvm::raw_string_ostream(file)
       << llvm::format("%02u-", number) << name << ".mlir";
   llvm::sys::path::append(path, file);
-  return writeDump(module, path);
+  return path.str().str();
+}
+
+// Returns true if brackets are nested deeper than a dump has them. MLIR's
+// parser calls itself at each level, and its stack ends at some ten thousand.
+static bool isTooDeep(StringRef text) {
+  constexpr int deepest = 256;
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (c == '"') {
+      for (++i; i < text.size() && text[i] != '"' && text[i] != '\n'; ++i)
+        i += text[i] == '\\';
+    } else if (c == '/' && text.substr(i, 2) == "//") {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (StringRef("([{<").contains(c)) {
+      if (++depth > deepest)
+        return true;
+    } else if (StringRef(")]}").contains(c) ||
+               (c == '>' && (i == 0 || text[i - 1] != '-'))) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// Parses a dump, and emits the first of the parser's errors alone: those that
+// follow come of it.
+static OwningOpRef<ModuleOp> parse(StringRef text, StringRef path,
+                                   MLIRContext *context) {
+  std::optional<Diagnostic> first;
+  OwningOpRef<ModuleOp> module;
+  {
+    ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error && !first)
+        first = std::move(diagnostic);
+      return success();
+    });
+    llvm::SourceMgr sources;
+    sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, path),
+                               llvm::SMLoc());
+    module = parseSourceFile<ModuleOp>(sources, context);
+  }
+  if (first)
+    context->getDiagEngine().emit(std::move(*first));
+  return module;
 }
 
 OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
-                                                MLIRContext *context) {
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, context);
-  if (!module || failed(moveConstantsIn(*module, path)))
+                                                MLIRContext *context,
+                                                std::set<FileIdentity> *files) {
+  std::set<FileIdentity> unasked;
+  std::set<FileIdentity> &read = files ? *files : unasked;
+  Result<std::string> text = readFile(path, read);
+  Location start = FileLineColLoc::get(context, path, 1, 1);
+  if (!text)
+    return emitError(UnknownLoc::get(context)) << text.error().message, nullptr;
+  if (isTooDeep(*text))
+    return emitError(start) << "brackets are nested more than 256 deep, which "
+                               "no dump needs",
+           nullptr;
+  OwningOpRef<ModuleOp> module = parse(*text, path, context);
+  if (!module || failed(moveConstantsIn(*module, path, read)))
     return nullptr;
   return module;
 }

@@ -5,8 +5,12 @@
 // named by their hash, and dense resources without data in the text.
 #pragma once
 
+#include "shared/input_file.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+
+#include <set>
 
 namespace fsdpc::pipeline {
 
@@ -17,9 +21,14 @@ llvm::LogicalResult writeNumberedDump(mlir::ModuleOp module,
 // Writes the module to `path`, and its large constants beside it. On failure an
 // existing file at `path` stays as it was.
 llvm::LogicalResult writeDump(mlir::ModuleOp module, llvm::StringRef path);
-// Reads a dump. Returns null after an error, in particular if a constant is
-// elided, missing, or not the one that was written.
-mlir::OwningOpRef<mlir::ModuleOp> readDump(llvm::StringRef path,
-                                           mlir::MLIRContext *context);
+// Returns the path of a numbered dump.
+std::string dumpPath(llvm::StringRef folder, unsigned number,
+                     llvm::StringRef name);
+// Reads a dump. Returns null after a single error, in particular if a constant
+// is elided, missing, or not the one that was written. Adds the files that it
+// has read to `files`, if given.
+mlir::OwningOpRef<mlir::ModuleOp>
+readDump(llvm::StringRef path, mlir::MLIRContext *context,
+         std::set<FileIdentity> *files = nullptr);
 
 } // namespace fsdpc::pipeline

@@ -15,9 +15,10 @@
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
 
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <set>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -106,16 +107,39 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
   return failed(findLinkInputs(nowhere, target)) ? usageFault : 0;
 }
 
+// Refuses outputs that would replace what was read: the model, its external
+// data, a dump or its constants, under any name.
+LogicalResult checkOverwrites(const CommandLine &line,
+                              const std::set<FileIdentity> &read) {
+  std::vector<std::string> outputs{line.kernelReport};
+  if (line.output != "-")
+    outputs.push_back(line.output);
+  if (!line.dumpFolder.empty()) {
+    outputs.push_back(dumpPath(line.dumpFolder, 0, "import"));
+    for (auto [index, step] : llvm::enumerate(pipelineSteps()))
+      outputs.push_back(dumpPath(line.dumpFolder, index + 1, step.name));
+  }
+  for (const std::string &output : outputs) {
+    std::optional<FileIdentity> id = identityOf(output);
+    if (id && read.count(*id))
+      return usageError("'" + output + "' is a file that '" + line.model +
+                        "' is read from; choose another output");
+  }
+  return success();
+}
+
 // Returns the module to compile, with its options. Returns null after an error
 // and sets `code` to the exit code.
 OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
                            ExecutableOptions &executable, int &code) {
   code = inputFault;
   if (StringRef(line.model).ends_with(".mlir")) {
-    OwningOpRef<ModuleOp> module = readDump(line.model, context);
+    std::set<FileIdentity> read;
+    OwningOpRef<ModuleOp> module = readDump(line.model, context, &read);
     if (!module)
       return nullptr;
-    code = failed(checkAgainstDump(*module, line.options))
+    code = failed(checkAgainstDump(*module, line.options)) ||
+                   failed(checkOverwrites(line, read))
                ? usageFault
                : prepareOutput(line, CompileOptions::of(*module).target,
                                context, executable);
@@ -134,6 +158,10 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
   auto module = importOnnx(line.model, line.options, context, &summary);
   if (failed(module))
     return nullptr;
+  if (failed(checkOverwrites(line, summary.files))) {
+    code = usageFault;
+    return nullptr;
+  }
   (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
                       fsdp::writeOptions(line.options, context));
   (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
@@ -146,13 +174,37 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
   return std::move(*module);
 }
 
+// Returns failure after an error if what was printed has not arrived, as on a
+// full disk. LLVM would end the process by a signal otherwise.
+LogicalResult flushOutput() {
+  llvm::outs().flush();
+  std::error_code error = llvm::outs().error();
+  if (!error)
+    return success();
+  llvm::outs().clear_error();
+  return usageError("cannot write to stdout: " + error.message());
+}
+
 // Writes a dump to `path`, or prints to stdout for "-".
 LogicalResult writeModule(ModuleOp module, StringRef path) {
   if (!path.empty() && path != "-")
     return writeDump(module, path);
   module.print(llvm::outs(), OpPrintingFlags().enableDebugInfo(true, false));
   llvm::outs() << '\n';
-  return success();
+  return flushOutput();
+}
+
+// Refuses a program whose peak exceeds --memory-limit. The compiler has planned
+// for the limit, but the stacks of kernels are known only when they are
+// compiled.
+LogicalResult checkPeak(const Manifest &manifest) {
+  int64_t peak = plannedPeak(manifest, manifest.planRanks);
+  if (manifest.memoryLimit == 0 || peak <= manifest.memoryLimit)
+    return success();
+  return usageError("peak memory of " + Twine(peak) +
+                    " bytes per rank exceeds --memory-limit of " +
+                    Twine(manifest.memoryLimit) +
+                    " bytes; increase --memory-limit or --plan-ranks");
 }
 
 // The steps of a compile. Returns the exit code.
@@ -183,21 +235,14 @@ int compile(const CommandLine &line) {
 
   if (!line.quiet)
     printModelSummary(*module);
-  FailureOr<Manifest> manifest = buildExecutable(*module, executable);
-  if (failed(manifest))
+  executable.accept = [&](const Manifest &manifest) {
+    if (!line.quiet)
+      printMemoryTable(manifest);
+    return checkPeak(manifest);
+  };
+  if (failed(buildExecutable(*module, executable)))
     return inputFault;
-  if (!line.quiet)
-    printMemoryTable(*manifest);
-  // The stacks of kernels are known only now, so the cap is checked once more.
-  int64_t peak = plannedPeak(*manifest, manifest->planRanks);
-  if (manifest->memoryLimit == 0 || peak <= manifest->memoryLimit)
-    return 0;
-  llvm::sys::fs::remove(line.output);
-  llvm::errs() << "error: peak memory of " << peak
-               << " bytes per rank exceeds --memory-limit of "
-               << manifest->memoryLimit
-               << " bytes; increase --memory-limit or --plan-ranks\n";
-  return inputFault;
+  return 0;
 }
 
 } // namespace
@@ -207,5 +252,11 @@ int main(int argc, char **argv) {
   CommandLine line;
   if (int code = parseCommandLine(argc, argv, line); code >= 0)
     return code;
-  return compile(line);
+  int code = compile(line);
+  if (code == 0)
+    return failed(flushOutput()) ? inputFault : 0;
+  // The error is printed already.
+  llvm::outs().flush();
+  llvm::outs().clear_error();
+  return code;
 }
