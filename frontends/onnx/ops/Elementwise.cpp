@@ -215,9 +215,16 @@ static Value isNaN(Node &node, Value x) {
   return node.b.compare(Predicate::ne, x, x);
 }
 
+// One sign, both, or neither.
 static Value isInf(Node &node, Value x) {
-  Value infinity = node.b.like(x, INFINITY);
-  return node.b.compare(Predicate::eq, node.b.unary<nn::AbsOp>(x), infinity);
+  Emitter &b = node.b;
+  bool above = node.getInt("detect_positive", 1);
+  bool below = node.getInt("detect_negative", 1);
+  if (above && below)
+    x = b.unary<nn::AbsOp>(x);
+  if (!above && !below)
+    return b.splat(tensorType(x).clone(b.builder.getI1Type()), 0);
+  return b.compare(Predicate::eq, x, b.like(x, above ? INFINITY : -INFINITY));
 }
 
 static Value ceil(Node &node, Value x) {

@@ -163,7 +163,8 @@ static LogicalResult instanceNorm(Node &node) {
   return groups(node, shapeOf(node.input(0))[1]);
 }
 
-// x / Σ|x| or x / √Σx², along one axis.
+// x / Σ|x| or x / √Σx², along one axis. A row of zeros stays one: it is divided
+// by 1, before the root, whose slope at 0 is infinite.
 static LogicalResult lpNorm(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -176,6 +177,8 @@ static LogicalResult lpNorm(Node &node) {
   bool isL1 = node.getInt("p", 2) == 1;
   Value powers = isL1 ? b.unary<nn::AbsOp>(x) : b.binary<nn::MulOp>(x, x);
   Value norm = b.reduce(nn::ReduceKind::sum, powers, {*axis});
+  Value isZero = b.compare(nn::Predicate::eq, norm, b.like(norm, 0));
+  norm = b.select(isZero, b.like(norm, 1), norm);
   if (!isL1)
     norm = b.unary<nn::SqrtOp>(norm);
   return node.result(b.binary<nn::DivOp>(x, b.broadcast(norm, shapeOf(x))));

@@ -29,13 +29,16 @@ Value vectorOf(Value value, int64_t classes) {
 
 // Returns true if the op only moves rows and leaves each intact.
 bool keepsRows(Operation *op, int64_t classes) {
+  // Loads and constants have no operand.
+  if (!isa<nn::SliceOp, nn::ReshapeOp>(op))
+    return false;
   if (nn::shapeOf(op->getResult(0)).back() != classes ||
       nn::shapeOf(op->getOperand(0)).empty() ||
       nn::shapeOf(op->getOperand(0)).back() != classes)
     return false;
   if (auto slice = dyn_cast<nn::SliceOp>(op))
     return slice.getOffsets().back() == 0 && slice.getStrides().back() == 1;
-  return isa<nn::ReshapeOp>(op);
+  return true;
 }
 
 // Returns true for a cast to f32, in which the loss is computed anyway.

@@ -28,3 +28,15 @@ func.func @read(%x: tensor<8x4xf32>, %w: tensor<4x9xf32>, %t: tensor<8xi64>) -> 
   %l, %e, %v = nn.cross_entropy mean %p, %t : tensor<8x9xf32>, tensor<8xi64> -> tensor<f32>, tensor<8xf32>, tensor<f32>
   return %l, %p : tensor<f32>, tensor<8x9xf32>
 }
+
+// Logits may be a parameter or a constant.
+// CHECK-LABEL: func.func @parameter
+// CHECK-COUNT-2: nn.cross_entropy
+func.func @parameter(%t: tensor<3xi64>) -> (tensor<f32>, tensor<f32>) {
+  %p = fsdp.load @logits : tensor<3x5xf32>
+  %l, %e, %v = nn.cross_entropy mean %p, %t : tensor<3x5xf32>, tensor<3xi64> -> tensor<f32>, tensor<3xf32>, tensor<f32>
+  %c = nn.constant dense<1.0> : tensor<3x5xf32>
+  %m, %f, %w = nn.cross_entropy mean %c, %t : tensor<3x5xf32>, tensor<3xi64> -> tensor<f32>, tensor<3xf32>, tensor<f32>
+  return %l, %m : tensor<f32>, tensor<f32>
+}
+fsdp.parameter @logits : tensor<3x5xf32> trainable
