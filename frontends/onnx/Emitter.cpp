@@ -159,9 +159,9 @@ DenseElementsAttr Emitter::expandOnce(DenseElementsAttr value,
   return entry->second;
 }
 
-bool Emitter::allows(int64_t elements, RankedTensorType made) {
-  Cost cost = Cost::foldedElements;
-  bool allowed = budgets.spend(cost, elements);
+bool Emitter::allows(int64_t steps, RankedTensorType made) {
+  Cost cost = Cost::foldedSteps;
+  bool allowed = budgets.spend(cost, steps);
   if (allowed) {
     cost = Cost::foldedBytes;
     allowed = budgets.spend(cost, made.getNumElements() * elementBytes(made));

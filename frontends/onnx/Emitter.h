@@ -102,8 +102,8 @@ private:
   void annotate(mlir::Operation *op);
   // Replaces the op with a constant if it folds, else returns its result.
   mlir::Value fold(mlir::Operation *op);
-  // Spends elements and bytes on a fold. Returns false if it is too expensive.
-  bool allows(int64_t elements, mlir::RankedTensorType made);
+  // Spends steps and bytes on a fold. Returns false if it is too expensive.
+  bool allows(int64_t steps, mlir::RankedTensorType made);
   // Evaluates the op on constants, or returns the remembered result.
   mlir::DenseElementsAttr
   foldOnce(mlir::Operation *op,

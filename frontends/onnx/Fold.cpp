@@ -52,16 +52,18 @@ int64_t frontend::foldingCost(Operation *op) {
   auto shape = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getShape();
   };
-  int64_t inner = 1;
+  int64_t each = isa<nn::ElementwiseOpInterface>(op) ? 1 : 10, inner = 1;
   if (auto matmul = dyn_cast<nn::MatmulOp>(op))
     inner = shape(matmul.getLhs()).end()[matmul.getTransposeA() ? -2 : -1];
   else if (auto conv = dyn_cast<nn::Conv2dOp>(op))
     inner = product(shape(conv.getFilter()).drop_front());
   else if (auto pool = dyn_cast<nn::AvgPool2dOp>(op))
     inner = product(pool.getKernel());
-  int64_t cost = product({product(shape(op->getResult(0))), inner});
+  int64_t cost = product({product(shape(op->getResult(0))), inner, each});
+  // A reduction walks over its operand; a slice converts more than it keeps.
+  int64_t read = isa<nn::ReduceOp, nn::PadOp>(op) ? 10 : each == 1 ? 1 : 2;
   for (Value operand : op->getOperands())
-    if (llvm::AddOverflow(cost, product(shape(operand)), cost))
+    if (llvm::AddOverflow(cost, product({product(shape(operand)), read}), cost))
       return INT64_MAX;
   return cost;
 }

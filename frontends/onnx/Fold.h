@@ -17,8 +17,8 @@ std::vector<char> bytesOf(mlir::DenseElementsAttr value);
 mlir::DenseElementsAttr constantFrom(mlir::RankedTensorType type,
                                      llvm::ArrayRef<char> bytes);
 
-// Returns the elements that evaluating the op reads, computes or sums over, or
-// INT64_MAX if they are too many to count.
+// Returns the steps that evaluating the op takes, or INT64_MAX if they are too
+// many to count.
 int64_t foldingCost(mlir::Operation *op);
 
 // Returns the result of a primitive nn op with a single result on constant
