@@ -165,9 +165,32 @@ std::string fsdpc::pipeline::dumpPath(StringRef folder, unsigned number,
   return path.str().str();
 }
 
-// Returns true if brackets are nested deeper than a dump has them. MLIR's
-// parser calls itself at each level, and its stack ends at some ten thousand.
-static bool isTooDeep(StringRef text) {
+// Returns the position after a result number that follows the name of a value
+// at `at`, as in %x#1 or %x:2, or nullopt if the number has over five digits.
+static std::optional<size_t> afterResultNumber(StringRef text, size_t at) {
+  auto skip = [&](auto matches) {
+    size_t begin = at;
+    while (at < text.size() && matches(text[at]))
+      ++at;
+    return at - begin;
+  };
+  skip([](char c) {
+    return llvm::isAlnum(c) || StringRef("_$.-%").contains(c);
+  });
+  size_t end = at;
+  skip(llvm::isSpace);
+  if (at >= text.size() || (text[at] != '#' && text[at] != ':'))
+    return end;
+  ++at;
+  skip(llvm::isSpace);
+  size_t digits = skip(llvm::isDigit);
+  return digits > 5 ? std::nullopt : std::optional(digits ? at : end);
+}
+
+// Returns why MLIR's parser must not see a text, or "". The parser calls itself
+// for each bracket, and its stack ends at some ten thousand; and it allocates
+// as many results as the number of one says.
+static StringRef whyUnparsable(StringRef text) {
   constexpr int deepest = 256;
   int depth = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -177,15 +200,20 @@ static bool isTooDeep(StringRef text) {
         i += text[i] == '\\';
     } else if (c == '/' && text.substr(i, 2) == "//") {
       i = std::min(text.find('\n', i), text.size());
+    } else if (c == '%') {
+      std::optional<size_t> after = afterResultNumber(text, i);
+      if (!after)
+        return "the number of a result has more than five digits";
+      i = *after - 1;
     } else if (StringRef("([{<").contains(c)) {
       if (++depth > deepest)
-        return true;
+        return "brackets are nested more than 256 deep, which no dump needs";
     } else if (StringRef(")]}").contains(c) ||
                (c == '>' && (i == 0 || text[i - 1] != '-'))) {
       --depth;
     }
   }
-  return false;
+  return "";
 }
 
 // Parses a dump, and emits the first of the parser's errors alone: those that
@@ -219,10 +247,8 @@ OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
   Location start = FileLineColLoc::get(context, path, 1, 1);
   if (!text)
     return emitError(UnknownLoc::get(context)) << text.error().message, nullptr;
-  if (isTooDeep(*text))
-    return emitError(start) << "brackets are nested more than 256 deep, which "
-                               "no dump needs",
-           nullptr;
+  if (StringRef why = whyUnparsable(*text); !why.empty())
+    return emitError(start) << why, nullptr;
   OwningOpRef<ModuleOp> module = parse(*text, path, context);
   if (!module || failed(moveConstantsIn(*module, path, read)))
     return nullptr;
