@@ -7,7 +7,8 @@
 // time. Everything else beyond a budget is refused by the budget's name.
 #pragma once
 
-#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
 
 #include <array>
 #include <cstdint>

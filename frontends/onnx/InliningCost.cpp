@@ -3,7 +3,6 @@
 // 2^40 times cost no more than their text.
 #include "frontends/onnx/InliningCost.h"
 
-using namespace mlir;
 using namespace fsdpc::frontend;
 
 static int64_t limited(Cost cost, int64_t value) {
