@@ -103,6 +103,15 @@ public:
     if (primitive)
       return;
     check(dnnl_primitive_create(&primitive, desc), "creating a primitive");
+    // oneDNN may return a cached primitive that it made from another
+    // description.
+    const_dnnl_primitive_desc_t made = nullptr;
+    check(dnnl_primitive_get_primitive_desc(primitive, &made),
+          "describing a primitive");
+    if (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(
+            made, dnnl_query_scratchpad_md, 0)) > scratchBytes())
+      fail(
+          "oneDNN needs more scratch memory for a primitive than it asked for");
     calls.resize(threads);
     for (Call &call : calls) {
       check(dnnl_stream_create(&call.stream, cpuEngine(),
@@ -215,6 +224,25 @@ public:
 private:
   dnnl_primitive_desc_t desc = nullptr;
 };
+
+// A single row or column has a stride that no element depends on. oneDNN's
+// cache of primitives ignores it, but the choice of a kernel, with its scratch
+// memory, does not, so equal products must have equal strides.
+void fixUnusedStride(int64_t rows, int64_t columns, int64_t &row,
+                     int64_t &column) {
+  if (columns == 1)
+    column = 1;
+  if (rows == 1)
+    row = column == 1 ? columns : 1;
+}
+
+GemmShape withFixedStrides(GemmShape s) {
+  int64_t columnC = 1;
+  fixUnusedStride(s.m, s.k, s.rowA, s.columnA);
+  fixUnusedStride(s.k, s.n, s.rowB, s.columnB);
+  fixUnusedStride(s.m, s.n, s.rowC, columnC);
+  return s;
+}
 
 // Returns the shape of the same product on dense copies, in f32 if `widen`. If
 // the result is copied too, the copy adds it to the destination instead.
@@ -358,7 +386,8 @@ private:
 // In order of preference: BRGEMM on the operands as they are; BRGEMM on dense
 // copies; any implementation on the operands as they are; any on dense copies;
 // and last on copies widened to f32.
-Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &shape, int threads) {
+Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads) {
+  GemmShape shape = withFixedStrides(of);
   FoundProduct given(shape);
   if (given.isBrgemm())
     return std::make_shared<NativeGemm>(shape, threads, given.take());

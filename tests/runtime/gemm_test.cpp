@@ -1,0 +1,117 @@
+// Products of matrices with a single row or column, in one process. oneDNN
+// takes two descriptions of such a matrix for the same, whatever the stride
+// along the single row, and may run the primitive of one with the scratch
+// memory of the other.
+#include "runtime/host/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+using namespace fsdpc::runtime;
+
+namespace {
+
+constexpr size_t kGuardBytes = 1 << 14;
+constexpr char kGuard = 0x5a;
+
+struct Product {
+  GemmShape shape;
+  std::shared_ptr<Gemm> gemm;
+};
+
+// Returns the shape with all ways to give strides: each operand as it is or
+// transposed.
+std::vector<GemmShape> layouts(int64_t m, int64_t n, int64_t k) {
+  std::vector<GemmShape> shapes;
+  for (bool transposeA : {true, false})
+    for (bool transposeB : {false, true})
+      for (bool accumulate : {false, true}) {
+        GemmShape s;
+        s.m = m, s.n = n, s.k = k, s.rowC = n;
+        s.rowA = transposeA ? 1 : k, s.columnA = transposeA ? m : 1;
+        s.rowB = transposeB ? 1 : n, s.columnB = transposeB ? k : 1;
+        s.accumulate = accumulate;
+        shapes.push_back(s);
+      }
+  return shapes;
+}
+
+// Returns the largest error of the product, and checks that it writes nothing
+// beyond its scratch memory.
+float errorOf(const Product &product) {
+  const GemmShape &s = product.shape;
+  size_t bytes = product.gemm->scratchBytes();
+  std::unique_ptr<char, decltype(&std::free)> scratch(
+      static_cast<char *>(std::aligned_alloc(64, bytes + kGuardBytes)),
+      &std::free);
+  std::memset(scratch.get(), kGuard, bytes + kGuardBytes);
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> number(-1, 1);
+  std::vector<float> a(s.m * s.k), b(s.k * s.n), c(s.m * s.n, 1.0f);
+  for (std::vector<float> *matrix : {&a, &b})
+    for (float &x : *matrix)
+      x = number(random);
+  product.gemm->run(0, a.data(), b.data(), c.data(), scratch.get());
+  for (size_t i = 0; i < kGuardBytes; ++i)
+    if (scratch.get()[bytes + i] != kGuard) {
+      ADD_FAILURE() << "byte " << i << " beyond the scratch memory is written";
+      break;
+    }
+  float worst = 0;
+  for (int64_t i = 0; i < s.m; ++i)
+    for (int64_t j = 0; j < s.n; ++j) {
+      float sum = s.accumulate ? 1 : 0;
+      for (int64_t l = 0; l < s.k; ++l)
+        sum += a[i * s.rowA + l * s.columnA] * b[l * s.rowB + j * s.columnB];
+      worst = std::max(worst, std::abs(sum - c[i * s.rowC + j]));
+    }
+  return worst;
+}
+
+// Returns the layouts, and each again with another stride along a single row.
+std::vector<GemmShape> sameProducts(int64_t m, int64_t n, int64_t k) {
+  std::vector<GemmShape> shapes = layouts(m, n, k);
+  for (GemmShape shape : layouts(m, n, k))
+    if (m == 1 && shape.columnA == 1) {
+      shape.rowA += 5;
+      shapes.push_back(shape);
+    }
+  return shapes;
+}
+
+// Makes all products before it prepares any, as the device does.
+void check(const std::vector<GemmShape> &shapes) {
+  std::vector<Product> products;
+  for (const GemmShape &shape : shapes) {
+    auto gemm = Gemm::make(shape, 1);
+    ASSERT_TRUE(gemm);
+    products.push_back({shape, *gemm});
+  }
+  for (Product &product : products)
+    product.gemm->prepare();
+  for (const Product &product : products)
+    EXPECT_LT(errorOf(product), 1e-4f)
+        << product.shape.m << "x" << product.shape.k << " by "
+        << product.shape.k << "x" << product.shape.n << ", strides "
+        << product.shape.rowA << ", " << product.shape.columnA << " and "
+        << product.shape.rowB << ", " << product.shape.columnB;
+}
+
+TEST(Gemm, ProductsOfSingleRowsKeepToTheirScratchMemory) {
+  for (int64_t m : {1, 2, 17})
+    for (int64_t n : {1, 2, 17})
+      for (int64_t k : {1, 3, 40}) {
+        check(sameProducts(m, n, k));
+        // The cache keeps what was made first, so other sizes in reverse.
+        std::vector<GemmShape> shapes = sameProducts(m, n, k + 1);
+        std::reverse(shapes.begin(), shapes.end());
+        check(shapes);
+      }
+}
+
+} // namespace
