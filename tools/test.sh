@@ -7,7 +7,8 @@
 # usage: tools/test.sh [--all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
-# With --all, clang-tidy checks the compiler too. With arguments of ctest, only
+# With --all, clang-tidy checks the compiler too, and 2000 random graphs are tried
+# in all ways. With arguments of ctest, only
 # the selected tests run, without clang-tidy and sanitizers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
@@ -28,6 +29,10 @@ build_targets
 say "testing"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 [[ $# == 0 ]] || exit 0
+if [[ -n $all ]]; then
+  say "random graphs"
+  /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
+fi
 say "clang-tidy"
 "$root"/tools/tidy.sh $all
 

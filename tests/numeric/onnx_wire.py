@@ -37,6 +37,19 @@ def value(name: str, shape: tuple, element: int = FLOAT) -> bytes:
     return field(1, name) + field(2, field(1, field(1, element) + field(2, dims)))
 
 
+def attribute(name: str, value) -> bytes:
+    """An attribute of an integer, a real, a text, a tensor (bytes), or a list of integers."""
+    if isinstance(value, int):
+        return integer(name, value)
+    if isinstance(value, float):
+        return field(1, name) + varint(2 << 3 | 5) + struct.pack("<f", value) + field(20, 1)
+    if isinstance(value, str):
+        return field(1, name) + field(4, value) + field(20, 3)
+    if isinstance(value, bytes):
+        return field(1, name) + field(5, value) + field(20, 4)
+    return field(1, name) + b"".join(field(8, v) for v in value) + field(20, 7)
+
+
 def integer(name: str, number: int) -> bytes:
     return field(1, name) + field(3, number) + field(20, 2)
 
