@@ -86,6 +86,11 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
   add("--kernel-report", line.kernelReport, "FILE",
       "for --target=cuda: registers, stack, spills and shared memory of each "
       "kernel on each architecture");
+  app.add_flag(
+         "--timing", line.timing,
+         "prints the processor seconds of the import, of each pass and of "
+         "code generation")
+      ->group("Output");
   app.add_flag("-q,--quiet", line.quiet, "prints errors and warnings alone")
       ->group("Output");
 }

@@ -17,6 +17,7 @@ struct CommandLine {
   std::string kernelReport;
   pipeline::Phase last = pipeline::Phase::Executable;
   bool quiet = false;
+  bool timing = false;
   fsdp::CompileOptions options;
   std::string text; // the whole line, for --info
 };

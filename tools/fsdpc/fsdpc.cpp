@@ -217,6 +217,8 @@ int compile(const CommandLine &line) {
 
   int code = 0;
   ExecutableOptions executable;
+  Timing timing(line.timing);
+  timing.begin("import");
   OwningOpRef<ModuleOp> module = load(line, &context, executable, code);
   if (!module)
     return code;
@@ -226,12 +228,17 @@ int compile(const CommandLine &line) {
   Progress progress(line.quiet, pipelineSteps().size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);
+    timing.begin(step.name);
   };
   if (failed(runPipeline(*module, options)))
     return inputFault;
   progress.done();
-  if (line.last != Phase::Executable)
-    return failed(writeModule(*module, line.output)) ? inputFault : 0;
+  timing.begin(line.last == Phase::Executable ? "program" : "write");
+  if (line.last != Phase::Executable) {
+    LogicalResult written = writeModule(*module, line.output);
+    timing.begin("");
+    return failed(written) ? inputFault : 0;
+  }
 
   if (!line.quiet)
     printModelSummary(*module);
@@ -240,9 +247,9 @@ int compile(const CommandLine &line) {
       printMemoryTable(manifest);
     return checkPeak(manifest);
   };
-  if (failed(buildExecutable(*module, executable)))
-    return inputFault;
-  return 0;
+  bool built = succeeded(buildExecutable(*module, executable));
+  timing.begin("");
+  return built ? 0 : inputFault;
 }
 
 } // namespace
