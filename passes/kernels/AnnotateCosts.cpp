@@ -40,12 +40,12 @@ int64_t bytesRead(BlockArgument argument) {
   return std::min(read, bytesOf(argument));
 }
 
-int64_t bytesMoved(Operation *op, ModuleOp module) {
+int64_t bytesMoved(Operation *op, const SymbolTable &kernels) {
   int64_t bytes = 0;
   for (Value result : op->getResults())
     bytes += bytesOf(result);
   if (auto launch = dyn_cast<nn::LaunchOp>(op)) {
-    auto kernel = module.lookupSymbol<func::FuncOp>(launch.getKernelAttr());
+    auto kernel = kernels.lookup<func::FuncOp>(launch.getKernel());
     for (BlockArgument argument : kernel.getArguments())
       bytes += bytesRead(argument);
     return bytes;
@@ -56,12 +56,12 @@ int64_t bytesMoved(Operation *op, ModuleOp module) {
 }
 
 // Multiplications and additions; kernels count one per op and element.
-int64_t flops(Operation *op, ModuleOp module) {
+int64_t flops(Operation *op, const SymbolTable &kernels) {
   if (auto call = dyn_cast<nn::LibraryCallOpInterface>(op))
     return call.getFlops();
   int64_t sum = 0;
   auto kernel =
-      module.lookupSymbol<func::FuncOp>(cast<nn::LaunchOp>(op).getKernelAttr());
+      kernels.lookup<func::FuncOp>(cast<nn::LaunchOp>(op).getKernel());
   for (Operation &part : kernel.getBody().front().without_terminator())
     sum += elements(part.getResult(0));
   return sum;
@@ -73,10 +73,11 @@ struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
     schedule::Machine machine = fsdp::machineOf(module);
     schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
     Builder builder(&getContext());
+    SymbolTable kernels(module);
     module.walk([&](Operation *op) {
       if (!isa<nn::LaunchOp, nn::LibraryCallOpInterface>(op))
         return;
-      int64_t bytes = bytesMoved(op, module), work = flops(op, module);
+      int64_t bytes = bytesMoved(op, kernels), work = flops(op, kernels);
       double time = isa<nn::LaunchOp>(op)
                         ? schedule::elementwiseUs(machine, bytes)
                         : schedule::rooflineUs(machine, work, bytes, type);

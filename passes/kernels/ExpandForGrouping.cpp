@@ -1,11 +1,14 @@
 // Expands ops that would need two kernels, so that grouping sees both. Losses
 // reduce over classes and then over rows; gradients of biases sum over all
 // rows, which as one reduction could not join the kernel that computes these
-// rows.
+// rows. A concat of very many tensors becomes a tree of concats, since the
+// index arithmetic of a kernel distinguishes all of them.
 #include "passes/kernels/ExpandForGrouping.h"
 
-#include "compiler/dialects/nn/NNDialect.h"
+#include "compiler/dialects/nn/Build.h"
 #include "passes/kernels/Inherit.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -98,9 +101,44 @@ void splitRowSums(func::FuncOp function) {
     splitRowSum(op);
 }
 
+// A concat of more tensors than this is cut. The copies between the levels of
+// the tree disappear where the parts can be written in place.
+constexpr size_t kMostParts = 64;
+
+SmallVector<Value> concatInParts(OpBuilder &builder, nn::ConcatOp op) {
+  SmallVector<Value> values(op.getInputs());
+  int64_t axis = op.getAxis();
+  while (values.size() > 1) {
+    SmallVector<Value> joined;
+    for (size_t begin = 0; begin < values.size(); begin += kMostParts) {
+      auto parts = ArrayRef(values).slice(
+          begin, std::min(kMostParts, values.size() - begin));
+      SmallVector<int64_t> shape(nn::shapeOf(parts.front()));
+      shape[axis] = 0;
+      for (Value part : parts)
+        shape[axis] += nn::shapeOf(part)[axis];
+      joined.push_back(parts.size() == 1
+                           ? parts.front()
+                           : nn::ConcatOp::create(builder, op.getLoc(),
+                                                  op.getType().clone(shape),
+                                                  parts, axis));
+    }
+    values = joined;
+  }
+  return values;
+}
+
+void splitConcats(func::FuncOp function) {
+  for (nn::ConcatOp op : llvm::to_vector(function.getOps<nn::ConcatOp>()))
+    if (op.getInputs().size() > kMostParts)
+      expand(op,
+             [&](OpBuilder &builder) { return concatInParts(builder, op); });
+}
+
 } // namespace
 
 void fsdpc::passes::expandForGrouping(func::FuncOp function) {
+  splitConcats(function);
   expandLosses(function);
   splitRowSums(function);
 }

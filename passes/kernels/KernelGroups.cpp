@@ -1,18 +1,35 @@
 // Groups ops into kernels in one pass over the function; see KernelGroups.h for
-// the rules. The test for cycles (reachesBack) is the expensive part. It only
-// walks ops after the first op of the group, since nothing before can depend on
-// the group.
+// the rules. The test for cycles would be the expensive part; GroupGraph keeps
+// its cost near the number of ops.
 #include "passes/kernels/KernelGroups.h"
 
-#include <limits>
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
 KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
-    : module(module) {
+    : symbols(module) {
   Block &block = function.getBody().front();
+  classify(block);
+  buildGraph(block);
+  for (Operation &op : block) {
+    if (kindOf(&op) == OpKind::Boundary || isMovable(&op) ||
+        pieces.contains(&op))
+      continue;
+    if (auto concat = dyn_cast<nn::ConcatOp>(op); concat && isPlaced(concat))
+      continue;
+    place(&op);
+  }
+  for (int group = 0, end = allGroups.size(); group < end; ++group)
+    if (onlySumsRows(group))
+      llvm::any_of(groupsOnSameRows(group),
+                   [&](int other) { return merge(group, other); });
+}
+
+// Numbers the ops, and finds those that are pieces of memory or movable.
+void KernelGrouping::classify(Block &block) {
   for (auto [position, op] : llvm::enumerate(block)) {
     positions[&op] = position;
     // The operands of a library call must exist in memory.
@@ -30,46 +47,62 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
                     llvm::all_of(op.getUsers(), [](Operation *user) {
                       return rowSumsOf(user).has_value();
                     });
-    if ((kindOf(&op) == OpKind::Movable || toBlocks ||
-         (kindOf(&op) == OpKind::Map && fromNothing.contains(&op))) &&
-        llvm::none_of(op.getUsers(), readByBoundary))
-      movable.insert(&op);
+    bool moves = kindOf(&op) == OpKind::Movable || toBlocks ||
+                 (kindOf(&op) == OpKind::Map && fromNothing.contains(&op));
+    if (!moves)
+      continue;
+    int64_t size = 1 + repeatedBy(&op);
+    if (size <= kMostMovableOps && llvm::none_of(op.getUsers(), readByBoundary))
+      movable[&op] = size;
   }
-  for (Operation &op : block) {
-    OpKind kind = kindOf(&op);
-    if (kind == OpKind::Boundary || movable.contains(&op) ||
-        pieces.contains(&op))
-      continue;
-    if (auto concat = dyn_cast<nn::ConcatOp>(op); concat && isPlaced(concat))
-      continue;
-    SmallVector<int> candidates;
-    if (kind != OpKind::Alone)
+}
+
+// Returns the number of movable ops behind the operands.
+int64_t KernelGrouping::repeatedBy(Operation *op) const {
+  int64_t count = 0;
+  for (Value operand : op->getOperands())
+    if (Operation *producer = operand.getDefiningOp())
+      count += movable.lookup(producer);
+  return count;
+}
+
+void KernelGrouping::buildGraph(Block &block) {
+  graph.emplace(positions.size());
+  for (Operation &op : block)
+    if (!isMovable(&op))
       for (const Source &source : sourcesOf(&op))
-        if (int group = groupOf(source.value.getDefiningOp()); group >= 0)
-          candidates.push_back(group);
-    llvm::sort(candidates, [&](int a, int b) {
-      return position(allGroups[a].ops.back()) >
-             position(allGroups[b].ops.back());
-    });
-    const int *joined =
-        llvm::find_if(candidates, [&](int group) { return join(&op, group); });
-    if (joined != candidates.end()) {
-      for (int other : candidates)
-        merge(other, *joined);
-      continue;
-    }
-    groupIndex[&op] = allGroups.size();
-    std::optional<RowSums> sums = rowSumsOf(&op);
-    allGroups.push_back({{&op},
-                         domainOf(&op),
-                         kind == OpKind::Alone,
-                         sums ? sums->rowsPerBlock : 0,
-                         weightUnitOf(&op).value_or(StringAttr())});
+        if (Operation *producer = source.value.getDefiningOp())
+          graph->addEdge(position(producer), position(&op));
+}
+
+// Lets an op join the group of a producer, or starts a group.
+void KernelGrouping::place(Operation *op) {
+  OpKind kind = kindOf(op);
+  llvm::SmallSetVector<int, 4> producers;
+  if (kind != OpKind::Alone)
+    for (const Source &source : sourcesOf(op))
+      if (int group = groupOf(source.value.getDefiningOp()); group >= 0)
+        producers.insert(group);
+  SmallVector<int> candidates = producers.takeVector();
+  llvm::sort(candidates, [&](int a, int b) {
+    return position(allGroups[a].ops.back()) >
+           position(allGroups[b].ops.back());
+  });
+  const int *joined =
+      llvm::find_if(candidates, [&](int group) { return join(op, group); });
+  if (joined != candidates.end()) {
+    for (int other : candidates)
+      merge(other, *joined);
+    return;
   }
-  for (int group = 0, end = allGroups.size(); group < end; ++group)
-    if (onlySumsRows(group))
-      llvm::any_of(groupsOnSameRows(group),
-                   [&](int other) { return merge(group, other); });
+  groupIndex[op] = allGroups.size();
+  std::optional<RowSums> sums = rowSumsOf(op);
+  allGroups.push_back({{op},
+                       1 + repeatedBy(op),
+                       domainOf(op),
+                       kind == OpKind::Alone,
+                       sums ? sums->rowsPerBlock : 0,
+                       weightUnitOf(op).value_or(StringAttr())});
 }
 
 // Returns true if the value of the op is a part of its operand's memory, and
@@ -234,63 +267,13 @@ std::optional<StringAttr> KernelGrouping::weightUnitOf(Operation *op) const {
     auto flat = view ? view.getFlat().getDefiningOp<fsdp::FlatOp>() : nullptr;
     if (!flat)
       continue;
-    auto layout = module.lookupSymbol<fsdp::LayoutOp>(flat.getLayoutAttr());
+    auto layout = symbols.lookup<fsdp::LayoutOp>(flat.getLayout());
     StringAttr owner = layout.getUnitAttr().getAttr();
     if (unit && unit != owner)
       return std::nullopt;
     unit = owner;
   }
   return unit;
-}
-
-// Returns the position before which nothing can depend on the group.
-// Dependences lead back in program order, except through a group that spans it:
-// such a group runs as a whole and so leads forward again.
-int KernelGrouping::firstThatMayFollow(int group) const {
-  int first = position(allGroups[group].ops.front());
-  for (const KernelGroup &other : llvm::reverse(allGroups))
-    if (!other.ops.empty() && position(other.ops.back()) >= first)
-      first = std::min(first, position(other.ops.front()));
-  return first;
-}
-
-// Returns true if something outside `groups` that the ops read depends on one
-// of the groups, which would make a cycle.
-bool KernelGrouping::reachesBack(ArrayRef<Operation *> from,
-                                 ArrayRef<int> groups) const {
-  int first = std::numeric_limits<int>::max();
-  for (int group : groups)
-    first = std::min(first, firstThatMayFollow(group));
-  auto isInside = [&](Operation *op) {
-    int group = groupOf(op);
-    return group >= 0 && llvm::is_contained(groups, group);
-  };
-  SmallVector<Operation *> worklist;
-  DenseSet<Operation *> visited;
-  auto visitSources = [&](Operation *op, bool isFirst) {
-    for (const Source &source : sourcesOf(op)) {
-      Operation *producer = source.value.getDefiningOp();
-      if (producer && !(isFirst && isInside(producer)) &&
-          visited.insert(producer).second)
-        worklist.push_back(producer);
-    }
-  };
-  for (Operation *op : from)
-    visitSources(op, /*isFirst=*/true);
-  while (!worklist.empty()) {
-    Operation *producer = worklist.pop_back_val();
-    if (isInside(producer))
-      return true;
-    int other = groupOf(producer);
-    // A group runs as a whole, after everything that any of its ops reads.
-    ArrayRef<Operation *> together =
-        other < 0 ? ArrayRef<Operation *>(producer) : allGroups[other].ops;
-    if (position(together.back()) < first)
-      continue;
-    for (Operation *member : together)
-      visitSources(member, /*isFirst=*/false);
-  }
-  return false;
 }
 
 bool KernelGrouping::sameOwner(Operation *a, Operation *b) const {
@@ -303,14 +286,16 @@ bool KernelGrouping::sameOwner(Operation *a, Operation *b) const {
 bool KernelGrouping::join(Operation *op, int index) {
   KernelGroup &group = allGroups[index];
   std::optional<StringAttr> unit = weightUnitOf(op);
-  if (!sameOwner(group.ops.front(), op) || group.closed || !unit ||
-      (*unit && group.weightUnit && *unit != group.weightUnit))
+  int64_t size = group.size + 1 + repeatedBy(op);
+  if (size > kMostOps || !sameOwner(group.ops.front(), op) || group.closed ||
+      !unit || (*unit && group.weightUnit && *unit != group.weightUnit))
     return false;
   std::optional<Domain> domain = mergedDomain(op, index);
-  if (!domain || reachesBack({op}, {index}))
+  if (!domain || !graph->merge(position(group.ops.front()), position(op)))
     return false;
   group.domain = *domain;
   group.ops.push_back(op);
+  group.size = size;
   if (std::optional<RowSums> sums = rowSumsOf(op))
     group.rowsPerBlock = sums->rowsPerBlock;
   if (*unit)

@@ -8,7 +8,9 @@
 //              it; a reduction takes ops on its domain or its reduced shape
 //   owner      unit, direction and the unit of all weights read are the same
 //   no detour  nothing outside the group would run after one of its ops and
-//              before another (a cycle)
+//              before another (a cycle; see GroupGraph.h)
+//   size       the group has at most kMostOps ops, with those that are
+//              repeated in it
 // and starts a new group otherwise. The groups of its other producers are
 // merged into the one that it joins, by the same rules; and a group that only
 // sums rows is merged with one that visits the same rows. Each saves a pass
@@ -18,12 +20,26 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/kernels/GroupGraph.h"
 #include "passes/kernels/OpKinds.h"
+
+#include <optional>
 
 namespace fsdpc::passes {
 
+/// The most ops of a kernel, before composites are decomposed. The kernels of
+/// transformers and convolution nets have up to a dozen. The compiler's stack
+/// and the registers of a kernel grow with its size, and a longer one saves
+/// little: what passes between two kernels is one value of sixty-four.
+constexpr int64_t kMostOps = 64;
+
+/// The most ops that a value computed where it is read (KernelGrouping::
+/// isMovable) may stand for, since each reader repeats them.
+constexpr int64_t kMostMovableOps = 16;
+
 struct KernelGroup {
   llvm::SmallVector<mlir::Operation *> ops; // in program order
+  int64_t size = 0; // the number of ops, with the movable ones that they repeat
   Domain domain;
   bool closed = false;      // takes no further ops
   int64_t rowsPerBlock = 0; // if it sums rows in blocks
@@ -48,6 +64,10 @@ private:
   bool isPieceOfMemory(mlir::Operation *op) const;
   bool isPlaced(nn::ConcatOp concat) const;
   bool isFromNothing(mlir::Operation *op) const;
+  void classify(mlir::Block &block);
+  void buildGraph(mlir::Block &block);
+  void place(mlir::Operation *op);
+  int64_t repeatedBy(mlir::Operation *op) const;
   bool join(mlir::Operation *op, int group);
   // Returns the domain that the group has after `op` joins it, or nullopt if it
   // cannot join.
@@ -57,9 +77,6 @@ private:
   // Returns true if nothing outside the group reads its values, except
   // `besides`.
   bool staysInside(int group, mlir::Operation *besides) const;
-  int firstThatMayFollow(int group) const;
-  bool reachesBack(llvm::ArrayRef<mlir::Operation *> from,
-                   llvm::ArrayRef<int> groups) const;
   bool sameOwner(mlir::Operation *a, mlir::Operation *b) const;
   bool onlySumsRows(int group) const;
   llvm::SmallVector<int> groupsOnSameRows(int group) const;
@@ -74,10 +91,14 @@ private:
   };
   llvm::SmallVector<Source> sourcesOf(mlir::Operation *op) const;
 
-  mutable mlir::ModuleOp module; // ops are handles
+  mlir::SymbolTable symbols;
   llvm::SmallVector<KernelGroup> allGroups;
   llvm::DenseMap<mlir::Operation *, int> groupIndex, positions;
-  llvm::DenseSet<mlir::Operation *> movable, fromNothing, pieces;
+  llvm::DenseSet<mlir::Operation *> fromNothing, pieces;
+  // With the number of ops that each repeats, itself included.
+  llvm::DenseMap<mlir::Operation *, int64_t> movable;
+  // Of the ops by position, with those of a group as one node.
+  std::optional<GroupGraph> graph;
 };
 
 } // namespace fsdpc::passes

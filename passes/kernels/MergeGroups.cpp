@@ -5,6 +5,8 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
@@ -80,22 +82,25 @@ std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
 bool KernelGrouping::merge(int index, int into) {
   KernelGroup &from = allGroups[index], &to = allGroups[into];
   if (index == into || from.ops.empty() || from.closed || to.closed ||
+      from.size + to.size > kMostOps ||
       !sameOwner(from.ops.front(), to.ops.front()) ||
       (from.weightUnit && to.weightUnit && from.weightUnit != to.weightUnit))
     return false;
   std::optional<Domain> domain = commonDomain(index, into);
-  if (!domain)
+  if (!domain ||
+      !graph->merge(position(from.ops.front()), position(to.ops.front())))
     return false;
-  SmallVector<Operation *> ops(to.ops);
-  llvm::append_range(ops, from.ops);
-  llvm::sort(ops, [&](Operation *a, Operation *b) {
-    return position(a) < position(b);
-  });
-  if (reachesBack(ops, {index, into}))
-    return false;
+  SmallVector<Operation *> ops;
+  std::merge(from.ops.begin(), from.ops.end(), to.ops.begin(), to.ops.end(),
+             std::back_inserter(ops), [&](Operation *a, Operation *b) {
+               return position(a) < position(b);
+             });
   for (Operation *op : from.ops)
     groupIndex[op] = into;
-  to = {ops, *domain, /*closed=*/false,
+  to = {ops,
+        from.size + to.size,
+        *domain,
+        /*closed=*/false,
         std::max(from.rowsPerBlock, to.rowsPerBlock),
         from.weightUnit ? from.weightUnit : to.weightUnit};
   from.ops.clear();

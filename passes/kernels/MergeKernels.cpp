@@ -2,6 +2,7 @@
 // layers of a model share kernels and compile times do not grow with depth.
 #include "passes/kernels/Passes.h"
 
+#include "mlir/IR/AsmState.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fsdpc::passes {
@@ -20,8 +21,10 @@ std::string structureOf(func::FuncOp kernel) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << kernel.getFunctionType() << kernel->getDiscardableAttrDictionary();
+  AsmState names(kernel,
+                 OpPrintingFlags().useLocalScope().printGenericOpForm());
   for (Operation &op : kernel.getBody().front()) {
-    op.print(stream, OpPrintingFlags().useLocalScope().printGenericOpForm());
+    op.print(stream, names);
     stream << '\n';
   }
   return text;

@@ -123,12 +123,13 @@ std::optional<Tie> logitsInPlace(func::FuncOp kernel) {
 
 struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
   void runOnOperation() override {
-    getOperation().walk([&](nn::LaunchOp launch) { tie(launch); });
+    SymbolTable kernels(getOperation());
+    getOperation().walk([&](nn::LaunchOp launch) {
+      tie(launch, kernels.lookup<func::FuncOp>(launch.getKernel()));
+    });
   }
 
-  void tie(nn::LaunchOp launch) {
-    auto kernel =
-        getOperation().lookupSymbol<func::FuncOp>(launch.getKernelAttr());
+  void tie(nn::LaunchOp launch, func::FuncOp kernel) {
     if (std::optional<unsigned> table = accumulatorOf(kernel))
       return tie(launch, {0, *table});
     if (std::optional<Tie> logits = logitsInPlace(kernel))
