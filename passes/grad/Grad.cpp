@@ -66,15 +66,17 @@ private:
     return op->getNumResults() != 0 && origins.isWeight(op->getResult(0));
   }
   LogicalResult differentiate(Operation *op);
-  LogicalResult release(Operation *op);
+  LogicalResult buildAdjoint(Operation *op);
   Value addTo(Value sum, Value gradient);
   void addGradient(Value value, Value gradient);
   void finishLoad(fsdp::LoadOp load);
 
   Block &body;
   Origins origins;
+  SymbolTableCollection symbols;
   MarkBackward mark;
   OpBuilder builder;
+  SliceGradients slices;
   DenseSet<Value> varied; // floats that depend on a trainable parameter
   DenseSet<Value> useful; // floats that the loss depends on
   DenseMap<Value, unsigned> pending; // active users not yet differentiated
@@ -86,7 +88,6 @@ private:
 // each how many active users must be differentiated before its gradient is
 // complete.
 void Differentiator::analyseActivity(Value loss) {
-  SymbolTableCollection symbols;
   SmallVector<fsdp::LoadOp> loads;
   for (Operation &op : body) {
     bool reached = false;
@@ -157,47 +158,27 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
       sum = addTo(sum, gradient);
   if (!sum) // through floor or integers: zero everywhere
     sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
-  auto gradient = fsdp::GradientOp::create(
-      builder, load.getLoc(), load.getSymbolAttr(), concatSlices(builder, sum));
-  auto parameter = SymbolTable::lookupNearestSymbolFrom<fsdp::ParameterOp>(
+  auto gradient =
+      fsdp::GradientOp::create(builder, load.getLoc(), load.getSymbolAttr(),
+                               slices.concat(builder, sum));
+  auto parameter = symbols.lookupNearestSymbolFrom<fsdp::ParameterOp>(
       load, load.getSymbolAttr());
   if (parameter.getUnitAttr())
     gradient->setAttr(fsdp::FSDPDialect::kUnitAttr, parameter.getUnitAttr());
 }
 
-/// Counts `op` as done with its operands. An op on weights only is
-/// differentiated as soon as its last user is done, so that gradients of
-/// parameters do not wait for the place where the parameter was loaded.
-LogicalResult Differentiator::release(Operation *op) {
-  for (Value operand :
-       SetVector<Value>(op->operand_begin(), op->operand_end())) {
-    if (--pending[operand] || !varied.contains(operand) ||
-        !useful.contains(operand))
-      continue;
-    Operation *source = operand.getDefiningOp();
-    if (auto load = dyn_cast<fsdp::LoadOp>(source))
-      finishLoad(load);
-    else if (isWeightOnly(source) &&
-             llvm::none_of(source->getResults(),
-                           [&](Value v) { return pending.lookup(v) != 0; }))
-      if (failed(differentiate(source)))
-        return failure();
-  }
-  return success();
-}
-
 // Builds the adjoint of one op, whose result gradients are complete, and adds
 // the gradients of its operands to those of earlier uses.
-LogicalResult Differentiator::differentiate(Operation *op) {
+LogicalResult Differentiator::buildAdjoint(Operation *op) {
   mark.primal = op;
   SmallVector<Value> resultGrads;
   for (Value result : op->getResults()) {
     Value gradient = gradients.lookup(result);
-    resultGrads.push_back(gradient ? concatSlices(builder, gradient)
+    resultGrads.push_back(gradient ? slices.concat(builder, gradient)
                                    : gradient);
   }
   if (llvm::all_of(resultGrads, [](Value v) { return !v; }))
-    return release(op);
+    return success();
 
   auto adjoint = dyn_cast<nn::AdjointOpInterface>(op);
   if (!adjoint)
@@ -214,7 +195,44 @@ LogicalResult Differentiator::differentiate(Operation *op) {
        llvm::zip(op->getOperands(), needed, operandGrads))
     if (wanted && gradient)
       addGradient(operand, gradient);
-  return release(op);
+  return success();
+}
+
+/// Differentiates `op` and counts it as done with its operands. An op on
+/// weights only follows as soon as its last user is done, so that gradients of
+/// parameters do not wait for the place where the parameter was loaded. Such
+/// ops may be a long chain, hence the stack: of the operands that are left, per
+/// op, the next one last.
+LogicalResult Differentiator::differentiate(Operation *op) {
+  SmallVector<SmallVector<Value>> stack;
+  auto begin = [&](Operation *next) {
+    SetVector<Value> operands(next->operand_begin(), next->operand_end());
+    SmallVector<Value> left = operands.takeVector();
+    std::reverse(left.begin(), left.end());
+    stack.push_back(std::move(left));
+    return buildAdjoint(next);
+  };
+  if (failed(begin(op)))
+    return failure();
+  while (!stack.empty()) {
+    if (stack.back().empty()) {
+      stack.pop_back();
+      continue;
+    }
+    Value operand = stack.back().pop_back_val();
+    if (--pending[operand] || !varied.contains(operand) ||
+        !useful.contains(operand))
+      continue;
+    Operation *source = operand.getDefiningOp();
+    if (auto load = dyn_cast<fsdp::LoadOp>(source))
+      finishLoad(load);
+    else if (isWeightOnly(source) &&
+             llvm::none_of(source->getResults(),
+                           [&](Value v) { return pending.lookup(v) != 0; }) &&
+             failed(begin(source)))
+      return failure();
+  }
+  return success();
 }
 
 // Sweeps from the last op to the first, starting with a gradient of 1 for the

@@ -245,29 +245,13 @@ struct Recompute : impl::RecomputeBase<Recompute> {
       if (isBackward(&op))
         backward.push_back(&op);
     IRMapping clones;
+    auto isCloned = [&](Value value) {
+      Operation *storage = storageOf(value).getDefiningOp();
+      return storage && chosen.contains(storage);
+    };
     for (Operation *op : backward)
       for (OpOperand &operand : op->getOpOperands())
-        operand.set(recompute(operand.get(), op, chosen, clones));
-  }
-
-private:
-  /// Returns the value that the backward op `user` should read instead of
-  /// `value`.
-  Value recompute(Value value, Operation *user,
-                  const llvm::SetVector<Operation *> &chosen,
-                  IRMapping &clones) {
-    Operation *storage = storageOf(value).getDefiningOp();
-    if (!storage || !chosen.contains(storage))
-      return value;
-    if (Value clone = clones.lookupOrNull(value))
-      return clone;
-    Operation *source = value.getDefiningOp();
-    IRMapping operands;
-    for (Value operand : source->getOperands())
-      operands.map(operand, recompute(operand, user, chosen, clones));
-    cloneIntoBackward(source, user, operands, clones);
-    ++numClones;
-    return clones.lookup(value);
+        operand.set(cloneChain(operand.get(), op, isCloned, clones, numClones));
   }
 };
 

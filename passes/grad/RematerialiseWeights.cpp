@@ -26,21 +26,26 @@ struct RematerialiseWeights
       if (isBackward(&op))
         backward.push_back(&op);
     DenseMap<Attribute, IRMapping> clonesOfUnit;
-    for (Operation *op : backward)
+    for (Operation *op : backward) {
+      auto isCloned = [&](Value value) {
+        Operation *source = value.getDefiningOp();
+        return source && isClonedFor(source, op, origins);
+      };
       for (OpOperand &operand : op->getOpOperands())
-        operand.set(rematerialise(operand.get(), op, origins,
-                                  clonesOfUnit[unitOf(op)]));
+        operand.set(cloneChain(operand.get(), op, isCloned,
+                               clonesOfUnit[unitOf(op)], numClones));
+    }
   }
 
 private:
   // Weights, broadcasts and what follows from constants are always cloned;
   // values derived from weights only within their own unit.
-  static bool isCloned(Operation *source, Operation *user,
-                       const Origins &origins) {
+  static bool isClonedFor(Operation *source, Operation *user,
+                          const Origins &origins) {
     if (isBackward(source) || isa<nn::ConstantOp>(source) ||
         !isMemoryEffectFree(source))
       return false;
-    if (isWeightSource(source) || isa<nn::BroadcastOp>(source))
+    if (origins.isWeightSource(source) || isa<nn::BroadcastOp>(source))
       return true;
     switch (origins.of(source->getResult(0))) {
     case Origin::Constant:
@@ -51,23 +56,6 @@ private:
       return false;
     }
     llvm_unreachable("unknown origin");
-  }
-
-  /// Returns the value that the backward op `user` should read instead of
-  /// `value`.
-  Value rematerialise(Value value, Operation *user, const Origins &origins,
-                      IRMapping &clones) {
-    Operation *source = value.getDefiningOp();
-    if (!source || !isCloned(source, user, origins))
-      return value;
-    if (Value clone = clones.lookupOrNull(value))
-      return clone;
-    IRMapping operands;
-    for (Value operand : source->getOperands())
-      operands.map(operand, rematerialise(operand, user, origins, clones));
-    cloneIntoBackward(source, user, operands, clones);
-    ++numClones;
-    return clones.lookup(value);
   }
 };
 

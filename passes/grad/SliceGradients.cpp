@@ -10,15 +10,22 @@ using namespace mlir;
 namespace fsdpc::passes {
 
 /// Collects the padded parts that `sum` adds. Fails if it adds anything else.
+/// A sum may have as many terms as a model has slices, so this is a loop.
 static LogicalResult collectParts(Value sum,
                                   SmallVectorImpl<nn::PadOp> &parts) {
-  if (auto pad = sum.getDefiningOp<nn::PadOp>()) {
-    parts.push_back(pad);
-    return success();
+  SmallVector<Value> terms = {sum};
+  while (!terms.empty()) {
+    Value term = terms.pop_back_val();
+    if (auto pad = term.getDefiningOp<nn::PadOp>()) {
+      parts.push_back(pad);
+      continue;
+    }
+    auto add = term.getDefiningOp<nn::AddOp>();
+    if (!add)
+      return failure();
+    terms.append({add.getLhs(), add.getRhs()});
   }
-  auto add = sum.getDefiningOp<nn::AddOp>();
-  return success(add && succeeded(collectParts(add.getLhs(), parts)) &&
-                 succeeded(collectParts(add.getRhs(), parts)));
+  return success();
 }
 
 /// Returns the only axis along which the part is smaller than the whole, or -1.
@@ -38,9 +45,9 @@ static int64_t axisOf(nn::PadOp part) {
   return axis;
 }
 
-Value concatSlices(OpBuilder &builder, Value sum) {
+static Value concatParts(OpBuilder &builder, Value sum) {
   SmallVector<nn::PadOp> parts;
-  if (!sum.getDefiningOp<nn::AddOp>() || failed(collectParts(sum, parts)))
+  if (failed(collectParts(sum, parts)))
     return sum;
   int64_t axis = axisOf(parts.front());
   if (axis < 0 ||
@@ -61,6 +68,15 @@ Value concatSlices(OpBuilder &builder, Value sum) {
     return sum;
   return nn::ConcatOp::create(builder, sum.getLoc(), sum.getType(), values,
                               axis);
+}
+
+Value SliceGradients::concat(OpBuilder &builder, Value sum) {
+  if (!sum.getDefiningOp<nn::AddOp>() || others.contains(sum))
+    return sum;
+  Value result = concatParts(builder, sum);
+  if (result == sum)
+    others.insert(sum);
+  return result;
 }
 
 } // namespace fsdpc::passes

@@ -3,11 +3,20 @@
 
 #include "compiler/dialects/nn/NNDialect.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 namespace fsdpc::passes {
 
-/// Returns the concatenation of the parts, built at the builder's insertion
-/// point, if `sum` adds padded parts that cover an axis without overlap, as the
-/// gradient of a split does; else returns `sum`.
-mlir::Value concatSlices(mlir::OpBuilder &builder, mlir::Value sum);
+class SliceGradients {
+public:
+  /// Returns the concatenation of the parts, built at the builder's insertion
+  /// point, if `sum` adds padded parts that cover an axis without overlap, as
+  /// the gradient of a split does; else returns `sum`.
+  mlir::Value concat(mlir::OpBuilder &builder, mlir::Value sum);
+
+private:
+  /// Sums of anything else. The gradient of many values may be one long sum.
+  llvm::DenseSet<mlir::Value> others;
+};
 
 } // namespace fsdpc::passes

@@ -28,7 +28,7 @@ LogicalResult verifyOperands(Operation *op, const Origins &origins) {
     }
     if (!origins.isWeight(operand))
       continue;
-    if (isWeightSource(source) || unitOf(source) == unitOf(op)) {
+    if (origins.isWeightSource(source) || unitOf(source) == unitOf(op)) {
       InFlightDiagnostic diag =
           op->emitOpError("belongs to the backward, but uses a value of the "
                           "forward that depends only on weights; run "

@@ -5,19 +5,17 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
-bool isWeightSource(Operation *op) {
-  if (isa<fsdp::FlatOp>(op))
-    return true;
-  auto load = dyn_cast<fsdp::LoadOp>(op);
-  return load &&
-         isa_and_nonnull<fsdp::ParameterOp>(
-             SymbolTable::lookupNearestSymbolFrom(load, load.getSymbolAttr()));
-}
-
 Origins::Origins(Block &body) {
   for (BlockArgument argument : body.getArguments())
     origins[argument] = Origin::Data;
+  SymbolTableCollection symbols;
   for (Operation &op : body) {
+    auto load = dyn_cast<fsdp::LoadOp>(op);
+    bool ofParameter =
+        load && symbols.lookupNearestSymbolFrom<fsdp::ParameterOp>(
+                    load, load.getSymbolAttr());
+    if (ofParameter || isa<fsdp::FlatOp>(op))
+      weightSources.insert(&op);
     Origin origin = isWeightSource(&op) ? Origin::Weight : Origin::Constant;
     if (isa<fsdp::RandomOp>(op) || !isMemoryEffectFree(&op))
       origin = Origin::Data;
@@ -28,14 +26,49 @@ Origins::Origins(Block &body) {
   }
 }
 
-void cloneIntoBackward(Operation *source, Operation *user, IRMapping &operands,
-                       IRMapping &clones) {
+// Clones a forward op in front of the backward op `user`, into the unit of
+// `user`, and maps the results to those of the clone.
+static void cloneIntoBackward(Operation *source, Operation *user,
+                              IRMapping &operands, IRMapping &clones) {
   OpBuilder builder(user);
   Operation *clone = builder.clone(*source, operands);
   clone->setAttr(fsdp::FSDPDialect::kBackwardAttr, builder.getUnitAttr());
   if (Attribute unit = unitOf(user))
     clone->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
   clones.map(source->getResults(), clone->getResults());
+}
+
+Value cloneChain(Value value, Operation *user,
+                 llvm::function_ref<bool(Value)> isCloned, IRMapping &clones,
+                 Pass::Statistic &count) {
+  auto isMissing = [&](Value each) {
+    return isCloned(each) && !clones.contains(each);
+  };
+  // An op whose operands are being cloned, from `next` on.
+  struct Pending {
+    Operation *op;
+    unsigned next;
+  };
+  SmallVector<Pending> stack;
+  if (isMissing(value))
+    stack.push_back({value.getDefiningOp(), 0});
+  while (!stack.empty()) {
+    auto [op, next] = stack.back();
+    if (next < op->getNumOperands()) {
+      ++stack.back().next;
+      if (Value operand = op->getOperand(next); isMissing(operand))
+        stack.push_back({operand.getDefiningOp(), 0});
+      continue;
+    }
+    IRMapping operands;
+    for (Value operand : op->getOperands())
+      if (isCloned(operand))
+        operands.map(operand, clones.lookup(operand));
+    cloneIntoBackward(op, user, operands, clones);
+    ++count;
+    stack.pop_back();
+  }
+  return isCloned(value) ? clones.lookup(value) : value;
 }
 
 FunctionOpInterface lookupMicrobatch(ModuleOp module) {

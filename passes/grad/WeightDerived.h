@@ -7,8 +7,10 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Pass/Pass.h"
 
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 namespace fsdpc::passes {
 
@@ -28,13 +30,16 @@ public:
 
   Origin of(mlir::Value value) const { return origins.lookup(value); }
   bool isWeight(mlir::Value value) const { return of(value) == Origin::Weight; }
+  /// Returns true if the op is a weight itself, before or after
+  /// shard-parameters.
+  bool isWeightSource(mlir::Operation *op) const {
+    return weightSources.contains(op);
+  }
 
 private:
   llvm::DenseMap<mlir::Value, Origin> origins;
+  llvm::DenseSet<mlir::Operation *> weightSources;
 };
-
-/// Returns true if the op is a weight itself, before or after shard-parameters.
-bool isWeightSource(mlir::Operation *op);
 
 inline bool isBackward(mlir::Operation *op) {
   return op->hasAttr(fsdp::FSDPDialect::kBackwardAttr);
@@ -44,10 +49,14 @@ inline mlir::Attribute unitOf(mlir::Operation *op) {
   return op->getAttr(fsdp::FSDPDialect::kUnitAttr);
 }
 
-/// Clones a forward op in front of the backward op `user`, into the unit of
-/// `user`, and maps the results to those of the clone.
-void cloneIntoBackward(mlir::Operation *source, mlir::Operation *user,
-                       mlir::IRMapping &operands, mlir::IRMapping &clones);
+/// Returns what the backward op `user` should read instead of `value`: a clone
+/// of its op, if `isCloned` holds for the value, with what the op reads cloned
+/// in the same way first; else `value`. Clones are remembered in `clones`, and
+/// counted in `count`. Not recursive, since a model may have any number of such
+/// ops in a row.
+mlir::Value cloneChain(mlir::Value value, mlir::Operation *user,
+                       llvm::function_ref<bool(mlir::Value)> isCloned,
+                       mlir::IRMapping &clones, mlir::Pass::Statistic &count);
 
 /// Returns the function with forward and backward, or null after an error.
 mlir::FunctionOpInterface lookupMicrobatch(mlir::ModuleOp module);

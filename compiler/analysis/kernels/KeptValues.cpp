@@ -5,6 +5,7 @@
 #include "compiler/analysis/kernels/BodyWalk.h"
 #include "compiler/dialects/nn/Build.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -25,7 +26,10 @@ struct Readers {
 };
 
 void findReaders(Value value, ArrayRef<KeptValue> kept,
-                 llvm::function_ref<int(Value)> level, Readers &readers) {
+                 llvm::function_ref<int(Value)> level, Readers &readers,
+                 llvm::SmallPtrSetImpl<Value> &seen) {
+  if (!seen.insert(value).second)
+    return; // many paths may lead to one value
   for (Operation *user : value.getUsers()) {
     if (isa<nn::ReduceOp, func::ReturnOp>(user)) {
       readers.add(level(value));
@@ -40,7 +44,7 @@ void findReaders(Value value, ArrayRef<KeptValue> kept,
     }
     readers.inPlace &=
         isa<nn::ElementwiseOpInterface>(user) || isa<nn::ReshapeOp>(user);
-    findReaders(result, kept, level, readers);
+    findReaders(result, kept, level, readers, seen);
   }
 }
 
@@ -64,7 +68,8 @@ analysis::valuesToKeep(func::FuncOp kernel, int64_t count,
         llvm::is_contained(terminator->getOperands(), value))
       continue;
     Readers readers;
-    findReaders(value, kept, level, readers);
+    llvm::SmallPtrSet<Value, 16> seen;
+    findReaders(value, kept, level, readers, seen);
     if (readers.first >= readers.last)
       continue;
     KeptValue &entry = kept.emplace_back(KeptValue{value, readers.first});

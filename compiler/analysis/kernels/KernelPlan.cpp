@@ -205,9 +205,30 @@ LogicalResult Planner::checkTemplate() {
                      << "' of its plan; plan-kernels chooses one that fits";
 }
 
+// The walks through a body, and the emitters, call themselves for each op that
+// a value is computed from. outline-kernels forms small kernels; those of an
+// edited dump may have any size.
+LogicalResult Planner::checkDepth() {
+  constexpr int deepest = 2048;
+  DenseMap<Operation *, int> depths;
+  for (Operation &op : kernel.getBody().front()) {
+    int depth = 0;
+    for (Value operand : op.getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        depth = std::max(depth, depths.lookup(producer));
+    depths[&op] = ++depth;
+    if (depth > deepest)
+      return emitError() << "has more than " << deepest
+                         << " ops in a row; divide it into several kernels";
+  }
+  return success();
+}
+
 FailureOr<KernelPlan> Planner::run() {
   if (terminator->getNumOperands() == 0)
     return emitError() << "has no output";
+  if (failed(checkDepth()))
+    return failure();
   collectReductions();
   plan.kind = given ? given.getKernelTemplate() : chooseTemplate();
   if (failed(checkTemplate()))

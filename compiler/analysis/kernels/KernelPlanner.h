@@ -105,6 +105,7 @@ public:
   mlir::FailureOr<KernelPlan> run();
 
 private:
+  mlir::LogicalResult checkDepth();
   nn::KernelTemplate chooseTemplate();
   mlir::LogicalResult checkTemplate();
   bool fitsColumns();

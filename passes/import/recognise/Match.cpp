@@ -60,29 +60,32 @@ Value recognise::throughScaling(Value value, double &factor) {
 }
 
 // Descends only into products with a single use: others are values in their own
-// right.
-static void collect(Value value, Product &product, bool isRoot) {
-  if (std::optional<double> number = nn::matchSplat(value)) {
-    product.number *= *number;
-    return;
-  }
-  bool descends = isRoot || value.hasOneUse();
-  if (auto mul = value.getDefiningOp<nn::MulOp>(); mul && descends) {
-    collect(mul.getLhs(), product, false);
-    collect(mul.getRhs(), product, false);
-    return;
-  }
-  if (auto div = value.getDefiningOp<nn::DivOp>(); div && descends)
-    if (auto number = nn::matchSplat(div.getRhs()); number && *number != 0) {
-      product.number /= *number;
-      return collect(div.getLhs(), product, false);
-    }
-  product.factors.push_back(value);
-}
-
+// right. No pattern has more than a few factors, so the rest of a long product
+// counts as one factor each; otherwise every op of it would visit all of it.
 Product recognise::factorise(Value value) {
+  constexpr unsigned most = 32; // products and quotients
   Product product;
-  collect(value, product, /*isRoot=*/true);
+  SmallVector<Value> left = {value};
+  unsigned descents = 0;
+  while (!left.empty()) {
+    Value next = left.pop_back_val();
+    if (std::optional<double> number = nn::matchSplat(next)) {
+      product.number *= *number;
+      continue;
+    }
+    bool descends = (next == value || next.hasOneUse()) && descents++ < most;
+    if (auto mul = next.getDefiningOp<nn::MulOp>(); mul && descends) {
+      left.append({mul.getRhs(), mul.getLhs()});
+      continue;
+    }
+    if (auto div = next.getDefiningOp<nn::DivOp>(); div && descends)
+      if (auto number = nn::matchSplat(div.getRhs()); number && *number != 0) {
+        product.number /= *number;
+        left.push_back(div.getLhs());
+        continue;
+      }
+    product.factors.push_back(next);
+  }
   return product;
 }
 
