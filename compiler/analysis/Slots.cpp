@@ -85,6 +85,7 @@ private:
   func::FuncOp function;
   int position;
   const SlotOptions &options;
+  SymbolTableCollection symbols;
   SmallVector<Slot> slots;
   SmallVector<Place> parent;
   DenseMap<Value, Place> places;
@@ -171,7 +172,7 @@ LogicalResult SlotFinder::accumulate(nn::LibraryCallOpInterface call) {
 
 LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   Place target = placeOf(pack.getResult());
-  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
+  auto layout = symbols.lookupNearestSymbolFrom<fsdp::LayoutOp>(
       pack, pack.getLayoutAttr());
   int64_t size = bytesOf(pack.getType()) / pack.getType().getNumElements();
   auto members = layout.getMembers().getAsRange<fsdp::MemberAttr>();

@@ -88,13 +88,14 @@ static Source sourceOf(SymbolOp op, const ProgramTables &tables) {
 
 static void addSources(ModuleOp module, const ProgramTables &tables,
                        Manifest &manifest) {
+  SymbolTable symbols(module);
   for (Layout &layout : manifest.layouts)
     for (Member &member : layout.members)
       member.source =
-          sourceOf(module.lookupSymbol<fsdp::ParameterOp>(member.name), tables);
+          sourceOf(symbols.lookup<fsdp::ParameterOp>(member.name), tables);
   for (Buffer &buffer : manifest.buffers)
     buffer.source =
-        sourceOf(module.lookupSymbol<fsdp::BufferOp>(buffer.name), tables);
+        sourceOf(symbols.lookup<fsdp::BufferOp>(buffer.name), tables);
 }
 
 // Describes an input, with the range of its values if it selects rows or

@@ -49,7 +49,7 @@ private:
 
   // Returns the load of the parameter behind transposes, casts and other
   // rearrangements, or null.
-  static fsdp::LoadOp weightOf(Value value) {
+  fsdp::LoadOp weightOf(Value value) const {
     Operation *op = value.getDefiningOp();
     while (op && isRearrangement(op))
       op = op->getOperand(0).getDefiningOp();
@@ -57,19 +57,18 @@ private:
     return load && isParameter(load) ? load : fsdp::LoadOp();
   }
 
-  static bool isParameter(fsdp::LoadOp load) {
-    return isa_and_nonnull<fsdp::ParameterOp>(
-        SymbolTable::lookupNearestSymbolFrom(load, load.getSymbolAttr()));
+  bool isParameter(fsdp::LoadOp load) const {
+    return isa_and_nonnull<fsdp::ParameterOp>(symbols.lookup(load.getSymbol()));
   }
 
   // Returns true for ops that go where their users are: sources, and rearranged
   // weights.
-  static bool isFollower(Operation *op) {
+  bool isFollower(Operation *op) const {
     return (op->getNumOperands() == 0 && op->getNumResults() != 0) ||
            (op->getNumResults() == 1 && weightOf(op->getResult(0)));
   }
 
-  static SmallVector<fsdp::LoadOp> weightsRead(Operation *op) {
+  SmallVector<fsdp::LoadOp> weightsRead(Operation *op) const {
     SmallVector<fsdp::LoadOp> loads;
     for (Value operand : op->getOperands())
       if (fsdp::LoadOp load = weightOf(operand))

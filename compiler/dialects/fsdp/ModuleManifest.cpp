@@ -46,7 +46,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
 }
 
-static Layout layoutOf(LayoutOp op, ModuleOp module) {
+static Layout layoutOf(LayoutOp op, const SymbolTable &symbols) {
   Layout layout;
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();
@@ -60,7 +60,8 @@ static Layout layoutOf(LayoutOp op, ModuleOp module) {
     layout.computeWhole |= kept == "compute";
   }
   for (auto attribute : op.getMembers().getAsRange<MemberAttr>()) {
-    auto parameter = module.lookupSymbol<ParameterOp>(attribute.getParameter());
+    auto parameter =
+        symbols.lookup<ParameterOp>(attribute.getParameter().getValue());
     Member member;
     member.name = parameter.getSymName().str();
     member.aliases = strings(parameter.getAliases());
@@ -101,8 +102,9 @@ static void addInputs(func::FuncOp function, Manifest &manifest) {
 Manifest describeModule(ModuleOp module) {
   Manifest manifest;
   addOptions(module, manifest);
+  SymbolTable symbols(module);
   for (auto layout : module.getOps<LayoutOp>())
-    manifest.layouts.push_back(layoutOf(layout, module));
+    manifest.layouts.push_back(layoutOf(layout, symbols));
   for (auto buffer : module.getOps<BufferOp>())
     manifest.buffers.push_back(bufferOf(buffer));
   if (auto function =
