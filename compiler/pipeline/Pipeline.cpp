@@ -124,28 +124,49 @@ std::string fsdpc::pipeline::phaseNames() {
 }
 
 // Returns the index of the first step that has not run, according to
-// `fsdp.done`.
+// `fsdp.done`. A dump of the phase `runtime` shows the program and is no input:
+// its addresses and events say nothing of the values that they are for, so
+// nothing could prove an edit of it.
 static FailureOr<size_t> firstStep(ModuleOp module) {
   auto done = module->getAttrOfType<StringAttr>(fsdp::FSDPDialect::kDoneAttr);
   if (!done || done == "import")
     return 0;
-  for (auto [index, step] : llvm::enumerate(pipelineSteps()))
-    if (step.name == done.getValue())
+  for (auto [index, step] : llvm::enumerate(pipelineSteps())) {
+    if (step.name != done.getValue())
+      continue;
+    if (step.phase <= Phase::Memory)
       return index + 1;
+    return module.emitError("the dump of '")
+           << done.getValue()
+           << "' is output only; edit and compile the dump of "
+              "'verify-memory' instead";
+  }
   return module.emitError("unknown pass '")
          << done.getValue() << "' in '" << fsdp::FSDPDialect::kDoneAttr
          << "'; name a pass of this compiler's pipeline, or compile the model "
             "again";
 }
 
-// Returns true if a verifier that has run must run again when a dump is
-// resumed, because the dump may have been edited: the verifiers of the phase
-// that it is in. Memory planning adds only offsets, so there the schedule can
-// still be checked.
-static bool checksAgain(const PipelineStep &step, const PipelineStep &done) {
-  return step.name.starts_with("verify-") &&
-         (step.phase == done.phase ||
-          (step.phase == Phase::Schedule && done.phase == Phase::Memory));
+// The verifiers whose rules hold beyond their own phase: the last phase in
+// whose dumps they hold, and how to check them there.
+static const PipelineStep lasting[] = {
+    {Phase::Memory, "verify-input", createVerifyInput},
+    {Phase::Memory, "verify-kernels", createVerifyKernels},
+    {Phase::Memory, "verify-schedule", createVerifySchedule},
+};
+
+// Returns how to run a verifier that has run again, because a dump may have
+// been edited since, or null if its rules no longer hold after the pass `done`.
+static const PipelineStep *checkAgain(const PipelineStep &step,
+                                      const PipelineStep &done) {
+  if (!step.name.starts_with("verify-"))
+    return nullptr;
+  if (step.phase == done.phase)
+    return &step;
+  for (const PipelineStep &check : lasting)
+    if (check.name == step.name && done.phase <= check.phase)
+      return &check;
+  return nullptr;
 }
 
 LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
@@ -161,8 +182,9 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
     return manager.run(module);
   };
   for (const PipelineStep &step : pipelineSteps().take_front(*first))
-    if (checksAgain(step, steps[*first - 1]) && failed(run(step)))
-      return failure();
+    if (const PipelineStep *check = checkAgain(step, steps[*first - 1]))
+      if (failed(run(*check)))
+        return failure();
   for (size_t index = *first; index < pipelineSteps().size(); ++index) {
     const PipelineStep &step = steps[index];
     if (step.phase > options.last)

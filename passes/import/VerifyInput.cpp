@@ -1,6 +1,7 @@
 // Checks the invariants that close the phase `import`. All later passes rely on
 // them, whether the module comes from the importer or from an edited dump, so a
-// dump that breaks one is refused here rather than miscompiled later.
+// dump that breaks one is refused here rather than miscompiled later. They hold
+// until the phase `memory`, and are checked again for every dump.
 #include "passes/import/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,6 +54,15 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
   return success();
 }
 
+// Returns the parameter that the op reads: as such, or from the phase `shard`
+// on as a member of a flat buffer.
+static FlatSymbolRefAttr readBy(Operation *op) {
+  if (auto load = dyn_cast<fsdp::LoadOp>(op))
+    return load.getSymbolAttr();
+  auto view = dyn_cast<fsdp::ViewOp>(op);
+  return view ? view.getMemberAttr() : FlatSymbolRefAttr();
+}
+
 // Returns true if the loss depends on a trainable parameter.
 static bool dependsOnParameter(fsdp::ReportLossOp report,
                                SymbolTable &symbols) {
@@ -62,8 +72,8 @@ static bool dependsOnParameter(fsdp::ReportLossOp report,
     Operation *op = stack.pop_back_val();
     if (!seen.insert(op).second)
       continue;
-    if (auto load = dyn_cast<fsdp::LoadOp>(op))
-      if (auto parameter = symbols.lookup<fsdp::ParameterOp>(load.getSymbol()))
+    if (FlatSymbolRefAttr name = readBy(op))
+      if (auto parameter = symbols.lookup<fsdp::ParameterOp>(name.getAttr()))
         if (parameter.getTrainable())
           return true;
     for (Value operand : op->getOperands())

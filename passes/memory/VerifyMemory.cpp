@@ -29,9 +29,10 @@ LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
   if (base < 0 || base % slotAlignment != 0)
     return first.op->emitOpError("violates rule 'aligned': offset ")
            << base << " is not a multiple of " << slotAlignment;
-  if (base + slot.bytes > arenaBytes)
-    return first.op->emitOpError("violates rule 'arena': it extends to byte ")
-           << base + slot.bytes << ", but the arena ends at " << arenaBytes;
+  if (base > arenaBytes - slot.bytes) // the sum may overflow
+    return first.op->emitOpError("violates rule 'arena': its ")
+           << slot.bytes << " bytes from " << base
+           << " on extend past the arena of " << arenaBytes << " bytes";
   for (const SlotValue &value : slot.values) {
     std::optional<int64_t> own = plannedOffset(value.op, value.result);
     if (own == base + value.offset)

@@ -4,6 +4,7 @@
 #include "passes/runtime/MemoryAccesses.h"
 
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "passes/runtime/Reach.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -61,6 +62,11 @@ LogicalResult addOperand(OpOperand &operand,
     return op->emitOpError("takes as operand ")
            << operand.getOperandNumber()
            << " an address that is not the result of an rt.pointer";
+  if (int64_t reach = reachOf(operand);
+      reach > static_cast<int64_t>(pointer.getBytes()))
+    return op->emitOpError("touches ")
+           << reach << " bytes of operand " << operand.getOperandNumber()
+           << ", but its pointer reaches " << pointer.getBytes();
   MemoryAccess access = accessThrough(pointer, write);
   if (write && fsdp::isSame(access.memory, rt::ReadOnlyMemory::get()))
     return op->emitOpError("writes to space '")

@@ -29,7 +29,8 @@ bool conflict(const MemoryAccess &a, const MemoryAccess &b);
 // `gatherPadding` is the number of bytes that an all-gather may write past its
 // destination. Emits an error if the op does not state its effects, does not
 // say what it does with one of its pointers, takes a pointer that no rt.pointer
-// makes, or writes to memory that only the runtime writes.
+// makes or that reaches less than the op touches, or writes to memory that only
+// the runtime writes.
 mlir::FailureOr<mlir::SmallVector<MemoryAccess>>
 accessesOf(mlir::Operation *op, int64_t gatherPadding);
 

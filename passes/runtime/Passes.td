@@ -76,6 +76,7 @@ def VerifyRT : Pass<"verify-rt", "::mlir::ModuleOp"> {
       layouts that it names,
     - an op writes to memory that only the runtime writes (inputs, constants),
     - an event is waited for before it is recorded,
+    - an op touches more bytes than its pointer says,
     - a pointer reaches past the arena,
     - two streams touch the same memory, one of them writing, without an event
       that orders them (happens-before by vector clocks).

@@ -26,8 +26,19 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
 // arena: slots end within the arena.
 module attributes {fsdp.arena = {bytes = 96 : i64}} {
   func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-    // expected-error @below {{violates rule 'arena': it extends to byte 128, but the arena ends at 96}}
+    // expected-error @below {{violates rule 'arena': its 64 bytes from 64 on extend past the arena of 96 bytes}}
     %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 64>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}
+
+// -----
+
+// arena: the end of this slot is not a number of 64 bits.
+module attributes {fsdp.arena = {bytes = 96 : i64}} {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    // expected-error @below {{violates rule 'arena': its 64 bytes from 9223372036854775744 on extend past the arena of 96 bytes}}
+    %a = nn.matmul %x, %x {fsdp.offsets = array<i64: 9223372036854775744>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
     return
   }
 }

@@ -30,6 +30,53 @@ module attributes {fsdp.arena = {bytes = 64 : i64}} {
 
 // -----
 
+// An op touches no more than its pointers say: here 64 bytes of 4.
+module attributes {fsdp.arena = {bytes = 64 : i64}} {
+  func.func private @exp(%x: tensor<4x4xf32>) -> tensor<4x4xf32> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4x4xf32>
+    return %y : tensor<4x4xf32>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    %1 = rt.pointer arena + 60 bytes 4
+    // expected-error @below {{touches 64 bytes of operand 1, but its pointer reaches 4}}
+    rt.launch @exp(%0, %1)
+    return
+  }
+}
+
+// -----
+
+// The plan of a product says what it touches: its batches of m x n elements.
+module attributes {fsdp.arena = {bytes = 4096 : i64}} {
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 512
+    %1 = rt.pointer arena + 512 bytes 512
+    %2 = rt.pointer arena + 1024 bytes 124
+    // expected-error @below {{touches 128 bytes of operand 2, but its pointer reaches 124}}
+    rt.matmul <4 x 4 x 8, f32, f32 -> f32 batch [2] strides [32], [32], [16] transposed false, false accumulate false> %0, %1 -> %2
+    return
+  }
+}
+
+// -----
+
+// A flat buffer has the elements of its layout.
+module attributes {fsdp.arena = {bytes = 4096 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<32xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 32 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 64
+    // expected-error @below {{touches 128 bytes of operand 0, but its pointer reaches 64}}
+    rt.reduce_scatter [@a.flat], %0
+    return
+  }
+}
+
+// -----
+
 // A gather also writes its padding: 128 bytes for each of --max-ranks.
 module attributes {fsdp.arena = {bytes = 64 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
   func.func @microbatch() {

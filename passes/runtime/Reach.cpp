@@ -1,0 +1,196 @@
+// How far each call reaches, op by op. The numbers come from what the runtime
+// passes on to its kernels and libraries (plans, kernels' types, layouts),
+// never from pointers, so that a pointer that declares too little is found.
+#include "passes/runtime/Reach.h"
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/rt/RTDialect.h"
+#include "passes/runtime/Pointers.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::passes;
+
+namespace {
+
+int64_t elementBytes(Type type) {
+  return (type.getIntOrFloatBitWidth() + 7) / 8;
+}
+
+// The elements from the first to the last one of a strided tensor whose rows
+// are `dense` elements. `sizes` may have more entries than there are strides.
+int64_t extent(ArrayRef<int64_t> sizes, DenseI64ArrayAttr strides,
+               int64_t dense) {
+  for (auto [size, stride] : llvm::zip(sizes, strides.asArrayRef()))
+    dense += (size - 1) * stride;
+  return dense;
+}
+
+// ---- library calls ----
+
+int64_t bytesOf(rt::MatmulOp op, unsigned index) {
+  rt::MatmulPlanAttr plan = op.getPlan();
+  int64_t m = plan.getM(), n = plan.getN(), k = plan.getK();
+  ArrayRef<int64_t> batch = plan.getBatch().asArrayRef();
+  if (index == 0)
+    return extent(batch, plan.getStrideA(), m * k) * elementBytes(plan.getA());
+  if (index == 1)
+    return extent(batch, plan.getStrideB(), k * n) * elementBytes(plan.getB());
+  if (index + 1 == op->getNumOperands())
+    return extent(batch, plan.getStrideC(), m * n) * elementBytes(plan.getC());
+  return n * elementBytes(plan.getC()); // the bias
+}
+
+int64_t bytesOf(rt::ConvolutionOp op, unsigned index) {
+  rt::ConvolutionPlanAttr plan = op.getPlan();
+  // The operands x, w and y are these tensors of the forward, by kind.
+  ArrayRef<int64_t> input = plan.getInput().asArrayRef(),
+                    filter = plan.getFilter().asArrayRef(),
+                    output = plan.getOutput().asArrayRef();
+  ArrayRef<int64_t> forward[] = {input, filter, output},
+                    ofInput[] = {output, filter, input},
+                    ofWeight[] = {input, output, filter};
+  ArrayRef<int64_t> shape = plan.getKind() == "forward" ? forward[index]
+                            : plan.getKind() == "input" ? ofInput[index]
+                                                        : ofWeight[index];
+  return llvm::product_of(shape) * elementBytes(plan.getElement());
+}
+
+int64_t bytesOf(rt::PoolingOp op, unsigned index) {
+  rt::PoolingPlanAttr plan = op.getPlan();
+  int64_t input = llvm::product_of(plan.getInput().asArrayRef()),
+          output = llvm::product_of(plan.getOutput().asArrayRef());
+  if (index == 2) // the workspace
+    return output * 4;
+  bool backward = plan.getKind().ends_with("_grad");
+  return ((index == 0) != backward ? input : output) *
+         elementBytes(plan.getElement());
+}
+
+// The tensors of attention, of which forward and backward take different ones.
+struct AttentionReach {
+  explicit AttentionReach(rt::AttentionPlanAttr plan)
+      : plan(plan), query(plan.getQuery().asArrayRef()),
+        key(plan.getKey().asArrayRef()) {}
+
+  int64_t ofQueries(DenseI64ArrayAttr strides, int64_t width) const {
+    return extent(query.take_front(3), strides, width) *
+           elementBytes(plan.getElement());
+  }
+  int64_t ofKeys(DenseI64ArrayAttr strides, int64_t width) const {
+    return extent(key.take_front(3), strides, width) *
+           elementBytes(plan.getElement());
+  }
+  int64_t lse() const { return query[0] * query[1] * query[2] * 4; }
+  int64_t mask() const {
+    if (!plan.getMask())
+      return 0;
+    int64_t sizes[] = {query[0], query[1], query[2], key[2]};
+    return extent(sizes, plan.getStrideMask(), 1) *
+           elementBytes(plan.getMask());
+  }
+  int64_t width() const { return query[3]; }
+
+  rt::AttentionPlanAttr plan;
+  ArrayRef<int64_t> query, key;
+};
+
+int64_t bytesOf(rt::AttentionOp op, unsigned index) {
+  AttentionReach reach(op.getPlan());
+  rt::AttentionPlanAttr plan = op.getPlan();
+  int64_t ofInputs[] = {
+      reach.ofQueries(plan.getStrideQuery(), reach.width()),
+      reach.ofKeys(plan.getStrideKey(), reach.width()),
+      reach.ofKeys(plan.getStrideValue(), plan.getValueWidth())};
+  if (index < 3)
+    return ofInputs[index];
+  unsigned last = op->getNumOperands() - 1;
+  return index == last ? reach.lse()
+         : index + 1 == last
+             ? reach.ofQueries(plan.getStrideOutput(), plan.getValueWidth())
+             : reach.mask();
+}
+
+int64_t bytesOf(rt::AttentionGradOp op, unsigned index) {
+  AttentionReach reach(op.getPlan());
+  rt::AttentionPlanAttr plan = op.getPlan();
+  int64_t width = reach.width(), valueWidth = plan.getValueWidth();
+  int64_t ofInputs[] = {reach.ofQueries(plan.getStrideGrad(), valueWidth),
+                        reach.ofQueries(plan.getStrideQuery(), width),
+                        reach.ofKeys(plan.getStrideKey(), width),
+                        reach.ofKeys(plan.getStrideValue(), valueWidth),
+                        reach.ofQueries(plan.getStrideOutput(), valueWidth),
+                        reach.lse()};
+  if (index < 6)
+    return ofInputs[index];
+  int64_t ofResults[] = {reach.ofKeys(plan.getStrideDValue(), valueWidth),
+                         reach.ofKeys(plan.getStrideDKey(), width),
+                         reach.ofQueries(plan.getStrideDQuery(), width)};
+  unsigned fromEnd = op->getNumOperands() - 1 - index;
+  return fromEnd < 3 ? ofResults[fromEnd] : reach.mask();
+}
+
+// ---- calls on symbols ----
+
+// A flat buffer of the layout, in its compute type.
+int64_t flatBytes(Operation *op, Attribute name) {
+  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
+      op, cast<FlatSymbolRefAttr>(name));
+  return layout ? static_cast<int64_t>(layout.getElements()) *
+                      elementBytes(layout.getCompute())
+                : 0;
+}
+
+int64_t bytesOf(rt::LaunchOp op, unsigned index) {
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      op, op.getKernelAttr());
+  unsigned inputs = kernel.getNumArguments();
+  if (index >= inputs + kernel.getNumResults())
+    return 0;
+  return tensorBytes(index < inputs ? kernel.getArgumentTypes()[index]
+                                    : kernel.getResultTypes()[index - inputs]);
+}
+
+int64_t bufferBytes(rt::UpdateStatisticsOp op) {
+  auto buffer = SymbolTable::lookupNearestSymbolFrom<fsdp::BufferOp>(
+      op, op.getBufferAttr());
+  return buffer ? tensorBytes(buffer.getType()) : 0;
+}
+
+} // namespace
+
+int64_t fsdpc::passes::reachOf(OpOperand &operand) {
+  unsigned index = operand.getOperandNumber();
+  constexpr int64_t scalar = 4, sum = 8; // an f32, and an f64
+  return TypeSwitch<Operation *, int64_t>(operand.getOwner())
+      .Case<rt::MatmulOp, rt::ConvolutionOp, rt::PoolingOp, rt::AttentionOp,
+            rt::AttentionGradOp, rt::LaunchOp>(
+          [&](auto op) { return bytesOf(op, index); })
+      .Case<rt::AllGatherOp, rt::ReduceScatterOp>([&](auto op) {
+        return index < op.getLayouts().size()
+                   ? flatBytes(op, op.getLayouts()[index])
+                   : 0;
+      })
+      .Case([&](rt::AccumulateOp op) {
+        return flatBytes(op, op.getLayoutAttr());
+      })
+      .Case([&](rt::UpdateStatisticsOp op) { return bufferBytes(op); })
+      .Case([&](rt::SumSquaresOp op) {
+        return sum * static_cast<int64_t>(op.getLayouts().size());
+      })
+      .Case([&](rt::AllReduceOp op) {
+        return sum * static_cast<int64_t>(op.getCount());
+      })
+      .Case([&](rt::ClipOp op) {
+        return index ? scalar
+                     : sum * static_cast<int64_t>(op.getLayouts().size());
+      })
+      .Case(
+          [&](rt::PoisonOp op) { return static_cast<int64_t>(op.getBytes()); })
+      .Case<rt::ReportLossOp, rt::OptimizerOp>([&](auto) { return scalar; })
+      .Default([](Operation *) { return int64_t(0); });
+}

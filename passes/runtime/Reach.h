@@ -1,0 +1,15 @@
+// The bytes that a call touches behind each of its addresses, from the call's
+// own plan, kernel and symbols. verify-rt compares them with what the pointers
+// declare.
+#pragma once
+
+#include "mlir/IR/Operation.h"
+
+namespace fsdpc::passes {
+
+// Returns how many bytes the op of an rt function touches from the address in
+// `operand` on, or 0 where the module lacks the symbol that says so. A gather's
+// padding is not counted.
+int64_t reachOf(mlir::OpOperand &operand);
+
+} // namespace fsdpc::passes
