@@ -38,7 +38,7 @@ WRITTEN = {
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
 # Flags of other programs.
-FOREIGN = {"--offline", "--exclude"}
+FOREIGN = {"--offline", "--exclude", "--timeout"}
 
 
 def sources() -> list[str]:
