@@ -28,6 +28,9 @@ Result<DataSource> parseSource(const std::string &text, bool isTokens,
   source.input = text.substr(0, equals);
   source.file = text.substr(equals + 1);
   source.tokens = isTokens;
+  if (names.empty())
+    return Error{flag + ": there is no input '" + source.input +
+                 "'; the loss depends on no input"};
   if (std::find(names.begin(), names.end(), source.input) == names.end()) {
     std::string near = meant(source.input, names);
     return Error{flag + ": there is no input '" + source.input + "'" +
