@@ -7,9 +7,9 @@
 # usage: tools/test.sh [--all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
-# With --all, clang-tidy checks the compiler too, and 2000 random graphs are tried
-# in all ways. With arguments of ctest, only
-# the selected tests run, without clang-tidy and sanitizers.
+# With --all, clang-tidy checks the compiler too, and 2000 random graphs, thousands
+# of edits of dumps and the failure of every system call are tried. With arguments
+# of ctest, only the selected tests run, without clang-tidy and sanitizers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 all=
@@ -29,9 +29,14 @@ build_targets
 say "testing"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 [[ $# == 0 ]] || exit 0
-if [[ -n $all ]]; then
+if [[ $all ]]; then
   say "random graphs"
   /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
+  say "editing dumps"
+  /usr/bin/python3 "$root"/tests/numeric/edited_dumps.py --build "$build" --edits 60 --moves 15 \
+    linears gpt_opset18 gpt_dropout conv_net gpt vit
+  say "failing every system call of a run"
+  FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
 fi
 say "clang-tidy"
 "$root"/tools/tidy.sh $all

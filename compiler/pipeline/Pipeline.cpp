@@ -151,7 +151,11 @@ static FailureOr<size_t> firstStep(ModuleOp module) {
 // whose dumps they hold, and how to check them there.
 static const PipelineStep lasting[] = {
     {Phase::Memory, "verify-input", createVerifyInput},
+    {Phase::Kernels, "verify-shard",
+     [] { return createVerifyShard({/*outlined=*/true}); }},
     {Phase::Memory, "verify-kernels", createVerifyKernels},
+    {Phase::Memory, "verify-collectives",
+     [] { return createVerifyCollectives({/*scheduled=*/true}); }},
     {Phase::Memory, "verify-schedule", createVerifySchedule},
 };
 

@@ -75,7 +75,10 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
   let description = [{
     Refuses a module that breaks one of these rules, and changes nothing. Collectives are
     one piece here, and correct in program order; where they start and end is edited in
-    the dump of `schedule-prefetch`.
+    the dump of `schedule-prefetch`. In the dumps of the phases `schedule` and `memory` all
+    rules are checked again but `segment` and those on the lives of gathered buffers
+    (`gather-once`, `used`, `free-once`, `free-after-use`, `kept`), which
+    `verify-schedule` replaces.
 
     | rule of @microbatch | broken where |
     |---|---|
@@ -109,6 +112,9 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     fsdp.free %f {fsdp.unit = @h.0} : tensor<64xf32>
     ```
   }];
+  let options = [
+    Option<"scheduled", "scheduled", "bool", "false",
+           "collectives are split, as in dumps of the phases schedule and memory">];
 }
 
 #endif

@@ -2,7 +2,10 @@
 // placed the collectives. A program of this phase is synchronous and correct in
 // program order, so each rule is about order, counts and lifetimes in one
 // block; one scan per rule keeps it linear. Scheduling relies on all of them,
-// since it only moves starts and waits apart.
+// since it only moves starts and waits apart. With `scheduled` the pass checks
+// what still holds then: what is gathered, reduced and updated, and how often.
+// How long gathered buffers live, in whose segments, is the business of
+// verify-schedule there.
 #include "passes/collectives/GatherLives.h"
 #include "passes/collectives/Passes.h"
 #include "passes/collectives/Segments.h"
@@ -61,16 +64,20 @@ LogicalResult verifySymmetry(Operation *op) {
 
 class Verifier {
 public:
-  Verifier(ModuleOp module, const fsdp::CompileOptions &options, Block &body)
+  Verifier(ModuleOp module, const fsdp::CompileOptions &options, Block &body,
+           bool scheduled)
       : module(module), symbols(module), body(body), lives(body),
         strategy(options.strategy),
-        reducesInUpdate(options.reduce == fsdp::ReductionTime::Step) {}
+        reducesInUpdate(options.reduce == fsdp::ReductionTime::Step),
+        scheduled(scheduled) {}
 
   LogicalResult run() {
     for (Operation &op : body.without_terminator()) {
-      if (failed(verifyStage(&op)) || failed(verifySegment(&op)) ||
-          failed(verifyUnits(&op)) || failed(lives.verify(&op)) ||
+      if (failed(verifyStage(&op)) || failed(verifyUnits(&op)) ||
           failed(verifySymmetry(&op)) || failed(verifyEffects(&op)))
+        return failure();
+      if (!scheduled &&
+          (failed(verifySegment(&op)) || failed(lives.verify(&op))))
         return failure();
     }
     if (segment)
@@ -90,18 +97,19 @@ private:
   }
 
   // Every layout op is a collective of this phase: neither still open, nor
-  // split already.
+  // split already. From the phase `schedule` on all are split.
   LogicalResult verifyStage(Operation *op) {
     if (isa<fsdp::FlatOp, fsdp::ReduceOp>(op))
       return broken(op, "stage") << "it says nothing about when the ranks "
                                     "communicate; run materialize-collectives";
-    if (llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>))
+    if (!scheduled &&
+        llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>))
       return broken(op, "stage")
              << "collectives are split by the phase 'schedule'";
+    bool gathers = isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp>(op);
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
-    if (!layouts || op->getNumResults() == 0)
+    if (!layouts || (!gathers && !isa<fsdp::ReplicatedOp>(op)))
       return success();
-    bool gathers = isa<fsdp::AllGatherOp>(op);
     for (FlatSymbolRefAttr name : layouts.getLayoutRefs()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
       if (fsdp::keepsWhole(layout, "compute") != gathers)
@@ -188,9 +196,12 @@ private:
 
   // Each trainable layout's packed gradient is handed over once.
   LogicalResult verifyReduction(Operation *op) {
+    if (isa<fsdp::ReduceScatterWaitOp>(op))
+      return success(); // its start names the gradients
     bool accumulates = isa<fsdp::AccumulateOp>(op);
     if (accumulates != reducesInUpdate ||
-        (!accumulates && !isa<fsdp::ReduceScatterOp>(op)))
+        (!accumulates &&
+         !isa<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(op)))
       return broken(op, "reduce-once")
              << "with --reduce="
              << (reducesInUpdate ? "step gradients are accumulated"
@@ -257,6 +268,7 @@ private:
   GatherLives lives;
   fsdp::Strategy strategy;
   bool reducesInUpdate;
+  bool scheduled;
   // The state of the scan.
   fsdp::EnterOp segment;
   DenseMap<StringAttr, Operation *> reductions;
@@ -326,19 +338,22 @@ LogicalResult verifyUpdateCollectives(ModuleOp module,
 }
 
 struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
+  using VerifyCollectivesBase::VerifyCollectivesBase;
+
   void runOnOperation() override {
-    if (failed(verify(getOperation())))
+    if (failed(verify(getOperation(), scheduled)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }
 
-  static LogicalResult verify(ModuleOp module) {
+  static LogicalResult verify(ModuleOp module, bool scheduled) {
     auto microbatch = fsdp::getMicrobatch(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     if (failed(microbatch) || failed(update) ||
         failed(fsdp::verifyReplication(module)) ||
-        failed(Verifier(module, options, microbatch->front()).run()) ||
+        failed(
+            Verifier(module, options, microbatch->front(), scheduled).run()) ||
         failed(fsdp::verifyUpdate(module, update->front())))
       return failure();
     return verifyUpdateCollectives(module, options, update->front());

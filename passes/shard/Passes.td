@@ -137,7 +137,8 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
 
     The verifier of `fsdp.layout` checks the rest of a layout: members are aligned,
-    disjoint, and all trainable or all frozen; its last member ends it.
+    disjoint, and all trainable or all frozen; its last member ends it. In the dumps of the
+    phase `kernels` all rules but `precision` are checked again: kernels convert types.
 
     Refused, since nothing hands over the gradient of @h.0.flat (`gradient`):
     ```mlir
@@ -145,6 +146,9 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     return
     ```
   }];
+  let options = [
+    Option<"outlined", "outlined", "bool", "false",
+           "ops may be kernels and calls, as in dumps of the phase kernels">];
 }
 
 #endif

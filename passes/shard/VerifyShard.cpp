@@ -100,13 +100,14 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
 
 class Verifier {
 public:
-  Verifier(ModuleOp module, SymbolTable &symbols, Block &body)
-      : module(module), symbols(symbols), body(body) {}
+  Verifier(ModuleOp module, SymbolTable &symbols, Block &body, bool outlined)
+      : module(module), symbols(symbols), body(body), outlined(outlined) {}
 
   LogicalResult run() {
     for (Operation &op : body.without_terminator())
       if (failed(verifyUnit(&op)) || failed(verifyWeight(&op)) ||
-          failed(verifyStage(&op)) || failed(verifyPrecision(&op)))
+          failed(verifyStage(&op)) ||
+          (!outlined && failed(verifyPrecision(&op))))
         return failure();
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       if (layout.getTrainable() && !reduces.contains(layout.getSymNameAttr()))
@@ -228,6 +229,7 @@ private:
   ModuleOp module;
   SymbolTable &symbols;
   Block &body;
+  bool outlined;
   DenseMap<StringAttr, fsdp::ReduceOp> reduces;
 };
 
@@ -256,20 +258,23 @@ LogicalResult verifyUpdateStage(Block &update) {
 }
 
 struct VerifyShard : impl::VerifyShardBase<VerifyShard> {
+  using VerifyShardBase::VerifyShardBase;
+
   void runOnOperation() override {
-    if (failed(verify(getOperation())))
+    if (failed(verify(getOperation(), outlined)))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }
 
-  static LogicalResult verify(ModuleOp module) {
+  static LogicalResult verify(ModuleOp module, bool outlined) {
     SymbolTable symbols(module);
     auto microbatch = fsdp::getMicrobatch(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
     if (failed(microbatch) || failed(update) ||
         failed(verifyLayouts(module, symbols)) ||
         failed(fsdp::verifyReplication(module)) ||
-        failed(Verifier(module, symbols, microbatch->front()).run()) ||
+        failed(
+            Verifier(module, symbols, microbatch->front(), outlined).run()) ||
         failed(verifyUpdateStage(update->front())))
       return failure();
     return fsdp::verifyUpdate(module, update->front());
