@@ -3,7 +3,7 @@
 # undefined-behaviour sanitizers, and prints executions, coverage and corpus size
 # of each.
 #
-# usage: tools/fuzz.sh [TARGET|all] [SECONDS]     default: all, 60
+# usage: tools/fuzz.sh [TARGET|all] [SECONDS]     default: all, 60; 0 runs the seeds alone
 #        tools/fuzz.sh --keep TARGET
 #
 # New inputs that cover more are collected in build-fuzz/corpus/TARGET; inputs
@@ -33,13 +33,14 @@ build_target() {
 
 # run_target TARGET SECONDS: fuzzes, and prints a line for the table.
 run_target() {
-  local name=$1 seconds=$2 corpus=build-fuzz/corpus/$1 log=build-fuzz/$1.log code=0 dictionary=()
+  local name=$1 corpus=build-fuzz/corpus/$1 log=build-fuzz/$1.log code=0 dictionary=() until=-max_total_time=$2
+  [[ $2 == 0 ]] && until=-runs=0
   mkdir -p "$corpus" build-fuzz/findings
   [[ -f fuzz/$name.dict ]] && dictionary=("-dict=fuzz/$name.dict")
   # shellcheck disable=SC2046
   ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
     "$(program_of "$name")" "$corpus" "fuzz/corpus/$name" "${dictionary[@]}" $(limits_of "$name") \
-    -max_total_time="$seconds" -max_len=65536 -print_final_stats=1 \
+    "$until" -max_len=65536 -print_final_stats=1 \
     -artifact_prefix="build-fuzz/findings/$name-" </dev/null >"$log" 2>&1 || code=$?
   local runs covered edges
   runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

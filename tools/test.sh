@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
-# all tests. Then runs clang-tidy, the importer under the address and
-# undefined-behaviour sanitizers, and the CUDA runtime on the emulated GPU under
-# the thread sanitizer.
+# all tests. Then runs clang-tidy, the importer and the fuzz targets under the
+# address and undefined-behaviour sanitizers, and the CUDA runtime on the emulated
+# GPU under the thread sanitizer.
 #
 # usage: tools/test.sh [--all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
@@ -51,6 +51,9 @@ cd "$root"
 # The importer reads files that others made.
 build_preset asan-importer
 ctest --preset asan-importer </dev/null
+
+say "running the seeds of the fuzz targets"
+"$root"/tools/fuzz.sh all "$([[ $all ]] && echo 60 || echo 0)"
 
 # The tests of the emulation and of what uses it.
 threaded=(runtime_cuda_program_test library_test_emulated device_collectives_test
