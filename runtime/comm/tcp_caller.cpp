@@ -160,7 +160,7 @@ private:
 
   // Of the ranks that see the same error, one per node prints it; on the node
   // of rank 0 that is rank 1.
-  Error quiet(Error error) const {
+  Error quiet(const Error &error) const {
     return environment.rank == 1 || environment.rankOnHost == 0 ? error
                                                                 : Error{};
   }

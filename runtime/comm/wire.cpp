@@ -13,8 +13,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
-static_assert(sizeof(Bytes32) == crypto_auth_hmacsha256_BYTES &&
-              sizeof(Bytes32) == crypto_hash_sha256_BYTES);
+static_assert(sizeof(Bytes32) == crypto_auth_hmacsha256_BYTES);
+static_assert(sizeof(Bytes32) == crypto_hash_sha256_BYTES);
 
 // The library's own start, which it wants before any other call.
 void prepareLibrary() {
