@@ -16,7 +16,7 @@ cd "$root"
 
 # Targets that a preset other than `fuzz` builds, and their limits of memory in
 # MiB and seconds per input.
-declare -A preset=([importer]=asan-importer [dump]=asan-importer) memory=([importer]=3072 [dump]=3072) slowest=([importer]=20 [dump]=20)
+declare -A preset=([importer]=fuzz-importer [dump]=fuzz-importer) memory=([importer]=3072 [dump]=3072) slowest=([importer]=20 [dump]=20)
 
 preset_of() { echo "${preset[$1]:-fuzz}"; }
 folder_of() { [[ $(preset_of "$1") == fuzz ]] && echo build-fuzz || echo "build-$(preset_of "$1")"; }

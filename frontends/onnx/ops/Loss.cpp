@@ -133,7 +133,8 @@ static LogicalResult negativeLogLikelihood(Node &node) {
   if (rankOf(scores) == 2 && scores.getDefiningOp<nn::LogSoftmaxOp>())
     return reduced(node, *c, scores);
   if (auto swapped = scores.getDefiningOp<nn::TransposeOp>())
-    if (auto soft = swapped.getInput().getDefiningOp<nn::LogSoftmaxOp>()) {
+    if (auto soft = swapped.getInput().getDefiningOp<nn::LogSoftmaxOp>();
+        soft && swapped.getPermutation()[1] == rankOf(scores) - 1) {
       // A log-softmax along axis 1 of N×C×d: its input has the same rows.
       Value logits =
           node.b.transpose(soft.getInput(), swapped.getPermutation());
