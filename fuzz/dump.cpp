@@ -32,11 +32,14 @@ static Phase phaseOf(ModuleOp module) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static fuzz::MemoryFile file;
+  // Registered once, not per run.
   static const DialectRegistry registry = [] {
     DialectRegistry all;
     registerDialects(all);
     return all;
   }();
+  // A new context per run, so that one input leaves nothing for the next.
+  // Without threads, so that a crash is reproducible.
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   int errors = 0;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
@@ -49,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!module)
     return 0;
   PipelineOptions options;
+  // Runs the rest of the phase and no further: the verifiers are the target.
   options.last = phaseOf(*module);
   bool passed = succeeded(runPipeline(*module, options));
   fuzz::demand(passed == (errors == 0), "a failed pass has an error");
@@ -92,6 +96,9 @@ void edit(std::string &text, std::mt19937 &random) {
                                 "4294967296",
                                 "9223372036854775807",
                                 "99999999999999999999"};
+  // 0: a number becomes an edge value. 1: a number becomes another number of
+  // the text. 2: a name becomes another. 3: a line is copied. 4: a line is
+  // removed.
   int kind = int(random() % 5);
   if (kind < 3) {
     auto places = tokens(text, kind == 2);
@@ -104,6 +111,7 @@ void edit(std::string &text, std::mt19937 &random) {
     text.replace(at, length, other);
     return;
   }
+  // Where each line starts.
   std::vector<size_t> lines{0};
   for (size_t i = 0; i + 1 < text.size(); ++i)
     if (text[i] == '\n')
@@ -128,6 +136,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
   std::string text(reinterpret_cast<char *>(data), size);
   for (unsigned i = random() % 3 + 1; i > 0; --i)
     edit(text, random);
+  // The edits can grow a text past the limit.
   if (text.empty() || text.size() > most)
     return LLVMFuzzerMutate(data, size, most);
   std::copy(text.begin(), text.end(), data);

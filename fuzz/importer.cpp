@@ -31,6 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return success();
   });
   fsdp::CompileOptions options;
+  // Values for the symbolic dimensions of the seeds.
   options.dims = {{"batch", 2}, {"N", 2}};
   auto module = frontend::importOnnx(file.write(data, size), options, &context);
   fuzz::demand(succeeded(module) == (errors == 0), "a refusal has an error");
@@ -55,6 +56,8 @@ namespace {
 // Changes one thing in a model.
 class Mutation {
 public:
+  // Collects the names of all values, which new edges may refer to, also
+  // against the order of the nodes.
   Mutation(onnx::ModelProto &model, unsigned seed)
       : graph(*model.mutable_graph()), random(seed) {
     for (const onnx::ValueInfoProto &input : graph.input())
@@ -105,6 +108,8 @@ private:
   size_t number(size_t below) { return random() % below; }
   int64_t edge() { return edges[number(std::size(edges))]; }
 
+  // Adds an attribute with values of several kinds, whatever the op expects, or
+  // changes one value.
   void changeAttribute(onnx::NodeProto &node) {
     if (node.attribute_size() == 0 || number(4) == 0) {
       onnx::AttributeProto &added = *node.add_attribute();
@@ -162,6 +167,7 @@ private:
       graph.mutable_node()->SwapElements(i, i - 1);
   }
 
+  // Small sizes and axes, and values where products or casts overflow.
   static constexpr int64_t edges[] = {
       0,       1,         2,         3,         4,         7,
       8,       16,        65536,     -1,        -2,        -3,
@@ -271,6 +277,7 @@ private:
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
                                           size_t most, unsigned seed) {
   onnx::ModelProto model;
+  // A third of the mutations are of bytes, for the protobuf reader.
   if (seed % 3 == 0 || !model.ParseFromArray(data, int(size)) ||
       !model.has_graph())
     return LLVMFuzzerMutate(data, size, most);

@@ -13,6 +13,8 @@
 namespace fsdpc::fuzz {
 
 // A file in memory, which is written anew for each input.
+// A target keeps one as a static and passes the path to a reader, which opens
+// it like any other file.
 class MemoryFile {
 public:
   MemoryFile() : descriptor(memfd_create("input", MFD_CLOEXEC)) {}

@@ -12,6 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::istringstream lines(std::string(data, data + size));
   std::vector<std::string> variables;
   for (std::string line; std::getline(lines, line) && variables.size() < 64;)
+    // A variable ends at its first zero byte, as in the environment.
     variables.push_back(line.substr(0, line.find('\0')));
   std::vector<char *> list;
   for (std::string &variable : variables)

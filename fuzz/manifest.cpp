@@ -15,7 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string text = toJson(*read);
   auto again = fromJson(text.data(), text.size());
   fuzz::demand(bool(again), "what is written can be read");
+  // Compared as texts, since manifests have no equality.
   fuzz::demand(toJson(*again) == text, "nothing changes");
+  // One rank, a number that divides little, and the most that the program
+  // allows.
   for (int64_t ranks : {int64_t(1), int64_t(7), read->maxRanks})
     fuzz::demand(planMemory(*read, ranks, 4096, 0, 0).total() >= 0,
                  "memory is not negative");

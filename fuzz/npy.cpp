@@ -10,6 +10,7 @@ using namespace fsdpc::runtime;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static fuzz::MemoryFile file;
   Manifest manifest;
+  // One float input, and one of integers with a range that values may leave.
   manifest.inputs = {{"x", {2, 3}, "f32"}, {"i", {2, 3}, "i64", 100, -5}};
   std::string path = file.write(data, size);
   for (const Input &input : manifest.inputs) {
@@ -26,6 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::demand(uint64_t(samples.count()) <= size, "samples have bytes");
     if (!samples.hashOf(0))
       std::abort();
+    // One sample of the larger type: 2 × 3 elements.
     int64_t values[6];
     void *buffers[] = {values};
     for (int64_t i = 0; i < std::min<int64_t>(samples.count(), 50); ++i)

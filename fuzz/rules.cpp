@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       fuzz::demand(schedule->at(step, 1000, 0.1) >= 0,
                    "rates are not negative");
   if (auto rule = parseInitRule(text)) {
+    // Elements 5 to 13, as a shard that does not begin at 0.
     float values[9];
     applyInitRule(*rule, "name", 3, 5, 9, values);
   }

@@ -19,6 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   manifest.inputs = {{"ids", {2, 3}, "i64", 300, 0}, {"labels", {2, 3}, "i32"}};
   Options options;
   options.data.resize(2);
+  // The labels are the same stream, shifted by one token.
   parseTokens(path + suffix, options.data[0]);
   parseTokens(path + suffix + "+1", options.data[1]);
   for (DataSource &source : options.data)
@@ -28,6 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz::demandOneLine(opened.error().message);
     return 0;
   }
+  // Large enough for either type; the labels are i32.
   int64_t ids[6], labels[6];
   void *buffers[] = {ids, labels};
   for (int64_t i = 0; i < std::min<int64_t>(samples.count(), 50); ++i)

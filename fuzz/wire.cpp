@@ -15,6 +15,7 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
+// Fixed keys, so that an input means the same in every run.
 Conversation conversation() {
   static const Conversation talk = {digestOf("key"), digestOf("caller"),
                                     digestOf("rank 0")};
@@ -38,6 +39,8 @@ void tryMessage(Bytes bytes, bool sealed, Parse parse, Check check) {
     return;
   }
   Message message;
+  // Any bytes as the fields, then a seal over them: what a rank of the job with
+  // a bug might send.
   memcpy(static_cast<void *>(&message), bytes.data(), sizeof message);
   seal(message, conversation());
   if (auto parsed =
@@ -76,6 +79,7 @@ void tryStart(Bytes bytes, bool sealed) {
       [](const Start &) {});
 }
 
+// Always without a right seal: forging one is what a stranger would have to do.
 void tryChallenge(Bytes bytes) {
   Conversation talk = conversation();
   fuzz::demand(!parseChallenge(bytes, talk), "nothing parses without its seal");
@@ -101,6 +105,8 @@ void tryWords(Bytes bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size == 0)
     return 0;
+  // The low bits choose the message and the highest bit the seal, so mutations
+  // of one leave the other.
   bool sealed = data[0] & 128;
   Bytes bytes(data + 1, size - 1);
   switch (data[0] % 8) {

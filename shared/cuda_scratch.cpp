@@ -42,6 +42,7 @@ int64_t tableBytes(const Manifest &manifest) {
     int64_t members = int64_t(layout.members.size());
     // Segments are cut at both ends of a member and every 4096 elements.
     int64_t segments = layout.elements / optimizerSegment + 2 * members + 2;
+    // In eight-byte words: 14 per segment and 4 rates per member.
     bytes += segments * (3 + 2 + 1 + 8) * 8 + members * 4 * 8 + 8 * 256;
   }
   return bytes;
@@ -57,6 +58,9 @@ int64_t alignedPlace(int64_t used, int64_t bytes) {
 // heads that share a key head, else single heads.
 AttentionChunk attentionChunk(const AttentionPlan &p) {
   AttentionChunk chunk;
+  // In f32 the weights overwrite the scores, so a head needs one matrix of
+  // scores instead of two; the backward pass needs the same for dweights and
+  // dscores.
   bool narrow = p.dtype != "f32";
   int64_t element = dtypeBytes(p.dtype), shared = p.heads / p.groups;
   int64_t cells = p.queries * p.keys;
@@ -67,6 +71,7 @@ AttentionChunk attentionChunk(const AttentionPlan &p) {
     chunk = {divisorUpTo(p.batch, heads / p.heads), p.groups, shared};
   else if (heads >= shared)
     chunk = {1, divisorUpTo(p.groups, heads / shared), shared};
+  // Reserves the next piece of the scratch and returns where it begins.
   auto take = [&](int64_t bytes) {
     int64_t begin = chunk.bytes;
     chunk.bytes += roundUp(bytes, 256);
@@ -118,6 +123,8 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks) {
   bool products = !manifest.matmuls.empty() || !manifest.convolutions.empty() ||
                   !manifest.attentions.empty();
   scratch.library = products ? libraryWorkspaceBytes : 0;
+  // A plan that cuDNN computes is also counted as products: the runtime falls
+  // back to them if cuDNN asks for more than the scratch.
   for (const AttentionPlan &plan : manifest.attentions) {
     scratch.attention = std::max(scratch.attention, attentionChunk(plan).bytes);
     if (plan.library != "products")
@@ -126,10 +133,13 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks) {
                    attentionWorkspaceBytes(plan) - libraryWorkspaceBytes);
   }
   bool wide = manifest.computeDtype == "f32" || manifest.reduceDtype == "f32";
+  // 4 bytes per element unless both types are bf16.
   if (ranks > 1)
     scratch.wire = roundUp(largestWhole(manifest, ranks) * (wide ? 4 : 2), 256);
   scratch.collectives = collectiveScratchBytes(manifest, ranks);
   scratch.tables = tableBytes(manifest);
+  // At most 8 blocks per layout, one per buffer, two slots per input, and a
+  // constant number of others, each with up to 4096 bytes lost in front of it.
   int64_t blocks = 8 * int64_t(manifest.layouts.size()) +
                    int64_t(manifest.buffers.size()) +
                    2 * int64_t(manifest.inputs.size()) + 16;

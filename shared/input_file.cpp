@@ -22,10 +22,12 @@ namespace fsdpc {
 // regular files.
 static constexpr int openFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
+// The error of a file that exists but may not be used.
 static Error refused(const std::string &name, const std::string &why) {
   return {"'" + name + "' " + why};
 }
 
+// Reads errno, so it must follow the failed call at once.
 static Error notOpened(const std::string &name) {
   return refused(name,
                  std::string("cannot be opened: ") + std::strerror(errno));
@@ -62,6 +64,8 @@ static const char *kindOf(mode_t mode) {
                           : "a device";
 }
 
+// Fills in what is known of an open file. It looks at the descriptor, not at
+// the path, so the file that was checked is the one that is read.
 Result<InputFile> InputFile::check(InputFile file) {
   struct stat status;
   if (file.descriptor < 0 || fstat(file.descriptor, &status) != 0)
@@ -99,6 +103,8 @@ static int openParts(int folder, const std::vector<std::string> &parts) {
   return at;
 }
 
+// Returns a descriptor, or -1 with errno set: ELOOP for a link, EXDEV for a
+// path that leads out of the folder.
 static int openWithoutLinks(int folder, const std::string &relative,
                             const std::vector<std::string> &parts) {
 #ifdef RESOLVE_BENEATH
@@ -107,6 +113,7 @@ static int openWithoutLinks(int folder, const std::string &relative,
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   long found =
       syscall(SYS_openat2, folder, relative.c_str(), &how, sizeof(how));
+  // Sandboxes that do not know openat2 answer EPERM instead of ENOSYS.
   if (found >= 0 || (errno != ENOSYS && errno != EPERM))
     return int(found);
 #else
@@ -117,6 +124,7 @@ static int openWithoutLinks(int folder, const std::string &relative,
 
 Result<InputFile> InputFile::openBelow(const std::string &folder,
                                        const std::string &relative) {
+  // Splits at '/'. Empty parts and "." are dropped, so "a//./b" is "a/b".
   std::vector<std::string> parts;
   for (size_t begin = 0; begin <= relative.size();) {
     size_t end = std::min(relative.find('/', begin), relative.size());
@@ -125,6 +133,8 @@ Result<InputFile> InputFile::openBelow(const std::string &folder,
       parts.push_back(part);
     begin = end + 1;
   }
+  // A NUL byte would end the path early in the kernel: another file than the
+  // one whose name was checked would be opened.
   if (parts.empty() || relative[0] == '/' ||
       relative.find('\0') != std::string::npos ||
       std::find(parts.begin(), parts.end(), "..") != parts.end())
@@ -143,6 +153,8 @@ Result<InputFile> InputFile::openBelow(const std::string &folder,
     return refused(relative, "is reached through a symbolic link, which may "
                              "lead outside the model's folder; put the file "
                              "itself there");
+  // A hard link is not visible in the path: the link count is the only sign
+  // that the file may have another name elsewhere.
   Result<InputFile> opened = check(std::move(file));
   if (opened && opened->links > 1)
     return refused(relative, "has " + std::to_string(opened->links) +
@@ -161,6 +173,7 @@ Status InputFile::read(uint64_t offset, void *to, uint64_t count) const {
       continue;
     if (got < 0)
       return Error{"cannot read '" + name + "': " + std::strerror(errno)};
+    // The range was inside the file when it was opened.
     if (got == 0)
       return Error{"'" + name + "' was truncated while it was being read"};
     out += got;

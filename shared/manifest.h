@@ -149,7 +149,7 @@ struct AttentionPlan {
 };
 
 // A command of a stream as a trace shows it. Commands that differ only in their
-// operands share one entry.
+// operands share one entry. Call refers to it by index.
 struct CommandInfo {
   std::string op;   // op of the rt dialect: "launch", "matmul", "all_gather", …
   std::string name; // the kernel, the shape of the product, or the layouts

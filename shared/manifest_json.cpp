@@ -23,6 +23,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The field lists. A name here is the key in the JSON, and the order here is
+// the order of the keys, so a manifest reads the same for every compile. A
+// field that is missing here would be lost on its way to the runtime without an
+// error.
 template <class V> void fields(V &v, Input &x) {
   v("name", x.name), v("shape", x.shape), v("dtype", x.dtype);
   v("bound", x.bound), v("lower", x.lower), v("ignored", x.ignored);
@@ -135,12 +139,16 @@ template <class V> void fields(V &v, Manifest &x) {
   v("commands", x.commands), v("sequences", x.sequences);
 }
 
+// Writer and Reader treat three kinds of types: leaves (numbers, booleans and
+// strings), vectors, and structs with a field list.
 template <class T> struct IsVector : std::false_type {};
 template <class T> struct IsVector<std::vector<T>> : std::true_type {};
 template <class T>
 constexpr bool isLeaf =
     std::is_arithmetic_v<T> || std::is_same_v<T, std::string>;
 
+// Builds the JSON object of one struct; nested structs get a Writer of their
+// own.
 class Writer {
 public:
   template <class T> void operator()(const char *key, T &value) {
@@ -156,6 +164,8 @@ public:
       return list;
     } else {
       Writer writer;
+      // A struct. Moving the object out of the writer avoids a copy of the
+      // whole tree at each level.
       fields(writer, value);
       return std::move(writer.object);
     }
@@ -166,7 +176,9 @@ private:
 };
 
 // Reports the first error by an exception, which fromJson catches: nested
-// visitors then need no error paths.
+// visitors then need no error paths. `path` names the place in the document for
+// messages, as in "layouts[2].members[0].offset"; it is empty for the whole
+// manifest.
 class Reader {
 public:
   Reader(const Json &object, std::string path)
@@ -177,6 +189,8 @@ public:
     auto found = object.find(key);
     if (found == object.end())
       throw std::runtime_error("'" + here + "' is missing");
+    // Counted, so that `parse` can tell whether the object has further keys:
+    // keys are unique (TextRules), and each one read exists.
     ++read;
     parse(*found, here, value);
   }
@@ -188,11 +202,14 @@ public:
         throw std::runtime_error("'" + path + "' is not " + what + ": " +
                                  json.dump().substr(0, 40));
     };
+    // bool comes first, since it is an integral type too.
     if constexpr (std::is_same_v<T, bool>) {
       expect(json.is_boolean(), "true or false");
       value = json.get<bool>();
     } else if constexpr (std::is_integral_v<T>) {
       expect(json.is_number_integer(), "an integer");
+      // The parser keeps numbers above INT64_MAX as unsigned only. Reading one
+      // as signed would wrap around before the range check.
       bool fits = json.is_number_unsigned()
                       ? std::in_range<T>(json.get<uint64_t>())
                       : std::in_range<T>(json.get<int64_t>());
@@ -232,6 +249,8 @@ public:
   bool operator()(int depth, Json::parse_event_t event, Json &parsed) {
     if (depth > int(mostNested))
       throw std::runtime_error("it is nested too deeply");
+    // A key's event has the depth of the object's content, one more than that
+    // of the object's start.
     if (event == Json::parse_event_t::object_start)
       keys[size_t(depth)].clear();
     if (event == Json::parse_event_t::key) {
@@ -262,7 +281,8 @@ int64_t elementsOf(const std::vector<int64_t> &shape, int64_t least) {
   return elements;
 }
 
-// Checks the sizes from which the memory plan is computed.
+// Checks the sizes from which the memory plan is computed. The bounds are
+// generous: they only keep the arithmetic of the memory plan from overflowing.
 Status checkSizes(const Manifest &manifest) {
   for (auto &[name, size] :
        std::initializer_list<std::pair<const char *, int64_t>>{
@@ -270,6 +290,8 @@ Status checkSizes(const Manifest &manifest) {
            {"shardAlignment", manifest.shardAlignment},
            {"planRanks", manifest.planRanks},
            {"planThreads", manifest.planThreads}})
+    // Shard sizes are divided by ranks and rounded up to the alignment, so
+    // neither may be 0.
     if (size < 1 || size > int64_t(1) << 20)
       return Error{std::string("'") + name + "' is " + std::to_string(size)};
   for (auto &[name, size] :
@@ -316,12 +338,16 @@ Status check(const Manifest &manifest) {
                  std::to_string(Manifest().version)};
   FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
+  // Later code compares with only one of the two names, so it would silently
+  // take any other type for f32 or for bf16.
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
     if (dtype != "f32" && dtype != "bf16")
       return Error{"'" + dtype +
                    "' is not a supported compute or reduce type; expected "
                    "'f32' or 'bf16'"};
   for (const Input &input : manifest.inputs)
+    // Axis 0 is the batch, which every input has. Sample sizes and counts are
+    // divided by extents, so no extent may be 0.
     if (input.shape.empty() || elementsOf(input.shape, 1) < 0)
       return Error{"input '" + input.name +
                    "' has no elements, or too many of them"};
@@ -339,6 +365,9 @@ Status check(const Manifest &manifest) {
     if (layout.elements < 0 || layout.elements > mostElements)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.elements) + " elements"};
+    // Members are in ascending order without overlaps: `forEachMember` finds
+    // the first one of a range by binary search. The comparison with the
+    // difference cannot overflow, unlike one with the sum.
     int64_t end = 0;
     for (const Member &member : layout.members) {
       int64_t elements = elementsOf(member.shape, 0);
@@ -364,6 +393,8 @@ Result<Manifest> fromJson(const char *text, size_t bytes) {
   auto malformed = [](const std::string &reason) {
     return Error{"malformed manifest in the program: " + reason};
   };
+  // nlohmann's parser and the Reader both throw; nothing leaves this function
+  // but a Result.
   try {
     Manifest manifest;
     Json json = Json::parse(text, text + bytes, TextRules());

@@ -13,6 +13,7 @@ int64_t roundUp(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
 }
 
+// Does not overflow for shapes that fromJson has checked.
 int64_t product(const std::vector<int64_t> &shape) {
   int64_t elements = 1;
   for (int64_t extent : shape)
@@ -33,6 +34,7 @@ int64_t dtypeBytes(const std::string &dtype) {
   return 0;
 }
 
+// With few elements and many ranks the last shards are padding alone.
 int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment) {
   return roundUp((layout.elements + ranks - 1) / ranks, alignment);
 }
@@ -42,6 +44,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   LayoutMemory memory;
   memory.shard = shardElements(layout, ranks, manifest.shardAlignment);
   memory.whole = ranks * memory.shard;
+  // Each block is rounded up by itself, because the runtime allocates each by
+  // itself.
   auto bytes = [&](bool whole, int64_t size) {
     return roundUp((whole ? memory.whole : memory.shard) * size, 64);
   };
@@ -53,6 +57,7 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     memory.master = bytes(layout.masterWhole, 4);
   if (!same && layout.computeWhole)
     memory.compute = bytes(true, dtypeBytes(manifest.computeDtype));
+  // A frozen layout has neither a gradient nor optimizer state.
   if (layout.trainable) {
     memory.gradient = bytes(layout.gradientWhole, 4);
     memory.states = layout.states * bytes(layout.stateWhole, 4);
@@ -60,6 +65,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   return memory;
 }
 
+// Inputs, buffers and statistics are separate allocations, so each is rounded
+// up like a layout's blocks.
 int64_t inputBytes(const Input &input) {
   return roundUp(product(input.shape) * dtypeBytes(input.dtype), 64);
 }
@@ -70,6 +77,9 @@ int64_t bufferBytes(const Buffer &buffer) {
   return roundUp(bufferElements(buffer) * dtypeBytes(buffer.dtype), 64);
 }
 
+// Buffers are gathered one after the other into the same memory, hence the
+// largest one counts. Statistics are f32; buffers of other types, such as
+// counters, are never gathered.
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
   for (const Buffer &buffer : manifest.buffers)
@@ -90,6 +100,7 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int threads,
   for (const Buffer &buffer : manifest.buffers)
     plan.parameters += bufferBytes(buffer);
   for (const Input &input : manifest.inputs)
+    // Two slots: one is filled while the other is computed on.
     plan.activations += 2 * inputBytes(input);
   int64_t statistics = statisticsBytes(manifest, ranks);
   // The arena is one block, so `allocated` is taken before its peak is divided
@@ -97,6 +108,8 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int threads,
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
                    plan.activations + statistics + manifest.arenaBytes;
 
+  // The shares of the arena and its slack add up to arenaBytes. Constants are
+  // not among the allocations of runtime/core, so `allocated` leaves them out.
   plan.gradients += manifest.arenaGradients;
   plan.gathered = manifest.arenaGathered;
   plan.activations += manifest.arenaActivations + manifest.constantBytes;
@@ -120,6 +133,8 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
           {"slack", slack}};
 }
 
+// Sums the rows of the table. `allocated` is not a row: its bytes are already
+// counted by kind.
 int64_t MemoryPlan::total() const {
   int64_t sum = 0;
   for (auto &[kind, bytes] : kinds())

@@ -20,6 +20,7 @@ OutputFile::OutputFile(OutputFile &&other) noexcept {
   *this = std::move(other);
 }
 
+// Swaps, so that `other` cleans up what this one held.
 OutputFile &OutputFile::operator=(OutputFile &&other) noexcept {
   std::swap(path, other.path);
   std::swap(temporary, other.temporary);
@@ -27,6 +28,7 @@ OutputFile &OutputFile::operator=(OutputFile &&other) noexcept {
   return *this;
 }
 
+// Removes only the temporary file. After commit() its name is empty.
 OutputFile::~OutputFile() {
   if (file >= 0)
     ::close(file);
@@ -38,6 +40,7 @@ Error OutputFile::failure(int code) const {
   return {"cannot write '" + path + "': " + std::strerror(code)};
 }
 
+// 36^12 names, about 62 bits, so that nobody can guess one and plant a file.
 static std::string randomSuffix() {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   std::random_device source;
@@ -51,6 +54,8 @@ static std::string randomSuffix() {
 Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
   OutputFile out;
   out.path = path;
+  // lstat, because a link is replaced by the rename like a regular file.
+  // Replacing a device such as /dev/null would destroy it for everybody.
   struct stat status;
   if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
       !S_ISLNK(status.st_mode))
@@ -70,6 +75,7 @@ Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
       out.temporary = name;
       return out;
     }
+    // A taken name is worth another attempt; any other error stays the same.
     if (errno != EEXIST)
       break;
   }
@@ -79,6 +85,7 @@ Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
 Status OutputFile::write(const void *data, size_t bytes) {
   const char *from = static_cast<const char *>(data);
   while (bytes > 0) {
+    // One call writes at most 2 GiB, and may write less than it is given.
     ssize_t done = ::write(file, from, std::min<size_t>(bytes, 1 << 30));
     if (done < 0 && errno == EINTR)
       continue;
@@ -91,12 +98,14 @@ Status OutputFile::write(const void *data, size_t bytes) {
 }
 
 Status OutputFile::commit() {
-  // A network file system reports a full disk only here.
+  // A network file system reports a full disk only here. The descriptor is
+  // given up even if close() fails, as Linux does.
   int closed = ::close(std::exchange(file, -1));
   if (closed != 0)
     return failure(errno);
   if (std::rename(temporary.c_str(), path.c_str()) != 0)
     return failure(errno);
+  // From here on the destructor must not remove the file.
   temporary.clear();
   return {};
 }

@@ -11,6 +11,8 @@
 
 namespace fsdpc {
 
+// Owns the descriptor and the temporary file. Use one from a single thread:
+// create, write, commit. Without a commit nothing is left behind.
 class OutputFile {
 public:
   OutputFile(OutputFile &&other) noexcept;
@@ -19,13 +21,16 @@ public:
   ~OutputFile();
 
   // `mode` are the permissions of the new file, less the umask. Refuses to
-  // replace a path that is not a regular file.
+  // replace a path that is neither a regular file nor a symbolic link; a link
+  // is itself replaced, not followed.
   static Result<OutputFile> create(const std::string &path,
                                    unsigned mode = 0666);
   // For writers that keep their own buffer; the file stays the owner.
   int descriptor() const { return file; }
+  // Appends `bytes` bytes. After an error the file must not be committed.
   Status write(const void *data, size_t bytes);
-  // Gives the file its name.
+  // Gives the file its name. Call it once, after the last write; nothing may be
+  // written afterwards.
   Status commit();
 
 private:

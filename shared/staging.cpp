@@ -40,6 +40,7 @@ size_t Staging::windowBytes() const {
 }
 
 int64_t Staging::touchedBytes(int ranks) const {
+  // A segment may begin in the middle of a page, hence one page more.
   int64_t segment = (half / ranks + page - 1) / page * page + page;
   int64_t peer = 2 * std::max<int64_t>(gather, half > gather ? segment : 0);
   int64_t own = 2 * std::max(half, gather);

@@ -25,6 +25,7 @@ public:
   Status() = default; // success
   Status(Error error) : failed(true), failure(std::move(error)) {}
 
+  // True on success, so that `if (!status)` reads as the error path.
   explicit operator bool() const { return !failed; }
   const Error &error() const { return failure; }
 
@@ -40,6 +41,7 @@ public:
   Result(Error error) : failure(std::move(error)) {}
 
   explicit operator bool() const { return content.has_value(); }
+  // Like std::optional: only a successful Result has a content.
   T &operator*() & { return *content; }
   const T &operator*() const & { return *content; }
   T &&operator*() && { return *std::move(content); }

@@ -8,12 +8,16 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::analysis;
 
+// Returns no slots if the module lacks the function.
 static FailureOr<SmallVector<Slot>> slotsOf(ModuleOp module, StringRef name) {
   auto function = module.lookupSymbol<func::FuncOp>(name);
   if (!function)
     return SmallVector<Slot>();
   SlotOptions options;
   options.maxRanks = fsdp::CompileOptions::of(module).maxRanks;
+  // The planner uses every tie that is allowed. Readers of its plan ask
+  // isPlannedTie instead, since an edited dump may give a result memory of its
+  // own.
   options.useTie = [](OpResult, Value) { return true; };
   return findSlots(function, 0, options);
 }

@@ -29,6 +29,8 @@ std::string CommunicationVolume::formula() const {
   return "(N-1)/N · (" + sum + ")";
 }
 
+// Every collective of this list moves (N-1)/N of its buffer: a rank sends all
+// shards except the one that it owns. With one rank the factor is 0.
 double CommunicationVolume::bytes(int64_t ranks, int64_t microbatches) const {
   double sum = 0;
   for (const Term &term : terms)
@@ -64,6 +66,9 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
       (layout.getTrainable() ? volume.trainable : volume.frozen) +=
           member.getElements();
 
+  // Sums the collectives of one kind. Each op counts once, so a parameter that
+  // is gathered for the forward and again for the backward counts twice. The
+  // bytes are those of the flat buffers, with their padding.
   auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
                  schedule::ElementType type) {
     uint64_t bytes = 0;
@@ -91,6 +96,8 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
           add("reduce_gradients", false, reduce.getLayouts(), wire);
         })
         .Case([&](fsdp::GatherGradientsOp gather) {
+          // ddp gathers gradients that are reduced already. They are f32 shards
+          // of the accumulators, so the wire type does not apply.
           add("gather_gradients", false, gather.getLayouts(),
               schedule::ElementType::F32);
         })
@@ -123,6 +130,8 @@ void writeCommunication(ModuleOp module, const CommunicationVolume &volume) {
            builder.getNamedAttr("terms", builder.getArrayAttr(terms))}));
 }
 
+// The attribute may come from an edited dump, so nothing about its shape is
+// taken for granted.
 std::optional<CommunicationVolume> readCommunication(ModuleOp module) {
   auto whole = module->getAttrOfType<DictionaryAttr>(communicationAttr);
   if (!whole)

@@ -27,6 +27,8 @@ static int64_t constantBytes(ModuleOp module) {
   int64_t bytes = 0;
   for (Attribute value : values) {
     auto type = cast<ShapedType>(cast<ElementsAttr>(value).getType());
+    // The sizes and the alignment are those of ProgramTables, which embeds the
+    // constants: an i1 takes a byte, and each tensor begins at 64 bytes.
     int64_t size = (type.getElementTypeBitWidth() + 7) / 8;
     bytes += llvm::alignTo(type.getNumElements() * size, 64);
   }
@@ -44,6 +46,9 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
     cast<rt::PlanAttrInterface>(plan).addTo(manifest);
 }
 
+// Both targets ask the same function. They differ in what they need besides the
+// module's own memory: windows and scratchpads on the host, workspaces of
+// libraries on a GPU.
 MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
   int threads = manifest.planThreads;
   if (manifest.target != "host")
@@ -55,6 +60,8 @@ MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
       scratchpadBytes(manifest, ranks, threads));
 }
 
+// `ranks` is --plan-ranks and not the number of an actual run, which is not
+// known yet.
 RankMemory::RankMemory(ModuleOp module) {
   Manifest manifest = fsdp::describeModule(module);
   manifest.constantBytes = constantBytes(module);
@@ -78,6 +85,8 @@ void fsdpc::analysis::reportOverLimit(
     std::vector<schedule::Contributor> contributors, int64_t peak,
     int64_t cap) {
   llvm::append_range(contributors, memory.kinds);
+  // Stable, so that contributors of equal size appear in the same order in
+  // every compile.
   llvm::stable_sort(contributors, [](const auto &a, const auto &b) {
     return a.bytes > b.bytes;
   });

@@ -19,6 +19,8 @@ static int64_t bytesOf(Type type) {
   return cast<RankedTensorType>(type).getNumElements() * byteWidth(type);
 }
 
+// A start yields a token, and its tensors are the results of the wait. It is
+// the start that fixes their memory, so it carries one offset per layout.
 unsigned fsdpc::analysis::offsetCount(Operation *op) {
   if (auto start = dyn_cast<fsdp::AllGatherStartOp>(op))
     return start.getLayouts().size();
@@ -42,6 +44,8 @@ public:
   FailureOr<SmallVector<Slot>> run();
 
 private:
+  // Makes a slot for one result of `op`, alive at the current position. Later
+  // uses extend it.
   int newNode(Operation *op, unsigned result, int64_t bytes, SlotKind kind) {
     Slot slot;
     slot.kind = kind;
@@ -66,6 +70,7 @@ private:
            slots[place.node].kind == SlotKind::Activation &&
            bytesOf(value.getType()) == slots[place.node].bytes;
   }
+  // Gives a launch's results the memory of operands that end at the launch.
   void tie(nn::LaunchOp launch);
   // Follows nodes that have moved into others.
   Place resolve(Place place) const {
@@ -75,6 +80,8 @@ private:
     }
     return place;
   }
+  // Returns where the value lies now, or node -1 if it has no memory in the
+  // arena.
   Place placeOf(Value value) const {
     auto found = places.find(value);
     return found == places.end() ? Place() : resolve(found->second);
@@ -91,6 +98,9 @@ private:
   DenseMap<Value, Place> places;
 };
 
+// Afterwards the source slot has no values, and run() drops it. Its users find
+// the target through `parent`, as in a union-find without path compression:
+// chains are as long as ties, packs and concats nest.
 void SlotFinder::moveInto(int node, int target, int64_t offset) {
   Slot &from = slots[node], &into = slots[target];
   into.begin = std::min(into.begin, from.begin);
@@ -114,6 +124,8 @@ void SlotFinder::gather(Operation *op, ValueRange results) {
 
 // Gives memory to an op's results, or finds whose memory they are in.
 void SlotFinder::define(Operation *op) {
+  // The wait of a gather yields tensors that its start has placed already, and
+  // the start of a reduction yields a token only.
   if (op->hasTrait<nn::OutsideArena>() ||
       isa<fsdp::AllGatherWaitOp, fsdp::ReduceScatterStartOp>(op))
     return;
@@ -139,6 +151,8 @@ void SlotFinder::define(Operation *op) {
         0};
 }
 
+// Extends the live ranges of the operands to this op. A reduction reads its
+// gradients until its wait, although the start holds the operands.
 void SlotFinder::use(Operation *op) {
   auto extend = [&](Value value) {
     if (Place place = placeOf(value); place.node >= 0)
@@ -151,6 +165,9 @@ void SlotFinder::use(Operation *op) {
   }
 }
 
+// A product that accumulates overwrites an operand with its result, so both are
+// one slot. The operand must not be a gathered weight or a gradient's pack, and
+// nothing may read it afterwards.
 LogicalResult SlotFinder::accumulate(nn::LibraryCallOpInterface call) {
   Value overwritten = call.getOverwritten();
   Place into = placeOf(overwritten);
@@ -170,6 +187,8 @@ LogicalResult SlotFinder::accumulate(nn::LibraryCallOpInterface call) {
   return success();
 }
 
+// The gradients that a pack holds are computed in place: each becomes a part of
+// the pack's slot, at the member's offset, and no copy is needed.
 LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   Place target = placeOf(pack.getResult());
   auto layout = symbols.lookupNearestSymbolFrom<fsdp::LayoutOp>(
@@ -187,6 +206,8 @@ LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   return success();
 }
 
+// The operands of a concat are computed in place, one behind the other. If the
+// concat is strided, they interleave, and their strides say where each begins.
 LogicalResult SlotFinder::place(nn::ConcatOp concat) {
   Place target = placeOf(concat.getResult());
   int64_t begin = nn::stridesOf(concat.getResult())->offset;
@@ -274,6 +295,8 @@ FailureOr<SmallVector<Slot>> SlotFinder::run() {
       return failure();
     ++position;
   }
+  // A second walk extends the ranges. It needs the nodes of the first, since an
+  // accumulation gives an operand the node of an earlier op.
   position = first;
   for (Operation &op : function.getBody().front()) {
     use(&op);
@@ -306,6 +329,7 @@ fsdpc::analysis::findSlots(func::FuncOp function, int firstPosition,
   return SlotFinder(function, firstPosition, options).run();
 }
 
+// Names a slot by its first value, the one that opened it.
 std::string fsdpc::analysis::labelOf(const Slot &slot) {
   const SlotValue &value = slot.values.front();
   auto nameOf = [](Attribute symbol) {

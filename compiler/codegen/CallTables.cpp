@@ -52,6 +52,8 @@ public:
                CommandInfo &command)
       : symbols(symbols), tables(tables), command(command) {}
 
+  // A plan names the command better than its kernel does, so it replaces what
+  // is there already.
   void plan(rt::PlanAttrInterface plan) override {
     command.plan = tables.index(plan);
     command.name = plan.getTitle();
@@ -64,6 +66,8 @@ public:
       command.name = name.getValue().str();
     command.exps += countExps(symbols.lookup<func::FuncOp>(name.getAttr()));
   }
+  // The name is the first layout's; layouts() then appends how many more there
+  // are.
   void layout(FlatSymbolRefAttr name) override {
     command.layouts.push_back(tables.layouts.index(name.getAttr()));
     if (command.layouts.size() == 1)
@@ -145,6 +149,8 @@ void CallTables::add(StringRef entry) {
     sequences[stream].stream = stream;
   }
   auto function = symbols.lookup<func::FuncOp>(entry);
+  // What is no work, such as waiting for an event, is not timed and takes no
+  // entry.
   for (Operation &op : function.getBody().front().without_terminator()) {
     auto command = dyn_cast<rt::CommandOpInterface>(op);
     if (!command || !command.isWork())
@@ -159,6 +165,7 @@ void CallTables::add(StringRef entry) {
     sequences[static_cast<int>(command.getStream())].calls.push_back(
         std::move(call));
   }
+  // A stream that an entry never uses has no sequence.
   for (CallSequence &sequence : sequences)
     if (!sequence.calls.empty())
       manifest.sequences.push_back(std::move(sequence));

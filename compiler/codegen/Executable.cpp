@@ -99,11 +99,13 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
     if (!error.empty())
       return emitError(loc) << error;
   }
-  // The linker opens its output by name, so it gets one in the folder that is
-  // ours alone.
+  // The linker opens its output by name and truncates it. It therefore writes
+  // to our own folder, and only a complete program is copied to the path that
+  // the user gave.
   std::string linked = (folder.path + "/program").str();
   if (failed(linkProgram(loc, compile.target, options.toolkit, files, linked)))
     return failure();
+  // Asks before the copy, so that a refused program leaves the old file alone.
   if (options.accept && failed(options.accept(manifest)))
     return failure();
   std::string error = copyProgram(linked, options.path);

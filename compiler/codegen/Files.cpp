@@ -38,6 +38,8 @@ std::string fsdpc::codegen::writeFile(StringRef path, StringRef bytes) {
   return written ? "" : written.error().message;
 }
 
+// Replaces `to` by a rename, so a program that is running while it is compiled
+// again keeps its old file.
 std::string fsdpc::codegen::copyProgram(StringRef from, StringRef to) {
   auto program = llvm::MemoryBuffer::getFile(from, /*IsText=*/false,
                                              /*RequiresNullTerminator=*/false);
@@ -50,6 +52,8 @@ std::string fsdpc::codegen::copyProgram(StringRef from, StringRef to) {
   return written ? "" : written.error().message;
 }
 
+// An empty redirect stands for /dev/null, so a tool that asks for input does
+// not hang the compile. stdout and stderr share the file.
 std::string fsdpc::codegen::runProgram(ArrayRef<std::string> words,
                                        StringRef outputFile) {
   SmallVector<StringRef> arguments(words.begin(), words.end());
@@ -61,6 +65,8 @@ std::string fsdpc::codegen::runProgram(ArrayRef<std::string> words,
                                        redirects, 0, 0, &message);
   if (code == 0)
     return "";
+  // A tool that ran and failed has explained itself in its output; a tool that
+  // could not be started has left `message`.
   if (message.empty() && !outputFile.empty())
     if (auto text = llvm::MemoryBuffer::getFile(outputFile))
       message = (*text)->getBuffer().trim().str();

@@ -29,7 +29,9 @@ bool isKernel(func::FuncOp function) {
          !function.getBody().empty();
 }
 
-// Returns a module of modules, each with a few kernels.
+// Returns a module of modules, each with a few kernels. They are copies, since
+// compiling consumes the bodies, while the program's emitter still reads the
+// attributes of the originals.
 OwningOpRef<ModuleOp> copyToGroups(ModuleOp module) {
   OwningOpRef<ModuleOp> groups = ModuleOp::create(module.getLoc());
   auto builder = OpBuilder::atBlockEnd(groups->getBody());
@@ -47,6 +49,7 @@ OwningOpRef<ModuleOp> copyToGroups(ModuleOp module) {
 
 } // namespace
 
+// Must agree with copyToGroups, since callers size their results by it.
 size_t fsdpc::codegen::countGroups(ModuleOp module) {
   size_t kernels = llvm::count_if(module.getOps<func::FuncOp>(), isKernel);
   return llvm::divideCeil(kernels, kKernelsPerObject);
@@ -59,6 +62,8 @@ LogicalResult fsdpc::codegen::compileGroups(ModuleOp module, AddPasses lower,
   lower(manager.nest<ModuleOp>());
   if (failed(manager.run(*groups)))
     return failure();
+  // The passes above run on MLIR's threads by themselves. Translation is no
+  // pass, hence the loop.
   auto modules = llvm::to_vector(groups->getOps<ModuleOp>());
   return failableParallelForEachN(
       module.getContext(), 0, modules.size(),
@@ -73,6 +78,7 @@ LogicalResult fsdpc::codegen::compileGroups(ModuleOp module, AddPasses lower,
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
                                AddPasses emit) {
+  // Must happen before threads run: a registry cannot be extended in parallel.
   DialectRegistry registry;
   kernels::registerTranslations(registry);
   module.getContext()->appendDialectRegistry(registry);
@@ -92,6 +98,8 @@ fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options,
 
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileKernels(ModuleOp module, const TargetOptions &options) {
+  // The planner knows nothing of the processor. How many lanes a vector has is
+  // decided here.
   EmitKernelsOptions target;
   target.lanes = options.hasAvx512() ? 16 : 8;
   target.roundsBf16 = options.hasBf16();

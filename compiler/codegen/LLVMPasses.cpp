@@ -10,6 +10,8 @@
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 
+// The four analysis managers must outlive the run and know each other, since a
+// function pass may ask for an analysis of its module.
 void fsdpc::codegen::optimize(llvm::Module &module,
                               llvm::TargetMachine &machine) {
   llvm::PipelineTuningOptions tuning;
@@ -32,6 +34,8 @@ void fsdpc::codegen::optimize(llvm::Module &module,
 
 std::string fsdpc::codegen::generateCode(llvm::Module &module,
                                          llvm::TargetMachine &machine) {
+  // The data layout must be the target's before any pass runs: it decides
+  // alignment and pointer sizes in memory.
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
   llvm::SmallString<0> bytes;

@@ -56,6 +56,8 @@ FailureOr<LinkInputs> fsdpc::codegen::findLinkInputs(Location loc,
   return inputs;
 }
 
+// The order of the words matters to the linker: an archive serves only the
+// objects in front of it, and the libraries serve the archive.
 LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
                                           const CudaToolkit &toolkit,
                                           ArrayRef<std::string> objects,

@@ -31,6 +31,9 @@ static std::string hash(StringRef text) {
                      /*LowerCase=*/true);
 }
 
+// Locations are left out: they hold paths and node names, which do not change
+// what the program computes. Large constants are printed in full, since they
+// do.
 std::string fsdpc::codegen::hashProgram(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);

@@ -1,4 +1,5 @@
-// The passes of code generation.
+// The passes of code generation, declared in Passes.td. They run on groups of
+// kernels (KernelCompiler.h), not in the pipeline of phases.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

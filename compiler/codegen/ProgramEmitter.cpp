@@ -19,6 +19,8 @@ using namespace fsdpc::codegen;
 
 namespace {
 
+// Emits one module. It is a CallArguments: an op passes its operands to it one
+// by one, and each becomes an argument of the call.
 class ProgramEmitter : public rt::CallArguments {
 public:
   ProgramEmitter(ModuleOp module, ProgramTables &tables,
@@ -97,6 +99,8 @@ private:
   llvm::DenseMap<StringAttr, int64_t> kernelIndices;
 };
 
+// Declares the function from its arguments. The C side is generated from the
+// same ops (tools/gen-abi.py).
 llvm::Value *ProgramEmitter::call(StringRef name,
                                   ArrayRef<llvm::Value *> arguments,
                                   llvm::Type *type) {
@@ -185,6 +189,8 @@ void ProgramEmitter::emitKernels(bool onHost) {
     all.push_back(describeKernel(kernel, onHost));
   }
   auto *type = llvm::ArrayType::get(kernelType(), all.size());
+  // Internal, since the runtime finds the array through the program's
+  // description and not by name.
   kernels = new llvm::GlobalVariable(
       *result, type, /*isConstant=*/true, llvm::GlobalValue::InternalLinkage,
       llvm::ConstantArray::get(type, all), "fsdpc_kernels");
@@ -211,6 +217,7 @@ llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
       offset += tables.constantOffsets.lookup(name);
       break;
     default:
+      // The random state is one per rank and needs no index.
       break;
     }
   }
@@ -258,6 +265,8 @@ llvm::Function *ProgramEmitter::emitEntry(StringRef name) {
   size_t operands = 1;
   for (Operation &op : source.getBody().front())
     operands = std::max<size_t>(operands, op.getNumOperands());
+  // One alloca in the entry block, so that the stack does not grow with the
+  // number of calls.
   scratch = builder.CreateAlloca(builder.getPtrTy(), wide(operands));
   arena = call("fsdpc_pointer", {integer(0), integer(0), wide(0)},
                builder.getPtrTy());
@@ -274,6 +283,7 @@ llvm::Constant *ProgramEmitter::bytes(StringRef name, StringRef data) {
   auto *global =
       new llvm::GlobalVariable(*result, value->getType(), /*isConstant=*/true,
                                llvm::GlobalValue::InternalLinkage, value, name);
+  // Suits any vector load of constants and weights.
   global->setAlignment(llvm::Align(64));
   return global;
 }
@@ -282,6 +292,7 @@ llvm::Constant *ProgramEmitter::bytes(StringRef name, StringRef data) {
 // passes the description to the runtime (fsdpc_main).
 std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest,
                                                    StringRef deviceCode) {
+  // Kernels come first: the entry functions refer to their descriptors.
   emitKernels(/*onHost=*/deviceCode.empty());
   llvm::Function *microbatch = emitEntry(fsdp::FSDPDialect::kMicrobatch);
   llvm::Function *update = emitEntry(fsdp::FSDPDialect::kUpdate);

@@ -16,10 +16,12 @@ static int64_t appendElements(std::string &blob, ElementsAttr value) {
   auto dense = cast<DenseElementsAttr>(value);
   int64_t count = dense.getNumElements();
   if (dense.getElementType().isInteger(1)) {
+    // Bits are unpacked, since kernels read a boolean as a byte.
     for (bool element : dense.getValues<bool>())
       blob.push_back(element ? 1 : 0);
     return offset;
   }
+  // MLIR keeps one element of a splat, however many the type has.
   ArrayRef<char> raw = dense.getRawData();
   for (int64_t i = 0, copies = dense.isSplat() ? count : 1; i < copies; ++i)
     blob.append(raw.data(), raw.size());
@@ -27,6 +29,8 @@ static int64_t appendElements(std::string &blob, ElementsAttr value) {
 }
 
 ProgramTables::ProgramTables(ModuleOp module) {
+  // Initial values are part of the program only if the symbol holds them.
+  // Others come from a file or a rule.
   auto embed = [&](StringAttr name, std::optional<ElementsAttr> value) {
     if (value)
       weightOffsets[name] = appendElements(weights, *value);
@@ -46,6 +50,8 @@ ProgramTables::ProgramTables(ModuleOp module) {
           appendElements(constants, constant.getValue());
     }
   }
+  // Plans and events are found on ops, at any depth. Two calls with equal plans
+  // share one number.
   module.walk([&](Operation *op) {
     if (auto plan = op->getAttrOfType<rt::PlanAttrInterface>("plan"))
       index(plan);

@@ -34,6 +34,9 @@ bool TargetOptions::hasBf16() const {
   return llvm::is_contained(features, "avx512bf16");
 }
 
+// `native` never yields a model of processor: it takes the highest level that
+// this machine has in full. bf16 rounding is the one feature beyond a level,
+// and only `native` adds it, since no level includes it.
 llvm::FailureOr<TargetOptions>
 fsdpc::codegen::resolveTarget(mlir::Location loc, llvm::StringRef name) {
   TargetOptions options;
@@ -63,12 +66,16 @@ fsdpc::codegen::resolveTarget(mlir::Location loc, llvm::StringRef name) {
   return options;
 }
 
+// Leaves the features empty, so that the program checks for none when it
+// starts.
 TargetOptions fsdpc::codegen::anyProcessor() {
   TargetOptions options;
   options.cpu = options.tuneFor = "x86-64";
   return options;
 }
 
+// Safe to call from several threads, as emitObject does: LLVM's registry is
+// filled once.
 std::unique_ptr<llvm::TargetMachine>
 fsdpc::codegen::makeTargetMachine(const TargetOptions &options,
                                   llvm::CodeGenOptLevel level) {

@@ -28,6 +28,8 @@ using namespace fsdpc::pipeline;
 static constexpr size_t largestInline = 4096; // bytes
 static constexpr llvm::StringLiteral prefix = "constant_";
 
+// 16 bytes of SHA-256 suffice: the name only has to tell constants apart and
+// detect damage.
 static std::string hashOf(ArrayRef<char> bytes) {
   llvm::SHA256 sha;
   sha.update(StringRef(bytes.data(), bytes.size()));
@@ -55,6 +57,7 @@ static LogicalResult writeFile(Location loc, StringRef path,
   return success();
 }
 
+// Returns the file of a constant, in the folder of the dump.
 static std::string constantPath(StringRef dump, StringRef key) {
   llvm::SmallString<128> path(llvm::sys::path::parent_path(dump));
   llvm::sys::path::append(path, key + ".bin");
@@ -66,11 +69,13 @@ static std::string constantPath(StringRef dump, StringRef key) {
 static LogicalResult moveConstantsOut(ModuleOp module, StringRef path) {
   auto result = module.walk([&](Operation *op) {
     auto value = op->getAttrOfType<DenseElementsAttr>("value");
+    // Splats and small constants stay in the text, where they can be edited.
     if (!value || value.isSplat() || value.getRawData().size() <= largestInline)
       return WalkResult::advance();
     ArrayRef<char> bytes = value.getRawData();
     std::string key = (prefix + hashOf(bytes)).str();
     std::string file = constantPath(path, key);
+    // Its name is its hash, so an existing file is not written again.
     if (!llvm::sys::fs::exists(file) &&
         failed(writeFile(op->getLoc(), file, [&](raw_ostream &stream) {
           stream.write(bytes.data(), bytes.size());
@@ -78,6 +83,8 @@ static LogicalResult moveConstantsOut(ModuleOp module, StringRef path) {
       return WalkResult::interrupt();
     auto &manager =
         DenseResourceElementsHandle::getManagerInterface(module.getContext());
+    // The resource has a key and no data: the text names the file, and nothing
+    // is embedded.
     op->setAttr("value",
                 DenseResourceElementsAttr::get(
                     cast<ShapedType>(value.getType()), manager.insert(key)));
@@ -91,6 +98,8 @@ static Result<std::string> readFile(StringRef path,
   Result<InputFile> file = InputFile::open(path.str());
   if (!file)
     return file.error();
+  // Remembers each file that is read, so that the driver can refuse to
+  // overwrite it.
   files.insert(file->identity());
   return file->readAll();
 }
@@ -121,6 +130,8 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path,
     ArrayRef<char> bytes(content->data(), content->size());
     auto type = cast<ShapedType>(value.getType());
     bool isSplat = false;
+    // isValidRawBuffer checks the size against the type, which may have been
+    // edited.
     if (hashOf(bytes) != key.substr(prefix.size()) ||
         !DenseElementsAttr::isValidRawBuffer(type, bytes, isSplat)) {
       op->emitError("constant '") << file
@@ -135,10 +146,13 @@ static LogicalResult moveConstantsIn(ModuleOp module, StringRef path,
 }
 
 LogicalResult fsdpc::pipeline::writeDump(ModuleOp module, StringRef path) {
+  // The module itself must keep its constants, since passes go on with it.
   OwningOpRef<ModuleOp> copy = module.clone();
   if (failed(moveConstantsOut(*copy, path)))
     return failure();
   return writeFile(module.getLoc(), path, [&](raw_ostream &stream) {
+    // Locations are written: the names of ONNX nodes must survive the way
+    // through a dump.
     copy->print(stream, OpPrintingFlags().enableDebugInfo(
                             /*enable=*/true, /*prettyForm=*/false));
     stream << '\n';
@@ -174,10 +188,12 @@ static std::optional<size_t> afterResultNumber(StringRef text, size_t at) {
       ++at;
     return at - begin;
   };
+  // Characters that a value's name may have, in MLIR's lexer.
   skip([](char c) {
     return llvm::isAlnum(c) || StringRef("_$.-%").contains(c);
   });
   size_t end = at;
+  // White space may separate the name from the number.
   skip(llvm::isSpace);
   if (at >= text.size() || (text[at] != '#' && text[at] != ':'))
     return end;
@@ -193,6 +209,8 @@ static std::optional<size_t> afterResultNumber(StringRef text, size_t at) {
 static StringRef whyUnparsable(StringRef text) {
   constexpr int deepest = 256;
   int depth = 0;
+  // The scan is no parser: it skips strings and comments and counts brackets,
+  // so that it takes linear time and no stack.
   for (size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     if (c == '"') {
@@ -204,12 +222,14 @@ static StringRef whyUnparsable(StringRef text) {
       std::optional<size_t> after = afterResultNumber(text, i);
       if (!after)
         return "the number of a result has more than five digits";
+      // Continues behind the name and the number.
       i = *after - 1;
     } else if (StringRef("([{<").contains(c)) {
       if (++depth > deepest)
         return "brackets are nested more than 256 deep, which no dump needs";
     } else if (StringRef(")]}").contains(c) ||
                (c == '>' && (i == 0 || text[i - 1] != '-'))) {
+      // `->` is an arrow and closes nothing.
       --depth;
     }
   }
@@ -222,6 +242,8 @@ static OwningOpRef<ModuleOp> parse(StringRef text, StringRef path,
                                    MLIRContext *context) {
   std::optional<Diagnostic> first;
   OwningOpRef<ModuleOp> module;
+  // The handler swallows all other diagnostics, so the first is emitted when
+  // the handler is gone.
   {
     ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {
       if (diagnostic.getSeverity() == DiagnosticSeverity::Error && !first)
@@ -247,6 +269,8 @@ OwningOpRef<ModuleOp> fsdpc::pipeline::readDump(StringRef path,
   Location start = FileLineColLoc::get(context, path, 1, 1);
   if (!text)
     return emitError(UnknownLoc::get(context)) << text.error().message, nullptr;
+  // Checked before the parser sees the text: a crafted dump would otherwise end
+  // the process.
   if (StringRef why = whyUnparsable(*text); !why.empty())
     return emitError(start) << why, nullptr;
   OwningOpRef<ModuleOp> module = parse(*text, path, context);

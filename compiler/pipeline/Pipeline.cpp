@@ -104,6 +104,7 @@ static const PipelineStep steps[] = {
 
 llvm::ArrayRef<PipelineStep> fsdpc::pipeline::pipelineSteps() { return steps; }
 
+// In the order of the enum.
 static constexpr llvm::StringLiteral names[] = {
     "import",      "units",    "grad",   "shard",   "kernels",
     "collectives", "schedule", "memory", "runtime", "executable"};
@@ -178,6 +179,8 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
   FailureOr<size_t> first = firstStep(module);
   if (failed(first))
     return failure();
+  // One manager per pass, so that a dump and `fsdp.done` can be written between
+  // two passes.
   auto run = [&](const PipelineStep &step) {
     if (options.progress)
       options.progress(step);
@@ -185,16 +188,20 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
     manager.addPass(step.create());
     return manager.run(module);
   };
+  // The verifiers behind the module. A dump that has been edited is refused
+  // before another pass builds on it.
   for (const PipelineStep &step : pipelineSteps().take_front(*first))
     if (const PipelineStep *check = checkAgain(step, steps[*first - 1]))
       if (failed(run(*check)))
         return failure();
   for (size_t index = *first; index < pipelineSteps().size(); ++index) {
     const PipelineStep &step = steps[index];
+    // `last` may lie behind the module already; nothing runs then.
     if (step.phase > options.last)
       break;
     if (failed(run(step)))
       return failure();
+    // Recorded after each pass, so that each dump says where to continue.
     module->setAttr(fsdp::FSDPDialect::kDoneAttr,
                     StringAttr::get(module.getContext(), step.name));
     if (!options.dumpFolder.empty() &&

@@ -10,6 +10,8 @@
 
 namespace fsdpc::pipeline {
 
+// In the order of a compile. A phase names the state that its passes leave
+// behind. `Executable` has no passes: it stands for code generation.
 enum class Phase {
   Import,
   Units,
@@ -32,7 +34,9 @@ std::string phaseNames();
 // A pass of the pipeline. Names are unique, since a dump is resumed by name.
 struct PipelineStep {
   Phase phase;
+  // The argument of the pass, and a part of the name of its dump.
   llvm::StringLiteral name;
+  // Makes a new instance with default options, for a single run.
   std::unique_ptr<mlir::Pass> (*create)();
 };
 
@@ -40,6 +44,7 @@ struct PipelineStep {
 llvm::ArrayRef<PipelineStep> pipelineSteps();
 
 struct PipelineOptions {
+  // The last phase whose passes run.
   Phase last = Phase::Runtime;
   // The folder that gets NN-NAME.mlir after each pass, or empty for no dumps.
   std::string dumpFolder;

@@ -18,6 +18,7 @@
 #include "passes/shard/Passes.h"
 #include "passes/units/Passes.h"
 
+// Dialects of code generation are loaded by the passes that use them.
 void fsdpc::pipeline::registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<mlir::arith::ArithDialect, mlir::func::FuncDialect,
                   mlir::math::MathDialect, nn::NNDialect, fsdp::FSDPDialect,
@@ -25,8 +26,10 @@ void fsdpc::pipeline::registerDialects(mlir::DialectRegistry &registry) {
 }
 
 void fsdpc::pipeline::registerPasses() {
+  // Of the upstream passes, only those of the pipeline.
   mlir::registerCanonicalizer();
   mlir::registerCSE();
+  // The names of these functions hold the stage (-gen-pass-decls -name=…).
   passes::registerimportPasses();
   passes::registerunitsPasses();
   passes::registergradPasses();

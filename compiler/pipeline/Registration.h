@@ -5,7 +5,9 @@
 
 namespace fsdpc::pipeline {
 
+// The dialects that a dump may contain.
 void registerDialects(mlir::DialectRegistry &registry);
+// Makes the passes known to fsdpc-opt by name. Call it once per process.
 void registerPasses();
 
 } // namespace fsdpc::pipeline

@@ -6,6 +6,8 @@
 
 namespace fsdpc::schedule {
 
+// The slower of arithmetic and memory traffic. Rates are per core, and a kernel
+// is assumed to use all cores of the rank.
 double rooflineUs(const Machine &machine, double flops, double bytes,
                   ElementType type) {
   double gflops =
@@ -17,6 +19,8 @@ double rooflineUs(const Machine &machine, double flops, double bytes,
 double gemmUs(const Machine &machine, int64_t m, int64_t n, int64_t k,
               ElementType type, int64_t batch) {
   double flops = 2.0 * double(batch) * double(m) * double(n) * double(k);
+  // Each operand is read once and the result written once: the least traffic
+  // possible.
   double elements =
       double(batch) *
       (double(m) * double(k) + double(k) * double(n) + double(m) * double(n));
@@ -41,10 +45,12 @@ double allGatherUs(const Machine &machine, int64_t bytes) {
   return exchangeUs(machine, bytes, 1);
 }
 
+// A reduce-scatter moves as many bytes as an all-gather of the same buffer.
 double reduceScatterUs(const Machine &machine, int64_t bytes) {
   return exchangeUs(machine, bytes, 1);
 }
 
+// As a reduce-scatter followed by an all-gather.
 double allReduceUs(const Machine &machine, int64_t bytes) {
   return exchangeUs(machine, bytes, 2);
 }

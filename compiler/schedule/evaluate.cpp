@@ -5,6 +5,8 @@
 
 namespace fsdpc::schedule {
 
+// Returns the error for a packing above the limit, with the largest
+// contributors.
 static Infeasible overLimit(const Problem &problem,
                             const std::vector<Interval> &intervals,
                             int64_t peak) {
@@ -24,6 +26,8 @@ static Infeasible overLimit(const Problem &problem,
 
 Solved evaluate(const Problem &problem, Schedule schedule,
                 const PackerOptions &packer) {
+  // Places come before memory, since only a complete schedule has live ranges.
+  // peakBytes stays 0 in this answer: it has not been measured.
   if (std::vector<Violation> violations = verifyPlaces(problem, schedule);
       !violations.empty()) {
     Infeasible result;
@@ -32,6 +36,8 @@ Solved evaluate(const Problem &problem, Schedule schedule,
   }
   std::vector<Interval> intervals = liveIntervals(problem, schedule);
   PackerOptions options = packer;
+  // The packer sees the arena only, so what lies outside is taken off the
+  // limit.
   if (problem.options.memoryLimit)
     options.cap = *problem.options.memoryLimit - problem.baseBytes;
   Solution solution;
@@ -50,6 +56,7 @@ Solved evaluate(const Problem &problem, Schedule schedule,
   return solution;
 }
 
+// Solvers may rely on a checked problem.
 Solved solve(const Problem &problem) {
   if (std::string message = problem.check(); !message.empty()) {
     Infeasible result;

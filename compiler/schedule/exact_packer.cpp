@@ -45,7 +45,10 @@ private:
     }
   };
 
+  // Sorts `buffers` by the preference, once, before the search.
   void sortByPreference(const SearchOptions &options);
+  // Returns true if all remaining buffers could be placed. extend() and tryAt()
+  // leave the state as it was when they fail.
   bool extend(size_t count);
   std::optional<std::vector<Candidate>> candidates();
   bool tryAt(const Candidate &candidate, size_t count);
@@ -90,6 +93,8 @@ Search::Search(const std::vector<Interval> &all, int64_t capacity,
     const Interval &interval = all[i];
     if (interval.bytes == 0)
       continue;
+    // Positions are indices into `begins`: a buffer covers those in its [begin,
+    // end].
     auto position = [&](auto iterator) {
       return static_cast<int>(iterator - begins.begin());
     };
@@ -106,6 +111,7 @@ Search::Search(const std::vector<Interval> &all, int64_t capacity,
 }
 
 void Search::sortByPreference(const SearchOptions &options) {
+  // By index of the interval; buffers of 0 bytes have no entry in `buffers`.
   std::vector<double> value(intervals);
   for (const Buffer &b : buffers) {
     double length = b.end - b.begin;
@@ -132,6 +138,7 @@ std::optional<std::vector<Search::Candidate>> Search::candidates() {
     const Buffer &b = buffers[i];
     if (b.placed)
       continue;
+    // Offsets never decrease, so no buffer can go below the one placed last.
     int64_t offset = std::max(b.offset, alignUp(floor, b.alignment));
     lowestTop = std::min(lowestTop, offset + b.bytes);
     scratch.push_back({offset, static_cast<int>(i)});
@@ -155,6 +162,8 @@ std::optional<std::vector<Search::Candidate>> Search::candidates() {
         return std::nullopt;
       unseen[p] = p + 1;
     }
+  // A buffer at or above `lowestTop` would leave room below it for a whole
+  // other one.
   auto end =
       std::lower_bound(scratch.begin(), scratch.end(), Candidate{lowestTop, 0});
   return std::vector<Candidate>(scratch.begin(), end);
@@ -164,12 +173,16 @@ std::optional<std::vector<Search::Candidate>> Search::candidates() {
 bool Search::tryAt(const Candidate &candidate, size_t count) {
   Buffer &b = buffers[candidate.buffer];
   work -= b.end - b.begin;
+  // candidates() has tested each position with the lowest buffer there; this
+  // one may begin higher.
   for (int p = b.begin; p < b.end; ++p)
     if (candidate.offset + rest[p] > capacity)
       return false;
   std::vector<std::pair<int, int64_t>> raised;
   work -= buffers.size();
   int64_t top = candidate.offset + b.bytes;
+  // Lifts the buffers that are live with this one above it, and remembers how
+  // they were.
   for (size_t i = 0; i < buffers.size(); ++i) {
     Buffer &other = buffers[i];
     if (other.placed || other.offset >= top || other.begin >= b.end ||
@@ -178,6 +191,7 @@ bool Search::tryAt(const Candidate &candidate, size_t count) {
     raised.emplace_back(i, other.offset);
     other.offset = alignUp(top, other.alignment);
   }
+  // From here on `rest` counts only what is still to come.
   for (int p = b.begin; p < b.end; ++p)
     rest[p] -= b.bytes;
   int64_t lowest = std::exchange(b.offset, candidate.offset);
@@ -214,6 +228,7 @@ SearchResult Search::run() {
     for (const Buffer &b : buffers)
       result.offsets[b.index] = b.offset;
   } else {
+    // Without work left, the search has proved nothing.
     result.impossible = work > 0;
   }
   result.work = budget - work;

@@ -10,6 +10,7 @@ namespace fsdpc::schedule {
 
 namespace {
 
+// Rates of one GPU: tera-flops and 10⁹ bytes per second.
 struct Gpu {
   std::string_view arch;
   double f32Tflops, bf16Tflops, memoryGBs, linkGBs;
@@ -29,6 +30,7 @@ constexpr double collectiveLatencyUs = 20; // a small NCCL collective in a node
 } // namespace
 
 Machine gpuMachine(std::string_view arch) {
+  // The entry of sm_90.
   const Gpu *gpu = std::begin(gpus) + 3;
   for (const Gpu &known : gpus)
     if (known.arch == arch)

@@ -44,6 +44,7 @@ public:
       erase(last->first, last->second);
     }
     int64_t offset = aligned(start);
+    // Space that alignment skips stays in the list.
     insert(start, offset - start);
     top = offset + bytes;
     return offset;
@@ -51,6 +52,7 @@ public:
 
   // Merges the block with its free neighbours.
   void release(int64_t start, int64_t bytes) {
+    // Free blocks never touch each other, so at most one on each side merges.
     auto next = byStart.lower_bound(start);
     if (next != byStart.end() && next->first == start + bytes) {
       bytes += next->second;
@@ -81,6 +83,7 @@ private:
     bySize.erase({bytes, start});
   }
 
+  // The same blocks, by address for merging and by size for best fit.
   std::map<int64_t, int64_t> byStart;
   std::set<std::pair<int64_t, int64_t>> bySize;
   int64_t top = 0;
@@ -90,6 +93,7 @@ private:
 
 std::vector<int64_t> linearScan(const std::vector<Interval> &intervals,
                                 bool backwards) {
+  // Backwards, positions are negated, so that an end becomes a beginning.
   auto begin = [&](size_t i) {
     return backwards ? -intervals[i].end : intervals[i].begin;
   };
@@ -106,11 +110,13 @@ std::vector<int64_t> linearScan(const std::vector<Interval> &intervals,
 
   std::vector<int64_t> offsets(intervals.size(), 0);
   FreeList free;
+  // Live buffers, those that end first on top.
   using Ending = std::pair<int, size_t>;
   std::priority_queue<Ending, std::vector<Ending>, std::greater<Ending>> live;
   for (size_t i : order) {
     if (intervals[i].bytes == 0)
       continue;
+    // Ends are inclusive: a buffer that ends here is still live here.
     for (; !live.empty() && live.top().first < begin(i); live.pop())
       free.release(offsets[live.top().second],
                    intervals[live.top().second].bytes);

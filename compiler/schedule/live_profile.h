@@ -9,6 +9,8 @@
 
 namespace fsdpc::schedule {
 
+/// A segment tree with lazy additions. Negative additions take bytes off again.
+/// Ranges may extend past the last position.
 class LiveProfile {
 public:
   explicit LiveProfile(int positions) : positions(positions) {
@@ -30,6 +32,7 @@ public:
 
   /// Returns the largest limit ≤ end such that adding `bytes` to [begin, limit)
   /// keeps all values within `budget`.
+  /// Costs O(log² n): a binary search over range maxima.
   int furthest(int begin, int end, int64_t bytes, int64_t budget) const {
     if (max(begin, end) + bytes <= budget)
       return end;
@@ -42,6 +45,7 @@ public:
   }
 
 private:
+  /// A node covers [from, to); its children are 2 · node and 2 · node + 1.
   void add(int node, int from, int to, int begin, int end, int64_t bytes) {
     if (begin >= to || end <= from || begin >= end)
       return;

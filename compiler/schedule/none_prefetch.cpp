@@ -13,6 +13,7 @@ Schedule noneSchedule(const Problem &problem) {
     builder.add({position, ActionKind::Start, id}, phase);
     builder.add({position, ActionKind::Wait, id}, phase);
   };
+  // Reductions are waited for where they start, so each is exposed in full.
   for (size_t i = 0; i < problem.collectives.size(); ++i)
     if (const Collective &c = problem.collectives[i]; startsWhenReady(c))
       synchronous(static_cast<int>(i), c.earliest, Phase::ReadyStart);

@@ -29,6 +29,8 @@ public:
   Packing run();
 
 private:
+  // A buffer of the current placement: bytes [offset, top), live at the
+  // positions begin to end.
   struct Placed {
     int64_t offset, top;
     int begin, end;
@@ -43,6 +45,8 @@ private:
   int64_t findHole(const Interval &interval, Fit fit);
   /// Keeps `offsets` as the result if its peak is the smallest so far.
   bool keepIfBetter();
+  // Meeting the lower bound ends the search even above the cap: no packing is
+  // smaller.
   bool goodEnough() const {
     return best.peak <= (1 + options.gap) * double(best.lowerBound) &&
            (best.peak <= options.cap.value_or(best.peak) ||
@@ -98,6 +102,7 @@ bool Packer::placeFixed() {
   offsets.assign(intervals.size(), 0);
   std::vector<Interval> pinned;
   std::vector<int64_t> pinnedOffsets;
+  // Buffers of 0 bytes overlap nothing and are neither fixed nor movable.
   for (size_t i = 0; i < intervals.size(); ++i) {
     const Interval &interval = intervals[i];
     if (interval.fixedOffset) {
@@ -111,6 +116,8 @@ bool Packer::placeFixed() {
       movable.push_back(i);
     }
   }
+  // Fixed buffers are checked among themselves here; movable ones avoid them by
+  // construction.
   best.error = verify(pinned, pinnedOffsets);
   std::sort(fixed.begin(), fixed.end(), [](const Placed &a, const Placed &b) {
     return a.offset < b.offset;
@@ -132,6 +139,7 @@ int64_t Packer::findHole(const Interval &interval, Fit fit) {
     if (other.begin > interval.end || other.end < interval.begin)
       continue;
     if (other.offset > cursor) {
+      // The hole begins at the cursor, moved up to the alignment.
       int64_t hole = other.offset - aligned();
       if (hole >= interval.bytes && hole < smallest) {
         smallest = hole;
@@ -153,6 +161,8 @@ bool Packer::place(const Order &order, Fit fit, int64_t bound) {
   for (size_t i : order) {
     const Interval &interval = intervals[i];
     int64_t offset = findHole(interval, fit);
+    // A first placement is finished even if the work is used up, so that there
+    // is always a result.
     if (offset + interval.bytes >= bound || (exhausted() && found()))
       return false;
     offsets[i] = offset;
@@ -179,6 +189,7 @@ bool Packer::keepIfBetter() {
 
 // The orders to try, most promising first.
 std::vector<Order> Packer::orders(int peakPosition) const {
+  // Ties are broken by index, so the order is the same on every machine.
   auto sortedBy = [&](auto key) {
     Order order = movable;
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -186,6 +197,7 @@ std::vector<Order> Packer::orders(int peakPosition) const {
     });
     return order;
   };
+  // In double, since ends may be far apart and lengths are multiplied by bytes.
   auto length = [](const Interval &i) { return double(i.end) - i.begin + 1; };
   // Saved activations nest: with the longest at the bottom, the space above
   // them stays contiguous for gathered weights and gradients.
@@ -221,6 +233,7 @@ void Packer::promote(Order order) {
           return offsets[a] + intervals[a].bytes <
                  offsets[b] + intervals[b].bytes;
         });
+    // Moves the buffer on top to the front and keeps the order of the others.
     std::rotate(order.begin(), highest, highest + 1);
   }
 }
@@ -234,11 +247,13 @@ void Packer::searchExactly() {
   // The work of a search that never backtracks.
   int64_t straight = 8 * count * count;
   constexpr unsigned maxRounds = 20;
+  // Rounds differ in their seed and their share of work.
   for (SearchOptions search; search.seed < maxRounds && !goodEnough();
        ++search.seed) {
     int64_t goal = (1 + options.gap) * double(best.lowerBound);
     if (options.cap)
       goal = std::max(best.lowerBound, std::min(goal, *options.cap));
+    // From the lower bound to just below the best peak.
     int64_t targets[] = {best.lowerBound, goal, goal + (best.peak - goal) / 2,
                          best.peak - 1};
     for (int64_t target : targets)
@@ -253,6 +268,7 @@ void Packer::searchExactly() {
           return;
         SearchResult result = packWithin(intervals, target, search);
         work += result.work;
+        // No packing has this size, hence none is smaller.
         if (result.impossible)
           smallest = target + 1;
         if (result.offsets.empty())

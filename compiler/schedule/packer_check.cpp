@@ -12,6 +12,7 @@ namespace fsdpc::schedule {
 
 namespace {
 
+// Returns how messages name an interval, with its bytes and positions.
 std::string name(const std::vector<Interval> &intervals, size_t i) {
   const Interval &interval = intervals[i];
   std::string text = interval.label.empty() ? "interval " + std::to_string(i)
@@ -41,6 +42,7 @@ std::string checkPlace(const std::vector<Interval> &intervals, size_t i,
 
 } // namespace
 
+// A sweep over the 2n changes of the live bytes, O(n log n).
 LivePeak livePeak(const std::vector<Interval> &intervals) {
   // A buffer adds its bytes at `begin` and removes them after `end`.
   std::vector<std::pair<int64_t, int64_t>> changes;
@@ -60,6 +62,9 @@ LivePeak livePeak(const std::vector<Interval> &intervals) {
   return peak;
 }
 
+// A sweep over positions, O(n log n). Live buffers are disjoint as long as no
+// overlap has been found, so a new one can only overlap its neighbours by
+// offset.
 std::string verify(const std::vector<Interval> &intervals,
                    const std::vector<int64_t> &offsets) {
   if (intervals.size() != offsets.size())
@@ -84,6 +89,8 @@ std::string verify(const std::vector<Interval> &intervals,
   auto top = [&](size_t i) { return offsets[i] + intervals[i].bytes; };
   size_t ended = 0;
   for (size_t i : byBegin) {
+    // Ends are inclusive, so a buffer leaves when the next one begins after its
+    // end.
     for (; intervals[byEnd[ended]].end < intervals[i].begin; ++ended)
       if (intervals[byEnd[ended]].bytes > 0)
         live.erase(offsets[byEnd[ended]]);

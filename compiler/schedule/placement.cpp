@@ -9,6 +9,7 @@
 
 namespace fsdpc::schedule {
 
+// Stable: what shares a position and a phase keeps the order of addition.
 Schedule ScheduleBuilder::build() && {
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry &a, const Entry &b) {
@@ -47,7 +48,8 @@ static Schedule moveReduceWaits(const Problem &problem,
   for (Action action : schedule.actions) {
     int id = action.collective;
     bool isReduce = problem.collectives[id].kind == CollectiveKind::Reduce;
-    // EarlyStart serves for all that keeps its order.
+    // EarlyStart is the first phase of a gap, so a moved wait goes in front.
+    // All other actions get one phase, in which they keep their order.
     Phase phase = Phase::ReduceWait;
     if (action.kind == ActionKind::Wait && isReduce) {
       if (wait[id] > start[id])
@@ -75,20 +77,25 @@ Schedule waitWhenDone(const Problem &problem, const Schedule &schedule) {
   return moveReduceWaits(problem, schedule, wait);
 }
 
+// Greedy, in the order of the starts: each reduction keeps its buffer as long
+// as the profile stays within the peak that the schedule has anyway.
 Schedule waitAsLateAsHarmless(const Problem &problem,
                               const Schedule &schedule) {
   std::vector<int> wait(problem.collectives.size(), 0);
+  // The live bytes of the schedule as it is.
   LiveProfile live(problem.numOps());
   for (const Tensor &t : problem.tensors)
     live.add(t.begin, t.end + 1, t.bytes);
   for (const Action &action : schedule.actions) {
     const Collective &c = problem.collectives[action.collective];
     bool isReduce = c.kind == CollectiveKind::Reduce;
+    // From the start on; the free takes the bytes off again.
     if (action.kind == ActionKind::Start && !isReduce)
       live.add(action.position, problem.numOps(), c.bytes());
     else if (action.kind == ActionKind::Free)
       live.add(action.position, problem.numOps(), -c.bytes());
     else if (action.kind == ActionKind::Wait && isReduce) {
+      // From the definition to the present wait.
       for (const Buffer &buffer : c.buffers)
         live.add(buffer.definition, action.position, buffer.bytes);
       wait[action.collective] = action.position;

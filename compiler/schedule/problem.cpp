@@ -1,6 +1,6 @@
 // Problem::check: what must hold before a solver sees a problem. Solvers rely
-// on it and repeat none of these checks.
-
+// on it and repeat none of these checks. Messages quote the labels that the
+// caller gave, since nothing here knows ops.
 #include "compiler/schedule/problem.h"
 
 #include <cmath>
@@ -11,8 +11,10 @@ namespace {
 
 std::string quoted(const std::string &label) { return "'" + label + "'"; }
 
+// Infinite or negative times would make the timeline meaningless.
 bool validDuration(double us) { return std::isfinite(us) && us >= 0; }
 
+// Returns what is wrong with a size or an alignment, or "".
 std::string checkBuffer(int64_t bytes, int64_t alignment) {
   if (bytes < 0)
     return " has " + std::to_string(bytes) + " bytes";
@@ -41,6 +43,7 @@ std::string checkCollective(const Collective &c, int n) {
     if (std::string message = checkBuffer(buffer.bytes, buffer.alignment);
         !message.empty())
       return message;
+  // latest may be n, the end of the function; lastUse is an op.
   if (c.earliest < 0 || c.earliest > c.latest || c.latest > n)
     return " has an empty or out-of-range window [" +
            std::to_string(c.earliest) + ", " + std::to_string(c.latest) + "]";
@@ -53,6 +56,8 @@ std::string checkCollective(const Collective &c, int n) {
   }
   if (c.lastUse)
     return " is a reduction, which must not have a last use";
+  // The definition lies before `earliest`, since the reduction reads what it
+  // wrote.
   for (const Buffer &buffer : c.buffers)
     if (buffer.definition < 0 || buffer.definition >= c.earliest)
       return " is ready at " + std::to_string(c.earliest) +
@@ -75,6 +80,7 @@ std::string Problem::check() const {
   for (const Collective &c : collectives)
     if (std::string message = checkCollective(c, n); !message.empty())
       return "collective " + quoted(c.label) + message;
+  // Binary searches over segments rely on their order.
   int previousEnd = 0;
   for (const Segment &segment : segments) {
     if (segment.begin < previousEnd || segment.end <= segment.begin ||

@@ -41,6 +41,7 @@
 
 namespace fsdpc::schedule {
 
+/// An op with its estimated duration.
 struct Op {
   double durationUs = 0;
 };

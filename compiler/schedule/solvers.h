@@ -12,6 +12,7 @@
 
 namespace fsdpc::schedule {
 
+/// A schedule that keeps all limits, with its consequences.
 struct Solution {
   Schedule schedule;
   Timeline timeline;

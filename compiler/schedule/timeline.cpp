@@ -9,6 +9,7 @@
 
 namespace fsdpc::schedule {
 
+// One pass over the actions, with the ops between them.
 Timeline simulate(const Problem &problem, const Schedule &schedule) {
   size_t count = problem.collectives.size();
   Timeline timeline;
@@ -16,10 +17,14 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
   timeline.finishUs.assign(count, 0);
   timeline.exposedUs.assign(count, 0);
 
+  // When each channel is idle again. Collectives of one channel queue up in the
+  // order of their starts.
   std::map<int, double> channelFree;
   double now = 0;
   timeline.reachUs.reserve(problem.ops.size() + 1);
   timeline.reachUs.push_back(0);
+  // reachUs has an entry per position that the ops have reached, so its size is
+  // also where they are.
   auto runOpsUntil = [&](size_t end) {
     for (size_t p = timeline.reachUs.size() - 1; p < end; ++p)
       timeline.reachUs.push_back(now += problem.ops[p].durationUs);
@@ -33,6 +38,7 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
       timeline.beginUs[id] = std::max(free, now);
       free = timeline.finishUs[id] = timeline.beginUs[id] + c.durationUs;
     } else if (action.kind == ActionKind::Wait) {
+      // A wait for what is already done costs nothing.
       double stall = std::max(0.0, timeline.finishUs[id] - now);
       timeline.exposedUs[id] = stall;
       timeline.totalExposedUs += stall;
@@ -51,6 +57,7 @@ std::vector<Interval> liveIntervals(const Problem &problem,
   size_t n = problem.ops.size(), count = problem.collectives.size();
   std::vector<int> place(n);
   std::vector<int> start(count), wait(count), release(count, -1);
+  // Actions are sorted by position, so one index suffices.
   size_t next = 0;
   int passed = 0; // positions that the actions so far take
   auto placeActionsUntil = [&](int position) {
@@ -72,6 +79,7 @@ std::vector<Interval> liveIntervals(const Problem &problem,
     place[p] = static_cast<int>(p) + passed;
   }
   placeActionsUntil(static_cast<int>(n));
+  // The end of the function, where persistent gathers are still live.
   int last = static_cast<int>(n) + passed;
 
   std::vector<Interval> intervals;
@@ -85,6 +93,8 @@ std::vector<Interval> liveIntervals(const Problem &problem,
       Interval interval{b.bytes, b.alignment, 0, 0, std::nullopt, c.label};
       if (c.kind == CollectiveKind::Gather) {
         interval.begin = start[i];
+        // Frees of one collective take consecutive positions, one per buffer,
+        // in order.
         interval.end = c.lastUse ? released++ : last;
       } else {
         interval.begin = place[b.definition];
@@ -93,6 +103,7 @@ std::vector<Interval> liveIntervals(const Problem &problem,
       intervals.push_back(std::move(interval));
     }
   }
+  // Positions of later functions count from this one's end.
   for (Interval interval : problem.later) {
     interval.begin += last;
     interval.end += last;
@@ -103,6 +114,8 @@ std::vector<Interval> liveIntervals(const Problem &problem,
 
 std::vector<Contributor>
 largestContributors(const std::vector<Interval> &intervals, size_t count) {
+  // Only what is live at the first peak counts. Equal labels are summed, since
+  // a unit has many activations.
   int position = livePeak(intervals).position;
   std::map<std::string, int64_t> sums;
   for (const Interval &interval : intervals)
@@ -112,6 +125,7 @@ largestContributors(const std::vector<Interval> &intervals, size_t count) {
   std::vector<Contributor> contributors;
   for (const auto &[label, bytes] : sums)
     contributors.push_back({label, bytes});
+  // The map has sorted labels by name, so equal sums appear by name.
   std::stable_sort(contributors.begin(), contributors.end(),
                    [](const Contributor &a, const Contributor &b) {
                      return a.bytes > b.bytes;
@@ -133,6 +147,7 @@ uint64_t hashStarts(const Problem &problem, const Schedule &schedule) {
       add(static_cast<unsigned char>(unsigned(c.channel) >> shift));
     for (char character : c.label)
       add(static_cast<unsigned char>(character));
+    // Separates labels, so that "ab","c" and "a","bc" differ.
     add(0);
   }
   return hash;

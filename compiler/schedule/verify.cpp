@@ -10,6 +10,8 @@ namespace fsdpc::schedule {
 
 namespace {
 
+// Checks one schedule. Each rule appends its violations; an instance is used
+// once.
 class Verifier {
 public:
   Verifier(const Problem &problem, const Schedule &schedule)
@@ -17,6 +19,8 @@ public:
         lives(problem.collectives.size()) {}
 
   std::vector<Violation> run(bool withMemory) {
+    // The functions below index by collective and by position, which these two
+    // make safe.
     if (!order() || !complete())
       return std::move(violations);
     startWindow();
@@ -101,6 +105,7 @@ bool Verifier::complete() {
     bool start = action.kind == ActionKind::Start;
     bool wait = action.kind == ActionKind::Wait;
     int &index = start ? life.start : wait ? life.wait : life.free;
+    // A repeated action is reported; the last one counts below.
     if (index >= 0)
       repeated(action.collective, start  ? "started"
                                   : wait ? "waited for"
@@ -157,6 +162,7 @@ void Verifier::freeAfterUse() {
     if (!at(id).lastUse)
       continue;
     int free = position(lives[id].free);
+    // Positions exclude reads by ops; the order of the list excludes the wait.
     if (free <= *at(id).lastUse || lives[id].free < lives[id].wait)
       report("free-after-use",
              name(id) + " is freed at " + text(free) +
@@ -170,6 +176,7 @@ void Verifier::liveGathers() {
   int limit = problem.options.limitAllGathers;
   if (limit == 0)
     return;
+  // The set holds the gathers between start and free.
   std::set<int> live;
   for (const Action &action : schedule.actions) {
     if (!at(action.collective).lastUse)

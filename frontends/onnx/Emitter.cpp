@@ -27,6 +27,8 @@ std::optional<int64_t> frontend::countElements(ArrayRef<int64_t> shape) {
   return count;
 }
 
+// Aligns shapes at their last dimensions. A size of 1 yields to any other,
+// including 0.
 std::optional<Shape> frontend::broadcastShapes(ArrayRef<int64_t> a,
                                                ArrayRef<int64_t> b) {
   Shape result(std::max(a.size(), b.size()));
@@ -109,6 +111,7 @@ std::optional<SmallVector<int64_t>> frontend::integersOf(Value value,
   DenseElementsAttr constant = constantOf(value);
   if (!constant)
     return std::nullopt;
+  // True is 1; sign-extending one bit would make it -1.
   bool isBool = elementOf(value).isInteger(1);
   SmallVector<int64_t> result;
   for (const APInt &element : constant.getValues<APInt>())
@@ -127,6 +130,8 @@ static DenseElementsAttr reduceRepeats(DenseElementsAttr value) {
     return value;
   Shape shape(type.getShape());
   std::vector<char> bytes = bytesOf(value);
+  // Reads the bytes as [outer, shape[d], inner]. If all slices along d are
+  // equal, it keeps the first, so later dimensions look at fewer bytes.
   for (int64_t d = 0; d < type.getRank(); ++d) {
     int64_t outer = 1, inner = elementBytes(type);
     for (int64_t i = 0; i < d; ++i)
@@ -148,6 +153,7 @@ static DenseElementsAttr reduceRepeats(DenseElementsAttr value) {
   return constantFrom(type.clone(shape), bytes);
 }
 
+// A splat costs nothing: its attribute stores one element of any shape.
 DenseElementsAttr Emitter::expandOnce(DenseElementsAttr value,
                                       RankedTensorType type) {
   if (value.getType() == type)
@@ -159,6 +165,8 @@ DenseElementsAttr Emitter::expandOnce(DenseElementsAttr value,
   return entry->second;
 }
 
+// Remembers the first budget that ran out, which a later node's error names
+// (Node::integers).
 bool Emitter::allows(int64_t steps, RankedTensorType made) {
   Cost cost = Cost::foldedSteps;
   bool allowed = budgets.spend(cost, steps);
@@ -223,16 +231,20 @@ Value Emitter::fold(Operation *op) {
     for (DenseElementsAttr &operand : operands)
       operand = expandOnce(
           operand, RankedTensorType::get(*shape, operand.getElementType()));
+    // The clone only carries name and attributes; the types of its operands are
+    // those of the original.
     Operation *smaller = op->clone();
     smaller->getResult(0).setType(type.clone(*shape));
     value = foldOnce(smaller, operands);
     smaller->destroy();
   } else {
+    // A broadcast of a full constant is the reduced form already.
     if (!isFoldable(type) || isa<nn::BroadcastOp>(op))
       return result;
     for (auto [constant, operand] : llvm::zip(operands, op->getOperands()))
       if (!(constant = expandOnce(constant, tensorType(operand))))
         return result;
+    // An iota has no operands and folds here.
     value = foldOnce(op, operands);
   }
   if (!value)
@@ -245,6 +257,7 @@ Value Emitter::fold(Operation *op) {
 
 // Gives the op the module scope of the current node.
 void Emitter::annotate(Operation *op) {
+  // Charged before folding: an op that folds has cost its construction.
   if (!budgets.spend(Cost::ops, 1 + op->getNumOperands()))
     hasTooManyOps = true;
   if (scope)
@@ -295,6 +308,7 @@ Value Emitter::reshape(Value input, ArrayRef<int64_t> shape) {
   return make<nn::ReshapeOp>(tensorType(input).clone(shape), input);
 }
 
+// Result dimension i is the input's dimension permutation[i].
 Value Emitter::transpose(Value input, ArrayRef<int64_t> permutation) {
   Shape shape, identity;
   for (auto [i, from] : llvm::enumerate(permutation)) {
@@ -355,6 +369,7 @@ Value Emitter::reduce(nn::ReduceKind kind, Value input,
   Shape shape(shapeOf(input));
   for (int64_t axis : axes)
     shape[axis] = 1;
+  // Reducing dimensions of size 1 changes nothing, for every kind.
   if (axes.empty() || shapeOf(input) == ArrayRef<int64_t>(shape))
     return input;
   return make<nn::ReduceOp>(tensorType(input).clone(shape), kind, input, axes);

@@ -60,8 +60,10 @@ public:
   }
 
   mlir::Value constant(mlir::DenseElementsAttr value);
+  // Constants of rank 0 and of type `type`; the latter is a broadcast scalar.
   mlir::Value scalar(mlir::Type element, double value);
   mlir::Value splat(mlir::RankedTensorType type, double value);
+  // A vector of i64.
   mlir::Value integers(llvm::ArrayRef<int64_t> values);
   // A constant with the shape and element type of `like`.
   mlir::Value like(mlir::Value like, double value);
@@ -79,10 +81,12 @@ public:
   mlir::Value slice(mlir::Value input, int64_t axis, int64_t begin,
                     int64_t size);
   mlir::Value concat(mlir::ValueRange inputs, int64_t axis);
+  // Positions along `axis` as i64, broadcast along the other dimensions.
   mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t axis);
   mlir::Value reduce(nn::ReduceKind kind, mlir::Value input,
                      llvm::ArrayRef<int64_t> axes); // dimensions kept as 1
   mlir::Value mean(mlir::Value input, llvm::ArrayRef<int64_t> axes);
+  // Operands of these must have one shape already; nothing broadcasts here.
   mlir::Value compare(nn::Predicate predicate, mlir::Value lhs,
                       mlir::Value rhs);
   mlir::Value select(mlir::Value condition, mlir::Value onTrue,

@@ -47,6 +47,8 @@ Value GraphImporter::lookup(StringRef name) {
     return b.op<fsdp::LoadOp>(
         tensor.type,
         FlatSymbolRefAttr::get(b.builder.getContext(), tensor.fqn));
+  // A constant role implies an initializer: inputs are added to the table only
+  // as parameters or buffers.
   FailureOr<DenseElementsAttr> value =
       tensors.constant(model.proto.graph().initializer(tensor.initializer));
   if (succeeded(value)) {
@@ -163,6 +165,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
     refuse(node, reason);
     poison(proto);
   };
+  // A function of the model takes precedence over a handler of the same name.
   auto function = functions.find({proto.domain(), proto.op_type()});
   Handler handler =
       domain.empty() ? handlers.find(proto.op_type(), node.version) : nullptr;
@@ -186,6 +189,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   if (std::optional<Cost> cost = exceededBy(proto))
     return refused("the nodes up to this one need " + Budgets::exceeded(*cost) +
                    "; export a smaller or simpler graph");
+  // A handler that fails must have refused. If one has not, this names the node
+  // all the same.
   size_t before = refusals.size();
   LogicalResult done = function == functions.end()
                            ? handler(node)
@@ -232,6 +237,7 @@ std::optional<Cost> GraphImporter::exceededBy(const onnx::NodeProto &proto) {
 void GraphImporter::importNodes(
     const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes) {
   for (const onnx::NodeProto &node : nodes) {
+    // After the op budget every further node would be refused for it, too.
     if (refusals.size() >= kMostRefusals ||
         (b.hasTooManyOps && !refusals.empty()))
       return;
@@ -253,6 +259,7 @@ GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   for (const auto &import : function.opset_import())
     inner.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
         import.version();
+  // Defaults come first, so that the attributes of the call replace them.
   for (const auto &attribute : function.attribute_proto())
     inner.attributes[attribute.name()] = &attribute; // defaults
   for (const auto &attribute : node.proto.attribute())
@@ -267,6 +274,7 @@ GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
       return node.refuse(Budgets::exceeded(Cost::ops));
     inner.values[function.input(i)] = entry;
   }
+  // The function sees its parameters only; `inner` has no parent.
   Frame *outer = frame;
   frame = &inner;
   size_t before = refusals.size();
@@ -299,6 +307,7 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   frame = &inner;
   size_t before = refusals.size();
   importNodes(branch.node());
+  // Copies the results while the branch's names are still visible.
   SmallVector<Entry> results;
   for (int i = 0; i < node.proto.output_size(); ++i)
     if (Entry *entry = find(branch.output(i).name());
@@ -335,6 +344,7 @@ bool GraphImporter::trainsBatchNorm(Node &node) {
     if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
       return false;
   }
+  // Counts those that train by default, for the remark of the import.
   ++summary.batchNorms;
   return true;
 }
@@ -432,6 +442,7 @@ LogicalResult GraphImporter::run(func::FuncOp function,
                                  ArrayRef<std::string> inputs) {
   if (failed(checkDefined()))
     return failure();
+  // Comes before any node is imported: nested functions can ask for 2^40 nodes.
   std::string reason =
       InliningCost(functions).spend(model.proto.graph(), summary.budgets);
   if (!reason.empty())

@@ -11,6 +11,8 @@
 
 namespace fsdpc::frontend {
 
+// Used for one import: construct, `run`, then `findLoss`. It keeps references
+// to all arguments of its constructor.
 class GraphImporter {
 public:
   // `summary` counts nodes, and keeps the budgets.
@@ -44,9 +46,13 @@ public:
   Weights &weights() { return tensors; }
   // Imports the branch of an If whose condition is constant.
   mlir::LogicalResult inlineBranch(Node &node, const onnx::GraphProto &branch);
+  // Returns the row of an embedding that receives no gradient, if any.
   std::optional<int64_t> paddingIndex(Node &node) const;
   // Returns true if the node uses the statistics of the batch.
   bool trainsBatchNorm(Node &node);
+  // running = (1 - momentum) · running + momentum · value, as in PyTorch;
+  // ONNX's momentum is 1 minus this one. Refuses statistics that are not
+  // buffers.
   mlir::LogicalResult updateStatistics(Node &node, mlir::Value mean,
                                        mlir::Value variance, double momentum);
   // Returns the ordinal of a dropout, which keys its random numbers, or nullopt

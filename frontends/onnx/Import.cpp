@@ -107,6 +107,7 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
                             MLIRContext *context, ImportSummary *summary) {
   context->loadDialect<nn::NNDialect, fsdp::FSDPDialect, func::FuncDialect>();
   Location loc = UnknownLoc::get(context);
+  // Budgets live in the summary, so there is always one.
   ImportSummary unasked;
   ImportSummary &counts = summary ? *summary : unasked;
   counts = ImportSummary();
@@ -123,6 +124,7 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
       readInputs(*model, parameters, options, context);
   if (failed(inputs))
     return failure();
+  // Only a warning: the model trains, but its names may not be the user's.
   warnOptimized(*model, loc);
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
@@ -139,6 +141,8 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
   reportLoss(importer.emitter(), lossValue);
   eraseDead(function.getBody().front());
 
+  // Names of the symbols that survive: those that ops in the function still
+  // refer to. Statistics are updated even where nothing loads them.
   llvm::StringSet<> used;
   function.walk([&](Operation *op) {
     if (auto load = dyn_cast<fsdp::LoadOp>(op))
@@ -161,6 +165,7 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
                << "no trainable parameter of '" << path
                << "' affects the loss; check --frozen and --trainable",
            failure();
+  // After eraseDead, or inputs of dead ops would count as used.
   finishInputs(function, inputs->names);
   counts.files = weights.filesRead();
   counts.files.insert(model->identity);

@@ -5,6 +5,8 @@
 
 using namespace fsdpc::frontend;
 
+// Saturates at one past the limit: enough to be refused, and sums of two such
+// values do not overflow.
 static int64_t limited(Cost cost, int64_t value) {
   return std::min(value, Budgets::info(cost).limit + 1);
 }
@@ -57,6 +59,7 @@ InliningCost::Size InliningCost::sizeOf(const onnx::FunctionProto &function,
     return {0, 0, deepest + 1};
   if (!isNew)
     return entry->second;
+  // Not remembered: the same function may be reached by a shorter way.
   if (level > deepest) {
     known.erase(&function);
     return {0, 0, 1};

@@ -15,6 +15,7 @@ namespace fsdpc::frontend {
 using FunctionTable =
     std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *>;
 
+// Computes the cost of one graph. `functions` must outlive it.
 class InliningCost {
 public:
   explicit InliningCost(const FunctionTable &functions)

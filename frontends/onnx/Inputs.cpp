@@ -16,6 +16,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// Collects all symbolic dimensions without a value before it fails, so that the
+// user can set them in one go.
 FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
                                             const ParameterTable &parameters,
                                             const fsdp::CompileOptions &options,
@@ -51,6 +53,7 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
       auto fixed = options.dims.find(dim.dim_param());
       if (fixed == options.dims.end()) {
         unfixed.insert(dim.dim_param());
+        // A stand-in, so that the other checks of the input still run.
         shape.push_back(1);
         continue;
       }
@@ -64,6 +67,7 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     result.names.push_back(input.name());
     result.types.push_back(RankedTensorType::get(shape, element));
   }
+  // A --dim that no input has is most likely misspelt.
   for (const auto &[name, value] : options.dims)
     if (!used.contains(name))
       return emitError(loc)
@@ -85,7 +89,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
 
 namespace {
 // The range from which an integer input selects: the smallest table or number
-// of classes that it reaches.
+// of classes that it reaches. A table accepts no ignored index, even if the
+// same input is also the target of a loss (`fromTable`).
 struct Selection {
   int64_t bound = INT64_MAX;
   bool fromTable = false;
@@ -105,6 +110,7 @@ static bool movesIntegers(Operation *op) {
 // Follows a value through ops that only move integers to those that select.
 static Selection selectionOf(Value value) {
   Selection selection;
+  // Values may join again (a concat of two slices), so each is visited once.
   llvm::SmallPtrSet<Value, 8> seen = {value};
   SmallVector<Value> stack = {value};
   while (!stack.empty()) {
@@ -145,6 +151,8 @@ void frontend::finishInputs(func::FuncOp function,
       continue;
     }
     NamedAttrList list;
+    // The name stays with the argument through all phases, while its position
+    // changes when unused arguments are erased.
     list.set(fsdp::FSDPDialect::kInputAttr, b.getStringAttr(names[i]));
     Selection selection;
     if (isa<IntegerType>(elementOf(argument)))

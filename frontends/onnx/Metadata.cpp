@@ -15,6 +15,8 @@ StringRef frontend::metadata(const MetadataProps &props, StringRef key) {
   return "";
 }
 
+// Takes every quoted string, whatever is between them. Of escapes it drops the
+// backslash, which is right for quotes, the only escapes in names.
 std::vector<std::string> frontend::parsePythonList(StringRef text) {
   std::vector<std::string> result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -51,6 +53,8 @@ std::vector<SignatureEntry> frontend::parseSignature(StringRef text) {
   return result;
 }
 
+// The text reads "…[aten.embedding.default](args = (%weight, %ids, 0), …". A
+// missing third argument, or -1, means that there is no padding index.
 std::optional<int64_t> frontend::parsePaddingIndex(StringRef tracedNode) {
   auto [before, arguments] =
       tracedNode.split("aten.embedding.default](args = (");
@@ -65,5 +69,7 @@ std::optional<int64_t> frontend::parsePaddingIndex(StringRef tracedNode) {
 StringRef frontend::inputKind(const onnx::ValueInfoProto &value) {
   StringRef kind = metadata(value.metadata_props(),
                             "pkg.torch.export.graph_signature.InputSpec.kind");
+  // The value is "InputKind.PARAMETER" or "PARAMETER". Without a dot, rfind
+  // returns npos and npos + 1 is 0.
   return kind.substr(kind.rfind('.') + 1);
 }

@@ -81,6 +81,9 @@ static ByteRange elementBytes(const char *base, ByteRange tensor) {
   return pieces == 1 ? found : ByteRange();
 }
 
+// Fills `initializers` in the order of the graph. A protobuf may hold the graph
+// in several pieces, which the parser merges; this walk sees them in the same
+// order.
 static void findInitializers(ModelFile &model) {
   enum { modelGraph = 7, graphInitializer = 5 };
   const char *base = model.bytes.data();
@@ -128,6 +131,8 @@ struct Message {
 };
 } // namespace
 
+// Field numbers are those of onnx-ml.proto: strings and bytes, lists of numbers
+// that may be packed, and messages.
 static const Message &messageOf(Message::Kind kind) {
   using M = Message;
   // By Kind.
@@ -182,17 +187,22 @@ static Measured measure(Wire wire, Message::Kind kind, Budgets &budgets,
   ByteRange payload;
   uint64_t field;
   bool isBytes;
+  // Unknown fields count as well: the parser keeps them.
   while (wire.at < wire.end) {
     if (depth > deepest || !wire.next(field, payload, isBytes))
       return Measured::malformed;
     const auto *inner = llvm::find_if(message.messages, [&](const auto &known) {
       return known.first == field;
     });
+    // A field of a known number with another wire type becomes an unknown
+    // field.
     bool isMessage = isBytes && inner != message.messages.end();
     int64_t bytes = stringBytes, length = isBytes ? payload.length : 0;
     if (isMessage)
       bytes = messageBytes;
     else if (llvm::is_contained(message.numbers, field))
+      // A packed number takes at least one byte, so `length` bounds how many
+      // there are.
       bytes = numberBytes * std::max<int64_t>(1, length);
     else if (isBytes && !llvm::is_contained(message.strings, field))
       // It may consist of empty messages, of 2 bytes each.
@@ -211,6 +221,8 @@ static Measured measure(Wire wire, Message::Kind kind, Budgets &budgets,
 }
 
 static LogicalResult checkVersions(const ModelFile &model, Location loc) {
+  // Handlers are registered for opsets 18 to 23 only. A newer opset may change
+  // an op without changing its name.
   int64_t ir = model.proto.ir_version(), opset = model.opset("");
   if (ir < 8 || ir > onnx::IR_VERSION)
     return emitError(loc)
@@ -247,6 +259,7 @@ std::unique_ptr<ModelFile> ModelFile::read(StringRef path, Budgets &budgets,
   model->bytes = *std::move(bytes);
   model->identity = file->identity();
   size_t size = model->bytes.size();
+  // Measured before ParseFromArray allocates anything.
   Measured measured =
       measure({model->bytes.data(), 0, size}, Message::model, budgets);
   if (measured == Measured::tooLarge)

@@ -17,9 +17,14 @@ struct ByteRange {
   uint64_t offset = 0, length = 0;
 };
 
+// Large: `bytes` and `proto` both hold the inline weights until the import
+// ends.
 struct ModelFile {
   std::string path;
+  // The whole file. ByteRanges of `initializers` are positions in it.
   std::string bytes;
+  // Device and inode, so that no output overwrites the model under another
+  // name.
   FileIdentity identity;
   onnx::ModelProto proto;
   // For each initializer of the graph, the bytes of its elements in the file;

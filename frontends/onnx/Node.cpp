@@ -20,6 +20,8 @@ std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
   std::optional<SmallVector<int64_t>> result;
   if (value)
     result = integersOf(value);
+  // If folding has stopped, that is the likelier cause, although the value may
+  // depend on an input all the same.
   if (!result && b.unfolded)
     (void)refuse(what + " must be constant integers, but folding stopped at " +
                  Budgets::exceeded(*b.unfolded));
@@ -48,6 +50,7 @@ const onnx::AttributeProto *Node::attribute(StringRef name) const {
   return nullptr;
 }
 
+// An attribute of another kind counts as absent, here and below.
 int64_t Node::getInt(StringRef name, int64_t absent) const {
   const auto *found = attribute(name);
   return found && found->has_i() ? found->i() : absent;
@@ -85,6 +88,8 @@ LogicalResult Node::refuse(const Twine &reason) {
   return failure();
 }
 
+// Inputs beyond `most` are those of opsets or variants that the handler does
+// not know; ignoring them would change the node's meaning.
 LogicalResult Node::expectInputs(int64_t required, int64_t most) {
   if (numInputs() > most)
     return refuse("the node has " + Twine(numInputs()) + " inputs; at most " +
@@ -161,11 +166,14 @@ LogicalResult Node::broadcast(MutableArrayRef<Value> values) {
   return success();
 }
 
+// The common shape must be the wanted one: otherwise the value would extend it.
 bool Node::broadcastsTo(Value value, ArrayRef<int64_t> shape) {
   std::optional<Shape> both = broadcastShapes(shapeOf(value), shape);
   return both && ArrayRef<int64_t>(*both) == shape;
 }
 
+// Registers explicitly: static initialisers of a library may be dropped by the
+// linker.
 HandlerTable::HandlerTable() {
   registerAttention(*this);
   registerConstants(*this);

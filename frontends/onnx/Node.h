@@ -14,6 +14,8 @@ namespace fsdpc::frontend {
 
 class GraphImporter;
 
+// Lives while its node is imported. It owns nothing but its name; the importer
+// and the proto outlive it.
 class Node {
 public:
   Node(GraphImporter &importer, Emitter &emitter, const onnx::NodeProto &proto,
@@ -34,7 +36,8 @@ public:
   }
   mlir::Value input(int64_t i);
   // Returns the integers of a constant input; refuses the node if it is not
-  // constant. `what` names the input in the message.
+  // constant. `what` names the input in the message. It also refuses more than
+  // kMostIntegers.
   std::optional<llvm::SmallVector<int64_t>> integers(int64_t i,
                                                      llvm::StringRef what);
   // Returns the only number of a constant input; refuses the node if there is
@@ -54,6 +57,7 @@ public:
   bool isUsed(int64_t i) const {
     return i < numOutputs() && !proto.output(i).empty();
   }
+  // Does nothing if output `i` is unused, so handlers may set all outputs.
   void setOutput(int64_t i, mlir::Value value);
   void setSequence(int64_t i, llvm::SmallVector<mlir::Value> values);
   mlir::LogicalResult result(mlir::Value value) {
@@ -62,6 +66,8 @@ public:
   }
 
   // ---- checks; each refuses with its reason ----
+  // Records the refusal and returns failure. A handler must not refuse twice:
+  // each call counts as a refused node in the report.
   mlir::LogicalResult refuse(const llvm::Twine &reason);
   // Checks that the first `required` inputs are present and that there are at
   // most `most`.
@@ -70,10 +76,13 @@ public:
   std::optional<int64_t> axis(int64_t value, int64_t rank);
   // The same for a list, which is returned sorted and must not repeat an axis.
   std::optional<Shape> axes(llvm::ArrayRef<int64_t> values, int64_t rank);
+  // Checks the shape of a result before it is built (countElements): nodes of a
+  // hostile model can ask for any size.
   mlir::LogicalResult checkShape(llvm::ArrayRef<int64_t> shape);
   mlir::LogicalResult expectFloat(mlir::Value value);
   // Broadcasts all values to their common shape.
   mlir::LogicalResult broadcast(llvm::MutableArrayRef<mlir::Value> values);
+  // Returns true if the value broadcasts to exactly `shape`, one way.
   bool broadcastsTo(mlir::Value value, llvm::ArrayRef<int64_t> shape);
 };
 

@@ -15,11 +15,14 @@ using namespace fsdpc::frontend;
 
 // ---- options ----
 
+// Users may write any name of a tied weight.
 template <typename Match>
 static bool anyName(const NamedTensor &tensor, Match matches) {
   return matches(tensor.fqn) || llvm::any_of(tensor.aliases, matches);
 }
 
+// Tries all names without a short cut: each pattern must learn that it matched,
+// or checkUsed refuses it.
 static bool matches(fsdp::NamePatterns &patterns, const NamedTensor &tensor) {
   bool any = patterns.match(tensor.fqn);
   for (const std::string &alias : tensor.aliases)
@@ -47,6 +50,7 @@ LogicalResult ParameterTable::compilePatterns() {
   return success();
 }
 
+// Rules apply only to tensors without a value; emitTensor asks for no others.
 std::optional<std::string>
 ParameterTable::rule(const NamedTensor &tensor) const {
   for (const auto &[glob, rule] : options.initRules) {
@@ -59,6 +63,7 @@ ParameterTable::rule(const NamedTensor &tensor) const {
 
 // ---- roles ----
 
+// Also adds constants, so that a name that is defined twice is found.
 LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
                                   ArrayRef<int64_t> shape, int initializer) {
   if (!element || !countElements(shape))
@@ -81,6 +86,9 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
   return success();
 }
 
+// Roles come from three places, most reliable first: use as statistics of a
+// BatchNormalization, torch's metadata, and (without any metadata) type and
+// rank.
 LogicalResult ParameterTable::build() {
   if (failed(compilePatterns()))
     return failure();
@@ -95,6 +103,7 @@ LogicalResult ParameterTable::build() {
         kinds[value.name()] = kind.str();
   for (const SignatureEntry &entry : signature)
     if (!entry.target.empty()) {
+      // Metadata of the value itself takes precedence over the signature.
       kinds.try_emplace(entry.target, entry.kind);
       if (entry.kind == "BUFFER")
         buffers.insert(entry.target);
@@ -126,12 +135,15 @@ LogicalResult ParameterTable::build() {
                    shape, i)))
       return failure();
   }
+  // Inputs that metadata calls parameters: the model was exported without
+  // weights. All other inputs are data (readInputs).
   for (const onnx::ValueInfoProto &input : graph.input()) {
     TensorRole kind = role(input.name(), false);
     if (kind == TensorRole::constant || byName.count(input.name()))
       continue;
     const auto &type = input.type().tensor_type();
     Shape shape;
+    // A symbolic dimension makes `add` refuse the tensor.
     for (const auto &dim : type.shape().dim())
       shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
     if (failed(add(input.name(), kind, importedType(type.elem_type(), context),
@@ -165,6 +177,7 @@ void ParameterTable::findAliases() {
       if (found == byName.end() ||
           tensors[found->second].role != TensorRole::parameter)
         continue;
+      // The last scope is the node's own; the one before is the module's.
       StringRef suffix = StringRef(input).substr(input.rfind('.') + 1);
       std::string name = scopes[scopes.size() - 2] + "." + suffix.str();
       if (missing.erase(name))
@@ -201,6 +214,7 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
       if (failed(place))
         return unreadable();
       source = *place;
+      // Embeds the value if the program could not read it from the file itself.
       embed = !source;
     }
     if (embed) {

@@ -12,17 +12,25 @@
 
 namespace fsdpc::frontend {
 
+// A constant is built into the graph; a parameter becomes an fsdp.parameter,
+// frozen or trainable; a buffer (running statistics) becomes an fsdp.buffer,
+// which the program updates.
 enum class TensorRole { constant, parameter, buffer };
 
+// An initializer or input of the graph that is not data of the user.
 struct NamedTensor {
   std::string name; // in the graph
+  // The symbol's name: the name in the model's state_dict.
   std::string fqn;
   TensorRole role;
   mlir::RankedTensorType type;
   int initializer = -1; // -1: a graph input, without a value
+  // Other names of a tied weight in the state_dict.
   std::vector<std::string> aliases;
 };
 
+// The named tensors of a model. `build` comes first; `find` and `counterOf` are
+// valid after it, and `emit` comes once the used symbols are known.
 class ParameterTable {
 public:
   ParameterTable(const ModelFile &model, Weights &weights,
@@ -51,11 +59,13 @@ private:
                           mlir::Type element, llvm::ArrayRef<int64_t> shape,
                           int initializer);
   void findAliases();
+  // Defines one symbol, with its source, its value or its initial rule.
   mlir::LogicalResult emitTensor(mlir::OpBuilder &builder,
                                  const NamedTensor &tensor, bool isTrainable);
   mlir::LogicalResult compilePatterns();
   // Asks the patterns, which remember that they matched.
   bool isTrainable(const NamedTensor &tensor);
+  // Returns the first --init-rule that matches one of the tensor's names.
   std::optional<std::string> rule(const NamedTensor &tensor) const;
 
   const ModelFile &model;

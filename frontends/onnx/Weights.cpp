@@ -124,6 +124,7 @@ FailureOr<Weights::Place> Weights::externalPlace(const TensorProto &tensor) {
       StringRef(length).getAsInteger(10, range.length))
     return fail("offset '" + offset + "' or length '" + length +
                 "' of the external data is not a number");
+  // A length that is absent is the one that the shape needs.
   if (range.length != *bytes)
     return fail("the external data has " + length +
                 " bytes, but the shape and type require " + Twine(*bytes));
@@ -183,6 +184,7 @@ LogicalResult Weights::check() {
              << "external data of tensor '" << a << "' and tensor '" << b
              << "' overlaps in '" << place->path << "'";
     };
+    // Two tensors that begin at the same byte.
     if (!fresh)
       return overlaps(entry->second.second, tensor.name());
     if (entry != places.begin()) {
@@ -212,6 +214,9 @@ static void gather(const List &list, std::vector<char> &bytes) {
   }
 }
 
+// Elements come from one of three places: an external file, raw_data, or the
+// list of the tensor's type. The size is checked in each case, so that readers
+// of the result need no checks.
 FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
                                           std::vector<char> &owned) {
   FailureOr<uint64_t> size = storedBytes(tensor);
@@ -293,6 +298,7 @@ static std::vector<char> widen(ArrayRef<char> bytes,
   return result;
 }
 
+// Spends the stored size before anything is read.
 FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
   FailureOr<uint64_t> size = storedBytes(tensor);
   if (failed(size))
@@ -353,6 +359,8 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
     range = place->range;
     hash = *found;
   } else {
+    // A list of integers has one varint per element, so its bytes are not those
+    // of the tensor.
     if (range.length != *size || *size == 0)
       return fsdp::SourceAttr();
     hash = llvm::utohexstr(XXH64(model.bytes.data() + range.offset, *size, 0),

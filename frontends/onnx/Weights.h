@@ -14,6 +14,8 @@ namespace fsdpc::frontend {
 // it is not supported.
 mlir::Type importedType(int64_t onnxType, mlir::MLIRContext *context);
 
+// Reads tensors of one model. Not thread-safe: `problem` and the budgets change
+// with each read.
 class Weights {
 public:
   Weights(const ModelFile &model, Budgets &budgets, mlir::MLIRContext *context)

@@ -16,6 +16,8 @@ using namespace mlir;
 
 namespace {
 
+// Below this size the latency of a collective outweighs its transfer, and one
+// collective of two layouts costs less than two.
 constexpr int64_t kSmallBytes = 1 << 20;
 
 int64_t bytesOf(TypeRange types) {
@@ -41,6 +43,8 @@ ArrayAttr concat(ArrayAttr a, ArrayAttr b) {
 // The later gather joins the earlier one, which its users come after.
 int64_t fuseGathers(Block &body) {
   int64_t fused = 0;
+  // The gather that a later one may join, or null if anything but views and
+  // marks has come since.
   fsdp::AllGatherOp open;
   for (Operation &op : llvm::make_early_inc_range(body)) {
     auto gather = dyn_cast<fsdp::AllGatherOp>(op);
@@ -55,6 +59,8 @@ int64_t fuseGathers(Block &body) {
       open = gather;
       continue;
     }
+    // Built at the place of the earlier one. A result's users all come later,
+    // so each operand still precedes its users.
     OpBuilder builder(open);
     SmallVector<Type> types(open.getResultTypes());
     types.append(gather->result_type_begin(), gather->result_type_end());
@@ -81,6 +87,8 @@ int64_t fuseReductions(Block &body) {
   for (Operation &op : llvm::make_early_inc_range(body)) {
     auto reduce = dyn_cast<fsdp::ReduceScatterOp>(op);
     if (!reduce) {
+      // A pack writes nowhere else than into its own buffer, so the reduction
+      // of an earlier pack may wait for it.
       if (!isa<fsdp::PackOp, fsdp::EnterOp, fsdp::ExitOp, fsdp::FreeOp>(op))
         open = nullptr;
       continue;

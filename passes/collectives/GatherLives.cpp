@@ -23,12 +23,16 @@ static void collectUses(Value buffer, SmallVectorImpl<Operation *> &users,
       continue;
     }
     users.push_back(user);
+    // Views are readers of the same memory, so their users count as well.
     auto view = dyn_cast<nn::ViewOpInterface>(user);
     if (view && view.getViewSource() == buffer)
       collectUses(user->getResult(0), users, frees);
   }
 }
 
+// A run ends where the unit of the reader changes. The direction does not
+// matter: at the turn from forward to backward the last unit may keep its
+// weights.
 GatherLives::GatherLives(Block &body) {
   for (Operation &op : body) {
     readersBefore[&op] = readers.size();
@@ -49,6 +53,8 @@ LogicalResult GatherLives::verify(Operation *op) {
 }
 
 LogicalResult GatherLives::verifyGather(fsdp::AllGatherOp gather) {
+  // A gather may fill the buffers of several layouts, and each of them has its
+  // own life.
   for (auto [name, buffer] :
        llvm::zip_equal(gather.getLayoutRefs(), gather.getResults())) {
     auto [other, isNew] = alive.try_emplace(name.getAttr(), gather);
@@ -91,11 +97,14 @@ LogicalResult GatherLives::verifyGather(fsdp::AllGatherOp gather) {
 // From the gather to the free only one unit reads weights: the unit of both.
 LogicalResult GatherLives::verifyRun(fsdp::AllGatherOp gather,
                                      fsdp::FreeOp free) {
+  // The readers from the gather to the free are [first, end).
   unsigned first = readersBefore.lookup(gather);
   unsigned end = readersBefore.lookup(free);
   if (first == end)
     return broken(gather, "used") << "no op computes with what it gathers";
   FlatSymbolRefAttr unit = getUnit(readers[first]);
+  // The run of the first reader must be that of the last one before the free.
+  // On an error, the first reader of another unit is named.
   if (runs[first] != runs[end - 1]) {
     auto other = llvm::find_if(
         ArrayRef(readers).slice(first, end - first),

@@ -24,7 +24,9 @@ private:
   llvm::LogicalResult verifyRun(fsdp::AllGatherOp gather, fsdp::FreeOp free);
 
   // The ops that read weights, the number of each one's run, and for each op
-  // the number of readers before it.
+  // the number of readers before it. `runs[i]` numbers the run of `readers[i]`.
+  // A buffer lives in one run if its first and last reader have the same
+  // number, which takes one comparison.
   llvm::SmallVector<mlir::Operation *> readers;
   llvm::SmallVector<unsigned> runs;
   llvm::DenseMap<mlir::Operation *, unsigned> readersBefore;

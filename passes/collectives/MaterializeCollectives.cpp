@@ -66,6 +66,8 @@ void reduceAtEnd(Block &body) {
     gradients.push_back(reduce.getGradient());
     reduce.erase();
   }
+  // It stands before the terminator and has no unit, since it reduces the
+  // layouts of all.
   OpBuilder builder(body.getTerminator());
   fsdp::ReduceScatterOp::create(builder, body.getParentOp()->getLoc(),
                                 builder.getArrayAttr(layouts), gradients);
@@ -73,7 +75,9 @@ void reduceAtEnd(Block &body) {
 
 // ---- marks ----
 
-// Surrounds each segment with fsdp.enter and fsdp.exit.
+// Surrounds each segment with fsdp.enter and fsdp.exit. Marks are placed before
+// gathers are inserted, at the ops that do the work. Gathers then come before
+// their first reader and so between the marks.
 void markSegments(ArrayRef<Segment> segments) {
   for (const Segment &segment : segments) {
     OpBuilder builder(segment.first);
@@ -139,6 +143,7 @@ private:
     Value gathered;
   };
 
+  // Returns the layout behind a chain of views of weights.
   static StringRef layoutBehind(Value value) {
     while (!value.getDefiningOp<fsdp::FlatOp>())
       value = value.getDefiningOp()->getOperand(0);
@@ -158,7 +163,9 @@ private:
           it->second.last = op;
         }
     // The unit's own layouts are gathered together; those of another unit (tied
-    // weights) where they are read.
+    // weights) where they are read. The first reader of a layout of the unit
+    // may be later than that of another; the common gather stands before the
+    // earliest.
     Operation *ownFirst = nullptr;
     for (auto &[name, use] : uses)
       if (isOwn(name, unit) &&
@@ -166,6 +173,8 @@ private:
         ownFirst = use.first;
     for (auto &[name, use] : uses) {
       Operation *before = isOwn(name, unit) ? ownFirst : use.first;
+      // Each layout has a gather of its own. fuse-small-collectives joins those
+      // of one unit.
       OpBuilder builder(before);
       auto layout = symbols.lookup<fsdp::LayoutOp>(name);
       auto gather = fsdp::AllGatherOp::create(
@@ -178,6 +187,8 @@ private:
       copyPlace(use.last, free);
       ++gathers;
     }
+    // Each run reads through views of its own gather, and the old views are
+    // left without users.
     llvm::DenseMap<Value, Value> copies;
     for (Operation *op : readers)
       for (OpOperand &operand : op->getOpOperands())
@@ -202,6 +213,8 @@ private:
     Value source = copyAlias(op->getOperand(0), user, uses, copies);
     Operation *copy = OpBuilder(user).clone(*op);
     copy->setOperand(0, source);
+    // The view follows the unit and direction of its reader: it was copied from
+    // a place that may belong to another run.
     copyPlace(user, copy);
     return copies[value] = copy->getResult(0);
   }
@@ -216,6 +229,8 @@ private:
 // Adds the collectives of @update that the strategy needs around the optimizer.
 void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
                     Block &body) {
+  // Frozen layouts have no gradients and never change, so @update does not
+  // touch them.
   SmallVector<Attribute> names;
   for (auto layout : module.getOps<fsdp::LayoutOp>())
     if (layout.getTrainable())
@@ -226,10 +241,14 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
   if (options.reduce == fsdp::ReductionTime::Step)
     fsdp::ReduceGradientsOp::create(builder, loc, all);
   auto optimizers = body.getOps<fsdp::OptimizerOp>();
+  // DDP replicates optimizer states, so each rank needs the whole reduced
+  // gradient before it updates.
   if (options.strategy == fsdp::Strategy::DDP && !optimizers.empty()) {
     builder.setInsertionPoint(*optimizers.begin());
     fsdp::GatherGradientsOp::create(builder, loc, all);
   }
+  // Each rank has updated its shard of the parameters, and the next microbatch
+  // reads the whole.
   if (options.strategy == fsdp::Strategy::Zero1 ||
       options.strategy == fsdp::Strategy::Zero2) {
     builder.setInsertionPoint(body.getTerminator());
@@ -256,6 +275,8 @@ struct MaterializeCollectives
     else
       reduceAtEnd(body);
 
+    // Segments are found while layouts still are fsdp.flat, before gathers and
+    // views of them exist in several copies.
     SmallVector<Segment> found = findSegments(body);
     segments = found.size();
     markSegments(found);

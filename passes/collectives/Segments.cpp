@@ -30,6 +30,8 @@ SmallVector<Segment> findSegments(Block &body) {
   auto keyOf = [](Operation *op) {
     return Key(getUnit(op), op->hasAttr(fsdp::FSDPDialect::kBackwardAttr));
   };
+  // Views, constants and loads have no place of their own. They would begin
+  // segments of units whose work has not begun.
   SmallVector<Operation *> ops;
   for (Operation &op : body.without_terminator())
     if (getUnit(&op) && !isWeightAlias(&op) && op.getNumOperands() != 0)
@@ -44,6 +46,9 @@ SmallVector<Segment> findSegments(Block &body) {
   Key current;
   for (auto [i, op] : llvm::enumerate(ops)) {
     Key key = keyOf(op);
+    // A segment begins at an op of another unit or direction if the next reader
+    // of weights is of that one as well, or if none follows. Any other op joins
+    // the open segment.
     bool ofNext = !next[i].first || key == next[i];
     if (!current.first || (key != current && next[i] != current && ofNext)) {
       segments.push_back({getUnit(op), key.second, op, op});

@@ -6,6 +6,9 @@
 
 namespace fsdpc::passes {
 
+/// A run of ops of one unit and direction, from `first` to `last` inclusive.
+/// Ops of no unit, views of weights and ops without operands may stand between
+/// and belong to no segment.
 struct Segment {
   mlir::FlatSymbolRefAttr unit;
   bool backward;
@@ -22,8 +25,9 @@ bool isWeightAlias(mlir::Operation *op);
 /// Returns true if the op computes with a weight.
 bool readsWeights(mlir::Operation *op);
 
-/// Returns the segments in program order. Ops that read no weight do not end a
-/// run.
+/// Returns the segments in program order. An op between two readers of one unit
+/// and direction stays in their segment whatever its own unit is, so that it
+/// does not break a layer in two.
 llvm::SmallVector<Segment> findSegments(mlir::Block &body);
 
 } // namespace fsdpc::passes

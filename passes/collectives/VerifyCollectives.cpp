@@ -62,6 +62,8 @@ LogicalResult verifySymmetry(Operation *op) {
 
 // ---- the rules of @microbatch ----
 
+// One scan over @microbatch. Its state is the open segment and what has been
+// reduced or updated so far, so each rule sees an op once.
 class Verifier {
 public:
   Verifier(ModuleOp module, const fsdp::CompileOptions &options, Block &body,
@@ -72,6 +74,8 @@ public:
         scheduled(scheduled) {}
 
   LogicalResult run() {
+    // The stage comes first: the other rules assume that the ops of this phase
+    // are the only ones.
     for (Operation &op : body.without_terminator()) {
       if (failed(verifyStage(&op)) || failed(verifyUnits(&op)) ||
           failed(verifySymmetry(&op)) || failed(verifyEffects(&op)))
@@ -106,6 +110,9 @@ private:
         llvm::any_of(op->getResultTypes(), llvm::IsaPred<fsdp::TokenType>))
       return broken(op, "stage")
              << "collectives are split by the phase 'schedule'";
+    // A sharded layout is read through a gather, a replicated one through
+    // fsdp.replicated. Anything else would read memory that this rank does not
+    // have, or communicate what it has already.
     bool gathers = isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp>(op);
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
     if (!layouts || (!gathers && !isa<fsdp::ReplicatedOp>(op)))
@@ -167,6 +174,8 @@ private:
   LogicalResult verifyUnits(Operation *op) {
     if (!isWeightAlias(op) || isa<fsdp::LayoutUserOpInterface>(op))
       return success();
+    // A view of weights that another unit reads would keep the buffer alive
+    // beyond the segment of its unit.
     for (Operation *user : op->getUsers())
       if (getUnit(user) != getUnit(op))
         return refuseWithNote(broken(op, "unit")
@@ -187,6 +196,8 @@ private:
     auto ofSymbols = fsdp::symbolEffectsOf(op, *effects);
     if (failed(ofSymbols))
       return failure();
+    // What an op does follows from its effects and not from its class, so a new
+    // op that writes gradients or buffers is checked as well.
     if (writes(*ofSymbols, fsdp::GradientMemory::get()))
       return verifyReduction(op);
     if (writes(*ofSymbols, fsdp::BufferMemory::get()))
@@ -207,6 +218,8 @@ private:
              << (reducesInUpdate ? "step gradients are accumulated"
                                  : "microbatch gradients are reduced")
              << " in '@microbatch'";
+    // Strategies that do not free gradients within the microbatch have one
+    // reduction for everything, at its end.
     bool atEnd = !reducesInUpdate && strategy != fsdp::Strategy::Zero2 &&
                  strategy != fsdp::Strategy::Zero3;
     if (atEnd && !reductions.empty())
@@ -215,6 +228,9 @@ private:
                                 << "' one op reduces all layouts",
                             reductions.begin()->second, "the first is here");
     auto names = cast<fsdp::LayoutUserOpInterface>(op).getLayoutRefs();
+    // An op without a unit reduces the layouts of many units, and one of a unit
+    // must reduce a layout of that unit. Fused reductions may have others
+    // besides.
     bool ofUnit = !getUnit(op);
     for (auto [name, gradient] : llvm::zip_equal(names, op->getOperands())) {
       auto [other, isNew] = reductions.try_emplace(name.getAttr(), op);
@@ -224,6 +240,8 @@ private:
                                   << name.getValue() << "' is " << reduction()
                                   << " twice",
                               other->second, "the first time is here");
+      // The pack is what puts gradients where the layout's members lie. Any
+      // other tensor of that size would be reduced to the wrong parameters.
       auto pack = gradient.getDefiningOp<fsdp::PackOp>();
       if (!pack || pack.getLayoutAttr() != name)
         return broken(op, "gradient")
@@ -244,6 +262,8 @@ private:
                                  ArrayRef<fsdp::SymbolEffect> effects) {
     if (isBackward(op))
       return broken(op, "statistics") << "it updates a buffer in the backward";
+    // Recomputing copies ops of the forward into the backward; a second update
+    // with the same value would count a batch twice.
     for (const fsdp::SymbolEffect &effect : effects) {
       if (!effect.write || !effect.symbol)
         continue;
@@ -271,6 +291,8 @@ private:
   bool scheduled;
   // The state of the scan.
   fsdp::EnterOp segment;
+  // The op that handed over the gradient of each layout, and the first update
+  // of each buffer with each value, for the notes of errors.
   DenseMap<StringAttr, Operation *> reductions;
   DenseMap<std::pair<SymbolRefAttr, Value>, Operation *> updates;
 };
@@ -324,6 +346,8 @@ LogicalResult verifyUpdateCollectives(ModuleOp module,
       strategy == Strategy::Zero1 || strategy == Strategy::Zero2);
   if (failed(reduce) || failed(gradients) || failed(parameters))
     return failure();
+  // The norm is computed from gradients that are complete, so an accumulated
+  // gradient is reduced before sum_squares.
   for (Operation &op : update)
     if (failed(verifySymmetry(&op)) ||
         (isa<fsdp::SumSquaresOp>(op) && failed(verifyOrder(*reduce, &op))))

@@ -40,6 +40,9 @@ struct MarkBackward : OpBuilder::Listener {
   }
 };
 
+// Differentiates one function in place: the backward is appended to its block.
+// An op is visited when the gradients of all its results are complete, which
+// `pending` counts. The primal function is not changed.
 class Differentiator {
 public:
   explicit Differentiator(FunctionOpInterface function)
@@ -56,6 +59,8 @@ public:
 
 private:
   void analyseActivity(Value loss);
+  // Active ops are those whose operands depend on a trainable parameter and on
+  // whose results the loss depends; no other op needs an adjoint.
   bool isActive(Operation *op) const {
     return llvm::any_of(op->getOperands(),
                         [&](Value v) { return varied.contains(v); }) &&
@@ -71,6 +76,8 @@ private:
   void addGradient(Value value, Value gradient);
   void finishLoad(fsdp::LoadOp load);
 
+  // The rest is the state of the sweep. `origins` is computed before any op of
+  // the backward exists, so it covers the forward only.
   Block &body;
   Origins origins;
   SymbolTableCollection symbols;
@@ -112,6 +119,8 @@ void Differentiator::analyseActivity(Value loss) {
       for (Value operand : op.getOperands())
         if (isFloat(operand))
           useful.insert(operand);
+  // An op that reads a value twice gives it one gradient after the other in one
+  // visit, so it counts once.
   for (Operation &op : body)
     if (isActive(&op))
       for (Value operand :
@@ -125,11 +134,12 @@ void Differentiator::analyseActivity(Value loss) {
     }
 }
 
-/// Adds a gradient to the sum of earlier ones; `sum` may be null. The rows of
-/// an embedding's gradient are added into the sum, without a table of their
-/// own.
+/// Adds a gradient to the sum of earlier ones; `sum` may be null. The gradient
+/// of an embedding takes the sum as its accumulator, so that rows are added
+/// into it and no table of zeros is made. That is possible only if the sum
+/// exists before the rows are added and nothing else reads them.
 Value Differentiator::addTo(Value sum, Value gradient) {
-  if (!sum) // through floor or integers: zero everywhere
+  if (!sum)
     return gradient;
   auto rows = gradient.getDefiningOp<nn::EmbeddingGradOp>();
   if (rows && !rows.getAccumulator() && rows->use_empty() &&
@@ -151,6 +161,7 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
   StringAttr name = load.getSymbolAttr().getAttr();
   if (--pendingLoads[name])
     return;
+  // The op fsdp.gradient and the additions belong to the backward of this load.
   mark.primal = load;
   Value sum;
   for (fsdp::LoadOp each : llvm::reverse(active[name]))
@@ -163,6 +174,8 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
                                slices.concat(builder, sum));
   auto parameter = symbols.lookupNearestSymbolFrom<fsdp::ParameterOp>(
       load, load.getSymbolAttr());
+  // The gradient belongs to the owner of a tied parameter, whichever unit has
+  // loaded it last.
   if (parameter.getUnitAttr())
     gradient->setAttr(fsdp::FSDPDialect::kUnitAttr, parameter.getUnitAttr());
 }
@@ -172,6 +185,7 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
 LogicalResult Differentiator::buildAdjoint(Operation *op) {
   mark.primal = op;
   SmallVector<Value> resultGrads;
+  // A missing gradient stays null, and the adjoint treats it as zero.
   for (Value result : op->getResults()) {
     Value gradient = gradients.lookup(result);
     resultGrads.push_back(gradient ? slices.concat(builder, gradient)
@@ -181,6 +195,8 @@ LogicalResult Differentiator::buildAdjoint(Operation *op) {
     return success();
 
   auto adjoint = dyn_cast<nn::AdjointOpInterface>(op);
+  // An op without an adjoint is an error only here: it may stand anywhere off
+  // the path from parameters to the loss.
   if (!adjoint)
     return op->emitOpError("has no adjoint, but a trainable parameter affects "
                            "the loss through it");
@@ -214,15 +230,21 @@ LogicalResult Differentiator::differentiate(Operation *op) {
   };
   if (failed(begin(op)))
     return failure();
+  // Explicit stack instead of recursion; each entry is an op whose adjoint is
+  // built and whose operands are yet to be counted.
   while (!stack.empty()) {
     if (stack.back().empty()) {
       stack.pop_back();
       continue;
     }
     Value operand = stack.back().pop_back_val();
+    // The gradient of the operand is complete when its last active user is
+    // done.
     if (--pending[operand] || !varied.contains(operand) ||
         !useful.contains(operand))
       continue;
+    // Only ops on weights follow at once. Others wait for their turn in the
+    // sweep, which keeps the backward in reverse program order.
     Operation *source = operand.getDefiningOp();
     if (auto load = dyn_cast<fsdp::LoadOp>(source))
       finishLoad(load);
@@ -253,15 +275,19 @@ LogicalResult Differentiator::run(fsdp::ReportLossOp report) {
   mark.primal = report;
   gradients[loss] = nn::splat(builder, report.getLoc(), loss.getType(), 1);
   Operation *seed = gradients[loss].getDefiningOp();
+  // The loss may be a parameter itself, which no op of the sweep would finish.
   if (auto load = loss.getDefiningOp<fsdp::LoadOp>())
     finishLoad(load);
   for (Operation *op : llvm::reverse(forward)) {
-    // Ops on weights only are visited by release().
+    // Ops on weights only are visited by differentiate(), after their last
+    // user.
     bool last = op == loss.getDefiningOp();
     if (isActive(op) && (last || !isWeightOnly(op)) &&
         failed(differentiate(op)))
       return failure();
   }
+  // Adjoints may build gradients that nobody reads, such as those of operands
+  // that turned out to be inactive.
   SmallVector<Operation *> backward;
   for (Operation *op = seed; op; op = op->getNextNode())
     backward.push_back(op);
@@ -276,6 +302,8 @@ struct Grad : impl::GradBase<Grad> {
     FunctionOpInterface function = lookupMicrobatch(getOperation());
     if (!function)
       return signalPassFailure();
+    // The module may come from a dump: a second backward would differentiate
+    // the first one.
     SmallVector<fsdp::ReportLossOp> reports;
     for (Operation &op : function.getFunctionBody().front()) {
       if (isBackward(&op)) {
@@ -294,6 +322,8 @@ struct Grad : impl::GradBase<Grad> {
     Differentiator differentiator(function);
     if (failed(differentiator.run(reports.front())))
       return signalPassFailure();
+    // Parameters off the path to the loss get no gradient, so they must not
+    // count as trainable in later phases.
     for (auto parameter : getOperation().getOps<fsdp::ParameterOp>())
       if (parameter.getTrainable() &&
           !differentiator.active.count(parameter.getSymNameAttr())) {

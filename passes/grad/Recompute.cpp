@@ -25,7 +25,8 @@ int64_t bytesOf(Value value) {
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
 }
 
-// Products are never recomputed by default: their cost is not memory traffic.
+// Products are never recomputed by default: their cost is compute, not memory
+// traffic, so the bytes that `pays` counts would say nothing.
 bool isProduct(Operation *op) {
   auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
   return call && call.getFlops() > 0;
@@ -56,6 +57,9 @@ struct Chain {
   int64_t savedBytes = 0;
 };
 
+// Chooses ops of the forward that the backward computes again. It reads the
+// function as it was on construction; the clones are made by the caller
+// afterwards.
 class Chooser {
 public:
   explicit Chooser(Block &body);
@@ -76,7 +80,10 @@ private:
 
   Block &body;
   Origins origins;
+  // The last product of the forward. Values after it are kept for a moment
+  // only.
   Operation *lastProduct = nullptr;
+  // Ops whose results lead to a product of the forward, directly or not.
   DenseSet<Operation *> feedsProduct;
   /// The readers of each memory, and the memory that the backward reads.
   DenseMap<Value, SmallVector<Operation *>> readers;
@@ -95,6 +102,8 @@ Chooser::Chooser(Block &body) : body(body), origins(body) {
     for (Value operand : op.getOperands()) {
       Value storage = storageOf(operand);
       readers[storage].push_back(&op);
+      // Constants and values of weights are not kept: rematerialise-weights
+      // clones them into the backward.
       Operation *source = storage.getDefiningOp();
       if (isBackward(&op) && source && !isBackward(source) &&
           origins.of(storage) == Origin::Data)
@@ -154,15 +163,20 @@ void Chooser::reach(Value value, Attribute unit, unsigned depth,
                     Chain &chain) const {
   value = storageOf(value);
   Operation *source = value.getDefiningOp();
+  // Nothing is missing if the backward has the value already: because it is
+  // kept, recomputed, a constant, or a weight that its unit has gathered.
   if (!source || isKept(value) || chosen.contains(source) ||
       isa<fsdp::RandomOp>(source) || origins.of(value) == Origin::Constant ||
       (origins.of(value) == Origin::Weight && unitOf(source) == unit) ||
       llvm::is_contained(chain.ops, source) ||
       llvm::is_contained(chain.saved, value))
     return;
+  // Bounds the search, which branches at each op.
   constexpr unsigned deepest = 4;
   if (isCheap(source) && feedsProduct.contains(source) &&
       unitOf(source) == unit && depth < deepest) {
+    // Computing the producer too pays if its own inputs are smaller than the
+    // value.
     Chain longer = reach(source, depth + 1);
     if (longer.savedBytes < bytesOf(value)) {
       llvm::append_range(chain.ops, longer.ops);
@@ -184,7 +198,9 @@ Chain Chooser::reach(Operation *op, unsigned depth) const {
 }
 
 /// Returns true if fewer bytes are kept, and not too many bytes are moved for
-/// each. A norm of which only the statistics are kept is not recomputed.
+/// each. `freed` counts what is no longer kept less what the chain keeps
+/// instead; `moved` counts each op of the chain as a pass over its operands and
+/// results. A norm of which only the statistics are kept is not recomputed.
 bool Chooser::pays(Operation *op, const Chain &chain) const {
   constexpr int64_t movedPerByte = 4;
   int64_t freed = -chain.savedBytes, moved = 0;
@@ -218,6 +234,8 @@ const llvm::SetVector<Operation *> &Chooser::chooseCheap() {
     Chain chain = reach(&op, 0);
     if (!pays(&op, chain))
       continue;
+    // The chain's ops are recomputed with the op, so they count as available to
+    // later ones, and its saved inputs as kept.
     chosen.insert_range(chain.ops);
     kept.insert_range(chain.saved);
     for (Value result : op.getResults())
@@ -249,6 +267,8 @@ struct Recompute : impl::RecomputeBase<Recompute> {
       Operation *storage = storageOf(value).getDefiningOp();
       return storage && chosen.contains(storage);
     };
+    // Forward ops stay where they are; only readers in the backward turn to the
+    // clones.
     for (Operation *op : backward)
       for (OpOperand &operand : op->getOpOperands())
         operand.set(cloneChain(operand.get(), op, isCloned, clones, numClones));

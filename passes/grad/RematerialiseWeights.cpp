@@ -25,12 +25,16 @@ struct RematerialiseWeights
     for (Operation &op : body)
       if (isBackward(&op))
         backward.push_back(&op);
+    // One map per unit, so that each unit of the backward reads clones of its
+    // own.
     DenseMap<Attribute, IRMapping> clonesOfUnit;
     for (Operation *op : backward) {
       auto isCloned = [&](Value value) {
         Operation *source = value.getDefiningOp();
         return source && isClonedFor(source, op, origins);
       };
+      // The clone stands before the first op of the backward that reads it, and
+      // later ops of the unit share it.
       for (OpOperand &operand : op->getOpOperands())
         operand.set(cloneChain(operand.get(), op, isCloned,
                                clonesOfUnit[unitOf(op)], numClones));
@@ -39,7 +43,9 @@ struct RematerialiseWeights
 
 private:
   // Weights, broadcasts and what follows from constants are always cloned;
-  // values derived from weights only within their own unit.
+  // values derived from weights only within their own unit. A broadcast is
+  // repeated where it is read; saving its result would take the memory of the
+  // whole shape.
   static bool isClonedFor(Operation *source, Operation *user,
                           const Origins &origins) {
     if (isBackward(source) || isa<nn::ConstantOp>(source) ||

@@ -45,6 +45,8 @@ static int64_t axisOf(nn::PadOp part) {
   return axis;
 }
 
+// The parts are sorted by offset and must follow each other without gaps or
+// overlap. Anything else keeps the sum, which is correct in all cases.
 static Value concatParts(OpBuilder &builder, Value sum) {
   SmallVector<nn::PadOp> parts;
   if (failed(collectParts(sum, parts)))
@@ -70,6 +72,8 @@ static Value concatParts(OpBuilder &builder, Value sum) {
                               axis);
 }
 
+// Failures are remembered: the gradient of many values may be one long sum, and
+// each of them would collect all of its terms.
 Value SliceGradients::concat(OpBuilder &builder, Value sum) {
   if (!sum.getDefiningOp<nn::AddOp>() || others.contains(sum))
     return sum;

@@ -13,7 +13,9 @@ namespace fsdpc::passes {
 namespace {
 
 /// Refuses a saved value that keeps a weight of the user's unit alive, and a
-/// forward op that depends on the backward.
+/// forward op that depends on the backward. A value derived from weights of
+/// another unit may be saved, since recomputing it would gather that unit
+/// again.
 LogicalResult verifyOperands(Operation *op, const Origins &origins) {
   for (Value operand : op->getOperands()) {
     Operation *source = operand.getDefiningOp();
@@ -43,6 +45,7 @@ LogicalResult verifyOperands(Operation *op, const Origins &origins) {
 
 // Checks that exactly the trainable parameters have a gradient, and only one.
 LogicalResult verifyGradients(ModuleOp module, Block &body) {
+  // The first gradient of each parameter, for the note of a second one.
   DenseMap<StringAttr, fsdp::GradientOp> gradients;
   for (auto gradient : body.getOps<fsdp::GradientOp>()) {
     auto [first, isNew] =

@@ -16,6 +16,7 @@ Origins::Origins(Block &body) {
                     load, load.getSymbolAttr());
     if (ofParameter || isa<fsdp::FlatOp>(op))
       weightSources.insert(&op);
+    // An op with effects counts as data, the safe answer: nothing clones it.
     Origin origin = isWeightSource(&op) ? Origin::Weight : Origin::Constant;
     if (isa<fsdp::RandomOp>(op) || !isMemoryEffectFree(&op))
       origin = Origin::Data;
@@ -27,7 +28,9 @@ Origins::Origins(Block &body) {
 }
 
 // Clones a forward op in front of the backward op `user`, into the unit of
-// `user`, and maps the results to those of the clone.
+// `user`, and maps the results to those of the clone. The clone keeps the
+// attributes of its source except for direction and unit, which are those of
+// its reader.
 static void cloneIntoBackward(Operation *source, Operation *user,
                               IRMapping &operands, IRMapping &clones) {
   OpBuilder builder(user);
@@ -38,6 +41,8 @@ static void cloneIntoBackward(Operation *source, Operation *user,
   clones.map(source->getResults(), clone->getResults());
 }
 
+// Depth first with an explicit stack; an op is cloned when all of its missing
+// operands have been.
 Value cloneChain(Value value, Operation *user,
                  llvm::function_ref<bool(Value)> isCloned, IRMapping &clones,
                  Pass::Statistic &count) {
@@ -60,6 +65,7 @@ Value cloneChain(Value value, Operation *user,
         stack.push_back({operand.getDefiningOp(), 0});
       continue;
     }
+    // Operands that are not cloned stay the values of the forward.
     IRMapping operands;
     for (Value operand : op->getOperands())
       if (isCloned(operand))

@@ -15,7 +15,9 @@
 namespace fsdpc::passes {
 
 /// The origin of a value: what it is computed from. The order matters, since
-/// the origin of a result is the maximum of its operands'.
+/// the origin of a result is the maximum of its operands'. The maximum works
+/// because an op on weights and constants gives a weight, and anything that
+/// touches data gives data.
 enum class Origin {
   Constant, ///< constants and buffers, which every rank has
   Weight,   ///< parameters, and possibly constants
@@ -41,10 +43,14 @@ private:
   llvm::DenseSet<mlir::Operation *> weightSources;
 };
 
+/// Returns true for ops of the backward, including copies of the forward that
+/// are computed there.
 inline bool isBackward(mlir::Operation *op) {
   return op->hasAttr(fsdp::FSDPDialect::kBackwardAttr);
 }
 
+/// Returns null for ops without a unit, such as those before form-units has
+/// run.
 inline mlir::Attribute unitOf(mlir::Operation *op) {
   return op->getAttr(fsdp::FSDPDialect::kUnitAttr);
 }

@@ -30,6 +30,7 @@ namespace {
 struct FoldWeightTransposes
     : fsdpc::passes::impl::FoldWeightTransposesBase<FoldWeightTransposes> {
   void runOnOperation() override {
+    // The flag is toggled, since the product may transpose the operand already.
     getOperation().walk([&](nn::MatmulOp matmul) {
       if (Value weight = transposedWeight(matmul.getLhs())) {
         matmul.getLhsMutable().assign(weight);
@@ -42,6 +43,8 @@ struct FoldWeightTransposes
         ++folded;
       }
     });
+    // A weight may be transposed once for several products. The transpose goes
+    // when the last of them has folded it.
     getOperation().walk([](nn::TransposeOp transpose) {
       if (transpose.use_empty())
         transpose.erase();

@@ -36,6 +36,8 @@ struct RecogniseComposites
     count();
   }
 
+  // Counts ops and not matches: a model may already contain composites, and a
+  // pattern may absorb those of another one.
   void count() {
     NamedAttrList counts;
     Builder b(&getContext());

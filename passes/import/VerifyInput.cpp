@@ -16,6 +16,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
+// The names of inputs are how the runtime finds their data, so they must be
+// there and differ.
 static LogicalResult verifySignature(func::FuncOp function) {
   if (function.getNumResults() != 0 || !function.getBody().hasOneBlock())
     return function.emitError(
@@ -35,6 +37,8 @@ static LogicalResult verifySignature(func::FuncOp function) {
 
 // Checks the dialect of an op, and that the symbols it names exist and fit.
 static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
+  // Ops of other dialects have no meaning to the later passes. Kernels and
+  // layouts appear later, and are symbols.
   if (!isa<nn::NNDialect, fsdp::FSDPDialect>(op->getDialect()) &&
       !isa<func::ReturnOp>(op))
     return op->emitError("'")
@@ -63,7 +67,8 @@ static FlatSymbolRefAttr readBy(Operation *op) {
   return view ? view.getMemberAttr() : FlatSymbolRefAttr();
 }
 
-// Returns true if the loss depends on a trainable parameter.
+// Returns true if the loss depends on a trainable parameter. Walks from the
+// loss upwards and visits each op once.
 static bool dependsOnParameter(fsdp::ReportLossOp report,
                                SymbolTable &symbols) {
   SmallVector<Operation *> stack = {report};
@@ -98,6 +103,7 @@ static LogicalResult verifyInput(ModuleOp module) {
     if (auto report = dyn_cast<fsdp::ReportLossOp>(op))
       losses.push_back(report);
   }
+  // The backward starts from one loss.
   if (losses.size() != 1)
     return function.emitError("'@microbatch' reports ")
            << losses.size() << " losses; expected exactly one";

@@ -40,6 +40,8 @@ int64_t bytesRead(BlockArgument argument) {
   return std::min(read, bytesOf(argument));
 }
 
+// Results are written once and operands read once, which is what fused kernels
+// and library calls achieve at best.
 int64_t bytesMoved(Operation *op, const SymbolTable &kernels) {
   int64_t bytes = 0;
   for (Value result : op->getResults())
@@ -78,6 +80,8 @@ struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
       if (!isa<nn::LaunchOp, nn::LibraryCallOpInterface>(op))
         return;
       int64_t bytes = bytesMoved(op, kernels), work = flops(op, kernels);
+      // A kernel's time is that of its memory traffic. A library call may be
+      // bound by compute instead.
       double time = isa<nn::LaunchOp>(op)
                         ? schedule::elementwiseUs(machine, bytes)
                         : schedule::rooflineUs(machine, work, bytes, type);

@@ -22,6 +22,7 @@ using namespace fsdpc::passes;
 static int64_t largestDimension(Operation *op) {
   int64_t largest = 0;
   auto add = [&](ArrayRef<int64_t> merged) {
+    // Saturates, since a product that overflows is too large in any case.
     int64_t product = 1;
     for (int64_t size : merged)
       if (llvm::MulOverflow(product, size, product))
@@ -37,6 +38,8 @@ static int64_t largestDimension(Operation *op) {
     for (Value value : values)
       for (int64_t size : shapeOf(value))
         largest = std::max(largest, size);
+  // A product with one weight for all of its batch is called with the leading
+  // axes merged into rows.
   if (auto product = dyn_cast<nn::MatmulOp>(op))
     if (shapeOf(product.getRhs()).size() == 2)
       add(shapeOf(product.getLhs()).drop_back());
@@ -47,6 +50,7 @@ static int64_t largestDimension(Operation *op) {
   return largest;
 }
 
+// The check runs for every target: the host's library has the same limit.
 static LogicalResult checkSize(Operation *op) {
   int64_t largest = largestDimension(op);
   if (largest <= INT32_MAX)

@@ -18,6 +18,7 @@ namespace {
 
 void decompose(func::FuncOp kernel) {
   SmallVector<nn::DecomposeOpInterface> composites;
+  // Collected first, since decomposing erases ops of the block that is walked.
   kernel.walk([&](nn::DecomposeOpInterface op) { composites.push_back(op); });
   for (nn::DecomposeOpInterface op : composites) {
     OpBuilder builder(op);

@@ -32,6 +32,8 @@ constexpr int64_t leastRows = 128;
 // Returns the rows of a block. A size that divides all rows is preferred, since
 // blocks of equal size share one kernel.
 int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
+  // Blocks have a multiple of 64 rows. Sizes down to half of the target are
+  // tried before an unequal last block is accepted.
   int64_t most = std::max(blockBytes / bytesPerRow / 64 * 64, leastRows);
   for (int64_t size = most; size >= std::max(most / 2, leastRows); size -= 64)
     if (rows % size == 0)
@@ -39,6 +41,8 @@ int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
   return std::min(rows, most);
 }
 
+// Builds the blocks of one loss in front of it. `b` computes in f32 (enter,
+// leave), products compute in the type of the input.
 class LossBuilder {
 public:
   LossBuilder(nn::LinearCrossEntropyOp op, int64_t blockBytes)
@@ -55,6 +59,7 @@ private:
   Value block(Value value, int64_t begin, int64_t count) {
     SmallVector<int64_t> shape(nn::shapeOf(value)), offsets(shape.size(), 0),
         strides(shape.size(), 1);
+    // The only block needs no slice.
     if (count == shape[0])
       return value;
     shape[0] = count;
@@ -69,6 +74,8 @@ private:
                : nn::ConcatOp::create(builder, op.getLoc(), type, blocks, 0)
                      .getResult();
   }
+  // `accumulator` is added to the product, so gradients of the weight are
+  // summed over blocks without another tensor.
   Value product(RankedTensorType type, Value x, Value y, bool transposeX,
                 bool transposeY, Value accumulator = {}) {
     return nn::multiply(builder, op.getLoc(), type, x, y, transposeX,
@@ -82,16 +89,22 @@ private:
   nn::DecomposeBuilder b;
   RankedTensorType input, weight, statistics;
   int64_t rows, classes;
+  // They do not depend on the logits and are computed once for all rows.
   Value weights, factors; // of each row's loss and of its gradient, R elements
+  // The loss of each block's rows, and the gradient of the input of each, in
+  // order.
   SmallVector<Value> losses, dinputs;
   Value dweight, dbias;
 };
 
+// The op computes loss and gradients in one visit of the block, so its logits
+// die before the next block's exist.
 void LossBuilder::addBlock(int64_t begin, int64_t count) {
   bool transposed = op.getTransposeWeight();
   Value x = block(op.getInput(), begin, count);
   auto type = input.clone({count, classes});
   Value logits = product(type, x, op.getWeight(), false, transposed);
+  // The bias is added in f32 and the sum rounded once.
   if (op.getBias())
     logits = b.leave(b.add(b.enter(logits), b.enter(op.getBias())), type);
 
@@ -106,6 +119,8 @@ void LossBuilder::addBlock(int64_t begin, int64_t count) {
   if (!op.getDinput().use_empty())
     dinputs.push_back(product(input.clone({count, input.getDimSize(1)}),
                               dlogits, op.getWeight(), false, !transposed));
+  // The weight's gradient has the weight's layout, so a transposed weight
+  // exchanges the operands.
   if (!op.getDweight().use_empty())
     dweight = transposed ? product(weight, dlogits, x, true, false, dweight)
                          : product(weight, x, dlogits, true, false, dweight);
@@ -121,6 +136,8 @@ void LossBuilder::run() {
                                 op.getIgnoreIndex())
                      .weight;
   Value valid = b.sum(weight, {0});
+  // The divisor follows from the reduction and must be known before any
+  // gradient.
   Value divisor = nn::divisorOf(b, op.getReduction(), valid);
   weights = b.reshape(weight, {rows});
   factors = b.reshape(b.div(weight, divisor), {rows});

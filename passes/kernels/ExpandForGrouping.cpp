@@ -57,6 +57,8 @@ void splitRowSum(nn::ReduceOp op) {
           rows = type.getNumElements() / columns;
   int64_t perBlock = rowsPerBlock(rows);
   Type element = type.getElementType();
+  // Only sums over all axes but the last have rows to be split: the input then
+  // is a matrix of rows × columns, whatever its rank.
   bool leading =
       static_cast<int64_t>(op.getAxes().size()) == type.getRank() - 1 &&
       !llvm::is_contained(op.getAxes(), type.getRank() - 1);
@@ -65,6 +67,8 @@ void splitRowSum(nn::ReduceOp op) {
     return;
   expand(op, [&](OpBuilder &builder) {
     Location loc = op.getLoc();
+    // Partial sums are kept in f32 even for bf16, or their rounding would grow
+    // with the number of blocks.
     Type wide = element.isF64() ? element : builder.getF32Type();
     auto shaped = [&](ArrayRef<int64_t> shape) {
       return RankedTensorType::get(shape, wide);
@@ -89,7 +93,9 @@ void splitRowSum(nn::ReduceOp op) {
   });
 }
 
-// Splits the gradients of biases and of the weights of norms.
+// Splits the gradients of biases and of the weights of norms. The latter are
+// decomposed first, which turns them into sums over rows. They stay composites
+// if their rows cannot be split into blocks.
 void splitRowSums(func::FuncOp function) {
   for (nn::NormWeightGradOp op :
        llvm::to_vector(function.getOps<nn::NormWeightGradOp>())) {
@@ -108,6 +114,8 @@ constexpr size_t kMostParts = 64;
 SmallVector<Value> concatInParts(OpBuilder &builder, nn::ConcatOp op) {
   SmallVector<Value> values(op.getInputs());
   int64_t axis = op.getAxis();
+  // Each pass joins up to kMostParts neighbours, so the depth is logarithmic in
+  // the number of tensors.
   while (values.size() > 1) {
     SmallVector<Value> joined;
     for (size_t begin = 0; begin < values.size(); begin += kMostParts) {

@@ -45,6 +45,7 @@ struct FuseEpilogues : fsdpc::passes::impl::FuseEpiloguesBase<FuseEpilogues> {
   void runOnOperation() override {
     if (!fsdp::CompileOptions::of(getOperation()).isCuda())
       return;
+    // Addition commutes, and exporters write the bias on either side.
     getOperation().walk([&](nn::AddOp sum) {
       if (!fuse(sum, sum.getLhs(), sum.getRhs()))
         fuse(sum, sum.getRhs(), sum.getLhs());
@@ -59,6 +60,7 @@ struct FuseEpilogues : fsdpc::passes::impl::FuseEpiloguesBase<FuseEpilogues> {
     // The bias may be defined between them.
     product->moveBefore(sum);
     product.addBias(bias);
+    // Readers of the sum now read the product, which includes the bias.
     sum.replaceAllUsesWith(left);
     Operation *broadcast = right.getDefiningOp();
     sum.erase();

@@ -9,14 +9,16 @@
 
 using namespace fsdpc::passes;
 
-// The distance of labels in the beginning. A node can be inserted 20 times at
-// one place before labels move.
+// The distance of labels in the beginning. Inserting halves the room, so a node
+// can be inserted 20 times at one place before labels move.
 static constexpr int64_t kGap = int64_t(1) << 20;
 
 GroupGraph::GroupGraph(int size)
     : parent(size), readers(size), sources(size), next(size + 1),
       previous(size + 1), label(size + 1), mark(size, 0), head(size) {
   std::iota(parent.begin(), parent.end(), 0);
+  // The list is circular through `head`, which has the lowest label and is no
+  // node of the graph.
   for (int node = 0; node <= size; ++node) {
     next[node] = node == size ? 0 : node + 1;
     previous[node] = node == 0 ? size : node - 1;
@@ -40,6 +42,8 @@ int GroupGraph::find(int node) {
 // the merge; the edge that connects them directly is no path.
 GroupGraph::Found GroupGraph::advance(Side &side, bool forward, int first,
                                       int last) {
+  // A side works off its nodes in the order in which it found them, one edge
+  // per call.
   int from = side.seen[side.node];
   const auto &edges = forward ? readers[from] : sources[from];
   if (side.edge == edges.size()) {
@@ -48,11 +52,15 @@ GroupGraph::Found GroupGraph::advance(Side &side, bool forward, int first,
   }
   int start = forward ? first : last, goal = forward ? last : first;
   int to = find(edges[side.edge++]);
+  // Edges within a merged node are loops that contraction left behind.
   if (to == from || (from == start && to == goal))
     return Found::More;
+  // Marks of earlier searches differ in their number, so none has to be
+  // cleared.
   int own = forward ? searches : -searches;
   if (to == goal || mark[to] == -own)
     return Found::Path;
+  // Nodes outside the two ends cannot be on a path between them.
   bool between = label[first] < label[to] && label[to] < label[last];
   if (!between || mark[to] == own)
     return Found::More;
@@ -68,6 +76,8 @@ bool GroupGraph::merge(int a, int b) {
   if (label[first] > label[last])
     std::swap(first, last);
   ++searches;
+  // Both sides advance in turn, so the search costs no more than twice the
+  // smaller side.
   Side forward{{first}}, backward{{last}};
   while (true) {
     Found ahead = advance(forward, /*forward=*/true, first, last);
@@ -78,9 +88,13 @@ bool GroupGraph::merge(int a, int b) {
       return false;
     if (ahead == Found::More && behind == Found::More)
       continue;
+    // The node with more edges keeps its own, as in union by size.
     int kept = first, gone = last;
     if (degree(kept) < degree(gone))
       std::swap(kept, gone);
+    // The side that was exhausted holds all that its end reaches between the
+    // two. Moved aside, nothing is left between that would contradict the
+    // order.
     bool isForward = ahead == Found::Nothing;
     moveAside(isForward ? forward.seen : backward.seen, isForward, first, last);
     contract(kept, gone, isForward ? last : first);
@@ -89,6 +103,7 @@ bool GroupGraph::merge(int a, int b) {
 }
 
 // Lets `kept` stand for both nodes, in the place of `stays`, one of the two.
+// The edges of `gone` are appended; duplicates do no harm.
 void GroupGraph::contract(int kept, int gone, int stays) {
   if (kept != stays) {
     unlink(kept);
@@ -122,6 +137,7 @@ void GroupGraph::unlink(int node) {
 }
 
 void GroupGraph::insertAfter(int before, int node) {
+  // The room behind a node; behind the last one there is always enough.
   auto room = [&] {
     int after = next[before];
     int64_t end = after == head ? label[before] + 2 * kGap : label[after];
@@ -144,6 +160,8 @@ void GroupGraph::relabelAround(int node) {
   int64_t count = 1;
   double most = 1;
   for (int64_t width = 2;; width *= 2) {
+    // A range of 2^k labels may hold (2 / 1.4)^k nodes, the density bound of
+    // Bender et al. for a factor of 1.4.
     most *= 2 / 1.4;
     int64_t low = label[node] & -width, high = low + width;
     while (first != head && previous[first] != head &&

@@ -23,6 +23,8 @@
 
 namespace fsdpc::passes {
 
+// Nodes are ints from 0 to size - 1. After a merge either number stands for the
+// merged node.
 class GroupGraph {
 public:
   // Creates the nodes 0, 1, … in this order.
@@ -41,16 +43,22 @@ private:
     llvm::SmallVector<int> seen;
     size_t node = 0, edge = 0;
   };
+  // The outcome of one step of a search: an edge that decides nothing yet, no
+  // more edges, or a path to the other end.
   enum class Found { More, Nothing, Path };
 
+  // Returns the representative of a merged node, with path halving.
   int find(int node);
   Found advance(Side &side, bool forward, int first, int last);
+  // `unlink` and `insertAfter` keep `next`, `previous` and `label` in step.
   void unlink(int node);
   void insertAfter(int before, int node);
   void relabelAround(int node);
   void moveAside(llvm::SmallVectorImpl<int> &nodes, bool forward, int first,
                  int last);
   void contract(int kept, int gone, int stays);
+  // The number of edges of a node; contraction moves those of the node that has
+  // fewer.
   size_t degree(int node) const {
     return readers[node].size() + sources[node].size();
   }

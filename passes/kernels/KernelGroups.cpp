@@ -18,10 +18,15 @@ KernelGrouping::KernelGrouping(func::FuncOp function, ModuleOp module)
     if (kindOf(&op) == OpKind::Boundary || isMovable(&op) ||
         pieces.contains(&op))
       continue;
+    // The parts of such a concat are written in place by their producers, so no
+    // kernel computes it. Its producers come before it and have their groups
+    // already.
     if (auto concat = dyn_cast<nn::ConcatOp>(op); concat && isPlaced(concat))
       continue;
     place(&op);
   }
+  // Sums over rows come last, when all groups that visit the rows are known.
+  // The first that accepts the sums takes them.
   for (int group = 0, end = allGroups.size(); group < end; ++group)
     if (onlySumsRows(group))
       llvm::any_of(groupsOnSameRows(group),
@@ -36,6 +41,7 @@ void KernelGrouping::classify(Block &block) {
     auto readByBoundary = [](Operation *user) {
       return kindOf(user) == OpKind::Boundary;
     };
+    // In program order, so that the answers for the operands are known.
     if (isPieceOfMemory(&op)) {
       pieces.insert(&op);
       continue;
@@ -47,10 +53,14 @@ void KernelGrouping::classify(Block &block) {
                     llvm::all_of(op.getUsers(), [](Operation *user) {
                       return rowSumsOf(user).has_value();
                     });
+    // Values without memory behind them may move too: computing a mask again
+    // costs less than reading it.
     bool moves = kindOf(&op) == OpKind::Movable || toBlocks ||
                  (kindOf(&op) == OpKind::Map && fromNothing.contains(&op));
     if (!moves)
       continue;
+    // The cap bounds how often code is repeated: a chain of n movable ops with
+    // r readers is emitted r times.
     int64_t size = 1 + repeatedBy(&op);
     if (size <= kMostMovableOps && llvm::none_of(op.getUsers(), readByBoundary))
       movable[&op] = size;
@@ -66,6 +76,8 @@ int64_t KernelGrouping::repeatedBy(Operation *op) const {
   return count;
 }
 
+// Edges lead from producer to reader, and look through movable ops, which have
+// no node of their own.
 void KernelGrouping::buildGraph(Block &block) {
   graph.emplace(positions.size());
   for (Operation &op : block)
@@ -79,11 +91,14 @@ void KernelGrouping::buildGraph(Block &block) {
 void KernelGrouping::place(Operation *op) {
   OpKind kind = kindOf(op);
   llvm::SmallSetVector<int, 4> producers;
+  // An op that is a kernel of its own has no candidates.
   if (kind != OpKind::Alone)
     for (const Source &source : sourcesOf(op))
       if (int group = groupOf(source.value.getDefiningOp()); group >= 0)
         producers.insert(group);
   SmallVector<int> candidates = producers.takeVector();
+  // The latest group comes first. It is the least likely to close a cycle,
+  // since the fewest ops run between it and the op.
   llvm::sort(candidates, [&](int a, int b) {
     return position(allGroups[a].ops.back()) >
            position(allGroups[b].ops.back());
@@ -91,6 +106,8 @@ void KernelGrouping::place(Operation *op) {
   const int *joined =
       llvm::find_if(candidates, [&](int group) { return join(op, group); });
   if (joined != candidates.end()) {
+    // The op connects the groups of its other producers to this one, so their
+    // values need not pass through memory if they merge.
     for (int other : candidates)
       merge(other, *joined);
     return;
@@ -106,7 +123,8 @@ void KernelGrouping::place(Operation *op) {
 }
 
 // Returns true if the value of the op is a part of its operand's memory, and
-// that memory exists.
+// that memory exists. The operand must not be movable, since such a value is
+// never stored.
 bool KernelGrouping::isPieceOfMemory(Operation *op) const {
   auto slice = dyn_cast<nn::SliceOp>(op);
   return slice && nn::contiguousOffset(slice) &&
@@ -147,6 +165,9 @@ int KernelGrouping::groupOf(Operation *op) const {
   return found == groupIndex.end() ? -1 : found->second;
 }
 
+// Follows movable ops up to values that are stored or grouped. The flags record
+// how the path reads them: an element may be used once per index, or many times
+// (broadcast), or at another index.
 SmallVector<KernelGrouping::Source>
 KernelGrouping::sourcesOf(Operation *op) const {
   SmallVector<Source> sources, worklist;
@@ -168,6 +189,7 @@ KernelGrouping::sourcesOf(Operation *op) const {
   return sources;
 }
 
+// The recursion through movable ops is bounded by kMostMovableOps.
 bool KernelGrouping::usedOutside(Value value, int group,
                                  Operation *besides) const {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
@@ -198,6 +220,8 @@ SmallVector<Value> KernelGrouping::outputsOf(int group) const {
 
 std::optional<Domain> KernelGrouping::mergedDomain(Operation *op,
                                                    int index) const {
+  // The rules below go from the group's side: first sums over rows, then groups
+  // that reduce, then reductions that join maps, then maps.
   const KernelGroup &group = allGroups[index];
   Domain own = domainOf(op);
   OpKind kind = kindOf(op);
@@ -227,13 +251,18 @@ std::optional<Domain> KernelGrouping::mergedDomain(Operation *op,
       groupOf(op->getOperand(0).getDefiningOp()) == index)
     return std::nullopt;
 
+  // A group that reduces visits its domain once. An op fits if it reads values
+  // of the domain at its own index, or one value per reduction.
   if (group.domain.reduces()) {
     if (indexed)
       return std::nullopt;
+    // Two reductions share their loops if they have the same domain and axes.
     if (own.reduces())
       return own.shape == shape && own.axes == group.domain.axes
                  ? std::optional(group.domain)
                  : std::nullopt;
+    // A map over the whole domain may follow only a reduction of the innermost
+    // axis, because a row is then still at hand.
     bool whole = ArrayRef<int64_t>(own.shape) == shape;
     if ((whole && group.domain.reducesInnermost()) ||
         group.domain.isReducedShape(own.shape))
@@ -242,6 +271,8 @@ std::optional<Domain> KernelGrouping::mergedDomain(Operation *op,
   }
 
   bool sameShape = ArrayRef<int64_t>(own.shape) == shape;
+  // A reduction takes over a group of maps, whose values it computes on the
+  // way. Along another axis than the innermost these cannot be stored too.
   if (own.reduces()) {
     bool fits = sameShape && !indexed && !broadcast &&
                 (own.reducesInnermost() || staysInside(index, op));
@@ -276,6 +307,8 @@ std::optional<StringAttr> KernelGrouping::weightUnitOf(Operation *op) const {
   return unit;
 }
 
+// Unit and direction decide when a kernel runs relative to collectives, so they
+// must be the same for all its ops.
 bool KernelGrouping::sameOwner(Operation *a, Operation *b) const {
   return llvm::all_of(
       ArrayRef<StringRef>{fsdp::FSDPDialect::kUnitAttr,
@@ -291,6 +324,7 @@ bool KernelGrouping::join(Operation *op, int index) {
       !unit || (*unit && group.weightUnit && *unit != group.weightUnit))
     return false;
   std::optional<Domain> domain = mergedDomain(op, index);
+  // The cycle check comes last, since it contracts the graph when it succeeds.
   if (!domain || !graph->merge(position(group.ops.front()), position(op)))
     return false;
   group.domain = *domain;

@@ -11,6 +11,9 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
+// Returns true if all that is read of the group are sums over rows. Such a
+// group may run wherever its rows are visited, since it only adds to sums of
+// its own.
 bool KernelGrouping::onlySumsRows(int group) const {
   SmallVector<Value> outputs = outputsOf(group);
   return !outputs.empty() && llvm::all_of(outputs, [](Value output) {
@@ -19,7 +22,7 @@ bool KernelGrouping::onlySumsRows(int group) const {
 }
 
 // Returns the groups that read or write the rows that this one reads, in
-// program order.
+// program order. They are the producers of the rows and their other readers.
 SmallVector<int> KernelGrouping::groupsOnSameRows(int group) const {
   llvm::SmallSetVector<int, 4> others;
   auto add = [&](Operation *op) {
@@ -49,6 +52,7 @@ SmallVector<int> KernelGrouping::groupsOnSameRows(int group) const {
 std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
   Domain domain = allGroups[a].domain;
   const Domain &other = allGroups[b].domain;
+  // A group of maps takes over the axes of the other one.
   if (!domain.reduces())
     domain.axes = other.axes;
   int64_t rows = allGroups[a].rowsPerBlock,
@@ -60,6 +64,8 @@ std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
       (sumsRows && domain.reduces() && !domain.reducesRows()) ||
       (rows && otherRows && rows != otherRows))
     return std::nullopt;
+  // Values may pass in both directions, so each group is looked at as the
+  // reader.
   for (auto [reader, read] : {std::pair(a, b), std::pair(b, a)})
     for (Operation *op : allGroups[reader].ops)
       for (const Source &source : sourcesOf(op)) {
@@ -67,6 +73,8 @@ std::optional<Domain> KernelGrouping::commonDomain(int a, int b) const {
         if (!producer || groupOf(producer) != read)
           continue;
         auto shape = cast<RankedTensorType>(source.value.getType()).getShape();
+        // A value per row may be broadcast back over its row: it is complete
+        // when the row has been read.
         bool ofRow = domain.reduces() && domain.isReducedShape(shape);
         auto fusible = dyn_cast<nn::FusibleOpInterface>(op);
         bool anywhere = fusible && fusible.readsAnyElement(0) &&
@@ -90,6 +98,7 @@ bool KernelGrouping::merge(int index, int into) {
   if (!domain ||
       !graph->merge(position(from.ops.front()), position(to.ops.front())))
     return false;
+  // Merged by position, since Outliner clones the ops in this order.
   SmallVector<Operation *> ops;
   std::merge(from.ops.begin(), from.ops.end(), to.ops.begin(), to.ops.end(),
              std::back_inserter(ops), [&](Operation *a, Operation *b) {
@@ -103,6 +112,7 @@ bool KernelGrouping::merge(int index, int into) {
         /*closed=*/false,
         std::max(from.rowsPerBlock, to.rowsPerBlock),
         from.weightUnit ? from.weightUnit : to.weightUnit};
+  // The group stays as an empty one, which nothing joins or outlines.
   from.ops.clear();
   return true;
 }

@@ -16,7 +16,9 @@ using namespace fsdpc::passes;
 
 namespace {
 
-// Returns the text of the function without its name and locations.
+// Returns the text of the function without its name and locations. Two kernels
+// with equal text compute the same. Values are numbered within each kernel, so
+// their names do not matter.
 std::string structureOf(func::FuncOp kernel) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -47,6 +49,8 @@ struct MergeKernels : fsdpc::passes::impl::MergeKernelsBase<MergeKernels> {
       kernel.erase();
       ++merged;
     }
+    // One walk at the end replaces all names, which keeps the pass linear in
+    // the size of the module.
     getOperation().walk([&](nn::LaunchOp launch) {
       auto found = replacement.find(launch.getKernelAttr().getAttr());
       if (found != replacement.end())

@@ -7,6 +7,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
+// An op that only describes strides has no code, so it bounds kernels like a
+// library call. So does what is not fusible at all.
 OpKind fsdpc::passes::kindOf(Operation *op) {
   if (nn::isStrided(op))
     return OpKind::Boundary;
@@ -14,6 +16,8 @@ OpKind fsdpc::passes::kindOf(Operation *op) {
   return fusible ? fusible.getFusionKind() : OpKind::Boundary;
 }
 
+// A sum over blocks visits the rows that were one tensor before its reshape.
+// With their domain it can join the kernel that computes them.
 Domain fsdpc::passes::domainOf(Operation *op) {
   if (std::optional<RowSums> sums = rowSumsOf(op))
     return Domain::of(sums->rows);

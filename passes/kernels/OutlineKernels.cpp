@@ -20,6 +20,8 @@ using namespace fsdpc::passes;
 
 namespace {
 
+// A splat is cloned into the kernels that read it, where it is an immediate and
+// needs no memory.
 bool isSplat(Operation *op) {
   auto constant = dyn_cast_or_null<nn::ConstantOp>(op);
   return constant && isa<SplatElementsAttr>(constant.getValue());
@@ -40,6 +42,8 @@ private:
   void clone(Operation *op, OpBuilder &builder);
   std::string name() const;
 
+  // The state of one outlining: values outside the group by their clones or
+  // arguments inside, and the launch's operands in the order of the arguments.
   const KernelGrouping &grouping;
   int group;
   SymbolTable &symbols;
@@ -52,6 +56,8 @@ private:
 // "layer_norm_4x256x384".
 std::string Outliner::name() const {
   const KernelGroup &kernel = grouping.groups()[group];
+  // Composites name a kernel best. Casts and sums over rows only accompany what
+  // it computes.
   Operation *main = kernel.ops.front();
   for (Operation *op : kernel.ops)
     if (isa<nn::DecomposeOpInterface>(op) ||
@@ -104,6 +110,8 @@ nn::LaunchOp Outliner::outline(OpBuilder &builder) {
   function->setAttr("nn.kernel", builder.getUnitAttr());
   body = function.addEntryBlock();
   OpBuilder inner = OpBuilder::atBlockBegin(body);
+  // Cloned in program order, so that operands of the group are mapped when they
+  // are read.
   for (Operation *op : kernel.ops)
     clone(op, inner);
   SmallVector<Value> outputs = grouping.outputsOf(group), returned;
@@ -118,6 +126,8 @@ nn::LaunchOp Outliner::outline(OpBuilder &builder) {
       nn::LaunchOp::create(builder, location, ValueRange(returned).getTypes(),
                            FlatSymbolRefAttr::get(function.getSymNameAttr()),
                            operands, DenseI64ArrayAttr());
+  // The launch takes the unit and direction of the group, which are those of
+  // all its ops.
   launch->setDiscardableAttrs(
       kernel.ops.back()->getDiscardableAttrDictionary());
   for (auto [output, result] : llvm::zip_equal(outputs, launch.getOutputs()))
@@ -126,7 +136,9 @@ nn::LaunchOp Outliner::outline(OpBuilder &builder) {
 }
 
 // The order of what remains, with each group as one item: program order as far
-// as dependences allow. Ops without results (sinks) keep their order.
+// as dependences allow. It is a topological sort with a heap, in O((n + e) log
+// n). Ops without results (sinks) keep their order, since their effects do not
+// show in operands.
 class Order {
 public:
   Order(func::FuncOp function, const KernelGrouping &grouping)
@@ -153,6 +165,7 @@ public:
   // itself. There are fewer than items if groups depend on each other in a
   // cycle.
   SmallVector<Operation *> sorted() {
+    // The item whose last op came first in the program is taken first.
     auto later = [&](int a, int b) { return priority[a] > priority[b]; };
     std::priority_queue<int, std::vector<int>, decltype(later)> ready(later);
     for (int item = 0, end = priority.size(); item < end; ++item)
@@ -195,6 +208,7 @@ private:
     ++pending[after];
   }
 
+  // A movable op has no item, so its reader depends on what it reads.
   void addDependences(Operation *reader, Operation *op) {
     for (Value operand : op->getOperands()) {
       Operation *producer = operand.getDefiningOp();
@@ -210,6 +224,9 @@ private:
   const KernelGrouping &grouping;
   DenseMap<Operation *, int> items;
   DenseMap<int, int> groupItem;
+  // Per item: an op that stands for it, the position by which ready items are
+  // chosen, the number of items that it still waits for, and the items that
+  // wait for it.
   SmallVector<Operation *> representative;
   SmallVector<int> priority, pending;
   SmallVector<SmallVector<int>> users;

@@ -25,18 +25,23 @@ bool writesStrides(Operation *op) {
   return call && call.writesStrides();
 }
 
+// Each library call says for each operand whether it reads one with strides.
 bool takesStrides(OpOperand &use) {
   auto call = dyn_cast<nn::LibraryCallOpInterface>(use.getOwner());
   return call && call.takesStrides(use.getOperandNumber());
 }
 
-// Returns true if rows are dense, which library calls require.
+// Returns true if rows are dense, which library calls require. Calls take
+// strides for batch, heads and rows, and expect the elements of a row to be
+// adjacent.
 bool hasDenseRows(Value value, const nn::Strides &strides) {
   return strides.strides.size() == 4 &&
          (strides.strides.back() == 1 || nn::shapeOf(value).back() == 1);
 }
 
-// The ops of one tree between attentions and a dense tensor.
+// The ops of one tree between attentions and a dense tensor. They are collected
+// while the tree is checked and marked only if all of it fits, so a tree that
+// fails leaves the IR as it was.
 class Tree {
 public:
   // Walks down from a value with these strides. Returns true if all of its
@@ -50,6 +55,7 @@ public:
     for (Operation *op : ops)
       op->setAttr(nn::kStridedAttr, StringAttr::get(op->getContext(), how));
   }
+  // A tree of reshapes alone needs no copies in the first place.
   bool moves() const {
     return llvm::any_of(ops,
                         [](Operation *op) { return !isa<nn::ReshapeOp>(op); });
@@ -62,6 +68,8 @@ private:
 
 bool Tree::read(Value value, const nn::Strides &strides) {
   bool reads = false;
+  // All branches must end at attentions: a single reader that needs dense
+  // memory would bring the copy back.
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
     if (takesStrides(use) && hasDenseRows(value, strides)) {
@@ -85,6 +93,8 @@ bool Tree::write(Value value, const nn::Strides &strides) {
   Operation *op = value.getDefiningOp();
   if (!op)
     return false;
+  // Exactly one reader may take the result into the tree. Other readers must be
+  // attentions, which read it with the strides that it will have.
   if (writesStrides(op))
     return hasDenseRows(value, strides) &&
            llvm::count_if(value.getUses(), [](OpOperand &use) {
@@ -95,6 +105,8 @@ bool Tree::write(Value value, const nn::Strides &strides) {
     return false;
   ops.insert(op);
   return llvm::all_of(op->getOpOperands(), [&](OpOperand &operand) {
+    // Each operand is a part of the result with strides of its own, and only
+    // this op may read it, since it has no memory besides.
     std::optional<nn::Strides> own = nn::stridesOfOperand(operand, strides);
     bool attention = operand.get().getDefiningOp() &&
                      writesStrides(operand.get().getDefiningOp());
@@ -113,6 +125,7 @@ void strideOperand(Value value) {
        !nn::isStrided(op);
        op = op->getOperand(0).getDefiningOp())
     sources.push_back(op->getOperand(0));
+  // From the dense end on: a longer path saves more copies.
   for (Value source : llvm::reverse(sources)) {
     // Not weights, which are freed when their unit ends.
     Operation *producer = source.getDefiningOp();
@@ -128,9 +141,11 @@ void strideOperand(Value value) {
   }
 }
 
-// Merges equal transposes of a value into the first. The backward had its own,
-// in order to save memory, but with strides they have no memory.
+// Merges equal transposes of a value into the first. The backward has its own,
+// so that the forward's need not be kept, but with strides they have no memory.
 void mergeTransposes(Value value) {
+  // The first transpose in program order stays, so that it precedes the users
+  // of all.
   nn::TransposeOp first;
   SmallVector<nn::TransposeOp> others;
   for (Operation *user : value.getUsers()) {
@@ -157,6 +172,7 @@ void mergeTransposes(Value value) {
 // attentions.
 void strideResult(Value value) {
   SmallVector<Value> targets;
+  // Attentions may read the value besides, as the backward does.
   auto onlyUser = [](Value value) -> Operation * {
     Operation *user = nullptr;
     for (OpOperand &use : value.getUses()) {

@@ -85,8 +85,10 @@ struct Tie {
   unsigned result, argument;
 };
 
-// The rows of logits and of their gradients: the kernel reads all of a row, its
-// target included, before it writes the row.
+// Ties the gradients of logits to the logits, the largest tensors of a language
+// model: the kernel reads all of a row, its target included, before it writes
+// the row. Nothing else in the kernel may reduce, or write a tensor of this
+// shape.
 std::optional<Tie> logitsInPlace(func::FuncOp kernel) {
   nn::CrossEntropyRowsOp rows;
   for (Operation &op : kernel.getBody().front().without_terminator()) {
@@ -109,6 +111,7 @@ std::optional<Tie> logitsInPlace(func::FuncOp kernel) {
       return std::nullopt;
     result = output.getOperandNumber();
   }
+  // Ops before the rows (adding a bias) must read the logits at the same index.
   for (BlockArgument argument : kernel.getArguments()) {
     bool inRows = llvm::all_of(argument.getUsers(), [&](Operation *user) {
       return user == rows ||
@@ -130,6 +133,7 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
   }
 
   void tie(nn::LaunchOp launch, func::FuncOp kernel) {
+    // The two special forms have one tie each, and their kernels are no maps.
     if (std::optional<unsigned> table = accumulatorOf(kernel))
       return tie(launch, {0, *table});
     if (std::optional<Tie> logits = logitsInPlace(kernel))
@@ -147,10 +151,14 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
       return;
     SmallVector<int64_t> tied(launch.getNumResults(), -1);
     DenseSet<Value> taken;
+    // An operand gives its memory to one result only. The first result that
+    // fits takes it.
     for (OpResult result : launch->getResults())
       for (OpOperand &operand : launch->getOpOperands()) {
         Value value = operand.get();
         unsigned index = operand.getOperandNumber();
+        // Equal bits suffice: a result may have another element type of the
+        // same width.
         if (taken.contains(value) ||
             bitsOf(value.getType()) != bitsOf(result.getType()) ||
             !value.getDefiningOp() || !isLastUse(value, launch) ||
@@ -165,6 +173,8 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
       launch.setTied(tied);
   }
 
+  // A tie that has been proved for the kernel still needs the launch to be the
+  // last reader of the operand.
   void tie(nn::LaunchOp launch, Tie only) {
     if (!isLastUse(launch->getOperand(only.argument), launch))
       return;
@@ -179,6 +189,8 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
   // never overwritten.
   static bool isLastUse(Value value, nn::LaunchOp launch) {
     Operation *producer = value.getDefiningOp();
+    // Only memory that a kernel or a library call has made for its result may
+    // be overwritten.
     auto call = dyn_cast<nn::LibraryCallOpInterface>(producer);
     if (!isa<nn::LaunchOp>(producer) && !(call && call.lendsResults()))
       return false;

@@ -26,6 +26,8 @@ bool needsNoKernel(Operation *op) {
   return concat && nn::joinsPieces(concat);
 }
 
+// Ops of the dialect nn compute only in kernels; what is left outside is a
+// call, or only describes memory.
 LogicalResult verifyOutlined(func::FuncOp function) {
   for (Operation &op : function.getBody().front())
     if (isa<nn::NNDialect>(op.getDialect()) && !needsNoKernel(&op))
@@ -34,6 +36,8 @@ LogicalResult verifyOutlined(func::FuncOp function) {
   return success();
 }
 
+// Building the plan reports whatever does not describe the kernel. The result
+// is thrown away here; code generation builds it again.
 LogicalResult verifyPlan(func::FuncOp kernel) {
   WalkResult composites = kernel.walk([&](nn::DecomposeOpInterface op) {
     op->emitOpError("is a composite in kernel '")

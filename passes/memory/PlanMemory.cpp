@@ -22,6 +22,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
     std::optional<int64_t> cap;
     fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
+    // The arena may take what the cap leaves after shards, states and all that
+    // lies outside it.
     if (int64_t limit = options.memoryLimit.bytes)
       cap = limit - RankMemory(getOperation()).total();
     FailureOr<ArenaPlan> plan = packArena(getOperation(), cap);
@@ -31,6 +33,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     writeArena(plan->slots, plan->packing);
   }
 
+  // An op with several results has one list. Results without a slot keep -1.
   void writeOffsets(ArrayRef<Slot> slots, ArrayRef<int64_t> offsets) {
     DenseMap<Operation *, SmallVector<int64_t>> byOp;
     for (auto [slot, offset] : llvm::zip_equal(slots, offsets))
@@ -48,6 +51,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
   void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing) {
     int peak = schedule::livePeak(intervalsOf(slots)).position;
     int64_t gathered = 0, gradients = 0, activations = 0;
+    // Only slots that are live at the peak count, so the shares add up to what
+    // is in use there, without the room for padding.
     for (const Slot &slot : slots) {
       if (peak < slot.begin || slot.end < peak)
         continue;

@@ -21,6 +21,7 @@ class Holders {
 public:
   // Gives [begin, end) to `slot`, and returns the slots that had parts of it.
   llvm::SetVector<size_t> take(int64_t begin, int64_t end, size_t slot) {
+    // Cutting at both ends first leaves only ranges that lie inside or outside.
     cut(begin);
     cut(end);
     llvm::SetVector<size_t> before;
@@ -39,7 +40,7 @@ private:
     size_t slot;
   };
 
-  // Splits the range that contains `offset`.
+  // Splits the range that contains `offset`, so that ranges begin or end there.
   void cut(int64_t offset) {
     auto next = ranges.lower_bound(offset);
     if (next == ranges.begin())
@@ -87,6 +88,8 @@ std::string describe(const Slot &slot) {
 std::vector<std::string>
 fsdpc::passes::reusedAcrossStreams(ArrayRef<Slot> slots,
                                    const schedule::Packing &packing) {
+  // Stable, so that slots which begin at one op keep their order and the lines
+  // do not change from run to run.
   SmallVector<size_t> byBegin(slots.size());
   std::iota(byBegin.begin(), byBegin.end(), size_t(0));
   llvm::stable_sort(byBegin, [&](size_t a, size_t b) {

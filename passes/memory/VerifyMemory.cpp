@@ -18,6 +18,7 @@ using namespace fsdpc::analysis;
 
 namespace {
 
+// The first value decides where the slot begins; all others must agree with it.
 LogicalResult verifySlot(const Slot &slot, int64_t arenaBytes) {
   const SlotValue &first = slot.values.front();
   std::optional<int64_t> offset = plannedOffset(first.op, first.result);
@@ -51,6 +52,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
       signalPassFailure();
   }
 
+  // Slots are found from the IR again, and the ties that the offsets show are
+  // taken as decided.
   LogicalResult verify() {
     ModuleOp module = getOperation();
     auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
@@ -78,6 +81,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     return verifyCap(module, bytes.getInt());
   }
 
+  // The cap counts all memory of a rank, as the schedule's model does. What
+  // takes the most is named, so that one knows what to shrink.
   static LogicalResult verifyCap(ModuleOp module, int64_t arenaBytes) {
     int64_t limit = fsdp::CompileOptions::of(module).memoryLimit.bytes;
     if (limit == 0)
@@ -96,6 +101,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     return failure();
   }
 
+  // Runs the packer's own check, which is fast, and only on an error the
+  // pairwise search that names both ops.
   static LogicalResult verifyApart(ArrayRef<Slot> slots) {
     std::vector<int64_t> offsets;
     for (const Slot &slot : slots) {
@@ -111,6 +118,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
         bool together = a.begin <= b.end && b.begin <= a.end;
         bool overlap = offsets[earlier] < offsets[later] + b.bytes &&
                        offsets[later] < offsets[earlier] + a.bytes;
+        // Each pair is met in both orders. Only the order in which the slots
+        // begin is reported, so the diagnostic is at the later op.
         bool first = std::pair(a.begin, earlier) < std::pair(b.begin, later);
         if (!first || !together || !overlap)
           continue;

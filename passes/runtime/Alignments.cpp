@@ -8,6 +8,7 @@
 using namespace mlir;
 using namespace fsdpc;
 
+// The widest load of a GPU's thread, in bytes.
 static constexpr int64_t kWidestLoad = 16;
 
 llvm::MapVector<StringAttr, SmallVector<int64_t>>
@@ -15,6 +16,8 @@ fsdpc::passes::launchAlignments(ModuleOp module) {
   llvm::MapVector<StringAttr, SmallVector<int64_t>> known;
   module.walk([&](rt::LaunchOp launch) {
     SmallVector<int64_t> &bytes = known[launch.getKernelAttr().getAttr()];
+    // A kernel may be launched many times. Each launch can only lower what is
+    // known; gcd(x, 0) = x, so an offset of 0 lowers nothing.
     bytes.resize(launch.getBuffers().size(), kWidestLoad);
     for (auto [least, buffer] : llvm::zip(bytes, launch.getBuffers()))
       if (auto pointer = buffer.getDefiningOp<rt::PointerOp>())

@@ -23,7 +23,8 @@ using namespace fsdpc::analysis;
 
 namespace {
 
-// Gives each call the attributes of its op that a trace shows.
+// Gives each call the attributes of its op that a trace shows. Only work is
+// marked: events and pointers take no time of their own.
 struct CallAnnotator : OpBuilder::Listener {
   void notifyOperationInserted(Operation *call,
                                OpBuilder::InsertPoint) override {
@@ -46,7 +47,8 @@ public:
       : function(function), rtBuilder(function.getContext(), &annotator),
         pointers(symbols, rtBuilder) {}
 
-  // The bytes of the arena to poison, by the op after which they are dead.
+  // The ranges (offset, bytes) of the arena to poison, by the op after which
+  // they are dead.
   using DeadMemory =
       DenseMap<Operation *, SmallVector<std::pair<int64_t, int64_t>>>;
   LogicalResult run(const DeadMemory &deadMemory);
@@ -61,7 +63,8 @@ private:
   void wait(rt::Stream stream, int event) {
     rt::EventWaitOp::create(rtBuilder, here, stream, event);
   }
-  // Makes `later` wait for all that has been enqueued on `earlier`.
+  // Makes `later` wait for all that has been enqueued on `earlier`. Each call
+  // takes a fresh event number, so that no event is recorded twice.
   void order(rt::Stream earlier, rt::Stream later) {
     record(earlier, events);
     wait(later, events++);
@@ -73,6 +76,9 @@ private:
     return result;
   }
 
+  // The interface through which ops of the dialect nn build their calls
+  // (rt::RuntimeCallOpInterface). An absent operand is a null value and gives a
+  // null pointer.
   OpBuilder &builder() override { return rtBuilder; }
   Location location() override { return here; }
   Value pointer(Value value) override {
@@ -86,7 +92,9 @@ private:
   CallAnnotator annotator;
   OpBuilder rtBuilder;
   PointerBuilder pointers;
+  // The location of the op that is being converted.
   Location here = function.getLoc();
+  // The number of the next event.
   int events = 0;
   DenseMap<Value, int> tokenEvents; // the event for which a token's wait waits
 };
@@ -97,6 +105,8 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](fsdp::AllGatherStartOp start) {
         order(rt::Stream::compute, rt::Stream::gather);
+        // The results of the wait are the buffers that the gather fills, so
+        // their places are known before the wait is reached.
         SmallVector<Value> destinations;
         auto wait = cast<fsdp::AllGatherWaitOp>(*start.getToken().user_begin());
         for (Value gathered : wait.getResults())
@@ -128,6 +138,8 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
                                  pointers.get(here, op.getGradient()));
         return success();
       })
+      // Compute waits until the statistics of all ranks have arrived, as the
+      // cost model assumes (durationOf in ScheduleIR.cpp).
       .Case([&](fsdp::UpdateStatisticsOp op) {
         order(rt::Stream::compute, rt::Stream::reduce);
         rt::UpdateStatisticsOp::create(rtBuilder, here, op.getBufferAttr(),
@@ -139,6 +151,8 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
       .Default([&](Operation *op) { return convertUpdate(op); });
 }
 
+// Converts the ops that occur in @update only. An op that no case knows has
+// been left over by an earlier phase.
 LogicalResult FunctionConverter::convertUpdate(Operation *op) {
   // In @update each collective runs on its own: there is nothing to overlap
   // with.
@@ -240,12 +254,16 @@ LogicalResult FunctionConverter::convert(Operation *op) {
 
 LogicalResult FunctionConverter::run(const DeadMemory &deadMemory) {
   pointers.declareInputs(function);
+  // The ops are collected first: conversion inserts calls in front of them,
+  // which must not be converted again.
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
     ops.push_back(&op);
   for (Operation *op : ops) {
     rtBuilder.setInsertionPoint(op);
     here = op->getLoc();
+    // The listener copies attributes of the op that is being converted. A
+    // poison is not part of it and gets none.
     annotator.source = op;
     if (failed(convert(op)))
       return failure();
@@ -254,9 +272,12 @@ LogicalResult FunctionConverter::run(const DeadMemory &deadMemory) {
       rt::PoisonOp::create(rtBuilder, here, pointers.arena(here, offset, bytes),
                            bytes);
   }
+  // Erased in reverse, so that users go before what they use.
   for (Operation *op : llvm::reverse(ops))
     if (!isa<func::ReturnOp>(op))
       op->erase();
+  // Inputs are symbols from here on, and the entry functions of the program
+  // take no arguments.
   function.getBody().front().eraseArguments([](BlockArgument) { return true; });
   function.setType(FunctionType::get(function.getContext(), {}, {}));
   function.removeArgAttrsAttr();
@@ -272,9 +293,12 @@ FailureOr<FunctionConverter::DeadMemory> findDeadMemory(func::FuncOp function,
   FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
   if (failed(slots))
     return failure();
+  // Positions of slots count the ops of the block from 0.
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
     ops.push_back(&op);
+  // Only the bytes of values are poisoned, not the room behind a gather for its
+  // padding.
   FunctionConverter::DeadMemory result;
   for (const Slot &slot : *slots) {
     const SlotValue &first = slot.values.front();

@@ -21,6 +21,9 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
         elide(function);
   }
 
+  // Visits the ops in program order, and erases a wait before its stream's
+  // clock would take it into account. Two scans are needed, since whether a
+  // record is useful is known only when all later waits have been seen.
   void elide(func::FuncOp function) {
     StreamClocks clocks;
     DenseMap<int, int> number; // from an event's old number to its new one
@@ -33,6 +36,8 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
         continue;
       }
       clocks.advance(&op);
+      // The waits that stay decide which events exist. Their numbers follow
+      // below, in the order of the records.
       if (wait)
         number.try_emplace(wait.getEvent(), 0);
     }

@@ -16,6 +16,7 @@ using namespace fsdpc::passes;
 
 namespace {
 
+// The end of a memory behind a symbol, of which no part is told apart.
 constexpr int64_t allBytes = std::numeric_limits<int64_t>::max();
 
 // Returns the memory that a pointer reaches. The copy of a layout's parameters
@@ -41,6 +42,9 @@ MemoryAccess accessThrough(rt::PointerOp pointer, bool write) {
   llvm_unreachable("all spaces are listed");
 }
 
+// Adds what the op does to the memory behind one operand. An operand that is no
+// pointer and has no effect is skipped. A pointer without an effect is an
+// error: an op that forgets to declare one would otherwise pass as harmless.
 LogicalResult addOperand(OpOperand &operand,
                          ArrayRef<MemoryEffects::EffectInstance> effects,
                          int64_t gatherPadding,
@@ -57,11 +61,15 @@ LogicalResult addOperand(OpOperand &operand,
                            "memory of operand ")
            << operand.getOperandNumber() << "; declare the effect in ODS";
   }
+  // The space and the range are attributes of rt.pointer, so nothing is known
+  // of an address that comes from elsewhere.
   auto pointer = operand.get().getDefiningOp<rt::PointerOp>();
   if (!pointer)
     return op->emitOpError("takes as operand ")
            << operand.getOperandNumber()
            << " an address that is not the result of an rt.pointer";
+  // The op's own plan must not reach further than its pointer declares, since
+  // only the declared bytes are checked for races.
   if (int64_t reach = reachOf(operand);
       reach > static_cast<int64_t>(pointer.getBytes()))
     return op->emitOpError("touches ")
@@ -72,6 +80,9 @@ LogicalResult addOperand(OpOperand &operand,
     return op->emitOpError("writes to space '")
            << rt::stringifySpace(pointer.getSpace())
            << "', which only the runtime writes";
+  // Shards are multiples of 128 bytes, so a gather may write padding behind its
+  // destination. Its slot has room for that; any other buffer there would be
+  // overwritten.
   if (access.isOfArena() && isa<rt::AllGatherOp>(op))
     access.end += gatherPadding;
   accesses.push_back(access);
@@ -95,6 +106,8 @@ std::string MemoryAccess::describe() const {
   return text;
 }
 
+// Symbols and ranges must both meet: two layouts may have equal ranges, and two
+// slots of the arena have no symbol.
 bool fsdpc::passes::conflict(const MemoryAccess &a, const MemoryAccess &b) {
   return fsdp::conflict({a.memory, a.symbol, a.write},
                         {b.memory, b.symbol, b.write}) &&
@@ -113,6 +126,7 @@ fsdpc::passes::accessesOf(Operation *op, int64_t gatherPadding) {
   for (OpOperand &operand : op->getOpOperands())
     if (failed(addOperand(operand, *effects, gatherPadding, accesses)))
       return failure();
+  // Events are how commands are ordered. They are no memory that could race.
   for (const fsdp::SymbolEffect &effect : *symbolEffects)
     if (!fsdp::isSame(effect.resource, rt::EventState::get()))
       accesses.push_back(

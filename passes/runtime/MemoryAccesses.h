@@ -9,8 +9,9 @@
 
 namespace fsdpc::passes {
 
-// Bytes [begin, end) of a memory. Of memory behind symbols the symbol's alone,
-// or all of it where `symbol` is null.
+// Bytes [begin, end) of a memory. If `symbol` is null, all of that kind of
+// memory is meant, else only the symbol's. `begin` and `end` count within the
+// arena or within the symbol's memory.
 struct MemoryAccess {
   mlir::SideEffects::Resource *memory;
   mlir::SymbolRefAttr symbol;

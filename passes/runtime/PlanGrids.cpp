@@ -21,6 +21,8 @@ namespace {
 // Threads per block of every kernel. An emulated block is one thread.
 constexpr int64_t kThreads = 256, kEmulatedThreads = 1;
 
+// The option `threads` is for tests of the pass alone. Without it the target
+// decides, and a target without grids leaves the module unchanged.
 struct PlanGrids : fsdpc::passes::impl::PlanGridsBase<PlanGrids> {
   using PlanGridsBase::PlanGridsBase;
 
@@ -35,6 +37,8 @@ struct PlanGrids : fsdpc::passes::impl::PlanGridsBase<PlanGrids> {
       perBlock = emulated ? kEmulatedThreads : kThreads;
     }
     SymbolTable symbols(module);
+    // Alignments are written first, since the planner chooses the width of
+    // vectors from them.
     for (auto &[name, bytes] : launchAlignments(module))
       symbols.lookup(name)->setAttr(
           analysis::kAlignmentsAttr,

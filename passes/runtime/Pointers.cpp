@@ -24,6 +24,8 @@ int64_t fsdpc::passes::tensorBytes(Type type) {
   return tensor.getNumElements() * elementBytes(tensor);
 }
 
+// `bytes` is how far the op may reach from the address. It is what verify-rt
+// orders and bounds, so it must cover the whole extent of a strided value.
 Value PointerBuilder::pointer(Location loc, rt::Space space,
                               FlatSymbolRefAttr symbol, int64_t offset,
                               int64_t bytes) {
@@ -66,6 +68,8 @@ static std::pair<Value, int64_t> throughViews(Value value) {
 }
 
 Value PointerBuilder::get(Location loc, Value value) {
+  // A strided value spans more than its own elements, hence the extent and not
+  // the number of elements.
   int64_t bytes = nn::extentOf(value) *
                   elementBytes(cast<RankedTensorType>(value.getType()));
   auto [root, offset] = throughViews(value);
@@ -97,6 +101,8 @@ Value PointerBuilder::get(Location loc, Value value) {
                  bytes);
 }
 
+// Inputs keep their tensor types on the symbols, since the function loses its
+// arguments when it has been converted.
 void PointerBuilder::declareInputs(func::FuncOp function) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(function);
@@ -115,6 +121,8 @@ void PointerBuilder::declareInputs(func::FuncOp function) {
   }
 }
 
+// The region is cloned, not moved: the op still stands in @update until the
+// converter erases all ops of the function.
 FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
                                                    ModuleOp module) {
   Block &body = op.getBody().front();
@@ -143,6 +151,8 @@ FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
   return share(kernel, "nn.optimizer");
 }
 
+// The copy drops all attributes that say where the op came from. Otherwise the
+// layers of a model would have different kernels.
 FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
   if (attention->hasAttr(nn::NNDialect::kLibraryAttr))
     return {};
@@ -164,6 +174,10 @@ FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
   return share(kernel, "nn.rows");
 }
 
+// Compares the kernel with all functions of the module that have the same mark.
+// Structure decides, not names, so equal optimizers and equal layers end up
+// with one kernel each. The element type of the extra copy is an attribute and
+// is compared separately.
 FlatSymbolRefAttr PointerBuilder::share(func::FuncOp kernel, StringRef mark) {
   for (auto other : kernel->getParentOfType<ModuleOp>().getOps<func::FuncOp>())
     if (other != kernel && other->hasAttr(mark) &&

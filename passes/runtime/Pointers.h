@@ -8,6 +8,9 @@
 
 namespace fsdpc::passes {
 
+// Builds pointers at the insertion point of `builder`, and the symbols that
+// they name in the module of `symbols`. Both are borrowed and must outlive the
+// object. One object serves one function; constants are shared within it.
 class PointerBuilder {
 public:
   PointerBuilder(mlir::SymbolTable &symbols, mlir::OpBuilder &builder)
@@ -47,6 +50,7 @@ private:
 
   mlir::SymbolTable &symbols;
   mlir::OpBuilder &builder;
+  // The symbol of each constant that has one, by its value.
   llvm::DenseMap<mlir::Attribute, mlir::FlatSymbolRefAttr> constants;
 };
 

@@ -17,6 +17,7 @@ using namespace fsdpc::passes;
 
 namespace {
 
+// Elements narrower than a byte take one byte each.
 int64_t elementBytes(Type type) {
   return (type.getIntOrFloatBitWidth() + 7) / 8;
 }
@@ -32,6 +33,8 @@ int64_t extent(ArrayRef<int64_t> sizes, DenseI64ArrayAttr strides,
 
 // ---- library calls ----
 
+// A matmul reads one matrix per index of the batch. The strides say how far
+// these matrices are apart; the matrices themselves are dense.
 int64_t bytesOf(rt::MatmulOp op, unsigned index) {
   rt::MatmulPlanAttr plan = op.getPlan();
   int64_t m = plan.getM(), n = plan.getN(), k = plan.getK();
@@ -60,6 +63,9 @@ int64_t bytesOf(rt::ConvolutionOp op, unsigned index) {
   return llvm::product_of(shape) * elementBytes(plan.getElement());
 }
 
+// The operands are source, result and, for maximum pooling, a workspace with
+// one 32-bit index per output element. The gradient reads the output's shape
+// and writes the input's.
 int64_t bytesOf(rt::PoolingOp op, unsigned index) {
   rt::PoolingPlanAttr plan = op.getPlan();
   int64_t input = llvm::product_of(plan.getInput().asArrayRef()),
@@ -77,6 +83,8 @@ struct AttentionReach {
       : plan(plan), query(plan.getQuery().asArrayRef()),
         key(plan.getKey().asArrayRef()) {}
 
+  // Queries, outputs and their gradients have the sizes B×H×T, keys and values
+  // B×G×S. `width` is the number of elements of a row, which is dense.
   int64_t ofQueries(DenseI64ArrayAttr strides, int64_t width) const {
     return extent(query.take_front(3), strides, width) *
            elementBytes(plan.getElement());
@@ -85,7 +93,10 @@ struct AttentionReach {
     return extent(key.take_front(3), strides, width) *
            elementBytes(plan.getElement());
   }
+  // The logarithm of the sum of exponentials of each row, in f32.
   int64_t lse() const { return query[0] * query[1] * query[2] * 4; }
+  // A mask may broadcast, with strides of 0, so its extent follows from the
+  // sizes of the scores.
   int64_t mask() const {
     if (!plan.getMask())
       return 0;
@@ -99,6 +110,9 @@ struct AttentionReach {
   ArrayRef<int64_t> query, key;
 };
 
+// The operands are query, key, value, an optional mask, the output and the
+// statistics, which come last. Counting from the end makes the mask's presence
+// irrelevant.
 int64_t bytesOf(rt::AttentionOp op, unsigned index) {
   AttentionReach reach(op.getPlan());
   rt::AttentionPlanAttr plan = op.getPlan();
@@ -115,6 +129,8 @@ int64_t bytesOf(rt::AttentionOp op, unsigned index) {
              : reach.mask();
 }
 
+// As for the forward: the mask is the only optional operand, and lies between
+// the six inputs and the three results.
 int64_t bytesOf(rt::AttentionGradOp op, unsigned index) {
   AttentionReach reach(op.getPlan());
   rt::AttentionPlanAttr plan = op.getPlan();
@@ -145,6 +161,8 @@ int64_t flatBytes(Operation *op, Attribute name) {
                 : 0;
 }
 
+// The buffers of a launch are the kernel's arguments, then its results. Any
+// further buffer is not the kernel's, and 0 leaves it to the pointer.
 int64_t bytesOf(rt::LaunchOp op, unsigned index) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       op, op.getKernelAttr());
@@ -163,6 +181,8 @@ int64_t bufferBytes(rt::UpdateStatisticsOp op) {
 
 } // namespace
 
+// The scalars of the update are f32 (scale, loss), the partial sums of squares
+// f64, one per layout.
 int64_t fsdpc::passes::reachOf(OpOperand &operand) {
   unsigned index = operand.getOperandNumber();
   constexpr int64_t scalar = 4, sum = 8; // an f32, and an f64

@@ -7,6 +7,9 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
+// Compares the clock that the event carries with that of the waiting stream:
+// the wait adds nothing if no component would grow. A wait for an event that
+// was never recorded is kept: erasing it would hide the mistake.
 bool StreamClocks::isRedundant(rt::EventWaitOp op) const {
   auto event = recorded.find(op.getEvent());
   const Clock &own = clock(op.getStream());
@@ -22,6 +25,8 @@ bool StreamClocks::advance(Operation *op) {
   std::optional<rt::Stream> stream = rt::streamOf(op);
   if (!stream)
     return true;
+  // A record copies the clock of its stream, a wait takes the maximum of both
+  // clocks, and only a command that does work counts as a step.
   Clock &own = clocks[static_cast<int>(*stream)];
   if (auto record = dyn_cast<rt::EventRecordOp>(op)) {
     recorded[record.getEvent()] = own;

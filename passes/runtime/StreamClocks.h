@@ -9,6 +9,8 @@
 
 namespace fsdpc::passes {
 
+// Follows one function from its first op on. Ops are passed to `advance` in
+// program order, which is the order in which the host enqueues them.
 class StreamClocks {
 public:
   // clock[s] is the number of ops of stream s that precede.
@@ -25,6 +27,8 @@ public:
   }
 
 private:
+  // `clocks` is what each stream has seen so far; `recorded` is what a stream
+  // had seen when it recorded an event, by the event's number.
   std::array<Clock, rt::kStreams> clocks{};
   llvm::DenseMap<int, Clock> recorded;
 };

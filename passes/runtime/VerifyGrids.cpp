@@ -18,6 +18,9 @@ using namespace fsdpc::passes;
 
 namespace {
 
+// Compares the alignment that each buffer of a kernel claims with the addresses
+// of all its launches. The claim must divide them; a smaller claim only costs
+// speed.
 LogicalResult verifyAlignments(ModuleOp module) {
   SymbolTable symbols(module);
   for (auto &[name, bytes] : launchAlignments(module)) {
@@ -36,6 +39,9 @@ LogicalResult verifyAlignments(ModuleOp module) {
   return success();
 }
 
+// Checks that a kernel has a grid, and that its grid can be built from its
+// plan. A kernel without a plan, such as an optimizer, has only the shape to
+// check.
 LogicalResult verifyGrid(func::FuncOp kernel, bool emulated) {
   nn::GridAttr grid = analysis::gridOf(kernel);
   if (!grid)
@@ -63,6 +69,9 @@ struct VerifyGrids : fsdpc::passes::impl::VerifyGridsBase<VerifyGrids> {
     ModuleOp module = getOperation();
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     auto kernels = module.getOps<func::FuncOp>();
+    // Dumps of programs for the host have no grids, and then there is nothing
+    // to check. A module that has some is checked for any target, so that
+    // fsdpc-opt can run the pass alone.
     bool planned = llvm::any_of(kernels, [](func::FuncOp kernel) {
       return analysis::gridOf(kernel) != nullptr;
     });

@@ -27,6 +27,7 @@ struct Command {
   SmallVector<MemoryAccess> accesses;
 };
 
+// The later command's clock counts the commands of each stream that precede it.
 bool ordered(const Command &earlier, const Command &later) {
   return later.before[static_cast<int>(earlier.stream)] >= earlier.position;
 }
@@ -37,6 +38,8 @@ struct Bounds {
   int64_t padding;
 };
 
+// Bounds are checked besides races, because the arena is one allocation and
+// nothing else would notice an access past its end.
 LogicalResult verifyBounds(const Command &command, const Bounds &bounds) {
   for (const MemoryAccess &access : command.accesses)
     if (access.isOfArena() && (access.begin < 0 || access.end < access.begin ||
@@ -47,6 +50,8 @@ LogicalResult verifyBounds(const Command &command, const Bounds &bounds) {
   return success();
 }
 
+// The diagnostic names the later command, which is where the missing wait
+// belongs.
 LogicalResult verifyApart(const Command &earlier, const Command &later) {
   for (const MemoryAccess &before : earlier.accesses)
     for (const MemoryAccess &access : later.accesses) {
@@ -76,6 +81,7 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
         accessesOf(&op, bounds.padding);
     if (failed(accesses))
       return failure();
+    // Events and waits advance the clocks too, and have no accesses.
     if (!clocks.advance(&op))
       return op.emitOpError("waits for event ")
              << cast<rt::EventWaitOp>(op).getEvent()
@@ -86,11 +92,15 @@ LogicalResult verifyFunction(func::FuncOp function, const Bounds &bounds) {
     if (!stream)
       return op.emitOpError("accesses ") << accesses->front().describe()
                                          << ", but does not run on a stream";
+    // The clock already counts this command, so its own component is the
+    // command's position.
     const StreamClocks::Clock &clock = clocks.clock(*stream);
     Command command{&op, *stream, clock[static_cast<int>(*stream)], clock,
                     std::move(*accesses)};
     if (failed(verifyBounds(command, bounds)))
       return failure();
+    // Quadratic in the commands of different streams. Comparing clocks first
+    // keeps the comparison of accesses to pairs that may race.
     for (int other = 0; other < rt::kStreams; ++other)
       if (other != static_cast<int>(*stream))
         for (const Command &earlier : commands[other])
@@ -111,6 +121,8 @@ struct VerifyRT : fsdpc::passes::impl::VerifyRTBase<VerifyRT> {
                                "'bytes'; run plan-memory first");
       return signalPassFailure();
     }
+    // A shard is a multiple of 128 bytes, so a gather pads by less than that
+    // per rank.
     Bounds bounds{bytes.getInt(),
                   fsdp::CompileOptions::of(getOperation()).maxRanks * 128};
     for (auto function : getOperation().getOps<func::FuncOp>())

@@ -19,6 +19,8 @@ using namespace fsdpc::analysis;
 
 namespace {
 
+// All gathers share a channel and a communicator, and all reductions share
+// another.
 enum Channel { gatherChannel, reduceChannel };
 
 int64_t elementsOf(ValueRange values) {
@@ -50,6 +52,8 @@ std::string labelOf(StringRef what, ArrayAttr layouts) {
   return label;
 }
 
+// Reads one function in three steps: ops and segments, collectives, then
+// memory, which needs the numbers of both.
 class Reader {
 public:
   explicit Reader(func::FuncOp function)
@@ -90,11 +94,14 @@ double durationOf(Operation *op, const schedule::Machine &machine) {
   if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
     return schedule::allGatherUs(
         machine, machine.ranks * 4 * elementsOf(update.getStatistic()));
+  // Ops without a cost (views, marks, packs) take no time.
   return 0;
 }
 
 void Reader::readOps() {
   Block &body = function.getBody().front();
+  // A segment ends at its exit, at the next enter, or at the end. Empty ones
+  // are left out.
   schedule::Segment open;
   bool isOpen = false;
   auto close = [&](int end) {
@@ -108,9 +115,12 @@ void Reader::readOps() {
     inOrder.push_back(&op);
     int position = ir.ops.size();
     positions[&op] = position;
+    // An op that is scheduled has the position of the op after it: the gap that
+    // it stands in.
     if (isScheduled(&op))
       continue;
     ir.ops.push_back(&op);
+    // The terminator has a position, for actions at the end, and no duration.
     if (&op == body.getTerminator())
       break;
     ir.problem.ops.push_back({durationOf(&op, machine)});
@@ -131,6 +141,8 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Gather;
   c.channel = gatherChannel;
+  // The window: a gather must be done before the first op that reads any of its
+  // buffers.
   c.latest = ir.problem.numOps();
   c.lastUse = -1;
   int64_t bytes = 0;
@@ -144,6 +156,8 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
       if (isa<fsdp::FreeOp>(user))
         ops.frees.push_back(user);
   }
+  // An unused gather has no window. schedule-prefetch erases it before it reads
+  // the problem, and verify-schedule refuses it.
   if (*c.lastUse < 0)
     return;
   c.durationUs = schedule::allGatherUs(machine, bytes);
@@ -161,6 +175,7 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   c.kind = schedule::CollectiveKind::Reduce;
   c.channel = reduceChannel;
   c.latest = ir.problem.numOps();
+  // The reduction may start after the last of its gradients is defined.
   for (Value gradient : gradients)
     if (Operation *op = gradient.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
@@ -207,6 +222,8 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   Operation *begin = inOrder[slot.begin], *end = inOrder[slot.end];
   bool gathered = slot.kind == SlotKind::Gathered;
   if (id && (gathered || isScheduled(end))) {
+    // A gathered buffer lives from its start, which the schedule decides; a
+    // reduction's buffer lives from the first op that writes it.
     int definition = gathered ? 0 : positionOf(begin);
     problem.collectives[*id].buffers.push_back(
         {bytes, slotAlignment, definition});
@@ -214,7 +231,11 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   }
   if (gathered)
     return; // nothing reads it, so it will be erased
+  // If the slot ends at a free or a wait, the last op that reads it is the one
+  // before that gap.
   int last = positionOf(end) - (isScheduled(end) ? 1 : 0);
+  // The terminator is no op of the problem, so a tensor that it reads dies at
+  // the op before it.
   last = std::min(last, problem.numOps() - 1);
   problem.tensors.push_back({bytes, slotAlignment, positionOf(begin),
                              std::max(last, positionOf(begin)), std::nullopt,
@@ -229,6 +250,8 @@ LogicalResult Reader::readMemory() {
     return failure();
   DenseMap<Operation *, int> ids = collectivesByMemory();
   for (const Slot &slot : arena->microbatch) {
+    // A slot may hold several values. It belongs to a collective if one of them
+    // does.
     std::optional<int> id;
     for (const SlotValue &value : slot.values)
       if (auto found = ids.find(value.op); found != ids.end())
@@ -250,7 +273,8 @@ void Reader::readActions() {
     };
     act(ops.first, schedule::ActionKind::Start);
     act(ops.wait, schedule::ActionKind::Wait);
-    // Layouts that are gathered together are one buffer of the problem.
+    // Layouts that are gathered together are one collective of the problem,
+    // which ends with its last free.
     if (!ops.frees.empty())
       act(*llvm::max_element(
               ops.frees,
@@ -290,6 +314,8 @@ SmallVector<Operation *> fsdpc::passes::usersOfMemory(Value value) {
         continue;
       users.push_back(user);
       auto call = dyn_cast<nn::LibraryCallOpInterface>(user);
+      // Views and concats share the memory, and an op that overwrites its
+      // operand hands it on to its result.
       if (nn::isView(user) || isa<nn::ConcatOp, fsdp::ViewOp>(user) ||
           (call && call.getOverwritten() == use.get()))
         values.push_back(user->getResult(0));
@@ -312,6 +338,7 @@ void fsdpc::passes::annotate(const ScheduleIR &ir,
       op->setAttr(name, value);
     };
     int64_t bytes = 0;
+    // A gather moves its results, a reduction its operands.
     ValueRange moved = ops.results;
     if (moved.empty())
       moved = ops.first->getOperands();

@@ -16,6 +16,8 @@ struct CollectiveOps {
   mlir::SmallVector<mlir::Operation *> frees;
 };
 
+// A function as a scheduling problem, and its ops by the numbers that the
+// problem uses. It refers to the ops, and is valid until they are erased.
 struct ScheduleIR {
   // The ops at the problem's positions: all except collectives, their waits and
   // frees; then the function's terminator, for actions at the end.
@@ -43,7 +45,8 @@ bool isScheduled(mlir::Operation *op);
 // Copies unit and direction to an op that replaces `from`.
 void copyUnit(mlir::Operation *from, mlir::Operation *to);
 // Writes `fsdp.bytes` and `fsdp.cost_us` on starts, `fsdp.exposed_us` on waits,
-// and `fsdp.communication` on the module.
+// and `fsdp.communication` on the module. The schedule must be complete, with
+// one wait per collective.
 void annotate(const ScheduleIR &ir, const schedule::Timeline &timeline);
 
 } // namespace fsdpc::passes

@@ -22,7 +22,9 @@ using namespace fsdpc::analysis;
 
 namespace {
 
-// Writes the solver's schedule into the function.
+// Writes the solver's schedule into the function. It creates the split ops
+// first and erases the unsplit ones at the end, because starts and waits are
+// created from them.
 class Rewriter {
 public:
   Rewriter(ScheduleIR &ir, MLIRContext *context)
@@ -38,10 +40,12 @@ private:
 
   ScheduleIR &ir;
   OpBuilder builder;
+  // The tokens of the starts, by collective.
   SmallVector<Value> tokens;
   SmallVector<CollectiveOps> wholes; // before they were split
 };
 
+// A start has the operands of the unsplit op and no results but its token.
 void Rewriter::start(int id) {
   Operation *whole = wholes[id].first;
   Location location = whole->getLoc();
@@ -67,6 +71,8 @@ void Rewriter::wait(int id) {
   if (isa<fsdp::AllGatherOp>(whole)) {
     wait = fsdp::AllGatherWaitOp::create(builder, location,
                                          whole->getResultTypes(), tokens[id]);
+    // Readers turn to the wait's results. Frees are created later, from the
+    // same results.
     whole->replaceAllUsesWith(wait->getResults());
     ir.collectives[id].results = SmallVector<Value>(wait->getResults());
   } else {
@@ -84,12 +90,15 @@ void Rewriter::free(int id) {
   }
 }
 
+// Old frees go first; the schedule places new ones.
 void Rewriter::run(const schedule::Schedule &schedule) {
   for (CollectiveOps &ops : ir.collectives) {
     for (Operation *op : ops.frees)
       op->erase();
     ops.frees.clear();
   }
+  // Actions are listed in order, and those at one position are inserted before
+  // the same op one after the other, so their order is kept.
   for (const schedule::Action &action : schedule.actions) {
     builder.setInsertionPoint(ir.ops[action.position]);
     switch (action.kind) {
@@ -108,7 +117,8 @@ void Rewriter::run(const schedule::Schedule &schedule) {
     ops.first->erase();
 }
 
-// Without a cap, `auto` may use as much memory as `pre`.
+// Without a cap, `auto` may use as much memory as `pre`, so that its shorter
+// time is not bought with memory that nobody has allowed.
 schedule::Solved solveProblem(schedule::Problem &problem) {
   schedule::Options &options = problem.options;
   if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
@@ -121,7 +131,8 @@ schedule::Solved solveProblem(schedule::Problem &problem) {
   return schedule::solve(problem);
 }
 
-// Erases gathers that nothing reads, and their frees.
+// Erases gathers that nothing reads, and their frees. The problem has no place
+// for them: a gather needs a use to be waited for.
 void eraseUnused(Block &body) {
   for (auto gather :
        llvm::make_early_inc_range(body.getOps<fsdp::AllGatherOp>()))
@@ -145,6 +156,8 @@ struct SchedulePrefetch
     if (failed(function))
       return failure();
     Block &body = function->front();
+    // A function that is split already has a schedule, which is verified and
+    // not solved again.
     for (Operation &op : body)
       if (isa<fsdp::AllGatherStartOp, fsdp::ReduceScatterStartOp>(op))
         return op.emitOpError("is already split into start and wait; "
@@ -155,6 +168,7 @@ struct SchedulePrefetch
       return failure();
     RankMemory memory(module);
     schedule::Problem &problem = ir->problem;
+    // Memory outside the arena counts against the cap too.
     problem.baseBytes = memory.total();
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     problem.options.prefetch = options.prefetch;
@@ -165,6 +179,8 @@ struct SchedulePrefetch
 
     schedule::Solved solved = solveProblem(problem);
     if (auto *failed = std::get_if<schedule::Infeasible>(&solved)) {
+      // A cap that cannot be kept is reported with what takes the memory.
+      // Anything else is a fault of the problem.
       if (failed->capBytes > 0)
         reportOverLimit(module, memory, failed->largest, failed->peakBytes,
                         limit);

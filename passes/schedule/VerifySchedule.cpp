@@ -34,6 +34,8 @@ LogicalResult verifySplit(Operation *op) {
   return success();
 }
 
+// Without its wait nothing says when the memory of the collective may be used
+// again.
 LogicalResult verifyToken(Operation *start) {
   auto users = llvm::to_vector(start->getResult(0).getUsers());
   if (users.size() == 1 &&
@@ -47,6 +49,8 @@ LogicalResult verifyToken(Operation *start) {
   return diagnostic;
 }
 
+// Each buffer of a gather is checked by itself: it is freed once, after all its
+// readers. At least one of them must be read.
 LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
   bool used = false;
   for (Value result : wait.getResults()) {
@@ -79,7 +83,8 @@ LogicalResult verifyFree(fsdp::AllGatherWaitOp wait) {
 }
 
 // A reduction reads its gradients until its wait, so nothing may overwrite
-// them.
+// them. Looks at the users of the gradient's memory between start and wait that
+// write it in place.
 LogicalResult verifySource(fsdp::ReduceScatterStartOp start) {
   Operation *wait = *start.getToken().user_begin();
   for (Value gradient : start.getGradients())
@@ -99,6 +104,7 @@ LogicalResult verifySource(fsdp::ReduceScatterStartOp start) {
 // ---- symbols as memory ----
 
 // The effects of ops on memory behind symbols. Ops without any have no entry.
+// They are read once, since each start looks at all ops up to its wait.
 using EffectsByOp = DenseMap<Operation *, SmallVector<fsdp::SymbolEffect>>;
 
 FailureOr<EffectsByOp> readEffects(Block &body) {
@@ -134,6 +140,7 @@ Operation *startOf(Operation *op) {
 LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
   Operation *wait = *start->getResult(0).user_begin();
   SmallVector<fsdp::SymbolEffect> own = effects.lookup(start);
+  // Quadratic at worst, in the ops between start and wait.
   for (Operation *op = start->getNextNode(); op && op != wait;
        op = op->getNextNode()) {
     auto others = effects.find(op);
@@ -160,6 +167,7 @@ LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
 
 // ---- rules of the whole ----
 
+// Structure comes first: reading the problem relies on one wait per token.
 LogicalResult verifyStructure(func::FuncOp function) {
   Block &body = function.getBody().front();
   for (Operation &op : body)
@@ -183,6 +191,8 @@ LogicalResult verifyStructure(func::FuncOp function) {
 
 // Reports the violations of the model of compiler/schedule as diagnostics.
 LogicalResult verifyModel(func::FuncOp function, const ScheduleIR &ir) {
+  // The solver's own check, so that solver and verifier cannot disagree on what
+  // is well-formed.
   if (std::string fault = ir.problem.check(); !fault.empty())
     return function.emitOpError("is not a valid scheduling problem: ") << fault;
   for (const schedule::Violation &violation :
@@ -216,11 +226,16 @@ struct VerifySchedule
     FailureOr<ScheduleIR> ir = readSchedule(*function);
     if (failed(ir))
       return failure();
+    // The memory cap is left to verify-memory, which knows the packing.
     ir->problem.options.limitAllGathers =
         fsdp::CompileOptions::of(module).limitAllGathers;
     if (failed(verifyModel(*function, *ir)))
       return failure();
+    // Costs and exposed times are written again, since an edit may have moved a
+    // wait.
     annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+    // The ranks compare this hash when they start: ranks with different
+    // schedules would wait for each other for ever.
     module->setAttr(
         fsdp::FSDPDialect::kScheduleHashAttr,
         StringAttr::get(

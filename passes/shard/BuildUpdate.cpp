@@ -55,7 +55,9 @@ struct Scalars {
   }
 };
 
-// The arguments of the region, in the order that fsdp.optimizer documents.
+// The arguments of the region, in the order that fsdp.optimizer documents:
+// parameter, gradient and states are f32; learning rate, step (from 1) and
+// decay are f64.
 struct Arguments {
   explicit Arguments(Block &body, unsigned states)
       : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
@@ -71,6 +73,8 @@ struct Arguments {
 // Adam adds the decay to the gradient.
 SmallVector<Value> buildAdam(const fsdp::CompileOptions &options, Scalars s,
                              Arguments in) {
+  // Numbers stay f64 until they meet an element, as the Python floats of
+  // torch.optim do.
   fsdp::Betas betas = options.betas;
   Value one = s.number(1, "one");
   Value beta1 = s.number(betas.first, "beta1");
@@ -105,6 +109,7 @@ SmallVector<Value> buildAdam(const fsdp::CompileOptions &options, Scalars s,
   if (options.amsgrad)
     states.push_back(s.max(in.states[2], v));
 
+  // The bias corrections 1 - beta^step.
   Value correction1 = s.sub(one, s.pow(beta1, in.step));
   Value correction2 = s.sqrt(s.sub(one, s.pow(beta2, in.step)));
   // A statement each: compilers evaluate arguments in orders of their own, and
@@ -148,6 +153,7 @@ void buildOptimizer(OpBuilder &builder, const fsdp::CompileOptions &options,
                     fsdp::LayoutOp layout, Value scale) {
   auto optimizer = fsdp::OptimizerOp::create(
       builder, layout.getLoc(), FlatSymbolRefAttr::get(layout), scale);
+  // Two elements (parameter and gradient), the states, and three scalars.
   unsigned states = layout.getStates();
   Block &body = optimizer.getBody().emplaceBlock();
   for (unsigned i = 0; i < states + 5; ++i)
@@ -181,6 +187,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     }
     auto builder = OpBuilder::atBlockEnd(module.getBody());
     Location loc = module.getLoc();
+    // The entry function takes no arguments: all that it touches is behind
+    // symbols.
     auto function =
         func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kUpdate,
                              builder.getFunctionType({}, {}));
@@ -188,6 +196,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     ArrayAttr all = builder.getArrayAttr(names);
     auto sumsType = RankedTensorType::get({static_cast<int64_t>(names.size())},
                                           builder.getF64Type());
+    // The norm is global, over all layouts. With a limit of 0 the scale still
+    // is computed, since it also holds the factor 1/V.
     auto partial = fsdp::SumSquaresOp::create(builder, loc, sumsType, all);
     auto sums =
         fsdp::AllReduceOp::create(builder, loc, sumsType, partial.getResult());

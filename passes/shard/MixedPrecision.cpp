@@ -35,6 +35,8 @@ bool isBackward(Operation *op) {
   return op->hasAttr(FSDPDialect::kBackwardAttr);
 }
 
+// Converts one function. Ops are visited in program order, so the types of
+// operands are final when an op is visited.
 class Converter {
 public:
   Converter(ModuleOp module, Block &body)
@@ -43,6 +45,8 @@ public:
         f32(Float32Type::get(module.getContext())) {}
 
   void run() {
+    // The compute type is that of gathered buffers. Master weights stay f32 in
+    // their shards.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       layout.setCompute(bf16);
     collectLossTail();
@@ -54,7 +58,7 @@ public:
 
 private:
   // Collects the primitives of the forward that lead to the loss and nowhere
-  // else.
+  // else. They stay in f32, since the loss is a sum of many terms.
   void collectLossTail() {
     for (Operation &op : llvm::reverse(body.without_terminator())) {
       if (isa<fsdp::ReportLossOp>(op)) {
@@ -84,11 +88,15 @@ private:
   void convert(Operation *op) {
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
+    // Ops on flat buffers have the compute type of the layout, whatever their
+    // operands are.
     bool compute =
         isa<fsdp::FlatOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReduceOp>(op) ||
         llvm::any_of(op->getOperands(), [&](Value operand) {
           return isCompute(operand) && !keepsType(op, operand);
         });
+    // A loss in bf16 would have two to three digits, and running statistics are
+    // f32.
     if (lossTail.contains(op) || isa<fsdp::UpdateStatisticsOp>(op))
       compute = false;
     Type element = compute ? Type(bf16) : Type(f32);
@@ -101,6 +109,8 @@ private:
     for (OpResult result : op->getResults())
       if (isF32(result.getType()) && compute && !isStatistic(result))
         result.setType(withElement(result.getType(), bf16));
+    // A cast that the conversion has made superfluous disappears, as one from
+    // f32 to bf16 of what is bf16 now.
     if (auto cast = dyn_cast<nn::CastOp>(op))
       if (cast.getInput().getType() == cast.getResult().getType()) {
         cast.replaceAllUsesWith(cast.getInput());
@@ -142,6 +152,7 @@ private:
       return {};
     const llvm::fltSemantics &semantics =
         cast<FloatType>(element).getFloatSemantics();
+    // Rounded to nearest even, as a cast at run time would.
     auto converted = elements.mapValues(element, [&](const APFloat &x) {
       APFloat y = x;
       bool losesInfo;

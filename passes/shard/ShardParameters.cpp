@@ -29,6 +29,8 @@ int64_t countStates(const fsdp::CompileOptions &options) {
   return options.amsgrad ? 3 : 2;
 }
 
+// Lays out the parameters of one function and rewrites its loads and gradients.
+// It creates fsdp.layout symbols after the units.
 class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
@@ -69,7 +71,9 @@ private:
   }
 
   // Each unit gets up to two layouts, one for its trainable and one for its
-  // frozen parameters: only the former have gradients and optimizer states.
+  // frozen parameters: only the former have gradients and optimizer states. The
+  // order of members decides the offsets. First use keeps parameters that are
+  // read together close, and does not depend on names.
   LogicalResult createLayouts() {
     // Parameters in order of first use, then those that are not used.
     llvm::SetVector<Operation *> parameters;
@@ -101,7 +105,9 @@ private:
     return noDecay.checkUsed(module.getLoc(), names, "parameter");
   }
 
-  // Places the members in order, each aligned.
+  // Places the members in order, each aligned to kMemberAlignment elements.
+  // Weight decay is a property of the member, since --no-decay excludes single
+  // parameters of a unit.
   void createLayout(StringRef unit, bool trainable,
                     ArrayRef<fsdp::ParameterOp> parameters) {
     Builder attrs(module.getContext());
@@ -119,6 +125,7 @@ private:
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
     OpBuilder builder(module.getContext());
+    // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
         builder, unitOp.getLoc(),
@@ -141,6 +148,8 @@ private:
     auto it = memberOf.find(load.getSymbolAttr());
     if (it == memberOf.end())
       return;
+    // Each load gets a flat of its own, in its own unit;
+    // materialize-collectives decides which of them share a gather.
     auto [layout, offset] = it->second;
     OpBuilder builder(load);
     auto flat =
@@ -170,7 +179,8 @@ private:
   }
 
   // Returns true if the op that makes `value` can write directly into a pack
-  // after `end`.
+  // after `end`. Views, slices and ops without operands do not own the memory
+  // of their results. A value can be a member of one pack only.
   bool isPlaceable(Value value, Operation *end) {
     Value root = rootOf(value);
     Operation *op = root.getDefiningOp();
@@ -190,6 +200,8 @@ private:
         last = gradient;
       ops.push_back(gradient);
     }
+    // The pack stands after the last gradient of the layout, when all its
+    // members exist.
     OpBuilder builder(body.getParentOp()->getContext());
     builder.setInsertionPointAfter(last);
     SmallVector<Operation *> created;
@@ -197,7 +209,8 @@ private:
     for (fsdp::GradientOp gradient : ops) {
       Value value = gradient.getValue();
       if (!isPlaceable(value, last)) {
-        // The second copy of a value reads the first copy.
+        // The second copy of a value reads the first copy. Two parameters may
+        // have the same gradient, as two biases that are added have.
         Value &source = lastCopy.try_emplace(value, value).first->second;
         auto copy = nn::CopyOp::create(builder, gradient.getLoc(),
                                        value.getType(), source);

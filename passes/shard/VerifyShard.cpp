@@ -42,8 +42,12 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
 
 // Each parameter is a member of one layout, of its unit and as dense as the
 // alignment allows. The op's own verifier checks the rest: members are aligned,
-// disjoint, and all trainable or all frozen.
+// disjoint, and all trainable or all frozen. Offsets must be what
+// shard-parameters would choose for this order of members, so that a dump with
+// a gap is refused.
 LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
+  // The layout of each member, and the layout of each unit and kind (trainable
+  // or frozen).
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
   DenseMap<std::pair<StringAttr, int>, fsdp::LayoutOp> ofUnit;
   bool narrow =
@@ -63,6 +67,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
               << (layout.getTrainable() ? "trainable" : "frozen")
               << " parameters",
           twin->second, "the first is here");
+    // Where the last member ends, in elements.
     int64_t end = 0;
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
       StringAttr name = member.getParameter().getAttr();
@@ -98,6 +103,8 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
 
 // ---- @microbatch ----
 
+// One scan over @microbatch. With `outlined` the ops are in kernels, so operand
+// types are no longer checked.
 class Verifier {
 public:
   Verifier(ModuleOp module, SymbolTable &symbols, Block &body, bool outlined)
@@ -151,7 +158,8 @@ private:
     return success();
   }
 
-  // The only ops that touch the memory of layouts hand over gradients.
+  // The only ops that touch the memory of layouts hand over gradients. The
+  // phase `collectives` inserts the others.
   LogicalResult verifyStage(Operation *op) {
     auto effects = fsdp::effectsOf(op);
     if (failed(effects))
@@ -197,6 +205,8 @@ private:
   static LogicalResult verifyPrecision(Operation *op) {
     if (isa<nn::CastOp>(op))
       return success();
+    // Types that an op keeps on purpose (f32 statistics as operands) take no
+    // part in the comparison.
     auto precision = dyn_cast<nn::PrecisionOpInterface>(op);
     Type computed;
     for (Value operand : op->getOperands()) {
@@ -235,7 +245,8 @@ private:
 
 // ---- @update ----
 
-// Besides the norm and the optimizers nothing writes the memory of layouts.
+// Refuses ops of @update, other than the optimizers, that write the memory of
+// layouts. Those are collectives, which the phase `collectives` inserts.
 LogicalResult verifyUpdateStage(Block &update) {
   for (Operation &op : update) {
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);

@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kRoot = 0;
 
+// Forms the units of one function. Units are numbers until createSymbols, with
+// 0 for the root; `unitOf` gives each op its number.
 class Former {
 public:
   Former(ModuleOp module, func::FuncOp function, UnitPolicy policy)
@@ -30,6 +32,8 @@ public:
     units.push_back({"root", {}, {}});
   }
 
+  // The order matters: each step refines the root that the steps before left,
+  // and followers are placed when all their users have units.
   int run() {
     anchorOps();
     if (policy.separatesLarge)
@@ -42,6 +46,8 @@ public:
   }
 
 private:
+  // `scope` and `cls` are empty for units that are no module: the root, its
+  // parts, single parameters.
   struct Unit {
     std::string name;
     std::string scope, cls;
@@ -99,7 +105,8 @@ private:
   }
 
   // Assigns ops of a unit's module to the unit, and other ops that read weights
-  // to the root.
+  // to the root. Only modules whose ops read weights become units: a module
+  // without weights would be gathered for nothing.
   void anchorOps() {
     llvm::StringSet<> owning;
     for (Operation &op : body.without_terminator())
@@ -144,6 +151,8 @@ private:
         if (elementsOf(parameterOf(load)) < threshold)
           continue;
         auto it = ofParameter.find(load.getSymbol());
+        // A tied parameter goes to the unit of its first reader in the root,
+        // and its later readers there join that unit.
         if (it == ofParameter.end())
           it =
               ofParameter
@@ -156,6 +165,8 @@ private:
           ofModule.emplace(scope.scope, it->second);
       }
     }
+    // Ops of the module that read no weight join, so that the module is in one
+    // piece.
     for (Operation &op : body.without_terminator()) {
       auto it = ofModule.find(innermost(&op).scope);
       if (inRoot(&op) && it != ofModule.end())
@@ -164,6 +175,8 @@ private:
   }
 
   // Cuts the root where `size` elements are reached and another module begins.
+  // Ops of one innermost module in a row are never cut, and a parameter counts
+  // where it is read first.
   void cutRoot(int64_t size) {
     llvm::StringSet<> seen;
     int64_t elements = 0, parts = 0;
@@ -191,7 +204,7 @@ private:
   }
 
   // Ops without a unit join the op before them; the first ones join the first
-  // unit.
+  // unit. So an op without weights never changes the unit that is at work.
   void fillGaps() {
     std::optional<int> unit;
     for (Operation &op : body.without_terminator()) {
@@ -207,9 +220,9 @@ private:
     }
   }
 
-  // Moves each follower to its first user, with a copy for each further unit if
-  // it is a weight. Followers are visited in reverse, since one may follow
-  // another.
+  // Gives each follower the unit of its first user. A weight also moves there,
+  // with a copy for each further unit, since each unit has loads of its own.
+  // Followers are visited in reverse, since one may follow another.
   void placeFollowers() {
     SmallVector<Operation *> followers;
     for (Operation &op : body.without_terminator())
@@ -235,6 +248,8 @@ private:
       unitOf[op] = users.front().first;
       if (!ofWeight)
         continue;
+      // Uses of the other units move to the copy, and the original keeps those
+      // of its first unit.
       for (auto [unit, user] : ArrayRef(users).drop_front()) {
         Operation *copy = op->clone();
         insertBefore(copy, user);
@@ -287,6 +302,7 @@ private:
         if (isParameter(load) && !parameterOf(load).getUnitAttr())
           parameterOf(load).setUnitAttr(name);
     }
+    // They still need an owner, because each parameter is a member of a layout.
     for (auto parameter : module.getOps<fsdp::ParameterOp>())
       if (!parameter.getUnitAttr()) {
         parameter.emitRemark()

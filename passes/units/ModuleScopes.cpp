@@ -39,7 +39,8 @@ StringRef lastComponent(StringRef name) {
 
 } // namespace
 
-// Stops at the first entry that is an operator.
+// Stops at the first entry that is an operator: modules come first, outermost
+// to innermost, and the traced call last.
 SmallVector<ModuleScope> getModules(Operation *op) {
   SmallVector<ModuleScope> modules;
   auto scopes = op->getAttrOfType<ArrayAttr>(nn::NNDialect::kScopeAttr);
@@ -64,8 +65,11 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
   if (failed(scopes))
     return failure();
   policy.scopes = std::move(*scopes);
+  // Only the rule `auto` without a size separates large parameters, since
+  // --unit-size cuts the root by itself.
   policy.separatesLarge =
       options.unitSize == 0 && options.units == fsdp::UnitRule::Auto;
+  // Repeated modules become units if the user has named none.
   bool repeated = policy.separatesLarge && options.unitClasses.empty() &&
                   policy.scopes.empty();
 
@@ -80,6 +84,8 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
           !entry.cls.contains("container."))
         numbered[entry.cls].insert(entry.scope);
     }
+  // A class with several numbered modules is a stack of layers: h.0, h.1 and so
+  // on.
   if (repeated)
     for (auto &group : numbered)
       if (group.second.size() > 1)
@@ -102,6 +108,8 @@ FailureOr<UnitPolicy> UnitPolicy::read(ModuleOp module, Block &body) {
              << fsdp::listNearest(text, allClasses);
     policy.classes.push_back(std::move(*glob));
   }
+  // Marks the patterns that match a module, so that checkUsed can name the
+  // others.
   for (StringRef scope : allScopes)
     policy.scopes.match(scope);
   if (failed(
@@ -119,6 +127,7 @@ std::optional<ModuleScope> UnitPolicy::choose(Operation *op) {
     if (!outermost && !entry.scope.empty() &&
         (scopes.match(entry.scope) || siblings.contains(entry.scope)))
       outermost = i;
+    // A pattern may name the class with or without its Python module.
     if (llvm::any_of(classes, [&, cls = entry.cls](llvm::GlobPattern &glob) {
           return glob.match(cls) || glob.match(lastComponent(cls));
         }))

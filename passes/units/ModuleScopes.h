@@ -9,6 +9,8 @@
 
 namespace fsdpc::passes {
 
+// One module around an op. The texts belong to the context of the op's
+// attributes and live as long as it.
 struct ModuleScope {
   llvm::StringRef scope; // "h.0.attn"; empty for the root
   llvm::StringRef cls;   // "gpt.CausalSelfAttention"
@@ -35,8 +37,12 @@ public:
   bool separatesLarge = false;
 
 private:
+  // Globs on class names, from --unit-class.
   std::vector<llvm::GlobPattern> classes;
+  // Expressions on scopes, from --unit-scope. Matching marks them as used,
+  // which is why `choose` is not const.
   fsdp::NamePatterns scopes;
+  // The scopes of repeated modules, if these are the units.
   llvm::StringSet<> siblings; // scopes
 };
 

@@ -7,7 +7,8 @@
 namespace fsdpc::passes {
 
 /// Returns true if the op only moves or converts the elements of its first
-/// operand, so that the result of a weight is still that weight.
+/// operand, so that the result of a weight is still that weight. Such ops cost
+/// a pass over the weight at most, and each unit may have its own.
 inline bool isRearrangement(mlir::Operation *op) {
   return llvm::isa<nn::TransposeOp, nn::ReshapeOp, nn::CastOp, nn::SliceOp,
                    nn::BroadcastOp>(op);

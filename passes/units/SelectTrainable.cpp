@@ -12,6 +12,9 @@ namespace fsdpc::passes {
 using namespace mlir;
 
 namespace {
+// The two options combine: a parameter is trained if --trainable names it (or
+// is absent) and --frozen does not. Neither makes a parameter trainable that
+// the model has frozen.
 struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -27,6 +30,8 @@ struct SelectTrainable : impl::SelectTrainableBase<SelectTrainable> {
     bool any = false;
     for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
       names.push_back(parameter.getSymName());
+      // Both patterns are asked for every parameter, because `match` also
+      // records which patterns are of use.
       bool kept = keep->match(parameter) || keep->empty();
       bool dropped = freeze->match(parameter);
       if (parameter.getTrainable() && (dropped || !kept)) {

@@ -19,6 +19,8 @@ using fsdp::FSDPDialect;
 
 namespace {
 
+// One scan in program order: loads come before what reads them, so a weight is
+// known when its readers are visited.
 class Verifier {
 public:
   Verifier(ModuleOp module, Block &body)
@@ -58,6 +60,8 @@ private:
     auto effects = fsdp::effectsOf(op);
     if (failed(effects))
       return failure();
+    // The memory of layouts and optimizers comes into being in later phases.
+    // The check is on effects, so it holds for ops that are yet to be written.
     for (const MemoryEffects::EffectInstance &effect : *effects)
       for (SideEffects::Resource *resource :
            {static_cast<SideEffects::Resource *>(fsdp::ParameterMemory::get()),
@@ -73,6 +77,8 @@ private:
   // The op belongs to the unit of the weights that it reads. Records weights,
   // and the first load of each parameter.
   LogicalResult verifyWeights(Operation *op) {
+    // A weight that is read in several units must be loaded in each. Later the
+    // loads become views of gathered buffers, which live within one unit.
     for (Value operand : op->getOperands()) {
       fsdp::LoadOp load = weights.lookup(operand);
       Operation *source = operand.getDefiningOp();
@@ -92,6 +98,8 @@ private:
         firstLoads.try_emplace(load.getSymbolAttr().getAttr(), load);
       }
     } else if (isRearrangement(op)) {
+      // The rearranged weight is still the weight, and its readers are checked
+      // as the readers of the load are.
       if (fsdp::LoadOp load = weights.lookup(op->getOperand(0)))
         weights[op->getResult(0)] = load;
     }
@@ -110,6 +118,8 @@ private:
                << "parameter '" << parameter.getSymName()
                << "' belongs to no unit";
       fsdp::LoadOp load = firstLoads.lookup(parameter.getSymNameAttr());
+      // A parameter that nothing loads has no reader to own it; form-units puts
+      // it into the unit 'unused'.
       if (!load || unitOf(load) == parameter.getUnitAttr())
         continue;
       InFlightDiagnostic diag = broken(parameter, "owner")

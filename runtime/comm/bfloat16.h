@@ -29,6 +29,8 @@ FSDPC_SHARED inline float widen(BFloat16 value) {
   return result;
 }
 
+// Rounds an f32 to T, so that templates over the element type can always call
+// it.
 template <typename T> FSDPC_SHARED T narrow(float value);
 
 template <> FSDPC_SHARED inline float narrow<float>(float value) {

@@ -19,6 +19,7 @@
 
 namespace fsdpc::runtime {
 
+// The types in which values travel between ranks.
 enum class WireType { f32, bf16 };
 
 // One rank's operand of a reduce-scatter: its gradient of one layout.
@@ -33,6 +34,9 @@ struct ReduceScatter {
   bool add;     // false: overwrite `shard`
 };
 
+// Owned by the rank's Job. One thread at a time may call it, except that
+// different channels may be used at the same time. All calls but rank() and
+// size() are collective and return when this rank's part is done.
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -44,7 +48,8 @@ public:
   virtual void allGather(const void *shard, void *whole, size_t shardBytes) = 0;
   // Sums all ranks' gradients and leaves rank r with part r of the sum.
   virtual void reduceScatter(const ReduceScatter &part) = 0;
-  // Sums `count` values over the ranks, in place.
+  // Sums `count` values over the ranks, in place. Every rank gets the same
+  // bits.
   virtual void allReduce(double *values, int count) = 0;
 };
 

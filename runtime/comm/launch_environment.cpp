@@ -57,6 +57,7 @@ public:
   Status status;
 };
 
+// Returns the first variable that is set to some text, or an empty string.
 std::string firstText(std::initializer_list<const char *> variables) {
   for (const char *variable : variables)
     if (const char *text = getenv(variable); text && *text)
@@ -128,6 +129,7 @@ void findTorchrun(LaunchEnvironment &environment, Numbers &numbers) {
   checkPlace(environment, "LOCAL_RANK", "LOCAL_WORLD_SIZE", numbers);
   environment.address = firstText({"MASTER_ADDR"});
   if (environment.port < 0) {
+    // 65535 has no next port, hence the limit of 65535 - next.
     bool next = firstText({"TORCHELASTIC_USE_AGENT_STORE"}) == "True";
     environment.port = int(numbers.read("MASTER_PORT", 1, 65535 - next));
     if (environment.port > 0)
@@ -159,6 +161,7 @@ void findSrun(LaunchEnvironment &environment, Numbers &numbers) {
   if (environment.port < 0)
     environment.port = numbers.port("MASTER_PORT");
   if (environment.port < 0 && job >= 0 && step >= 0)
+    // 16 steps of a job, and neighbouring jobs, get different ports.
     environment.port = 20000 + int((int64_t(job) * 16 + step) % 10000);
   environment.job = std::to_string(job) + "." + std::to_string(step);
   // A batch script looks like one task of many, but nobody starts the others.
@@ -199,6 +202,8 @@ static void findRanks(LaunchEnvironment &environment, Numbers &numbers) {
         (a.needs && !getenv(a.needs)))
       continue;
     int rank = numbers.rank(a.rank);
+    // PMIX_RANK comes without a size: rank + 1 is the least that it can be. MPI
+    // itself says how many there are.
     int ranks = a.size ? numbers.ranks(a.size) : rank + 1;
     if (rank < 0 || ranks < 1)
       return;
@@ -231,7 +236,8 @@ static void findRanks(LaunchEnvironment &environment, Numbers &numbers) {
   }
 }
 
-// Lists the variables that announced the ranks, for messages.
+// Lists the variables that announced the ranks, for messages. Two announcements
+// may share a variable (RANK); each is listed once.
 static void nameVariables(LaunchEnvironment &environment) {
   for (const Announcement &a : announcements) {
     if (a.launcher != environment.launcher || environment.ranks == 1)
@@ -248,6 +254,8 @@ static void nameVariables(LaunchEnvironment &environment) {
 Result<LaunchEnvironment> readLaunchEnvironment() {
   LaunchEnvironment environment;
   Numbers numbers;
+  // Errors collect in `numbers` and are returned at the end, so the order of
+  // the reads decides which one is reported.
   findRanks(environment, numbers);
   nameVariables(environment);
   if (int64_t seconds = numbers.read("FSDPC_JOIN_SECONDS", 1, most);

@@ -24,6 +24,8 @@ struct Meeting {
   std::vector<std::vector<double>> values;
 };
 
+// All ranks on one (virtual) node. Pointers of other threads are valid here, so
+// no data is staged.
 class LocalCommunicator : public Communicator {
 public:
   LocalCommunicator(int rank, std::shared_ptr<Meeting> meeting)
@@ -46,7 +48,8 @@ public:
   }
 
   // Every rank reads its part of the others' gradients and sums it in rank
-  // order.
+  // order. The shard may lie inside the own gradient: it is the part that no
+  // other rank reads.
   void reduceScatter(const ReduceScatter &part) override {
     meeting->published[self] = part.gradient;
     barrier();
@@ -62,6 +65,8 @@ public:
     barrier(); // from here on the gradients may change
   }
 
+  // Each rank publishes a copy, since `values` is overwritten while slower
+  // ranks still add. All add in rank order and get the same bits.
   void allReduce(double *values, int count) override {
     meeting->values[self].assign(values, values + count);
     barrier();
@@ -79,6 +84,8 @@ private:
   std::vector<Addend> addends; // of a reduceScatter; kept from call to call
 };
 
+// Ranks on several virtual nodes. It takes the path of real nodes up to the
+// exchange itself, which here is a copy between threads.
 class LocalExchange : public ExchangeCommunicator {
 public:
   LocalExchange(int rank, std::shared_ptr<Meeting> meeting, Staging staging)
@@ -118,6 +125,7 @@ private:
 
 } // namespace
 
+// Assumes that ranks are numbered node by node, as launchers do by default.
 void cutIntoNodes(Job &job, int ranksPerNode) {
   job.ranksOnNode = job.ranksOnHost;
   job.rankOnNode = job.rankOnHost;
@@ -142,6 +150,7 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
     job->sharesProcess = ranks > 1;
     job->launcher = ranks > 1 ? "local" : "none";
     job->transport = "local";
+    // One process has all ranks, so ending it ends the job.
     job->abort = [](int code) {
       fflush(nullptr);
       _exit(code);
@@ -149,6 +158,8 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
     jobs.push_back(std::move(job));
   }
   for (int channel = 0; channel < channels; ++channel) {
+    // One meeting per channel, since the streams run collectives side by side.
+    // It lives as long as the last communicator that uses it.
     auto meeting = std::make_shared<Meeting>(ranks);
     Staging staging = Staging::of(Channel(channel), ranks);
     for (std::unique_ptr<Job> &job : jobs)

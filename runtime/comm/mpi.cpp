@@ -23,6 +23,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// The table lives in the library, which is never unloaded.
 Result<const MpiPlugin *> loadPlugin() {
   size_t bytes = fsdpc_mpi_object_end - fsdpc_mpi_object;
   if (bytes == 0)
@@ -40,6 +41,7 @@ Result<const MpiPlugin *> loadPlugin() {
   return static_cast<const MpiPlugin *>(dlsym(library, mpiPluginSymbol));
 }
 
+// Ranks on several nodes: MPI moves the bytes, and the sums are ours.
 class MpiExchange : public ExchangeCommunicator {
 public:
   MpiExchange(int rank, int ranks, Staging staging, const MpiPlugin *mpi,
@@ -121,6 +123,7 @@ std::unique_ptr<Communicator> makeChannel(const Job &job, const MpiPlugin *mpi,
   if (!oneNode || job.size == 1)
     return std::make_unique<MpiExchange>(job.rank, job.size, staging, mpi,
                                          channel);
+  // The windows belong to MPI; the plugin frees them in `leave`.
   std::vector<char *> bases(size_t(job.size));
   if (const char *why =
           mpi->openWindow(channel, staging.windowBytes(), bases.data()))
@@ -160,6 +163,7 @@ Result<std::unique_ptr<Job>> joinMpi(int ranksPerNode, double silence) {
   void *channel;
   if (const char *why = mpi->openChannel(&channel))
     end(*job, why);
+  // A channel of its own: the watch sends while collectives run.
   auto watch = std::make_shared<MpiWatch>(mpi, channel, job->rank, silence,
                                           namesOfHosts(*job, mpi, channel));
   // Called when the job is destroyed, after its channels.

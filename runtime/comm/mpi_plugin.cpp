@@ -20,6 +20,7 @@ struct Channel {
   std::vector<unsigned char> words;
 };
 
+// Freed by `leave`. Filled before the streams start, hence without a lock.
 std::vector<Channel *> openChannels;
 std::vector<MPI_Win> openWindows;
 
@@ -37,7 +38,8 @@ const char *failure(const char *call, int status) {
   return text;
 }
 
-// Waits for a request that `call` has started with `status`.
+// Waits for a request that `call` has started with `status`. Returns null or an
+// error, like the table's functions.
 const char *await(const char *call, int status, MPI_Request *request) {
   int done = 0;
   auto test = [&] {
@@ -82,6 +84,8 @@ const char *join(int *rank, int *size, int *rankOnHost, int *ranksOnHost) {
   return nullptr;
 }
 
+// A communicator per channel keeps the collectives of different streams apart.
+// `words` holds the byte that MPI_Isend reads until it has been sent.
 const char *openChannel(void **channel) {
   auto *made = new Channel;
   if (const char *why =
@@ -114,6 +118,7 @@ const char *openWindow(void *channel, size_t bytes, char **bases) {
     return why;
   MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN);
   openWindows.push_back(window);
+  // Each rank maps the windows of the others at addresses of its own.
   for (int peer = 0; peer < size; ++peer) {
     MPI_Aint length;
     int unit;
@@ -124,10 +129,13 @@ const char *openWindow(void *channel, size_t bytes, char **bases) {
       return why;
     bases[peer] = static_cast<char *>(base);
   }
+  // Zeroed memory is a valid FutexBarrier. The MPI barrier keeps the others
+  // from using it before.
   memset(own, 0, bytes < 4096 ? bytes : 4096);
   return failure("MPI_Barrier", MPI_Barrier(comm(channel)));
 }
 
+// `bytes` fits an int: callers pass pieces of staging memory, at most 1 MiB.
 const char *exchange(void *channel, const void *sent, void *received,
                      size_t bytes) {
   MPI_Request request;
@@ -162,6 +170,7 @@ const char *barrier(void *channel) {
   return await("MPI_Ibarrier", status, &request);
 }
 
+// The first MPI_Test succeeds, because a null request counts as done.
 bool tell(void *channel, int peer, unsigned char word) {
   auto *own = static_cast<Channel *>(channel);
   MPI_Request &request = own->sending[size_t(peer)];
@@ -173,6 +182,8 @@ bool tell(void *channel, int peer, unsigned char word) {
                    &request) == MPI_SUCCESS;
 }
 
+// An error reads as nothing heard. A rank that stays silent for that reason is
+// then reported as lost.
 bool hear(void *channel, int *peer, unsigned char *word) {
   int waiting = 0;
   MPI_Status status;
@@ -187,7 +198,8 @@ bool hear(void *channel, int *peer, unsigned char *word) {
 
 void abortJob(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
 
-// Collective. Windows and channels must be freed before MPI_Finalize.
+// Collective. Windows and channels must be freed before MPI_Finalize. Completes
+// the last sends first: they read from `words`, which goes with its channel.
 void leave() {
   for (MPI_Win &window : openWindows)
     MPI_Win_free(&window);

@@ -16,6 +16,7 @@ constexpr double beat = 5; // at most so many seconds between two signs of life
 
 } // namespace
 
+// A star: rank 0 watches all others, and each of them watches rank 0.
 MpiWatch::MpiWatch(const MpiPlugin *mpi, void *channel, int rank,
                    double silence, std::vector<std::string> names)
     : mpi(mpi), channel(channel), self(rank), silence(silence),
@@ -28,6 +29,7 @@ MpiWatch::MpiWatch(const MpiPlugin *mpi, void *channel, int rank,
   watcher = std::thread([this] { watch(); });
 }
 
+// Blocks until all ranks leave, which the watcher's return means.
 MpiWatch::~MpiWatch() {
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -42,6 +44,7 @@ bool MpiWatch::allLeft() const {
                      [&](int peer) { return left[size_t(peer)]; });
 }
 
+// Anything that arrives is a sign of life, even a byte that is no word.
 void MpiWatch::hearAll() {
   int peer;
   unsigned char byte;
@@ -92,6 +95,8 @@ void MpiWatch::watch() {
         told[size_t(peer)] = mpi->tell(channel, peer, byteOf({Word::leaves}));
         said = said && told[size_t(peer)];
       }
+    // `said` is true only once the word went out to every peer: tell() refuses
+    // while the previous byte is still on its way.
     if (said && allLeft())
       return;
     if (!says && std::chrono::steady_clock::now() >= next) {

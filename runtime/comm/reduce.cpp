@@ -48,7 +48,8 @@ void addRounded(const float *from, int64_t count, float *to) {
     to[i] += widen(narrow<BFloat16>(from[i]));
 }
 
-// Writes `source`, rounded to the wire type, to `to`, or adds it.
+// Writes `source`, rounded to the wire type, to `to`, or adds it. A bf16 source
+// needs no rounding: no wire type is narrower.
 void take(const void *source, WireType type, WireType wire, int64_t count,
           float *to, bool add) {
   const float *wide = static_cast<const float *>(source);
@@ -101,10 +102,12 @@ WireType handedOver(const ReduceScatter &part) {
   return part.type == WireType::bf16 ? part.type : part.wire;
 }
 
+// Shards of the last ranks may begin beyond the elements.
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count) {
   return std::clamp<int64_t>(part.elements - begin, 0, count);
 }
 
+// May point past the end, where realElements() is 0.
 const void *gradientAt(const ReduceScatter &part, int64_t begin) {
   return static_cast<const char *>(part.gradient) +
          begin * wireBytes(part.type);

@@ -33,13 +33,16 @@ struct Descriptor {
   int file;
 };
 
+// Returns true if the open file is of the type, belongs to this user, and
+// grants nothing to anybody else.
 bool isPrivate(int file, mode_t type) {
   struct stat state;
   return fstat(file, &state) == 0 && (state.st_mode & S_IFMT) == type &&
          state.st_uid == geteuid() && (state.st_mode & 077) == 0;
 }
 
-// The folders in which a secret may lie, in order.
+// The folders in which a secret may lie, in order. The one in /tmp comes last;
+// JobKey::make creates it if it is missing.
 std::vector<std::string> folders() {
   std::vector<std::string> paths;
   if (const char *path = getenv("XDG_RUNTIME_DIR"); path && *path == '/')
@@ -57,6 +60,7 @@ int openPrivateFolder(const std::string &path) {
   return folder.release();
 }
 
+// The first `count` bytes as hexadecimal digits.
 std::string hex(const Bytes32 &bytes, size_t count) {
   std::string text;
   char digits[3];
@@ -75,10 +79,13 @@ std::string fileName(const LaunchEnvironment &environment) {
     if (!isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-')
       c = '_';
   std::string port = std::to_string(environment.port);
+  // Separated by NUL, which none of them contains, so that different jobs never
+  // give the same text.
   std::string all = environment.address + '\0' + port + '\0' + environment.job;
   return "fsdpc-secret-" + readable + "-" + port + "-" + hex(digestOf(all), 8);
 }
 
+// The end of every message about a key that cannot be shared.
 std::string remedy() {
   return "set FSDPC_SECRET to the same random text on every rank, for example "
          "with export FSDPC_SECRET=$(openssl rand -hex 32)";
@@ -109,6 +116,8 @@ bool writeSecret(int folder, const std::string &name, const Bytes32 &bytes) {
   return false;
 }
 
+// Checks owner and mode of the opened file, not of its name. O_NONBLOCK, since
+// a planted FIFO would block the rank.
 bool readSecret(int folder, const std::string &name, Bytes32 &bytes) {
   Descriptor file(openat(folder, name.c_str(),
                          O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -118,6 +127,7 @@ bool readSecret(int folder, const std::string &name, Bytes32 &bytes) {
 
 } // namespace
 
+// By the folder's descriptor: the path may lead elsewhere by now.
 JobKey::~JobKey() {
   if (folder < 0)
     return;
@@ -125,6 +135,8 @@ JobKey::~JobKey() {
   close(folder);
 }
 
+// Uses the first folder in which the file can be written; findJobKey looks in
+// the same folders in the same order.
 Status JobKey::make(const LaunchEnvironment &environment) {
   if (!environment.secret.empty()) {
     bytes = digestOf(environment.secret);
@@ -132,6 +144,7 @@ Status JobKey::make(const LaunchEnvironment &environment) {
   }
   bytes = randomBytes();
   name = fileName(environment);
+  // Its failure shows when the folder is opened.
   std::string own = folders().back();
   mkdir(own.c_str(), 0700); // may exist
   std::string why = "the folder must belong to you, with mode 0700";

@@ -19,6 +19,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// Ignores failures: every option that is set only improves a connection that
+// works without it.
 void set(int file, int level, int option, int value) {
   setsockopt(file, level, option, &value, sizeof value);
 }
@@ -31,10 +33,13 @@ void prepare(int file) {
   set(file, IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(file, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(file, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  // 10 s of silence, then 4 probes 5 s apart. Keepalive covers an idle
+  // connection; the user timeout one that has sent and gets no acknowledgement.
   set(file, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
 }
 
-// The addresses of a name. `code` is not 0 if it does not resolve.
+// The addresses of a name. `code` is not 0 if it does not resolve. Owns the
+// list of getaddrinfo.
 struct Addresses {
   Addresses(const std::string &name, int port) {
     addrinfo hints = {};
@@ -67,6 +72,7 @@ std::string systemError(int code) {
   return strerror_r(code, text, sizeof text);
 }
 
+// In whole milliseconds, as poll() counts.
 Deadline inSeconds(double seconds) {
   return std::chrono::steady_clock::now() +
          std::chrono::milliseconds(int64_t(seconds * 1000));
@@ -75,6 +81,8 @@ Deadline inSeconds(double seconds) {
 int pollTimeout(Deadline deadline) {
   if (deadline == never)
     return -1;
+  // Rounded up: a remainder below one millisecond would become 0, and the
+  // caller would spin until the deadline.
   auto left = std::chrono::ceil<std::chrono::milliseconds>(
       deadline - std::chrono::steady_clock::now());
   return int(std::clamp<int64_t>(left.count(), 0, 1 << 30));
@@ -82,6 +90,7 @@ int pollTimeout(Deadline deadline) {
 
 Socket::Socket(Socket &&other) noexcept : file(std::exchange(other.file, -1)) {}
 
+// Swaps, so `other` closes what this one held.
 Socket &Socket::operator=(Socket &&other) noexcept {
   std::swap(file, other.file);
   return *this;
@@ -108,7 +117,9 @@ Status Socket::wait(short events, Deadline deadline) {
 }
 
 // step(done) transfers some of the bytes from position `done` on, and returns
-// what send() or recv() returned.
+// what send() or recv() returned. The deadline counts only while the call has
+// to wait. With the deadline in the past, data that the kernel can take at once
+// still goes through.
 template <typename Step>
 Status Socket::transfer(size_t bytes, short events, Deadline deadline,
                         Step &&step) {
@@ -118,6 +129,8 @@ Status Socket::transfer(size_t bytes, short events, Deadline deadline,
       done += size_t(count);
       continue;
     }
+    // recv() returns 0 at the end of the stream; send() of at least one byte
+    // never does.
     if (count == 0)
       return Error{"the connection was closed"};
     if (errno != EAGAIN && errno != EINTR)
@@ -128,6 +141,7 @@ Status Socket::transfer(size_t bytes, short events, Deadline deadline,
 }
 
 Status Socket::send(const void *data, size_t bytes, Deadline deadline) {
+  // MSG_NOSIGNAL: a closed connection is an error here, not a SIGPIPE.
   return transfer(bytes, POLLOUT, deadline, [&](size_t done) {
     return ::send(file, static_cast<const char *>(data) + done, bytes - done,
                   MSG_NOSIGNAL);
@@ -149,6 +163,7 @@ Result<size_t> Socket::receiveSome(void *data, size_t bytes) {
   return Error{count ? systemError(errno) : "the connection was closed"};
 }
 
+// Peeks, so that a byte that has arrived stays for the next receive.
 bool Socket::isBroken() const {
   char next;
   ssize_t count = recv(file, &next, 1, MSG_PEEK);
@@ -170,14 +185,19 @@ Result<std::vector<Socket>> listenOn(const std::string &address, int port) {
       continue;
     }
     int file = listener.descriptor();
+    // A socket on "::" would otherwise take the IPv4 port too, and the bind for
+    // the name's IPv4 address would fail.
     if (at->ai_family == AF_INET6)
       set(file, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    // Without it the port stays taken for a minute after the previous job.
     set(file, SOL_SOCKET, SO_REUSEADDR, 1);
     if (bind(file, at->ai_addr, at->ai_addrlen) == 0 &&
         listen(file, SOMAXCONN) == 0) {
       listeners.push_back(std::move(listener));
       continue;
     }
+    // Fails even if another address works: ranks would reach different
+    // processes by the same name.
     if (errno != EADDRNOTAVAIL)
       return Error{systemError(errno)};
   }
@@ -207,6 +227,7 @@ bool isLoopback(const Socket &listener) {
     return IN6_IS_ADDR_LOOPBACK(
         &reinterpret_cast<const sockaddr_in6 &>(name).sin6_addr);
   const auto &plain = reinterpret_cast<const sockaddr_in &>(name);
+  // All of 127.0.0.0/8.
   return ntohl(plain.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
@@ -225,6 +246,8 @@ Result<Socket> connectTo(const std::string &address, int port,
     int file = attempt.descriptor();
     prepare(file);
     int status = connect(file, at->ai_addr, at->ai_addrlen) ? errno : 0;
+    // The socket is nonblocking: it becomes writable when the connection is
+    // made or has failed, and SO_ERROR says which.
     if (status == EINPROGRESS) {
       pollfd entry = {file, POLLOUT, 0};
       socklen_t length = sizeof status;

@@ -16,7 +16,8 @@ namespace fsdpc::runtime {
 void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
   WireType sent = handedOver(part);
   size_t width = wireBytes(sent);
-  // Whole cache lines, so that no two segments share one.
+  // Whole cache lines, so that no two segments share one. At least one cache
+  // line: Staging::of gives the reduce channel 64 bytes per rank or more.
   int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);
   for (int64_t begin = 0; begin < part.shardElements; begin += step) {
     int64_t count = std::min(step, part.shardElements - begin);
@@ -35,6 +36,7 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
     int64_t real = realElements(part, own, count);
     sumRanks(addends.data(), ranks, part.wire, real, part.shard + begin,
              part.add);
+    // Padding counts as zero. When adding, it is zero already.
     if (!part.add)
       std::fill(part.shard + begin + real, part.shard + begin + count, 0.0f);
   }
@@ -61,6 +63,8 @@ void WindowCommunicator::trade(size_t segment, const void **sources) {
   half ^= 1;
 }
 
+// Each rank writes its piece to its own window, and after the barrier copies
+// the others' pieces from theirs.
 void WindowCommunicator::allGather(const void *shard, void *whole,
                                    size_t shardBytes) {
   const char *own = static_cast<const char *>(shard);
@@ -79,6 +83,7 @@ void WindowCommunicator::allGather(const void *shard, void *whole,
   }
 }
 
+// Every rank sums all values itself, in rank order.
 void WindowCommunicator::allReduce(double *values, int count) {
   int step = int(staging.gather / sizeof(double));
   for (int begin = 0; begin < count; begin += step) {
@@ -95,6 +100,8 @@ void WindowCommunicator::allReduce(double *values, int count) {
   }
 }
 
+// mmap gives zero pages that cost nothing until they are touched; channels that
+// only gather never touch them.
 ExchangeCommunicator::ExchangeCommunicator(int rank, int ranks, Staging staging)
     : StagedCommunicator(rank, ranks, staging) {
   void *memory = mmap(nullptr, 2 * staging.half, PROT_READ | PROT_WRITE,

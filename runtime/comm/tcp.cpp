@@ -34,6 +34,8 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   star.hosts[size_t(environment.rank)] = ownHostName();
   for (std::vector<Socket> &link : star.peers)
     link.resize(environment.rank == 0 ? size_t(ranks) : 1);
+  // Nothing of the job exists before the meeting succeeds: a failure leaves no
+  // thread and no open connection.
   FSDPC_TRY(environment.rank == 0 ? holdMeeting(environment, star)
                                   : joinMeeting(environment, star));
 
@@ -46,6 +48,8 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   job->launcher = environment.launcher;
   job->transport = "tcp";
   place(*job, environment, hosts, ranksPerNode);
+  // The loss of rank 0 is printed once per machine: by rank 1, and by the first
+  // rank of every other host.
   auto session = std::make_shared<TcpSession>(
       job->rank, job->rank == 1 || job->rankOnHost == 0, silence,
       std::move(hosts), std::move(star.peers[watchLink]));
@@ -57,6 +61,7 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
     fflush(nullptr);
     _exit(code);
   };
+  // Before the channels exist, so that a failure of theirs ends all ranks.
   setAbort(job->abort);
   for (int i = 0; i < channels; ++i)
     job->channel[i] = makeTcpChannel(job->rank, ranks, Channel(i),

@@ -16,6 +16,8 @@ namespace {
 // seconds after somebody listens, it is elsewhere.
 constexpr double secretSeconds = 5;
 
+// One rank's calls to rank 0. `self` is drawn once per process, so that rank 0
+// recognises a second call by it and not by an address.
 class OtherRank {
 public:
   OtherRank(const LaunchEnvironment &environment, Star &star)
@@ -31,7 +33,8 @@ public:
 
 private:
   // Opens one connection. Tries again, with growing pauses, until rank 0
-  // answers.
+  // answers. Any failure before the answer is worth another try: rank 0 may not
+  // be up yet, or a process of another job may still hold the port.
   Status connect(int link, Deadline deadline) {
     auto pause = std::chrono::milliseconds(50);
     for (;;) {
@@ -40,6 +43,8 @@ private:
         return judge(*answer);
       star.peers[link][0].close();
       auto now = std::chrono::steady_clock::now();
+      // Somebody listens, but the key is not in the folder: waiting longer will
+      // not make it appear.
       if (now >= withoutSecret)
         return quiet({"rank " + std::to_string(environment.rank) +
                       " cannot join rank 0 at " + meetingPlace(environment) +
@@ -64,19 +69,25 @@ private:
       withoutSecret = std::min(withoutSecret, inSeconds(secretSeconds));
       return key.error();
     }
+    // The key has appeared, so that limit no longer applies.
     withoutSecret = never;
     Socket &connection = star.peers[link][0];
     connection = std::move(*connected);
+    // Whatever listens may accept and then say nothing.
     Deadline soon = std::min(deadline, inSeconds(10));
     Conversation conversation = {*key, randomBytes(), {}};
     Hello hello = {protocol, conversation.caller};
     Challenge challenge;
+    // Set before the exchange and cleared after it: if the connection breaks in
+    // between, the next attempt can still say what was wrong.
     stranger = {"the process that listens there is not rank 0 of an fsdpc "
                 "program, or knows another secret"};
     if (!connection.send(&hello, sizeof hello, soon) ||
         !connection.receive(&challenge, sizeof challenge, soon) ||
         !parseChallenge(bytesOf(challenge), conversation))
       return stranger;
+    // Only now that rank 0 has proved to know the key does it learn anything of
+    // this rank.
     Greeting greeting = greetingFor(link);
     seal(greeting, conversation);
     Answer reply;
@@ -92,6 +103,7 @@ private:
     return *answer;
   }
 
+  // The greeting without its seal, which covers all other fields.
   Greeting greetingFor(int link) const {
     return {environment.rank,
             environment.ranks,
@@ -136,6 +148,7 @@ private:
     Status got = connection.receive(&word, sizeof word, deadline);
     if (got && !parseStart(bytesOf(word), control))
       got = Error{"it does not know the job's secret any more"};
+    // Rank 0 has printed why, so the error has no message.
     if (got && !word.starts)
       return Error{};
     if (got)

@@ -11,6 +11,9 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// On rank 0, peers[r] is the connection to rank r; on the others, peers[0] is
+// the one to rank 0. Rank 0 receives from and sends to the others one after the
+// other: the order is fixed, so no two ranks can wait for each other.
 class TcpChannel : public ExchangeCommunicator {
 public:
   TcpChannel(int rank, int ranks, Staging staging, std::vector<Socket> peers,
@@ -27,6 +30,8 @@ protected:
     char *own = whole + self * stride;
     if (own != piece)
       memcpy(own, piece, bytes);
+    // Calls body with every rank's place in `whole` but that of `but`, in rank
+    // order. Sender and receiver walk the pieces in this same order.
     auto others = [&](int but, auto &&body) {
       for (int from = 0; from < ranks; ++from)
         if (from != but)
@@ -36,6 +41,7 @@ protected:
       say(0);
       put(0, own, bytes);
       hear(0);
+      // The own piece is in place already and is not sent back.
       others(self, [&](char *segment) { take(0, segment, bytes); });
       return;
     }
@@ -67,7 +73,10 @@ private:
       take(0, received, row);
       return;
     }
+    // Grows to the largest piece and stays, so a step allocates nothing. The
+    // memory plan counts it (communicationBytes, "tcp").
     relay.resize(row * ranks);
+    // A barrier has null pointers, which memcpy must not get.
     if (bytes)
       memcpy(relay.data(), sent, row);
     for (int from = 1; from < ranks; ++from) {
@@ -83,6 +92,8 @@ private:
       memcpy(received + from * bytes, relay.data() + from * row, bytes);
   }
 
+  // Starts the header of the next collective. Headers are compared as bytes;
+  // strncpy fills the rest of the name with zeroes.
   void begin(const char *operation, size_t bytes) {
     ++current.number;
     current.bytes = bytes;
@@ -96,6 +107,8 @@ private:
       fail(session.nameOf(peer) + " called a different collective than rank " +
            std::to_string(self));
   }
+  // Waits without a deadline, since a collective may wait for a slow rank for
+  // as long as it takes; a lost rank is the watch's business.
   void put(int peer, const void *data, size_t bytes) {
     if (Status sent = peers[size_t(peer)].send(data, bytes, never); !sent)
       session.lost(peer, sent.error().message);

@@ -26,6 +26,7 @@ struct Caller {
   size_t filled = 0;
   std::array<uint8_t, sizeof(Greeting)> bytes = {};
 
+  // Bytes of the message that the caller is to send next.
   size_t wanted() const {
     return challenged ? sizeof(Greeting) : sizeof(Hello);
   }
@@ -38,12 +39,17 @@ struct Holder {
   Conversation control = {};
 };
 
+// Fills `star` with one connection per rank and link. Both references must
+// outlive the meeting. It runs on one thread and is used once.
 class Meeting {
 public:
   Meeting(const LaunchEnvironment &environment, Star &star)
       : environment(environment), star(star), job(digestOf(environment.job)),
         holders(size_t(environment.ranks)) {}
 
+  // Returns once every rank is connected, or with the error that rank 0 prints.
+  // The key is made only after listening has succeeded: the process that has
+  // the port owns the secret's file.
   Status hold() {
     Result<std::vector<Socket>> listening =
         listenOn(environment.address, environment.port);
@@ -56,6 +62,8 @@ public:
     FSDPC_TRY(secret.make(environment));
     deadline = inSeconds(environment.seconds);
     while (!isComplete()) {
+      // Those that did connect are told, so that they end without a message of
+      // their own.
       if (std::chrono::steady_clock::now() >= deadline) {
         for (int peer = 1; peer < environment.ranks; ++peer)
           start(peer, false, inSeconds(1));
@@ -69,6 +77,8 @@ public:
   }
 
 private:
+  // Returns true if the rank has all its connections, those that have broken
+  // but were not noticed yet included.
   bool isHere(int peer) const {
     return std::all_of(
         std::begin(star.peers), std::end(star.peers),
@@ -87,6 +97,8 @@ private:
         if (peer.isOpen() && peer.isBroken()) {
           peer.close();
           complete = false;
+          // If its process has ended nobody will call again, so the rest of
+          // FSDPC_JOIN_SECONDS would be waited for in vain.
           deadline = std::min(deadline, inSeconds(returnSeconds));
         }
     return complete;
@@ -106,6 +118,8 @@ private:
       return {}; // a signal
     auto now = std::chrono::steady_clock::now();
     std::vector<Caller> waiting;
+    // Caller i is entry i. New callers are accepted only after this loop, so
+    // the indices stay right.
     for (size_t i = 0; i < callers.size(); ++i)
       if (now < callers[i].deadline &&
           (!entries[i].revents || hear(callers[i])))
@@ -125,6 +139,8 @@ private:
         return Error{"rank 0 cannot accept a connection (" +
                      next.error().message +
                      "); raise the limit of open files (ulimit -n)"};
+      // Evicts the oldest one, either to make room or to free a descriptor for
+      // the connection that could not be accepted; in that case it tries again.
       if (!next || callers.size() > size_t(environment.ranks) + 64)
         callers.erase(callers.begin());
       if (!next)
@@ -143,6 +159,8 @@ private:
   bool hear(Caller &caller) {
     Result<size_t> got = caller.socket.receiveSome(
         caller.bytes.data() + caller.filled, caller.wanted() - caller.filled);
+    // A caller that hangs up at the challenge most likely knows another secret.
+    // One that never said Hello may be a port scanner and does not count.
     if (!got) {
       strangers += caller.challenged;
       return false;
@@ -156,6 +174,8 @@ private:
     return false;
   }
 
+  // Answers a Hello with rank 0's own proof, and expects a Greeting next.
+  // Returns false if the caller is to be dropped.
   bool challenge(Caller &caller) {
     std::optional<Hello> hello = parseHello(caller.message());
     if (!hello)
@@ -187,10 +207,13 @@ private:
       return;
     size_t rank = size_t(greeting->rank);
     Holder &holder = holders[rank];
+    // A new process has the rank. Connections of the old one are broken, or
+    // `judge` would have refused.
     if (holder.greeting.self != greeting->self)
       for (std::vector<Socket> &link : star.peers)
         link[rank].close(); // of a process that is gone
     holder.greeting = *greeting;
+    // Start is sent on this connection, so its seal needs these nonces.
     if (greeting->link == controlChannel)
       holder.control = caller.conversation;
     star.hosts[rank] = greeting->host;
@@ -228,6 +251,7 @@ private:
       return;
     Start word = {starts, {}};
     seal(word, holders[size_t(peer)].control);
+    // A failure is not reported here: the watch covers every rank from now on.
     if (control.send(&word, sizeof word, until) && starts)
       (void)control.send(star.hosts.data(),
                          star.hosts.size() * sizeof(HostName), until);

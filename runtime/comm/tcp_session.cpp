@@ -20,6 +20,8 @@ namespace {
 
 constexpr double beat = 5; // at most so many seconds between two signs of life
 
+// Without destructors and exit handlers: other threads of the process still run
+// and use what those would destroy.
 [[noreturn]] void end(int code) {
   fflush(nullptr);
   _exit(code);
@@ -37,6 +39,8 @@ TcpSession::TcpSession(int rank, bool speaks, double silence,
   watcher = std::thread([this] { watch(); });
 }
 
+// Wakes the watcher and joins it. It returns once all peers have left too, so a
+// rank that is done early waits for the others here.
 TcpSession::~TcpSession() {
   uint64_t one = 1;
   if (write(wake, &one, sizeof one) == sizeof one)
@@ -51,6 +55,8 @@ std::string TcpSession::nameOf(int peer) const {
          "'";
 }
 
+// May be called on any thread. The lock keeps the watcher from closing a
+// connection while it is written to.
 void TcpSession::tell(Word word, int except) {
   uint8_t byte = byteOf(word);
   std::lock_guard<std::mutex> lock(sending);
@@ -60,6 +66,8 @@ void TcpSession::tell(Word word, int except) {
       (void)links[peer].send(&byte, 1, std::chrono::steady_clock::now());
 }
 
+// Only rank 0 reaches every rank. The word of another rank goes to rank 0,
+// which passes it on.
 void TcpSession::abort(int code) {
   tell({Word::ends, code});
   end(code);
@@ -77,6 +85,8 @@ void TcpSession::gone(int peer, const std::string &why) {
   end(3);
 }
 
+// A channel often breaks because the job is ending. The two seconds let the
+// watch hear of that first, which ends this process without a message.
 void TcpSession::lost(int peer, const std::string &why) {
   std::this_thread::sleep_for(std::chrono::seconds(2));
   gone(peer, why);
@@ -89,6 +99,8 @@ bool TcpSession::hear(int peer) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return true;
   if (got <= 0) {
+    // A rank that has said it leaves may close; any other end of the stream is
+    // a loss.
     if (left[size_t(peer)])
       return false;
     gone(peer, got ? systemError(errno) : "connection closed");
@@ -112,6 +124,7 @@ bool TcpSession::hear(int peer) {
 // The watcher's loop, until this rank and all its peers leave.
 void TcpSession::watch() {
   bool leaving = false, said = false;
+  // Speaks at least four times within the limit.
   double pause = silence > 0 ? std::min(beat, silence / 4) : beat;
   Deadline next = std::chrono::steady_clock::now();
   auto allLeft = [&] {
@@ -121,6 +134,8 @@ void TcpSession::watch() {
     return true;
   };
   while (true) {
+    // Rank 0 says so last: while any rank still works, it must be able to learn
+    // through rank 0 that another one has failed.
     if (leaving && !said && (self != 0 || allLeft())) {
       tell({Word::leaves});
       said = true;
@@ -132,6 +147,8 @@ void TcpSession::watch() {
       tell({Word::here});
       next = inSeconds(pause);
     }
+    // poll() ignores entries with a negative descriptor. The eventfd stays
+    // readable once written, so it is left out after the first time.
     std::vector<pollfd> entries = {{leaving ? -1 : wake, POLLIN, 0}};
     for (const Socket &link : links)
       entries.push_back({link.isOpen() ? link.descriptor() : -1, POLLIN, 0});

@@ -45,6 +45,7 @@ constexpr uint8_t firstEnd = 128; // plus the exit code
 
 } // namespace
 
+// For nonces and keys.
 Bytes32 randomBytes() {
   prepareLibrary();
   Bytes32 bytes;
@@ -52,6 +53,8 @@ Bytes32 randomBytes() {
   return bytes;
 }
 
+// A fixed size for texts of any length: job names in a Greeting, and the text
+// of FSDPC_SECRET as a key.
 Bytes32 digestOf(const std::string &text) {
   prepareLibrary();
   Bytes32 digest;
@@ -61,6 +64,8 @@ Bytes32 digestOf(const std::string &text) {
   return digest;
 }
 
+// The name came over a connection and goes into messages in single quotes:
+// neither control characters nor a quote may get through.
 std::string textOf(const HostName &name) {
   std::string text(name.begin(), std::find(name.begin(), name.end(), '\0'));
   for (char &c : text)
@@ -69,12 +74,16 @@ std::string textOf(const HostName &name) {
   return text;
 }
 
+// Zeroed first, since gethostname need not terminate a name that it cuts off.
 HostName ownHostName() {
   HostName name = {};
   gethostname(name.data(), name.size() - 1);
   return name;
 }
 
+// HMAC-SHA256 over protocol | kind | caller's nonce | rank 0's nonce | content.
+// All parts but the last have a fixed length, so no two different inputs give
+// the same bytes.
 Bytes32 sealOf(char kind, const Conversation &conversation,
                std::span<const uint8_t> content) {
   prepareLibrary();
@@ -95,10 +104,13 @@ Bytes32 sealOf(char kind, const Conversation &conversation,
   return seal;
 }
 
+// A comparison that ends at the first difference would tell by its time how
+// much of a guessed seal is right.
 bool areEqual(const Bytes32 &a, const Bytes32 &b) {
   return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+// The only message without a seal: the caller does not have rank 0's nonce yet.
 std::optional<Hello> parseHello(std::span<const uint8_t> bytes) {
   std::optional<Hello> hello = copyOf<Hello>(bytes);
   if (hello && hello->protocol != protocol)
@@ -111,6 +123,8 @@ std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
   std::optional<Challenge> challenge = copyOf<Challenge>(bytes);
   if (!challenge || challenge->protocol != protocol)
     return {};
+  // The nonce must be in place before the seal over it is checked. If the check
+  // fails, the caller drops the conversation.
   conversation.rankZero = challenge->nonce;
   if (!isSealed(*challenge, conversation))
     return {};
@@ -121,6 +135,8 @@ std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
                                       const Conversation &conversation) {
   auto greeting = sealedCopyOf<Greeting>(bytes, conversation);
   if (greeting &&
+      // Rank 0 does not call itself. The upper bound of `rank` depends on the
+      // job, so the meeting judges it; `link` indexes an array.
       (greeting->rank < 1 || greeting->link < 0 || greeting->link >= links))
     return {};
   return greeting;
@@ -140,6 +156,8 @@ std::optional<Start> parseStart(std::span<const uint8_t> bytes,
   return sealedCopyOf<Start>(bytes, conversation);
 }
 
+// 0 and 1 are `here` and `leaves`; 129 to 255 are `ends` with the codes 1 to
+// 127.
 uint8_t byteOf(Word word) {
   if (word.kind != Word::ends)
     return uint8_t(word.kind);

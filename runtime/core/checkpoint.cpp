@@ -37,6 +37,8 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
       offsets.buffers.push_back(
           header.add(buffer.name, buffer.dtype, buffer.shape, buffer.aliases));
   std::string text = header.text();
+  // Offsets count from the data's start until the length of the header is
+  // known.
   for (auto &layout : offsets.members)
     for (uint64_t &offset : layout)
       offset += text.size();
@@ -54,6 +56,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
   const LayoutBuffers &buffers = rank.layouts[index];
   const float *own =
       what == Saved::parameters ? buffers.masterShard : buffers.gradientShard;
+  // Elements per rank and piece.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
   for (int64_t begin = 0; begin < buffers.shard; begin += most) {
     int64_t count = std::min(most, buffers.shard - begin);

@@ -26,14 +26,19 @@ struct Arguments {
 using Target = std::variant<bool *, int *, int64_t *, uint64_t *, double *,
                             std::string *, std::vector<std::string> *>;
 
+// One row of the table.
 struct Flag {
   const char *name;
   const char *value; // the name of its value in --help; null: takes none
   const char *help;
+  // A function instead of an address, because the table is constant and the
+  // Arguments are made per call.
   Target (*target)(Arguments &);
   Status (*check)(const std::string &value) = nullptr;
 };
 
+// The bounds of integers are template arguments, so that each row of the table
+// can name a plain function.
 template <int64_t least, int64_t most>
 Status wholeNumber(const std::string &text) {
   return checkInteger(text, least, most);
@@ -46,6 +51,7 @@ Status path(const std::string &text) {
   return Error{"'' is not a path"};
 }
 
+// Parses only to check. The result is needed after all flags are known.
 Status schedule(const std::string &text) {
   FSDPC_TRY(parseSchedule(text));
   return {};
@@ -129,6 +135,7 @@ const Flag flags[] = {
      [](Arguments &a) -> Target { return &a.options.manifest; }},
 };
 
+// Registers one row with CLI11, by the type of its target.
 void addFlag(CLI::App &app, const Flag &flag, Arguments &arguments) {
   auto add = [&](auto *to) {
     using Type = std::remove_pointer_t<decltype(to)>;
@@ -139,8 +146,11 @@ void addFlag(CLI::App &app, const Flag &flag, Arguments &arguments) {
       CLI::Option *option = app.add_option(flag.name, *to, flag.help);
       option->type_name(flag.value);
       if constexpr (std::is_same_v<Type, std::vector<std::string>>)
+        // Each --data takes one value. By default CLI11 would let a list
+        // swallow the arguments that follow it.
         option->expected(1)->multi_option_policy(
             CLI::MultiOptionPolicy::TakeAll);
+      // CLI11 takes an empty text as success.
       if (flag.check)
         option->check(CLI::Validator(
             [check = flag.check](std::string &text) {
@@ -203,8 +213,10 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   Arguments arguments;
   Options &options = arguments.options;
   options.program = argc > 0 ? argv[0] : "program";
+  // The compiled rate is the default of --lr.
   options.lr = manifest.lr;
   app.name(options.program);
+  // Unknown arguments are collected, so that `unknown` can suggest a flag.
   app.allow_extras();
   app.footer(footer(manifest));
   for (const Flag &flag : flags)
@@ -220,6 +232,7 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   }
   for (const std::string &argument : app.remaining())
     return unknown(argument);
+  // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;
   options.device.graphs = !arguments.noGraph;

@@ -85,9 +85,11 @@ public:
   // The program's constant tensors in device memory.
   virtual const void *constants(const fsdpc_program &program) = 0;
 
-  // ---- called by the training loop ---- Returns host memory of `bytes` bytes
-  // whose content `send` copies to `memory`, a part of input slot `slot`. It is
-  // `memory` itself if the host can write there. The device owns it.
+  // ---- called by the training loop ----
+  //
+  // Returns host memory of `bytes` bytes whose content `send` copies to
+  // `memory`, a part of input slot `slot`. It is `memory` itself if the host
+  // can write there. The device owns it.
   virtual Result<void *> staging(int slot, void *memory, size_t bytes) = 0;
   // Blocks until the staging memory of a slot may be written again.
   virtual void awaitSlot(int slot) = 0;

@@ -10,6 +10,8 @@
 namespace fsdpc::runtime {
 namespace {
 
+// Types that C++ lacks. Each converts to float, which is all that reading
+// needs.
 struct Bf16 {
   uint16_t bits;
   operator float() const { return fromBf16(bits); }
@@ -37,6 +39,7 @@ template <class Body> void withType(const std::string &dtype, Body body) {
     body((int32_t *)nullptr);
   else if (dtype == "i64")
     body((int64_t *)nullptr);
+  // A boolean is one byte, 0 or 1.
   else if (dtype == "u8" || dtype == "i1")
     body((uint8_t *)nullptr);
   else if (dtype == "u16")
@@ -68,6 +71,8 @@ bool isInteger(const std::string &dtype) {
   return !isFloat(dtype) && dtype != "i1" && dtypeBytes(dtype) > 0;
 }
 
+// Adds just under half of the last kept bit, plus one if that bit is set: ties
+// then go to even.
 uint16_t toBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
@@ -77,6 +82,7 @@ uint16_t toBf16(float value) {
   return uint16_t((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
+// A bf16 is the upper half of an f32.
 float fromBf16(uint16_t bits) {
   uint32_t wide = uint32_t(bits) << 16;
   float value;
@@ -86,6 +92,8 @@ float fromBf16(uint16_t bits) {
 
 // Exact, since every f16 value is an f32 value.
 float fromF16(uint16_t bits) {
+  // 5 bits of exponent with a bias of 15, and 10 of fraction. The cases are
+  // infinity or NaN, normal numbers, and subnormal ones.
   int exponent = bits >> 10 & 31;
   float fraction = float(bits & 1023);
   float magnitude;
@@ -110,6 +118,8 @@ bool converts(const std::string &from, const std::string &to) {
   return narrower && (from[0] == 'u' || to[0] == 'i');
 }
 
+// Equal types are copied. All others go to f32, or from integer to integer; the
+// `if constexpr` keep the remaining pairs from being compiled.
 void convert(const void *source, const std::string &from, void *destination,
              const std::string &to, int64_t count) {
   auto *in = static_cast<const char *>(source);

@@ -25,6 +25,8 @@ void printWarning(const std::string &message) {
   printLine("warning: " + message);
 }
 
+// The other ranks wait instead of returning, since they would go on into a
+// collective that rank 0 never joins.
 void failJob(Job &job, const std::string &message) {
   if (job.rank == 0)
     fail(message);

@@ -17,6 +17,7 @@
 
 namespace fsdpc::runtime {
 
+// Takes errno first: the allocations below may change it.
 Error fileError(const std::string &path, const char *what) {
   int code = errno;
   return {std::string("cannot ") + what + " '" + path +
@@ -33,6 +34,7 @@ const char *kindOf(unsigned mode) {
 
 File::File(File &&other) noexcept { *this = std::move(other); }
 
+// Swaps, so that `other` closes what this one held.
 File &File::operator=(File &&other) noexcept {
   std::swap(name, other.name);
   std::swap(descriptor, other.descriptor);
@@ -62,6 +64,7 @@ Result<File> File::open(const std::string &path) {
 }
 
 Status File::read(uint64_t offset, void *to, uint64_t count) const {
+  // Compared this way round, since offset + count may wrap around.
   if (offset > bytes || count > bytes - offset)
     return Error{"'" + name + "' has only " + std::to_string(bytes) +
                  " bytes, but bytes " + std::to_string(offset) + " to " +
@@ -85,6 +88,8 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
   return {};
 }
 
+// Each piece's hash is the seed of the next, so their order counts. The number
+// of bytes is the first seed.
 Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes) {
   constexpr uint64_t pieceBytes = 64 << 10, mostPieces = 256;
   uint64_t pieces = (bytes + pieceBytes - 1) / pieceBytes;

@@ -14,6 +14,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// u64 is left out: a token is at most an i64 in the program.
 const std::vector<std::string> widths = {"u8",  "u16", "u32", "i8",
                                          "i16", "i32", "i64"};
 
@@ -28,6 +29,8 @@ Result<DataSource> parseSource(const std::string &text, bool isTokens,
   source.input = text.substr(0, equals);
   source.file = text.substr(equals + 1);
   source.tokens = isTokens;
+  // A model whose loss needs no input has an empty list, from which no name
+  // could be suggested.
   if (names.empty())
     return Error{flag + ": there is no input '" + source.input +
                  "'; the loss depends on no input"};
@@ -48,6 +51,7 @@ static bool beginsAsNumber(const std::string &text) {
   return !text.empty() && std::strchr("+-.0123456789", text[0]) != nullptr;
 }
 
+// errno is ERANGE for a number that does not fit.
 bool parseInteger(const std::string &text, int64_t &value) {
   char *end;
   errno = 0;
@@ -56,6 +60,7 @@ bool parseInteger(const std::string &text, int64_t &value) {
          errno == 0;
 }
 
+// Refuses "inf", "nan" and what overflows; strtod accepts all three.
 bool parseNumber(const std::string &text, double &value) {
   char *end;
   value = std::strtod(text.c_str(), &end);
@@ -63,6 +68,7 @@ bool parseNumber(const std::string &text, double &value) {
          std::isfinite(value);
 }
 
+// Names the bound that was missed, the lower one if it is no number at all.
 Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   int64_t value;
   bool parsed = parseInteger(text, value);
@@ -95,6 +101,7 @@ Status checkSeed(const std::string &text) {
 // unquoted.
 void parseTokens(const std::string &text, DataSource &source) {
   source.file = text;
+  // From the right: first the shift, then the width in what is left.
   size_t plus = source.file.rfind('+');
   int64_t shift;
   if (plus != std::string::npos && plus + 1 < source.file.size() &&
@@ -120,6 +127,7 @@ assignData(const std::vector<std::string> &data,
   std::vector<std::string> names;
   for (const Input &input : manifest.inputs)
     names.push_back(input.name);
+  // sources[i] belongs to input i. An empty `input` means not given yet.
   std::vector<DataSource> sources(names.size());
   for (size_t i = 0; i < data.size() + tokens.size(); ++i) {
     bool isTokens = i >= data.size();
@@ -128,6 +136,7 @@ assignData(const std::vector<std::string> &data,
     FSDPC_TRY(source);
     auto found = std::find(names.begin(), names.end(), source->input);
     DataSource &own = sources[size_t(found - names.begin())];
+    // --data and --tokens for the same input count as twice, too.
     if (!own.input.empty())
       return Error{std::string(isTokens ? "--tokens" : "--data") + ": input '" +
                    source->input + "' is given twice"};

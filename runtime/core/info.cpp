@@ -13,11 +13,14 @@
 namespace fsdpc::runtime {
 namespace {
 
+// Fills up with spaces; `right` puts the text at the right end.
 std::string padded(const std::string &text, size_t width, bool right = false) {
   size_t fill = width > text.size() ? width - text.size() : 0;
   return right ? std::string(fill, ' ') + text : text + std::string(fill, ' ');
 }
 
+// One column per number of ranks, one row per kind. The launcher is not known
+// here, so it shows the memory of MPI with all ranks on one node.
 std::string memoryTable(const Manifest &manifest, int threads) {
   std::vector<int> ranks;
   for (int64_t n : {1, 2, 4, 8, 64})
@@ -29,6 +32,7 @@ std::string memoryTable(const Manifest &manifest, int threads) {
         planMemory(manifest, n, threads, communicationBytes(n, n, "mpi"),
                    scratchpadBytes(manifest, n, threads));
     auto kinds = plan.kinds();
+    // The rows are the same in every column, so the first one makes them.
     kinds.emplace_back("total", plan.total());
     lines[0] += padded(std::to_string(n), 12, true);
     for (size_t i = 0; i < kinds.size(); ++i) {
@@ -46,6 +50,7 @@ std::string memoryTable(const Manifest &manifest, int threads) {
 
 } // namespace
 
+// Rows without a value are left out.
 std::string infoText(const Manifest &manifest, int threads) {
   std::string text;
   auto row = [&](const char *name, const std::string &value) {
@@ -77,6 +82,7 @@ std::string infoText(const Manifest &manifest, int threads) {
     text += "\n";
   }
 
+  // Counts parameters, not the padding and gaps of their layouts.
   int64_t total = 0, trained = 0;
   text += "\nunits\n";
   for (const Layout &layout : manifest.layouts) {
@@ -105,6 +111,8 @@ std::string infoText(const Manifest &manifest, int threads) {
     text += "  " + padded(buffer.name, 40) + " " + buffer.dtype +
             shapeText(buffer.shape) + "\n";
 
+  // Without --threads the table is for the number that the program was planned
+  // for.
   return text + "\n" +
          memoryTable(manifest,
                      threads ? threads

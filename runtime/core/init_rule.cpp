@@ -18,6 +18,8 @@ Result<InitRule> parseInitRule(const std::string &text) {
     return InitRule{InitRule::ones};
   InitRule rule;
   int end = 0;
+  // %n stores how much was read only if the closing bracket matched, so `end`
+  // tells a complete match from one with text behind it.
   auto matches = [&](const char *form) {
     return std::sscanf(text.c_str(), form, &rule.a, &rule.b, &end) == 2;
   };
@@ -27,6 +29,8 @@ Result<InitRule> parseInitRule(const std::string &text) {
     rule.kind = InitRule::uniform;
   // Parameters are f32.
   auto fits = [](double number) { return std::abs(number) <= FLT_MAX; };
+  // kind is still `zeros` if neither form matched. The comparison in `fits` is
+  // false for NaN.
   if (rule.kind == InitRule::zeros || size_t(end) != text.size() ||
       !fits(rule.a) || !fits(rule.b))
     return Error{"'" + text +
@@ -46,6 +50,8 @@ void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,
       *to++ = rule.kind == InitRule::ones;
       continue;
     }
+    // One call of Philox serves four elements. `begin` need not be a multiple
+    // of four, so a rank may start in the middle of a block.
     if (i / 4 != block) {
       block = i / 4;
       words = philox({uint32_t(block), uint32_t(uint64_t(block) >> 32),
@@ -56,6 +62,8 @@ void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,
       *to++ = float(rule.a + (rule.b - rule.a) * (words[i % 4] * unit));
       continue;
     }
+    // Both elements of a pair use the same two words. w0 + 1 keeps the
+    // logarithm away from zero.
     int pair = int(i % 4) & ~1;
     double radius = std::sqrt(-2 * std::log((words[pair] + 1.0) * unit));
     double angle = 2 * M_PI * (words[pair + 1] * unit);

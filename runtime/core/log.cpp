@@ -18,11 +18,13 @@ namespace fsdpc::runtime {
 namespace {
 using Json = nlohmann::ordered_json;
 
+// One line without spaces between the tokens.
 std::string dump(const Json &json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 } // namespace
 
+// All elements of the tokens' input, or else the first axis of the first input.
 int64_t itemsPerMicrobatch(const Manifest &manifest) {
   for (const Input &input : manifest.inputs) {
     if (!manifest.tokensInput.empty() && input.name != manifest.tokensInput)
@@ -46,6 +48,7 @@ Status Log::open(const std::string &name) {
   path = name;
   file = ::open(path.c_str(),
                 O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  // O_NONBLOCK gives ENXIO for a FIFO that nobody reads.
   if (file < 0 && errno == ENXIO)
     return Error{"cannot write '" + path + "': it is a FIFO without a reader"};
   struct stat status;
@@ -67,6 +70,7 @@ Status Log::open(const std::string &name) {
   return {};
 }
 
+// Closes the log at the first failure, so that no later line follows a gap.
 Status Log::line(const std::string &text) {
   if (file < 0)
     return {};
@@ -84,6 +88,7 @@ Status Log::line(const std::string &text) {
   return error;
 }
 
+// The keys are an interface: scripts that compare runs read them.
 Status Log::header(const Manifest &manifest, const Options &options,
                    const RunInfo &info) {
   Json plan;
@@ -116,6 +121,7 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"shuffle", options.shuffle},
                {"plan", plan},
                {"peak_rss", peakResidentBytes()}};
+  // Only now that the run is about to train does the old log go.
   if (isRegular && ftruncate(file, 0) != 0)
     return fileError(path, "write");
   return line(dump(json));
@@ -127,6 +133,8 @@ Status Log::step(const Manifest &manifest, const Options &options,
     return {};
   double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
                  double(options.accumulate);
+  // The key names what is counted, so that logs of different models are not
+  // compared by accident.
   const char *rate =
       manifest.tokensInput.empty() ? "samples_per_s" : "tokens_per_s";
   Json json = {{"step", record.step},

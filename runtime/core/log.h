@@ -17,7 +17,7 @@ namespace fsdpc::runtime {
 // Facts about the run that are known before the first step.
 struct RunInfo {
   std::string program;  // argv[0]
-  std::string launcher; // "none", "local", "mpirun"
+  std::string launcher; // "none", "local", "mpirun", "torchrun", "srun"
   std::string binding;  // cores that rank 0 may run on, "0-3,8"
   int ranks = 1, threads = 1, ranksOnNode = 1;
   int cores = 1; // cores per rank

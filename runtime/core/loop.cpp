@@ -75,12 +75,15 @@ void Trainer::exchange(StepRecord *record) {
     own[header + 2 * k] = valid ? results.losses[k] : 0;
     own[header + 2 * k + 1] = valid;
   }
+  // Per rank: {failed, peak, over plan, signal}, then {loss, valid} of each of
+  // its microbatches.
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
   nextFailure = -1;
   for (int from = job.size - 1; from >= 0; --from) {
     if (all[size_t(from) * perRank] != 0)
       nextFailure = from;
+    // Every rank computes the same maximum, so all stop after the same step.
     stopping = std::max(stopping, int(all[size_t(from) * perRank + 3]));
   }
   if (!record)
@@ -91,6 +94,7 @@ void Trainer::exchange(StepRecord *record) {
     record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
     record->overPlan = std::max(record->overPlan, int64_t(other[2]));
   }
+  // Microbatch j ran on rank j mod N, as its number k = j / N.
   double sum = 0;
   for (int64_t j = 0; j < microbatches; ++j) {
     const double *other = &all[size_t(j % job.size) * perRank];
@@ -218,6 +222,8 @@ Status Trainer::train() {
       progress.step(record);
     return {};
   };
+  // Only from here on: a signal during preparation ends the process at once,
+  // since there is nothing to save yet.
   catchStopSignals();
   for (int64_t step = 0; step < options.steps && !stopping; ++step) {
     next = StepRecord();
@@ -238,6 +244,8 @@ Status Trainer::train() {
     FSDPC_TRY(runUpdate(step));
     if (step > 0)
       device.results(*rank, step - 1, results);
+    // Exchanged in step 0 as well, because all ranks must learn whether the
+    // samples of step 1 could be read.
     exchange(step > 0 ? &record : nullptr);
     FSDPC_TRY(step > 0 ? complete() : checkNext());
     record = next;

@@ -10,6 +10,7 @@
 
 namespace fsdpc::runtime {
 
+// The first part is the kind, the others are key=value in any order.
 Result<LrSchedule> parseSchedule(const std::string &text) {
   const std::vector<std::string> kinds = {"constant", "linear", "cosine"};
   const std::vector<std::string> keys = {"warmup", "min"};
@@ -23,10 +24,13 @@ Result<LrSchedule> parseSchedule(const std::string &text) {
                  (near.empty() ? "; there are " + listed(kinds) : near)};
   }
   LrSchedule schedule;
+  // `kinds` is in the order of the enum.
   schedule.kind = LrSchedule::Kind(kind - kinds.begin());
   std::set<std::string> given;
   while (std::getline(parts, part, ',')) {
     size_t equals = part.find('=');
+    // Without '=' the whole part is the key and its value is empty, which no
+    // key accepts.
     std::string key = part.substr(0, equals);
     if (!given.insert(key).second)
       return Error{"'" + key + "' stands twice in '" + text + "'"};

@@ -8,11 +8,13 @@
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 
+// The device is destroyed after this body, as a member.
 fsdpc_rank::~fsdpc_rank() {
   for (const Block &block : blocks)
     device->release(block.memory, block.bytes);
 }
 
+// Throws if memory runs out; `allocate` turns that into an error.
 char *fsdpc_rank::allocateBlock(int64_t bytes) {
   void *memory = device->allocate(size_t(bytes));
   if (!memory)
@@ -56,6 +58,8 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   bool masterWhole = layout.masterWhole || (same && layout.computeWhole);
   bool computeWhole = layout.computeWhole || (same && layout.masterWhole);
   int64_t computeBytes = dtypeBytes(manifest.computeDtype);
+  // If the buffer is replicated, the shard is a part of it, `first` elements
+  // from its start; else the buffer is the shard.
   buffers.masterShard =
       reinterpret_cast<float *>(master) + (masterWhole ? first : 0);
   buffers.masterWhole =

@@ -32,6 +32,7 @@ std::string temporaryName(const std::string &path) {
 
 } // namespace
 
+// Keeps the slash, so that the folder of "/x" is "/".
 std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -58,6 +59,8 @@ NewFile::~NewFile() {
     unlink(temporary.c_str());
 }
 
+// stat follows a link, so a link to a device is refused; the rename in `commit`
+// replaces a link to a regular file by the file itself.
 Status NewFile::open(const std::string &target) {
   path = target;
   struct stat status;
@@ -68,6 +71,7 @@ Status NewFile::open(const std::string &target) {
   // The rename would replace a file that is write-protected.
   if (exists && access(path.c_str(), W_OK) != 0)
     return fileError(path, "save");
+  // With 64 random bits a second attempt is hardly ever needed.
   for (int attempt = 0; descriptor < 0 && attempt < 8; ++attempt) {
     std::string name = temporaryName(path);
     if (name.empty())
@@ -88,6 +92,7 @@ Status NewFile::open(const std::string &target) {
   return {};
 }
 
+// Pieces may come in any order. A gap reads as zeroes.
 Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
   auto *from = static_cast<const char *>(data);
   while (bytes > 0) {
@@ -104,6 +109,8 @@ Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
 }
 
 Status NewFile::commit() {
+  // Before the rename, or a power failure could leave an empty file under the
+  // final name.
   if (fsync(descriptor) != 0)
     return fileError(path, "save");
   bool closed = close(descriptor) == 0;
@@ -128,6 +135,8 @@ Status NewFile::commit() {
   return {};
 }
 
+// Trying is the only reliable check: quotas, read-only mounts and access lists
+// do not show in the permissions.
 Status checkWritable(const std::string &path) {
   NewFile file; // the destructor removes the file
   return file.open(path);

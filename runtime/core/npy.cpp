@@ -21,10 +21,12 @@ class Cursor {
 public:
   explicit Cursor(const std::string &text) : text(text) {}
 
+  // Spaces before a token are skipped.
   bool token(char c) {
     spaces();
     return at < text.size() && text[at] == c ? (++at, true) : false;
   }
+  // A Python string without escapes; NumPy writes none in its keys and types.
   bool quoted(std::string &value) {
     spaces();
     if (at >= text.size() || (text[at] != '\'' && text[at] != '"'))
@@ -36,6 +38,7 @@ public:
     at = end + 1;
     return true;
   }
+  // Compares a prefix. A longer word fails at the token that follows.
   bool word(const char *expected) {
     spaces();
     size_t length = std::strlen(expected);
@@ -44,6 +47,7 @@ public:
     at += length;
     return true;
   }
+  // Digits only: a negative extent does not match. Fails on overflow.
   bool number(int64_t &value) {
     spaces();
     size_t start = at;
@@ -92,8 +96,10 @@ bool parseHeader(const std::string &text, std::string &descr, bool &fortran,
   Cursor cursor(text);
   if (!cursor.token('{'))
     return false;
+  // One bit per key; 7 are all three.
   int seen = 0;
   std::string key;
+  // NumPy ends the dict with a comma, which this loop allows.
   while (cursor.quoted(key)) {
     if (!cursor.token(':'))
       return false;
@@ -123,6 +129,8 @@ std::string dtypeOf(const std::string &descr) {
   if (descr.size() != 3 || std::strchr("<|=", descr[0]) == nullptr ||
       descr[2] < '1' || descr[2] > '8')
     return "";
+  // "<f4" is "f" and 4 bytes, hence "f32". Kinds that the manifest does not
+  // name, such as complex, have no size and drop out.
   std::string name = descr[1] + std::to_string((descr[2] - '0') * 8);
   return dtypeBytes(name) ? name : "";
 }
@@ -155,12 +163,14 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   if (version < 1 || version > 3)
     return wrong("is a .npy file of version " + std::to_string(version) +
                  "; versions 1 to 3 are supported");
+  // Version 1 has a length of two bytes, later ones of four; little-endian.
   uint64_t length = start[8] | start[9] << 8;
   uint64_t lengthEnd = 10;
   if (version > 1) {
     length |= uint64_t(start[10]) << 16 | uint64_t(start[11]) << 24;
     lengthEnd = 12;
   }
+  // The bound of 1 MiB keeps a damaged length from allocating gigabytes.
   if (startBytes < lengthEnd || length > file.size() - lengthEnd ||
       length > (1 << 20))
     return wrong("is truncated: the .npy header is incomplete");
@@ -170,6 +180,7 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   NpyHeader header;
   if (!parseHeader(text, descr, fortran, header.shape))
     return wrong("has a malformed .npy header");
+  // With one axis both orders are the same.
   if (fortran && header.shape.size() > 1)
     return wrong("is in Fortran order; save it with numpy.ascontiguousarray");
   header.dtype = dtypeOf(descr);
@@ -201,6 +212,7 @@ Result<SampleFile> openNpySamples(const Input &input, const std::string &path) {
   if (!converts(header->dtype, input.dtype))
     return Error{"'" + path + "' contains " + header->dtype + ", but input '" +
                  input.name + "' is " + input.dtype};
+  // Axis 0 counts the samples of the file, so only the others must match.
   bool fits = header->shape.size() == input.shape.size();
   for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
     fits = header->shape[axis] == input.shape[axis];
@@ -215,6 +227,7 @@ Result<SampleFile> openNpySamples(const Input &input, const std::string &path) {
   samples.file = std::move(*file);
   samples.dtype = header->dtype;
   samples.offset = header->offset;
+  // Only token streams have shifts.
   samples.samples = samples.unshifted = header->shape[0];
   samples.sampleElements = 1;
   for (size_t axis = 1; axis < input.shape.size(); ++axis)

@@ -16,6 +16,7 @@ struct Place {
   ino_t inode = 0;
   std::string name;
   bool known = false; // false: not even the folder exists
+  // Places that are not known equal nothing.
   bool operator==(const Place &other) const {
     return known && other.known &&
            std::tie(device, inode, name) ==
@@ -31,11 +32,14 @@ std::string targetOf(const std::string &path) {
   if (length <= 0)
     return "";
   std::string target(text, size_t(length));
+  // A relative target counts from the folder of the link.
   if (target[0] == '/' || path.find('/') == std::string::npos)
     return target;
   return folderOf(path) + target;
 }
 
+// stat follows links to files that exist. A link to a file that does not is
+// followed by hand, since writing would create its target.
 Place placeOf(std::string path) {
   struct stat status;
   Place place;
@@ -71,6 +75,7 @@ Error oneFile(const RunFile &a, const RunFile &b) {
 
 } // namespace
 
+// Compares every pair; a run has few files.
 Status checkDistinct(const std::vector<RunFile> &outputs,
                      const std::vector<RunFile> &inputs) {
   std::vector<Place> places;

@@ -11,6 +11,7 @@
 
 namespace fsdpc::runtime {
 
+// The types that library calls compute in.
 inline bool isFloatType(const std::string &dtype) {
   return dtype == "f32" || dtype == "bf16";
 }

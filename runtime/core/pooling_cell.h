@@ -59,6 +59,7 @@ FSDPC_SHARED T maxCell(const PoolingShape &p, const T *x, int64_t row,
   auto place = [&](int64_t i, int64_t j) {
     return int32_t((i - rows.window) * p.kernel[1] + j - columns.window);
   };
+  // If all values are -inf, the first cell of the window within the plane wins.
   float best = -float(INFINITY);
   index = place(rows.begin, columns.begin);
   for (int64_t i = rows.begin; i < rows.end; ++i)

@@ -11,6 +11,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// Cuts the text off at 511 bytes, so paths are appended by other means.
 [[gnu::format(printf, 1, 2)]] std::string format(const char *text, ...) {
   char line[512];
   va_list arguments;
@@ -20,6 +21,7 @@ namespace {
   return line;
 }
 
+// Flushed at once, since a redrawn line does not end in a newline.
 void say(const std::string &text) {
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
@@ -27,6 +29,7 @@ void say(const std::string &text) {
 
 } // namespace
 
+// Rounded to whole seconds first, so that 59.7 s is "1m00s" and not "60s".
 std::string durationText(double seconds) {
   long whole = long(seconds + 0.5);
   if (whole >= 3600)
@@ -68,6 +71,7 @@ void Progress::start(const Manifest &manifest) const {
   say(prefix + ranks + ", " + count(info.threads, "thread") +
       " each, rank 0 on cores " + info.binding + "; " + manifest.strategy +
       ", " + bytesText(info.plan.total()) + " per rank\n");
+  // Threads without a core of their own wait for each other in every product.
   if (info.threads > info.cores)
     printWarning("each rank has " + count(info.threads, "thread") + " but " +
                  count(info.cores, "core") +
@@ -77,9 +81,12 @@ void Progress::start(const Manifest &manifest) const {
 void Progress::step(const StepRecord &record) {
   double now = elapsed();
   bool last = record.step + 1 == options.steps;
+  // The last step is always drawn on a terminal, so that the line ends at 100
+  // %.
   if (!redraw ? now - shown < 10 : now - shown < 0.1 && !last)
     return;
   shown = now;
+  // By the mean of all steps so far, the slow first one included.
   double left =
       now / double(record.step + 1) * double(options.steps - record.step - 1);
   std::string rate =

@@ -12,6 +12,8 @@ using namespace fsdpc::runtime;
 #define FSDPC_FORWARDING
 #include "runtime/core/calls.inc"
 
+// Inputs and random keys depend on the slot, so the same program text reads the
+// other slot in the next microbatch.
 void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
                     int64_t offset) {
   auto at = [offset](const void *base) -> void * {
@@ -42,12 +44,15 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
                                                     const void *scale) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  // If the state is replicated, so are master and gradient; `check` of the
+  // manifest makes sure of it.
   bool whole = layout.stateWhole;
   OptimizerOperands operands;
   operands.push(whole ? buffers.masterWhole : buffers.masterShard);
   operands.push(whole ? buffers.gradientWhole : buffers.gradientShard);
   for (int32_t state = 0; state < layout.states; ++state)
     operands.push(buffers.states + state * buffers.part);
+  // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.computeWhole && rank.manifest.computeDtype != "f32")
     operands.push(whole ? buffers.computeWhole : buffers.computeShard);
   operands.push(const_cast<void *>(scale));
@@ -61,6 +66,7 @@ int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
     const LayoutBuffers &buffers = rank.layouts[i];
     const float *values =
         buffers.gradientWhole ? buffers.gradientWhole : buffers.gradientShard;
+    // Frozen layouts have neither and are passed over.
     int64_t count = buffers.gradientWhole ? buffers.whole : buffers.shard;
     for (int64_t e = 0; values && e < count; e += int64_t(piece.size())) {
       size_t length = std::min(piece.size(), size_t(count - e));

@@ -17,12 +17,14 @@
 namespace fsdpc::runtime {
 namespace {
 
-// A rank's host and the cores that it may run on, as ranks exchange them.
+// A rank's host and the cores that it may run on, as ranks exchange them. Sent
+// as bytes: all ranks run the same executable.
 struct Binding {
   char host[64] = {};
   cpu_set_t cores;
 };
 
+// Runs of cores as ranges, "0-3,8", as taskset takes them.
 std::string coreList(const cpu_set_t &cores) {
   std::string text;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
@@ -82,10 +84,12 @@ int64_t peakResidentBytes() {
   char text[4096];
   ssize_t length = read(file, text, sizeof text - 1);
   close(file);
+  // 0 reads as unknown: memory is reported, never relied on.
   if (length <= 0)
     return 0;
   text[length] = 0;
   const char *found = std::strstr(text, "\nVmHWM:");
+  // The kernel prints kB, which are KiB.
   return found ? std::strtoll(found + 7, nullptr, 10) * 1024 : 0;
 }
 
@@ -111,6 +115,7 @@ lackingFeatures(const std::vector<std::string> &features,
   std::istringstream lines(cpuinfo);
   std::string line, word;
   while (std::getline(lines, line)) {
+    // x86's name for the list.
     if (line.rfind("flags", 0) != 0)
       continue;
     std::istringstream words(line.substr(line.find(':') + 1));

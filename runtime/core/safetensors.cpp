@@ -30,6 +30,7 @@ std::string dtypeFromFile(std::string name) {
   return name != "i1" && dtypeBytes(name) ? name : "";
 }
 
+// The inverse of dtypeFromFile.
 std::string dtypeToFile(std::string name) {
   if (name == "i1")
     return "BOOL";
@@ -38,7 +39,8 @@ std::string dtypeToFile(std::string name) {
   return name;
 }
 
-// Types of the format that the runtime does not read.
+// Types of the format that the runtime does not read. A checkpoint may hold
+// such tensors beside those that the program takes.
 bool isOtherType(const std::string &name) {
   static const std::set<std::string> others = {
       "F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "F8_E5M2", "F8_E8M0", "C64"};
@@ -52,10 +54,13 @@ class HeaderRules {
 public:
   using Event = nlohmann::json::parse_event_t;
 
+  // A tensor begins at depth 1 and its lists at depth 2; nothing in the format
+  // begins deeper. The key of a tensor has depth 1, that of a field depth 2.
   bool operator()(int depth, Event event, nlohmann::json &parsed) {
     bool begins = event == Event::object_start || event == Event::array_start;
     if (begins && depth > 2)
       throw std::runtime_error("it is nested too deeply");
+    // A new tensor begins, whose fields may repeat those of the previous one.
     if (begins && depth == 1)
       fields.clear();
     if (event == Event::key) {
@@ -85,6 +90,8 @@ Result<SafeTensor> parseTensor(const std::string &name,
                                const nlohmann::json &value,
                                uint64_t dataBytes) {
   SafeTensor tensor;
+  // at() and get() throw if a field is missing or of another type; `open`
+  // catches it.
   std::string dtype = value.at("dtype").get<std::string>();
   tensor.dtype = dtypeFromFile(dtype);
   if (tensor.dtype.empty() && !isOtherType(dtype))
@@ -134,6 +141,8 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   Result<File> source = File::open(path);
   FSDPC_TRY(source);
   uint64_t length = 0;
+  // The length is little-endian, as this machine is. The first comparison keeps
+  // the subtraction from wrapping around.
   if (source->size() < 8 || !source->read(0, &length, 8) ||
       length > source->size() - 8 || length > mostHeaderBytes)
     return Error{"'" + path +
@@ -173,6 +182,7 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   }
   // Tensors lie one after the other and fill the file.
   std::sort(byOffset.begin(), byOffset.end(), [](auto *a, auto *b) {
+    // An empty tensor shares its offset with the next one and must come first.
     return std::pair(a->offset, a->bytes) < std::pair(b->offset, b->bytes);
   });
   uint64_t end = dataOffset;
@@ -192,6 +202,7 @@ Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
 const SafeTensor *
 SafeTensors::find(const std::string &name,
                   const std::vector<std::string> &aliases) const {
+  // By name, then by the aliases that `text` wrote for tied parameters.
   auto lookUp = [&](const std::string &key) -> const SafeTensor * {
     auto entry = entries.find(key);
     if (entry != entries.end())
@@ -208,6 +219,7 @@ SafeTensors::find(const std::string &name,
   return found;
 }
 
+// An alias takes no bytes: it is a name in the metadata.
 uint64_t SafeTensorsHeader::add(const std::string &name,
                                 const std::string &dtype,
                                 const std::vector<int64_t> &shape,
@@ -233,6 +245,7 @@ std::string SafeTensorsHeader::text() const {
     json[entry.name] = {{"dtype", dtypeToFile(entry.dtype)},
                         {"shape", entry.shape},
                         {"data_offsets", {entry.begin, entry.end}}};
+  // Names come from the model and may be invalid UTF-8, which is replaced.
   std::string header =
       json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   // Padded so that the data is aligned; readers ignore trailing spaces.

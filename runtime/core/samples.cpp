@@ -11,6 +11,7 @@
 
 namespace fsdpc::runtime {
 
+// The data sources are in the order of the manifest's inputs (assignData).
 Status Samples::open(const Manifest &program, const Options &options,
                      int64_t microbatches) {
   manifest = &program;
@@ -36,12 +37,14 @@ Status Samples::open(const Manifest &program, const Options &options,
     files.push_back(std::move(*file));
   }
   FSDPC_TRY(checkCounts());
+  // No element is larger than 8 bytes, in the file or converted.
   raw.resize(largest * 8);
   converted.resize(largest * 8);
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
 
   // Less than a step of samples would repeat some within one step.
   for (const SampleFile &file : files)
+    // Names the file that has the fewest samples.
     if (file.samples == samples && samples / perMicrobatch < microbatches)
       return Error{"'" + file.file.path() + "' contains " +
                    std::to_string(samples) + " samples, but one step takes " +
@@ -65,6 +68,7 @@ Status Samples::checkCounts() const {
   return {};
 }
 
+// Covers the samples only, so two ranks may name copies of a file.
 Result<uint64_t> Samples::hashOf(size_t input) const {
   const SampleFile &file = files[input];
   uint64_t bytes = uint64_t(file.samples * file.sampleElements) *
@@ -72,6 +76,7 @@ Result<uint64_t> Samples::hashOf(size_t input) const {
   return runtime::hashOf(file.file, file.offset, bytes);
 }
 
+// The epoch enters the permutation, so each epoch has another order.
 int64_t Samples::sampleOf(int64_t number) const {
   int64_t index = number % samples;
   if (!shuffle)
@@ -80,9 +85,11 @@ int64_t Samples::sampleOf(int64_t number) const {
                           uint64_t(number / samples), seed));
 }
 
+// Called in every step; allocates nothing after the first one.
 Status Samples::read(int64_t number, void *const *buffers) {
   for (size_t i = 0; i < files.size(); ++i) {
     const Input &input = manifest->inputs[i];
+    // Only values with bounds can be wrong, so a check skips all other inputs.
     if (!buffers && input.bound <= 0)
       continue;
     int64_t bytes = files[i].sampleElements * dtypeBytes(input.dtype);
@@ -97,6 +104,7 @@ Status Samples::read(int64_t number, void *const *buffers) {
   return {};
 }
 
+// `raw` is the caller's, so that describeNonFinite can run beside `read`.
 Status Samples::readSample(size_t i, int64_t sample, std::vector<char> &raw,
                            void *to) const {
   const SampleFile &file = files[i];
@@ -109,6 +117,7 @@ Status Samples::readSample(size_t i, int64_t sample, std::vector<char> &raw,
   return {};
 }
 
+// Compares in i64, whatever the input's type is.
 Status Samples::checkBounds(const Input &input, const SampleFile &file,
                             int64_t sample, const void *values) {
   if (input.bound <= 0)
@@ -129,12 +138,15 @@ Status Samples::checkBounds(const Input &input, const SampleFile &file,
   return {};
 }
 
+// A NaN is always an error in the data, an infinity may be meant. So a NaN is
+// returned at once, and an infinity only if no NaN follows.
 std::string Samples::describeNonFinite(int64_t number, int64_t count) const {
   std::string infinity;
   std::vector<char> bytes(raw.size());
   std::vector<float> values;
   for (size_t i = 0; i < files.size(); ++i) {
     const Input &input = manifest->inputs[i];
+    // Integers and booleans are always finite.
     if (input.dtype != "f32")
       continue;
     values.resize(size_t(files[i].sampleElements));

@@ -7,7 +7,8 @@
 namespace fsdpc::runtime {
 namespace {
 
-// Levenshtein distance, one row at a time.
+// Levenshtein distance, one row at a time. row[j] is the distance of a's first
+// i characters to b's first j; time is the product of both lengths.
 size_t editDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j)
@@ -26,6 +27,7 @@ size_t editDistance(const std::string &a, const std::string &b) {
 
 } // namespace
 
+// Bytes from 128 on stay, so that UTF-8 remains readable.
 std::string printable(const std::string &text) {
   constexpr char digits[] = "0123456789abcdef";
   std::string clean;
@@ -44,6 +46,8 @@ std::string nearest(const std::string &text,
   std::string best;
   if (text.size() > 1000) // no slip; the time grows with its length
     return best;
+  // Half of the text may differ, and two edits are always a slip. Of equally
+  // near candidates the first one counts.
   size_t least = std::max<size_t>(2, text.size() / 2);
   for (const std::string &candidate : candidates) {
     size_t distance = editDistance(text, candidate);

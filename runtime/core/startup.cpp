@@ -44,6 +44,7 @@ std::optional<Difference> findDifference(const std::vector<std::string> &texts,
   return {};
 }
 
+// 17 digits tell any two doubles apart.
 std::string exact(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", number);
@@ -52,6 +53,8 @@ std::string exact(double number) {
 
 } // namespace
 
+// If both hashes differ the program is what to look at, so its hash comes
+// first.
 Status comparePrograms(const Manifest &manifest, Job &job) {
   auto difference =
       findDifference({manifest.programHash, manifest.scheduleHash}, job);
@@ -64,6 +67,8 @@ Status comparePrograms(const Manifest &manifest, Job &job) {
                difference->first + "'; start the same file on every rank"};
 }
 
+// A path counts only as given or not: --save makes all ranks take part in a
+// collective, whatever the path is called on each node.
 Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Options &options,
                                   const Samples &samples) {
@@ -101,7 +106,10 @@ Status compareFacts(const std::vector<Fact> &facts, Job &job) {
                "' on rank 0; start every rank with the same options and files"};
 }
 
+// Without the check of the features the program would end by SIGILL, in the
+// middle of a step and without a message.
 Status checkMachine(const Manifest &manifest, int ranks) {
+  // The arena has room for the padding of at most so many shards.
   if (ranks > manifest.maxRanks)
     return Error{
         std::to_string(ranks) + " ranks exceed the maximum of " +
@@ -121,6 +129,8 @@ Status checkMachine(const Manifest &manifest, int ranks) {
       "--cpu=x86-64-v3"};
 }
 
+// Checked again at run time, since the compiler knew neither the number of
+// ranks nor that of threads.
 Status checkMemory(const MemoryPlan &plan, int64_t limit) {
   if (limit <= 0 || plan.total() <= limit)
     return {};
@@ -160,6 +170,7 @@ Status fillDevice(Device &device, T *to, int64_t count, Fill fill) {
 
 // Casts this rank's shard of masters to the compute copy.
 Status castShard(Device &device, const LayoutBuffers &buffers) {
+  // Only bf16 needs a cast; with f32 the master is the compute copy.
   auto *copy = reinterpret_cast<uint16_t *>(buffers.computeShard);
   std::vector<float> masters;
   return fillDevice(
@@ -185,12 +196,14 @@ Status loadShards(fsdpc_rank &rank, const Weights &weights) {
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
     LayoutBuffers &buffers = rank.layouts[i];
+    // The first element of this rank's shard in the layout.
     int64_t first = rank.job.rank * buffers.shard;
     // Only the members' elements are read; gaps and padding stay zero.
     FSDPC_TRY(forEachMember(
         layout, first, first + buffers.shard,
         [&](size_t index, int64_t from, int64_t to) {
           const Member &member = layout.members[index];
+          // `at` counts from the part of the member that lies in this shard.
           auto read = [&](float *values, int64_t at, int64_t count) {
             return weights.readParameter(member, from - member.offset + at,
                                          count, values);
@@ -201,6 +214,7 @@ Status loadShards(fsdpc_rank &rank, const Weights &weights) {
     if (narrow && buffers.computeShard)
       FSDPC_TRY(castShard(device, buffers));
   }
+  // Buffers are small, so they are uploaded whole, with their alignment.
   std::vector<char> value;
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     value.resize(size_t(bufferBytes(manifest.buffers[i])));

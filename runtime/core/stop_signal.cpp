@@ -9,6 +9,8 @@ namespace {
 
 volatile std::sig_atomic_t remembered = 0;
 
+// A second signal gets the default action, so that a run that hangs can still
+// be ended by Ctrl-C.
 void remember(int signal) {
   if (remembered) {
     std::signal(signal, SIG_DFL);
@@ -21,6 +23,8 @@ void remember(int signal) {
 
 void catchStopSignals() {
   for (int signal : {SIGTERM, SIGINT}) {
+    // nohup and background shells start a process with signals ignored; that
+    // choice stays.
     struct sigaction before, now = {};
     if (sigaction(signal, nullptr, &before) != 0 ||
         before.sa_handler == SIG_IGN)

@@ -21,6 +21,7 @@ struct Stream {
 Result<Stream> streamOf(const Input &input, const File &file,
                         const std::string &width) {
   const std::string &path = file.path();
+  // Raw tokens: the whole file, without a header.
   if (!width.empty()) {
     if (isNpy(file))
       return Error{"'" + path +
@@ -62,6 +63,7 @@ Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
   if (!isInteger(stream->dtype) || !converts(stream->dtype, input.dtype))
     return Error{"'" + path + "' contains " + stream->dtype + ", but input '" +
                  input.name + "' is " + input.dtype};
+  // A shift past the end leaves no samples, which Samples::open reports.
   uint64_t skipped = std::min(uint64_t(shift), stream->length);
   SampleFile samples;
   samples.file = std::move(*file);
@@ -69,6 +71,8 @@ Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
   samples.sampleElements = input.shape[1];
   samples.offset =
       stream->offset + skipped * uint64_t(dtypeBytes(stream->dtype));
+  // Whole windows only. The shift may cost the last one; `unshifted` is what
+  // streams of the same file have in common.
   samples.samples = int64_t(stream->length - skipped) / samples.sampleElements;
   samples.unshifted = int64_t(stream->length) / samples.sampleElements;
   return samples;

@@ -15,11 +15,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The last steps are kept, when everything has warmed up. The second bound
+// keeps a large --accumulate from taking gigabytes.
 constexpr int64_t tracedSteps = 8;
 constexpr size_t mostTimes = size_t(1) << 20; // per stream
 constexpr const char *streamNames[FSDPC_STREAMS] = {"compute", "gather",
                                                     "reduce"};
 
+// The same clock as the streams', so that entries and commands line up.
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -52,11 +55,14 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
   return bytes;
 }
 
+// Appends an event to the list, of which `write` adds the brackets.
 void append(std::string &text, const Json &event) {
   text += text.empty() ? "" : ",\n";
   text += event.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// A "complete" event. `begin` and `end` are in ns, the format's times in µs. A
+// rank is a process of the trace, a stream a thread.
 Json slice(const std::string &name, const std::string &category, int rank,
            int track, int64_t begin, int64_t end) {
   return {{"name", name},
@@ -68,6 +74,7 @@ Json slice(const std::string &name, const std::string &category, int rank,
           {"dur", double(end - begin) / 1e3}};
 }
 
+// A "metadata" event, which names a process or a thread.
 void label(std::string &text, const char *what, int rank, int track,
            const std::string &name) {
   append(text, {{"name", what},
@@ -77,6 +84,7 @@ void label(std::string &text, const char *what, int rank, int track,
                 {"args", {{"name", name}}}});
 }
 
+// Returns the calls of an entry on a stream, in order. Waits are not listed.
 const std::vector<Call> &callsOf(const Manifest &manifest,
                                  const std::string &entry, int stream) {
   static const std::vector<Call> none;
@@ -116,6 +124,7 @@ Json commandSlice(const fsdpc_rank &rank, const Call &call, int stream,
 std::string Trace::pathOf(const std::string &path, int rank, int ranks) {
   if (ranks == 1)
     return path;
+  // A dot in a folder's name is no extension.
   size_t dot = path.rfind('.');
   if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
     dot = path.size();
@@ -144,6 +153,8 @@ void Trace::start(fsdpc_rank &rank, int64_t accumulate) {
       size_t(std::min(tracedSteps * (accumulate + 1), int64_t(mostTimes))));
 }
 
+// Remembers where each stream stands. Commands from there up to the next
+// entry's positions belong to this entry.
 void Trace::enter(const fsdpc_rank &rank, const char *name) {
   if (path.empty())
     return;
@@ -154,6 +165,7 @@ void Trace::enter(const fsdpc_rank &rank, const char *name) {
     entry.first[size_t(stream)] = rank.device->enqueued(stream);
 }
 
+// Only the first call after `enter` counts.
 void Trace::leave() {
   if (path.empty() || entered == 0)
     return;
@@ -162,6 +174,8 @@ void Trace::leave() {
     end = now();
 }
 
+// Writes the entry on a track of its own, then its commands on their streams.
+// `next` is where the following entry begins.
 void Trace::writeEntry(const fsdpc_rank &rank, const Entry &entry,
                        const Positions &next, std::string &text) const {
   int self = rank.job.rank;
@@ -177,6 +191,7 @@ void Trace::writeEntry(const fsdpc_rank &rank, const Entry &entry,
     for (uint64_t position = entry.first[size_t(stream)];
          position < next[size_t(stream)]; ++position) {
       DeviceTimes times = rank.device->times(stream, position);
+      // Only commands advance `place`: a wait has no entry in the sequence.
       if (times.waitedFor >= 0)
         put(slice(std::string("wait for ") + streamNames[times.waitedFor],
                   "wait", self, stream, times.begin, times.end));

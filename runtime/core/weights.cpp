@@ -31,6 +31,8 @@ int64_t product(const std::vector<int64_t> &shape) {
 
 } // namespace
 
+// Decides for every value where it comes from, before any is read: the error of
+// a missing file must not come after minutes of loading.
 Status Weights::open(const Manifest &itsManifest,
                      const fsdpc_program &itsProgram, const Options &options) {
   manifest = &itsManifest;
@@ -76,6 +78,8 @@ Status Weights::locate(const std::string &name,
   return {};
 }
 
+// The place of a value that --init holds. Shapes must match exactly: a tensor
+// that is transposed or padded elsewhere would train from garbage.
 Result<Weights::Place> Weights::placeInInit(const std::string &name,
                                             const SafeTensor &tensor,
                                             const std::vector<int64_t> &shape,
@@ -89,6 +93,7 @@ Result<Weights::Place> Weights::placeInInit(const std::string &name,
                       : tensor.dtype + shapeText(tensor.shape)) +
                  ", but the program needs " + (parameter ? "floats of " : "") +
                  "shape " + shapeText(shape)};
+  // `unused` reports the tensors that remain unmarked.
   used[&tensor] = name;
   Place place;
   place.file = &init->file();
@@ -114,6 +119,7 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
   place.dtype = source.dtype;
   uint64_t bytes =
       uint64_t(product(shape)) * uint64_t(dtypeBytes(source.dtype));
+  // The difference cannot wrap around, unlike the sum of offset and bytes.
   if (source.kind == "embedded") {
     if (bytes > program->weights_bytes ||
         source.offset > program->weights_bytes - bytes)
@@ -122,6 +128,7 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
     place.memory = static_cast<const char *>(program->weights) + source.offset;
     return place;
   }
+  // The range itself is checked by File::read.
   if (source.kind == "file") {
     if (bytes != source.length)
       return Error{"'" + name + "' is " + source.dtype + shapeText(shape) +
@@ -148,6 +155,8 @@ Result<const File *> Weights::openFile(const std::string &path,
   std::string actual = path;
   if (!directory.empty()) {
     actual = directory + "/" + path;
+    // The bare name also serves a path that was absolute where the model was
+    // compiled.
     if (path.rfind('/', 0) == 0 || access(actual.c_str(), F_OK) != 0)
       actual = directory + "/" + path.substr(path.rfind('/') + 1);
   }
@@ -156,6 +165,7 @@ Result<const File *> Weights::openFile(const std::string &path,
     return Error{"the weights of '" + name +
                  "' are missing: " + opened.error().message +
                  "; set their folder with --weights DIR"};
+  // Places point into the map, whose elements do not move.
   File &file = files[path];
   file = std::move(*opened);
   return &file;
@@ -163,6 +173,7 @@ Result<const File *> Weights::openFile(const std::string &path,
 
 // Values that --init replaces are not checked.
 Status Weights::verify(int rank, int ranks) const {
+  // Every rank counts the same values, so each value has exactly one rank.
   int turn = 0;
   auto check = [&](const std::string &name, const Source &source) -> Status {
     const Place &place = places.at(name);
@@ -185,6 +196,7 @@ Status Weights::verifyFile(const std::string &name, const File &file,
   std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> state(
       XXH64_createState(), XXH64_freeState);
   std::vector<char> piece(pieceBytes);
+  // Seed 0, as the compiler hashed it (Source::hash).
   XXH64_reset(state.get(), 0);
   for (uint64_t done = 0; done < source.length; done += pieceBytes) {
     uint64_t bytes = std::min(pieceBytes, source.length - done);
@@ -210,11 +222,13 @@ Status Weights::read(const Place &place, int64_t begin, int64_t count, void *to,
                      const std::string &dtype) const {
   int64_t size = dtypeBytes(place.dtype);
   auto *out = static_cast<char *>(to);
+  // Embedded values are mapped with the executable; no piece is needed.
   if (place.memory) {
     convert(place.memory + begin * size, place.dtype, out, dtype, count);
     return {};
   }
   uint64_t offset = place.offset + uint64_t(begin * size);
+  // The common case: f32 goes from the file straight to its place.
   if (place.dtype == dtype)
     return place.file->read(offset, out, uint64_t(count * size));
   std::vector<char> piece(pieceBytes);
@@ -238,6 +252,7 @@ Status Weights::readParameter(const Member &member, int64_t begin,
   return {};
 }
 
+// Buffers are replicated, so every rank reads all of them, unlike parameters.
 Status Weights::readBuffer(const Buffer &buffer, void *to) const {
   const Place &place = places.at(buffer.name);
   int64_t elements = product(buffer.shape);
@@ -252,10 +267,13 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
                   static_cast<float *>(to));
     return {};
   }
+  // Random rules give f32 only.
   if (place.rule->kind > InitRule::ones)
     return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
                  ", which the init rule '" + buffer.source.rule +
                  "' cannot fill"};
+  // The low bytes of the integer 0 or 1 are the value in every integer type, on
+  // a little-endian machine.
   int64_t value = place.rule->kind == InitRule::ones;
   int64_t size = dtypeBytes(buffer.dtype);
   for (int64_t i = 0; i < elements; ++i)

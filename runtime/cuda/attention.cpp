@@ -13,6 +13,8 @@
 
 namespace fsdpc::runtime {
 
+// Written out because the library's plan has one owner: the moved-from object
+// must not destroy it.
 GpuAttention::GpuAttention(GpuAttention &&other)
     : context(other.context), p(other.p),
       library(std::exchange(other.library, nullptr)), chunk(other.chunk),
@@ -32,6 +34,8 @@ Result<std::string> GpuAttention::plan(const AttentionPlan &plan,
   FSDPC_TRY(checkAttention(p));
   element = dtypeBytes(p.dtype);
   std::string why = "as compiled";
+  // Any failure of the library, also its asking for more memory than the plan
+  // reserved for it, falls back to products. The reason goes to the log.
   if (p.library != "products") {
     CudaChoice chosen;
     CudaStatus status =
@@ -63,6 +67,7 @@ struct ChunkProducts {
   const AttentionPlan &p;
   const AttentionChunk &chunk;
 
+  // A plan over all heads of a chunk, still without strides.
   MatmulPlan shapeOf(int64_t m, int64_t n, int64_t k) const {
     MatmulPlan plan;
     plan.batch = {chunk.batches, chunk.groups, chunk.shared};
@@ -70,12 +75,16 @@ struct ChunkProducts {
     plan.dtypeA = plan.dtypeB = plan.dtypeC = p.dtype;
     return plan;
   }
+  // Strides of (batch entry, key head, query head). Query heads that share a
+  // key head are adjacent, so a key head is heads / groups query heads wide.
   std::vector<int64_t> ofHeads(const std::vector<int64_t> &strides) const {
     return {strides[0], p.heads / p.groups * strides[1], strides[1]};
   }
+  // The stride of 0 gives all query heads of a group the same key head.
   std::vector<int64_t> ofKeys(const std::vector<int64_t> &strides) const {
     return {strides[0], strides[1], 0};
   }
+  // Strides of scores and weights in the scratch.
   std::vector<int64_t> dense() const {
     int64_t cells = p.queries * p.keys;
     return {chunk.groups * chunk.shared * cells, chunk.shared * cells, cells};
@@ -105,6 +114,8 @@ struct ChunkProducts {
                     const std::vector<int64_t> &keys, int64_t width, bool add,
                     bool apart) const {
     MatmulPlan plan = shapeOf(p.keys, width, p.queries);
+    // A batch over the query heads would write the same rows of dkey several
+    // times. They run one after the other instead, and accumulate.
     plan.batch[2] = 1;
     plan.strideA = dense(), plan.lda = p.keys, plan.transposeA = true;
     plan.strideB = ofHeads(rows), plan.ldb = rows[2];
@@ -121,8 +132,12 @@ struct ChunkProducts {
 
 } // namespace
 
+// Plans the products of one chunk. All chunks have the same shape, because a
+// chunk divides the heads evenly (attentionChunk).
 Status GpuAttention::planProducts(Products &products) {
   bool isShared = p.heads != p.groups;
+  // An f32 result can accumulate in place. A bf16 one would be rounded after
+  // every head.
   sumsApart = p.backward && element != 4 && isShared;
   ChunkProducts plans = {p, chunk};
   auto make = [&](Product &product, const MatmulPlan &plan) -> Status {
@@ -139,6 +154,7 @@ Status GpuAttention::planProducts(Products &products) {
       make(dweights, plans.byKeys(p.strideGrad, p.strideValue, p.valueWidth)));
   FSDPC_TRY(
       make(dquery, plans.ofWeights(p.strideKey, p.strideDQuery, p.width)));
+  // The first query head of a group overwrites, the others add.
   for (bool add : {false, true}) {
     if (add && !isShared)
       continue;
@@ -210,6 +226,7 @@ void GpuAttention::runGradients(const void *const *operands, char *workspace,
   dquery.run(context, dscores, at(2, p.strideKey, heads, true),
              at(7, p.strideDQuery, heads, false), workspace);
 
+  // `cells` is the bytes of one head of weights or dscores.
   int64_t shared = p.heads / p.groups, cells = p.queries * p.keys * element;
   void *dkeys =
       sumsApart ? scratch + chunk.dkey : at(8, p.strideDKey, heads, true);
@@ -217,12 +234,15 @@ void GpuAttention::runGradients(const void *const *operands, char *workspace,
       sumsApart ? scratch + chunk.dvalue : at(9, p.strideDValue, heads, true);
   for (int64_t j = 0; j < chunk.shared; ++j) {
     Heads head = {heads.batch, heads.group, heads.shared + j};
+    // Counted over the whole group, not over the chunk: the sums continue in
+    // the next chunk.
     bool add = head.shared > 0;
     dvalue[add].run(context, scratch + chunk.weights + j * cells,
                     at(0, p.strideGrad, head, false), dvalues, workspace);
     dkey[add].run(context, dscores + j * cells,
                   at(1, p.strideQuery, head, false), dkeys, workspace);
   }
+  // The sums of a group are complete only with its last chunk.
   if (!sumsApart || heads.shared + chunk.shared < shared)
     return;
   auto store = [&](void *from, int operand, const std::vector<int64_t> &strides,

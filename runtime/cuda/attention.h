@@ -33,6 +33,7 @@ private:
   };
   int64_t offset(const std::vector<int64_t> &strides, const Heads &heads,
                  bool ofKeys) const;
+  // `heads` is the first head of the chunk; the rest follows from `chunk`.
   void runChunk(const void *const *operands, char *workspace,
                 const Heads &heads) const;
   SoftmaxRows rowsOf(const void *const *operands, char *scratch,
@@ -43,6 +44,7 @@ private:
   CudaContext &context;
   AttentionPlan p;
   CudaAttention library = nullptr; // null: by products
+  // Heads per pass and the offsets in the scratch; unused if `library` is set.
   AttentionChunk chunk;
   int64_t element = 4; // bytes per element
   // If true, dkey and dvalue are summed in f32 scratch and rounded once.

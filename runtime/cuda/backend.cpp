@@ -4,6 +4,7 @@
 
 namespace fsdpc::runtime {
 
+// The emulation labels its output and the real table does not.
 const char *backendName() { return isEmulation() ? "cuda-emulation" : "cuda"; }
 bool isEmulation() { return !cudaApi().label().empty(); }
 
@@ -12,6 +13,7 @@ Status checkBackend(const Manifest &) {
   CudaStatus status = cudaApi().deviceCount(count);
   if (status != cudaOk)
     return Error{cudaApi().errorText(status)};
+  // The driver returns an error in this case, the emulation a count of 0.
   if (count == 0)
     return Error{"the driver reports no GPU; check CUDA_VISIBLE_DEVICES"};
   return {};
@@ -27,6 +29,8 @@ Result<std::unique_ptr<Device>> makeDevice(const Manifest &manifest,
   return device;
 }
 
+// The threads of the host do not matter here: kernels and libraries run on the
+// device.
 int64_t scratchpadBytes(const Manifest &manifest, int ranks, int) {
   return cudaScratch(manifest, ranks).total();
 }

@@ -9,6 +9,9 @@
 
 namespace fsdpc::runtime {
 
+// Every collective of a subclass opens a Scope first and passes the status of
+// each call to check(), which ends the job in the name of the announced
+// collective.
 class CollectiveChannel : public Collectives {
 public:
   CollectiveChannel(CudaApi &api, Job &job, Channel channel,
@@ -71,6 +74,8 @@ protected:
   Job &job;
   const Channel channel;
   const CudaStream stream;
+  // collectiveScratchBytes, shared by both channels; only the reduce channel
+  // uses it.
   char *const scratch;
   std::shared_ptr<Watchdog> watchdog;
   uint32_t name = 0; // of the announced collective

@@ -11,6 +11,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// Current while no call of the program is being enqueued.
 const NamedCall unnamed{"the runtime", "", "fsdpc"};
 
 } // namespace
@@ -20,6 +21,7 @@ CudaContext::CudaContext(CudaApi &api, Job &job, const Manifest &manifest)
   for (const CallSequence &sequence : manifest.sequences)
     for (const Call &call : sequence.calls) {
       const CommandInfo &command = manifest.commands[size_t(call.command)];
+      // Kernels go by their own name; all of them would be "launch" otherwise.
       std::string op = command.op == "launch" ? command.name : command.op;
       entries[sequence.entry == "update"][size_t(sequence.stream)].push_back(
           {op, call.unit, call.unit.empty() ? op : call.unit + " " + op});
@@ -42,12 +44,16 @@ Status CudaContext::makeStreams() {
   return {};
 }
 
+// Every section enqueues the calls of its entry function from the start, so the
+// positions of all streams return to zero. A replayed graph enqueues none.
 void CudaContext::begin(bool update, int64_t newStep) {
   step = newStep;
   entry = &entries[update];
   position = {};
 }
 
+// The sequences of the manifest hold the calls per stream in the order in which
+// the entry function makes them, so counting is enough to know which one it is.
 const NamedCall &CudaContext::next(int stream) {
   current = &unnamed;
   if (entry) {

@@ -26,10 +26,14 @@ struct NamedCall {
 
 class CudaContext {
 public:
+  // Keeps references to all three, which must outlive it. Makes no streams yet,
+  // because no device has been selected.
   CudaContext(CudaApi &api, Job &job, const Manifest &manifest);
   ~CudaContext();
   CudaContext(const CudaContext &) = delete;
 
+  // Makes the streams on the calling thread's device. The destructor destroys
+  // them.
   Status makeStreams();
 
   // Marks that an entry function is about to enqueue its calls.
@@ -62,7 +66,9 @@ public:
   CudaApi &api;
   Job &job;
   const Manifest &manifest;
+  // Indexed by FSDPC_STREAM_* and copyStream; null until makeStreams().
   std::array<CudaStream, cudaStreams> streams{};
+  // The step of the last begin(), for messages.
   int64_t step = 0;
   // The current call, or a name for work of the runtime itself.
   const NamedCall *current = nullptr;
@@ -71,6 +77,7 @@ private:
   using Calls = std::array<std::vector<NamedCall>, FSDPC_STREAMS>;
   std::array<Calls, 2> entries; // microbatch, update
   const Calls *entry = nullptr;
+  // Per stream, the index of the next call in `entry`.
   std::array<size_t, FSDPC_STREAMS> position{};
 };
 

@@ -7,6 +7,8 @@
 
 namespace fsdpc::runtime {
 
+// Written out because the library's plan has one owner: the moved-from object
+// must not destroy it.
 GpuConvolution::GpuConvolution(GpuConvolution &&other)
     : context(other.context), library(std::exchange(other.library, nullptr)),
       plain(other.plain), cells(other.cells) {}
@@ -23,6 +25,8 @@ Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
   bool input = p.kind == "input", weight = p.kind == "weight";
   if (!input && !weight && p.kind != "forward")
     return Error{"unknown convolution kind '" + p.kind + "'"};
+  // The plain kernel is described even if the library takes the plan: whether
+  // it does is known only afterwards.
   plain.kind = input    ? ConvolutionKind::input
                : weight ? ConvolutionKind::weight
                         : ConvolutionKind::forward;
@@ -39,10 +43,14 @@ Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
     plain.pads[axis] = p.padsBegin[size_t(axis)];
     plain.dilations[axis] = p.dilations[size_t(axis)];
   }
+  // One thread computes one element of the result, so their number is the size
+  // of dw, dx or y.
   cells = weight  ? p.filters * (p.channels / p.groups) * p.kernelHeight *
                         p.kernelWidth
           : input ? p.batch * p.channels * p.height * p.width
                   : p.batch * p.filters * p.outHeight * p.outWidth;
+  // The cap is the workspace that the memory plan holds for all library calls;
+  // they run on one stream and share it.
   CudaChoice chosen;
   CudaStatus status = context.api.planConvolution(
       p, size_t(libraryWorkspaceBytes), deterministic, library, chosen);

@@ -22,6 +22,7 @@ public:
 private:
   CudaContext &context;
   CudaConvolution library = nullptr; // null: plain loops
+  // Complete except for the operands, which each call brings.
   PlainConvolution plain;
   int64_t cells = 0; // elements of the result
 };

@@ -34,8 +34,11 @@ Status CudaDevice::selectDevice() {
 Status CudaDevice::planLibraries() {
   const Manifest &manifest = context.manifest;
   for (const MatmulPlan &plan : manifest.matmuls) {
+    // The log gets one line per distinct shape from `products`, below.
     Result<Product> product = products.plan(plan);
     FSDPC_TRY(product);
+    // The index in each list is the index of the plan in the manifest, which is
+    // what calls of the C ABI name.
     matmuls.push_back(std::move(*product));
   }
   for (const ConvolutionPlan &plan : manifest.convolutions) {
@@ -60,10 +63,14 @@ Status CudaDevice::planLibraries() {
   return {};
 }
 
+// The order matters: a GPU before its streams, and streams before the parts
+// whose constructors create events. Memory is reserved later, when its plan is
+// known.
 Status CudaDevice::prepare() {
   FSDPC_TRY(selectDevice());
   FSDPC_TRY(context.makeStreams());
   FSDPC_TRY(planLibraries());
+  // These create events, so they follow the choice of the device.
   sections = std::make_unique<Sections>(context, context.manifest.events);
   inputs = std::make_unique<CudaInputs>(context, memory);
   update = std::make_unique<CudaUpdate>(context, memory);
@@ -81,6 +88,7 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
           CudaUpdate::reportBytes(options.accumulate),
       CudaInputs::pinnedBytes(manifest) +
           CudaUpdate::pinnedBytes(manifest, options.accumulate)));
+  // One block: library workspace first, then the scratch of attention.
   library = static_cast<char *>(
       memory.takeDevice(scratch.library + scratch.attention));
   wire = memory.takeDevice(scratch.wire);
@@ -116,6 +124,7 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
                        void (*entry)(fsdpc_rank *)) {
   context.begin(section.update, section.step);
   context.api.beginRange(section.update ? "update" : "microbatch");
+  // Also for a replay, so that the watchdog names the right step.
   for (const std::unique_ptr<Collectives> &channel : channels)
     if (channel)
       channel->beginSection(section.step);
@@ -135,6 +144,7 @@ void CudaDevice::results(fsdpc_rank &rank, int64_t step, StepResults &results) {
   update->awaitReport(rank, step, results);
 }
 
+// Also waits for the copy stream, whose copies of inputs belong to no section.
 void CudaDevice::synchronize() {
   for (CudaStream stream : context.streams)
     context.check(context.api.synchronizeStream(stream));
@@ -158,6 +168,9 @@ void CudaDevice::launchKernel(const fsdpc_kernel &kernel, int64_t blocks,
                                    context.streams[FSDPC_STREAM_COMPUTE]));
 }
 
+// Launches a kernel of the program with the grid that was planned for it
+// (plan-grids). The optimizer below is the only kernel whose grid depends on
+// the rank.
 void CudaDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
                         int32_t count) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
@@ -178,6 +191,9 @@ void CudaDevice::convolution(int plan, const void *x, const void *w, void *y) {
 void CudaDevice::pooling(int plan, const void *source, void *destination,
                          void *workspace) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  // Pooling takes no library: the kernel reads its shape from the plan. The
+  // result of a gradient has the extents of the input, that of a forward call
+  // those of the output.
   const PoolingPlan &p = context.manifest.poolings[size_t(plan)];
   PoolingCells cells;
   cells.shape = poolingShape(p);
@@ -193,6 +209,8 @@ void CudaDevice::pooling(int plan, const void *source, void *destination,
   context.launch(cells, cells.planes * plane, FSDPC_STREAM_COMPUTE);
 }
 
+// The row kernel is for the host; here the runtime has its own
+// (kernels/softmax.h).
 void CudaDevice::attention(int32_t plan, const fsdpc_kernel *,
                            const void *query, const void *key,
                            const void *value, const void *mask, void *output,
@@ -216,6 +234,7 @@ void CudaDevice::attentionGrad(int32_t plan, const fsdpc_kernel *,
 
 void CudaDevice::poison(void *to, int64_t bytes) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  // Bytes of ones are a NaN in every float type.
   context.check(context.api.fill(to, 0xff, size_t(bytes),
                                  context.streams[FSDPC_STREAM_COMPUTE]));
 }
@@ -241,6 +260,8 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  // A rank may own only padding of a layout. The scope above has still advanced
+  // the program's position, so later calls keep their names.
   if (update->segments(index) == 0)
     return;
   OptimizerOperands operands = optimizerOperands(rank, index, scale);

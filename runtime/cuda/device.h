@@ -21,6 +21,8 @@
 
 namespace fsdpc::runtime {
 
+// All calls belong on the thread that called prepare(): CUDA keeps the selected
+// device per thread, and a library plan belongs to the thread that made it.
 class CudaDevice : public Device {
 public:
   CudaDevice(CudaApi &api, const Manifest &manifest,
@@ -79,20 +81,26 @@ private:
   // Returns true if there is no other rank to communicate with.
   bool isAlone() const { return context.job.size == 1; }
 
+  // First, so that it is destroyed last: the members below refer to it.
   CudaContext context;
   const fsdpc_program &program;
   DeviceOptions options;
   CudaMemory memory;
   Products products;
+  // The prepared library calls, by their number in the manifest.
   std::vector<Product> matmuls;
   std::vector<GpuConvolution> convolutions;
   std::vector<GpuAttention> attentions;
+  // Kernels that have been launched before, by their entry in the program.
   std::unordered_map<const fsdpc_kernel *, CudaFunction> functions;
+  // Lines for notes(): each library's algorithm, and why graphs are off.
   std::vector<std::string> chosen;
 
   // Parts of the one allocation.
   const void *deviceConstants = nullptr;
   char *library = nullptr; // workspace of libraries, then scratch of attention
+  // A gradient of the size of the largest layout, cast or padded for its
+  // reduction.
   void *wire = nullptr;
   void *collectiveScratch = nullptr;
 

@@ -21,6 +21,7 @@ struct Sight {
 Status chooseDevice(CudaApi &api, Job &job) {
   int count = 0;
   CudaStatus status = api.deviceCount(count);
+  // Zeroed, because all bytes are compared below.
   Sight own;
   gethostname(own.node, sizeof own.node - 1);
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -39,12 +40,14 @@ Status chooseDevice(CudaApi &api, Job &job) {
   std::vector<Sight> all(size_t(job.size), own);
   if (job.size > 1)
     job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  // `place` is this rank's index among the ranks that see the same GPUs.
   int place = 0, sharing = 0;
   for (int rank = 0; rank < job.size; ++rank)
     if (memcmp(&all[size_t(rank)], &own, sizeof own) == 0) {
       place += rank < job.rank;
       ++sharing;
     }
+  // The collectives of such ranks read each other's memory on one GPU.
   if (job.sharesProcess)
     place = 0;
   else if (status == cudaOk && sharing > count) {

@@ -16,6 +16,8 @@ Status CudaDevice::makeCollectives() {
   resources.compute = context.streams[FSDPC_STREAM_COMPUTE];
   resources.gather = context.streams[FSDPC_STREAM_GATHER];
   resources.reduce = context.streams[FSDPC_STREAM_REDUCE];
+  // Everything that is ever sent lies in the one allocation, so it is
+  // registered once.
   resources.memory = memory.base();
   resources.bytes = memory.bytes();
   resources.scratch = collectiveScratch;
@@ -54,6 +56,7 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
       gather(buffers.masterShard, buffers.masterWhole,
              size_t(buffers.shard) * sizeof(float), gatherChannel,
              FSDPC_STREAM_GATHER);
+    // In f32 the compute copy may be the master itself.
     bool separate =
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)
@@ -61,6 +64,7 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
              size_t(buffers.shard * element), gatherChannel,
              FSDPC_STREAM_GATHER);
   }
+  // The loop may read or overwrite the wholes on any stream afterwards.
   synchronize();
   return {};
 }
@@ -95,6 +99,8 @@ void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
                         WireType type, bool add) {
   const LayoutBuffers &layout = rank.layouts[size_t(index)];
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
+  // The sum over one rank still rounds to the wire type, as every addend of
+  // several ranks does.
   WireType wireOf = wireType(rank.manifest.reduceDtype);
   if (isAlone()) {
     SumRanks sum;
@@ -105,6 +111,8 @@ void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
     context.launch(sum, layout.shard / 4, FSDPC_STREAM_REDUCE);
     return;
   }
+  // The type in which the gradient travels depends on how the channel sums.
+  // Only if it differs, or if padding is missing, is the gradient copied.
   DeviceReduction reduction;
   reduction.type = channel(reduceChannel).travels(type, wireOf);
   reduction.whole = gradient;
@@ -129,6 +137,7 @@ void CudaDevice::reduceScatter(fsdpc_rank &rank, int count,
   CallScope scope(context, FSDPC_STREAM_REDUCE);
   announce(scope, reduceChannel);
   for (int i = 0; i < count; ++i)
+    // The first microbatch of a step overwrites the shard.
     reduce(rank, layouts[i], gradients[i], wireType(rank.manifest.computeDtype),
            rank.microbatch > 0);
 }
@@ -147,6 +156,8 @@ void CudaDevice::accumulate(fsdpc_rank &rank, int32_t layout,
   context.launch(sum, sum.elements / 4, FSDPC_STREAM_COMPUTE);
 }
 
+// Accumulated gradients are f32 and summed locally, so each step reduces them
+// once and overwrites the shards.
 void CudaDevice::reduceGradients(fsdpc_rank &rank, int count,
                                  const int32_t *layouts) {
   CallScope scope(context, FSDPC_STREAM_REDUCE);
@@ -168,6 +179,8 @@ void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
   }
 }
 
+// Gathers instead of reducing, because the running mean is applied once per
+// rank, in rank order, and each application rounds.
 void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
                                   const void *statistic, double momentum) {
   CallScope scope(context, FSDPC_STREAM_REDUCE);
@@ -183,6 +196,7 @@ void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
   context.launch(u, u.elements, FSDPC_STREAM_REDUCE);
 }
 
+// A single rank has nothing to add: the values are its sums already.
 void CudaDevice::allReduce(fsdpc_rank &, int count, void *values) {
   CallScope scope(context, FSDPC_STREAM_REDUCE);
   announce(scope, reduceChannel);

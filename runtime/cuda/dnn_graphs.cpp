@@ -13,6 +13,7 @@ namespace fg = cudnn_frontend::graph;
 using Graph = fg::Graph;
 using Tensor = std::shared_ptr<fg::Tensor_attributes>;
 
+// A fixed number (uid) per tensor lets a call pass its pointers by number.
 Tensor operand(Graph &graph, int64_t number,
                const std::vector<int64_t> &extents,
                const std::vector<int64_t> &strides) {
@@ -21,6 +22,7 @@ Tensor operand(Graph &graph, int64_t number,
           strides));
 }
 
+// A result is made by its node; this gives it a number and a place in memory.
 void makeResult(const Tensor &result, int64_t number,
                 const std::vector<int64_t> &extents,
                 const std::vector<int64_t> &strides) {
@@ -33,6 +35,7 @@ void setTypes(Graph &graph, fe::DataType_t type) {
       .set_compute_data_type(fe::DataType_t::FLOAT);
 }
 
+// Returns row-major strides.
 std::vector<int64_t> dense(const std::vector<int64_t> &extents) {
   std::vector<int64_t> strides(extents.size(), 1);
   for (size_t i = extents.size() - 1; i > 0; --i)
@@ -86,6 +89,7 @@ int describeAttention(Graph &graph, const AttentionPlan &p,
   auto rows = [](int64_t batch, int64_t heads, int64_t count, int64_t width) {
     return std::vector<int64_t>{batch, heads, count, width};
   };
+  // Plans have strides of batch, head and row; elements of a row are adjacent.
   auto apart = [](std::vector<int64_t> strides) {
     strides.push_back(1);
     return strides;
@@ -114,6 +118,8 @@ int describeAttention(Graph &graph, const AttentionPlan &p,
   Tensor key = operand(graph, number + 1, keys, apart(p.strideKey));
   Tensor value = operand(graph, number + 2, values, apart(p.strideValue));
   if (!p.backward) {
+    // The log-sum-exp (stats) is always asked for, because the backward pass
+    // recomputes the weights from it.
     auto attributes = fg::SDPA_attributes().set_generate_stats(true);
     mask(attributes);
     auto [output, lse] = graph.sdpa(query, key, value, attributes);
@@ -122,6 +128,8 @@ int describeAttention(Graph &graph, const AttentionPlan &p,
     lse->set_data_type(fe::DataType_t::FLOAT);
     return 5;
   }
+  // Of the backward operands of the ABI, the mask (the seventh) is left out, so
+  // the results begin at 7.
   Tensor grad = operand(graph, 1, outputs, apart(p.strideGrad));
   Tensor output = operand(graph, 5, outputs, apart(p.strideOutput));
   Tensor lse = operand(graph, 6, sums, dense(sums));

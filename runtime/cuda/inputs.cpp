@@ -14,6 +14,7 @@ CudaInputs::CudaInputs(CudaContext &context, CudaMemory &memory)
   }
 }
 
+// An upper bound: each input may lose up to one alignment block in the arena.
 int64_t CudaInputs::pinnedBytes(const Manifest &manifest) {
   constexpr int64_t block = 4096; // alignment; one more for random keys
   int64_t bytes = block;
@@ -35,6 +36,8 @@ Result<void *> CudaInputs::staging(int index, void *device, size_t bytes) {
   return pinned;
 }
 
+// Waits for the copy out of the staging memory, not for the step that reads the
+// slot, so the host fills a slot while the other one is computed on.
 void CudaInputs::await(int slot) { slots[size_t(slot)].sent->await(); }
 
 // The copy waits for the compute stream to be done with the slot, not for the

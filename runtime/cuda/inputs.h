@@ -22,6 +22,8 @@ public:
   void endUse(int slot);
 
 private:
+  // One input, or the random key, of a slot. Both memories belong to
+  // CudaMemory.
   struct Staged {
     void *device, *pinned;
     size_t bytes;

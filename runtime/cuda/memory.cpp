@@ -7,6 +7,8 @@
 
 namespace fsdpc::runtime {
 
+// Aligns as shared/cuda_scratch.h counts, so a plan that fits on paper fits
+// here.
 void *CudaMemory::Arena::take(int64_t bytes) {
   int64_t begin = alignedPlace(used, bytes);
   if (begin + bytes > size)
@@ -15,6 +17,8 @@ void *CudaMemory::Arena::take(int64_t bytes) {
   return static_cast<char *>(memory) + begin;
 }
 
+// Blocks need no release of their own. The device has waited for all streams
+// before it destroys this.
 CudaMemory::~CudaMemory() {
   if (device.memory)
     context.api.freeDevice(device.memory);
@@ -22,6 +26,8 @@ CudaMemory::~CudaMemory() {
     context.api.freePinned(pinned.memory);
 }
 
+// The check of free memory is not a guarantee, since other processes share the
+// GPU, so the allocation may still fail.
 Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
@@ -38,6 +44,7 @@ Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
     status = context.api.allocateDevice(device.memory, size_t(deviceBytes));
   if (status != cudaOk)
     return tooLittle(": " + context.api.errorText(status));
+  // The bounce buffer of upload() and download() lies in the same allocation.
   pinnedBytes += bounceBytes;
   status = context.api.allocatePinned(pinned.memory, size_t(pinnedBytes));
   if (status != cudaOk)
@@ -58,6 +65,7 @@ void CudaMemory::upload(void *to, const void *from, size_t bytes) {
   CudaStream stream = context.streams[copyStream];
   for (size_t done = 0; done < bytes; done += bounceBytes) {
     size_t piece = std::min<size_t>(bounceBytes, bytes - done);
+    // The bounce buffer is reused, so each piece waits for its copy.
     std::memcpy(bounce, static_cast<const char *>(from) + done, piece);
     context.copy(static_cast<char *>(to) + done, bounce, piece, copyStream);
     context.check(context.api.synchronizeStream(stream));

@@ -25,10 +25,12 @@ public:
   void download(void *to, const void *from, size_t bytes);
   void zero(void *memory, size_t bytes);
 
+  // The whole device allocation, which NCCL registers.
   void *base() const { return device.memory; }
   size_t bytes() const { return size_t(device.size); }
 
 private:
+  // A bump allocator over one allocation; `used` counts padding too.
   struct Arena {
     void *memory = nullptr;
     int64_t size = 0, used = 0;
@@ -37,6 +39,7 @@ private:
 
   CudaContext &context;
   Arena device, pinned;
+  // bounceBytes of pinned memory that the blocking copies go through.
   void *bounce = nullptr;
 };
 

@@ -8,6 +8,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// How long to sleep between two looks at a communicator that is connecting.
 constexpr double pollSeconds = 0.001;
 
 size_t widthOf(WireType type) { return type == WireType::f32 ? 4 : 2; }
@@ -60,6 +61,8 @@ public:
       if (direct)
         return;
     }
+    // The segments of all ranks, or the one sum of NCCL: both are summed,
+    // widened and added by the same kernel.
     sum.first = scratch;
     launchSum(sum, reduction);
   }
@@ -86,6 +89,7 @@ private:
     auto *segments = static_cast<const char *>(reduction.whole);
     size_t own = size_t(rank()) * bytes;
     check(api.copy(scratch + own, segments + own, bytes, stream));
+    // One group, or two ranks that both send first would wait for each other.
     check(api.groupBegin());
     for (int peer = 0; peer < size(); ++peer) {
       if (peer == rank())
@@ -112,6 +116,8 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
   auto rank = [&] { return "rank " + std::to_string(job.rank); };
   if (job.rank == 0)
     own.status = api.makeNcclId(own.id);
+  // The status travels with the id: a failure of rank 0 must reach the ranks
+  // that would wait for it.
   std::vector<decltype(own)> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   if (all[0].status)
@@ -121,6 +127,7 @@ CudaCommunicator join(CudaApi &api, Job &job, double seconds) {
       api.initCommunicator(communicator, job.rank, job.size, all[0].id);
   auto began = std::chrono::steady_clock::now();
   if (!status)
+    // Polls, since NCCL itself waits for missing ranks without a limit.
     while ((status = api.communicatorState(communicator)) == cudaInProgress) {
       std::chrono::duration<double> waited =
           std::chrono::steady_clock::now() - began;
@@ -161,6 +168,8 @@ CollectiveChannels makeNcclChannels(CudaApi &api, Job &job,
                                     const std::shared_ptr<Watchdog> &watchdog) {
   CollectiveChannels channels;
   for (Channel channel : {gatherChannel, reduceChannel}) {
+    // Communicators are joined one after the other, in the same order on all
+    // ranks. The watchdog owns them from here on.
     CudaCommunicator communicator = join(api, job, options.watchdogSeconds);
     watchdog->watch(channel, communicator);
     channels[channel] =

@@ -12,6 +12,8 @@ namespace {
 
 // State that the ranks of one channel share.
 struct Meeting {
+  // One rank's part. Only that rank writes it; the barriers of share() order
+  // its writes with the reads of the others.
   struct Place {
     const void *source = nullptr;
     CudaEvent ready = nullptr, done = nullptr;
@@ -39,6 +41,8 @@ public:
   }
 
   bool canCapture() const override { return false; }
+  // A bf16 gradient is read as it is, since the kernel widens exactly. Casting
+  // it to f32 first would only cost memory traffic.
   WireType travels(WireType gradient, WireType wire) const override {
     return gradient == WireType::bf16 ? gradient : wire;
   }
@@ -94,6 +98,8 @@ private:
   // Calls `body`, which enqueues reads of all ranks' sources. When it returns,
   // later work on the stream runs after the reads of every rank.
   template <typename Body> void share(const void *source, Body &&body) {
+    // Safe to overwrite: every rank has passed the second barrier of the last
+    // call, after its last use of the old source.
     own().source = source;
     check(api.recordEvent(own().ready, stream));
     meeting->barrier.wait(size());
@@ -132,6 +138,8 @@ makePeerChannels(CudaApi &api, Job &job, const CollectiveResources &resources,
   std::vector<const Meetings *> all(size_t(job.size));
   Communicator &control = *job.channel[controlChannel];
   control.allGather(&address, all.data(), sizeof address);
+  // Rank 0 keeps `own` alive until the barrier below, after which all have
+  // their copy.
   Meetings meetings = *all[0];
   CollectiveChannels channels;
   for (Channel channel : {gatherChannel, reduceChannel})

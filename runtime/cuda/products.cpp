@@ -14,6 +14,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// A batch axis: its length, and the strides of A, B and C in elements.
 struct Axis {
   int64_t extent, a, b, c;
 };
@@ -30,6 +31,8 @@ std::vector<Axis> mergedAxes(const MatmulPlan &p) {
   std::vector<Axis> merged;
   for (const Axis &axis : axes) {
     if (!merged.empty()) {
+      // The outer axis steps over exactly one run of the inner one in all three
+      // matrices, so both count as one axis with the inner strides.
       Axis &last = merged.back();
       if (last.a == axis.extent * axis.a && last.b == axis.extent * axis.b &&
           last.c == axis.extent * axis.c) {
@@ -54,6 +57,8 @@ std::string nameOf(const CudaGemmShape &s) {
 
 } // namespace
 
+// Fewer calls with more entries each are faster, so the longest remaining axis
+// becomes the strided batch. The number of calls is the product of the others.
 ProductCalls cutProduct(const MatmulPlan &p) {
   ProductCalls cut;
   CudaGemmShape &s = cut.shape;
@@ -144,12 +149,16 @@ Result<Product> Products::plan(const MatmulPlan &p) {
     cut.shape.bias = false;
     product.gemm = ofLibrary();
   }
+  // Offsets of calls are in elements up to here; `run` adds them to byte
+  // pointers.
   product.calls = cut.calls;
   for (ProductCalls::Call &call : product.calls) {
     call.a *= dtypeBytes(p.dtypeA);
     call.b *= dtypeBytes(p.dtypeB);
     call.c *= dtypeBytes(p.dtypeC);
   }
+  // The plain kernel is described in any case, since AddBias takes its extents.
+  // A transposed operand is one with row and column strides exchanged.
   const CudaGemmShape &s = cut.shape;
   PlainProduct &plain = product.plain;
   plain.narrowA = p.dtypeA == "bf16";
@@ -183,6 +192,8 @@ void Product::run(CudaContext &context, const void *a, const void *b, void *c,
       own.a = fromA, own.b = fromB, own.c = to;
       context.launch(own, own.entries * own.m * own.n, FSDPC_STREAM_COMPUTE);
     }
+    // After the product, since the library overwrites C. A bf16 result is then
+    // rounded twice: after the product and after the bias.
     if (!biasApart)
       continue;
     AddBias add;

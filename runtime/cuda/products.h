@@ -52,9 +52,12 @@ public:
   const std::vector<std::string> &choices() const { return lines; }
 
 private:
+  // All fields of CudaGemmShape, with the three types in one string.
   using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, int64_t,
                          int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                          std::string, float, bool>;
+  // Keeps ownership of the result: a Product may not run after this object is
+  // destroyed.
   CudaGemm planned(const CudaGemmShape &shape);
 
   CudaContext &context;

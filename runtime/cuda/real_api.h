@@ -19,6 +19,8 @@ std::string describeCudnn(int status);
 std::string describeCudnnGraph(int code);
 std::string describeNccl(int status);
 
+// Has no members: the loaded program and the handles of the libraries are
+// static in the source files, since all ranks of a process share them.
 class RealCudaApi : public CudaApi {
 public:
   std::string label() const override { return ""; }

@@ -12,6 +12,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// The handles of the table are the handles of cudart.
 cudaStream_t real(CudaStream stream) {
   return static_cast<cudaStream_t>(stream);
 }
@@ -52,6 +53,7 @@ CudaApi &cudaApi() {
   return api;
 }
 
+// Codes are told apart by their offsets, the highest first.
 std::string RealCudaApi::errorText(CudaStatus status) {
   if (status >= ncclCodes)
     return describeNccl(status - ncclCodes);
@@ -89,6 +91,7 @@ CudaStatus RealCudaApi::selectDevice(int device) {
   return cudaSetDevice(device);
 }
 
+// The UUID tells GPUs apart across processes, whose ordinals may differ.
 CudaStatus RealCudaApi::deviceInfo(CudaDeviceInfo &info) {
   int device = 0;
   cudaDeviceProp properties;
@@ -113,6 +116,7 @@ CudaStatus RealCudaApi::allocateDevice(void *&memory, size_t bytes) {
   return cudaMalloc(&memory, bytes);
 }
 CudaStatus RealCudaApi::freeDevice(void *memory) { return cudaFree(memory); }
+// Portable memory is pinned for every device of the process.
 CudaStatus RealCudaApi::allocatePinned(void *&memory, size_t bytes) {
   return cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
 }
@@ -121,6 +125,7 @@ CudaStatus RealCudaApi::freePinned(void *memory) {
 }
 CudaStatus RealCudaApi::copy(void *to, const void *from, size_t bytes,
                              CudaStream stream) {
+  // The driver infers the direction from the addresses.
   return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, real(stream));
 }
 CudaStatus RealCudaApi::fill(void *to, int byte, size_t bytes,
@@ -148,6 +153,7 @@ CudaStatus RealCudaApi::synchronizeStream(CudaStream stream) {
   return cudaStreamSynchronize(real(stream));
 }
 
+// Without timing, which is cheaper to record; nobody reads times here.
 CudaStatus RealCudaApi::createEvent(CudaEvent &event) {
   cudaEvent_t created = nullptr;
   cudaError_t status =
@@ -166,6 +172,7 @@ CudaStatus RealCudaApi::waitEvent(CudaStream stream, CudaEvent event) {
 }
 CudaStatus RealCudaApi::queryEvent(CudaEvent event, bool &done) {
   cudaError_t status = cudaEventQuery(realEvent(event));
+  // "Not ready" is an answer, not an error.
   done = status == cudaSuccess;
   return status == cudaErrorNotReady ? cudaSuccess : status;
 }
@@ -182,6 +189,8 @@ CudaStatus RealCudaApi::loadProgram(const fsdpc_program &program) {
                              nullptr, 0, nullptr, nullptr, 0);
 }
 
+// A cudaKernel_t serves every device of the process, and cudaLaunchKernel takes
+// one in place of a function.
 CudaStatus RealCudaApi::findKernel(const fsdpc_kernel &kernel,
                                    CudaFunction &function) {
   cudaKernel_t found = nullptr;
@@ -199,6 +208,8 @@ CudaStatus RealCudaApi::launch(CudaFunction function, int64_t blocks,
   if (count > most || blocks > INT32_MAX)
     return cudaErrorInvalidConfiguration;
   for (int i = 0; i < count; ++i)
+    // cudart wants the address of each argument, and an argument is a pointer
+    // itself.
     arguments[i] = const_cast<void **>(&buffers[i]);
   return cudaLaunchKernel(function, dim3(unsigned(blocks)), dim3(threads),
                           arguments, 0, real(stream));
@@ -229,6 +240,7 @@ CudaStatus RealCudaApi::endCapture(CudaStream stream, CudaGraph &graph) {
     status = cudaGraphInstantiate(&ready, captured,
                                   cudaGraphInstantiateFlagUseNodePriority);
   if (!status)
+    // Otherwise the first launch would upload it, within a step.
     status = cudaGraphUpload(ready, real(stream));
   if (captured)
     cudaGraphDestroy(captured);

@@ -51,10 +51,13 @@ fe::error_t Operation::build(const std::vector<fe::NumericalNote_t> &refused,
   if (error.is_good())
     error = graph.create_execution_plans(
         {fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK});
+  // Filters act on the plans that exist, so they follow create_execution_plans.
   graph.deselect_numeric_notes(refused);
   if (cap >= 0)
     graph.deselect_workspace_greater_than(cap);
   if (error.is_good())
+    // Of the remaining plans in the order of the heuristic, the first that the
+    // library supports is built.
     error = graph.check_support();
   if (error.is_good())
     error = graph.build_plans();
@@ -86,10 +89,12 @@ CudaStatus plan(const Describe &describe,
     choice.algorithm = firstLine(error.get_message());
     return cudaRefused;
   }
+  // Owned by the caller until destroyConvolution or destroyAttention.
   handle = operation.release();
   return cudaOk;
 }
 
+// `operands` are in the order of their numbers, from 1.
 CudaStatus run(void *handle, void **operands, void *workspace,
                CudaStream stream) {
   Operation &operation = *static_cast<Operation *>(handle);
@@ -106,6 +111,7 @@ CudaStatus run(void *handle, void **operands, void *workspace,
   return error.is_bad() ? cudnnGraphCodes + int(error.get_code()) : cudaOk;
 }
 
+// Refuses a plan with the reason in place of the algorithm.
 CudaStatus refuse(CudaChoice &choice, const char *reason) {
   choice.algorithm = reason;
   return cudaRefused;
@@ -118,6 +124,7 @@ std::string describeCudnn(int status) {
          cudnnGetErrorString(static_cast<cudnnStatus_t>(status));
 }
 
+// The last error string has details that the code of cudnn_frontend lacks.
 std::string describeCudnnGraph(int code) {
   char last[512] = "";
   cudnnGetLastErrorString(last, sizeof(last));
@@ -164,6 +171,8 @@ CudaStatus RealCudaApi::planAttention(const AttentionPlan &p,
   if (!p.dtypeMask.empty())
     return refuse(choice,
                   "fused attention supports no mask except the causal one");
+  // Bottom-right alignment leaves the first queries without keys. The ABI
+  // defines their result as zeroes, which the library does not promise.
   if (p.causal && p.queries > p.keys)
     return refuse(choice, "some queries have no key");
   // For these, cudnn_frontend copies sequence lengths from host memory that no

@@ -18,6 +18,7 @@ CudaStatus checked(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? cudaOk : cublasCodes + int(status);
 }
 
+// Returns false for a type that no product has.
 bool parseType(const std::string &name, cudaDataType_t &type) {
   if (name == "f32")
     type = CUDA_R_32F;
@@ -106,6 +107,8 @@ cublasStatus_t Gemm::describe(const CudaGemmShape &s,
   cublasStatus_t status = cublasLtMatmulDescCreate(
       &product, inF64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
       inF64 ? CUDA_R_64F : CUDA_R_32F);
+  // Transposing both sides swaps the operands and leaves each one's flag as it
+  // is.
   cublasOperation_t operations[] = {
       s.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N,
       s.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N,
@@ -139,6 +142,8 @@ cublasStatus_t Gemm::describe(const CudaGemmShape &s,
   return status;
 }
 
+// The descriptor holds the address, so it is set again for each call. This is
+// why a plan belongs to one thread.
 cublasStatus_t Gemm::setBias(const void *address) {
   return cublasLtMatmulDescSetAttribute(
       product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, sizeof(address));
@@ -217,6 +222,8 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
     status = plan->choose(cap, wideAlignments, wide);
   if (!status)
     status = plan->choose(cap, alignments, narrow);
+  // The library has no algorithm within the cap, or no such combination of
+  // types. The caller has its own kernel; other errors are failures.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
       status == CUBLAS_STATUS_INVALID_VALUE) {
     choice.algorithm = describeCublas(status);
@@ -226,6 +233,8 @@ CudaStatus RealCudaApi::planGemm(const CudaGemmShape &shape, size_t cap,
     return checked(status);
   plan->wide = wide.algo;
   plan->narrow = narrow.algo;
+  // Which algorithm runs is known only at the call, so the workspace suits
+  // both.
   plan->workspaceBytes = std::max(wide.workspaceSize, narrow.workspaceSize);
   choice.workspaceBytes = plan->workspaceBytes;
   choice.algorithm = algorithmText(wide.algo);
@@ -237,12 +246,14 @@ CudaStatus RealCudaApi::gemm(CudaGemm gemm, const void *a, const void *b,
                              const void *bias, void *c, void *workspace,
                              CudaStream stream) {
   Gemm &plan = *static_cast<Gemm *>(gemm);
+  // The union of all low bits: aligned only if every address is.
   uintptr_t begins =
       reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
       reinterpret_cast<uintptr_t>(bias) | reinterpret_cast<uintptr_t>(c);
   if (plan.bias)
     if (cublasStatus_t status = plan.setBias(bias))
       return checked(status);
+  // Scale factors have the compute type: f64 for f64, otherwise f32.
   double alpha64 = 1, beta64 = plan.beta;
   float alpha = 1, beta = float(plan.beta);
   const void *scales[] = {&alpha, &beta};

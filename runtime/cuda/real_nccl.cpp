@@ -36,6 +36,7 @@ NcclChannel &of(CudaCommunicator communicator) {
   return *static_cast<NcclChannel *>(communicator);
 }
 
+// A communicator that was aborted is freed, so NCCL must not be asked.
 CudaStatus stateOf(NcclChannel &communicator) {
   std::lock_guard<std::mutex> lock(communicator.mutex);
   if (communicator.aborted)
@@ -62,6 +63,7 @@ struct Group {
   bool open = false;
   NcclChannel *member = nullptr; // a group uses one communicator
 };
+// Per thread, as in NCCL itself.
 thread_local Group group;
 
 // Runs one NCCL call. Inside a group it is handed to the stream at the group's
@@ -94,6 +96,7 @@ std::string describeNccl(int status) {
                      ncclGetErrorString(static_cast<ncclResult_t>(status));
   if (last && *last)
     text += std::string("; ") + last;
+  // Errors are one line.
   return text.substr(0, text.find('\n'));
 }
 
@@ -110,6 +113,7 @@ CudaStatus RealCudaApi::initCommunicator(CudaCommunicator &communicator,
   ncclUniqueId taken;
   memcpy(taken.internal, id.data(), id.size());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // Every call may then return ncclInProgress, which settled() waits out.
   config.blocking = 0;
   auto made = std::make_unique<NcclChannel>();
   ncclResult_t result =
@@ -160,6 +164,7 @@ CudaStatus RealCudaApi::deregisterMemory(CudaCommunicator communicator,
   });
 }
 
+// As bytes, since a gather does not compute.
 CudaStatus RealCudaApi::allGather(CudaCommunicator communicator,
                                   const void *shard, void *whole, size_t bytes,
                                   CudaStream stream) {
@@ -185,7 +190,9 @@ CudaStatus RealCudaApi::groupBegin() {
 }
 
 CudaStatus RealCudaApi::groupEnd() {
+  // Cleared first, so that a failed group does not swallow later calls.
   NcclChannel *member = std::exchange(group, {}).member;
+  // A group without calls has no communicator to wait for.
   if (!member)
     return checked(ncclGroupEnd());
   ncclResult_t result;

@@ -5,6 +5,7 @@
 
 namespace fsdpc::runtime {
 
+// `met` has no event for the compute stream, which joins the others.
 Sections::Sections(CudaContext &context, int count)
     : context(context), parted(context), events(size_t(std::max(count, 0))) {
   for (int stream : {FSDPC_STREAM_GATHER, FSDPC_STREAM_REDUCE})
@@ -29,6 +30,8 @@ void Sections::record(int stream, int event) {
 void Sections::wait(int stream, int event) {
   ProgramEvent &recorded = events.at(size_t(event));
   // Work on one stream runs in order anyway.
+  // An event of an earlier section must not be waited for: in a capture, CUDA
+  // refuses a wait for an event recorded outside it.
   if (recorded.section == number && recorded.stream != stream)
     recorded.event->wait(stream);
 }
@@ -61,6 +64,7 @@ void Sections::run(const Section &section, bool graphs,
     enqueueJoined(enqueue);
     return;
   }
+  // The captured calls do not run, so the graph is launched right after.
   if (!own.graph) {
     context.check(api.beginCapture(compute));
     enqueueJoined(enqueue);

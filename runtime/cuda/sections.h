@@ -16,6 +16,8 @@ namespace fsdpc::runtime {
 
 class Sections {
 public:
+  // `events` is the number of events in the manifest. The graphs must be
+  // destroyed before the collectives whose calls they hold.
   Sections(CudaContext &context, int events);
   ~Sections();
   Sections(const Sections &) = delete;
@@ -43,9 +45,12 @@ private:
   void enqueueJoined(const std::function<void()> &enqueue);
 
   CudaContext &context;
+  // The fork: recorded on the compute stream when a section begins.
   OwnedEvent parted;
+  // The join: recorded on each other stream when a section ends.
   std::array<std::unique_ptr<OwnedEvent>, FSDPC_STREAMS> met;
   std::vector<ProgramEvent> events;
+  // By Section::update, slot and first.
   std::map<std::tuple<bool, int, bool>, Kept> kept;
   uint64_t number = 0; // of the current section
 };

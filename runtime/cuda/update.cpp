@@ -10,6 +10,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// A member is one parameter of a layout; rates are kept per member of the
+// trainable layouts, in order.
 int64_t membersOf(const Manifest &manifest) {
   int64_t members = 0;
   for (const Layout &layout : manifest.layouts)
@@ -26,6 +28,7 @@ int64_t CudaUpdate::reportBytes(int64_t accumulate) {
 }
 
 int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
+  // Four blocks are taken: rates and a report for each parity.
   constexpr int64_t alignment = 4 * 4096;
   return 2 * (membersOf(manifest) * 4 * int64_t(sizeof(double)) +
               reportBytes(accumulate)) +
@@ -59,6 +62,8 @@ Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
     return norm;
   int64_t first = rank.job.rank * buffers.shard;
   std::vector<NormSegment> segments;
+  // begins[b] is the first segment of block b. A block that holds only padding
+  // has no segments and adds 0.
   std::vector<int64_t> begins = {0};
   for (int64_t begin = 0; begin < buffers.shard; begin += normBlock) {
     int64_t end = std::min(begin + normBlock, buffers.shard);
@@ -74,6 +79,8 @@ Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
   FSDPC_TRY(upload(begins, norm.blockBegins));
   FSDPC_TRY(
       upload(std::vector<double>(segments.size() * normLanes), norm.lanes));
+  // The launch is sized by the longest layout, since one kernel sums a list of
+  // layouts.
   lanes = std::max(lanes, int64_t(segments.size()) * normLanes);
   return norm;
 }
@@ -89,6 +96,8 @@ Result<CudaUpdate::Optimizer> CudaUpdate::optimizerOf(const fsdpc_rank &rank,
   std::vector<Segment> segments;
   forEachMember(layout, buffers.partBegin, buffers.partBegin + buffers.part,
                 [&](size_t member, int64_t from, int64_t to) {
+                  // A block of threads works on one segment, so long members
+                  // are cut.
                   for (int64_t begin = from; begin < to;
                        begin += optimizerSegment)
                     segments.push_back({begin - buffers.partBegin,
@@ -142,6 +151,8 @@ void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
     if (!layout.trainable)
       continue;
     for (const Member &member : layout.members) {
+      // The optimizer reads per member: learning rate, step from 1, weight
+      // decay, and a word that pads the group to four.
       *rates++ = rank.lr * member.rate;
       *rates++ = double(step + 1);
       *rates++ = member.decay;
@@ -153,6 +164,8 @@ void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
                  size_t(4 * members) * sizeof(double), FSDPC_STREAM_COMPUTE);
 }
 
+// Two steps later the same pinned copy is written again. By then the loop has
+// read it (Device::results).
 void CudaUpdate::sendReport(int64_t step) {
   size_t parity = size_t(step % 2);
   context.copy(pinnedReports[parity], report, size_t(reportBytes(accumulate)),
@@ -185,6 +198,7 @@ void CudaUpdate::reportLoss(fsdpc_rank &rank, const void *loss,
   r.random = static_cast<const uint32_t *>(rank.random[size_t(rank.slot)]);
   r.ranks = uint32_t(rank.job.size);
   r.losses = reinterpret_cast<float *>(report + 1);
+  // The report is: head, one loss per microbatch, one divisor per microbatch.
   r.valids = r.losses + accumulate;
   context.launch(r, 1, FSDPC_STREAM_COMPUTE);
 }
@@ -208,6 +222,8 @@ void CudaUpdate::sumSquares(int layoutCount, const int32_t *layouts,
 
 void CudaUpdate::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
                       const void *sums, double maxNorm, void *scale) {
+  // A replayed graph does not come here. The list stays valid, since every
+  // replay clips the same layouts.
   clipped.assign(layouts, layouts + count);
   Clip c;
   c.sums = static_cast<const double *>(sums);

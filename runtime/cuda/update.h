@@ -36,6 +36,7 @@ public:
   // not finite.
   void awaitReport(fsdpc_rank &rank, int64_t step, StepResults &results);
 
+  // These three implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
   void reportLoss(fsdpc_rank &rank, const void *loss, const void *valid);
   void sumSquares(int count, const int32_t *layouts, void *sums);
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
@@ -54,6 +55,8 @@ public:
   }
 
 private:
+  // A row of the table that the optimizer kernel reads: elements [from, to) of
+  // the part of a layout that this rank updates, all of `member`.
   struct Segment {
     int64_t from, to, member;
   };
@@ -70,6 +73,7 @@ private:
 
   CudaContext &context;
   CudaMemory &memory;
+  // One per layout, indexed as the manifest's layouts.
   NormLayout *norms = nullptr; // in device memory
   int64_t lanes = 0;           // of the layout that has most
   std::vector<Optimizer> optimizers;
@@ -77,8 +81,10 @@ private:
   double *deviceRates = nullptr;
   std::array<double *, 2> pinnedRates{}; // of even and odd steps
   int64_t accumulate = 0;                // microbatches per step
+  // In device memory, reportBytes() long.
   DeviceReport *report = nullptr;
   std::array<char *, 2> pinnedReports{};
+  // Recorded after the report of an even or odd step has been copied.
   std::array<std::unique_ptr<OwnedEvent>, 2> reported;
   std::vector<int32_t> clipped; // layouts of the last clip
 };

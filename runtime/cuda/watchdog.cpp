@@ -19,6 +19,7 @@ namespace {
 constexpr size_t stepWord = 2, wordCount = 3;
 using Clock = std::chrono::steady_clock;
 
+// Reads a word that the device may be writing.
 uint64_t load(const uint64_t &word) {
   return __atomic_load_n(&word, __ATOMIC_RELAXED);
 }
@@ -50,6 +51,7 @@ Watchdog::make(CudaApi &api, Job &job, double seconds, CudaStream compute) {
 Watchdog::Watchdog(CudaApi &api, Job &job, double seconds, CudaStream compute,
                    uint64_t *words)
     : api(api), job(job), seconds(seconds), compute(compute), words(words) {
+  // Takes number 0, which a word of zeroes names.
   nameOf("the start", "");
   for (Progress &progress : seen)
     progress.since = Clock::now();
@@ -63,6 +65,7 @@ Watchdog::~Watchdog() {
   }
   changed.notify_one();
   thread.join();
+  // The thread has ended, so from here on nothing else uses the communicators.
   uint32_t name = nameOf("the end of NCCL", "");
   for (CudaCommunicator communicator : communicators)
     if (communicator)
@@ -76,11 +79,14 @@ void Watchdog::watch(Channel channel, CudaCommunicator communicator) {
 }
 
 void Watchdog::beginStep(int64_t step) {
+  // Without a count: the step is only read for messages and is not watched.
   Mark mark{&words[stepWord], uint32_t(step), false};
   check(0, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark, sizeof mark,
                          compute));
 }
 
+// Strings are compared by address. Equal names at two addresses get two
+// numbers, which describe() prints alike.
 uint32_t Watchdog::nameOf(const char *op, const char *unit) {
   std::lock_guard<std::mutex> lock(mutex);
   auto [at, fresh] = numbers.emplace(std::pair(op, unit), names.size());
@@ -157,6 +163,8 @@ void Watchdog::look() {
     Progress &last = seen[channel];
     if (stream != last.stream || host != last.host)
       last = {stream, host, Clock::now()};
+    // A rank may hang on the host, before its collective reaches the stream, or
+    // on the stream, long after the call has returned.
     bool begun = hasBegun(stream) || hasBegun(host);
     std::chrono::duration<double> waited = Clock::now() - last.since;
     if (seconds > 0 && begun && waited.count() >= seconds) {
@@ -169,9 +177,12 @@ void Watchdog::look() {
 }
 
 void Watchdog::loop() {
+  // Eight looks per limit keep the delay small against it; once a second still
+  // finds asynchronous errors soon.
   double pause = seconds > 0 ? std::min(1.0, seconds / 8) : 1.0;
   std::unique_lock<std::mutex> lock(mutex);
   while (!stopping) {
+    // look() takes the lock itself, and may call NCCL or end the job.
     lock.unlock();
     look();
     lock.lock();

@@ -57,11 +57,13 @@ public:
 private:
   Watchdog(CudaApi &api, Job &job, double seconds, CudaStream compute,
            uint64_t *words);
+  // The thread: looks until the destructor stops it.
   void loop();
   void look();
   // Prints `line` in this rank's turn (awaitTurn) and ends the job.
   [[noreturn]] void end(const std::string &line, bool later);
 
+  // What the thread saw at its last look at a channel.
   struct Progress {
     uint64_t stream = 0, host = 0; // the marks when they last moved
     std::chrono::steady_clock::time_point since;
@@ -72,10 +74,14 @@ private:
   const double seconds;
   CudaStream compute;
   uint64_t *const words; // pinned: a mark per channel, then the step
+  // The marks of the host, in the format of `words`. Written by the thread of
+  // the rank.
   std::array<std::atomic<uint64_t>, 2> hosts{};
+  // Used by the thread only.
   std::array<Progress, 2> seen;
   std::mutex mutex; // guards the members below
   std::array<CudaCommunicator, 2> communicators{};
+  // Operation and unit by number, and the inverse map.
   std::vector<std::pair<const char *, const char *>> names;
   std::map<std::pair<const char *, const char *>, uint32_t> numbers;
   bool stopping = false;

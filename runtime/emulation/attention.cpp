@@ -62,6 +62,8 @@ void addProduct(int64_t m, int64_t n, int64_t k, const Matrix &a,
   multiply({m, n, k, a, b, sum.data(), "f32", n, true});
 }
 
+// Rounds dense rows to the plan's type and stores them as the rows of one head
+// of an operand.
 void storeRows(const Rows &rows, int64_t count, int64_t width,
                const AttentionPlan &p, void *operand, const Strides &strides,
                int64_t batch, int64_t which) {
@@ -91,6 +93,7 @@ Rows scoresOf(const Head &h, const void *query, const void *key,
       product(p.queries, p.keys, p.width, h.ofQuery(query, p.strideQuery),
               transposed(h.ofKey(key, p.strideKey)));
   for (int64_t i = 0; i < p.queries; ++i) {
+    // Queries are aligned with the last keys: the last query sees all of them.
     int64_t seen =
         p.causal ? std::clamp<int64_t>(i + 1 + p.keys - p.queries, 0, p.keys)
                  : p.keys;
@@ -107,6 +110,8 @@ void weigh(const AttentionPlan &p, const float *lse, Rows &scores) {
   for (int64_t i = 0; i < p.queries; ++i)
     for (int64_t j = 0; j < p.keys; ++j) {
       float &cell = scores[i * p.keys + j];
+      // Not exp(-inf - lse), which is NaN in a row that sees no key: its lse is
+      // minus infinity too.
       cell = cell == -infinity ? 0 : rounded(std::exp(cell - lse[i]), p.dtype);
     }
 }
@@ -142,11 +147,14 @@ void backward(const Head &h, const void *const *operands, Rows &dkey,
   Matrix output = h.ofQuery(operands[4], p.strideOutput);
   const float *lse = static_cast<const float *>(operands[5]) +
                      (h.batch * p.heads + h.head) * p.queries;
+  // Recomputed from the log-sum-exp, as flash attention does.
   Rows weights = scoresOf(h, operands[1], operands[2], operands[6]);
   weigh(p, lse, weights);
   Rows dscores = product(p.queries, p.keys, p.valueWidth, grad,
                          transposed(h.ofKey(operands[3], p.strideValue)));
   for (int64_t i = 0; i < p.queries; ++i) {
+    // grad · output equals the sum of weight · dweight over the row, so the
+    // softmax gradient needs one number per row.
     float dot = 0;
     for (int64_t j = 0; j < p.valueWidth; ++j)
       dot += loadValue(grad.values, p.dtype, i * grad.row + j) *
@@ -157,6 +165,8 @@ void backward(const Head &h, const void *const *operands, Rows &dkey,
                      p.dtype);
     }
   }
+  // dvalue += weightsᵀ · grad and dkey += dscoresᵀ · query, in f32 over the
+  // heads of the group.
   addProduct(p.keys, p.valueWidth, p.queries,
              transposed(dense(weights, p.keys)), grad, dvalue);
   addProduct(p.keys, p.width, p.queries, transposed(dense(dscores, p.keys)),
@@ -175,6 +185,7 @@ void attend(const AttentionPlan &p, const void *const *operands) {
         forward({p, batch, head}, operands);
       continue;
     }
+    // Grouped-query attention: consecutive query heads share a key head.
     int64_t shared = p.heads / p.groups;
     for (int64_t group = 0; group < p.groups; ++group) {
       Rows dkey(p.keys * p.width), dvalue(p.keys * p.valueWidth);

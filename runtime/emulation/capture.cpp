@@ -7,6 +7,8 @@
 
 namespace fsdpc::runtime::emulation {
 
+// The first lane needs no thread of its own: run() executes it on the stream
+// that launches the graph, which is busy anyway.
 Graph::Graph(std::vector<std::vector<Step>> lanesOfWork, Device &device,
              uint64_t seed)
     : device(device), lanes(std::move(lanesOfWork)), progress(lanes.size()) {
@@ -15,12 +17,15 @@ Graph::Graph(std::vector<std::vector<Step>> lanesOfWork, Device &device,
 }
 
 void Graph::run(Chance &chance) {
+  // CUDA too runs launches of one executable graph one after the other.
   std::lock_guard<std::mutex> alone(running);
   {
     std::lock_guard<std::mutex> lock(mutex);
     std::fill(progress.begin(), progress.end(), 0);
   }
   for (size_t lane = 1; lane < lanes.size(); ++lane)
+    // enqueueAlways, because a lane must count its progress even if the device
+    // has failed: the others wait for it.
     workers[lane - 1]->enqueueAlways(
         [this, lane](Chance &chance) { runLane(lane, chance); });
   runLane(0, chance);
@@ -39,12 +44,14 @@ void Graph::runLane(size_t lane, Chance &chance) {
       std::unique_lock<std::mutex> lock(mutex);
       changed.wait(lock, [&] {
         for (size_t other = 0; other < step.after.size(); ++other)
+          // A lane runs in order, so it need not wait for itself.
           if (other != lane && progress[other] < step.after[other])
             return false;
         return true;
       });
     }
     chance.delay();
+    // A failed device skips the work, but not the count.
     if (!device.failed())
       step.work(chance);
     std::lock_guard<std::mutex> lock(mutex);
@@ -63,9 +70,12 @@ size_t Capture::addLane(const Clock &clock) {
 void Capture::add(size_t lane, Work work) {
   lanes[lane].push_back({clocks[lane], std::move(work)});
   wait(lane, {}); // extends the clock to hold this lane's count
+  // The own component counts the lane's work, which isJoined() looks for in the
+  // clock of lane 0.
   clocks[lane][lane] = lanes[lane].size();
 }
 
+// The join of two vector clocks: the maximum of each component.
 void Capture::wait(size_t lane, const Clock &clock) {
   Clock &own = clocks[lane];
   own.resize(std::max({own.size(), clock.size(), lane + 1}));
@@ -73,6 +83,8 @@ void Capture::wait(size_t lane, const Clock &clock) {
     own[other] = std::max(own[other], clock[other]);
 }
 
+// CUDA requires that the stream that began the capture has waited, directly or
+// not, for the last work of every other one.
 bool Capture::isJoined() const {
   const Clock &end = clocks[0];
   for (size_t lane = 0; lane < lanes.size(); ++lane)

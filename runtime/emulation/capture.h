@@ -51,14 +51,18 @@ public:
 
   // Adds a lane for a stream that joins after `clock`, and returns its number.
   size_t addLane(const Clock &clock);
+  // Appends work to a lane, after everything that the lane has waited for.
   void add(size_t lane, Work work);
   const Clock &clockOf(size_t lane) const { return clocks[lane]; }
   // Makes later work of the lane follow everything before `clock`.
   void wait(size_t lane, const Clock &clock);
   // Returns true if all work precedes the end of the first lane.
   bool isJoined() const;
+  // Moves the work into a graph; the capture is used up.
   std::unique_ptr<Graph> instantiate(uint64_t seed);
 
+  // The thread that began the capture: only it may end it, and its unsafe calls
+  // are refused until then.
   const std::thread::id thread = std::this_thread::get_id();
   bool invalid = false; // a rule of capture was broken
   Device &device;

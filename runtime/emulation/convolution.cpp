@@ -1,5 +1,6 @@
 // Convolutions by im2col over whole images; the three kinds differ only in what
-// is multiplied by what, and whether windows are read or added to.
+// is multiplied by what, and whether windows are read or added to. Simple
+// rather than fast: it stands for cuDNN in tests.
 #include "runtime/emulation/convolution.h"
 #include "runtime/emulation/gemm.h"
 #include "runtime/emulation/values.h"
@@ -32,6 +33,8 @@ void eachWindowCell(const ConvolutionPlan &p, int64_t channels, Each each) {
 } // namespace
 
 void convolve(const ConvolutionPlan &p, const void *x, const void *w, void *y) {
+  // Per group. `depth` counts the weights of a filter, `cells` the outputs of a
+  // plane, `image` the inputs of an image.
   int64_t channels = p.channels / p.groups, filters = p.filters / p.groups;
   int64_t depth = channels * p.kernelHeight * p.kernelWidth;
   int64_t cells = p.outHeight * p.outWidth;
@@ -40,6 +43,8 @@ void convolve(const ConvolutionPlan &p, const void *x, const void *w, void *y) {
   std::vector<float> matrix(depth * cells);
   for (int64_t group = 0; group < p.groups; ++group) {
     int64_t firstWeight = group * filters * depth;
+    // For a weight gradient the sum runs over the batch; for an input gradient
+    // it is reset per image.
     std::vector<float> sum(weight ? filters * depth : image);
     for (int64_t n = 0; n < p.batch; ++n) {
       int64_t entry = n * p.groups + group;
@@ -64,6 +69,8 @@ void convolve(const ConvolutionPlan &p, const void *x, const void *w, void *y) {
         storeValues(sum, p.dtype, at(y, p.dtype, entry * image));
         continue;
       }
+      // Rows of the matrix are channel and kernel cell, columns are output
+      // cells; the padding stays 0.
       std::vector<float> source =
           loadValues(at(x, p.dtype, entry * image), p.dtype, image);
       matrix.assign(matrix.size(), 0.0f);

@@ -27,6 +27,8 @@ struct LiveObjects {
   size_t streams = 0, events = 0, graphs = 0, plans = 0, communicators = 0;
 };
 
+// Tests make their own; a program has one (theEmulation). Any thread may call
+// it. A refused call leaves a detail that errorText adds on the same thread.
 class Emulation : public CudaApi {
 public:
   explicit Emulation(const Settings &settings);
@@ -117,10 +119,12 @@ public:
 private:
   struct LiveStream;
   struct LiveEvent;
+  // A plan of cuBLASLt or cuDNN, and the workspace that each call overwrites.
   template <typename Plan> struct LibraryPlan {
     Plan plan;
     size_t workspaceBytes;
   };
+  // An operand of a call, with the bytes that the call may touch.
   struct Buffer {
     const void *memory;
     int64_t bytes;
@@ -139,9 +143,13 @@ private:
   CudaStatus submitLocked(LiveStream &stream, Work work);
   // Refuses a call if the calling thread captures, and invalidates the capture.
   CudaStatus refuseInCapture(const char *call);
+  // Refuses a call, and invalidates the capture whose rule it broke. The caller
+  // holds `mutex`, as for submitLocked and leaveCapture.
   CudaStatus spoil(Capture &capture, CudaStatus status,
                    const std::string &detail);
+  // Returns the streams of a capture to normal, and ends it.
   void leaveCapture(const Capture &capture);
+  // `call` names the function of the table, for messages.
   CudaStatus allocate(void *&memory, size_t bytes, int owner, const char *call);
   // Returns cudaOk if kernels and libraries on the current device may access
   // the bytes.
@@ -158,11 +166,15 @@ private:
   call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
        const std::function<std::vector<Buffer>(const Plan &)> &buffers,
        void *workspace, CudaStream stream, Run run);
+  // Enqueues `work` on the stream. Fails unless all ranks have joined.
   CudaStatus collective(CudaCommunicator communicator, CudaStream stream,
                         std::function<void(NcclCommunicator &)> work);
   CudaStatus checkCollective(CudaCommunicator communicator, const void *shard,
                              const void *whole, size_t shardBytes);
+  // Ends the registrations of a communicator that is destroyed or aborted. The
+  // caller holds `mutex`.
   void forgetRegistrations(const NcclCommunicator &communicator);
+  // Adds a send or receive to the open group, or enqueues it alone.
   CudaStatus transfer(CudaCommunicator communicator, const Transfer &transfer,
                       CudaStream stream);
 

@@ -50,6 +50,8 @@ CudaStatus Emulation::makeNcclId(NcclId &id) {
   return cudaOk;
 }
 
+// Returns as soon as this rank has joined. The caller polls communicatorState
+// for the others.
 CudaStatus Emulation::initCommunicator(CudaCommunicator &handle, int rank,
                                        int size, const NcclId &id) {
   handle = nullptr;
@@ -72,6 +74,8 @@ CudaStatus Emulation::communicatorState(CudaCommunicator handle) {
              : status::refuse(status::ncclInvalidArgument, "a communicator");
 }
 
+// Removes the handle at once, although work may still hold the object: its
+// calls return early.
 CudaStatus Emulation::abortCommunicator(CudaCommunicator handle) {
   Lock lock(mutex);
   std::shared_ptr<NcclCommunicator> communicator = communicators.remove(handle);
@@ -87,6 +91,7 @@ CudaStatus Emulation::destroyCommunicator(CudaCommunicator handle) {
   std::shared_ptr<NcclCommunicator> communicator = communicators.find(handle);
   if (!communicator)
     return status::refuse(status::ncclInvalidArgument, "a communicator");
+  // NCCL does not end while a graph holds one of its calls.
   if (communicator->pending > 0)
     return status::refuse(
         status::ncclInvalidUsage,
@@ -118,12 +123,14 @@ CudaStatus Emulation::deregisterMemory(CudaCommunicator handle,
     return cudaOk;
   Lock lock(mutex);
   std::shared_ptr<Registration> known = registrations.find(registration);
+  // A registration belongs to one communicator.
   if (!known || known->communicator.get() != handle)
     return status::refuse(status::ncclInvalidArgument, "a registration");
   registrations.remove(registration);
   return cudaOk;
 }
 
+// In two steps, since a list must not change while it is visited.
 void Emulation::forgetRegistrations(const NcclCommunicator &communicator) {
   std::vector<const void *> gone;
   registrations.each([&](Registration &registration) {
@@ -149,6 +156,8 @@ CudaStatus Emulation::collective(CudaCommunicator handle, CudaStream stream,
                      status::ncclInvalidUsage,
                      "a communicator is used before all ranks have joined")
                : status;
+  // Shared, because work is a std::function and may be copied; the count falls
+  // when the last copy is gone.
   auto pending = std::make_shared<Pending>(communicator);
   return submit(stream, /*bound=*/true,
                 [pending, work = std::move(work)](Chance &) {
@@ -156,9 +165,12 @@ CudaStatus Emulation::collective(CudaCommunicator handle, CudaStream stream,
                 });
 }
 
+// Checks the full extent of both buffers on the current device: one shard, and
+// one shard per rank.
 CudaStatus Emulation::checkCollective(CudaCommunicator handle,
                                       const void *shard, const void *whole,
                                       size_t shardBytes) {
+  // An unknown communicator is refused by collective(), which follows.
   size_t size = 0;
   {
     Lock lock(mutex);
@@ -195,12 +207,15 @@ CudaStatus Emulation::groupBegin() {
   return cudaOk;
 }
 
+// Groups nest, and only the end of the outermost one enqueues.
 CudaStatus Emulation::groupEnd() {
   if (group.depth == 0)
     return status::refuse(status::ncclInvalidUsage,
                           "no group has been started");
   if (--group.depth > 0)
     return cudaOk;
+  // All exchanges are enqueued even if one fails: other ranks may wait for
+  // them. The first error is returned.
   CudaStatus first = cudaOk;
   for (Group::Exchange &exchange : std::exchange(group.exchanges, {})) {
     CudaStatus status = collective(exchange.communicator, exchange.stream,
@@ -225,10 +240,13 @@ CudaStatus Emulation::transfer(CudaCommunicator handle,
                             "rank " + std::to_string(transfer.peer) +
                                 " of a communicator");
   }
+  // Outside a group a send or receive is an exchange of its own.
   if (group.depth == 0)
     return collective(handle, stream, [=](NcclCommunicator &communicator) {
       communicator.exchange({transfer});
     });
+  // Transfers of one communicator and stream run at the same time, in one
+  // exchange.
   for (Group::Exchange &exchange : group.exchanges)
     if (exchange.communicator == handle && exchange.stream == stream) {
       exchange.transfers.push_back(transfer);

@@ -32,6 +32,7 @@ Emulation::Emulation(const Settings &settings)
     devices.push_back(std::make_unique<Device>(device));
 }
 
+// Counts handles, not objects: what enqueued work still holds does not count.
 LiveObjects Emulation::alive() {
   LiveObjects alive;
   for (auto &device : devices)
@@ -50,10 +51,12 @@ std::string Emulation::errorText(CudaStatus status) {
   return status::textOf(status);
 }
 
+// Answered without a device, so an earlier failure of one does not show here.
 CudaStatus Emulation::deviceCount(int &count) {
   count = 0;
   if (faults.is(Fault::driver))
     return status::insufficientDriver;
+  // One device is too few for several processes (chooseDevice).
   count = faults.is(Fault::fewDevices) ? std::min(settings.devices, 1)
                                        : settings.devices;
   return cudaOk;
@@ -71,8 +74,10 @@ CudaStatus Emulation::selectDevice(int device) {
   return cudaOk;
 }
 
+// A thread that has selected nothing is on device 0, as in CUDA.
 Device &Emulation::currentDevice() { return *devices[selected]; }
 
+// The name is unique per device, so it serves as the identity too.
 CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.name = "emulated device " + std::to_string(selected);
   info.major = 9;
@@ -105,6 +110,7 @@ CudaStatus Emulation::allocatePinned(void *&address, size_t bytes) {
   return allocate(address, bytes, pinnedMemory, "allocatePinned");
 }
 
+// Frees even if the device has failed, and reports the failure too.
 CudaStatus Emulation::freeDevice(void *address) {
   if (CudaStatus status = refuseInCapture("freeDevice"))
     return status;
@@ -121,6 +127,7 @@ CudaStatus Emulation::freePinned(void *address) {
 
 CudaStatus Emulation::copy(void *to, const void *from, size_t bytes,
                            CudaStream stream) {
+  // Both ends may lie on any device, so this check differs from checkBuffer.
   bool pageable = false;
   for (const void *end : {static_cast<const void *>(to), from}) {
     Place::Kind kind = memory.find(end, bytes).kind;
@@ -145,6 +152,7 @@ CudaStatus Emulation::fill(void *to, int byte, size_t bytes,
                 [=](Chance &) { memset(to, byte, bytes); });
 }
 
+// Pinned memory is accessible from every device.
 CudaStatus Emulation::checkBuffer(const void *address, size_t bytes,
                                   const char *what) {
   Place place = memory.find(address, bytes);
@@ -162,6 +170,7 @@ CudaStatus Emulation::checkBuffer(const void *address, size_t bytes,
 void Emulation::beginRange(const char *) { ++ranges; }
 
 void Emulation::endRange() {
+  // An unbalanced range is a bug of the caller that no status could report.
   if (--ranges >= 0)
     return;
   fprintf(stderr, "error: emulated: endRange without beginRange\n");

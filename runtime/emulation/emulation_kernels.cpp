@@ -34,6 +34,9 @@ CudaStatus Emulation::loadProgram(const fsdpc_program &loaded) {
   return currentDevice().state();
 }
 
+// The handle is the address of the entry in the program's table. Refuses
+// kernels of another program, and those compiled for a GPU, which have no
+// function for the host.
 CudaStatus Emulation::findKernel(const fsdpc_kernel &kernel,
                                  CudaFunction &function) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -57,10 +60,14 @@ CudaStatus Emulation::launch(CudaFunction function, int64_t blocks, int threads,
                           "a launch of " + std::to_string(blocks) +
                               " blocks of " + std::to_string(threads) +
                               " threads");
+  // Only the first byte: a kernel does not say how much it accesses. The guard
+  // pages catch the rest.
   for (int i = 0; i < count; ++i)
     if (buffers[i])
       if (CudaStatus status = checkBuffer(buffers[i], 1, kernel->name))
         return status;
+  // Arguments are copied at the launch, as CUDA does; the caller's list is gone
+  // when the kernel runs.
   std::vector<void *> arguments(buffers, buffers + count);
   return submit(stream, /*bound=*/true,
                 [this, kernel, blocks, arguments = std::move(arguments),
@@ -83,6 +90,7 @@ CudaStatus Emulation::launchOwn(int kernel, int64_t blocks,
                           "a launch of " + std::to_string(blocks) +
                               " blocks of the runtime's kernel " +
                               std::to_string(kernel));
+  // Aligned for any struct of arguments.
   std::vector<std::max_align_t> copied((bytes + sizeof(std::max_align_t) - 1) /
                                        sizeof(std::max_align_t));
   memcpy(copied.data(), arguments, bytes);
@@ -94,6 +102,8 @@ CudaStatus Emulation::launchOwn(int kernel, int64_t blocks,
                                        "the runtime's kernel " +
                                            std::to_string(kernel));
                   eachBlock(chance, blocks, [&](int64_t block) {
+                    // One thread per block, so reductions return their own
+                    // value; some bodies still use the first word.
                     double shared[1];
                     Grid grid;
                     grid.block = block;

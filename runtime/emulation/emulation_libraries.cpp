@@ -16,6 +16,8 @@ namespace fsdpc::runtime::emulation {
 
 namespace {
 
+// Small, but not 0: every call then checks and overwrites the workspace that it
+// was given.
 constexpr size_t wantedWorkspace = size_t(64) << 10;
 
 CudaStatus refusePlan(CudaChoice &choice, const char *reason) {
@@ -32,6 +34,8 @@ int64_t extentOf(std::initializer_list<std::pair<int64_t, int64_t>> axes) {
   return extent;
 }
 
+// A transposed operand is the same memory with row and column strides
+// exchanged.
 void runGemm(const CudaGemmShape &s, const void *a, const void *b,
              const void *bias, void *c) {
   for (int64_t i = 0; i < s.count; ++i)
@@ -85,11 +89,14 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
   }
   if (!plan)
     return status::refuse(status::invalidHandle, "a plan");
+  // At the call, not when the work runs, so that the error names the op that
+  // was enqueued.
   for (const Buffer &buffer : buffers(plan->plan))
     if (CudaStatus status =
             checkBuffer(buffer.memory, size_t(buffer.bytes), buffer.name))
       return status;
   if (plan->workspaceBytes) {
+    // The alignment that CudaChoice::workspaceBytes promises.
     if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
       return status::refuse(status::invalidValue,
                             "a workspace is not aligned to 256 bytes");
@@ -98,6 +105,8 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
       return status;
   }
   return submit(stream, /*bound=*/true,
+                // The work holds the plan, so destroying the handle does not
+                // disturb what is enqueued.
                 [plan, workspace, run = std::move(run)](Chance &) {
                   if (plan->workspaceBytes)
                     memset(workspace, 0xff, plan->workspaceBytes);
@@ -108,6 +117,7 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
 CudaStatus Emulation::planGemm(const CudaGemmShape &s, size_t cap,
                                CudaGemm &gemm, CudaChoice &choice) {
   bool f64 = s.dtypeA == "f64", narrowed = s.dtypeA == "bf16";
+  // The combinations that cuBLASLt computes with f32 or f64 sums.
   bool known = s.dtypeA == s.dtypeB &&
                (f64        ? s.dtypeC == "f64"
                 : narrowed ? s.dtypeC == "bf16" || s.dtypeC == "f32"
@@ -125,6 +135,8 @@ CudaStatus Emulation::gemm(CudaGemm gemm, const void *a, const void *b,
                            const void *bias, void *c, void *workspace,
                            CudaStream stream) {
   auto buffers = [=](const CudaGemmShape &s) {
+    // Bytes from the first to the last element that the operand may touch, over
+    // all products of the batch.
     auto bytes = [&](const std::string &dtype, int64_t rows, int64_t columns,
                      bool transposed, int64_t row, int64_t stride) {
       if (transposed)
@@ -163,8 +175,11 @@ CudaStatus Emulation::convolution(CudaConvolution convolution, const void *x,
                                   CudaStream stream) {
   auto buffers = [=](const ConvolutionPlan &p) {
     int64_t element = bytesOf(p.dtype);
+    // Tensors of a convolution are dense.
     int64_t image = p.batch * p.channels * p.height * p.width * element;
     int64_t result = p.batch * p.filters * p.outHeight * p.outWidth * element;
+    // `x`, `w` and `y` hold different tensors for each kind
+    // (fsdpc_convolution).
     int64_t weight = p.filters * p.channels / p.groups * p.kernelHeight *
                      p.kernelWidth * element;
     if (p.kind == "forward")
@@ -205,6 +220,8 @@ CudaStatus Emulation::attention(CudaAttention attention,
                                 const void *const *operands, void *workspace,
                                 CudaStream stream) {
   auto buffers = [=](const AttentionPlan &p) {
+    // Bytes from the first to the last element of a tensor with strides of
+    // batch, head and row.
     auto rows = [&](const void *operand, const std::vector<int64_t> &strides,
                     int64_t heads, int64_t length, int64_t width,
                     const char *name) {
@@ -215,6 +232,8 @@ CudaStatus Emulation::attention(CudaAttention attention,
                                                  {width, 1}}),
                     name};
     };
+    // The backward call has the cotangent in front of query, key and value.
+    // Output and log-sum-exp are operands 4 and 5 of both.
     const void *const *o = operands + (p.backward ? 1 : 0);
     const void *output = operands[4], *lse = operands[5];
     std::vector<Buffer> all = {

@@ -20,12 +20,16 @@ CudaStatus Emulation::spoil(Capture &capture, CudaStatus status,
 
 CudaStatus Emulation::refuseInCapture(const char *call) {
   Lock lock(mutex);
+  // Unsafe calls concern the thread that captures, whatever stream they name
+  // (mode thread-local).
   for (const std::shared_ptr<Capture> &capture : captures)
     if (capture->thread == std::this_thread::get_id())
       return spoil(*capture, status::captureUnsupported, call);
   return cudaOk;
 }
 
+// A capture that a broken rule has invalidated takes no more work; the caller
+// learns it at once and again at the end.
 CudaStatus Emulation::submitLocked(LiveStream &live, Work work) {
   if (!live.capture) {
     live.stream.enqueue(std::move(work));
@@ -51,6 +55,7 @@ CudaStatus Emulation::submit(CudaStream stream, bool bound, Work work) {
   return submitLocked(*live, std::move(work));
 }
 
+// Priorities have no effect here.
 CudaStatus Emulation::createStream(CudaStream &stream, bool) {
   Device &device = currentDevice();
   if (CudaStatus status = device.state())
@@ -87,6 +92,7 @@ CudaStatus Emulation::synchronizeStream(CudaStream stream) {
       return spoil(*live->capture, status::captureUnsupported,
                    "synchronizeStream");
   }
+  // Without the lock: the work may itself wait for calls of other threads.
   live->stream.synchronize();
   return live->stream.device.state();
 }
@@ -97,6 +103,7 @@ CudaStatus Emulation::createEvent(CudaEvent &event) {
   return cudaOk;
 }
 
+// Work that waits for the event holds its marker, so the event itself may go.
 CudaStatus Emulation::destroyEvent(CudaEvent event) {
   Lock lock(mutex);
   return events.remove(event)
@@ -104,6 +111,8 @@ CudaStatus Emulation::destroyEvent(CudaEvent event) {
              : status::refuse(status::invalidHandle, "an event");
 }
 
+// Marks and waits run even if the device has failed, so that no stream waits
+// forever for a mark that was skipped.
 CudaStatus Emulation::recordEvent(CudaEvent event, CudaStream stream) {
   Lock lock(mutex);
   std::shared_ptr<LiveEvent> point = events.find(event);
@@ -113,6 +122,8 @@ CudaStatus Emulation::recordEvent(CudaEvent event, CudaStream stream) {
   if (CudaStatus status = live->stream.device.state())
     return status;
   if (!live->capture) {
+    // A new marker per record: streams that wait for an earlier record keep
+    // theirs.
     auto marker = std::make_shared<Marker>();
     live->stream.enqueueAlways([marker](Chance &) { marker->reach(); });
     *point = {marker, nullptr, {}};
@@ -120,6 +131,8 @@ CudaStatus Emulation::recordEvent(CudaEvent event, CudaStream stream) {
   }
   if (live->capture->invalid)
     return status::captureInvalidated;
+  // In a capture an event is a point in the partial order. Nothing runs yet, so
+  // there is no marker.
   *point = {nullptr, live->capture, live->capture->clockOf(live->lane)};
   return cudaOk;
 }
@@ -132,6 +145,7 @@ CudaStatus Emulation::waitEvent(CudaStream stream, CudaEvent event) {
     return status::refuse(status::invalidHandle, "an event or a stream");
   if (CudaStatus status = live->stream.device.state())
     return status;
+  // A replay could not repeat a wait for work that ran once.
   if (point->marker && live->capture)
     return spoil(
         *live->capture, status::captureIsolation,
@@ -141,6 +155,7 @@ CudaStatus Emulation::waitEvent(CudaStream stream, CudaEvent event) {
         [marker = point->marker](Chance &) { marker->await(); });
   if (!point->capture)
     return cudaOk; // or the event was never recorded
+  // Such an event cannot be waited for outside its graph.
   if (std::find(captures.begin(), captures.end(), point->capture) ==
       captures.end())
     return status::refuse(status::capturedEvent,
@@ -148,10 +163,12 @@ CudaStatus Emulation::waitEvent(CudaStream stream, CudaEvent event) {
   if (point->capture->invalid)
     return status::captureInvalidated;
   if (live->capture && live->capture != point->capture) {
+    // The wait would merge two captures, which invalidates both.
     live->capture->invalid = true;
     return spoil(*point->capture, status::captureMerge, "");
   }
   if (!live->capture) {
+    // A stream joins a capture by waiting for one of its events.
     live->capture = point->capture;
     live->lane = live->capture->addLane(point->clock);
   } else {
@@ -201,6 +218,8 @@ void Emulation::leaveCapture(const Capture &capture) {
   captures.erase(std::find_if(captures.begin(), captures.end(), same));
 }
 
+// The capture is over also if it failed, so that the streams can be used again.
+// It goes on only if the wrong stream or thread tries to end it.
 CudaStatus Emulation::endCapture(CudaStream stream, CudaGraph &graph) {
   graph = nullptr;
   Lock lock(mutex);
@@ -210,6 +229,7 @@ CudaStatus Emulation::endCapture(CudaStream stream, CudaGraph &graph) {
   std::shared_ptr<Capture> capture = live->capture;
   if (!capture)
     return status::refuse(status::illegalState, "the stream is not capturing");
+  // Lane 0 is the stream on which the capture began.
   if (live->lane != 0)
     return spoil(*capture, status::captureUnmatched, "");
   if (capture->thread != std::this_thread::get_id())
@@ -223,6 +243,8 @@ CudaStatus Emulation::endCapture(CudaStream stream, CudaGraph &graph) {
   return cudaOk;
 }
 
+// The whole graph is one piece of work of the stream, so later work of the
+// stream follows all of its lanes.
 CudaStatus Emulation::launchGraph(CudaGraph graph, CudaStream stream) {
   Lock lock(mutex);
   std::shared_ptr<Graph> captured = graphs.find(graph);

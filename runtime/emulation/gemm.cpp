@@ -61,6 +61,8 @@ template <typename T>
 [[gnu::always_inline]] FSDPC_INNER_LOOP inline void
 addBlock(const T *__restrict a, const T *__restrict b, int64_t rows,
          int64_t columns, int64_t depth, T *__restrict sums) {
+  // An element of C is loaded and stored once per `unroll` additions, which are
+  // in the order of k.
   for (int64_t p = 0; p < depth; p += unroll)
     for (int64_t i = 0; i < rows; ++i) {
       const T *__restrict w = a + i * blockDepth + p;
@@ -132,6 +134,8 @@ void addProduct(const Product &p, int64_t row, int64_t rows, int64_t column,
 }
 
 template <typename T> void multiplyIn(const Product &p) {
+  // Reused by all products of a thread, so that a small product does not
+  // allocate.
   thread_local Blocks<T> blocks;
   std::vector<T> &sums = blocks.sums;
   for (int64_t column = 0; column < p.n; column += blockColumns)
@@ -147,6 +151,8 @@ template <typename T> void multiplyIn(const Product &p) {
         store(sums.data(), rows, columns, p.add, bias ? bias + column : bias,
               c + row * p.rowC + column, p.rowC);
       };
+      // f64 products have an f64 result, so only the f32 code needs a narrow
+      // one.
       if constexpr (sizeof(T) == sizeof(float))
         if (p.dtypeC == "bf16") {
           storeTo(static_cast<BFloat16 *>(p.c));

@@ -9,6 +9,8 @@
 
 namespace fsdpc::runtime::emulation {
 
+// Not thread-safe; the owner locks. Objects are shared, so that work that is
+// enqueued keeps what it uses alive after the handle is gone.
 template <typename T> class Handles {
 public:
   void *add(std::shared_ptr<T> object) {
@@ -21,6 +23,8 @@ public:
     auto at = objects.find(handle);
     return at == objects.end() ? nullptr : at->second;
   }
+  // Returns null if the handle is not alive. The object ends with the last
+  // reference, which may be that of enqueued work.
   std::shared_ptr<T> remove(const void *handle) {
     std::shared_ptr<T> object = find(handle);
     objects.erase(handle);

@@ -40,6 +40,8 @@ int poisonFile() {
   return file;
 }
 
+// An allocation may be longer than the file, which is then mapped several times
+// in a row.
 bool mapPoison(char *begin, size_t bytes) {
   for (size_t done = 0; done < bytes; done += poisonBytes)
     if (mmap(begin + done, std::min(poisonBytes, bytes - done),
@@ -51,6 +53,8 @@ bool mapPoison(char *begin, size_t bytes) {
 
 // The protection key of device memory, or -1 if the processor has none. A
 // thread has no right to it until it asks.
+// Rights to a key belong to the thread and change by one instruction
+// (pkeys(7)).
 int deviceKey() {
   static const int key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
   return key;
@@ -72,6 +76,7 @@ DeviceAccess::~DeviceAccess() {
     pkey_set(deviceKey(), unsigned(before));
 }
 
+// Unmaps freed memory too, whose addresses stay reserved until now.
 Memory::~Memory() {
   for (auto &[begin, mapping] : mappings)
     munmap(mapping.reserved, mapping.reservedBytes);
@@ -82,6 +87,7 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
   std::unique_lock lock(mutex);
   if (bytes == 0)
     return cudaOk;
+  // Pinned memory counts, but has no limit.
   size_t *count = owner == pinnedMemory ? &pinned : &used[owner];
   if (owner != pinnedMemory && bytes > capacity - used[owner])
     return status::refuse(status::memoryAllocation,
@@ -90,6 +96,8 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
                               std::to_string(capacity - used[owner]) +
                               " are free");
   size_t inner = roundUp(bytes, page);
+  // Reserves everything without rights, then maps the middle: what stays are
+  // the guard pages.
   Mapping mapping{nullptr, inner + 2 * page, nullptr, bytes, owner, false};
   void *reserved = mmap(nullptr, mapping.reservedBytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -116,6 +124,9 @@ CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
   return cudaOk;
 }
 
+// Rounding to pages and to the alignment leaves bytes around an allocation that
+// no guard page protects. They still hold the poison unless somebody wrote
+// there.
 void Memory::checkMargins(const Mapping &mapping) {
   DeviceAccess access;
   const char *first = mapping.reserved + page;
@@ -149,6 +160,7 @@ CudaStatus Memory::release(void *memory, bool ofPinned) {
   // The addresses stay reserved, so that late accesses hit nothing else.
   char *first = mapping.reserved + page;
   size_t inner = mapping.reservedBytes - 2 * page;
+  // A new mapping over the old one also returns the memory to the system.
   mmap(first, inner, PROT_NONE,
        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   mapping.freed = true;

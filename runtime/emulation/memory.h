@@ -54,7 +54,11 @@ public:
   // Allocates memory that belongs to `owner`, a device or pinnedMemory.
   // Addresses are multiples of 256; of 4096 from 1 MiB on.
   CudaStatus allocate(void *&memory, size_t bytes, int owner);
+  // Makes memory inaccessible for good and keeps its addresses reserved.
+  // Refuses an address that is not the start of an allocation of this kind.
   CudaStatus release(void *memory, bool pinned);
+  // Returns where the whole range lies; a range that begins in an allocation
+  // and leaves it is `outside`.
   Place find(const void *memory, size_t bytes) const;
   // Returns the bytes allocated on a device, or pinned.
   size_t usedBytes(int owner) const;
@@ -62,7 +66,7 @@ public:
 private:
   struct Mapping {
     char *reserved;       // with guard pages
-    size_t reservedBytes; // // with guard pages
+    size_t reservedBytes; // with guard pages
     char *begin;          // what the caller got
     size_t bytes;
     int owner;
@@ -73,8 +77,10 @@ private:
   // pages.
   static void checkMargins(const Mapping &mapping);
 
+  // Bytes per device. Pinned memory has no limit.
   size_t capacity;
   mutable std::shared_mutex mutex;
+  // Bytes by device.
   std::vector<size_t> used;
   size_t pinned = 0;
   std::map<const char *, Mapping> mappings; // by `reserved`

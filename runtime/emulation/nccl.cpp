@@ -61,6 +61,8 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
   std::shared_ptr<NcclCommunicator> made(
       new NcclCommunicator(rank, size, seed, faults));
   made->name.assign(id.data(), strnlen(id.data(), id.size()));
+  // Whoever comes first creates the memory; the others find it. ftruncate to
+  // the same size changes nothing.
   int file = shm_open(made->name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0)
     return status::refuse(status::ncclSystemError,
@@ -75,6 +77,8 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
                           "cannot map '" + made->name + "'");
   Shared *shared = made->shared = static_cast<Shared *>(memory);
   int before = 0;
+  // The first rank sets the size, and the others must agree with it. No rank
+  // may join twice.
   if ((!shared->size.compare_exchange_strong(before, size) && before != size) ||
       shared->present[rank].exchange(true)) {
     made->name.clear(); // the name belongs to the others
@@ -83,12 +87,14 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
                               std::to_string(size) +
                               " does not match the ranks that have joined");
   }
+  // The mappings outlive the name.
   if (++shared->joined == size)
     shm_unlink(made->name.c_str());
   communicator = std::move(made);
   return cudaOk;
 }
 
+// The name is still there only if some rank never joined.
 NcclCommunicator::~NcclCommunicator() {
   if (!shared)
     return;
@@ -97,6 +103,7 @@ NcclCommunicator::~NcclCommunicator() {
   munmap(shared, sharedBytes(ranks));
 }
 
+// The mailboxes follow `Shared`, in order of sender and receiver.
 NcclCommunicator::Box &NcclCommunicator::box(int from, int to) {
   return reinterpret_cast<Box *>(shared + 1)[from * ranks + to];
 }
@@ -113,12 +120,17 @@ CudaStatus NcclCommunicator::state() const {
 
 bool NcclCommunicator::isAborted() const { return ended || shared->aborted; }
 
+// Counts first and wakes then, so a rank that is about to sleep sees the new
+// count.
 void NcclCommunicator::ring(int peer) {
   ++shared->bells[peer];
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&shared->bells[peer]),
           FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// Returns at once if the bell has rung since `bell` was read, so no event is
+// lost. The second bounds the wait for what rings no bell, such as an error
+// that another thread has set.
 void NcclCommunicator::sleep(uint32_t bell) {
   timespec second = {1, 0};
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&shared->bells[self]),
@@ -127,6 +139,7 @@ void NcclCommunicator::sleep(uint32_t bell) {
 
 void NcclCommunicator::abort() {
   ended = true;
+  // Rank numbers are stored plus 1, since 0 means that nobody has aborted.
   int nobody = 0;
   shared->aborted.compare_exchange_strong(nobody, self + 1);
   for (int peer = 0; peer < ranks; ++peer)
@@ -142,6 +155,8 @@ void NcclCommunicator::awaitAbort() {
   }
 }
 
+// Both faults hang until the abort, but `nccl` also leaves an error that
+// state() returns.
 bool NcclCommunicator::begin() {
   bool struck = faults.strikes(Fault::nccl, self);
   if (struck)
@@ -157,8 +172,11 @@ bool NcclCommunicator::begin() {
 bool NcclCommunicator::move(Kind kind, const Transfer &transfer, size_t &done) {
   bool sends = transfer.from;
   Box &mail = sends ? box(self, transfer.peer) : box(transfer.peer, self);
+  // A sender needs an empty mailbox, a receiver a full one.
   if (mail.full == sends)
     return false;
+  // Both ends of a transfer know its kind and size, so both make the same
+  // label.
   uint64_t call = uint64_t(kind) << 56 | transfer.bytes;
   if (sends) {
     mail.call = call;
@@ -173,6 +191,7 @@ bool NcclCommunicator::move(Kind kind, const Transfer &transfer, size_t &done) {
     memcpy(static_cast<char *>(transfer.to) + done, mail.data, mail.bytes);
   }
   done += mail.bytes;
+  // Last, because it hands the mailbox to the other side.
   mail.full = sends;
   ring(transfer.peer);
   return true;
@@ -194,6 +213,8 @@ void NcclCommunicator::run(Kind kind, const std::vector<Transfer> &transfers) {
       awaitAbort();
       return;
     }
+    // One pass over all transfers. Without progress the rank sleeps until a
+    // peer has moved something.
     bool moved = false, left = false;
     // Transfers in one direction with one peer run in order.
     bool held[2][mostRanks] = {};
@@ -225,6 +246,7 @@ void NcclCommunicator::allGather(const void *shard, void *whole, size_t bytes) {
   auto part = [&](int rank) {
     return static_cast<char *>(whole) + rank * bytes;
   };
+  // memmove, because the shard may overlap its place.
   if (part(self) != shard)
     memmove(part(self), shard, bytes);
   std::vector<Transfer> transfers;
@@ -257,6 +279,8 @@ void NcclCommunicator::reduceScatter(const void *whole, void *shard,
   auto part = [&](int rank) {
     return static_cast<const char *>(whole) + rank * bytes;
   };
+  // The shard may lie inside `whole`, so nothing is summed before everything
+  // has been sent.
   std::vector<std::vector<char>> received(ranks);
   std::vector<Transfer> transfers;
   for (int peer = 0; peer < ranks; ++peer)

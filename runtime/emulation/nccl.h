@@ -28,6 +28,8 @@ struct Transfer {
 // Makes an id that no other process uses.
 void makeNcclId(NcclId &id);
 
+// Shared by the table and by enqueued work. `state` and `abort` may be called
+// on any thread; only one stream at a time may run a collective.
 class NcclCommunicator {
 public:
   // Joins a communicator. Returns before the other ranks have joined.
@@ -65,12 +67,14 @@ private:
       : self(rank), ranks(size), seed(seed), faults(faults) {}
   static size_t sharedBytes(int ranks);
   Box &box(int from, int to);
+  // Wakes a rank that sleeps on its bell.
   void ring(int peer);
   void sleep(uint32_t bell);
   bool isAborted() const;
   // Returns false if a fault keeps this collective from running.
   bool begin();
   void fail(CudaStatus status) { error = status; }
+  // Blocks until some rank aborts: a rank that has failed hangs, as with NCCL.
   void awaitAbort();
   bool move(Kind kind, const Transfer &transfer, size_t &done);
   void run(Kind kind, const std::vector<Transfer> &transfers);
@@ -78,10 +82,12 @@ private:
   const int self, ranks;
   const uint64_t seed;
   Faults &faults;
+  // Of the shared memory; empty if it is not this rank's to remove.
   std::string name;
   Shared *shared = nullptr;
   std::atomic<CudaStatus> error{cudaOk};
   std::atomic<bool> ended{false}; // aborted by this rank
+  // Held while a collective runs; two at once are an error of the caller.
   std::mutex busy;
 };
 

@@ -17,6 +17,7 @@ namespace {
 
 // Parses a whole number of at least `least`.
 bool parseNumber(const std::string &text, uint64_t least, uint64_t &number) {
+  // strtoull alone would take spaces, a sign and trailing text.
   if (text.empty() || text.find_first_not_of("0123456789") != text.npos)
     return false;
   errno = 0;
@@ -29,6 +30,7 @@ bool parseNumber(const std::string &text, uint64_t least, uint64_t &number) {
   exit(2);
 }
 
+// An empty variable counts as unset.
 uint64_t numberOf(const char *variable, uint64_t least, uint64_t otherwise) {
   const char *text = getenv(variable);
   if (!text || !*text)
@@ -54,6 +56,8 @@ Result<Fault> parseFault(const std::string &text) {
   for (auto [known, kind] : kinds)
     if (name == known)
       fault.kind = kind;
+  // Only these count events; the others hold from the start, so a number would
+  // mean nothing.
   bool counts = fault.kind == Fault::launch || fault.kind == Fault::nccl ||
                 fault.kind == Fault::silent;
   uint64_t number = 1, rank = 0;
@@ -74,6 +78,7 @@ Result<Fault> parseFault(const std::string &text) {
   return fault;
 }
 
+// The list of known names must match those that readSettings reads.
 std::string unknownVariable(char **environment) {
   static constexpr std::string_view prefix = "FSDPC_EMULATION_";
   for (; *environment; ++environment) {
@@ -99,6 +104,8 @@ Settings readSettings() {
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);
   settings.devices =
       int(numberOf("FSDPC_EMULATION_DEVICES", 0, uint64_t(settings.devices)));
+  // Every launcher has its own variable. The rank only selects the process that
+  // a launch fault strikes.
   for (const char *variable :
        {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK", "SLURM_PROCID"})
     if (const char *text = getenv(variable)) {

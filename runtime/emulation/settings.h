@@ -12,6 +12,8 @@ namespace fsdpc::runtime::emulation {
 // A fault to inject.
 struct Fault {
   enum Kind { none, launch, nccl, silent, memory, driver, fewDevices };
+  // `number` and `rank` matter only for launch, nccl and silent. README.md says
+  // what each fault does.
   Kind kind = none;
   int64_t number = 1; // of the launch or collective, from 1
   int rank = 0;

@@ -8,6 +8,8 @@ namespace fsdpc::runtime::emulation::status {
 
 namespace {
 
+// What the thread was last refused. Per thread, because ranks of a process call
+// the table at the same time.
 struct Refusal {
   CudaStatus status = cudaOk;
   std::string detail;
@@ -79,6 +81,7 @@ CudaStatus refuse(CudaStatus status, const std::string &detail) {
 
 std::string textOf(CudaStatus status) {
   std::string text = nameOf(status);
+  // A code of another thread or of an older call must not get this detail.
   if (status == lastRefusal.status && !lastRefusal.detail.empty())
     text += ": " + lastRefusal.detail;
   return text;

@@ -25,8 +25,11 @@ constexpr CudaStatus captureIsolation = 905;
 constexpr CudaStatus capturedEvent = 907;
 constexpr CudaStatus captureWrongThread = 908;
 
+// Of cuBLAS, at 1000. The offsets differ from those of real_api.h; no program
+// links both tables.
 constexpr CudaStatus libraryNotSupported = 1015;
 
+// Of NCCL, at 3000.
 constexpr CudaStatus ncclSystemError = 3002;
 constexpr CudaStatus ncclInvalidArgument = 3004;
 constexpr CudaStatus ncclInvalidUsage = 3005;
@@ -35,6 +38,8 @@ constexpr CudaStatus ncclRemoteError = 3006;
 // Returns `status`, and remembers `detail` for textOf on this thread, until the
 // thread's next refusal.
 CudaStatus refuse(CudaStatus status, const std::string &detail);
+// Returns the text of a code in one line, with the detail if it belongs to the
+// last refusal of this thread.
 std::string textOf(CudaStatus status);
 
 } // namespace fsdpc::runtime::emulation::status

@@ -16,6 +16,8 @@ Chance::Chance(uint64_t seed, uint64_t stream)
       random(unsigned(seed * 0x9e3779b97f4a7c15u >> 33) + stream * 7919 + 1) {}
 
 void Chance::delay() {
+  // One command in 16 is delayed: enough to reorder streams, and cheap enough
+  // to train.
   if (idle || random() % 16 != 0)
     return;
   // Most delays are short; a few are as long as a long kernel.
@@ -32,6 +34,7 @@ void Device::fail(CudaStatus status, const std::string &why) {
   if (error != cudaOk)
     return;
   detail = why;
+  // After the detail, since failed() reads it without the lock.
   error = status;
 }
 
@@ -88,13 +91,17 @@ void Stream::enqueueAlways(Work work) {
   arrival.notify_one();
 }
 
+// A mark runs even if the device has failed, so this always returns.
 void Stream::synchronize() {
   auto marker = std::make_shared<Marker>();
   enqueueAlways([marker](Chance &) { marker->reach(); });
   marker->await();
 }
 
+// Ends only when the queue is empty, so that a stream that is destroyed has run
+// its work.
 void Stream::loop() {
+  // Only work of streams may access device memory (memory.h).
   DeviceAccess access;
   for (;;) {
     Work work;

@@ -38,6 +38,7 @@ class Device {
 public:
   explicit Device(int number) : number(number) {}
   const int number;
+  // Only the first error counts; later ones are its consequences.
   void fail(CudaStatus status, const std::string &detail);
   bool failed() const { return error != cudaOk; }
   // Returns cudaOk, or the error, with its detail for textOf.
@@ -52,6 +53,7 @@ private:
 using Work = std::function<void(Chance &)>;
 
 // A point in a stream that others wait for.
+// Reached once and for good; every record of an event makes a new one.
 class Marker {
 public:
   void reach();
@@ -64,6 +66,8 @@ private:
   bool reached = false;
 };
 
+// The thread starts in the constructor and holds a DeviceAccess while it lives.
+// Work gets the stream's Chance.
 class Stream {
 public:
   Stream(Device &device, uint64_t seed);

@@ -9,10 +9,12 @@
 
 namespace fsdpc::runtime::emulation {
 
+// The rest is one byte wide: i1 of masks.
 inline int64_t bytesOf(const std::string &dtype) {
   return dtype == "f64" ? 8 : dtype == "f32" ? 4 : dtype == "bf16" ? 2 : 1;
 }
 
+// Returns the address of an element.
 inline const void *at(const void *base, const std::string &dtype,
                       int64_t element) {
   return static_cast<const char *>(base) + element * bytesOf(dtype);
@@ -35,6 +37,7 @@ inline void storeValue(float value, void *base, const std::string &dtype,
     static_cast<float *>(base)[element] = value;
 }
 
+// Widens `count` adjacent elements; storeValues rounds them back.
 inline std::vector<float> loadValues(const void *base, const std::string &dtype,
                                      int64_t count) {
   std::vector<float> values(count);

@@ -16,6 +16,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// Part of the numerics: the blocks fix the order of the backward sums.
 constexpr int64_t blockRows = 64;
 
 int64_t roundUp(int64_t value, int64_t to) {
@@ -35,6 +36,7 @@ Byte *at(Byte *base, const std::vector<int64_t> &strides, int64_t batch,
 
 } // namespace
 
+// The operands by name; those below `grad` are set in the backward pass only.
 struct Attention::Operands {
   const char *query, *key, *value, *mask;
   char *output, *lse;
@@ -50,6 +52,8 @@ struct Attention::Work {
   float *sums[2]; // dkey and dvalue
 };
 
+// Cuts the queries into blocks. With a causal mask a block computes only with
+// the keys that its last row sees, rounded up to whole vectors.
 Status Attention::plan(const AttentionPlan &plan, GemmCache &cache) {
   p = plan;
   FSDPC_TRY(checkAttention(p));
@@ -74,6 +78,7 @@ Status Attention::plan(const AttentionPlan &plan, GemmCache &cache) {
   for (const std::shared_ptr<Gemm> &gemm : gemms)
     gemmScratch = std::max(gemmScratch, gemm->scratchBytes());
   gemmScratch = roundUp(gemmScratch, 64);
+  // The largest block, since the scratch serves all of them.
   int64_t cells = std::min(blockRows, p.queries) * rowStride(p.keys);
   scoresBytes = cells * 4;
   weightsBytes = type == ElementType::f32 ? 0 : roundUp(cells * bytes, 64);
@@ -154,6 +159,8 @@ void Attention::prepare() {
     gemm->prepare();
 }
 
+// {keys, row stride, keys that the first row sees under the causal mask, row
+// stride of the mask}.
 void Attention::describe(const Block &block, int64_t *numbers) const {
   numbers[0] = block.keys;
   numbers[1] = rowStride(block.keys);
@@ -214,6 +221,8 @@ void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
       };
       const char *query = rowsOf(o.query, p.strideQuery);
       const char *grad = rowsOf(o.grad, p.strideGrad);
+      // Scores are computed again instead of being kept from the forward pass;
+      // with the lse the row kernel turns them into the same weights.
       block->scores->run(work.thread, query, key, work.scores, work.gemm);
       block->dweights->run(work.thread, grad, value, work.dweights, work.gemm);
       int64_t row = (batch * p.heads + head) * p.queries + block->begin;
@@ -232,6 +241,7 @@ void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
           rowsOf(o.output, p.strideOutput),
           numbers};
       work.rows(0, block->rows, buffers);
+      // The first products for this key head overwrite the sums.
       bool begins = block == blocks.rbegin() && head == group * shared;
       (begins ? block->firstDValue : block->dvalue)
           ->run(work.thread, work.weights, grad, dvalue, work.gemm);
@@ -293,6 +303,7 @@ void Attention::run(ThreadPool &pool, const Scratch &scratch,
     });
     return;
   }
+  // fsdpc_attention_grad lists grad first, and the mask after the lse.
   Operands o{operand(1), operand(2), operand(3), operand(6), operand(4),
              operand(5), operand(0), operand(7), operand(8), operand(9)};
   pool.run(p.batch * p.groups, [&](int64_t piece, int thread) {

@@ -30,7 +30,8 @@ void windowRow(const ConvolutionPlan &c, const T *plane, int64_t ki, int64_t kj,
                int64_t row, int64_t rows, T *out) {
   int64_t shift = kj * c.dilations[1] - c.padsBegin[1], step = c.strides[1];
   // Output columns [begin, end) read from the plane, the others from the
-  // padding.
+  // padding. ceil(-shift / step) and ceil((width - shift) / step), kept within
+  // the row.
   int64_t begin =
       shift < 0 ? std::min(c.outWidth, (-shift + step - 1) / step) : 0;
   int64_t end =
@@ -39,6 +40,7 @@ void windowRow(const ConvolutionPlan &c, const T *plane, int64_t ki, int64_t kj,
           : begin;
   for (int64_t i = row; i < row + rows; ++i, out += c.outWidth) {
     int64_t y = i * c.strides[0] + ki * c.dilations[0] - c.padsBegin[0];
+    // The whole row of the kernel cell lies in the padding.
     if (y < 0 || y >= c.height) {
       std::fill(out, out + c.outWidth, T(0));
       continue;
@@ -73,6 +75,7 @@ void addWindows(const ConvolutionPlan &c, const float *matrix, float *plane) {
       }
 }
 
+// Rounds f32 sums to bf16.
 void narrowRow(const float *from, int64_t count, char *to) {
   BFloat16 *out = reinterpret_cast<BFloat16 *>(to);
   for (int64_t i = 0; i < count; ++i)
@@ -81,6 +84,8 @@ void narrowRow(const float *from, int64_t count, char *to) {
 
 } // namespace
 
+// Makes the products of all blocks and adds up the scratch: that of the
+// products, then a block's window matrix, then its f32 sums.
 Status Convolution::plan(const ConvolutionPlan &p, GemmCache &cache) {
   conv = p;
   if (!parseElementType(p.dtype, type))
@@ -93,6 +98,7 @@ Status Convolution::plan(const ConvolutionPlan &p, GemmCache &cache) {
   groupFilters = p.filters / p.groups;
   kernelCells = p.kernelHeight * p.kernelWidth;
   outCells = p.outHeight * p.outWidth;
+  // The window matrix is then the image itself.
   pointwise = kernelCells == 1 && p.strides[0] == 1 && p.strides[1] == 1 &&
               p.outHeight == p.height && p.outWidth == p.width &&
               p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
@@ -149,7 +155,8 @@ int64_t Convolution::channelsPerBlock(int64_t images) const {
   return std::min(fit, (groupChannels + cuts - 1) / cuts);
 }
 
-// The windows of a block of channels are f32, because col2im sums them.
+// The windows of a block of channels are f32, because col2im sums them. The
+// weights are read transposed (columnA), without a copy: row stride 1.
 Status Convolution::planInput(GemmCache &cache) {
   int64_t step = channelsPerBlock(conv.batch * conv.groups);
   for (int64_t channel = 0; channel < groupChannels; channel += step) {
@@ -171,7 +178,9 @@ Status Convolution::planInput(GemmCache &cache) {
   return {};
 }
 
-// In bf16 the sum over images is built in f32 scratch and rounded once.
+// In bf16 the sum over images is built in f32 scratch and rounded once. One
+// product overwrites the sum, for the first image, and one adds to it. In f32
+// the sum is the result itself.
 Status Convolution::planWeight(GemmCache &cache) {
   int64_t step = channelsPerBlock(conv.groups);
   for (int64_t channel = 0; channel < groupChannels; channel += step) {
@@ -209,6 +218,7 @@ void Convolution::prepare() {
         gemm->prepare();
 }
 
+// Elements from one row of the window matrix to the next.
 int64_t Convolution::windowsStride(int64_t rows) const {
   return pointwise ? outCells : rows * conv.outWidth;
 }
@@ -225,6 +235,7 @@ const char *Convolution::windows(const char *image, int64_t channel,
     for (int64_t ki = 0; ki < conv.kernelHeight; ++ki)
       for (int64_t kj = 0; kj < conv.kernelWidth; ++kj) {
         const char *from = image + c * plane * bytes;
+        // Padding is zero in both types, whose zero is all bits zero.
         if (bytes == 4)
           windowRow(conv, reinterpret_cast<const uint32_t *>(from), ki, kj, row,
                     rows, reinterpret_cast<uint32_t *>(out));
@@ -259,6 +270,7 @@ void Convolution::runInput(const Unit &u, int thread, char *scratch,
   int64_t weight =
       (u.group * groupFilters * groupChannels + u.block->begin) * kernelCells;
   float *matrix = reinterpret_cast<float *>(scratch + gemmScratch);
+  // Each unit owns its channels of dx, so no two threads add to one plane.
   float *sum = reinterpret_cast<float *>(scratch + gemmScratch + matrixBytes);
   u.block->first->run(thread, w + weight * bytes,
                       dy + filter * outCells * bytes, matrix, scratch);
@@ -285,6 +297,7 @@ void Convolution::runWeight(const Unit &u, int thread, char *scratch,
       (u.group * groupFilters * depth + u.block->begin * kernelCells) * bytes;
   char *sum =
       type == ElementType::f32 ? to : scratch + gemmScratch + matrixBytes;
+  // All images of a block run on one thread, which fixes the order of the sum.
   for (int64_t image = 0; image < conv.batch; ++image) {
     int64_t channel =
         (image * conv.groups + u.group) * groupChannels + u.block->begin;
@@ -300,6 +313,8 @@ void Convolution::runWeight(const Unit &u, int thread, char *scratch,
                 to + i * depth * bytes);
 }
 
+// Cuts the work into (image, group, block), the block fastest, so that
+// neighbouring pieces read the same image.
 void Convolution::run(ThreadPool &pool, const Scratch &scratch, const void *x,
                       const void *w, void *y) const {
   bool weight = conv.kind == "weight", forward = conv.kind == "forward";

@@ -26,6 +26,7 @@ bool parseElementType(const std::string &name, ElementType &type) {
   return true;
 }
 
+// The order is arbitrary; it makes shapes keys of GemmCache.
 bool GemmShape::operator<(const GemmShape &o) const {
   auto key = [](const GemmShape &s) {
     return std::make_tuple(s.m, s.n, s.k, s.rowA, s.columnA, s.rowB, s.columnB,
@@ -36,6 +37,7 @@ bool GemmShape::operator<(const GemmShape &o) const {
 
 namespace {
 
+// One engine for the process, never destroyed: primitives use it to the end.
 dnnl_engine_t cpuEngine() {
   static dnnl_engine_t engine = [] {
     dnnl_engine_t result = nullptr;
@@ -56,6 +58,7 @@ dnnl_data_type_t dataType(ElementType type) {
   return type == ElementType::f32 ? dnnl_f32 : dnnl_bf16;
 }
 
+// Strides are in elements. A transposed matrix is one whose row stride is 1.
 dnnl_memory_desc_t describe(int64_t rows, int64_t columns, int64_t rowStride,
                             int64_t columnStride, ElementType type) {
   dnnl_memory_desc_t desc;
@@ -77,6 +80,7 @@ public:
   Primitive(dnnl_primitive_desc_t desc, int threads,
             std::vector<std::pair<int, dnnl_memory_desc_t>> operands)
       : desc(desc), threads(threads), operands(std::move(operands)) {
+    // The scratchpad is an operand like the matrices, always the last one.
     this->operands.push_back(
         {DNNL_ARG_SCRATCHPAD,
          *dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0)});
@@ -102,6 +106,7 @@ public:
   void prepare() {
     if (primitive)
       return;
+    // Generates and compiles the kernel, which takes milliseconds.
     check(dnnl_primitive_create(&primitive, desc), "creating a primitive");
     // oneDNN may return a cached primitive that it made from another
     // description.
@@ -112,11 +117,13 @@ public:
             made, dnnl_query_scratchpad_md, 0)) > scratchBytes())
       fail(
           "oneDNN needs more scratch memory for a primitive than it asked for");
+    // A memory object holds one address, so each thread needs its own.
     calls.resize(threads);
     for (Call &call : calls) {
       check(dnnl_stream_create(&call.stream, cpuEngine(),
                                dnnl_stream_default_flags),
             "creating a stream");
+      // DNNL_MEMORY_NONE: without memory of its own; `run` sets the address.
       for (auto &[argument, matrix] : operands) {
         call.arguments.push_back({argument, nullptr});
         check(dnnl_memory_create(&call.arguments.back().memory, &matrix,
@@ -179,6 +186,7 @@ private:
   dnnl_post_ops_t sum;
 };
 
+// The three operands of a product as oneDNN describes them.
 struct Matrices {
   dnnl_memory_desc_t a, b, c;
   explicit Matrices(const GemmShape &s)
@@ -193,6 +201,8 @@ public:
   explicit FoundProduct(const GemmShape &s) {
     Matrices of(s);
     dnnl_matmul_desc_t matmul;
+    // A failure of either call means that oneDNN has no such product, which is
+    // an answer and not an error.
     if (dnnl_matmul_desc_init(&matmul, &of.a, &of.b, nullptr, &of.c) ==
         dnnl_success)
       dnnl_primitive_desc_create(&desc, &matmul, Attributes(s.accumulate),
@@ -209,6 +219,7 @@ public:
   }
 
   explicit operator bool() const { return desc; }
+  // Hands the description over to its new owner.
   dnnl_primitive_desc_t take() { return std::exchange(desc, nullptr); }
 
   // Returns true for oneDNN's fastest implementation, the only one that leaves
@@ -247,6 +258,7 @@ GemmShape withFixedStrides(GemmShape s) {
 // Returns the shape of the same product on dense copies, in f32 if `widen`. If
 // the result is copied too, the copy adds it to the destination instead.
 GemmShape denseShape(const GemmShape &s, bool widen) {
+  // Keeps each operand's order, since a Copy does not transpose.
   GemmShape d = s;
   (s.columnA == 1 ? d.rowA : d.columnA) = s.columnA == 1 ? s.k : s.m;
   (s.columnB == 1 ? d.rowB : d.columnB) = s.columnB == 1 ? s.n : s.k;
@@ -258,6 +270,7 @@ GemmShape denseShape(const GemmShape &s, bool widen) {
   return d;
 }
 
+// A product that oneDNN runs on the operands as they are.
 class NativeGemm : public Gemm {
 public:
   NativeGemm(const GemmShape &s, int threads, dnnl_primitive_desc_t desc)
@@ -285,12 +298,16 @@ private:
 // adds.
 class Copy {
 public:
+  // `dense` is the one of the two that lies in scratch memory; `adds` makes the
+  // copy add to its destination. Returns false if oneDNN has no such reorder.
   bool make(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
             const dnnl_memory_desc_t &dense, bool adds, int threads) {
     if (dnnl_memory_desc_equal(&from, &to))
       return true;
     bytes = round64(dnnl_memory_desc_get_size(&dense));
     if (from.data_type == to.data_type && !adds) {
+      // The axis whose elements are not adjacent: what this calls a row may be
+      // a column.
       int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
       int64_t element = from.data_type == dnnl_f32 ? 4 : 2;
       rows = from.dims[outer];
@@ -342,6 +359,7 @@ public:
                                     int threads) {
     auto gemm = std::make_shared<CopyingGemm>();
     Matrices of(outer), copies(inner);
+    // The product adds if it writes C directly; else the copy of C does.
     bool adds = outer.accumulate && !inner.accumulate;
     bool made = gemm->a.make(of.a, copies.a, copies.a, false, threads) &&
                 gemm->b.make(of.b, copies.b, copies.b, false, threads) &&
@@ -363,6 +381,8 @@ public:
            void *scratch) override {
     char *denseA = static_cast<char *>(scratch) + ownScratch();
     char *denseB = denseA + a.denseBytes(), *denseC = denseB + b.denseBytes();
+    // Copies and product run one after the other, so they share the first part
+    // of the scratch. A copy that is not needed does nothing.
     a.run(thread, fromA, denseA, scratch);
     b.run(thread, fromB, denseB, scratch);
     product->run(thread, a.denseBytes() ? denseA : fromA,
@@ -393,6 +413,7 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads) {
     return std::make_shared<NativeGemm>(shape, threads, given.take());
   GemmShape inner = denseShape(shape, false);
   FoundProduct dense(inner);
+  // Copies cost time; without BRGEMM they would gain nothing.
   if (!dense.isBrgemm() && given)
     return std::make_shared<NativeGemm>(shape, threads, given.take());
   if (!dense)

@@ -53,6 +53,7 @@ public:
 };
 
 // Shares products of equal shape, since making one takes oneDNN milliseconds.
+// Used while plans are made, by one thread.
 class GemmCache {
 public:
   explicit GemmCache(int threads) : threads(threads) {}

@@ -11,6 +11,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// Each stream has its own channel, so collectives of both overlap.
 Communicator &channelOf(fsdpc_rank &rank, Channel channel) {
   return *rank.job.channel[channel];
 }
@@ -38,6 +39,8 @@ void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
   });
 }
 
+// The first microbatch of a step overwrites the gradient shards and later ones
+// add. `add` is taken now: `microbatch` belongs to the loop.
 void HostDevice::reduceScatter(fsdpc_rank &rank, int count,
                                const int32_t *layouts, void *const *gradients) {
   bool add = rank.microbatch > 0;
@@ -55,6 +58,7 @@ void HostDevice::reduceScatter(fsdpc_rank &rank, int count,
   });
 }
 
+// Adds a gradient to the replicated accumulator in f32, without communication.
 // The gradient has no padding; that of the accumulated one stays zero.
 void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
                             const void *gradient) {
@@ -74,6 +78,8 @@ void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
   });
 }
 
+// Once per step, for layouts that accumulated replicated gradients. The result
+// overwrites the shard, which may be a part of the operand.
 void HostDevice::reduceGradients(fsdpc_rank &rank, int count,
                                  const int32_t *layouts) {
   layouts = keep(FSDPC_STREAM_REDUCE, layouts, count);
@@ -90,6 +96,8 @@ void HostDevice::reduceGradients(fsdpc_rank &rank, int count,
   });
 }
 
+// Afterwards every rank has all reduced shards, as an optimizer with replicated
+// state needs.
 void HostDevice::gatherGradients(fsdpc_rank &rank, int count,
                                  const int32_t *layouts) {
   layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
@@ -104,6 +112,8 @@ void HostDevice::gatherGradients(fsdpc_rank &rank, int count,
   });
 }
 
+// running = (1 - momentum) * running + momentum * statistic, once per rank and
+// in rank order. All ranks do the same, so the replicated buffer stays equal.
 void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
                                   const void *statistic, double momentum) {
   auto *buffer = static_cast<float *>(rank.buffers[size_t(index)]);
@@ -128,6 +138,7 @@ void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
   });
 }
 
+// Runs on the calling thread: no stream has work yet.
 Status HostDevice::gatherWholes(fsdpc_rank &rank) {
   Communicator &channel = channelOf(rank, gatherChannel);
   size_t computeBytes = size_t(dtypeBytes(rank.manifest.computeDtype));
@@ -135,6 +146,7 @@ Status HostDevice::gatherWholes(fsdpc_rank &rank) {
     size_t shard = size_t(buffers.shard);
     if (buffers.masterWhole)
       channel.allGather(buffers.masterShard, buffers.masterWhole, shard * 4);
+    // With f32 compute both names may mean one buffer, which is gathered once.
     bool separate =
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)

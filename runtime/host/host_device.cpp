@@ -23,6 +23,8 @@ Result<std::unique_ptr<HostDevice>> HostDevice::make(const Manifest &manifest,
   std::unique_ptr<HostDevice> device(new HostDevice(threads));
   FSDPC_TRY(device->plans.make(manifest, threads));
   device->plans.prepare();
+  // One part per compute thread. The plans share it, since library calls run
+  // one at a time, on the compute stream.
   device->scratch.bytes = device->plans.scratchBytes;
   device->scratchTotal = device->plans.scratchBytes * size_t(threads);
   if (device->scratchTotal) {
@@ -52,6 +54,8 @@ HostDevice::~HostDevice() {
 // Large blocks are aligned to huge pages and request them. The rows of a weight
 // are far apart, and with small pages each row would miss the TLB.
 void *HostDevice::allocate(size_t bytes) {
+  // Blocks of 4 MiB and more are worth aligning: one huge page more is mapped,
+  // and what lies before and behind the aligned part is given back.
   size_t size = (std::max<size_t>(bytes, 1) + 4095) / 4096 * 4096;
   size_t spare = size >= 2 * hugePage ? hugePage : 0;
   void *memory = mmap(nullptr, size + spare, PROT_READ | PROT_WRITE,
@@ -70,6 +74,7 @@ void *HostDevice::allocate(size_t bytes) {
   return mapped + head;
 }
 
+// The kernel rounds the length up to whole pages, as `allocate` did.
 void HostDevice::release(void *memory, size_t bytes) {
   munmap(memory, std::max<size_t>(bytes, 1));
 }
@@ -88,6 +93,8 @@ void HostDevice::download(void *to, const void *from, size_t bytes) {
 
 // ---- called by the training loop ----
 
+// Runs nothing itself: the entry function enqueues. Results are sized here,
+// before work on a stream may write them.
 void HostDevice::enter(fsdpc_rank &rank, const Section &,
                        void (*entry)(fsdpc_rank *)) {
   reported.losses.resize(size_t(rank.accumulate));
@@ -107,6 +114,7 @@ void HostDevice::synchronize() {
     stream->waitFor(stream->enqueued());
 }
 
+// `k` is read now and kept by value: the loop has moved on when the work runs.
 void HostDevice::reportLoss(fsdpc_rank &rank, const void *loss,
                             const void *valid) {
   size_t k = size_t(rank.microbatch);
@@ -116,6 +124,8 @@ void HostDevice::reportLoss(fsdpc_rank &rank, const void *loss,
   });
 }
 
+// All bits set are a NaN in f32 and bf16, so a read of freed memory shows in
+// the loss.
 void HostDevice::poison(void *memory, int64_t bytes) {
   run(FSDPC_STREAM_COMPUTE, [=] { std::memset(memory, 0xff, size_t(bytes)); });
 }
@@ -141,6 +151,7 @@ void HostDevice::eventWait(int32_t stream, int32_t event) {
   });
 }
 
+// The kernel lives in the program, its list of buffers only in the caller.
 void HostDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
                         int32_t count) {
   void **kept = compute().keep(buffers, count);
@@ -155,6 +166,8 @@ void HostDevice::launch(const fsdpc_kernel *kernel, void *const *buffers,
 
 // ---- library calls ----
 
+// The third operand is the bias, which host programs do not have (Matmul::plan
+// refuses it).
 void HostDevice::matmul(int32_t plan, const void *a, const void *b,
                         const void *, void *c) {
   call(Command::Matmul, plan, {a, b, c});
@@ -201,6 +214,8 @@ void HostDevice::call(Command::Kind kind, int32_t plan,
   });
 }
 
+// Runs on the stream's thread. All kinds but Run and Wait belong to the compute
+// stream, the only one that may use the pool.
 void HostDevice::execute(Command &c) {
   size_t plan = size_t(c.plan);
   switch (c.kind) {
@@ -228,6 +243,7 @@ void HostDevice::execute(Command &c) {
 
 // ---- times ----
 
+// The compute stream waits for nothing but communication.
 int64_t HostDevice::takeExposedNanoseconds() {
   return compute().takeWaitedNanoseconds();
 }
@@ -255,6 +271,7 @@ DeviceTimes HostDevice::times(int stream, uint64_t position) const {
 const char *backendName() { return "host"; }
 bool isEmulation() { return false; }
 
+// The host needs nothing beyond what checkMachine tests.
 Status checkBackend(const Manifest &) { return {}; }
 
 Result<std::unique_ptr<Device>> makeDevice(const Manifest &manifest,

@@ -79,6 +79,7 @@ public:
   }
 
 private:
+  // A position in a stream; a null stream means never recorded.
   struct Event {
     Stream *stream = nullptr;
     uint64_t position = 0;
@@ -99,6 +100,7 @@ private:
   std::vector<Event> events;
   StepResults reported;         // results of the step that is running
   std::vector<double> partials; // partial sums of one layout's norm, per block
+  // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };
 

@@ -37,6 +37,8 @@ double sumOfSquares(const float *values, int64_t count) {
 double HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  // Blocks are fixed by normBlock, not by the pieces of the threads. The
+  // partial sums are added in order at the end.
   int64_t first = rank.job.rank * buffers.shard;
   int64_t blocks = (buffers.shard + normBlock - 1) / normBlock;
   if (partials.size() < size_t(blocks))
@@ -58,6 +60,8 @@ double HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   return sum;
 }
 
+// Writes one sum per layout, of this rank's shards; the program then reduces
+// them over the ranks.
 void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
                             void *sums) {
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
@@ -67,6 +71,8 @@ void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
   });
 }
 
+// The sums are of accumulated gradients, hence the factor 1/V in the norm and
+// in the scale. The constant 1e-6 is that of PyTorch's clip_grad_norm_.
 void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
                       const void *sums, double maxNorm, void *scale) {
   int64_t step = rank.step;
@@ -74,6 +80,8 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums, maxNorm, scale,
                              step] {
     double sum = 0;
+    // The sums are the same on every rank, so all ranks stop at the same
+    // layout.
     for (int i = 0; i < count; ++i) {
       double squares = static_cast<const double *>(sums)[i];
       if (!std::isfinite(squares))
@@ -95,6 +103,7 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
   for (size_t i = 0; i < layout.members.size(); ++i)
+    // Steps count from 1 here, as in Adam's bias correction.
     buffers.rates[i] = {rank.lr * layout.members[i].rate, double(rank.step + 1),
                         layout.members[i].decay, 0};
 
@@ -103,6 +112,7 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
 
   run(FSDPC_STREAM_COMPUTE, [=, this, &layout, &buffers] {
     parallelFor(buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
+      // A copy per piece: the last operand is the rates of the member at hand.
       auto own = operands;
       forEachMember(layout, buffers.partBegin + begin, buffers.partBegin + end,
                     [&](size_t member, int64_t from, int64_t to) {

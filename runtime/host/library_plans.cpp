@@ -27,6 +27,8 @@ private:
 
 } // namespace
 
+// The cache lives only as long as this call; the plans share ownership of its
+// products.
 Status LibraryPlans::make(const Manifest &manifest, int threads) {
   SingleThreadedOpenMp single;
   GemmCache cache(threads);
@@ -63,6 +65,8 @@ void LibraryPlans::prepare() {
     attention.prepare();
 }
 
+// One thread is enough: a plan's scratch per thread does not depend on their
+// number.
 int64_t scratchpadBytes(const Manifest &manifest, int, int threads) {
   LibraryPlans plans;
   // makeDevice reports a plan that cannot be made.

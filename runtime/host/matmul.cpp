@@ -10,6 +10,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// A constant, because the grid must not depend on the number of threads.
 constexpr int64_t maxChunks = 8;
 // About half a millisecond; cutting smaller products costs more than it gains.
 constexpr int64_t minChunkFlops = int64_t(64) << 20;
@@ -100,11 +101,14 @@ Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
       shape.n = std::min(grid.columns, p.n - j);
       auto gemm = cache.get(shape);
       FSDPC_TRY(gemm);
+      // Only a result without gaps between its rows is worth reading ahead.
       int64_t dense = shape.n == p.ldc ? shape.m * shape.n * bytesC : 0;
       chunks.push_back({*gemm, i * shape.rowA * bytesA,
                         j * shape.columnB * bytesB, (i * p.ldc + j) * bytesC,
                         p.accumulate && dense <= maxReadAhead ? dense : 0});
     }
+  // Small products of a batch are dealt in groups, so that taking a piece costs
+  // little compared with computing it.
   int64_t flops = std::max<int64_t>(2 * grid.rows * grid.columns * p.k, 1);
   unitsPerPiece = std::max<int64_t>(minPieceFlops / flops, 1);
   return {};
@@ -122,6 +126,8 @@ void Matmul::prepare() {
     chunk.gemm->prepare();
 }
 
+// A unit is one chunk of one batch entry. Each writes its own part of C, so
+// units run in any order.
 void Matmul::run(ThreadPool &pool, const Scratch &scratch, const void *a,
                  const void *b, void *c) const {
   int64_t grid = chunks.size(), units = grid * int64_t(batchA.size());

@@ -16,6 +16,8 @@ void runPlanes(const PoolingPlan &plan, int64_t begin, int64_t end,
                const void *source, void *destination, int32_t *workspace) {
   PoolingShape p = poolingShape(plan);
   bool maximum = plan.kind == "max" || plan.kind == "max_grad";
+  // A gradient reads the outputs' plane and writes the inputs'; its cells are
+  // those of the input.
   bool gradient = plan.kind != "max" && plan.kind != "average";
   int64_t outPlane = p.out[0] * p.out[1], plane = p.in[0] * p.in[1];
   int64_t rows = gradient ? p.in[0] : p.out[0];
@@ -24,6 +26,7 @@ void runPlanes(const PoolingPlan &plan, int64_t begin, int64_t end,
     const T *from =
         static_cast<const T *>(source) + i * (gradient ? outPlane : plane);
     T *to = static_cast<T *>(destination) + i * (gradient ? plane : outPlane);
+    // Written by "max", read by "max_grad"; average pooling has no workspace.
     int32_t *indices = maximum ? workspace + i * outPlane : nullptr;
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < columns; ++column) {
@@ -48,6 +51,7 @@ Status Pooling::plan(const PoolingPlan &p) {
 void Pooling::run(ThreadPool &pool, const void *source, void *destination,
                   int32_t *workspace) const {
   int64_t planes = pooling.batch * pooling.channels;
+  // Several pieces per thread, so that a slow one does not delay the rest.
   int64_t pieces = std::min<int64_t>(planes, 4 * pool.threads());
   pool.run(pieces, [&](int64_t piece, int) {
     int64_t begin = planes * piece / pieces;

@@ -20,6 +20,7 @@ static int64_t now() {
       .count();
 }
 
+// Time on a core, which tells a slow command from one that lost its core.
 static int64_t threadNow() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -30,6 +31,8 @@ Stream::Stream(std::function<void(Command &)> execute)
     : execute(std::move(execute)), ring(capacity),
       memory(new char[memoryBytes]), thread([this] { loop(); }) {}
 
+// The thread runs all commands that are enqueued before it ends. Under the
+// lock, or it could check, miss the flag and then sleep.
 Stream::~Stream() {
   {
     std::lock_guard<std::mutex> lock(mutex);
@@ -49,6 +52,7 @@ Command &Stream::beginEnqueue() {
   return ring[slot % capacity];
 }
 
+// The slot must be complete before `tail` makes it visible to the thread.
 void Stream::endEnqueue() {
   ring[tail.load() % capacity].kept = taken;
   ++tail;
@@ -58,6 +62,8 @@ void Stream::endEnqueue() {
   }
 }
 
+// May be called several times for one command. Fails if the command alone holds
+// more than the ring has, since waiting would never end.
 void *Stream::take(size_t bytes) {
   uint64_t size =
       (bytes + memoryAlignment - 1) / memoryAlignment * memoryAlignment;
@@ -122,9 +128,11 @@ void Stream::loop() {
         kept.end = now();
         kept.other = command.kind == Command::Wait ? command.other : nullptr;
       }
+      // No caller could catch it: the job ends.
     } catch (const std::exception &exception) {
       fail(exception.what());
     }
+    // From here on the slot and the memory of this command may be reused.
     completed = position + 1;
     if (waiters) {
       std::lock_guard<std::mutex> lock(mutex);

@@ -73,6 +73,7 @@ void ThreadPool::work(int thread) {
   }
 }
 
+// The caller is thread 0 and need not be notified of its own last piece.
 void ThreadPool::takePieces(int thread) {
   for (;;) {
     uint64_t current = ticket;

@@ -26,7 +26,8 @@ public:
 
   // Calls body(piece, thread) for each piece in [0, pieces), with `thread` in
   // [0, threads()), and returns when all have run. Only one thread may call it
-  // at a time.
+  // at a time. `pieces` must be less than 2^32 - 1, the ticket's mark of a
+  // closed job. `body` must not throw.
   template <typename Body> void run(int64_t pieces, Body &&body) {
     using Type = std::remove_reference_t<Body>;
     fork(pieces, &body, [](const void *context, int64_t piece, int thread) {

@@ -29,6 +29,7 @@ using namespace fsdpc::runtime;
 
 namespace {
 
+// Odd, so that the median is one of the runs.
 constexpr int repetitions = 7;
 constexpr size_t poolBytes = size_t(256) << 20; // far beyond the caches
 
@@ -41,6 +42,8 @@ public:
   ~ColdMemory() { device.release(base, size); }
   ColdMemory(const ColdMemory &) = delete;
 
+  // Returns memory for one call's operands, aligned to a page. It stays valid
+  // until more than the pool has been handed out.
   char *next(size_t bytes) {
     bytes = (bytes + 4095) / 4096 * 4096;
     if (bytes > size) {
@@ -55,6 +58,8 @@ public:
   }
 
 private:
+  // Fills the pool with ordinary numbers: untouched pages would all be the one
+  // page of zeros, and denormals slow down products.
   void grow(size_t bytes) {
     base = static_cast<char *>(device.allocate(bytes));
     if (!base) {
@@ -73,12 +78,14 @@ private:
   size_t size = 0, begin = 0;
 };
 
+// Returns the time of a clock, in ms.
 double milliseconds(clockid_t clock) {
   timespec time;
   clock_gettime(clock, &time);
   return double(time.tv_sec) * 1e3 + double(time.tv_nsec) / 1e6;
 }
 
+// Returns the middle value, which a single interruption cannot move.
 double median(std::vector<double> values) {
   auto middle = values.begin() + ptrdiff_t(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -90,6 +97,7 @@ struct Taken {
   double ms, coreMs;
 };
 
+// Times bodies on all ranks at once. `job` may be null: a single rank.
 class Bench {
 public:
   explicit Bench(Job *job) : job(job) {}
@@ -98,6 +106,7 @@ public:
   template <typename Body> Taken time(Body &&body) {
     body(); // warms code and tables
     std::vector<double> wall, core;
+    // The barrier makes ranks compete for memory as they do in a step.
     for (int i = 0; i < repetitions; ++i) {
       if (job)
         job->channel[controlChannel]->barrier();
@@ -153,6 +162,7 @@ nlohmann::json timeMatmuls(const Manifest &manifest, Device &device,
   auto list = nlohmann::json::array();
   for (size_t plan = 0; plan < manifest.matmuls.size(); ++plan) {
     const MatmulPlan &p = manifest.matmuls[plan];
+    // Sizes in bytes of the operands of one product.
     size_t a =
         size_t(span(p.batch, p.strideA, p.transposeA ? p.k : p.m, p.lda) *
                dtypeBytes(p.dtypeA));
@@ -182,8 +192,10 @@ nlohmann::json timeAttentions(const Manifest &manifest, Device &device,
     int64_t element = dtypeBytes(p.dtype);
     auto bytes = [&](const std::vector<int64_t> &strides, int64_t heads,
                      int64_t rows, int64_t width) {
+      // A plan has no strides for operands that it does not have.
       if (strides.empty())
         return size_t(0);
+      // Rounded to 64 bytes, so that every operand is aligned.
       return size_t(
           (span({p.batch, heads, rows}, strides, 1, width) * element + 63) /
           64 * 64);
@@ -243,12 +255,14 @@ void expLoop(const float *__restrict from, float *__restrict to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     float x = from[i] * 1.44269504f;
     float whole = std::nearbyint(x), f = x - whole;
+    // Coefficients of 2^f, from the highest power; f lies in [-½, ½].
     float p = 0.00133335581f;
     p = p * f + 0.00961812911f;
     p = p * f + 0.0555041087f;
     p = p * f + 0.240226507f;
     p = p * f + 0.693147181f;
     p = p * f + 1;
+    // 2^whole, by its bits, without a range check.
     int32_t bits = (int32_t(whole) + 127) << 23;
     float scale;
     std::memcpy(&scale, &bits, sizeof scale);
@@ -277,6 +291,7 @@ int main(int argc, char **argv) {
   Result<LaunchEnvironment> environment = readLaunchEnvironment();
   if (!environment)
     return refuse(environment.error());
+  // Ranks that were started in another way would each measure alone.
   if (environment->mpi) {
     auto joined = joinMpi(0, 0);
     if (!joined)
@@ -284,6 +299,7 @@ int main(int argc, char **argv) {
     job = std::move(*joined);
   }
   Bench bench(job.get());
+  // One thread per rank, as the figures are per core.
   auto made = HostDevice::make(manifest, 1);
   if (!made)
     return refuse(made.error());
@@ -293,6 +309,8 @@ int main(int argc, char **argv) {
   result["products"] = {
       {"matmul", timeMatmuls(manifest, *device, bench, memory)},
       {"attention", timeAttentions(manifest, *device, bench, memory)}};
+  // Each argument is the bytes that a step copies: half are read, half are
+  // written.
   for (int i = 2; i < argc; ++i) {
     size_t half = std::max<size_t>(std::strtoull(argv[i], nullptr, 10) / 2, 64);
     Taken taken = bench.time([&] {
@@ -308,6 +326,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 64; ++i)
       expLoop(values, values + count, count);
   });
+  // By core time, so that other processes do not count.
   result["exps_per_s"] = 64.0 * count / taken.coreMs * 1e3;
   if (!job || job->rank == 0)
     std::puts(result.dump().c_str());

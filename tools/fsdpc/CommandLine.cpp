@@ -44,6 +44,7 @@ static std::string describe(const fsdp::OptionInfo &option) {
   return text;
 }
 
+// Prints an error and returns the exit code of a wrong command line.
 static int usageError(const std::string &message) {
   std::cerr << "error: " << message << "\n";
   return 2;
@@ -51,6 +52,7 @@ static int usageError(const std::string &message) {
 
 // Returns the known flag that is nearest to a misspelt one.
 static std::string nearestFlag(const std::string &flag, const CLI::App &app) {
+  // Edit distance over long names only; a short flag is near to everything.
   llvm::StringRef name = llvm::StringRef(flag).ltrim('-').split('=').first;
   std::string best;
   unsigned distance = ~0u;
@@ -95,7 +97,8 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
       ->group("Output");
 }
 
-// A row of the table with its flag. CLI11 only collects the texts.
+// A row of the table with its flag. CLI11 only collects the texts, and
+// setOption parses them, as it does for the options of a dump.
 struct TableFlag {
   const fsdp::OptionInfo *option;
   CLI::Option *flag;
@@ -106,6 +109,8 @@ static std::vector<TableFlag> addTableFlags(CLI::App &app) {
   for (const fsdp::OptionInfo &option : fsdp::allOptions()) {
     std::string name = "--" + option.name.str();
     const std::string help = describe(option);
+    // One value per use, and every use is kept: a repeated option must not
+    // swallow the model's name, and setOptions refuses the others by name.
     CLI::Option *flag =
         option.isFlag
             ? app.add_flag(name, help)
@@ -125,10 +130,12 @@ static int parseFlags(CLI::App &app, int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {
+    // Help and version are exceptions too, with exit code 0.
     return app.exit(help);
   } catch (const CLI::CallForVersion &version) {
     return app.exit(version);
   } catch (const CLI::ExtrasError &) {
+    // What is left over is either a second model or an unknown flag.
     std::string extra = app.remaining().empty() ? "" : app.remaining().front();
     if (extra.rfind("-", 0) != 0)
       return usageError("unexpected argument '" + extra +
@@ -159,6 +166,8 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
 // Sets the options of the compile. Returns -1 or the exit code.
 static int setOptions(const std::vector<TableFlag> &flags,
                       fsdp::CompileOptions &options) {
+  // Only options that were given are set, so that `options.given` lists them
+  // and a dump can tell them from defaults.
   for (auto [option, flag] : flags) {
     if (flag->count() == 0)
       continue;
@@ -195,6 +204,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
     return code;
   if (int code = setOptions(flags, line.options); code >= 0)
     return code;
+  // For --info. The quotes of the shell are gone.
   for (int i = 0; i < argc; ++i)
     line.text += (i ? " " : "") + std::string(argv[i]);
   return -1;

@@ -9,15 +9,20 @@
 
 namespace fsdpc::driver {
 
+// What the command line says. Paths are as given; an empty one means that its
+// flag is absent.
 struct CommandLine {
   std::string model;
   std::string output;
   std::string dumpFolder;
   std::string cudaPath;
   std::string kernelReport;
+  // The last phase, from --compile-to.
   pipeline::Phase last = pipeline::Phase::Executable;
   bool quiet = false;
   bool timing = false;
+  // The options of the table, checked one by one but not yet against each other
+  // (fsdp::checkOptions).
   fsdp::CompileOptions options;
   std::string text; // the whole line, for --info
 };

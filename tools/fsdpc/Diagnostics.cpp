@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::driver;
 
-// Returns the name of the node, or the position in a dump.
+// Returns the name of the node, or the position in a dump, or "". The first
+// name or position in the location decides.
 static std::string placeOf(Location location) {
   std::string place;
   location->walk([&](Location inner) {
@@ -54,6 +55,7 @@ static void print(Diagnostic &diagnostic, StringRef indent) {
     print(note, "  ");
 }
 
+// Only remarks are hidden by --quiet: warnings may change what a user does.
 DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, bool quiet)
     : ScopedDiagnosticHandler(context, [quiet](Diagnostic &diagnostic) {
         if (!quiet || diagnostic.getSeverity() != DiagnosticSeverity::Remark)
@@ -62,6 +64,7 @@ DiagnosticPrinter::DiagnosticPrinter(MLIRContext *context, bool quiet)
       }) {}
 
 void Timing::begin(StringRef name) {
+  // CPU time of the process, hence of all threads.
   std::clock_t now = std::clock();
   if (shown && !current.empty())
     llvm::errs() << "timing: " << current << " "
@@ -75,6 +78,7 @@ Progress::Progress(bool quiet, unsigned steps)
     : shown(!quiet && llvm::sys::Process::StandardErrIsDisplayed()),
       steps(steps) {}
 
+// Overwrites the line (\r) and erases its rest (\033[K).
 void Progress::step(StringRef name) {
   if (shown)
     llvm::errs() << "\r\033[K[" << ++count << "/" << steps << "] " << name;

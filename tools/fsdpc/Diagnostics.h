@@ -35,6 +35,7 @@ private:
 class Progress {
 public:
   Progress(bool quiet, unsigned steps);
+  // Shows the name of the next step. Call done() at the end, to clear the line.
   void step(llvm::StringRef name);
   void done();
 

@@ -29,6 +29,8 @@ void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
 }
 
 void fsdpc::driver::printModelSummary(ModuleOp module) {
+  // An attribute holds the counts of recognised composites, since the ops
+  // themselves are kernels by now.
   auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised");
   if (counts && !counts.empty()) {
     llvm::outs() << "recognised:";
@@ -46,6 +48,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   llvm::outs() << "strategy: "
                << fsdp::nameOf(fsdp::CompileOptions::of(module).strategy)
                << ", " << units << " units, " << kernels << " kernels\n";
+  // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();
 }
@@ -76,6 +79,7 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
       llvm::outs() << llvm::format("%10.1f", mebibytes(value(i)));
     llvm::outs() << '\n';
   };
+  // All plans list the same kinds in the same order.
   for (size_t kind = 0; kind < plans[0].kinds().size(); ++kind)
     row(plans[0].kinds()[kind].first,
         [&](int i) { return plans[i].kinds()[kind].second; });

@@ -8,6 +8,8 @@
 
 namespace fsdpc::driver {
 
+// Both print to stdout: the first after the import, the second from the final
+// module.
 void printImportSummary(const frontend::ImportSummary &summary);
 void printModelSummary(mlir::ModuleOp module);
 // Prints the memory of a rank by kind, for 1, 2, 4, 8 and 64 ranks at

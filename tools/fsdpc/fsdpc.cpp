@@ -38,12 +38,16 @@ LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
   CompileOptions kept = CompileOptions::of(module);
   MLIRContext *context = module.getContext();
   for (const fsdp::OptionInfo *option : given.given) {
+    // Compares attributes rather than values, since an option knows how to
+    // write itself.
     Attribute before = option->write(kept, context);
     if (before == option->write(given, context))
       continue;
     llvm::errs() << "error: '--" << option->name
                  << "' conflicts with the dump, which was compiled ";
     std::string text = option->print(kept);
+    // The dump's flag, or the default that it was compiled with, must be shown:
+    // the user has to know which of the two to change.
     if (llvm::is_contained(kept.given, option))
       llvm::errs() << "with " << before;
     else if (!text.empty())
@@ -56,6 +60,7 @@ LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
   return success();
 }
 
+// Prints an error that belongs to no place in the input.
 LogicalResult usageError(const Twine &text) {
   llvm::errs() << "error: " << text << "\n";
   return failure();
@@ -93,6 +98,8 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
   executable.kernelReport = line.kernelReport;
   if (failed(checkTarget(line, target)))
     return usageFault;
+  // Without a program there is nothing to link, so neither folder nor toolkit
+  // is needed.
   if (line.last != Phase::Executable)
     return 0;
   Location nowhere = UnknownLoc::get(context);
@@ -115,10 +122,14 @@ LogicalResult checkOverwrites(const CommandLine &line,
   if (line.output != "-")
     outputs.push_back(line.output);
   if (!line.dumpFolder.empty()) {
+    // Dumps have fixed names, so a dump may be about to replace the very file
+    // that is compiled.
     outputs.push_back(dumpPath(line.dumpFolder, 0, "import"));
     for (auto [index, step] : llvm::enumerate(pipelineSteps()))
       outputs.push_back(dumpPath(line.dumpFolder, index + 1, step.name));
   }
+  // Paths are compared by file identity, so that links and other spellings
+  // count.
   for (const std::string &output : outputs) {
     std::optional<FileIdentity> id = identityOf(output);
     if (id && read.count(*id))
@@ -133,6 +144,8 @@ LogicalResult checkOverwrites(const CommandLine &line,
 OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
                            ExecutableOptions &executable, int &code) {
   code = inputFault;
+  // A dump brings its options, so the target is known only after it has been
+  // read. For a model, the checks come before the import.
   if (StringRef(line.model).ends_with(".mlir")) {
     std::set<FileIdentity> read;
     OwningOpRef<ModuleOp> module = readDump(line.model, context, &read);
@@ -162,6 +175,7 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
     code = usageFault;
     return nullptr;
   }
+  // From here on the module carries its options, and passes read them there.
   (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
                       fsdp::writeOptions(line.options, context));
   (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
@@ -242,6 +256,8 @@ int compile(const CommandLine &line) {
 
   if (!line.quiet)
     printModelSummary(*module);
+  // Called when the program is linked and not yet written, since the stacks of
+  // kernels are part of the peak.
   executable.accept = [&](const Manifest &manifest) {
     if (!line.quiet)
       printMemoryTable(manifest);
@@ -260,6 +276,7 @@ int main(int argc, char **argv) {
   if (int code = parseCommandLine(argc, argv, line); code >= 0)
     return code;
   int code = compile(line);
+  // Success includes that everything printed has arrived.
   if (code == 0)
     return failed(flushOutput()) ? inputFault : 0;
   // The error is printed already.

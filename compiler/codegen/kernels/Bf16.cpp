@@ -15,6 +15,7 @@ static Type typeLike(Value value, Type element) {
   return element;
 }
 
+// bf16 is the upper half of an f32, so widening shifts the bits into place.
 Value kernels::widenBf16Bits(OpBuilder &builder, Location loc, Value bits) {
   nn::ScalarBuilder s(builder, loc);
   Value wide =

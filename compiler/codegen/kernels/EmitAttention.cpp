@@ -27,6 +27,8 @@ constexpr int64_t kAccumulators = 4;
 
 constexpr double kLowest = std::numeric_limits<float>::lowest();
 
+// Emits the kernel of one op. The state below the constructor's is set by
+// emit(), then by each row, so an emitter serves one function.
 class AttentionEmitter : nn::ScalarBuilder {
 public:
   AttentionEmitter(OpBuilder &builder, const VectorTarget &target)
@@ -54,6 +56,8 @@ private:
   Value address(Value base, Type stored, Value index) {
     return make<LLVM::GEPOp>(base.getType(), stored, base, ValueRange{index});
   }
+  // The alignment is the element's, also for vectors: rows of a mask may begin
+  // anywhere.
   Value load(Type type, Value base, Type stored, Value index) {
     unsigned alignment = stored.getIntOrFloatBitWidth() / 8;
     return make<LLVM::LoadOp>(type, address(base, stored, index), alignment);
@@ -128,6 +132,9 @@ AttentionEmitter::loop(Value low, Value high, int64_t step, ValueRange carried,
   return Values(loop.getResults());
 }
 
+// Three loops cover the keys: steps of several vectors, one per running value;
+// the remaining whole vectors, all added to the first running value; and the
+// last vector with its mask, in a loop that runs at most once.
 AttentionEmitter::Values AttentionEmitter::overKeys(
     ValueRange carried, llvm::function_ref<Value(Value, Value, Value)> body) {
   int64_t lanes = target.lanes, count = std::max<int64_t>(carried.size(), 1);
@@ -165,6 +172,8 @@ AttentionEmitter::Values AttentionEmitter::overKeys(
   });
 }
 
+// Combines the running vectors in their order, then the lanes, so the order is
+// fixed.
 Value AttentionEmitter::total(ValueRange sums,
                               llvm::function_ref<Value(Value, Value)> combine) {
   Value sum = sums.front();
@@ -216,6 +225,10 @@ void AttentionEmitter::zeroHidden(ValueRange matrices) {
   });
 }
 
+// Three passes over the row: the maximum; the exponentials and their sum, kept
+// in the scores' memory; the weights. Subtracting the maximum keeps exp from
+// overflowing. Stores log-sum-exp = maximum + log(sum), from which the backward
+// computes the weights again.
 void AttentionEmitter::forward(Value row) {
   Type f32 = builder.getF32Type();
   // A row may see no key at all. Its maximum is then the lowest finite number
@@ -234,9 +247,12 @@ void AttentionEmitter::forward(Value row) {
         return add(sum, e);
       });
   Value sum = total(sums, [&](Value a, Value b) { return add(a, b); });
+  // Before the sum is bounded below: a row without keys has log-sum-exp -∞.
   store(add(maximum, make<math::LogOp>(sum)), buffers[2], f32, row);
   sum = larger(sum, constant(sum, std::numeric_limits<float>::min()));
   Value factor = spread(div(constant(sum, 1), sum));
+  // The last vector is stored without its mask. Its hidden lanes hold exp(-∞) =
+  // 0, which is the weight that they must have.
   overKeys({}, [&](Value key, Value, Value) {
     Value index = make<arith::AddIOp>(at, key);
     Value e = load(vectorOf(f32), buffers[0], f32, index);
@@ -272,9 +288,13 @@ Value AttentionEmitter::dot(Value row, Value a, Value b) {
       .front();
 }
 
+// weight = exp(score - lse) and dscore = weight · (dweight - centre) · scale,
+// where the centre is Σ weight · dweight over the row (see dot).
 void AttentionEmitter::backward(Value row) {
   Type f32 = builder.getF32Type();
   Value lse = load(f32, buffers[2], f32, row);
+  // The log-sum-exp of a row without keys is -∞. The lowest finite number in
+  // its place makes the weights 0 instead of NaN.
   lse = spread(larger(lse, constant(lse, kLowest)));
   Value centre = spread(dot(row, buffers[6], buffers[7]));
   overKeys({}, [&](Value key, Value counts, Value) {
@@ -304,6 +324,8 @@ void AttentionEmitter::emit(AttentionOp op, func::FuncOp function) {
 
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);
+  // The address table holds the operands' pointers, then the pointer to the
+  // run-time numbers.
   Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
   auto buffer = [&](int64_t i) {
     Value slot = address(entry->getArgument(2), pointer, i64(i));
@@ -317,9 +339,14 @@ void AttentionEmitter::emit(AttentionOp op, func::FuncOp function) {
   for (int64_t i = 0, end = isBackward ? 6 : 4; i < end; ++i)
     numbers[i] = load(integer, list, integer, i64(i));
 
+  // Each row is independent, so the runtime may give rows to threads as it
+  // likes.
   loop(entry->getArgument(0), entry->getArgument(1), 1, {},
        [&](Value row, ValueRange) {
          keys = numbers[0];
+         // numbers[2] is what the block's first row sees; each later row sees
+         // one key more. Both ends are clamped: a row may see none, or more
+         // keys than the block has.
          if (op.getCausal()) {
            keys =
                make<arith::MinSIOp>(keys, make<arith::AddIOp>(numbers[2], row));

@@ -20,6 +20,8 @@ using nn::tensorType;
 SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
                                            int64_t step) {
   using analysis::kRowBlock;
+  // The rows are read for another vector of columns: reductions that were
+  // finished for the previous one must not be found again.
   for (Root &root : stage.roots)
     if (root.reduce)
       reduced.erase(root.reduce.getResult());
@@ -31,6 +33,7 @@ SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
           neutral(root.reduce,
                   lanesOf(scalarType(tensorType(root.value).getElementType()),
                           width > 1)));
+  // Returns the running values after one more row.
   auto addRow = [&](ValueRange carried) {
     SmallVector<Value> results;
     for (Root &root : stage.roots) {
@@ -44,6 +47,8 @@ SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
     return results;
   };
 
+  // A single row needs no loop, and short columns no blocks: the result is the
+  // same, since the sum of the only block is the total.
   if (stage.outer == 1)
     return addRow(zeros);
   if (stage.outer <= kRowBlock * step)
@@ -57,8 +62,11 @@ SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
   scopes[outer].anchor = blocks;
   builder.setInsertionPointToEnd(blocks.getBody());
   Value begin = blocks.getInductionVar();
+  // The last block may be shorter.
   Value end = make<arith::MinSIOp>(
       make<arith::AddIOp>(begin, i64(kRowBlock * step)), i64(stage.outer));
+  // On a grid, thread line `first` of `step` takes every step-th row of the
+  // block.
   if (first)
     begin = make<arith::AddIOp>(begin, first);
   auto rows = scf::ForOp::create(builder, loc, begin, end, i64(step), zeros);
@@ -71,6 +79,7 @@ SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
   scopes[2] = {};
   scopes[outer].anchor = nullptr;
 
+  // Adds the block's sums to the totals.
   builder.setInsertionPointToEnd(blocks.getBody());
   SmallVector<Value> totals;
   for (Root &root : stage.roots)
@@ -84,6 +93,8 @@ SmallVector<Value> ElementEmitter::sumRows(Stage &stage, Value first,
   return llvm::to_vector_of<Value>(blocks.getResults());
 }
 
+// Roots without a reduction read the finished sums by way of `reduced`, so
+// these are set first.
 void ElementEmitter::storeColumns(Stage &stage, ValueRange sums) {
   insertAt(1);
   size_t next = 0;
@@ -96,6 +107,8 @@ void ElementEmitter::storeColumns(Stage &stage, ValueRange sums) {
       storeOutput(root);
 }
 
+// Emits the columns [low, high) of one stage, first in vectors, then one by
+// one.
 void LoopEmitter::emitColumns(Stage &stage, Value low, Value high) {
   auto step = [&](ValueRange) {
     storeColumns(stage, sumRows(stage, Value(), 1));

@@ -21,6 +21,8 @@ namespace {
 using Words = std::array<Value, 4>;
 
 // Emits the generator's ten rounds on scalars or vectors of i32.
+// The generator's constants are those of the paper. Its counter has four words
+// and its key two.
 class Philox {
 public:
   Philox(OpBuilder &builder, Location loc, Type type)
@@ -54,6 +56,7 @@ private:
   Value add(Value a, uint32_t b) {
     return arith::AddIOp::create(builder, loc, a, constant(a.getType(), b));
   }
+  // Returns the low and the high half of the 64-bit product.
   std::pair<Value, Value> multiply(Value a, uint32_t b) {
     Type wide = builder.getI64Type();
     if (auto vector = dyn_cast<VectorType>(type))
@@ -129,6 +132,7 @@ Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
   auto each = [&](Value scalar) -> Value {
     return calls > 1 ? make<vector::BroadcastOp>(type, scalar) : scalar;
   };
+  // The counter's first word is the number of the group of four elements.
   Value counter;
   if (grouped) {
     Value first = make<arith::ShRUIOp>(groups, splatLike(groups.getType(), 2));
@@ -148,6 +152,7 @@ Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
                            each(random[0]), each(random[1]));
   if (grouped)
     return interleave(builder, loc, words, calls, width);
+  // Each lane made its own call and wants word `within` of its group.
   Value word = words[3];
   for (int64_t i = 2; i >= 0; --i) {
     Value isWord = make<arith::CmpIOp>(arith::CmpIPredicate::eq, within,
@@ -157,6 +162,8 @@ Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
   return word;
 }
 
+// The second word of the counter is the op's number, so that two dropouts of a
+// model draw different masks in the same step.
 Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   Lanes input = element(op.getInput(), index);
   SmallVector<Value, 4> random;

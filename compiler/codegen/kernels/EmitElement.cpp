@@ -45,10 +45,14 @@ Lanes ElementEmitter::build(Value value, const Index &index) {
   // provided that the element lies in this row.
   auto stored = storedRows.find(value);
   if (stored != storedRows.end()) {
+    // A kept row holds one row only, so its address counts from the row's
+    // beginning, while a result is addressed as a whole.
     int64_t size = tensorType(value).getNumElements() / plan.rows;
     IndexExpr linear = space.linearize(index, shapeOf(value));
     IndexExpr within = space.add(linear, space.scale(plan.row, -size));
     Range range = space.range(within);
+    // An index that depends on the row in another way may lead into a row that
+    // is computed elsewhere.
     bool ofRow = llvm::none_of(within.terms, [&](auto term) {
       return space.atom(term.first).depth == 0;
     });
@@ -100,6 +104,9 @@ Lanes ElementEmitter::elementwise(Operation *op, const Index &index) {
     values.push_back(vector ? spread(operand.value) : operand.value);
   auto elementwise = cast<nn::ElementwiseOpInterface>(op);
   Value result = elementwise.buildScalar(builder, loc, values);
+  // Code computes in f32. The op's result must nevertheless be a bf16 number,
+  // as if each op had stored it, or fusion would change bits. Exact ops (a
+  // copy, a maximum) keep it one.
   bool isBf16 = tensorType(op->getResult(0)).getElementType().isBF16();
   if (isBf16 && !elementwise.isExact())
     result = roundBf16(result);
@@ -111,6 +118,8 @@ Lanes ElementEmitter::select(const Lanes &condition, Lanes onTrue,
   int depth = std::max({condition.depth, onTrue.depth, onFalse.depth});
   insertAt(depth);
   Value c = condition.value, x = onTrue.value, y = onFalse.value;
+  // Lanes may differ in the condition alone: the values are then the same in
+  // all lanes and become vectors.
   bool vector = isa<VectorType>(c.getType()) || isa<VectorType>(x.getType()) ||
                 isa<VectorType>(y.getType());
   if (vector) {
@@ -148,8 +157,11 @@ Lanes ElementEmitter::whereInside(const Lanes &value, Type element, Value ids,
   Value id = toI64(raw.value, tensorType(ids).getElementType());
   if (low != 0)
     id = make<arith::SubIOp>(id, splatLike(id.getType(), low));
+  // One unsigned comparison tests both ends.
   Value inside = make<arith::CmpIOp>(arith::CmpIPredicate::ult, id,
                                      splatLike(id.getType(), count));
+  // An id outside the table must not look like a row. NaN reaches the loss and
+  // is seen; integers have no NaN and take their least value.
   insertAt(0);
   Type type = scalarType(element);
   double poison = std::numeric_limits<double>::quiet_NaN();
@@ -235,6 +247,8 @@ Lanes ElementEmitter::iota(nn::IotaOp op, const Index &index) {
   return {value, depth};
 }
 
+// The index is clamped for the load, and the value is replaced where the index
+// was outside.
 Lanes ElementEmitter::takeAlongAxis(nn::TakeAlongAxisOp op,
                                     const Index &index) {
   int64_t size = shapeOf(op.getInput()).back();

@@ -32,11 +32,14 @@ EmbeddingGradEmitter::EmbeddingGradEmitter(const ElementEmitter &kernelEmitter)
       idsIndex(space.delinearize(stage.outerVariable, shapeOf(op.getIds()))) {}
 
 void EmbeddingGradEmitter::emit(Value begin, Value end) {
+  // A step of the range is a block of columns; the last block may be narrower.
   low = make<arith::MulIOp>(begin, i64(plan.blockLanes));
   high = make<arith::MinSIOp>(make<arith::MulIOp>(end, i64(plan.blockLanes)),
                               i64(stage.lanes));
   bool narrow = declared.isBF16();
   if (narrow) {
+    // The stack space is part of the plan (KernelPlan::stackBytes), so the
+    // runtime's threads have it.
     auto allocate = [&](Type type, int64_t count) -> Value {
       Type pointerType = LLVM::LLVMPointerType::get(builder.getContext());
       return make<LLVM::AllocaOp>(pointerType, type, i64(count),
@@ -55,6 +58,8 @@ void EmbeddingGradEmitter::emit(Value begin, Value end) {
   address = space.add(space.scale(tableRow, stage.lanes), stage.laneVariable);
 
   beginTable();
+  // A constant outer variable means that there is one place, so no list is
+  // needed.
   if (!narrow)
     addEachPlace();
   else if (stage.outerVariable.isConstant())
@@ -116,6 +121,7 @@ void EmbeddingGradEmitter::nested(Block *block,
   insertAt(1);
 }
 
+// Builds `body` under a condition at the current place.
 void EmbeddingGradEmitter::when(Value condition,
                                 llvm::function_ref<void()> body) {
   auto guard = scf::IfOp::create(builder, loc, condition, false);
@@ -124,8 +130,11 @@ void EmbeddingGradEmitter::when(Value condition,
 
 // ---- the table's beginning ----
 
+// Sets the rows of the table to their initial values, in the columns of this
+// call: the accumulator's elements, or zeros.
 void EmbeddingGradEmitter::beginTable() {
   Value accumulator = op.getAccumulator();
+  // Returns the initial value of the elements at `address`.
   auto begun = [&]() -> Value {
     Lanes value;
     if (accumulator)
@@ -141,6 +150,7 @@ void EmbeddingGradEmitter::beginTable() {
       return SmallVector<Value>();
     });
   };
+  // Without an accumulator in memory, every row must be set.
   auto argument = dyn_cast_if_present<BlockArgument>(accumulator);
   if (!argument)
     return fill();
@@ -185,6 +195,7 @@ void EmbeddingGradEmitter::addRow(Value to, Type type, const IndexExpr &at,
                                   bool rounds) {
   overColumns([&] {
     Lanes gradient = element(root.value, root.index);
+    // Loaded at depth 2, since each place changes the row.
     Lanes sum = load(to, type, at, 2);
     insertAt(2);
     Value total = make<arith::AddFOp>(sum.value, spread(gradient.value));
@@ -192,6 +203,7 @@ void EmbeddingGradEmitter::addRow(Value to, Type type, const IndexExpr &at,
   });
 }
 
+// Copies the columns of a row, and rounds them if the target is bf16.
 void EmbeddingGradEmitter::copyRow(Value from, Type fromType,
                                    const IndexExpr &source, Value to,
                                    Type toType, const IndexExpr &at) {
@@ -243,10 +255,13 @@ void EmbeddingGradEmitter::setPlace(Value list, Value position, Value value) {
 // order.
 void EmbeddingGradEmitter::linkPlaces() {
   insertAt(0);
+  // The bytes 0xFF make every i32 -1.
   Value none = arith::ConstantIntOp::create(builder, loc, 0xFF, 8);
   LLVM::MemsetOp::create(builder, loc, firstPlaces, none, i64(tableRows * 4),
                          /*isVolatile=*/false);
   overPlaces([&] {
+    // Other values at this place are built from the variable, so it must be
+    // reversed before the first of them.
     Value &place = variables[placeVariable()];
     insertAt(1);
     Value last = make<arith::SubIOp>(count, i64(1));
@@ -260,6 +275,9 @@ void EmbeddingGradEmitter::linkPlaces() {
   });
 }
 
+// Every place asks whether it is the first of its row. If so it adds up the
+// whole list, so a row is rounded once, and the order of additions is that of
+// the places.
 void EmbeddingGradEmitter::sumPlaces() {
   Type f32 = builder.getF32Type();
   overPlaces([&] {
@@ -272,6 +290,8 @@ void EmbeddingGradEmitter::sumPlaces() {
         setVariable(tableRow, id);
         copyRow(table, declared, address, sums, f32, stage.laneVariable);
         addPlacesFrom(current);
+        // addPlacesFrom has set the variable inside its loop, whose values do
+        // not dominate the code here.
         variables[placeVariable()] = current;
         setVariable(tableRow, id);
         copyRow(sums, f32, stage.laneVariable, table, declared, address);

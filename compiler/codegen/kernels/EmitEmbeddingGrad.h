@@ -7,6 +7,8 @@
 
 namespace fsdpc::codegen::kernels {
 
+// Emits one kernel. It is a copy of the LoopEmitter's state, because the loops
+// differ from the template's: each is over columns, places or rows.
 class EmbeddingGradEmitter : ElementEmitter {
 public:
   /// Copies the state of an emitter that has loaded the kernel's buffers.
@@ -16,6 +18,8 @@ public:
   void emit(mlir::Value begin, mlir::Value end);
 
 private:
+  // Loops over the columns of this call, or over all places; `body` is built
+  // inside.
   void overColumns(llvm::function_ref<void()> body);
   void overPlaces(llvm::function_ref<void()> body);
   void nested(mlir::Block *block, llvm::function_ref<void()> body);
@@ -24,6 +28,7 @@ private:
   void beginTable();
   mlir::Value rowOf();
   mlir::Value counts(mlir::Value id);
+  // `rounds` is set if the sum is final and the table bf16.
   void addRow(mlir::Value to, mlir::Type type, const IndexExpr &at,
               bool rounds);
   void copyRow(mlir::Value from, mlir::Type fromType, const IndexExpr &source,
@@ -33,6 +38,7 @@ private:
 
   mlir::Value placeAt(mlir::Value list, mlir::Value position);
   void setPlace(mlir::Value list, mlir::Value position, mlir::Value value);
+  // Bring equal ids together (bf16 only).
   void linkPlaces();
   void sumPlaces();
   void addPlacesFrom(mlir::Value first);

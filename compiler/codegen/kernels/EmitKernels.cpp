@@ -29,6 +29,8 @@ using nn::NNDialect;
 
 namespace {
 
+// Replaces each kernel by a function of the same name with the signature of
+// fsdpc_kernel_body. Callers refer to it by name, so nothing else changes.
 struct EmitKernels : codegen::impl::EmitKernelsBase<EmitKernels> {
   using EmitKernelsBase::EmitKernelsBase;
 
@@ -41,6 +43,7 @@ struct EmitKernels : codegen::impl::EmitKernelsBase<EmitKernels> {
     auto type = builder.getFunctionType(
         {i64, i64, LLVM::LLVMPointerType::get(&getContext())}, {});
     auto functions = getOperation().getOps<func::FuncOp>();
+    // The kernel is erased in the loop, so the iterator must already be ahead.
     for (auto kernel : llvm::make_early_inc_range(functions)) {
       if (!kernel->hasAttr(NNDialect::kKernelAttr) || kernel.isExternal())
         continue;
@@ -53,9 +56,12 @@ struct EmitKernels : codegen::impl::EmitKernelsBase<EmitKernels> {
     }
   }
 
+  // Chooses the emitter: optimizers and the rows of attention have ranges that
+  // only the runtime knows, hence no plan; all others have one.
   static LogicalResult emit(OpBuilder &builder, func::FuncOp kernel,
                             func::FuncOp function, const VectorTarget &target) {
     if (kernel->hasAttr(NNDialect::kOptimizerAttr)) {
+      // The optimizer also writes the bf16 weights that the next forward reads.
       auto compute = kernel->getAttrOfType<TypeAttr>(kComputeAttr);
       bool copy = compute && compute.getValue().isBF16();
       emitOptimizer(builder, kernel, function, copy, target);
@@ -65,6 +71,7 @@ struct EmitKernels : codegen::impl::EmitKernelsBase<EmitKernels> {
       emitAttention(builder, kernel, function, target);
       return success();
     }
+    // Built again from the attribute, so that an edited plan takes effect.
     FailureOr<KernelPlan> plan = analysis::buildPlan(kernel);
     if (failed(plan))
       return failure();

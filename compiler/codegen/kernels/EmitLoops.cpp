@@ -28,6 +28,8 @@ int64_t LoopEmitter::widest(const Stage &stage) const {
   bool reduces = llvm::any_of(stage.roots, [](const Root &root) {
     return root.reduce && !root.addsRows();
   });
+  // Costs are in simple ops (Stage::cost). The more a step computes, the fewer
+  // vectors fit the registers.
   int64_t several = stage.cost <= 14 ? 4 : stage.cost <= 40 ? 2 : 1;
   if (stage.roots.size() > 2)
     several = std::min<int64_t>(several, 2);
@@ -41,6 +43,7 @@ int64_t LoopEmitter::widest(const Stage &stage) const {
 SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   SmallVector<int64_t> widths;
   int64_t longest = 0, previous = 0;
+  // The longest part decides, since most steps run there.
   for (int64_t cut : stage.cuts) {
     longest = std::max(longest, cut - previous);
     previous = cut;
@@ -48,6 +51,7 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   longest = std::max(longest, stage.lanes - previous);
 
   int64_t wide = widest(stage);
+  // A column loop never crosses its block of columns.
   if (plan.kind == nn::KernelTemplate::column)
     wide = std::min<int64_t>(wide, kColumnBlock);
   if (wide > target.lanes && longest >= wide)
@@ -67,6 +71,8 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   return widths;
 }
 
+// All elements are computed before the first store, since a result may lie in
+// the memory of an operand (a tie).
 SmallVector<Value> LoopEmitter::step(Stage &stage, ValueRange carried) {
   SmallVector<Value> results;
   for (Root &root : stage.roots) {
@@ -106,8 +112,12 @@ void LoopEmitter::emitParts(Stage &stage, Value low, Value high) {
   std::optional<int64_t> first = constantOf(low), last = constantOf(high);
   for (size_t part = 0; part + 1 < bounds.size(); ++part) {
     int64_t begin = bounds[part], end = bounds[part + 1];
+    // Conditions on the lane are decided inside a part, so everything that used
+    // the lane before the cut must be built again.
     space.setRange(stage.laneVariable, {begin, end - 1});
     forgetLanes();
+    // With constant bounds the cuts are constants too, and loops that would not
+    // run are not built.
     bool isStatic = first && last;
     insertAt(1);
     Value current = low, limit = high;
@@ -116,6 +126,8 @@ void LoopEmitter::emitParts(Stage &stage, Value low, Value high) {
       current = i64(begin);
       limit = i64(end);
     } else if (!stage.cuts.empty()) {
+      // The call's range [low, high) may begin or end inside a part, or miss
+      // it.
       current = make<arith::MaxSIOp>(low, i64(begin));
       limit = make<arith::MinSIOp>(high, i64(end));
     }
@@ -132,6 +144,7 @@ void LoopEmitter::emitParts(Stage &stage, Value low, Value high) {
       } else if (lanes > 1) {
         insertAt(1);
         Value count = make<arith::SubIOp>(limit, current);
+        // Negative if the part lies outside the range.
         count = make<arith::MaxSIOp>(count, i64(0));
         Value rest = make<arith::RemUIOp>(count, i64(lanes));
         stop = make<arith::AddIOp>(current, make<arith::SubIOp>(count, rest));
@@ -164,6 +177,7 @@ void LoopEmitter::emitStage(Stage &stage, Value low, Value high) {
            return SmallVector<Value>();
          });
   insertAt(0);
+  // Later stages of the row read what this one has stored.
   for (Root &root : stage.roots)
     if (!root.reduce && root.output >= 0)
       storedRows[root.value] = root.output;
@@ -181,6 +195,7 @@ std::pair<Value, Value> LoopEmitter::beginBlock(Value block) {
       auto type = tensorType(root.reduce.getResult());
       Type storage = storageType(type.getElementType());
       int64_t count = type.getNumElements() / plan.extent;
+      // All bits zero are 0 in every type that is summed.
       Value zero = arith::ConstantIntOp::create(builder, loc, 0, 8);
       Value bytes = i64(count * storage.getIntOrFloatBitWidth() / 8);
       Value sums = pointer(buffers[kernel.getNumArguments() + root.output],
@@ -205,6 +220,8 @@ void LoopEmitter::emitRows(Value begin, Value end) {
   builder.setInsertionPointToStart(range.getBody());
   Value row = range.getInductionVar();
   Value low = i64(0), high = i64(plan.stages.front().lanes);
+  // The number of the step holds the row and the block of the row. Which of
+  // them is the inner one is the plan's choice (rowsInside).
   if (plan.blocks > 1) {
     Value inner = i64(plan.rowsInside ? plan.rows : plan.blocks);
     Value block = make<arith::RemUIOp>(row, inner);
@@ -222,6 +239,8 @@ void LoopEmitter::emitRows(Value begin, Value end) {
       continue;
     }
     insertAt(0);
+    // Without blocks each stage covers the lanes of its own row, which may have
+    // another length than the first stage's.
     if (plan.blocks == 1)
       high = i64(stage.lanes);
     emitStage(stage, low, high);

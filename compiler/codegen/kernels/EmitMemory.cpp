@@ -60,6 +60,7 @@ Type ElementEmitter::lanesOf(Type element, bool vector) const {
 Value ElementEmitter::spread(Value scalar) {
   if (width == 1 || isa<VectorType>(scalar.getType()))
     return scalar;
+  // Vectors stay as they are, so a caller need not know the width of a value.
   return make<vector::BroadcastOp>(VectorType::get({width}, scalar.getType()),
                                    scalar);
 }
@@ -89,6 +90,8 @@ Value ElementEmitter::atomValue(const Atom &atom, int id, bool vector) {
   if (atom.kind == Atom::Variable) {
     if (!vector)
       return variables.lookup(id);
+    // In a vector, the lanes of the innermost loop are consecutive values of
+    // its variable.
     auto steps = llvm::to_vector(llvm::seq<int64_t>(0, width));
     Value step = make<arith::ConstantOp>(
         DenseElementsAttr::get(VectorType::get({width}, builder.getI64Type()),
@@ -102,6 +105,7 @@ Value ElementEmitter::atomValue(const Atom &atom, int id, bool vector) {
     Value value = toI64(raw.value, element);
     if (vector)
       value = spread(value);
+    // An index from a tensor may count from the end.
     if (atom.wraps) {
       Value negative = make<arith::CmpIOp>(arith::CmpIPredicate::slt, value,
                                            number(value, 0));
@@ -187,7 +191,8 @@ Value ElementEmitter::pointer(Value buffer, Type storage, Value position) {
   return make<LLVM::GEPOp>(type, storage, buffer, ValueRange{position});
 }
 
-// The smaller of the buffer's alignment and what the address adds to it.
+// Returns the smaller of the buffer's alignment and what the address adds to
+// it. Without a known alignment it is the element's own.
 unsigned ElementEmitter::alignmentOf(Value buffer, Type storage,
                                      const IndexExpr &address) const {
   int64_t size = storage.getIntOrFloatBitWidth() / 8;
@@ -239,6 +244,7 @@ Lanes ElementEmitter::load(Value buffer, Type element, const IndexExpr &address,
     stored = make<vector::FromElementsOp>(VectorType::get({width}, storage),
                                           elements);
   } else {
+    // Lanes at unrelated addresses: LLVM selects a gather, or takes it apart.
     Value positions = vectorIndex(address);
     insertAt(depth);
     Type pointers = VectorType::get(
@@ -270,6 +276,7 @@ void ElementEmitter::store(Value buffer, Type element, const IndexExpr &address,
   }
   Value position = stride ? scalarIndex(address) : vectorIndex(address);
   insertAt(2);
+  // Lanes that are not adjacent are stored one by one, in ascending order.
   Value stored = narrow(spread(value), element);
   for (int64_t lane = 0; lane < width; ++lane)
     LLVM::StoreOp::create(
@@ -285,6 +292,7 @@ void ElementEmitter::storeOutput(const Root &root) {
     return;
   IndexExpr address = space.linearize(root.index, shapeOf(root.value));
   if (!isResult(root.output)) {
+    // A kept row holds the current row only, so the row's offset is taken off.
     int64_t size = tensorType(root.value).getNumElements() / plan.rows;
     address = space.add(address, space.scale(plan.row, -size));
   }
@@ -312,6 +320,7 @@ void ElementEmitter::addToOutput(const Root &root) {
 
 Value ElementEmitter::widen(Value stored, Type element) {
   if (element.isInteger(1))
+    // Booleans are bytes in memory and i1 in code. Any byte but 0 is true.
     return make<arith::CmpIOp>(arith::CmpIPredicate::ne, stored,
                                splatLike(stored.getType(), 0));
   if (!element.isBF16())
@@ -337,6 +346,7 @@ Value ElementEmitter::narrow(Value value, Type element) {
   return make<arith::TruncIOp>(lanesOf(builder.getI16Type(), vector), bits);
 }
 
+// Goes through widen, which remembers the bits for a later store.
 Value ElementEmitter::roundBf16(Value value) {
   Value bits = roundToBf16Bits(builder, loc, value, target.roundsBf16);
   return widen(bits, builder.getBF16Type());

@@ -22,6 +22,8 @@ void kernels::registerTranslations(DialectRegistry &registry) {
 
 std::string kernels::emitObject(ModuleOp source, const TargetOptions &options,
                                 std::string &object) {
+  // Each call has a context of its own, since LLVM's are not safe for use by
+  // several threads and groups are translated in parallel.
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module =
       translateModuleToLLVMIR(source, context, "kernels");

@@ -26,6 +26,7 @@ Value OptimizerEmitter::address(Value base, Type element, Value index) {
 
 // An op is uniform if all of its operands are.
 void OptimizerEmitter::emitUniform(Value numbers) {
+  // lr, step and decay are the last three arguments, after the states.
   for (unsigned i = 0; i < 3; ++i) {
     Value slot = address(numbers, builder.getF64Type(), i64(i));
     uniform.map(body.getArgument(2 + states + i),
@@ -43,6 +44,8 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
   Operation *clone = builder.clone(op, mapping);
   if (width == 1)
     return;
+  // Operands of the scalar program that are the same for all elements are still
+  // scalars in the clone.
   for (OpOperand &operand : clone->getOpOperands())
     if (!isa<VectorType>(operand.get().getType())) {
       OpBuilder::InsertionGuard guard(builder);
@@ -50,6 +53,7 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
       Type type = VectorType::get({width}, operand.get().getType());
       operand.set(make<vector::BroadcastOp>(type, operand.get()));
     }
+  // The clone still has scalar result types.
   for (Value result : clone->getResults())
     result.setType(VectorType::get({width}, result.getType()));
 }
@@ -57,6 +61,7 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
 // Loads the parameter, the gradient and the states, runs the program, and
 // stores the results. The gradient is scaled first, which is how clipping is
 // applied.
+// `lanes` decides only the alignment of the loads and stores.
 void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
   Type f32 = builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
@@ -76,6 +81,7 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
                       [&](Value v) { return uniform.contains(v); }))
       cloneOp(op, mapping, width);
 
+  // A result that depends on lr, step and decay only is still a scalar.
   auto result = [&](unsigned i) {
     Value value = mapping.lookup(body.getTerminator()->getOperand(i));
     if (width > 1 && !isa<VectorType>(value.getType()))
@@ -89,6 +95,7 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
   store(result(0), buffers[0], f32);
   for (unsigned i = 0; i < states; ++i)
     store(result(1 + i), buffers[2 + i], f32);
+  // The copy gets the new master weights, rounded.
   if (computeCopy)
     store(roundToBf16Bits(builder, loc, result(0), roundsBf16), buffers.back(),
           builder.getI16Type());
@@ -96,6 +103,7 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
 
 namespace {
 
+// Loops for the host: vectors, then the elements that are left.
 class OptimizerLoops : OptimizerEmitter {
 public:
   OptimizerLoops(OpBuilder &builder, func::FuncOp program, bool computeCopy,
@@ -121,6 +129,8 @@ void OptimizerLoops::emit(func::FuncOp function) {
   unsigned count = bufferCount();
   for (unsigned i = 0; i < count; ++i)
     buffers.push_back(buffer(i));
+  // The buffer table ends with the address of `scale` and that of lr, step and
+  // decay.
   scale = make<LLVM::LoadOp>(builder.getF32Type(), buffer(count));
   emitUniform(buffer(count + 1));
 

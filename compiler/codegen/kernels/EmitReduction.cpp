@@ -24,6 +24,8 @@ Value ElementEmitter::neutral(nn::ReduceOp op, Type type) {
     return splatLike(type, 1);
   bool isMax = op.getKind() == nn::ReduceKind::max;
   if (isa<FloatType>(getElementTypeOrSelf(type))) {
+    // Infinities rather than the largest finite numbers: the maximum of a row
+    // of -∞ is -∞.
     double infinity = std::numeric_limits<double>::infinity();
     return splatLike(type, isMax ? -infinity : infinity);
   }
@@ -41,6 +43,8 @@ Value ElementEmitter::neutral(nn::ReduceOp op, Type type) {
   return make<arith::ConstantOp>(attr);
 }
 
+// Both operands are of the type in which code computes, so signedness comes
+// from the tensor's type: arith integers have none.
 Value ElementEmitter::combine(nn::ReduceOp op, Value a, Value b) {
   Type element = getElementTypeOrSelf(a.getType());
   bool isFloat = isa<FloatType>(element);
@@ -81,12 +85,15 @@ Value kernels::foldLanes(OpBuilder &builder, Location loc, Value vector,
   return vector;
 }
 
+// Combines lanes by halves, as the order of reductions requires
+// (ReductionOrder.h).
 Value ElementEmitter::foldLanes(nn::ReduceOp op, Value vector) {
   return kernels::foldLanes(builder, loc, vector, [&](Value a, Value b) {
     return combine(op, a, b);
   });
 }
 
+// Sums of bf16 are kept in f32 and rounded once, at the end.
 Value ElementEmitter::roundResult(nn::ReduceOp op, Value sum) {
   bool isBf16 = tensorType(op.getResult()).getElementType().isBF16();
   return isBf16 ? roundBf16(sum) : sum;

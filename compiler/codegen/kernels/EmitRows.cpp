@@ -63,12 +63,17 @@ void LoopEmitter::emitRun(Stage &stage, Accumulators &sums) {
   }
   for (auto [part, values] :
        llvm::zip_equal(partsOf(stage, target.lanes), sums)) {
+    // A step covers `part.width` elements in vectors of `lanes`, each with its
+    // own running values.
     int64_t lanes = std::min(part.width, widest(stage));
     auto body = [&](ValueRange carried) {
       Value first = variables.lookup(stage.laneVariable.terms.front().first);
+      // The running values are ordered by vector, then by reduction.
       size_t each = carried.size() * lanes / part.width;
       SmallVector<Value> results;
       for (int64_t lane = 0; lane < part.width; lane += lanes) {
+        // The next vector of the same step: only what depends on the lane is
+        // built again.
         if (lane > 0) {
           forget(2);
           insertAt(2);
@@ -98,6 +103,7 @@ void LoopEmitter::emitRun(Stage &stage, Accumulators &sums) {
 void LoopEmitter::emitReducingStage(Stage &stage) {
   insertAt(0);
   SmallVector<nn::ReduceOp, 2> reductions;
+  // Sums over blocks of rows are not the row's: they go to memory (addsRows).
   for (Root &root : stage.roots)
     if (root.reduce && !root.addsRows())
       reductions.push_back(root.reduce);
@@ -115,6 +121,8 @@ void LoopEmitter::emitReducingStage(Stage &stage) {
       }
     llvm::append_range(carried, values);
   }
+  // Gives the parts their running values back, in the order in which they were
+  // listed.
   auto setSums = [&](ValueRange values) {
     for (auto &own : sums) {
       llvm::copy(values.take_front(own.size()), own.begin());
@@ -137,6 +145,7 @@ void LoopEmitter::emitReducingStage(Stage &stage) {
   insertAt(0);
   for (auto [number, op] : llvm::enumerate(reductions)) {
     Value total;
+    // Picks the values of this reduction from those of all.
     for (auto &values : sums) {
       SmallVector<Value, 4> own;
       for (size_t i = number; i < values.size(); i += reductions.size())

@@ -12,16 +12,20 @@ using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::kernels;
 
 void ElementEmitter::insertAt(int depth) {
+  // A depth without an open loop belongs to the next loop outside it.
   while (depth > 0 && !scopes[depth].block)
     --depth;
   Scope &scope = scopes[depth];
   if (scope.anchor)
     return builder.setInsertionPoint(scope.anchor);
+  // The loop being built may have its terminator already (no carried values) or
+  // get it at the end.
   if (scope.block->mightHaveTerminator())
     return builder.setInsertionPoint(scope.block->getTerminator());
   builder.setInsertionPointToEnd(scope.block);
 }
 
+// Linear in the known elements. Kernels are small, and a loop ends once.
 void ElementEmitter::forget(int depth) {
   for (auto it = known.begin(); it != known.end();)
     it = it->second.depth >= depth ? known.erase(it) : std::next(it);
@@ -34,6 +38,7 @@ int ElementEmitter::enclosing(int depth) const {
   return outer;
 }
 
+// The map keys atoms, so a new value replaces the variable's in every index.
 void ElementEmitter::setVariable(const IndexExpr &variable, Value value) {
   if (!variable.isConstant())
     variables[variable.terms.front().first] = value;
@@ -43,6 +48,7 @@ SmallVector<Value>
 ElementEmitter::loop(int depth, const IndexExpr &variable, Value low,
                      Value high, int64_t step, ValueRange carried,
                      llvm::function_ref<SmallVector<Value>(ValueRange)> body) {
+  // Bounds and the first carried values are computed in front of the loop.
   int outer = enclosing(depth);
   insertAt(outer);
   auto op = scf::ForOp::create(builder, loc, low, high, i64(step), carried);

@@ -25,6 +25,8 @@ using namespace fsdpc::codegen::kernels;
 
 namespace {
 
+// Builds the expansions of one op, in front of it. Values are f32 scalars or
+// vectors; callEachLane takes f64 too.
 class Expander : public nn::ScalarBuilder {
 public:
   Expander(OpBuilder &builder, Location loc)
@@ -104,10 +106,13 @@ Expander::Reduced Expander::reduceExp(Value x) {
   constexpr double kRound = 12582912; // 1.5 · 2²³: adding it rounds to integers
   Value shifted = fma(x, constant(x, 1.44269504088896341), constant(x, kRound));
   Value n = sub(shifted, constant(x, kRound));
+  // Subtracts n · ln 2 in two parts; the product with the first is exact.
   Value r = fma(n, constant(x, -kLog2High), x);
   r = fma(n, constant(x, -kLog2Low), r);
   Value p = polynomial(r, {0.0013926926614, 0.00836377387441, 0.0416665501103,
                            0.166665733819, 0.5});
+  // `shifted` holds n in its lowest bits, and a shift by 23 moves them to the
+  // exponent and the rest out.
   Value exponent = make<arith::ShLIOp>(bits(shifted), constant(bits(x), 23));
   Value power =
       fromBits(make<arith::AddIOp>(exponent, constant(exponent, 126 << 23)));
@@ -120,6 +125,7 @@ Value Expander::expandExp(Value x) {
   constexpr double kLow = -86.9, kHigh = 89;
   Reduced reduced = reduceExp(clamp(x, kLow, kHigh));
   Value y = add(reduced.rest, constant(x, 1));
+  // y · 2ⁿ, since the power is 2ⁿ⁻¹.
   y = mul(add(y, y), reduced.power);
   return select(compare(arith::CmpFPredicate::OLT, x, kLow), constant(x, 0), y);
 }
@@ -137,9 +143,11 @@ Value Expander::expandExpm1(Value x) {
 // x = 2ᵉ · (1 + f) with 1 + f in [√½, √2).
 Value Expander::expandLog(Value x) {
   constexpr double kSmallest = 1.17549435e-38;
+  // Subnormal numbers have no exponent bits, so they are scaled by 2²³ first.
   Value tiny = compare(arith::CmpFPredicate::OLT, x, kSmallest);
   Value scaled = select(tiny, mul(x, 8388608), x);
   Value b = bits(scaled);
+  // Counting the exponent from √½ (0x3f3504f3) makes m lie in [√½, √2).
   Value e = make<arith::ShRSIOp>(
       make<arith::SubIOp>(b, constant(b, 0x3f3504f3)), constant(b, 23));
   Value m =
@@ -151,6 +159,7 @@ Value Expander::expandLog(Value x) {
   Value p = polynomial(f, {0.0697161147145, -0.114797338466, 0.116854199235,
                            -0.124256873315, 0.142490576457, -0.166678023195,
                            0.200007157489, -0.24999996958, 0.3333333118});
+  // Adds the small terms first.
   Value y = mul(mul(f, square), p);
   y = fma(n, constant(n, kLog2Low), y);
   y = fma(square, constant(f, -0.5), y);
@@ -245,6 +254,7 @@ const llvm::DenseMap<TypeID, Expansion> &expansions() {
 
 } // namespace
 
+// Collects first, since expansions add ops while the walk runs.
 void kernels::expandMath(ModuleOp module) {
   SmallVector<std::pair<Operation *, Expansion>> ops;
   module.walk([&](Operation *op) {

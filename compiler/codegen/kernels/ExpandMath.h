@@ -6,10 +6,10 @@
 
 namespace fsdpc::codegen::kernels {
 
-/// Replaces exp, log, tanh and erf on f32 with arithmetic of at most 2 ulp of
-/// error. Scalars get the same arithmetic as vectors, so that the tail of a
-/// loop has the bits of its body. Other functions, and f64, become calls of
-/// libm, one per lane.
+/// Replaces exp, expm1, log, log1p, tanh and erf on f32 with arithmetic of at
+/// most 2 ulp of error. Scalars get the same arithmetic as vectors, so that the
+/// tail of a loop has the bits of its body. Other functions, and f64, become
+/// calls of libm, one per lane.
 void expandMath(mlir::ModuleOp module);
 
 } // namespace fsdpc::codegen::kernels

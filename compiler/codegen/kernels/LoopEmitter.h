@@ -6,6 +6,8 @@
 
 namespace fsdpc::codegen::kernels {
 
+// Emits one kernel; an instance is used once. It extends the plan's index space
+// while it emits, and owns neither the plan nor the kernel.
 class LoopEmitter : ElementEmitter {
 public:
   LoopEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp kernel,
@@ -20,6 +22,8 @@ private:
   // value per vector of its width and reduction.
   using Accumulators = llvm::SmallVector<llvm::SmallVector<mlir::Value, 4>, 3>;
 
+  // The loops of the range, then those of one stage, whose lanes are [low,
+  // high). emitParts cuts the latter where the plan says.
   void emitRows(mlir::Value begin, mlir::Value end);
   void emitStage(Stage &stage, mlir::Value low, mlir::Value high);
   void emitParts(Stage &stage, mlir::Value low, mlir::Value high);

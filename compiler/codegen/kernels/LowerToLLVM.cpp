@@ -19,6 +19,8 @@ using namespace fsdpc::codegen;
 
 LogicalResult kernels::lowerToLLVM(ModuleOp module) {
   MLIRContext *context = module.getContext();
+  // First scf alone, partially: its patterns make blocks and branches of cf,
+  // and bodies keep their other ops until these are all converted below.
   {
     RewritePatternSet patterns(context);
     populateSCFToControlFlowConversionPatterns(patterns);
@@ -35,6 +37,8 @@ LogicalResult kernels::lowerToLLVM(ModuleOp module) {
   populateVectorToLLVMConversionPatterns(converter, patterns);
   populateFuncToLLVMConversionPatterns(converter, patterns);
   cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
+  // Anything left that is not LLVM's is an error here, not a crash in the
+  // translation.
   LLVMConversionTarget target(*context);
   target.addLegalOp<ModuleOp>();
   return applyFullConversion(module, target, std::move(patterns));

@@ -36,6 +36,8 @@ void readFigures(StringRef text, const GpuArch &arch,
                  std::vector<KernelFigures> &figures) {
   SmallVector<StringRef> lines;
   text.split(lines, '\n');
+  // The line that names an entry comes before its figures, so `figures` is not
+  // empty when they are read.
   for (StringRef line : lines) {
     if (line.contains("Compiling entry function '")) {
       KernelFigures kernel;
@@ -66,6 +68,7 @@ std::string giveRegisters(StringRef ptx, ArrayRef<KernelFigures> figures) {
     size_t entry = text.find(".entry " + kernel.kernel + "(");
     size_t directive = text.find("\n.maxntid", entry);
     if (spills(kernel) && directive != std::string::npos)
+      // The directives of an entry may stand in any order.
       text.insert(text.find('\n', directive + 1), "\n.minnctapersm 1");
   }
   return text;
@@ -78,6 +81,7 @@ std::string assemble(const CudaToolkit &toolkit, const GpuArch &arch,
                      std::vector<KernelFigures> &figures) {
   std::string error = writeFile(path + ".ptx", ptx);
   std::string log = path + ".ptxas.log";
+  // --split-compile=0 compiles the kernels of the module on all cores.
   if (error.empty())
     error = runProgram({toolkit.program("ptxas"), "-v", "-O3",
                         "--split-compile=0", ("-arch=" + arch.name).str(),
@@ -85,6 +89,7 @@ std::string assemble(const CudaToolkit &toolkit, const GpuArch &arch,
                        log);
   if (!error.empty())
     return error;
+  // A second run replaces the figures of the first.
   figures.clear();
   if (auto text = llvm::MemoryBuffer::getFile(log))
     readFigures((*text)->getBuffer(), arch, figures);
@@ -101,6 +106,8 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   auto path = [&](const GpuArch &arch) {
     return (folder + "/kernels." + arch.name).str();
   };
+  // A slot per architecture, so that the threads share nothing. Errors are
+  // emitted after the threads have joined.
   std::vector<std::string> errors(archs.size());
   std::vector<std::vector<KernelFigures>> found(archs.size());
   auto work = [&](size_t i) {
@@ -116,6 +123,7 @@ fsdpc::codegen::assembleKernels(Location loc, const CudaToolkit &toolkit,
   for (std::thread &thread : threads)
     thread.join();
   for (const std::string &error : errors)
+    // The first error is enough: the others mostly repeat it.
     if (!error.empty())
       return emitError(loc) << "cannot assemble kernels: " << error;
   for (const std::vector<KernelFigures> &arch : found)

@@ -24,6 +24,7 @@ namespace {
 // an error message, or "".
 std::string translate(ModuleOp grids, ArrayRef<GpuArch> archs,
                       MutableArrayRef<std::string> ptx) {
+  // The group is lowered once and translated once per architecture.
   if (failed(kernels::lowerToNVVM(grids)))
     return "they do not lower to NVVM";
   for (auto [arch, text] : llvm::zip(archs, ptx)) {
@@ -73,6 +74,8 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
   };
   if (failed(compileGroups(module, lower, toPtx)))
     return failure();
+  // In the order of the groups, so the text does not depend on the number of
+  // threads.
   SmallVector<std::string> joined;
   for (size_t arch = 0; arch < archs.size(); ++arch) {
     std::vector<std::string> groups;
@@ -83,6 +86,7 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
   std::vector<KernelFigures> figures;
   FailureOr<std::string> code =
       assembleKernels(loc, toolkit, archs, joined, folder, figures);
+  // Only a complete build reports.
   if (succeeded(code) && !report.empty()) {
     std::string error = writeFile(report, reportOf(figures));
     if (!error.empty())
@@ -94,6 +98,7 @@ fsdpc::codegen::compileDeviceCode(ModuleOp module, ArrayRef<fsdp::Gpu> gpus,
 FailureOr<std::vector<std::string>>
 fsdpc::codegen::compileEmulatedCode(ModuleOp module,
                                     const TargetOptions &processor) {
+  // No lanes are chosen here: the width of a vector is a decision of the grid.
   EmitGridsOptions options;
   options.roundsBf16 = processor.hasBf16();
   return compileKernels(module, processor, [&](OpPassManager &manager) {

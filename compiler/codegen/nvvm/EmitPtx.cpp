@@ -29,11 +29,15 @@ std::string kernels::emitPtx(ModuleOp source, const GpuArch &arch,
   auto grids = source.getOps<gpu::GPUModuleOp>();
   if (!llvm::hasSingleElement(grids))
     return "kernels are not in a single gpu.module";
+  // A context of its own, since groups and architectures are translated in
+  // parallel.
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> module =
       translateModuleToLLVMIR(*grids.begin(), context, "kernels");
   if (!module)
     return "cannot translate kernels to LLVM IR";
+  // The generator must exist before optimisation, because LLVM's passes ask the
+  // target for costs.
   auto machine = makeGpuMachine(arch);
   module->setTargetTriple(machine->getTargetTriple());
   module->setDataLayout(machine->createDataLayout());
@@ -47,6 +51,7 @@ std::string kernels::joinPtx(llvm::ArrayRef<std::string> modules) {
   // the last.
   std::string joined;
   for (llvm::StringRef ptx : modules) {
+    // Only the first module keeps its head.
     if (!joined.empty()) {
       size_t last = ptx.find("\n.address_size");
       ptx = ptx.substr(ptx.find('\n', last + 1));

@@ -1,3 +1,5 @@
+// The table of architectures. One that is added to --gpu-arch must be added
+// here, which -Wswitch enforces.
 #include "compiler/codegen/nvvm/GpuArch.h"
 
 #include "llvm/MC/TargetRegistry.h"
@@ -44,6 +46,8 @@ fsdpc::codegen::gpuArchs(llvm::ArrayRef<fsdp::Gpu> gpus) {
 std::unique_ptr<llvm::TargetMachine>
 fsdpc::codegen::makeGpuMachine(const GpuArch &arch) {
   static std::once_flag once;
+  // Only this back end is initialised; the host's has its own call
+  // (TargetOptions.cpp).
   std::call_once(once, [] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
@@ -54,6 +58,7 @@ fsdpc::codegen::makeGpuMachine(const GpuArch &arch) {
   std::string error;
   const llvm::Target *target =
       llvm::TargetRegistry::lookupTarget(triple, error);
+  // The lowest version that will do, so that an old toolkit accepts the text.
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
       triple, arch.name, "+ptx" + std::to_string(arch.ptx),
       llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,

@@ -24,6 +24,7 @@ using namespace fsdpc::codegen;
 
 namespace {
 
+// Threads of a warp, and the bits that one shuffle moves.
 constexpr unsigned kLanes = 32, kShuffleBits = 32;
 
 // A reduction over a warp becomes five shuffles per 32-bit piece.
@@ -36,6 +37,8 @@ LogicalResult breakDownReductions(gpu::GPUModuleOp kernels) {
   return applyPatternsGreedily(kernels, std::move(patterns));
 }
 
+// As on the host, scf goes first: bodies are converted when they are plain
+// blocks.
 LogicalResult lowerLoops(gpu::GPUModuleOp kernels) {
   RewritePatternSet patterns(kernels.getContext());
   populateSCFToControlFlowConversionPatterns(patterns);
@@ -45,14 +48,19 @@ LogicalResult lowerLoops(gpu::GPUModuleOp kernels) {
   return applyPartialConversion(kernels, target, std::move(patterns));
 }
 
+// Converts everything that is left at once, so that no unrealized casts remain.
 LogicalResult lowerOps(gpu::GPUModuleOp kernels) {
   MLIRContext *context = kernels.getContext();
   LowerToLLVMOptions options(context);
+  // Kernels take plain pointers, as the runtime passes them, and no memref
+  // descriptors.
   options.useBarePtrCallConv = true;
   LLVMTypeConverter converter(context, options);
   configureGpuToNVVMTypeConverter(converter);
   RewritePatternSet patterns(context);
   arith::populateArithToLLVMConversionPatterns(converter, patterns);
+  // The patterns of MathToLLVM are preferred to those of GPUToNVVM, which call
+  // libdevice.
   populateMathToLLVMConversionPatterns(converter, patterns,
                                        /*approximateLog1p=*/false,
                                        PatternBenefit(2));

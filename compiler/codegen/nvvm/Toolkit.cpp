@@ -1,3 +1,5 @@
+// Looks for a toolkit that is complete: the tools that assemble kernels, and
+// the libraries that a program is linked with.
 #include "compiler/codegen/nvvm/Toolkit.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -34,6 +36,8 @@ std::optional<CudaToolkit> look(StringRef root,
   for (StringRef name : kPrograms)
     if (!llvm::sys::fs::can_execute(toolkit.program(name)))
       missing.push_back("bin/" + name.str());
+  // Of the folders for libraries, the one that lacks the fewest is meant, so
+  // the message lists what is missing there alone.
   SmallVector<std::string> best;
   for (StringRef folder : kLibraryFolders) {
     std::string path = toolkit.root + "/" + folder.str();
@@ -59,6 +63,8 @@ FailureOr<CudaToolkit> fsdpc::codegen::findCudaToolkit(Location loc,
   // The folders that may hold a toolkit, and who named each.
   SmallVector<std::pair<std::string, std::string>> candidates;
   if (!folder.empty()) {
+    // A folder that the user names is the only candidate: to fall back on
+    // another one would hide a typo.
     candidates.emplace_back("--cuda-path", folder.str());
   } else {
     for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
@@ -70,6 +76,7 @@ FailureOr<CudaToolkit> fsdpc::codegen::findCudaToolkit(Location loc,
           "nvcc in PATH",
           llvm::sys::path::parent_path(llvm::sys::path::parent_path(*nvcc)));
   }
+  // Every candidate that failed is listed with what it lacks.
   std::string places;
   for (const auto &[name, path] : candidates) {
     SmallVector<std::string> missing;

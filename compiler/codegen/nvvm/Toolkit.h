@@ -13,6 +13,7 @@ namespace fsdpc::codegen {
 struct CudaToolkit {
   std::string root;
   std::string libraries; // folder with libcudart.so and the others
+  // Returns the path of one of the toolkit's programs.
   std::string program(llvm::StringRef name) const { // "ptxas"
     return root + "/bin/" + name.str();
   }

@@ -29,6 +29,8 @@ constexpr double kHalfPiLow = 6.07710050650619224932e-11;
 
 constexpr double kLargestAngle = 0x1p50;
 
+// Builds the expansions of one op. All take and return f64; scalars and vectors
+// alike.
 class Expander : public nn::ScalarBuilder {
 public:
   Expander(OpBuilder &builder, Location loc)
@@ -67,6 +69,7 @@ private:
   Value compare(arith::CmpFPredicate predicate, Value x, double y) {
     return compare(predicate, x, constant(x, y));
   }
+  // Returns an i1 that is true where the bit is set.
   Value isBit(Value integer, int64_t bit) {
     Value one = make<arith::AndIOp>(integer, constant(integer, bit));
     return make<arith::CmpIOp>(arith::CmpIPredicate::ne, one,
@@ -105,12 +108,15 @@ Expander::Reduced Expander::reduceExp(Value x) {
   Value n = sub(shifted, constant(x, kRound));
   Value r = fma(n, constant(x, -kLog2High), x);
   r = fma(n, constant(x, -kLog2Low), r);
+  // `shifted` holds n in its lowest bits.
   return {make<arith::SubIOp>(bits(shifted), bits(constant(x, kRound))), r};
 }
 
 // 2ⁿ · exp(r). 2ⁿ is applied in two factors, since 2ⁿ itself may be
 // subnormal or infinite.
 Value Expander::exp64(Value x) {
+  // exp(-746) is 0 and exp(710) ∞, both after rounding, so the clamp changes no
+  // result and n stays in the range of power().
   constexpr double kLow = -746, kHigh = 710;
   x = select(compare(arith::CmpFPredicate::OGT, x, kHigh), constant(x, kHigh),
              x);
@@ -125,6 +131,7 @@ Value Expander::exp64(Value x) {
 // 2ⁿ · (exp(r) - 1) + (2ⁿ - 1), in halves, since 2ⁿ may be infinite.
 Value Expander::expm164(Value x) {
   constexpr double kLow = -60, kHigh = 710;
+  // expm1(-60) is -1 in f64.
   Value bounded = select(compare(arith::CmpFPredicate::OGT, x, kHigh),
                          constant(x, kHigh), x);
   bounded = select(compare(arith::CmpFPredicate::OLT, bounded, kLow),
@@ -151,6 +158,7 @@ Value Expander::log64(Value x) {
   Value n = make<arith::SIToFPOp>(x.getType(), e);
   n = select(isTiny, sub(n, constant(n, 54)), n);
   Value one = constant(x, 1);
+  // |s| is at most 0.172, so twelve terms reach full precision.
   Value s = div(sub(m, one), add(m, one));
   Value p = series(mul(s, s), 11, [](int k) { return 2.0 / (2 * k + 1); });
   Value y = fma(s, p, mul(n, kLog2Low));
@@ -165,6 +173,7 @@ Value Expander::log64(Value x) {
 // As C's pow: 1 to any power and anything to the power 0 are 1, and so is -1 to
 // the power ±∞; a zero has a sign.
 Value Expander::pow64(Value x, Value y) {
+  // |x|^y = exp(y · log |x|), which also gives the results for 0 and ∞.
   Value size = make<math::AbsFOp>(x), one = constant(x, 1);
   Value result = exp64(mul(y, log64(size)));
   // 0 · ∞ is not what 1 to the power ∞ means.
@@ -183,12 +192,15 @@ Value Expander::pow64(Value x, Value y) {
       select(make<arith::AndIOp>(
                  isBelow, make<arith::XOrIOp>(hasPower, constant(hasPower, 1))),
              constant(x, kNaN), result);
+  // An odd power has the sign of the base, also where it is a zero or an
+  // infinity.
   result = select(isOdd, make<math::CopySignOp>(result, x), result);
   Value isOne = make<arith::OrIOp>(compare(arith::CmpFPredicate::OEQ, x, 1),
                                    compare(arith::CmpFPredicate::OEQ, y, 0));
   return select(isOne, one, result);
 }
 
+// tanh |x| = 1 - 2 / (exp(2 |x|) + 1), with the sign of x. exp may be ∞.
 Value Expander::tanh64(Value x) {
   Value size = make<math::AbsFOp>(x);
   Value one = constant(x, 1);
@@ -210,6 +222,8 @@ Value Expander::sine64(Value x, int64_t quadrant) {
                    }));
   Value cosine =
       series(square, 8, [&](int k) { return sign(k) / factorial(2 * k); });
+  // The two lowest bits of n are the quadrant: bit 0 exchanges sine and cosine,
+  // bit 1 changes the sign.
   Value q = bits(shifted);
   q = make<arith::AddIOp>(q, constant(q, quadrant));
   Value y = select(isBit(q, 1), cosine, sine);
@@ -219,8 +233,9 @@ Value Expander::sine64(Value x, int64_t quadrant) {
   return select(isReduced, y, constant(x, kNaN));
 }
 
-// How an op of the math dialect is computed in f64, to which f32 is widened.
-// f32 has faster code of its own unless `alsoF32`. Null: there is none.
+// How an op of the math dialect is computed in f64. If `alsoF32` is set, f32 is
+// widened to f64 and back; otherwise expand-math has f32 code of its own. A
+// null function means that the op has no code for GPUs on f64.
 struct Expansion {
   bool alsoF32;
   Value (*inF64)(Expander &, ArrayRef<Value>);
@@ -256,6 +271,7 @@ const llvm::DenseMap<TypeID, Expansion> &expansions() {
 } // namespace
 
 LogicalResult simt::expandDeviceMath(ModuleOp module) {
+  // Collects first, since expansions add ops to the module.
   SmallVector<std::pair<Operation *, Expansion>> ops;
   module.walk([&](Operation *op) {
     auto found = expansions().find(op->getName().getTypeID());

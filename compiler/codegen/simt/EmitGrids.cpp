@@ -1,5 +1,6 @@
 // emit-grids and lower-grids-to-host: kernels with grids become gpu.funcs, and
-// for an emulated GPU functions that the host calls.
+// for an emulated GPU functions that the host calls. Both replace the kernels
+// of a module in place, so lit tests read what code generation runs.
 #include "compiler/codegen/Passes.h"
 #include "compiler/codegen/simt/DeviceMath.h"
 #include "compiler/codegen/simt/GridEmitter.h"
@@ -26,6 +27,8 @@ using nn::NNDialect;
 
 namespace {
 
+// Moves each kernel into a gpu.module named "kernels", as a gpu.func of the
+// same name. The runtime finds it by that name in the device code.
 struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
   using EmitGridsBase::EmitGridsBase;
 
@@ -42,14 +45,18 @@ struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
       if (!kernel->hasAttr(NNDialect::kKernelAttr))
         continue;
       builder.setInsertionPointToEnd(kernels.getBody());
+      // Rows of attention have no grid: on a GPU a library runs attention as a
+      // whole.
       if (analysis::hasGrid(kernel) && failed(emit(builder, kernel)))
         return signalPassFailure();
       kernel.erase();
     }
+    // After all kernels, since the expansions work on a module.
     if (failed(expandDeviceMath(module)))
       signalPassFailure();
   }
 
+  // Emits one gpu.func with a pointer per buffer.
   LogicalResult emit(OpBuilder &builder, func::FuncOp kernel) {
     nn::GridAttr shape = analysis::gridOf(kernel);
     if (!shape)
@@ -67,6 +74,7 @@ struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
         builder.getFunctionType(pointers, {}));
     function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                       builder.getUnitAttr());
+    // Grids are one-dimensional.
     auto ofThreads = [](int64_t number) {
       return SmallVector<int32_t>{static_cast<int32_t>(number), 1, 1};
     };
@@ -81,15 +89,18 @@ struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
     FailureOr<GridPlan> grid = analysis::buildGrid(kernel, *plan);
     if (failed(grid))
       return failure();
+    // An optimizer has no known grid: the runtime launches a block per segment.
     function.setKnownGridSize(ofThreads(grid->blocks));
     kernels::VectorTarget target;
     target.roundsBf16 = roundsBf16;
+    // Loads of scattered lanes are emitted one by one.
     target.gathers = false;
     GridEmitter(builder, kernel, *plan, *grid, target, function).emit();
     return success();
   }
 };
 
+// The passes of the emulation and of tests.
 struct LowerGridsToHost
     : codegen::impl::LowerGridsToHostBase<LowerGridsToHost> {
   void runOnOperation() override { lowerGridToHost(getOperation()); }

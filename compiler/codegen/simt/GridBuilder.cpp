@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kSlotBytes = 8; // bytes of one value in shared memory
 constexpr unsigned kSharedSpace = 3;
 
+// Sizes in memory; an i1 takes a byte.
 int64_t bytesOf(Value value) {
   auto vector = dyn_cast<VectorType>(value.getType());
   Type element = getElementTypeOrSelf(value.getType());
@@ -30,6 +31,8 @@ int64_t alignmentOf(Value value) {
   return std::min<int64_t>(bytesOf(value), 16);
 }
 
+// All values of an exchange get slots of one size, that of the largest, so a
+// slot's address needs no table.
 int64_t slotOf(ValueRange sums) {
   int64_t bytes = 0;
   for (Value sum : sums)
@@ -72,6 +75,8 @@ Value GridBuilder::share(int64_t bytes) {
       make<LLVM::AddressOfOp>(LLVM::LLVMPointerType::get(context, kSharedSpace),
                               sharedName(function.getName()));
   Type pointer = LLVM::LLVMPointerType::get(context);
+  // A cast to the generic address space, so that loads and stores need not know
+  // that the memory is shared.
   base = make<LLVM::AddrSpaceCastOp>(pointer, base);
   int64_t offset = sharedBytes;
   sharedBytes += llvm::alignTo(bytes, 16);
@@ -83,6 +88,7 @@ void GridBuilder::finish() {
   if (sharedBytes == 0)
     return;
   OpBuilder::InsertionGuard guard(builder);
+  // The global stands in front of its kernel, in the gpu.module.
   builder.setInsertionPoint(function);
   LLVM::GlobalOp::create(
       builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), sharedBytes),
@@ -91,6 +97,7 @@ void GridBuilder::finish() {
       kSharedSpace);
 }
 
+// A team of up to a warp exchanges by shuffles alone.
 int64_t GridBuilder::sharedFor(size_t count, int64_t team) {
   return team > kWarp ? count * (team / kWarp) * kSlotBytes : 0;
 }
@@ -99,6 +106,7 @@ int64_t GridBuilder::sharedFor(size_t count, int64_t team) {
 Value GridBuilder::shuffle(Value value, int64_t offset, int64_t width) {
   Type type = value.getType(), i32 = builder.getI32Type();
   unsigned bits = type.getIntOrFloatBitWidth();
+  // XOR: both partners of an exchange get each other's value.
   auto exchange = [&](Value word) -> Value {
     return gpu::ShuffleOp::create(builder, loc, word, offset, width,
                                   gpu::ShuffleMode::XOR)
@@ -183,6 +191,8 @@ void GridBuilder::put(Value shared, ValueRange sums) {
   synchronize(threads);
 }
 
+// Starts with the caller's own sums, those of the first line, and adds the
+// lines below in order.
 SmallVector<Value> GridBuilder::take(Value shared, ValueRange sums,
                                      Value column, int64_t across,
                                      Combine combine) {

@@ -9,6 +9,9 @@
 
 namespace fsdpc::codegen::simt {
 
+// Builds into one gpu.func, at the caller's insertion point. It tracks how much
+// shared memory the kernel takes, so there is one instance per kernel.
+// `threads` is the size of a block.
 class GridBuilder {
 public:
   GridBuilder(mlir::OpBuilder &builder, mlir::gpu::GPUFuncOp function,

@@ -11,10 +11,13 @@ using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::simt;
 
+// Builds the code of one thread: its columns, its share of the rows, and for
+// the first line the combination and the store.
 void GridEmitter::emitColumns() {
   Stage &stage = plan.stages.front();
   width = grid.widths.front();
   int64_t total = plan.rows * stage.lanes / width;
+  // Lines per block.
   int64_t above = grid.threads / grid.across;
   Type type = counter(total);
   Value thread = threads.thread(), column = thread, row;
@@ -40,11 +43,13 @@ void GridEmitter::emitColumns() {
     insertAt(0);
     shared = threads.share(threads.spaceFor(sums));
     threads.put(shared, sums);
+    // Only the first line has the total.
     Value isFirst = below(row, 1);
     stores = stores ? make<arith::AndIOp>(stores, isFirst) : isFirst;
   }
   auto finish = [&] {
     insertAt(2);
+    // take() numbers the values as sumRows does: by reduction.
     SmallVector<nn::ReduceOp> reductions;
     for (Root &root : stage.roots)
       if (root.reduce)

@@ -47,6 +47,8 @@ struct GridEmitter::Lookup {
 // part in the search.
 void GridEmitter::takeColumns(Lookup &lookup) {
   Type i32 = builder.getI32Type();
+  // If a row is wider than the block's threads, several blocks share its rows,
+  // each with a slice of the columns.
   int64_t vectors = lookup.stage.lanes / width;
   int64_t slices = llvm::divideCeil(vectors, grid.threads);
   lookup.thread = threads.thread();
@@ -65,6 +67,7 @@ void GridEmitter::takeColumns(Lookup &lookup) {
   lookup.first = make<arith::MulIOp>(toIndex(first), i64(grid.tableRows));
 }
 
+// Narrows an i64 index to the type of keys, in which it is known to fit.
 Value GridEmitter::toKey(const Lookup &lookup, Value index) {
   return lookup.keyType == builder.getI64Type()
              ? index
@@ -79,6 +82,7 @@ Value GridEmitter::keyAt(const Lookup &lookup, Value place) {
   insertAt(1);
   Value id = toI64(raw.value, tensorType(op.getIds()).getElementType());
   Value negative = make<arith::CmpIOp>(arith::CmpIPredicate::slt, id, i64(0));
+  // Negative ids count from the end.
   Value wrapped = make<arith::AddIOp>(id, i64(lookup.tableRows));
   id = make<arith::SelectOp>(negative, wrapped, id);
   Value row = make<arith::SubIOp>(id, lookup.first);
@@ -109,6 +113,8 @@ Value GridEmitter::search(const Lookup &lookup, Value least) {
                                 i64(lookup.places), i64(atOnce * grid.threads),
                                 ValueRange{lookup.none});
   OpBuilder::InsertionGuard guard(builder);
+  // The loop may be built inside another scope of depth 1, which it replaces
+  // until it is done.
   Scope outer = scopes[0], before = scopes[1];
   forget(1);
   if (!outer.anchor)
@@ -160,6 +166,7 @@ GridEmitter::Values GridEmitter::addPlaces(const Lookup &lookup, Value firstKey,
                                            Value ownKey, Value begun) {
   const Root &root = lookup.stage.roots.front();
   Type keyType = lookup.keyType;
+  // Keys of the row are [firstKey, endKey).
   Value endKey = make<arith::AddIOp>(firstKey, count(keyType, lookup.places));
   SmallVector<Type> types = {keyType, begun.getType()};
   SmallVector<Type> inside = {keyType, keyType, begun.getType()};
@@ -177,11 +184,14 @@ GridEmitter::Values GridEmitter::addPlaces(const Lookup &lookup, Value firstKey,
   forget(1);
   scopes[1] = {turn, nullptr};
   insertAt(1);
+  // The key, less the row's first key, is the place.
   setVariable(lookup.stage.outerVariable,
               toIndex(make<arith::SubIOp>(next, firstKey)));
   Lanes gradient = element(root.value, root.index);
   insertAt(1);
   Value sum = make<arith::AddFOp>(turn->getArgument(2), spread(gradient.value));
+  // Keys differ among threads, as each searches other places, so exactly one
+  // thread advances.
   Value isOwn =
       make<arith::CmpIOp>(arith::CmpIPredicate::eq, next, turn->getArgument(1));
   auto another = scf::IfOp::create(builder, loc, TypeRange{keyType}, isOwn,
@@ -222,12 +232,17 @@ void GridEmitter::emitEmbeddingGrad() {
   takeColumns(lookup);
   if (int64_t bytes = GridBuilder::sharedFor(1, grid.threads))
     lookup.shared = threads.share(bytes);
+  // Keys count places within the block's rows. The type is wide enough for all
+  // of them, so that `none` is larger than any.
   Type keyType = counter(lookup.places * grid.tableRows);
   lookup.keyType = keyType;
   lookup.none = count(keyType, keyType == builder.getI64Type()
                                    ? std::numeric_limits<int64_t>::max()
                                    : std::numeric_limits<int32_t>::max());
   lookup.ids = space.delinearize(stage.outerVariable, shapeOf(op.getIds()));
+  // Keys are added in ascending order, so the first search starts at 0 and each
+  // later one after the key that was added last. A search scans all places of
+  // the thread.
   Value own = search(lookup, count(keyType, 0));
 
   IndexExpr tableRow = space.variable(1, lookup.tableRows);
@@ -235,6 +250,7 @@ void GridEmitter::emitEmbeddingGrad() {
       space.add(space.scale(tableRow, stage.lanes), stage.laneVariable);
   Value end = make<arith::AddIOp>(lookup.first, i64(grid.tableRows));
   end = make<arith::MinSIOp>(end, i64(lookup.tableRows));
+  // Threads past the last column run the rows too: the search is the block's.
   auto rows = scf::ForOp::create(builder, loc, lookup.first, end, i64(1),
                                  ValueRange{own});
   scopes[0].anchor = rows;

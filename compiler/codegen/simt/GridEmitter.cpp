@@ -17,6 +17,8 @@ using kernels::Lanes;
 // ---- numbers ----
 
 Type GridEmitter::counter(int64_t limit) {
+  // The largest number that a loop computes is its limit plus one step, which
+  // must not wrap.
   bool isShort = limit + grid.threads * grid.vectors < (int64_t(1) << 31);
   return isShort ? builder.getI32Type() : builder.getI64Type();
 }
@@ -25,6 +27,7 @@ Value GridEmitter::count(Type type, int64_t value) {
   return make<arith::ConstantOp>(builder.getIntegerAttr(type, value));
 }
 
+// Numbers are never negative, so they are widened without sign.
 Value GridEmitter::convert(Value value, Type type) {
   return value.getType() == type ? value : make<arith::ExtUIOp>(type, value);
 }
@@ -41,6 +44,7 @@ void GridEmitter::setPosition(Stage &stage, const IndexExpr &outerVariable,
                               int64_t outer, Value flat) {
   int64_t vectors = stage.lanes / width;
   Value lane = flat;
+  // A constant outer variable has no value to set.
   if (outer > 1) {
     Value run = count(flat.getType(), vectors);
     setVariable(outerVariable, toIndex(make<arith::DivUIOp>(flat, run)));
@@ -50,6 +54,8 @@ void GridEmitter::setPosition(Stage &stage, const IndexExpr &outerVariable,
               make<arith::MulIOp>(toIndex(lane), i64(width)));
 }
 
+// The condition's scope replaces an open one of the same depth while `body` is
+// built.
 void GridEmitter::guarded(int depth, Value condition,
                           llvm::function_ref<void()> body) {
   int outer = enclosing(depth);
@@ -78,6 +84,8 @@ GridEmitter::Values GridEmitter::overParts(Stage &stage, ValueRange carried,
   bounds.push_back(stage.lanes);
   int outer = enclosing(2);
   Value lane = variables.lookup(stage.laneVariable.terms.front().first);
+  // Each part's condition passes on the values of the parts before it: only one
+  // of them changes them.
   Values values(carried);
   for (size_t part = 0; part + 1 < bounds.size(); ++part) {
     space.setRange(stage.laneVariable, {bounds[part], bounds[part + 1] - 1});
@@ -108,7 +116,8 @@ GridEmitter::Values GridEmitter::overParts(Stage &stage, ValueRange carried,
   return values;
 }
 
-// Reductions of the row come first in `carried`, then the sums over rows.
+// Reductions of the row come first in `carried`, then the sums over rows, as
+// overOwnVectors lists them.
 GridEmitter::Values GridEmitter::step(Stage &stage, ValueRange carried) {
   Values results;
   auto add = [&](bool ofRows) {
@@ -124,6 +133,8 @@ GridEmitter::Values GridEmitter::step(Stage &stage, ValueRange carried) {
   add(false);
   if (grid.sumsInRegisters)
     add(true);
+  // Stores follow all loads of the vector, since a result may lie in an
+  // operand's memory (a tie).
   for (Root &root : stage.roots)
     if (!root.reduce)
       storeOutput(root);
@@ -150,6 +161,8 @@ void GridEmitter::emitMap() {
     overParts(stage, {},
               [&](ValueRange carried) { return step(stage, carried); });
   };
+  // Without a remainder, no thread needs a condition. With one vector per
+  // thread it needs one, and with several a loop ends where the vectors do.
   if (grid.vectors == 1 && total % perBlock == 0)
     return vector();
   if (grid.vectors == 1) {
@@ -158,6 +171,8 @@ void GridEmitter::emitMap() {
   } else {
     Value end = make<arith::AddIOp>(begin, count(type, perBlock));
     end = make<arith::MinUIOp>(end, count(type, total));
+    // Threads of a block take adjacent vectors in each turn, so that their
+    // accesses coalesce.
     auto loop =
         scf::ForOp::create(builder, loc, flat, end, count(type, grid.threads));
     scopes[0] = {loop.getBody(), nullptr};
@@ -173,11 +188,14 @@ void GridEmitter::emitMap() {
 void GridEmitter::emit() {
   Block *entry = &function.getBody().front();
   builder.setInsertionPointToEnd(entry);
+  // The arguments are the kernel's operands and results, in the order of the
+  // alignments.
   SmallVector<int64_t> known = analysis::alignmentsOf(kernel);
   for (auto [argument, alignment] : llvm::zip(entry->getArguments(), known)) {
     buffers.push_back(argument);
     alignments[argument] = alignment;
   }
+  // The terminator comes first, so that scopes have an end to insert at.
   gpu::ReturnOp::create(builder, loc);
   scopes[0] = {entry, nullptr};
   insertAt(0);

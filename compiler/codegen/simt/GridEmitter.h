@@ -14,6 +14,8 @@ namespace fsdpc::codegen::simt {
 using analysis::GridPlan;
 using analysis::kWarp;
 
+// Emits one kernel. An instance is used once; it borrows the plan, whose index
+// space it extends, and the grid.
 class GridEmitter : kernels::ElementEmitter {
 public:
   GridEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp kernel,
@@ -33,6 +35,7 @@ private:
   using Stage = kernels::Stage;
   using Root = kernels::Root;
 
+  // One function per template.
   void emitMap();
   void emitColumns(); // GridColumns.cpp
   // GridEmbeddingGrad.cpp

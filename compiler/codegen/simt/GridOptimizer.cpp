@@ -1,5 +1,6 @@
 // The optimizer for grids: 16-byte vectors in the middle of a segment, where
-// they are aligned, and single elements at its ends.
+// they are aligned, and single elements at its ends. A rank's segments begin
+// anywhere in the flat buffer, so the ends must be found at run time.
 #include "compiler/codegen/simt/GridOptimizer.h"
 
 #include "compiler/codegen/kernels/EmitOptimizer.h"
@@ -17,11 +18,13 @@ namespace {
 
 constexpr int64_t kLanes = 4; // 16 bytes
 
+// Returns true if the update also writes bf16 weights for the next forward.
 bool hasCopy(func::FuncOp program) {
   auto compute = program->getAttrOfType<TypeAttr>(kernels::kComputeAttr);
   return compute && compute.getValue().isBF16();
 }
 
+// Emits the code of one thread for its block's segment.
 class OptimizerGrid : kernels::OptimizerEmitter {
 public:
   OptimizerGrid(OpBuilder &builder, func::FuncOp program,
@@ -36,6 +39,7 @@ private:
   Value toIndex(Value value) {
     return make<arith::ExtUIOp>(builder.getI64Type(), value);
   }
+  // Rounds down to a multiple of kLanes, which is a power of two.
   Value align(Value value) { return make<arith::AndIOp>(value, i64(-kLanes)); }
   // The threads of the block take the vectors of [begin, end) in turn.
   void emitRange(Value begin, Value end, int64_t width);
@@ -53,6 +57,8 @@ void OptimizerGrid::emitRange(Value begin, Value end, int64_t width) {
       scf::ForOp::create(builder, loc, first, end, i64(width * blockThreads));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(loop.getBody());
+  // Vectors begin at multiples of their width, as emit() makes sure, hence the
+  // alignment.
   emitStep(loop.getInductionVar(), width, width);
 }
 
@@ -64,6 +70,7 @@ void OptimizerGrid::emit() {
     buffers.push_back(entry->getArgument(i));
   scale = make<LLVM::LoadOp>(builder.getF32Type(), entry->getArgument(count));
   thread = toIndex(threads.thread());
+  // A segment is three numbers: from, to, and the member whose rates apply.
   Value slot = make<arith::MulIOp>(toIndex(threads.block()), i64(3));
   Value segment[3];
   for (int64_t i = 0; i < 3; ++i) {
@@ -72,9 +79,12 @@ void OptimizerGrid::emit() {
     segment[i] = make<LLVM::LoadOp>(builder.getI64Type(), place);
   }
   auto &[from, to, number] = segment;
+  // The rates of a member are four doubles, of which emitUniform reads three.
   emitUniform(address(entry->getArgument(count + 2), builder.getF64Type(),
                       make<arith::MulIOp>(number, i64(4))));
 
+  // Segments begin and end anywhere. If a short one lies between two multiples
+  // of kLanes, head and tail are both its end.
   Value head = align(make<arith::AddIOp>(from, i64(kLanes - 1)));
   head = make<arith::MinSIOp>(head, to);
   Value tail = make<arith::MaxSIOp>(align(to), head);
@@ -87,6 +97,8 @@ void OptimizerGrid::emit() {
 } // namespace
 
 int64_t simt::optimizerBuffers(func::FuncOp program) {
+  // The program's arguments less lr, step and decay, the copy, and the three
+  // tables of the launch (scale, segments, rates).
   return program.getNumArguments() - 3 + hasCopy(program) + 3;
 }
 

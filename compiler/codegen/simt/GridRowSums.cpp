@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t kSharedAtOnce = 40 << 10; // bytes for the sums of a round
 } // namespace
 
+// The last vectors may exist for a part of the team only; ownVector guards
+// them.
 int64_t GridEmitter::ownVectors(const Stage &stage) const {
   return llvm::divideCeil(stage.outer * stage.lanes / width, grid.team);
 }
@@ -33,10 +35,12 @@ GridEmitter::Values GridEmitter::ownVector(Stage &stage, int64_t number,
   Value flat =
       make<arith::AddIOp>(member, count(member.getType(), number * grid.team));
   Values results;
+  // Every thread of the team has this vector.
   if ((number + 1) * grid.team <= total) {
     setPosition(stage, stage.outerVariable, stage.outer, flat);
     results = overParts(stage, carried, body);
   } else {
+    // The branch without a vector returns the values as they are.
     auto guard = scf::IfOp::create(
         builder, loc, llvm::to_vector(carried.getTypes()), below(flat, total),
         /*withElseRegion=*/!carried.empty());
@@ -62,9 +66,12 @@ GridEmitter::Values GridEmitter::ownVector(Stage &stage, int64_t number,
 GridEmitter::Values GridEmitter::overOwnVectors(Stage &stage,
                                                 ValueRange carried, Body body) {
   Values values(carried);
+  // A stage that sums no rows has no running sums and only computes.
   size_t count = llvm::count_if(
       stage.roots, [](const Root &root) { return root.addsRows(); });
   for (int64_t number = 0; number < ownVectors(stage); ++number) {
+    // Each vector owns the next `count` running sums: they follow the other
+    // carried values in and out.
     auto *sums = rowSums.begin() + nextSum;
     Values both = values;
     both.append(sums, sums + count);
@@ -76,7 +83,8 @@ GridEmitter::Values GridEmitter::overOwnVectors(Stage &stage,
   return values;
 }
 
-// The running sums are carried by the loop over rows.
+// Builds the loop of this thread's team over the rows of the block. The loop
+// carries the running sums.
 void GridEmitter::emitRowBlock(Value block) {
   Type type = block.getType();
   Value first = make<arith::MulIOp>(block, count(type, plan.rowsPerBlock));
@@ -89,6 +97,7 @@ void GridEmitter::emitRowBlock(Value block) {
     member = make<arith::RemUIOp>(member, team);
     start = make<arith::AddIOp>(first, convert(line, type));
   }
+  // The order in which overOwnVectors and formRounds take the sums.
   if (grid.sumsInRegisters)
     for (auto [i, stage] : llvm::enumerate(plan.stages)) {
       width = grid.widths[i];
@@ -107,11 +116,13 @@ void GridEmitter::emitRowBlock(Value block) {
   scopes[0] = {rows.getBody(), nullptr};
   insertAt(0);
   setVariable(plan.row, toIndex(rows.getInductionVar()));
+  // In memory, the first row of the block stores instead of adding.
   if (!grid.sumsInRegisters)
     isFirstRow = make<arith::CmpIOp>(arith::CmpIPredicate::eq,
                                      rows.getInductionVar(), first);
   emitRow();
   insertAt(0);
+  // The next row uses the same shared memory for its exchanges.
   if (sharesMemory())
     threads.synchronize(grid.team);
   if (!grid.sumsInRegisters)
@@ -119,6 +130,8 @@ void GridEmitter::emitRowBlock(Value block) {
   builder.setInsertionPointToEnd(rows.getBody());
   scf::YieldOp::create(builder, loc, rowSums);
   rowSums.assign(rows.getResults().begin(), rows.getResults().end());
+  // Values of the loop do not dominate what follows. The row is the first of
+  // the block again, from which the address of the sums follows.
   forget(0);
   scopes[0] = {&function.getBody().front(), nullptr};
   insertAt(0);
@@ -171,6 +184,8 @@ std::vector<GridEmitter::SumRound> GridEmitter::formRounds(bool hasTeams) {
   return rounds;
 }
 
+// Goes through ownVector for the guard and the position; the values are already
+// computed.
 void GridEmitter::storeVector(const SumVector &vector, ValueRange sums) {
   width = vector.width;
   ownVector(*vector.stage, vector.number, {}, [&](ValueRange) {
@@ -190,11 +205,13 @@ void GridEmitter::storeRowSums(Value line) {
   for (const SumRound &round : rounds)
     bytes = std::max(bytes, threads.spaceFor(round.sums));
   insertAt(0);
+  // A single buffer serves all rounds.
   Value shared = line ? threads.share(bytes) : Value();
   for (auto [number, round] : llvm::enumerate(rounds)) {
     insertAt(0);
     Scope outer = scopes[0];
     if (line) {
+      // Waits until the first team has read the round before.
       if (number > 0)
         threads.synchronize(grid.threads);
       threads.put(shared, round.sums);

@@ -28,6 +28,7 @@ GridEmitter::Values GridEmitter::overVectors(Stage &stage, ValueRange carried,
   auto vectors =
       scf::ForOp::create(builder, loc, isEven ? count(type, 0) : first,
                          count(type, total), count(type, grid.team), carried);
+  // Depth 1 is the loop over vectors; the row is depth 0.
   scopes[0].anchor = vectors;
   scopes[1] = {vectors.getBody(), nullptr};
   insertAt(1);
@@ -58,6 +59,7 @@ GridEmitter::Values GridEmitter::emitSingle(Stage &stage, ValueRange carried) {
       results.push_back(
           combine(root.reduce, carried[results.size()], value.value));
   }
+  // addToOutput and storeOutput go through memory, so one thread does it.
   if (stores)
     guarded(2, below(member, 1), [&] {
       for (Root &root : stage.roots)
@@ -73,6 +75,8 @@ GridEmitter::Values GridEmitter::emitSingle(Stage &stage, ValueRange carried) {
 void GridEmitter::emitStage(size_t number) {
   Stage &stage = plan.stages[number];
   width = grid.widths[number];
+  // Sums in registers belong to columns that a thread owns in every row, so its
+  // vectors are unrolled instead of looped over.
   bool keepsSums =
       grid.sumsInRegisters && llvm::any_of(stage.roots, [](const Root &root) {
         return root.addsRows();
@@ -80,6 +84,8 @@ void GridEmitter::emitStage(size_t number) {
   bool isSingle = stage.outer * stage.lanes == 1 && !keepsSums;
   bool isLast = number + 1 == plan.stages.size();
   insertAt(0);
+  // Every vector of the thread adds to the same running values, one per lane of
+  // the vector.
   Values begin;
   SmallVector<nn::ReduceOp> reductions;
   for (Root &root : stage.roots)
@@ -94,8 +100,11 @@ void GridEmitter::emitStage(size_t number) {
                             : overVectors(stage, begin, body);
   width = 1;
   insertAt(0);
+  // A stage with one element needs no exchange, since all threads have computed
+  // it.
   bool exchanges = !isSingle && !reductions.empty() && grid.team > 1;
   if (exchanges) {
+    // Lanes are folded before the exchange, so that a shuffle moves one number.
     for (auto [op, sum] : llvm::zip(reductions, sums))
       sum = foldLanes(op, sum);
     int64_t bytes = GridBuilder::sharedFor(sums.size(), grid.team);
@@ -107,6 +116,7 @@ void GridEmitter::emitStage(size_t number) {
   }
   for (auto [op, sum] : llvm::zip(reductions, sums))
     reduced[op.getResult()] = {roundResult(op, foldLanes(op, sum)), 0};
+  // Later stages of the row read what this stage has stored.
   for (Root &root : stage.roots)
     if (!root.reduce && root.output >= 0)
       storedRows[root.value] = root.output;
@@ -117,7 +127,8 @@ void GridEmitter::emitStage(size_t number) {
     threads.synchronize(grid.team);
 }
 
-// Then rows must wait for each other before they reuse it.
+// Returns true if a stage exchanges through shared memory. Rows that a block
+// takes in turn must then wait for each other before they reuse it.
 bool GridEmitter::sharesMemory() const {
   return grid.team > kWarp && llvm::any_of(plan.stages, [](const Stage &stage) {
            return llvm::any_of(stage.roots, [](const Root &root) {
@@ -138,6 +149,7 @@ void GridEmitter::emitRows() {
   member = threads.thread();
   if (plan.rowsPerBlock > 1)
     return emitRowBlock(block);
+  // One row per team; with one team, the block's number is the row's.
   int64_t perBlock = grid.threads / grid.team;
   Value row = block;
   if (perBlock > 1) {
@@ -147,6 +159,7 @@ void GridEmitter::emitRows() {
                               convert(team, type));
     member = make<arith::RemUIOp>(member, count(member.getType(), grid.team));
   }
+  // Only whole teams lack a row, so no thread of a team misses a barrier of it.
   if (plan.rows % perBlock) {
     auto guard = scf::IfOp::create(builder, loc, below(row, plan.rows), false);
     scopes[0] = {guard.thenBlock(), nullptr};

@@ -20,6 +20,7 @@ using namespace fsdpc::codegen::simt;
 
 namespace {
 
+// Lowers the kernels of one gpu.module. `module` receives the host's functions.
 class Lowering {
 public:
   Lowering(ModuleOp module, gpu::GPUModuleOp kernels)
@@ -86,6 +87,8 @@ Value Lowering::replacement(Operation *op, Value block) {
       })
       .Case([&](gpu::ShuffleOp shuffled) { return shuffle(shuffled); })
       .Case([&](LLVM::AddrSpaceCastOp space) -> Value {
+        // Shared memory is a global of the GPU module. On the host each block
+        // asks for its bytes.
         auto shared = space.getArg().getDefiningOp<LLVM::AddressOfOp>();
         auto global =
             kernels.lookupSymbol<LLVM::GlobalOp>(shared.getGlobalName());
@@ -114,6 +117,7 @@ void Lowering::lower(gpu::GPUFuncOp source) {
                                    ArrayRef<LLVM::GEPArg>{number});
     mapping.map(argument, make<LLVM::LoadOp>(pointer, slot));
   }
+  // A block is one iteration, so the host's threads may divide the range.
   Value one = arith::ConstantIntOp::create(builder, loc, 1, 64);
   auto blocks = scf::ForOp::create(builder, loc, entry->getArgument(0),
                                    entry->getArgument(1), one);
@@ -122,6 +126,7 @@ void Lowering::lower(gpu::GPUFuncOp source) {
   for (Operation &op : source.getBody().front().without_terminator())
     builder.clone(op, mapping);
 
+  // Collects first: replacements add ops and erase others.
   SmallVector<Operation *> ops;
   blocks.walk([&](Operation *op) { ops.push_back(op); });
   for (Operation *op : ops) {
@@ -136,6 +141,7 @@ void Lowering::lower(gpu::GPUFuncOp source) {
       continue;
     op->erase();
   }
+  // The addresses of shared memory have lost their users.
   blocks.walk([](LLVM::AddressOfOp op) { op->erase(); });
 }
 
@@ -146,6 +152,8 @@ void simt::lowerGridToHost(ModuleOp module) {
   Lowering lowering(module, kernels);
   for (auto function : kernels.getOps<gpu::GPUFuncOp>())
     lowering.lower(function);
+  // All kernels are lowered now, so the globals of shared memory go with the
+  // module.
   kernels->erase();
   module->removeAttr(gpu::GPUDialect::getContainerModuleAttrName());
 }

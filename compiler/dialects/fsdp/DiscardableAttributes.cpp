@@ -23,6 +23,7 @@ bool isWait(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<TokenType>);
 }
 
+// Bytes from the start of the arena, one per result.
 bool isOffsets(Attribute value) {
   auto array = dyn_cast<DenseI64ArrayAttr>(value);
   return array && llvm::all_of(array.asArrayRef(),
@@ -34,6 +35,7 @@ bool isI64(Attribute value) {
   return number && number.getType().isInteger(64);
 }
 
+// Counts by name, such as how often each composite was recognised.
 bool areCounts(Attribute value) {
   auto counts = dyn_cast<DictionaryAttr>(value);
   return counts && llvm::all_of(counts, [](NamedAttribute entry) {
@@ -55,6 +57,8 @@ bool isArena(Attribute value) {
          });
 }
 
+// One term of the bytes communicated: what is sent, how much, in which type,
+// and how often.
 bool isTerm(Attribute value) {
   auto term = dyn_cast<DictionaryAttr>(value);
   if (!term || term.size() != 4)
@@ -83,6 +87,8 @@ constexpr AttributeForm text = {"a string", isString},
                         count = {"an i64 of 0 or more", isCount},
                         time = {"an f64 of 0 or more", isDuration};
 
+// A dump may be edited, and passes read these attributes without a check of
+// their own. An attribute of the prefix that is missing here is refused.
 constexpr DiscardableAttribute opTable[] = {
     {"fsdp.done", modules, text},
     {"fsdp.options", modules, {"a dictionary", isDictionary}},
@@ -107,12 +113,15 @@ constexpr DiscardableAttribute opTable[] = {
      {"an i64 array of offsets, or -1 for a result without memory", isOffsets}},
 };
 
+// On arguments of @microbatch; finishInputs (frontends/onnx) writes them.
 constexpr DiscardableAttribute argumentTable[] = {
     {"fsdp.input", ops, text},
     {"fsdp.bound", ops, count},
     {"fsdp.ignored", ops, {"an i64", isI64}},
 };
 
+// Runs the checks of the command line on the attribute, so that no combination
+// enters through a dump that a flag would refuse.
 LogicalResult verifyOptions(Operation *module, DictionaryAttr attribute) {
   CompileOptions options;
   std::string error = readOptions(attribute, options);

@@ -17,6 +17,7 @@ inline llvm::FailureOr<mlir::func::FuncOp> getEntry(mlir::ModuleOp module,
   return function;
 }
 
+/// Returns @microbatch: one microbatch's forward, backward and reduction.
 inline llvm::FailureOr<mlir::func::FuncOp>
 getMicrobatch(mlir::ModuleOp module) {
   return getEntry(module, FSDPDialect::kMicrobatch);

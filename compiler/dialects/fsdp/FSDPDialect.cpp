@@ -22,5 +22,6 @@ void FSDPDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "compiler/dialects/fsdp/FSDPAttributes.cpp.inc"
       >();
+  // mlir-tblgen cuts the ops into shards, which compile side by side.
   registerFSDPDialectOperations(this);
 }

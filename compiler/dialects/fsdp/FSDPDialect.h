@@ -5,6 +5,8 @@
 #include "compiler/dialects/fsdp/Memory.h"
 #include "compiler/dialects/nn/NNDialect.h"
 
+/// The order is fixed: ops use the attributes and types, and all use the
+/// dialect.
 #include "compiler/dialects/fsdp/FSDPDialect.h.inc"
 
 #define GET_TYPEDEF_CLASSES

@@ -8,6 +8,7 @@
 
 namespace fsdpc::fsdp {
 
+// Detects the accessor that ODS generates for an attribute `layouts`.
 template <typename OpTy>
 using LayoutsAttrOf = decltype(std::declval<OpTy &>().getLayoutsAttr());
 

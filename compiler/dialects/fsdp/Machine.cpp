@@ -1,3 +1,4 @@
+// Turns the options of a compile into the machine of the cost model.
 #include "compiler/dialects/fsdp/Machine.h"
 
 #include "compiler/dialects/fsdp/Options.h"
@@ -8,6 +9,7 @@ using namespace mlir;
 fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   schedule::Machine machine;
+  // The list is ascending, so its last entry is the newest.
   if (options.isCuda())
     machine = schedule::gpuMachine(nameOf(options.gpus.back()));
   else

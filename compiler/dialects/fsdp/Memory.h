@@ -6,24 +6,32 @@
 
 namespace fsdpc::fsdp {
 
+/// The rank's parts of the parameters. Like the next two, it is divided by
+/// layout (symbolEffectsOf).
 struct ParameterMemory : mlir::SideEffects::Resource::Base<ParameterMemory> {
   llvm::StringRef getName() final { return "parameters"; }
 };
+/// The accumulators into which the microbatches of a step add.
 struct GradientMemory : mlir::SideEffects::Resource::Base<GradientMemory> {
   llvm::StringRef getName() final { return "gradients"; }
 };
 struct OptimizerMemory : mlir::SideEffects::Resource::Base<OptimizerMemory> {
   llvm::StringRef getName() final { return "optimizer state"; }
 };
+/// The model's buffers, such as running statistics.
 struct BufferMemory : mlir::SideEffects::Resource::Base<BufferMemory> {
   llvm::StringRef getName() final { return "buffers"; }
 };
+/// No memory: fsdp.enter and fsdp.exit write it, which keeps them in order.
 struct SegmentBounds : mlir::SideEffects::Resource::Base<SegmentBounds> {
   llvm::StringRef getName() final { return "segment bounds"; }
 };
+/// The loss and the norm that a step reports.
 struct StepReport : mlir::SideEffects::Resource::Base<StepReport> {
   llvm::StringRef getName() final { return "report of the step"; }
 };
+/// What collectives without memory of layouts send. The effect keeps them in
+/// the same order on every rank.
 struct OtherRanks : mlir::SideEffects::Resource::Base<OtherRanks> {
   llvm::StringRef getName() final { return "other ranks"; }
 };

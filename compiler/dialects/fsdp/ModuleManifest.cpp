@@ -11,6 +11,7 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// MLIR's spelling of a type is the manifest's.
 std::string dtypeName(Type type) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -26,6 +27,8 @@ static std::vector<std::string> strings(std::optional<ArrayAttr> array) {
   return result;
 }
 
+// Copies what the runtime needs of the options: what it prints, what decides
+// its memory, and what it refuses (more ranks than maxRanks).
 static void addOptions(ModuleOp module, Manifest &manifest) {
   CompileOptions options = CompileOptions::of(module);
   manifest.target = nameOf(options.target).str();
@@ -46,6 +49,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
 }
 
+// The verifier has checked that every member is a parameter.
 static Layout layoutOf(LayoutOp op, const SymbolTable &symbols) {
   Layout layout;
   layout.name = op.getSymName().str();
@@ -86,6 +90,7 @@ static Buffer bufferOf(BufferOp op) {
   return buffer;
 }
 
+// In phase `runtime` the inputs are no longer arguments, and nothing is added.
 static void addInputs(func::FuncOp function, Manifest &manifest) {
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());

@@ -17,6 +17,7 @@ static re2::StringPiece piece(StringRef text) {
 std::optional<NamePattern> NamePattern::compile(StringRef text,
                                                 std::string &error) {
   NamePattern result;
+  // Without Quiet, RE2 would write its own message to stderr beside ours.
   result.regex = std::make_shared<re2::RE2>(piece(text), re2::RE2::Quiet);
   if (result.regex->ok())
     return result;
@@ -43,6 +44,8 @@ FailureOr<NamePatterns> NamePatterns::compile(Location loc, StringRef flag,
   return result;
 }
 
+// Tries every expression, even after a match: checkUsed reports those that
+// never matched, and a name may be covered by two.
 bool NamePatterns::match(StringRef name) {
   bool any = false;
   for (Entry &entry : patterns)
@@ -69,12 +72,15 @@ LogicalResult NamePatterns::checkUsed(Location loc, ArrayRef<StringRef> names,
   return success();
 }
 
+// Sorts by edit distance to the text of the expression. That is crude for a
+// regular expression, but puts the name that was misspelt first.
 std::string listNearest(StringRef text, ArrayRef<StringRef> names) {
   constexpr size_t shown = 8;
   llvm::SetVector<StringRef> distinct(names.begin(), names.end());
   SmallVector<std::pair<unsigned, StringRef>> sorted;
   for (StringRef name : distinct)
     sorted.emplace_back(text.edit_distance(name), name);
+  // Stable: names at the same distance stay in the order of the model.
   llvm::stable_sort(sorted, llvm::less_first());
   std::string list;
   for (size_t i = 0; i < sorted.size() && i < shown; ++i)

@@ -47,6 +47,7 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
       }};
 }
 
+// The values in an OptionCondition are spelt as `print` writes them.
 constexpr NumberRange notNegative, fromOne = {1}, belowOne = {0, 1};
 constexpr OptionCondition adams = {"optimizer", "adam|adamw"},
                           onlySgd = {"optimizer", "sgd"},
@@ -54,6 +55,8 @@ constexpr OptionCondition adams = {"optimizer", "adam|adamw"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
 
+// The order is that of the help. Names are also the keys of `fsdp.options` in
+// dumps, so renaming one breaks dumps that users have kept.
 constexpr OptionInfo table[] = {
     option<&Options::loss>(
         "loss", Group::Model, "NAME",
@@ -166,6 +169,8 @@ constexpr OptionInfo table[] = {
         "a debug plan: fills every slot with NaN when its life ends"),
 };
 
+// Remembers that an option was given, once for repeated flags. Only given
+// options go into the attribute and are checked for having an effect.
 void markGiven(const OptionInfo &option, CompileOptions &options) {
   if (!llvm::is_contained(options.given, &option))
     options.given.push_back(&option);
@@ -181,6 +186,7 @@ const OptionInfo *findOption(StringRef name) {
   return it == std::end(table) ? nullptr : it;
 }
 
+// Levenshtein distance; the first of several nearest names wins.
 StringRef nearestOption(StringRef name) {
   return llvm::min_element(table,
                            [&](const auto &a, const auto &b) {
@@ -199,6 +205,8 @@ std::string setOption(const OptionInfo &option, StringRef text,
   return "";
 }
 
+// Stops at the first fault. Keys come in the dictionary's sorted order, so the
+// same dump gives the same message.
 std::string readOptions(DictionaryAttr attribute, CompileOptions &options) {
   std::string error;
   llvm::raw_string_ostream stream(error);
@@ -220,6 +228,8 @@ std::string readOptions(DictionaryAttr attribute, CompileOptions &options) {
   return error;
 }
 
+// Options at their defaults are left out, so a default that changes in a new
+// version of the compiler also changes for an old dump.
 DictionaryAttr writeOptions(const CompileOptions &options,
                             MLIRContext *context) {
   NamedAttrList list;
@@ -238,9 +248,12 @@ static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
   return text;
 }
 
+// Checks conditions of the options that were given against the values of the
+// others, given or not.
 std::string checkOptions(const CompileOptions &options) {
   for (const OptionInfo *option : options.given) {
     const OptionCondition &condition = option->condition;
+    // `--nesterov=false` asks for nothing, so it cannot lack an effect.
     bool off = option->isFlag && option->print(options) == "false";
     if (condition.option.empty() || off)
       continue;
@@ -254,6 +267,8 @@ std::string checkOptions(const CompileOptions &options) {
   }
   if (options.nesterov && options.momentum == 0)
     return "'--nesterov' needs '--momentum' above 0";
+  // The default of --plan-ranks may exceed a small --max-ranks; only a user who
+  // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
   if (plansRanks && options.planRanks > options.maxRanks)
     return "'--plan-ranks=" + std::to_string(options.planRanks) +
@@ -266,6 +281,7 @@ CompileOptions CompileOptions::of(ModuleOp module) {
   CompileOptions options;
   if (auto attribute =
           module->getAttrOfType<DictionaryAttr>(FSDPDialect::kOptionsAttr)) {
+    // Nothing is cached: each call parses the attribute anew.
     [[maybe_unused]] std::string error = readOptions(attribute, options);
     assert(error.empty() && "the dialect verifies its attribute");
   }

@@ -109,6 +109,7 @@ template <> ArrayRef<EnumName<Cpu>> enumNames() {
   return names;
 }
 
+// The first name of a value counts, so aliases are read and never written.
 template <typename Enum> StringRef nameOf(Enum value) {
   for (const EnumName<Enum> &entry : enumNames<Enum>())
     if (entry.value == value)
@@ -123,6 +124,7 @@ template <typename Enum> std::string joinNames() {
   return text;
 }
 
+// Names are case-sensitive. The fault lists all of them and the nearest one.
 template <typename Enum> std::string parseName(StringRef text, Enum &value) {
   const EnumName<Enum> *nearest = nullptr;
   for (const EnumName<Enum> &entry : enumNames<Enum>()) {
@@ -138,6 +140,8 @@ template <typename Enum> std::string parseName(StringRef text, Enum &value) {
          nearest->name.str() + "'?";
 }
 
+// Instantiates the templates for each enum, since their bodies are here and not
+// in the header.
 #define FSDPC_OPTION_ENUM(Enum)                                                \
   template StringRef nameOf(Enum);                                             \
   template std::string joinNames<Enum>();                                      \
@@ -158,12 +162,15 @@ FSDPC_OPTION_ENUM(Cpu)
 
 // ---- numbers ----
 
+// std::to_chars gives the shortest decimal that reads back to the same bits,
+// independent of the locale.
 std::string printNumber(double value) {
   char buffer[32];
   auto end = std::to_chars(buffer, std::end(buffer), value);
   return {buffer, end.ptr};
 }
 
+// NaN compares false with both bounds, so it is refused by name.
 std::string checkRange(double value, NumberRange range) {
   if (std::isnan(value))
     return "is not a number";
@@ -227,6 +234,8 @@ std::string OptionType<bool>::read(const OptionInfo &, Attribute attribute,
 
 // ---- sizes ----
 
+// Units are powers of 1024, with or without "iB". Fractions are cut to whole
+// bytes. 0 is refused, since it would mean no limit.
 std::string OptionType<ByteLimit>::parse(const OptionInfo &, StringRef text,
                                          ByteLimit &value) {
   size_t end = text.find_first_not_of("0123456789.");
@@ -238,6 +247,7 @@ std::string OptionType<ByteLimit>::parse(const OptionInfo &, StringRef text,
                       .Cases({"G", "GiB"}, 1024. * 1024 * 1024)
                       .Default(0);
   double number;
+  // The upper bound keeps the cast below defined.
   if (factor == 0 || text.substr(0, end).getAsDouble(number) ||
       !(number * factor >= 1 && number * factor < 0x1p63))
     return "is not a size such as '6GiB'";
@@ -245,6 +255,7 @@ std::string OptionType<ByteLimit>::parse(const OptionInfo &, StringRef text,
   return "";
 }
 
+// Stops at the largest unit that divides the size, so no digit is lost.
 std::string OptionType<ByteLimit>::print(ByteLimit value) {
   if (value.bytes == 0)
     return "";
@@ -287,6 +298,7 @@ std::string OptionType<std::vector<Gpu>>::parse(const OptionInfo &,
     if (!fault.empty())
       return "has '" + part.str() + "', which " + fault;
   }
+  // Enumerators are in the order of their age, as CompileOptions promises.
   llvm::sort(value);
   value.erase(llvm::unique(value), value.end());
   return "";
@@ -298,6 +310,8 @@ std::string OptionType<std::vector<Gpu>>::print(const std::vector<Gpu> &value) {
 
 // ---- lists of several uses ----
 
+// Compiles the expression only to check it. The texts are kept, since the
+// attribute needs them; the passes compile them again (NamePatterns).
 std::string OptionType<Patterns>::parse(const OptionInfo &, StringRef text,
                                         Patterns &list) {
   std::string why;
@@ -309,6 +323,7 @@ std::string OptionType<Patterns>::parse(const OptionInfo &, StringRef text,
 
 std::string OptionType<Dimensions>::parse(const OptionInfo &option,
                                           StringRef text, Dimensions &list) {
+  // Splits at the last '=', as the name of a dimension may contain one.
   auto [name, size] = text.rsplit('=');
   int64_t value;
   if (name.empty() || size.getAsInteger(10, value))
@@ -326,6 +341,8 @@ Strings OptionType<Dimensions>::texts(const Dimensions &list) {
   return texts;
 }
 
+// Checks the form of a rule. The runtime parses it again when it fills the
+// parameter.
 static bool isRule(StringRef rule) {
   if (rule == "zeros" || rule == "ones")
     return true;

@@ -26,6 +26,7 @@ template <typename Enum> std::string joinNames();
 /// with the nearest name.
 template <typename Enum> std::string parseName(llvm::StringRef, Enum &value);
 
+/// Set `value` from text. Return an empty string or the fault.
 std::string parseNumber(llvm::StringRef, NumberRange, int64_t &value);
 std::string parseNumber(llvm::StringRef, NumberRange, double &value);
 /// Returns how a number lies outside of the range, or an empty string.
@@ -40,6 +41,8 @@ struct SingleOption {
   static std::string legalValues() { return ""; }
 };
 
+/// The primary template is undefined: a field of a new type fails to compile
+/// until the type has a specialisation.
 template <typename T> struct OptionType;
 
 /// Types that the attribute holds as the text of the command line.
@@ -83,11 +86,14 @@ template <> struct OptionType<ByteLimit> : TextOption<ByteLimit> {
   static std::string print(ByteLimit value);
 };
 
+/// Two numbers, "0.9,0.999".
 template <> struct OptionType<Betas> : TextOption<Betas> {
   static std::string parse(const OptionInfo &, llvm::StringRef, Betas &);
   static std::string print(Betas value);
 };
 
+/// One text with commas, "sm_80,sm_90". A second use of the flag replaces the
+/// list instead of adding to it.
 template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {
   static std::string legalValues() { return joinNames<Gpu>(); }
   static std::string parse(const OptionInfo &, llvm::StringRef,
@@ -95,6 +101,7 @@ template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {
   static std::string print(const std::vector<Gpu> &value);
 };
 
+/// A flag that stands alone on the command line; "true" and "false" as text.
 template <> struct OptionType<bool> : SingleOption {
   static constexpr bool isFlag = true;
   static std::string parse(const OptionInfo &, llvm::StringRef, bool &);
@@ -191,12 +198,15 @@ template <> struct OptionType<Patterns> : ListOption<Patterns> {
 };
 
 using Dimensions = std::map<std::string, int64_t>;
+/// NAME=VALUE; a later value of the same name replaces the earlier one.
 template <> struct OptionType<Dimensions> : ListOption<Dimensions> {
   static std::string parse(const OptionInfo &, llvm::StringRef, Dimensions &);
   static Strings texts(const Dimensions &list);
 };
 
 using InitRules = std::vector<InitRule>;
+/// GLOB=RULE, split at the first '='; kept in the order given, since the first
+/// match counts.
 template <> struct OptionType<InitRules> : ListOption<InitRules> {
   static std::string parse(const OptionInfo &, llvm::StringRef, InitRules &);
   static Strings texts(const InitRules &list);

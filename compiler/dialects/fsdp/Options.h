@@ -29,14 +29,21 @@ enum class TrainingMode { Graph, On, Off };
 /// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
 /// nothing, optimizer state, gradients, parameters.
 enum class Strategy { DDP, Zero1, Zero2, Zero3 };
+/// How modules become units: repeated siblings each become one, or the whole
+/// model is one unit.
 enum class UnitRule { Auto, Whole };
+/// When gradients are summed over ranks. Step communicates once per step, and
+/// keeps whole gradients on every rank in between.
 enum class ReductionTime { Microbatch, Step };
 enum class Optimizer { AdamW, Adam, SGD };
 /// Which activations the backward computes again.
 enum class RecomputeLevel { None, Cheap, Units };
+/// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
 enum class Target { Host, Cuda, CudaEmulation };
 /// Architectures of GPUs, oldest first.
 enum class Gpu { SM80, SM86, SM89, SM90, SM100, SM120 };
+/// How attention is computed on CUDA: by cuDNN where it takes the shapes
+/// (Auto), by cuDNN, or by batched products and a softmax.
 enum class AttentionKernel { Auto, Cudnn, Products };
 /// Microarchitecture levels of the x86-64 ABI; Native is this machine's.
 enum class Cpu { Native, X86_64_V3, X86_64_V4 };

@@ -11,12 +11,16 @@ bool isSame(SideEffects::Resource *a, SideEffects::Resource *b) {
   return a->getResourceID() == b->getResourceID();
 }
 
+// Returns true for the resources of which each layout has a part of its own.
+// Two ops may touch them at once if they name different layouts.
 static bool isOfLayouts(SideEffects::Resource *resource) {
   return isSame(resource, ParameterMemory::get()) ||
          isSame(resource, GradientMemory::get()) ||
          isSame(resource, OptimizerMemory::get());
 }
 
+// MLIR returns nullopt for an op that declares nothing. A proof cannot go on
+// from there.
 FailureOr<SmallVector<MemoryEffects::EffectInstance>> effectsOf(Operation *op) {
   if (auto effects = getEffectsRecursively(op))
     return std::move(*effects);
@@ -36,15 +40,20 @@ symbolEffectsOf(Operation *op,
     SideEffects::Resource *resource = effect.getResource();
     bool ofLayouts = isOfLayouts(resource);
     touchesLayouts |= ofLayouts;
+    // Effects on values follow the values themselves, which the callers track.
     if (effect.getValue() || isa<MemoryEffects::Allocate>(effect.getEffect()))
       continue;
+    // A free counts as a write: no later read may move before it.
     bool write = !isa<MemoryEffects::Read>(effect.getEffect());
+    // ODS names the resource. The layouts come from the op's attribute.
     if (effect.getSymbolRef() || !ofLayouts || layouts.empty())
       result.push_back({resource, effect.getSymbolRef(), write});
     else
       for (FlatSymbolRefAttr layout : layouts)
         result.push_back({resource, layout, write});
   }
+  // A new op that names layouts and forgets its effects would otherwise pass
+  // every proof as harmless.
   if (!layouts.empty() && !touchesLayouts)
     return op->emitOpError("references layout '")
            << layouts.front().getValue()
@@ -55,6 +64,7 @@ symbolEffectsOf(Operation *op,
 bool conflict(const SymbolEffect &a, const SymbolEffect &b) {
   if (!a.write && !b.write)
     return false;
+  // Ops of other dialects declare effects without a resource.
   SideEffects::Resource *any = SideEffects::DefaultResource::get();
   if (isSame(a.resource, any) || isSame(b.resource, any))
     return true;

@@ -13,6 +13,9 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// ZeRO's stages in terms of what stays whole: DDP keeps everything, zero1 and
+// zero2 keep the compute weights, zero3 nothing. Frozen layouts have neither
+// gradients nor optimizer state.
 SmallVector<StringRef> replicatedBy(const CompileOptions &options,
                                     bool trainable) {
   SmallVector<StringRef> whole;
@@ -22,6 +25,8 @@ SmallVector<StringRef> replicatedBy(const CompileOptions &options,
                       : SmallVector<StringRef>{"master", "compute"};
   else if (options.strategy != Strategy::Zero3)
     whole = {"compute"};
+  // With --reduce=step each rank adds up whole gradients over its microbatches,
+  // because the reduce-scatter runs once, at the end of the step.
   if (trainable && options.reduce == ReductionTime::Step &&
       options.strategy != Strategy::DDP)
     whole.push_back("gradient");
@@ -51,6 +56,8 @@ LogicalResult verifyReplication(ModuleOp module) {
   return success();
 }
 
+// A layout that is left out would keep its old values or drop out of the norm
+// without any error at run time.
 LogicalResult verifyNamesAll(ModuleOp module, LayoutUserOpInterface op,
                              StringRef rule) {
   DenseSet<StringAttr> named;
@@ -59,6 +66,8 @@ LogicalResult verifyNamesAll(ModuleOp module, LayoutUserOpInterface op,
       return op.emitOpError("breaks rule '") << rule << "': it names layout '"
                                              << layout.getValue() << "' twice";
   for (auto layout : module.getOps<LayoutOp>()) {
+    // Equal means that the layout is trainable and named, or frozen and not
+    // named.
     if (layout.getTrainable() == named.contains(layout.getSymNameAttr()))
       continue;
     InFlightDiagnostic diag =
@@ -110,6 +119,7 @@ static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
     diag.attachNote(squares->getLoc()) << "the squares are summed here";
     return diag;
   }
+  // The sums are addressed by position, so the order counts as well.
   if (clip->getSums() != sums->getResult() ||
       clip->getLayouts() != squares->getLayouts()) {
     InFlightDiagnostic diag =
@@ -121,6 +131,8 @@ static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
   return *clip;
 }
 
+// OptimizerOp's own verifier refuses frozen layouts, so only missing and
+// repeated optimizers are left to find.
 LogicalResult verifyUpdate(ModuleOp module, Block &update) {
   FailureOr<ClipScaleOp> clip = verifyNorm(module, update);
   if (failed(clip))

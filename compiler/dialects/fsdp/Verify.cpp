@@ -16,6 +16,9 @@ LogicalResult LayoutOp::verify() {
   if (!getTrainable() && getStates() != 0)
     return emitOpError() << "is frozen, but has " << getStates()
                          << " optimizer states";
+  // Members are in ascending order and do not overlap; gaps are padding up to
+  // the alignment. The last member ends the layout, so nothing is hidden behind
+  // it.
   int64_t end = 0;
   for (auto member : getMembers().getAsRange<MemberAttr>()) {
     StringRef name = member.getParameter().getValue();
@@ -44,6 +47,8 @@ LogicalResult LayoutOp::verify() {
   return success();
 }
 
+// Checks the bounds only. VerifySymbols.cpp checks that the member lies at this
+// place of its layout.
 LogicalResult ViewOp::verify() {
   auto flat = cast<RankedTensorType>(getFlat().getType());
   auto view = cast<RankedTensorType>(getResult().getType());
@@ -58,6 +63,8 @@ LogicalResult ViewOp::verify() {
   return success();
 }
 
+// Only gathered buffers are freed: their memory returns to the arena. The parts
+// of a rank live as long as the program.
 LogicalResult FreeOp::verify() {
   Operation *source = getFlat().getDefiningOp();
   if (!isa_and_nonnull<AllGatherOp, AllGatherWaitOp>(source))
@@ -72,6 +79,8 @@ LogicalResult AllGatherWaitOp::verify() {
   return success();
 }
 
+// A wait has no attribute of its own for its layouts; they are those of the
+// start. An op with a wrong token has none here, and `verify` reports it.
 SmallVector<FlatSymbolRefAttr> AllGatherWaitOp::getLayoutRefs() {
   auto start = getToken().getDefiningOp<AllGatherStartOp>();
   return start ? start.getLayoutRefs() : SmallVector<FlatSymbolRefAttr>();
@@ -89,6 +98,9 @@ LogicalResult ReduceScatterWaitOp::verify() {
   return success();
 }
 
+// The region is a scalar program: (parameter, gradient, states…, lr, step,
+// decay) to (parameter, states…). The data are f32; lr, step and decay are f64,
+// so that bias corrections such as 1 - beta^step keep their digits.
 LogicalResult OptimizerOp::verify() {
   Block &body = getBody().front();
   unsigned count = body.getNumArguments();
@@ -111,6 +123,7 @@ LogicalResult OptimizerOp::verify() {
     if (!type.isF32())
       return yield->emitOpError()
              << "has a value of type " << type << ", expected f32";
+  // The program is run once per element, in any order and in vectors.
   for (Operation &op : body.without_terminator())
     if (!isMemoryEffectFree(&op) || op.getNumRegions() != 0)
       return op.emitOpError(

@@ -7,6 +7,8 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// Pairs results with layouts by their position: an all-gather of several
+// layouts has one result for each. Block arguments belong to no layout.
 FlatSymbolRefAttr getLayoutOf(Value flat) {
   auto result = dyn_cast<OpResult>(flat);
   auto user =
@@ -30,6 +32,8 @@ bool keepsWhole(LayoutOp layout, StringRef what) {
 
 namespace {
 
+// Returns the symbol `name` as a `SymbolOp`. Emits an error if it does not
+// exist or is an op of another kind.
 template <typename SymbolOp>
 FailureOr<SymbolOp> find(Operation *op, SymbolTableCollection &symbols,
                          FlatSymbolRefAttr name) {
@@ -41,8 +45,12 @@ FailureOr<SymbolOp> find(Operation *op, SymbolTableCollection &symbols,
   return symbol;
 }
 
+// The layouts that an op may name. Frozen layouts have no gradient and no
+// optimizer state, so the ops on these require trainable ones.
 enum class Members { Any, Trainable };
 
+// Checks one reference to a layout. `buffer`, if given, must be the type of the
+// layout's flat buffer.
 LogicalResult verifyLayout(Operation *op, SymbolTableCollection &symbols,
                            FlatSymbolRefAttr name, Members members,
                            Type buffer = {}) {
@@ -72,6 +80,7 @@ LogicalResult verifyLayouts(Operation *op, SymbolTableCollection &symbols,
   return success();
 }
 
+// Checks one buffer per layout, in the same order.
 LogicalResult verifyLayouts(Operation *op, SymbolTableCollection &symbols,
                             ArrayAttr layouts, Members members,
                             TypeRange buffers) {
@@ -98,6 +107,8 @@ LogicalResult ParameterOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return getUnitAttr() ? verifyUnit(*this, symbols, getUnitAttr()) : success();
 }
 
+// All members of a layout are trainable or all are frozen: the flat buffer is
+// gathered, reduced and updated as a whole.
 LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyUnit(*this, symbols, getUnitAttr())))
     return failure();
@@ -176,6 +187,9 @@ LogicalResult ReplicatedOp::verifySymbolUses(SymbolTableCollection &symbols) {
                       getResult().getType());
 }
 
+// A view reads a member from a flat buffer. An edited offset that falls on
+// another member would train silently with the wrong weights, so the offset
+// must be the one in the layout.
 LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto parameter = find<ParameterOp>(*this, symbols, getMemberAttr());
   if (failed(parameter))
@@ -203,6 +217,8 @@ LogicalResult ViewOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return diag;
 }
 
+// A pack writes one value per member, in the order of the members. Only the
+// number of elements must agree: the flat buffer keeps no shapes.
 LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable,
                           getResult().getType())))
@@ -253,6 +269,7 @@ AllGatherStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
 }
 
+// The op's own verifier reports a token of unknown origin.
 LogicalResult
 AllGatherWaitOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto start = getToken().getDefiningOp<AllGatherStartOp>();
@@ -275,6 +292,7 @@ ReduceScatterStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // ---- @update ----
 
+// One partial sum of squares per layout, over the rank's part of its gradient.
 LogicalResult SumSquaresOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getResult().getType().getShape() !=
       ArrayRef<int64_t>{static_cast<int64_t>(getLayouts().size())})
@@ -306,6 +324,8 @@ GatherParametersOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
 }
 
+// The layout allocates `states` flat buffers; the region takes one argument for
+// each, beside parameter, gradient, lr, step and decay.
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable)))
     return failure();

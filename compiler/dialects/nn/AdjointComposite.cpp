@@ -32,6 +32,7 @@ static int64_t indexOf(const MutableOperandRange &operand) {
   return operand.empty() ? -1 : int64_t(operand.begin()->getOperandNumber());
 }
 
+// The gradient op needs only the result: dx = y · (dy - Σ y · dy).
 LogicalResult SoftmaxOp::buildAdjoint(OpBuilder &builder,
                                       ValueRange resultGrads, ArrayRef<bool>,
                                       SmallVectorImpl<Value> &operandGrads) {
@@ -79,6 +80,8 @@ LogicalResult LayerNormOp::buildAdjoint(OpBuilder &builder,
   return success();
 }
 
+// Separate ops, as for layer_norm. There is no bias, so the weight is operand 1
+// if it is present.
 LogicalResult RmsNormOp::buildAdjoint(OpBuilder &builder,
                                       ValueRange resultGrads,
                                       ArrayRef<bool> needed,
@@ -97,6 +100,8 @@ LogicalResult RmsNormOp::buildAdjoint(OpBuilder &builder,
   return success();
 }
 
+// One op computes all three gradients, since dx needs the two sums that are the
+// gradients of weight and bias.
 LogicalResult BatchNormOp::buildAdjoint(OpBuilder &builder,
                                         ValueRange resultGrads, ArrayRef<bool>,
                                         SmallVectorImpl<Value> &operandGrads) {
@@ -110,6 +115,8 @@ LogicalResult BatchNormOp::buildAdjoint(OpBuilder &builder,
   return success();
 }
 
+// A rotation is linear in its input, and its adjoint is the transposed one. The
+// tables follow from positions, not from parameters, and get no gradient.
 LogicalResult RotaryOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                      ArrayRef<bool> needed,
                                      SmallVectorImpl<Value> &operandGrads) {
@@ -122,6 +129,8 @@ LogicalResult RotaryOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+// Reads the result and the log-sum-exp of the forward, from which the gradient
+// op computes the probabilities again (Dao et al., FlashAttention, 2022).
 LogicalResult AttentionOp::buildAdjoint(OpBuilder &builder,
                                         ValueRange resultGrads,
                                         ArrayRef<bool> needed,
@@ -133,6 +142,7 @@ LogicalResult AttentionOp::buildAdjoint(OpBuilder &builder,
       builder, getLoc(), getQuery().getType(), getKey().getType(),
       getValue().getType(), resultGrads[0], getQuery(), getKey(), getValue(),
       getResult(), getLse(), getMask(), getScaleAttr(), getCausalAttr());
+  // A mask, if present, comes last, and its entry stays null.
   llvm::copy(grad->getResults(), operandGrads.begin());
   return success();
 }
@@ -160,6 +170,9 @@ LinearCrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   if (failed(onlyFirstResult(*this, resultGrads)) ||
       failed(notNeeded(*this, needed, indexOf(getWeightsMutable()), "weights")))
     return failure();
+  // The forward has already computed the gradients for dloss = 1, block by
+  // block, so that the logits never lie in memory as a whole. The chain rule
+  // only multiplies them by the loss's gradient.
   auto scale = [&](Value gradient) -> Value {
     Value factor = castTo(builder, getLoc(), resultGrads[0],
                           tensorType(gradient).getElementType());

@@ -14,6 +14,7 @@ namespace {
 struct Arithmetic {
   OpBuilder &builder;
   Location loc;
+  // The type of the op's result, which constants and comparisons take.
   Type type;
 
   Arithmetic(OpBuilder &builder, Operation *op)
@@ -76,10 +77,14 @@ FSDPC_UNARY_ADJOINT(TanhOp, a.mul(g, a.sub(a.constant(1), a.mul(y, y))))
 FSDPC_UNARY_ADJOINT(SigmoidOp, a.mul(g, a.mul(y, a.sub(a.constant(1), y))))
 FSDPC_UNARY_ADJOINT(SoftplusOp,
                     a.mul(g, SigmoidOp::create(a.builder, a.loc, x)))
+// The slope at 0 is 0. The result is positive exactly where the input is, so
+// the input need not be kept.
 FSDPC_UNARY_ADJOINT(ReluOp, a.select(a.cmp(Predicate::gt, y, a.constant(0)), g,
                                      a.constant(0)))
 FSDPC_UNARY_ADJOINT(SinOp, a.mul(g, CosOp::create(a.builder, a.loc, x)))
 FSDPC_UNARY_ADJOINT(CosOp, a.neg(a.mul(g, SinOp::create(a.builder, a.loc, x))))
+// The derivatives are ops of their own: the formula in primitives would be
+// rounded to bf16 after each step.
 FSDPC_UNARY_ADJOINT(SiluOp, SiluGradOp::create(a.builder, a.loc, x, g))
 FSDPC_UNARY_ADJOINT(GeluOp,
                     GeluGradOp::create(a.builder, a.loc, x, g, getForm()))
@@ -87,14 +92,15 @@ FSDPC_UNARY_ADJOINT(GeluOp,
 FSDPC_UNARY_ADJOINT(ErfOp,
                     a.mul(a.mul(g, 2 / std::sqrt(M_PI)),
                           ExpOp::create(a.builder, a.loc, a.neg(a.mul(x, x)))))
-// The sign of x, which is 0 at 0, as in PyTorch.
+// The slope is the sign of x, and 0 at 0, as in PyTorch.
 FSDPC_UNARY_ADJOINT(AbsOp,
                     a.select(a.cmp(Predicate::gt, x, a.constant(0)), g,
                              a.select(a.cmp(Predicate::lt, x, a.constant(0)),
                                       a.neg(g), a.constant(0))))
 #undef FSDPC_UNARY_ADJOINT
 
-// The gradient is zero, so the entry stays null.
+// The gradient is zero almost everywhere, so the entry stays null, which means
+// zero and costs no op.
 LogicalResult FloorOp::buildAdjoint(OpBuilder &, ValueRange, ArrayRef<bool>,
                                     SmallVectorImpl<Value> &) {
   return success();
@@ -140,6 +146,7 @@ LogicalResult DivOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                   ArrayRef<bool> needed,
                                   SmallVectorImpl<Value> &operandGrads) {
   Arithmetic a(builder, *this);
+  // Built even if only the second is wanted, which is a multiple of it.
   operandGrads[0] = a.div(resultGrads[0], getRhs());
   if (needed[1])
     operandGrads[1] = a.neg(a.mul(operandGrads[0], getResult()));
@@ -154,6 +161,8 @@ LogicalResult ModOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   if (needed[1]) {
     Arithmetic a(builder, *this);
     Value floor = FloorOp::create(builder, getLoc(), a.div(getLhs(), getRhs()));
+    // The derivative of the floor is zero almost everywhere, so only its factor
+    // y contributes.
     operandGrads[1] = a.neg(a.mul(resultGrads[0], floor));
   }
   return success();
@@ -178,6 +187,8 @@ LogicalResult PowOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
     operandGrads[0] = a.div(a.mul(g, 0.5), getResult());
   else if (exponent == 0.0)
     operandGrads[0] = nullptr; // also where x is 0
+  // A constant exponent other than 0: x^(n - 1) needs no guard, since an
+  // infinite slope at 0 is then the true one.
   else if (exponent)
     operandGrads[0] =
         a.mul(a.mul(g, *exponent),
@@ -200,6 +211,8 @@ static void adjointOfChoice(Operation *op, OpBuilder &builder, Value grad,
                             SmallVectorImpl<Value> &operandGrads) {
   Arithmetic a(builder, op);
   Value x = op->getOperand(0), y = op->getOperand(1);
+  // Either operand may be the result at a tie; halves keep the sum of the two
+  // gradients equal to the gradient.
   Value half =
       a.select(a.cmp(Predicate::eq, x, y), a.mul(grad, 0.5), a.constant(0));
   if (needed[0])

@@ -58,12 +58,15 @@ LogicalResult MatmulOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
         tb ? product(builder, loc, {grad, true}, {lhs, ta}, batch, rhs)
            : product(builder, loc, {lhs, !ta}, {grad, false}, batch, rhs);
   }
+  // A bias gets the sum over all rows, a full accumulator the gradient itself.
   if (getAccumulator())
     operandGrads[2] =
         sumTo(builder, loc, resultGrads[0], shapeOf(getAccumulator()));
   return success();
 }
 
+// A convolution is bilinear, so each gradient reads the other operand and never
+// the output.
 LogicalResult Conv2dOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                      ArrayRef<bool> needed,
                                      SmallVectorImpl<Value> &operandGrads) {
@@ -96,6 +99,8 @@ Conv2dGradInputOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+// Keeps the index of each maximum, not the input: the gradient only has to be
+// added there.
 LogicalResult MaxPool2dOp::buildAdjoint(OpBuilder &builder,
                                         ValueRange resultGrads, ArrayRef<bool>,
                                         SmallVectorImpl<Value> &operandGrads) {
@@ -105,6 +110,7 @@ LogicalResult MaxPool2dOp::buildAdjoint(OpBuilder &builder,
   return success();
 }
 
+// Saves nothing: the divisors follow from the shapes.
 LogicalResult AvgPool2dOp::buildAdjoint(OpBuilder &builder,
                                         ValueRange resultGrads, ArrayRef<bool>,
                                         SmallVectorImpl<Value> &operandGrads) {

@@ -44,6 +44,7 @@ LogicalResult SliceOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   return success();
 }
 
+// The zeros between and around the elements get no gradient.
 LogicalResult PadOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                   ArrayRef<bool>,
                                   SmallVectorImpl<Value> &operandGrads) {
@@ -93,8 +94,13 @@ static Value productOfOthers(OpBuilder &builder, ReduceOp op) {
   Value zeros = whole(reduceAlong(
       builder, loc, ReduceKind::sum,
       castTo(builder, loc, isZero, type.getElementType()), op.getAxes()));
+  // At an element that is 0, the others have a product only if it is the only
+  // zero. `product` leaves zeros out, so it is that product.
   Value atZero =
       SelectOp::create(builder, loc, equals(zeros, 1), product, zero);
+  // At any other element, one zero among the others makes the product 0.
+  // `nonZero` is the element itself here, so the division is by what `product`
+  // holds.
   Value elsewhere =
       SelectOp::create(builder, loc, equals(zeros, 0),
                        DivOp::create(builder, loc, product, nonZero), zero);
@@ -102,7 +108,7 @@ static Value productOfOthers(OpBuilder &builder, ReduceOp op) {
 }
 
 // A sum passes its gradient to all elements, a maximum or minimum only to those
-// that attain it.
+// that attain it, and a product passes it times the other elements.
 LogicalResult ReduceOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                                      ArrayRef<bool>,
                                      SmallVectorImpl<Value> &operandGrads) {
@@ -137,8 +143,8 @@ LogicalResult
 TakeAlongAxisOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
                               ArrayRef<bool>,
                               SmallVectorImpl<Value> &operandGrads) {
-  // Exactly one element of a row equals the index, so a comparison replaces a
-  // scatter.
+  // At most one position of a row equals the index (none if the index is out of
+  // range), so a comparison replaces a scatter.
   Location loc = getLoc();
   RankedTensorType type = tensorType(getInput());
   Value index = broadcastTo(builder, loc, getIndex(), type.getShape());

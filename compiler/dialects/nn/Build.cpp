@@ -9,6 +9,8 @@ using namespace mlir;
 
 namespace fsdpc::nn {
 
+// Integer constants of unsigned or narrow types may not hold the number; it
+// wraps like a cast.
 TypedAttr scalarAttr(Type element, double value) {
   if (isa<FloatType>(element))
     return FloatAttr::get(element, value);
@@ -26,6 +28,7 @@ Value splat(OpBuilder &builder, Location loc, Type type, double value) {
 }
 
 std::optional<double> matchSplat(Value value) {
+  // These ops repeat or move elements, so a splat stays the same number.
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<BroadcastOp, ReshapeOp, TransposeOp>(op))
       break;
@@ -38,6 +41,7 @@ std::optional<double> matchSplat(Value value) {
   if (isa<FloatType>(element))
     return elements.getSplatValue<FloatAttr>().getValueAsDouble();
   APInt number = elements.getSplatValue<APInt>();
+  // A truth value is 1, not -1.
   bool isUnsigned = element.isUnsignedInteger() || element.isInteger(1);
   return isUnsigned ? static_cast<double>(number.getZExtValue())
                     : static_cast<double>(number.getSExtValue());
@@ -91,12 +95,17 @@ Value sumTo(OpBuilder &builder, Location loc, Value value,
   int64_t leading = from.size() - shape.size();
   SmallVector<int64_t> axes;
   for (int64_t i = 0, rank = from.size(); i < rank; ++i)
+    // A dimension of 1 has nothing to sum.
     if (from[i] != 1 && (i < leading || shape[i - leading] == 1))
       axes.push_back(i);
+  // The reduction keeps its axes with size 1; the reshape drops the leading
+  // ones.
   Value sum = reduceAlong(builder, loc, ReduceKind::sum, value, axes);
   return reshapeTo(builder, loc, sum, shape);
 }
 
+// Aligns shapes at their last dimensions. Unlike NumPy's rule for two operands,
+// only `from` may be repeated.
 bool broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   if (from.size() > to.size())
     return false;
@@ -107,7 +116,7 @@ bool broadcastsTo(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
 }
 
 // A slice is contiguous if, after the first axis with more than one element,
-// all axes are complete.
+// all axes are complete. Axes of size 1 before it only choose where it begins.
 std::optional<int64_t> contiguousOffset(SliceOp slice) {
   ArrayRef<int64_t> whole = shapeOf(slice.getInput()),
                     part = shapeOf(slice.getResult());
@@ -124,6 +133,8 @@ std::optional<int64_t> contiguousOffset(SliceOp slice) {
   return offset;
 }
 
+// An axis of more than one element before the concat's axis would interleave
+// the pieces.
 bool joinsPieces(ConcatOp concat) {
   return llvm::all_of(shapeOf(concat.getResult()).take_front(concat.getAxis()),
                       [](int64_t size) { return size == 1; });

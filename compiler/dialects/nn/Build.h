@@ -14,11 +14,14 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType());
 }
 
+/// Returns the shape. The reference stays valid with the MLIR context, since
+/// types are uniqued there, even if the value is erased.
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {
   return tensorType(value).getShape();
 }
 
-/// Returns `value` as an attribute of a float or integer element type.
+/// Returns `value` as an attribute of a float or integer element type. Integers
+/// drop the fraction and wrap to the type's width.
 mlir::TypedAttr scalarAttr(mlir::Type element, double value);
 
 /// Builds a constant that has `value` in every element. `type` is a ranked
@@ -61,9 +64,11 @@ mlir::Value sumTo(mlir::OpBuilder &builder, mlir::Location loc,
 bool broadcastsTo(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to);
 
 /// Returns the offset of a slice in its operand, in elements, if the slice is
-/// contiguous there; else nullopt.
+/// contiguous there; else nullopt. Ignores `nn.strided`: see sliceOffset in
+/// Strided.h.
 std::optional<int64_t> contiguousOffset(SliceOp slice);
-/// Returns true if each operand of a concat is contiguous in its result.
+/// Returns true if each operand of a concat is contiguous in its result, so
+/// that a producer can write its piece in place.
 bool joinsPieces(ConcatOp concat);
 /// Returns true if the op only names a part of its operand's memory. This holds
 /// in functions whose kernels are outlined, where all remaining slices are

@@ -8,12 +8,16 @@
 
 namespace fsdpc::nn {
 
+/// Borrows the builder, and inserts where it stands. All ops get the location
+/// of the composite that is decomposed.
 class DecomposeBuilder {
 public:
   DecomposeBuilder(mlir::OpBuilder &builder, mlir::Location loc)
       : builder(builder), loc(loc) {}
 
-  // Returns the operand in the type in which statistics are computed.
+  // Returns the operand in the type in which statistics are computed. The
+  // decompositions call it on every float operand, so bf16 is widened once at
+  // the start and rounded once at the end.
   mlir::Value enter(mlir::Value value) {
     mlir::Type element = tensorType(value).getElementType();
     if (!element.isF64())
@@ -36,6 +40,7 @@ public:
   mlir::Value cast(mlir::Value value, mlir::Type element) {
     return castTo(builder, loc, value, element);
   }
+  // A splat of the given type, or of the type of another value.
   mlir::Value constant(mlir::Type type, double value) {
     return splat(builder, loc, type, value);
   }
@@ -43,6 +48,8 @@ public:
     return constant(like.getType(), value);
   }
 
+  // Ops whose result has the type of their operands. There are no integer
+  // forms.
   template <typename OpTy> mlir::Value unary(mlir::Value x) {
     return OpTy::create(builder, loc, x.getType(), x);
   }
@@ -61,11 +68,14 @@ public:
   mlir::Value log(mlir::Value x) { return unary<LogOp>(x); }
   mlir::Value rsqrt(mlir::Value x) { return unary<RsqrtOp>(x); }
 
+  // Returns i1 elements; operands are aligned as for arithmetic.
   mlir::Value compare(Predicate predicate, mlir::Value x, mlir::Value y) {
     align(x, y);
     auto type = tensorType(x).clone(builder.getI1Type());
     return CmpOp::create(builder, loc, type, predicate, x, y);
   }
+  // Aligns the two values first: the condition may be smaller than both, but
+  // not larger.
   mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y) {
     align(x, y);
     condition = broadcast(condition, shapeOf(x));
@@ -74,6 +84,8 @@ public:
   mlir::Value iota(mlir::RankedTensorType type, int64_t axis) {
     return IotaOp::create(builder, loc, type, axis);
   }
+  // Returns one element per row of the last axis. `index` has the shape of `x`
+  // with a last dimension of 1. An index outside of the row gives NaN.
   mlir::Value takeAlongAxis(mlir::Value x, mlir::Value index) {
     auto type = tensorType(x).clone(shapeOf(index));
     return TakeAlongAxisOp::create(builder, loc, type, x, index);
@@ -83,6 +95,7 @@ public:
   mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
     return reduceAlong(builder, loc, ReduceKind::sum, x, axes);
   }
+  // Multiplies by the reciprocal, a constant, instead of dividing each sum.
   mlir::Value mean(mlir::Value x, llvm::ArrayRef<int64_t> axes) {
     int64_t count = 1;
     for (int64_t axis : axes)
@@ -96,6 +109,8 @@ public:
   static int64_t lastAxis(mlir::Value x) { return tensorType(x).getRank() - 1; }
 
 private:
+  // Brings both operands to the larger shape. Only one of them may need it:
+  // shapes that grow in different dimensions (R×1 and 1×C) are not supported.
   void align(mlir::Value &x, mlir::Value &y) {
     if (broadcastsTo(shapeOf(x), shapeOf(y)))
       x = broadcast(x, shapeOf(y));

@@ -6,6 +6,8 @@
 using namespace mlir;
 using namespace fsdpc::nn;
 
+// Ignored rows have targets such as -100, for which the table of class weights
+// has no entry. Reading it gives NaN, which the select then replaces by 0.
 TargetRows fsdpc::nn::targetRows(DecomposeBuilder &b, RankedTensorType logits,
                                  Value targets, Value weights,
                                  std::optional<int64_t> ignoreIndex) {
@@ -24,7 +26,9 @@ TargetRows fsdpc::nn::targetRows(DecomposeBuilder &b, RankedTensorType logits,
   return {index, weight};
 }
 
-// Returns the value of rows that count, and 0 for the others.
+// Returns the value of rows that count, and 0 for the others. The comparison is
+// true for a weight of NaN, so a target outside of the classes spoils the loss
+// visibly instead of being skipped.
 static Value counted(DecomposeBuilder &b, const TargetRows &targets,
                      Value value) {
   Value counts =
@@ -52,6 +56,8 @@ static Value rowGradients(DecomposeBuilder &b, Value probability, Value factor,
   return counted(b, targets, b.mul(b.sub(probability, onehot), factor));
 }
 
+// If all rows are ignored, the sum of the losses is 0, and a divisor of 1 gives
+// a loss of 0 where PyTorch gives NaN.
 Value fsdpc::nn::divisorOf(DecomposeBuilder &b, Reduction reduction,
                            Value valid) {
   if (reduction == Reduction::sum)
@@ -60,8 +66,12 @@ Value fsdpc::nn::divisorOf(DecomposeBuilder &b, Reduction reduction,
   return b.select(none, b.constant(valid, 1), valid);
 }
 
+// lse = max + log Σ exp(x - max) for each row; the gradient op reads it, so
+// that it needs no reduction of its own.
 SmallVector<Value> CrossEntropyOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
+  // Statistics and gradients are of the widened logits; only the target's logit
+  // is read in the logits' own type.
   Value logits = b.enter(getLogits());
   RowExp row = rowExp(b, logits);
   Value lse = b.add(row.max, b.log(row.sum));
@@ -90,6 +100,9 @@ SmallVector<Value> CrossEntropyGradOp::decompose(OpBuilder &builder) {
   return {b.leave(result, getType())};
 }
 
+// Loss and gradient of a block of rows in one kernel, while their logits are at
+// hand. Weights and factors come from the caller, since the divisor depends on
+// all blocks.
 SmallVector<Value> CrossEntropyRowsOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value logits = b.enter(getLogits());
@@ -99,6 +112,7 @@ SmallVector<Value> CrossEntropyRowsOp::decompose(OpBuilder &builder) {
   RowExp row = rowExp(b, logits);
   Value lse = b.add(row.max, b.log(row.sum));
   Value losses = rowLosses(b, getLogits(), lse, targets);
+  // One division per row, and a multiplication per element.
   Value inverse = b.div(b.constant(row.sum, 1), row.sum);
   Value factor = b.reshape(getFactors(), {rows, 1});
   Value gradient = rowGradients(b, b.mul(row.exps, inverse), factor, targets);

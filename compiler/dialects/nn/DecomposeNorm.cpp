@@ -20,8 +20,8 @@ Value scaled(DecomposeBuilder &b, Value x, Value weight) {
   return weight ? b.mul(x, b.enter(weight)) : x;
 }
 
-// The axes other than the channels (axis 1), and the shape in which a vector of
-// channels broadcasts.
+// Returns the axes other than the channels (axis 1): one statistic per channel
+// is taken over batch and image.
 SmallVector<int64_t> channelAxes(Value x) {
   SmallVector<int64_t> axes;
   for (int64_t i = 0, rank = shapeOf(x).size(); i < rank; ++i)
@@ -30,6 +30,7 @@ SmallVector<int64_t> channelAxes(Value x) {
   return axes;
 }
 
+// Returns a vector of channels in the shape in which it broadcasts to `like`.
 Value channels(DecomposeBuilder &b, Value vector, Value like) {
   SmallVector<int64_t> shape(shapeOf(like).size(), 1);
   shape[1] = shapeOf(like)[1];
@@ -38,6 +39,9 @@ Value channels(DecomposeBuilder &b, Value vector, Value like) {
 
 } // namespace
 
+// The statistics are results, in f32: the adjoint reads them instead of
+// reducing each row again. Weight and bias are applied before the only
+// rounding.
 SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value x = b.enter(getInput());
@@ -66,6 +70,8 @@ SmallVector<Value> LayerNormGradOp::decompose(OpBuilder &builder) {
   return {b.leave(b.mul(inner, rstd), getType())};
 }
 
+// As layer_norm without the mean (Zhang and Sennrich, Root Mean Square Layer
+// Normalization, 2019).
 SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value x = b.enter(getInput());
@@ -87,6 +93,8 @@ SmallVector<Value> RmsNormGradOp::decompose(OpBuilder &builder) {
   return {b.leave(b.mul(b.sub(g, b.mul(normal, slope)), rstd), getType())};
 }
 
+// Sums grad · x̂ over all rows, so it reduces down columns. Without a mean it
+// is the gradient of rms_norm.
 SmallVector<Value> NormWeightGradOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value x = b.enter(getInput());
@@ -98,6 +106,8 @@ SmallVector<Value> NormWeightGradOp::decompose(OpBuilder &builder) {
   return {b.leave(b.sum(b.mul(b.enter(getGrad()), normal), rows), getType())};
 }
 
+// The variance divides by the number of elements, as ONNX defines it. PyTorch
+// would store an unbiased one in the running statistics.
 SmallVector<Value> BatchNormOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value x = b.enter(getInput());
@@ -123,6 +133,8 @@ SmallVector<Value> BatchNormGradOp::decompose(OpBuilder &builder) {
   Value normal = b.mul(b.sub(x, channels(b, getMean(), x)), rstd);
   Value dbias = b.sum(grad, axes);
   Value dweight = b.sum(b.mul(grad, normal), axes);
+  // One over the number of elements per channel. The sums are results already,
+  // so means are products with it.
   double perElement =
       static_cast<double>(shapeOf(x)[1]) / tensorType(x).getNumElements();
   Value inner = b.sub(b.sub(grad, b.mul(dbias, perElement)),

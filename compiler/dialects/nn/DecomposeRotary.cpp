@@ -24,11 +24,14 @@ Value rotateHalf(OpBuilder &builder, Location loc, Value x) {
 
 } // namespace
 
+// Rotates pairs of elements that are half a row apart (Su et al., RoFormer,
+// 2021; the layout of GPT-NeoX and Llama).
 SmallVector<Value> RotaryOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value x = b.enter(getInput()), cos = b.enter(getCos()),
         sin = b.enter(getSin());
   Value result;
+  // The transpose of rotate_half is its negative, applied after the sines.
   if (getTransposed())
     result = b.sub(b.mul(x, cos), rotateHalf(builder, getLoc(), b.mul(x, sin)));
   else

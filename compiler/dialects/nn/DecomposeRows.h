@@ -6,6 +6,8 @@
 
 namespace fsdpc::nn {
 
+/// The parts of a softmax over the last axis: the maximum, exp(x - max), and
+/// the sum of these. Softmax is exps / sum, and log-sum-exp is max + log(sum).
 struct RowExp {
   mlir::Value max, exps, sum; // R×1, R×C, R×1
 };

@@ -13,6 +13,7 @@ RowExp fsdpc::nn::rowExp(DecomposeBuilder &b, Value x) {
   return {max, exps, b.sum(exps, axis)};
 }
 
+// One division per row, and a multiplication per element.
 SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   RowExp row = rowExp(b, b.enter(getInput()));
@@ -20,6 +21,7 @@ SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
   return {b.leave(b.mul(row.exps, inverse), getType())};
 }
 
+// dx = y · (dy - Σ dy · y), from the result alone.
 SmallVector<Value> SoftmaxGradOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value y = b.enter(getOutput()), dy = b.enter(getGrad());
@@ -27,6 +29,7 @@ SmallVector<Value> SoftmaxGradOp::decompose(OpBuilder &builder) {
   return {b.leave(b.mul(y, b.sub(dy, dot)), getType())};
 }
 
+// Never log(softmax): a probability that underflows would become -∞.
 SmallVector<Value> LogSoftmaxOp::decompose(OpBuilder &builder) {
   DecomposeBuilder b(builder, getLoc());
   Value x = b.enter(getInput());

@@ -23,6 +23,8 @@ static const DiscardableAttribute *find(StringRef name,
   return it == table.end() ? nullptr : it;
 }
 
+// Suggests the nearest name of the table, since an unknown attribute is nearly
+// always a misspelt one in an edited dump.
 static LogicalResult refuseUnknown(Operation *op, StringRef name,
                                    StringRef carrier,
                                    ArrayRef<DiscardableAttribute> table) {
@@ -40,6 +42,8 @@ static LogicalResult refuseUnknown(Operation *op, StringRef name,
   return error;
 }
 
+// Checks the value only. The error names the value and what it should have
+// been.
 static LogicalResult checkForm(Operation *op, NamedAttribute attribute,
                                const DiscardableAttribute &row) {
   if (row.form.matches(attribute.getValue()))
@@ -96,6 +100,8 @@ bool isDuration(Attribute value) {
 
 static bool isFunction(Operation *op) { return isa<FunctionOpInterface>(op); }
 
+// Any function op with the mark, so that kernels stay valid when code
+// generation replaces func.func.
 static bool isKernel(Operation *op) {
   return isFunction(op) && op->hasAttr(NNDialect::kKernelAttr);
 }
@@ -110,6 +116,8 @@ static bool isLibrary(Attribute value) {
                                     name.getValue());
 }
 
+// Strides follow from the sources of elements, so only such an op can be
+// strided.
 static bool movesElements(Operation *op) {
   return isa<ElementSourceOpInterface>(op);
 }
@@ -127,12 +135,15 @@ static bool isFloatType(Attribute value) {
 static bool isGrid(Attribute value) { return isa<GridAttr>(value); }
 static bool isPlan(Attribute value) { return isa<KernelPlanAttr>(value); }
 
+// One number of bytes for each buffer of the kernel, in the order of its
+// arguments and results.
 static bool isAlignments(Attribute value) {
   auto array = dyn_cast<DenseI64ArrayAttr>(value);
   return array && llvm::all_of(array.asArrayRef(),
                                [](int64_t bytes) { return bytes > 0; });
 }
 
+// Places and forms that several rows of the table share.
 static constexpr AttributePlace ops = {"an op", isAnyOp},
                                 functions = {"a function", isFunction},
                                 kernels = {"a kernel (a function marked "
@@ -141,6 +152,8 @@ static constexpr AttributePlace ops = {"an op", isAnyOp},
 static constexpr AttributeForm unit = {"a unit attribute", isUnit},
                                strings = {"an array of strings", isStringArray};
 
+// The attributes of the nn dialect. A new one needs a row here, or the verifier
+// refuses it, and a row in the description of NNBase.td.
 static constexpr DiscardableAttribute table[] = {
     {"nn.scope", ops, strings},
     {"nn.class", ops, strings},
@@ -168,6 +181,8 @@ static LogicalResult verifyModules(Operation *op, StringRef name) {
   auto classes = op->getAttrOfType<ArrayAttr>(NNDialect::kClassAttr);
   size_t scopeCount = scopes ? scopes.size() : 0;
   size_t classCount = classes ? classes.size() : 0;
+  // MLIR verifies each attribute by itself, so an op that has both comes here
+  // twice. The scope reports; the class does only if there is no scope.
   bool reportsFault =
       name == NNDialect::kScopeAttr ||
       (name == NNDialect::kClassAttr && !op->hasAttr(NNDialect::kScopeAttr));
@@ -186,6 +201,7 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
   return verifyModules(op, attribute.getName());
 }
 
+// The dialect has no attributes of arguments, so each one is unknown.
 LogicalResult NNDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                   unsigned,
                                                   NamedAttribute attribute) {

@@ -12,18 +12,21 @@
 
 namespace fsdpc::nn {
 
-/// The ops or arguments that may carry an attribute.
+/// The ops or arguments that may carry an attribute. Descriptions complete the
+/// sentence "belongs on ..." of the diagnostic.
 struct AttributePlace {
   llvm::StringLiteral description; // "a module"
   bool (*contains)(mlir::Operation *);
 };
 
-/// The values that an attribute may have.
+/// The values that an attribute may have. Descriptions complete "is not ...".
 struct AttributeForm {
   llvm::StringLiteral description; // "an i64 of 0 or more"
   bool (*matches)(mlir::Attribute);
 };
 
+/// A row of a dialect's table. Everything in it is static, so a table can be
+/// constexpr.
 struct DiscardableAttribute {
   llvm::StringLiteral name; // with the dialect's prefix
   AttributePlace place;

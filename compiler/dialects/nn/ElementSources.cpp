@@ -18,12 +18,16 @@ static SmallVector<AffineExpr> indexOf(Value value) {
   return index;
 }
 
+// Returns the map from an index of `result` to `operandIndex`. Symbol 0, if
+// there is one, is the index that is read from an operand.
 static AffineMap mapOf(Value result, ArrayRef<AffineExpr> operandIndex,
                        unsigned symbols = 0) {
   return AffineMap::get(tensorType(result).getRank(), symbols, operandIndex,
                         result.getContext());
 }
 
+// Drops the leading dimensions that the operand lacks, and reads index 0 along
+// those that are repeated.
 Sources BroadcastOp::getElementSources() {
   ArrayRef<int64_t> shape = shapeOf(getInput());
   SmallVector<AffineExpr> index = indexOf(getResult());
@@ -34,8 +38,10 @@ Sources BroadcastOp::getElementSources() {
   return {{0, mapOf(getResult(), index), {}, {}}};
 }
 
+// A null map: the element keeps its row-major position.
 Sources ReshapeOp::getElementSources() { return {{0, {}, {}, {}}}; }
 
+// Dimension i of the result is dimension permutation[i] of the operand.
 Sources TransposeOp::getElementSources() {
   SmallVector<AffineExpr> from = indexOf(getResult()), index(from.size());
   for (auto [i, axis] : llvm::enumerate(getPermutation()))
@@ -50,16 +56,21 @@ Sources SliceOp::getElementSources() {
   return {{0, mapOf(getResult(), index), {}, {}}};
 }
 
+// The operand's element i lies at offset + i · stride of the result. An element
+// of the result is one of the operand's if its distance from the offset is a
+// multiple of the stride and the quotient a valid index; else it is 0.
 Sources PadOp::getElementSources() {
   ElementSource source{0, {}, {}, {}};
   SmallVector<AffineExpr> index = indexOf(getResult());
   for (auto [i, size] : llvm::enumerate(shapeOf(getInput()))) {
     int64_t stride = getStrides()[i];
     AffineExpr distance = index[i] - getOffsets()[i];
+    // Affine mod and floordiv need a positive divisor.
     if (stride < 0) {
       stride = -stride;
       distance = -distance;
     }
+    // With stride 1 every distance is a multiple.
     if (stride != 1)
       source.conditions.push_back({distance % stride, 0, 0});
     index[i] = distance.floorDiv(stride);
@@ -69,6 +80,8 @@ Sources PadOp::getElementSources() {
   return {source};
 }
 
+// One source per input, each with the range of the axis that it fills. The
+// ranges are disjoint, so the order of the sources does not matter.
 Sources ConcatOp::getElementSources() {
   Sources sources;
   SmallVector<AffineExpr> index = indexOf(getResult());
@@ -98,6 +111,8 @@ Sources EmbeddingOp::getElementSources() {
 
 Value SliceOp::getViewSource() { return getInput(); }
 
+// Called once kernels are outlined, when all slices that remain are contiguous
+// or marked `nn.strided`, so there is an offset.
 int64_t SliceOp::getViewOffset() { return *sliceOffset(*this); }
 
 } // namespace fsdpc::nn

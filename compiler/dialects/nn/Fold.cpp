@@ -10,6 +10,7 @@ using namespace fsdpc::nn;
 
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 
+// The op is commutative, so canonicalization has moved a constant to the right.
 OpFoldResult AddOp::fold(FoldAdaptor) {
   return matchSplat(getRhs()) == 0.0 ? getLhs() : OpFoldResult();
 }
@@ -18,6 +19,7 @@ OpFoldResult SubOp::fold(FoldAdaptor) {
   return matchSplat(getRhs()) == 0.0 ? getLhs() : OpFoldResult();
 }
 
+// x · 0 is not folded: it is NaN for an infinite x.
 OpFoldResult MulOp::fold(FoldAdaptor) {
   if (matchSplat(getRhs()) == 1.0)
     return getLhs();
@@ -37,6 +39,8 @@ template <typename Op> static OpFoldResult foldIdentity(Op op) {
 
 OpFoldResult CastOp::fold(FoldAdaptor) { return foldIdentity(*this); }
 
+// Two broadcasts in a row are one: the inner one's dimensions of size 1 stay 1
+// or are repeated by it.
 OpFoldResult BroadcastOp::fold(FoldAdaptor) {
   if (auto inner = getInput().getDefiningOp<BroadcastOp>()) {
     getInputMutable().assign(inner.getInput());
@@ -45,6 +49,7 @@ OpFoldResult BroadcastOp::fold(FoldAdaptor) {
   return foldIdentity(*this);
 }
 
+// Only the last of two reshapes counts.
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {
   if (auto inner = getInput().getDefiningOp<ReshapeOp>()) {
     if (inner.getInput().getType() == getType())
@@ -55,6 +60,8 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor) {
   return foldIdentity(*this);
 }
 
+// Removes an identity, and composes two transposes. Two that cancel become an
+// identity here, and fold away when the folder comes back.
 OpFoldResult TransposeOp::fold(FoldAdaptor) {
   ArrayRef<int64_t> permutation = getPermutation();
   if (llvm::equal(permutation, llvm::seq<int64_t>(0, permutation.size())))
@@ -88,6 +95,8 @@ namespace {
 struct FoldTransposes : OpRewritePattern<MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
 
+  // Returns the transpose that defines `value` if it swaps the last two axes
+  // only, else null.
   static TransposeOp swapOfLastAxes(Value value) {
     auto op = value.getDefiningOp<TransposeOp>();
     if (!op)
@@ -107,6 +116,7 @@ struct FoldTransposes : OpRewritePattern<MatmulOp> {
     TransposeOp rhs = swapOfLastAxes(op.getRhs());
     if (!lhs && !rhs)
       return failure();
+    // The flags are toggled, not set: the op may transpose the operand already.
     rewriter.modifyOpInPlace(op, [&] {
       if (lhs) {
         op.getLhsMutable().assign(lhs.getInput());

@@ -1,4 +1,6 @@
-// Text form and constraints of the attributes that hold kernel plans.
+// Text form and constraints of the attributes that hold kernel plans. Plans can
+// be edited in dumps, so whatever the text alone shows to be wrong is refused
+// here; verify-kernels then checks a plan against its kernel.
 #include "compiler/dialects/nn/NNAttributes.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -16,6 +18,7 @@ static ParseResult parseStages(AsmParser &parser, SmallVector<int64_t> &outer,
     int64_t first = 0, second = 0;
     if (parser.parseInteger(first))
       return failure();
+    // The first number is the outer loop's only if a star follows.
     bool isNest = succeeded(parser.parseOptionalStar());
     if (isNest && parser.parseInteger(second))
       return failure();
@@ -25,6 +28,7 @@ static ParseResult parseStages(AsmParser &parser, SmallVector<int64_t> &outer,
   });
 }
 
+// Leaves out an outer loop of one iteration, which the parser adds again.
 static void printStages(AsmPrinter &printer, ArrayRef<int64_t> outer,
                         ArrayRef<int64_t> lanes) {
   llvm::interleaveComma(llvm::zip_equal(outer, lanes), printer.getStream(),
@@ -39,6 +43,8 @@ static void printStages(AsmPrinter &printer, ArrayRef<int64_t> outer,
 #define GET_ATTRDEF_CLASSES
 #include "compiler/dialects/nn/NNAttributes.cpp.inc"
 
+// Defined here because the storage classes of the attributes are complete only
+// in this file.
 void NNDialect::registerAttributes() {
   addAttributes<
 #define GET_ATTRDEF_LIST
@@ -50,7 +56,7 @@ namespace {
 
 using EmitError = llvm::function_ref<InFlightDiagnostic()>;
 
-// Checks that a number of an attribute is large enough.
+// Emits an error that names the attribute, the number and its bound.
 LogicalResult atLeast(EmitError emitError, llvm::StringRef attribute,
                       llvm::StringRef name, int64_t value, int64_t least) {
   if (value >= least)
@@ -61,6 +67,8 @@ LogicalResult atLeast(EmitError emitError, llvm::StringRef attribute,
 
 } // namespace
 
+// Checks only that each number is in range, which holds without the kernel.
+// verify-kernels checks that the plan describes its kernel.
 LogicalResult KernelPlanAttr::verify(EmitError emitError, KernelTemplate,
                                      int64_t rows, ArrayRef<int64_t> outer,
                                      ArrayRef<int64_t> lanes, int64_t extent,
@@ -70,6 +78,7 @@ LogicalResult KernelPlanAttr::verify(EmitError emitError, KernelTemplate,
   auto check = [&](llvm::StringRef name, int64_t value, int64_t least) {
     return succeeded(atLeast(emitError, "kernel plan", name, value, least));
   };
+  // Every loop of a stage runs at least once.
   for (int64_t count : llvm::concat<const int64_t>(outer, lanes))
     if (!check("stages", count, 1))
       return failure();
@@ -80,6 +89,8 @@ LogicalResult KernelPlanAttr::verify(EmitError emitError, KernelTemplate,
                  check("stack", stackBytes, 0));
 }
 
+// Likewise; verify-grids checks a grid against its kernel. An optimizer's grid
+// has 0 blocks, since the runtime chooses their number at each launch.
 LogicalResult GridAttr::verify(EmitError emitError, int64_t blocks,
                                int64_t threads, ArrayRef<int64_t> widths,
                                int64_t vectors, int64_t team, bool,

@@ -12,6 +12,8 @@ namespace fsdpc::nn {
 
 // ---- products ----
 
+// A multiplication and an addition count as two flops. The accumulator's
+// additions are left out.
 int64_t MatmulOp::getFlops() {
   ArrayRef<int64_t> shape = shapeOf(getLhs());
   int64_t depth = getTransposeA() ? shape[shape.size() - 2] : shape.back();
@@ -24,16 +26,23 @@ FailureOr<StringRef> MatmulOp::chooseLibrary(StringRef) {
 
 Value MatmulOp::getOverwritten() { return overwrittenBy(*this); }
 
+// The library adds a bias to all rows of one matrix, which a batch is only if
+// it shares its right operand.
 bool MatmulOp::canAddBias() {
   return !getAccumulator() && shapeOf(getRhs()).size() == 2;
 }
 
 void MatmulOp::addBias(Value row) { getAccumulatorMutable().assign(row); }
 
+// A piece is contiguous, so the product cannot tell it from a tensor of its
+// own.
 bool MatmulOp::writesPieces() { return true; }
 
 // ---- convolution ----
 
+// An element of the output takes as many products as one filter has elements
+// (input channels of its group × height × width). The three ops pair the same
+// elements, so they do the same work.
 static int64_t convolutionFlops(Value output, Value filter) {
   return 2 * tensorType(output).getNumElements() *
          llvm::product_of(shapeOf(filter).drop_front());
@@ -95,6 +104,7 @@ static int64_t pairsSeen(Value query, Value key, bool causal) {
   return q[0] * q[1] * pairs;
 }
 
+// Two products per pair, q · k and p · v, of two flops per element.
 int64_t AttentionOp::getFlops() {
   int64_t width = shapeOf(getQuery()).back(),
           valueWidth = shapeOf(getValue()).back();
@@ -102,7 +112,8 @@ int64_t AttentionOp::getFlops() {
          (width + valueWidth);
 }
 
-// The backward computes the scores again.
+// The backward computes the scores again: q · k, dq and dk take the width of
+// the keys, dp and dv that of the values.
 int64_t AttentionGradOp::getFlops() {
   int64_t width = shapeOf(getQuery()).back(),
           valueWidth = shapeOf(getValue()).back();
@@ -136,6 +147,7 @@ template <typename AttentionOp> static std::string whyNotFused(AttentionOp op) {
 template <typename AttentionOp>
 static FailureOr<StringRef> chooseAttention(AttentionOp op, StringRef asked) {
   std::string reason = whyNotFused(op);
+  // Asking for cuDNN by name is a requirement; "auto" falls back to products.
   if (asked == "cudnn" && !reason.empty()) {
     op.emitError("cuDNN does not support this attention, but "
                  "'--attention=cudnn' requires it: ")

@@ -1,4 +1,5 @@
-// Registration of the nn dialect; ops are defined in NNOpsShard*.cpp.
+// Registration of the nn dialect. Ops are defined in NNOpsShard*.cpp, which the
+// build generates so that they compile side by side.
 #include "compiler/dialects/nn/NNDialect.h"
 
 #include "compiler/dialects/nn/NNDialect.cpp.inc"
@@ -12,6 +13,8 @@ void NNDialect::initialize() {
   registerAttributes();
 }
 
+// Lets folders return an attribute. A value whose type differs from the
+// result's is refused, since nn.constant has the type of its attribute.
 mlir::Operation *NNDialect::materializeConstant(mlir::OpBuilder &builder,
                                                 mlir::Attribute value,
                                                 mlir::Type type,

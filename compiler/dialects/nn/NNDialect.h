@@ -1,5 +1,8 @@
 // The nn dialect: tensor ops of neural networks on static shapes, with
 // adjoints.
+// Includes all op classes. A file that needs only the types in which interfaces
+// answer includes OpInterfaces.h; one that needs plans and grids also includes
+// NNAttributes.h.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

@@ -7,6 +7,7 @@ using namespace mlir;
 
 namespace fsdpc::nn {
 
+// Sorts the axes, so that domains compare equal whatever order an op gives.
 Domain Domain::of(Value value, ArrayRef<int64_t> axes) {
   Domain domain;
   domain.shape.assign(cast<RankedTensorType>(value.getType()).getShape());
@@ -21,6 +22,7 @@ Domain Domain::rowsOf(Value value) {
   return of(value, cast<RankedTensorType>(value.getType()).getRank() - 1);
 }
 
+// Norms over channels reduce all axes but the channels'.
 Domain Domain::allBut(int64_t kept, Value value) {
   SmallVector<int64_t> axes;
   int64_t rank = cast<RankedTensorType>(value.getType()).getRank();
@@ -30,6 +32,8 @@ Domain Domain::allBut(int64_t kept, Value value) {
   return of(value, axes);
 }
 
+// Statistics drop the reduced axes, nn.reduce keeps them with size 1: both are
+// one element per reduction.
 bool Domain::isReducedShape(ArrayRef<int64_t> other) const {
   SmallVector<int64_t> kept, dropped;
   for (auto [axis, size] : llvm::enumerate(shape)) {

@@ -28,7 +28,8 @@ struct Domain {
   llvm::SmallVector<int64_t> shape;
   llvm::SmallVector<int64_t> axes; // ascending; empty for maps
 
-  /// The domain of a map over all elements of `value`.
+  /// The domain of a map over all elements of `value`, and of an op that
+  /// reduces `axes` of it. The axes may come in any order.
   static Domain of(mlir::Value value);
   static Domain of(mlir::Value value, llvm::ArrayRef<int64_t> axes);
   /// The domain of an op that reduces each row: the last axis of `value`.
@@ -49,7 +50,8 @@ struct Domain {
   bool isReducedShape(llvm::ArrayRef<int64_t> other) const;
 };
 
-/// Holds if low <= expr <= high; `expr` is over the index of the result.
+/// Holds if low <= expr <= high; `expr` is over the index of the result, so
+/// `low` and `high` are inclusive bounds in elements.
 struct IndexCondition {
   mlir::AffineExpr expr;
   int64_t low, high;
@@ -57,6 +59,7 @@ struct IndexCondition {
 
 /// An index that is read from an operand of integers.
 struct DynamicIndex {
+  // The number of the operand among all operands of the op.
   unsigned operand;
   mlir::AffineMap map; // from the result's index to the operand's
   int64_t size;        // the index lies in [0, size)
@@ -75,11 +78,16 @@ struct ElementSource {
   std::optional<DynamicIndex> dynamic;
 };
 
-// Marks without methods; NNInterfaces.td says what each means.
+// Traits without methods, which NNInterfaces.td gives to ops.
+// InLossTail: the op may stay f32 on the way from the last product to the loss.
 template <typename OpTy>
 struct InLossTail : mlir::OpTrait::TraitBase<OpTy, InLossTail> {};
+// The backward may compute the op again instead of keeping its result: it is
+// one pass over memory, with the same bits each time.
 template <typename OpTy>
 struct CheapToRepeat : mlir::OpTrait::TraitBase<OpTy, CheapToRepeat> {};
+// The result lies behind a symbol or is no memory at all, so the memory planner
+// gives it no place in the arena.
 template <typename OpTy>
 struct OutsideArena : mlir::OpTrait::TraitBase<OpTy, OutsideArena> {};
 

@@ -48,6 +48,8 @@ Value within16(ScalarBuilder &s, Value x) {
 
 } // namespace
 
+// Code generation expands the ops of math (ExpandMath.cpp for the host,
+// DeviceMath.cpp for GPUs).
 Value ExpOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::ExpOp::create(builder, loc, xs[0]);
 }
@@ -80,10 +82,12 @@ Value CosOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::CosOp::create(builder, loc, xs[0]);
 }
 
+// No clamp is needed: see ScalarBuilder::sigmoid.
 Value SigmoidOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return ScalarBuilder(builder, loc).sigmoid(xs[0]);
 }
 
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|).
 Value SoftplusOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   // The exponent is never positive, so nothing overflows.
   ScalarBuilder s(builder, loc);
@@ -111,6 +115,8 @@ Value SiluGradOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return s.mul(xs[1], slope);
 }
 
+// x · Φ(x), or its approximation by tanh (Hendrycks and Gimpel, Gaussian Error
+// Linear Units, 2016).
 Value GeluOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   Value x = xs[0];
@@ -120,6 +126,8 @@ Value GeluOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return s.mul(s.mul(x, 0.5), s.add(one, geluTanh(s, x)));
 }
 
+// dy times the derivative, in one expression, so that nothing between is
+// rounded to bf16.
 Value GeluGradOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   Value x = within16(s, xs[0]), one = s.constant(x, 1), square = s.mul(x, x);

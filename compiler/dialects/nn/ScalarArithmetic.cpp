@@ -8,6 +8,7 @@ using namespace fsdpc::nn;
 
 namespace {
 
+// Chooses by the operands: scalar code sees a float or a signless integer.
 template <typename FloatOp, typename IntOp>
 Value binary(OpBuilder &builder, Location loc, ValueRange xs) {
   if (isFloat(xs[0]))
@@ -15,6 +16,8 @@ Value binary(OpBuilder &builder, Location loc, ValueRange xs) {
   return IntOp::create(builder, loc, xs[0], xs[1]);
 }
 
+// Signedness is lost in scalar code, so it comes from the tensor's element
+// type. i1 counts as unsigned: true is 1.
 bool isUnsigned(Type type) {
   Type element = getElementTypeOrSelf(type);
   return element.isUnsignedInteger() || element.isInteger(1);
@@ -40,6 +43,7 @@ struct Division {
   }
 };
 
+// The replacement for unsigned operands, which know no -1.
 Value nonZero(ScalarBuilder &s, Value divisor) {
   Value zero = s.constant(divisor, 0);
   Value isZero = s.make<arith::CmpIOp>(arith::CmpIPredicate::eq, divisor, zero);
@@ -48,6 +52,7 @@ Value nonZero(ScalarBuilder &s, Value divisor) {
 
 } // namespace
 
+// Integers wrap: no flag promises that they do not overflow.
 Value AddOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return binary<arith::AddFOp, arith::AddIOp>(builder, loc, xs);
 }
@@ -60,6 +65,7 @@ Value MulOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return binary<arith::MulFOp, arith::MulIOp>(builder, loc, xs);
 }
 
+// Integers: x / 0 is 0, and x / -1 is -x, which wraps for the smallest one.
 Value DivOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   if (isFloat(xs[0]))
@@ -105,6 +111,8 @@ Value PowOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return s.make<math::IPowIOp>(xs[0], xs[1]);
 }
 
+// arith.maximumf and minimumf give NaN if either operand is NaN, as PyTorch
+// does; maxnumf would hide it.
 Value MaximumOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   if (isUnsigned(getType()))
     return binary<arith::MaximumFOp, arith::MaxUIOp>(builder, loc, xs);
@@ -117,6 +125,7 @@ Value MinimumOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return binary<arith::MinimumFOp, arith::MinSIOp>(builder, loc, xs);
 }
 
+// arith has no negation of integers; 0 - x wraps for the smallest one.
 Value NegOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   if (isFloat(xs[0]))

@@ -10,6 +10,9 @@
 
 namespace fsdpc::nn {
 
+/// Borrows the builder, and inserts where it stands. Float operands are f32 or
+/// f64: emitters widen bf16 before and round after. An op with vectors as
+/// operands takes them all of the same length.
 class ScalarBuilder {
 public:
   ScalarBuilder(mlir::OpBuilder &builder, mlir::Location loc)
@@ -33,6 +36,8 @@ public:
     return mlir::arith::ConstantOp::create(builder, loc, scalar);
   }
 
+  // Arithmetic on floats. Nothing is folded or reassociated here, so the order
+  // of the calls is the order of the roundings.
   mlir::Value add(mlir::Value x, mlir::Value y) {
     return make<mlir::arith::AddFOp>(x, y);
   }
@@ -53,20 +58,24 @@ public:
   mlir::Value tanh(mlir::Value x) { return make<mlir::math::TanhOp>(x); }
   mlir::Value erf(mlir::Value x) { return make<mlir::math::ErfOp>(x); }
   mlir::Value neg(mlir::Value x) { return make<mlir::arith::NegFOp>(x); }
+  // 1 / (1 + e^-x). For large negative x the exponential is ∞ and the quotient
+  // 0, so no case is needed.
   mlir::Value sigmoid(mlir::Value x) {
     mlir::Value one = constant(x, 1);
     return div(one, add(one, exp(neg(x))));
   }
-  // y, or x where |x| is so small that a function with y = x + O(x²) gives x.
+  // Returns y, or x where |x| is so small that a function with y = x + O(x²)
+  // gives x. This keeps the sign of a zero, which y may have lost.
   mlir::Value orTiny(mlir::Value x, mlir::Value y) {
     mlir::Value tiny = make<mlir::arith::CmpFOp>(
         mlir::arith::CmpFPredicate::OLT, make<mlir::math::AbsFOp>(x),
         constant(x, 1e-18));
     return make<mlir::arith::SelectOp>(tiny, x, y);
   }
-  // log(1 + x), given `log`: what u = 1 + x has lost in rounding is added
-  // again, divided by u. That is NaN at -1 and at ∞, where nothing is to be
-  // added.
+  // Builds log(1 + x), given `log`. The sum u = 1 + x is rounded; what it has
+  // lost is added to log(u), divided by u, to first order. That correction is
+  // NaN where u is 0 or ∞ (x = -1 and x = ∞), and log(u) is already exact
+  // there.
   mlir::Value log1p(mlir::Value x,
                     llvm::function_ref<mlir::Value(mlir::Value)> log) {
     mlir::Value one = constant(x, 1), u = add(x, one);
@@ -83,6 +92,7 @@ private:
   mlir::Location loc;
 };
 
+/// Returns true for a float scalar or a vector or tensor of floats.
 inline bool isFloat(mlir::Value value) {
   return llvm::isa<mlir::FloatType>(
       mlir::getElementTypeOrSelf(value.getType()));

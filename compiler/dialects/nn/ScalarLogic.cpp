@@ -11,6 +11,7 @@ using namespace fsdpc::nn;
 
 namespace {
 
+// Comparisons with NaN are false, except `ne`, as in IEEE 754 and PyTorch.
 arith::CmpFPredicate floatPredicate(Predicate predicate) {
   switch (predicate) {
   case Predicate::eq:
@@ -48,6 +49,7 @@ arith::CmpIPredicate intPredicate(Predicate predicate, bool isUnsigned) {
   llvm_unreachable("covered above");
 }
 
+// i1 counts as unsigned, so that true extends to 1, not -1.
 bool isUnsigned(Type element) {
   return element.isUnsignedInteger() || element.isInteger(1);
 }
@@ -73,6 +75,8 @@ Value toInteger(ScalarBuilder &s, Value x, Type type, bool isUnsigned) {
   // to a float, `below` may be `low`, which is then selected, not converted.
   double above = std::ldexp(1.0, isUnsigned ? bits : bits - 1);
   double below = isUnsigned ? -1 : -above - 1;
+  // The conversion runs on 0 wherever its result is not used, since LLVM makes
+  // an out-of-range one poison.
   Value isLow = compare(arith::CmpFPredicate::ULE, below); // or NaN
   Value isHigh = compare(arith::CmpFPredicate::OGE, above);
   Value inside =
@@ -81,6 +85,8 @@ Value toInteger(ScalarBuilder &s, Value x, Type type, bool isUnsigned) {
   x = s.make<arith::SelectOp>(inside, x, s.constant(x, 0));
   Value result = isUnsigned ? s.make<arith::FPToUIOp>(type, x)
                             : s.make<arith::FPToSIOp>(type, x);
+  // In two's complement the largest integer is the complement of the smallest,
+  // which avoids a float constant that would round up.
   Value low = s.constant(result, isUnsigned ? 0 : -above);
   Value ones = s.constant(result, -1);
   Value high = isUnsigned ? ones : s.make<arith::XOrIOp>(low, ones);
@@ -99,6 +105,7 @@ Value CmpOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
                                xs[0], xs[1]);
 }
 
+// Operands are i1, so a flip of the only bit negates.
 Value NotOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   return s.make<arith::XOrIOp>(xs[0], s.constant(xs[0], 1));
@@ -120,10 +127,13 @@ Value SelectOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return arith::SelectOp::create(builder, loc, xs[0], xs[1], xs[2]);
 }
 
+// A copy computes nothing; the emitter's load and store are the copy.
 Value CopyOp::buildScalar(OpBuilder &, Location, ValueRange xs) {
   return xs[0];
 }
 
+// One case per pair of kinds. bf16 and f32 are the same scalar type here, since
+// the emitter rounds when it stores.
 Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   Value x = xs[0];
@@ -136,6 +146,7 @@ Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   if (auto vector = dyn_cast<VectorType>(x.getType()))
     type = VectorType::get(vector.getShape(), toScalar);
 
+  // To a truth value, anything that is not zero is true, NaN too.
   if (to.isInteger(1)) {
     Value zero = s.constant(x, 0);
     if (isFloat(x))
@@ -155,6 +166,8 @@ Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
       return s.make<arith::UIToFPOp>(type, x);
     return s.make<arith::SIToFPOp>(type, x);
   }
+  // Between integers: a narrower type wraps, a wider one extends by the sign of
+  // the source type.
   if (toScalar.getIntOrFloatBitWidth() < fromScalar.getIntOrFloatBitWidth())
     return s.make<arith::TruncIOp>(type, x);
   if (isUnsigned(from))

@@ -11,6 +11,8 @@ namespace fsdpc::nn {
 
 bool isStrided(Operation *op) { return op->hasAttr(kStridedAttr); }
 
+// Stride 0 for axes of size 1 makes strides comparable: the stride of such an
+// axis is never used, and a reshape may insert it anywhere.
 Strides denseStrides(ArrayRef<int64_t> shape) {
   Strides result;
   result.strides.resize(shape.size());
@@ -20,8 +22,11 @@ Strides denseStrides(ArrayRef<int64_t> shape) {
   return result;
 }
 
+// Returns the strides of a row-major reshape, or nullopt if there are none.
 // Matches runs of axes that hold the same elements, starting from the last
-// axis. The axes of `from` within a run must be dense among themselves.
+// axis: both sides grow until their products are equal. The axes of `from`
+// within a run must be dense among themselves; those of `to` then are, too.
+// Linear in the number of axes.
 static std::optional<Strides>
 reshaped(ArrayRef<int64_t> from, const Strides &strides, ArrayRef<int64_t> to) {
   Strides result;
@@ -29,12 +34,15 @@ reshaped(ArrayRef<int64_t> from, const Strides &strides, ArrayRef<int64_t> to) {
   result.strides.assign(to.size(), 0);
   size_t i = from.size(), j = to.size();
   while (true) {
+    // Axes of size 1 take no part in runs.
     while (i > 0 && from[i - 1] == 1)
       --i;
     while (j > 0 && to[j - 1] == 1)
       --j;
     if (i == 0 || j == 0)
       return i == j ? std::optional(result) : std::nullopt;
+    // A run begins: its innermost stride holds for all of it. `read` and
+    // `written` are the elements covered so far on each side.
     int64_t stride = strides.strides[i - 1], read = from[i - 1], next = stride;
     int64_t written = 1;
     do {
@@ -50,6 +58,7 @@ reshaped(ArrayRef<int64_t> from, const Strides &strides, ArrayRef<int64_t> to) {
         read *= from[i - 1];
       }
     } while (written < read && j > 0);
+    // The axes of `to` are used up within a run.
     if (written != read)
       return std::nullopt;
     --i;
@@ -100,6 +109,9 @@ linearForms(const ElementSource &source) {
   return forms;
 }
 
+// Composes the affine map of the source with the operand's strides. That takes
+// one source that always holds (no pad or concat) and linear coordinates (no
+// lookup in a table).
 std::optional<Strides> stridesOfResult(Operation *op, const Strides &operand) {
   auto moving = dyn_cast<ElementSourceOpInterface>(op);
   if (!moving)
@@ -115,6 +127,8 @@ std::optional<Strides> stridesOfResult(Operation *op, const Strides &operand) {
   if (!forms)
     return std::nullopt;
   Strides result{operand.offset, SmallVector<int64_t>(shape.size(), 0)};
+  // position = Σ coordinate · stride, collected by the result's indices.
+  // Operand axes of size 1 have stride 0 and add nothing.
   for (auto [form, stride] : llvm::zip_equal(*forms, operand.strides)) {
     result.offset += form.offset * stride;
     for (size_t i = 0; i < shape.size(); ++i)
@@ -147,12 +161,15 @@ std::optional<Strides> stridesOfOperand(OpOperand &operand,
     return std::nullopt;
   Strides strides{result.offset, SmallVector<int64_t>(own.size(), 0)};
   for (auto [axis, form] : llvm::enumerate(*forms)) {
+    // Exactly one coefficient is 1 and the others are 0. A slice with steps has
+    // another coefficient, and cannot be written in place.
     const int64_t *one = llvm::find(form.coefficients, 1);
     if (one == form.coefficients.end() ||
         llvm::count(form.coefficients, 0) + 1 !=
             static_cast<int64_t>(shape.size()))
       return std::nullopt;
     size_t along = one - form.coefficients.begin();
+    // The map subtracts where the operand begins in the result (concat).
     int64_t begin = -form.offset;
     if (begin < 0 || begin + own[axis] > shape[along])
       return std::nullopt;
@@ -167,6 +184,9 @@ static bool hasMark(Operation *op, StringRef mark) {
   return own && own.getValue() == mark;
 }
 
+// Follows marks to a dense tensor: up through ops that are read in their
+// operand, down through those that are written in their result. Each step moves
+// along one chain of marked ops, so this ends at the first unmarked op.
 std::optional<Strides> stridesOf(Value value) {
   Operation *op = value.getDefiningOp();
   if (op && hasMark(op, kReadInOperand)) {
@@ -190,6 +210,8 @@ std::optional<int64_t> sliceOffset(SliceOp slice) {
                        : std::nullopt;
 }
 
+// A value whose strides cannot be told has an extent of 1; verify-memory
+// refuses its mark before anything depends on it.
 int64_t extentOf(Value value) {
   int64_t extent = 1;
   if (std::optional<Strides> strides = stridesOf(value))

@@ -14,6 +14,7 @@ inline constexpr llvm::StringLiteral kStridedAttr = "nn.strided";
 inline constexpr llvm::StringLiteral kReadInOperand = "operand";
 inline constexpr llvm::StringLiteral kWrittenInResult = "result";
 
+/// Returns true if the op has either mark.
 bool isStrided(mlir::Operation *op);
 
 /// The position of a tensor's elements in the memory of a dense tensor, in
@@ -23,6 +24,8 @@ struct Strides {
   llvm::SmallVector<int64_t> strides;
 };
 
+/// Returns the row-major strides of a tensor of this shape that begins at
+/// offset 0.
 Strides denseStrides(llvm::ArrayRef<int64_t> shape);
 /// Returns the strides of the op's result, given those of its operand; nullopt
 /// if strides cannot express them.

@@ -30,10 +30,13 @@ static LogicalResult verifyVector(Operation *op, StringRef name, Value vector,
   return success();
 }
 
+// Checks what layer_norm and rms_norm share: they normalise rows of the last
+// axis, with one statistic per row.
 static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
                                 Value bias, Value result,
                                 ValueRange statistics) {
   ArrayRef<int64_t> shape = shapeOf(input);
+  // A scalar has no rows; every other shape has rows of its last axis.
   if (shape.empty())
     return op->emitOpError("input must have an axis to normalise");
   if (result.getType() != input.getType())
@@ -62,6 +65,7 @@ LogicalResult RmsNormOp::verify() {
                     {getRstd()});
 }
 
+// The bias needs no check: ODS requires it to have the weight's type.
 LogicalResult BatchNormOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getInput());
   if (shape.size() < 2)
@@ -78,6 +82,8 @@ LogicalResult BatchNormOp::verify() {
                          shape[1]);
 }
 
+// The tables must have the input's rank, so that index arithmetic needs no
+// alignment of ranks. They often are 1 in the batch and in the heads.
 LogicalResult RotaryOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getInput());
   if (shape.empty() || shape.back() % 2)
@@ -100,7 +106,10 @@ LogicalResult AttentionOp::verify() {
                     value = shapeOf(getValue());
   if (query.size() != 4 || key.size() != 4 || value.size() != 4)
     return emitOpError("query, key and value must have rank 4");
+  // Query is B×H×T×d, key B×G×S×d and value B×G×S×e.
   int64_t batch = query[0], heads = query[1], rows = query[2];
+  // Grouped heads: the heads of key and value, each shared by consecutive query
+  // heads.
   int64_t groups = key[1], keys = key[2];
   if (key[0] != batch || value[0] != batch || value[1] != groups ||
       value[2] != keys || key[3] != query[3])
@@ -115,6 +124,7 @@ LogicalResult AttentionOp::verify() {
     return emitOpError("result must have the shape ")
            << batch << "x" << heads << "x" << rows << "x" << value[3]
            << ", but has type " << getResult().getType();
+  // Float masks are added to the scores, masks of i1 choose keys.
   if (Value mask = getMask()) {
     ArrayRef<int64_t> shape = shapeOf(mask);
     if (shape.size() != 4 || !broadcastsTo(shape, {batch, heads, rows, keys}))
@@ -129,6 +139,8 @@ LogicalResult AttentionOp::verify() {
                          {batch, heads, rows});
 }
 
+// The importer has merged all axes but the classes into rows. The loss and the
+// sums are statistics: bf16 has too few digits to add up many rows.
 LogicalResult CrossEntropyOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getLogits());
   if (shape.size() != 2)
@@ -144,6 +156,8 @@ LogicalResult CrossEntropyOp::verify() {
   return verifyStatistic(*this, "lse", getLse(), getLogits(), shape[0]);
 }
 
+// ODS requires `factors` and `losses` to have the type of `weights`, and the
+// gradient that of the logits.
 LogicalResult CrossEntropyRowsOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getLogits());
   if (shape.size() != 2)
@@ -154,6 +168,8 @@ LogicalResult CrossEntropyRowsOp::verify() {
   return verifyStatistic(*this, "weights", getWeights(), getLogits(), shape[0]);
 }
 
+// `dinput` and `dweight` have the types of their operands by ODS; `dbias` is
+// optional, so its presence and length are checked here.
 LogicalResult LinearCrossEntropyOp::verify() {
   ArrayRef<int64_t> input = shapeOf(getInput()), weight = shapeOf(getWeight());
   if (input.size() != 2 || weight.size() != 2 ||
@@ -161,6 +177,7 @@ LogicalResult LinearCrossEntropyOp::verify() {
     return emitOpError("input ")
            << getInput().getType() << " and weight " << getWeight().getType()
            << " do not form a matrix product";
+  // A transposed weight is classes × depth.
   int64_t classes = weight[getTransposeWeight() ? 0 : 1];
   if (shapeOf(getTargets()) != input.take_front(1))
     return emitOpError("targets must be a vector of ")

@@ -19,6 +19,7 @@ LogicalResult MatmulOp::verify() {
       tensorType(getRhs()).getElementType())
     return emitOpError("operands differ in element type: ")
            << getLhs().getType() << " and " << getRhs().getType();
+  // The rows and columns after the transpose.
   auto matrix = [](ArrayRef<int64_t> shape, bool transposed) {
     int64_t rows = shape[shape.size() - 2], columns = shape.back();
     return transposed ? std::pair(columns, rows) : std::pair(rows, columns);
@@ -39,12 +40,15 @@ LogicalResult MatmulOp::verify() {
   auto dimension = [&](ArrayRef<int64_t> shape, size_t fromRight) {
     return fromRight < shape.size() ? shape[shape.size() - 1 - fromRight] : 1;
   };
+  // Both sides broadcast to the result; this refuses a result that is larger
+  // than either in some dimension, which would repeat products.
   for (size_t i = 0; i < batch.size(); ++i)
     if (dimension(batch, i) !=
         std::max(dimension(batchA, i), dimension(batchB, i)))
       return emitOpError("a batch dimension of the result, ")
              << dimension(batch, i)
              << ", is not a batch dimension of either operand";
+  // A bias has the result's element type, not that of the operands.
   auto row = tensorType(getResult()).clone({n});
   if (getAccumulator() && getAccumulator().getType() != getResult().getType() &&
       getAccumulator().getType() != row)
@@ -79,6 +83,8 @@ struct Window {
   // The number of windows that fit along an axis of size `input`.
   int64_t outputSize(int64_t input, int axis) const {
     int64_t dilation = dilations.empty() ? 1 : dilations[axis];
+    // (input + pads - dilation · (kernel - 1) - 1) / stride + 1, rounded down,
+    // as in ONNX. A window that does not fit at all gives an empty output.
     int64_t space =
         input + pads[axis] + pads[axis + 2] - dilation * (kernel[axis] - 1) - 1;
     return space < 0 ? 0 : space / strides[axis] + 1;
@@ -120,6 +126,8 @@ static LogicalResult verifyConv(ConvOp op, Value input, Value filter,
                 op.getDilations()};
   if (failed(window.verify(op)))
     return failure();
+  // A filter sees the channels of one group only: its second dimension is the
+  // input's channels / groups.
   int64_t groups = op.getGroups();
   if (groups < 1 || weights[1] * groups != in[1] || weights[0] % groups)
     return op.emitOpError("filter ")
@@ -132,6 +140,8 @@ LogicalResult Conv2dOp::verify() {
   return verifyConv(*this, getInput(), getFilter(), getResult());
 }
 
+// The gradient ops are checked as the convolution that they belong to, with
+// their result in the place of the operand that it is the gradient of.
 LogicalResult Conv2dGradInputOp::verify() {
   return verifyConv(*this, getResult(), getFilter(), getGrad());
 }
@@ -183,6 +193,8 @@ LogicalResult AvgPool2dGradOp::verify() {
   return verifyPool(*this, getResult(), getGrad());
 }
 
+// Checks that the launch fits its kernel, and that each result is tied to an
+// operand of the op (or -1: to none) that no other result overwrites.
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto kernel = symbols.lookupNearestSymbolFrom<FunctionOpInterface>(
       *this, getKernelAttr());
@@ -198,6 +210,8 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
         << "the kernel has type " << kernel.getFunctionType();
     return diag;
   }
+  // tie-operands adds the attribute late; until then every result has its own
+  // memory.
   if (!getTied())
     return success();
   ArrayRef<int64_t> tied = *getTied();
@@ -209,6 +223,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
       return emitOpError("result ")
              << i << " is tied to operand " << operand << ", but the op has "
              << getNumOperands() << " operands";
+    // Two results in the memory of one operand would overwrite each other.
     if (operand >= 0 && llvm::is_contained(tied.drop_front(i + 1), operand))
       return emitOpError("operand ") << operand << " is tied twice";
   }

@@ -31,6 +31,7 @@ static LogicalResult verifySameElement(Operation *op, Value input,
   return success();
 }
 
+// The condition is not broadcast: an explicit op does that.
 LogicalResult SelectOp::verify() {
   if (shapeOf(getCondition()) != shapeOf(getResult()))
     return emitOpError("condition ")
@@ -40,6 +41,7 @@ LogicalResult SelectOp::verify() {
   return success();
 }
 
+// Written so that NaN is refused. A ratio of 1 would divide by 0.
 LogicalResult DropoutOp::verify() {
   double ratio = getRatio().convertToDouble();
   if (!(ratio >= 0 && ratio < 1))
@@ -78,6 +80,7 @@ LogicalResult TransposeOp::verify() {
   if (permutation.size() != from.size() || to.size() != from.size())
     return emitOpError("input, permutation and result differ in rank: ")
            << from.size() << ", " << permutation.size() << " and " << to.size();
+  // As many distinct axes as there are dimensions are a permutation.
   SmallVector<bool> seen(from.size());
   for (auto [i, axis] : llvm::enumerate(permutation)) {
     if (axis < 0 || axis >= static_cast<int64_t>(from.size()) || seen[axis])
@@ -104,8 +107,11 @@ static LogicalResult verifyPart(Operation *op, Value part, Value whole,
   for (size_t i = 0; i < bounds.size(); ++i) {
     if (strides[i] == 0)
       return op->emitOpError("stride of dimension ") << i << " is 0";
+    // No element, so any offset will do.
     if (sizes[i] == 0)
       continue;
+    // Indices are monotonic, so the first and the last are the extremes. With a
+    // negative stride the last is the smallest.
     int64_t last = offsets[i] + (sizes[i] - 1) * strides[i];
     if (std::min(offsets[i], last) < 0 ||
         std::max(offsets[i], last) >= bounds[i])
@@ -120,6 +126,7 @@ LogicalResult SliceOp::verify() {
   return verifyPart(*this, getResult(), getInput(), getOffsets(), getStrides());
 }
 
+// A pad is the converse of a slice: its input must be a part of its result.
 LogicalResult PadOp::verify() {
   return verifyPart(*this, getInput(), getResult(), getOffsets(), getStrides());
 }
@@ -133,11 +140,13 @@ LogicalResult ConcatOp::verify() {
   int64_t axis = getAxis();
   if (failed(verifyAxes(*this, axis, to.size())))
     return failure();
+  // The axis is taken out of the comparison of shapes and added up instead.
   int64_t length = 0;
   for (auto [i, input] : llvm::enumerate(getInputs())) {
     SmallVector<int64_t> shape(shapeOf(input));
     if (failed(verifySameElement(*this, input, getResult())))
       return failure();
+    // An input of another rank is refused below, and has no such axis.
     if (shape.size() == to.size()) {
       length += shape[axis];
       shape[axis] = to[axis];
@@ -153,6 +162,8 @@ LogicalResult ConcatOp::verify() {
   return success();
 }
 
+// Reduced axes stay with size 1, so that the result broadcasts back without a
+// reshape.
 LogicalResult ReduceOp::verify() {
   SmallVector<int64_t> shape(shapeOf(getInput()));
   if (failed(verifyAxes(*this, getAxes(), shape.size())))
@@ -186,6 +197,7 @@ static LogicalResult verifyEmbedding(Operation *op, Value table, Value ids,
   ArrayRef<int64_t> shape = shapeOf(table);
   if (shape.size() != 2)
     return op->emitOpError("table must have rank 2, not ") << table.getType();
+  // One row of the table per id, whatever the shape of the ids.
   SmallVector<int64_t> expected(shapeOf(ids));
   expected.push_back(shape[1]);
   if (shapeOf(rows) != ArrayRef<int64_t>(expected))
@@ -204,6 +216,8 @@ LogicalResult EmbeddingOp::verify() {
                          getPaddingIndex());
 }
 
+// The result is the table's gradient, and `grad` has the rows that the forward
+// looked up. The accumulator's memory becomes the result's.
 LogicalResult EmbeddingGradOp::verify() {
   if (getAccumulator() && getAccumulator().getType() != getType())
     return emitOpError("accumulator ")

@@ -26,7 +26,7 @@ public:
   /// An array of addresses, alone and with its length.
   virtual void addresses(mlir::ValueRange pointers) = 0;
   virtual void countedAddresses(mlir::ValueRange pointers) = 0;
-  /// A number of the attribute's type.
+  /// A number of the attribute's type: i32 and i64, or f64.
   virtual void constant(mlir::IntegerAttr value) = 0;
   virtual void constant(mlir::FloatAttr value) = 0;
 };

@@ -16,6 +16,7 @@ static std::vector<int64_t> values(DenseI64ArrayAttr array) {
   return array.asArrayRef().vec();
 }
 
+// A program of the host has no libraries to choose from.
 static std::string libraryName(StringAttr library) {
   return library ? library.str() : "";
 }
@@ -31,6 +32,8 @@ MatmulPlan rt::describe(MatmulPlanAttr attribute) {
   plan.k = attribute.getK();
   plan.transposeA = attribute.getTransposeA();
   plan.transposeB = attribute.getTransposeB();
+  // Operands are dense and row-major as they lie in memory, so the distance of
+  // two rows is the number of columns before the transpose.
   plan.lda = plan.transposeA ? plan.m : plan.k;
   plan.ldb = plan.transposeB ? plan.k : plan.n;
   plan.ldc = plan.n;
@@ -61,6 +64,7 @@ static Plan describeWindow(PlanAttr attribute) {
   plan.outHeight = output[2];
   plan.outWidth = output[3];
   plan.strides = values(attribute.getStrides());
+  // ONNX has top, left, bottom, right.
   plan.padsBegin = {pads[0], pads[1]};
   plan.padsEnd = {pads[2], pads[3]};
   return plan;
@@ -70,6 +74,7 @@ ConvolutionPlan rt::describe(ConvolutionPlanAttr attribute) {
   auto plan = describeWindow<ConvolutionPlan>(attribute);
   ArrayRef<int64_t> filter = attribute.getFilter().asArrayRef();
   plan.filters = filter[0];
+  // The filter is O×I×H×W. I follows from the channels and groups.
   plan.kernelHeight = filter[2];
   plan.kernelWidth = filter[3];
   plan.groups = attribute.getGroups();
@@ -85,11 +90,14 @@ PoolingPlan rt::describe(PoolingPlanAttr attribute) {
 }
 
 AttentionPlan rt::describe(AttentionPlanAttr attribute) {
+  // Query is B×H×T×d and key B×G×S×d. Sizes come from these two, the width of
+  // the values from an attribute of its own.
   AttentionPlan plan;
   ArrayRef<int64_t> query = attribute.getQuery().asArrayRef();
   ArrayRef<int64_t> key = attribute.getKey().asArrayRef();
   plan.batch = query[0];
   plan.heads = query[1];
+  // Key heads. Each is shared by heads / groups query heads.
   plan.groups = key[1];
   plan.queries = query[2];
   plan.keys = key[2];
@@ -103,10 +111,13 @@ AttentionPlan rt::describe(AttentionPlanAttr attribute) {
   plan.strideKey = values(attribute.getStrideKey());
   plan.strideValue = values(attribute.getStrideValue());
   plan.strideOutput = values(attribute.getStrideOutput());
+  // Absent attributes are null. A plan without a mask leaves its fields empty.
   if (attribute.getMask()) {
     plan.dtypeMask = dtypeName(attribute.getMask());
     plan.strideMask = values(attribute.getStrideMask());
   }
+  // Only the backward has a gradient of the output, so its strides tell the two
+  // directions apart.
   if (attribute.getStrideGrad()) {
     plan.backward = true;
     plan.strideGrad = values(attribute.getStrideGrad());
@@ -144,6 +155,7 @@ void ConvolutionPlanAttr::addTo(Manifest &manifest) const {
   manifest.convolutions.push_back(describe(*this));
 }
 
+// The kind alone: "forward", "input" or "weight".
 std::string ConvolutionPlanAttr::getTitle() const { return getKind().str(); }
 
 void PoolingPlanAttr::addTo(Manifest &manifest) const {

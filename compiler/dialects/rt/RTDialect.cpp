@@ -39,6 +39,8 @@ void RTDialect::initialize() {
 #define GET_OP_LIST
 #include "compiler/dialects/rt/RTOps.cpp.inc"
       >();
+  // Library ops of nn get their calls here, because nn does not know rt. The
+  // dialect depends on nn, so the ops are registered by now.
   attachMatmulCall(getContext());
   attachConvolutionCalls(getContext());
   attachPoolingCalls(getContext());
@@ -51,13 +53,15 @@ LogicalResult RTDialect::verifyOperationAttribute(Operation *op,
   return nn::verifyDiscardable(op, attribute, {});
 }
 
+// Nor has it attributes of arguments.
 LogicalResult RTDialect::verifyRegionArgAttribute(Operation *op, unsigned,
                                                   unsigned,
                                                   NamedAttribute attribute) {
   return nn::verifyArgumentAttribute(op, attribute, {});
 }
 
-// A kernel is a private function marked `nn.kernel`.
+// Checks that a kernel exists and is marked `nn.kernel`. Its type is not
+// checked: pointers carry no shapes.
 static LogicalResult verifyKernel(Operation *op, FlatSymbolRefAttr name,
                                   SymbolTableCollection &symbols) {
   auto kernel = symbols.lookupNearestSymbolFrom<func::FuncOp>(op, name);
@@ -67,7 +71,8 @@ static LogicalResult verifyKernel(Operation *op, FlatSymbolRefAttr name,
   return success();
 }
 
-// Buffers are the kernel's operands, then its results.
+// Buffers are the kernel's operands, then its results. Only the kernel's type
+// tells how many are read, so ODS cannot state these effects.
 void LaunchOp::getEffects(
     SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
@@ -101,6 +106,7 @@ AttentionGradOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyRows(*this, symbols);
 }
 
+// The kernel is the scalar program of the optimizer (`nn.optimizer`).
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyKernel(*this, getKernelAttr(), symbols);
 }

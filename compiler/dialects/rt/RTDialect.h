@@ -1,4 +1,6 @@
-// The rt dialect: one op for each function of the runtime's C ABI.
+// The rt dialect: one op for each function of the runtime's C ABI. Ops, types
+// and plan attributes are generated from RT*.td. CallArguments and Manifest are
+// only declared here: few files that use rt ops read their arguments or plans.
 #pragma once
 
 #include "compiler/dialects/fsdp/Interfaces.h"

@@ -7,8 +7,8 @@
 
 namespace fsdpc::rt {
 
-/// Builds the rt ops of one call. The pass that converts a function implements
-/// it.
+/// Builds the rt ops of one call. The pass that converts a function
+/// (convert-to-rt) implements and owns it; createCall must not keep it.
 class CallBuilder {
 public:
   virtual ~CallBuilder() = default;
@@ -16,13 +16,15 @@ public:
   /// The builder, at the place of the op that is converted.
   virtual mlir::OpBuilder &builder() = 0;
   virtual mlir::Location location() = 0;
-  /// Returns an rt.pointer to a value, or null for null.
+  /// Returns an rt.pointer to a value, or null for null. It reaches the bytes
+  /// from the value's first element to its last, strides included.
   virtual mlir::Value pointer(mlir::Value value) = 0;
   /// Outlines a kernel that has the op as its body, for the part of a library
   /// call that is compiled. Returns its name, or null on devices whose library
   /// computes all of the op.
   virtual mlir::FlatSymbolRefAttr outlineRows(mlir::Operation *op) = 0;
 
+  /// Inserts one rt op; it has no results, since a call only enqueues work.
   template <typename OpTy, typename... Args> void call(Args &&...args) {
     OpTy::create(builder(), location(), std::forward<Args>(args)...);
   }

@@ -33,6 +33,9 @@ static Value fromHeads(Emitter &b, Value x, int64_t rank) {
   return b.reshape(b.transpose(x, {0, 2, 1, 3}), merged);
 }
 
+// Inputs: query, key, value, mask (bool: true takes part; float: added to the
+// scores). Query heads may be a multiple of the key's (grouped-query
+// attention).
 static LogicalResult attention(Node &node) {
   if (failed(node.expectInputs(3, 6)))
     return failure();
@@ -66,6 +69,7 @@ static LogicalResult attention(Node &node) {
     if (!node.broadcastsTo(mask, scores))
       return node.refuse(
           "the mask does not broadcast to the shape of the scores");
+    // Sizes of 1 in front make the mask's rank 4, as nn.attention requires.
     Shape padded(4 - rankOf(mask), 1);
     padded.append(shapeOf(mask).begin(), shapeOf(mask).end());
     mask = b.reshape(mask, padded);
@@ -91,6 +95,7 @@ static LogicalResult attention(Node &node) {
     causal = false;
   }
   double scale = node.getFloat("scale", 1 / std::sqrt(double(qs[3])));
+  // The log-sum-exp of each row of scores, which the backward reads.
   auto lse = RankedTensorType::get(qs.take_front(3), b.builder.getF32Type());
   Shape shape = {qs[0], qs[1], qs[2], vs[3]};
   auto result =
@@ -114,6 +119,9 @@ static Value deinterleave(Emitter &b, Value x, bool back) {
   return b.reshape(b.transpose(b.reshape(x, pairs), swap), shape);
 }
 
+// Rotates the first `rotated` elements of each head and passes the rest on. The
+// tables come as one row per position, already selected, or are looked up by
+// position_ids.
 static LogicalResult rotary(Node &node) {
   if (failed(node.expectInputs(3, 4)) ||
       failed(node.expectFloat(node.input(0))))
@@ -149,6 +157,7 @@ static LogicalResult rotary(Node &node) {
                          "positions, half the rotated dimensions]");
     ArrayRef<int64_t> s = shapeOf(cache);
     Value half = b.reshape(cache, {s[0], 1, s[1], s[2]});
+    // nn.rotary reads a table as wide as its input; both halves use one angle.
     table[i - 1] = b.concat(ValueRange{half, half}, 3);
   }
   Value part = b.slice(x, 3, 0, rotated);

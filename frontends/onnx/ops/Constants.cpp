@@ -15,6 +15,7 @@ using namespace fsdpc::frontend;
 // ONNX has an attribute per kind of value; one of them is set.
 static LogicalResult constant(Node &node) {
   Emitter &b = node.b;
+  // Sparse tensors and strings have attributes of their own, which end below.
   if (const auto *value = node.attribute("value"); value && value->has_t()) {
     auto tensor = node.importer.weights().constant(value->t());
     if (failed(tensor))
@@ -38,6 +39,7 @@ static LogicalResult constant(Node &node) {
   return node.refuse("the value must be a tensor or numbers");
 }
 
+// The shape can be huge; a broadcast scalar takes no memory.
 static LogicalResult constantOfShape(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
@@ -64,11 +66,13 @@ static LogicalResult range(Node &node) {
   auto step = start && limit ? node.number(2, "'delta'") : std::nullopt;
   if (!step)
     return failure();
+  // ONNX's max(0, ceil((limit - start) / step)), in doubles for all types.
   double count =
       *step == 0 ? -1 : std::max(0.0, std::ceil((*limit - *start) / *step));
   if (!(count >= 0 && count < double(1 << 30)))
     return node.refuse("the range is infinite or too large");
   Type element = elementOf(node.input(0));
+  // The iota is cast before it is scaled, so that a float step stays a float.
   Value numbers = b.cast(b.iota({int64_t(count)}, 0), element);
   if (*step != 1)
     numbers = b.binary<nn::MulOp>(numbers, *step);
@@ -77,6 +81,8 @@ static LogicalResult range(Node &node) {
   return node.result(numbers);
 }
 
+// All float types become f32 (importedType), so a cast between them is dropped:
+// --param-dtype decides the type that the model computes in.
 static LogicalResult cast(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();

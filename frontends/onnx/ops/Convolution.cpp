@@ -84,6 +84,8 @@ static LogicalResult addBias(Node &node, Value y) {
   return node.result(b.binary<nn::AddOp>(y, bias));
 }
 
+// The filter is M×(C/group)×kH×kW. The image's channels fall into `group` equal
+// runs, each with M/group filters of its own.
 static LogicalResult conv(Node &node) {
   auto operands = readOperands(node);
   if (!operands)
@@ -129,6 +131,7 @@ static LogicalResult convTranspose(Node &node) {
                            w->pads, w->dilations, group));
 }
 
+// The second result holds the position of each maximum, for the backward.
 static LogicalResult maxPool(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -183,6 +186,7 @@ static LogicalResult averagePool(Node &node) {
   return node.result(likeInput(b, y, rank));
 }
 
+// A reduction over all spatial dimensions, of any number.
 template <bool isMax> static LogicalResult globalPool(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))

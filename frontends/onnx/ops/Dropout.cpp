@@ -25,6 +25,7 @@ static LogicalResult dropout(Node &node) {
   if (!(ratio >= 0 && ratio < 1))
     return node.refuse("the ratio " + std::to_string(ratio) +
                        " is not in the range [0, 1)");
+  // Only --dropout=graph reads it.
   std::optional<double> mode;
   if (node.has(2) && !(mode = node.number(2, "'training_mode'")))
     return failure();

@@ -56,6 +56,7 @@ template <typename OpT> static LogicalResult variadic(Node &node) {
   return node.result(result);
 }
 
+// The mean of several tensors, not of the elements of one.
 static LogicalResult mean(Node &node) {
   SmallVector<Value> x;
   if (failed(operands(node, x, 1, 1024)) || failed(node.expectFloat(x[0])))
@@ -126,6 +127,7 @@ static LogicalResult pow(Node &node) {
   }
   if (failed(node.expectFloat(base)))
     return failure();
+  // ONNX allows an exponent of another type; the result has the base's.
   SmallVector<Value> x = {base, b.cast(exponent, elementOf(base))};
   if (failed(node.broadcast(x)))
     return failure();
@@ -227,6 +229,7 @@ static Value isInf(Node &node, Value x) {
   return b.compare(Predicate::eq, x, b.like(x, above ? INFINITY : -INFINITY));
 }
 
+// ⌈x⌉ = -⌊-x⌋.
 static Value ceil(Node &node, Value x) {
   return node.b.unary<nn::NegOp>(
       node.b.unary<nn::FloorOp>(node.b.unary<nn::NegOp>(x)));
@@ -236,6 +239,7 @@ static Value positive(Node &node, Value x) {
   return node.b.compare(Predicate::gt, x, node.b.like(x, 0));
 }
 
+// 0 for NaN, for which both comparisons are false.
 static Value sign(Node &node, Value x) {
   Emitter &b = node.b;
   Value negative = b.compare(Predicate::lt, x, b.like(x, 0));
@@ -258,6 +262,7 @@ static Value gelu(Node &node, Value x) {
   return node.b.make<nn::GeluOp>(x.getType(), x, kind);
 }
 
+// A select rather than max(x, alpha · x), which is wrong for alpha above 1.
 static Value leakyRelu(Node &node, Value x) {
   Value scaled = node.b.binary<nn::MulOp>(x, node.getFloat("alpha", 0.01f));
   return node.b.select(positive(node, x), x, scaled);
@@ -296,6 +301,7 @@ static Value softsign(Node &node, Value x) {
   return node.b.binary<nn::DivOp>(x, scale);
 }
 
+// x · tanh(ln(1 + eˣ)).
 static Value mish(Node &node, Value x) {
   Value gate = node.b.unary<nn::TanhOp>(node.b.unary<nn::SoftplusOp>(x));
   return node.b.binary<nn::MulOp>(x, gate);
@@ -313,10 +319,12 @@ static Value hardSigmoid(Node &node, Value x) {
               node.getFloat("beta", 0.5));
 }
 
+// x · clamp(x / 6 + 1/2, 0, 1).
 static Value hardSwish(Node &node, Value x) {
   return node.b.binary<nn::MulOp>(x, ramp(node, x, 1.0 / 6.0, 0.5));
 }
 
+// The slope is an input, usually a parameter, and gets a gradient.
 static LogicalResult prelu(Node &node) {
   SmallVector<Value> x;
   if (failed(operands(node, x, 2, 2)) || failed(node.expectFloat(x[0])))
@@ -325,6 +333,8 @@ static LogicalResult prelu(Node &node) {
   return node.result(node.b.select(positive(node, x[0]), x[0], scaled));
 }
 
+// The numbers are the versions of the op since which the handler is right.
+// Models have opset 18 or later, so older versions are not registered.
 void frontend::registerElementwise(HandlerTable &table) {
   table.add("Add", 14, binary<nn::AddOp>);
   table.add("Sub", 14, binary<nn::SubOp>);

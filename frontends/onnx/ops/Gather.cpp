@@ -115,6 +115,7 @@ static LogicalResult gather(Node &node) {
     offsets[*axis] = even->first;
     strides[*axis] = even->second;
     part[*axis] = tensorType(indices).getNumElements();
+    // A slice has no padding index, so such an embedding stays a lookup.
     auto padding = node.importer.paddingIndex(node);
     if (!padding)
       return node.result(
@@ -147,6 +148,7 @@ static Value linear(Emitter &b, ArrayRef<Value> indices,
   int64_t stride = 1;
   for (int64_t k = sizes.size() - 1; k >= 0; --k) {
     Value index = b.cast(indices[k], b.builder.getI64Type());
+    // Positions of an iota are inside by construction.
     if (!indices[k].getDefiningOp<nn::IotaOp>()) {
       Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
       index = b.select(negative, b.binary<nn::AddOp>(index, double(sizes[k])),

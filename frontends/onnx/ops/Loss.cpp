@@ -20,6 +20,7 @@ static Value toRows(Emitter &b, Value x) {
 }
 
 namespace {
+// The inputs of a loss, brought to one row per target.
 struct Classification {
   Value logits, targets, weights; // rows×C, rows, C or null
   std::string reduction;
@@ -27,6 +28,8 @@ struct Classification {
 };
 } // namespace
 
+// Reads and checks what both losses share. Returns nullopt after it has refused
+// the node.
 static std::optional<Classification> parse(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))))
@@ -112,6 +115,8 @@ static LogicalResult reduced(Node &node, const Classification &c,
   return node.result(loss.getLoss());
 }
 
+// The optional second output is the log-softmax, of which only the matrix form
+// has the shape that ONNX gives it.
 static LogicalResult softmaxCrossEntropy(Node &node) {
   std::optional<Classification> c = parse(node);
   if (!c)
@@ -125,6 +130,8 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
   return reduced(node, *c, c->logits);
 }
 
+// ONNX accepts any scores here. Only a log-softmax makes the loss a
+// cross-entropy, so the handler looks through the one that has made them.
 static LogicalResult negativeLogLikelihood(Node &node) {
   std::optional<Classification> c = parse(node);
   if (!c)

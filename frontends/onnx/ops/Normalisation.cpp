@@ -74,12 +74,14 @@ static LogicalResult layerNorm(Node &node) {
       b.builder.getF64FloatAttr(node.getFloat("epsilon", 1e-5f)));
   node.setOutput(0, b.reshape(norm.getResult(), shapeOf(x)));
   Shape kept(shapeOf(x).take_front(*axis));
+  // ONNX keeps normalised dimensions as 1 in the optional statistics.
   kept.resize(rankOf(x), 1);
   node.setOutput(1, b.reshape(norm.getMean(), kept));
   node.setOutput(2, b.reshape(norm.getRstd(), kept));
   return success();
 }
 
+// x / √(mean(x²) + epsilon) · scale.
 static LogicalResult rmsNorm(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(node.expectFloat(node.input(0))))
@@ -140,6 +142,7 @@ static LogicalResult groups(Node &node, int64_t count) {
   return node.result(y);
 }
 
+// Checks an input N×C×… with scale and bias.
 static LogicalResult expectImages(Node &node) {
   if (failed(node.expectInputs(3, 3)) ||
       failed(node.expectFloat(node.input(0))))
@@ -184,6 +187,8 @@ static LogicalResult lpNorm(Node &node) {
   return node.result(b.binary<nn::DivOp>(x, b.broadcast(norm, shapeOf(x))));
 }
 
+// Inputs: x, scale, bias, running mean, running variance. With fixed statistics
+// y = (x - mean) · (scale / √(variance + epsilon)) + bias.
 static LogicalResult batchNorm(Node &node) {
   if (failed(node.expectInputs(5, 5)) ||
       failed(node.expectFloat(node.input(0))))
@@ -193,6 +198,7 @@ static LogicalResult batchNorm(Node &node) {
   if (rankOf(x) < 2 || tensorType(x).getNumElements() == 0)
     return node.refuse(
         "the input must have a channel dimension and must not be empty");
+  // perChannel is C×1×…, which broadcasts from the right to N×C×….
   Shape channels = {shapeOf(x)[1]}, perChannel(rankOf(x) - 1, 1);
   perChannel[0] = channels[0];
   for (int64_t i = 1; i < 5; ++i)

@@ -10,6 +10,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// The caller has checked the shapes; `shape` is the result's.
 static Value product(Emitter &b, Value lhs, Value rhs, ArrayRef<int64_t> shape,
                      bool transposeA = false, bool transposeB = false) {
   return b.make<nn::MatmulOp>(tensorType(lhs).clone(shape), lhs, rhs, Value(),
@@ -44,6 +45,7 @@ static LogicalResult matMul(Node &node) {
   shape->append({m, n});
   if (failed(node.checkShape(*shape)))
     return failure();
+  // nn.matmul broadcasts the batch dimensions itself.
   Value result = product(b, lhs, rhs, *shape);
   if (column)
     shape->pop_back();
@@ -167,6 +169,7 @@ static std::optional<Equation> readEquation(Node &node) {
     for (auto [d, label] : llvm::enumerate(labels)) {
       int64_t size = shapeOf(value)[d];
       auto [known, fresh] = e.sizes.try_emplace(label, size);
+      // Repeated labels (diagonals) and ellipses are not supported.
       if (!isalpha(label) || labels.count(label) != 1 ||
           (!fresh && known->second != size))
         return unsupported();

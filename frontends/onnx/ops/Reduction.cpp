@@ -75,6 +75,8 @@ static LogicalResult reduction(Node &node) {
       return failure();
     given = *values;
   }
+  // Without axes a reduction covers all of them, unless the attribute says that
+  // it covers none.
   if (given.empty() && node.getInt("noop_with_empty_axes", 0))
     return node.result(x);
   if (given.empty())
@@ -110,6 +112,8 @@ static LogicalResult cumSum(Node &node) {
     return node.refuse("bool inputs are not supported");
   int64_t size = shapeOf(x)[*axis];
   bool reverse = node.getInt("reverse", 0);
+  // Moves elements by `by` along the axis, or back if `reverse`, and fills with
+  // zeros.
   auto shift = [&](Value value, int64_t by) -> Value {
     if (by >= size)
       return b.like(value, 0);

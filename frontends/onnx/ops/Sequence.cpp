@@ -39,9 +39,11 @@ static LogicalResult splitToSequence(Node &node) {
         sizes.push_back(size % each);
     }
   } else {
+    // Capped: a longer axis fails the check of the total below.
     sizes.assign(std::min<int64_t>(size, 65536), 1);
   }
   int64_t total = 0;
+  // Saturates at size + 1, so that hostile sizes cannot wrap around to `size`.
   for (int64_t part : sizes)
     total =
         part < 0 || part > size ? size + 1 : std::min(total + part, size + 1);
@@ -74,6 +76,7 @@ static LogicalResult sequenceConstruct(Node &node) {
   return success();
 }
 
+// The position must be constant; negative ones count from the end.
 static LogicalResult sequenceAt(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();

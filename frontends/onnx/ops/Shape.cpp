@@ -41,8 +41,11 @@ static LogicalResult reshape(Node &node) {
     shape.push_back(size == -1 ? 1 : size);
   }
   std::optional<int64_t> product = countElements(shape);
+  // A shape that is known to be invalid, for checkShape's message.
   if (!product)
     return node.checkShape({-1});
+  // The unknown dimension counts as 1 here, so this is the product of the
+  // others.
   known = *product;
   int64_t elements = tensorType(x).getNumElements();
   if (unknown >= 0 && known > 0)
@@ -148,6 +151,7 @@ static LogicalResult expand(Node &node) {
   return node.result(node.b.broadcast(x, *shape));
 }
 
+// A tile is a broadcast of an added dimension, merged with the one it repeats.
 static LogicalResult tile(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -228,6 +232,7 @@ static LogicalResult split(Node &node) {
     for (int64_t i = 0; i < parts; ++i)
       sizes.push_back(std::min(each, std::max<int64_t>(0, size - i * each)));
   }
+  // Each part is bounded before they are added up, so the sum cannot overflow.
   auto fits = [&](int64_t part) { return part >= 0 && part <= size; };
   if (!llvm::all_of(sizes, fits) || int64_t(sizes.size()) != parts ||
       std::accumulate(sizes.begin(), sizes.end(), int64_t(0)) != size)
@@ -287,6 +292,8 @@ static LogicalResult slice(Node &node) {
     int64_t stride = step > 0 ? step : -step;
     offsets[axis] = begin;
     shape[axis] = span <= 0 ? 0 : (span - 1) / stride + 1;
+    // A stride has no meaning for a single element, and may exceed the
+    // dimension.
     strides[axis] = shape[axis] > 1 ? step : 1;
     if (shape[axis] == 0)
       offsets[axis] = 0;
@@ -381,6 +388,7 @@ static LogicalResult trilu(Node &node) {
 
 // ---- shapes as values ----
 
+// `start` and `end` select dimensions as a slice in Python does.
 static LogicalResult shapeOp(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();

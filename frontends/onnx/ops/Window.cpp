@@ -7,6 +7,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// The largest kernel, stride, dilation, pad or transposed input size.
 static constexpr int64_t kLimit = 1 << 24;
 
 static std::nullopt_t refuse(Node &node, const Twine &reason) {
@@ -74,9 +75,13 @@ std::optional<Window> frontend::readWindow(Node &node, ArrayRef<int64_t> sizes,
   bool ceil = node.getInt("ceil_mode", 0);
   for (size_t i = 0; i < rank; ++i) {
     int64_t stride = w->strides[i];
+    // The input elements from the window's first to its last, gaps included.
     int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
     int64_t &before = w->pads[i], &after = w->pads[i + rank];
     if (*automatic == "SAME_UPPER" || *automatic == "SAME_LOWER") {
+      // SAME: the output has ceil(size / stride) elements, and the pads are
+      // what that needs. An odd one goes to the end (UPPER) or to the start
+      // (LOWER).
       int64_t out = (sizes[i] + stride - 1) / stride;
       int64_t total =
           std::max<int64_t>(0, (out - 1) * stride + span - sizes[i]);
@@ -170,6 +175,7 @@ std::optional<Window> frontend::readTransposedWindow(Node &node,
     if (targets)
       target = (*targets)[i];
     else if (*automatic == "SAME_UPPER" || *automatic == "SAME_LOWER")
+      // SAME means the inverse of a convolution with SAME pads.
       target = sizes[i] * w->strides[i];
     if (targets && (*target < 1 || *target > kLimit))
       return refuse(node, "'output_shape' is " + printShape(*targets) +

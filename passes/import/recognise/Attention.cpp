@@ -47,7 +47,9 @@ static nn::SoftmaxOp matchProbabilities(Value value) {
 }
 
 // Strips scales and masks from the scores, adds them to `parts`, and returns
-// the product below them, or null.
+// the product below them, or null. The scale collected so far applies to
+// everything below, masks included. Each branch of a sum is tried on a copy, so
+// a failed attempt leaves no masks behind.
 static nn::MatmulOp matchScores(Value value, Parts &parts) {
   value = throughScaling(value, parts.scale);
   if (auto product = value.getDefiningOp<nn::MatmulOp>())
@@ -57,6 +59,7 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
       std::optional<double> number = nn::matchSplat(branch);
       return number && *number <= kLowest;
     };
+    // A negative scale would turn a hidden key into the strongest one.
     if (parts.scale <= 0)
       return nullptr;
     if (isLowest(select.getOnFalse()) &&
@@ -84,7 +87,9 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
 }
 
 // Returns x if `value` is x with its last two axes swapped, by a transpose that
-// may also act on a reshape in which leading axes are merged.
+// may also act on a reshape in which leading axes are merged. Exporters merge
+// batch and heads before they transpose, so the transpose is looked for behind
+// reshapes; only the last two axes must agree.
 static std::optional<Shaped> matchSwapped(Value value) {
   Shape shape(nn::shapeOf(value));
   std::swap(shape.end()[-1], shape.end()[-2]);
@@ -93,6 +98,7 @@ static std::optional<Shaped> matchSwapped(Value value) {
     return std::nullopt;
   ArrayRef<int64_t> permutation = transpose.getPermutation();
   int64_t rank = permutation.size();
+  // The permutation that swaps the last two axes.
   Shape swap;
   for (int64_t i = 0; i < rank; ++i)
     swap.push_back(i);
@@ -122,6 +128,7 @@ static Shaped beforeRepeat(const Shaped &tensor) {
     return tensor;
   ArrayRef<int64_t> shape = tensor.shape;
   Shape from(nn::shapeOf(repeat.getInput())), to(nn::shapeOf(data));
+  // Shapes of a broadcast are aligned on the right.
   from.insert(from.begin(), to.size() - from.size(), 1);
   if (to.size() == 4 && from[1] == 1) { // one group for all heads
     from.insert(from.begin() + 1, 1);
@@ -139,6 +146,8 @@ static Shaped beforeRepeat(const Shaped &tensor) {
   return {repeat.getInput(), {to[0], to[1], to[3], to[4]}};
 }
 
+// Collects the parts of an attention that ends in this product, or returns
+// nullopt. Everything is checked before the IR is changed.
 static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   if (output.getAccumulator() || output.getTransposeA() ||
       output.getTransposeB() || !output.getLhs().hasOneUse())
@@ -169,6 +178,8 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   if (!toRank4(parts.query) || !toRank4(parts.key) || !toRank4(parts.value))
     return std::nullopt;
 
+  // Both are read before their repetition or neither is, since they must have
+  // the same number of groups.
   Shaped key0 = beforeRepeat(parts.key), value0 = beforeRepeat(parts.value);
   if (key0.shape[1] == value0.shape[1]) {
     parts.key = key0;
@@ -176,6 +187,8 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   }
   ArrayRef<int64_t> q = parts.query.shape, k = parts.key.shape,
                     v = parts.value.shape;
+  // Batch sizes agree, the heads divide into groups, keys and values have one
+  // length, queries and keys one width.
   if (q[0] != k[0] || q[0] != v[0] || k[1] != v[1] || q[1] % k[1] != 0 ||
       k[2] != v[2] || q[3] != k[3])
     return std::nullopt;
@@ -190,6 +203,8 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
 namespace {
 struct Attention : OpRewritePattern<nn::MatmulOp> {
   using OpRewritePattern::OpRewritePattern;
+  // One cache for all attentions of the module. The pattern is applied by one
+  // thread.
   mutable MaskConstants known;
   LogicalResult matchAndRewrite(nn::MatmulOp op,
                                 PatternRewriter &rewriter) const override {

@@ -42,6 +42,7 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
       return failure();
     bool negated = false;
     Value value = throughReshapes(op.getInput());
+    // The negation may stand on either side of reshapes, and twice.
     while (auto neg = value.getDefiningOp<nn::NegOp>()) {
       negated = !negated;
       value = throughReshapes(neg.getInput());
@@ -57,6 +58,8 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
     int64_t classes = nn::shapeOf(logits).back();
     if (nn::shapeOf(take.getInput()).back() != classes)
       return failure();
+    // The rows of the softmax become one axis, so that the loss has the form
+    // rows × classes.
     int64_t rows = nn::tensorType(logits).getNumElements() / classes;
     recognise::Builder b(rewriter, op);
     auto scalar = b.statistics({});
@@ -65,6 +68,7 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
         b.reshape(logits, {rows, classes}),
         b.reshape(throughWrap(take.getIndex()), {rows}), Value(),
         nn::Reduction::sum, IntegerAttr());
+    // The op computes the negated sum; a sum without negation is negated back.
     Value result = b.reshape(loss.getLoss(), op.getType().getShape());
     if (!negated)
       result = b.create<nn::NegOp>(result.getType(), result);

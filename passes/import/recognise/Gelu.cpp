@@ -9,6 +9,7 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
+// Matches x·x·x and pow(x, 3).
 static bool isCube(const Product &product, Value x) {
   auto isX = [&](Value factor) { return factor == x; };
   if (product.factors.size() == 3)
@@ -27,6 +28,7 @@ static bool isTanhArgument(Value value, Value x) {
   auto isCoefficient = [](const Product &term) {
     return isNear(term.number, 0.044715);
   };
+  // x + 0.044715 · x³: the sum is one factor.
   if (product.factors.size() == 1) {
     Value cubic = otherOperand<nn::AddOp>(
         product.factors[0], [&](Value operand) { return operand == x; });
@@ -35,6 +37,7 @@ static bool isTanhArgument(Value value, Value x) {
     Product term = factorise(cubic);
     return isCoefficient(term) && isCube(term, x);
   }
+  // x · (1 + 0.044715 · x²): two factors, in either order.
   if (product.factors.size() != 2)
     return false;
   Value sum = product.factors[product.factors[0] == x];
@@ -52,6 +55,7 @@ struct Gelu : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::MulOp op,
                                 PatternRewriter &rewriter) const override {
+    // 0.5 · x · (1 + gate(x)), as one flat product.
     Product product = factorise(op);
     if (product.factors.size() != 2 || !isNear(product.number, 0.5))
       return failure();

@@ -15,6 +15,7 @@ namespace {
 struct Head {
   nn::MatmulOp product;
   Value bias; // C elements, or null
+  // Reshapes and slices of rows, the last one first.
   SmallVector<Operation *> rearranged;
 };
 
@@ -27,7 +28,9 @@ Value vectorOf(Value value, int64_t classes) {
   return along ? value : Value();
 }
 
-// Returns true if the op only moves rows and leaves each intact.
+// Returns true if the op only moves rows and leaves each intact. A reshape or
+// slice that keeps the last axis whole can be applied to the rows of the
+// product's input instead.
 bool keepsRows(Operation *op, int64_t classes) {
   // Loads and constants have no operand.
   if (!isa<nn::SliceOp, nn::ReshapeOp>(op))
@@ -55,6 +58,7 @@ bool widens(Operation *op) {
 std::optional<Head> findHead(Value logits, int64_t classes) {
   Head head;
   while (Operation *op = logits.getDefiningOp()) {
+    // Another reader needs the logits in memory, and then nothing is saved.
     if (!logits.hasOneUse())
       return std::nullopt;
     if (keepsRows(op, classes)) {
@@ -63,6 +67,8 @@ std::optional<Head> findHead(Value logits, int64_t classes) {
     } else if (widens(op)) {
       logits = op->getOperand(0);
     } else if (auto add = dyn_cast<nn::AddOp>(op); add && !head.bias) {
+      // A second addition is no bias. It takes the branch below and ends the
+      // match, since it is no product.
       Value left = vectorOf(add.getLhs(), classes);
       head.bias = left ? left : vectorOf(add.getRhs(), classes);
       if (!head.bias)
@@ -74,6 +80,7 @@ std::optional<Head> findHead(Value logits, int64_t classes) {
     }
   }
   nn::MatmulOp product = head.product;
+  // One weight for all rows, and rows that the product keeps as they are.
   bool isLinear = product && !product.getAccumulator() &&
                   !product.getTransposeA() &&
                   nn::shapeOf(product.getRhs()).size() == 2 &&

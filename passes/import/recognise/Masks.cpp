@@ -20,6 +20,8 @@ static DenseElementsAttr constantOf(Value value) {
 
 MaskConstants::Kind MaskConstants::classify(DenseElementsAttr constant,
                                             bool negated) {
+  // Comparing all elements of a mask of T×S is the expensive part, and all
+  // layers share the constant.
   auto [entry, fresh] = kinds.try_emplace({constant, negated}, Kind::Other);
   if (!fresh)
     return entry->second;
@@ -27,6 +29,7 @@ MaskConstants::Kind MaskConstants::classify(DenseElementsAttr constant,
                               [&](bool element) { return element != negated; });
   if (llvm::all_of(kept, [](bool element) { return element; }))
     return entry->second = Kind::KeepsAll;
+  // A triangle depends on the last two axes only.
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(constant.getType()).getShape();
   auto isOne = [](int64_t size) { return size == 1; };
@@ -46,6 +49,8 @@ DenseElementsAttr MaskConstants::keptBy(DenseElementsAttr constant) {
   if (!fresh)
     return entry->second;
   SmallVector<bool> keys;
+  // A mask with other numbers, such as a relative position bias, has no boolean
+  // form.
   for (const APFloat &element : constant.getValues<APFloat>()) {
     double number = element.convertToDouble();
     if (number != 0 && !(number <= kLowest))
@@ -70,6 +75,7 @@ bool Masks::keepConstant(DenseElementsAttr constant, Value value,
     causal = true;
     return true;
   }
+  // Neither a triangle nor trivial: it stays a condition.
   conditions.push_back({value, negated});
   return true;
 }
@@ -80,6 +86,7 @@ bool Masks::keep(Value value, bool negated) {
   value = throughBroadcasts(value);
   if (DenseElementsAttr constant = constantOf(value))
     return keepConstant(constant, value, negated);
+  // not(a) keeps what a hides; by De Morgan, not(a or b) is not(a) and not(b).
   if (auto inverse = value.getDefiningOp<nn::NotOp>())
     return keep(inverse.getInput(), !negated);
   if (auto both = value.getDefiningOp<nn::AndOp>(); both && !negated)
@@ -106,6 +113,8 @@ bool Masks::add(Value mask, double factor) {
     DenseElementsAttr condition =
         factor > 0 ? known->keptBy(constant) : nullptr;
     if (condition) {
+      // The constant is additive, so the condition that was just added holds
+      // the wrong value. It is replaced by the boolean constant.
       size_t before = conditions.size();
       keepConstant(condition, mask, /*negated=*/false);
       if (conditions.size() > before) {
@@ -115,6 +124,8 @@ bool Masks::add(Value mask, double factor) {
       return true;
     }
   }
+  // A mask that depends on a parameter may need a gradient, so it stays an
+  // addition to the scores.
   if (factor != 1 || dependsOnLoad(mask))
     return false;
   additive.push_back(mask);
@@ -143,6 +154,7 @@ Value Masks::build(recognise::Builder &b) const {
       value = b.create<nn::NotOp>(value.getType(), value);
     kept.push_back(toRank4(b, value));
   }
+  // Broadcasts both to their common shape.
   auto unite = [&](Value &a, Value &other) {
     Shape shape;
     for (auto [x, y] : llvm::zip(nn::shapeOf(a), nn::shapeOf(other)))
@@ -164,6 +176,8 @@ Value Masks::build(recognise::Builder &b) const {
   }
   if (additive.empty())
     return mask;
+  // Booleans become additive where they meet an additive mask: 0 keeps a key,
+  // the lowest f32 hides it.
   if (mask) {
     auto type = RankedTensorType::get(
         nn::shapeOf(mask), nn::tensorType(additive[0]).getElementType());

@@ -18,6 +18,7 @@ public:
   mlir::DenseElementsAttr keptBy(mlir::DenseElementsAttr constant);
 
 private:
+  // By constant and by `negated`.
   llvm::DenseMap<std::pair<mlir::Attribute, unsigned>, Kind> kinds;
   llvm::DenseMap<mlir::Attribute, mlir::DenseElementsAttr> kept;
 };
@@ -36,6 +37,7 @@ public:
   // where it is false.
   bool keep(mlir::Value keep, bool negated = false);
 
+  // True if a lower triangle was among the masks.
   bool causal = false;
   // Builds the mask of rank 4 that remains besides `causal`, or returns null.
   mlir::Value build(Builder &b) const;
@@ -52,6 +54,8 @@ private:
   MaskConstants *known; // outlives this object
   int64_t queries, keys;
   bool isRank3;
+  // `build` combines these: boolean values of the program, boolean masks made
+  // from additive constants, and additive masks that could not be taken apart.
   llvm::SmallVector<Condition> conditions;
   llvm::SmallVector<mlir::DenseElementsAttr> constants; // bool
   llvm::SmallVector<mlir::Value> additive;

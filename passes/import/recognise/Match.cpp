@@ -78,6 +78,7 @@ Product recognise::factorise(Value value) {
       left.append({mul.getRhs(), mul.getLhs()});
       continue;
     }
+    // Only quotients by a constant are factors; x / y stays one factor.
     if (auto div = next.getDefiningOp<nn::DivOp>(); div && descends)
       if (auto number = nn::matchSplat(div.getRhs()); number && *number != 0) {
         product.number /= *number;

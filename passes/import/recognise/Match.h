@@ -20,7 +20,8 @@ void populateStableForms(mlir::RewritePatternSet &patterns);
 
 using Shape = llvm::SmallVector<int64_t, 6>;
 
-// Returns true if two numbers are equal up to f32 rounding.
+// Returns true if two numbers are equal up to f32 rounding, a relative error of
+// 1e-6.
 bool isNear(double value, double expected);
 // Returns true if every element of `value` is near `expected`.
 bool isSplat(mlir::Value value, double expected);
@@ -66,6 +67,8 @@ public:
   Builder(mlir::PatternRewriter &rewriter, mlir::Operation *root)
       : rewriter(rewriter), root(root) {}
 
+  // Creates an op at the insertion point of the rewriter, with the root's
+  // location and scope.
   template <typename OpT, typename... Args> OpT create(Args &&...args) {
     auto op =
         OpT::create(rewriter, root->getLoc(), std::forward<Args>(args)...);
@@ -75,8 +78,10 @@ public:
         op->setAttr(name, attribute);
     return op;
   }
+  // Both return the value itself if it has the shape already.
   mlir::Value reshape(mlir::Value value, llvm::ArrayRef<int64_t> shape);
   mlir::Value broadcast(mlir::Value value, llvm::ArrayRef<int64_t> shape);
+  // Statistics are f32 whatever the type of the values is.
   mlir::RankedTensorType statistics(llvm::ArrayRef<int64_t> shape) {
     return mlir::RankedTensorType::get(shape, rewriter.getF32Type());
   }

@@ -9,6 +9,7 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
+// Matches x · x and pow(x, 2).
 static bool isSquareOf(Value square, Value x) {
   if (auto mul = square.getDefiningOp<nn::MulOp>())
     return mul.getLhs() == x && mul.getRhs() == x;
@@ -21,6 +22,7 @@ static std::optional<double> meanSquareEpsilon(Value value, Value x) {
   auto add = value.getDefiningOp<nn::AddOp>();
   if (!add)
     return std::nullopt;
+  // Addition commutes, and epsilon must be a constant.
   for (auto [mean, epsilon] : {std::pair(add.getLhs(), add.getRhs()),
                                std::pair(add.getRhs(), add.getLhs())}) {
     std::optional<double> number = nn::matchSplat(epsilon);
@@ -43,13 +45,16 @@ static std::optional<double> rstdEpsilon(Value scale, Value x) {
   return root ? meanSquareEpsilon(root.getInput(), x) : std::nullopt;
 }
 
-// Builds a LayerNorm if x is centred by its own mean, else an RMSNorm.
+// Builds a LayerNorm if x is centred by its own mean, else an RMSNorm. The new
+// op reads the value before it was centred, and the subtraction may be left
+// without users.
 static void replaceByNorm(PatternRewriter &rewriter, Operation *op, Value x,
                           double epsilon) {
   recognise::Builder b(rewriter, op);
   auto type = nn::tensorType(x);
   RankedTensorType statistics = b.statistics(type.getShape().drop_back());
   FloatAttr attribute = rewriter.getF64FloatAttr(epsilon);
+  // The mean must be that of the value that it is subtracted from.
   if (auto centred = x.getDefiningOp<nn::SubOp>())
     if (Value mean = meanOfLastAxis(throughBroadcasts(centred.getRhs()));
         mean && mean == centred.getLhs()) {
@@ -106,6 +111,8 @@ struct Divided : OpRewritePattern<nn::DivOp> {
   }
 };
 
+// norm(x) · weight. Only a norm without a weight takes one, and only before its
+// bias: (norm + bias) · weight is another function.
 template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
   using OpRewritePattern<nn::MulOp>::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::MulOp op,
@@ -114,6 +121,8 @@ template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
                                 std::pair(op.getRhs(), op.getLhs())}) {
       auto norm = value.template getDefiningOp<NormOp>();
       auto weight = perChannel(scale, op.getType());
+      // The weight has one number per channel, and nothing else may read the
+      // unweighted norm.
       if (!norm || !weight || norm.getWeight() || !value.hasOneUse() ||
           hasBias(norm))
         continue;
@@ -142,6 +151,8 @@ template <typename NormOp> struct AbsorbWeight : OpRewritePattern<nn::MulOp> {
   }
 };
 
+// norm(x) · weight + bias. The bias comes after the weight, so a norm without a
+// weight takes none.
 struct AbsorbBias : OpRewritePattern<nn::AddOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::AddOp op,

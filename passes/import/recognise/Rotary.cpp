@@ -7,6 +7,8 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
+// Returns true if the value is the half of x that begins at `begin` on the last
+// axis.
 static bool isHalf(Value value, Value x, int64_t begin) {
   auto slice = value.getDefiningOp<nn::SliceOp>();
   if (!slice || slice.getInput() != x)
@@ -20,6 +22,7 @@ static bool isHalf(Value value, Value x, int64_t begin) {
          llvm::all_of(offsets.drop_back(), isZero);
 }
 
+// Matches concat(-x[d/2:], x[:d/2]).
 static bool isRotatedHalf(Value value, Value x) {
   auto concat = value.getDefiningOp<nn::ConcatOp>();
   ArrayRef<int64_t> shape = nn::shapeOf(x);
@@ -38,6 +41,8 @@ struct Rotary : OpRewritePattern<nn::AddOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::AddOp op,
                                 PatternRewriter &rewriter) const override {
+    // Sums and products commute, so all orders are tried. `x` is found by the
+    // half that is rotated.
     for (bool swapped : {false, true}) {
       auto plain =
           (swapped ? op.getRhs() : op.getLhs()).getDefiningOp<nn::MulOp>();

@@ -49,7 +49,8 @@ static Value rectified(Value value) {
                                      [](Value v) { return isConstant(v, 0); });
 }
 
-// Returns true if the value is softplus(-|x|).
+// Returns true if the value is softplus(-|x|). The tail of softplus: log(1 +
+// exp(-|x|)), which never overflows.
 static bool isTail(Value value, Value x) {
   Value inner = operandOf<nn::SoftplusOp>(value);
   Value size = inner ? negated(inner) : Value();
@@ -72,6 +73,8 @@ struct Logarithm : OpRewritePattern<nn::LogOp> {
     return success();
   }
 
+  // The order of the cases matters: log(1 - sigmoid(x)) is also a logarithm of
+  // 1 - y, and log(1 + exp(x)) one of 1 + y.
   static Value rewritten(recognise::Builder &b, Value value) {
     if (Value x = operandOf<nn::SigmoidOp>(value))
       return minusSoftplus(b, unary<nn::NegOp>(b, x));
@@ -93,6 +96,7 @@ struct Logarithm : OpRewritePattern<nn::LogOp> {
     return x && y ? logAddExp(b, x, y) : Value();
   }
 
+  // log(sigmoid(x)) is -softplus(-x), and log(1 - sigmoid(x)) is -softplus(x).
   static Value minusSoftplus(recognise::Builder &b, Value x) {
     return unary<nn::NegOp>(b, unary<nn::SoftplusOp>(b, x));
   }
@@ -145,6 +149,7 @@ struct Softplus : OpRewritePattern<nn::AddOp> {
   }
 
   static Value joined(recognise::Builder &b, Value sum, Value tail) {
+    // The ramp must be of the same x as the tail.
     auto isRamp = [&](Value value) {
       Value x = rectified(value);
       return x && isTail(tail, x);
@@ -155,6 +160,8 @@ struct Softplus : OpRewritePattern<nn::AddOp> {
     Type type = sum.getType();
     if (isRamp(sum))
       return softplus(sum);
+    // A term that is subtracted or added between ramp and tail is moved behind
+    // the softplus.
     if (auto sub = sum.getDefiningOp<nn::SubOp>())
       return isRamp(sub.getLhs())
                  ? Value(b.create<nn::SubOp>(type, softplus(sub.getLhs()),

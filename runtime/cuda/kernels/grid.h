@@ -24,6 +24,8 @@ struct Grid {
   void (*barrier)(void *) = nullptr;
   void *barrierState = nullptr;
 
+  // Bodies loop from first() by stride(), so any number of blocks covers the
+  // work.
   FSDPC_SHARED int64_t first() const { return block * threads + thread; }
   FSDPC_SHARED int64_t stride() const { return blocks * threads; }
 
@@ -49,6 +51,8 @@ struct Grid {
             double(combine(T(shared[thread]), T(shared[thread + half])));
     }
     synchronize();
+    // The barrier after it keeps the next reduction from overwriting shared[0]
+    // before all have read it.
     T result = T(shared[0]);
     synchronize();
     return result;

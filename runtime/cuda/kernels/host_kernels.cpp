@@ -10,6 +10,7 @@ void run(const Grid &grid, const void *arguments) {
   body(grid, *static_cast<const Arguments *>(arguments));
 }
 
+// In the order of the list, so that numberOf indexes both tables.
 template <typename... Arguments>
 OwnTable<OwnHostKernel> bodies(KernelList<Arguments...>) {
   return {run<Arguments>...};

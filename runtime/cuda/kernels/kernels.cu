@@ -7,6 +7,8 @@ namespace fsdpc::runtime {
 namespace {
 
 template <typename Arguments>
+// `__grid_constant__` lets the body take the arguments by reference without a
+// copy per thread. SumRanks holds 64 pointers, which would go to local memory.
 __global__ void __launch_bounds__(ownThreads)
     run(const __grid_constant__ Arguments arguments) {
   __shared__ double shared[ownThreads];

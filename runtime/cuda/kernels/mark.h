@@ -26,6 +26,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const Mark &m) {
   uint64_t before = __atomic_load_n(m.word, __ATOMIC_RELAXED);
 #endif
   uint64_t count = m.counts ? (before >> 32) + 1 : 0;
+  // One store of eight bytes, so the host never sees a count with the value of
+  // another mark.
   uint64_t now = count << 32 | m.value;
 #ifdef __CUDA_ARCH__
   *static_cast<volatile uint64_t *>(m.word) = now;

@@ -80,6 +80,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const AddBias &p) {
 FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
   int64_t cells = s.heads * s.rows * s.width;
   for (int64_t i = grid.first(); i < cells; i += grid.stride()) {
+    // The rows of `from` are dense over the heads of the launch; `to` is
+    // addressed by the head's place in the batch.
     int64_t head = s.firstHead + i / (s.rows * s.width);
     int64_t row = i / s.width % s.rows;
     store(s.to, s.narrow,
@@ -94,6 +96,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const StoreRows &s) {
 // index `k`, or -1.
 FSDPC_SHARED inline int64_t outputOf(const PlainConvolution &c, int axis,
                                      int64_t input, int64_t k) {
+  // Solves output · stride + k · dilation - pad = input for the output, which
+  // must be a whole number.
   int64_t reach = input + c.pads[axis] - k * c.dilations[axis];
   if (reach < 0 || reach % c.strides[axis] != 0 ||
       reach / c.strides[axis] >= c.out[axis])
@@ -102,7 +106,7 @@ FSDPC_SHARED inline int64_t outputOf(const PlainConvolution &c, int axis,
 }
 
 // Returns the input row or column (`axis`) at kernel index `k` of an output's
-// window, or -1 if it lies in the padding.
+// window, or a negative number if it lies in the padding.
 FSDPC_SHARED inline int64_t inputOf(const PlainConvolution &c, int axis,
                                     int64_t output, int64_t k) {
   int64_t input =

@@ -7,6 +7,8 @@
 
 namespace fsdpc::runtime {
 
+// `planes` is batch × channels, each a dense plane of shape.in or shape.out.
+// `source` has the extents of the input, or for a gradient those of the output.
 struct PoolingCells {
   PoolingShape shape = {};
   int64_t planes = 0;
@@ -18,6 +20,8 @@ struct PoolingCells {
 
 template <typename T>
 FSDPC_SHARED void poolAll(const Grid &grid, const PoolingCells &p) {
+  // A gradient runs from outputs to inputs. Each input cell gathers, so no two
+  // threads add to one cell.
   const int64_t *result = p.gradient ? p.shape.in : p.shape.out;
   const int64_t *source = p.gradient ? p.shape.out : p.shape.in;
   int64_t cells = result[0] * result[1];

@@ -18,7 +18,7 @@ enum class MaskType { none, keep, f32, bf16 };
 // the whole batch. Matrices are dense, queries × keys per head.
 struct SoftmaxRows {
   float *scores = nullptr;
-  void *weights = nullptr; // in the plan's type; may alias the scores
+  void *weights = nullptr; // in the plan's type; f32 may alias the scores
   float *lse = nullptr;    // of all heads of the whole batch
   const void *mask = nullptr;
   int64_t maskStrides[4] = {}; // of batch, head, query, key
@@ -33,7 +33,7 @@ struct SoftmaxRows {
 struct SoftmaxGradRows {
   SoftmaxRows rows;
   const float *dweights = nullptr;
-  void *dscores = nullptr; // in the plan's type; may alias dweights
+  void *dscores = nullptr; // in the plan's type; f32 may alias dweights
   const void *grad = nullptr, *output = nullptr;
   int64_t gradStrides[3] = {}, outputStrides[3] = {}; // batch, head, row
   int64_t valueWidth = 0;
@@ -48,6 +48,8 @@ struct SoftmaxRow {
     head = place % s.headsOfBatch;
     query = index % s.queries;
     seen = s.keys;
+    // Queries are aligned with the last keys (bottom right), so the last query
+    // sees all keys.
     if (s.causal && query + s.keys - s.queries + 1 < seen)
       seen = query + s.keys - s.queries + 1;
     seen = seen > 0 ? seen : 0;
@@ -103,6 +105,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SoftmaxRows &s) {
     for (int64_t key = grid.thread; key < row.seen; key += grid.threads)
       sum += scores[key] = expf(scores[key] - largest);
     sum = grid.sum(sum);
+    // Minus infinity if the row sees no key.
     if (grid.thread == 0)
       s.lse[s.firstHead * s.queries + r] = largest + logf(sum);
     // A row that sees no key has sum 0; the bound makes its weights 0, not NaN.

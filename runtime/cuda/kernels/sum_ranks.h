@@ -118,6 +118,8 @@ FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
     }
     shard4[i] = sums;
   }
+  // The last elements, and the padding behind them, which becomes zero or stays
+  // what it was.
   for (int64_t i = 4 * fours + grid.first(); i < s.shardElements;
        i += grid.stride())
     one(i);

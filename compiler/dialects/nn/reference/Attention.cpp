@@ -31,12 +31,15 @@ struct Scores {
     return ((b * heads + h) * rows + t) * width;
   }
   int64_t keyRow(int64_t b, int64_t h, int64_t s, int64_t width) const {
+    // Query heads h · group … share one key head.
     return ((b * (heads / group) + h / group) * keys + s) * width;
   }
 
   /// Returns the score, or -∞ if the key is masked.
   double operator()(int64_t b, int64_t h, int64_t t, int64_t s) const {
     constexpr double masked = -std::numeric_limits<double>::infinity();
+    // The last query sees all keys; each earlier one sees one key less
+    // than the next.
     if (causal && s > t + keys - rows)
       return masked;
     double score = 0;
@@ -47,6 +50,8 @@ struct Scores {
     if (!mask)
       return score;
     int64_t at = broadcastPosition(mask->shape, {b, h, t, s});
+    // A float mask is added after the scale, a mask of i1 keeps keys where it
+    // is true.
     if (mask->isFloat())
       return score + mask->floats[at];
     return mask->ints[at] ? score : masked;
@@ -61,6 +66,7 @@ struct Scores {
 };
 } // namespace
 
+// Computes a row of scores, its log-sum-exp, and the weighted sum of values.
 static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
   Scores scores(op, in, in[0], in[1]);
   int64_t width = in[2].shape[3];
@@ -86,6 +92,9 @@ static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
   });
 }
 
+// p = exp(score - lse), dp = grad · value, ds = p · (dp - grad · output) ·
+// scale; grad · output stands for Σ p · dp over the row. Key heads that a group
+// of query heads shares add up their gradients.
 static void attentionGrad(AttentionGradOp op, Inputs in,
                           ReferenceTensors &out) {
   const auto &grad = in[0].floats, &query = in[1].floats, &key = in[2].floats,
@@ -101,6 +110,8 @@ static void attentionGrad(AttentionGradOp op, Inputs in,
       dot += grad[g + j] * output[g + j];
     for (int64_t s = 0; s < scores.keys; ++s) {
       double score = scores(b, h, t, s);
+      // A masked key has p = 0. In a row without keys lse is -∞, too, and the
+      // difference would be NaN.
       if (std::isinf(score))
         continue;
       double p = std::exp(score - lse[scores.queryRow(b, h, t, 1)]);

@@ -13,12 +13,15 @@ static void forEachProduct(ConvOp op, ArrayRef<int64_t> input,
                            Fn visit) {
   ArrayRef<int64_t> strides = op.getStrides(), pads = op.getPads(),
                     dilations = op.getDilations();
+  // A group has this many filters, each of which reads filter[1] channels.
   int64_t filtersOfGroup = filter[0] / static_cast<int64_t>(op.getGroups());
   forEachIndex(output, [&](Index o, int64_t outputAt) {
     forEachIndex(filter.drop_front(), [&](Index f, int64_t filterAt) {
       int64_t channel = o[1] / filtersOfGroup * filter[1] + f[0];
+      // pads are top, left, bottom, right; only the first two shift the window.
       int64_t row = o[2] * strides[0] - pads[0] + f[1] * dilations[0];
       int64_t column = o[3] * strides[1] - pads[1] + f[2] * dilations[1];
+      // Padding is zero and adds nothing to any of the three sums.
       if (row < 0 || row >= input[2] || column < 0 || column >= input[3])
         return;
       visit(positionOf(input, {o[0], channel, row, column}),
@@ -35,6 +38,8 @@ static void conv2d(Conv2dOp op, Inputs in, ReferenceTensors &out) {
                  });
 }
 
+// The gradients sum the same products by another of the three positions. Their
+// result takes the place of the operand that it is the gradient of.
 static void conv2dGradInput(Conv2dGradInputOp op, Inputs in,
                             ReferenceTensors &out) {
   forEachProduct(op, out[0].shape, in[1].shape, in[0].shape,

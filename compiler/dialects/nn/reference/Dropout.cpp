@@ -11,6 +11,8 @@ namespace fsdpc::nn::reference {
 
 using Words = std::array<uint32_t, 4>;
 
+// Ten rounds; the constants are the multipliers and Weyl increments of the
+// paper.
 static Words philox(Words counter, uint32_t key0, uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
@@ -30,10 +32,13 @@ static void dropout(DropoutOp op, Inputs in, ReferenceTensors &out) {
   double ratio = op.getRatio().convertToDouble();
   Words random{};
   for (int64_t i = 0; i < out[0].size(); ++i) {
+    // One evaluation gives the words of four consecutive elements.
     if (i % 4 == 0)
       random = philox({static_cast<uint32_t>(i / 4),
                        static_cast<uint32_t>(op.getOp()), word(2), word(3)},
                       word(0), word(1));
+    // A multiple of 2⁻²⁴ in [0, 1). Kernels compare the 24 bits with
+    // ceil(ratio · 2²⁴) as integers, which decides the same.
     double u = (random[i % 4] >> 8) * 0x1p-24;
     out[0].floats[i] = u >= ratio ? in[0].floats[i] / (1 - ratio) : 0;
   }

@@ -15,12 +15,14 @@ namespace fsdpc::nn::reference {
 
 static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
+// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which cannot overflow.
 static double softplus(double x) {
   return std::log1p(std::exp(-std::abs(x))) + (x < 0 ? 0 : x);
 }
 
 static constexpr double kGeluCubic = 0.044715;
 
+// x · Φ(x), or its approximation by tanh (Hendrycks and Gimpel, 2016).
 static double gelu(double x, GeluForm form) {
   if (form == GeluForm::erf)
     return x * (1 + std::erf(x * M_SQRT1_2)) / 2;
@@ -28,6 +30,7 @@ static double gelu(double x, GeluForm form) {
   return x * (1 + std::tanh(u)) / 2;
 }
 
+// d gelu / dx: Φ(x) + x · φ(x), or the derivative of the approximation.
 static double geluDerivative(double x, GeluForm form) {
   if (form == GeluForm::erf)
     return (1 + std::erf(x * M_SQRT1_2)) / 2 +
@@ -45,6 +48,7 @@ static double maximum(double x, double y) {
 }
 static int64_t maximum(int64_t x, int64_t y) { return std::max(x, y); }
 
+// By negation, so that NaN needs one definition only.
 static double minimum(double x, double y) { return -maximum(-x, -y); }
 static int64_t minimum(int64_t x, int64_t y) { return std::min(x, y); }
 
@@ -78,6 +82,7 @@ static int64_t divide(int64_t x, int64_t y) {
 
 static double floorMod(double x, double y) { return x - y * std::floor(x / y); }
 
+// C++'s remainder has the sign of x; this one has that of y, as in Python.
 static int64_t floorMod(int64_t x, int64_t y) {
   if (y == 0 || y == -1)
     return 0;
@@ -97,6 +102,7 @@ static int64_t power(int64_t x, int64_t y) {
   return result;
 }
 
+// With NaN only `ne` is true, as in the kernels.
 template <typename T> static bool compare(Predicate predicate, T x, T y) {
   switch (predicate) {
   case Predicate::eq:
@@ -121,6 +127,7 @@ static int64_t toInteger(double x, Type element) {
   unsigned bits = element.getIntOrFloatBitWidth();
   bool isUnsigned = element.isUnsignedInteger();
   double limit = std::ldexp(1.0, isUnsigned ? bits : bits - 1);
+  // The power of two is exact in a double; the largest integer may not be.
   if (x >= limit)
     return isUnsigned ? llvm::maxUIntN(bits) : llvm::maxIntN(bits);
   if (!(x > (isUnsigned ? 0 : -limit))) // also NaN
@@ -128,6 +135,8 @@ static int64_t toInteger(double x, Type element) {
   return static_cast<int64_t>(x);
 }
 
+// Integers are widened to 64 bits already, so only floats to integers and truth
+// values convert here; ReferenceTensor::round does the rest.
 static void cast(const ReferenceTensor &in, ReferenceTensor &out) {
   bool toBool = out.element.isInteger(1);
   for (int64_t i = 0; i < out.size(); ++i) {
@@ -151,6 +160,7 @@ static void select(Inputs in, ReferenceTensor &out) {
   }
 }
 
+// The operands' type decides, since the result is always i1.
 static void compare(CmpOp op, Inputs in, ReferenceTensors &out) {
   for (int64_t i = 0; i < out[0].size(); ++i)
     out[0].ints[i] =
@@ -168,6 +178,7 @@ template <typename T, typename OpTy, typename Element>
 static void forEachElement(OpTy op, Inputs in,
                            std::vector<T> ReferenceTensor::*data,
                            ReferenceTensor &out, Element element) {
+  // One buffer for all elements, since this loop folds large constants.
   SmallVector<T> x(in.size());
   for (int64_t i = 0; i < out.size(); ++i) {
     for (size_t operand = 0; operand < in.size(); ++operand)
@@ -181,6 +192,7 @@ static void forEachElement(OpTy op, Inputs in,
 template <typename OpTy, typename Element>
 static void add(ReferenceTable &table, Element element) {
   table.add<OpTy>([element](OpTy op, Inputs in, ReferenceTensors &out) {
+    // A function may take only one of the two kinds; the other is not compiled.
     if constexpr (std::is_invocable_v<Element, OpTy, Floats>)
       if (out[0].isFloat())
         return forEachElement(op, in, &ReferenceTensor::floats, out[0],
@@ -192,6 +204,8 @@ static void add(ReferenceTable &table, Element element) {
   });
 }
 
+// Generic lambdas serve floats and integers alike; the overloads above tell the
+// two apart.
 static void addArithmetic(ReferenceTable &table) {
   add<CopyOp>(table, [](CopyOp, auto x) { return x[0]; });
   add<NegOp>(table, [](NegOp, auto x) { return negate(x[0]); });
@@ -210,6 +224,7 @@ static void addArithmetic(ReferenceTable &table) {
   add<XorOp>(table, [](XorOp, Ints x) { return x[0] ^ x[1]; });
 }
 
+// Functions of floats only, from the C library, in double precision.
 static void addFunctions(ReferenceTable &table) {
   add<ExpOp>(table, [](ExpOp, Floats x) { return std::exp(x[0]); });
   add<LogOp>(table, [](LogOp, Floats x) { return std::log(x[0]); });
@@ -242,6 +257,7 @@ static void addFunctions(ReferenceTable &table) {
 void addElementwise(ReferenceTable &table) {
   addArithmetic(table);
   addFunctions(table);
+  // Operands and result differ in type here, so forEachElement does not fit.
   table.add<CastOp>(
       [](CastOp, Inputs in, ReferenceTensors &out) { cast(in[0], out[0]); });
   table.add<SelectOp>(

@@ -13,6 +13,8 @@ namespace reference {
 
 void forEachIndex(ArrayRef<int64_t> shape,
                   function_ref<void(Index, int64_t)> visit) {
+  // An odometer: the last dimension counts fastest. A scalar has one element,
+  // whose index is empty.
   SmallVector<int64_t> index(shape.size(), 0);
   int64_t count = llvm::product_of(shape);
   for (int64_t position = 0; position < count; ++position) {
@@ -41,6 +43,7 @@ int64_t broadcastPosition(ArrayRef<int64_t> shape, Index index) {
 
 } // namespace reference
 
+// Built on first use, then read-only, so threads may share it.
 static const reference::ReferenceTable &referenceTable() {
   static const reference::ReferenceTable table = [] {
     using namespace reference;
@@ -54,6 +57,7 @@ static const reference::ReferenceTable &referenceTable() {
   return table;
 }
 
+// Evaluates the body of the kernel that is launched. A kernel has nn ops only.
 static FailureOr<ReferenceTensors>
 evaluateLaunch(LaunchOp op, ArrayRef<ReferenceTensor> operands) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<FunctionOpInterface>(
@@ -65,6 +69,8 @@ evaluateLaunch(LaunchOp op, ArrayRef<ReferenceTensor> operands) {
 
 FailureOr<ReferenceTensors> evaluate(Operation *op,
                                      ArrayRef<ReferenceTensor> operands) {
+  // Launches and constants need symbols and attributes, not tensors, so they
+  // are not in the table.
   if (auto launch = dyn_cast<LaunchOp>(op))
     return evaluateLaunch(launch, operands);
   if (auto constant = dyn_cast<ConstantOp>(op)) {
@@ -73,6 +79,7 @@ FailureOr<ReferenceTensors> evaluate(Operation *op,
       return op->emitOpError("has a value that cannot be read");
     return ReferenceTensors{std::move(*value)};
   }
+  // The results come as zeros, so that functions may add to them.
   ReferenceTensors results;
   for (Type type : op->getResultTypes())
     results.push_back(ReferenceTensor::zeros(cast<RankedTensorType>(type)));
@@ -81,11 +88,13 @@ FailureOr<ReferenceTensors> evaluate(Operation *op,
   if (!function)
     return op->emitOpError("has no reference");
   (*function)(op, operands, results);
+  // The functions of the table compute in doubles and 64-bit integers.
   for (ReferenceTensor &result : results)
     result.round();
   return results;
 }
 
+// Runs the ops in order, with a table from each value to its tensor.
 FailureOr<ReferenceTensors> evaluateFunction(FunctionOpInterface function,
                                              ArrayRef<ReferenceTensor> inputs,
                                              EvaluateOther evaluateOther) {
@@ -100,6 +109,7 @@ FailureOr<ReferenceTensors> evaluateFunction(FunctionOpInterface function,
     return operands;
   };
   for (Operation &op : body.without_terminator()) {
+    // Without a callback, evaluate() reports the op that has no reference.
     bool own = isa<NNDialect>(op.getDialect()) || !evaluateOther;
     ReferenceTensors operands = operandsOf(op);
     auto results = own ? evaluate(&op, operands) : evaluateOther(&op, operands);

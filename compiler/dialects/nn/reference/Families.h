@@ -56,11 +56,12 @@ using Index = llvm::ArrayRef<int64_t>;
 void forEachIndex(llvm::ArrayRef<int64_t> shape,
                   llvm::function_ref<void(Index, int64_t)> visit);
 
-/// Returns the row-major position of an index.
+/// Returns the row-major position of an index, which must have the shape's rank
+/// and lie within it.
 int64_t positionOf(llvm::ArrayRef<int64_t> shape, Index index);
 
 /// Returns the position of `index` in a tensor of `shape`, which broadcasts to
-/// the shape of the index.
+/// the shape of the index. Leading dimensions that `shape` lacks are dropped.
 int64_t broadcastPosition(llvm::ArrayRef<int64_t> shape, Index index);
 
 /// Returns the input for `operand`, or null if an optional operand is absent.

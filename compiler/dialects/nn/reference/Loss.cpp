@@ -27,11 +27,15 @@ static double weightOf(LossOp op, Inputs in, int64_t target) {
   return weights ? at(weights->floats.data(), weights->size(), target) : 1;
 }
 
+// Results are loss, the log-sum-exp of each row, and the sum of the weights
+// that count. Rows of weight 0 still have a log-sum-exp.
 static void crossEntropy(CrossEntropyOp op, Inputs in, ReferenceTensors &out) {
   int64_t classes = in[0].shape[1];
   double &loss = out[0].floats[0], &valid = out[2].floats[0];
   for (int64_t r = 0; r < in[0].shape[0]; ++r) {
     const double *logits = &in[0].floats[r * classes];
+    // The maximum is subtracted before the exponentials, so that none
+    // overflows.
     double maximum = *std::max_element(logits, logits + classes), sum = 0;
     for (int64_t j = 0; j < classes; ++j)
       sum += std::exp(logits[j] - maximum);
@@ -43,10 +47,12 @@ static void crossEntropy(CrossEntropyOp op, Inputs in, ReferenceTensors &out) {
     valid += weight;
     loss += weight * (lse - at(logits, classes, target));
   }
+  // A mean over no row is 0.
   if (op.getReduction() == Reduction::mean && valid != 0)
     loss /= valid;
 }
 
+// Operands are grad, logits, targets, lse, valid and weights.
 static void crossEntropyGrad(CrossEntropyGradOp op, Inputs in,
                              ReferenceTensors &outs) {
   ReferenceTensor &out = outs.front();
@@ -67,6 +73,9 @@ static void crossEntropyGrad(CrossEntropyGradOp op, Inputs in,
   }
 }
 
+// Operands are logits, targets, weights and factors, the last three per row.
+// The factor is the weight times what the caller multiplies each gradient by,
+// so it is not applied to the loss.
 static void crossEntropyRows(CrossEntropyRowsOp, Inputs in,
                              ReferenceTensors &out) {
   int64_t classes = in[0].shape[1];
@@ -97,9 +106,12 @@ static void linearCrossEntropy(LinearCrossEntropyOp op, Inputs in,
   bool transposed = op.getTransposeWeight();
   int64_t rows = x.shape[0], depth = x.shape[1],
           classes = w.shape[transposed ? 0 : 1];
+  // The position of weight (k, j) in memory, k along the depth and j along the
+  // classes.
   auto weightAt = [&](int64_t k, int64_t j) {
     return transposed ? j * depth + k : k * classes + j;
   };
+  // The divisor depends on all rows, so it comes before any gradient.
   double &loss = out[0].floats[0], &valid = out[1].floats[0];
   for (int64_t r = 0; r < rows; ++r)
     valid += weightOf(op, in, targets.ints[r]);
@@ -116,12 +128,15 @@ static void linearCrossEntropy(LinearCrossEntropyOp op, Inputs in,
     for (double logit : logits)
       sum += std::exp(logit - maximum);
     int64_t target = targets.ints[r];
+    // The weight of the row in the mean or sum; rows without weight add
+    // nothing, even if they are not finite.
     double weight = weightOf(op, in, target) / divisor;
     if (weight == 0)
       continue;
     loss +=
         weight * (maximum + std::log(sum) - at(logits.data(), classes, target));
     for (int64_t j = 0; j < classes; ++j) {
+      // The gradient of this logit, before the row's weight.
       double grad = std::exp(logits[j] - maximum) / sum - (j == target);
       for (int64_t k = 0; k < depth; ++k) {
         out[2].floats[r * depth + k] +=

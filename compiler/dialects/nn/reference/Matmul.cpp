@@ -1,4 +1,5 @@
-// The reference of matrix products.
+// The reference of matrix products: one dot product per element of the result,
+// summed in doubles.
 #include "compiler/dialects/nn/reference/Families.h"
 
 using namespace mlir;
@@ -9,6 +10,7 @@ namespace fsdpc::nn::reference {
 /// transpose, in the batch to which `index` of the result belongs.
 static int64_t elementOf(const ReferenceTensor &tensor, Index index,
                          int64_t row, int64_t column, bool transposed) {
+  // Batch dimensions broadcast: leading ones may be absent, others may be 1.
   SmallVector<int64_t> at(index.take_back(tensor.shape.size()));
   int64_t rank = at.size();
   at[rank - 2] = transposed ? column : row;
@@ -26,6 +28,7 @@ static void matmul(MatmulOp op, Inputs in, ReferenceTensors &out) {
   forEachIndex(out[0].shape, [&](Index index, int64_t position) {
     int64_t row = index[index.size() - 2], column = index.back();
     double sum = 0;
+    // An accumulator of rank 1 is a bias, added to each row.
     if (in.size() == 3)
       sum = in[2].floats[in[2].shape.size() == 1 ? column : position];
     for (int64_t k = 0; k < inner; ++k)

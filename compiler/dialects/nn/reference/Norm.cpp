@@ -13,6 +13,7 @@ namespace {
 /// The elements of `input` as rows of the last axis.
 struct Rows {
   int64_t width, count;
+  // Divides by the width: a row must have an element.
   explicit Rows(const ReferenceTensor &input)
       : width(input.shape.back()), count(input.size() / width) {}
 };
@@ -25,6 +26,7 @@ struct Channels {
         inner(llvm::product_of(ArrayRef<int64_t>(input.shape).drop_front(2))),
         outer(input.shape[0]), count(inner * outer) {}
 
+  // Visits the positions of a channel's elements in N×C×(inner) order.
   template <typename Fn> void forEach(int64_t channel, Fn visit) const {
     for (int64_t i = 0; i < outer; ++i)
       for (int64_t j = 0; j < inner; ++j)
@@ -41,6 +43,8 @@ static void norm(const ReferenceTensor &x, const ReferenceTensor *weight,
   Rows rows(x);
   for (int64_t r = 0; r < rows.count; ++r) {
     const double *row = &x.floats[r * rows.width];
+    // Two passes, as in the kernels: E[x²] - E[x]² would cancel even in
+    // doubles. Without a mean the values are not centred.
     double center = 0, square = 0;
     for (int64_t j = 0; mean && j < rows.width; ++j)
       center += row[j] / rows.width;
@@ -57,6 +61,8 @@ static void norm(const ReferenceTensor &x, const ReferenceTensor *weight,
   }
 }
 
+// dx = rstd · (g - mean(g) - x̂ · mean(g · x̂)) with g = grad · weight;
+// rms_norm lacks the term mean(g), because it does not centre.
 static void normGrad(const ReferenceTensor &grad, const ReferenceTensor &x,
                      const ReferenceTensor *weight, const ReferenceTensor *mean,
                      const ReferenceTensor &rstd, ReferenceTensor &out) {
@@ -64,6 +70,7 @@ static void normGrad(const ReferenceTensor &grad, const ReferenceTensor &x,
   auto g = [&](int64_t r, int64_t j) {
     return grad.floats[r * rows.width + j] * (weight ? weight->floats[j] : 1);
   };
+  // x̂ of an element. For rms_norm the mean is absent and counts as 0.
   auto normalised = [&](int64_t r, int64_t j) {
     return (x.floats[r * rows.width + j] - (mean ? mean->floats[r] : 0)) *
            rstd.floats[r];
@@ -82,6 +89,7 @@ static void normGrad(const ReferenceTensor &grad, const ReferenceTensor &x,
   }
 }
 
+// dweight = Σ grad · x̂ over rows.
 static void normWeightGrad(const ReferenceTensor &grad,
                            const ReferenceTensor &x,
                            const ReferenceTensor *mean,
@@ -95,6 +103,8 @@ static void normWeightGrad(const ReferenceTensor &grad,
   }
 }
 
+// Operands are input, weight and bias; results are the output, and per channel
+// the mean and the variance, which divides by the number of elements.
 static void batchNorm(Inputs in, double epsilon, ReferenceTensors &out) {
   const auto &x = in[0].floats;
   Channels channels(in[0]);
@@ -113,6 +123,8 @@ static void batchNorm(Inputs in, double epsilon, ReferenceTensors &out) {
   }
 }
 
+// Operands are grad, input, weight, mean and variance; results are dinput,
+// dweight and dbias. The sums of a channel must be complete before dinput.
 static void batchNormGrad(Inputs in, double epsilon, ReferenceTensors &out) {
   const auto &grad = in[0].floats, &x = in[1].floats;
   Channels channels(in[1]);
@@ -133,11 +145,15 @@ static void batchNormGrad(Inputs in, double epsilon, ReferenceTensors &out) {
   }
 }
 
+// x · cos + rotate_half(x) · sin, or x · cos - rotate_half(x · sin) if
+// transposed: there the table is read at the other half's index.
 static void rotary(RotaryOp op, Inputs in, ReferenceTensors &outs) {
   ReferenceTensor &out = outs.front();
   int64_t width = out.shape.back(), half = width / 2;
   const auto &x = in[0].floats;
   forEachIndex(out.shape, [&](Index index, int64_t i) {
+    // The element at the same place of the other half; rotate_half negates it
+    // for the first half.
     bool isFirst = index.back() < half;
     SmallVector<int64_t> other(index);
     other.back() += isFirst ? half : -half;
@@ -158,9 +174,11 @@ void addNorms(ReferenceTable &table) {
          op.getEpsilon().convertToDouble(), out[0], &out[1], out[2]);
   });
   table.add<RmsNormOp>([](RmsNormOp op, Inputs in, ReferenceTensors &out) {
+    // No mean: rstd is the second result.
     norm(in[0], optionalInput(in, op.getWeightMutable()), nullptr,
          op.getEpsilon().convertToDouble(), out[0], nullptr, out[1]);
   });
+  // The weight is optional, so mean and rstd are counted from the end.
   table.add<LayerNormGradOp>(
       [](LayerNormGradOp op, Inputs in, ReferenceTensors &out) {
         normGrad(in[0], in[1], optionalInput(in, op.getWeightMutable()),

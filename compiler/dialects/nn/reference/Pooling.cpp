@@ -1,4 +1,6 @@
-// The reference of pooling and its gradients.
+// The reference of pooling and its gradients: walks over the windows, in the
+// order of the result's elements. A tap is a position within the window, row by
+// row.
 #include "compiler/dialects/nn/reference/Families.h"
 
 using namespace mlir;
@@ -27,11 +29,14 @@ template <typename PoolOp>
 static double divisorOf(PoolOp op, ArrayRef<int64_t> input, Index index) {
   if (op.getCountPadding())
     return llvm::product_of(op.getKernel());
+  // Windows at the border have fewer elements that are not padding.
   double count = 0;
   forEachTap(op, input, index, [&](int64_t, int64_t) { ++count; });
   return count;
 }
 
+// The second result is the tap of the maximum; of equal elements the first
+// wins. A verified window has at least one element that is not padding.
 static void maxPool(MaxPool2dOp op, Inputs in, ReferenceTensors &out) {
   forEachIndex(out[0].shape, [&](Index index, int64_t position) {
     bool isFirst = true;
@@ -46,6 +51,7 @@ static void maxPool(MaxPool2dOp op, Inputs in, ReferenceTensors &out) {
   });
 }
 
+// Windows may overlap, so gradients add up.
 static void maxPoolGrad(MaxPool2dGradOp op, Inputs in, ReferenceTensors &out) {
   forEachIndex(in[0].shape, [&](Index index, int64_t position) {
     forEachTap(op, out[0].shape, index, [&](int64_t at, int64_t tap) {
@@ -64,6 +70,7 @@ static void averagePool(AvgPool2dOp op, Inputs in, ReferenceTensors &out) {
   });
 }
 
+// Each element of a window contributed 1 / divisor to the mean.
 static void averagePoolGrad(AvgPool2dGradOp op, Inputs in,
                             ReferenceTensors &out) {
   forEachIndex(in[0].shape, [&](Index index, int64_t position) {

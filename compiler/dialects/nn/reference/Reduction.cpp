@@ -1,4 +1,6 @@
-// The reference of reductions and softmax.
+// The reference of reductions and softmax: plain loops that define what the ops
+// mean. Kernels may add in another order, so tests compare with them to within
+// rounding and not bit for bit.
 #include "compiler/dialects/nn/reference/Families.h"
 
 #include <cmath>
@@ -7,6 +9,8 @@ using namespace mlir;
 
 namespace fsdpc::nn::reference {
 
+// A maximum or minimum with NaN is NaN: `value != value` takes it, and no
+// comparison replaces it later.
 template <typename T> static void combine(ReduceKind kind, T &to, T value) {
   switch (kind) {
   case ReduceKind::sum:
@@ -24,6 +28,8 @@ template <typename T> static void combine(ReduceKind kind, T &to, T value) {
   }
 }
 
+// Starts from the first element of each result rather than from a neutral one,
+// which integers of all widths do not share.
 template <typename T>
 static void reduce(ReduceKind kind, ArrayRef<int64_t> shape,
                    const std::vector<T> &from, ArrayRef<int64_t> toShape,
@@ -47,6 +53,7 @@ static void forEachRow(const ReferenceTensor &out, RowFn row) {
     row(i, width);
 }
 
+// Subtracts the maximum, so that nothing overflows.
 static double logSumExp(const double *x, int64_t width) {
   double maximum = *std::max_element(x, x + width), sum = 0;
   for (int64_t j = 0; j < width; ++j)
@@ -54,6 +61,8 @@ static double logSumExp(const double *x, int64_t width) {
   return maximum + std::log(sum);
 }
 
+// Integers reduce in 64 bits and wrap to their width once, at the end, which
+// gives the same as wrapping after each step.
 static void reduce(ReduceOp op, Inputs in, ReferenceTensors &out) {
   if (out[0].isFloat())
     reduce(op.getKind(), in[0].shape, in[0].floats, out[0].shape,
@@ -65,6 +74,7 @@ static void reduce(ReduceOp op, Inputs in, ReferenceTensors &out) {
 /// log_softmax, and softmax as its exponential.
 static void softmax(bool isLog, Inputs in, ReferenceTensor &out) {
   forEachRow(out, [&](int64_t start, int64_t width) {
+    // exp(x - lse) is the softmax: one formula for both ops.
     double lse = logSumExp(&in[0].floats[start], width);
     for (int64_t i = start; i < start + width; ++i) {
       double log = in[0].floats[i] - lse;
@@ -73,6 +83,7 @@ static void softmax(bool isLog, Inputs in, ReferenceTensor &out) {
   });
 }
 
+// dx = y · (dy - Σ y · dy) per row.
 static void softmaxGrad(SoftmaxGradOp, Inputs in, ReferenceTensors &out) {
   const auto &y = in[0].floats, &grad = in[1].floats;
   forEachRow(out[0], [&](int64_t start, int64_t width) {

@@ -19,9 +19,12 @@ struct ReferenceTensor {
   std::vector<double> floats;
   std::vector<int64_t> ints;
 
+  /// The vector that the element type does not use stays empty.
   static ReferenceTensor zeros(mlir::RankedTensorType type);
   /// Fails for elements that are not dense, such as a resource that is absent.
   static mlir::FailureOr<ReferenceTensor> fromAttr(mlir::ElementsAttr attr);
+  /// Returns a dense attribute of type `type()`. Elements must be rounded
+  /// before.
   mlir::DenseElementsAttr toAttr() const;
 
   bool isFloat() const { return llvm::isa<mlir::FloatType>(element); }
@@ -34,7 +37,9 @@ struct ReferenceTensor {
 using ReferenceTensors = llvm::SmallVector<ReferenceTensor>;
 
 /// Returns the results of one nn op for the given operands, each rounded to its
-/// type. Emits an error for an op of another dialect.
+/// type. The op must have passed its verifier: shapes are not checked again. A
+/// launch evaluates its kernel. Emits an error for an op without a reference,
+/// such as one of another dialect. Safe to call from several threads.
 mlir::FailureOr<ReferenceTensors>
 evaluate(mlir::Operation *op, llvm::ArrayRef<ReferenceTensor> operands);
 
@@ -44,7 +49,9 @@ using EvaluateOther = llvm::function_ref<mlir::FailureOr<ReferenceTensors>(
     mlir::Operation *, llvm::ArrayRef<ReferenceTensor>)>;
 
 /// Returns the operands of the function's terminator. The body must be one flat
-/// block.
+/// block, and `inputs` must match its arguments in number and type. Without
+/// `evaluateOther`, an op of another dialect is an error. Every value is kept
+/// until the end.
 mlir::FailureOr<ReferenceTensors>
 evaluateFunction(mlir::FunctionOpInterface function,
                  llvm::ArrayRef<ReferenceTensor> inputs,

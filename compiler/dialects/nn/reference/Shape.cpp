@@ -61,6 +61,7 @@ static void iota(IotaOp op, Inputs, ReferenceTensors &outs) {
   });
 }
 
+// Scatters the input; elements between and around it stay 0.
 static void pad(PadOp op, Inputs in, ReferenceTensors &outs) {
   ReferenceTensor &out = outs.front();
   forEachIndex(in[0].shape, [&](Index index, int64_t position) {
@@ -91,11 +92,14 @@ static int64_t rowOf(int64_t id, int64_t rows) {
   return id >= 0 && id < rows ? id : -1;
 }
 
+// Rows that occur several times add up, in the order of the ids. Ids outside of
+// the table and the padding row are skipped.
 static void embeddingGrad(EmbeddingGradOp op, Inputs in,
                           ReferenceTensors &outs) {
   ReferenceTensor &out = outs.front();
   int64_t rows = out.shape[0], width = out.shape[1];
   int64_t padding = op.getPaddingIndex().value_or(-1); // -1: no row
+  // The sums start from the accumulator, or else from zeros.
   if (op.getAccumulator())
     out.floats = in[2].floats;
   for (int64_t i = 0; i < in[1].size(); ++i) {
@@ -107,11 +111,13 @@ static void embeddingGrad(EmbeddingGradOp op, Inputs in,
   }
 }
 
+// The ops whose elements each come from one place of operand 0.
 static void addGathers(ReferenceTable &table) {
   table.add<BroadcastOp>([](BroadcastOp, Inputs in, ReferenceTensors &out) {
     gather(in[0], out[0],
            [&](Index index) { return broadcastPosition(in[0].shape, index); });
   });
+  // A reshape keeps the row-major position, so the result's shape gives it.
   table.add<ReshapeOp>([](ReshapeOp, Inputs in, ReferenceTensors &out) {
     gather(in[0], out[0],
            [&](Index index) { return positionOf(out[0].shape, index); });
@@ -132,8 +138,11 @@ static void addGathers(ReferenceTable &table) {
   });
   table.add<TakeAlongAxisOp>(
       [](TakeAlongAxisOp, Inputs in, ReferenceTensors &out) {
+        // First every element is poisoned, then those with a valid index are
+        // read.
         poison(out[0]);
         gather(in[0], out[0], [&](Index index) -> int64_t {
+          // One index per row: the last dimension of the index tensor is 1.
           SmallVector<int64_t> at(index);
           at.back() = in[1].ints[positionOf(in[1].shape, index)];
           bool inside = at.back() >= 0 && at.back() < in[0].shape.back();

@@ -36,12 +36,15 @@ static void copyRaw(DenseElementsAttr attr, std::vector<To> &to) {
   const char *from = attr.getRawData().data();
   for (To &value : to) {
     T stored;
+    // The attribute's bytes need not be aligned.
     memcpy(&stored, from, sizeof(T));
     value = stored;
+    // A splat stores one element only.
     from += attr.isSplat() ? 0 : sizeof(T);
   }
 }
 
+// The converse of copyRaw. Elements fit `T` exactly, since they are rounded.
 template <typename T, typename From>
 static DenseElementsAttr rawAttr(RankedTensorType type,
                                  const std::vector<From> &from) {
@@ -51,8 +54,11 @@ static DenseElementsAttr rawAttr(RankedTensorType type,
                      values.size() * sizeof(T)));
 }
 
+// Widens every element to a double or to 64 bits, which holds each type of the
+// dialect exactly.
 FailureOr<ReferenceTensor> ReferenceTensor::fromAttr(ElementsAttr attr) {
   auto tensor = zeros(cast<RankedTensorType>(attr.getShapedType()));
+  // The common types, without an APFloat or APInt per element.
   if (auto dense = dyn_cast<DenseElementsAttr>(attr)) {
     if (tensor.element.isF32()) {
       copyRaw<float>(dense, tensor.floats);
@@ -67,6 +73,8 @@ FailureOr<ReferenceTensor> ReferenceTensor::fromAttr(ElementsAttr attr) {
       return tensor;
     }
   }
+  // Any other attribute may fail to produce values, such as a resource whose
+  // blob has been elided from the text.
   if (tensor.isFloat()) {
     auto values = attr.tryGetValues<APFloat>();
     if (!values)
@@ -96,11 +104,13 @@ DenseElementsAttr ReferenceTensor::toAttr() const {
     return rawAttr<int64_t>(type(), ints);
   if (element.isSignlessInteger(32))
     return rawAttr<int32_t>(type(), ints);
+  // MLIR stores i1 in a form of its own, which the overload for bool knows.
   if (element.isInteger(1)) {
     SmallVector<bool> values(ints.begin(), ints.end());
     return DenseElementsAttr::get(type(), values);
   }
   if (isFloat()) {
+    // bf16 and f64.
     const auto &semantics = cast<FloatType>(element).getFloatSemantics();
     SmallVector<APFloat> values;
     values.reserve(floats.size());
@@ -119,6 +129,8 @@ DenseElementsAttr ReferenceTensor::toAttr() const {
   return DenseElementsAttr::get(type(), values);
 }
 
+// Through APFloat, which rounds to nearest even in one step. A detour through
+// f32 would round twice.
 static double roundToBf16(double value) {
   APFloat narrow(value);
   bool lost;
@@ -135,6 +147,8 @@ void ReferenceTensor::round() {
     for (double &value : floats)
       value = roundToBf16(value);
   else if (!isFloat() && !element.isInteger(64)) {
+    // Wraps to the width: the upper bits are shifted out, and come back as
+    // zeros or as the sign.
     unsigned shift = 64 - element.getIntOrFloatBitWidth();
     for (int64_t &value : ints) {
       uint64_t bits = static_cast<uint64_t>(value) << shift;

@@ -10,8 +10,9 @@ namespace fsdpc::rt {
 
 namespace {
 
-// Returns the strides of batch, head and row (and key, for a mask). Dimensions
-// of size 1 have stride 0.
+// Returns the strides of batch, head and row (and key, for a mask), in
+// elements. Dimensions of size 1 have stride 0. The plan has no stride for the
+// elements of a row: libraries require them to be dense.
 DenseI64ArrayAttr stridesOf(Value tensor, size_t count) {
   std::optional<nn::Strides> strides = nn::stridesOf(tensor);
   assert(strides && "verify-memory lets no other mark through");
@@ -46,6 +47,7 @@ AttentionPlanAttr planOf(nn::AttentionGradOp op) {
                 op.getDvalue());
 }
 
+// Returns a pointer to each value, in the order of the op.
 SmallVector<Value> pointersOf(CallBuilder &calls, ValueRange values) {
   SmallVector<Value> pointers;
   for (Value value : values)
@@ -53,6 +55,8 @@ SmallVector<Value> pointersOf(CallBuilder &calls, ValueRange values) {
   return pointers;
 }
 
+// Operands and results are passed in the order of the nn op, which is that of
+// the C function.
 struct AttentionCall
     : RuntimeCallOpInterface::ExternalModel<AttentionCall, nn::AttentionOp> {
   Attribute getPlan(Operation *op) const {

@@ -8,6 +8,8 @@ namespace fsdpc::rt {
 
 namespace {
 
+// Takes input, filter and output in the roles of the forward. One of the three
+// is the result, depending on the op.
 template <typename ConvOp>
 ConvolutionPlanAttr planOf(ConvOp op, StringRef kind, Value input, Value filter,
                            Value output) {
@@ -19,6 +21,7 @@ ConvolutionPlanAttr planOf(ConvOp op, StringRef kind, Value input, Value filter,
       libraryOf(op));
 }
 
+// The kinds are those of the manifest: what the call computes.
 ConvolutionPlanAttr planOf(nn::Conv2dOp op) {
   return planOf(op, "forward", op.getInput(), op.getFilter(), op.getResult());
 }
@@ -45,6 +48,8 @@ struct ConvolutionCall
     : RuntimeCallOpInterface::ExternalModel<ConvolutionCall<ConvOp>, ConvOp> {
   Attribute getPlan(Operation *op) const { return planOf(cast<ConvOp>(op)); }
   void createCall(Operation *op, CallBuilder &calls) const {
+    // Pointers are built in a fixed order, so that dumps are the same each
+    // time.
     auto convolution = cast<ConvOp>(op);
     auto [first, second] = operandsOf(convolution);
     Value x = calls.pointer(first);

@@ -14,6 +14,7 @@ namespace {
 SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape, size_t batchRank) {
   SmallVector<int64_t> strides(batchRank, 0);
   int64_t stride = shape[shape.size() - 1] * shape[shape.size() - 2];
+  // Counts batch dimensions from the right, where shapes are aligned.
   size_t own = shape.size() - 2;
   for (size_t i = 0; i < own; ++i) {
     int64_t size = shape[own - 1 - i];
@@ -24,13 +25,15 @@ SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape, size_t batchRank) {
   return strides;
 }
 
+// m, n and k are those of the product after the transposes.
 MatmulPlanAttr planOf(nn::MatmulOp op) {
   ArrayRef<int64_t> a = nn::shapeOf(op.getLhs()), b = nn::shapeOf(op.getRhs()),
                     c = nn::shapeOf(op.getResult());
   int64_t m = c[c.size() - 2], n = c.back();
   int64_t k = op.getTransposeA() ? a[a.size() - 2] : a.back();
   SmallVector<int64_t> batch(c.drop_back(2));
-  // Rows of all batches against one matrix are one product.
+  // Rows of all batches against one matrix are one product. A transposed A is
+  // K×M in each batch, so its rows do not follow each other in memory.
   if (b.size() == 2 && !op.getTransposeA() && a.size() == c.size()) {
     m *= llvm::product_of(batch);
     batch.clear();
@@ -38,6 +41,7 @@ MatmulPlanAttr planOf(nn::MatmulOp op) {
     b = {};
     c = {};
   }
+  // A product that is not batched has no strides at all.
   auto strides = [&](ArrayRef<int64_t> shape) {
     return arrayAttr(op, batch.empty() ? SmallVector<int64_t>()
                                        : batchStrides(shape, batch.size()));
@@ -62,6 +66,8 @@ struct MatmulCall
     auto product = cast<nn::MatmulOp>(op);
     Value a = calls.pointer(product.getLhs());
     Value b = calls.pointer(product.getRhs());
+    // A full accumulator needs no pointer: c begins as it, since the two share
+    // their memory (getOverwritten).
     Value bias = calls.pointer(nn::biasOf(product));
     Value c = calls.pointer(product.getResult());
     calls.call<MatmulOp>(planOf(product), a, b, bias, c);

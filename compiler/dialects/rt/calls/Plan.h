@@ -11,6 +11,7 @@ inline mlir::StringAttr libraryOf(mlir::Operation *op) {
   return op->getAttrOfType<mlir::StringAttr>(nn::NNDialect::kLibraryAttr);
 }
 
+/// Arrays of a plan: the shape of a value, and numbers in the context of an op.
 inline mlir::DenseI64ArrayAttr shapeAttr(mlir::Value value) {
   return mlir::DenseI64ArrayAttr::get(value.getContext(), nn::shapeOf(value));
 }

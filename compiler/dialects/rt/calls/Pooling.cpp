@@ -8,6 +8,8 @@ namespace fsdpc::rt {
 
 namespace {
 
+// Takes input and output in the roles of the forward; for a gradient, the
+// result is the input's and the operand the output's.
 template <typename PoolOp>
 PoolingPlanAttr planOf(PoolOp op, StringRef kind, Value input, Value output,
                        bool countPadding) {
@@ -18,6 +20,7 @@ PoolingPlanAttr planOf(PoolOp op, StringRef kind, Value input, Value output,
       libraryOf(op));
 }
 
+// A maximum has no divisor, so `countPadding` does not matter to it.
 PoolingPlanAttr planOf(nn::MaxPool2dOp op) {
   return planOf(op, "max", op.getInput(), op.getResult(), false);
 }
@@ -44,6 +47,8 @@ struct PoolingCall
   Attribute getPlan(Operation *op) const { return planOf(cast<PoolOp>(op)); }
   void createCall(Operation *op, CallBuilder &calls) const {
     auto pool = cast<PoolOp>(op);
+    // Operand 0 is the input of the forward or the gradient of the output. The
+    // workspace is written by the forward and read by the gradient.
     Value source = calls.pointer(pool->getOperand(0));
     Value destination = calls.pointer(pool.getResult());
     Value workspace = calls.pointer(workspaceOf(pool));
