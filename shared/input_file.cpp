@@ -163,7 +163,8 @@ Result<InputFile> InputFile::openBelow(const std::string &folder,
   return opened;
 }
 
-Status InputFile::read(uint64_t offset, void *to, uint64_t count) const {
+Status readAt(int descriptor, const std::string &name, uint64_t offset,
+              void *to, uint64_t count) {
   auto *out = static_cast<char *>(to);
   while (count > 0) {
     // One call reads at most 2 GiB.
@@ -181,6 +182,10 @@ Status InputFile::read(uint64_t offset, void *to, uint64_t count) const {
     count -= uint64_t(got);
   }
   return {};
+}
+
+Status InputFile::read(uint64_t offset, void *to, uint64_t count) const {
+  return readAt(descriptor, name, offset, to, count);
 }
 
 Result<std::string> InputFile::readAll() const {

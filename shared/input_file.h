@@ -21,6 +21,11 @@ using FileIdentity = std::pair<uint64_t, uint64_t>;
 // Returns nullopt if the path does not exist. Links are followed.
 std::optional<FileIdentity> identityOf(const std::string &path);
 
+// Reads exactly `count` bytes from `offset` of an open file, which held them
+// when it was opened. `name` is what the error calls the file.
+Status readAt(int descriptor, const std::string &name, uint64_t offset,
+              void *to, uint64_t count);
+
 class InputFile {
 public:
   InputFile(InputFile &&other) noexcept;

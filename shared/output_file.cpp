@@ -3,13 +3,12 @@
 // begins with a dot and the file's name.
 #include "shared/output_file.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <random>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -40,15 +39,54 @@ Error OutputFile::failure(int code) const {
   return {"cannot write '" + path + "': " + std::strerror(code)};
 }
 
-// 36^12 names, about 62 bits, so that nobody can guess one and plant a file.
-static std::string randomSuffix() {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-  std::random_device source;
-  std::uniform_int_distribution<size_t> letter(0, sizeof(letters) - 2);
-  std::string suffix;
-  for (int i = 0; i < 12; ++i)
-    suffix += letters[letter(source)];
-  return suffix;
+// Returns a name next to `path`, or an empty string if there are no random
+// numbers.
+static std::string temporaryName(const std::string &path) {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != ssize_t(sizeof random))
+    return "";
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(random));
+  size_t slash = path.rfind('/');
+  size_t begin = slash == std::string::npos ? 0 : slash + 1;
+  // A name has at most 255 bytes.
+  return path.substr(0, begin) + "." + path.substr(begin, 200) + ".tmp-" +
+         digits;
+}
+
+// With 64 random bits a second attempt is hardly ever needed.
+int createBeside(const std::string &path, unsigned mode,
+                 std::string &temporary) {
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    std::string name = temporaryName(path);
+    if (name.empty())
+      return -1;
+    int file = ::open(name.c_str(),
+                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                      mode_t(mode));
+    if (file >= 0)
+      temporary = name;
+    // A taken name is worth another attempt; any other error stays the same.
+    if (file >= 0 || errno != EEXIST)
+      return file;
+  }
+  return -1;
+}
+
+bool writeAll(int descriptor, const void *data, uint64_t bytes) {
+  auto *from = static_cast<const char *>(data);
+  while (bytes > 0) {
+    // One call writes at most 2 GiB, and may write less than it is given.
+    ssize_t wrote = ::write(descriptor, from, bytes);
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote <= 0)
+      return false;
+    from += wrote;
+    bytes -= uint64_t(wrote);
+  }
+  return true;
 }
 
 Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
@@ -61,39 +99,15 @@ Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
       !S_ISLNK(status.st_mode))
     return Error{"cannot write '" + path +
                  "': it exists and is not a regular file"};
-  // Keeps the name short enough for the folder's file system.
-  size_t slash = path.rfind('/');
-  std::string folder =
-      slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  std::string base = path.substr(folder.size(), 200);
-  for (int attempt = 0; attempt < 16; ++attempt) {
-    std::string name = folder + "." + base + "." + randomSuffix();
-    out.file = ::open(name.c_str(),
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                      mode_t(mode));
-    if (out.file >= 0) {
-      out.temporary = name;
-      return out;
-    }
-    // A taken name is worth another attempt; any other error stays the same.
-    if (errno != EEXIST)
-      break;
-  }
-  return out.failure(errno);
+  out.file = createBeside(path, mode, out.temporary);
+  if (out.file < 0)
+    return out.failure(errno);
+  return out;
 }
 
 Status OutputFile::write(const void *data, size_t bytes) {
-  const char *from = static_cast<const char *>(data);
-  while (bytes > 0) {
-    // One call writes at most 2 GiB, and may write less than it is given.
-    ssize_t done = ::write(file, from, std::min<size_t>(bytes, 1 << 30));
-    if (done < 0 && errno == EINTR)
-      continue;
-    if (done < 0)
-      return failure(errno);
-    from += done;
-    bytes -= size_t(done);
-  }
+  if (!writeAll(file, data, bytes))
+    return failure(errno);
   return {};
 }
 

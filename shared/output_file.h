@@ -7,6 +7,7 @@
 #include "shared/status.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace fsdpc {
@@ -40,6 +41,16 @@ private:
   std::string path, temporary;
   int file = -1;
 };
+
+// Creates a file in the folder of `path`, under a random name that goes to
+// `temporary`, for somebody who will rename it to `path`. The name is created
+// and never opened. Returns a descriptor for writing, or -1 with errno set.
+int createBeside(const std::string &path, unsigned mode,
+                 std::string &temporary);
+
+// Writes `bytes` to a descriptor, at its position. Returns false and sets errno
+// on failure, when part of them may be written.
+bool writeAll(int descriptor, const void *data, uint64_t bytes);
 
 // Writes a whole file.
 Status writeWhole(const std::string &path, const void *data, size_t bytes,

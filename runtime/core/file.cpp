@@ -2,6 +2,7 @@
 // because ranges come from headers that may be wrong. What is not a regular
 // file is refused when it is opened: it has no positions.
 #include "runtime/core/file.h"
+#include "shared/input_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -70,22 +71,7 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
                  " bytes, but bytes " + std::to_string(offset) + " to " +
                  std::to_string(offset) + " + " + std::to_string(count) +
                  " are needed"};
-  auto *out = static_cast<char *>(to);
-  while (count > 0) {
-    // One call reads at most 2 GiB.
-    size_t piece = size_t(std::min<uint64_t>(count, 1 << 30));
-    ssize_t got = pread(descriptor, out, piece, off_t(offset));
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return fileError(name, "read");
-    if (got == 0)
-      return Error{"'" + name + "' was truncated while it was being read"};
-    out += got;
-    offset += uint64_t(got);
-    count -= uint64_t(got);
-  }
-  return {};
+  return readAt(descriptor, name, offset, to, count);
 }
 
 // Each piece's hash is the seed of the next, so their order counts. The number

@@ -5,6 +5,7 @@
 #include "runtime/core/file.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/resources.h"
+#include "shared/output_file.h"
 
 #include <nlohmann/json.hpp>
 

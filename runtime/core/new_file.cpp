@@ -3,53 +3,20 @@
 // network file systems report a quota.
 #include "runtime/core/new_file.h"
 #include "runtime/core/file.h"
+#include "shared/output_file.h"
 
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
-namespace {
-
-// Returns a name next to `path`, or an empty string if there are no random
-// numbers.
-std::string temporaryName(const std::string &path) {
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof random, 0) != ssize_t(sizeof random))
-    return "";
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(random));
-  size_t slash = path.rfind('/');
-  size_t begin = slash == std::string::npos ? 0 : slash + 1;
-  // A name has at most 255 bytes.
-  return path.substr(0, begin) + "." + path.substr(begin, 200) + ".tmp-" +
-         digits;
-}
-
-} // namespace
 
 // Keeps the slash, so that the folder of "/x" is "/".
 std::string folderOf(const std::string &path) {
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash + 1);
-}
-
-bool writeAll(int descriptor, const void *data, uint64_t bytes) {
-  auto *from = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t wrote = ::write(descriptor, from, bytes);
-    if (wrote < 0 && errno == EINTR)
-      continue;
-    if (wrote <= 0)
-      return false;
-    from += wrote;
-    bytes -= uint64_t(wrote);
-  }
-  return true;
 }
 
 NewFile::~NewFile() {
@@ -71,19 +38,7 @@ Status NewFile::open(const std::string &target) {
   // The rename would replace a file that is write-protected.
   if (exists && access(path.c_str(), W_OK) != 0)
     return fileError(path, "save");
-  // With 64 random bits a second attempt is hardly ever needed.
-  for (int attempt = 0; descriptor < 0 && attempt < 8; ++attempt) {
-    std::string name = temporaryName(path);
-    if (name.empty())
-      return fileError(path, "save");
-    descriptor =
-        ::open(name.c_str(),
-               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (descriptor >= 0)
-      temporary = name;
-    else if (errno != EEXIST)
-      break;
-  }
+  descriptor = createBeside(path, 0666, temporary);
   if (descriptor < 0)
     return fileError(path, "save");
   // A private file stays private.

@@ -37,10 +37,6 @@ private:
 // Fails unless a NewFile could be made for `path`. Leaves nothing behind.
 Status checkWritable(const std::string &path);
 
-// Writes `bytes` to a descriptor, at its position. Returns false and sets errno
-// on failure, when part of them may be written.
-bool writeAll(int descriptor, const void *data, uint64_t bytes);
-
 // Returns the folder of a path, as a path that can be opened.
 std::string folderOf(const std::string &path);
 
