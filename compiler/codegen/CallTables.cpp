@@ -149,8 +149,8 @@ void CallTables::add(StringRef entry) {
     sequences[stream].stream = stream;
   }
   auto function = symbols.lookup<func::FuncOp>(entry);
-  // What is no work, such as waiting for an event, is not timed and takes no
-  // entry.
+  // Commands that do no work, such as waiting for an event, are not timed and
+  // get no entry.
   for (Operation &op : function.getBody().front().without_terminator()) {
     auto command = dyn_cast<rt::CommandOpInterface>(op);
     if (!command || !command.isWork())

@@ -6,7 +6,7 @@
 
 namespace fsdpc::codegen {
 
-// What a link needs from this machine besides the objects.
+// The files of this machine that a link needs besides the objects.
 struct LinkInputs {
   std::string driver;  // path of `c++`
   std::string archive; // path of the runtime for the target

@@ -26,7 +26,7 @@ void fsdpc::pipeline::registerDialects(mlir::DialectRegistry &registry) {
 }
 
 void fsdpc::pipeline::registerPasses() {
-  // Of the upstream passes, only those of the pipeline.
+  // The pipeline uses only these two upstream passes.
   mlir::registerCanonicalizer();
   mlir::registerCSE();
   // The names of these functions hold the stage (-gen-pass-decls -name=…).

@@ -195,8 +195,8 @@ nn::KernelTemplate Planner::chooseTemplate() {
   return fitsColumns() ? nn::KernelTemplate::column : nn::KernelTemplate::row;
 }
 
-// Of the templates that could compute a reduction, each adds up in an order of
-// its own, so the one that follows from the body is the only one.
+// Each template adds up a reduction in its own order. So a plan may only name
+// the template that follows from the kernel's body.
 LogicalResult Planner::checkTemplate() {
   if (plan.kind == chooseTemplate())
     return success();

@@ -131,7 +131,7 @@ Planner::addOutputs(int current, const Domain &domain,
   return success();
 }
 
-// What is not reduced joins the loop of a reduction of its length.
+// Elementwise work joins the loop of a reduction of the same length.
 FailureOr<Planner::Loops> Planner::loopsOf(int current, const Domain &domain,
                                            Stage &scalars) {
   SmallVector<nn::ReduceOp> own;

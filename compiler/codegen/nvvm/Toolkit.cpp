@@ -36,8 +36,8 @@ std::optional<CudaToolkit> look(StringRef root,
   for (StringRef name : kPrograms)
     if (!llvm::sys::fs::can_execute(toolkit.program(name)))
       missing.push_back("bin/" + name.str());
-  // Of the folders for libraries, the one that lacks the fewest is meant, so
-  // the message lists what is missing there alone.
+  // The user probably means the folder that lacks the fewest libraries, so the
+  // message lists only what is missing there.
   SmallVector<std::string> best;
   for (StringRef folder : kLibraryFolders) {
     std::string path = toolkit.root + "/" + folder.str();

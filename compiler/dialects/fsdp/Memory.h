@@ -30,8 +30,8 @@ struct SegmentBounds : mlir::SideEffects::Resource::Base<SegmentBounds> {
 struct StepReport : mlir::SideEffects::Resource::Base<StepReport> {
   llvm::StringRef getName() final { return "report of the step"; }
 };
-/// What collectives without memory of layouts send. The effect keeps them in
-/// the same order on every rank.
+/// Stands for the data that collectives send if they touch no layout's memory.
+/// The effect keeps these collectives in the same order on every rank.
 struct OtherRanks : mlir::SideEffects::Resource::Base<OtherRanks> {
   llvm::StringRef getName() final { return "other ranks"; }
 };
