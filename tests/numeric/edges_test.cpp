@@ -293,10 +293,68 @@ struct Worst {
   }
 };
 
+// What the kernel of a function computed from `x`.
+struct Computed {
+  size_t number; // of the function in its table
+  bool isBf16;
+  nn::ReferenceTensor x, y, dx; // dx is the derivative of y
+};
+
 // The parameter is the number of threads per block of a grid, or 0 for loops.
 class EdgesTest : public ::testing::TestWithParam<int> {
 protected:
   EdgesTest() { prepareContext(context); }
+
+  // Runs the functions of `text`, whose names are the element type and the
+  // number of the function, and their derivatives on `all`. Returns nothing
+  // after a failure.
+  std::vector<Computed> compute(const std::string &text,
+                                const std::vector<double> &all) {
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
+    EXPECT_TRUE(module);
+    if (!module)
+      return {};
+    for (auto function : module->getOps<func::FuncOp>())
+      differentiate(function);
+    std::string shown;
+    llvm::raw_string_ostream(shown) << *module;
+    LoadedKernels loaded(context, shown, "native", GetParam());
+    std::vector<Computed> results;
+    for (func::FuncOp kernel : loaded.kernels()) {
+      StringRef name = kernel.getSymName();
+      bool isBf16 = name.consume_front("bf16");
+      if (!isBf16)
+        name.consume_front("f32");
+      size_t number = 0;
+      EXPECT_FALSE(name.getAsInteger(10, number));
+      auto type = cast<RankedTensorType>(kernel.getArgumentTypes()[0]);
+      auto x = nn::ReferenceTensor::zeros(type);
+      x.floats = all;
+      x.round();
+      Buffer in(type), out(type), slope(type);
+      in.fill(x);
+      void *buffers[] = {in.data(), out.data(), slope.data()};
+      loaded.run(kernel.getSymName(), 0, loaded.extent(kernel), buffers);
+      results.push_back({number, isBf16, x, out.read(type), slope.read(type)});
+    }
+    return results;
+  }
+
+  // Prints a line of the table and holds the errors under their limits. `place`
+  // says what Worst::at is: " at " or " of row ".
+  static void report(const char *name, bool isBf16, const Limits &limits,
+                     const char *place, const Worst &value,
+                     const Worst &derivative) {
+    std::printf("%-16s %-5s %12.2f %15.6g %12.2f %15.6g\n", name,
+                isBf16 ? "bf16" : "f32", value.error, value.at,
+                derivative.error, derivative.at);
+    EXPECT_LE(value.error, isBf16 ? limits.bf16 : limits.f32)
+        << name << place << value.at << " is " << value.got;
+    EXPECT_LE(derivative.error, isBf16 ? limits.slopeBf16 : limits.slopeF32)
+        << "the derivative of " << name << place << derivative.at << " is "
+        << derivative.got;
+  }
+
   MLIRContext context;
 };
 std::string nameOf(const ::testing::TestParamInfo<int> &info) {
@@ -328,33 +386,12 @@ TEST_P(EdgesTest, Functions) {
                             element, i, type,
                             replaced(replaced(body, "$T", type), "$B", bits));
     }
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
-  ASSERT_TRUE(module);
-  for (auto function : module->getOps<func::FuncOp>())
-    differentiate(function);
-  std::string shown;
-  llvm::raw_string_ostream(shown) << *module;
-  LoadedKernels loaded(context, shown, "native", GetParam());
-
   std::printf("%-16s %-5s %28s %28s\n", "", "", "value: ulp at x",
               "derivative: ulp at x");
-  for (func::FuncOp kernel : loaded.kernels()) {
-    StringRef name = kernel.getSymName();
-    bool isBf16 = name.consume_front("bf16");
-    if (!isBf16)
-      name.consume_front("f32");
-    size_t number;
-    ASSERT_FALSE(name.getAsInteger(10, number));
+  std::vector<Computed> results = compute(text, all);
+  ASSERT_EQ(results.size(), 2 * std::size(kCases));
+  for (const auto &[number, isBf16, x, y, dx] : results) {
     const Case &each = kCases[number];
-    auto type = cast<RankedTensorType>(kernel.getArgumentTypes()[0]);
-    auto x = nn::ReferenceTensor::zeros(type);
-    x.floats = all;
-    x.round();
-    Buffer in(type), out(type), slope(type);
-    in.fill(x);
-    void *buffers[] = {in.data(), out.data(), slope.data()};
-    loaded.run(kernel.getSymName(), 0, loaded.extent(kernel), buffers);
-    nn::ReferenceTensor y = out.read(type), dx = slope.read(type);
     Worst value, derivative;
     int digits = isBf16 ? 8 : 24;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -369,15 +406,7 @@ TEST_P(EdgesTest, Functions) {
           errorOf(dx.floats[i], each.slope(at), digits, each.slopeScale, 3), at,
           dx.floats[i]);
     }
-    std::printf("%-16s %-5s %12.2f %15.6g %12.2f %15.6g\n", each.name,
-                isBf16 ? "bf16" : "f32", value.error, value.at,
-                derivative.error, derivative.at);
-    const Limits &l = each.limits;
-    EXPECT_LE(value.error, isBf16 ? l.bf16 : l.f32)
-        << each.name << "(" << value.at << ") is " << value.got;
-    EXPECT_LE(derivative.error, isBf16 ? l.slopeBf16 : l.slopeF32)
-        << "the derivative of " << each.name << " at " << derivative.at
-        << " is " << derivative.got;
+    report(each.name, isBf16, each.limits, " at ", value, derivative);
   }
 }
 
@@ -521,30 +550,10 @@ TEST_P(EdgesTest, Rows) {
           llvm::formatv("tensor<{0}x{1}x{2}>", rows, kSize, element).str(),
           body);
     }
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
-  ASSERT_TRUE(module);
-  for (auto function : module->getOps<func::FuncOp>())
-    differentiate(function);
-  std::string shown;
-  llvm::raw_string_ostream(shown) << *module;
-  LoadedKernels loaded(context, shown, "native", GetParam());
-  for (func::FuncOp kernel : loaded.kernels()) {
-    StringRef name = kernel.getSymName();
-    bool isBf16 = name.consume_front("bf16");
-    if (!isBf16)
-      name.consume_front("f32");
-    size_t number;
-    ASSERT_FALSE(name.getAsInteger(10, number));
+  std::vector<Computed> results = compute(text, all);
+  ASSERT_FALSE(results.empty());
+  for (const auto &[number, isBf16, x, y, dx] : results) {
     const RowCase &each = kRowCases[number];
-    auto type = cast<RankedTensorType>(kernel.getArgumentTypes()[0]);
-    auto x = nn::ReferenceTensor::zeros(type);
-    x.floats = all;
-    x.round();
-    Buffer in(type), out(type), slope(type);
-    in.fill(x);
-    void *buffers[] = {in.data(), out.data(), slope.data()};
-    loaded.run(kernel.getSymName(), 0, loaded.extent(kernel), buffers);
-    nn::ReferenceTensor y = out.read(type), dx = slope.read(type);
     Worst value, derivative;
     for (size_t r = 0; r < rows; ++r) {
       Row row(x.floats.begin() + r * kSize, x.floats.begin() + (r + 1) * kSize);
@@ -568,15 +577,7 @@ TEST_P(EdgesTest, Rows) {
             dx.floats[at]);
       }
     }
-    std::printf("%-16s %-5s %12.2f %15.6g %12.2f %15.6g\n", each.name,
-                isBf16 ? "bf16" : "f32", value.error, value.at,
-                derivative.error, derivative.at);
-    const Limits &l = each.limits;
-    EXPECT_LE(value.error, isBf16 ? l.bf16 : l.f32)
-        << each.name << " of row " << value.at << " is " << value.got;
-    EXPECT_LE(derivative.error, isBf16 ? l.slopeBf16 : l.slopeF32)
-        << "the derivative of " << each.name << " of row " << derivative.at
-        << " is " << derivative.got;
+    report(each.name, isBf16, each.limits, " of row ", value, derivative);
   }
 }
 
