@@ -9,20 +9,24 @@
 using namespace fsdpc;
 using namespace fsdpc::analysis;
 
+int64_t analysis::fewestSteps(int64_t length, int64_t lanes) {
+  int64_t best = 1, fewest = length;
+  for (int64_t width = lanes; width >= 4; width /= 2)
+    if (length / width + length % width < fewest) {
+      best = width;
+      fewest = length / width + length % width;
+    }
+  return best;
+}
+
 // Four registers of running values if the run fills them twice; then the width
-// that needs the fewest steps, whole vectors plus single elements.
+// that needs the fewest steps.
 llvm::SmallVector<RowPart, 3> analysis::rowParts(int64_t run, int64_t lanes) {
   llvm::SmallVector<int64_t, 3> widths;
   int64_t wide = std::min(4 * lanes, kWidestPart);
   if (run >= 2 * wide)
     widths.push_back(wide);
-  int64_t best = 1, fewest = run;
-  for (int64_t width = lanes; width >= 4; width /= 2)
-    if (run / width + run % width < fewest) {
-      best = width;
-      fewest = run / width + run % width;
-    }
-  if (best > 1)
+  if (int64_t best = fewestSteps(run, lanes); best > 1)
     widths.push_back(best);
   widths.push_back(1);
 

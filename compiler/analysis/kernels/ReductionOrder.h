@@ -36,6 +36,11 @@ inline constexpr int64_t kWidestPart = 64;
 /// It keeps the rounding error of long sums small.
 inline constexpr int64_t kRowBlock = 256;
 
+/// Returns the width that takes the fewest steps over `length` elements, in
+/// whole vectors plus single elements: `lanes`, a half of it and so on down to
+/// 4, or 1.
+int64_t fewestSteps(int64_t length, int64_t lanes);
+
 /// Elements of a run that share running values.
 struct RowPart {
   int64_t begin, end; // in the run; whole multiples of the width

@@ -2,6 +2,7 @@
 // then in single elements for the tail. The widths suit what the loop computes;
 // EmitRows.cpp has the loops that reduce rows, whose order of additions follows
 // from the op alone.
+#include "compiler/analysis/kernels/ReductionOrder.h"
 #include "compiler/codegen/kernels/EmitEmbeddingGrad.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 
@@ -57,15 +58,7 @@ SmallVector<int64_t> LoopEmitter::widthsFor(const Stage &stage) const {
   if (wide > target.lanes && longest >= wide)
     widths.push_back(wide);
 
-  // Then the width that needs the fewest steps: whole vectors plus single
-  // elements.
-  int64_t best = 1, fewest = longest;
-  for (int64_t lanes = target.lanes; lanes >= 4; lanes /= 2)
-    if (longest / lanes + longest % lanes < fewest) {
-      best = lanes;
-      fewest = longest / lanes + longest % lanes;
-    }
-  if (best > 1)
+  if (int64_t best = analysis::fewestSteps(longest, target.lanes); best > 1)
     widths.push_back(best);
   widths.push_back(1);
   return widths;
