@@ -35,6 +35,7 @@ public:
   // The order matters: each step refines the root that the steps before left,
   // and followers are placed when all their users have units.
   int run() {
+    findWeights();
     anchorOps();
     if (policy.separatesLarge)
       separateLargeParameters();
@@ -53,15 +54,23 @@ private:
     std::string scope, cls;
   };
 
+  // Notes the results of loads of parameters, and of what rearranges them. One
+  // walk in program order finds all: to follow the operands of each value
+  // anew would take quadratic time in a chain of rearrangements.
+  void findWeights() {
+    for (Operation &op : body.without_terminator()) {
+      auto load = dyn_cast<fsdp::LoadOp>(op);
+      if (load && isParameter(load))
+        weights[load.getResult()] = load;
+      else if (isRearrangement(&op))
+        if (fsdp::LoadOp source = weightOf(op.getOperand(0)))
+          weights[op.getResult(0)] = source;
+    }
+  }
+
   // Returns the load of the parameter behind transposes, casts and other
   // rearrangements, or null.
-  fsdp::LoadOp weightOf(Value value) const {
-    Operation *op = value.getDefiningOp();
-    while (op && isRearrangement(op))
-      op = op->getOperand(0).getDefiningOp();
-    auto load = dyn_cast_or_null<fsdp::LoadOp>(op);
-    return load && isParameter(load) ? load : fsdp::LoadOp();
-  }
+  fsdp::LoadOp weightOf(Value value) const { return weights.lookup(value); }
 
   bool isParameter(fsdp::LoadOp load) const {
     return isa_and_nonnull<fsdp::ParameterOp>(symbols.lookup(load.getSymbol()));
@@ -322,6 +331,7 @@ private:
   llvm::StringMap<int> byName;
   llvm::DenseMap<Operation *, int> unitOf;
   llvm::DenseMap<Operation *, Operation *> firstBefore;
+  llvm::DenseMap<Value, fsdp::LoadOp> weights; // see findWeights
 };
 
 struct FormUnits : impl::FormUnitsBase<FormUnits> {

@@ -5,7 +5,8 @@ Generates models of n ops in the shapes in which graphs grow (chains, fans, ladd
 units), compiles each for growing n, and fits the exponent e of seconds = c * n^e to the largest sizes. Every compiler pass is
 meant to take time proportional to its input, so an exponent above the limit names a pass to mend; --passes shows which.
 Seconds are those of the processor, so that a busy machine changes little. Those that a model of one op takes are subtracted,
-since start-up would hide the growth of small models.
+since start-up would hide the growth of small models. Other work on the machine still slows a compile, through caches that it
+shares, so a family over the limit is measured again, twice at most, and the fastest compile of each size counts.
 
 A compile that exceeds the time limit, crashes or is refused ends its family: larger sizes are not tried, and the family counts as
 wrong. The models are written with tests/numeric/onnx_wire.py, so no package is needed.
@@ -32,6 +33,7 @@ SAMPLE = [1000, 3000]
 EXPONENT = 1.1           # of the whole sweep
 SAMPLE_EXPONENT = 1.5    # of small models; a quadratic pass exceeds it
 NOISE = 0.15             # seconds above the empty model, below which no exponent is fitted
+ATTEMPTS = 3             # of a family whose exponent is over the limit
 ROWS, WIDTH = 4, 8       # of every value
 
 
@@ -296,11 +298,9 @@ def shown(value: float | None) -> str:
     return "   -" if value is None else f"{value:4.2f}"
 
 
-def measure(options, family: str, idle: float) -> bool:
-    """Prints the family's table. Returns True if it stays under the limit."""
-    sizes, results = [], []
-    print(f"{family}: {FAMILIES[family].__doc__}", flush=True)
-    fault = ""
+def sweep(options, family: str) -> tuple[list[Compile], str]:
+    """Compiles the family at each size. Returns the compiles that ended well, and the fault of the first that did not."""
+    results = []
     for n in options.sizes:
         model, flags = build(family, n)
         done = compile_model(options.fsdpc, model, flags + options.flag, options.to, options.limit)
@@ -308,16 +308,29 @@ def measure(options, family: str, idle: float) -> bool:
         if done.fault:
             if options.passes and done.passes:
                 print(f"    passes that ended: {' '.join(done.passes)}")
-            fault = f" at n = {n}: {done.fault}"
-            break
-        sizes.append(n)
+            return results, f" at n = {n}: {done.fault}"
         results.append(done)
-    total = fit(sizes, [max(r.seconds - idle, 1e-3) for r in results], NOISE)
+    return results, ""
+
+
+def measure(options, family: str, idle: float) -> bool:
+    """Prints the family's table. Returns True if it stays under the limit."""
+    print(f"{family}: {FAMILIES[family].__doc__}", flush=True)
+    results, total = [], None
+    for attempt in range(ATTEMPTS):
+        again, fault = sweep(options, family)
+        results = [min(pair, key=lambda done: done.seconds) for pair in zip(results, again)] if results else again
+        sizes = options.sizes[:len(results)]
+        total = fit(sizes, [max(done.seconds - idle, 1e-3) for done in results], NOISE)
+        ok = not fault and (total is None or total <= options.exponent)
+        if ok or fault:
+            break
+        if attempt + 1 < ATTEMPTS:
+            print(f"  exponent {shown(total)}; measuring again", flush=True)
     if options.passes and results:
         for name, seconds in sorted(results[-1].passes.items(), key=lambda item: -item[1])[:options.passes]:
-            growth = fit(sizes, [r.passes.get(name, 0) for r in results], NOISE / 10)
+            growth = fit(sizes, [done.passes.get(name, 0) for done in results], NOISE / 10)
             print(f"    {name:32} {seconds:8.2f} s  exponent {shown(growth)}")
-    ok = not fault and (total is None or total <= options.exponent)
     print(f"  exponent {shown(total)}  {'ok' if ok else 'WRONG'}{fault}", flush=True)
     options.summary.append((family, sizes[-1] if sizes else 0, results[-1].seconds if results else 0,
                             results[-1].peak_bytes / 2**20 if results else 0, total, fault))
