@@ -11,8 +11,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
   let description = [{
     A unit @u gets the layout @u.flat of its trainable and @u.frozen of its frozen
     parameters. Members follow each other in order of first use, at multiples of 16
-    elements. Each has a factor of the learning rate, 1, and a weight decay (0 where
-    --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
+    elements. Each has a factor of the learning rate (1, or what --group and --layer-decay
+    make of it) and a weight decay (that of its group, else 0 where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
     ones, with a remark: torch.optim skips it too.
 
     What every rank keeps in full follows from the strategy:

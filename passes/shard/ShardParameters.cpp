@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -40,7 +41,7 @@ public:
 
   LogicalResult run() {
     findGradients();
-    if (failed(createLayouts()))
+    if (failed(findRates()) || failed(createLayouts()))
       return failure();
     for (Operation &op : llvm::make_early_inc_range(body))
       if (auto load = dyn_cast<fsdp::LoadOp>(op))
@@ -68,6 +69,42 @@ private:
             << "'; treating it as frozen";
         parameter.setTrainable(false);
       }
+  }
+
+  // Matches --group and --layer-decay, which findGradients leaves only the
+  // trainable parameters to.
+  LogicalResult findRates() {
+    FailureOr<fsdp::ParameterGroups> found = fsdp::ParameterGroups::of(module);
+    if (failed(found))
+      return failure();
+    groups = std::move(*found);
+    if (options.layerDecay == 1)
+      return success();
+    auto factors = fsdp::layerFactors(module, body, options.layerDecay);
+    if (failed(factors))
+      return failure();
+    layerFactors = std::move(*factors);
+    return success();
+  }
+
+  // Returns the factor of the learning rate. The rate of a group is kept as a
+  // ratio, so that --lr and --lr-schedule of the program act on all groups.
+  double rateOf(fsdp::ParameterOp parameter) const {
+    auto factor = layerFactors.find(parameter);
+    double rate = factor == layerFactors.end() ? 1 : factor->second;
+    std::optional<size_t> group = groups.groupOf(parameter);
+    if (group && options.groups[*group].lr)
+      rate *= *options.groups[*group].lr / options.lr;
+    return rate;
+  }
+
+  // A decay that the parameter's group names outweighs --no-decay.
+  double decayOf(fsdp::ParameterOp parameter) {
+    bool decays = !noDecay.match(parameter) && parameter.getTrainable();
+    std::optional<size_t> group = groups.groupOf(parameter);
+    if (group && options.groups[*group].weightDecay)
+      return *options.groups[*group].weightDecay;
+    return decays ? options.weightDecay() : 0;
   }
 
   // Each unit gets up to two layouts, one for its trainable and one for its
@@ -106,8 +143,8 @@ private:
   }
 
   // Places the members in order, each aligned to kMemberAlignment elements.
-  // Weight decay is a property of the member, since --no-decay excludes single
-  // parameters of a unit.
+  // Rate and decay are properties of the member, since --group and --no-decay
+  // concern single parameters of a unit.
   void createLayout(StringRef unit, bool trainable,
                     ArrayRef<fsdp::ParameterOp> parameters) {
     Builder attrs(module.getContext());
@@ -116,11 +153,10 @@ private:
     for (fsdp::ParameterOp parameter : parameters) {
       int64_t offset = llvm::alignTo(end, fsdp::kMemberAlignment);
       int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
-      bool decays = !noDecay.match(parameter) && trainable;
       members.push_back(fsdp::MemberAttr::get(
           module.getContext(), FlatSymbolRefAttr::get(parameter), offset,
-          elements, attrs.getF64FloatAttr(1),
-          attrs.getF64FloatAttr(decays ? options.weightDecay() : 0)));
+          elements, attrs.getF64FloatAttr(rateOf(parameter)),
+          attrs.getF64FloatAttr(decayOf(parameter))));
       end = offset + elements;
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
@@ -239,6 +275,8 @@ private:
   Block &body;
   const fsdp::CompileOptions &options;
   fsdp::NamePatterns noDecay;
+  fsdp::ParameterGroups groups;
+  DenseMap<Operation *, double> layerFactors; // see findRates
   llvm::StringMap<fsdp::GradientOp> gradients;
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
   Operation *lastSymbol = nullptr;

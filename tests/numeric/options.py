@@ -106,6 +106,19 @@ def no_decay(case: Case) -> None:
         demand(off < 1e-3 * LR, f"'{name}' is not decayed by {decay}: differs by {off:.1e}")
 
 
+def groups(case: Case) -> None:
+    """The rates and decays of groups, in the first update; --lr of the program scales the rates of all of them."""
+    program = case.compile("--group=ln_|bias: weight_decay=0", "--group=^h\\.0\\.: lr=1e-3 weight_decay=0.1",
+                           base=(f"--lr={LR}", "--weight-decay=0.5", "--optimizer=sgd"))
+    before = case.values(case.train(program, "--lr=0", steps=1))
+    training = case.train(program, f"--lr={2 * LR}", steps=1)
+    after, gradients = case.values(training), read_safetensors(training.gradients)
+    for name, rate, decay in (("h.0.ln_1.weight", 1, 0.0), ("h.0.fc.weight", 0.1, 0.1), ("h.1.fc.weight", 1, 0.5)):
+        expected = -2 * LR * rate * (gradients[name] + decay * before[name])
+        off = np.abs(after[name] - before[name] - expected).max() / np.abs(expected).max()
+        demand(off < 1e-4, f"'{name}' is not updated with {rate} of the rate and decay {decay}: differs by {off:.1e}")
+
+
 # ---- what trains ----
 
 def frozen(case: Case) -> None:
@@ -219,7 +232,7 @@ def trace(case: Case) -> None:
                 demand(all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(found, found[1:])), "commands of a stream overlap")
 
 
-CASES = {case.__name__: case for case in (optimizers, no_decay, frozen, init_and_embed, units, schedule, reduce_step, cpu,
+CASES = {case.__name__: case for case in (optimizers, no_decay, groups, frozen, init_and_embed, units, schedule, reduce_step, cpu,
                                           memory_limit, max_ranks, shuffle, lr_schedule, trace)}
 
 

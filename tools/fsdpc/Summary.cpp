@@ -1,11 +1,13 @@
-// Prints the summary of a compile: the model, its units and kernels, the
-// communication per step, and the memory per rank.
+// Prints the summary of a compile: the model, its units, groups and kernels, the
+// communication per step, and the memory per rank. All of it is read from the
+// module and its manifest, so a dump gives the same summary as the model.
 #include "tools/fsdpc/Summary.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "shared/memory_plan.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -28,6 +30,21 @@ void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
                << " buffers\n";
 }
 
+// Lists the groups of --group with what they contain, since an expression
+// easily matches more or fewer parameters than was meant.
+static void printGroups(ModuleOp module) {
+  FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
+  if (failed(groups))
+    return;
+  for (const fsdp::ParameterGroups::Group &group : groups->groups()) {
+    int64_t elements = 0;
+    for (fsdp::ParameterOp member : group.members)
+      elements += cast<ShapedType>(member.getType()).getNumElements();
+    llvm::outs() << "group '" << group.pattern << "': " << group.members.size()
+                 << " parameters of " << elements << " elements\n";
+  }
+}
+
 void fsdpc::driver::printModelSummary(ModuleOp module) {
   // An attribute holds the counts of recognised composites, since the ops
   // themselves are kernels by now.
@@ -48,6 +65,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   llvm::outs() << "strategy: "
                << fsdp::nameOf(fsdp::CompileOptions::of(module).strategy)
                << ", " << units << " units, " << kernels << " kernels\n";
+  printGroups(module);
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();

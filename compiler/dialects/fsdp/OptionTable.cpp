@@ -122,6 +122,11 @@ constexpr OptionInfo table[] = {
                                "ascends instead of descending"),
     option<&Options::noDecay>("no-decay", Group::Training, "REGEX",
                               "parameters without weight decay"),
+    option<&Options::groups>("group", Group::Training, "REGEX: KEY=X ...",
+                             "lr and weight_decay of some parameters"),
+    option<&Options::layerDecay>(
+        "layer-decay", Group::Training, "X",
+        "multiplies the learning rate from each layer to the one before it"),
     option<&Options::clipGradNorm>(
         "clip-grad-norm", Group::Training, "X",
         "largest norm of the gradient (0: as it is)"),
@@ -265,6 +270,12 @@ std::string checkOptions(const CompileOptions &options) {
              condition.option.str() + "=" + other + "'; it needs " +
              listFlags(condition.option, values);
   }
+  if (options.lr == 0 &&
+      llvm::any_of(options.groups, [](const ParameterGroup &group) {
+        return group.lr.has_value();
+      }))
+    return "'--group' with an lr needs '--lr' above 0, since the program keeps "
+           "their ratio";
   if (options.nesterov && options.momentum == 0)
     return "'--nesterov' needs '--momentum' above 0";
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who

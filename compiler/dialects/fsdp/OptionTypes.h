@@ -212,4 +212,12 @@ template <> struct OptionType<InitRules> : ListOption<InitRules> {
   static Strings texts(const InitRules &list);
 };
 
+using GroupList = std::vector<ParameterGroup>;
+/// "REGEX: lr=1e-4 weight_decay=0", split at the last ": "; kept in the order
+/// given, since the first match counts.
+template <> struct OptionType<GroupList> : ListOption<GroupList> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, GroupList &);
+  static Strings texts(const GroupList &list);
+};
+
 } // namespace fsdpc::fsdp

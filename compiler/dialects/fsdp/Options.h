@@ -74,6 +74,13 @@ struct InitRule {
   std::string glob, rule;
 };
 
+/// Hyperparameters of the parameters whose name the expression matches. What is
+/// not given is as for the other parameters.
+struct ParameterGroup {
+  std::string pattern;
+  std::optional<double> lr, weightDecay;
+};
+
 struct CompileOptions {
   // The model.
   std::string loss;                    // an output; empty: the only scalar one
@@ -106,6 +113,9 @@ struct CompileOptions {
   bool amsgrad = false;
   bool maximize = false;
   Patterns noDecay;
+  std::vector<ParameterGroup> groups; // the first match counts
+  double layerDecay = 1;   // factor of the learning rate from a unit to the one
+                           // before it
   double clipGradNorm = 0; // 0: not clipped
 
   // The schedule.

@@ -85,6 +85,37 @@ module attributes {fsdp.options = {"no-decay" = ["bias", "("]}} {
 
 // -----
 
+// A group has an expression, then known settings, each once and in range.
+// expected-error @below {{attribute 'fsdp.options': 'group' = ["bias:lr=1"] has 'bias:lr=1', which is not of the form 'REGEX: KEY=X ...'}}
+module attributes {fsdp.options = {group = ["bias:lr=1"]}} {
+}
+
+// -----
+
+// expected-error @below {{sets 'betas', which is none of lr|weight_decay}}
+module attributes {fsdp.options = {group = ["bias: betas=0,0"]}} {
+}
+
+// -----
+
+// expected-error @below {{sets 'lr' twice}}
+module attributes {fsdp.options = {group = ["bias: lr=1 lr=2"]}} {
+}
+
+// -----
+
+// expected-error @below {{has 'lr=-1', where '-1' is less than 0}}
+module attributes {fsdp.options = {group = ["bias: lr=-1"]}} {
+}
+
+// -----
+
+// expected-error @below {{has '(', which is not a regular expression: missing ): (}}
+module attributes {fsdp.options = {group = ["(: lr=1"]}} {
+}
+
+// -----
+
 // A size has a unit that is known.
 // expected-error @below {{attribute 'fsdp.options': 'memory-limit' = "6 parsecs" is not a size such as '6GiB'}}
 module attributes {fsdp.options = {"memory-limit" = "6 parsecs"}} {

@@ -131,3 +131,105 @@ module attributes {fsdp.options = {"no-decay" = ["norm"]}} {
     return
   }
 }
+
+// -----
+
+// The first group that matches gives rate (as a factor) and decay; what it leaves
+// out is as without it, so --no-decay clears the decay of @ab. Frozen parameters
+// belong to no group.
+// CHECK: fsdp.layout @u.flat
+// CHECK-SAME: <@a[0, 8] rate 1.000000e-01 : f64 decay 5.000000e-01 : f64>
+// CHECK-SAME: <@ab[16, 8] rate 1.000000e-01 : f64 decay 0.000000e+00 : f64>
+// CHECK-SAME: <@b[32, 8] rate 1.000000e+00 : f64 decay 2.500000e-01 : f64>
+// CHECK: fsdp.layout @u.frozen
+// CHECK-SAME: <@af[0, 8] rate 1.000000e+00 : f64 decay 0.000000e+00 : f64>
+module attributes {fsdp.options = {lr = 1.0 : f64, "weight-decay" = 0.5 : f64, "no-decay" = ["b$"], group = ["a: lr=0.1", "b$: weight_decay=0.25"]}} {
+  fsdp.parameter @a : tensor<8xf32> trainable unit @u
+  fsdp.parameter @ab : tensor<8xf32> trainable unit @u
+  fsdp.parameter @b : tensor<8xf32> trainable unit @u
+  fsdp.parameter @af : tensor<8xf32> unit @u
+  fsdp.unit @u
+  func.func @microbatch(%g: tensor<8xf32>) {
+    fsdp.gradient @a, %g : tensor<8xf32>
+    fsdp.gradient @ab, %g : tensor<8xf32>
+    fsdp.gradient @b, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// A group whose parameters all belong to groups before it has no effect.
+// expected-error@+1 {{--group 'a.' has no effect: all parameters that it matches belong to groups before it, such as 'a'; put it first}}
+module attributes {fsdp.options = {group = ["a: lr=0.1", "a.: lr=1"]}} {
+  fsdp.parameter @a : tensor<8xf32> trainable unit @u
+  fsdp.parameter @ab : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  func.func @microbatch(%g: tensor<8xf32>) {
+    fsdp.gradient @a, %g : tensor<8xf32>
+    fsdp.gradient @ab, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// A group matches trainable parameters only.
+// expected-error@+1 {{--group 'f' matches no trainable parameter; available: 'a'}}
+module attributes {fsdp.options = {group = ["f: lr=0.1"]}} {
+  fsdp.parameter @a : tensor<8xf32> trainable unit @u
+  fsdp.parameter @f : tensor<8xf32> unit @u
+  fsdp.unit @u
+  func.func @microbatch(%g: tensor<8xf32>) {
+    fsdp.gradient @a, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// --layer-decay: the layers are the modules' units in order of first use. What the
+// root reads before the first, between two, and behind the last has the layer
+// 0, that of the unit before it, and the last.
+// CHECK: fsdp.layout @root.flat
+// CHECK-SAME: <@first[0, 8] rate 1.250000e-01 : f64
+// CHECK-SAME: <@middle[16, 8] rate 2.500000e-01 : f64
+// CHECK-SAME: <@last[32, 8] rate 1.000000e+00 : f64
+// CHECK: fsdp.layout @m.0.flat {{.*}}<@a[0, 8] rate 2.500000e-01 : f64
+// CHECK: fsdp.layout @m.1.flat {{.*}}<@b[0, 8] rate 5.000000e-01 : f64
+module attributes {fsdp.options = {"layer-decay" = 0.5 : f64}} {
+  fsdp.parameter @first : tensor<8xf32> trainable unit @root
+  fsdp.parameter @middle : tensor<8xf32> trainable unit @root
+  fsdp.parameter @last : tensor<8xf32> trainable unit @root
+  fsdp.parameter @a : tensor<8xf32> trainable unit @m.0
+  fsdp.parameter @b : tensor<8xf32> trainable unit @m.1
+  fsdp.unit @root
+  fsdp.unit @m.0 {module_class = "M", scope = "m.0"}
+  fsdp.unit @m.1 {module_class = "M", scope = "m.1"}
+  func.func @microbatch(%g: tensor<8xf32>) {
+    %0 = fsdp.load @first : tensor<8xf32>
+    %1 = fsdp.load @a : tensor<8xf32>
+    %2 = fsdp.load @middle : tensor<8xf32>
+    %3 = fsdp.load @b : tensor<8xf32>
+    %4 = fsdp.load @last : tensor<8xf32>
+    fsdp.gradient @first, %g : tensor<8xf32>
+    fsdp.gradient @middle, %g : tensor<8xf32>
+    fsdp.gradient @last, %g : tensor<8xf32>
+    fsdp.gradient @a, %g : tensor<8xf32>
+    fsdp.gradient @b, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// Without a unit that is a module, there are no layers to decay.
+// expected-error@+1 {{--layer-decay has no effect: no unit is a module of the model; choose units with --unit-class or --unit-scope}}
+module attributes {fsdp.options = {"layer-decay" = 0.5 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  func.func @microbatch(%g: tensor<8xf32>) {
+    fsdp.gradient @w, %g : tensor<8xf32>
+    return
+  }
+}

@@ -1,0 +1,92 @@
+// Matches --group and --layer-decay against parameters; see ParameterGroups.h.
+#include "compiler/dialects/fsdp/ParameterGroups.h"
+
+#include "llvm/ADT/MapVector.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
+  CompileOptions options = CompileOptions::of(module);
+  ParameterGroups result;
+  SmallVector<StringRef> names;
+  for (auto parameter : module.getOps<ParameterOp>())
+    if (parameter.getTrainable())
+      names.push_back(parameter.getSymName());
+  for (const ParameterGroup &group : options.groups) {
+    auto patterns =
+        NamePatterns::compile(module.getLoc(), "group", group.pattern);
+    if (failed(patterns))
+      return failure();
+    size_t number = result.list.size();
+    std::vector<ParameterOp> members;
+    std::optional<size_t> earlier; // a group that already has a match
+    for (auto parameter : module.getOps<ParameterOp>()) {
+      if (!parameter.getTrainable() || !patterns->match(parameter))
+        continue;
+      auto [it, isNew] = result.numbers.try_emplace(parameter, number);
+      if (isNew)
+        members.push_back(parameter);
+      else
+        earlier = it->second;
+    }
+    if (members.empty() && !earlier)
+      return emitError(module.getLoc())
+             << "--group '" << group.pattern
+             << "' matches no trainable parameter; available: "
+             << listNearest(group.pattern, names);
+    if (members.empty())
+      return emitError(module.getLoc())
+             << "--group '" << group.pattern
+             << "' has no effect: all parameters that it matches belong to "
+                "groups before it, such as '"
+             << result.list[*earlier].pattern << "'; put it first";
+    result.list.push_back({group.pattern, std::move(members)});
+  }
+  return result;
+}
+
+std::optional<size_t> ParameterGroups::groupOf(ParameterOp parameter) const {
+  auto it = numbers.find(parameter);
+  return it == numbers.end() ? std::nullopt : std::optional(it->second);
+}
+
+FailureOr<DenseMap<Operation *, double>>
+layerFactors(ModuleOp module, Block &body, double decay) {
+  struct Place {
+    Operation *parameter;
+    size_t layer; // of the unit, or how many units come before
+    bool inUnit;
+  };
+  SymbolTable symbols(module);
+  llvm::MapVector<Operation *, size_t> layers; // units of modules, from 1
+  SmallVector<Place> places;
+  llvm::DenseSet<Operation *> seen;
+  for (auto load : body.getOps<LoadOp>()) {
+    auto parameter = symbols.lookup<ParameterOp>(load.getSymbol());
+    if (!parameter || !parameter.getUnit() || !seen.insert(parameter).second)
+      continue;
+    auto unit = symbols.lookup<UnitOp>(*parameter.getUnit());
+    bool inUnit = unit.getScope().has_value();
+    if (inUnit)
+      layers.try_emplace(unit, layers.size() + 1);
+    places.push_back(
+        {parameter, inUnit ? layers.lookup(unit) : layers.size(), inUnit});
+  }
+  if (layers.empty())
+    return emitError(module.getLoc())
+           << "--layer-decay has no effect: no unit is a module of the model; "
+              "choose units with --unit-class or --unit-scope";
+  DenseMap<Operation *, double> factors;
+  for (const Place &place : places) {
+    bool last = !place.inUnit && place.layer == layers.size();
+    size_t before = layers.size() + 1 - place.layer;
+    factors[place.parameter] = last ? 1 : std::pow(decay, double(before));
+  }
+  return factors;
+}
+
+} // namespace fsdpc::fsdp

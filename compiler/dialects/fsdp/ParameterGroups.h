@@ -1,0 +1,45 @@
+// The groups of --group (torch.optim's param_groups) and --layer-decay, matched
+// against the parameters of a module: what rate and decay each one has.
+#pragma once
+
+#include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+namespace fsdpc::fsdp {
+
+/// A parameter belongs to the first group that matches its name or an alias.
+/// Frozen parameters belong to none.
+class ParameterGroups {
+public:
+  struct Group {
+    std::string pattern;
+    std::vector<ParameterOp> members; // in the module's order
+  };
+
+  /// Matches the groups of the module's options. Fails with an error at the
+  /// module if a group has no member: its expression matches no trainable
+  /// parameter, or only those of groups before it.
+  static llvm::FailureOr<ParameterGroups> of(mlir::ModuleOp module);
+
+  /// Returns the groups in the order of their flags.
+  llvm::ArrayRef<Group> groups() const { return list; }
+  /// Returns the number of the parameter's group, or nullopt.
+  std::optional<size_t> groupOf(ParameterOp parameter) const;
+
+private:
+  std::vector<Group> list;
+  llvm::DenseMap<mlir::Operation *, size_t> numbers;
+};
+
+/// Returns, for each parameter that is loaded, the factor that --layer-decay
+/// puts on its learning rate: decay^(L + 1 - i) in layer i, as BEiT (Bao et
+/// al., 2022) and timm have it. Layers 1 to L are the units of modules in order
+/// of first use. Other parameters are in layer 0 before the first unit, in
+/// layer L + 1 behind the last, and in that of the unit before them in between.
+/// Fails with an error at the module if there is no unit of a module.
+llvm::FailureOr<llvm::DenseMap<mlir::Operation *, double>>
+layerFactors(mlir::ModuleOp module, mlir::Block &body, double decay);
+
+} // namespace fsdpc::fsdp
