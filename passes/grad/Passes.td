@@ -72,14 +72,15 @@ def Recompute : Pass<"recompute", "::mlir::ModuleOp"> {
       kept.
 
     Products, attention, reductions and lookups are never computed again. A clone is the
-    same op on the same values; only a norm's sums may be added in another order, if it is
-    compiled into another kernel. The choice depends on neither strategy nor schedule.
+    same op on the same values and gives the same bits, since the order of its sums is a
+    function of the op. The choice depends on neither strategy nor schedule.
 
     `--recompute=units` is activation checkpointing (Chen et al., Training Deep Nets with
     Sublinear Memory Cost, 2016): everything that only the unit itself reads is computed
     again, products and attention too, and only values that pass from one unit to another
-    are kept. It costs about a third of the units' forward and backward. With
-    `--recompute=none` the pass does nothing.
+    are kept. It costs about a third of the units' forward and backward.
+    `--recompute-scope=REGEX` does so only in the units whose names match, and treats the
+    others as above. With `--recompute=none` the pass does nothing.
 
     Before:
     ```mlir

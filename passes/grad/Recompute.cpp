@@ -2,10 +2,11 @@
 // only cheap ones are (selective activation recomputation, Korthikanti et al.,
 // 2022), chosen like a min-cut partitioner would, but greedily and within a
 // unit. Optionally it is everything inside a unit (activation checkpointing,
-// Chen et al., 2016).
+// Chen et al., 2016), for all units or for some.
 #include "passes/grad/Passes.h"
 #include "passes/grad/WeightDerived.h"
 
+#include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 
@@ -64,11 +65,12 @@ class Chooser {
 public:
   explicit Chooser(Block &body);
 
-  /// Returns the cheap ops to recompute, in the order in which they were
-  /// chosen.
-  const llvm::SetVector<Operation *> &chooseCheap();
-  /// Returns all ops whose results only their own unit reads.
-  const llvm::SetVector<Operation *> &chooseUnits();
+  /// Adds the cheap ops that pay to the choice.
+  void chooseCheap();
+  /// Adds all ops of these units whose results only their own unit reads.
+  void chooseUnits(const DenseSet<Attribute> &units);
+  /// Returns the ops to recompute.
+  const llvm::SetVector<Operation *> &choice() const { return chosen; }
 
 private:
   bool isKept(Value value) const { return kept.contains(value); }
@@ -216,20 +218,32 @@ bool Chooser::pays(Operation *op, const Chain &chain) const {
   return freed > 0 && moved <= movedPerByte * freed;
 }
 
-const llvm::SetVector<Operation *> &Chooser::chooseUnits() {
+// Afterwards the chosen results are no longer kept, but what their ops read
+// from outside of the choice is, which chooseCheap takes into account.
+void Chooser::chooseUnits(const DenseSet<Attribute> &units) {
   for (Operation &op : body)
-    if (isInner(&op))
+    if (units.contains(unitOf(&op)) && isInner(&op))
       chosen.insert(&op);
-  return chosen;
+  for (Operation *op : chosen) {
+    for (Value result : op->getResults())
+      kept.erase(result);
+    for (Value operand : op->getOperands()) {
+      Value storage = storageOf(operand);
+      Operation *source = storage.getDefiningOp();
+      if (source && !chosen.contains(source) &&
+          origins.of(storage) == Origin::Data)
+        kept.insert(storage);
+    }
+  }
 }
 
 // Greedy, in program order: a decision changes what is kept, which later
 // decisions take into account.
-const llvm::SetVector<Operation *> &Chooser::chooseCheap() {
+void Chooser::chooseCheap() {
   if (!lastProduct)
-    return chosen;
+    return;
   for (Operation &op : body) {
-    if (!isCandidate(&op))
+    if (chosen.contains(&op) || !isCandidate(&op))
       continue;
     Chain chain = reach(&op, 0);
     if (!pays(&op, chain))
@@ -241,7 +255,25 @@ const llvm::SetVector<Operation *> &Chooser::chooseCheap() {
     for (Value result : op.getResults())
       kept.erase(result);
   }
-  return chosen;
+}
+
+// Returns the units that --recompute-scope names, or all without that option.
+FailureOr<DenseSet<Attribute>> findUnits(ModuleOp module,
+                                         const fsdp::CompileOptions &options) {
+  auto patterns = fsdp::NamePatterns::compile(
+      module.getLoc(), "recompute-scope", options.recomputeScope.texts);
+  if (failed(patterns))
+    return failure();
+  DenseSet<Attribute> units;
+  SmallVector<StringRef> names;
+  for (auto unit : module.getOps<fsdp::UnitOp>()) {
+    names.push_back(unit.getSymName());
+    if (patterns->empty() || patterns->match(unit.getSymName()))
+      units.insert(FlatSymbolRefAttr::get(unit));
+  }
+  if (failed(patterns->checkUsed(module.getLoc(), names, "unit")))
+    return failure();
+  return units;
 }
 
 struct Recompute : impl::RecomputeBase<Recompute> {
@@ -249,15 +281,22 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     FunctionOpInterface function = lookupMicrobatch(getOperation());
     if (!function)
       return signalPassFailure();
-    fsdp::RecomputeLevel level =
-        fsdp::CompileOptions::of(getOperation()).recompute;
-    if (level == fsdp::RecomputeLevel::None)
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
+    if (options.recompute == fsdp::RecomputeLevel::None)
       return;
     Block &body = function.getFunctionBody().front();
     Chooser chooser(body);
-    const llvm::SetVector<Operation *> &chosen =
-        level == fsdp::RecomputeLevel::Units ? chooser.chooseUnits()
-                                             : chooser.chooseCheap();
+    if (options.recompute == fsdp::RecomputeLevel::Units) {
+      FailureOr<DenseSet<Attribute>> units = findUnits(getOperation(), options);
+      if (failed(units))
+        return signalPassFailure();
+      chooser.chooseUnits(*units);
+    }
+    // Units that --recompute-scope leaves out are treated as by default.
+    if (options.recompute == fsdp::RecomputeLevel::Cheap ||
+        !options.recomputeScope.texts.empty())
+      chooser.chooseCheap();
+    const llvm::SetVector<Operation *> &chosen = chooser.choice();
     SmallVector<Operation *> backward;
     for (Operation &op : body)
       if (isBackward(&op))

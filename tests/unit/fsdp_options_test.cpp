@@ -139,6 +139,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"layer-decay", "0.75", "7.500000e-01 : f64"},
       {"clip-grad-norm", "1", "1.000000e+00 : f64"},
       {"limit-all-gathers", "0", "0 : i64"},
+      {"recompute-scope", "h\\.0", "[\"h\\\\.0\"]"},
       {"memory-limit", "800B", "\"800\""},
       {"memory-limit", "1.5GiB", "\"1536MiB\""},
       {"memory-limit", "6G", "\"6GiB\""},

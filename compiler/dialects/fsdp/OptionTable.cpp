@@ -52,6 +52,7 @@ constexpr NumberRange notNegative, fromOne = {1}, belowOne = {0, 1};
 constexpr OptionCondition adams = {"optimizer", "adam|adamw"},
                           onlySgd = {"optimizer", "sgd"},
                           onlyZero3 = {"strategy", "zero3"},
+                          wholeUnits = {"recompute", "units"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
 
@@ -140,6 +141,10 @@ constexpr OptionInfo table[] = {
     option<&Options::recompute>(
         "recompute", Group::Schedule, "WHAT",
         "activations computed again in the backward instead of kept"),
+    option<&Options::recomputeScope>(
+        "recompute-scope", Group::Schedule, "REGEX",
+        "units that are computed again; the others as by cheap", notNegative,
+        wholeUnits),
     option<&Options::memoryLimit>(
         "memory-limit", Group::Schedule, "SIZE",
         "a rank's peak at --plan-ranks, kept or refused"),

@@ -122,6 +122,7 @@ struct CompileOptions {
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
   int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
   RecomputeLevel recompute = RecomputeLevel::Cheap;
+  Patterns recomputeScope; // units for RecomputeLevel::Units; empty: all
   ByteLimit memoryLimit; // of a rank's peak, at planRanks
   int64_t planRanks = 8;
   int64_t planThreads = 1; // per rank

@@ -1,4 +1,4 @@
-// RUN: fsdpc-opt %s --recompute --split-input-file | FileCheck %s
+// RUN: fsdpc-opt %s --recompute --split-input-file --verify-diagnostics | FileCheck %s
 
 // The input of a GELU is kept for its adjoint, so its output is recomputed
 // where the backward first reads it. The forward is unchanged.
@@ -152,6 +152,48 @@ module attributes {fsdp.options = {recompute = "units"}} {
     // CHECK-NOT: nn.exp {{.*}}fsdp.backward
     %dy = nn.mul %penalty, %g {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
     %dw = nn.matmul %y, %dy {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    return
+  }
+}
+
+// -----
+
+// --recompute-scope chooses units. In the others only what is cheap is computed
+// again: here the GELU of @a, but not its products, and all of @b.
+module attributes {fsdp.options = {recompute = "units", "recompute-scope" = ["^b$"]}} {
+  fsdp.unit @a
+  fsdp.unit @b
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+    // CHECK: %[[A:.*]] = nn.matmul
+    %a = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %ya = nn.gelu erf %a {fsdp.unit = @a} : tensor<8x8xf32>
+    // CHECK: %[[Z:.*]] = nn.matmul {{.*}} {fsdp.unit = @a}
+    %z = nn.matmul %ya, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %b = nn.matmul %z, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %yb = nn.gelu erf %b {fsdp.unit = @b} : tensor<8x8xf32>
+    %o = nn.matmul %yb, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK: %[[B:.*]] = nn.matmul %[[Z]], %arg0 {fsdp.backward, fsdp.unit = @b}
+    // CHECK-NEXT: %[[YB:.*]] = nn.gelu erf %[[B]] {fsdp.backward
+    // CHECK-NEXT: nn.matmul %[[YB]], %arg1
+    %dwb = nn.matmul %yb, %g {transpose_a, fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    %db = nn.gelu_grad erf %g, %b {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+    // CHECK: nn.gelu erf %[[A]] {fsdp.backward, fsdp.unit = @a}
+    // CHECK-NEXT: nn.matmul
+    %dwa = nn.matmul %ya, %db {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    // CHECK-NEXT: nn.gelu_grad erf %{{.*}}, %[[A]]
+    %da = nn.gelu_grad erf %db, %a {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+    return
+  }
+}
+
+// -----
+
+// An expression that matches no unit is an error.
+// expected-error@+1 {{--recompute-scope 'layer' matches no unit; available: 'a'}}
+module attributes {fsdp.options = {recompute = "units", "recompute-scope" = ["layer"]}} {
+  fsdp.unit @a
+  func.func @microbatch(%in: tensor<8x8xf32>) {
     return
   }
 }
