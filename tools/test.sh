@@ -7,9 +7,10 @@
 # usage: tools/test.sh [--all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
-# With --all, clang-tidy checks the compiler too, and 2000 random graphs, thousands
-# of edits of dumps and the failure of every system call are tried. With arguments
-# of ctest, only the selected tests run, without clang-tidy and sanitizers.
+# With --all, clang-tidy checks the compiler too, and every constant of the
+# optimizers, 2000 random graphs, thousands of edits of dumps and the failure of
+# every system call are tried. With arguments of ctest, only the selected tests
+# run, without clang-tidy and sanitizers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 all=
@@ -30,6 +31,8 @@ say "testing"
 ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 [[ $# == 0 ]] || exit 0
 if [[ $all ]]; then
+  say "every optimizer"
+  /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
   say "random graphs"
   /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
   say "editing dumps"

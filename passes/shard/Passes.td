@@ -94,7 +94,11 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     The region of `fsdp.optimizer` is torch.optim's single-tensor algorithm for one
     element: f32 arithmetic in the same order, and scalars in f64 until they meet an
     element, as Python's floats do. Betas, epsilon and the like are constants in the
-    region; rates and decays are in the layout. All of them can be edited in a dump.
+    region, named by their locations as the states are; rates and decays are in the
+    layout. All of them can be edited in a dump. States are zero before the first step;
+    what starts with another value is selected where the step is 1. With
+    `--clip-grad-value` the region begins by clamping the gradient, which the scale has
+    averaged and whose norm it has clipped.
 
     Before: the module has no @update. After:
     ```mlir

@@ -10,6 +10,7 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
+#include "passes/shard/optimizers/Programs.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -21,14 +22,6 @@ using namespace mlir;
 using fsdp::FSDPDialect;
 
 namespace {
-
-// Returns the number of optimizer states per element: momentum for SGD, two
-// moments for Adam, and their running maximum for AMSGrad.
-int64_t countStates(const fsdp::CompileOptions &options) {
-  if (options.optimizer == fsdp::Optimizer::SGD)
-    return options.momentum != 0 ? 1 : 0;
-  return options.amsgrad ? 3 : 2;
-}
 
 // Lays out the parameters of one function and rewrites its loads and gradients.
 // It creates fsdp.layout symbols after the units.
@@ -94,7 +87,7 @@ private:
     double rate = factor == layerFactors.end() ? 1 : factor->second;
     std::optional<size_t> group = groups.groupOf(parameter);
     if (group && options.groups[*group].lr)
-      rate *= *options.groups[*group].lr / options.lr;
+      rate *= *options.groups[*group].lr / options.lr();
     return rate;
   }
 
@@ -169,7 +162,7 @@ private:
         FlatSymbolRefAttr::get(unitOp),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(trainable ? countStates(options) : 0),
+        builder.getI64IntegerAttr(trainable ? stateNames(options).size() : 0),
         builder.getArrayAttr(members),
         builder.getStrArrayAttr(fsdp::replicatedBy(options, trainable)));
     symbols.insert(layout);

@@ -5,6 +5,7 @@
 // line.
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
 
 #include "gtest/gtest.h"
@@ -41,11 +42,11 @@ protected:
 TEST_F(OptionsTest, DefaultsAreTorchs) {
   EXPECT_EQ(options.strategy, Strategy::Zero3);
   EXPECT_EQ(options.optimizer, Optimizer::AdamW);
-  EXPECT_EQ(options.lr, 1e-3);
-  EXPECT_EQ(options.eps, 1e-8);
+  EXPECT_EQ(options.lr(), 1e-3);
+  EXPECT_EQ(options.eps(), 1e-8);
   EXPECT_EQ(options.weightDecay(), 1e-2);
-  EXPECT_EQ(options.betas.first, 0.9);
-  EXPECT_EQ(options.betas.second, 0.999);
+  EXPECT_EQ(options.betas().first, 0.9);
+  EXPECT_EQ(options.betas().second, 0.999);
   EXPECT_EQ(options.maxRanks, 1024);
   EXPECT_EQ(options.memoryLimit.bytes, 0);
   EXPECT_FALSE(options.nesterov);
@@ -61,12 +62,30 @@ TEST_F(OptionsTest, AbsentOptionsAreTheDefaults) {
         << option.name.str();
 }
 
-// The default depends on the optimizer, but a given value stays.
-TEST_F(OptionsTest, WeightDecayFollowsTheOptimizer) {
-  EXPECT_EQ(set("optimizer", "sgd"), "");
+// A default depends on the optimizer, but a given value stays.
+TEST_F(OptionsTest, DefaultsFollowTheOptimizer) {
+  EXPECT_EQ(set("optimizer", "lion"), "");
+  EXPECT_EQ(options.lr(), 1e-4);
   EXPECT_EQ(options.weightDecay(), 0);
+  EXPECT_EQ(options.betas().second, 0.99);
   EXPECT_EQ(set("weight-decay", "0.1"), "");
+  EXPECT_EQ(set("optimizer", "adagrad"), "");
+  EXPECT_EQ(options.lr(), 1e-2);
+  EXPECT_EQ(options.eps(), 1e-10);
   EXPECT_EQ(options.weightDecay(), 0.1);
+}
+
+// The rows of the table name existing options, which go through the table.
+TEST_F(OptionsTest, OptimizersTakeOptionsThatExist) {
+  for (const OptimizerInfo &info : allOptimizers()) {
+    SmallVector<StringRef> names;
+    info.hyperparameters.split(names, '|');
+    for (StringRef name : names) {
+      const OptionInfo *option = findOption(name);
+      ASSERT_TRUE(option) << name.str();
+      EXPECT_TRUE(llvm::is_contained(neededValues(*option), info.name));
+    }
+  }
 }
 
 // The names of PyTorch's FSDP are accepted; a dump has the name proper.
@@ -138,6 +157,11 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
        "[\"ln|b$: x: lr=1e-04 weight_decay=0\"]"},
       {"layer-decay", "0.75", "7.500000e-01 : f64"},
       {"clip-grad-norm", "1", "1.000000e+00 : f64"},
+      {"clip-grad-value", "0.5", "5.000000e-01 : f64"},
+      {"dampening", "-0.5", "-5.000000e-01 : f64"},
+      {"etas", "0.4, 1.5", "\"0.4,1.5\""},
+      {"step-sizes", "1e-6,50", "\"1e-06,50\""},
+      {"t0", "1e6", "1.000000e+06 : f64"},
       {"limit-all-gathers", "0", "0 : i64"},
       {"recompute-scope", "h\\.0", "[\"h\\\\.0\"]"},
       {"memory-limit", "800B", "\"800\""},
@@ -229,6 +253,8 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"weight-decay", "-0.1", "is less than 0"},
       {"momentum", "-0.1", "is less than 0"},
       {"clip-grad-norm", "-1", "is less than 0"},
+      {"clip-grad-value", "-1", "is less than 0"},
+      {"etas", "0.5", "is not of the form MINUS,PLUS"},
       {"betas", "0.9", "is not of the form B1,B2"},
       {"betas", "0.9,0.99,0.999", "is not of the form B1,B2"},
       {"betas", "0.9,1", "has 1, which is not less than 1"},
@@ -264,8 +290,8 @@ TEST_F(OptionsTest, ConditionsAreSpeltRight) {
       continue;
     const OptionInfo *other = findOption(option.condition.option);
     ASSERT_TRUE(other) << option.name.str();
-    SmallVector<StringRef> values;
-    option.condition.values.split(values, '|');
+    SmallVector<StringRef> values = neededValues(option);
+    EXPECT_FALSE(values.empty()) << option.name.str();
     for (StringRef value : values)
       EXPECT_EQ(other->parse(*other, value, options), "");
   }
@@ -281,21 +307,35 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"nesterov", "false"}}, ""},
       {{{"momentum", "0.9"}},
        "'--momentum' has no effect with '--optimizer=adamw'; it needs "
-       "'--optimizer=sgd'"},
+       "'--optimizer=sgd' or '--optimizer=rmsprop'"},
       {{{"nesterov", "true"}},
        "'--nesterov' has no effect with '--optimizer=adamw'; it needs "
        "'--optimizer=sgd'"},
       {{{"optimizer", "sgd"}, {"nesterov", "true"}},
        "'--nesterov' needs '--momentum' above 0"},
+      {{{"optimizer", "sgd"},
+        {"momentum", "0.9"},
+        {"nesterov", "true"},
+        {"dampening", "0.1"}},
+       "'--nesterov' needs '--dampening' of 0, not 0.1"},
+      {{{"optimizer", "sgd"}, {"dampening", "0.1"}},
+       "'--dampening' needs '--momentum' above 0"},
+      {{{"optimizer", "adadelta"}, {"rho", "1"}}, ""},
+      {{{"optimizer", "adadelta"}, {"rho", "1.5"}}, "--rho '1.5' is above 1"},
+      {{{"optimizer", "rprop"}, {"etas", "0.5,0.9"}},
+       "--etas '0.5,0.9' are not a number between 0 and 1 and one above 1"},
+      {{{"optimizer", "rprop"}, {"step-sizes", "2,1"}},
+       "--step-sizes '2,1' have a minimum above the maximum"},
+      {{{"optimizer", "rprop"}, {"weight-decay", "0.1"}},
+       "'--weight-decay' has no effect with '--optimizer=rprop'; it needs "
+       "'--optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|"
+       "rmsprop|asgd|lion'"},
       {{{"betas", "0.9,0.95"}, {"optimizer", "sgd"}},
        "'--betas' has no effect with '--optimizer=sgd'; it needs "
-       "'--optimizer=adam' or '--optimizer=adamw'"},
-      {{{"eps", "1e-8"}, {"optimizer", "sgd"}},
-       "'--eps' has no effect with '--optimizer=sgd'; it needs "
-       "'--optimizer=adam' or '--optimizer=adamw'"},
+       "'--optimizer=adamw|adam|adamax|nadam|radam|lion'"},
       {{{"amsgrad", "true"}, {"optimizer", "sgd"}},
        "'--amsgrad' has no effect with '--optimizer=sgd'; it needs "
-       "'--optimizer=adam' or '--optimizer=adamw'"},
+       "'--optimizer=adamw' or '--optimizer=adam'"},
       {{{"limit-all-gathers", "1"}, {"strategy", "zero2"}},
        "'--limit-all-gathers' has no effect with '--strategy=zero2'; it needs "
        "'--strategy=zero3'"},

@@ -6,6 +6,8 @@
 
 #include "compiler/dialects/fsdp/OptionTable.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 
@@ -29,13 +31,17 @@ static const char *groupName(fsdp::OptionGroup group) {
   return "";
 }
 
-// The help of an option: what it does, its legal values, its default.
+// The help of an option: what it does, its legal values, what it needs, and its
+// default.
 static std::string describe(const fsdp::OptionInfo &option) {
   std::string text = option.help.str();
   if (std::string legal = option.legalValues(); !legal.empty())
     text += ": " + legal;
   if (option.placeholder == "REGEX")
     text += "; RE2 syntax, searched anywhere in the name";
+  if (auto needed = fsdp::neededValues(option); !needed.empty())
+    text += "; with --" + option.condition.option.str() + "=" +
+            llvm::join(needed, "|");
   std::string absent = option.print(fsdp::CompileOptions());
   if (option.mayRepeat)
     text += "; may be repeated";

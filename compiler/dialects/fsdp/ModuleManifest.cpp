@@ -39,7 +39,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.optimizer = nameOf(options.optimizer).str();
   manifest.computeDtype = nameOf(options.paramType).str();
   manifest.reduceDtype = nameOf(options.reduceType).str();
-  manifest.lr = options.lr;
+  manifest.lr = options.lr();
   manifest.maxNorm = options.clipGradNorm;
   manifest.maxRanks = options.maxRanks;
   manifest.planRanks = options.planRanks;

@@ -5,6 +5,7 @@
 #include "compiler/dialects/fsdp/OptionTable.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -48,9 +49,11 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
 }
 
 // The values in an OptionCondition are spelt as `print` writes them.
-constexpr NumberRange notNegative, fromOne = {1}, belowOne = {0, 1};
-constexpr OptionCondition adams = {"optimizer", "adam|adamw"},
-                          onlySgd = {"optimizer", "sgd"},
+constexpr NumberRange notNegative,
+    fromOne = {1}, belowOne = {0, 1},
+    anyNumber = {-std::numeric_limits<double>::infinity()};
+// Optimizers.h says which hyperparameters an optimizer takes.
+constexpr OptionCondition whereTaken = {"optimizer", ""},
                           onlyZero3 = {"strategy", "zero3"},
                           wholeUnits = {"recompute", "units"},
                           onGpus = {"target", "cuda|cuda-emulation"},
@@ -101,28 +104,66 @@ constexpr OptionInfo table[] = {
     option<&Options::reduceType>("reduce-dtype", Group::Sharding, "TYPE",
                                  "the type of gradients on the wire"),
 
-    option<&Options::optimizer>("optimizer", Group::Training, "NAME",
-                                "as in torch.optim"),
-    option<&Options::lr>("lr", Group::Training, "X", "learning rate"),
-    option<&Options::betas>("betas", Group::Training, "B1,B2",
-                            "decay of Adam's averages", belowOne, adams),
-    option<&Options::eps>("eps", Group::Training, "X",
-                          "Adam's addend of the denominator", notNegative,
-                          adams),
+    option<&Options::optimizer>(
+        "optimizer", Group::Training, "NAME",
+        "as in torch.optim; absent hyperparameters have its defaults"),
+    option<&Options::givenLr>("lr", Group::Training, "X", "learning rate"),
+    option<&Options::givenBetas>("betas", Group::Training, "B1,B2",
+                                 "decay of the two averages", belowOne,
+                                 whereTaken),
+    option<&Options::givenEps>("eps", Group::Training, "X",
+                               "addend of the denominator", notNegative,
+                               whereTaken),
     option<&Options::givenWeightDecay>("weight-decay", Group::Training, "X",
-                                       "weight decay (0.01 for adamw, else 0)"),
-    option<&Options::momentum>("momentum", Group::Training, "X",
-                               "momentum of sgd", notNegative, onlySgd),
+                                       "weight decay", notNegative, whereTaken),
+    option<&Options::decoupledWeightDecay>(
+        "decoupled-weight-decay", Group::Training, "",
+        "decays the parameter, as adamw, and not the gradient", notNegative,
+        whereTaken),
+    option<&Options::givenMomentum>("momentum", Group::Training, "X",
+                                    "momentum", notNegative, whereTaken),
+    option<&Options::dampening>("dampening", Group::Training, "X",
+                                "less of the gradient in the momentum",
+                                anyNumber, whereTaken),
     option<&Options::nesterov>("nesterov", Group::Training, "",
-                               "Nesterov's momentum (sgd)", notNegative,
-                               onlySgd),
+                               "Nesterov's momentum", notNegative, whereTaken),
     option<&Options::amsgrad>("amsgrad", Group::Training, "",
                               "AMSGrad's maximum of the second average",
-                              notNegative, adams),
+                              notNegative, whereTaken),
+    option<&Options::momentumDecay>("momentum-decay", Group::Training, "X",
+                                    "growth of the momentum", notNegative,
+                                    whereTaken),
+    option<&Options::rho>("rho", Group::Training, "X",
+                          "decay of the averages of squares", notNegative,
+                          whereTaken),
+    option<&Options::lrDecay>("lr-decay", Group::Training, "X",
+                              "decay of the learning rate", notNegative,
+                              whereTaken),
+    option<&Options::initialAccumulator>(
+        "initial-accumulator-value", Group::Training, "X",
+        "where the sum of squares starts", notNegative, whereTaken),
+    option<&Options::givenAlpha>(
+        "alpha", Group::Training, "X",
+        "decay of the average of squares, or asgd's power of the rate",
+        notNegative, whereTaken),
+    option<&Options::centered>("centered", Group::Training, "",
+                               "divides by the estimated variance", notNegative,
+                               whereTaken),
+    option<&Options::etas>("etas", Group::Training, "MINUS,PLUS",
+                           "factors of the step sizes", notNegative,
+                           whereTaken),
+    option<&Options::stepSizes>("step-sizes", Group::Training, "MIN,MAX",
+                                "smallest and largest step size", notNegative,
+                                whereTaken),
+    option<&Options::lambd>("lambd", Group::Training, "X",
+                            "decay of the parameter", notNegative, whereTaken),
+    option<&Options::t0>("t0", Group::Training, "STEP",
+                         "where the averaging starts", notNegative, whereTaken),
     option<&Options::maximize>("maximize", Group::Training, "",
                                "ascends instead of descending"),
     option<&Options::noDecay>("no-decay", Group::Training, "REGEX",
-                              "parameters without weight decay"),
+                              "parameters without weight decay", notNegative,
+                              whereTaken),
     option<&Options::groups>("group", Group::Training, "REGEX: KEY=X ...",
                              "lr and weight_decay of some parameters"),
     option<&Options::layerDecay>(
@@ -131,6 +172,10 @@ constexpr OptionInfo table[] = {
     option<&Options::clipGradNorm>(
         "clip-grad-norm", Group::Training, "X",
         "largest norm of the gradient (0: as it is)"),
+    option<&Options::clipGradValue>(
+        "clip-grad-value", Group::Training, "X",
+        "largest element of the gradient, after its norm is clipped (0: as it "
+        "is)"),
 
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
@@ -249,13 +294,52 @@ DictionaryAttr writeOptions(const CompileOptions &options,
   return list.getDictionary(context);
 }
 
-// Returns "'--a=x' or '--a=y'".
+// An empty list of values stands for the optimizers that take the option.
+SmallVector<StringRef> neededValues(const OptionInfo &option) {
+  SmallVector<StringRef> values;
+  if (option.condition.option.empty())
+    return values;
+  option.condition.values.split(values, '|', -1, /*KeepEmpty=*/false);
+  if (values.empty())
+    for (const OptimizerInfo &info : allOptimizers())
+      if (takes(info, option.name))
+        values.push_back(info.name);
+  return values;
+}
+
+// Returns "'--a=x' or '--a=y'", or "'--a=x|y|z'" for many values.
 static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
-  std::string text;
-  for (StringRef value : values)
-    text +=
-        ((text.empty() ? "'--" : " or '--") + name + "=" + value + "'").str();
-  return text;
+  auto flag = [&](StringRef value) {
+    return ("'--" + name + "=" + value + "'").str();
+  };
+  if (values.size() > 2)
+    return flag(llvm::join(values, "|"));
+  return llvm::join(llvm::map_range(values, flag), " or ");
+}
+
+// Checks the rules of torch.optim that concern several hyperparameters, or one
+// that has a limit of its own.
+static std::string checkHyperparameters(const CompileOptions &options) {
+  auto isGiven = [&](StringRef name) {
+    return llvm::is_contained(options.given, findOption(name));
+  };
+  if (options.nesterov && options.momentum() == 0)
+    return "'--nesterov' needs '--momentum' above 0";
+  if (options.nesterov && options.dampening != 0)
+    return "'--nesterov' needs '--dampening' of 0, not " +
+           printNumber(options.dampening);
+  if (isGiven("dampening") && options.momentum() == 0)
+    return "'--dampening' needs '--momentum' above 0";
+  if (options.rho > 1)
+    return "--rho '" + printNumber(options.rho) + "' is above 1";
+  NumberPair etas = options.etas, sizes = options.stepSizes;
+  if (!(0 < etas.first && etas.first < 1 && 1 < etas.second))
+    return "--etas '" + OptionType<NumberPair>::print(etas) +
+           "' are not a number between 0 and 1 and one above 1";
+  if (sizes.first > sizes.second)
+    return "--step-sizes '" + OptionType<NumberPair>::print(sizes) +
+           "' have a minimum above the maximum";
+  return "";
 }
 
 // Checks conditions of the options that were given against the values of the
@@ -268,21 +352,29 @@ std::string checkOptions(const CompileOptions &options) {
     if (condition.option.empty() || off)
       continue;
     std::string other = findOption(condition.option)->print(options);
-    SmallVector<StringRef> values;
-    condition.values.split(values, '|');
+    SmallVector<StringRef> values = neededValues(*option);
     if (!llvm::is_contained(values, other))
       return "'--" + option->name.str() + "' has no effect with '--" +
              condition.option.str() + "=" + other + "'; it needs " +
              listFlags(condition.option, values);
   }
-  if (options.lr == 0 &&
+  if (options.lr() == 0 &&
       llvm::any_of(options.groups, [](const ParameterGroup &group) {
         return group.lr.has_value();
       }))
     return "'--group' with an lr needs '--lr' above 0, since the program keeps "
            "their ratio";
-  if (options.nesterov && options.momentum == 0)
-    return "'--nesterov' needs '--momentum' above 0";
+  if (llvm::any_of(options.groups,
+                   [](const ParameterGroup &group) {
+                     return group.weightDecay.has_value();
+                   }) &&
+      !takes(infoOf(options.optimizer), "weight-decay"))
+    return ("'--group' sets weight_decay, which '--optimizer=" +
+            nameOf(options.optimizer) + "' does not take")
+        .str();
+  std::string fault = checkHyperparameters(options);
+  if (!fault.empty())
+    return fault;
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who
   // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));

@@ -25,7 +25,7 @@ struct NumberRange {
 /// Says that an option has an effect only if another one has certain values.
 struct OptionCondition {
   llvm::StringLiteral option; // name of the other option; empty: no condition
-  llvm::StringLiteral values; // separated by '|'
+  llvm::StringLiteral values; // separated by '|'; empty: see neededValues()
 };
 
 struct OptionInfo {
@@ -60,6 +60,10 @@ llvm::ArrayRef<OptionInfo> allOptions();
 
 /// Returns the option with this name, or null.
 const OptionInfo *findOption(llvm::StringRef name);
+
+/// Returns the values of the other option with which this one has an effect;
+/// none if it always has. A hyperparameter's are the optimizers that take it.
+llvm::SmallVector<llvm::StringRef> neededValues(const OptionInfo &option);
 
 /// Returns the name of the option that is nearest to a misspelt one.
 llvm::StringRef nearestOption(llvm::StringRef name);

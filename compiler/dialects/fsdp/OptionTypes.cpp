@@ -5,6 +5,7 @@
 #include "compiler/dialects/fsdp/OptionTypes.h"
 
 #include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/Optimizers.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/GlobPattern.h"
@@ -57,9 +58,10 @@ template <> ArrayRef<EnumName<ElementType>> enumNames() {
 }
 
 template <> ArrayRef<EnumName<Optimizer>> enumNames() {
-  static constexpr EnumName<Optimizer> names[] = {{"adamw", Optimizer::AdamW},
-                                                  {"adam", Optimizer::Adam},
-                                                  {"sgd", Optimizer::SGD}};
+  static const SmallVector<EnumName<Optimizer>> names =
+      llvm::map_to_vector(allOptimizers(), [](const OptimizerInfo &info) {
+        return EnumName<Optimizer>{info.name, info.optimizer};
+      });
   return names;
 }
 
@@ -269,21 +271,21 @@ std::string OptionType<ByteLimit>::print(ByteLimit value) {
 
 // ---- lists in one text ----
 
-std::string OptionType<Betas>::parse(const OptionInfo &option, StringRef text,
-                                     Betas &value) {
+std::string OptionType<NumberPair>::parse(const OptionInfo &option,
+                                          StringRef text, NumberPair &value) {
   auto [first, second] = text.split(',');
-  for (auto [part, beta] :
+  for (auto [part, number] :
        {std::pair(first, &value.first), {second, &value.second}}) {
-    if (part.trim().getAsDouble(*beta))
+    if (part.trim().getAsDouble(*number))
       return "is not of the form " + option.placeholder.str();
-    std::string fault = checkRange(*beta, option.range);
+    std::string fault = checkRange(*number, option.range);
     if (!fault.empty())
       return "has " + part.trim().str() + ", which " + fault;
   }
   return "";
 }
 
-std::string OptionType<Betas>::print(Betas value) {
+std::string OptionType<NumberPair>::print(NumberPair value) {
   return printNumber(value.first) + "," + printNumber(value.second);
 }
 

@@ -87,9 +87,9 @@ template <> struct OptionType<ByteLimit> : TextOption<ByteLimit> {
 };
 
 /// Two numbers, "0.9,0.999".
-template <> struct OptionType<Betas> : TextOption<Betas> {
-  static std::string parse(const OptionInfo &, llvm::StringRef, Betas &);
-  static std::string print(Betas value);
+template <> struct OptionType<NumberPair> : TextOption<NumberPair> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, NumberPair &);
+  static std::string print(NumberPair value);
 };
 
 /// One text with commas, "sm_80,sm_90". A second use of the flag replaces the
@@ -136,23 +136,24 @@ template <> struct OptionType<double> : SingleOption {
   }
 };
 
-/// A number whose default depends on other options.
-template <> struct OptionType<std::optional<double>> : SingleOption {
-  using Value = OptionType<double>;
+/// A value whose default depends on other options.
+template <typename T> struct OptionType<std::optional<T>> : SingleOption {
+  using Value = OptionType<T>;
   static std::string parse(const OptionInfo &option, llvm::StringRef text,
-                           std::optional<double> &value) {
+                           std::optional<T> &value) {
     return Value::parse(option, text, value.emplace());
   }
-  static std::string print(std::optional<double> value) {
+  static std::string print(const std::optional<T> &value) {
     return value ? Value::print(*value) : "";
   }
   static std::string read(const OptionInfo &option, mlir::Attribute attribute,
-                          std::optional<double> &value) {
+                          std::optional<T> &value) {
     return Value::read(option, attribute, value.emplace());
   }
-  static mlir::Attribute write(std::optional<double> value,
+  static mlir::Attribute write(const std::optional<T> &value,
                                mlir::Builder builder) {
-    return value ? Value::write(*value, builder) : mlir::Attribute();
+    return value ? mlir::Attribute(Value::write(*value, builder))
+                 : mlir::Attribute();
   }
 };
 

@@ -35,7 +35,21 @@ enum class UnitRule { Auto, Whole };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
 enum class ReductionTime { Microbatch, Step };
-enum class Optimizer { AdamW, Adam, SGD };
+/// Optimizers.h has their names, hyperparameters and defaults.
+enum class Optimizer {
+  AdamW,
+  Adam,
+  SGD,
+  Adadelta,
+  Adagrad,
+  Adamax,
+  NAdam,
+  RAdam,
+  RMSprop,
+  Rprop,
+  ASGD,
+  Lion
+};
 /// Which activations the backward computes again.
 enum class RecomputeLevel { None, Cheap, Units };
 /// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
@@ -53,9 +67,9 @@ enum class Cpu { Native, X86_64_V3, X86_64_V4 };
 /// dumps.
 template <typename Enum> llvm::StringRef nameOf(Enum value);
 
-/// The decay rates of Adam's two averages.
-struct Betas {
-  double first = 0.9, second = 0.999;
+/// Two numbers, such as the decay rates of Adam's averages.
+struct NumberPair {
+  double first = 0, second = 0;
 };
 
 /// A limit in bytes; 0 means none.
@@ -102,28 +116,39 @@ struct CompileOptions {
   schedule::ElementType paramType = schedule::ElementType::F32;
   schedule::ElementType reduceType = schedule::ElementType::F32;
 
-  // Training. The defaults are those of torch.optim.
+  // Training. A number that was not given has the optimizer's own default,
+  // which the functions below return.
   Optimizer optimizer = Optimizer::AdamW;
-  double lr = 1e-3;
-  Betas betas;
-  double eps = 1e-8;
-  std::optional<double> givenWeightDecay; // see weightDecay()
-  double momentum = 0;
+  std::optional<double> givenLr, givenEps, givenWeightDecay, givenMomentum,
+      givenAlpha;
+  std::optional<NumberPair> givenBetas;
+  double dampening = 0;
+  double rho = 0.9;                  // adadelta
+  double lrDecay = 0;                // adagrad
+  double initialAccumulator = 0;     // adagrad
+  double momentumDecay = 4e-3;       // nadam
+  NumberPair etas = {0.5, 1.2};      // rprop
+  NumberPair stepSizes = {1e-6, 50}; // rprop
+  double lambd = 1e-4;               // asgd
+  double t0 = 1e6;                   // asgd, in steps
   bool nesterov = false;
   bool amsgrad = false;
+  bool centered = false; // rmsprop
+  bool decoupledWeightDecay = false;
   bool maximize = false;
   Patterns noDecay;
   std::vector<ParameterGroup> groups; // the first match counts
   double layerDecay = 1;   // factor of the learning rate from a unit to the one
                            // before it
   double clipGradNorm = 0; // 0: not clipped
+  double clipGradValue = 0; // 0: not clipped
 
   // The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
   int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
   RecomputeLevel recompute = RecomputeLevel::Cheap;
   Patterns recomputeScope; // units for RecomputeLevel::Units; empty: all
-  ByteLimit memoryLimit; // of a rank's peak, at planRanks
+  ByteLimit memoryLimit;   // of a rank's peak, at planRanks
   int64_t planRanks = 8;
   int64_t planThreads = 1; // per rank
   int64_t maxRanks = 1024;
@@ -144,11 +169,13 @@ struct CompileOptions {
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.
   bool isCuda() const { return target != Target::Host; }
-  /// Returns the weight decay, which defaults to 0.01 for adamw and to 0 for
-  /// the other optimizers.
-  double weightDecay() const {
-    return givenWeightDecay.value_or(optimizer == Optimizer::AdamW ? 0.01 : 0);
-  }
+  // These return what was given, or else the optimizer's default.
+  double lr() const;
+  double eps() const;
+  double weightDecay() const;
+  double momentum() const;
+  double alpha() const;
+  NumberPair betas() const;
 };
 
 } // namespace fsdpc::fsdp

@@ -75,6 +75,62 @@ module attributes {fsdp.options = {optimizer = "adam", amsgrad = true, maximize 
 
 // -----
 
+// The first buffer is the gradient itself, which dampening leaves alone. States
+// are named.
+module attributes {fsdp.options = {optimizer = "sgd", momentum = 0.5 : f64, dampening = 0.25 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 1 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%{{.*}}: f32, %{{.*}}: f32, %[[B:.*]]: f32, %{{.*}}: f64, %[[STEP:.*]]: f64, %{{.*}}: f64):
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f64
+// CHECK: %[[D:.*]] = arith.constant 2.500000e-01 : f64
+// CHECK: %[[REST:.*]] = arith.subf %[[ONE]], %[[D]] : f64
+// CHECK: %[[FIRST:.*]] = arith.cmpf oeq, %[[STEP]], %[[ONE]] : f64
+// CHECK: %[[WEIGHT:.*]] = arith.select %[[FIRST]], %[[ONE]], %[[REST]] : f64
+// CHECK: %[[WEIGHT32:.*]] = arith.truncf %[[WEIGHT]]
+// CHECK: arith.mulf %[[WEIGHT32]], %{{.*}} : f32
+
+// -----
+
+// A state that does not start at zero is replaced in the first step.
+module attributes {fsdp.options = {optimizer = "adagrad", "initial-accumulator-value" = 0.5 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 1 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%{{.*}}: f32, %{{.*}}: f32, %[[SUM:.*]]: f32, %{{.*}}: f64, %[[STEP:.*]]: f64, %{{.*}}: f64):
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f64
+// CHECK: %[[INITIAL:.*]] = arith.constant 5.000000e-01 : f64
+// CHECK: %[[INITIAL32:.*]] = arith.truncf %[[INITIAL]]
+// CHECK: %[[FIRST:.*]] = arith.cmpf oeq, %[[STEP]], %[[ONE]] : f64
+// CHECK: arith.select %[[FIRST]], %[[INITIAL32]], %[[SUM]] : f32
+
+// -----
+
+// Elements are clipped before maximize turns the gradient round. Rprop has no
+// weight decay, and two states.
+module attributes {fsdp.options = {optimizer = "rprop", "clip-grad-value" = 0.5 : f64, maximize = true}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%{{.*}}: f32, %[[G:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64):
+// CHECK: %[[LIMIT:.*]] = arith.truncf %{{.*}} : f64 to f32
+// CHECK: %[[LEAST:.*]] = arith.negf %[[LIMIT]]
+// CHECK: %[[LOW:.*]] = arith.maximumf %[[G]], %[[LEAST]]
+// CHECK: %[[HIGH:.*]] = arith.minimumf %[[LOW]], %[[LIMIT]]
+// CHECK: arith.negf %[[HIGH]]
+// CHECK: fsdp.yield %{{.*}}, %{{.*}}, %{{.*}} : f32, f32, f32
+
+// -----
+
 // expected-error@+1 {{no parameter is trained: none has a gradient}}
 module {
 }

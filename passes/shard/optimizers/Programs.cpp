@@ -1,0 +1,94 @@
+// The table of programs, and what all of them begin with: the gradient arrives
+// averaged and with its norm clipped; its elements are clipped here, before
+// --maximize turns them round.
+#include "passes/shard/optimizers/Programs.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+namespace {
+
+using Options = fsdp::CompileOptions;
+using fsdp::Optimizer;
+
+struct Program {
+  Optimizer optimizer;
+  StateNames (*states)(const Options &);
+  Results (*build)(const Options &, Scalars, Arguments);
+};
+
+StateNames adamStates(const Options &options) {
+  StateNames names = {"exp_avg", "exp_avg_sq"};
+  if (options.amsgrad)
+    names.push_back("max_exp_avg_sq");
+  return names;
+}
+
+StateNames sgdStates(const Options &options) {
+  return options.momentum() != 0 ? StateNames{"momentum_buffer"} : StateNames();
+}
+
+StateNames rmspropStates(const Options &options) {
+  StateNames names = {"square_avg"};
+  if (options.centered)
+    names.push_back("grad_avg");
+  if (options.momentum() != 0)
+    names.push_back("momentum_buffer");
+  return names;
+}
+
+template <size_t count> StateNames names(const char *const (&list)[count]) {
+  return StateNames(std::begin(list), std::end(list));
+}
+StateNames adadeltaStates(const Options &) {
+  return names({"square_avg", "acc_delta"});
+}
+StateNames adagradStates(const Options &) { return names({"sum"}); }
+StateNames adamaxStates(const Options &) {
+  return names({"exp_avg", "exp_inf"});
+}
+StateNames rpropStates(const Options &) { return names({"prev", "step_size"}); }
+StateNames asgdStates(const Options &) { return names({"ax"}); }
+StateNames lionStates(const Options &) { return names({"exp_avg"}); }
+
+constexpr Program programs[] = {
+    {Optimizer::AdamW, adamStates, buildAdam},
+    {Optimizer::Adam, adamStates, buildAdam},
+    {Optimizer::SGD, sgdStates, buildSGD},
+    {Optimizer::Adadelta, adadeltaStates, buildAdadelta},
+    {Optimizer::Adagrad, adagradStates, buildAdagrad},
+    {Optimizer::Adamax, adamaxStates, buildAdamax},
+    {Optimizer::NAdam, adamStates, buildNAdam},
+    {Optimizer::RAdam, adamStates, buildRAdam},
+    {Optimizer::RMSprop, rmspropStates, buildRMSprop},
+    {Optimizer::Rprop, rpropStates, buildRprop},
+    {Optimizer::ASGD, asgdStates, buildASGD},
+    {Optimizer::Lion, lionStates, buildLion},
+};
+
+const Program &programOf(const Options &options) {
+  return *llvm::find_if(programs, [&](const Program &program) {
+    return program.optimizer == options.optimizer;
+  });
+}
+
+} // namespace
+
+StateNames stateNames(const Options &options) {
+  return programOf(options).states(options);
+}
+
+Results buildProgram(const Options &options, Scalars s, Arguments in) {
+  if (options.clipGradValue > 0) {
+    Value limit = s.element(options.clipGradValue, "clip_value");
+    Value least = s.neg(limit);
+    in.gradient = s.min(s.max(in.gradient, least), limit);
+  }
+  if (options.maximize)
+    in.gradient = s.neg(in.gradient);
+  return programOf(options).build(options, s, in);
+}
+
+} // namespace fsdpc::passes

@@ -1,0 +1,110 @@
+// What the programs of optimizers are written with: scalar arithmetic, and the
+// parts that several algorithms of torch.optim share.
+//
+// The programs keep torch's order of operations and its types, so that results
+// can be compared with PyTorch's. Hyperparameters, the learning rate and the
+// step are f64 until they meet an element, as the Python floats of torch.optim
+// are; parameter, gradient and states are f32.
+//
+// Callers write a statement per op where operands are ops too: compilers
+// evaluate arguments in orders of their own, and the order of the ops should
+// not depend on the compiler.
+#pragma once
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace fsdpc::passes {
+
+/// Builds scalar arithmetic, in f32 or f64 as the operands are.
+struct Scalars {
+  using Value = mlir::Value;
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  // An f64. The location names the constant, for readers of a dump.
+  Value number(double value, llvm::StringRef name) {
+    return mlir::arith::ConstantOp::create(
+        builder, mlir::NameLoc::get(builder.getStringAttr(name), loc),
+        builder.getF64FloatAttr(value));
+  }
+  // Rounds a number that is combined with an element, as PyTorch does.
+  Value toElement(Value x) {
+    return mlir::arith::TruncFOp::create(builder, loc, builder.getF32Type(), x);
+  }
+  Value element(double value, llvm::StringRef name) {
+    return toElement(number(value, name));
+  }
+  Value toNumber(Value x) {
+    return mlir::arith::ExtFOp::create(builder, loc, builder.getF64Type(), x);
+  }
+  Value add(Value x, Value y) {
+    return mlir::arith::AddFOp::create(builder, loc, x, y);
+  }
+  Value sub(Value x, Value y) {
+    return mlir::arith::SubFOp::create(builder, loc, x, y);
+  }
+  Value mul(Value x, Value y) {
+    return mlir::arith::MulFOp::create(builder, loc, x, y);
+  }
+  Value div(Value x, Value y) {
+    return mlir::arith::DivFOp::create(builder, loc, x, y);
+  }
+  Value neg(Value x) { return mlir::arith::NegFOp::create(builder, loc, x); }
+  Value abs(Value x) { return mlir::math::AbsFOp::create(builder, loc, x); }
+  Value sqrt(Value x) { return mlir::math::SqrtOp::create(builder, loc, x); }
+  Value exp(Value x) { return mlir::math::ExpOp::create(builder, loc, x); }
+  Value expm1(Value x) { return mlir::math::ExpM1Op::create(builder, loc, x); }
+  Value pow(Value x, Value y) {
+    return mlir::math::PowFOp::create(builder, loc, x, y);
+  }
+  Value min(Value x, Value y) {
+    return mlir::arith::MinimumFOp::create(builder, loc, x, y);
+  }
+  Value max(Value x, Value y) {
+    return mlir::arith::MaximumFOp::create(builder, loc, x, y);
+  }
+  Value equal(Value x, Value y) {
+    return mlir::arith::CmpFOp::create(builder, loc,
+                                       mlir::arith::CmpFPredicate::OEQ, x, y);
+  }
+  Value isAbove(Value x, Value y) {
+    return mlir::arith::CmpFOp::create(builder, loc,
+                                       mlir::arith::CmpFPredicate::OGT, x, y);
+  }
+  Value select(Value condition, Value x, Value y) {
+    return mlir::arith::SelectOp::create(builder, loc, condition, x, y);
+  }
+
+  /// Returns -1, 0 or 1.
+  Value sign(Value x);
+  /// Returns one of three values, as x is negative, zero or positive.
+  Value choose(Value x, Value below, Value at, Value above);
+
+  /// Tensor.lerp_(value, 1 - beta): an average that keeps `beta` of itself.
+  /// `one` and `beta` are f64, and `number` is beta's value.
+  Value average(Value old, Value value, Value one, Value beta, double number);
+  /// Tensor.mul_(beta).addcmul_(value, value, value=1 - beta).
+  Value averageSquare(Value old, Value value, Value one, Value beta);
+};
+
+/// The arguments of the region, in the order that fsdp.optimizer documents:
+/// parameter, gradient and states are f32; learning rate, step (from 1) and
+/// decay are f64.
+struct Arguments {
+  Arguments(mlir::Block &body, unsigned states)
+      : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
+        states(body.getArguments().slice(2, states)),
+        lr(body.getArgument(2 + states)), step(body.getArgument(3 + states)),
+        decay(body.getArgument(4 + states)) {}
+  mlir::Value parameter, gradient;
+  mlir::ValueRange states;
+  mlir::Value lr, step, decay;
+
+  /// Adds the decay to the gradient.
+  void decayGradient(Scalars s);
+  /// Shrinks the parameter by the learning rate times the decay.
+  void decayParameter(Scalars s, mlir::Value one);
+};
+
+} // namespace fsdpc::passes
