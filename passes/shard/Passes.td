@@ -15,7 +15,9 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
     ones, with a remark: torch.optim skips it too.
 
-    What every rank keeps in full follows from the strategy:
+    A unit has the strategy of the first `strategy-of` whose glob matches its name, else
+    that of `strategy`. It stands on the unit's layouts where it differs from `strategy`,
+    and can be edited there together with `whole`, what every rank keeps in full:
 
     | strategy | trainable | frozen |
     |---|---|---|
@@ -127,7 +129,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `member-once` | a parameter is not a member of exactly one layout |
     | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters, or a member does not begin at the first aligned place after the one before it |
     | `compute` | a layout's compute type is not `param-dtype` |
-    | `replication` | a layout's `whole` is not what the strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |

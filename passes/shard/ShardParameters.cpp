@@ -8,7 +8,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/dialects/fsdp/UpdateRules.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -36,7 +36,7 @@ public:
   Sharder(ModuleOp module, func::FuncOp function,
           const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay)
       : module(module), symbols(module), body(function.front()),
-        options(options), noDecay(std::move(noDecay)) {}
+        options(options), strategies(options), noDecay(std::move(noDecay)) {}
 
   LogicalResult run() {
     findGradients();
@@ -89,8 +89,11 @@ private:
     }
     llvm::MapVector<std::pair<StringRef, int>, SmallVector<fsdp::ParameterOp>>
         groups;
+    SmallVector<StringRef> units;
     for (auto unit : module.getOps<fsdp::UnitOp>()) {
       lastSymbol = unit;
+      units.push_back(unit.getSymName());
+      strategyOf[unit.getSymName()] = strategies.of(unit.getSymName());
       for (bool trainable : {true, false})
         groups[{unit.getSymName(), trainable}];
     }
@@ -102,7 +105,22 @@ private:
     for (auto &[key, members] : groups)
       if (!members.empty())
         createLayout(key.first, key.second, members);
+    if (failed(strategies.checkUsed(module.getLoc(), units)) ||
+        failed(checkGathers()))
+      return failure();
     return noDecay.checkUsed(module.getLoc(), names, "parameter");
+  }
+
+  // --strategy-of may leave nothing to gather, which the check of the command
+  // line cannot see.
+  LogicalResult checkGathers() {
+    bool gathers = llvm::any_of(layouts, [](auto &entry) {
+      return !fsdp::keepsWhole(entry.second, "compute");
+    });
+    if (options.limitAllGathers == 0 || gathers)
+      return success();
+    return emitError(module.getLoc(), "--limit-all-gathers has no effect: "
+                                      "--strategy-of leaves no unit to zero3");
   }
 
   // Places the members in order, each aligned to kMemberAlignment elements.
@@ -124,6 +142,7 @@ private:
       end = offset + elements;
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
+    fsdp::Strategy strategy = strategyOf[unit];
     OpBuilder builder(module.getContext());
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
@@ -131,11 +150,15 @@ private:
         builder, unitOp.getLoc(),
         builder.getStringAttr(unit + (trainable ? ".flat" : ".frozen")),
         FlatSymbolRefAttr::get(unitOp),
+        strategy == options.strategy
+            ? StringAttr()
+            : builder.getStringAttr(fsdp::nameOf(strategy)),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
         builder.getI64IntegerAttr(trainable ? countStates(options) : 0),
         builder.getArrayAttr(members),
-        builder.getStrArrayAttr(fsdp::replicatedBy(options, trainable)));
+        builder.getStrArrayAttr(
+            fsdp::replicatedBy(strategy, options.reduce, trainable)));
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;
@@ -238,6 +261,8 @@ private:
   SymbolTable symbols;
   Block &body;
   const fsdp::CompileOptions &options;
+  fsdp::UnitStrategies strategies;
+  llvm::StringMap<fsdp::Strategy> strategyOf; // by unit
   fsdp::NamePatterns noDecay;
   llvm::StringMap<fsdp::GradientOp> gradients;
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;

@@ -3,7 +3,7 @@
 
 usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--quick | --schedules]
 
-For a given N: four strategies, four prefetch settings, three levels of recomputation, a memory cap, ranks as threads or under
+For a given N: four strategies, alone and mixed, four prefetch settings, three levels of recomputation, a memory cap, ranks as threads or under
 mpirun, one node or virtual nodes, one or two threads, and from run to run; each with K = 1 and K = 3 and active clipping.
 --quick leaves out some of the pairs. --schedules compares recomputation, prefetch and memory cap only, on one rank with K = 1,
 in f32 and in bf16, on the host and on the emulated GPU.
@@ -34,6 +34,15 @@ def first_difference(a: tuple, b: tuple) -> str:
             at = next((i for i, (m, n) in enumerate(zip(x, y)) if m != n), min(len(x), len(y)))
             return f"{what} differ from byte {at} of {len(x)}"
     return "numbers of steps"
+
+
+def mixed(bench, fixture) -> list[tuple]:
+    """Returns programs whose units differ in strategy: one unit from all others, and every unit from the next one."""
+    program = bench.compile_fixture(fixture, "units", "--compile-to=units")
+    units = re.findall(r"fsdp.unit @(\S+)", program.read_text())
+    turns = ("zero2", "ddp", "zero3", "zero1")
+    every = [f"--strategy-of={unit}={turns[i % 4]}" for i, unit in enumerate(units)]
+    return [("zero3", "auto", f"--strategy-of={units[0]}=ddp"), ("ddp", "auto", *every)]
 
 
 def pairs(quick: bool) -> list[tuple[tuple, str]]:
@@ -97,7 +106,7 @@ def test(bench, options):
     if options.schedules:
         return schedules(bench, options, fixture)
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
-    chosen = pairs(options.quick)
+    chosen = pairs(options.quick) + [(program, "mpirun") for program in mixed(bench, fixture)]
     programs = {p: bench.compile_fixture(fixture, "-".join(p), f"--strategy={p[0]}", f"--prefetch={p[1]}",
                                          f"--clip-grad-norm={CLIP}", *p[2:])
                 for p in dict.fromkeys(p for p, _ in chosen)}

@@ -5,7 +5,7 @@
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "shared/memory_plan.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -45,9 +45,8 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     units += isa<fsdp::UnitOp>(op);
     kernels += op.hasAttr("nn.kernel");
   }
-  llvm::outs() << "strategy: "
-               << fsdp::nameOf(fsdp::CompileOptions::of(module).strategy)
-               << ", " << units << " units, " << kernels << " kernels\n";
+  llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
+               << units << " units, " << kernels << " kernels\n";
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();

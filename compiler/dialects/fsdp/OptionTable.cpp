@@ -83,6 +83,9 @@ constexpr OptionInfo table[] = {
     option<&Options::strategy>(
         "strategy", Group::Sharding, "NAME",
         "what is sharded: nothing, optimizer, also gradients, also parameters"),
+    option<&Options::strategyRules>(
+        "strategy-of", Group::Sharding, "GLOB=NAME",
+        "the strategy of the units of such a name; the first match counts"),
     option<&Options::units>(
         "units", Group::Sharding, "HOW",
         "repeated siblings, or one unit; large parameters of the root apart"),
@@ -248,6 +251,19 @@ static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
   return text;
 }
 
+// Returns true if one of `values` is in use for option `name`, given or not.
+// Units may have strategies besides that of --strategy.
+static bool isInUse(StringRef name, ArrayRef<StringRef> values,
+                    const CompileOptions &options) {
+  SmallVector<std::string> used = {findOption(name)->print(options)};
+  if (name == "strategy")
+    for (const StrategyRule &rule : options.strategyRules)
+      used.push_back(nameOf(rule.strategy).str());
+  return llvm::any_of(used, [&](const std::string &value) {
+    return llvm::is_contained(values, value);
+  });
+}
+
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
@@ -257,12 +273,12 @@ std::string checkOptions(const CompileOptions &options) {
     bool off = option->isFlag && option->print(options) == "false";
     if (condition.option.empty() || off)
       continue;
-    std::string other = findOption(condition.option)->print(options);
     SmallVector<StringRef> values;
     condition.values.split(values, '|');
-    if (!llvm::is_contained(values, other))
+    if (!isInUse(condition.option, values, options))
       return "'--" + option->name.str() + "' has no effect with '--" +
-             condition.option.str() + "=" + other + "'; it needs " +
+             condition.option.str() + "=" +
+             findOption(condition.option)->print(options) + "'; it needs " +
              listFlags(condition.option, values);
   }
   if (options.nesterov && options.momentum == 0)

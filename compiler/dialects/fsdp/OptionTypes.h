@@ -212,4 +212,13 @@ template <> struct OptionType<InitRules> : ListOption<InitRules> {
   static Strings texts(const InitRules &list);
 };
 
+using StrategyRules = std::vector<StrategyRule>;
+/// GLOB=STRATEGY, split at the last '='; kept in the order given, since the
+/// first match counts.
+template <> struct OptionType<StrategyRules> : ListOption<StrategyRules> {
+  static std::string parse(const OptionInfo &, llvm::StringRef,
+                           StrategyRules &);
+  static Strings texts(const StrategyRules &list);
+};
+
 } // namespace fsdpc::fsdp

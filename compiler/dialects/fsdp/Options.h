@@ -74,6 +74,12 @@ struct InitRule {
   std::string glob, rule;
 };
 
+/// The strategy of the units whose name matches the glob.
+struct StrategyRule {
+  std::string glob;
+  Strategy strategy;
+};
+
 struct CompileOptions {
   // The model.
   std::string loss;                    // an output; empty: the only scalar one
@@ -87,6 +93,7 @@ struct CompileOptions {
 
   // Sharding.
   Strategy strategy = Strategy::Zero3;
+  std::vector<StrategyRule> strategyRules; // the first match counts
   UnitRule units = UnitRule::Auto;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
