@@ -345,6 +345,27 @@ LogicalResult verifyOrder(Operation *first, Operation *second) {
                         second, "which stands here");
 }
 
+// Ranks meet at the collectives of @update as well, and gradients that the
+// microbatches have reduced are not reduced or overwritten there again.
+LogicalResult verifyUpdateEffects(Block &update) {
+  for (Operation &op : update.without_terminator()) {
+    if (failed(verifySymmetry(&op)))
+      return failure();
+    auto effects = fsdp::effectsOf(&op);
+    if (failed(effects))
+      return failure();
+    auto ofSymbols = fsdp::symbolEffectsOf(&op, *effects);
+    if (failed(ofSymbols))
+      return failure();
+    if (writes(*ofSymbols, fsdp::GradientMemory::get()) &&
+        !isa<fsdp::ReduceGradientsOp, fsdp::GatherGradientsOp>(op))
+      return broken(&op, "reduce-once")
+             << "'@update' changes gradients only by reduce_gradients and "
+                "gather_gradients";
+  }
+  return success();
+}
+
 // Checks the collectives around the optimizers: accumulated gradients are
 // reduced before anything reads them, replicated ones are gathered before the
 // optimizers, and replicated parameters after them.
@@ -367,9 +388,8 @@ LogicalResult verifyUpdateCollectives(ModuleOp module,
     return failure();
   // The norm is computed from gradients that are complete, so an accumulated
   // gradient is reduced before sum_squares.
-  for (Operation &op : update)
-    if (failed(verifySymmetry(&op)) ||
-        (isa<fsdp::SumSquaresOp>(op) && failed(verifyOrder(*reduce, &op))))
+  for (auto squares : update.getOps<fsdp::SumSquaresOp>())
+    if (failed(verifyOrder(*reduce, squares)))
       return failure();
   if (*gradients && failed(verifyOrder(*reduce, *gradients)))
     return failure();
@@ -397,7 +417,8 @@ struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
         failed(fsdp::verifyReplication(module)) ||
         failed(
             Verifier(module, options, microbatch->front(), scheduled).run()) ||
-        failed(fsdp::verifyUpdate(module, update->front())))
+        failed(fsdp::verifyUpdate(module, update->front())) ||
+        failed(verifyUpdateEffects(update->front())))
       return failure();
     return verifyUpdateCollectives(module, options, update->front());
   }
