@@ -10,7 +10,9 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
   let summary = "Lays each unit's parameters out flat";
   let description = [{
     A unit @u gets the layout @u.flat of its trainable and @u.frozen of its frozen
-    parameters. Members follow each other in order of first use, at multiples of 16
+    parameters. Parameters of another strategy than their unit's have layouts of their own,
+    such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
+    (zero2), and those that `ignored` matches (ddp). Members follow each other in order of first use, at multiples of 16
     elements. Each has a factor of the learning rate, 1, and a weight decay (0 where
     --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
     ones, with a remark: torch.optim skips it too.
@@ -127,7 +129,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy, or a member does not begin at the first aligned place after the one before it |
     | `compute` | a layout's compute type is not `param-dtype` |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `unit` | an op of @microbatch has no unit that exists |

@@ -123,6 +123,8 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"init-rule", "*.w=normal(0,0.02)", "[\"*.w=normal(0,0.02)\"]"},
       {"embed-weights", "true", "true"},
       {"strategy-of", "a=b.*=no_shard", "[\"a=b.*=ddp\"]"},
+      {"persist", "1000", "1000 : i64"},
+      {"ignored", "norm|bias", "[\"norm|bias\"]"},
       {"unit-class", "*Block", "[\"*Block\"]"},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
@@ -308,6 +310,12 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"limit-all-gathers", "1"}, {"strategy", "zero2"}},
        "'--limit-all-gathers' has no effect with '--strategy=zero2'; it needs "
        "'--strategy=zero3'"},
+      {{{"persist", "1000"}, {"strategy", "zero2"}},
+       "'--persist' has no effect with '--strategy=zero2'; it needs "
+       "'--strategy=zero3'"},
+      {{{"ignored", "bias"}, {"strategy", "ddp"}},
+       "'--ignored' has no effect with '--strategy=ddp'; it needs "
+       "'--strategy=zero1' or '--strategy=zero2' or '--strategy=zero3'"},
       {{{"gpu-arch", "sm_90"}},
        "'--gpu-arch' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},

@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -50,6 +51,14 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();
+  auto persist = module->getAttrOfType<DictionaryAttr>("fsdp.persist");
+  if (persist)
+    llvm::outs() << llvm::formatv(
+        "exposed communication per microbatch: {0:F1} us, and {1:F1} us "
+        "without "
+        "--persist (estimates)\n",
+        persist.getAs<FloatAttr>("exposed_us").getValueAsDouble(),
+        persist.getAs<FloatAttr>("gathered_us").getValueAsDouble());
 }
 
 int64_t fsdpc::driver::plannedPeak(const Manifest &manifest, int ranks) {

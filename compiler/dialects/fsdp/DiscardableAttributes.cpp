@@ -83,6 +83,16 @@ bool isCommunication(Attribute value) {
          terms && llvm::all_of(terms, isTerm) && (!parts || areCounts(parts));
 }
 
+// As schedule-prefetch writes it where --persist is given.
+bool isPersist(Attribute value) {
+  auto times = dyn_cast<DictionaryAttr>(value);
+  return times && times.size() == 2 && times.get("exposed_us") &&
+         times.get("gathered_us") &&
+         llvm::all_of(times, [](NamedAttribute entry) {
+           return isDuration(entry.getValue());
+         });
+}
+
 constexpr AttributePlace modules = {"a module", isModule},
                          ops = {"an op", isAnyOp};
 constexpr AttributeForm text = {"a string", isString},
@@ -98,6 +108,9 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.communication",
      modules,
      {"a dictionary of 'trainable', 'frozen' and 'terms'", isCommunication}},
+    {"fsdp.persist",
+     modules,
+     {"a dictionary of f64 'exposed_us' and 'gathered_us'", isPersist}},
     {"fsdp.schedule_hash", modules, text},
     {"fsdp.arena",
      modules,

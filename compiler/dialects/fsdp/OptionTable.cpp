@@ -52,6 +52,7 @@ constexpr NumberRange notNegative, fromOne = {1}, belowOne = {0, 1};
 constexpr OptionCondition adams = {"optimizer", "adam|adamw"},
                           onlySgd = {"optimizer", "sgd"},
                           onlyZero3 = {"strategy", "zero3"},
+                          shards = {"strategy", "zero1|zero2|zero3"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
 
@@ -86,6 +87,14 @@ constexpr OptionInfo table[] = {
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
         "the strategy of the units of such a name; the first match counts"),
+    option<&Options::persist>(
+        "persist", Group::Sharding, "ELEMENTS",
+        "parameters with fewer elements stay whole in zero3, never gathered",
+        notNegative, onlyZero3),
+    option<&Options::ignored>(
+        "ignored", Group::Sharding, "REGEX",
+        "parameters that units do not gather or reduce: as under ddp",
+        notNegative, shards),
     option<&Options::units>(
         "units", Group::Sharding, "HOW",
         "repeated siblings, or one unit; large parameters of the root apart"),
