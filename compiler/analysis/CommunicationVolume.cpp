@@ -7,8 +7,13 @@
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -16,16 +21,20 @@ namespace fsdpc::analysis {
 
 static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
 
+// A parameter is gathered for the forward and again for the backward. Frozen
+// parameters are gathered too, but have no gradient.
 std::string CommunicationVolume::formula() const {
-  // A parameter is gathered for the forward and again for the backward. Frozen
-  // parameters are gathered too, but have no gradient.
-  StringRef gathered = frozen ? "2·(P+F)" : "2·P";
   std::string sum;
-  for (const Term &term : terms)
-    sum += llvm::formatv("{0}{1}{2}·{3}", sum.empty() ? "" : " + ",
-                         term.eachMicrobatch ? "K·" : "",
-                         term.what == "all_gather" ? gathered : "P", term.type)
+  for (const Term &term : terms) {
+    bool gathers = term.what == "all_gather";
+    StringRef elements = term.elements;
+    if (elements.empty())
+      elements = gathers && frozen ? "(P+F)" : "P";
+    sum += llvm::formatv("{0}{1}{2}{3}·{4}", sum.empty() ? "" : " + ",
+                         term.eachMicrobatch ? "K·" : "", gathers ? "2·" : "",
+                         elements, term.type)
                .str();
+  }
   return "(N-1)/N · (" + sum + ")";
 }
 
@@ -49,6 +58,8 @@ std::string CommunicationVolume::describe() const {
     text += llvm::formatv(", F = {0} frozen elements", frozen).str();
   else
     text += " elements";
+  for (const auto &[symbol, elements] : parts)
+    text += llvm::formatv(", {0} = {1}", symbol, elements).str();
   for (const Term &term : terms)
     text += llvm::formatv("\n  {0}: {1} bytes per {2}", term.what, term.bytes,
                           term.eachMicrobatch ? "microbatch" : "step")
@@ -56,9 +67,59 @@ std::string CommunicationVolume::describe() const {
   return text + "\n";
 }
 
+namespace {
+
+// Names the elements that terms are about where layouts differ in strategy.
+class Parts {
+public:
+  explicit Parts(ModuleOp module)
+      : options(fsdp::CompileOptions::of(module)),
+        strategies(fsdp::strategiesOf(module)) {}
+
+  // The symbol of a layout's elements.
+  std::string symbolOf(fsdp::LayoutOp layout) const {
+    StringRef strategy = nameOf(fsdp::strategyOf(layout, options));
+    return ((layout.getTrainable() ? "P[" : "F[") + strategy + "]").str();
+  }
+
+  // Counts the elements of all parts that a module has, and gives each term the
+  // sum of the parts that its layouts belong to.
+  void describe(ModuleOp module, CommunicationVolume &volume) const {
+    if (strategies.size() < 2)
+      return;
+    std::map<std::string, uint64_t> counts;
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
+        counts[symbolOf(layout)] += member.getElements();
+    volume.parts.assign(counts.begin(), counts.end());
+    // Frozen parts sort before trainable ones.
+    auto firstTrainable = counts.lower_bound("P");
+    size_t trainable = std::distance(firstTrainable, counts.end());
+    for (CommunicationVolume::Term &term : volume.terms) {
+      const std::set<std::string> &found = terms.at(term.what);
+      bool all = found.size() == trainable && *found.begin() >= "P";
+      term.elements = all ? "P" : llvm::join(found, "+");
+      if (!all && found.size() > 1)
+        term.elements = "(" + term.elements + ")";
+    }
+  }
+
+  void add(StringRef what, fsdp::LayoutOp layout) {
+    terms[what.str()].insert(symbolOf(layout));
+  }
+
+private:
+  fsdp::CompileOptions options;
+  SmallVector<fsdp::Strategy> strategies;
+  std::map<std::string, std::set<std::string>> terms; // symbols of each term
+};
+
+} // namespace
+
 CommunicationVolume communicatedBytes(ModuleOp module) {
   SymbolTable symbols(module);
   CommunicationVolume volume;
+  Parts parts(module);
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   schedule::ElementType compute = options.paramType, wire = options.reduceType;
   for (auto layout : module.getOps<fsdp::LayoutOp>())
@@ -72,9 +133,11 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
   auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
                  schedule::ElementType type) {
     uint64_t bytes = 0;
-    for (auto name : layouts.getAsRange<FlatSymbolRefAttr>())
-      bytes += symbols.lookup<fsdp::LayoutOp>(name.getValue()).getElements() *
-               schedule::bytesOf(type);
+    for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
+      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+      bytes += layout.getElements() * schedule::bytesOf(type);
+      parts.add(what, layout);
+    }
     auto it = llvm::find_if(volume.terms,
                             [&](auto &term) { return term.what == what; });
     if (it != volume.terms.end())
@@ -105,6 +168,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
           add("gather_parameters", false, gather.getLayouts(), compute);
         });
   });
+  parts.describe(module, volume);
   return volume;
 }
 
@@ -117,17 +181,25 @@ void writeCommunication(ModuleOp module, const CommunicationVolume &volume) {
     return builder.getNamedAttr(name, builder.getStringAttr(value));
   };
   SmallVector<Attribute> terms;
-  for (const CommunicationVolume::Term &term : volume.terms)
-    terms.push_back(builder.getDictionaryAttr(
-        {text("what", term.what), number("bytes", term.bytes),
-         text("type", term.type),
-         text("per", term.eachMicrobatch ? "microbatch" : "step")}));
-  module->setAttr(
-      communicationAttr,
-      builder.getDictionaryAttr(
-          {number("trainable", volume.trainable),
-           number("frozen", volume.frozen),
-           builder.getNamedAttr("terms", builder.getArrayAttr(terms))}));
+  for (const CommunicationVolume::Term &term : volume.terms) {
+    SmallVector<NamedAttribute> entries = {
+        text("what", term.what), number("bytes", term.bytes),
+        text("type", term.type),
+        text("per", term.eachMicrobatch ? "microbatch" : "step")};
+    if (!term.elements.empty())
+      entries.push_back(text("elements", term.elements));
+    terms.push_back(builder.getDictionaryAttr(entries));
+  }
+  SmallVector<NamedAttribute> whole = {
+      number("trainable", volume.trainable), number("frozen", volume.frozen),
+      builder.getNamedAttr("terms", builder.getArrayAttr(terms))};
+  SmallVector<NamedAttribute> parts;
+  for (const auto &[symbol, elements] : volume.parts)
+    parts.push_back(number(symbol, elements));
+  if (!parts.empty())
+    whole.push_back(
+        builder.getNamedAttr("parts", builder.getDictionaryAttr(parts)));
+  module->setAttr(communicationAttr, builder.getDictionaryAttr(whole));
 }
 
 // The attribute may come from an edited dump, so nothing about its shape is
@@ -152,9 +224,15 @@ std::optional<CommunicationVolume> readCommunication(ModuleOp module) {
     auto per = term ? term.getAs<StringAttr>("per") : StringAttr();
     if (!what || !bytes || !type || !per)
       return std::nullopt;
+    auto elements = term.getAs<StringAttr>("elements");
     volume.terms.push_back({what.str(), per == "microbatch",
-                            static_cast<uint64_t>(bytes.getInt()), type.str()});
+                            static_cast<uint64_t>(bytes.getInt()), type.str(),
+                            elements ? elements.str() : ""});
   }
+  if (auto parts = whole.getAs<DictionaryAttr>("parts"))
+    for (NamedAttribute part : parts)
+      if (auto elements = dyn_cast<IntegerAttr>(part.getValue()))
+        volume.parts.emplace_back(part.getName().str(), elements.getInt());
   return volume;
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdpc::passes {
@@ -42,32 +43,32 @@ void accumulateLocally(Block &body) {
   }
 }
 
-// zero2 and zero3: each unit's gradients are reduced as soon as they are
-// packed.
-void reduceEachUnit(Block &body) {
-  for (auto reduce :
-       llvm::make_early_inc_range(body.getOps<fsdp::ReduceOp>())) {
-    OpBuilder builder(reduce);
-    auto op = fsdp::ReduceScatterOp::create(
-        builder, reduce.getLoc(),
-        builder.getArrayAttr({reduce.getLayoutAttr()}), reduce.getGradient());
-    copyPlace(reduce, op);
-    reduce.erase();
-  }
-}
-
-// ddp and zero1: one reduction of all layouts at the end of the microbatch.
-void reduceAtEnd(Block &body) {
+// zero2 and zero3 reduce a unit's gradients as soon as they are packed. ddp and
+// zero1 have one reduction of all their layouts at the end of the microbatch.
+void reduceOverRanks(ModuleOp module, const fsdp::CompileOptions &options,
+                     Block &body) {
+  SymbolTable symbols(module);
   SmallVector<Attribute> layouts;
   SmallVector<Value> gradients;
   for (auto reduce :
        llvm::make_early_inc_range(body.getOps<fsdp::ReduceOp>())) {
-    layouts.push_back(reduce.getLayoutAttr());
-    gradients.push_back(reduce.getGradient());
+    auto layout = symbols.lookup<fsdp::LayoutOp>(reduce.getLayout());
+    if (reducesAtEnd(fsdp::strategyOf(layout, options))) {
+      layouts.push_back(reduce.getLayoutAttr());
+      gradients.push_back(reduce.getGradient());
+    } else {
+      OpBuilder builder(reduce);
+      auto op = fsdp::ReduceScatterOp::create(
+          builder, reduce.getLoc(),
+          builder.getArrayAttr({reduce.getLayoutAttr()}), reduce.getGradient());
+      copyPlace(reduce, op);
+    }
     reduce.erase();
   }
+  if (layouts.empty())
+    return;
   // It stands before the terminator and has no unit, since it reduces the
-  // layouts of all.
+  // layouts of many.
   OpBuilder builder(body.getTerminator());
   fsdp::ReduceScatterOp::create(builder, body.getParentOp()->getLoc(),
                                 builder.getArrayAttr(layouts), gradients);
@@ -93,10 +94,18 @@ void markSegments(ArrayRef<Segment> segments) {
 // ---- parameters ----
 
 // Strategies other than zero3 keep the compute copy replicated, so a view of it
-// replaces the gather.
-void keepWhole(Block &body) {
+// replaces the gather. Leaves the flat buffers of zero3's layouts, and returns
+// true if there are any.
+bool keepWhole(ModuleOp module, Block &body) {
+  SymbolTable symbols(module);
   llvm::StringMap<Value> wholes;
+  bool left = false;
   for (auto flat : llvm::make_early_inc_range(body.getOps<fsdp::FlatOp>())) {
+    if (!fsdp::keepsWhole(symbols.lookup<fsdp::LayoutOp>(flat.getLayout()),
+                          "compute")) {
+      left = true;
+      continue;
+    }
     Value &whole = wholes[flat.getLayout()];
     if (!whole) {
       OpBuilder builder(flat);
@@ -109,9 +118,12 @@ void keepWhole(Block &body) {
     flat.replaceAllUsesWith(whole);
     flat.erase();
   }
+  return left;
 }
 
 // zero3: inserts gathers for each run of weight-reading ops of one unit.
+// Weights that are replicated are read as they are, but their readers end runs
+// too.
 class Gatherer {
 public:
   Gatherer(ModuleOp module, Block &body) : symbols(module), body(body) {}
@@ -143,11 +155,13 @@ private:
     Value gathered;
   };
 
-  // Returns the layout behind a chain of views of weights.
-  static StringRef layoutBehind(Value value) {
-    while (!value.getDefiningOp<fsdp::FlatOp>())
-      value = value.getDefiningOp()->getOperand(0);
-    return value.getDefiningOp<fsdp::FlatOp>().getLayout();
+  // Returns the flat buffer behind a chain of views, or null if the value is
+  // not a sharded weight.
+  static fsdp::FlatOp flatBehind(Value value) {
+    Operation *op = value.getDefiningOp();
+    while (isWeightAlias(op) && op->getNumOperands() != 0)
+      op = op->getOperand(0).getDefiningOp();
+    return dyn_cast_or_null<fsdp::FlatOp>(op);
   }
 
   // Gathers the layouts that a run reads before its first reader, frees each
@@ -157,9 +171,9 @@ private:
     llvm::MapVector<StringRef, Use> uses;
     for (Operation *op : readers)
       for (Value operand : op->getOperands())
-        if (isWeightAlias(operand.getDefiningOp())) {
+        if (fsdp::FlatOp flat = flatBehind(operand)) {
           auto [it, inserted] =
-              uses.try_emplace(layoutBehind(operand), Use{op, op, {}});
+              uses.try_emplace(flat.getLayout(), Use{op, op, {}});
           it->second.last = op;
         }
     // The unit's own layouts are gathered together; those of another unit (tied
@@ -192,7 +206,7 @@ private:
     llvm::DenseMap<Value, Value> copies;
     for (Operation *op : readers)
       for (OpOperand &operand : op->getOpOperands())
-        if (isWeightAlias(operand.get().getDefiningOp()))
+        if (flatBehind(operand.get()))
           operand.set(copyAlias(operand.get(), op, uses, copies));
   }
 
@@ -231,28 +245,36 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
                     Block &body) {
   // Frozen layouts have no gradients and never change, so @update does not
   // touch them.
-  SmallVector<Attribute> names;
-  for (auto layout : module.getOps<fsdp::LayoutOp>())
-    if (layout.getTrainable())
-      names.push_back(FlatSymbolRefAttr::get(layout));
+  SmallVector<Attribute> all, byGradients, byParameters;
+  for (auto layout : module.getOps<fsdp::LayoutOp>()) {
+    if (!layout.getTrainable())
+      continue;
+    auto name = FlatSymbolRefAttr::get(layout);
+    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+    all.push_back(name);
+    if (gathersGradients(strategy))
+      byGradients.push_back(name);
+    if (gathersParameters(strategy))
+      byParameters.push_back(name);
+  }
   OpBuilder builder = OpBuilder::atBlockBegin(&body);
   Location loc = body.getParentOp()->getLoc();
-  ArrayAttr all = builder.getArrayAttr(names);
   if (options.reduce == fsdp::ReductionTime::Step)
-    fsdp::ReduceGradientsOp::create(builder, loc, all);
+    fsdp::ReduceGradientsOp::create(builder, loc, builder.getArrayAttr(all));
   auto optimizers = body.getOps<fsdp::OptimizerOp>();
   // DDP replicates optimizer states, so each rank needs the whole reduced
   // gradient before it updates.
-  if (options.strategy == fsdp::Strategy::DDP && !optimizers.empty()) {
+  if (!byGradients.empty() && !optimizers.empty()) {
     builder.setInsertionPoint(*optimizers.begin());
-    fsdp::GatherGradientsOp::create(builder, loc, all);
+    fsdp::GatherGradientsOp::create(builder, loc,
+                                    builder.getArrayAttr(byGradients));
   }
   // Each rank has updated its shard of the parameters, and the next microbatch
   // reads the whole.
-  if (options.strategy == fsdp::Strategy::Zero1 ||
-      options.strategy == fsdp::Strategy::Zero2) {
+  if (!byParameters.empty()) {
     builder.setInsertionPoint(body.getTerminator());
-    fsdp::GatherParametersOp::create(builder, loc, all);
+    fsdp::GatherParametersOp::create(builder, loc,
+                                     builder.getArrayAttr(byParameters));
   }
 }
 
@@ -269,11 +291,8 @@ struct MaterializeCollectives
 
     if (options.reduce == fsdp::ReductionTime::Step)
       accumulateLocally(body);
-    else if (options.strategy == fsdp::Strategy::Zero2 ||
-             options.strategy == fsdp::Strategy::Zero3)
-      reduceEachUnit(body);
     else
-      reduceAtEnd(body);
+      reduceOverRanks(module, options, body);
 
     // Segments are found while layouts still are fsdp.flat, before gathers and
     // views of them exist in several copies.
@@ -281,10 +300,8 @@ struct MaterializeCollectives
     segments = found.size();
     markSegments(found);
 
-    if (options.strategy == fsdp::Strategy::Zero3)
+    if (keepWhole(module, body))
       gathers = Gatherer(module, body).run();
-    else
-      keepWhole(body);
     completeUpdate(module, options, update->front());
   }
 };

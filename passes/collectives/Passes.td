@@ -7,11 +7,12 @@
 include "mlir/Pass/PassBase.td"
 
 def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp"> {
-  let summary = "Places gathers, frees and reductions as the strategy wants them";
+  let summary = "Places gathers, frees and reductions as the strategies want them";
   let description = [{
     A segment is a run of ops of one unit in program order; ops that read no weight do not
     end one. `fsdp.enter` and `fsdp.exit` show its bounds.
 
+    Each layout's strategy decides on its own; units may differ (`strategy-of`).
     In zero3 a unit's layouts are gathered before the first op of a segment that reads them
     and freed after the last. A forward segment that the unit's own backward follows shares
     one gather with it. A unit whose weights the backward does not read is not gathered
@@ -22,8 +23,8 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
     |---|---|---|
     | zero3 | all_gather and free; reduce_scatter after the unit's pack | |
     | zero2 | reduce_scatter after the unit's pack | gather_parameters at the end |
-    | zero1 | one reduce_scatter of all layouts at the end | gather_parameters at the end |
-    | ddp | one reduce_scatter of all layouts at the end | gather_gradients before the optimizer |
+    | zero1 | one reduce_scatter of all its and ddp's layouts at the end | gather_parameters at the end |
+    | ddp | one reduce_scatter of all its and zero1's layouts at the end | gather_gradients before the optimizer |
 
     With `reduce = step` packs are accumulated locally, and @update begins with
     reduce_gradients.
@@ -82,7 +83,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
 
     | rule of @microbatch | broken where |
     |---|---|
-    | `replication` | a layout's `whole` is not what the strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
     | `segment` | `fsdp.enter` and `fsdp.exit` do not alternate and match, or an op reads weights outside of a segment of its unit and direction |
@@ -92,7 +93,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `free-after-use` | it is freed before the last use of it or of a view |
     | `kept` | ops of two units read weights between a gather and its free |
     | `unit` | a gather, a free or a view is of another unit than its reader, or a reduction of a unit that has none of its layouts |
-    | `reduce-once` | a trainable layout's gradient is not reduced exactly once (with `reduce = step`: accumulated), or zero1 or ddp have more than one reduction |
+    | `reduce-once` | a trainable layout's gradient is not reduced exactly once (with `reduce = step`: accumulated), or the layouts of zero1 and ddp have more than one reduction |
     | `gradient` | what is reduced for a layout is not its `fsdp.pack` |
     | `statistics` | a buffer is updated in the backward, or twice with one value |
     | `symmetric` | an op that communicates stands in a region |
@@ -101,7 +102,8 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     |---|---|
     | `norm` | there is not one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
-    | `update` | a collective is missing, unwanted, there twice or incomplete, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them |
+    | `reduce-once` | an op other than reduce_gradients and gather_gradients changes gradients |
+    | `update` | a collective is missing, unwanted, there twice, of other layouts than those whose strategy wants it, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them |
 
     Refused, since unit h.0's weights are kept while h.1's are read (`kept`):
     ```mlir

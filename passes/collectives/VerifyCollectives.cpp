@@ -14,6 +14,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 
@@ -68,8 +69,8 @@ class Verifier {
 public:
   Verifier(ModuleOp module, const fsdp::CompileOptions &options, Block &body,
            bool scheduled)
-      : module(module), symbols(module), body(body), lives(body),
-        strategy(options.strategy),
+      : module(module), symbols(module), options(options), body(body),
+        lives(body),
         reducesInUpdate(options.reduce == fsdp::ReductionTime::Step),
         scheduled(scheduled) {}
 
@@ -218,15 +219,6 @@ private:
              << (reducesInUpdate ? "step gradients are accumulated"
                                  : "microbatch gradients are reduced")
              << " in '@microbatch'";
-    // Strategies that do not free gradients within the microbatch have one
-    // reduction for everything, at its end.
-    bool atEnd = !reducesInUpdate && strategy != fsdp::Strategy::Zero2 &&
-                 strategy != fsdp::Strategy::Zero3;
-    if (atEnd && !reductions.empty())
-      return refuseWithNote(broken(op, "reduce-once")
-                                << "with strategy '" << nameOf(strategy)
-                                << "' one op reduces all layouts",
-                            reductions.begin()->second, "the first is here");
     auto names = cast<fsdp::LayoutUserOpInterface>(op).getLayoutRefs();
     // An op without a unit reduces the layouts of many units, and one of a unit
     // must reduce a layout of that unit. Fused reductions may have others
@@ -240,6 +232,9 @@ private:
                                   << name.getValue() << "' is " << reduction()
                                   << " twice",
                               other->second, "the first time is here");
+      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
+      if (!reducesInUpdate && failed(verifyEnd(op, layout)))
+        return failure();
       // The pack is what puts gradients where the layout's members lie. Any
       // other tensor of that size would be reduced to the wrong parameters.
       auto pack = gradient.getDefiningOp<fsdp::PackOp>();
@@ -247,13 +242,28 @@ private:
         return broken(op, "gradient")
                << "its gradient of layout '" << name.getValue()
                << "' is no 'fsdp.pack' of that layout";
-      ofUnit |= symbols.lookup<fsdp::LayoutOp>(name.getAttr()).getUnitAttr() ==
-                getUnit(op);
+      ofUnit |= layout.getUnitAttr() == getUnit(op);
     }
     if (!ofUnit)
       return broken(op, "unit")
              << "it belongs to unit '" << nameOrNone(getUnit(op))
              << "', which has none of its layouts";
+    return success();
+  }
+
+  // Strategies that do not free gradients within the microbatch have one
+  // reduction for all of their layouts, at its end.
+  LogicalResult verifyEnd(Operation *op, fsdp::LayoutOp layout) {
+    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+    if (!reducesAtEnd(strategy))
+      return success();
+    if (atEnd && atEnd != op)
+      return refuseWithNote(broken(op, "reduce-once")
+                                << "one op reduces all layouts of strategies "
+                                   "zero1 and ddp, such as '"
+                                << layout.getSymName() << "'",
+                            atEnd, "the first is here");
+    atEnd = op;
     return success();
   }
 
@@ -284,13 +294,14 @@ private:
 
   ModuleOp module;
   SymbolTable symbols;
+  const fsdp::CompileOptions &options;
   Block &body;
   GatherLives lives;
-  fsdp::Strategy strategy;
   bool reducesInUpdate;
   bool scheduled;
   // The state of the scan.
   fsdp::EnterOp segment;
+  Operation *atEnd = nullptr; // the reduction of zero1 and ddp
   // The op that handed over the gradient of each layout, and the first update
   // of each buffer with each value, for the notes of errors.
   DenseMap<StringAttr, Operation *> reductions;
@@ -299,19 +310,24 @@ private:
 
 // ---- the rules of @update ----
 
-// Checks that there is one `Op` for all trainable layouts if it is `wanted`,
-// else none. Returns it, or null.
+// Checks that there is one `Op` for all trainable layouts that want it, none if
+// there are no such layouts. Returns it, or null.
 template <typename Op>
-FailureOr<Op> verifyOnly(ModuleOp module, Block &update, bool wanted) {
+FailureOr<Op> verifyOnly(ModuleOp module, Block &update,
+                         llvm::function_ref<bool(fsdp::LayoutOp)> isWanted) {
+  bool wanted =
+      llvm::any_of(module.getOps<fsdp::LayoutOp>(), [&](fsdp::LayoutOp layout) {
+        return layout.getTrainable() && isWanted(layout);
+      });
   Op found;
   for (auto op : update.getOps<Op>()) {
     if (!wanted)
       return broken(op, "update")
-             << "the module's strategy and --reduce do not want it";
+             << "the strategies of layouts and --reduce do not want it";
     if (found)
       return refuseWithNote(broken(op, "update") << "it is the second one",
                             found, "the first is here");
-    if (failed(fsdp::verifyNamesAll(module, op, "update")))
+    if (failed(fsdp::verifyNames(module, op, "update", isWanted)))
       return failure();
     found = op;
   }
@@ -329,28 +345,51 @@ LogicalResult verifyOrder(Operation *first, Operation *second) {
                         second, "which stands here");
 }
 
+// Ranks meet at the collectives of @update as well, and gradients that the
+// microbatches have reduced are not reduced or overwritten there again.
+LogicalResult verifyUpdateEffects(Block &update) {
+  for (Operation &op : update.without_terminator()) {
+    if (failed(verifySymmetry(&op)))
+      return failure();
+    auto effects = fsdp::effectsOf(&op);
+    if (failed(effects))
+      return failure();
+    auto ofSymbols = fsdp::symbolEffectsOf(&op, *effects);
+    if (failed(ofSymbols))
+      return failure();
+    if (writes(*ofSymbols, fsdp::GradientMemory::get()) &&
+        !isa<fsdp::ReduceGradientsOp, fsdp::GatherGradientsOp>(op))
+      return broken(&op, "reduce-once")
+             << "'@update' changes gradients only by reduce_gradients and "
+                "gather_gradients";
+  }
+  return success();
+}
+
 // Checks the collectives around the optimizers: accumulated gradients are
 // reduced before anything reads them, replicated ones are gathered before the
 // optimizers, and replicated parameters after them.
 LogicalResult verifyUpdateCollectives(ModuleOp module,
                                       const fsdp::CompileOptions &options,
                                       Block &update) {
-  using fsdp::Strategy;
-  Strategy strategy = options.strategy;
-  auto reduce = verifyOnly<fsdp::ReduceGradientsOp>(
-      module, update, options.reduce == fsdp::ReductionTime::Step);
+  auto reduce =
+      verifyOnly<fsdp::ReduceGradientsOp>(module, update, [&](fsdp::LayoutOp) {
+        return options.reduce == fsdp::ReductionTime::Step;
+      });
   auto gradients = verifyOnly<fsdp::GatherGradientsOp>(
-      module, update, strategy == Strategy::DDP);
+      module, update, [&](fsdp::LayoutOp layout) {
+        return gathersGradients(fsdp::strategyOf(layout, options));
+      });
   auto parameters = verifyOnly<fsdp::GatherParametersOp>(
-      module, update,
-      strategy == Strategy::Zero1 || strategy == Strategy::Zero2);
+      module, update, [&](fsdp::LayoutOp layout) {
+        return gathersParameters(fsdp::strategyOf(layout, options));
+      });
   if (failed(reduce) || failed(gradients) || failed(parameters))
     return failure();
   // The norm is computed from gradients that are complete, so an accumulated
   // gradient is reduced before sum_squares.
-  for (Operation &op : update)
-    if (failed(verifySymmetry(&op)) ||
-        (isa<fsdp::SumSquaresOp>(op) && failed(verifyOrder(*reduce, &op))))
+  for (auto squares : update.getOps<fsdp::SumSquaresOp>())
+    if (failed(verifyOrder(*reduce, squares)))
       return failure();
   if (*gradients && failed(verifyOrder(*reduce, *gradients)))
     return failure();
@@ -378,7 +417,8 @@ struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
         failed(fsdp::verifyReplication(module)) ||
         failed(
             Verifier(module, options, microbatch->front(), scheduled).run()) ||
-        failed(fsdp::verifyUpdate(module, update->front())))
+        failed(fsdp::verifyUpdate(module, update->front())) ||
+        failed(verifyUpdateEffects(update->front())))
       return failure();
     return verifyUpdateCollectives(module, options, update->front());
   }

@@ -4,11 +4,15 @@
 // against a memory cap.
 #include "compiler/analysis/RankMemory.h"
 #include "passes/schedule/Passes.h"
+#include "passes/schedule/PersistEstimate.h"
 #include "passes/schedule/ScheduleIR.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/solvers.h"
+
+#include <cmath>
+#include <optional>
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_SCHEDULEPREFETCH
@@ -131,6 +135,26 @@ schedule::Solved solveProblem(schedule::Problem &problem) {
   return schedule::solve(problem);
 }
 
+// Writes what the waits of a microbatch expose, and what they would expose if
+// --persist kept nothing whole; unless that would not fit a memory limit.
+void annotatePersist(ModuleOp module, double exposedUs,
+                     schedule::Problem without) {
+  schedule::Solved solved = solveProblem(without);
+  auto *solution = std::get_if<schedule::Solution>(&solved);
+  if (!solution)
+    return;
+  Builder builder(module.getContext());
+  auto time = [&](StringRef name, double us) {
+    return builder.getNamedAttr(
+        name, builder.getF64FloatAttr(std::round(us * 1000) / 1000));
+  };
+  module->setAttr(
+      "fsdp.persist",
+      builder.getDictionaryAttr(
+          {time("exposed_us", exposedUs),
+           time("gathered_us", solution->timeline.totalExposedUs)}));
+}
+
 // Erases gathers that nothing reads, and their frees. The problem has no place
 // for them: a gather needs a use to be waited for.
 void eraseUnused(Block &body) {
@@ -177,6 +201,9 @@ struct SchedulePrefetch
     if (limit != 0)
       problem.options.memoryLimit = limit;
 
+    std::optional<schedule::Problem> without;
+    if (options.persist > 0)
+      without = gatherPersistent(module, *function, *ir);
     schedule::Solved solved = solveProblem(problem);
     if (auto *failed = std::get_if<schedule::Infeasible>(&solved)) {
       // A cap that cannot be kept is reported with what takes the memory.
@@ -191,6 +218,9 @@ struct SchedulePrefetch
     const auto &solution = std::get<schedule::Solution>(solved);
     Rewriter(*ir, &getContext()).run(solution.schedule);
     annotate(*ir, solution.timeline);
+    if (without)
+      annotatePersist(module, solution.timeline.totalExposedUs,
+                      std::move(*without));
     for (const schedule::Collective &c : problem.collectives)
       ++(c.kind == schedule::CollectiveKind::Gather ? gathers : reductions);
     return success();

@@ -10,12 +10,17 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
   let summary = "Lays each unit's parameters out flat";
   let description = [{
     A unit @u gets the layout @u.flat of its trainable and @u.frozen of its frozen
-    parameters. Members follow each other in order of first use, at multiples of 16
-    elements. Each has a factor of the learning rate (1, or what --group and --layer-decay
-    make of it) and a weight decay (that of its group, else 0 where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
+    parameters. Parameters of another strategy than their unit's have layouts of their own,
+    such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
+    (zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
+    use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
+    --group and --layer-decay make of it) and a weight decay (that of its group, else 0
+    where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
     ones, with a remark: torch.optim skips it too.
 
-    What every rank keeps in full follows from the strategy:
+    A unit has the strategy of the first `strategy-of` whose glob matches its name, else
+    that of `strategy`. It stands on the unit's layouts where it differs from `strategy`,
+    and can be edited there together with `whole`, what every rank keeps in full:
 
     | strategy | trainable | frozen |
     |---|---|---|
@@ -129,9 +134,9 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy, or a member does not begin at the first aligned place after the one before it |
     | `compute` | a layout's compute type is not `param-dtype` |
-    | `replication` | a layout's `whole` is not what the strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |

@@ -1,7 +1,8 @@
 // shard-parameters: replaces parameters with flat layouts. A layout is the
 // FlatParameter of PyTorch FSDP: the members of a unit in one buffer, of which
-// each rank owns an equal part. Members are aligned so that kernels can read
-// them in place.
+// each rank owns an equal part. Members of different strategies have layouts of
+// their own, since a buffer is gathered and reduced as a whole. Members are
+// aligned so that kernels can read them in place.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -9,10 +10,13 @@
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
-#include "compiler/dialects/fsdp/UpdateRules.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "passes/shard/optimizers/Programs.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
+
+#include <compare>
+#include <map>
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_SHARDPARAMETERS
@@ -28,9 +32,11 @@ namespace {
 class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
-          const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay)
+          const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay,
+          fsdp::NamePatterns ignored)
       : module(module), symbols(module), body(function.front()),
-        options(options), noDecay(std::move(noDecay)) {}
+        options(options), strategies(options), noDecay(std::move(noDecay)),
+        ignored(std::move(ignored)) {}
 
   LogicalResult run() {
     findGradients();
@@ -39,9 +45,14 @@ public:
     for (Operation &op : llvm::make_early_inc_range(body))
       if (auto load = dyn_cast<fsdp::LoadOp>(op))
         viewMember(load);
+    SmallVector<fsdp::LayoutOp> trainable;
     for (auto &[name, layout] : layouts)
       if (layout.getTrainable())
-        packGradients(layout);
+        trainable.push_back(layout);
+    for (fsdp::LayoutOp layout : trainable)
+      findEnd(layout);
+    for (fsdp::LayoutOp layout : trainable)
+      packGradients(layout);
     return success();
   }
 
@@ -49,6 +60,15 @@ public:
   size_t layoutCount() const { return layouts.size(); }
 
 private:
+  // What the members of a layout have in common, in the order of layouts: by
+  // unit, trainable ones first, and the unit's own strategy before others.
+  struct Group {
+    unsigned unit;
+    bool frozen, deviates;
+    fsdp::Strategy strategy;
+    auto operator<=>(const Group &) const = default;
+  };
+
   // A trainable parameter without a gradient joins the frozen ones, with a
   // remark.
   void findGradients() {
@@ -70,7 +90,7 @@ private:
     FailureOr<fsdp::ParameterGroups> found = fsdp::ParameterGroups::of(module);
     if (failed(found))
       return failure();
-    groups = std::move(*found);
+    parameterGroups = std::move(*found);
     if (options.layerDecay == 1)
       return success();
     auto factors = fsdp::layerFactors(module, body, options.layerDecay);
@@ -85,7 +105,7 @@ private:
   double rateOf(fsdp::ParameterOp parameter) const {
     auto factor = layerFactors.find(parameter);
     double rate = factor == layerFactors.end() ? 1 : factor->second;
-    std::optional<size_t> group = groups.groupOf(parameter);
+    std::optional<size_t> group = parameterGroups.groupOf(parameter);
     if (group && options.groups[*group].lr)
       rate *= *options.groups[*group].lr / options.lr();
     return rate;
@@ -94,15 +114,28 @@ private:
   // A decay that the parameter's group names outweighs --no-decay.
   double decayOf(fsdp::ParameterOp parameter) {
     bool decays = !noDecay.match(parameter) && parameter.getTrainable();
-    std::optional<size_t> group = groups.groupOf(parameter);
+    std::optional<size_t> group = parameterGroups.groupOf(parameter);
     if (group && options.groups[*group].weightDecay)
       return *options.groups[*group].weightDecay;
     return decays ? options.weightDecay() : 0;
   }
 
-  // Each unit gets up to two layouts, one for its trainable and one for its
-  // frozen parameters: only the former have gradients and optimizer states. The
-  // order of members decides the offsets. First use keeps parameters that are
+  // A parameter has the strategy of its unit, unless it is ignored, or small
+  // and would be gathered: gathers of small parameters cost their latency.
+  fsdp::Strategy strategyOf(fsdp::ParameterOp parameter) {
+    if (ignored.match(parameter))
+      return fsdp::Strategy::DDP;
+    fsdp::Strategy own = ofUnit.lookup(*parameter.getUnit());
+    int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
+    return own == fsdp::Strategy::Zero3 && elements < options.persist
+               ? fsdp::Strategy::Zero2
+               : own;
+  }
+
+  // Each unit gets a layout for its trainable and one for its frozen
+  // parameters, as only the former have gradients and optimizer states, and
+  // more for parameters of other strategies than the unit's. The order of
+  // members decides the offsets. First use keeps parameters that are
   // read together close, and does not depend on names.
   LogicalResult createLayouts() {
     // Parameters in order of first use, then those that are not used.
@@ -117,29 +150,51 @@ private:
       if (!parameter.getUnitAttr())
         return parameter.emitOpError("has no unit; run form-units first");
     }
-    llvm::MapVector<std::pair<StringRef, int>, SmallVector<fsdp::ParameterOp>>
-        groups;
+    SmallVector<StringRef> units;
+    llvm::StringMap<unsigned> unitNumber;
     for (auto unit : module.getOps<fsdp::UnitOp>()) {
       lastSymbol = unit;
-      for (bool trainable : {true, false})
-        groups[{unit.getSymName(), trainable}];
+      StringRef name = unit.getSymName();
+      unitNumber[name] = units.size();
+      units.push_back(name);
+      ofUnit[name] = strategies.of(name);
     }
+    std::map<Group, SmallVector<fsdp::ParameterOp>> groups;
     for (Operation *op : parameters) {
       auto parameter = cast<fsdp::ParameterOp>(op);
-      groups[{*parameter.getUnit(), parameter.getTrainable()}].push_back(
-          parameter);
+      StringRef unit = *parameter.getUnit();
+      fsdp::Strategy strategy = strategyOf(parameter);
+      groups[{unitNumber.lookup(unit), !parameter.getTrainable(),
+              strategy != ofUnit.lookup(unit), strategy}]
+          .push_back(parameter);
     }
-    for (auto &[key, members] : groups)
-      if (!members.empty())
-        createLayout(key.first, key.second, members);
+    for (auto &[group, members] : groups)
+      createLayout(units[group.unit], group, members);
+    if (failed(strategies.checkUsed(module.getLoc(), units)) ||
+        failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
+        failed(checkGathers()))
+      return failure();
     return noDecay.checkUsed(module.getLoc(), names, "parameter");
+  }
+
+  // --strategy-of may leave nothing to gather, which the check of the command
+  // line cannot see.
+  LogicalResult checkGathers() {
+    bool gathers = llvm::any_of(layouts, [](auto &entry) {
+      return !fsdp::keepsWhole(entry.second, "compute");
+    });
+    if (options.limitAllGathers == 0 || gathers)
+      return success();
+    return emitError(module.getLoc(), "--limit-all-gathers has no effect: "
+                                      "--strategy-of leaves no unit to zero3");
   }
 
   // Places the members in order, each aligned to kMemberAlignment elements.
   // Rate and decay are properties of the member, since --group and --no-decay
   // concern single parameters of a unit.
-  void createLayout(StringRef unit, bool trainable,
+  void createLayout(StringRef unit, const Group &group,
                     ArrayRef<fsdp::ParameterOp> parameters) {
+    bool trainable = !group.frozen;
     Builder attrs(module.getContext());
     SmallVector<Attribute> members;
     int64_t end = 0;
@@ -153,18 +208,24 @@ private:
       end = offset + elements;
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
+    std::string name = (unit + (trainable ? ".flat" : ".frozen")).str();
+    if (group.deviates)
+      name += "." + nameOf(group.strategy).str();
     OpBuilder builder(module.getContext());
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
-        builder, unitOp.getLoc(),
-        builder.getStringAttr(unit + (trainable ? ".flat" : ".frozen")),
+        builder, unitOp.getLoc(), builder.getStringAttr(name),
         FlatSymbolRefAttr::get(unitOp),
+        group.strategy == options.strategy
+            ? StringAttr()
+            : builder.getStringAttr(nameOf(group.strategy)),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
         builder.getI64IntegerAttr(trainable ? stateNames(options).size() : 0),
         builder.getArrayAttr(members),
-        builder.getStrArrayAttr(fsdp::replicatedBy(options, trainable)));
+        builder.getStrArrayAttr(
+            fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;
@@ -218,19 +279,33 @@ private:
     return !isReadAfter(root, end) && placed.insert(root).second;
   }
 
+  // Layouts of one unit that are reduced when they are packed are packed at one
+  // place, so that they share a reduction.
+  std::pair<Attribute, Attribute> endOf(fsdp::LayoutOp layout) {
+    bool alone = reducesAtEnd(fsdp::strategyOf(layout, options));
+    return {layout.getUnitAttr(),
+            alone ? layout.getSymNameAttr() : Attribute()};
+  }
+
+  // Moves the end of the layout's gradients behind the last of them.
+  void findEnd(fsdp::LayoutOp layout) {
+    Operation *&last = ends[endOf(layout)];
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+      Operation *gradient = gradients[member.getParameter().getValue()];
+      if (!last || last->isBeforeInBlock(gradient))
+        last = gradient;
+    }
+  }
+
   // Packs the gradients of a layout after the last of them, and reduces the
   // pack.
   void packGradients(fsdp::LayoutOp layout) {
-    Operation *last = nullptr;
     SmallVector<fsdp::GradientOp> ops;
-    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
-      fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
-      if (!last || last->isBeforeInBlock(gradient))
-        last = gradient;
-      ops.push_back(gradient);
-    }
+    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
+      ops.push_back(gradients[member.getParameter().getValue()]);
     // The pack stands after the last gradient of the layout, when all its
     // members exist.
+    Operation *&last = ends[endOf(layout)];
     OpBuilder builder(body.getParentOp()->getContext());
     builder.setInsertionPointAfter(last);
     SmallVector<Operation *> created;
@@ -255,6 +330,7 @@ private:
     auto reduce = fsdp::ReduceOp::create(builder, layout.getLoc(), name,
                                          pack.getResult());
     created.append({pack, reduce});
+    last = reduce;
     for (Operation *op : created) {
       op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
       op->setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
@@ -267,10 +343,14 @@ private:
   SymbolTable symbols;
   Block &body;
   const fsdp::CompileOptions &options;
-  fsdp::NamePatterns noDecay;
-  fsdp::ParameterGroups groups;
+  fsdp::UnitStrategies strategies;
+  llvm::StringMap<fsdp::Strategy> ofUnit;
+  fsdp::NamePatterns noDecay, ignored;
+  fsdp::ParameterGroups parameterGroups;
   DenseMap<Operation *, double> layerFactors; // see findRates
   llvm::StringMap<fsdp::GradientOp> gradients;
+  // The op behind which the next pack of a unit stands.
+  llvm::DenseMap<std::pair<Attribute, Attribute>, Operation *> ends;
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
   Operation *lastSymbol = nullptr;
   llvm::DenseMap<Attribute, std::pair<fsdp::LayoutOp, int64_t>> memberOf;
@@ -285,9 +365,12 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     auto noDecay = fsdp::NamePatterns::compile(module.getLoc(), "no-decay",
                                                options.noDecay.texts);
-    if (failed(function) || failed(noDecay))
+    auto ignored = fsdp::NamePatterns::compile(module.getLoc(), "ignored",
+                                               options.ignored.texts);
+    if (failed(function) || failed(noDecay) || failed(ignored))
       return signalPassFailure();
-    Sharder sharder(module, *function, options, std::move(*noDecay));
+    Sharder sharder(module, *function, options, std::move(*noDecay),
+                    std::move(*ignored));
     if (failed(sharder.run()))
       return signalPassFailure();
     layouts = sharder.layoutCount();

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 
@@ -46,26 +47,29 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
 // shard-parameters would choose for this order of members, so that a dump with
 // a gap is refused.
 LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
-  // The layout of each member, and the layout of each unit and kind (trainable
-  // or frozen).
+  // The layout of each member, and the layout of each unit, kind (trainable or
+  // frozen) and strategy.
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
-  DenseMap<std::pair<StringAttr, int>, fsdp::LayoutOp> ofUnit;
-  bool narrow =
-      fsdp::CompileOptions::of(module).paramType == schedule::ElementType::BF16;
+  DenseMap<std::tuple<StringAttr, int, int>, fsdp::LayoutOp> ofUnit;
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  bool narrow = options.paramType == schedule::ElementType::BF16;
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
     if (layout.getCompute().isBF16() != narrow)
       return broken(layout, "compute")
              << "layout '" << layout.getSymName() << "' computes in "
              << layout.getCompute() << ", but --param-dtype is "
              << (narrow ? "bf16" : "f32");
-    auto [twin, isOnly] = ofUnit.try_emplace(
-        {layout.getUnitAttr().getAttr(), layout.getTrainable()}, layout);
+    fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+    auto [twin, isOnly] =
+        ofUnit.try_emplace({layout.getUnitAttr().getAttr(),
+                            layout.getTrainable(), static_cast<int>(strategy)},
+                           layout);
     if (!isOnly)
       return refuseWithNote(
           broken(layout, "layout")
               << "unit '" << layout.getUnit() << "' has a second layout of "
               << (layout.getTrainable() ? "trainable" : "frozen")
-              << " parameters",
+              << " parameters under strategy '" << nameOf(strategy) << "'",
           twin->second, "the first is here");
     // Where the last member ends, in elements.
     int64_t end = 0;

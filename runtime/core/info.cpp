@@ -94,7 +94,11 @@ std::string infoText(const Manifest &manifest, int threads) {
     text += "  " + padded(layout.name, 24) + " " +
             std::to_string(layout.members.size()) + " parameters, " +
             std::to_string(elements) + " elements" +
-            (layout.trainable ? "" : ", frozen") + "\n";
+            (layout.trainable ? "" : ", frozen") +
+            (layout.masterWhole    ? ", kept whole"
+             : layout.computeWhole ? ", weights kept whole"
+                                   : "") +
+            "\n";
   }
   text += "\nparameters: " + std::to_string(total) + " elements, " +
           std::to_string(trained) + " trained\n";

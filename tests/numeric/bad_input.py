@@ -83,6 +83,8 @@ def compile_cases(bench):
         ("unknown loss", good, 1, ["lost"], ["--loss=lost"], {}),
         ("unknown flag", good, 2, ["--strategy"], ["--stratgy=zero3"], {}),
         ("unknown value", good, 2, ["zero3"], ["--strategy=zero4"], {}),
+        ("strategy of no unit", good, 1, ["'x=zero2'", "available: '"], ["--strategy-of=x=zero2"], {}),
+        ("ignored parameter", good, 1, ["--ignored 'x'"], ["--ignored=x"], {}),
         ("invalid number", good, 2, ["fast"], ["--lr=fast"], {}),
         ("unknown phase", good, 2, ["runtime"], ["--compile-to=runtme"], {}),
         ("bad init rule", MODELS / "gpt_untied.onnx", 2, ["normal"], ["--init-rule=*=gauss(0,1)"], {}),

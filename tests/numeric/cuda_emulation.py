@@ -62,7 +62,7 @@ def parity(bench, fixture, options):
 
 PROGRAMS = [("zero3", "auto"), ("zero2", "auto"), ("zero1", "auto"), ("ddp", "auto"),
             ("zero3", "none"), ("zero3", "post"), ("zero3", "pre"), ("zero3", "auto", "--poison"),
-            ("zero3", "auto", "--recompute=units")]
+            ("zero3", "auto", "--recompute=units"), ("zero3", "auto", "--strategy-of=root=ddp")]
 WAYS = {                                      # ways to run the first program
     "again, with other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
     "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},

@@ -82,4 +82,40 @@ TEST_F(CommunicationVolumeTest, TypesAndMicrobatches) {
   EXPECT_EQ(volume.bytes(1, 3), 0);
 }
 
+// With several strategies each term says whose elements it sends.
+TEST_F(CommunicationVolumeTest, MixedStrategies) {
+  module = parseSourceString<ModuleOp>(R"(
+fsdp.parameter @v : tensor<1000xf32> trainable unit @u
+fsdp.parameter @f : tensor<100xf32> unit @u
+fsdp.parameter @w : tensor<10xf32> trainable unit @r
+fsdp.unit @u
+fsdp.unit @r
+fsdp.layout @u.flat of @u trainable elements 1000 : f32 states 0 {members =
+  [#fsdp.member<@v[0, 1000] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+fsdp.layout @u.frozen of @u elements 100 : f32 states 0 {members =
+  [#fsdp.member<@f[0, 100] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+fsdp.layout @r.flat of @r strategy "zero2" trainable elements 10 : f32 states 0
+  {members = [#fsdp.member<@w[0, 10] rate 1.0 : f64 decay 0.0 : f64>],
+   whole = ["compute"]}
+func.func @microbatch(%g: tensor<1000xf32>, %h: tensor<10xf32>) {
+  %a, %b = fsdp.all_gather [@u.flat, @u.frozen] : tensor<1000xf32>, tensor<100xf32>
+  %c, %d = fsdp.all_gather [@u.flat, @u.frozen] : tensor<1000xf32>, tensor<100xf32>
+  fsdp.reduce_scatter [@u.flat, @r.flat], %g, %h : tensor<1000xf32>, tensor<10xf32>
+  return
+}
+func.func @update() {
+  fsdp.gather_parameters [@r.flat]
+  return
+})",
+                                       &context);
+  writeCommunication(*module, communicatedBytes(*module));
+  CommunicationVolume volume = *readCommunication(*module);
+  EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·(F[zero3]+P[zero3])·f32 + "
+                              "K·P·f32 + P[zero2]·f32)");
+  EXPECT_EQ(volume.parts,
+            (decltype(volume.parts){
+                {"F[zero3]", 100}, {"P[zero2]", 10}, {"P[zero3]", 1000}}));
+  EXPECT_EQ(volume.bytes(4, 2), (2 * (8800 + 4040) + 40) * 3 / 4.);
+}
+
 } // namespace

@@ -141,6 +141,9 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"trainable", "h\\.0", "[\"h\\\\.0\"]"},
       {"init-rule", "*.w=normal(0,0.02)", "[\"*.w=normal(0,0.02)\"]"},
       {"embed-weights", "true", "true"},
+      {"strategy-of", "a=b.*=no_shard", "[\"a=b.*=ddp\"]"},
+      {"persist", "1000", "1000 : i64"},
+      {"ignored", "norm|bias", "[\"norm|bias\"]"},
       {"unit-class", "*Block", "[\"*Block\"]"},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
@@ -267,6 +270,14 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"dim", "batch", "is not of the form NAME=VALUE"},
       {"dim", "=4", "is not of the form NAME=VALUE"},
       {"dim", "batch=0", "is not a positive size"},
+      {"strategy-of", "h.*", "is not of the form GLOB=NAME"},
+      {"strategy-of", "=zero2", "is not of the form GLOB=NAME"},
+      {"strategy-of", "h.*=zero4",
+       "has 'zero4', which is none of "
+       "ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; did you mean "
+       "'zero1'?"},
+      {"strategy-of", "h[=zero2",
+       "has 'h[', which is not a glob: invalid glob pattern, unmatched '['"},
       {"init-rule", "*=gauss(0,1)",
        "has the rule 'gauss(0,1)', which is none of normal(mean,deviation), "
        "uniform(low,high), zeros, ones"},
@@ -305,6 +316,10 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"amsgrad", "true"}, {"eps", "1e-6"}, {"betas", "0.8,0.9"}}, ""},
       {{{"target", "cuda-emulation"}, {"cpu", "x86-64-v3"}}, ""},
       {{{"nesterov", "false"}}, ""},
+      {{{"limit-all-gathers", "1"},
+        {"strategy", "ddp"},
+        {"strategy-of", "h.*=zero3"}},
+       ""},
       {{{"momentum", "0.9"}},
        "'--momentum' has no effect with '--optimizer=adamw'; it needs "
        "'--optimizer=sgd' or '--optimizer=rmsprop'"},
@@ -339,6 +354,12 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"limit-all-gathers", "1"}, {"strategy", "zero2"}},
        "'--limit-all-gathers' has no effect with '--strategy=zero2'; it needs "
        "'--strategy=zero3'"},
+      {{{"persist", "1000"}, {"strategy", "zero2"}},
+       "'--persist' has no effect with '--strategy=zero2'; it needs "
+       "'--strategy=zero3'"},
+      {{{"ignored", "bias"}, {"strategy", "ddp"}},
+       "'--ignored' has no effect with '--strategy=ddp'; it needs "
+       "'--strategy=zero1' or '--strategy=zero2' or '--strategy=zero3'"},
       {{{"gpu-arch", "sm_90"}},
        "'--gpu-arch' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},

@@ -1,17 +1,18 @@
-// Prints the summary of a compile: the model, its units, groups and kernels, the
-// communication per step, and the memory per rank. All of it is read from the
-// module and its manifest, so a dump gives the same summary as the model.
+// Prints the summary of a compile: the model, its units, groups and kernels,
+// the communication per step, and the memory per rank. All of it is read from
+// the module and its manifest, so a dump gives the same summary as the model.
 #include "tools/fsdpc/Summary.h"
 
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "shared/memory_plan.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -62,13 +63,20 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     units += isa<fsdp::UnitOp>(op);
     kernels += op.hasAttr("nn.kernel");
   }
-  llvm::outs() << "strategy: "
-               << fsdp::nameOf(fsdp::CompileOptions::of(module).strategy)
-               << ", " << units << " units, " << kernels << " kernels\n";
+  llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
+               << units << " units, " << kernels << " kernels\n";
   printGroups(module);
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();
+  auto persist = module->getAttrOfType<DictionaryAttr>("fsdp.persist");
+  if (persist)
+    llvm::outs() << llvm::formatv(
+        "exposed communication per microbatch: {0:F1} us, and {1:F1} us "
+        "without "
+        "--persist (estimates)\n",
+        persist.getAs<FloatAttr>("exposed_us").getValueAsDouble(),
+        persist.getAs<FloatAttr>("gathered_us").getValueAsDouble());
 }
 
 int64_t fsdpc::driver::plannedPeak(const Manifest &manifest, int ranks) {

@@ -58,10 +58,11 @@ bool isArena(Attribute value) {
 }
 
 // One term of the bytes communicated: what is sent, how much, in which type,
-// and how often.
+// and how often; and of which elements, if layouts differ in strategy.
 bool isTerm(Attribute value) {
   auto term = dyn_cast<DictionaryAttr>(value);
-  if (!term || term.size() != 4)
+  bool named = term && term.getAs<StringAttr>("elements");
+  if (!term || term.size() != (named ? 5 : 4))
     return false;
   auto bytes = term.get("bytes");
   auto per = term.getAs<StringAttr>("per");
@@ -73,12 +74,23 @@ bool isTerm(Attribute value) {
 // As writeCommunication writes it.
 bool isCommunication(Attribute value) {
   auto whole = dyn_cast<DictionaryAttr>(value);
-  if (!whole || whole.size() != 3)
+  Attribute parts = whole ? whole.get("parts") : Attribute();
+  if (!whole || whole.size() != (parts ? 4 : 3))
     return false;
   Attribute trainable = whole.get("trainable"), frozen = whole.get("frozen");
   auto terms = whole.getAs<ArrayAttr>("terms");
   return trainable && isCount(trainable) && frozen && isCount(frozen) &&
-         terms && llvm::all_of(terms, isTerm);
+         terms && llvm::all_of(terms, isTerm) && (!parts || areCounts(parts));
+}
+
+// As schedule-prefetch writes it where --persist is given.
+bool isPersist(Attribute value) {
+  auto times = dyn_cast<DictionaryAttr>(value);
+  return times && times.size() == 2 && times.get("exposed_us") &&
+         times.get("gathered_us") &&
+         llvm::all_of(times, [](NamedAttribute entry) {
+           return isDuration(entry.getValue());
+         });
 }
 
 constexpr AttributePlace modules = {"a module", isModule},
@@ -96,6 +108,9 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.communication",
      modules,
      {"a dictionary of 'trainable', 'frozen' and 'terms'", isCommunication}},
+    {"fsdp.persist",
+     modules,
+     {"a dictionary of f64 'exposed_us' and 'gathered_us'", isPersist}},
     {"fsdp.schedule_hash", modules, text},
     {"fsdp.arena",
      modules,

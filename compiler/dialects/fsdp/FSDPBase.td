@@ -35,6 +35,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound`: rows of the table that it indexes, `fsdp.ignored`: a value outside them that is legal |
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | estimated operations, bytes moved and microseconds |
     | `fsdp.exposed_us` | waits | microseconds that the wait is expected to stall compute |
+    | `fsdp.persist` | module | microseconds that the waits of a microbatch are expected to stall compute, and those if `--persist` kept nothing whole |
     | `fsdp.schedule_hash` | module | hash of the order of the starts on each channel; all ranks must agree on it |
     | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |
   }];

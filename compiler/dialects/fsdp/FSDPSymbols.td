@@ -205,9 +205,10 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     member. At run time the buffer is padded so that all ranks have equal shards.
 
     `compute` is the element type that the model computes in. `states` is the number
-    of f32 tensors that the optimizer keeps per element. `whole` lists what every
-    rank keeps in full, any of "compute", "gradient", "master" and "state"; the rest
-    is sharded. Rates and decays of the members can be edited in a dump.
+    of f32 tensors that the optimizer keeps per element. `strategy` is the layout's
+    strategy where it is not that of the option `strategy`. `whole` lists what every
+    rank keeps in full under it, any of "compute", "gradient", "master" and "state"; the
+    rest is sharded. Rates and decays of the members can be edited in a dump.
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
@@ -218,22 +219,23 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - Each member names an `fsdp.parameter` with that number of elements, trainable
       if and only if the layout is.
     - A frozen layout has no states.
+    - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above.
 
     Example:
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
       members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
-    fsdp.layout @h.0.frozen of @h.0 elements 8 : f32 states 0 {
-      members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+    fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
+      members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$unit,
-                       UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
+                       OptionalAttr<StrAttr>:$strategy, UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
                        I64Attr:$states, FSDP_Members:$members, StrArrayAttr:$whole);
   let assemblyFormat = [{
-    $sym_name `of` $unit (`trainable` $trainable^)? `elements` $elements `:`
-    $compute `states` $states attr-dict
+    $sym_name `of` $unit (`strategy` $strategy^)? (`trainable` $trainable^)?
+    `elements` $elements `:` $compute `states` $states attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
 }

@@ -4,6 +4,7 @@
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -35,7 +36,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   if (options.isCuda())
     for (Gpu gpu : options.gpus)
       manifest.gpuArchs.push_back(nameOf(gpu).str());
-  manifest.strategy = nameOf(options.strategy).str();
+  manifest.strategy = describeStrategies(module);
   manifest.optimizer = nameOf(options.optimizer).str();
   manifest.computeDtype = nameOf(options.paramType).str();
   manifest.reduceDtype = nameOf(options.reduceType).str();

@@ -56,6 +56,7 @@ constexpr NumberRange notNegative,
 constexpr OptionCondition whereTaken = {"optimizer", ""},
                           onlyZero3 = {"strategy", "zero3"},
                           wholeUnits = {"recompute", "units"},
+                          shards = {"strategy", "zero1|zero2|zero3"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
 
@@ -87,6 +88,17 @@ constexpr OptionInfo table[] = {
     option<&Options::strategy>(
         "strategy", Group::Sharding, "NAME",
         "what is sharded: nothing, optimizer, also gradients, also parameters"),
+    option<&Options::strategyRules>(
+        "strategy-of", Group::Sharding, "GLOB=NAME",
+        "the strategy of the units of such a name; the first match counts"),
+    option<&Options::persist>(
+        "persist", Group::Sharding, "ELEMENTS",
+        "parameters with fewer elements stay whole in zero3, never gathered",
+        notNegative, onlyZero3),
+    option<&Options::ignored>(
+        "ignored", Group::Sharding, "REGEX",
+        "parameters that units do not gather or reduce: as under ddp",
+        notNegative, shards),
     option<&Options::units>(
         "units", Group::Sharding, "HOW",
         "repeated siblings, or one unit; large parameters of the root apart"),
@@ -342,6 +354,19 @@ static std::string checkHyperparameters(const CompileOptions &options) {
   return "";
 }
 
+// Returns true if one of `values` is in use for option `name`, given or not.
+// Units may have strategies besides that of --strategy.
+static bool isInUse(StringRef name, ArrayRef<StringRef> values,
+                    const CompileOptions &options) {
+  SmallVector<std::string> used = {findOption(name)->print(options)};
+  if (name == "strategy")
+    for (const StrategyRule &rule : options.strategyRules)
+      used.push_back(nameOf(rule.strategy).str());
+  return llvm::any_of(used, [&](const std::string &value) {
+    return llvm::is_contained(values, value);
+  });
+}
+
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
@@ -351,11 +376,11 @@ std::string checkOptions(const CompileOptions &options) {
     bool off = option->isFlag && option->print(options) == "false";
     if (condition.option.empty() || off)
       continue;
-    std::string other = findOption(condition.option)->print(options);
     SmallVector<StringRef> values = neededValues(*option);
-    if (!llvm::is_contained(values, other))
+    if (!isInUse(condition.option, values, options))
       return "'--" + option->name.str() + "' has no effect with '--" +
-             condition.option.str() + "=" + other + "'; it needs " +
+             condition.option.str() + "=" +
+             findOption(condition.option)->print(options) + "'; it needs " +
              listFlags(condition.option, values);
   }
   if (options.lr() == 0 &&

@@ -356,6 +356,14 @@ static bool isRule(StringRef rule) {
          !second.trim().getAsDouble(value);
 }
 
+// Returns an empty string if `text` is a glob, else the fault.
+static std::string checkGlob(StringRef text) {
+  llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(text);
+  return pattern ? ""
+                 : "has '" + text.str() + "', which is not a glob: " +
+                       llvm::toString(pattern.takeError());
+}
+
 std::string OptionType<InitRules>::parse(const OptionInfo &, StringRef text,
                                          InitRules &list) {
   auto [glob, rule] = text.split('=');
@@ -363,10 +371,9 @@ std::string OptionType<InitRules>::parse(const OptionInfo &, StringRef text,
     return "has the rule '" + rule.str() +
            "', which is none of normal(mean,deviation), uniform(low,high), "
            "zeros, ones";
-  llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(glob);
-  if (!pattern)
-    return "has '" + glob.str() +
-           "', which is not a glob: " + llvm::toString(pattern.takeError());
+  std::string fault = checkGlob(glob);
+  if (!fault.empty())
+    return fault;
   list.push_back({glob.str(), rule.str()});
   return "";
 }
@@ -419,6 +426,29 @@ Strings OptionType<GroupList>::texts(const GroupList &list) {
       text += " weight_decay=" + printNumber(*group.weightDecay);
     texts.push_back(std::move(text));
   }
+  return texts;
+}
+
+std::string OptionType<StrategyRules>::parse(const OptionInfo &option,
+                                             StringRef text,
+                                             StrategyRules &list) {
+  auto [glob, name] = text.rsplit('=');
+  if (glob.empty() || name.empty())
+    return "is not of the form " + option.placeholder.str();
+  StrategyRule rule{glob.str(), {}};
+  std::string fault = parseName(name, rule.strategy);
+  if (!fault.empty())
+    return "has '" + name.str() + "', which " + fault;
+  fault = checkGlob(glob);
+  if (fault.empty())
+    list.push_back(std::move(rule));
+  return fault;
+}
+
+Strings OptionType<StrategyRules>::texts(const StrategyRules &list) {
+  Strings texts;
+  for (const StrategyRule &rule : list)
+    texts.push_back(rule.glob + "=" + nameOf(rule.strategy).str());
   return texts;
 }
 

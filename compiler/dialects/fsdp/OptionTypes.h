@@ -221,4 +221,13 @@ template <> struct OptionType<GroupList> : ListOption<GroupList> {
   static Strings texts(const GroupList &list);
 };
 
+using StrategyRules = std::vector<StrategyRule>;
+/// GLOB=STRATEGY, split at the last '='; kept in the order given, since the
+/// first match counts.
+template <> struct OptionType<StrategyRules> : ListOption<StrategyRules> {
+  static std::string parse(const OptionInfo &, llvm::StringRef,
+                           StrategyRules &);
+  static Strings texts(const StrategyRules &list);
+};
+
 } // namespace fsdpc::fsdp

@@ -95,6 +95,12 @@ struct ParameterGroup {
   std::optional<double> lr, weightDecay;
 };
 
+/// The strategy of the units whose name matches the glob.
+struct StrategyRule {
+  std::string glob;
+  Strategy strategy;
+};
+
 struct CompileOptions {
   // The model.
   std::string loss;                    // an output; empty: the only scalar one
@@ -108,6 +114,9 @@ struct CompileOptions {
 
   // Sharding.
   Strategy strategy = Strategy::Zero3;
+  std::vector<StrategyRule> strategyRules; // the first match counts
+  int64_t persist = 0; // elements; smaller parameters are never gathered
+  Patterns ignored;    // parameters whose strategy is ddp
   UnitRule units = UnitRule::Auto;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;

@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -13,31 +14,12 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-// ZeRO's stages in terms of what stays whole: DDP keeps everything, zero1 and
-// zero2 keep the compute weights, zero3 nothing. Frozen layouts have neither
-// gradients nor optimizer state.
-SmallVector<StringRef> replicatedBy(const CompileOptions &options,
-                                    bool trainable) {
-  SmallVector<StringRef> whole;
-  if (options.strategy == Strategy::DDP)
-    whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
-                                               "state"}
-                      : SmallVector<StringRef>{"master", "compute"};
-  else if (options.strategy != Strategy::Zero3)
-    whole = {"compute"};
-  // With --reduce=step each rank adds up whole gradients over its microbatches,
-  // because the reduce-scatter runs once, at the end of the step.
-  if (trainable && options.reduce == ReductionTime::Step &&
-      options.strategy != Strategy::DDP)
-    whole.push_back("gradient");
-  return whole;
-}
-
 LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
+    Strategy strategy = strategyOf(layout, options);
     SmallVector<StringRef> wanted =
-        replicatedBy(options, layout.getTrainable());
+        replicatedBy(strategy, options.reduce, layout.getTrainable());
     SmallVector<StringRef> found =
         llvm::to_vector(layout.getWhole().getAsValueRange<StringAttr>());
     llvm::sort(wanted);
@@ -48,7 +30,7 @@ LogicalResult verifyReplication(ModuleOp module) {
         layout.emitOpError("breaks rule 'replication': layout '")
         << layout.getSymName() << "' keeps [";
     llvm::interleaveComma(found, diag);
-    diag << "] on every rank, and strategy '" << nameOf(options.strategy)
+    diag << "] on every rank, and strategy '" << nameOf(strategy)
          << "' with reduce '" << nameOf(options.reduce) << "' [";
     llvm::interleaveComma(wanted, diag);
     return diag << "]";
@@ -58,23 +40,29 @@ LogicalResult verifyReplication(ModuleOp module) {
 
 // A layout that is left out would keep its old values or drop out of the norm
 // without any error at run time.
-LogicalResult verifyNamesAll(ModuleOp module, LayoutUserOpInterface op,
-                             StringRef rule) {
+LogicalResult verifyNames(ModuleOp module, LayoutUserOpInterface op,
+                          StringRef rule,
+                          llvm::function_ref<bool(LayoutOp)> isWanted) {
+  CompileOptions options = CompileOptions::of(module);
   DenseSet<StringAttr> named;
   for (FlatSymbolRefAttr layout : op.getLayoutRefs())
     if (!named.insert(layout.getAttr()).second)
       return op.emitOpError("breaks rule '") << rule << "': it names layout '"
                                              << layout.getValue() << "' twice";
   for (auto layout : module.getOps<LayoutOp>()) {
-    // Equal means that the layout is trainable and named, or frozen and not
-    // named.
-    if (layout.getTrainable() == named.contains(layout.getSymNameAttr()))
+    bool trainable = layout.getTrainable();
+    bool wanted = trainable && isWanted(layout);
+    if (wanted == named.contains(layout.getSymNameAttr()))
       continue;
-    InFlightDiagnostic diag =
-        op.emitOpError("breaks rule '")
-        << rule << "': it "
-        << (layout.getTrainable() ? "leaves out" : "names frozen")
-        << " layout '" << layout.getSymName() << "'";
+    InFlightDiagnostic diag = op.emitOpError("breaks rule '")
+                              << rule << "': it "
+                              << (wanted      ? "leaves out"
+                                  : trainable ? "names"
+                                              : "names frozen")
+                              << " layout '" << layout.getSymName() << "'";
+    if (trainable && !wanted)
+      diag << ", whose strategy '" << nameOf(strategyOf(layout, options))
+           << "' does not want it";
     diag.attachNote(layout.getLoc()) << "the layout";
     return diag;
   }
@@ -105,7 +93,8 @@ static FailureOr<Op> findOnly(Block &update, StringRef rule) {
 // The norm: the sums of squares of all layouts, added up over the ranks.
 static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
   auto squares = findOnly<SumSquaresOp>(update, "norm");
-  if (failed(squares) || failed(verifyNamesAll(module, *squares, "norm")))
+  auto all = [](LayoutOp) { return true; };
+  if (failed(squares) || failed(verifyNames(module, *squares, "norm", all)))
     return failure();
   auto sums = findOnly<AllReduceOp>(update, "norm");
   if (failed(sums))

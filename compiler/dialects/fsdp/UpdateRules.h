@@ -5,16 +5,13 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace fsdpc::fsdp {
 
-/// Returns what every rank keeps in full of a layout under --strategy and
-/// --reduce: the layout's `whole`.
-llvm::SmallVector<llvm::StringRef> replicatedBy(const CompileOptions &options,
-                                                bool trainable);
-
-/// Checks that each layout's `whole` is what `replicatedBy` returns, in any
-/// order. Emits an error that begins with "breaks rule 'replication'".
+/// Checks that each layout's `whole` is what its strategy and --reduce keep on
+/// every rank, in any order. Emits an error that begins with "breaks rule
+/// 'replication'".
 llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
 
 /// Checks that @update takes one norm over all trainable layouts (sum_squares,
@@ -23,9 +20,10 @@ llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
 /// "breaks rule 'optimizer'".
 llvm::LogicalResult verifyUpdate(mlir::ModuleOp module, mlir::Block &update);
 
-/// Checks that the op names each trainable layout once, and no other.
-llvm::LogicalResult verifyNamesAll(mlir::ModuleOp module,
-                                   LayoutUserOpInterface op,
-                                   llvm::StringRef rule);
+/// Checks that the op names each trainable layout that is wanted once, and no
+/// other.
+llvm::LogicalResult verifyNames(mlir::ModuleOp module, LayoutUserOpInterface op,
+                                llvm::StringRef rule,
+                                llvm::function_ref<bool(LayoutOp)> isWanted);
 
 } // namespace fsdpc::fsdp

@@ -2,6 +2,7 @@
 // symbols are in VerifySymbols.cpp, since MLIR runs them after the symbols
 // themselves are verified.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
 
 using namespace mlir;
 
@@ -11,6 +12,12 @@ LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !getCompute().isBF16())
     return emitOpError() << "has compute type " << getCompute()
                          << "; it must be f32 or bf16";
+  if (std::optional<StringRef> name = getStrategy()) {
+    Strategy strategy;
+    std::string fault = parseName(*name, strategy);
+    if (!fault.empty())
+      return emitOpError() << "has strategy '" << *name << "', which " << fault;
+  }
   if (getMembers().empty())
     return emitOpError("has no members");
   if (!getTrainable() && getStates() != 0)

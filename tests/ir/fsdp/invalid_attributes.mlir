@@ -164,3 +164,10 @@ func.func private @f() attributes {rt.stream = "compute"}
 func.func @f(%x: tensor<4xi64> {rt.stream = "compute"}) {
   return
 }
+
+// -----
+
+// The times that --persist is judged by are not negative.
+// expected-error @below {{is not a dictionary of f64 'exposed_us' and 'gathered_us'}}
+module attributes {fsdp.persist = {exposed_us = 1.0 : f64, gathered_us = -1.0 : f64}} {
+}

@@ -350,7 +350,7 @@ module {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
     }
-    // expected-error @below {{breaks rule 'update': the module's strategy and --reduce do not want it}}
+    // expected-error @below {{breaks rule 'update': the strategies of layouts and --reduce do not want it}}
     fsdp.gather_parameters [@a.flat]
     return
   }

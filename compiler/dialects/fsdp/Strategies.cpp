@@ -1,0 +1,114 @@
+// The strategies of layouts and units. The attribute of a layout is what counts
+// from the phase `shard` on; the globs of --strategy-of are matched once, when
+// layouts are made, so a dump may be edited layout by layout.
+#include "compiler/dialects/fsdp/Strategies.h"
+
+#include "compiler/dialects/fsdp/Names.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <functional>
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+// LayoutOp's verifier has checked the name.
+Strategy strategyOf(LayoutOp layout, const CompileOptions &options) {
+  Strategy strategy = options.strategy;
+  if (std::optional<StringRef> name = layout.getStrategy())
+    parseName(*name, strategy);
+  return strategy;
+}
+
+// ZeRO's stages in terms of what stays whole: DDP keeps everything, zero1 and
+// zero2 keep the compute weights, zero3 nothing. Frozen layouts have neither
+// gradients nor optimizer state.
+SmallVector<StringRef> replicatedBy(Strategy strategy, ReductionTime reduce,
+                                    bool trainable) {
+  SmallVector<StringRef> whole;
+  if (strategy == Strategy::DDP)
+    whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
+                                               "state"}
+                      : SmallVector<StringRef>{"master", "compute"};
+  else if (strategy != Strategy::Zero3)
+    whole = {"compute"};
+  // With --reduce=step each rank adds up whole gradients over its microbatches,
+  // because the reduce-scatter runs once, at the end of the step.
+  if (trainable && reduce == ReductionTime::Step && strategy != Strategy::DDP)
+    whole.push_back("gradient");
+  return whole;
+}
+
+SmallVector<Strategy> strategiesOf(ModuleOp module) {
+  CompileOptions options = CompileOptions::of(module);
+  SmallVector<Strategy> found;
+  for (auto layout : module.getOps<LayoutOp>())
+    if (Strategy strategy = strategyOf(layout, options);
+        !llvm::is_contained(found, strategy))
+      found.push_back(strategy);
+  // The enumerators are in the order of what is sharded.
+  llvm::sort(found, std::greater<>());
+  return found;
+}
+
+std::string describeStrategies(ModuleOp module) {
+  CompileOptions options = CompileOptions::of(module);
+  SmallVector<Strategy> strategies = strategiesOf(module);
+  // Before the phase `shard` there are no layouts.
+  if (strategies.size() < 2)
+    return nameOf(strategies.empty() ? options.strategy : strategies[0]).str();
+  std::string text;
+  for (Strategy strategy : strategies) {
+    DenseSet<StringAttr> units;
+    for (auto layout : module.getOps<LayoutOp>())
+      if (strategyOf(layout, options) == strategy)
+        units.insert(layout.getUnitAttr().getAttr());
+    text += (text.empty() ? "" : ", ") + nameOf(strategy).str() + " (" +
+            std::to_string(units.size()) +
+            (units.size() == 1 ? " unit)" : " units)");
+  }
+  return text;
+}
+
+// The texts outlive the patterns, which refer to them: both are of the caller's
+// options. The option's parser has checked that they are globs.
+UnitStrategies::UnitStrategies(const CompileOptions &options)
+    : fallback(options.strategy) {
+  for (const StrategyRule &rule : options.strategyRules)
+    rules.push_back({&rule, cantFail(llvm::GlobPattern::create(rule.glob))});
+}
+
+// Tries every rule, even after a match: checkUsed tells a rule that matches
+// nothing from one that others hide.
+Strategy UnitStrategies::of(StringRef unit) {
+  const Rule *first = nullptr;
+  for (Rule &rule : rules) {
+    if (!rule.pattern.match(unit))
+      continue;
+    rule.matches = true;
+    rule.decides |= !first;
+    first = first ? first : &rule;
+  }
+  return first ? first->rule->strategy : fallback;
+}
+
+LogicalResult UnitStrategies::checkUsed(Location loc,
+                                        ArrayRef<StringRef> units) const {
+  for (const auto &[rule, pattern, matches, decides] : rules) {
+    if (decides)
+      continue;
+    InFlightDiagnostic diag = emitError(loc)
+                              << "--strategy-of '" << rule->glob << "="
+                              << nameOf(rule->strategy) << "' ";
+    if (matches)
+      return diag << "has no effect: every unit that it matches is matched by "
+                     "an earlier one, and the first counts";
+    return diag << "matches no unit; available: "
+                << listNearest(rule->glob, units);
+  }
+  return success();
+}
+
+} // namespace fsdpc::fsdp

@@ -1,0 +1,69 @@
+// ZeRO's strategies of layouts: which one a layout has, and what follows from
+// it. Units of one program may differ (--strategy-of), so passes ask here about
+// a layout and never read the option themselves.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/GlobPattern.h"
+
+namespace fsdpc::fsdp {
+
+/// Returns the strategy of a layout: its own, or else --strategy.
+Strategy strategyOf(LayoutOp layout, const CompileOptions &options);
+
+/// Returns what every rank keeps in full of a layout of that strategy: the
+/// layout's `whole`.
+llvm::SmallVector<llvm::StringRef>
+replicatedBy(Strategy strategy, ReductionTime reduce, bool trainable);
+
+/// Returns true if one op at the end of a microbatch reduces the gradients of
+/// all layouts of such strategies; others are reduced one unit at a time.
+inline bool reducesAtEnd(Strategy strategy) {
+  return strategy == Strategy::DDP || strategy == Strategy::Zero1;
+}
+
+/// Returns true if every rank updates the whole layout, from gradients that
+/// @update gathers.
+inline bool gathersGradients(Strategy strategy) {
+  return strategy == Strategy::DDP;
+}
+
+/// Returns true if each rank updates its part of the layout and @update gathers
+/// the new parameters.
+inline bool gathersParameters(Strategy strategy) {
+  return strategy == Strategy::Zero1 || strategy == Strategy::Zero2;
+}
+
+/// The strategies of a module's trainable and frozen layouts, each once, from
+/// zero3 to ddp.
+llvm::SmallVector<Strategy> strategiesOf(mlir::ModuleOp module);
+
+/// Returns "zero3" for a module with one strategy, else "zero3 (4 units), zero2
+/// (1 unit)". Units with layouts of two strategies count for both.
+std::string describeStrategies(mlir::ModuleOp module);
+
+/// Finds the strategies of units from --strategy and --strategy-of.
+class UnitStrategies {
+public:
+  explicit UnitStrategies(const CompileOptions &options);
+
+  /// Returns the strategy of the unit with this name.
+  Strategy of(llvm::StringRef unit);
+  /// Fails with an error at `loc` if a rule decided about none of `units`.
+  /// Must be called after `of` has been called for each.
+  llvm::LogicalResult checkUsed(mlir::Location loc,
+                                llvm::ArrayRef<llvm::StringRef> units) const;
+
+private:
+  struct Rule {
+    const StrategyRule *rule;
+    llvm::GlobPattern pattern;
+    bool matches = false, decides = false;
+  };
+  Strategy fallback;
+  std::vector<Rule> rules;
+};
+
+} // namespace fsdpc::fsdp
