@@ -252,6 +252,16 @@ Status Weights::readParameter(const Member &member, int64_t begin,
   return {};
 }
 
+// Returns the bits of the number 1. Those of an integer are the low bytes of a
+// longer one, on a little-endian machine.
+static int64_t bitsOfOne(const std::string &dtype) {
+  return dtype == "f64"    ? 0x3FF0000000000000
+         : dtype == "f32"  ? 0x3F800000
+         : dtype == "bf16" ? 0x3F80
+         : dtype == "f16"  ? 0x3C00
+                           : 1;
+}
+
 // Buffers are replicated, so every rank reads all of them, unlike parameters.
 Status Weights::readBuffer(const Buffer &buffer, void *to) const {
   const Place &place = places.at(buffer.name);
@@ -272,9 +282,8 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
     return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
                  ", which the init rule '" + buffer.source.rule +
                  "' cannot fill"};
-  // The low bytes of the integer 0 or 1 are the value in every integer type, on
-  // a little-endian machine.
-  int64_t value = place.rule->kind == InitRule::ones;
+  int64_t value =
+      place.rule->kind == InitRule::ones ? bitsOfOne(buffer.dtype) : 0;
   int64_t size = dtypeBytes(buffer.dtype);
   for (int64_t i = 0; i < elements; ++i)
     std::copy_n(reinterpret_cast<const char *>(&value), size,
