@@ -216,6 +216,30 @@ Status Weights::verifyFile(const std::string &name, const File &file,
                "them with --init"};
 }
 
+// Ranks read different shards, so hashes of what each has loaded could not be
+// compared. Reading whole files for a hash would take each rank as long as all
+// ranks take to load; files that differ do so nearly everywhere, so each rank
+// hashes the same sample of every tensor.
+Result<std::string> Weights::hashOfInit() const {
+  constexpr uint64_t pieces = 4;
+  if (!init)
+    return std::string("none");
+  uint64_t hash = 0;
+  // In the order of names, since files may hold equal tensors in any order.
+  for (auto &[name, tensor] : init->tensors()) {
+    auto taken = used.find(&tensor);
+    if (taken == used.end())
+      continue;
+    std::string about = taken->second + " " + tensor.dtype;
+    hash = XXH64(about.data(), about.size(), hash);
+    Result<uint64_t> values =
+        hashOf(init->file(), tensor.offset, tensor.bytes, pieces);
+    FSDPC_TRY(values);
+    hash = XXH64(&*values, sizeof *values, hash);
+  }
+  return std::to_string(hash);
+}
+
 // Reads and converts part of a value, without holding more than one piece of
 // the file in memory.
 Status Weights::read(const Place &place, int64_t begin, int64_t count, void *to,
