@@ -6,6 +6,7 @@
 // that the text is damaged. After reading, `check` tests what later code relies
 // on, such as indices, members' ranges, and sizes whose products fit 64 bits.
 #include "shared/manifest.h"
+#include "shared/plan_shapes.h"
 
 #include <nlohmann/json.hpp>
 
@@ -312,6 +313,27 @@ Status checkSizes(const Manifest &manifest) {
   return {};
 }
 
+// Names the first plan of a table that has an impossible shape.
+template <class Plan>
+Status checkShapes(const char *table, const std::vector<Plan> &plans) {
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (Status checked = checkShape(plans[i]); !checked)
+      return Error{std::string("'") + table + "[" + std::to_string(i) +
+                   "]': " + checked.error().message};
+  return {};
+}
+
+// Checks the plans of library calls.
+Status checkPlans(const Manifest &manifest) {
+  FSDPC_TRY(checkShapes("matmuls", manifest.matmuls));
+  FSDPC_TRY(checkShapes("convolutions", manifest.convolutions));
+  FSDPC_TRY(checkShapes("poolings", manifest.poolings));
+  return checkShapes("attentions", manifest.attentions);
+}
+
+// FSDPC_STREAMS of the C ABI, which the compiler does not include.
+constexpr int32_t streams = 3;
+
 // Checks the indices of the trace's tables, which are used only at the end of a
 // run.
 Status checkCalls(const Manifest &manifest) {
@@ -323,11 +345,16 @@ Status checkCalls(const Manifest &manifest) {
       if (!within(layout, manifest.layouts.size()))
         return Error{"command '" + command.name + "' names layout " +
                      std::to_string(layout) + ", which does not exist"};
-  for (const CallSequence &sequence : manifest.sequences)
+  for (const CallSequence &sequence : manifest.sequences) {
+    if (!within(sequence.stream, size_t(streams)))
+      return Error{"'" + sequence.entry + "' names stream " +
+                   std::to_string(sequence.stream) + ", but there are " +
+                   std::to_string(streams)};
     for (const Call &call : sequence.calls)
       if (!within(call.command, manifest.commands.size()))
         return Error{"'" + sequence.entry + "' calls command " +
                      std::to_string(call.command) + ", which does not exist"};
+  }
   return {};
 }
 
@@ -338,6 +365,7 @@ Status check(const Manifest &manifest) {
                  std::to_string(Manifest().version)};
   FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
+  FSDPC_TRY(checkPlans(manifest));
   // Later code compares with only one of the two names, so it would silently
   // take any other type for f32 or for bf16.
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})

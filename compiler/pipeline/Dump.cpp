@@ -203,6 +203,14 @@ static std::optional<size_t> afterResultNumber(StringRef text, size_t at) {
   return digits > 5 ? std::nullopt : std::optional(digits ? at : end);
 }
 
+// Returns true if a '>' closes a '<'. That of an arrow `->` and that of `>=` in
+// an integer set close nothing; counted as brackets, they would make room for
+// deeper nesting.
+static bool isClosingAngle(StringRef text, size_t at) {
+  return text[at] == '>' && (at == 0 || text[at - 1] != '-') &&
+         !text.substr(at + 1).starts_with("=");
+}
+
 // Returns why MLIR's parser must not see a text, or "". The parser calls itself
 // for each bracket, and its stack ends at some ten thousand; and it allocates
 // as many results as the number of one says.
@@ -227,10 +235,9 @@ static StringRef whyUnparsable(StringRef text) {
     } else if (StringRef("([{<").contains(c)) {
       if (++depth > deepest)
         return "brackets are nested more than 256 deep, which no dump needs";
-    } else if (StringRef(")]}").contains(c) ||
-               (c == '>' && (i == 0 || text[i - 1] != '-'))) {
-      // `->` is an arrow and closes nothing.
-      --depth;
+    } else if (StringRef(")]}").contains(c) || isClosingAngle(text, i)) {
+      // The parser stops at a bracket too many, if it comes that far.
+      depth = std::max(depth - 1, 0);
     }
   }
   return "";

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -88,9 +89,11 @@ static bool reachesLoss(func::FuncOp function, SymbolTable &symbols) {
 static void emitCounters(OpBuilder &builder, func::FuncOp function,
                          const ParameterTable &parameters,
                          ImportSummary &summary) {
+  // A module that a model calls twice updates its statistics twice.
+  llvm::StringSet<> defined;
   function.walk([&](fsdp::UpdateStatisticsOp update) {
     std::optional<std::string> name = parameters.counterOf(update.getBuffer());
-    if (!name)
+    if (!name || !defined.insert(*name).second)
       return;
     auto type = RankedTensorType::get({}, builder.getI64Type());
     fsdp::BufferOp::create(builder, update.getLoc(),

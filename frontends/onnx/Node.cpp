@@ -5,6 +5,10 @@
 
 #include "frontends/onnx/GraphImporter.h"
 
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
@@ -40,6 +44,20 @@ std::optional<double> Node::number(int64_t i, StringRef what) {
   if (!result)
     (void)refuse(what + " must be a constant scalar");
   return result;
+}
+
+// NaN fails the comparison.
+std::optional<int64_t> Node::wholeNumber(int64_t i, StringRef what) {
+  constexpr double largest = 9007199254740992.0; // 2^53
+  std::optional<double> value = number(i, what);
+  if (!value)
+    return std::nullopt;
+  if (std::abs(*value) <= largest && *value == std::trunc(*value))
+    return static_cast<int64_t>(*value);
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", *value);
+  (void)refuse(what + " must be a whole number, not " + text);
+  return std::nullopt;
 }
 
 // Attributes have no order in a node, and there are few.
@@ -84,7 +102,8 @@ void Node::setSequence(int64_t i, SmallVector<Value> values) {
 }
 
 LogicalResult Node::refuse(const Twine &reason) {
-  importer.refuse(*this, reason);
+  if (!std::exchange(isRefused, true))
+    importer.refuse(*this, reason);
   return failure();
 }
 

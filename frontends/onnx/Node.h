@@ -43,6 +43,9 @@ public:
   // Returns the only number of a constant input; refuses the node if there is
   // none.
   std::optional<double> number(int64_t i, llvm::StringRef what);
+  // The same for a whole number, of whatever element type. Refuses others, and
+  // those beyond 2^53, where doubles no longer tell neighbours apart.
+  std::optional<int64_t> wholeNumber(int64_t i, llvm::StringRef what);
 
   // ---- attributes ----
   // Attributes; get… return `absent` if the node does not set one.
@@ -66,8 +69,8 @@ public:
   }
 
   // ---- checks; each refuses with its reason ----
-  // Records the refusal and returns failure. A handler must not refuse twice:
-  // each call counts as a refused node in the report.
+  // Records the refusal and returns failure. Of several refusals of a node only
+  // the first is reported: it is the most specific, as checks call each other.
   mlir::LogicalResult refuse(const llvm::Twine &reason);
   // Checks that the first `required` inputs are present and that there are at
   // most `most`.
@@ -84,6 +87,9 @@ public:
   mlir::LogicalResult broadcast(llvm::MutableArrayRef<mlir::Value> values);
   // Returns true if the value broadcasts to exactly `shape`, one way.
   bool broadcastsTo(mlir::Value value, llvm::ArrayRef<int64_t> shape);
+
+private:
+  bool isRefused = false;
 };
 
 // Returns a shape as it reads in an error, such as "[2, 3]".

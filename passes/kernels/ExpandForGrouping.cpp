@@ -53,17 +53,23 @@ constexpr int64_t kFewestColumns = 16;
 // kernels, and a short sum over the blocks.
 void splitRowSum(nn::ReduceOp op) {
   auto type = op.getInput().getType();
-  int64_t columns = type.getShape().back(),
-          rows = type.getNumElements() / columns;
-  int64_t perBlock = rowsPerBlock(rows);
   Type element = type.getElementType();
   // Only sums over all axes but the last have rows to be split: the input then
-  // is a matrix of rows × columns, whatever its rank.
-  bool leading =
-      static_cast<int64_t>(op.getAxes().size()) == type.getRank() - 1 &&
-      !llvm::is_contained(op.getAxes(), type.getRank() - 1);
-  if (!leading || !perBlock || columns < kFewestColumns ||
-      op.getKind() != nn::ReduceKind::sum || !isa<FloatType>(element))
+  // is a matrix of rows × columns, whatever its rank. A scalar has no last
+  // axis.
+  int64_t last = type.getRank() - 1;
+  bool leading = last >= 0 &&
+                 static_cast<int64_t>(op.getAxes().size()) == last &&
+                 !llvm::is_contained(op.getAxes(), last);
+  if (!leading || op.getKind() != nn::ReduceKind::sum ||
+      !isa<FloatType>(element))
+    return;
+  int64_t columns = type.getDimSize(last);
+  if (columns < kFewestColumns)
+    return;
+  int64_t rows = type.getNumElements() / columns;
+  int64_t perBlock = rowsPerBlock(rows);
+  if (!perBlock)
     return;
   expand(op, [&](OpBuilder &builder) {
     Location loc = op.getLoc();
@@ -99,8 +105,8 @@ void splitRowSum(nn::ReduceOp op) {
 void splitRowSums(func::FuncOp function) {
   for (nn::NormWeightGradOp op :
        llvm::to_vector(function.getOps<nn::NormWeightGradOp>())) {
-    auto type = op.getInput().getType();
-    if (rowsPerBlock(type.getNumElements() / type.getShape().back()))
+    if (rowsPerBlock(
+            llvm::product_of(op.getInput().getType().getShape().drop_back())))
       expand(op, [&](OpBuilder &builder) { return op.decompose(builder); });
   }
   for (nn::ReduceOp op : llvm::to_vector(function.getOps<nn::ReduceOp>()))

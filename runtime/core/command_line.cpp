@@ -5,6 +5,7 @@
 #include "runtime/core/command_line.h"
 #include "runtime/core/flag_values.h"
 #include "runtime/core/spelling.h"
+#include "shared/foreign_names.h"
 
 #include <CLI/CLI.hpp>
 
@@ -197,6 +198,8 @@ Error unknown(const std::string &argument) {
   if (argument.rfind("-", 0) != 0)
     return {"unexpected argument '" + argument + "'; see --help"};
   std::string name = argument.substr(0, argument.find('='));
+  if (std::string advice = adviceOnFlag(name); !advice.empty())
+    return {"unknown flag '" + name + "'; " + advice};
   std::vector<std::string> names = {"--help"};
   for (const Flag &flag : flags)
     names.push_back(flag.name);

@@ -76,8 +76,9 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
 
 // Each piece's hash is the seed of the next, so their order counts. The number
 // of bytes is the first seed.
-Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes) {
-  constexpr uint64_t pieceBytes = 64 << 10, mostPieces = 256;
+Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes,
+                        uint64_t mostPieces) {
+  constexpr uint64_t pieceBytes = 64 << 10;
   uint64_t pieces = (bytes + pieceBytes - 1) / pieceBytes;
   uint64_t taken = std::min(pieces, mostPieces);
   std::vector<char> piece(pieceBytes);

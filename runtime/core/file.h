@@ -36,9 +36,10 @@ private:
   uint64_t bytes = 0;
 };
 
-// Returns a hash of bytes [offset, offset + bytes). Of more than 16 MiB it
-// takes a sample: pieces of 64 KiB, evenly spread.
-Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes);
+// Returns a hash of bytes [offset, offset + bytes). Of more than `mostPieces`
+// pieces of 64 KiB it takes a sample of so many, at least two, evenly spread.
+Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes,
+                        uint64_t mostPieces = 256);
 
 // Returns an error of the path in quotes, `what`, and the text of errno.
 Error fileError(const std::string &path, const char *what);

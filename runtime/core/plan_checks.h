@@ -4,9 +4,9 @@
 #pragma once
 
 #include "shared/manifest.h"
+#include "shared/plan_shapes.h"
 #include "shared/status.h"
 
-#include <algorithm>
 #include <string>
 
 namespace fsdpc::runtime {
@@ -23,7 +23,7 @@ inline Status checkPooling(const PoolingPlan &p) {
   if (p.kind != "max" && p.kind != "average" && p.kind != "max_grad" &&
       p.kind != "average_grad")
     return Error{"unknown pooling kind '" + p.kind + "'"};
-  return {};
+  return checkShape(p);
 }
 
 // Fails if no backend can run the attention.
@@ -33,13 +33,7 @@ inline Status checkAttention(const AttentionPlan &p) {
   if (!isFloatType(p.dtype) || !knownMask)
     return Error{"attention of type '" + p.dtype + "' with a mask of '" +
                  p.dtypeMask + "' is not supported"};
-  if (std::min({p.batch, p.groups, p.queries, p.keys, p.width, p.valueWidth}) <
-          1 ||
-      p.heads < 1 || p.heads % p.groups != 0)
-    return Error{"attention with an empty dimension, or with " +
-                 std::to_string(p.heads) + " heads for " +
-                 std::to_string(p.groups) + " key heads"};
-  return {};
+  return checkShape(p);
 }
 
 } // namespace fsdpc::runtime

@@ -53,7 +53,7 @@ Status Trainer::check() {
   }
   // Ranks of one process have the same options and files.
   if (!job.sharesProcess) {
-    auto found = factsOf(manifest, options, samples);
+    auto found = factsOf(manifest, options, samples, weights);
     FSDPC_TRY(found);
     facts = std::move(*found);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -17,21 +18,39 @@
 namespace fsdpc::runtime {
 namespace {
 
+// As many processors as a kernel for x86 or ARM can have. cpu_set_t stops at
+// 1024, and the kernel refuses a mask that is smaller than its own.
+constexpr size_t mostCores = 8192;
+
 // A rank's host and the cores that it may run on, as ranks exchange them. Sent
 // as bytes: all ranks run the same executable.
 struct Binding {
   char host[64] = {};
-  cpu_set_t cores;
+  std::bitset<mostCores> cores;
 };
 
+// Returns the cores that this thread may run on. None if the kernel does not
+// say.
+std::bitset<mostCores> readAffinity() {
+  std::bitset<mostCores> cores;
+  std::array<unsigned long, mostCores / (8 * sizeof(long))> words = {};
+  if (sched_getaffinity(0, sizeof words,
+                        reinterpret_cast<cpu_set_t *>(words.data())) != 0)
+    return cores;
+  for (size_t core = 0; core < mostCores; ++core)
+    cores[core] = CPU_ISSET_S(core, sizeof words,
+                              reinterpret_cast<cpu_set_t *>(words.data()));
+  return cores;
+}
+
 // Runs of cores as ranges, "0-3,8", as taskset takes them.
-std::string coreList(const cpu_set_t &cores) {
+std::string coreList(const std::bitset<mostCores> &cores) {
   std::string text;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &cores))
+  for (size_t core = 0; core < mostCores; ++core) {
+    if (!cores[core])
       continue;
-    int last = core;
-    while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &cores))
+    size_t last = core;
+    while (last + 1 < mostCores && cores[last + 1])
       ++last;
     text += (text.empty() ? "" : ",") + std::to_string(core);
     if (last > core)
@@ -54,24 +73,23 @@ std::string plain(const std::string &name) {
 } // namespace
 
 // Ranks count as sharing if they run on the same host and their masks overlap,
-// whether they are threads or processes.
+// whether they are threads or processes. A rank shares with itself even if its
+// mask is unknown.
 Cores findCores(Job &job) {
   Binding own;
   gethostname(own.host, sizeof own.host - 1);
-  CPU_ZERO(&own.cores);
-  sched_getaffinity(0, sizeof own.cores, &own.cores);
+  own.cores = readAffinity();
   std::vector<Binding> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   Cores cores;
-  cores.bound = std::max(1, CPU_COUNT(&own.cores));
+  cores.bound = std::max(1, int(own.cores.count()));
   cores.list = coreList(own.cores);
   cores.sharing = 0;
-  for (const Binding &other : all) {
-    cpu_set_t common;
-    CPU_AND(&common, &own.cores, &other.cores);
-    if (std::strcmp(own.host, other.host) == 0 && CPU_COUNT(&common) > 0)
+  for (const Binding &other : all)
+    if (std::strcmp(own.host, other.host) == 0 &&
+        (own.cores & other.cores).any())
       ++cores.sharing;
-  }
+  cores.sharing = std::max(1, cores.sharing);
   return cores;
 }
 

@@ -71,7 +71,10 @@ Status comparePrograms(const Manifest &manifest, Job &job) {
 // collective, whatever the path is called on each node.
 Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Options &options,
-                                  const Samples &samples) {
+                                  const Samples &samples,
+                                  const Weights &weights) {
+  Result<std::string> init = weights.hashOfInit();
+  FSDPC_TRY(init);
   std::vector<Fact> facts = {
       {"--steps", std::to_string(options.steps)},
       {"--accumulate", std::to_string(options.accumulate)},
@@ -82,6 +85,7 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
       {"--save-gradients", options.saveGradients.empty() ? "off" : "on"},
       {"--save", options.save.empty() ? "off" : "on"},
       {"--deterministic", options.device.deterministic ? "on" : "off"},
+      {"the hash of the values of --init", *init},
       {"the number of samples", std::to_string(samples.count())}};
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     Result<uint64_t> hash = samples.hashOf(i);

@@ -18,10 +18,11 @@ struct Fact {
 // Compares the hashes of program and schedule over the ranks. All ranks call it
 // together and get the same answer.
 Status comparePrograms(const Manifest &manifest, Job &job);
-// Returns the options and hashes of data that decide what is learnt.
+// Returns the options and hashes of files that decide what is learnt.
 Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Options &options,
-                                  const Samples &samples);
+                                  const Samples &samples,
+                                  const Weights &weights);
 // Compares facts over the ranks and names the first that differs. All ranks
 // call it together, with as many facts, and get the same answer.
 Status compareFacts(const std::vector<Fact> &facts, Job &job);

@@ -216,6 +216,30 @@ Status Weights::verifyFile(const std::string &name, const File &file,
                "them with --init"};
 }
 
+// Ranks read different shards, so hashes of what each has loaded could not be
+// compared. Reading whole files for a hash would take each rank as long as all
+// ranks take to load; files that differ do so nearly everywhere, so each rank
+// hashes the same sample of every tensor.
+Result<std::string> Weights::hashOfInit() const {
+  constexpr uint64_t pieces = 4;
+  if (!init)
+    return std::string("none");
+  uint64_t hash = 0;
+  // In the order of names, since files may hold equal tensors in any order.
+  for (auto &[name, tensor] : init->tensors()) {
+    auto taken = used.find(&tensor);
+    if (taken == used.end())
+      continue;
+    std::string about = taken->second + " " + tensor.dtype;
+    hash = XXH64(about.data(), about.size(), hash);
+    Result<uint64_t> values =
+        hashOf(init->file(), tensor.offset, tensor.bytes, pieces);
+    FSDPC_TRY(values);
+    hash = XXH64(&*values, sizeof *values, hash);
+  }
+  return std::to_string(hash);
+}
+
 // Reads and converts part of a value, without holding more than one piece of
 // the file in memory.
 Status Weights::read(const Place &place, int64_t begin, int64_t count, void *to,
@@ -252,6 +276,16 @@ Status Weights::readParameter(const Member &member, int64_t begin,
   return {};
 }
 
+// Returns the bits of the number 1. Those of an integer are the low bytes of a
+// longer one, on a little-endian machine.
+static int64_t bitsOfOne(const std::string &dtype) {
+  return dtype == "f64"    ? 0x3FF0000000000000
+         : dtype == "f32"  ? 0x3F800000
+         : dtype == "bf16" ? 0x3F80
+         : dtype == "f16"  ? 0x3C00
+                           : 1;
+}
+
 // Buffers are replicated, so every rank reads all of them, unlike parameters.
 Status Weights::readBuffer(const Buffer &buffer, void *to) const {
   const Place &place = places.at(buffer.name);
@@ -272,9 +306,8 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
     return Error{"buffer '" + buffer.name + "' is " + buffer.dtype +
                  ", which the init rule '" + buffer.source.rule +
                  "' cannot fill"};
-  // The low bytes of the integer 0 or 1 are the value in every integer type, on
-  // a little-endian machine.
-  int64_t value = place.rule->kind == InitRule::ones;
+  int64_t value =
+      place.rule->kind == InitRule::ones ? bitsOfOne(buffer.dtype) : 0;
   int64_t size = dtypeBytes(buffer.dtype);
   for (int64_t i = 0; i < elements; ++i)
     std::copy_n(reinterpret_cast<const char *>(&value), size,

@@ -23,6 +23,11 @@ public:
   // Ranks share the work: this one hashes its part of the ranges.
   Status verify(int rank, int ranks) const;
 
+  // Returns a hash of what --init gives the program, the same on ranks that
+  // load the same values, or "none" without --init. Of each tensor it covers
+  // name and type and 256 KiB of its values, all of them if there are no more.
+  Result<std::string> hashOfInit() const;
+
   // Reads elements [begin, begin + count) of a parameter as f32.
   Status readParameter(const Member &member, int64_t begin, int64_t count,
                        float *to) const;
@@ -71,6 +76,7 @@ private:
   std::optional<SafeTensors> init;     // --init
   std::map<std::string, File> files;   // by path in the manifest
   std::map<std::string, Place> places; // by name of the parameter or buffer
+  // The tensors of --init that the program takes, and for which value.
   std::map<const SafeTensor *, std::string> used;
 };
 

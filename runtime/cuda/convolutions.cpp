@@ -2,6 +2,7 @@
 // it takes a shape, since nothing else knows.
 #include "runtime/cuda/convolutions.h"
 #include "shared/cuda_scratch.h"
+#include "shared/plan_shapes.h"
 
 #include <utility>
 
@@ -25,6 +26,7 @@ Result<std::string> GpuConvolution::plan(const ConvolutionPlan &p,
   bool input = p.kind == "input", weight = p.kind == "weight";
   if (!input && !weight && p.kind != "forward")
     return Error{"unknown convolution kind '" + p.kind + "'"};
+  FSDPC_TRY(checkShape(p));
   // The plain kernel is described even if the library takes the plan: whether
   // it does is known only afterwards.
   plain.kind = input    ? ConvolutionKind::input

@@ -132,11 +132,7 @@ Result<Product> Products::plan(const MatmulPlan &p) {
       !isFloatType(p.dtypeC))
     return Error{"matrix product of types '" + p.dtypeA + "', '" + p.dtypeB +
                  "', '" + p.dtypeC + "' is not supported"};
-  bool empty = p.m <= 0 || p.n <= 0 || p.k <= 0;
-  for (int64_t extent : p.batch)
-    empty = empty || extent <= 0;
-  if (empty)
-    return Error{"matrix product with an empty dimension"};
+  FSDPC_TRY(checkShape(p));
   Product product;
   ProductCalls cut = cutProduct(p);
   // The library needs operands of one type.

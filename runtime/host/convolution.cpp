@@ -7,6 +7,7 @@
 // input gradient) are kept in f32 and rounded to bf16 once.
 #include "runtime/host/convolution.h"
 #include "runtime/comm/bfloat16.h"
+#include "shared/plan_shapes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -90,9 +91,7 @@ Status Convolution::plan(const ConvolutionPlan &p, GemmCache &cache) {
   conv = p;
   if (!parseElementType(p.dtype, type))
     return Error{"convolution of type '" + p.dtype + "' is not supported"};
-  if (p.groups <= 0 || p.channels % p.groups || p.filters % p.groups)
-    return Error{"convolution with " + std::to_string(p.groups) +
-                 " groups, which do not divide its channels"};
+  FSDPC_TRY(checkShape(p));
   bytes = elementBytes(type);
   groupChannels = p.channels / p.groups;
   groupFilters = p.filters / p.groups;

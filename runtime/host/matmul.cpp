@@ -3,6 +3,7 @@
 // gemm_bench, chunks of the sizes below cost little compared with the whole
 // product, or even gain because they fit the caches.
 #include "runtime/host/matmul.h"
+#include "shared/plan_shapes.h"
 
 #include <algorithm>
 
@@ -50,15 +51,17 @@ void readAhead(const char *memory, int64_t bytes) {
 } // namespace
 
 Status Matmul::plan(const MatmulPlan &p, GemmCache &cache) {
+  FSDPC_TRY(checkShape(p)); // the grid divides by extents
   int64_t batches = 1;
   for (int64_t extent : p.batch)
-    batches *= std::max<int64_t>(extent, 1);
+    batches *= extent;
   return plan(p, chooseGrid(p, batches), cache);
 }
 
 Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
   if (p.bias)
     return Error{"matrix products with a bias are supported on GPUs only"};
+  FSDPC_TRY(checkShape(p));
   GemmShape shape;
   if (!parseElementType(p.dtypeA, shape.a) ||
       !parseElementType(p.dtypeB, shape.b) ||
@@ -92,8 +95,6 @@ Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
     batchB.push_back(b * bytesB);
     batchC.push_back(c * bytesC);
   }
-  if (p.m <= 0 || p.n <= 0 || p.k <= 0 || batches <= 0)
-    return Error{"matrix product with an empty dimension"};
 
   for (int64_t i = 0; i < p.m; i += grid.rows)
     for (int64_t j = 0; j < p.n; j += grid.columns) {

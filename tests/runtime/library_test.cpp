@@ -569,6 +569,45 @@ TEST_P(Libraries, refuseUnknownTypes) {
   EXPECT_NE(message.find("'f16'"), std::string::npos) << message;
 }
 
+// So is one with an empty dimension or too few strides, before anything is
+// divided by an extent or an index passes the end of a list.
+TEST_P(Libraries, refuseImpossibleShapes) {
+  auto refused = [&](const Manifest &manifest, const char *message) {
+    auto device = GetParam().make(manifest, GetParam().threads);
+    ASSERT_FALSE(device);
+    EXPECT_EQ(device.error().message, message);
+  };
+  for (int64_t MatmulPlan::*extent :
+       {&MatmulPlan::m, &MatmulPlan::n, &MatmulPlan::k}) {
+    Manifest manifest;
+    manifest.matmuls.push_back(product(2, 2, 2, false, false));
+    manifest.matmuls[0].*extent = 0;
+    refused(manifest, "matrix product with an empty dimension");
+  }
+  Manifest manifest;
+  manifest.matmuls.push_back(product(2, 2, 2, false, false));
+  manifest.matmuls[0].batch = {3};
+  refused(manifest,
+          "matrix product whose 'strideA' has 0 entries instead of 1");
+  ConvolutionPlan p;
+  p.kind = "forward", p.dtype = "f32";
+  p.batch = p.channels = p.filters = p.kernelHeight = p.kernelWidth = 1;
+  p.height = p.width = p.outHeight = p.outWidth = 4;
+  p.strides = p.dilations = {1, 1}, p.padsBegin = p.padsEnd = {0, 0};
+  for (int64_t ConvolutionPlan::*extent :
+       {&ConvolutionPlan::batch, &ConvolutionPlan::channels,
+        &ConvolutionPlan::outWidth, &ConvolutionPlan::kernelHeight}) {
+    manifest = {};
+    manifest.convolutions.push_back(p);
+    manifest.convolutions[0].*extent = 0;
+    refused(manifest, "convolution with an empty dimension");
+  }
+  manifest = {};
+  manifest.convolutions.push_back(p);
+  manifest.convolutions[0].dilations = {1};
+  refused(manifest, "convolution whose 'dilations' has 1 entries instead of 2");
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, Libraries, ::testing::ValuesIn(backends()));
 
 } // namespace

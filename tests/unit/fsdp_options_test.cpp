@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
+#include "shared/foreign_names.h"
 
 #include "gtest/gtest.h"
 
@@ -243,6 +244,21 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"gpu-arch", "",
        "has '', which is none of sm_80|sm_86|sm_89|sm_90|sm_100|sm_120; did "
        "you mean 'sm_80'?"},
+      // Names of PyTorch and DeepSpeed.
+      {"strategy", "FULL_SHARD",
+       "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
+       "did you mean 'zero3'?"},
+      {"strategy", "ShardingStrategy.SHARD_GRAD_OP",
+       "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
+       "did you mean 'zero2'?"},
+      {"param-dtype", "torch.bfloat16",
+       "is none of f32|bf16; did you mean 'bf16'?"},
+      {"prefetch", "BACKWARD_PRE",
+       "is none of none|post|pre|auto; did you mean 'pre'?"},
+      {"optimizer", "torch.optim.SGD",
+       "is none of adamw|adam|sgd; did you mean 'sgd'?"},
+      {"lr", "inf", "is not finite"},
+      {"lr", "nan", "is not a number"},
       {"plan-ranks", "0", "is less than 1"},
       {"plan-threads", "0", "is less than 1"},
       {"max-ranks", "0", "is less than 1"},
@@ -292,6 +308,22 @@ TEST_F(OptionsTest, AttributesHaveOneType) {
   for (const OptionInfo &option : allOptions())
     EXPECT_NE(option.read(option, UnitAttr::get(&context), options), "")
         << option.name.str();
+}
+
+// Advice on the flags of other tools names options that exist.
+TEST_F(OptionsTest, AdviceNamesOptions) {
+  for (const fsdpc::ForeignFlag &foreign : fsdpc::foreignFlags()) {
+    StringRef advice = foreign.advice;
+    bool own = advice.contains("of fsdpc") && advice.contains("'--");
+    StringRef flag = advice.split("'--").second;
+    EXPECT_TRUE(!own || findOption(flag.take_until([](char c) {
+      return StringRef("= '").contains(c);
+    }))) << foreign.name;
+    // A flag of this command is no foreign one.
+    EXPECT_TRUE(advice != "it is a flag of fsdpc, at compile time" ||
+                findOption(foreign.name))
+        << foreign.name;
+  }
 }
 
 // A condition names an option and values that exist.

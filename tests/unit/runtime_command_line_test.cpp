@@ -2,6 +2,7 @@
 // names what would have been right. A program with two inputs stands for all.
 #include "runtime/core/command_line.h"
 #include "runtime/core/resources.h"
+#include "shared/foreign_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -123,6 +124,33 @@ TEST(CommandLine, MistakesNameTheNearest) {
     EXPECT_FALSE(parsed.ok) << message;
     EXPECT_THAT(parsed.error, HasSubstr(message));
     EXPECT_EQ(parsed.error.find('\n'), std::string::npos);
+  }
+}
+
+// Names of other tools get advice instead of the nearest word, however they are
+// spelt. Whatever the advice says of the program is one of its flags.
+TEST(CommandLine, NamesOfOtherToolsAreKnown) {
+  EXPECT_EQ(parse(with({"--grad-clip=1"})).error,
+            "unknown flag '--grad-clip'; write '--clip-grad-norm=X' of fsdpc");
+  EXPECT_THAT(parse(with({"--gradient_accumulation_steps", "4"})).error,
+              HasSubstr("write '--accumulate K' of the program"));
+  EXPECT_THAT(parse(with({"--batch-size=4"})).error,
+              HasSubstr("first axis of the model's inputs"));
+  EXPECT_THAT(parse(with({"--Learning_Rate=4"})).error,
+              HasSubstr("write '--lr X'"));
+  EXPECT_THAT(parse(with({"--strategy=zero2"})).error,
+              HasSubstr("it is a flag of fsdpc"));
+  for (const ForeignFlag &foreign : foreignFlags()) {
+    std::string advice = foreign.advice;
+    size_t at = advice.find("'--");
+    if (advice.find("of the program") == std::string::npos ||
+        at == std::string::npos)
+      continue;
+    std::string flag =
+        advice.substr(at + 1, advice.find_first_of(" ='", at + 1) - at - 1);
+    EXPECT_THAT(parse({flag.c_str()}).error,
+                testing::Not(HasSubstr("unknown flag")))
+        << foreign.name;
   }
 }
 

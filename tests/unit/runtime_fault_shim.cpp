@@ -5,6 +5,8 @@
 //   FAULT_FROM=3       or: from which one on all fail, as on a full disk
 //   FAULT_ERRNO=28     what it fails with
 //   FAULT_PATH=t.json  count only calls on paths that contain this
+//   FAULT_CPUS=2000    the machine has so many cores, of which the last two may
+//                      be used
 //   FAULT_COUNTS=FILE  write how often each call was made, when the program
 //   ends
 //
@@ -18,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -192,6 +195,22 @@ ssize_t getrandom(void *to, size_t bytes, unsigned flags) {
   return fails(getrandomCall, nullptr, -1)
              ? -1
              : syscall(SYS_getrandom, to, bytes, flags);
+}
+// The kernel refuses a mask that has no room for all of its cores.
+int sched_getaffinity(pid_t process, size_t bytes, cpu_set_t *mask) noexcept {
+  size_t cores = size_t(setting("FAULT_CPUS"));
+  if (cores == 0) {
+    std::memset(mask, 0, bytes); // the kernel writes its own size only
+    return syscall(SYS_sched_getaffinity, process, bytes, mask) < 0 ? -1 : 0;
+  }
+  if (bytes * 8 < cores) {
+    errno = EINVAL;
+    return -1;
+  }
+  CPU_ZERO_S(bytes, mask);
+  CPU_SET_S(cores - 2, bytes, mask);
+  CPU_SET_S(cores - 1, bytes, mask);
+  return 0;
 }
 int fchmod(int file, mode_t mode) noexcept {
   return fails(fchmodCall, nullptr, file)

@@ -131,6 +131,21 @@ TEST_F(Faults, EveryFileIsTheOldOneOrTheNewOne) {
   }
 }
 
+// A machine may have more cores than a cpu_set_t, whose 1024 bits its kernel
+// then refuses, or more than the runtime knows of.
+TEST_F(Faults, MachinesMayHaveManyCores) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  for (auto &[cores, list] :
+       {std::pair("2000", "1998-1999"), std::pair("100000", "")}) {
+    Outcome outcome = runWith(std::string("FAULT_CPUS=") + cores);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    ASSERT_FALSE(log().empty());
+    EXPECT_EQ(log()[0]["cores"], list);
+    EXPECT_EQ(log()[0]["ranks"], 1);
+  }
+}
+
 // A log or a trace that cannot be written costs a warning, not the weights.
 TEST_F(Faults, WhatMattersMostIsSaved) {
   if (sanitized)

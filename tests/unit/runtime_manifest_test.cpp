@@ -36,9 +36,23 @@ Manifest sample() {
   buffer.shape = {16};
   buffer.dtype = "f32";
   manifest.buffers.push_back(buffer);
-  manifest.matmuls.resize(2);
-  manifest.convolutions.resize(1);
-  manifest.poolings.resize(1);
+  MatmulPlan product;
+  product.m = product.n = product.k = 2;
+  manifest.matmuls = {product, product};
+  ConvolutionPlan convolution;
+  convolution.batch = convolution.channels = convolution.filters = 1;
+  convolution.height = convolution.width = 4;
+  convolution.kernelHeight = convolution.kernelWidth = 1;
+  convolution.outHeight = convolution.outWidth = 4;
+  convolution.strides = convolution.dilations = {1, 1};
+  convolution.padsBegin = convolution.padsEnd = {0, 0};
+  manifest.convolutions = {convolution};
+  PoolingPlan pooling;
+  pooling.batch = pooling.channels = 1;
+  pooling.height = pooling.width = pooling.outHeight = pooling.outWidth = 4;
+  pooling.kernel = pooling.strides = {1, 1};
+  pooling.padsBegin = pooling.padsEnd = {0, 0};
+  manifest.poolings = {pooling};
   manifest.commands = {{"launch", "add_4", 48, 4, 0, -1, {}},
                        {"all_gather", "h.0", 0, 0, 0, -1, {0}}};
   manifest.sequences = {{"microbatch", 0, {{0, "h.0", true, "node_add"}}}};
@@ -105,6 +119,43 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   manifest.layouts[0].stateWhole = true;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("keeps its state replicated"));
+}
+
+// Lists that library calls index, and extents that sizes are divided by.
+TEST(Manifest, RefusesPlansOfImpossibleShape) {
+  Manifest manifest = sample();
+  manifest.matmuls[1].batch = {3};
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'matmuls[1]': matrix product whose 'strideA' has "
+                        "0 entries instead of 1"));
+  manifest = sample();
+  manifest.convolutions[0].strides = {1, 0};
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'convolutions[0]': convolution whose 'strides' "
+                        "has the entry 0"));
+  manifest = sample();
+  manifest.poolings[0].padsEnd = {};
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'padsEnd' has 0 entries instead of 2"));
+  // The scratch memory of attention is divided by its heads.
+  manifest.poolings.clear();
+  AttentionPlan attention;
+  attention.batch = attention.groups = attention.queries = attention.keys = 1;
+  attention.width = attention.valueWidth = 8;
+  attention.strideQuery = attention.strideKey = attention.strideValue =
+      attention.strideOutput = {8, 8, 8};
+  manifest.attentions = {attention};
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'attentions[0]': attention with an empty"));
+  manifest.attentions[0].heads = 1;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  manifest.attentions[0].backward = true;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'strideGrad' has 0 entries instead of 3"));
+  manifest = sample();
+  manifest.sequences[0].stream = 3;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'microbatch' names stream 3, but there are 3"));
 }
 
 // Text that was damaged is refused, whatever it claims.

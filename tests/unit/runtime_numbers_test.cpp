@@ -5,10 +5,12 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/init_rule.h"
 #include "runtime/core/shuffle.h"
+#include "runtime/core/weights.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <set>
 
 using namespace fsdpc;
@@ -120,6 +122,38 @@ TEST(InitRule, RefusesOtherText) {
   for (const char *text : {"norml(0,1)", "normal(0)", "normal(0,1)x", "", "one",
                            "uniform(a,b)", "normal(0,inf)", "normal(0,1e39)"})
     EXPECT_FALSE(parseInitRule(text)) << text;
+}
+
+// A buffer of ones holds the number 1 in each type, not its integer.
+TEST(InitRule, OnesOfEveryType) {
+  Manifest manifest;
+  for (const char *dtype : {"f32", "f64", "bf16", "f16", "i64", "u8", "i1"}) {
+    Buffer buffer;
+    buffer.name = buffer.dtype = dtype;
+    buffer.shape = {3};
+    buffer.source.kind = "rule";
+    buffer.source.rule = "ones";
+    manifest.buffers.push_back(buffer);
+  }
+  fsdpc_program program = {};
+  Weights weights;
+  ASSERT_TRUE(weights.open(manifest, program, Options()));
+  for (const Buffer &buffer : manifest.buffers) {
+    int64_t value[3] = {};
+    ASSERT_TRUE(weights.readBuffer(buffer, value)) << buffer.name;
+    if (isFloat(buffer.dtype) && buffer.dtype != "f64") {
+      float number[3];
+      convert(value, buffer.dtype, number, "f32", 3);
+      EXPECT_EQ(number[2], 1) << buffer.name;
+    } else if (buffer.dtype == "f64") {
+      double number;
+      std::memcpy(&number, &value[2], sizeof number);
+      EXPECT_EQ(number, 1);
+    } else {
+      int64_t bytes = buffer.dtype == "i64" ? 8 : 1;
+      EXPECT_EQ(reinterpret_cast<char *>(value)[2 * bytes], 1) << buffer.name;
+    }
+  }
 }
 
 // The rate rises to its full value, then decays to the minimum one step past

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 #include <string>
 #include <sys/wait.h>
@@ -110,6 +111,13 @@ protected:
     EXPECT_TRUE(
         tensors->file().read(tensor->offset, values.data(), tensor->bytes));
     return values;
+  }
+
+  // Overwrites the target of one sample.
+  void setTarget(size_t sample, float value) {
+    std::string target = folder.read("target.npy");
+    std::memcpy(&target[128 + sample * 4], &value, 4);
+    folder.write("target.npy", target);
   }
 
   const std::string outputs = " --log log --save out.safetensors";

@@ -386,10 +386,7 @@ TEST_F(Program, BadDataLaterStopsAtItsStep) {
 // An infinite target gives an infinite loss. The message names the step, and
 // the data before the learning rate.
 TEST_F(Program, NonFiniteLossNamesStepAndData) {
-  std::string target = folder.read("target.npy");
-  float bad = INFINITY;
-  std::memcpy(&target[128 + 13 * 4], &bad, 4); // sample 13: in step 2 if V = 3
-  folder.write("target.npy", target);
+  setTarget(13, INFINITY); // in step 2 if V = 3
   for (auto &outcome : {run("--steps 9 --ranks 3"), mpi(3, "--steps 9")}) {
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;
@@ -404,10 +401,7 @@ TEST_F(Program, NonFiniteLossNamesStepAndData) {
 // A large target gives an infinite loss too, and the first unit whose gradient
 // is not finite is named.
 TEST_F(Program, NonFiniteLossNamesStepAndUnit) {
-  std::string target = folder.read("target.npy");
-  float large = 1e38f;
-  std::memcpy(&target[128 + 13 * 4], &large, 4); // in step 2 if V = 3
-  folder.write("target.npy", target);
+  setTarget(13, 1e38f); // in step 2 if V = 3
   Outcome outcome = run("--steps 9 --ranks 3");
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_EQ(outcome.errors(), 1) << outcome.err;

@@ -7,9 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cmath>
 #include <filesystem>
 #include <sys/stat.h>
+#include <tuple>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -166,13 +167,46 @@ TEST_F(Program, InputsHaveEquallyManySamples) {
                                      "'target.npy' has 39"));
 }
 
+// A rank whose --init holds other values, or none, would train on a mixture.
+// Other names, an order or tensors that the program does not take do not count.
+TEST_F(Program, RanksLoadTheSameValues) {
+  for (auto &[name, value, stranger] :
+       {std::tuple("a", 1.f, 1), std::tuple("b", 2.f, 1),
+        std::tuple("same", 1.f, 2)}) {
+    SafeTensorsHeader header;
+    for (auto &[tensor, size] :
+         {std::pair("bias", 1), std::pair("scale", 1), std::pair("table", 10),
+          std::pair("weight", 3)})
+      header.add(tensor, "f32", {size}, {});
+    header.add("stranger", "u8", {4 * stranger}, {});
+    std::vector<float> values(15 + size_t(stranger), 1.f);
+    values[14] = value; // the last of the weight
+    folder.write(std::string(name) + ".safetensors",
+                 header.text() +
+                     std::string(reinterpret_cast<const char *>(values.data()),
+                                 values.size() * sizeof(float)));
+  }
+  auto with = [&](const std::string &other) {
+    return mpi(1, "--steps 1 --init a.safetensors : -np 1 " TOY_PROGRAM
+                  " --data ids=ids.npy --data target=target.npy --steps 1" +
+                      other);
+  };
+  EXPECT_EQ(with(" --init same.safetensors").code, 0);
+  for (auto &[flags, message] :
+       {std::pair(" --init b.safetensors",
+                  "error: the hash of the values of --init is "),
+        std::pair("", "is 'none' on rank 1 and ")}) {
+    Outcome outcome = with(flags);
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+}
+
 // A NaN in the data is not the learning rate's fault, whether it shows in the
 // loss or only in the gradient.
 TEST_F(Program, NanInTheDataIsNamed) {
-  std::string target = folder.read("target.npy");
-  float bad = NAN;
-  std::memcpy(&target[128 + 13 * 4], &bad, 4); // sample 13: in step 2 if V = 3
-  folder.write("target.npy", target);
+  setTarget(13, NAN); // in step 2 if V = 3
   for (auto &outcome : {run("--steps 9 --ranks 3"), mpi(3, "--steps 9")}) {
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_EQ(outcome.errors(), 1) << outcome.err;

@@ -5,6 +5,7 @@
 #include "tools/fsdpc/CommandLine.h"
 
 #include "compiler/dialects/fsdp/OptionTable.h"
+#include "shared/foreign_names.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -146,6 +147,9 @@ static int parseFlags(CLI::App &app, int argc, char **argv) {
     if (extra.rfind("-", 0) != 0)
       return usageError("unexpected argument '" + extra +
                         "'; one model is compiled at a time");
+    if (std::string advice = adviceOnFlag(extra); !advice.empty())
+      return usageError("unknown flag '" + extra.substr(0, extra.find('=')) +
+                        "'; " + advice + " (see --help)");
     return usageError("unknown flag '" + extra + "'; the nearest is '--" +
                       nearestFlag(extra, app) + "' (see --help)");
   } catch (const CLI::ParseError &error) {

@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Optimizers.h"
+#include "shared/foreign_names.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/GlobPattern.h"
@@ -126,8 +127,10 @@ template <typename Enum> std::string joinNames() {
   return text;
 }
 
-// Names are case-sensitive. The fault lists all of them and the nearest one.
+// Names are case-sensitive. The fault lists all of them, and the one that
+// stands for another tool's name, or else the nearest one.
 template <typename Enum> std::string parseName(StringRef text, Enum &value) {
+  std::string native = nativeValue(text);
   const EnumName<Enum> *nearest = nullptr;
   for (const EnumName<Enum> &entry : enumNames<Enum>()) {
     if (entry.name == text) {
@@ -135,7 +138,9 @@ template <typename Enum> std::string parseName(StringRef text, Enum &value) {
       return "";
     }
     if (!nearest ||
-        text.edit_distance(entry.name) < text.edit_distance(nearest->name))
+        (nearest->name != native &&
+         (entry.name == native ||
+          text.edit_distance(entry.name) < text.edit_distance(nearest->name))))
       nearest = &entry;
   }
   return "is none of " + joinNames<Enum>() + "; did you mean '" +
@@ -178,6 +183,8 @@ std::string checkRange(double value, NumberRange range) {
     return "is not a number";
   if (value < range.low)
     return "is less than " + printNumber(range.low);
+  if (std::isinf(value))
+    return "is not finite";
   if (value >= range.below && std::isfinite(range.below))
     return "is not less than " + printNumber(range.below);
   return "";

@@ -17,7 +17,7 @@ def NN_SoftmaxOp : NN_Op<"softmax", [Pure, SameOperandsAndResultType, HasAdjoint
     PyTorch. The adjoint is `nn.softmax_grad`, which reads the result alone.
 
     **Constraints**
-    - Operand and result have the same type, a float tensor.
+    - Operand and result have the same type, a float tensor of rank 1 or more.
 
     Example:
     ```mlir
@@ -27,6 +27,7 @@ def NN_SoftmaxOp : NN_Op<"softmax", [Pure, SameOperandsAndResultType, HasAdjoint
   let arguments = (ins NN_FloatTensor:$input);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def NN_SoftmaxGradOp : NN_Op<"softmax_grad", [Pure, SameOperandsAndResultType, Decomposes,
@@ -37,7 +38,7 @@ def NN_SoftmaxGradOp : NN_Op<"softmax_grad", [Pure, SameOperandsAndResultType, D
     cotangent dy.
 
     **Constraints**
-    - Operands and result have the same type, a float tensor.
+    - Operands and result have the same type, a float tensor of rank 1 or more.
 
     Example:
     ```mlir
@@ -47,6 +48,7 @@ def NN_SoftmaxGradOp : NN_Op<"softmax_grad", [Pure, SameOperandsAndResultType, D
   let arguments = (ins NN_FloatTensor:$output, NN_FloatTensor:$grad);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$output `,` $grad attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def NN_LogSoftmaxOp : NN_Op<"log_softmax", [Pure, SameOperandsAndResultType, HasAdjoint, Decomposes,
@@ -56,7 +58,7 @@ def NN_LogSoftmaxOp : NN_Op<"log_softmax", [Pure, SameOperandsAndResultType, Has
     x - max - log Σ exp(x - max). The adjoint is dy - exp(y) · Σ dy, in primitives.
 
     **Constraints**
-    - Operand and result have the same type, a float tensor.
+    - Operand and result have the same type, a float tensor of rank 1 or more.
 
     Example:
     ```mlir
@@ -66,6 +68,7 @@ def NN_LogSoftmaxOp : NN_Op<"log_softmax", [Pure, SameOperandsAndResultType, Has
   let arguments = (ins NN_FloatTensor:$input);
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 // ---- norms ----
@@ -111,7 +114,10 @@ def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure, Decomposes,
     n = (x - mean) · rstd. The result has the input's type.
 
     **Constraints**
-    - `grad` and `input` have the same type, and so have `mean` and `rstd`.
+    - `input` has rank 1 or more; `grad` and the result have its type.
+    - `weight`, where present, is a vector of the last dimension's size.
+    - `mean` and `rstd` have the input's shape without the last dimension, in f32 (f64
+      for an input of f64).
 
     Example:
     ```mlir
@@ -126,6 +132,7 @@ def NN_LayerNormGradOp : NN_Op<"layer_norm_grad", [Pure, Decomposes,
     $grad `,` $input `,` $mean `,` $rstd (`weight` $weight^)? attr-dict `:`
     type($input) `,` type($mean) (`,` `weight` type($weight)^)? `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 def NN_RmsNormOp : NN_Op<"rms_norm", [Pure, HasAdjoint, Decomposes,
@@ -166,7 +173,10 @@ def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", [Pure, Decomposes,
     result has the input's type.
 
     **Constraints**
-    - `grad` and `input` have the same type.
+    - `input` has rank 1 or more; `grad` and the result have its type.
+    - `weight`, where present, is a vector of the last dimension's size.
+    - `rstd` has the input's shape without the last dimension, in f32 (f64 for an input
+      of f64).
 
     Example:
     ```mlir
@@ -180,6 +190,7 @@ def NN_RmsNormGradOp : NN_Op<"rms_norm_grad", [Pure, Decomposes,
     $grad `,` $input `,` $rstd (`weight` $weight^)? attr-dict `:`
     type($input) `,` type($rstd) (`,` `weight` type($weight)^)? `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", [Pure, Decomposes,
@@ -192,7 +203,10 @@ def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", [Pure, Decomposes,
     With `mean` it is layer_norm's weight, without it rms_norm's.
 
     **Constraints**
-    - `grad` and `input` have the same type.
+    - `input` has rank 1 or more; `grad` has its type.
+    - `rstd`, and `mean` where present, have the input's shape without the last
+      dimension, in f32 (f64 for an input of f64).
+    - The result is a vector of the last dimension's size.
 
     Example:
     ```mlir
@@ -206,6 +220,7 @@ def NN_NormWeightGradOp : NN_Op<"norm_weight_grad", [Pure, Decomposes,
     $grad `,` $input (`mean` $mean^)? `rstd` $rstd attr-dict `:`
     type($input) `,` type($rstd) (`,` `mean` type($mean)^)? `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 def NN_BatchNormOp : NN_Op<"batch_norm", [Pure, HasAdjoint, Decomposes,
@@ -248,7 +263,11 @@ def NN_BatchNormGradOp : NN_Op<"batch_norm_grad", [Pure, Decomposes,
     (grad - mean(grad) - n · mean(grad · n)).
 
     **Constraints**
-    - `grad` and `input` have the same type, and so have `mean` and `variance`.
+    - `input` has rank 2 or more; `grad` and `dinput` have its type.
+    - `weight` is a vector with one element per channel; `dweight` and `dbias` have its
+      type.
+    - `mean` and `variance` are vectors with one element per channel, in f32 (f64 for
+      an input of f64).
 
     Example:
     ```mlir
@@ -263,6 +282,7 @@ def NN_BatchNormGradOp : NN_Op<"batch_norm_grad", [Pure, Decomposes,
     $grad `,` $input `,` $weight `,` $mean `,` $variance attr-dict `:`
     type($input) `,` type($weight) `,` type($mean) `->` type(results)
   }];
+  let hasVerifier = 1;
 }
 
 // ---- attention ----
@@ -348,7 +368,8 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure,
 
     **Constraints**
     - Attributes, operands and results are those of the `nn.attention` that it belongs
-      to; only element types are verified.
+      to, whose constraints hold here: `grad` and `output` have its result's type.
+    - `dquery`, `dkey` and `dvalue` have the types of query, key and value.
 
     Example:
     ```mlir
@@ -367,6 +388,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [Pure,
     attr-dict `:` type($grad) `,` type($query) `,` type($key) `,` type($value) `,`
     type($output) `,` type($lse) (`,` `mask` type($mask)^)? `->` type(results)
   }];
+  let hasVerifier = 1;
 }
 
 // ---- losses ----
@@ -418,7 +440,8 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure, Decomposes,
     The result has the logits' type.
 
     **Constraints**
-    - `grad` and `valid` have the same type.
+    - `logits`, `targets`, `weights`, `lse` and `valid` are as in `nn.cross_entropy`.
+    - `grad` has the type of `valid`, the result that of `logits`.
 
     Example:
     ```mlir
@@ -435,6 +458,7 @@ def NN_CrossEntropyGradOp : NN_Op<"cross_entropy_grad", [Pure, Decomposes,
     attr-dict `:` type($grad) `,` type($logits) `,` type($targets) `,` type($lse)
     (`,` `weights` type($weights)^)? `->` type($result)
   }];
+  let hasVerifier = 1;
 }
 
 def NN_CrossEntropyRowsOp : NN_Op<"cross_entropy_rows", [Pure, Decomposes,

@@ -127,8 +127,8 @@ def NN_MaxPool2dOp : NN_Window<"max_pool2d", [Pure, HasAdjoint,
   let summary = "Maximum of each window";
   let description = [{
     `index` is the position of the maximum within its window, row by row; of equal
-    elements it is the first. Padding is never chosen. The adjoint,
-    `nn.max_pool2d_grad`, reads the index alone.
+    elements it is the first. Padding is never chosen. A window with a NaN gives NaN and
+    the position of the first. The adjoint, `nn.max_pool2d_grad`, reads the index alone.
 
     **Constraints**
     - Input and result have rank 4.

@@ -135,6 +135,10 @@ std::optional<Strides> stridesOfResult(Operation *op, const Strides &operand) {
       if (shape[i] != 1)
         result.strides[i] += form.coefficients[i] * stride;
   }
+  // A slice that walks backwards has negative strides. Its memory then begins
+  // before its first element, which `extentOf` and libraries do not support.
+  if (llvm::any_of(result.strides, [](int64_t stride) { return stride < 0; }))
+    return std::nullopt;
   return result;
 }
 

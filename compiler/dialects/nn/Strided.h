@@ -18,7 +18,7 @@ inline constexpr llvm::StringLiteral kWrittenInResult = "result";
 bool isStrided(mlir::Operation *op);
 
 /// The position of a tensor's elements in the memory of a dense tensor, in
-/// elements. Axes of size 1 have stride 0.
+/// elements. Axes of size 1 have stride 0, and no stride is negative.
 struct Strides {
   int64_t offset = 0;
   llvm::SmallVector<int64_t> strides;

@@ -1,6 +1,7 @@
-// The verifiers of softmax, norms, attention and losses. They check shapes and
-// element types; what each op requires is listed under Constraints in
-// NNComposite.td.
+// The verifiers of softmax, norms, attention and losses, and of their
+// gradients. They check shapes and element types; what each op requires is
+// listed under Constraints in NNComposite.td. A gradient op obeys the rules of
+// its forward op, since a dump may hold either after an edit.
 #include "compiler/dialects/nn/Build.h"
 
 using namespace mlir;
@@ -30,19 +31,36 @@ static LogicalResult verifyVector(Operation *op, StringRef name, Value vector,
   return success();
 }
 
-// Checks what layer_norm and rms_norm share: they normalise rows of the last
-// axis, with one statistic per row.
-static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
-                                Value bias, Value result,
-                                ValueRange statistics) {
-  ArrayRef<int64_t> shape = shapeOf(input);
-  // A scalar has no rows; every other shape has rows of its last axis.
-  if (shape.empty())
+// Checks that a value has the type of another one, which `like` names in the
+// genitive.
+static LogicalResult verifySameType(Operation *op, StringRef name, Value value,
+                                    StringRef like, Value other) {
+  if (value.getType() != other.getType())
+    return op->emitOpError(name) << " " << value.getType() << " must have the "
+                                 << like << " type " << other.getType();
+  return success();
+}
+
+// A scalar has no rows; every other shape has rows of its last axis.
+static LogicalResult verifyRows(Operation *op, Value input) {
+  if (shapeOf(input).empty())
     return op->emitOpError("input must have an axis to normalise");
-  if (result.getType() != input.getType())
-    return op->emitOpError("result ")
-           << result.getType() << " must have the input's type "
-           << input.getType();
+  return success();
+}
+
+// ODS requires all operands and results of softmax and its gradient to have one
+// type.
+LogicalResult SoftmaxOp::verify() { return verifyRows(*this, getInput()); }
+LogicalResult SoftmaxGradOp::verify() { return verifyRows(*this, getOutput()); }
+LogicalResult LogSoftmaxOp::verify() { return verifyRows(*this, getInput()); }
+
+// Checks what layer_norm, rms_norm and their gradients share: they normalise
+// rows of the last axis, with one statistic per row.
+static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
+                                Value bias, ValueRange statistics) {
+  if (failed(verifyRows(op, input)))
+    return failure();
+  ArrayRef<int64_t> shape = shapeOf(input);
   if (failed(verifyVector(op, "weight", weight, shape.back())) ||
       failed(verifyVector(op, "bias", bias, shape.back())))
     return failure();
@@ -56,30 +74,77 @@ static LogicalResult verifyNorm(Operation *op, Value input, Value weight,
 LogicalResult LayerNormOp::verify() {
   if (getBias() && !getWeight())
     return emitOpError("has a bias but no weight");
-  return verifyNorm(*this, getInput(), getWeight(), getBias(), getResult(),
+  if (failed(
+          verifySameType(*this, "result", getResult(), "input's", getInput())))
+    return failure();
+  return verifyNorm(*this, getInput(), getWeight(), getBias(),
+                    {getMean(), getRstd()});
+}
+
+LogicalResult LayerNormGradOp::verify() {
+  if (failed(
+          verifySameType(*this, "result", getResult(), "input's", getInput())))
+    return failure();
+  return verifyNorm(*this, getInput(), getWeight(), nullptr,
                     {getMean(), getRstd()});
 }
 
 LogicalResult RmsNormOp::verify() {
-  return verifyNorm(*this, getInput(), getWeight(), nullptr, getResult(),
-                    {getRstd()});
+  if (failed(
+          verifySameType(*this, "result", getResult(), "input's", getInput())))
+    return failure();
+  return verifyNorm(*this, getInput(), getWeight(), nullptr, {getRstd()});
 }
 
-// The bias needs no check: ODS requires it to have the weight's type.
-LogicalResult BatchNormOp::verify() {
-  ArrayRef<int64_t> shape = shapeOf(getInput());
-  if (shape.size() < 2)
-    return emitOpError("input must have channels on axis 1, but has type ")
-           << getInput().getType();
-  if (getResult().getType() != getInput().getType())
-    return emitOpError("result ")
-           << getResult().getType() << " must have the input's type "
-           << getInput().getType();
-  if (failed(verifyVector(*this, "weight", getWeight(), shape[1])) ||
-      failed(verifyStatistic(*this, "mean", getMean(), getInput(), shape[1])))
+LogicalResult RmsNormGradOp::verify() {
+  if (failed(
+          verifySameType(*this, "result", getResult(), "input's", getInput())))
     return failure();
-  return verifyStatistic(*this, "variance", getVariance(), getInput(),
-                         shape[1]);
+  return verifyNorm(*this, getInput(), getWeight(), nullptr, {getRstd()});
+}
+
+// The result is the gradient of the weight, so it is checked as the weight.
+LogicalResult NormWeightGradOp::verify() {
+  SmallVector<Value> statistics = {getRstd()};
+  if (getMean())
+    statistics.push_back(getMean());
+  if (failed(verifyNorm(*this, getInput(), nullptr, nullptr, statistics)))
+    return failure();
+  return verifyVector(*this, "result", getResult(), shapeOf(getInput()).back());
+}
+
+// Checks what batch_norm and its gradient share. The bias needs no check: ODS
+// requires it to have the weight's type.
+static LogicalResult verifyBatchNorm(Operation *op, Value input, Value weight,
+                                     Value mean, Value variance) {
+  ArrayRef<int64_t> shape = shapeOf(input);
+  if (shape.size() < 2)
+    return op->emitOpError("input must have channels on axis 1, but has type ")
+           << input.getType();
+  if (failed(verifyVector(op, "weight", weight, shape[1])) ||
+      failed(verifyStatistic(op, "mean", mean, input, shape[1])))
+    return failure();
+  return verifyStatistic(op, "variance", variance, input, shape[1]);
+}
+
+LogicalResult BatchNormOp::verify() {
+  if (failed(
+          verifySameType(*this, "result", getResult(), "input's", getInput())))
+    return failure();
+  return verifyBatchNorm(*this, getInput(), getWeight(), getMean(),
+                         getVariance());
+}
+
+LogicalResult BatchNormGradOp::verify() {
+  if (failed(verifySameType(*this, "dinput", getDinput(), "input's",
+                            getInput())) ||
+      failed(verifySameType(*this, "dweight", getDweight(), "weight's",
+                            getWeight())) ||
+      failed(
+          verifySameType(*this, "dbias", getDbias(), "weight's", getWeight())))
+    return failure();
+  return verifyBatchNorm(*this, getInput(), getWeight(), getMean(),
+                         getVariance());
 }
 
 // The tables must have the input's rank, so that index arithmetic needs no
@@ -101,11 +166,12 @@ LogicalResult RotaryOp::verify() {
 
 // Query heads must be a multiple of key heads (grouped heads), and the mask
 // must broadcast to the scores.
-LogicalResult AttentionOp::verify() {
-  ArrayRef<int64_t> query = shapeOf(getQuery()), key = shapeOf(getKey()),
-                    value = shapeOf(getValue());
+template <typename AttentionLike>
+static LogicalResult verifyAttention(AttentionLike op, Value output) {
+  ArrayRef<int64_t> query = shapeOf(op.getQuery()), key = shapeOf(op.getKey()),
+                    value = shapeOf(op.getValue());
   if (query.size() != 4 || key.size() != 4 || value.size() != 4)
-    return emitOpError("query, key and value must have rank 4");
+    return op.emitOpError("query, key and value must have rank 4");
   // Query is B×H×T×d, key B×G×S×d and value B×G×S×e.
   int64_t batch = query[0], heads = query[1], rows = query[2];
   // Grouped heads: the heads of key and value, each shared by consecutive query
@@ -113,47 +179,76 @@ LogicalResult AttentionOp::verify() {
   int64_t groups = key[1], keys = key[2];
   if (key[0] != batch || value[0] != batch || value[1] != groups ||
       value[2] != keys || key[3] != query[3])
-    return emitOpError("query ")
-           << getQuery().getType() << ", key " << getKey().getType()
-           << " and value " << getValue().getType()
+    return op.emitOpError("query ")
+           << op.getQuery().getType() << ", key " << op.getKey().getType()
+           << " and value " << op.getValue().getType()
            << " have incompatible shapes";
   if (groups == 0 || heads % groups)
-    return emitOpError("query heads, ")
+    return op.emitOpError("query heads, ")
            << heads << ", must be a multiple of the key heads, " << groups;
-  if (shapeOf(getResult()) != ArrayRef<int64_t>{batch, heads, rows, value[3]})
-    return emitOpError("result must have the shape ")
+  if (shapeOf(output) != ArrayRef<int64_t>{batch, heads, rows, value[3]})
+    return op.emitOpError("result must have the shape ")
            << batch << "x" << heads << "x" << rows << "x" << value[3]
-           << ", but has type " << getResult().getType();
+           << ", but has type " << output.getType();
   // Float masks are added to the scores, masks of i1 choose keys.
-  if (Value mask = getMask()) {
+  if (Value mask = op.getMask()) {
     ArrayRef<int64_t> shape = shapeOf(mask);
     if (shape.size() != 4 || !broadcastsTo(shape, {batch, heads, rows, keys}))
-      return emitOpError("mask ")
+      return op.emitOpError("mask ")
              << mask.getType() << " does not broadcast to " << batch << "x"
              << heads << "x" << rows << "x" << keys;
     Type element = tensorType(mask).getElementType();
     if (!element.isInteger(1) && !isa<FloatType>(element))
-      return emitOpError("mask must be i1 or a float, not ") << element;
+      return op.emitOpError("mask must be i1 or a float, not ") << element;
   }
-  return verifyStatistic(*this, "lse", getLse(), getQuery(),
+  return verifyStatistic(op, "lse", op.getLse(), op.getQuery(),
                          {batch, heads, rows});
 }
 
-// The importer has merged all axes but the classes into rows. The loss and the
-// sums are statistics: bf16 has too few digits to add up many rows.
-LogicalResult CrossEntropyOp::verify() {
-  ArrayRef<int64_t> shape = shapeOf(getLogits());
-  if (shape.size() != 2)
-    return emitOpError("logits must be rows by classes, not ")
-           << getLogits().getType();
-  if (shapeOf(getTargets()) != shape.take_front(1))
-    return emitOpError("targets must be a vector of ")
-           << shape[0] << " elements, not " << getTargets().getType();
-  if (failed(verifyVector(*this, "weights", getWeights(), shape[1])) ||
-      failed(verifyStatistic(*this, "loss", getLoss(), getLogits(), {})) ||
-      failed(verifyStatistic(*this, "valid", getValid(), getLogits(), {})))
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, getResult());
+}
+
+// The gradients have the types of what they are gradients of.
+LogicalResult AttentionGradOp::verify() {
+  if (failed(
+          verifySameType(*this, "grad", getGrad(), "output's", getOutput())) ||
+      failed(verifySameType(*this, "dquery", getDquery(), "query's",
+                            getQuery())) ||
+      failed(verifySameType(*this, "dkey", getDkey(), "key's", getKey())) ||
+      failed(
+          verifySameType(*this, "dvalue", getDvalue(), "value's", getValue())))
     return failure();
-  return verifyStatistic(*this, "lse", getLse(), getLogits(), shape[0]);
+  return verifyAttention(*this, getOutput());
+}
+
+// Checks what the loss and its gradient share. The importer has merged all axes
+// but the classes into rows. The sums are statistics: bf16 has too few digits
+// to add up many rows.
+template <typename Loss> static LogicalResult verifyCrossEntropy(Loss op) {
+  ArrayRef<int64_t> shape = shapeOf(op.getLogits());
+  if (shape.size() != 2)
+    return op.emitOpError("logits must be rows by classes, not ")
+           << op.getLogits().getType();
+  if (failed(verifyVector(op, "targets", op.getTargets(), shape[0])) ||
+      failed(verifyVector(op, "weights", op.getWeights(), shape[1])) ||
+      failed(verifyStatistic(op, "valid", op.getValid(), op.getLogits(), {})))
+    return failure();
+  return verifyStatistic(op, "lse", op.getLse(), op.getLogits(), shape[0]);
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  if (failed(verifyCrossEntropy(*this)))
+    return failure();
+  return verifyStatistic(*this, "loss", getLoss(), getLogits(), {});
+}
+
+// ODS requires `grad`, the cotangent of the loss, to have the type of `valid`.
+LogicalResult CrossEntropyGradOp::verify() {
+  if (failed(
+          verifySameType(*this, "result", getResult(), "logits'", getLogits())))
+    return failure();
+  return verifyCrossEntropy(*this);
 }
 
 // ODS requires `factors` and `losses` to have the type of `weights`, and the

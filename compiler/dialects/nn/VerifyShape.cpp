@@ -3,6 +3,10 @@
 // never leads outside a tensor.
 #include "compiler/dialects/nn/Build.h"
 
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
 using namespace mlir;
 using namespace fsdpc::nn;
 
@@ -112,11 +116,14 @@ static LogicalResult verifyPart(Operation *op, Value part, Value whole,
       continue;
     // Indices are monotonic, so the first and the last are the extremes. With a
     // negative stride the last is the smallest.
-    int64_t last = offsets[i] + (sizes[i] - 1) * strides[i];
-    if (std::min(offsets[i], last) < 0 ||
+    int64_t last;
+    if (llvm::MulOverflow(sizes[i] - 1, strides[i], last) ||
+        llvm::AddOverflow(offsets[i], last, last) ||
+        std::min(offsets[i], last) < 0 ||
         std::max(offsets[i], last) >= bounds[i])
-      return op->emitOpError("indices ")
-             << offsets[i] << " to " << last << " of dimension " << i
+      return op->emitOpError("")
+             << sizes[i] << " indices from " << offsets[i] << " by "
+             << strides[i] << " of dimension " << i
              << " are out of bounds for its " << bounds[i] << " elements";
   }
   return verifySameElement(op, part, whole);

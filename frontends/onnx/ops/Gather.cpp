@@ -245,20 +245,20 @@ static LogicalResult oneHot(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value indices = node.input(0), values = node.input(2);
-  auto depth = node.number(1, "'depth'");
+  auto depth = node.wholeNumber(1, "'depth'");
   if (!depth || failed(expectIndices(node, indices)))
     return failure();
   auto axis = node.axis(node.getInt("axis", -1), rankOf(indices) + 1);
   if (!axis || rankOf(values) != 1 || shapeOf(values)[0] != 2)
     return axis ? node.refuse("'values' must have two elements") : failure();
   Shape shape(shapeOf(indices)), unit(shape);
-  shape.insert(shape.begin() + *axis, int64_t(*depth));
+  shape.insert(shape.begin() + *axis, *depth);
   unit.insert(unit.begin() + *axis, 1);
   if (failed(node.checkShape(shape)))
     return failure();
   Value index = b.cast(indices, b.builder.getI64Type());
   Value negative = b.compare(nn::Predicate::lt, index, b.like(index, 0));
-  index = b.select(negative, b.binary<nn::AddOp>(index, *depth), index);
+  index = b.select(negative, b.binary<nn::AddOp>(index, double(*depth)), index);
   index = b.broadcast(b.reshape(index, unit), shape);
   Value hot = b.compare(nn::Predicate::eq, index, b.iota(shape, *axis));
   auto value = [&](int64_t i) {

@@ -104,7 +104,7 @@ static LogicalResult cumSum(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0);
-  auto place = node.number(1, "'axis'");
+  auto place = node.wholeNumber(1, "'axis'");
   auto axis = place ? node.axis(*place, rankOf(x)) : std::nullopt;
   if (!axis)
     return failure();

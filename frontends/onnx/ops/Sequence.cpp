@@ -81,12 +81,12 @@ static LogicalResult sequenceAt(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   ArrayRef<Value> values = node.importer.lookupSequence(node.proto.input(0));
-  auto place = node.number(1, "'position'");
+  auto place = node.wholeNumber(1, "'position'");
   if (!place)
     return failure();
   int64_t size = values.size(), at = *place < 0 ? *place + size : *place;
   if (at < 0 || at >= size)
-    return node.refuse("position " + Twine(int64_t(*place)) +
+    return node.refuse("position " + Twine(*place) +
                        " is out of range for a sequence of length " +
                        Twine(size));
   return node.result(values[at]);

@@ -372,10 +372,10 @@ static LogicalResult trilu(Node &node) {
   Value x = node.input(0);
   double diagonal = 0;
   if (node.has(1)) {
-    auto number = node.number(1, "'k'");
+    auto number = node.wholeNumber(1, "'k'");
     if (!number)
       return failure();
-    diagonal = *number;
+    diagonal = double(*number);
   }
   if (rankOf(x) < 2)
     return node.refuse("the input must have rank 2 or more");

@@ -81,8 +81,17 @@ func.func @transpose_shape(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @slice_outside(%x: tensor<5xf32>) {
-  // expected-error @+1 {{indices 1 to 5 of dimension 0 are out of bounds for its 5 elements}}
+  // expected-error @+1 {{3 indices from 1 by 2 of dimension 0 are out of bounds for its 5 elements}}
   %0 = nn.slice %x [1] by [2] : tensor<5xf32> -> tensor<3xf32>
+  return
+}
+
+// -----
+
+// An index beyond 2^63 must not wrap around to one within the tensor: here to 2.
+func.func @slice_overflow(%x: tensor<8xf32>) {
+  // expected-error @+1 {{3 indices from 6 by 9223372036854775806 of dimension 0 are out of bounds for its 8 elements}}
+  %0 = nn.slice %x [6] by [9223372036854775806] : tensor<8xf32> -> tensor<3xf32>
   return
 }
 
@@ -97,7 +106,7 @@ func.func @slice_stride(%x: tensor<5xf32>) {
 // -----
 
 func.func @pad_outside(%x: tensor<3xf32>) {
-  // expected-error @+1 {{indices 1 to -1 of dimension 0 are out of bounds for its 5 elements}}
+  // expected-error @+1 {{3 indices from 1 by -1 of dimension 0 are out of bounds for its 5 elements}}
   %0 = nn.pad %x [1] by [-1] : tensor<3xf32> -> tensor<5xf32>
   return
 }

@@ -153,3 +153,22 @@ module {
     return
   }
 }
+
+// -----
+
+// A sum over no axis of a scalar, as a loss may have, is no sum of rows. Neither
+// is one over columns of size 0.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-DAG: nn.launch @{{.*}} : (tensor<f32>) -> tensor<f32>
+// CHECK-DAG: nn.launch @{{.*}} : (tensor<64x0xf32>) -> tensor<1x0xf32>
+// CHECK: return
+module {
+  func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}, %e: tensor<64x0xf32> {fsdp.input = "e"}) {
+    %s = nn.reduce sum %x [] : tensor<f32> -> tensor<f32>
+    %r = nn.reshape %s : tensor<f32> -> tensor<1x1xf32>
+    %y = nn.matmul %r, %r : tensor<1x1xf32>, tensor<1x1xf32> -> tensor<1x1xf32>
+    %t = nn.reduce sum %e [0] : tensor<64x0xf32> -> tensor<1x0xf32>
+    %z = nn.matmul %t, %t {transpose_b} : tensor<1x0xf32>, tensor<1x0xf32> -> tensor<1x1xf32>
+    return
+  }
+}

@@ -68,3 +68,21 @@ module {
     return
   }
 }
+
+// -----
+
+// A slice that walks backwards is copied: its memory begins before its first
+// element, which strides do not describe.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NOT: nn.strided
+// CHECK: return
+module {
+  func.func @microbatch(%x: tensor<2x2x4x2xf32> {fsdp.input = "x"}) {
+    %p = nn.matmul %x, %x {transpose_b} : tensor<2x2x4x2xf32>, tensor<2x2x4x2xf32> -> tensor<2x2x4x4xf32>
+    %q = nn.slice %p [0, 0, 3, 0] by [1, 1, -1, 1] : tensor<2x2x4x4xf32> -> tensor<2x2x4x4xf32>
+    %o, %lse = nn.attention %q, %q, %q {scale = 1.0 : f64}
+      : tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32> -> tensor<2x2x4x4xf32>, tensor<2x2x4xf32>
+    %y = nn.matmul %o, %x : tensor<2x2x4x4xf32>, tensor<2x2x4x2xf32> -> tensor<2x2x4x2xf32>
+    return
+  }
+}

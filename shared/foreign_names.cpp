@@ -1,0 +1,271 @@
+// The tables of foreign names (foreign_names.h). A name stands in them if it is
+// what the documentation of another tool says; what is merely misspelt is left
+// to the search for the nearest name.
+#include "shared/foreign_names.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fsdpc {
+namespace {
+
+// Advice that several names share.
+constexpr const char *strategy =
+    "write '--strategy=zero3' (or 'zero2', 'zero1', 'ddp') of fsdpc";
+constexpr const char *dtype = "write '--param-dtype=bf16' of fsdpc";
+constexpr const char *clip = "write '--clip-grad-norm=X' of fsdpc";
+constexpr const char *microbatch =
+    "a microbatch is the first axis of the model's inputs: export the model "
+    "with it, and sum over several with '--accumulate K' of the program";
+constexpr const char *wholeBatch =
+    "a step takes ranks x K microbatches: set K by '--accumulate K' of the "
+    "program";
+constexpr const char *accumulate = "write '--accumulate K' of the program";
+constexpr const char *rate = "write '--lr X' of the program";
+constexpr const char *steps = "write '--steps S' of the program";
+constexpr const char *epochs =
+    "write '--steps S' of the program: an epoch is the number of samples over "
+    "those of a step, and the data begins again at its end";
+constexpr const char *schedule =
+    "write '--lr-schedule=cosine,warmup=W' of the program";
+constexpr const char *recompute = "write '--recompute=units' of fsdpc";
+constexpr const char *prefetch = "write '--prefetch=auto' of fsdpc";
+constexpr const char *units = "write '--unit-class=GLOB' of fsdpc";
+constexpr const char *unitSize = "write '--unit-size=N' of fsdpc";
+constexpr const char *optimizer = "write '--optimizer=NAME' of fsdpc";
+constexpr const char *betas = "write '--betas=B1,B2' of fsdpc";
+constexpr const char *frozen = "write '--frozen=REGEX' of fsdpc";
+constexpr const char *launcher =
+    "ranks are started by mpirun, torchrun or srun, or as threads by '--ranks "
+    "N' of the program";
+constexpr const char *load = "write '--init FILE.safetensors' of the program";
+constexpr const char *save = "write '--save FILE.safetensors' of the program";
+constexpr const char *data = "write '--data NAME=FILE.npy' of the program";
+constexpr const char *compiled =
+    "leave it out: fsdpc decides this when it compiles";
+constexpr const char *agreed =
+    "leave it out: all ranks start from the same values, and check it";
+constexpr const char *ofProgram = "it is a flag of the compiled program";
+constexpr const char *ofCompiler = "it is a flag of fsdpc, at compile time";
+
+} // namespace
+
+const std::vector<ForeignFlag> &foreignFlags() {
+  static const std::vector<ForeignFlag> table = {
+      // Sharding.
+      {"sharding-strategy", strategy},
+      {"fsdp", strategy},
+      {"zero-stage", strategy},
+      {"stage", strategy},
+      {"zero-optimization", strategy},
+      {"reshard-after-forward", strategy},
+      {"auto-wrap-policy", units},
+      {"fsdp-transformer-layer-cls-to-wrap", units},
+      {"transformer-layer-cls-to-wrap", units},
+      {"min-num-params", unitSize},
+      {"fsdp-min-num-params", unitSize},
+      {"reduce-bucket-size", unitSize},
+      {"bucket-cap-mb", unitSize},
+      {"no-sync", "write '--reduce=step' of fsdpc"},
+      {"backward-prefetch", prefetch},
+      {"forward-prefetch", prefetch},
+      {"stage3-prefetch-bucket-size", prefetch},
+      {"overlap-comm", prefetch},
+      {"stage3-max-live-parameters", "write '--limit-all-gathers=K' of fsdpc"},
+      // Precision.
+      {"mixed-precision", dtype},
+      {"compute-dtype", dtype},
+      {"precision", dtype},
+      {"dtype", dtype},
+      {"amp", dtype},
+      {"bf16", dtype},
+      {"fp32-reduce-scatter", "write '--reduce-dtype=f32' of fsdpc"},
+      {"communication-data-type", "write '--reduce-dtype=bf16' of fsdpc"},
+      // Optimization.
+      {"grad-clip", clip},
+      {"clip-grad", clip},
+      {"gradient-clipping", clip},
+      {"gradient-clip-val", clip},
+      {"max-grad-norm", clip},
+      {"learning-rate", rate},
+      {"optim", optimizer},
+      {"optimizer-type", optimizer},
+      {"adam-beta1", betas},
+      {"adam-beta2", betas},
+      {"beta1", betas},
+      {"beta2", betas},
+      {"epsilon", "write '--eps=X' of fsdpc"},
+      {"adam-epsilon", "write '--eps=X' of fsdpc"},
+      {"wd", "write '--weight-decay=X' of fsdpc"},
+      {"scheduler", schedule},
+      {"lr-scheduler", schedule},
+      {"lr-scheduler-type", schedule},
+      {"lr-decay-style", schedule},
+      {"warmup", schedule},
+      {"warmup-steps", schedule},
+      {"warmup-iters", schedule},
+      {"num-warmup-steps", schedule},
+      {"freeze", frozen},
+      {"requires-grad", frozen},
+      // Batches and the length of a run.
+      {"batch-size", microbatch},
+      {"micro-batch-size", microbatch},
+      {"per-device-train-batch-size", microbatch},
+      {"train-micro-batch-size-per-gpu", microbatch},
+      {"global-batch-size", wholeBatch},
+      {"train-batch-size", wholeBatch},
+      {"gradient-accumulation-steps", accumulate},
+      {"accumulate-grad-batches", accumulate},
+      {"grad-accum", accumulate},
+      {"epochs", epochs},
+      {"num-epochs", epochs},
+      {"max-epochs", epochs},
+      {"num-train-epochs", epochs},
+      {"max-steps", steps},
+      {"num-steps", steps},
+      {"train-iters", steps},
+      {"max-iters", steps},
+      // Memory.
+      {"activation-checkpointing", recompute},
+      {"checkpoint-activations", recompute},
+      {"gradient-checkpointing", recompute},
+      {"recompute-activations", recompute},
+      // Files and processes.
+      {"train-data", data},
+      {"data-path", data},
+      {"dataset", data},
+      {"resume", load},
+      {"resume-from-checkpoint", load},
+      {"load-checkpoint", load},
+      {"model-name-or-path", load},
+      {"output-dir", save},
+      {"save-dir", save},
+      {"logging-dir", "write '--log FILE.jsonl' of the program"},
+      {"profile", "write '--trace FILE.json' of the program"},
+      {"num-threads", "write '--threads T' of the program"},
+      {"nproc-per-node", launcher},
+      {"nnodes", launcher},
+      {"world-size", launcher},
+      {"local-rank", launcher},
+      {"rank", launcher},
+      {"process-group", launcher},
+      {"device-id", launcher},
+      {"backend", launcher},
+      // What needs no flag here.
+      {"sync-module-states", agreed},
+      {"use-orig-params", compiled},
+      {"flatten-parameters", compiled},
+      {"find-unused-parameters", compiled},
+      {"static-graph", compiled},
+      {"gradient-as-bucket-view", compiled},
+      {"contiguous-gradients", compiled},
+      {"fused", compiled},
+      {"foreach", compiled},
+      {"compile", compiled},
+      // Flags of the other command.
+      {"data", ofProgram},
+      {"tokens", ofProgram},
+      {"steps", ofProgram},
+      {"accumulate", ofProgram},
+      {"threads", ofProgram},
+      {"lr-schedule", ofProgram},
+      {"seed", ofProgram},
+      {"shuffle", ofProgram},
+      {"init", ofProgram},
+      {"log", ofProgram},
+      {"save", ofProgram},
+      {"ranks", ofProgram},
+      {"strategy", ofCompiler},
+      {"units", ofCompiler},
+      {"param-dtype", ofCompiler},
+      {"reduce-dtype", ofCompiler},
+      {"optimizer", ofCompiler},
+      {"betas", ofCompiler},
+      {"eps", ofCompiler},
+      {"weight-decay", ofCompiler},
+      {"momentum", ofCompiler},
+      {"clip-grad-norm", ofCompiler},
+      {"prefetch", ofCompiler},
+      {"recompute", ofCompiler},
+      {"memory-limit", ofCompiler},
+      {"frozen", ofCompiler},
+      {"target", ofCompiler}};
+  return table;
+}
+
+// Returns a name in small letters, with `separator` for dashes and underscores.
+static std::string plain(std::string_view name, char separator) {
+  std::string text(name);
+  for (char &c : text) {
+    if (c == '-' || c == '_')
+      c = separator;
+    else if (c >= 'A' && c <= 'Z')
+      c = char(c - 'A' + 'a');
+  }
+  return text;
+}
+
+std::string adviceOnFlag(std::string_view flag) {
+  size_t begin = std::min(flag.find_first_not_of('-'), flag.size());
+  std::string name = plain(flag.substr(begin, flag.find('=') - begin), '-');
+  for (const ForeignFlag &each : foreignFlags())
+    if (each.name == name)
+      return each.advice;
+  return "";
+}
+
+std::string nativeValue(std::string_view value) {
+  static const std::pair<const char *, const char *> table[] = {
+      // torch's ShardingStrategy, and DeepSpeed's stages.
+      {"full_shard", "zero3"},
+      {"shard_grad_op", "zero2"},
+      {"no_shard", "ddp"},
+      {"hybrid_shard", "hybrid"},
+      {"hybrid_shard_zero2", "hybrid_zero2"},
+      {"fsdp", "zero3"},
+      {"stage1", "zero1"},
+      {"stage2", "zero2"},
+      {"stage3", "zero3"},
+      {"0", "ddp"},
+      {"1", "zero1"},
+      {"2", "zero2"},
+      {"3", "zero3"},
+      // Element types.
+      {"float32", "f32"},
+      {"float", "f32"},
+      {"fp32", "f32"},
+      {"32", "f32"},
+      {"bfloat16", "bf16"},
+      {"bf16_mixed", "bf16"},
+      {"float16", "f16"},
+      {"half", "f16"},
+      {"fp16", "f16"},
+      {"16", "f16"},
+      // torch's BackwardPrefetch.
+      {"backward_pre", "pre"},
+      {"backward_post", "post"},
+      // torch.optim.lr_scheduler, and the names of Transformers.
+      {"constantlr", "constant"},
+      {"constant_with_warmup", "constant"},
+      {"linearlr", "linear"},
+      {"cosineannealinglr", "cosine"},
+      {"cosine_with_min_lr", "cosine"},
+      {"steplr", "step"},
+      {"multisteplr", "step"},
+      {"exponentiallr", "exponential"},
+      {"polynomiallr", "polynomial"},
+      {"onecyclelr", "onecycle"},
+      {"one_cycle", "onecycle"},
+      {"warmup_stable_decay", "wsd"},
+      // Devices.
+      {"gpu", "cuda"},
+      {"cpu", "host"}};
+  std::string name = plain(value.substr(value.rfind('.') + 1), '_');
+  name.erase(0, name.find_first_not_of('_'));
+  for (auto &[foreign, native] : table)
+    if (foreign == name)
+      return native;
+  return name;
+}
+
+} // namespace fsdpc

@@ -1,0 +1,117 @@
+// Checks the extents and the lengths of lists in library plans (plan_shapes.h).
+// Whatever divides by an extent or indexes a list by an axis relies on them:
+// the sizes of scratch memory, and the plans of every backend.
+#include "shared/plan_shapes.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdpc {
+namespace {
+
+using List = std::vector<int64_t>;
+
+// A list of a plan, with its key in the manifest.
+using Named = std::pair<const char *, const List &>;
+
+Status checkLengths(const char *what, size_t length,
+                    std::initializer_list<Named> lists) {
+  for (auto &[name, list] : lists)
+    if (list.size() != length)
+      return Error{std::string(what) + " whose '" + name + "' has " +
+                   std::to_string(list.size()) + " entries instead of " +
+                   std::to_string(length)};
+  return {};
+}
+
+// Checks that every entry of the lists is at least `least`.
+Status checkEntries(const char *what, int64_t least,
+                    std::initializer_list<Named> lists) {
+  for (auto &[name, list] : lists)
+    for (int64_t entry : list)
+      if (entry < least)
+        return Error{std::string(what) + " whose '" + name +
+                     "' has the entry " + std::to_string(entry)};
+  return {};
+}
+
+Status checkExtents(const char *what, std::initializer_list<int64_t> extents) {
+  if (std::min(extents) < 1)
+    return Error{std::string(what) + " with an empty dimension"};
+  return {};
+}
+
+} // namespace
+
+Status checkShape(const MatmulPlan &p) {
+  const char *what = "matrix product";
+  FSDPC_TRY(checkExtents(what, {p.m, p.n, p.k}));
+  FSDPC_TRY(checkEntries(what, 1, {{"batch", p.batch}}));
+  return checkLengths(
+      what, p.batch.size(),
+      {{"strideA", p.strideA}, {"strideB", p.strideB}, {"strideC", p.strideC}});
+}
+
+Status checkShape(const ConvolutionPlan &p) {
+  const char *what = "convolution";
+  FSDPC_TRY(checkExtents(what, {p.batch, p.channels, p.height, p.width,
+                                p.filters, p.kernelHeight, p.kernelWidth,
+                                p.outHeight, p.outWidth}));
+  FSDPC_TRY(checkLengths(what, 2,
+                         {{"strides", p.strides},
+                          {"padsBegin", p.padsBegin},
+                          {"padsEnd", p.padsEnd},
+                          {"dilations", p.dilations}}));
+  FSDPC_TRY(checkEntries(what, 1,
+                         {{"strides", p.strides}, {"dilations", p.dilations}}));
+  if (p.groups < 1 || p.channels % p.groups || p.filters % p.groups)
+    return Error{"convolution with " + std::to_string(p.groups) +
+                 " groups, which do not divide its channels"};
+  return checkEntries(what, 0,
+                      {{"padsBegin", p.padsBegin}, {"padsEnd", p.padsEnd}});
+}
+
+Status checkShape(const PoolingPlan &p) {
+  const char *what = "pooling";
+  FSDPC_TRY(checkExtents(
+      what, {p.batch, p.channels, p.height, p.width, p.outHeight, p.outWidth}));
+  FSDPC_TRY(checkLengths(what, 2,
+                         {{"kernel", p.kernel},
+                          {"strides", p.strides},
+                          {"padsBegin", p.padsBegin},
+                          {"padsEnd", p.padsEnd}}));
+  FSDPC_TRY(
+      checkEntries(what, 1, {{"kernel", p.kernel}, {"strides", p.strides}}));
+  return checkEntries(what, 0,
+                      {{"padsBegin", p.padsBegin}, {"padsEnd", p.padsEnd}});
+}
+
+// Only the backward plan has the strides of cotangents, only a mask has
+// strides.
+Status checkShape(const AttentionPlan &p) {
+  const char *what = "attention";
+  FSDPC_TRY(checkExtents(what, {p.batch, p.heads, p.groups, p.queries, p.keys,
+                                p.width, p.valueWidth}));
+  if (p.heads % p.groups != 0)
+    return Error{"attention with " + std::to_string(p.heads) + " heads for " +
+                 std::to_string(p.groups) + " key heads"};
+  FSDPC_TRY(checkLengths(what, 3,
+                         {{"strideQuery", p.strideQuery},
+                          {"strideKey", p.strideKey},
+                          {"strideValue", p.strideValue},
+                          {"strideOutput", p.strideOutput}}));
+  if (!p.dtypeMask.empty())
+    FSDPC_TRY(checkLengths(what, 4, {{"strideMask", p.strideMask}}));
+  if (!p.backward)
+    return {};
+  return checkLengths(what, 3,
+                      {{"strideGrad", p.strideGrad},
+                       {"strideDQuery", p.strideDQuery},
+                       {"strideDKey", p.strideDKey},
+                       {"strideDValue", p.strideDValue}});
+}
+
+} // namespace fsdpc
