@@ -23,7 +23,7 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
     int64_t count = std::min(step, part.shardElements - begin);
     size_t segment = (count * width + 63) / 64 * 64;
     for (int peer = 0; peer < ranks; ++peer) {
-      int64_t from = peer * part.shardElements + begin;
+      int64_t from = partOf(part, peer) + begin;
       if (peer != self)
         castToWire(gradientAt(part, from), part.type, sent,
                    realElements(part, from, count), outgoing(peer, segment));
@@ -31,11 +31,11 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
     trade(segment, sources.data());
     for (int peer = 0; peer < ranks; ++peer)
       addends[peer] = {sources[peer], sent};
-    int64_t own = self * part.shardElements + begin;
+    int64_t own = partOf(part, self) + begin;
     addends[self] = {gradientAt(part, own), part.type};
     int64_t real = realElements(part, own, count);
     sumRanks(addends.data(), ranks, part.wire, real, part.shard + begin,
-             part.add);
+             part.add, part.initial ? part.initial + begin : nullptr);
     // Padding counts as zero. When adding, it is zero already.
     if (!part.add)
       std::fill(part.shard + begin + real, part.shard + begin + count, 0.0f);

@@ -22,6 +22,12 @@ public:
         session(session) {}
 
   void barrier() override { exchangeWithAll("barrier", nullptr, nullptr, 0); }
+  void transfer(std::span<const Outgoing>, std::span<const Incoming>) override {
+    fail("ranks other than rank 0 are not connected over tcp");
+  }
+  std::unique_ptr<Communicator> split(int) override {
+    fail("the tcp transport has no groups of ranks");
+  }
 
 protected:
   void gather(const char *piece, char *whole, size_t bytes,
