@@ -116,6 +116,43 @@ ExchangeCommunicator::~ExchangeCommunicator() {
   munmap(sent, 2 * staging.half);
 }
 
+// After round k every rank has heard, directly or not, of the 2^k - 1 ranks
+// before it.
+void ExchangeCommunicator::barrier() {
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    Outgoing send = {(self + distance) % ranks, nullptr, 0};
+    Incoming receive = {(self + ranks - distance) % ranks, nullptr, 0};
+    transfer({&send, 1}, {&receive, 1});
+  }
+}
+
+// Every rank begins with the peer after it, so that not all send to one.
+void ExchangeCommunicator::exchange(const char *from, char *to, size_t bytes) {
+  sends.clear();
+  receives.clear();
+  for (int i = 1; i < ranks; ++i) {
+    int next = (self + i) % ranks, previous = (self + ranks - i) % ranks;
+    sends.push_back({next, from + size_t(next) * bytes, bytes});
+    receives.push_back({previous, to + size_t(previous) * bytes, bytes});
+  }
+  transfer(sends, receives);
+}
+
+void ExchangeCommunicator::gather(const char *piece, char *whole, size_t bytes,
+                                  size_t stride) {
+  char *own = whole + size_t(self) * stride;
+  if (own != piece)
+    memcpy(own, piece, bytes);
+  sends.clear();
+  receives.clear();
+  for (int i = 1; i < ranks; ++i) {
+    int next = (self + i) % ranks, previous = (self + ranks - i) % ranks;
+    sends.push_back({next, own, bytes});
+    receives.push_back({previous, whole + size_t(previous) * stride, bytes});
+  }
+  transfer(sends, receives);
+}
+
 char *ExchangeCommunicator::outgoing(int peer, size_t segment) {
   return sent + peer * segment;
 }

@@ -1,15 +1,18 @@
 // Collectives with ranks as threads. They are compared with plain sums, and the
 // paths (shared buffers, windows, virtual nodes) with each other, to the bit.
 // Also what the launchers' environment variables are understood to mean.
+#include "runtime/comm/failure.h"
 #include "runtime/comm/float16.h"
 #include "runtime/comm/launch_environment.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/staged.h"
 #include "tests/runtime/collective_cases.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -160,6 +163,29 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
     }
   EXPECT_EQ(communicationBytes(4, 0, "local"), 0);
   EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
+}
+
+// A thread may fail while another sets how the job ends; the process ends by
+// one of the functions, whole. The sanitizers look on.
+TEST(Failure, mayMeetANewAbort) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EXIT(
+        {
+          std::atomic<bool> begun{false};
+          std::thread setter([&] {
+            for (int j = 0;; ++j) {
+              setAbort([text = std::string(size_t(j % 90), 'x')](int code) {
+                _exit(code + 4 + (text.size() > 90));
+              });
+              begun = true;
+            }
+          });
+          while (!begun)
+            std::this_thread::yield();
+          fail("enough");
+        },
+        ::testing::ExitedWithCode(7), "error: enough");
 }
 
 // As the kernels round.
