@@ -53,8 +53,8 @@ void tryGreeting(Bytes bytes, bool sealed) {
       bytes, sealed,
       [](Bytes bytes) { return parseGreeting(bytes, conversation()); },
       [](const Greeting &greeting) {
-        fuzz::demand(greeting.rank > 0 && greeting.link >= 0 &&
-                         greeting.link < links,
+        fuzz::demand(greeting.to >= 0 && greeting.rank > greeting.to &&
+                         greeting.link >= 0 && greeting.link < links,
                      "a greeting's numbers are in range");
         demandPrintable(greeting.host);
       });

@@ -52,12 +52,9 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   if (ranks <= 1)
     return 0;
   bool severalNodes = ranksPerNode > 0 && ranksPerNode < ranks;
-  // Across nodes only the staging of the reduce channel is ever touched. Rank 0
-  // of a TCP job also relays what every other rank sends.
+  // Over messages only the staging of the reduce channel is ever touched.
   int64_t half = int64_t(Staging::of(reduceChannel, ranks).half);
-  if (transport == "tcp")
-    return (2 + ranks) * half;
-  if (severalNodes)
+  if (transport == "tcp" || severalNodes)
     return 2 * half;
   if (transport == "local")
     return 0;

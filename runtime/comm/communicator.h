@@ -5,6 +5,10 @@
 // the thread of the calling stream, which sleeps and never spins longer than 20
 // µs, since the cores belong to the compute threads. Sums run over the ranks in
 // rank order, so no backend changes a bit. A failure ends the job (failure.h).
+//
+// A communicator can be split into groups of its ranks (runtime/comm/groups.h
+// does so for hybrid sharding). Every backend moves bytes between pairs of
+// ranks by one function, transfer().
 #pragma once
 
 #include "shared/staging.h"
@@ -14,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,11 +37,30 @@ struct ReduceScatter {
   float *shard; // this rank's result, shardElements long; may lie at its place
                 // inside `gradient` if that is f32
   bool add;     // false: overwrite `shard`
+  // Sums of the ranks that come before this communicator's, shardElements long,
+  // from which the sum continues; null: it begins with rank 0's values. May be
+  // `shard` itself if that does not lie inside `gradient`.
+  const float *initial = nullptr;
+  // Elements from one rank's part of `gradient` to the next rank's, if that is
+  // more than shardElements: the call then reduces a range of each part.
+  int64_t stride = 0;
+};
+
+// A message to or from a rank of the communicator.
+struct Outgoing {
+  int peer;
+  const void *data;
+  size_t bytes;
+};
+struct Incoming {
+  int peer;
+  void *data;
+  size_t bytes;
 };
 
 // Owned by the rank's Job. One thread at a time may call it, except that
-// different channels may be used at the same time. All calls but rank() and
-// size() are collective and return when this rank's part is done.
+// different channels may be used at the same time. All calls but rank(), size()
+// and transfer() are collective and return when this rank's part is done.
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -51,6 +75,20 @@ public:
   // Sums `count` values over the ranks, in place. Every rank gets the same
   // bits.
   virtual void allReduce(double *values, int count) = 0;
+
+  // Sends and receives all these messages, in any order, and returns when they
+  // are done. At most one message per call to each peer and one from each, and
+  // none to itself. Each needs its counterpart of the same size in a call of
+  // the peer; ranks that have no message need not call.
+  virtual void transfer(std::span<const Outgoing> sends,
+                        std::span<const Incoming> receives) = 0;
+
+  // Makes one communicator for the ranks that give each color, with their order
+  // kept. Call it before the streams start. The caller owns the result and must
+  // destroy it before the job. It belongs to the same channel: one thread at a
+  // time may call either it or this communicator, and all ranks must call them
+  // in the same order.
+  virtual std::unique_ptr<Communicator> split(int color) = 0;
 };
 
 // One rank's view of the job: its place, its channels, and how to end it.

@@ -3,19 +3,31 @@
 
 #include <atomic>
 #include <cstdio>
+#include <mutex>
 #include <unistd.h>
 #include <utility>
 
 namespace fsdpc::runtime {
 
-static std::function<void(int)> &abortFunction() {
-  // Never destroyed, since threads may fail while static objects are destroyed.
-  static auto *function = new std::function<void(int)>();
-  return *function;
+namespace {
+
+// A thread may fail while another one sets the function.
+struct AbortState {
+  std::mutex mutex;
+  std::function<void(int)> function;
+};
+
+// Never destroyed, since threads may fail while static objects are destroyed.
+AbortState &abortState() {
+  static auto *state = new AbortState;
+  return *state;
 }
 
+} // namespace
+
 void setAbort(std::function<void(int)> abort) {
-  abortFunction() = std::move(abort);
+  std::lock_guard<std::mutex> lock(abortState().mutex);
+  abortState().function = std::move(abort);
 }
 
 // Only the first thread gets past the exchange; the process ends under the
@@ -30,8 +42,13 @@ void fail(const std::string &message) {
   fflush(stdout);
   fputs(line.c_str(), stderr);
   fflush(stderr);
-  if (abortFunction())
-    abortFunction()(3);
+  std::function<void(int)> abort;
+  {
+    std::lock_guard<std::mutex> lock(abortState().mutex);
+    abort = abortState().function;
+  }
+  if (abort)
+    abort(3);
   _exit(3);
 }
 

@@ -3,6 +3,8 @@
 // nodes, an all-to-all through staging memory, so that it can be tested on one
 // machine.
 #include "runtime/comm/failure.h"
+#include "runtime/comm/groups.h"
+#include "runtime/comm/mailboxes.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/staged.h"
 
@@ -14,15 +16,45 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// State that the ranks of one channel share. A rank publishes its pointer, and
-// the barrier makes it visible to the others.
+// State that the ranks of one communicator share. A rank publishes its pointer,
+// and the barrier makes it visible to the others. `nodes` are the virtual nodes
+// by rank. Lives as long as the last communicator that uses it.
 struct Meeting {
-  explicit Meeting(int ranks) : ranks(ranks), published(ranks), values(ranks) {}
+  Meeting(Channel channel, std::vector<int> nodes)
+      : ranks(int(nodes.size())), channel(channel), nodes(std::move(nodes)),
+        mailboxes(ranks), published(size_t(ranks)), values(size_t(ranks)) {}
   int ranks;
+  Channel channel;
+  std::vector<int> nodes;
   FutexBarrier barrier;
+  Mailboxes mailboxes;
   std::vector<const void *> published;
   std::vector<std::vector<double>> values;
 };
+
+std::unique_ptr<Communicator>
+makeCommunicator(int rank, std::shared_ptr<Meeting> meeting);
+
+// Communicator::split for rank `self` of `whole`, whose ranks share `meeting`.
+// The first rank of each group makes the state that the group shares.
+std::unique_ptr<Communicator> splitMeeting(Communicator &whole,
+                                           Meeting &meeting, int color) {
+  Group group = groupOf(whole, color);
+  std::shared_ptr<Meeting> shared;
+  if (group.rank == 0) {
+    std::vector<int> nodes;
+    for (int member : group.members)
+      nodes.push_back(meeting.nodes[size_t(member)]);
+    shared = std::make_shared<Meeting>(meeting.channel, std::move(nodes));
+  }
+  meeting.published[size_t(whole.rank())] = &shared;
+  whole.barrier();
+  auto *first = static_cast<const std::shared_ptr<Meeting> *>(
+      meeting.published[size_t(group.members[0])]);
+  auto made = makeCommunicator(group.rank, *first);
+  whole.barrier(); // from here on the first rank's pointer may go
+  return made;
+}
 
 // All ranks on one (virtual) node. Pointers of other threads are valid here, so
 // no data is staged.
@@ -53,13 +85,14 @@ public:
   void reduceScatter(const ReduceScatter &part) override {
     meeting->published[self] = part.gradient;
     barrier();
-    int64_t begin = self * part.shardElements;
+    int64_t begin = partOf(part, self);
     int64_t real = realElements(part, begin, part.shardElements);
     for (int peer = 0; peer < size(); ++peer)
       addends[peer] = {static_cast<const char *>(meeting->published[peer]) +
                            begin * wireBytes(part.type),
                        part.type};
-    sumRanks(addends.data(), size(), part.wire, real, part.shard, part.add);
+    sumRanks(addends.data(), size(), part.wire, real, part.shard, part.add,
+             part.initial);
     if (!part.add)
       std::fill(part.shard + real, part.shard + part.shardElements, 0.0f);
     barrier(); // from here on the gradients may change
@@ -78,6 +111,14 @@ public:
     barrier();
   }
 
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives) override {
+    meeting->mailboxes.transfer(self, sends, receives);
+  }
+  std::unique_ptr<Communicator> split(int color) override {
+    return splitMeeting(*this, *meeting, color);
+  }
+
 private:
   int self;
   std::shared_ptr<Meeting> meeting;
@@ -88,11 +129,19 @@ private:
 // exchange itself, which here is a copy between threads.
 class LocalExchange : public ExchangeCommunicator {
 public:
-  LocalExchange(int rank, std::shared_ptr<Meeting> meeting, Staging staging)
-      : ExchangeCommunicator(rank, meeting->ranks, staging),
+  LocalExchange(int rank, std::shared_ptr<Meeting> meeting)
+      : ExchangeCommunicator(rank, meeting->ranks,
+                             Staging::of(meeting->channel, meeting->ranks)),
         meeting(std::move(meeting)) {}
 
   void barrier() override { meeting->barrier.wait(ranks); }
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives) override {
+    meeting->mailboxes.transfer(self, sends, receives);
+  }
+  std::unique_ptr<Communicator> split(int color) override {
+    return splitMeeting(*this, *meeting, color);
+  }
 
 protected:
   void exchange(const char *sent, char *received, size_t bytes) override {
@@ -122,6 +171,16 @@ private:
 
   std::shared_ptr<Meeting> meeting;
 };
+
+// Takes the path for several nodes unless all ranks are on one.
+std::unique_ptr<Communicator>
+makeCommunicator(int rank, std::shared_ptr<Meeting> meeting) {
+  const std::vector<int> &nodes = meeting->nodes;
+  if (std::all_of(nodes.begin(), nodes.end(),
+                  [&](int node) { return node == nodes[0]; }))
+    return std::make_unique<LocalCommunicator>(rank, std::move(meeting));
+  return std::make_unique<LocalExchange>(rank, std::move(meeting));
+}
 
 } // namespace
 
@@ -157,18 +216,14 @@ std::vector<std::unique_ptr<Job>> makeLocalJobs(int ranks, int ranksPerNode) {
     };
     jobs.push_back(std::move(job));
   }
+  std::vector<int> nodes;
+  for (int rank = 0; rank < ranks; ++rank)
+    nodes.push_back(rank / onNode);
   for (int channel = 0; channel < channels; ++channel) {
     // One meeting per channel, since the streams run collectives side by side.
-    // It lives as long as the last communicator that uses it.
-    auto meeting = std::make_shared<Meeting>(ranks);
-    Staging staging = Staging::of(Channel(channel), ranks);
+    auto meeting = std::make_shared<Meeting>(Channel(channel), nodes);
     for (std::unique_ptr<Job> &job : jobs)
-      if (onNode < ranks)
-        job->channel[channel] =
-            std::make_unique<LocalExchange>(job->rank, meeting, staging);
-      else
-        job->channel[channel] =
-            std::make_unique<LocalCommunicator>(job->rank, meeting);
+      job->channel[channel] = makeCommunicator(job->rank, meeting);
   }
   return jobs;
 }

@@ -4,6 +4,7 @@
 #include "runtime/comm/mpi_plugin.h"
 #include "runtime/comm/spin.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -11,13 +12,19 @@
 #include <sys/prctl.h>
 #include <vector>
 
+using fsdpc::runtime::Incoming;
+using fsdpc::runtime::Outgoing;
+
 namespace {
 
-// A duplicate of MPI_COMM_WORLD, with the bytes on their way to each peer.
+// A communicator of MPI, with the words on their way to each peer, and the
+// messages of the transfer under way, whose memory is kept from call to call.
 struct Channel {
   MPI_Comm comm;
   std::vector<MPI_Request> sending;
   std::vector<unsigned char> words;
+  std::vector<MPI_Request> messages;
+  std::vector<MPI_Status> received;
 };
 
 // Freed by `leave`. Filled before the streams start, hence without a lock.
@@ -38,30 +45,35 @@ const char *failure(const char *call, int status) {
   return text;
 }
 
+// Polls `done`, and sleeps between two looks once polling has been in vain.
+template <typename Done> void sleepUntil(Done &&done) {
+  if (fsdpc::runtime::spinFor20Microseconds(done))
+    return;
+  // Without this the kernel extends short sleeps by 50 µs.
+  prctl(PR_SET_TIMERSLACK, 1000);
+  while (!done()) {
+    timespec pause = {0, 20000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
 // Waits for a request that `call` has started with `status`. Returns null or an
 // error, like the table's functions.
 const char *await(const char *call, int status, MPI_Request *request) {
   int done = 0;
-  auto test = [&] {
+  sleepUntil([&] {
     if (status == MPI_SUCCESS)
       status = MPI_Test(request, &done, MPI_STATUS_IGNORE);
     return done != 0 || status != MPI_SUCCESS;
-  };
-  if (fsdpc::runtime::spinFor20Microseconds(test))
-    return failure(call, status);
-  // Without this the kernel extends short sleeps by 50 µs.
-  prctl(PR_SET_TIMERSLACK, 1000);
-  while (!test()) {
-    timespec pause = {0, 20000};
-    nanosleep(&pause, nullptr);
-  }
+  });
   return failure(call, status);
 }
 
 // Streams call MPI from different threads, hence MPI_THREAD_MULTIPLE. Errors
 // are returned, since by default they end the job in the library, with its own
 // text alone. Duplicates of the communicator inherit that.
-const char *join(int *rank, int *size, int *rankOnHost, int *ranksOnHost) {
+const char *join(int *rank, int *size, int *rankOnHost, int *ranksOnHost,
+                 int *host) {
   int provided;
   if (const char *why = failure(
           "MPI_Init_thread",
@@ -72,31 +84,51 @@ const char *join(int *rank, int *size, int *rankOnHost, int *ranksOnHost) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, rank);
   MPI_Comm_size(MPI_COMM_WORLD, size);
-  MPI_Comm host;
+  MPI_Comm onHost;
   if (const char *why =
           failure("MPI_Comm_split_type",
                   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
-                                      *rank, MPI_INFO_NULL, &host)))
+                                      *rank, MPI_INFO_NULL, &onHost)))
     return why;
-  MPI_Comm_rank(host, rankOnHost);
-  MPI_Comm_size(host, ranksOnHost);
-  MPI_Comm_free(&host);
-  return nullptr;
+  MPI_Comm_rank(onHost, rankOnHost);
+  MPI_Comm_size(onHost, ranksOnHost);
+  *host = *rank;
+  const char *why =
+      failure("MPI_Bcast", MPI_Bcast(host, 1, MPI_INT, 0, onHost));
+  MPI_Comm_free(&onHost);
+  return why;
+}
+
+// `words` holds the byte that MPI_Isend reads until it has been sent.
+Channel *channelOf(MPI_Comm comm) {
+  int size;
+  MPI_Comm_size(comm, &size);
+  auto *made = new Channel{comm,
+                           std::vector(size_t(size), MPI_REQUEST_NULL),
+                           std::vector<unsigned char>(size_t(size)),
+                           {},
+                           {}};
+  openChannels.push_back(made);
+  return made;
 }
 
 // A communicator per channel keeps the collectives of different streams apart.
-// `words` holds the byte that MPI_Isend reads until it has been sent.
 const char *openChannel(void **channel) {
-  auto *made = new Channel;
+  MPI_Comm made;
   if (const char *why =
-          failure("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &made->comm)))
+          failure("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &made)))
     return why;
-  int size;
-  MPI_Comm_size(made->comm, &size);
-  made->sending.assign(size_t(size), MPI_REQUEST_NULL);
-  made->words.resize(size_t(size));
-  openChannels.push_back(made);
-  *channel = made;
+  *channel = channelOf(made);
+  return nullptr;
+}
+
+// All keys are 0, which keeps the order of the ranks.
+const char *split(void *channel, int color, void **group) {
+  MPI_Comm made;
+  if (const char *why = failure("MPI_Comm_split",
+                                MPI_Comm_split(comm(channel), color, 0, &made)))
+    return why;
+  *group = channelOf(made);
   return nullptr;
 }
 
@@ -170,6 +202,64 @@ const char *barrier(void *channel) {
   return await("MPI_Ibarrier", status, &request);
 }
 
+// Calls start(offset, length) for each piece of a message: MPI counts in ints.
+template <typename Start> int inPieces(size_t bytes, Start &&start) {
+  constexpr size_t most = size_t(1) << 30;
+  int status = MPI_SUCCESS;
+  size_t offset = 0;
+  do {
+    size_t length = std::min(most, bytes - offset);
+    status = start(offset, int(length));
+    offset += length;
+  } while (offset < bytes && status == MPI_SUCCESS);
+  return status;
+}
+
+// Receives are posted first, so that messages can go straight to their place. A
+// message that is too long is MPI's error. Pieces of one message arrive in the
+// order in which they were sent.
+const char *transfer(void *channel, std::span<const Outgoing> sends,
+                     std::span<const Incoming> receives) {
+  auto *own = static_cast<Channel *>(channel);
+  std::vector<MPI_Request> &messages = own->messages;
+  messages.clear();
+  auto add = [&]() { return &messages.emplace_back(MPI_REQUEST_NULL); };
+  int status = MPI_SUCCESS;
+  for (const Incoming &message : receives)
+    if (status == MPI_SUCCESS)
+      status = inPieces(message.bytes, [&](size_t offset, int length) {
+        return MPI_Irecv(static_cast<char *>(message.data) + offset, length,
+                         MPI_BYTE, message.peer, 0, own->comm, add());
+      });
+  for (const Outgoing &message : sends)
+    if (status == MPI_SUCCESS)
+      status = inPieces(message.bytes, [&](size_t offset, int length) {
+        return MPI_Isend(static_cast<const char *>(message.data) + offset,
+                         length, MPI_BYTE, message.peer, 0, own->comm, add());
+      });
+  own->received.resize(messages.size());
+  int done = 0;
+  sleepUntil([&] {
+    if (status == MPI_SUCCESS)
+      status = MPI_Testall(int(messages.size()), messages.data(), &done,
+                           own->received.data());
+    return done != 0 || status != MPI_SUCCESS;
+  });
+  if (const char *why = failure("a transfer", status))
+    return why;
+  // MPI accepts a shorter message silently.
+  size_t at = 0;
+  bool whole = true;
+  for (const Incoming &message : receives)
+    inPieces(message.bytes, [&](size_t, int length) {
+      int count = 0;
+      MPI_Get_count(&own->received[at++], MPI_BYTE, &count);
+      whole = whole && count == length;
+      return MPI_SUCCESS;
+    });
+  return whole ? nullptr : "a peer sent fewer bytes than expected";
+}
+
 // The first MPI_Test succeeds, because a null request counts as done.
 bool tell(void *channel, int peer, unsigned char word) {
   auto *own = static_cast<Channel *>(channel);
@@ -218,5 +308,5 @@ void leave() {
 
 extern "C" __attribute__((visibility("default")))
 const fsdpc::runtime::MpiPlugin fsdpc_mpi_plugin = {
-    join,    openChannel, openWindow, exchange, gather,
-    barrier, tell,        hear,       abortJob, leave};
+    join,    openChannel, split, openWindow, exchange, gather,
+    barrier, transfer,    tell,  hear,       abortJob, leave};

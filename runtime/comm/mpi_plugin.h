@@ -4,6 +4,8 @@
 // needs no libmpi otherwise.
 #pragma once
 
+#include "runtime/comm/communicator.h"
+
 #include <cstddef>
 
 namespace fsdpc::runtime {
@@ -11,10 +13,14 @@ namespace fsdpc::runtime {
 // A function that returns a text returns null on success, and otherwise a
 // message that is valid until the thread's next call.
 struct MpiPlugin {
-  const char *(*join)(int *rank, int *size, int *rankOnHost, int *ranksOnHost);
+  // `host` is set to the lowest rank of this rank's host.
+  const char *(*join)(int *rank, int *size, int *rankOnHost, int *ranksOnHost,
+                      int *host);
   // Makes a duplicate of MPI_COMM_WORLD. Like all functions below it is
-  // collective, except tell, hear and abort.
+  // collective, except transfer, tell, hear and abort.
   const char *(*openChannel)(void **channel);
+  // Makes a channel for the ranks of `channel` that give the same color.
+  const char *(*split)(void *channel, int color, void **made);
   // Makes a window of `bytes` bytes in each rank, with a zeroed first page. All
   // ranks must be on one host. bases[r] is set to rank r's window.
   const char *(*openWindow)(void *channel, size_t bytes, char **bases);
@@ -25,6 +31,9 @@ struct MpiPlugin {
   const char *(*gather)(void *channel, const void *piece, void *whole,
                         size_t bytes, size_t stride);
   const char *(*barrier)(void *channel);
+  // Communicator::transfer. Only the ranks that have messages call it.
+  const char *(*transfer)(void *channel, std::span<const Outgoing> sends,
+                          std::span<const Incoming> receives);
   // Sends one byte. Returns false without sending if the last one to this peer
   // is still on its way. For one thread per channel.
   bool (*tell)(void *channel, int peer, unsigned char word);

@@ -78,19 +78,21 @@ void castToWire(const void *source, WireType type, WireType wire, int64_t count,
               static_cast<BFloat16 *>(destination));
 }
 
-// Rank 0's values overwrite the sums and the others are added in order; the
+// The first values overwrite the sums and the others are added in order; the
 // shard's old value comes last.
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
-              float *shard, bool add) {
+              float *shard, bool add, const float *initial) {
   constexpr int64_t block = 2048; // 8 KiB of sums stay in L1
   float sums[block];
   for (int64_t begin = 0; begin < count; begin += block) {
     int64_t length = std::min(block, count - begin);
     // Sums are not built in the shard, which may lie inside one of the sources.
+    if (initial)
+      memcpy(sums, initial + begin, length * sizeof(float));
     for (int rank = 0; rank < ranks; ++rank)
       take(static_cast<const char *>(addends[rank].values) +
                begin * wireBytes(addends[rank].type),
-           addends[rank].type, wire, length, sums, rank != 0);
+           addends[rank].type, wire, length, sums, rank != 0 || initial);
     if (add)
       addAll(sums, length, shard + begin);
     else

@@ -25,14 +25,20 @@ struct Addend {
 };
 
 // Writes to shard[i], or adds to it, the sum over the ranks of
-// addends[rank][i], each rounded to the wire type first.
+// addends[rank][i], each rounded to the wire type first. The sum begins with
+// initial[i] if that is not null.
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
-              float *shard, bool add);
+              float *shard, bool add, const float *initial = nullptr);
 
 // Returns the type in which a gradient is handed to other ranks. Widening is
 // exact, so a gradient narrower than the wire type travels as it is and is
 // widened where it is summed.
 WireType handedOver(const ReduceScatter &part);
+
+// Element of the gradient at which rank r's part begins.
+inline int64_t partOf(const ReduceScatter &part, int64_t rank) {
+  return rank * (part.stride ? part.stride : part.shardElements);
+}
 
 // Number of elements in [begin, begin + count) of the layout that are not
 // padding.

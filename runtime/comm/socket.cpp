@@ -4,6 +4,7 @@
 #include "runtime/comm/socket.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -58,10 +59,83 @@ struct Addresses {
   addrinfo *first = nullptr;
 };
 
-Socket socketFor(const addrinfo &address) {
-  return Socket(socket(address.ai_family,
-                       address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                       address.ai_protocol));
+// An address in the form that system calls take.
+struct Name {
+  sockaddr_storage storage = {};
+  socklen_t length = sizeof storage;
+
+  Name() = default;
+  explicit Name(const addrinfo &info) : length(info.ai_addrlen) {
+    memcpy(&storage, info.ai_addr, info.ai_addrlen);
+  }
+  explicit Name(const Endpoint &endpoint) {
+    storage.ss_family = sa_family_t(endpoint.family);
+    if (endpoint.family == AF_INET6) {
+      auto &name = reinterpret_cast<sockaddr_in6 &>(storage);
+      name.sin6_port = htons(uint16_t(endpoint.port));
+      memcpy(&name.sin6_addr, endpoint.address.data(), 16);
+      length = sizeof name;
+    } else {
+      auto &name = reinterpret_cast<sockaddr_in &>(storage);
+      name.sin_port = htons(uint16_t(endpoint.port));
+      memcpy(&name.sin_addr, endpoint.address.data(), 4);
+      length = sizeof name;
+    }
+  }
+  int family() const { return storage.ss_family; }
+  sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage); }
+};
+
+Socket socketFor(int family) {
+  return Socket(
+      socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+}
+
+// Returns an error number, 0 if the socket listens on the name.
+int listenOn(Socket &listener, Name &name) {
+  int file = listener.descriptor();
+  // A socket on "::" would otherwise take the IPv4 port too, and the bind for
+  // the name's IPv4 address would fail.
+  if (name.family() == AF_INET6)
+    set(file, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  // Without it the port stays taken for a minute after the previous job.
+  set(file, SOL_SOCKET, SO_REUSEADDR, 1);
+  bool listens =
+      bind(file, name.get(), name.length) == 0 && listen(file, SOMAXCONN) == 0;
+  return listens ? 0 : errno;
+}
+
+// Returns an error number, 0 if the socket is connected.
+int connectTo(Socket &attempt, Name &name, Deadline deadline) {
+  int file = attempt.descriptor();
+  prepare(file);
+  int status = connect(file, name.get(), name.length) ? errno : 0;
+  if (status != EINPROGRESS)
+    return status;
+  // The socket is nonblocking: it becomes writable when the connection is made
+  // or has failed, and SO_ERROR says which.
+  pollfd entry = {file, POLLOUT, 0};
+  socklen_t length = sizeof status;
+  if (poll(&entry, 1, pollTimeout(deadline)) <= 0)
+    return ETIMEDOUT;
+  getsockopt(file, SOL_SOCKET, SO_ERROR, &status, &length);
+  return status;
+}
+
+// Returns what a nonblocking call moved. `none` says why it can be nothing.
+Result<size_t> moved(ssize_t count, const char *none) {
+  if (count > 0)
+    return size_t(count);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR))
+    return size_t(0);
+  return Error{count ? systemError(errno) : none};
+}
+
+msghdr messageOf(std::span<const iovec, 2> ranges) {
+  msghdr message = {};
+  message.msg_iov = const_cast<iovec *>(ranges.data());
+  message.msg_iovlen = ranges.size();
+  return message;
 }
 
 } // namespace
@@ -155,12 +229,43 @@ Status Socket::receive(void *data, size_t bytes, Deadline deadline) {
 }
 
 Result<size_t> Socket::receiveSome(void *data, size_t bytes) {
-  ssize_t count = recv(file, data, bytes, 0);
-  if (count > 0)
-    return size_t(count);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR))
-    return size_t(0);
-  return Error{count ? systemError(errno) : "the connection was closed"};
+  return moved(recv(file, data, bytes, 0), "the connection was closed");
+}
+
+Result<size_t> Socket::sendSome(std::span<const iovec, 2> ranges) {
+  msghdr message = messageOf(ranges);
+  return moved(sendmsg(file, &message, MSG_NOSIGNAL), "nothing was sent");
+}
+
+Result<size_t> Socket::receiveSome(std::span<const iovec, 2> ranges) {
+  msghdr message = messageOf(ranges);
+  return moved(recvmsg(file, &message, 0), "the connection was closed");
+}
+
+Result<Endpoint> Socket::ownEndpoint() const {
+  Name name;
+  if (getsockname(file, name.get(), &name.length))
+    return Error{systemError(errno)};
+  Endpoint endpoint;
+  endpoint.family = name.family();
+  if (endpoint.family == AF_INET6) {
+    auto &own = reinterpret_cast<const sockaddr_in6 &>(name.storage);
+    endpoint.port = ntohs(own.sin6_port);
+    memcpy(endpoint.address.data(), &own.sin6_addr, 16);
+  } else {
+    auto &own = reinterpret_cast<const sockaddr_in &>(name.storage);
+    endpoint.port = ntohs(own.sin_port);
+    memcpy(endpoint.address.data(), &own.sin_addr, 4);
+  }
+  return endpoint;
+}
+
+// Bytes that are no address read as an address of IPv4.
+std::string textOf(const Endpoint &endpoint) {
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(endpoint.family == AF_INET6 ? AF_INET6 : AF_INET,
+            endpoint.address.data(), text, sizeof text);
+  return "'" + std::string(text) + "' port " + std::to_string(endpoint.port);
 }
 
 // Peeks, so that a byte that has arrived stays for the next receive.
@@ -179,31 +284,34 @@ Result<std::vector<Socket>> listenOn(const std::string &address, int port) {
   std::vector<Socket> listeners;
   int foreign = EADDRNOTAVAIL;
   for (addrinfo *at = addresses.first; at; at = at->ai_next) {
-    Socket listener = socketFor(*at);
+    Socket listener = socketFor(at->ai_family);
     if (!listener.isOpen()) {
       foreign = errno; // a machine without this family
       continue;
     }
-    int file = listener.descriptor();
-    // A socket on "::" would otherwise take the IPv4 port too, and the bind for
-    // the name's IPv4 address would fail.
-    if (at->ai_family == AF_INET6)
-      set(file, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    // Without it the port stays taken for a minute after the previous job.
-    set(file, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (bind(file, at->ai_addr, at->ai_addrlen) == 0 &&
-        listen(file, SOMAXCONN) == 0) {
+    Name name(*at);
+    int status = listenOn(listener, name);
+    if (status == 0) {
       listeners.push_back(std::move(listener));
       continue;
     }
     // Fails even if another address works: ranks would reach different
     // processes by the same name.
-    if (errno != EADDRNOTAVAIL)
-      return Error{systemError(errno)};
+    if (status != EADDRNOTAVAIL)
+      return Error{systemError(status)};
   }
   if (listeners.empty())
     return Error{systemError(foreign)};
   return listeners;
+}
+
+Result<Socket> listenOn(const Endpoint &endpoint) {
+  Name name(endpoint);
+  Socket listener = socketFor(name.family());
+  int status = listener.isOpen() ? listenOn(listener, name) : errno;
+  if (status != 0)
+    return Error{systemError(status)};
+  return listener;
 }
 
 Result<Socket> acceptFrom(const Socket &listener) {
@@ -238,29 +346,23 @@ Result<Socket> connectTo(const std::string &address, int port,
     return Error{gai_strerror(addresses.code)};
   Error error = {"the host name does not resolve"};
   for (addrinfo *at = addresses.first; at; at = at->ai_next) {
-    Socket attempt = socketFor(*at);
-    if (!attempt.isOpen()) {
-      error = {systemError(errno)};
-      continue;
-    }
-    int file = attempt.descriptor();
-    prepare(file);
-    int status = connect(file, at->ai_addr, at->ai_addrlen) ? errno : 0;
-    // The socket is nonblocking: it becomes writable when the connection is
-    // made or has failed, and SO_ERROR says which.
-    if (status == EINPROGRESS) {
-      pollfd entry = {file, POLLOUT, 0};
-      socklen_t length = sizeof status;
-      if (poll(&entry, 1, pollTimeout(deadline)) <= 0)
-        status = ETIMEDOUT;
-      else
-        getsockopt(file, SOL_SOCKET, SO_ERROR, &status, &length);
-    }
+    Socket attempt = socketFor(at->ai_family);
+    Name name(*at);
+    int status = attempt.isOpen() ? connectTo(attempt, name, deadline) : errno;
     if (status == 0)
       return attempt;
     error = {systemError(status)};
   }
   return error;
+}
+
+Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline) {
+  Name name(endpoint);
+  Socket attempt = socketFor(name.family());
+  int status = attempt.isOpen() ? connectTo(attempt, name, deadline) : errno;
+  if (status != 0)
+    return Error{systemError(status)};
+  return attempt;
 }
 
 } // namespace fsdpc::runtime

@@ -5,9 +5,13 @@
 
 #include "shared/status.h"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
+#include <sys/uio.h>
 #include <vector>
 
 namespace fsdpc::runtime {
@@ -21,6 +25,15 @@ int pollTimeout(Deadline deadline);
 
 // The text of an errno value.
 std::string systemError(int code);
+
+// An address and a port as numbers, in a form that can be sent. All zero: none.
+struct Endpoint {
+  int32_t family = 0; // AF_INET or AF_INET6
+  int32_t port = 0;
+  std::array<uint8_t, 16> address = {}; // of IPv4 only the first four bytes
+};
+// For messages: "'10.0.0.2' port 4711".
+std::string textOf(const Endpoint &endpoint);
 
 // Owns one socket, listening or connected.
 class Socket {
@@ -41,6 +54,12 @@ public:
   // Returns how many bytes could be received without waiting, which may be
   // none. Fails if the connection was closed.
   Result<size_t> receiveSome(void *data, size_t bytes);
+  // Sends, or receives, the two ranges one after the other, as far as possible
+  // without waiting. Returns the number of bytes, which may be 0.
+  Result<size_t> sendSome(std::span<const iovec, 2> ranges);
+  Result<size_t> receiveSome(std::span<const iovec, 2> ranges);
+  // The address and port of this end. Fails only for a closed socket.
+  Result<Endpoint> ownEndpoint() const;
   // Returns true if the other end has closed the connection or was lost.
   bool isBroken() const;
 
@@ -54,6 +73,8 @@ private:
 // Listens on `port` of this machine's addresses that `address` names, and of no
 // others. There is one socket per address, at least one.
 Result<std::vector<Socket>> listenOn(const std::string &address, int port);
+// Listens on that address only; port 0 lets the system choose one.
+Result<Socket> listenOn(const Endpoint &endpoint);
 // Returns the next waiting connection, or a closed socket if there is none.
 // Does not block. Fails if the process or the machine has no descriptor left
 // for it.
@@ -63,5 +84,6 @@ bool isLoopback(const Socket &listener);
 // Tries each address of the name once.
 Result<Socket> connectTo(const std::string &address, int port,
                          Deadline deadline);
+Result<Socket> connectTo(const Endpoint &endpoint, Deadline deadline);
 
 } // namespace fsdpc::runtime

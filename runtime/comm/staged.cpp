@@ -23,7 +23,7 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
     int64_t count = std::min(step, part.shardElements - begin);
     size_t segment = (count * width + 63) / 64 * 64;
     for (int peer = 0; peer < ranks; ++peer) {
-      int64_t from = peer * part.shardElements + begin;
+      int64_t from = partOf(part, peer) + begin;
       if (peer != self)
         castToWire(gradientAt(part, from), part.type, sent,
                    realElements(part, from, count), outgoing(peer, segment));
@@ -31,11 +31,11 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
     trade(segment, sources.data());
     for (int peer = 0; peer < ranks; ++peer)
       addends[peer] = {sources[peer], sent};
-    int64_t own = self * part.shardElements + begin;
+    int64_t own = partOf(part, self) + begin;
     addends[self] = {gradientAt(part, own), part.type};
     int64_t real = realElements(part, own, count);
     sumRanks(addends.data(), ranks, part.wire, real, part.shard + begin,
-             part.add);
+             part.add, part.initial ? part.initial + begin : nullptr);
     // Padding counts as zero. When adding, it is zero already.
     if (!part.add)
       std::fill(part.shard + begin + real, part.shard + begin + count, 0.0f);
@@ -114,6 +114,43 @@ ExchangeCommunicator::ExchangeCommunicator(int rank, int ranks, Staging staging)
 
 ExchangeCommunicator::~ExchangeCommunicator() {
   munmap(sent, 2 * staging.half);
+}
+
+// After round k every rank has heard, directly or not, of the 2^k - 1 ranks
+// before it.
+void ExchangeCommunicator::barrier() {
+  for (int distance = 1; distance < ranks; distance *= 2) {
+    Outgoing send = {(self + distance) % ranks, nullptr, 0};
+    Incoming receive = {(self + ranks - distance) % ranks, nullptr, 0};
+    transfer({&send, 1}, {&receive, 1});
+  }
+}
+
+// Every rank begins with the peer after it, so that not all send to one.
+void ExchangeCommunicator::exchange(const char *from, char *to, size_t bytes) {
+  sends.clear();
+  receives.clear();
+  for (int i = 1; i < ranks; ++i) {
+    int next = (self + i) % ranks, previous = (self + ranks - i) % ranks;
+    sends.push_back({next, from + size_t(next) * bytes, bytes});
+    receives.push_back({previous, to + size_t(previous) * bytes, bytes});
+  }
+  transfer(sends, receives);
+}
+
+void ExchangeCommunicator::gather(const char *piece, char *whole, size_t bytes,
+                                  size_t stride) {
+  char *own = whole + size_t(self) * stride;
+  if (own != piece)
+    memcpy(own, piece, bytes);
+  sends.clear();
+  receives.clear();
+  for (int i = 1; i < ranks; ++i) {
+    int next = (self + i) % ranks, previous = (self + ranks - i) % ranks;
+    sends.push_back({next, own, bytes});
+    receives.push_back({previous, whole + size_t(previous) * stride, bytes});
+  }
+  transfer(sends, receives);
 }
 
 char *ExchangeCommunicator::outgoing(int peer, size_t segment) {

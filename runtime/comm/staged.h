@@ -67,23 +67,24 @@ private:
   int half = 0;
 };
 
-// Ranks on several nodes, over an all-to-all and an all-gather that a backend
-// implements.
+// Ranks on several nodes: an all-to-all and an all-gather over messages between
+// pairs of ranks, or better ones that a backend has.
 class ExchangeCommunicator : public StagedCommunicator {
 public:
   ~ExchangeCommunicator() override;
+  void barrier() override;
   void allGather(const void *shard, void *whole, size_t shardBytes) override;
   void allReduce(double *values, int count) override;
 
 protected:
   ExchangeCommunicator(int rank, int ranks, Staging staging);
   // All-to-all: received[r * bytes …] is what rank r has at sent[self * bytes
-  // …].
-  virtual void exchange(const char *sent, char *received, size_t bytes) = 0;
+  // …]. Undefined for r = self.
+  virtual void exchange(const char *sent, char *received, size_t bytes);
   // Writes rank r's piece to whole[r * stride …]. This rank's own may already
   // be there.
   virtual void gather(const char *piece, char *whole, size_t bytes,
-                      size_t stride) = 0;
+                      size_t stride);
 
   char *outgoing(int peer, size_t segment) override;
   void trade(size_t segment, const void **sources) override;
@@ -91,6 +92,8 @@ protected:
 private:
   std::vector<double> summands; // of allReduce, all ranks'; grows once
   char *sent, *received;        // staging.half bytes each
+  std::vector<Outgoing> sends;  // kept from call to call, as is `receives`
+  std::vector<Incoming> receives;
 };
 
 } // namespace fsdpc::runtime

@@ -1,11 +1,13 @@
 // A TCP job from the connections that the meeting made: the watch and the
-// channels. The meeting's two sides are in tcp_meeting.cpp and tcp_caller.cpp.
+// channels. The meeting's two sides are in tcp_meeting.cpp and tcp_caller.cpp,
+// and the connections between the other ranks in tcp_peers.cpp.
 #include "runtime/comm/tcp.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp_channel.h"
 #include "runtime/comm/tcp_meeting.h"
 
 #include <cstdio>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
@@ -26,22 +28,30 @@ static void place(Job &job, const LaunchEnvironment &environment,
   cutIntoNodes(job, ranksPerNode);
 }
 
+// A rank of a large job has more connections than the usual limit of 1024 open
+// files. A failure shows when a connection cannot be made.
+static void allowOpenFiles() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
                                      int ranksPerNode, double silence) {
   int ranks = environment.ranks;
-  Star star;
-  star.hosts.resize(size_t(ranks));
-  star.hosts[size_t(environment.rank)] = ownHostName();
-  for (std::vector<Socket> &link : star.peers)
-    link.resize(environment.rank == 0 ? size_t(ranks) : 1);
+  allowOpenFiles();
+  Mesh mesh(ranks);
+  mesh.members[size_t(environment.rank)].host = ownHostName();
   // Nothing of the job exists before the meeting succeeds: a failure leaves no
   // thread and no open connection.
-  FSDPC_TRY(environment.rank == 0 ? holdMeeting(environment, star)
-                                  : joinMeeting(environment, star));
+  FSDPC_TRY(environment.rank == 0 ? holdMeeting(environment, mesh)
+                                  : joinMeeting(environment, mesh));
 
   std::vector<std::string> hosts;
-  for (const HostName &host : star.hosts)
-    hosts.push_back(textOf(host));
+  for (const Member &member : mesh.members)
+    hosts.push_back(textOf(member.host));
   auto job = std::make_unique<Job>();
   job->rank = environment.rank;
   job->size = ranks;
@@ -52,7 +62,7 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
   // rank of every other host.
   auto session = std::make_shared<TcpSession>(
       job->rank, job->rank == 1 || job->rankOnHost == 0, silence,
-      std::move(hosts), std::move(star.peers[watchLink]));
+      std::move(hosts), std::move(mesh.peers[watchLink]));
   // A weak reference: the session must end with the job, not with the last copy
   // of this function.
   job->abort = [weak = std::weak_ptr<TcpSession>(session)](int code) {
@@ -61,11 +71,12 @@ Result<std::unique_ptr<Job>> joinTcp(const LaunchEnvironment &environment,
     fflush(nullptr);
     _exit(code);
   };
-  // Before the channels exist, so that a failure of theirs ends all ranks.
+  // Before the other connections exist, so that a failure ends all ranks.
   setAbort(job->abort);
+  connectPeers(environment, mesh);
   for (int i = 0; i < channels; ++i)
-    job->channel[i] = makeTcpChannel(job->rank, ranks, Channel(i),
-                                     std::move(star.peers[i]), *session);
+    job->channel[i] = makeTcpChannel(job->rank, Channel(i),
+                                     std::move(mesh.peers[i]), *session);
   job->session = std::move(session);
   return job;
 }

@@ -1,7 +1,7 @@
-// Ranks as processes that know only where rank 0 is: a star of TCP connections,
-// for programs that torchrun or srun started. All data goes through rank 0,
-// which is simple and slow. GPU jobs send only small messages this way, since
-// NCCL carries the rest.
+// Ranks as processes that know only where rank 0 is, for programs that torchrun
+// or srun started. They meet at rank 0, which also watches over them, and then
+// connect to each other: data goes straight from rank to rank. GPU jobs send
+// only small messages this way, since NCCL carries the rest.
 #pragma once
 
 #include "runtime/comm/communicator.h"

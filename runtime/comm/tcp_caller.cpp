@@ -12,6 +12,11 @@ namespace fsdpc::runtime {
 
 namespace {
 
+template <typename Message>
+std::span<const uint8_t> bytesOf(const Message &message) {
+  return {reinterpret_cast<const uint8_t *>(&message), sizeof message};
+}
+
 // Rank 0 leaves the secret as soon as it listens. If it is not there so many
 // seconds after somebody listens, it is elsewhere.
 constexpr double secretSeconds = 5;
@@ -20,8 +25,8 @@ constexpr double secretSeconds = 5;
 // recognises a second call by it and not by an address.
 class OtherRank {
 public:
-  OtherRank(const LaunchEnvironment &environment, Star &star)
-      : environment(environment), star(star), self(randomBytes()) {}
+  OtherRank(const LaunchEnvironment &environment, Mesh &mesh)
+      : environment(environment), mesh(mesh), self(randomBytes()) {}
 
   Status call() {
     // Rank 0 gives up first, because it knows which ranks are missing.
@@ -41,7 +46,7 @@ private:
       Result<Answer> answer = greet(link, deadline);
       if (answer)
         return judge(*answer);
-      star.peers[link][0].close();
+      mesh.peers[link][0].close();
       auto now = std::chrono::steady_clock::now();
       // Somebody listens, but the key is not in the folder: waiting longer will
       // not make it appear.
@@ -71,53 +76,43 @@ private:
     }
     // The key has appeared, so that limit no longer applies.
     withoutSecret = never;
-    Socket &connection = star.peers[link][0];
+    Socket &connection = mesh.peers[link][0];
     connection = std::move(*connected);
+    FSDPC_TRY(listenBeside(connection));
     // Whatever listens may accept and then say nothing.
     Deadline soon = std::min(deadline, inSeconds(10));
-    Conversation conversation = {*key, randomBytes(), {}};
-    Hello hello = {protocol, conversation.caller};
-    Challenge challenge;
+    Conversation conversation = {*key, {}, {}};
     // Set before the exchange and cleared after it: if the connection breaks in
     // between, the next attempt can still say what was wrong.
     stranger = {"the process that listens there is not rank 0 of an fsdpc "
                 "program, or knows another secret"};
-    if (!connection.send(&hello, sizeof hello, soon) ||
-        !connection.receive(&challenge, sizeof challenge, soon) ||
-        !parseChallenge(bytesOf(challenge), conversation))
-      return stranger;
-    // Only now that rank 0 has proved to know the key does it learn anything of
-    // this rank.
-    Greeting greeting = greetingFor(link);
-    seal(greeting, conversation);
-    Answer reply;
-    if (!connection.send(&greeting, sizeof greeting, soon) ||
-        !connection.receive(&reply, sizeof reply, soon))
-      return Error{"rank 0 broke the connection off"};
-    std::optional<Answer> answer = parseAnswer(bytesOf(reply), conversation);
+    Result<Answer> answer =
+        introduce(connection, greetingFor(environment, 0, link, self, listener),
+                  conversation, soon);
     if (!answer)
-      return stranger;
+      return answer.error().message.empty() ? stranger : answer.error();
     stranger = {};
+    mesh.key = *key;
     if (link == controlChannel)
       control = conversation;
-    return *answer;
+    return answer;
   }
 
-  // The greeting without its seal, which covers all other fields.
-  Greeting greetingFor(int link) const {
-    return {environment.rank,
-            environment.ranks,
-            link,
-            int32_t(getpid()),
-            self,
-            digestOf(environment.job),
-            ownHostName(),
-            {}};
-  }
-
-  template <typename Message>
-  static std::span<const uint8_t> bytesOf(const Message &message) {
-    return {reinterpret_cast<const uint8_t *>(&message), sizeof message};
+  // Listens for the ranks above this one, on the interface by which it reaches
+  // rank 0 and no other. The last rank is called by nobody.
+  Status listenBeside(const Socket &connection) {
+    if (environment.rank == environment.ranks - 1 || !mesh.listeners.empty())
+      return {};
+    Result<Endpoint> own = connection.ownEndpoint();
+    FSDPC_TRY(own);
+    own->port = 0;
+    Result<Socket> made = listenOn(*own);
+    FSDPC_TRY(made);
+    Result<Endpoint> chosen = made->ownEndpoint();
+    FSDPC_TRY(chosen);
+    listener = *chosen;
+    mesh.listeners.push_back(std::move(*made));
+    return {};
   }
 
   // A rank that is refused prints why itself, since the others may be fine.
@@ -144,16 +139,21 @@ private:
   // Waits for rank 0's word that all ranks are there, and for their hosts.
   Status awaitStart(Deadline deadline) {
     Start word;
-    Socket &connection = star.peers[controlChannel][0];
+    Socket &connection = mesh.peers[controlChannel][0];
     Status got = connection.receive(&word, sizeof word, deadline);
-    if (got && !parseStart(bytesOf(word), control))
+    std::optional<Start> start;
+    if (got)
+      start = parseStart(bytesOf(word), control);
+    if (got && !start)
       got = Error{"it does not know the job's secret any more"};
     // Rank 0 has printed why, so the error has no message.
-    if (got && !word.starts)
+    if (got && !start->starts)
       return Error{};
+    std::span<const uint8_t> members = runtime::bytesOf(mesh.members);
     if (got)
-      got = connection.receive(star.hosts.data(),
-                               star.hosts.size() * sizeof(HostName), deadline);
+      got = connection.receive(mesh.members.data(), members.size(), deadline);
+    if (got && !areEqual(start->members, digestOf(members)))
+      got = Error{"its list of the ranks is damaged"};
     if (got)
       return {};
     return quiet(Error{"rank " + std::to_string(environment.rank) +
@@ -179,17 +179,55 @@ private:
   }
 
   const LaunchEnvironment &environment;
-  Star &star;
+  Mesh &mesh;
   const Bytes32 self;
   Conversation control = {};
+  Endpoint listener;              // this rank's
   Error stranger;                 // about the last listener that failed
   Deadline withoutSecret = never; // when to give up for lack of a secret
 };
 
 } // namespace
 
-Status joinMeeting(const LaunchEnvironment &environment, Star &star) {
-  return OtherRank(environment, star).call();
+Greeting greetingFor(const LaunchEnvironment &environment, int to, int link,
+                     const Bytes32 &self, const Endpoint &listener) {
+  return {environment.rank,
+          environment.ranks,
+          link,
+          int32_t(getpid()),
+          to,
+          listener,
+          self,
+          digestOf(environment.job),
+          ownHostName(),
+          {}};
+}
+
+// Only when the listener has proved to know the key does it learn anything of
+// this rank. An error without a message means that it did not.
+Result<Answer> introduce(Socket &connection, Greeting greeting,
+                         Conversation &conversation, Deadline deadline) {
+  conversation.caller = randomBytes();
+  Hello hello = {protocol, conversation.caller};
+  Challenge challenge;
+  if (!connection.send(&hello, sizeof hello, deadline) ||
+      !connection.receive(&challenge, sizeof challenge, deadline) ||
+      !parseChallenge(bytesOf(challenge), conversation))
+    return Error{};
+  seal(greeting, conversation);
+  Answer reply;
+  if (!connection.send(&greeting, sizeof greeting, deadline) ||
+      !connection.receive(&reply, sizeof reply, deadline))
+    return Error{"rank " + std::to_string(greeting.to) +
+                 " broke the connection off"};
+  std::optional<Answer> answer = parseAnswer(bytesOf(reply), conversation);
+  if (!answer)
+    return Error{};
+  return *answer;
+}
+
+Status joinMeeting(const LaunchEnvironment &environment, Mesh &mesh) {
+  return OtherRank(environment, mesh).call();
 }
 
 } // namespace fsdpc::runtime

@@ -1,141 +1,199 @@
-// Collectives over a star of connections. Each message begins with a header
-// that names the collective, its number and its size. Ranks that disagree about
-// what comes next are then detected instead of waiting forever.
+// Messages between ranks over their connections. Each begins with a header that
+// names the communicator, the operation, its number and its size, so that ranks
+// that disagree about what comes next are detected instead of waiting forever.
+// All messages of a transfer progress together, in whatever order the network
+// allows: no rank waits to send before another has received.
 #include "runtime/comm/tcp_channel.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/groups.h"
 #include "runtime/comm/staged.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <poll.h>
 
 namespace fsdpc::runtime {
 
 namespace {
 
-// On rank 0, peers[r] is the connection to rank r; on the others, peers[0] is
-// the one to rank 0. Rank 0 receives from and sends to the others one after the
-// other: the order is fixed, so no two ranks can wait for each other.
+struct Header {
+  uint64_t communicator = 0;
+  uint64_t number = 0; // of the message between these ranks
+  uint64_t bytes = 0;
+  char operation[16] = {};
+};
+
+// A message under way. `data` is only read from if the flow sends.
+struct Flow {
+  bool sends;
+  int peer; // rank of the communicator
+  Header header;
+  char *data;
+  size_t bytes, done = 0; // of header and data together
+
+  bool isDone() const { return done == sizeof header + bytes; }
+  // What is left of the header, and of the data.
+  std::array<iovec, 2> rest() {
+    size_t said = std::min(done, sizeof header);
+    size_t moved = done - said;
+    return {
+        iovec{reinterpret_cast<char *>(&header) + said, sizeof header - said},
+        iovec{data + moved, bytes - moved}};
+  }
+};
+
+// `members` are the ranks of the job by the communicator's ranks. All
+// communicators of a channel share its connections, which are by rank of the
+// job.
 class TcpChannel : public ExchangeCommunicator {
 public:
-  TcpChannel(int rank, int ranks, Staging staging, std::vector<Socket> peers,
-             TcpSession &session)
-      : ExchangeCommunicator(rank, ranks, staging), peers(std::move(peers)),
-        session(session) {}
+  TcpChannel(int rank, Channel which, std::vector<int> members,
+             std::shared_ptr<std::vector<Socket>> sockets, TcpSession &session,
+             uint64_t id)
+      : ExchangeCommunicator(rank, int(members.size()),
+                             Staging::of(which, int(members.size()))),
+        which(which), members(std::move(members)), sockets(std::move(sockets)),
+        session(session), id(id), sent(size_t(ranks)), received(size_t(ranks)) {
+  }
 
-  void barrier() override { exchangeWithAll("barrier", nullptr, nullptr, 0); }
+  void barrier() override {
+    operation = "barrier";
+    ExchangeCommunicator::barrier();
+    operation = "transfer";
+  }
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives) override;
+
+  std::unique_ptr<Communicator> split(int color) override {
+    Group group = groupOf(*this, color);
+    std::vector<int> chosen;
+    for (int member : group.members)
+      chosen.push_back(members[size_t(member)]);
+    // The same on all its ranks, and another one for every split.
+    uint64_t made = (id + ++splits) * 0x9e3779b97f4a7c15u + uint64_t(color);
+    return std::make_unique<TcpChannel>(group.rank, which, std::move(chosen),
+                                        sockets, session, made);
+  }
 
 protected:
   void gather(const char *piece, char *whole, size_t bytes,
               size_t stride) override {
-    begin("gather", bytes);
-    char *own = whole + self * stride;
-    if (own != piece)
-      memcpy(own, piece, bytes);
-    // Calls body with every rank's place in `whole` but that of `but`, in rank
-    // order. Sender and receiver walk the pieces in this same order.
-    auto others = [&](int but, auto &&body) {
-      for (int from = 0; from < ranks; ++from)
-        if (from != but)
-          body(whole + from * stride);
-    };
-    if (self != 0) {
-      say(0);
-      put(0, own, bytes);
-      hear(0);
-      // The own piece is in place already and is not sent back.
-      others(self, [&](char *segment) { take(0, segment, bytes); });
-      return;
-    }
-    for (int from = 1; from < ranks; ++from) {
-      hear(from);
-      take(from, whole + from * stride, bytes);
-    }
-    for (int to = 1; to < ranks; ++to) {
-      say(to);
-      others(to, [&](char *segment) { put(to, segment, bytes); });
-    }
+    operation = "gather";
+    ExchangeCommunicator::gather(piece, whole, bytes, stride);
+    operation = "transfer";
   }
-
-  void exchange(const char *sent, char *received, size_t bytes) override {
-    exchangeWithAll("exchange", sent, received, bytes);
+  void exchange(const char *from, char *to, size_t bytes) override {
+    operation = "exchange";
+    ExchangeCommunicator::exchange(from, to, bytes);
+    operation = "transfer";
   }
 
 private:
-  // All-to-all by way of rank 0, which collects a row from each rank and sends
-  // each its column. A barrier is an all-to-all of no bytes.
-  void exchangeWithAll(const char *operation, const char *sent, char *received,
-                       size_t bytes) {
-    begin(operation, bytes);
-    size_t row = bytes * ranks;
-    if (self != 0) {
-      say(0);
-      put(0, sent, row);
-      hear(0);
-      take(0, received, row);
-      return;
-    }
-    // Grows to the largest piece and stays, so a step allocates nothing. The
-    // memory plan counts it (communicationBytes, "tcp").
-    relay.resize(row * ranks);
-    // A barrier has null pointers, which memcpy must not get.
-    if (bytes)
-      memcpy(relay.data(), sent, row);
-    for (int from = 1; from < ranks; ++from) {
-      hear(from);
-      take(from, relay.data() + from * row, row);
-    }
-    for (int to = 1; to < ranks; ++to) {
-      say(to);
-      for (int from = 0; from < ranks; ++from)
-        put(to, relay.data() + from * row + to * bytes, bytes);
-    }
-    for (int from = 0; bytes && from < ranks; ++from)
-      memcpy(received + from * bytes, relay.data() + from * row, bytes);
+  Header headerOf(uint64_t number, size_t bytes) const {
+    Header header = {id, number, bytes, {}};
+    strncpy(header.operation, operation, sizeof header.operation);
+    return header;
   }
+  Socket &socketOf(int peer) const {
+    return (*sockets)[size_t(members[size_t(peer)])];
+  }
+  bool progress(Flow &flow);
+  void check(const Flow &flow) const;
+  void sleep();
 
-  // Starts the header of the next collective. Headers are compared as bytes;
-  // strncpy fills the rest of the name with zeroes.
-  void begin(const char *operation, size_t bytes) {
-    ++current.number;
-    current.bytes = bytes;
-    strncpy(current.operation, operation, sizeof current.operation);
-  }
-  void say(int peer) { put(peer, &current, sizeof current); }
-  void hear(int peer) {
-    Header said;
-    take(peer, &said, sizeof said);
-    if (memcmp(&current, &said, sizeof said) != 0)
-      fail(session.nameOf(peer) + " called a different collective than rank " +
-           std::to_string(self));
-  }
-  // Waits without a deadline, since a collective may wait for a slow rank for
-  // as long as it takes; a lost rank is the watch's business.
-  void put(int peer, const void *data, size_t bytes) {
-    if (Status sent = peers[size_t(peer)].send(data, bytes, never); !sent)
-      session.lost(peer, sent.error().message);
-  }
-  void take(int peer, void *data, size_t bytes) {
-    if (Status got = peers[size_t(peer)].receive(data, bytes, never); !got)
-      session.lost(peer, got.error().message);
-  }
-
-  struct Header {
-    char operation[16] = {};
-    uint64_t number = 0, bytes = 0;
-  };
-  std::vector<Socket> peers;
+  const Channel which;
+  const std::vector<int> members;
+  const std::shared_ptr<std::vector<Socket>> sockets;
   TcpSession &session;
-  std::vector<char> relay; // rank 0: what each rank sent
-  Header current;          // of the collective under way
+  const uint64_t id;
+  uint64_t splits = 0;
+  std::vector<uint64_t> sent, received; // messages by peer
+  const char *operation = "transfer";
+  // Of the transfer under way; kept, so that a step allocates nothing.
+  std::vector<Flow> flows;
+  std::vector<pollfd> entries;
 };
+
+// Moves what can be moved without waiting. Returns true if that was anything. A
+// lost connection ends the job; a lost rank without one is the watch's
+// business.
+bool TcpChannel::progress(Flow &flow) {
+  bool hadHeader = flow.done >= sizeof(Header);
+  std::array<iovec, 2> rest = flow.rest();
+  Socket &socket = socketOf(flow.peer);
+  Result<size_t> moved =
+      flow.sends ? socket.sendSome(rest) : socket.receiveSome(rest);
+  if (!moved)
+    session.lost(members[size_t(flow.peer)], moved.error().message);
+  flow.done += *moved;
+  if (!flow.sends && !hadHeader && flow.done >= sizeof(Header))
+    check(flow);
+  return *moved > 0;
+}
+
+// The expected number and size are those of this rank's own call.
+void TcpChannel::check(const Flow &flow) const {
+  Header expected = headerOf(received[size_t(flow.peer)], flow.bytes);
+  if (memcmp(&expected, &flow.header, sizeof expected) != 0)
+    fail(session.nameOf(members[size_t(flow.peer)]) +
+         " called a different collective than rank " +
+         std::to_string(members[size_t(self)]));
+}
+
+// Waits without a deadline, since a collective may wait for a slow rank for as
+// long as it takes.
+void TcpChannel::sleep() {
+  entries.clear();
+  for (const Flow &flow : flows)
+    if (!flow.isDone())
+      entries.push_back({socketOf(flow.peer).descriptor(),
+                         short(flow.sends ? POLLOUT : POLLIN), 0});
+  poll(entries.data(), entries.size(), -1); // a signal only tries again
+}
+
+void TcpChannel::transfer(std::span<const Outgoing> sends,
+                          std::span<const Incoming> receives) {
+  flows.clear();
+  for (const Outgoing &message : sends)
+    flows.push_back(
+        {true, message.peer,
+         headerOf(++sent[size_t(message.peer)], message.bytes),
+         const_cast<char *>(static_cast<const char *>(message.data)),
+         message.bytes});
+  for (const Incoming &message : receives) {
+    ++received[size_t(message.peer)];
+    flows.push_back({false,
+                     message.peer,
+                     {},
+                     static_cast<char *>(message.data),
+                     message.bytes});
+  }
+  for (;;) {
+    bool moved = false, done = true;
+    for (Flow &flow : flows) {
+      if (!flow.isDone())
+        moved |= progress(flow);
+      done &= flow.isDone();
+    }
+    if (done)
+      return;
+    if (!moved)
+      sleep();
+  }
+}
 
 } // namespace
 
-std::unique_ptr<Communicator> makeTcpChannel(int rank, int ranks,
-                                             Channel channel,
+std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
                                              std::vector<Socket> peers,
                                              TcpSession &session) {
-  return std::make_unique<TcpChannel>(rank, ranks, Staging::of(channel, ranks),
-                                      std::move(peers), session);
+  std::vector<int> members;
+  for (size_t member = 0; member < peers.size(); ++member)
+    members.push_back(int(member));
+  return std::make_unique<TcpChannel>(
+      rank, channel, std::move(members),
+      std::make_shared<std::vector<Socket>>(std::move(peers)), session, 0);
 }
 
 } // namespace fsdpc::runtime

@@ -1,5 +1,5 @@
-// The collectives of one channel of a TCP job. Rank 0 receives from each rank
-// in turn and then sends to each in turn.
+// The collectives of one channel of a TCP job. Every two ranks have a
+// connection, and data goes from the rank that has it to the one that needs it.
 #pragma once
 
 #include "runtime/comm/communicator.h"
@@ -7,10 +7,9 @@
 
 namespace fsdpc::runtime {
 
-// Makes one channel. `peers` are as the links of TcpSession. The session must
+// Makes one channel. `peers` are the connections by rank. The session must
 // outlive the channel.
-std::unique_ptr<Communicator> makeTcpChannel(int rank, int ranks,
-                                             Channel channel,
+std::unique_ptr<Communicator> makeTcpChannel(int rank, Channel channel,
                                              std::vector<Socket> peers,
                                              TcpSession &session);
 

@@ -56,11 +56,14 @@ Bytes32 randomBytes() {
 // A fixed size for texts of any length: job names in a Greeting, and the text
 // of FSDPC_SECRET as a key.
 Bytes32 digestOf(const std::string &text) {
+  return digestOf(
+      std::span(reinterpret_cast<const uint8_t *>(text.data()), text.size()));
+}
+
+Bytes32 digestOf(std::span<const uint8_t> bytes) {
   prepareLibrary();
   Bytes32 digest;
-  crypto_hash_sha256(digest.data(),
-                     reinterpret_cast<const unsigned char *>(text.data()),
-                     text.size());
+  crypto_hash_sha256(digest.data(), bytes.data(), bytes.size());
   return digest;
 }
 
@@ -81,7 +84,7 @@ HostName ownHostName() {
   return name;
 }
 
-// HMAC-SHA256 over protocol | kind | caller's nonce | rank 0's nonce | content.
+// HMAC-SHA256 over protocol | kind | caller's nonce | host's nonce | content.
 // All parts but the last have a fixed length, so no two different inputs give
 // the same bytes.
 Bytes32 sealOf(char kind, const Conversation &conversation,
@@ -97,7 +100,7 @@ Bytes32 sealOf(char kind, const Conversation &conversation,
   add(protocol.data(), protocol.size());
   add(&kind, 1);
   add(conversation.caller.data(), conversation.caller.size());
-  add(conversation.rankZero.data(), conversation.rankZero.size());
+  add(conversation.host.data(), conversation.host.size());
   add(content.data(), content.size());
   Bytes32 seal;
   crypto_auth_hmacsha256_final(&state, seal.data());
@@ -110,7 +113,8 @@ bool areEqual(const Bytes32 &a, const Bytes32 &b) {
   return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-// The only message without a seal: the caller does not have rank 0's nonce yet.
+// The only message without a seal: the caller does not have the host's nonce
+// yet.
 std::optional<Hello> parseHello(std::span<const uint8_t> bytes) {
   std::optional<Hello> hello = copyOf<Hello>(bytes);
   if (hello && hello->protocol != protocol)
@@ -125,7 +129,7 @@ std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
     return {};
   // The nonce must be in place before the seal over it is checked. If the check
   // fails, the caller drops the conversation.
-  conversation.rankZero = challenge->nonce;
+  conversation.host = challenge->nonce;
   if (!isSealed(*challenge, conversation))
     return {};
   return challenge;
@@ -135,9 +139,11 @@ std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,
                                       const Conversation &conversation) {
   auto greeting = sealedCopyOf<Greeting>(bytes, conversation);
   if (greeting &&
-      // Rank 0 does not call itself. The upper bound of `rank` depends on the
-      // job, so the meeting judges it; `link` indexes an array.
-      (greeting->rank < 1 || greeting->link < 0 || greeting->link >= links))
+      // A rank calls lower ones only. The upper bound of `rank` depends on the
+      // job, so the reception judges it; `link` indexes an array.
+      (greeting->to < 0 || greeting->rank <= greeting->to ||
+       greeting->link < 0 ||
+       greeting->link >= (greeting->to == 0 ? links : channels)))
     return {};
   return greeting;
 }

@@ -2,13 +2,15 @@
 // watch. Everything here is a function of bytes, without a socket, so that it
 // can be tested and fuzzed.
 //
-// On each connection the caller and rank 0 exchange random nonces and then
-// prove, by a seal over both, that they know the job's key:
+// Every rank calls all lower ones: rank 0 first, and the others once rank 0 has
+// said where they listen. On each connection the caller and the host, which is
+// the rank that listens, exchange random nonces and then prove, by a seal over
+// both, that they know the job's key:
 //
-//     caller -> rank 0   Hello      the caller's nonce
-//     rank 0 -> caller   Challenge  rank 0's nonce, sealed
-//     caller -> rank 0   Greeting   rank, link and process, sealed
-//     rank 0 -> caller   Answer     the verdict, sealed
+//     caller -> host     Hello      the caller's nonce
+//     host -> caller     Challenge  the host's nonce, sealed
+//     caller -> host     Greeting   both ranks, link and process, sealed
+//     host -> caller     Answer     the verdict, sealed
 //     rank 0 -> caller   Start      later, once all ranks are there, sealed
 //
 // A seal is an HMAC-SHA256 over the kind of the message, both nonces and the
@@ -17,6 +19,7 @@
 // all ranks run the same executable on the same kind of machine.
 #pragma once
 
+#include "runtime/comm/socket.h"
 #include "shared/staging.h"
 
 #include <array>
@@ -28,7 +31,8 @@
 
 namespace fsdpc::runtime {
 
-// A rank opens one connection per channel, and one for the watch.
+// Two ranks have one connection per channel; with rank 0 there is one more, for
+// the watch.
 constexpr int watchLink = channels, links = channels + 1;
 
 using Bytes32 = std::array<uint8_t, 32>;
@@ -36,19 +40,20 @@ using HostName = std::array<char, 64>;
 
 // Returns random bytes from the kernel.
 Bytes32 randomBytes();
-// Returns the SHA-256 of a text.
+// Returns the SHA-256 of a text, or of bytes.
 Bytes32 digestOf(const std::string &text);
+Bytes32 digestOf(std::span<const uint8_t> bytes);
 // Returns the name up to its end, with '?' for what cannot be printed.
 std::string textOf(const HostName &name);
 HostName ownHostName();
 
 // What binds a seal to one connection of one job.
 struct Conversation {
-  Bytes32 key, caller, rankZero; // the job's key and both nonces
+  Bytes32 key, caller, host; // the job's key and both nonces
 };
 
 using Protocol = std::array<char, 8>;
-constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '2'};
+constexpr Protocol protocol = {'f', 's', 'd', 'p', 'c', '-', '0', '3'};
 
 struct Hello {
   Protocol protocol;
@@ -63,8 +68,10 @@ struct Challenge {
 struct Greeting {
   static constexpr char kind = 'g';
   int32_t rank, ranks, link, process;
-  Bytes32 self; // random; a process that calls again is known by it
-  Bytes32 job;  // digest of the launcher's name of the job
+  int32_t to;        // the rank that is called
+  Endpoint listener; // where higher ranks can call this one
+  Bytes32 self;      // random; a process that calls again is known by it
+  Bytes32 job;       // digest of the launcher's name of the job
   HostName host;
   Bytes32 seal;
 };
@@ -76,11 +83,16 @@ struct Answer {
   HostName host;
   Bytes32 seal;
 };
-// Followed by the names of all hosts if `starts`.
+// Followed by a Member per rank if `starts`.
 struct Start {
   static constexpr char kind = 's';
-  int32_t starts; // 0: the job does not start; rank 0 has printed why
+  int32_t starts;  // 0: the job does not start; rank 0 has printed why
+  Bytes32 members; // their digest
   Bytes32 seal;
+};
+struct Member {
+  HostName host;
+  Endpoint listener;
 };
 
 Bytes32 sealOf(char kind, const Conversation &conversation,
@@ -112,7 +124,7 @@ bool isSealed(const Message &message, const Conversation &conversation) {
 // conversation. The values in it are then still those of a rank that may be
 // wrong about the job; judging them is the reader's part.
 std::optional<Hello> parseHello(std::span<const uint8_t> bytes);
-// Takes rank 0's nonce into the conversation, since the seal covers it.
+// Takes the host's nonce into the conversation, since the seal covers it.
 std::optional<Challenge> parseChallenge(std::span<const uint8_t> bytes,
                                         Conversation &conversation);
 std::optional<Greeting> parseGreeting(std::span<const uint8_t> bytes,

@@ -5,6 +5,7 @@
 
 #include "runtime/comm/bfloat16.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/groups.h"
 
 #include <cmath>
 #include <cstring>
@@ -32,11 +33,12 @@ struct ReduceCase {
   bool add;
 };
 
-inline std::vector<ReduceCase> reduceCases() {
+// One element; an odd number; several pieces of staging; shards that are only
+// padding.
+inline std::vector<ReduceCase> reduceCases(
+    const std::vector<int64_t> &counts = {1, 31, 1000, 70001, 1200001}) {
   std::vector<ReduceCase> cases;
-  // One element; an odd number; several pieces of staging; shards that are only
-  // padding.
-  for (int64_t elements : {1, 31, 1000, 70001, 1200001})
+  for (int64_t elements : counts)
     for (WireType type : {WireType::f32, WireType::bf16})
       for (WireType wire : {WireType::f32, WireType::bf16})
         cases.push_back({elements, 0, type, wire, elements % 2 == 0});
@@ -63,6 +65,81 @@ inline std::vector<char> gradientOf(const ReduceCase &c, int rank) {
     }
   }
   return bytes;
+}
+
+// One piece of the pipeline over groups, and up to three.
+inline std::vector<ReduceCase> hybridCases() {
+  std::vector<ReduceCase> cases = reduceCases({1, 1000});
+  cases.push_back({150001, 0, WireType::f32, WireType::f32, true});
+  cases.push_back({150001, 0, WireType::bf16, WireType::f32, false});
+  return cases;
+}
+
+// The reductions of hybridCases() over groups of `groupRanks` ranks, as the
+// bytes of this rank's shards one after the other.
+inline std::string runHybridCases(Communicator &whole, int groupRanks) {
+  std::string results;
+  auto made = HybridGroups::make(whole, groupRanks);
+  HybridGroups &groups = **made;
+  for (const ReduceCase &c : hybridCases()) {
+    std::vector<char> gradient = gradientOf(c, whole.rank());
+    std::vector<float> shard(size_t(shardOf(c, groupRanks)));
+    for (size_t i = 0; i < shard.size(); ++i)
+      shard[i] = c.add ? valueOf(99, int64_t(i)) : NAN;
+    groups.reduceScatter({gradient.data(), c.type, c.wire, c.elements,
+                          int64_t(shard.size()), shard.data(), c.add});
+    results.append(reinterpret_cast<const char *>(shard.data()),
+                   shard.size() * 4);
+  }
+  return results;
+}
+
+// Messages around a ring, of sizes from none to many pieces, in both directions
+// at once.
+inline std::string runRing(Communicator &ring) {
+  std::string results;
+  int ranks = ring.size(), self = ring.rank();
+  int next = (self + 1) % ranks, previous = (self + ranks - 1) % ranks;
+  for (size_t bytes : {0, 1, 4097, 3000001}) {
+    std::string sent(bytes, char('a' + self)),
+        back(bytes / 2, char('A' + self));
+    std::string got(bytes, '?'), gotBack(bytes / 2, '?');
+    if (ranks > 2) {
+      std::vector<Outgoing> sends = {{next, sent.data(), bytes},
+                                     {previous, back.data(), bytes / 2}};
+      std::vector<Incoming> receives = {{next, gotBack.data(), bytes / 2},
+                                        {previous, got.data(), bytes}};
+      ring.transfer(sends, receives);
+    } else if (ranks == 2) {
+      Outgoing send = {next, sent.data(), bytes};
+      Incoming receive = {next, got.data(), bytes};
+      ring.transfer({&send, 1}, {&receive, 1});
+    }
+    results += got + gotBack;
+  }
+  return results;
+}
+
+// What the groups of a channel do: rings in groups of every second rank, whose
+// collectives alternate with the channel's own, and hybrid reductions.
+inline std::string runGroupCases(Job &job) {
+  Communicator &whole = *job.channel[reduceChannel];
+  std::string results = runRing(whole);
+  auto alternate = whole.split(job.rank % 2);
+  double sum[2] = {job.rank + 0.5, 1};
+  for (Communicator *communicator : {&*alternate, &whole, &*alternate}) {
+    results += runRing(*communicator);
+    std::vector<int> ranks(size_t(communicator->size()));
+    communicator->allGather(&job.rank, ranks.data(), sizeof job.rank);
+    communicator->allReduce(sum, 2);
+    communicator->barrier();
+    results.append(reinterpret_cast<char *>(ranks.data()), 4 * ranks.size());
+    results.append(reinterpret_cast<char *>(sum), sizeof sum);
+  }
+  for (int groupRanks = 1; groupRanks <= job.size; ++groupRanks)
+    if (job.size % groupRanks == 0)
+      results += runHybridCases(whole, groupRanks);
+  return results;
 }
 
 inline std::string runCases(Job &job) {
@@ -106,11 +183,12 @@ inline std::string runCases(Job &job) {
 
 // Runs each job on a thread of its own. Returns the results by rank.
 inline std::vector<std::string>
-runJobs(std::vector<std::unique_ptr<Job>> &jobs) {
+runJobs(std::vector<std::unique_ptr<Job>> &jobs,
+        const std::function<std::string(Job &)> &run = runCases) {
   std::vector<std::string> results(jobs.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < jobs.size(); ++rank)
-    threads.emplace_back([&, rank] { results[rank] = runCases(*jobs[rank]); });
+    threads.emplace_back([&, rank] { results[rank] = run(*jobs[rank]); });
   for (std::thread &thread : threads)
     thread.join();
   return results;

@@ -1,14 +1,18 @@
 // Collectives with ranks as threads. They are compared with plain sums, and the
 // paths (shared buffers, windows, virtual nodes) with each other, to the bit.
 // Also what the launchers' environment variables are understood to mean.
+#include "runtime/comm/failure.h"
+#include "runtime/comm/float16.h"
 #include "runtime/comm/launch_environment.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/staged.h"
 #include "tests/runtime/collective_cases.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -21,6 +25,25 @@ float travelled(const ReduceCase &c, float value) {
     value = widen(narrow<BFloat16>(value));
   return value;
 }
+
+// Windows without MPI: messages and groups are those of ranks as threads.
+class ThreadWindows : public WindowCommunicator {
+public:
+  ThreadWindows(std::unique_ptr<Communicator> threads,
+                std::vector<char *> windows, Staging staging)
+      : WindowCommunicator(threads->rank(), std::move(windows), staging),
+        threads(std::move(threads)) {}
+  void transfer(std::span<const Outgoing> sends,
+                std::span<const Incoming> receives) override {
+    threads->transfer(sends, receives);
+  }
+  std::unique_ptr<Communicator> split(int color) override {
+    return threads->split(color);
+  }
+
+private:
+  std::unique_ptr<Communicator> threads;
+};
 
 // Jobs over windows such as MPI ranks of one node share, here in plain memory.
 std::vector<std::unique_ptr<Job>>
@@ -35,47 +58,86 @@ makeWindowJobs(int ranks, std::vector<std::vector<char>> &memory) {
       windows.push_back(reinterpret_cast<char *>((address + 63) / 64 * 64));
     }
     for (int rank = 0; rank < ranks; ++rank)
-      jobs[rank]->channel[channel] =
-          std::make_unique<WindowCommunicator>(rank, windows, staging);
+      jobs[rank]->channel[channel] = std::make_unique<ThreadWindows>(
+          std::move(jobs[rank]->channel[channel]), windows, staging);
   }
   return jobs;
 }
 
 class Collectives : public ::testing::TestWithParam<int> {};
 
-// Every sum equals the plain sum in rank order, and every padding element is
-// zero.
+// Checks the shards of all cases, of which `groupRanks` ranks hold one part
+// each: every sum over all ranks equals the plain sum in rank order, and every
+// padding element is zero.
+void expectSums(const std::vector<ReduceCase> &cases, const std::string &shards,
+                int place, int groupRanks, int ranks) {
+  const char *at = shards.data();
+  for (const ReduceCase &c : cases)
+    for (int64_t i = 0; i < shardOf(c, groupRanks); ++i, at += 4) {
+      int64_t element = place * shardOf(c, groupRanks) + i;
+      float sum = 0;
+      for (int peer = 0; peer < ranks && element < c.elements; ++peer) {
+        float value = travelled(c, valueOf(peer, element));
+        sum = peer ? sum + value : value;
+      }
+      float expected = c.add ? valueOf(99, i) + sum : sum, got;
+      memcpy(&got, at, 4);
+      ASSERT_EQ(got, expected) << "place " << place << " element " << element
+                               << " of " << c.elements;
+    }
+}
+
 TEST_P(Collectives, reduceScatterSumsInRankOrder) {
   int ranks = GetParam();
   auto jobs = makeLocalJobs(ranks, 0);
   std::vector<std::string> results = runJobs(jobs);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const char *at = results[rank].data();
-    for (const ReduceCase &c : reduceCases())
-      for (int64_t i = 0; i < shardOf(c, ranks); ++i, at += 4) {
-        int64_t element = rank * shardOf(c, ranks) + i;
-        float sum = 0;
-        for (int peer = 0; peer < ranks && element < c.elements; ++peer) {
-          float value = travelled(c, valueOf(peer, element));
-          sum = peer ? sum + value : value;
-        }
-        float expected = c.add ? valueOf(99, i) + sum : sum, got;
-        memcpy(&got, at, 4);
-        ASSERT_EQ(got, expected) << "rank " << rank << " element " << element
-                                 << " of " << c.elements;
-      }
+  for (int rank = 0; rank < ranks; ++rank)
+    expectSums(reduceCases(), results[size_t(rank)], rank, ranks, ranks);
+}
+
+// Groups hand their sums on in order, so all ranks count in rank order, and
+// each group has the whole sum.
+TEST_P(Collectives, groupsSumInRankOrderOfAll) {
+  int ranks = GetParam();
+  for (int groupRanks = 1; groupRanks <= ranks; ++groupRanks) {
+    if (ranks % groupRanks)
+      continue;
+    auto jobs = makeLocalJobs(ranks, 0);
+    auto results = runJobs(jobs, [&](Job &job) {
+      return runHybridCases(*job.channel[reduceChannel], groupRanks);
+    });
+    for (int rank = 0; rank < ranks; ++rank)
+      expectSums(hybridCases(), results[size_t(rank)], rank % groupRanks,
+                 groupRanks, ranks);
   }
 }
+
+// A group that does not divide the ranks is refused, with both numbers, before
+// any rank waits for another.
+TEST(Groups, mustDivideTheRanks) {
+  auto jobs = makeLocalJobs(4, 0);
+  for (int groupRanks : {3, 0, -1, 8}) {
+    auto made =
+        HybridGroups::make(*jobs[0]->channel[gatherChannel], groupRanks);
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().message,
+              "a shard group of " + std::to_string(groupRanks) +
+                  " ranks does not divide the job's 4 ranks");
+  }
+}
+
+std::string runAllCases(Job &job) { return runCases(job) + runGroupCases(job); }
 
 // The path for several nodes, for every size of node.
 TEST_P(Collectives, virtualNodesChangeNoBit) {
   int ranks = GetParam();
   auto jobs = makeLocalJobs(ranks, 0);
-  std::vector<std::string> expected = runJobs(jobs);
+  std::vector<std::string> expected = runJobs(jobs, runAllCases);
   for (int perNode = 1; perNode < ranks; ++perNode) {
     auto nodes = makeLocalJobs(ranks, perNode);
     EXPECT_EQ(nodes[0]->ranksOnNode, perNode);
-    EXPECT_TRUE(runJobs(nodes) == expected) << perNode << " ranks per node";
+    EXPECT_TRUE(runJobs(nodes, runAllCases) == expected)
+        << perNode << " ranks per node";
   }
 }
 
@@ -83,10 +145,10 @@ TEST_P(Collectives, virtualNodesChangeNoBit) {
 TEST_P(Collectives, windowsChangeNoBit) {
   int ranks = GetParam();
   auto jobs = makeLocalJobs(ranks, 0);
-  std::vector<std::string> expected = runJobs(jobs);
+  std::vector<std::string> expected = runJobs(jobs, runAllCases);
   std::vector<std::vector<char>> memory;
   auto windows = makeWindowJobs(ranks, memory);
-  EXPECT_TRUE(runJobs(windows) == expected);
+  EXPECT_TRUE(runJobs(windows, runAllCases) == expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4));
@@ -103,12 +165,75 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
   EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
 }
 
+// A thread may fail while another sets how the job ends; the process ends by
+// one of the functions, whole. The sanitizers look on.
+TEST(Failure, mayMeetANewAbort) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EXIT(
+        {
+          std::atomic<bool> begun{false};
+          std::thread setter([&] {
+            for (int j = 0;; ++j) {
+              setAbort([text = std::string(size_t(j % 90), 'x')](int code) {
+                _exit(code + 4 + (text.size() > 90));
+              });
+              begun = true;
+            }
+          });
+          while (!begun)
+            std::this_thread::yield();
+          fail("enough");
+        },
+        ::testing::ExitedWithCode(7), "error: enough");
+}
+
 // As the kernels round.
 TEST(Rounding, isToNearestEvenAndKeepsNaN) {
   EXPECT_EQ(narrow<BFloat16>(1.00390625f).bits, 0x3f80); // halfway, to even
   EXPECT_EQ(narrow<BFloat16>(1.01171875f).bits, 0x3f82); // halfway, to even
   EXPECT_EQ(narrow<BFloat16>(3.4e38f).bits, 0x7f80);     // past the largest
   EXPECT_TRUE(std::isnan(widen(narrow<BFloat16>(NAN))));
+}
+
+// The value that an f16's bits mean, by its definition.
+double meaningOf(Float16 half) {
+  int exponent = half.bits >> 10 & 31, mantissa = half.bits & 1023;
+  double value = exponent ? std::ldexp(1024 + mantissa, exponent - 25)
+                          : std::ldexp(mantissa, -24);
+  return half.bits >> 15 ? -value : value;
+}
+
+// Widening is exact, rounding undoes it, and halfway between two neighbours it
+// goes to the even one; past the largest to infinity.
+TEST(Rounding, ofHalvesIsToNearestEven) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    Float16 half = {uint16_t(bits)};
+    if ((bits & 0x7fff) > 0x7c00) {
+      EXPECT_TRUE(std::isnan(widen(half)));
+      EXPECT_GT(narrow<Float16>(widen(half)).bits & 0x7fff, 0x7c00);
+      continue;
+    }
+    EXPECT_EQ(narrow<Float16>(widen(half)).bits, bits);
+    if ((bits & 0x7fff) == 0x7c00)
+      continue;
+    EXPECT_EQ(widen(half), meaningOf(half));
+    if ((bits & 0x7fff) == 0x7bff)
+      continue;
+    Float16 next = {uint16_t(bits + 1)};
+    float middle = float((meaningOf(half) + meaningOf(next)) / 2);
+    EXPECT_EQ(narrow<Float16>(middle).bits, bits & 1 ? next.bits : bits);
+    EXPECT_EQ(
+        narrow<Float16>(std::nextafter(middle, float(meaningOf(half)))).bits,
+        bits);
+    EXPECT_EQ(
+        narrow<Float16>(std::nextafter(middle, float(meaningOf(next)))).bits,
+        next.bits);
+  }
+  EXPECT_EQ(narrow<Float16>(65519.9f).bits, 0x7bff);
+  EXPECT_EQ(narrow<Float16>(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(narrow<Float16>(-3.4e38f).bits, 0xfc00);
+  EXPECT_EQ(narrow<Float16>(-1e-9f).bits, 0x8000);
 }
 
 // Sets variables for one test and unsets them after it.

@@ -35,9 +35,12 @@ int main(int argc, char **argv) {
     job->channel[controlChannel]->barrier();
     return 0;
   }
-  std::string results = testing::runCases(*job);
+  auto run = [](Job &job) {
+    return testing::runCases(job) + testing::runGroupCases(job);
+  };
+  std::string results = run(*job);
   auto jobs = makeLocalJobs(job->size, 0);
-  if (results != testing::runJobs(jobs)[job->rank]) {
+  if (results != testing::runJobs(jobs, run)[size_t(job->rank)]) {
     fprintf(stderr, "error: rank %d differs from ranks as threads\n",
             job->rank);
     job->abort(1);

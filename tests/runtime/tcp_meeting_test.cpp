@@ -87,7 +87,7 @@ protected:
   }
 
   Greeting greetingOf(int rank, int ranks, int link, const Bytes32 &self) {
-    return {rank, ranks, link, getpid(), self, digestOf("."), {}, {}};
+    return {rank, ranks, link, getpid(), 0, {}, self, digestOf("."), {}, {}};
   }
 
   // Greets as a rank that knows the secret, and returns the verdict.
@@ -290,6 +290,66 @@ TEST_F(Meeting, wordsOfARankAreChecked) {
   }
 }
 
+// Rank 1 listens for rank 2, which is this test, on the interface by which it
+// reached rank 0 only. Silent callers, a guessed key, a greeting meant for rank
+// 0 and a second watch get nowhere and delay nobody.
+TEST_F(Meeting, peersReceiveOnlyRanks) {
+  for (int rank : {0, 1}) {
+    Variables variables = withSecret(rank, 3);
+    variables["MASTER_ADDR"] = "127.0.0.1";
+    start(variables, {"leave"});
+  }
+  Socket toRank0[links];
+  Bytes32 self = randomBytes();
+  for (int link = 0; link < links; ++link)
+    EXPECT_EQ(greet(toRank0[link], 2, 3, link, self), Verdict::welcome);
+  Start word;
+  std::vector<Member> members(3);
+  Socket &control = toRank0[controlChannel];
+  ASSERT_TRUE(control.receive(&word, sizeof word, soon()));
+  ASSERT_TRUE(control.receive(members.data(), bytesOf(members).size(), soon()));
+  EXPECT_TRUE(areEqual(word.members, digestOf(bytesOf(members))));
+  const Endpoint &place = members[1].listener;
+  EXPECT_EQ(textOf(place), "'127.0.0.1' port " + std::to_string(place.port));
+  EXPECT_FALSE(connectTo("127.0.0.2", place.port, soon()));
+
+  auto began = std::chrono::steady_clock::now();
+  std::vector<Socket> silent;
+  for (int i = 0; i < 20; ++i)
+    silent.push_back(std::move(*connectTo(place, soon())));
+  LaunchEnvironment environment;
+  environment.rank = 2;
+  environment.ranks = 3;
+  environment.job = ".";
+  auto call = [&](Socket &socket, const char *key, int to, int link) {
+    socket = std::move(*connectTo(place, soon()));
+    Conversation talk = {digestOf(key), {}, {}};
+    return introduce(socket, greetingFor(environment, to, link, self, {}), talk,
+                     soon());
+  };
+  Socket toRank1[channels], other;
+  EXPECT_FALSE(call(other, "a guess of the secret", 1, 0));
+  EXPECT_FALSE(call(other, secret.c_str(), 1, watchLink));
+  auto misled = call(other, secret.c_str(), 0, 0);
+  ASSERT_TRUE(misled);
+  EXPECT_EQ(misled->verdict, Verdict::otherSize);
+  for (int link = 0; link < channels; ++link) {
+    auto answer = call(toRank1[link], secret.c_str(), 1, link);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->verdict, Verdict::welcome);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(4));
+  // With all ranks there nobody listens any more.
+  Deadline deadline = soon();
+  while (connectTo(place, deadline) &&
+         std::chrono::steady_clock::now() < deadline)
+    usleep(1000);
+  EXPECT_FALSE(connectTo(place, deadline));
+  toRank0[watchLink].close();
+  EXPECT_EQ(ends(patience), std::vector<int>(2, 3));
+  EXPECT_THAT(error(), HasSubstr("rank 2 on node '"));
+}
+
 // Random bytes, cut and damaged greetings at any point of the conversation.
 TEST_F(Meeting, damagedGreetingsChangeNothing) {
   std::mt19937 random(11);
@@ -336,7 +396,7 @@ TEST_F(Meeting, aFalseRank0ChangesNothing) {
     Hello hello;
     EXPECT_TRUE(caller->receive(&hello, sizeof hello, soon()));
     Conversation talk = {digestOf(secret), hello.nonce, randomBytes()};
-    Challenge challenge = {protocol, talk.rankZero, {}};
+    Challenge challenge = {protocol, talk.host, {}};
     seal(challenge, talk);
     std::vector<uint8_t> bytes(bytesOf(challenge).begin(),
                                bytesOf(challenge).end());

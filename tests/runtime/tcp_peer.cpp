@@ -27,9 +27,12 @@ int main(int argc, char **argv) {
   }
   std::unique_ptr<Job> job = std::move(*joined);
   if (action == "cases") {
-    std::string results = testing::runCases(*job);
+    auto run = [](Job &job) {
+      return testing::runCases(job) + testing::runGroupCases(job);
+    };
+    std::string results = run(*job);
     auto jobs = makeLocalJobs(job->size, 0);
-    if (results != testing::runJobs(jobs)[size_t(job->rank)])
+    if (results != testing::runJobs(jobs, run)[size_t(job->rank)])
       fail("rank " + std::to_string(job->rank) + " differs from threads");
     return 0;
   }

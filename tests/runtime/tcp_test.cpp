@@ -18,7 +18,7 @@ class Tcp : public TcpJob {};
 
 // Each process runs the cases and compares with ranks as threads.
 TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
-  for (int ranks : {2, 3}) {
+  for (int ranks : {2, 3, 4}) {
     startAll(ranks, {"cases"});
     EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
         << printed();

@@ -37,7 +37,8 @@ Conversation conversationOf(const char *key) {
 }
 
 Greeting sealedGreeting(const Conversation &conversation) {
-  Greeting greeting = {1, 2, 3, 4, digestOf("self"), digestOf("job"), {}, {}};
+  Greeting greeting = {1,  2, 3, 4, 0, {}, digestOf("self"), digestOf("job"),
+                       {}, {}};
   strcpy(greeting.host.data(), "node");
   seal(greeting, conversation);
   return greeting;
@@ -54,14 +55,14 @@ TEST(Wire, aSealedMessageParses) {
   Answer answer = {Verdict::rankTaken, 7, {}, {}};
   seal(answer, conversation);
   EXPECT_EQ(parseAnswer(bytesOf(answer), conversation)->process, 7);
-  Start start = {1, {}};
+  Start start = {1, {}, {}};
   seal(start, conversation);
   EXPECT_TRUE(parseStart(bytesOf(start), conversation));
-  Challenge challenge = {protocol, conversation.rankZero, {}};
+  Challenge challenge = {protocol, conversation.host, {}};
   seal(challenge, conversation);
-  conversation.rankZero = {};
+  conversation.host = {};
   EXPECT_TRUE(parseChallenge(bytesOf(challenge), conversation));
-  EXPECT_EQ(conversation.rankZero, challenge.nonce);
+  EXPECT_EQ(conversation.host, challenge.nonce);
 }
 
 // The seal covers every bit, and a message has one length.
@@ -90,7 +91,7 @@ TEST(Wire, aSealBindsKeyConnectionAndKind) {
   other.caller[31] ^= 1;
   EXPECT_FALSE(parseGreeting(bytes, other));
   other = conversation;
-  std::swap(other.caller, other.rankZero);
+  std::swap(other.caller, other.host);
   EXPECT_FALSE(parseGreeting(bytes, other));
   auto content = std::span<const uint8_t>(bytes).first(8);
   EXPECT_NE(sealOf(Answer::kind, conversation, content),
@@ -100,9 +101,15 @@ TEST(Wire, aSealBindsKeyConnectionAndKind) {
 // A rank of the job may still be wrong: what it says of itself is checked.
 TEST(Wire, aSealedGreetingMayStillBeWrong) {
   Conversation conversation = conversationOf("key");
-  for (auto [rank, link] : {std::pair{0, 0}, {-1, 0}, {1, -1}, {1, links}}) {
+  struct {
+    int rank, to, link;
+  } wrong[] = {{0, 0, 0},  {-1, 0, 0},       {1, 0, -1}, {1, 0, links},
+               {1, 1, 0},  {1, 2, 0},        {2, -1, 0}, {-1, -2, 0},
+               {2, 1, -1}, {2, 1, watchLink}};
+  for (auto [rank, to, link] : wrong) {
     Greeting greeting = sealedGreeting(conversation);
     greeting.rank = rank;
+    greeting.to = to;
     greeting.link = link;
     seal(greeting, conversation);
     EXPECT_FALSE(parseGreeting(bytesOf(greeting), conversation));

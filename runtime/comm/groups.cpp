@@ -1,0 +1,122 @@
+// The reduction over groups is a pipeline of pieces: at tick t group g works on
+// piece t - g, so all groups but those at the ends are busy at once. What the
+// groups hand to each other at the end of a tick is one transfer(), in which
+// nobody waits for a message that depends on his own.
+#include "runtime/comm/groups.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdpc::runtime {
+
+namespace {
+
+// Elements of a piece: 256 KiB, which stays in a core's cache, and takes longer
+// to move than a message's latency.
+constexpr int64_t pieceElements = 1 << 16;
+
+int64_t piecesOf(const ReduceScatter &part) {
+  return (part.shardElements + pieceElements - 1) / pieceElements;
+}
+
+int64_t lengthOf(const ReduceScatter &part, int64_t piece) {
+  return std::min(pieceElements, part.shardElements - piece * pieceElements);
+}
+
+} // namespace
+
+Group groupOf(Communicator &whole, int color) {
+  std::vector<int> colors(size_t(whole.size()));
+  whole.allGather(&color, colors.data(), sizeof color);
+  Group group;
+  for (int rank = 0; rank < whole.size(); ++rank) {
+    if (rank == whole.rank())
+      group.rank = int(group.members.size());
+    if (colors[size_t(rank)] == color)
+      group.members.push_back(rank);
+  }
+  return group;
+}
+
+HybridGroups::HybridGroups(std::unique_ptr<Communicator> inGroup,
+                           std::unique_ptr<Communicator> betweenGroups)
+    : group(std::move(inGroup)), peers(std::move(betweenGroups)),
+      own(peers->rank()), last(peers->size() - 1) {}
+
+Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
+                                                         int groupRanks) {
+  if (groupRanks < 1 || whole.size() % groupRanks)
+    return Error{"a shard group of " + std::to_string(groupRanks) +
+                 " ranks does not divide the job's " +
+                 std::to_string(whole.size()) + " ranks"};
+  auto group = whole.split(whole.rank() / groupRanks);
+  auto peers = whole.split(whole.rank() % groupRanks);
+  return std::unique_ptr<HybridGroups>(
+      new HybridGroups(std::move(group), std::move(peers)));
+}
+
+size_t HybridGroups::scratchBytes(int groups) {
+  return groups > 1 ? 3 * pieceElements * sizeof(float) : 0;
+}
+
+// Sums this group's values of one piece, on top of what the group before sent.
+void HybridGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
+  int64_t first = piece * pieceElements;
+  size_t width = part.type == WireType::f32 ? 4 : 2;
+  group->reduceScatter(
+      {static_cast<const char *>(part.gradient) + size_t(first) * width,
+       part.type, part.wire, part.elements - first, lengthOf(part, piece),
+       outgoing, false, own ? incoming : nullptr, part.shardElements});
+}
+
+// Hands this group's sums to the next group, and those of the last group to
+// all; takes what this rank needs for its next piece, and complete sums.
+void HybridGroups::tradePieces(const ReduceScatter &part, int64_t tick) {
+  auto isPiece = [&](int64_t piece) {
+    return piece >= 0 && piece < piecesOf(part);
+  };
+  sends.clear();
+  receives.clear();
+  int64_t piece = tick - own, finished = tick - last;
+  if (isPiece(piece))
+    for (int to = 0; to <= last; ++to)
+      if (own == last ? to != own : to == own + 1)
+        sends.push_back(
+            {to, outgoing, size_t(lengthOf(part, piece)) * sizeof(float)});
+  if (own > 0 && isPiece(piece + 1))
+    receives.push_back(
+        {own - 1, incoming, size_t(lengthOf(part, piece + 1)) * sizeof(float)});
+  if (own < last && isPiece(finished))
+    receives.push_back(
+        {last, complete, size_t(lengthOf(part, finished)) * sizeof(float)});
+  peers->transfer(sends, receives);
+}
+
+void HybridGroups::reduceScatter(const ReduceScatter &part) {
+  if (last == 0)
+    return group->reduceScatter(part);
+  if (scratch.empty()) {
+    scratch.resize(3 * size_t(pieceElements));
+    incoming = scratch.data();
+    outgoing = incoming + pieceElements;
+    complete = outgoing + pieceElements;
+  }
+  // Until the shard's part is complete nothing of it is written: it may lie
+  // inside the gradient, and with `add` it holds the sums so far.
+  int64_t pieces = piecesOf(part);
+  for (int64_t tick = 0; tick < pieces + last; ++tick) {
+    if (tick >= own && tick - own < pieces)
+      reducePiece(part, tick - own);
+    tradePieces(part, tick);
+    int64_t finished = tick - last;
+    if (finished < 0)
+      continue;
+    const float *sums = own == last ? outgoing : complete;
+    float *shard = part.shard + finished * pieceElements;
+    int64_t length = lengthOf(part, finished);
+    for (int64_t i = 0; i < length; ++i)
+      shard[i] = part.add ? shard[i] + sums[i] : sums[i];
+  }
+}
+
+} // namespace fsdpc::runtime
