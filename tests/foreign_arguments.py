@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes foreign_arguments.json: the arguments that PyTorch, FairScale and DeepSpeed take for what fsdpc does.
+"""Writes foreign_arguments.json: the arguments and methods that PyTorch, FairScale and DeepSpeed have for what fsdpc does.
 
 usage: foreign_arguments.py [--fairscale DIR] [--deepspeed DIR]
 
@@ -28,8 +28,10 @@ TORCH = {                                     # heading of the table -> module a
     "MixedPrecisionPolicy": (FSDP, "MixedPrecisionPolicy"),
     "OffloadPolicy": (FSDP, "OffloadPolicy"),
     "CPUOffloadPolicy": (FSDP, "CPUOffloadPolicy"),
-    "FSDPModule": (FSDP, "FSDPModule"),
+    "methods of FSDPModule": (FSDP, "FSDPModule"),
     "DistributedDataParallel": (DDP, "DistributedDataParallel"),
+    "methods of FullyShardedDataParallel": (FSDP, "FullyShardedDataParallel"),
+    "methods of DistributedDataParallel": (DDP, "DistributedDataParallel"),
     "GradScaler": ("torch.amp", "GradScaler"),
     "ShardedGradScaler": ("torch.distributed.fsdp.sharded_grad_scaler", "ShardedGradScaler"),
     "torchrun": ("torch.distributed.run", "get_args_parser"),
@@ -47,15 +49,15 @@ DEEPSPEED = {
 }
 
 
-def of_object(found) -> list[str]:
-    """Returns an enumeration's members, torchrun's flags, the methods of a class that only has methods, or a call's parameters."""
+def of_object(heading: str, found) -> list[str]:
+    """Returns an enumeration's members, torchrun's flags, the public methods of a class, or the parameters of a call."""
+    if heading.startswith("methods of "):
+        return [name for name in vars(found) if not name.startswith("_")]
     if hasattr(found, "__members__"):
         return list(found.__members__)
     if found.__name__ == "get_args_parser":
         spellings = [[name for name in action.option_strings if name.startswith("--")] for action in found()._actions]
         return [names[0] for names in spellings if names and names[0] != "--help"]
-    if found.__name__ == "FSDPModule":
-        return [name for name in vars(found) if not name.startswith("_")]
     return list(inspect.signature(found).parameters)
 
 
@@ -89,7 +91,7 @@ def main() -> int:
         import torch
         version = "torch " + re.match(r"[\d.]+", torch.__version__)[0]
         for heading, (module, name) in TORCH.items():
-            lists[heading] = {"from": version, "arguments": of_object(getattr(importlib.import_module(module), name))}
+            lists[heading] = {"from": version, "arguments": of_object(heading, getattr(importlib.import_module(module), name))}
     except ImportError:
         print("torch is not installed: its lists stay as they are", file=sys.stderr)
     for folder, classes, read in ((options.fairscale, FAIRSCALE, of_constructor), (options.deepspeed, DEEPSPEED, of_fields)):

@@ -49,7 +49,7 @@ def tables(text: str) -> dict[str, list[list[str]]]:
 def check_completeness(found: dict[str, list[list[str]]]):
     owners = {}                               # heading -> names of its lists
     for name in lists():
-        owner = next((heading for heading in found if name in re.split(r", | and ", heading)), None)
+        owner = next((heading for heading in found if name.lower() in re.split(", | and ", heading.lower())), None)
         if owner is None:
             yield f"has no table under a heading that names '{name}'"
         owners.setdefault(owner, []).append(name)
