@@ -76,6 +76,7 @@ class Repository:
         # Includes tests that only a build with CUDA has.
         lists = "".join((ROOT / name).read_text() for name in self.files if name.endswith("CMakeLists.txt"))
         self.tests |= set(re.findall(r"(?:fsdpc_test|fsdpc_numeric_test|add_test)\((?:NAME )?([\w.]+)[\s)]", lists))
+        self.scripts_of = dict(re.findall(r"fsdpc_numeric_test\((\w+) (\S+\.py)", lists))
         self.sources = dict(re.findall(r"fsdpc_(?:test|executable)\((\w+)\s+SOURCES ([\w.\s]+?)(?:\s+LIBS|\))", lists))
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
         self.help = run(build / "bin/fsdpc", "--help")
@@ -113,7 +114,7 @@ class Repository:
             return [text] if "RUN:" in text else []
         named = lambda names: [(ROOT / file).read_text() for file in sorted(self.files)
                                if file.startswith(("tests/", "tools/")) and Path(file).name in names]
-        words = [Path(word).name for word in self.commands.get(test, [])]
+        words = [Path(word).name for word in self.commands.get(test, [self.scripts_of.get(test, test)])]
         scripts = named({word for word in words if word.endswith(".py")})
         imported = {f"{name}.py" for text in scripts for name in re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)}
         compiled = {name for word in words for name in self.sources.get(word, f"{word}.cpp").split()}
