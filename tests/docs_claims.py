@@ -8,10 +8,12 @@ In README.md, docs/ and the README files of folders, each of these is checked:
 - a link's file, and the heading that it points to;
 - a file or folder in `code`: `passes/units/FormUnits.cpp`, a tail of a path such as `ops/Erf.cpp`, or a pattern. A word
   in capitals stands for any name (`passes/PHASE/Passes.td`);
-- a CTest, in a table's column `test` or after "test" or "CTest" (`cuda_parity_*` is a pattern);
+- a test, in a table's column `test` or after "test" or "CTest": a CTest (`cuda_parity_*` is a pattern), a CTest and one of its
+  cases (`options groups`), or a file of lit;
 - a flag, in `code` or in a command line of fsdpc, of a program (`./train`), of fsdpc-opt or of a script in tools/;
 - a block of code under `<!-- quote: FILE -->`: its lines occur in that file in that order; `…` stands for omitted lines;
 - the table of folders in docs/architecture.md: it is complete;
+- the tables of docs/from-pytorch.md, against lists of other projects' arguments (foreign_tables.py);
 - `<!-- holds: FILE: TEXT -->`: the file has the text, on which the paragraph depends.
 
 The idea is rustdoc's, which compiles the examples of a page.
@@ -24,6 +26,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import foreign_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {"docs/passes.md", "docs/dialects/nn.md", "docs/dialects/fsdp.md", "docs/dialects/rt.md"}
@@ -66,12 +70,17 @@ class Repository:
     def __init__(self, build: Path):
         self.files = set(sources())
         self.folders = {str(parent) for name in self.files for parent in Path(name).parents}
-        self.tests = {test["name"] for test in json.loads(run("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]}
+        tests = json.loads(run("ctest", "--test-dir", build, "--show-only=json-v1"))["tests"]
+        self.tests = {test["name"] for test in tests}
+        self.commands = {test["name"]: test.get("command", [test["name"]]) for test in tests}
         # Includes tests that only a build with CUDA has.
         lists = "".join((ROOT / name).read_text() for name in self.files if name.endswith("CMakeLists.txt"))
         self.tests |= set(re.findall(r"(?:fsdpc_test|fsdpc_numeric_test|add_test)\((?:NAME )?([\w.]+)[\s)]", lists))
+        self.scripts_of = dict(re.findall(r"fsdpc_numeric_test\((\w+) (\S+\.py)", lists))
+        self.sources = dict(re.findall(r"fsdpc_(?:test|executable)\((\w+)\s+SOURCES ([\w.\s]+?)(?:\s+LIBS|\))", lists))
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
-        self.compiler = flags(run(build / "bin/fsdpc", "--help"))
+        self.help = run(build / "bin/fsdpc", "--help")
+        self.compiler = flags(self.help)
         self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))
         self.passes = {"--" + name for name in re.findall(r'Pass<"([\w-]+)"', passes)} | {
@@ -81,7 +90,7 @@ class Repository:
         for name, text in scripts.items():
             parsed = re.findall(r'add_argument\(\s*"(--[\w-]+)"', text)
             self.scripts |= set(parsed) if name.endswith(".py") else flags(text)
-        self.flags = self.compiler | self.program | self.passes | self.scripts | FOREIGN
+        self.flags = self.compiler | self.program | self.passes | self.scripts | FOREIGN | foreign_tables.flags()
 
     def has_path(self, path: str, page: Path) -> bool:
         """Returns true for the path of a file or folder from the root or from the page, or a tail of the path from the root."""
@@ -91,7 +100,25 @@ class Repository:
                    for p in (pattern, beside, "*/" + pattern))
 
     def has_test(self, name: str) -> bool:
-        return any(fnmatch.fnmatchcase(test, name) for test in self.tests)
+        """Returns true for a CTest or a pattern of such, a CTest and one of its cases, and a file of lit."""
+        test, _, case = name.partition(" ")
+        if not case and any(fnmatch.fnmatchcase(known, test) for known in self.tests):
+            return True
+        found = "\n".join(self.sources_of(test))
+        return bool(re.search(rf"^def {case}\(|^TEST\w*\(\w+, {case}\)", found, re.MULTILINE) if case else found)
+
+    def sources_of(self, test: str) -> list[str]:
+        """Returns the texts of a test: a file of lit, a script with the scripts that it imports, or a program's sources."""
+        if f"tests/{test}" in self.files and test.endswith((".mlir", ".textproto", ".test")):
+            text = (ROOT / "tests" / test).read_text()
+            return [text] if "RUN:" in text else []
+        named = lambda names: [(ROOT / file).read_text() for file in sorted(self.files)
+                               if file.startswith(("tests/", "tools/")) and Path(file).name in names]
+        words = [Path(word).name for word in self.commands.get(test, [self.scripts_of.get(test, test)])]
+        scripts = named({word for word in words if word.endswith(".py")})
+        imported = {f"{name}.py" for text in scripts for name in re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)}
+        compiled = {name for word in words for name in self.sources.get(word, f"{word}.cpp").split()}
+        return scripts + named(imported | compiled)
 
 
 def headings(text: str) -> set[str]:
@@ -132,7 +159,7 @@ def check_tests(text: str, repository: Repository):
     named += [span for span in re.findall(r"`(\w+_test)`", text)]
     for name in dict.fromkeys(named):
         if not repository.has_test(name):
-            yield f"names the test '{name}', which does not exist in CTest"
+            yield f"names the test '{name}', which is neither a CTest (with one of its cases) nor a file of lit"
 
 
 def check_flags(text: str, spans: list[str], blocks: str, repository: Repository):
@@ -192,6 +219,8 @@ def check(page: Path, repository: Repository) -> list[str]:
               *check_flags(prose, spans, "\n".join(fenced + indented), repository), *check_quotes(text)]
     if page.name == "architecture.md":
         faults += check_folders(text, repository)
+    if page.name == "from-pytorch.md":
+        faults += foreign_tables.check(prose, repository)
     return [f"{page.relative_to(ROOT)}: {fault}" for fault in dict.fromkeys(faults)]
 
 
