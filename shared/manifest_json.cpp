@@ -339,9 +339,9 @@ Status check(const Manifest &manifest) {
   FSDPC_TRY(checkSizes(manifest));
   FSDPC_TRY(checkCalls(manifest));
   // Later code compares with only one of the two names, so it would silently
-  // take any other type for f32 or for bf16.
+  // take any other type for f32.
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
-    if (dtype != "f32" && dtype != "bf16")
+    if (dtype != "f32" && dtype != "bf16" && dtype != "f16")
       return Error{"'" + dtype +
                    "' is not a supported compute or reduce type; expected "
                    "'f32' or 'bf16'"};

@@ -10,6 +10,7 @@
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
+#include "compiler/dialects/nn/Build.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -50,14 +51,14 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   // or frozen).
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
   DenseMap<std::pair<StringAttr, int>, fsdp::LayoutOp> ofUnit;
-  bool narrow =
-      fsdp::CompileOptions::of(module).paramType == schedule::ElementType::BF16;
+  schedule::ElementType asked = fsdp::CompileOptions::of(module).paramType;
+  Type compute = fsdp::floatType(asked, module.getContext());
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
-    if (layout.getCompute().isBF16() != narrow)
+    if (layout.getCompute() != compute)
       return broken(layout, "compute")
              << "layout '" << layout.getSymName() << "' computes in "
              << layout.getCompute() << ", but --param-dtype is "
-             << (narrow ? "bf16" : "f32");
+             << fsdp::nameOf(asked);
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable()}, layout);
     if (!isOnly)
@@ -230,10 +231,10 @@ private:
     return success();
   }
 
-  // Returns f32 or bf16 if the value has it, else null.
+  // Returns the value's float type, or null if it is f64 or an integer.
   static Type floatOf(Value value) {
     Type element = getElementTypeOrSelf(value.getType());
-    return element.isF32() || element.isBF16() ? element : Type();
+    return element.isF32() || nn::isHalf(element) ? element : Type();
   }
 
   ModuleOp module;

@@ -45,9 +45,12 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     units += isa<fsdp::UnitOp>(op);
     kernels += op.hasAttr("nn.kernel");
   }
-  llvm::outs() << "strategy: "
-               << fsdp::nameOf(fsdp::CompileOptions::of(module).strategy)
-               << ", " << units << " units, " << kernels << " kernels\n";
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  llvm::outs() << "strategy: " << fsdp::nameOf(options.strategy) << ", "
+               << units << " units, " << kernels << " kernels\n";
+  if (options.paramType == schedule::ElementType::F16)
+    llvm::outs() << "f16: products convert their operands to f32, which is "
+                    "slower than f32 or bf16\n";
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
     llvm::outs() << volume->describe();

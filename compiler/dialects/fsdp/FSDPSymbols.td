@@ -211,7 +211,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
-    - `compute` is f32 or bf16.
+    - `compute` is f32, bf16 or f16.
     - There is at least one member. Each starts at a multiple of 16 elements, is not
       empty, and begins no earlier than the one before it ends.
     - `elements` is the end of the last member.

@@ -51,8 +51,9 @@ template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
 }
 
 template <> ArrayRef<EnumName<ElementType>> enumNames() {
-  static constexpr EnumName<ElementType> names[] = {
-      {"f32", ElementType::F32}, {"bf16", ElementType::BF16}};
+  static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::F32},
+                                                    {"bf16", ElementType::BF16},
+                                                    {"f16", ElementType::F16}};
   return names;
 }
 
@@ -107,6 +108,18 @@ template <> ArrayRef<EnumName<Cpu>> enumNames() {
                                             {"x86-64-v3", Cpu::X86_64_V3},
                                             {"x86-64-v4", Cpu::X86_64_V4}};
   return names;
+}
+
+FloatType floatType(ElementType type, MLIRContext *context) {
+  switch (type) {
+  case ElementType::F32:
+    return Float32Type::get(context);
+  case ElementType::BF16:
+    return BFloat16Type::get(context);
+  case ElementType::F16:
+    return Float16Type::get(context);
+  }
+  llvm_unreachable("covered above");
 }
 
 // The first name of a value counts, so aliases are read and never written.

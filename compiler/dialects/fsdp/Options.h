@@ -12,6 +12,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringRef.h"
+#include "mlir/IR/BuiltinTypes.h"
 
 #include <map>
 #include <optional>
@@ -54,6 +55,9 @@ enum class Cpu { Native, X86_64_V3, X86_64_V4 };
 template <typename Enum> llvm::StringRef nameOf(Enum value);
 
 /// The decay rates of Adam's two averages.
+/// Returns the type of tensors' elements that an option names.
+mlir::FloatType floatType(schedule::ElementType, mlir::MLIRContext *);
+
 struct Betas {
   double first = 0.9, second = 0.999;
 };

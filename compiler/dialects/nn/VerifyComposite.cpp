@@ -140,7 +140,7 @@ LogicalResult AttentionOp::verify() {
 }
 
 // The importer has merged all axes but the classes into rows. The loss and the
-// sums are statistics: bf16 has too few digits to add up many rows.
+// sums are statistics: 16-bit types have too few digits to add up many rows.
 LogicalResult CrossEntropyOp::verify() {
   ArrayRef<int64_t> shape = shapeOf(getLogits());
   if (shape.size() != 2)
