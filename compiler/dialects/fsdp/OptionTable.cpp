@@ -125,6 +125,10 @@ constexpr OptionInfo table[] = {
     option<&Options::clipGradNorm>(
         "clip-grad-norm", Group::Training, "X",
         "largest norm of the gradient (0: as it is)"),
+    option<&Options::givenLossScale>(
+        "loss-scale", Group::Training, "dynamic[,KEY=X...]|X|none",
+        "factor of the loss's gradient, as torch's GradScaler, with the keys "
+        "init, growth, backoff, interval (dynamic for f16)"),
 
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
@@ -267,6 +271,14 @@ std::string checkOptions(const CompileOptions &options) {
   }
   if (options.nesterov && options.momentum == 0)
     return "'--nesterov' needs '--momentum' above 0";
+  if (options.isCuda() && options.usesF16())
+    return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
+           "'--target=" +
+           findOption("target")->print(options) +
+           "'; use bf16, which needs no loss scale";
+  if (options.isCuda() && options.lossScale().isOn())
+    return "'--loss-scale' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who
   // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));

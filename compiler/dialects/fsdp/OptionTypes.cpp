@@ -300,6 +300,73 @@ std::string OptionType<Betas>::print(Betas value) {
   return printNumber(value.first) + "," + printNumber(value.second);
 }
 
+// The scale is an f32 on the device, as torch.amp.GradScaler's.
+static std::string checkScale(StringRef name, double value, double above,
+                              double below) {
+  if (value > above && value < below &&
+      (below < 1e38 || std::isfinite(static_cast<float>(value))))
+    return "";
+  std::string text = "has " + name.str() + " " + printNumber(value) +
+                     ", which is not above " + printNumber(above);
+  return text + (below < 1e38 ? " and below " + printNumber(below)
+                              : " or exceeds f32");
+}
+
+// Sets one `key=value` of a dynamic scale.
+static std::string parseScalePart(StringRef part, LossScale &scale) {
+  auto [key, text] = part.split('=');
+  constexpr double most = std::numeric_limits<double>::infinity();
+  if (key == "interval")
+    return text.getAsInteger(10, scale.interval) || scale.interval < 1
+               ? "has '" + part.str() + "', which is no number of steps"
+               : "";
+  double *field = key == "init"      ? &scale.init
+                  : key == "growth"  ? &scale.growth
+                  : key == "backoff" ? &scale.backoff
+                                     : nullptr;
+  if (!field)
+    return "has '" + part.str() +
+           "', which sets none of init, growth, backoff, interval";
+  if (text.getAsDouble(*field))
+    return "has '" + part.str() + "', which is not a number";
+  return checkScale(key, *field, key == "growth" ? 1 : 0,
+                    key == "backoff" ? 1 : most);
+}
+
+std::string OptionType<std::optional<LossScale>>::parse(
+    const OptionInfo &option, StringRef text, std::optional<LossScale> &value) {
+  LossScale &scale = value.emplace();
+  if (text == "none")
+    return "";
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  if (parts.front() != "dynamic") {
+    if (text.getAsDouble(scale.init))
+      return "is not of the form " + option.placeholder.str();
+    return checkScale("the scale", scale.init, 0,
+                      std::numeric_limits<double>::infinity());
+  }
+  scale = dynamicLossScale;
+  for (StringRef part : llvm::drop_begin(parts))
+    if (std::string fault = parseScalePart(part, scale); !fault.empty())
+      return fault;
+  return "";
+}
+
+std::string OptionType<std::optional<LossScale>>::print(
+    const std::optional<LossScale> &value) {
+  if (!value)
+    return "";
+  if (!value->isOn())
+    return "none";
+  if (!value->isDynamic())
+    return printNumber(value->init);
+  return "dynamic,init=" + printNumber(value->init) +
+         ",growth=" + printNumber(value->growth) +
+         ",backoff=" + printNumber(value->backoff) +
+         ",interval=" + std::to_string(value->interval);
+}
+
 std::string OptionType<std::vector<Gpu>>::parse(const OptionInfo &,
                                                 StringRef text,
                                                 std::vector<Gpu> &value) {

@@ -9,10 +9,11 @@
 
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/problem.h"
+#include "shared/loss_scale.h"
 
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/StringRef.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <map>
 #include <optional>
@@ -54,10 +55,10 @@ enum class Cpu { Native, X86_64_V3, X86_64_V4 };
 /// dumps.
 template <typename Enum> llvm::StringRef nameOf(Enum value);
 
-/// The decay rates of Adam's two averages.
 /// Returns the type of tensors' elements that an option names.
 mlir::FloatType floatType(schedule::ElementType, mlir::MLIRContext *);
 
+/// The decay rates of Adam's two averages.
 struct Betas {
   double first = 0.9, second = 0.999;
 };
@@ -110,7 +111,8 @@ struct CompileOptions {
   bool amsgrad = false;
   bool maximize = false;
   Patterns noDecay;
-  double clipGradNorm = 0; // 0: not clipped
+  double clipGradNorm = 0;                 // 0: not clipped
+  std::optional<LossScale> givenLossScale; // see lossScale()
 
   // The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
@@ -137,6 +139,15 @@ struct CompileOptions {
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.
   bool isCuda() const { return target != Target::Host; }
+  /// Returns true if gradients, or what they are computed from, are f16.
+  bool usesF16() const {
+    return paramType == schedule::ElementType::F16 ||
+           reduceType == schedule::ElementType::F16;
+  }
+  /// Returns the scale of the loss. f16 implies a dynamic one.
+  LossScale lossScale() const {
+    return givenLossScale.value_or(usesF16() ? dynamicLossScale : LossScale());
+  }
   /// Returns the weight decay, which defaults to 0.01 for adamw and to 0 for
   /// the other optimizers.
   double weightDecay() const {

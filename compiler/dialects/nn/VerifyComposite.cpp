@@ -189,7 +189,9 @@ LogicalResult LinearCrossEntropyOp::verify() {
       failed(
           verifyVector(*this, "gradient of the bias", getDbias(), classes)) ||
       failed(verifyVector(*this, "weights", getWeights(), classes)) ||
-      failed(verifyStatistic(*this, "loss", getLoss(), getInput(), {})))
+      failed(verifyStatistic(*this, "loss", getLoss(), getInput(), {})) ||
+      (getScale() &&
+       failed(verifyStatistic(*this, "scale", getScale(), getInput(), {}))))
     return failure();
   return verifyStatistic(*this, "valid", getValid(), getInput(), {});
 }
