@@ -8,6 +8,7 @@
 // depends on neither.
 #pragma once
 
+#include "shared/loss_scale.h"
 #include "shared/status.h"
 
 #include <cstddef>
@@ -195,6 +196,7 @@ struct Manifest {
   std::string computeDtype, reduceDtype;
   double lr = 0;
   double maxNorm = 0; // of clipping; 0: none
+  LossScale lossScale;
   int64_t maxRanks = 1024, planRanks = 8, planThreads = 1;
   int64_t shardAlignment = 32; // elements
   int64_t memoryLimit = 0;     // bytes per rank; 0: none

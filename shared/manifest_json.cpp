@@ -119,6 +119,11 @@ template <class V> void fields(V &v, CallSequence &x) {
   v("entry", x.entry), v("stream", x.stream), v("calls", x.calls);
 }
 
+template <class V> void fields(V &v, LossScale &x) {
+  v("init", x.init), v("growth", x.growth), v("backoff", x.backoff);
+  v("interval", x.interval);
+}
+
 template <class V> void fields(V &v, Manifest &x) {
   v("version", x.version), v("compiler", x.compiler);
   v("commandLine", x.commandLine), v("scheduleHash", x.scheduleHash);
@@ -127,6 +132,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("gpuArchs", x.gpuArchs), v("cpu", x.cpu);
   v("cpuFeatures", x.cpuFeatures), v("computeDtype", x.computeDtype);
   v("reduceDtype", x.reduceDtype), v("lr", x.lr), v("maxNorm", x.maxNorm);
+  v("lossScale", x.lossScale);
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);
   v("planThreads", x.planThreads), v("shardAlignment", x.shardAlignment);
   v("memoryLimit", x.memoryLimit), v("arenaBytes", x.arenaBytes);
@@ -367,12 +373,16 @@ Status check(const Manifest &manifest) {
   FSDPC_TRY(checkCalls(manifest));
   FSDPC_TRY(checkPlans(manifest));
   // Later code compares with only one of the two names, so it would silently
-  // take any other type for f32 or for bf16.
+  // take any other type for f32.
   for (const std::string &dtype : {manifest.computeDtype, manifest.reduceDtype})
-    if (dtype != "f32" && dtype != "bf16")
+    if (dtype != "f32" && dtype != "bf16" && dtype != "f16")
       return Error{"'" + dtype +
                    "' is not a supported compute or reduce type; expected "
-                   "'f32' or 'bf16'"};
+                   "'f32', 'bf16' or 'f16'"};
+  const LossScale &scale = manifest.lossScale;
+  if (scale.init < 0 || scale.growth <= 1 || scale.backoff <= 0 ||
+      scale.backoff >= 1 || scale.interval < 0)
+    return Error{"'lossScale' has a number out of its range"};
   for (const Input &input : manifest.inputs)
     // Axis 0 is the batch, which every input has. Sample sizes and counts are
     // divided by extents, so no extent may be 0.

@@ -10,8 +10,9 @@ namespace fsdpc::schedule {
 // is assumed to use all cores of the rank.
 double rooflineUs(const Machine &machine, double flops, double bytes,
                   ElementType type) {
+  // The host converts the operands of f16 products to f32.
   double gflops =
-      type == ElementType::F32 ? machine.f32Gflops : machine.bf16Gflops;
+      type == ElementType::BF16 ? machine.bf16Gflops : machine.f32Gflops;
   return std::max(flops / gflops, bytes / machine.memoryGBs) /
          (1e3 * machine.cores);
 }

@@ -9,7 +9,7 @@
 
 namespace fsdpc::schedule {
 
-enum class ElementType { F32, BF16 };
+enum class ElementType { F32, BF16, F16 };
 inline int64_t bytesOf(ElementType type) {
   return type == ElementType::F32 ? 4 : 2;
 }

@@ -7,6 +7,7 @@
 #include "passes/grad/SliceGradients.h"
 #include "passes/grad/WeightDerived.h"
 
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -51,7 +52,9 @@ public:
     builder.setInsertionPoint(body.getTerminator());
   }
 
-  LogicalResult run(fsdp::ReportLossOp report);
+  // With `scalesLoss` the gradients are those of the loss times the scale of
+  // the step.
+  LogicalResult run(fsdp::ReportLossOp report, bool scalesLoss);
 
   unsigned adjoints = 0;
   /// The loads that the loss depends on, by parameter, in program order.
@@ -75,6 +78,7 @@ private:
   Value addTo(Value sum, Value gradient);
   void addGradient(Value value, Value gradient);
   void finishLoad(fsdp::LoadOp load);
+  Value makeSeed(fsdp::ReportLossOp report, bool scalesLoss);
 
   // The rest is the state of the sweep. `origins` is computed before any op of
   // the backward exists, so it covers the forward only.
@@ -257,9 +261,36 @@ LogicalResult Differentiator::differentiate(Operation *op) {
   return success();
 }
 
-// Sweeps from the last op to the first, starting with a gradient of 1 for the
-// loss, and erases adjoints that turned out to be unused.
-LogicalResult Differentiator::run(fsdp::ReportLossOp report) {
+// Returns the gradient of the loss: 1, or the scale of the step. A loss that
+// computes its gradients in the forward must take the scale there, or they
+// would be rounded to f16 before they are scaled.
+Value Differentiator::makeSeed(fsdp::ReportLossOp report, bool scalesLoss) {
+  auto type = nn::tensorType(report.getLoss());
+  if (!scalesLoss)
+    return nn::splat(builder, report.getLoc(), type, 1);
+  Operation *first = report;
+  SmallVector<nn::LinearCrossEntropyOp> losses;
+  for (Operation &op : body)
+    if (auto loss = dyn_cast<nn::LinearCrossEntropyOp>(op)) {
+      first = losses.empty() ? &op : first;
+      losses.push_back(loss);
+    }
+  OpBuilder forward(first);
+  auto f32 = RankedTensorType::get({}, forward.getF32Type());
+  auto scale = fsdp::LossScaleOp::create(forward, report.getLoc(), f32);
+  if (Attribute unit = first->getAttr(fsdp::FSDPDialect::kUnitAttr))
+    scale->setAttr(fsdp::FSDPDialect::kUnitAttr, unit);
+  for (nn::LinearCrossEntropyOp loss : losses)
+    if (loss.getLoss().getType() == f32)
+      loss.getScaleMutable().assign(scale);
+  Value seed =
+      nn::castTo(builder, report.getLoc(), scale, type.getElementType());
+  return nn::reshapeTo(builder, report.getLoc(), seed, type.getShape());
+}
+
+// Sweeps from the last op to the first, starting with the gradient of the loss,
+// and erases adjoints that turned out to be unused.
+LogicalResult Differentiator::run(fsdp::ReportLossOp report, bool scalesLoss) {
   Value loss = report.getLoss();
   if (nn::tensorType(loss).getNumElements() != 1)
     return report.emitOpError("loss must have one element, but has type ")
@@ -273,23 +304,23 @@ LogicalResult Differentiator::run(fsdp::ReportLossOp report) {
         "depends on no trainable parameter, so there is nothing to train");
 
   mark.primal = report;
-  gradients[loss] = nn::splat(builder, report.getLoc(), loss.getType(), 1);
-  Operation *seed = gradients[loss].getDefiningOp();
+  Operation *last = body.getTerminator()->getPrevNode();
+  gradients[loss] = makeSeed(report, scalesLoss);
   // The loss may be a parameter itself, which no op of the sweep would finish.
   if (auto load = loss.getDefiningOp<fsdp::LoadOp>())
     finishLoad(load);
   for (Operation *op : llvm::reverse(forward)) {
     // Ops on weights only are visited by differentiate(), after their last
     // user.
-    bool last = op == loss.getDefiningOp();
-    if (isActive(op) && (last || !isWeightOnly(op)) &&
+    bool isLoss = op == loss.getDefiningOp();
+    if (isActive(op) && (isLoss || !isWeightOnly(op)) &&
         failed(differentiate(op)))
       return failure();
   }
   // Adjoints may build gradients that nobody reads, such as those of operands
   // that turned out to be inactive.
   SmallVector<Operation *> backward;
-  for (Operation *op = seed; op; op = op->getNextNode())
+  for (Operation *op = last->getNextNode(); op; op = op->getNextNode())
     backward.push_back(op);
   for (Operation *op : llvm::reverse(backward))
     if (isOpTriviallyDead(op))
@@ -320,7 +351,13 @@ struct Grad : impl::GradBase<Grad> {
       return signalPassFailure();
     }
     Differentiator differentiator(function);
-    if (failed(differentiator.run(reports.front())))
+    auto options = fsdp::CompileOptions::of(getOperation());
+    bool scalesLoss = options.lossScale().isOn();
+    if (options.usesF16() && !scalesLoss)
+      emitWarning(getOperation().getLoc())
+          << "f16 has no numbers below 6e-8, so small gradients become 0 with "
+             "'--loss-scale=none'; omit it for a dynamic scale";
+    if (failed(differentiator.run(reports.front(), scalesLoss)))
       return signalPassFailure();
     // Parameters off the path to the loss get no gradient, so they must not
     // count as trainable in later phases.

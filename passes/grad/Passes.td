@@ -14,6 +14,9 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     reaches the loss. Only active ops get an adjoint, and only active operands a
     cotangent.
 
+    The gradient of the loss is 1, or with `--loss-scale` the op `fsdp.loss_scale`. A loss
+    that computes its gradients in the forward takes that scale as an operand.
+
     The sweep visits active ops from the last to the first. An op on parameters alone
     (a cast or transpose of a weight) is an exception: it is visited as soon as its
     cotangent is complete, so that the gradient can be reduced early. Cotangents of one

@@ -148,7 +148,7 @@ bool Chooser::isInner(Operation *op) const {
   if (isBackward(op) || !lastProduct || !op->isBeforeInBlock(lastProduct) ||
       !isMemoryEffectFree(op) || op->getNumResults() == 0 ||
       (!isProduct(op) && !feedsProduct.contains(op)) ||
-      isa<fsdp::RandomOp, nn::LinearCrossEntropyOp>(op) ||
+      isa<fsdp::RandomOp, fsdp::LossScaleOp, nn::LinearCrossEntropyOp>(op) ||
       origins.of(op->getResult(0)) != Origin::Data)
     return false;
   return llvm::all_of(op->getResults(), [&](Value result) {
@@ -168,7 +168,8 @@ void Chooser::reach(Value value, Attribute unit, unsigned depth,
   // Nothing is missing if the backward has the value already: because it is
   // kept, recomputed, a constant, or a weight that its unit has gathered.
   if (!source || isKept(value) || chosen.contains(source) ||
-      isa<fsdp::RandomOp>(source) || origins.of(value) == Origin::Constant ||
+      isa<fsdp::RandomOp, fsdp::LossScaleOp>(source) ||
+      origins.of(value) == Origin::Constant ||
       (origins.of(value) == Origin::Weight && unitOf(source) == unit) ||
       llvm::is_contained(chain.ops, source) ||
       llvm::is_contained(chain.saved, value))

@@ -140,7 +140,10 @@ void LossBuilder::run() {
   // gradient.
   Value divisor = nn::divisorOf(b, op.getReduction(), valid);
   weights = b.reshape(weight, {rows});
-  factors = b.reshape(b.div(weight, divisor), {rows});
+  Value factor = b.div(weight, divisor);
+  if (op.getScale())
+    factor = b.mul(factor, b.reshape(op.getScale(), {1, 1}));
+  factors = b.reshape(factor, {rows});
   int64_t count = rowsOfBlock(
       rows, classes * input.getElementTypeBitWidth() / 8, blockBytes);
   for (int64_t begin = 0; begin < rows; begin += count)

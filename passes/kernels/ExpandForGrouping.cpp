@@ -73,8 +73,8 @@ void splitRowSum(nn::ReduceOp op) {
     return;
   expand(op, [&](OpBuilder &builder) {
     Location loc = op.getLoc();
-    // Partial sums are kept in f32 even for bf16, or their rounding would grow
-    // with the number of blocks.
+    // Partial sums are kept in f32 even for bf16 and f16, or their rounding
+    // would grow with the number of blocks.
     Type wide = element.isF64() ? element : builder.getF32Type();
     auto shaped = [&](ArrayRef<int64_t> shape) {
       return RankedTensorType::get(shape, wide);

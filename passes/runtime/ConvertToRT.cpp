@@ -233,8 +233,8 @@ LogicalResult FunctionConverter::convert(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
             nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReplicatedOp,
-            fsdp::RandomOp, fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp,
-            fsdp::ExitOp, func::ReturnOp>(
+            fsdp::RandomOp, fsdp::LossScaleOp, fsdp::LoadOp, fsdp::FreeOp,
+            fsdp::EnterOp, fsdp::ExitOp, func::ReturnOp>(
           [](Operation *) { return success(); }) // addresses, or nothing at all
       .Case([&](nn::LaunchOp op) {
         SmallVector<Value> buffers = pointersOf(op->getOperands());

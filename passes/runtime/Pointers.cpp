@@ -87,6 +87,9 @@ Value PointerBuilder::get(Location loc, Value value) {
     return pointer(loc, rt::Space::buffer, load.getSymbolAttr(), offset, bytes);
   if (isa<fsdp::RandomOp>(op))
     return pointer(loc, rt::Space::random, {}, offset, bytes);
+  // The scale lies behind the four random numbers.
+  if (isa<fsdp::LossScaleOp>(op))
+    return pointer(loc, rt::Space::random, {}, 16 + offset, bytes);
   if (auto constantOp = dyn_cast<nn::ConstantOp>(op))
     return pointer(loc, rt::Space::constant, constant(constantOp), offset,
                    bytes);

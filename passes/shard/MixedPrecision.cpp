@@ -1,11 +1,12 @@
-// mixed-precision: computes in bf16, with f32 master weights, statistics and
-// losses. It follows torch.distributed.fsdp's MixedPrecision(param_dtype=bf16)
+// mixed-precision: computes in bf16 or f16, with f32 master weights, statistics
+// and losses. It follows torch.distributed.fsdp's MixedPrecision(param_dtype=…)
 // where that is defined, and otherwise keeps in f32 what autocast does.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/nn/Build.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_MIXEDPRECISION
@@ -17,7 +18,7 @@ using fsdp::FSDPDialect;
 namespace {
 
 bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
-bool isBF16(Type type) { return getElementTypeOrSelf(type).isBF16(); }
+bool isHalf(Type type) { return nn::isHalf(getElementTypeOrSelf(type)); }
 
 // Returns true if the operand stays in its type.
 bool keepsType(Operation *op, Value operand) {
@@ -39,16 +40,16 @@ bool isBackward(Operation *op) {
 // operands are final when an op is visited.
 class Converter {
 public:
-  Converter(ModuleOp module, Block &body)
-      : module(module), body(body),
-        bf16(BFloat16Type::get(module.getContext())),
+  // `half` is the type to compute in.
+  Converter(ModuleOp module, Block &body, FloatType half)
+      : module(module), body(body), half(half),
         f32(Float32Type::get(module.getContext())) {}
 
   void run() {
     // The compute type is that of gathered buffers. Master weights stay f32 in
     // their shards.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
-      layout.setCompute(bf16);
+      layout.setCompute(half);
     collectLossTail();
     for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
       convert(&op);
@@ -76,15 +77,15 @@ private:
     }
   }
 
-  // A float input of the model counts as bf16, although it is cast only where
+  // A float input of the model counts as half, although it is cast only where
   // it is used.
   static bool isCompute(Value value) {
-    return isBF16(value.getType()) ||
+    return isHalf(value.getType()) ||
            (isa<BlockArgument>(value) && isF32(value.getType()));
   }
 
-  // An op computes in bf16 if one of its operands does. Its other operands are
-  // cast, and its results follow, except for statistics.
+  // An op computes in `half` if one of its operands does. Its other operands
+  // are cast, and its results follow, except for statistics.
   void convert(Operation *op) {
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
@@ -95,20 +96,20 @@ private:
         llvm::any_of(op->getOperands(), [&](Value operand) {
           return isCompute(operand) && !keepsType(op, operand);
         });
-    // A loss in bf16 would have two to three digits, and running statistics are
-    // f32.
+    // A loss in bf16 would have two to three digits (in f16 three to four), and
+    // running statistics are f32.
     if (lossTail.contains(op) || isa<fsdp::UpdateStatisticsOp>(op))
       compute = false;
-    Type element = compute ? Type(bf16) : Type(f32);
+    Type element = compute ? Type(half) : Type(f32);
     for (OpOperand &operand : op->getOpOperands()) {
       Type type = operand.get().getType();
-      if ((isF32(type) || isBF16(type)) && !keepsType(op, operand.get()) &&
+      if ((isF32(type) || isHalf(type)) && !keepsType(op, operand.get()) &&
           !isa<nn::CastOp>(op))
         operand.set(castTo(operand.get(), element, op));
     }
     for (OpResult result : op->getResults())
       if (isF32(result.getType()) && compute && !isStatistic(result))
-        result.setType(withElement(result.getType(), bf16));
+        result.setType(withElement(result.getType(), half));
     // A cast that the conversion has made superfluous disappears, as one from
     // f32 to bf16 of what is bf16 now.
     if (auto cast = dyn_cast<nn::CastOp>(op))
@@ -168,7 +169,7 @@ private:
 
   ModuleOp module;
   Block &body;
-  FloatType bf16, f32;
+  FloatType half, f32;
   llvm::DenseSet<Operation *> lossTail;
   llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;
 };
@@ -176,13 +177,14 @@ private:
 struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (fsdp::CompileOptions::of(module).paramType !=
-        schedule::ElementType::BF16)
+    FloatType half = fsdp::floatType(fsdp::CompileOptions::of(module).paramType,
+                                     &getContext());
+    if (half.isF32())
       return markAllAnalysesPreserved();
     auto function = fsdp::getMicrobatch(module);
     if (failed(function))
       return signalPassFailure();
-    Converter converter(module, function->front());
+    Converter converter(module, function->front(), half);
     converter.run();
     casts = converter.casts;
     eraseDeadConstants(function->front());

@@ -62,8 +62,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
   let summary = "Computes in --param-dtype, with statistics and losses in f32";
   let description = [{
-    With `param-dtype = bf16` the flat buffers, and what is computed from them or from the
-    model's float inputs, become bf16; masters stay f32. These stay f32:
+    With `param-dtype = bf16` (or `f16`) the flat buffers, and what is computed from them or
+    from the model's float inputs, become bf16; masters stay f32. These stay f32:
 
     - statistics and losses, and the primitives that only lead to the loss (the squares
       and means of a squared error);
@@ -140,7 +140,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |
-    | `precision` | the f32 and bf16 operands of an op, or its results, differ in type; statistics, masks and what else an op keeps in its type are exempt |
+    | `precision` | the f32 and 16-bit float operands of an op, or its results, differ in type; statistics, masks and what else an op keeps in its type are exempt |
     | `stage` | another op touches the memory of layouts: collectives come later |
     | `norm` | @update does not have one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |

@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
+#include "compiler/dialects/nn/Build.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -52,13 +53,13 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
   DenseMap<std::tuple<StringAttr, int, int>, fsdp::LayoutOp> ofUnit;
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-  bool narrow = options.paramType == schedule::ElementType::BF16;
+  Type compute = fsdp::floatType(options.paramType, module.getContext());
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
-    if (layout.getCompute().isBF16() != narrow)
+    if (layout.getCompute() != compute)
       return broken(layout, "compute")
              << "layout '" << layout.getSymName() << "' computes in "
              << layout.getCompute() << ", but --param-dtype is "
-             << (narrow ? "bf16" : "f32");
+             << fsdp::nameOf(options.paramType);
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     auto [twin, isOnly] =
         ofUnit.try_emplace({layout.getUnitAttr().getAttr(),
@@ -234,10 +235,10 @@ private:
     return success();
   }
 
-  // Returns f32 or bf16 if the value has it, else null.
+  // Returns the value's float type, or null if it is f64 or an integer.
   static Type floatOf(Value value) {
     Type element = getElementTypeOrSelf(value.getType());
-    return element.isF32() || element.isBF16() ? element : Type();
+    return element.isF32() || nn::isHalf(element) ? element : Type();
   }
 
   ModuleOp module;

@@ -25,7 +25,7 @@
 namespace fsdpc::runtime {
 
 // The types in which values travel between ranks.
-enum class WireType { f32, bf16 };
+enum class WireType { f32, bf16, f16 };
 
 // One rank's operand of a reduce-scatter: its gradient of one layout.
 struct ReduceScatter {

@@ -2,33 +2,59 @@
 // generation. Every version yields the same bits: elements are independent, and
 // there are no multiplications that could be fused with the additions.
 #include "runtime/comm/reduce.h"
-#include "runtime/comm/bfloat16.h"
 #include "runtime/comm/each_processor.h"
+#include "runtime/comm/float16.h"
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace fsdpc::runtime {
 
 namespace {
 
-FSDPC_EACH_PROCESSOR
-void widenAll(const BFloat16 *from, int64_t count, float *to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = widen(from[i]);
+// Calls `body` with a value of the C++ type that holds `type`.
+template <typename Body> void withType(WireType type, const Body &body) {
+  switch (type) {
+  case WireType::f32:
+    return body(float());
+  case WireType::bf16:
+    return body(BFloat16());
+  case WireType::f16:
+    return body(Float16());
+  }
 }
 
-FSDPC_EACH_PROCESSOR
-void narrowAll(const float *from, int64_t count, BFloat16 *to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = narrow<BFloat16>(from[i]);
-}
-
-FSDPC_EACH_PROCESSOR
-void roundAll(const float *from, int64_t count, float *to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] = widen(narrow<BFloat16>(from[i]));
-}
+// FSDPC_EACH_PROCESSOR takes functions, not templates, hence the macro.
+#define FSDPC_HALF_LOOPS(Half)                                                 \
+  FSDPC_EACH_PROCESSOR                                                         \
+  void widenAll(const Half *from, int64_t count, float *to) {                  \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] = widen(from[i]);                                                  \
+  }                                                                            \
+  FSDPC_EACH_PROCESSOR                                                         \
+  void narrowAll(const float *from, int64_t count, Half *to) {                 \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] = narrow<Half>(from[i]);                                           \
+  }                                                                            \
+  FSDPC_EACH_PROCESSOR                                                         \
+  void roundAll(const float *from, int64_t count, Half, float *to) {           \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] = widen(narrow<Half>(from[i]));                                    \
+  }                                                                            \
+  FSDPC_EACH_PROCESSOR                                                         \
+  void addWidened(const Half *from, int64_t count, float *to) {                \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] += widen(from[i]);                                                 \
+  }                                                                            \
+  FSDPC_EACH_PROCESSOR                                                         \
+  void addRounded(const float *from, int64_t count, Half, float *to) {         \
+    for (int64_t i = 0; i < count; ++i)                                        \
+      to[i] += widen(narrow<Half>(from[i]));                                   \
+  }
+FSDPC_HALF_LOOPS(BFloat16)
+FSDPC_HALF_LOOPS(Float16)
+#undef FSDPC_HALF_LOOPS
 
 FSDPC_EACH_PROCESSOR
 void addAll(const float *from, int64_t count, float *to) {
@@ -36,46 +62,63 @@ void addAll(const float *from, int64_t count, float *to) {
     to[i] += from[i];
 }
 
-FSDPC_EACH_PROCESSOR
-void addWidened(const BFloat16 *from, int64_t count, float *to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] += widen(from[i]);
+// Writes `source`, rounded to `Wire`, to `to`, or adds it.
+template <typename Wire>
+void takeFloats(const float *source, int64_t count, float *to, bool add) {
+  if constexpr (!std::is_same_v<Wire, float>)
+    add ? addRounded(source, count, Wire(), to)
+        : roundAll(source, count, Wire(), to);
+  else if (add)
+    addAll(source, count, to);
+  else
+    memcpy(to, source, count * sizeof(float));
 }
 
-FSDPC_EACH_PROCESSOR
-void addRounded(const float *from, int64_t count, float *to) {
-  for (int64_t i = 0; i < count; ++i)
-    to[i] += widen(narrow<BFloat16>(from[i]));
-}
-
-// Writes `source`, rounded to the wire type, to `to`, or adds it. A bf16 source
-// needs no rounding: no wire type is narrower.
+// Writes `source`, rounded to the wire type, to `to`, or adds it. A source of
+// the wire type itself, or of a narrower one, needs no rounding.
 void take(const void *source, WireType type, WireType wire, int64_t count,
           float *to, bool add) {
-  const float *wide = static_cast<const float *>(source);
-  const BFloat16 *narrowed = static_cast<const BFloat16 *>(source);
-  if (type == WireType::bf16)
-    add ? addWidened(narrowed, count, to) : widenAll(narrowed, count, to);
-  else if (wire == WireType::bf16)
-    add ? addRounded(wide, count, to) : roundAll(wide, count, to);
-  else if (add)
-    addAll(wide, count, to);
-  else
-    memcpy(to, wide, count * sizeof(float));
+  withType(type, [&](auto from) {
+    using From = decltype(from);
+    auto *values = static_cast<const From *>(source);
+    if constexpr (std::is_same_v<From, float>) {
+      withType(wire, [&](auto rounded) {
+        takeFloats<decltype(rounded)>(values, count, to, add);
+      });
+    } else if (wire == type || wire == WireType::f32) {
+      add ? addWidened(values, count, to) : widenAll(values, count, to);
+    } else {
+      // From one 16-bit type to the other: piece by piece through f32.
+      constexpr int64_t piece = 256;
+      float wide[piece];
+      for (int64_t i = 0; i < count; i += piece) {
+        int64_t length = std::min(piece, count - i);
+        widenAll(values + i, length, wide);
+        take(wide, WireType::f32, wire, length, to + i, add);
+      }
+    }
+  });
 }
 
 } // namespace
 
 void castToWire(const void *source, WireType type, WireType wire, int64_t count,
                 void *destination) {
-  if (type == wire)
+  if (type == wire) {
     memcpy(destination, source, count * wireBytes(wire));
-  else if (wire == WireType::f32)
-    widenAll(static_cast<const BFloat16 *>(source), count,
-             static_cast<float *>(destination));
-  else
-    narrowAll(static_cast<const float *>(source), count,
-              static_cast<BFloat16 *>(destination));
+    return;
+  }
+  withType(type == WireType::f32 ? wire : type, [&](auto other) {
+    using Half = decltype(other);
+    if constexpr (!std::is_same_v<Half, float>) {
+      if (type == WireType::f32)
+        narrowAll(static_cast<const float *>(source), count,
+                  static_cast<Half *>(destination));
+      else
+        widenAll(static_cast<const Half *>(source), count,
+                 static_cast<float *>(destination));
+    }
+  });
 }
 
 // The first values overwrite the sums and the others are added in order; the
@@ -101,7 +144,7 @@ void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
 }
 
 WireType handedOver(const ReduceScatter &part) {
-  return part.type == WireType::bf16 ? part.type : part.wire;
+  return part.type == WireType::f32 ? part.wire : part.type;
 }
 
 // Shards of the last ranks may begin beyond the elements.

@@ -6,14 +6,16 @@
 
 namespace fsdpc::runtime {
 
-// Parses a manifest's "f32" or "bf16".
+// Parses a manifest's "f32", "bf16" or "f16".
 inline WireType wireType(const std::string &dtype) {
-  return dtype == "bf16" ? WireType::bf16 : WireType::f32;
+  return dtype == "bf16"  ? WireType::bf16
+         : dtype == "f16" ? WireType::f16
+                          : WireType::f32;
 }
 inline size_t wireBytes(WireType type) { return type == WireType::f32 ? 4 : 2; }
 
-// Writes source[i], cast to the wire type, to destination[i]. The two must not
-// overlap.
+// Writes source[i], cast to the wire type, to destination[i]. One of the types
+// is f32, or both are the same. The two arrays must not overlap.
 void castToWire(const void *source, WireType type, WireType wire, int64_t count,
                 void *destination);
 
@@ -30,9 +32,9 @@ struct Addend {
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
               float *shard, bool add, const float *initial = nullptr);
 
-// Returns the type in which a gradient is handed to other ranks. Widening is
-// exact, so a gradient narrower than the wire type travels as it is and is
-// widened where it is summed.
+// Returns the type in which a gradient is handed to other ranks. A gradient of
+// a 16-bit type travels as it is, and is widened (which is exact), or rounded
+// to the other 16-bit type, where it is summed.
 WireType handedOver(const ReduceScatter &part);
 
 // Element of the gradient at which rank r's part begins.

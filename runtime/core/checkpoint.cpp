@@ -48,7 +48,7 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
 }
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
-// divided by V, so that the file holds means.
+// divided by V and by the loss's scale, so that the file holds means.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   const std::vector<uint64_t> &offsets, NewFile &file,
                   std::vector<float> &staging) {
@@ -69,10 +69,11 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
     rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
     if (rank.job.rank != 0)
       continue;
-    // The accumulated gradient is a sum over V microbatches.
+    // The accumulated gradient is a sum over V microbatches, times the scale.
     if (what == Saved::gradients)
       for (int64_t i = 0; i < count * rank.job.size; ++i)
-        staging[size_t(i)] = float(double(staging[size_t(i)]) * rank.inverseV);
+        staging[size_t(i)] =
+            float(double(staging[size_t(i)]) * rank.gradientFactor);
     for (int from = 0; from < rank.job.size; ++from) {
       int64_t first = from * buffers.shard + begin;
       FSDPC_TRY(forEachMember(

@@ -58,6 +58,9 @@ struct Section {
 struct StepResults {
   std::vector<float> losses, valid;
   double norm = 0;
+  // The first layout whose gradient is not finite, on any rank. The update was
+  // skipped then. -1: none.
+  int32_t nonFinite = -1;
 };
 
 class Device {

@@ -142,6 +142,10 @@ Status Log::step(const Manifest &manifest, const Options &options,
                {"loss", record.loss},
                {"grad_norm", record.gradNorm},
                {"lr", record.lr}};
+  if (record.scaled) {
+    json["scale"] = record.scale;
+    json["skipped"] = record.skipped;
+  }
   if (isEmulation()) {
     json["emulated"] = true; // in place of times
   } else {

@@ -32,6 +32,9 @@ struct RunInfo {
 struct StepRecord {
   int64_t step = 0;
   double loss = 0, gradNorm = 0, lr = 0, milliseconds = 0;
+  bool scaled = false; // the program scales its loss
+  double scale = 1; // of this step's loss; `loss` and `gradNorm` are unscaled
+  int64_t skipped = 0; // steps up to this one that changed no parameter
   double exposedMilliseconds = 0; // communication that no computation hid
   int64_t peakBytes = 0;          // peak resident set
   int64_t overPlan = 0; // peak resident set minus processPlan; may be negative

@@ -109,8 +109,44 @@ void Trainer::exchange(StepRecord *record) {
     }
   }
   record->loss = sum * rank->inverseV;
-  if (!std::isfinite(record->loss))
+  // With a dynamic scale the gradients decide: see `judge`.
+  if (!std::isfinite(record->loss) && !scaler.isDynamic())
     stopAtLoss(record->step, record->loss);
+}
+
+// Sets what a step computes with. A skipped step does not count for the
+// schedule of the learning rate and for the optimizer.
+void Trainer::begin(StepRecord &record) {
+  int64_t step = record.step;
+  rank->step = step;
+  rank->updates = step - scaler.skipped();
+  record.lr = rank->lr =
+      options.schedule.at(rank->updates, options.steps, options.lr);
+  record.scale = double(scaler.scale());
+  rank->gradientFactor = rank->inverseV / record.scale;
+  // A device that runs ahead may still be reading the slots; it has no scale.
+  if (scaler.isOn())
+    for (RandomKey *key : rank->randomStaging)
+      key->lossScale = scaler.scale();
+}
+
+// Takes note of a step that was skipped because of its gradients. Every rank
+// comes to the same conclusion, so they may stop together.
+void Trainer::judge(StepRecord &record) {
+  record.scaled = scaler.isOn();
+  bool finite = results.nonFinite < 0;
+  scaler.update(finite);
+  record.skipped = scaler.skipped();
+  if (!scaler.isDynamic())
+    return;
+  if (finite && !std::isfinite(record.loss))
+    stopAtLoss(record.step, record.loss);
+  if (!finite && double(scaler.scale()) < leastLossScale)
+    stopAtNonFinite(*rank, record.step,
+                    "the loss scale fell below 1e-06, since the gradients of " +
+                        std::to_string(record.skipped) +
+                        " steps were not finite",
+                    manifest.layouts[size_t(results.nonFinite)].unit);
 }
 
 // Ends the job at a loss that is not finite, and names the data, or the first
@@ -227,16 +263,17 @@ Status Trainer::train() {
   catchStopSignals();
   for (int64_t step = 0; step < options.steps && !stopping; ++step) {
     next = StepRecord();
-    next.step = rank->step = step;
-    next.lr = rank->lr = options.schedule.at(step, options.steps, options.lr);
+    next.step = step;
+    begin(next);
     FSDPC_TRY(runMicrobatches(step));
     if (!device.runsAhead()) {
       // The loss is checked before the update, so a bad one leaves the
-      // parameters as they were.
+      // parameters as they were. (With a dynamic scale the update is skipped.)
       device.results(*rank, step, results);
       exchange(&next);
       FSDPC_TRY(runUpdate(step));
       device.results(*rank, step, results);
+      judge(next);
       record = next;
       FSDPC_TRY(complete());
       continue;

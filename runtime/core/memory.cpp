@@ -80,7 +80,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   layouts.push_back(std::move(buffers));
 }
 
-// Allocates one slot of every input. The random keys, 16 bytes per slot, are
+// Allocates one slot of every input. The random keys, 20 bytes per slot, are
 // not part of the plan.
 Status fsdpc_rank::allocateSlot(int slot) {
   size_t at = size_t(slot);

@@ -13,7 +13,7 @@ namespace fsdpc::runtime {
 
 // The types that library calls compute in.
 inline bool isFloatType(const std::string &dtype) {
-  return dtype == "f32" || dtype == "bf16";
+  return dtype == "f32" || dtype == "bf16" || dtype == "f16";
 }
 
 // Fails if no backend can run the pooling.

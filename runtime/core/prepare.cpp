@@ -136,7 +136,7 @@ int64_t Trainer::numberOf(int64_t step, int64_t k) const {
 Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
   rank->device->awaitSlot(int(slot));
   FSDPC_TRY(samples.read(numberOf(step, k), rank->staging[slot].data()));
-  *rank->randomStaging[slot] = {
+  rank->randomStaging[slot]->words = {
       uint32_t(options.seed), uint32_t(options.seed >> 32),
       uint32_t(k * job.size + job.rank), uint32_t(step)};
   rank->device->send(int(slot));

@@ -91,10 +91,15 @@ void Progress::step(const StepRecord &record) {
       now / double(record.step + 1) * double(options.steps - record.step - 1);
   std::string rate =
       isEmulation() ? "" : format("  %.0f ms/step", record.milliseconds);
-  say(format("%s%sstep %lld/%lld  loss %.4f  norm %.3g%s  %s left%s",
+  std::string scale = record.scaled
+                          ? format("  scale %.6g  skipped %lld", record.scale,
+                                   (long long)record.skipped)
+                          : "";
+  say(format("%s%sstep %lld/%lld  loss %.4f  norm %.3g%s%s  %s left%s",
              redraw ? "\r\x1b[K" : "", prefix, (long long)record.step + 1,
              (long long)options.steps, record.loss, record.gradNorm,
-             rate.c_str(), durationText(left).c_str(), redraw ? "" : "\n"));
+             scale.c_str(), rate.c_str(), durationText(left).c_str(),
+             redraw ? "" : "\n"));
 }
 
 void Progress::finish(const StepRecord &last) {

@@ -27,7 +27,10 @@ namespace fsdpc::runtime {
 constexpr int64_t normBlock = 4096;
 
 // Content of FSDPC_SPACE_RANDOM.
-using RandomKey = std::array<uint32_t, 4>;
+struct RandomKey {
+  std::array<uint32_t, 4> words;
+  float lossScale;
+};
 
 // The persistent memory of one layout on this rank. "Shard" pointers refer to
 // this rank's shard, which either has memory of its own or lies inside the
@@ -80,7 +83,10 @@ struct fsdpc_rank {
   int slot = 0;
   int64_t microbatch = 0; // of this rank within the step: 0 … accumulate-1
   int64_t step = 0;
-  double inverseV = 1;    // 1 / microbatches per step over all ranks
+  int64_t updates = 0; // steps before this one that were not skipped
+  double inverseV = 1; // 1 / microbatches per step over all ranks
+  // From an accumulated gradient to the mean: inverseV / the loss's scale.
+  double gradientFactor = 1;
   int64_t accumulate = 1; // microbatches of this rank per step
   double lr = 0;
   // Describes a number in a step's data that is not finite, or returns an empty

@@ -173,22 +173,22 @@ Status fillDevice(Device &device, T *to, int64_t count, Fill fill) {
 }
 
 // Casts this rank's shard of masters to the compute copy.
-Status castShard(Device &device, const LayoutBuffers &buffers) {
-  // Only bf16 needs a cast; with f32 the master is the compute copy.
+Status castShard(Device &device, const LayoutBuffers &buffers, WireType type) {
+  // Only 16-bit types need a cast; with f32 the master is the compute copy.
   auto *copy = reinterpret_cast<uint16_t *>(buffers.computeShard);
   std::vector<float> masters;
-  return fillDevice(
-      device, copy, buffers.shard,
-      [&](uint16_t *to, int64_t first, int64_t count) -> Status {
-        const float *from = buffers.masterShard + first;
-        if (!device.isHostMemory()) {
-          masters.resize(size_t(count));
-          device.download(masters.data(), from, size_t(count) * sizeof(float));
-          from = masters.data();
-        }
-        castToWire(from, WireType::f32, WireType::bf16, count, to);
-        return {};
-      });
+  return fillDevice(device, copy, buffers.shard,
+                    [&](uint16_t *to, int64_t first, int64_t count) -> Status {
+                      const float *from = buffers.masterShard + first;
+                      if (!device.isHostMemory()) {
+                        masters.resize(size_t(count));
+                        device.download(masters.data(), from,
+                                        size_t(count) * sizeof(float));
+                        from = masters.data();
+                      }
+                      castToWire(from, WireType::f32, type, count, to);
+                      return {};
+                    });
 }
 
 } // namespace
@@ -196,7 +196,7 @@ Status castShard(Device &device, const LayoutBuffers &buffers) {
 Status loadShards(fsdpc_rank &rank, const Weights &weights) {
   const Manifest &manifest = rank.manifest;
   Device &device = *rank.device;
-  bool narrow = manifest.computeDtype == "bf16";
+  WireType compute = wireType(manifest.computeDtype);
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     const Layout &layout = manifest.layouts[i];
     LayoutBuffers &buffers = rank.layouts[i];
@@ -215,8 +215,8 @@ Status loadShards(fsdpc_rank &rank, const Weights &weights) {
           return fillDevice(device, buffers.masterShard + (from - first),
                             to - from, read);
         }));
-    if (narrow && buffers.computeShard)
-      FSDPC_TRY(castShard(device, buffers));
+    if (compute != WireType::f32 && buffers.computeShard)
+      FSDPC_TRY(castShard(device, buffers, compute));
   }
   // Buffers are small, so they are uploaded whole, with their alignment.
   std::vector<char> value;

@@ -8,6 +8,7 @@
 
 #include "runtime/core/checkpoint.h"
 #include "runtime/core/log.h"
+#include "runtime/core/loss_scaler.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
 #include "runtime/core/startup.h"
@@ -25,7 +26,8 @@ public:
   Trainer(const Manifest &manifest, const fsdpc_program &program,
           const Options &options, Job &job)
       : manifest(manifest), program(program), options(options), job(job),
-        microbatches(job.size * options.accumulate) {}
+        microbatches(job.size * options.accumulate),
+        scaler(manifest.lossScale) {}
 
   // Checks the inputs, allocates the rank and reads its first samples. Returns
   // false if any rank has an error; one rank has then printed it.
@@ -50,7 +52,9 @@ private:
              void (*entry)(fsdpc_rank *));
   Status runMicrobatches(int64_t step);
   Status runUpdate(int64_t step);
+  void begin(StepRecord &record);
   void exchange(StepRecord *record);
+  void judge(StepRecord &record);
   Status checkNext();
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
@@ -71,6 +75,7 @@ private:
   std::unique_ptr<fsdpc_rank> rank;
   Log log;
   Trace trace;
+  LossScaler scaler;
   StepResults results; // of the last completed step
   // Buffers that `exchange` sends and receives. Members, so that a step
   // allocates nothing.

@@ -6,11 +6,11 @@
 // All products of the plan are made when the program starts; a thread's scratch
 // holds the scores, weights and sums of one block.
 #include "runtime/host/attention.h"
-#include "runtime/comm/bfloat16.h"
 #include "runtime/core/plan_checks.h"
 #include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace fsdpc::runtime {
 
@@ -261,8 +261,7 @@ void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
       if (type == ElementType::f32)
         memcpy(to, from, width * sizeof(float));
       else
-        for (int64_t i = 0; i < width; ++i)
-          reinterpret_cast<BFloat16 *>(to)[i] = narrow<BFloat16>(from[i]);
+        roundFloats(from, width, type, to);
     }
   };
   round(work.sums[0], results[0], p.width, p.strideDKey[2]);

@@ -4,9 +4,8 @@
 // transposed, summed over the images in order.
 //
 // Sums of several products (images of a weight gradient, kernel cells of an
-// input gradient) are kept in f32 and rounded to bf16 once.
+// input gradient) are kept in f32 and rounded to a 16-bit type once.
 #include "runtime/host/convolution.h"
-#include "runtime/comm/bfloat16.h"
 #include "shared/plan_shapes.h"
 
 #include <algorithm>
@@ -74,13 +73,6 @@ void addWindows(const ConvolutionPlan &c, const float *matrix, float *plane) {
             plane[y * c.width + x] += matrix[i * c.outWidth + j];
         }
       }
-}
-
-// Rounds f32 sums to bf16.
-void narrowRow(const float *from, int64_t count, char *to) {
-  BFloat16 *out = reinterpret_cast<BFloat16 *>(to);
-  for (int64_t i = 0; i < count; ++i)
-    out[i] = narrow<BFloat16>(from[i]);
 }
 
 } // namespace
@@ -177,9 +169,9 @@ Status Convolution::planInput(GemmCache &cache) {
   return {};
 }
 
-// In bf16 the sum over images is built in f32 scratch and rounded once. One
-// product overwrites the sum, for the first image, and one adds to it. In f32
-// the sum is the result itself.
+// In a 16-bit type the sum over images is built in f32 scratch and rounded
+// once. One product overwrites the sum, for the first image, and one adds to
+// it. In f32 the sum is the result itself.
 Status Convolution::planWeight(GemmCache &cache) {
   int64_t step = channelsPerBlock(conv.groups);
   for (int64_t channel = 0; channel < groupChannels; channel += step) {
@@ -280,7 +272,7 @@ void Convolution::runInput(const Unit &u, int thread, char *scratch,
       addWindows(conv, rows, reinterpret_cast<float *>(to));
     } else {
       addWindows(conv, rows, sum);
-      narrowRow(sum, plane, to);
+      roundFloats(sum, plane, type, to);
     }
   }
 }
@@ -306,10 +298,10 @@ void Convolution::runWeight(const Unit &u, int thread, char *scratch,
     (image ? u.block->again : u.block->first)
         ->run(thread, dy + filter * outCells * bytes, matrix, sum, scratch);
   }
-  if (type == ElementType::bf16)
+  if (type != ElementType::f32)
     for (int64_t i = 0; i < groupFilters; ++i)
-      narrowRow(reinterpret_cast<float *>(sum) + i * columns, columns,
-                to + i * depth * bytes);
+      roundFloats(reinterpret_cast<float *>(sum) + i * columns, columns, type,
+                  to + i * depth * bytes);
 }
 
 // Cuts the work into (image, group, block), the block fastest, so that

@@ -4,9 +4,12 @@
 //
 // Only oneDNN's BRGEMM implementation is fast and leaves all scratch memory
 // to the caller. It needs rows without gaps, so a product of other strides runs
-// on dense copies, and one of unsupported types on copies widened to f32.
+// on dense copies, and one of unsupported types on copies widened to f32. f16
+// counts as unsupported everywhere: few processors have it, and with the same
+// conversions on all of them the bits are the same.
 #include "runtime/host/gemm.h"
 #include "runtime/comm/failure.h"
+#include "runtime/comm/reduce.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,9 +24,21 @@ bool parseElementType(const std::string &name, ElementType &type) {
     type = ElementType::f32;
   else if (name == "bf16")
     type = ElementType::bf16;
+  else if (name == "f16")
+    type = ElementType::f16;
   else
     return false;
   return true;
+}
+
+static WireType wireOf(ElementType type) {
+  return type == ElementType::f32    ? WireType::f32
+         : type == ElementType::bf16 ? WireType::bf16
+                                     : WireType::f16;
+}
+
+void roundFloats(const float *from, int64_t count, ElementType type, void *to) {
+  castToWire(from, WireType::f32, wireOf(type), count, to);
 }
 
 // The order is arbitrary; it makes shapes keys of GemmCache.
@@ -55,7 +70,9 @@ void check(dnnl_status_t status, const char *what) {
 }
 
 dnnl_data_type_t dataType(ElementType type) {
-  return type == ElementType::f32 ? dnnl_f32 : dnnl_bf16;
+  return type == ElementType::f32    ? dnnl_f32
+         : type == ElementType::bf16 ? dnnl_bf16
+                                     : dnnl_f16;
 }
 
 // Strides are in elements. A transposed matrix is one whose row stride is 1.
@@ -198,6 +215,7 @@ struct Matrices {
 // oneDNN's implementation of a product, if it has one.
 class FoundProduct {
 public:
+  FoundProduct() = default;
   explicit FoundProduct(const GemmShape &s) {
     Matrices of(s);
     dnnl_matmul_desc_t matmul;
@@ -295,7 +313,8 @@ private:
 
 // Copies a matrix into or out of scratch memory without transposing it: row by
 // row, or by a reorder primitive of oneDNN if the type changes or the copy
-// adds.
+// adds. oneDNN does not convert f16 on every processor, so those copies are row
+// by row as well.
 class Copy {
 public:
   // `dense` is the one of the two that lies in scratch memory; `adds` makes the
@@ -305,16 +324,24 @@ public:
     if (dnnl_memory_desc_equal(&from, &to))
       return true;
     bytes = round64(dnnl_memory_desc_get_size(&dense));
-    if (from.data_type == to.data_type && !adds) {
+    bool ofF16 = from.data_type == dnnl_f16 || to.data_type == dnnl_f16;
+    if (ofF16 || (from.data_type == to.data_type && !adds)) {
       // The axis whose elements are not adjacent: what this calls a row may be
       // a column.
       int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
-      int64_t element = from.data_type == dnnl_f32 ? 4 : 2;
+      auto elementBytes = [](const dnnl_memory_desc_t &matrix) {
+        return matrix.data_type == dnnl_f32 ? 4 : 2;
+      };
       rows = from.dims[outer];
-      rowBytes = from.dims[1 - outer] * element;
-      fromStride = from.format_desc.blocking.strides[outer] * element;
-      toStride = to.format_desc.blocking.strides[outer] * element;
-      return true;
+      columns = from.dims[1 - outer];
+      rowBytes = columns * elementBytes(from);
+      fromStride =
+          from.format_desc.blocking.strides[outer] * elementBytes(from);
+      toStride = to.format_desc.blocking.strides[outer] * elementBytes(to);
+      widens = from.data_type == dnnl_f16 && to.data_type == dnnl_f32;
+      rounds = from.data_type == dnnl_f32 && to.data_type == dnnl_f16;
+      this->adds = adds;
+      return !adds || rounds;
     }
     dnnl_primitive_desc_t desc = nullptr;
     if (dnnl_reorder_primitive_desc_create(&desc, &from, cpuEngine(), &to,
@@ -339,13 +366,37 @@ public:
     if (reorder)
       return reorder->run(thread, {from, to, scratch});
     for (int64_t row = 0; row < rows; ++row)
-      std::memcpy(static_cast<char *>(to) + row * toStride,
-                  static_cast<const char *>(from) + row * fromStride, rowBytes);
+      copyRow(static_cast<const char *>(from) + row * fromStride,
+              static_cast<char *>(to) + row * toStride);
   }
 
 private:
+  void copyRow(const char *from, char *to) const {
+    if (widens)
+      castToWire(from, WireType::f16, WireType::f32, columns, to);
+    else if (rounds && adds)
+      addToF16(reinterpret_cast<const float *>(from), columns, to);
+    else if (rounds)
+      castToWire(from, WireType::f32, WireType::f16, columns, to);
+    else
+      std::memcpy(to, from, rowBytes);
+  }
+
+  // to += from, rounded once.
+  static void addToF16(const float *from, int64_t count, char *to) {
+    constexpr int64_t piece = 256;
+    float sums[piece];
+    for (int64_t i = 0; i < count; i += piece) {
+      int64_t length = std::min(piece, count - i);
+      Addend terms[] = {{from + i, WireType::f32}, {to + 2 * i, WireType::f16}};
+      sumRanks(terms, 2, WireType::f32, length, sums, false);
+      castToWire(sums, WireType::f32, WireType::f16, length, to + 2 * i);
+    }
+  }
+
   size_t bytes = 0;
-  int64_t rows = 0, rowBytes = 0, fromStride = 0, toStride = 0;
+  int64_t rows = 0, columns = 0, rowBytes = 0, fromStride = 0, toStride = 0;
+  bool widens = false, rounds = false, adds = false; // f16 only
   std::unique_ptr<Primitive> reorder;
 };
 
@@ -408,14 +459,18 @@ private:
 // and last on copies widened to f32.
 Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads) {
   GemmShape shape = withFixedStrides(of);
-  FoundProduct given(shape);
-  if (given.isBrgemm())
-    return std::make_shared<NativeGemm>(shape, threads, given.take());
   GemmShape inner = denseShape(shape, false);
-  FoundProduct dense(inner);
-  // Copies cost time; without BRGEMM they would gain nothing.
-  if (!dense.isBrgemm() && given)
-    return std::make_shared<NativeGemm>(shape, threads, given.take());
+  FoundProduct dense;
+  auto isF16 = [](ElementType type) { return type == ElementType::f16; };
+  if (!isF16(shape.a) && !isF16(shape.b) && !isF16(shape.c)) {
+    FoundProduct given(shape);
+    if (given.isBrgemm())
+      return std::make_shared<NativeGemm>(shape, threads, given.take());
+    dense = FoundProduct(inner);
+    // Copies cost time; without BRGEMM they would gain nothing.
+    if (!dense.isBrgemm() && given)
+      return std::make_shared<NativeGemm>(shape, threads, given.take());
+  }
   if (!dense)
     dense = FoundProduct(inner = denseShape(shape, true));
   if (dense) {

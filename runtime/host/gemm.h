@@ -1,6 +1,6 @@
 // A single-threaded matrix product of a fixed shape. It is a oneDNN primitive
-// if oneDNN has one for the types. Otherwise (bf16 on processors without it,
-// mixed types) the operands are widened to f32 in scratch memory.
+// if oneDNN has one for the types. Otherwise (f16, bf16 on processors without
+// it, mixed types) the operands are widened to f32 in scratch memory.
 //
 // Every product of the host device is made of these, those of convolution and
 // attention too. oneDNN's own threads would split K, and then the bits would
@@ -18,11 +18,14 @@
 
 namespace fsdpc::runtime {
 
-enum class ElementType { f32, bf16 };
+enum class ElementType { f32, bf16, f16 };
 bool parseElementType(const std::string &name, ElementType &type);
 inline size_t elementBytes(ElementType type) {
   return type == ElementType::f32 ? 4 : 2;
 }
+
+// Rounds f32 sums to the type.
+void roundFloats(const float *from, int64_t count, ElementType type, void *to);
 
 // C[m×n] = A[m×k] · B[k×n], plus C if `accumulate`. Strides are in elements.
 // One stride of A and one of B must be 1; the elements of a row of C are

@@ -65,15 +65,12 @@ void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
   float *to = rank.layouts[size_t(index)].gradientWhole;
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   bool add = rank.microbatch > 0;
-  bool narrow = rank.manifest.computeDtype == "bf16";
+  WireType type = wireType(rank.manifest.computeDtype);
   run(FSDPC_STREAM_COMPUTE, [=, this] {
     parallelFor(elements, 1 << 16, [=](int64_t begin, int64_t end) {
-      auto *bits = static_cast<const uint16_t *>(gradient);
-      auto *floats = static_cast<const float *>(gradient);
-      for (int64_t i = begin; i < end; ++i) {
-        float value = narrow ? fromBf16(bits[i]) : floats[i];
-        to[i] = add ? to[i] + value : value;
-      }
+      auto *values = static_cast<const char *>(gradient);
+      Addend own = {values + begin * int64_t(wireBytes(type)), type};
+      sumRanks(&own, 1, WireType::f32, end - begin, to + begin, add);
     });
   });
 }

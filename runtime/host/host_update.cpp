@@ -71,27 +71,35 @@ void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
   });
 }
 
-// The sums are of accumulated gradients, hence the factor 1/V in the norm and
-// in the scale. The constant 1e-6 is that of PyTorch's clip_grad_norm_.
+// The sums are of accumulated gradients, hence the factor (1/V, and 1 / the
+// loss's scale) in the norm and in the result. The constant 1e-6 is that of
+// PyTorch's clip_grad_norm_. With a dynamic loss scale a gradient that is not
+// finite makes the optimizers of this step do nothing.
 void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
                       const void *sums, double maxNorm, void *scale) {
   int64_t step = rank.step;
+  double toMean = rank.gradientFactor;
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums, maxNorm, scale,
-                             step] {
+                             step, toMean] {
     double sum = 0;
+    reported.nonFinite = -1;
     // The sums are the same on every rank, so all ranks stop at the same
     // layout.
     for (int i = 0; i < count; ++i) {
       double squares = static_cast<const double *>(sums)[i];
-      if (!std::isfinite(squares))
-        stopAtGradient(rank, step, layouts[i]);
+      if (!std::isfinite(squares)) {
+        if (!rank.manifest.lossScale.isDynamic())
+          stopAtGradient(rank, step, layouts[i]);
+        if (reported.nonFinite < 0)
+          reported.nonFinite = layouts[i];
+      }
       sum += squares;
     }
-    double norm = std::sqrt(sum) * rank.inverseV;
+    double norm = std::sqrt(sum) * toMean;
     double factor = maxNorm > 0 ? std::min(1.0, maxNorm / (norm + 1e-6)) : 1;
     reported.norm = norm;
-    *static_cast<float *>(scale) = float(factor * rank.inverseV);
+    *static_cast<float *>(scale) = float(factor * toMean);
   });
 }
 
@@ -104,13 +112,15 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
-    buffers.rates[i] = {rank.lr * layout.members[i].rate, double(rank.step + 1),
-                        layout.members[i].decay, 0};
+    buffers.rates[i] = {rank.lr * layout.members[i].rate,
+                        double(rank.updates + 1), layout.members[i].decay, 0};
 
   OptimizerOperands operands = optimizerOperands(rank, index, scale);
   fsdpc_kernel_body body = kernel->host;
 
   run(FSDPC_STREAM_COMPUTE, [=, this, &layout, &buffers] {
+    if (reported.nonFinite >= 0)
+      return;
     parallelFor(buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
       // A copy per piece: the last operand is the rates of the member at hand.
       auto own = operands;

@@ -1,6 +1,7 @@
 // Pooling over planes. Each cell of the result is computed by itself
 // (runtime/core/pooling_cell.h), so the cut among threads changes no bit.
 #include "runtime/host/pooling.h"
+#include "runtime/comm/float16.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/core/pooling_cell.h"
 
@@ -56,10 +57,16 @@ void Pooling::run(ThreadPool &pool, const void *source, void *destination,
   pool.run(pieces, [&](int64_t piece, int) {
     int64_t begin = planes * piece / pieces;
     int64_t end = planes * (piece + 1) / pieces;
+    auto run = [&](auto element) {
+      runPlanes<decltype(element)>(pooling, begin, end, source, destination,
+                                   workspace);
+    };
     if (pooling.dtype == "f32")
-      runPlanes<float>(pooling, begin, end, source, destination, workspace);
+      run(float());
+    else if (pooling.dtype == "bf16")
+      run(BFloat16());
     else
-      runPlanes<BFloat16>(pooling, begin, end, source, destination, workspace);
+      run(Float16());
   });
 }
 

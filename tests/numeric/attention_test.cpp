@@ -136,7 +136,9 @@ protected:
     for (auto [i, type] : llvm::enumerate(kernel.getResultTypes())) {
       EXPECT_TRUE(results[i] == again[i]) << "bits depend on threads";
       auto tensor = cast<RankedTensorType>(type);
-      double tolerance = tensor.getElementType().isBF16() ? 0.02 : 2e-5;
+      double tolerance = tensor.getElementType().isBF16()  ? 0.02
+                         : tensor.getElementType().isF16() ? 0.004
+                                                           : 2e-5;
       EXPECT_LE(errorOf(results[i].read(tensor), (*expected)[i]), tolerance)
           << "result " << i << " of " << name.str();
     }
@@ -171,7 +173,7 @@ protected:
   MLIRContext context;
 };
 
-const char *const elements[] = {"f32", "bf16"};
+const char *const elements[] = {"f32", "bf16", "f16"};
 
 // One block of queries and several, with tails in every dimension.
 TEST_F(AttentionTest, Sizes) {

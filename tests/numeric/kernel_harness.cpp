@@ -6,6 +6,7 @@
 #include "compiler/analysis/kernels/GridPlan.h"
 #include "compiler/codegen/Passes.h"
 #include "passes/kernels/Passes.h"
+#include "runtime/comm/float16.h"
 #include "tests/numeric/block_threads.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -98,7 +99,10 @@ void Buffer::fill(const nn::ReferenceTensor &tensor) {
       auto value = static_cast<float>(tensor.floats[i]);
       uint32_t word;
       std::memcpy(&word, &value, 4);
-      bits = tensor.element.isBF16() ? word >> 16 : word;
+      bits = tensor.element.isBF16() ? word >> 16
+             : tensor.element.isF16()
+                 ? runtime::narrow<runtime::Float16>(value).bits
+                 : word;
     } else {
       bits = static_cast<uint64_t>(tensor.ints[i]);
     }
@@ -119,6 +123,8 @@ nn::ReferenceTensor Buffer::read(RankedTensorType type) const {
       uint32_t word = tensor.element.isBF16() ? bits << 16 : bits;
       float value;
       std::memcpy(&value, &word, 4);
+      if (tensor.element.isF16())
+        value = runtime::widen(runtime::Float16{uint16_t(bits)});
       tensor.floats[i] = value;
     } else if (tensor.element.isInteger(32)) {
       tensor.ints[i] = static_cast<int32_t>(bits);
@@ -270,6 +276,7 @@ std::string compare(const nn::ReferenceTensor &actual,
                     const nn::ReferenceTensor &expected, bool addsBf16) {
   double relative = expected.element.isF64()    ? 1e-11
                     : expected.element.isBF16() ? 1.0 / 100
+                    : expected.element.isF16()  ? 1.0 / 500
                     : addsBf16                  ? 1e-3
                                                 : 1e-5;
   double largest = 0;

@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Grid, KernelTest, ::testing::Values(1, 32, 128),
                          nameOf);
 
 const char *const kSizes[] = {"1", "15", "16", "17", "257"};
-const char *const kFloats[] = {"f32", "bf16", "f64"};
+const char *const kFloats[] = {"f32", "bf16", "f16", "f64"};
 
 // Every unary op in every float type, on a length that no vector divides.
 TEST_P(KernelTest, UnaryOps) {
@@ -591,7 +591,7 @@ TEST_P(KernelTest, Dropout) {
 // Rows of the table that several tokens share, with a padding row and added to
 // an earlier gradient.
 TEST_P(KernelTest, EmbeddingGrad) {
-  for (const char *type : {"f32", "bf16"})
+  for (const char *type : {"f32", "bf16", "f16"})
     for (const char *n : {"1", "24", "65", "130"})
       for (const char *padding : {"", "{padding_index = 2}"})
         add(expand(
@@ -599,7 +599,7 @@ TEST_P(KernelTest, EmbeddingGrad) {
           %y = nn.embedding_grad %g, %i $P : tensor<2x9x$Nx$T>, tensor<2x9xi64> -> tensor<6x$Nx$T>
           return %y : tensor<6x$Nx$T> })",
             {{"T", type}, {"N", n}, {"P", padding}}));
-  for (const char *type : {"f32", "bf16"})
+  for (const char *type : {"f32", "bf16", "f16"})
     for (const char *count : {"1", "9", "256"})
       add(expand(
           R"((%g: tensor<$Cx40x$T>, %i: tensor<$Cxi64> {test.bound = 6}, %a: tensor<6x40x$T>) -> tensor<6x40x$T> attributes {nn.kernel} {
@@ -745,7 +745,7 @@ TEST_P(KernelTest, MathAccuracy) {
 // Processors without AVX-512 have other vector widths and round to bf16 with
 // integer code.
 TEST_P(LoopTest, Avx2) {
-  for (const char *type : {"f32", "bf16"}) {
+  for (const char *type : {"f32", "bf16", "f16"}) {
     std::vector<std::pair<std::string, std::string>> t = {{"T", type}};
     add(expand(
         R"((%x: tensor<5x133x$T>, %w: tensor<133x$T>) -> (tensor<5x133x$T>, tensor<5xf32>) attributes {nn.kernel} {

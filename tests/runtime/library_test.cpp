@@ -2,10 +2,12 @@
 // pooling and attention of every device backend are compared with plain loops
 // in f64, with limits that follow from the rounding of the type, and their bits
 // must not depend on the number of threads.
-#include "runtime/comm/bfloat16.h"
+#include "runtime/comm/float16.h"
+#include "runtime/comm/reduce.h"
 #include "tests/runtime/device_backends.h"
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <sstream>
@@ -16,23 +18,22 @@ using namespace fsdpc::testing;
 
 namespace {
 
-// A tensor that is stored as f32 or bf16, and read and written as doubles.
+// A tensor that is stored as f32 or in a 16-bit type, and read and written as
+// doubles.
 struct Tensor {
   Tensor(const std::string &dtype, int64_t elements)
-      : bf16(dtype == "bf16"), bytes(elements * (bf16 ? 2 : 4) + 64) {
+      : type(wireType(dtype)), bytes(elements * wireBytes(type) + 64) {
     auto address = reinterpret_cast<uintptr_t>(bytes.data());
     data = reinterpret_cast<void *>((address + 63) / 64 * 64);
   }
   Tensor(const Tensor &) = delete;
   double operator[](int64_t i) const {
-    return bf16 ? widen(static_cast<BFloat16 *>(data)[i])
-                : static_cast<float *>(data)[i];
+    float value;
+    castToWire(at(i), type, WireType::f32, 1, &value);
+    return value;
   }
   void set(int64_t i, float value) {
-    if (bf16)
-      static_cast<BFloat16 *>(data)[i] = narrow<BFloat16>(value);
-    else
-      static_cast<float *>(data)[i] = value;
+    castToWire(&value, WireType::f32, type, 1, at(i));
   }
   Tensor &fill(int seed) {
     std::mt19937 random(seed);
@@ -40,13 +41,22 @@ struct Tensor {
       set(i, float(int(random() % 2001) - 1000) / 1000);
     return *this;
   }
-  int64_t size() const { return int64_t(bytes.size() - 64) / (bf16 ? 2 : 4); }
-  double tolerance() const { return bf16 ? 1.0 / 128 : 1e-5; }
+  char *at(int64_t i) const {
+    return static_cast<char *>(data) + i * int64_t(wireBytes(type));
+  }
+  int64_t size() const {
+    return int64_t((bytes.size() - 64) / wireBytes(type));
+  }
+  double tolerance() const {
+    return type == WireType::f32    ? 1e-5
+           : type == WireType::bf16 ? 1.0 / 128
+                                    : 1.0 / 1024;
+  }
   std::string image() const {
     return {static_cast<char *>(data), bytes.size() - 64};
   }
 
-  bool bf16;
+  WireType type;
   std::vector<char> bytes;
   void *data;
 };
@@ -74,6 +84,15 @@ struct Operand {
 
 class Libraries : public DeviceTest {
 protected:
+  // The types that the backend's libraries compute in. f16 is the host's.
+  static bool onHost() { return GetParam().name == std::string("host"); }
+  static std::vector<std::string> dtypes() {
+    std::vector<std::string> all = {"f32", "bf16"};
+    if (onHost())
+      all.push_back("f16");
+    return all;
+  }
+
   using Call = std::function<void(Device &, const std::vector<void *> &)>;
 
   // Runs `call` on this backend, and on one thread to compare the bits.
@@ -182,7 +201,10 @@ TEST_P(Libraries, matmul) {
   for (auto &[m, n, k] : shapes)
     for (int form = 0; form < 8; ++form)
       for (const char *types :
-           {"f32 f32 f32", "bf16 bf16 bf16", "bf16 bf16 f32", "f32 bf16 f32"}) {
+           {"f32 f32 f32", "bf16 bf16 bf16", "bf16 bf16 f32", "f32 bf16 f32",
+            "f16 f16 f16", "f16 f16 f32", "f32 f16 f32"}) {
+        if (strstr(types, " f16") && !onHost())
+          continue;
         MatmulPlan p = product(m, n, k, form & 1, form & 2);
         p.accumulate = form & 4;
         std::string text = types;
@@ -205,7 +227,7 @@ TEST_P(Libraries, matmulWithBias) {
     std::istringstream(types) >> p.dtypeA >> p.dtypeB >> p.dtypeC;
     p.batch = {2};
     p.strideA = {33 * 129}, p.strideB = {0}, p.strideC = {33 * 47};
-    if (GetParam().name != std::string("host")) {
+    if (!onHost()) {
       checkMatmul(p);
       continue;
     }
@@ -222,7 +244,7 @@ TEST_P(Libraries, matmulWithBias) {
 // interleaved, and one operand that groups of heads share.
 TEST_P(Libraries, matmulBatchesAndBroadcasts) {
   for (bool transposed : {false, true})
-    for (const char *dtype : {"f32", "bf16"}) {
+    for (const std::string &dtype : dtypes()) {
       MatmulPlan p = product(20, transposed ? 20 : 16, 16, false, transposed);
       p.dtypeA = p.dtypeB = p.dtypeC = dtype;
       p.batch = {3, 4};
@@ -298,7 +320,7 @@ void Libraries::checkConvolution(ConvolutionPlan p) {
 // The shapes of residual nets and vision transformers, with groups, dilations
 // and uneven padding.
 TEST_P(Libraries, convolution) {
-  for (const char *dtype : {"f32", "bf16"}) {
+  for (const std::string &dtype : dtypes()) {
     ConvolutionPlan p;
     p.dtype = dtype;
     p.batch = 3, p.channels = 4, p.height = 9, p.width = 11, p.filters = 6;
@@ -385,7 +407,7 @@ void Libraries::checkPooling(PoolingPlan p, bool gradient) {
 // Overlapping windows, one window over the whole plane, and gaps between
 // windows.
 TEST_P(Libraries, pooling) {
-  for (const char *dtype : {"f32", "bf16"})
+  for (const std::string &dtype : dtypes())
     for (const char *kind : {"max", "average"}) {
       PoolingPlan p;
       p.kind = kind, p.dtype = dtype;
@@ -472,7 +494,9 @@ void Libraries::checkAttention(AttentionPlan p) {
     (*tensor)->fill(++seed);
   Tensor lse("f32", p.batch * p.heads * p.queries);
   fsdpc_kernel rows = {};
-  rows.host = p.dtype == "f32" ? attentionRows<float> : attentionRows<BFloat16>;
+  rows.host = p.dtype == "f32"    ? attentionRows<float>
+              : p.dtype == "bf16" ? attentionRows<BFloat16>
+                                  : attentionRows<Float16>;
   auto call = [&](bool backward, Tensor &result) {
     p.backward = rowsPlan.backward = backward;
     Manifest manifest;
@@ -544,7 +568,7 @@ void Libraries::checkAttention(AttentionPlan p) {
 // One block of queries and several, with tails, and heads that share a key
 // head.
 TEST_P(Libraries, attention) {
-  for (const char *dtype : {"f32", "bf16"})
+  for (const std::string &dtype : dtypes())
     for (bool causal : {false, true})
       for (const char *library : {"cudnn", "products"}) {
         AttentionPlan p;
@@ -562,11 +586,11 @@ TEST_P(Libraries, attention) {
 TEST_P(Libraries, refuseUnknownTypes) {
   Manifest manifest;
   manifest.matmuls.push_back(product(2, 2, 2, false, false));
-  manifest.matmuls[0].dtypeB = "f16";
+  manifest.matmuls[0].dtypeB = "f8";
   auto device = GetParam().make(manifest, GetParam().threads);
   EXPECT_FALSE(device);
   const std::string &message = device.error().message;
-  EXPECT_NE(message.find("'f16'"), std::string::npos) << message;
+  EXPECT_NE(message.find("'f8'"), std::string::npos) << message;
 }
 
 // So is one with an empty dimension or too few strides, before anything is

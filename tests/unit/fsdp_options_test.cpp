@@ -89,6 +89,53 @@ TEST_F(OptionsTest, OptimizersTakeOptionsThatExist) {
   }
 }
 
+// f16 implies torch's scaler; every part of a given one survives a dump.
+TEST_F(OptionsTest, LossScaleFollowsTheTypes) {
+  EXPECT_FALSE(options.lossScale().isOn());
+  EXPECT_EQ(set("reduce-dtype", "f16"), "");
+  EXPECT_EQ(options.lossScale().init, 65536);
+  EXPECT_EQ(options.lossScale().interval, 2000);
+  EXPECT_EQ(set("loss-scale", "dynamic,init=0x1p+24,backoff=0.25,interval=3"),
+            "");
+  fsdpc::LossScale found = reread().lossScale();
+  EXPECT_EQ(found.init, 16777216);
+  EXPECT_EQ(found.growth, 2);
+  EXPECT_EQ(found.backoff, 0.25);
+  EXPECT_EQ(found.interval, 3);
+  EXPECT_EQ(set("loss-scale", "1024"), "");
+  EXPECT_EQ(reread().lossScale().init, 1024);
+  EXPECT_FALSE(reread().lossScale().isDynamic());
+  EXPECT_EQ(set("loss-scale", "none"), "");
+  EXPECT_FALSE(reread().lossScale().isOn());
+}
+
+TEST_F(OptionsTest, LossScaleRefusesWhatGradScalerRefuses) {
+  for (auto [text, fault] :
+       {std::pair("auto", "is not of the form dynamic[,KEY=X...]|X|none"),
+        {"-1", "has the scale -1, which is not above 0 or exceeds f32"},
+        {"1e39", "has the scale 1e+39, which is not above 0 or exceeds f32"},
+        {"nan", "has the scale nan, which is not above 0 or exceeds f32"},
+        {"dynamic,growth=1",
+         "has growth 1, which is not above 1 or exceeds f32"},
+        {"dynamic,backoff=1",
+         "has backoff 1, which is not above 0 and below 1"},
+        {"dynamic,interval=0", "has 'interval=0', which is no number of steps"},
+        {"dynamic,init", "has 'init', which is not a number"},
+        {"dynamic,step=2", "has 'step=2', which sets none of init, growth, "
+                           "backoff, interval"}})
+    EXPECT_EQ(set("loss-scale", text),
+              ("--loss-scale '" + Twine(text) + "' " + fault).str());
+}
+
+TEST_F(OptionsTest, F16IsForTheHost) {
+  EXPECT_EQ(set("param-dtype", "f16"), "");
+  EXPECT_EQ(checkOptions(options), "");
+  EXPECT_EQ(set("target", "cuda"), "");
+  EXPECT_EQ(checkOptions(options),
+            "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
+            "'--target=cuda'; use bf16, which needs no loss scale");
+}
+
 // The names of PyTorch's FSDP are accepted; a dump has the name proper.
 TEST_F(OptionsTest, StrategiesHaveOtherNames) {
   for (auto [alias, name] : {std::pair("no_shard", "ddp"),

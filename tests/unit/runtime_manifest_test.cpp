@@ -112,9 +112,9 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   manifest.inputs[0].shape = {};
   EXPECT_THAT(readError(toJson(manifest)), HasSubstr("input 'ids'"));
   manifest = sample();
-  manifest.reduceDtype = "f16";
+  manifest.reduceDtype = "f8";
   EXPECT_THAT(readError(toJson(manifest)),
-              HasSubstr("'f16' is not a supported"));
+              HasSubstr("'f8' is not a supported"));
   manifest = sample();
   manifest.layouts[0].stateWhole = true;
   EXPECT_THAT(readError(toJson(manifest)),

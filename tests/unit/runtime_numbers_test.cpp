@@ -4,6 +4,7 @@
 #include "runtime/core/command_line.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/init_rule.h"
+#include "runtime/core/loss_scaler.h"
 #include "runtime/core/shuffle.h"
 #include "runtime/core/weights.h"
 
@@ -48,6 +49,36 @@ TEST(Shuffle, DiffersByEpochAndSeed) {
             (shuffled(i, 1000, 0, 1) == shuffled(i, 1000, 0, 2)) +
             (shuffled(i, 1000, 0, 1) == i);
   EXPECT_LT(same, 20); // by chance about one in a thousand, three times
+}
+
+// As torch.amp.GradScaler: a skipped step starts the count of good ones anew,
+// and the scale never grows past f32.
+TEST(LossScaler, BacksOffAndGrows) {
+  LossScaler scaler({8, 2, 0.5, 2});
+  auto step = [&](bool finite) {
+    scaler.update(finite);
+    return scaler.scale();
+  };
+  EXPECT_EQ(step(false), 4);
+  EXPECT_EQ(step(true), 4);
+  EXPECT_EQ(step(false), 2);
+  EXPECT_EQ(step(true), 2);
+  EXPECT_EQ(step(true), 4);
+  EXPECT_EQ(step(true), 4);
+  EXPECT_EQ(step(true), 8);
+  EXPECT_EQ(scaler.skipped(), 2);
+  LossScaler large({0x1p127, 2, 0.5, 1});
+  large.update(true);
+  EXPECT_EQ(large.scale(), 0x1p127f);
+}
+
+TEST(LossScaler, IsConstantOrOff) {
+  LossScaler constant({1024, 2, 0.5, 0}), off(LossScale{});
+  for (LossScaler *scaler : {&constant, &off})
+    scaler->update(true);
+  EXPECT_EQ(constant.scale(), 1024);
+  EXPECT_EQ(off.scale(), 1);
+  EXPECT_FALSE(off.isOn());
 }
 
 // Ties go to even; infinity and NaN survive.

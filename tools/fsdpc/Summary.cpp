@@ -63,8 +63,12 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     units += isa<fsdp::UnitOp>(op);
     kernels += op.hasAttr("nn.kernel");
   }
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
                << units << " units, " << kernels << " kernels\n";
+  if (options.paramType == schedule::ElementType::F16)
+    llvm::outs() << "f16: products convert their operands to f32, which is "
+                    "slower than f32 or bf16\n";
   printGroups(module);
   // Written by the phase `schedule`; the collectives themselves are gone.
   if (std::optional<CommunicationVolume> volume = readCommunication(module))
@@ -73,8 +77,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   if (persist)
     llvm::outs() << llvm::formatv(
         "exposed communication per microbatch: {0:F1} us, and {1:F1} us "
-        "without "
-        "--persist (estimates)\n",
+        "without --persist (estimates)\n",
         persist.getAs<FloatAttr>("exposed_us").getValueAsDouble(),
         persist.getAs<FloatAttr>("gathered_us").getValueAsDouble());
 }

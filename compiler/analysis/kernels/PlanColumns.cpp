@@ -74,7 +74,7 @@ LogicalResult Planner::planEmbeddingGrad() {
                          0,
                          plan.space.delinearize(linear, shapeOf(op.getGrad())),
                          {}});
-  if (nn::tensorType(op.getResult()).getElementType().isBF16())
+  if (nn::isHalf(nn::tensorType(op.getResult()).getElementType()))
     // The sums of a row in f32, the first place of each row, the next place of
     // each place, and 64 bytes of alignment for each of the three.
     plan.stackBytes =

@@ -141,8 +141,9 @@ protected:
   // back.
   mlir::Value widen(mlir::Value stored, mlir::Type element);
   mlir::Value narrow(mlir::Value value, mlir::Type element);
-  // Rounds f32 lanes to bf16, kept as f32.
-  mlir::Value roundBf16(mlir::Value value);
+  // Rounds f32 lanes to a 16-bit type, kept as f32. Lanes of other types are
+  // returned as they are.
+  mlir::Value roundTo(mlir::Type element, mlir::Value value);
   // Emits an index at the first lane (a scalar), and at every lane (a vector).
   mlir::Value scalarIndex(const IndexExpr &expr);
   mlir::Value vectorIndex(const IndexExpr &expr);
@@ -188,7 +189,7 @@ protected:
   std::map<Key, Lanes> known; // elements that are built and still in scope
   llvm::DenseMap<mlir::Value, Lanes> reduced; // finished reductions of this row
   llvm::DenseMap<mlir::Value, int> storedRows; // outputs of earlier stages
-  llvm::DenseMap<mlir::Value, mlir::Value> roundedBits; // f32 → its bf16 bits
+  llvm::DenseMap<mlir::Value, mlir::Value> roundedBits; // f32 → its 16 bits
   mlir::Value isFirstRow; // i1: the block's sums have not begun; may be null
 };
 
@@ -199,9 +200,10 @@ foldLanes(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value vector,
           llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
 
 /// Returns the type in which code computes with a tensor's elements: f32 for
-/// bf16, and signless integers.
+/// the 16-bit floats, and signless integers.
 mlir::Type scalarType(mlir::Type element);
-/// Returns the type of an element in memory: i16 for bf16, i8 for i1.
+/// Returns the type of an element in memory: i16 for 16-bit floats, i8 for
+/// i1.
 mlir::Type storageType(mlir::Type element);
 
 } // namespace fsdpc::codegen::kernels

@@ -5,7 +5,7 @@
 // lane mask, and keys that a row does not see (causal) are not computed.
 #include "compiler/codegen/kernels/EmitAttention.h"
 
-#include "compiler/codegen/kernels/Bf16.h"
+#include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
@@ -68,8 +68,8 @@ private:
   }
   // Stores f32 lanes in the op's element type.
   void storeElements(Value value, Value base, Value index) {
-    if (element.isBF16())
-      value = roundToBf16Bits(builder, loc, value, target.roundsBf16);
+    if (nn::isHalf(element))
+      value = roundToHalfBits(builder, loc, value, element, target.roundsBf16);
     store(value, base, storageType(element), index);
   }
   // Converts a value as it lies in memory to f32 or i1.
@@ -77,7 +77,8 @@ private:
     if (type.isInteger(1))
       return make<arith::CmpIOp>(arith::CmpIPredicate::ne, stored,
                                  constant(stored, 0));
-    return type.isBF16() ? widenBf16Bits(builder, loc, stored) : stored;
+    return nn::isHalf(type) ? widenHalfBits(builder, loc, stored, type)
+                            : stored;
   }
   // Builds a loop. `body` gets the index and the carried values, and returns
   // their next values.

@@ -187,7 +187,6 @@ Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   Value scaled =
       make<arith::MulFOp>(value, splatLike(value.getType(), 1 / (1 - ratio)));
   Value result = make<arith::SelectOp>(keep, scaled, number(value, 0));
-  if (nn::tensorType(op.getResult()).getElementType().isBF16())
-    result = roundBf16(result);
-  return {result, depth};
+  return {roundTo(nn::tensorType(op.getResult()).getElementType(), result),
+          depth};
 }

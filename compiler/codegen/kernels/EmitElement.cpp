@@ -104,12 +104,11 @@ Lanes ElementEmitter::elementwise(Operation *op, const Index &index) {
     values.push_back(vector ? spread(operand.value) : operand.value);
   auto elementwise = cast<nn::ElementwiseOpInterface>(op);
   Value result = elementwise.buildScalar(builder, loc, values);
-  // Code computes in f32. The op's result must nevertheless be a bf16 number,
-  // as if each op had stored it, or fusion would change bits. Exact ops (a
-  // copy, a maximum) keep it one.
-  bool isBf16 = tensorType(op->getResult(0)).getElementType().isBF16();
-  if (isBf16 && !elementwise.isExact())
-    result = roundBf16(result);
+  // Code computes in f32. The op's result must nevertheless be a number of its
+  // 16-bit type, as if each op had stored it, or fusion would change bits.
+  // Exact ops (a copy, a maximum) keep it one.
+  if (!elementwise.isExact())
+    result = roundTo(tensorType(op->getResult(0)).getElementType(), result);
   return {result, depth};
 }
 
@@ -239,8 +238,7 @@ Lanes ElementEmitter::iota(nn::IotaOp op, const Index &index) {
   type = lanesOf(type, vector);
   if (isa<FloatType>(element)) {
     value = make<arith::SIToFPOp>(type, value);
-    if (element.isBF16())
-      value = roundBf16(value);
+    value = roundTo(element, value);
   } else if (element.getIntOrFloatBitWidth() < bits) {
     value = make<arith::TruncIOp>(type, value);
   }

@@ -2,7 +2,7 @@
 // accumulator, into which the gradient's rows are added in the order of their
 // ids. Threads take blocks of columns, so no two threads write the same element
 // and the order of additions, hence the bits, does not depend on the number of
-// threads. A bf16 table sums each row in f32 first (see below).
+// threads. A table of a 16-bit type sums each row in f32 first (see below).
 #include "compiler/codegen/kernels/EmitEmbeddingGrad.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -36,7 +36,7 @@ void EmbeddingGradEmitter::emit(Value begin, Value end) {
   low = make<arith::MulIOp>(begin, i64(plan.blockLanes));
   high = make<arith::MinSIOp>(make<arith::MulIOp>(end, i64(plan.blockLanes)),
                               i64(stage.lanes));
-  bool narrow = declared.isBF16();
+  bool narrow = nn::isHalf(declared);
   if (narrow) {
     // The stack space is part of the plan (KernelPlan::stackBytes), so the
     // runtime's threads have it.
@@ -199,19 +199,18 @@ void EmbeddingGradEmitter::addRow(Value to, Type type, const IndexExpr &at,
     Lanes sum = load(to, type, at, 2);
     insertAt(2);
     Value total = make<arith::AddFOp>(sum.value, spread(gradient.value));
-    store(to, type, at, rounds ? roundBf16(total) : total);
+    store(to, type, at, rounds ? roundTo(declared, total) : total);
   });
 }
 
-// Copies the columns of a row, and rounds them if the target is bf16.
+// Copies the columns of a row, and rounds them to the target's type.
 void EmbeddingGradEmitter::copyRow(Value from, Type fromType,
                                    const IndexExpr &source, Value to,
                                    Type toType, const IndexExpr &at) {
   overColumns([&] {
     Lanes value = load(from, fromType, source, 2);
     insertAt(2);
-    store(to, toType, at,
-          toType.isBF16() ? roundBf16(value.value) : value.value);
+    store(to, toType, at, roundTo(toType, value.value));
   });
 }
 
@@ -224,15 +223,15 @@ void EmbeddingGradEmitter::addEachPlace() {
   });
 }
 
-// bf16 with a single id: one addition, so it may round at once.
+// A 16-bit type with a single id: one addition, so it may round at once.
 void EmbeddingGradEmitter::addOnlyPlace() {
   setVariable(tableRow, rowOf());
   when(counts(rowOf()), [&] { addRow(table, declared, address, true); });
 }
 
-// ---- bf16 ----
+// ---- 16-bit types ----
 //
-// Adding rows to a bf16 table one by one would round each time. Instead, the
+// Adding rows to such a table one by one would round each time. Instead, the
 // first place of an id sums that place and all later places of the id in f32,
 // and rounds once. Linked lists of places (linkPlaces) find the later ones.
 

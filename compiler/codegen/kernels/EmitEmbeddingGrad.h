@@ -28,7 +28,7 @@ private:
   void beginTable();
   mlir::Value rowOf();
   mlir::Value counts(mlir::Value id);
-  // `rounds` is set if the sum is final and the table bf16.
+  // `rounds` is set if the sum is final and the table of a 16-bit type.
   void addRow(mlir::Value to, mlir::Type type, const IndexExpr &at,
               bool rounds);
   void copyRow(mlir::Value from, mlir::Type fromType, const IndexExpr &source,
@@ -38,7 +38,7 @@ private:
 
   mlir::Value placeAt(mlir::Value list, mlir::Value position);
   void setPlace(mlir::Value list, mlir::Value position, mlir::Value value);
-  // Bring equal ids together (bf16 only).
+  // Bring equal ids together (16-bit types only).
   void linkPlaces();
   void sumPlaces();
   void addPlacesFrom(mlir::Value first);
@@ -55,8 +55,8 @@ private:
   mlir::Value zero, rows, count; // 0, the table's rows, the number of ids
   IndexExpr tableRow,
       address; // a row, and the address of its element at the lane
-  // bf16 only: the sums of a row, the first place of each row, and the next
-  // place of each place.
+  // 16-bit types only: the sums of a row, the first place of each row, and the
+  // next place of each place.
   mlir::Value sums, firstPlaces, nextPlaces;
 };
 

@@ -61,10 +61,7 @@ struct EmitKernels : codegen::impl::EmitKernelsBase<EmitKernels> {
   static LogicalResult emit(OpBuilder &builder, func::FuncOp kernel,
                             func::FuncOp function, const VectorTarget &target) {
     if (kernel->hasAttr(NNDialect::kOptimizerAttr)) {
-      // The optimizer also writes the bf16 weights that the next forward reads.
-      auto compute = kernel->getAttrOfType<TypeAttr>(kComputeAttr);
-      bool copy = compute && compute.getValue().isBF16();
-      emitOptimizer(builder, kernel, function, copy, target);
+      emitOptimizer(builder, kernel, function, target);
       return success();
     }
     if (kernel->hasAttr(NNDialect::kRowsAttr)) {

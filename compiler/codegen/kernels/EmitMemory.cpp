@@ -5,7 +5,7 @@
 // that only the innermost terms are computed again in each iteration.
 #include "compiler/codegen/kernels/ElementEmitter.h"
 
-#include "compiler/codegen/kernels/Bf16.h"
+#include "compiler/codegen/kernels/Half.h"
 #include "compiler/dialects/nn/Build.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,7 +21,7 @@ using nn::shapeOf;
 using nn::tensorType;
 
 Type kernels::scalarType(Type element) {
-  if (element.isBF16())
+  if (nn::isHalf(element))
     return Float32Type::get(element.getContext());
   if (auto integer = dyn_cast<IntegerType>(element))
     return IntegerType::get(element.getContext(), integer.getWidth());
@@ -29,7 +29,7 @@ Type kernels::scalarType(Type element) {
 }
 
 Type kernels::storageType(Type element) {
-  if (element.isBF16())
+  if (nn::isHalf(element))
     return IntegerType::get(element.getContext(), 16);
   if (element.isInteger(1))
     return IntegerType::get(element.getContext(), 8);
@@ -323,23 +323,26 @@ Value ElementEmitter::widen(Value stored, Type element) {
     // Booleans are bytes in memory and i1 in code. Any byte but 0 is true.
     return make<arith::CmpIOp>(arith::CmpIPredicate::ne, stored,
                                splatLike(stored.getType(), 0));
-  if (!element.isBF16())
+  if (!nn::isHalf(element))
     return stored;
-  Value wide = widenBf16Bits(builder, loc, stored);
+  Value wide = widenHalfBits(builder, loc, stored, element);
   roundedBits[wide] = stored;
   return wide;
 }
 
-// A value that was loaded from bf16 or rounded to it keeps its bits, so
-// converting it back is free.
+// A value that was loaded from a 16-bit type or rounded to it keeps its bits,
+// so converting it back is free. What else comes here (a maximum, a select) is
+// a number of the type already, and its conversion exact.
 Value ElementEmitter::narrow(Value value, Type element) {
   bool vector = isa<VectorType>(value.getType());
   if (element.isInteger(1))
     return make<arith::ExtUIOp>(lanesOf(builder.getI8Type(), vector), value);
-  if (!element.isBF16())
+  if (!nn::isHalf(element))
     return value;
   if (Value bits = roundedBits.lookup(value))
     return bits;
+  if (element.isF16())
+    return roundToHalfBits(builder, loc, value, element, target.roundsBf16);
   Value bits =
       make<arith::BitcastOp>(lanesOf(builder.getI32Type(), vector), value);
   bits = make<arith::ShRUIOp>(bits, splatLike(bits.getType(), 16));
@@ -347,7 +350,9 @@ Value ElementEmitter::narrow(Value value, Type element) {
 }
 
 // Goes through widen, which remembers the bits for a later store.
-Value ElementEmitter::roundBf16(Value value) {
-  Value bits = roundToBf16Bits(builder, loc, value, target.roundsBf16);
-  return widen(bits, builder.getBF16Type());
+Value ElementEmitter::roundTo(Type element, Value value) {
+  if (!nn::isHalf(element))
+    return value;
+  Value bits = roundToHalfBits(builder, loc, value, element, target.roundsBf16);
+  return widen(bits, element);
 }

@@ -4,7 +4,9 @@
 // computed once, outside the loop, in f64.
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 
-#include "compiler/codegen/kernels/Bf16.h"
+#include "compiler/codegen/kernels/Half.h"
+
+#include "compiler/dialects/nn/Build.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -15,6 +17,13 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::codegen;
 using namespace fsdpc::codegen::kernels;
+
+Type kernels::computeCopyOf(func::FuncOp program) {
+  // In f32 the masters are the copy.
+  auto compute = program->getAttrOfType<TypeAttr>(kComputeAttr);
+  return compute && nn::isHalf(compute.getValue()) ? compute.getValue()
+                                                   : Type();
+}
 
 Value OptimizerEmitter::i64(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, value, 64);
@@ -96,9 +105,9 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
   for (unsigned i = 0; i < states; ++i)
     store(result(1 + i), buffers[2 + i], f32);
   // The copy gets the new master weights, rounded.
-  if (computeCopy)
-    store(roundToBf16Bits(builder, loc, result(0), roundsBf16), buffers.back(),
-          builder.getI16Type());
+  if (copyType)
+    store(roundToHalfBits(builder, loc, result(0), copyType, roundsBf16),
+          buffers.back(), builder.getI16Type());
 }
 
 namespace {
@@ -106,9 +115,9 @@ namespace {
 // Loops for the host: vectors, then the elements that are left.
 class OptimizerLoops : OptimizerEmitter {
 public:
-  OptimizerLoops(OpBuilder &builder, func::FuncOp program, bool computeCopy,
+  OptimizerLoops(OpBuilder &builder, func::FuncOp program,
                  const VectorTarget &target)
-      : OptimizerEmitter(builder, program, computeCopy, target.roundsBf16),
+      : OptimizerEmitter(builder, program, target.roundsBf16),
         lanes(target.lanes) {}
 
   void emit(func::FuncOp function);
@@ -150,7 +159,6 @@ void OptimizerLoops::emit(func::FuncOp function) {
 } // namespace
 
 void kernels::emitOptimizer(OpBuilder &builder, func::FuncOp program,
-                            func::FuncOp function, bool computeCopy,
-                            const VectorTarget &target) {
-  OptimizerLoops(builder, program, computeCopy, target).emit(function);
+                            func::FuncOp function, const VectorTarget &target) {
+  OptimizerLoops(builder, program, target).emit(function);
 }

@@ -93,8 +93,7 @@ Value ElementEmitter::foldLanes(nn::ReduceOp op, Value vector) {
   });
 }
 
-// Sums of bf16 are kept in f32 and rounded once, at the end.
+// Sums of 16-bit types are kept in f32 and rounded once, at the end.
 Value ElementEmitter::roundResult(nn::ReduceOp op, Value sum) {
-  bool isBf16 = tensorType(op.getResult()).getElementType().isBF16();
-  return isBf16 ? roundBf16(sum) : sum;
+  return roundTo(tensorType(op.getResult()).getElementType(), sum);
 }

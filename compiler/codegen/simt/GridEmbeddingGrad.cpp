@@ -269,7 +269,7 @@ void GridEmitter::emitEmbeddingGrad() {
   insertAt(1);
   auto finish = [&] {
     store(buffers[kernel.getNumArguments()], declared, address,
-          declared.isBF16() ? roundBf16(sums[1]) : sums[1]);
+          roundTo(declared, sums[1]));
   };
   if (!lookup.stores)
     return finish();

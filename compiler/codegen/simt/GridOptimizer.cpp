@@ -18,20 +18,13 @@ namespace {
 
 constexpr int64_t kLanes = 4; // 16 bytes
 
-// Returns true if the update also writes bf16 weights for the next forward.
-bool hasCopy(func::FuncOp program) {
-  auto compute = program->getAttrOfType<TypeAttr>(kernels::kComputeAttr);
-  return compute && compute.getValue().isBF16();
-}
-
 // Emits the code of one thread for its block's segment.
 class OptimizerGrid : kernels::OptimizerEmitter {
 public:
   OptimizerGrid(OpBuilder &builder, func::FuncOp program,
                 gpu::GPUFuncOp function, int64_t blockThreads, bool roundsBf16)
-      : OptimizerEmitter(builder, program, hasCopy(program), roundsBf16),
-        function(function), threads(builder, function, blockThreads),
-        blockThreads(blockThreads) {}
+      : OptimizerEmitter(builder, program, roundsBf16), function(function),
+        threads(builder, function, blockThreads), blockThreads(blockThreads) {}
 
   void emit();
 
@@ -99,7 +92,8 @@ void OptimizerGrid::emit() {
 int64_t simt::optimizerBuffers(func::FuncOp program) {
   // The program's arguments less lr, step and decay, the copy, and the three
   // tables of the launch (scale, segments, rates).
-  return program.getNumArguments() - 3 + hasCopy(program) + 3;
+  int64_t copies = kernels::computeCopyOf(program) ? 1 : 0;
+  return program.getNumArguments() - 3 + copies + 3;
 }
 
 void simt::emitOptimizer(OpBuilder &builder, func::FuncOp program,

@@ -175,6 +175,26 @@ def FSDP_RandomOp : FSDP_Op<"random", [Pure, OutsideArena]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def FSDP_LossScaleOp : FSDP_Op<"loss_scale", [Pure, OutsideArena]> {
+  let summary = "The factor of the loss's gradient in this step";
+  let description = [{
+    With `--loss-scale`, `grad` begins the backward with this number instead of 1, so
+    that small gradients stay above the least number of f16 (Micikevicius et al., Mixed
+    Precision Training, 2018). The runtime keeps the scale and changes it from step to
+    step; `fsdp.clip_scale` divides by it.
+
+    **Constraints**
+    - The result is a scalar of f32.
+
+    Example:
+    ```mlir
+    %scale = fsdp.loss_scale : tensor<f32>
+    ```
+  }];
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
 def FSDP_ReportLossOp : FSDP_Op<"report_loss", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
   let summary = "Reports the microbatch's loss";
   let description = [{
@@ -212,7 +232,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
-    - `compute` is f32 or bf16.
+    - `compute` is f32, bf16 or f16.
     - There is at least one member. Each starts at a multiple of 16 elements, is not
       empty, and begins no earlier than the one before it ends.
     - `elements` is the end of the last member.

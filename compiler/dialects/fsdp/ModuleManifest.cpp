@@ -42,6 +42,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.reduceDtype = nameOf(options.reduceType).str();
   manifest.lr = options.lr();
   manifest.maxNorm = options.clipGradNorm;
+  manifest.lossScale = options.lossScale();
   manifest.maxRanks = options.maxRanks;
   manifest.planRanks = options.planRanks;
   manifest.planThreads = options.planThreads;

@@ -188,6 +188,10 @@ constexpr OptionInfo table[] = {
         "clip-grad-value", Group::Training, "X",
         "largest element of the gradient, after its norm is clipped (0: as it "
         "is)"),
+    option<&Options::givenLossScale>(
+        "loss-scale", Group::Training, "dynamic[,KEY=X...]|X|none",
+        "factor of the loss's gradient, as torch's GradScaler, with the keys "
+        "init, growth, backoff, interval (dynamic for f16)"),
 
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
@@ -400,6 +404,14 @@ std::string checkOptions(const CompileOptions &options) {
   std::string fault = checkHyperparameters(options);
   if (!fault.empty())
     return fault;
+  if (options.isCuda() && options.usesF16())
+    return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
+           "'--target=" +
+           findOption("target")->print(options) +
+           "'; use bf16, which needs no loss scale";
+  if (options.isCuda() && options.lossScale().isOn())
+    return "'--loss-scale' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who
   // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));

@@ -53,8 +53,9 @@ template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
 }
 
 template <> ArrayRef<EnumName<ElementType>> enumNames() {
-  static constexpr EnumName<ElementType> names[] = {
-      {"f32", ElementType::F32}, {"bf16", ElementType::BF16}};
+  static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::F32},
+                                                    {"bf16", ElementType::BF16},
+                                                    {"f16", ElementType::F16}};
   return names;
 }
 
@@ -110,6 +111,18 @@ template <> ArrayRef<EnumName<Cpu>> enumNames() {
                                             {"x86-64-v3", Cpu::X86_64_V3},
                                             {"x86-64-v4", Cpu::X86_64_V4}};
   return names;
+}
+
+FloatType floatType(ElementType type, MLIRContext *context) {
+  switch (type) {
+  case ElementType::F32:
+    return Float32Type::get(context);
+  case ElementType::BF16:
+    return BFloat16Type::get(context);
+  case ElementType::F16:
+    return Float16Type::get(context);
+  }
+  llvm_unreachable("covered above");
 }
 
 // The first name of a value counts, so aliases are read and never written.
@@ -294,6 +307,73 @@ std::string OptionType<NumberPair>::parse(const OptionInfo &option,
 
 std::string OptionType<NumberPair>::print(NumberPair value) {
   return printNumber(value.first) + "," + printNumber(value.second);
+}
+
+// The scale is an f32 on the device, as torch.amp.GradScaler's.
+static std::string checkScale(StringRef name, double value, double above,
+                              double below) {
+  if (value > above && value < below &&
+      (below < 1e38 || std::isfinite(static_cast<float>(value))))
+    return "";
+  std::string text = "has " + name.str() + " " + printNumber(value) +
+                     ", which is not above " + printNumber(above);
+  return text + (below < 1e38 ? " and below " + printNumber(below)
+                              : " or exceeds f32");
+}
+
+// Sets one `key=value` of a dynamic scale.
+static std::string parseScalePart(StringRef part, LossScale &scale) {
+  auto [key, text] = part.split('=');
+  constexpr double most = std::numeric_limits<double>::infinity();
+  if (key == "interval")
+    return text.getAsInteger(10, scale.interval) || scale.interval < 1
+               ? "has '" + part.str() + "', which is no number of steps"
+               : "";
+  double *field = key == "init"      ? &scale.init
+                  : key == "growth"  ? &scale.growth
+                  : key == "backoff" ? &scale.backoff
+                                     : nullptr;
+  if (!field)
+    return "has '" + part.str() +
+           "', which sets none of init, growth, backoff, interval";
+  if (text.getAsDouble(*field))
+    return "has '" + part.str() + "', which is not a number";
+  return checkScale(key, *field, key == "growth" ? 1 : 0,
+                    key == "backoff" ? 1 : most);
+}
+
+std::string OptionType<std::optional<LossScale>>::parse(
+    const OptionInfo &option, StringRef text, std::optional<LossScale> &value) {
+  LossScale &scale = value.emplace();
+  if (text == "none")
+    return "";
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  if (parts.front() != "dynamic") {
+    if (text.getAsDouble(scale.init))
+      return "is not of the form " + option.placeholder.str();
+    return checkScale("the scale", scale.init, 0,
+                      std::numeric_limits<double>::infinity());
+  }
+  scale = dynamicLossScale;
+  for (StringRef part : llvm::drop_begin(parts))
+    if (std::string fault = parseScalePart(part, scale); !fault.empty())
+      return fault;
+  return "";
+}
+
+std::string OptionType<std::optional<LossScale>>::print(
+    const std::optional<LossScale> &value) {
+  if (!value)
+    return "";
+  if (!value->isOn())
+    return "none";
+  if (!value->isDynamic())
+    return printNumber(value->init);
+  return "dynamic,init=" + printNumber(value->init) +
+         ",growth=" + printNumber(value->growth) +
+         ",backoff=" + printNumber(value->backoff) +
+         ",interval=" + std::to_string(value->interval);
 }
 
 std::string OptionType<std::vector<Gpu>>::parse(const OptionInfo &,

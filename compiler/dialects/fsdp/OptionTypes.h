@@ -92,6 +92,15 @@ template <> struct OptionType<NumberPair> : TextOption<NumberPair> {
   static std::string print(NumberPair value);
 };
 
+/// "none", a number, or "dynamic" with assignments such as "init=1024".
+template <>
+struct OptionType<std::optional<LossScale>>
+    : TextOption<std::optional<LossScale>> {
+  static std::string parse(const OptionInfo &, llvm::StringRef,
+                           std::optional<LossScale> &);
+  static std::string print(const std::optional<LossScale> &value);
+};
+
 /// One text with commas, "sm_80,sm_90". A second use of the flag replaces the
 /// list instead of adding to it.
 template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {

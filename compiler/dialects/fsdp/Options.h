@@ -9,8 +9,10 @@
 
 #include "compiler/schedule/cost_model.h"
 #include "compiler/schedule/problem.h"
+#include "shared/loss_scale.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <map>
@@ -66,6 +68,9 @@ enum class Cpu { Native, X86_64_V3, X86_64_V4 };
 /// schedule::Prefetch or schedule::ElementType, as it stands in flags and
 /// dumps.
 template <typename Enum> llvm::StringRef nameOf(Enum value);
+
+/// Returns the type of tensors' elements that an option names.
+mlir::FloatType floatType(schedule::ElementType, mlir::MLIRContext *);
 
 /// Two numbers, such as the decay rates of Adam's averages.
 struct NumberPair {
@@ -150,7 +155,8 @@ struct CompileOptions {
   double layerDecay = 1;   // factor of the learning rate from a unit to the one
                            // before it
   double clipGradNorm = 0; // 0: not clipped
-  double clipGradValue = 0; // 0: not clipped
+  double clipGradValue = 0;                // 0: not clipped
+  std::optional<LossScale> givenLossScale; // see lossScale()
 
   // The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
@@ -185,6 +191,15 @@ struct CompileOptions {
   double momentum() const;
   double alpha() const;
   NumberPair betas() const;
+  /// Returns true if gradients, or what they are computed from, are f16.
+  bool usesF16() const {
+    return paramType == schedule::ElementType::F16 ||
+           reduceType == schedule::ElementType::F16;
+  }
+  /// Returns the scale of the loss. f16 implies a dynamic one.
+  LossScale lossScale() const {
+    return givenLossScale.value_or(usesF16() ? dynamicLossScale : LossScale());
+  }
 };
 
 } // namespace fsdpc::fsdp

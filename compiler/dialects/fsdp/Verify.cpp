@@ -3,15 +3,16 @@
 // themselves are verified.
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
+#include "compiler/dialects/nn/Build.h"
 
 using namespace mlir;
 
 namespace fsdpc::fsdp {
 
 LogicalResult LayoutOp::verify() {
-  if (!getCompute().isF32() && !getCompute().isBF16())
+  if (!getCompute().isF32() && !nn::isHalf(getCompute()))
     return emitOpError() << "has compute type " << getCompute()
-                         << "; it must be f32 or bf16";
+                         << "; it must be f32, bf16 or f16";
   if (std::optional<StringRef> name = getStrategy()) {
     Strategy strategy;
     std::string fault = parseName(*name, strategy);

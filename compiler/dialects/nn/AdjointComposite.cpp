@@ -170,12 +170,17 @@ LinearCrossEntropyOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
   if (failed(onlyFirstResult(*this, resultGrads)) ||
       failed(notNeeded(*this, needed, indexOf(getWeightsMutable()), "weights")))
     return failure();
-  // The forward has already computed the gradients for dloss = 1, block by
-  // block, so that the logits never lie in memory as a whole. The chain rule
-  // only multiplies them by the loss's gradient.
+  // The forward has already computed the gradients for dloss = 1 (or for dloss
+  // = scale), block by block, so that the logits never lie in memory as a
+  // whole. The chain rule only multiplies them by the loss's gradient.
+  Value dloss = resultGrads[0];
+  if (getScale() && dloss != getScale())
+    dloss = DivOp::create(builder, getLoc(), dloss, getScale());
   auto scale = [&](Value gradient) -> Value {
-    Value factor = castTo(builder, getLoc(), resultGrads[0],
-                          tensorType(gradient).getElementType());
+    if (dloss == getScale())
+      return gradient;
+    Value factor =
+        castTo(builder, getLoc(), dloss, tensorType(gradient).getElementType());
     SmallVector<int64_t> ones(tensorType(gradient).getRank(), 1);
     factor = broadcastTo(builder, getLoc(),
                          reshapeTo(builder, getLoc(), factor, ones),

@@ -14,6 +14,12 @@ inline mlir::RankedTensorType tensorType(mlir::Value value) {
   return llvm::cast<mlir::RankedTensorType>(value.getType());
 }
 
+/// Returns true for the 16-bit float types, bf16 and f16. Ops on them compute
+/// in f32 and round each result.
+inline bool isHalf(mlir::Type element) {
+  return element.isBF16() || element.isF16();
+}
+
 /// Returns the shape. The reference stays valid with the MLIR context, since
 /// types are uniqued there, even if the value is erased.
 inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) {

@@ -17,7 +17,7 @@ def NN_Dialect : Dialect {
   let summary = "Tensor ops of neural networks, with adjoints";
   let description = [{
     Values are ranked tensors of static shape. A float tensor has elements of f32,
-    bf16 or f64, an integer tensor of i64, i32, i1, i8 or ui8. Broadcasts are
+    bf16, f16 or f64, an integer tensor of i64, i32, i1, i8 or ui8. Broadcasts are
     explicit ops.
 
     Ops are of two kinds. Primitives (elementwise ops, shape ops, reductions) are what
@@ -25,7 +25,7 @@ def NN_Dialect : Dialect {
     keep the identity of a fused kernel until `outline-kernels`, where they become a
     library call or decompose into primitives.
 
-    An op on bf16 computes in f32 and rounds each result once. Statistics (log-sum-exp,
+    An op on bf16 or f16 computes in f32 and rounds each result once. Statistics (log-sum-exp,
     mean, reciprocal deviation) and losses are f32, or f64 where the input is. Hence
     fusing ops never changes a bit.
 
@@ -77,9 +77,9 @@ def NN_Dialect : Dialect {
 class NN_Op<string mnemonic, list<Trait> traits = []>
     : Op<NN_Dialect, mnemonic, traits>;
 
-def NN_Float : AnyTypeOf<[F32, BF16, F64]>;
+def NN_Float : AnyTypeOf<[F32, BF16, F16, F64]>;
 def NN_Integer : AnyTypeOf<[I64, I32, I1, I8, UI8]>;
-def NN_Element : AnyTypeOf<[F32, BF16, F64, I64, I32, I1, I8, UI8]>;
+def NN_Element : AnyTypeOf<[F32, BF16, F16, F64, I64, I32, I1, I8, UI8]>;
 
 def NN_Tensor : StaticShapeTensorOf<[NN_Element]>;
 def NN_FloatTensor : StaticShapeTensorOf<[NN_Float]>;

@@ -495,13 +495,14 @@ def NN_CrossEntropyRowsOp : NN_Op<"cross_entropy_rows", [Pure, Decomposes,
 def NN_LinearCrossEntropyOp : NN_Op<"linear_cross_entropy", [Pure, HasAdjoint,
     AttrSizedOperandSegments, AllTypesMatch<["input", "dinput"]>,
     AllTypesMatch<["weight", "dweight"]>,
-    Keeps<["Weights"]>, Statistics<["Loss", "Valid"]>]> {
+    Keeps<["Weights", "Scale"]>, Statistics<["Loss", "Valid"]>]> {
   let summary = "Cross-entropy of a linear layer, with its gradients";
   let description = [{
     The loss of `nn.cross_entropy` for logits = input · weight (+ bias), and the
     gradients of that loss, from one pass over the logits. `input` is R×K, `weight` K×C
     (C×K with `transpose_weight`), `bias` C; the other operands are cross_entropy's. The
-    adjoint only scales the gradients by the loss's cotangent. The logits are computed
+    adjoint only scales the gradients by the loss's cotangent. With `scale` they are
+    those of `scale` times the loss, so that small ones survive f16. The logits are computed
     once, a block of rows at a time (`decompose-linear-cross-entropy`), and never exist
     as a whole (Wijmans et al., Cut Your Losses in Large-Vocabulary Language Models,
     2024).
@@ -512,7 +513,7 @@ def NN_LinearCrossEntropyOp : NN_Op<"linear_cross_entropy", [Pure, HasAdjoint,
     - `bias` and `weights`, where present, are vectors with one element per class.
     - `dinput` and `dweight` have the types of `input` and `weight`. `dbias`, a vector
       with one element per class, is present if and only if `bias` is.
-    - `loss` and `valid` are scalars in f32 (f64 for an input of f64).
+    - `loss` and `valid` are scalars in f32 (f64 for an input of f64), and so is `scale`.
 
     Example:
     ```mlir
@@ -522,16 +523,17 @@ def NN_LinearCrossEntropyOp : NN_Op<"linear_cross_entropy", [Pure, HasAdjoint,
   }];
   let arguments = (ins NN_FloatTensor:$input, NN_FloatTensor:$weight,
                        Optional<NN_FloatTensor>:$bias, NN_IntTensor:$targets,
-                       Optional<NN_FloatTensor>:$weights, NN_Reduction:$reduction,
-                       OptionalAttr<I64Attr>:$ignore_index, UnitAttr:$transpose_weight);
+                       Optional<NN_FloatTensor>:$weights, Optional<NN_StatTensor>:$scale,
+                       NN_Reduction:$reduction, OptionalAttr<I64Attr>:$ignore_index,
+                       UnitAttr:$transpose_weight);
   let results = (outs NN_StatTensor:$loss, NN_StatTensor:$valid,
                       NN_FloatTensor:$dinput, NN_FloatTensor:$dweight,
                       Optional<NN_FloatTensor>:$dbias);
   let assemblyFormat = [{
     $reduction $input `,` $weight `,` $targets (`bias` $bias^)? (`weights` $weights^)?
-    attr-dict `:` type($input) `,` type($weight) `,` type($targets)
-    (`bias` type($bias)^)? (`weights` type($weights)^)? `->` type($loss) `,`
-    type($valid) (`,` type($dbias)^)?
+    (`scale` $scale^)? attr-dict `:` type($input) `,` type($weight) `,` type($targets)
+    (`bias` type($bias)^)? (`weights` type($weights)^)? (`scale` type($scale)^)? `->`
+    type($loss) `,` type($valid) (`,` type($dbias)^)?
   }];
   let hasVerifier = 1;
 }

@@ -54,7 +54,7 @@ def ElementwiseOpInterface : OpInterface<"ElementwiseOpInterface"> {
   let methods = [
     InterfaceMethod<[{
       Builds arith and math ops on scalars, or on vectors of one length.
-      Floating operands and results are f32 or f64 (never bf16: the emitter
+      Floating operands and results are f32 or f64 (never bf16 or f16: the emitter
       widens before and rounds after).
     }], "::mlir::Value", "buildScalar",
     (ins "::mlir::OpBuilder &":$builder, "::mlir::Location":$loc,
@@ -65,7 +65,7 @@ def ElementwiseOpInterface : OpInterface<"ElementwiseOpInterface"> {
     }], "int64_t", "getScalarCost", (ins), "", "return 1;">,
     InterfaceMethod<[{
       Returns true if the result is one of the operands, with another sign at most.
-      Such a result needs no rounding to bf16.
+      Such a result needs no rounding to bf16 or f16.
     }], "bool", "isExact", (ins), "", "return false;">
   ];
 }

@@ -2,6 +2,7 @@
 // Signedness is a property of the tensor's type; scalar code has signless
 // integers, so these functions look at the op's types to choose between signed
 // and unsigned.
+#include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
 #include <cmath>
@@ -55,9 +56,9 @@ bool isUnsigned(Type element) {
 }
 
 // Returns the type in which scalar code computes with a tensor's elements: f32
-// for bf16, and signless integers.
+// for the 16-bit floats, and signless integers.
 Type scalarType(Type element) {
-  if (element.isBF16())
+  if (isHalf(element))
     return Float32Type::get(element.getContext());
   if (auto integer = dyn_cast<IntegerType>(element))
     return IntegerType::get(element.getContext(), integer.getWidth());
@@ -132,8 +133,8 @@ Value CopyOp::buildScalar(OpBuilder &, Location, ValueRange xs) {
   return xs[0];
 }
 
-// One case per pair of kinds. bf16 and f32 are the same scalar type here, since
-// the emitter rounds when it stores.
+// One case per pair of kinds. The 16-bit floats and f32 are the same scalar
+// type here, since the emitter rounds when it stores.
 Value CastOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   ScalarBuilder s(builder, loc);
   Value x = xs[0];

@@ -223,8 +223,8 @@ LogicalResult AttentionGradOp::verify() {
 }
 
 // Checks what the loss and its gradient share. The importer has merged all axes
-// but the classes into rows. The sums are statistics: bf16 has too few digits
-// to add up many rows.
+// but the classes into rows. The sums are statistics: 16-bit types have too
+// few digits to add up many rows.
 template <typename Loss> static LogicalResult verifyCrossEntropy(Loss op) {
   ArrayRef<int64_t> shape = shapeOf(op.getLogits());
   if (shape.size() != 2)
@@ -284,7 +284,9 @@ LogicalResult LinearCrossEntropyOp::verify() {
       failed(
           verifyVector(*this, "gradient of the bias", getDbias(), classes)) ||
       failed(verifyVector(*this, "weights", getWeights(), classes)) ||
-      failed(verifyStatistic(*this, "loss", getLoss(), getInput(), {})))
+      failed(verifyStatistic(*this, "loss", getLoss(), getInput(), {})) ||
+      (getScale() &&
+       failed(verifyStatistic(*this, "scale", getScale(), getInput(), {}))))
     return failure();
   return verifyStatistic(*this, "valid", getValid(), getInput(), {});
 }

@@ -63,7 +63,7 @@ def RT_PointerOp : RT_Op<"pointer", [Pure]> {
     | `constant` | `rt.constant` | the program's constants |
     | `buffer` | `fsdp.buffer` | running statistics of the model |
     | `whole` | `fsdp.layout` | a layout's parameters in the compute type, where every rank keeps all of them |
-    | `random` | none | four i32: seed low, seed high, microbatch, step |
+    | `random` | none | four i32: seed low, seed high, microbatch, step; then an f32: the scale of the loss |
 
     **Constraints**
     - The space's symbol is as the table says.

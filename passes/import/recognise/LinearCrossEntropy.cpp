@@ -121,7 +121,7 @@ struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
     auto loss = b.create<nn::LinearCrossEntropyOp>(
         op.getLoss().getType(), op.getValid().getType(), input.getType(),
         weight.getType(), head->bias ? head->bias.getType() : Type(), input,
-        weight, head->bias, op.getTargets(), op.getWeights(),
+        weight, head->bias, op.getTargets(), op.getWeights(), /*scale=*/Value(),
         op.getReductionAttr(), op.getIgnoreIndexAttr(),
         head->product.getTransposeBAttr());
     op.getLoss().replaceAllUsesWith(loss.getLoss());

@@ -96,11 +96,14 @@ static void crossEntropyRows(CrossEntropyRowsOp, Inputs in,
   }
 }
 
-/// Computes the loss over all logits, then its gradients by the chain rule.
+/// Computes the loss over all logits, then its gradients by the chain rule,
+/// times the scale.
 static void linearCrossEntropy(LinearCrossEntropyOp op, Inputs in,
                                ReferenceTensors &out) {
   const ReferenceTensor &x = in[0], &w = in[1];
   auto bias = optionalInput(in, op.getBiasMutable());
+  auto scaleInput = optionalInput(in, op.getScaleMutable());
+  double scale = scaleInput ? scaleInput->floats[0] : 1;
   const ReferenceTensor &targets =
       in[op.getTargetsMutable().getOperandNumber()];
   bool transposed = op.getTransposeWeight();
@@ -137,7 +140,8 @@ static void linearCrossEntropy(LinearCrossEntropyOp op, Inputs in,
         weight * (maximum + std::log(sum) - at(logits.data(), classes, target));
     for (int64_t j = 0; j < classes; ++j) {
       // The gradient of this logit, before the row's weight.
-      double grad = std::exp(logits[j] - maximum) / sum - (j == target);
+      double grad =
+          scale * (std::exp(logits[j] - maximum) / sum - (j == target));
       for (int64_t k = 0; k < depth; ++k) {
         out[2].floats[r * depth + k] +=
             weight * grad * w.floats[weightAt(k, j)];

@@ -1,6 +1,7 @@
 // The storage of the reference interpreter: conversion between attributes and
 // tensors, and rounding to element types. The importer folds masks of millions
 // of elements, so common types are copied from and to the attribute's bytes.
+#include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/reference/Reference.h"
 
 #include <cstring>
@@ -110,7 +111,7 @@ DenseElementsAttr ReferenceTensor::toAttr() const {
     return DenseElementsAttr::get(type(), values);
   }
   if (isFloat()) {
-    // bf16 and f64.
+    // The 16-bit types and f64.
     const auto &semantics = cast<FloatType>(element).getFloatSemantics();
     SmallVector<APFloat> values;
     values.reserve(floats.size());
@@ -131,10 +132,10 @@ DenseElementsAttr ReferenceTensor::toAttr() const {
 
 // Through APFloat, which rounds to nearest even in one step. A detour through
 // f32 would round twice.
-static double roundToBf16(double value) {
+static double roundTo(FloatType type, double value) {
   APFloat narrow(value);
   bool lost;
-  narrow.convert(APFloat::BFloat(), APFloat::rmNearestTiesToEven, &lost);
+  narrow.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
   narrow.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
   return narrow.convertToDouble();
 }
@@ -143,9 +144,9 @@ void ReferenceTensor::round() {
   if (element.isF32())
     for (double &value : floats)
       value = static_cast<float>(value);
-  else if (element.isBF16())
+  else if (isHalf(element))
     for (double &value : floats)
-      value = roundToBf16(value);
+      value = roundTo(cast<FloatType>(element), value);
   else if (!isFloat() && !element.isInteger(64)) {
     // Wraps to the width: the upper bits are shifted out, and come back as
     // zeros or as the sign.

@@ -1,6 +1,8 @@
-// Rounds with integer arithmetic unless the processor has AVX-512 BF16: LLVM's
-// own fallback is a call of a library function for each lane.
-#include "compiler/codegen/kernels/Bf16.h"
+// bf16 is rounded with integer arithmetic unless the processor has AVX-512
+// BF16: LLVM's own fallback is a call of a library function for each lane. f16
+// needs no such code, since F16C belongs to x86-64-v3 and PTX converts it as
+// well.
+#include "compiler/codegen/kernels/Half.h"
 
 #include "compiler/dialects/nn/ScalarBuilder.h"
 
@@ -16,22 +18,26 @@ static Type typeLike(Value value, Type element) {
 }
 
 // bf16 is the upper half of an f32, so widening shifts the bits into place.
-Value kernels::widenBf16Bits(OpBuilder &builder, Location loc, Value bits) {
+Value kernels::widenHalfBits(OpBuilder &builder, Location loc, Value bits,
+                             Type half) {
   nn::ScalarBuilder s(builder, loc);
+  if (half.isF16())
+    return s.make<arith::ExtFOp>(
+        typeLike(bits, builder.getF32Type()),
+        s.make<arith::BitcastOp>(typeLike(bits, half), bits));
   Value wide =
       s.make<arith::ExtUIOp>(typeLike(bits, builder.getI32Type()), bits);
   wide = s.make<arith::ShLIOp>(wide, s.constant(wide, 16));
   return s.make<arith::BitcastOp>(typeLike(bits, builder.getF32Type()), wide);
 }
 
-Value kernels::roundToBf16Bits(OpBuilder &builder, Location loc, Value value,
-                               bool hardware) {
+Value kernels::roundToHalfBits(OpBuilder &builder, Location loc, Value value,
+                               Type half, bool hardwareBf16) {
   nn::ScalarBuilder s(builder, loc);
   Type i16 = typeLike(value, builder.getI16Type()),
        i32 = typeLike(value, builder.getI32Type());
-  if (hardware) {
-    Value rounded =
-        s.make<arith::TruncFOp>(typeLike(value, builder.getBF16Type()), value);
+  if (half.isF16() || hardwareBf16) {
+    Value rounded = s.make<arith::TruncFOp>(typeLike(value, half), value);
     return s.make<arith::BitcastOp>(i16, rounded);
   }
   // Round to nearest, ties to even: adds half of the last place that stays,

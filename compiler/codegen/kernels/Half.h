@@ -1,0 +1,20 @@
+// Conversions between f32 and the 16-bit float types, for scalars and vectors.
+#pragma once
+
+#include "mlir/IR/Builders.h"
+
+namespace fsdpc::codegen::kernels {
+
+/// Returns the bits (i16) of f32 lanes rounded to `half` (bf16 or f16), to
+/// nearest, ties to even. Set `hardwareBf16` only if the processor has an
+/// instruction for bf16; all targets have one for f16.
+mlir::Value roundToHalfBits(mlir::OpBuilder &builder, mlir::Location loc,
+                            mlir::Value value, mlir::Type half,
+                            bool hardwareBf16);
+
+/// Returns the f32 lanes that have the given bits (i16) of `half`. This is
+/// exact.
+mlir::Value widenHalfBits(mlir::OpBuilder &builder, mlir::Location loc,
+                          mlir::Value bits, mlir::Type half);
+
+} // namespace fsdpc::codegen::kernels
