@@ -92,7 +92,9 @@ protected:
 private:
   Header headerOf(uint64_t number, size_t bytes) const {
     Header header = {id, number, bytes, {}};
-    strncpy(header.operation, operation, sizeof header.operation);
+    // Not strncpy, about whose missing terminator compilers warn.
+    memcpy(header.operation, operation,
+           std::min(strlen(operation), sizeof header.operation));
     return header;
   }
   Socket &socketOf(int peer) const {
