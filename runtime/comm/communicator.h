@@ -11,6 +11,7 @@
 // ranks by one function, transfer().
 #pragma once
 
+#include "runtime/comm/wire_type.h"
 #include "shared/staging.h"
 #include "shared/status.h"
 
@@ -23,9 +24,6 @@
 #include <vector>
 
 namespace fsdpc::runtime {
-
-// The types in which values travel between ranks.
-enum class WireType { f32, bf16, f16 };
 
 // One rank's operand of a reduce-scatter: its gradient of one layout.
 struct ReduceScatter {

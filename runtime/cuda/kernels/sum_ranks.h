@@ -3,7 +3,7 @@
 // handled at a time, so that accesses are 16 bytes wide.
 #pragma once
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/wire_type.h"
 #include "runtime/cuda/kernels/grid.h"
 
 namespace fsdpc::runtime {
