@@ -27,9 +27,10 @@ namespace {
 class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
-          const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay)
+          const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay,
+          int64_t states)
       : module(module), symbols(module), body(function.front()),
-        options(options), noDecay(std::move(noDecay)) {}
+        options(options), noDecay(std::move(noDecay)), states(states) {}
 
   LogicalResult run() {
     findGradients();
@@ -126,7 +127,7 @@ private:
         FlatSymbolRefAttr::get(unitOp),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(trainable ? stateNames(options).size() : 0),
+        builder.getI64IntegerAttr(trainable ? states : 0),
         builder.getArrayAttr(members),
         builder.getStrArrayAttr(fsdp::replicatedBy(options, trainable)));
     symbols.insert(layout);
@@ -232,6 +233,7 @@ private:
   Block &body;
   const fsdp::CompileOptions &options;
   fsdp::NamePatterns noDecay;
+  int64_t states; // of the optimizer, per element
   llvm::StringMap<fsdp::GradientOp> gradients;
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
   Operation *lastSymbol = nullptr;
@@ -249,7 +251,11 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
                                                options.noDecay.texts);
     if (failed(function) || failed(noDecay))
       return signalPassFailure();
-    Sharder sharder(module, *function, options, std::move(*noDecay));
+    auto program = OptimizerProgram::of(options, &getContext());
+    if (failed(program))
+      return signalPassFailure();
+    Sharder sharder(module, *function, options, std::move(*noDecay),
+                    program->states().size());
     if (failed(sharder.run()))
       return signalPassFailure();
     layouts = sharder.layoutCount();

@@ -105,7 +105,7 @@ constexpr OptionInfo table[] = {
 
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",
-        "as in torch.optim; absent hyperparameters have its defaults"),
+        "as in torch.optim, with its defaults; or a FILE.mlir with a program"),
     option<&Options::givenLr>("lr", Group::Training, "X", "learning rate"),
     option<&Options::givenBetas>("betas", Group::Training, "B1,B2",
                                  "decay of the two averages", belowOne,
@@ -335,6 +335,12 @@ static std::string checkHyperparameters(const CompileOptions &options) {
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
+  // A user's program has a name of its own, so the optimizer is asked itself.
+  auto isMet = [&](const OptionInfo &option, StringRef other) {
+    return option.condition.values.empty()
+               ? takes(infoOf(options.optimizer), option.name)
+               : llvm::is_contained(neededValues(option), other);
+  };
   for (const OptionInfo *option : options.given) {
     const OptionCondition &condition = option->condition;
     // `--nesterov=false` asks for nothing, so it cannot lack an effect.
@@ -342,11 +348,10 @@ std::string checkOptions(const CompileOptions &options) {
     if (condition.option.empty() || off)
       continue;
     std::string other = findOption(condition.option)->print(options);
-    SmallVector<StringRef> values = neededValues(*option);
-    if (!llvm::is_contained(values, other))
+    if (!isMet(*option, other))
       return "'--" + option->name.str() + "' has no effect with '--" +
              condition.option.str() + "=" + other + "'; it needs " +
-             listFlags(condition.option, values);
+             listFlags(condition.option, neededValues(*option));
   }
   std::string fault = checkHyperparameters(options);
   if (!fault.empty())
