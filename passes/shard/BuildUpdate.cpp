@@ -18,12 +18,12 @@ namespace {
 
 // Builds the op of one layout, with the program of the chosen optimizer in its
 // region.
-void buildOptimizer(OpBuilder &builder, const fsdp::CompileOptions &options,
+void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
                     fsdp::LayoutOp layout, Value scale) {
   auto optimizer = fsdp::OptimizerOp::create(
       builder, layout.getLoc(), FlatSymbolRefAttr::get(layout), scale);
   // Two elements (parameter and gradient), the states, and three scalars.
-  StateNames states = stateNames(options);
+  ArrayRef<StringRef> states = program.states();
   Location loc = layout.getLoc();
   auto named = [&](StringRef name) {
     return NameLoc::get(builder.getStringAttr(name), loc);
@@ -37,8 +37,8 @@ void buildOptimizer(OpBuilder &builder, const fsdp::CompileOptions &options,
   for (StringRef name : {"lr", "step", "decay"})
     body.addArgument(number, named(name));
   OpBuilder inner = OpBuilder::atBlockEnd(&body);
-  Results results = buildProgram(options, Scalars{inner, loc},
-                                 Arguments(body, states.size()));
+  Results results =
+      program.build(Scalars{inner, loc}, Arguments(body, states.size()));
   fsdp::YieldOp::create(inner, loc, results);
 }
 
@@ -58,6 +58,9 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
                                  "gradient; check --frozen and --trainable");
       return signalPassFailure();
     }
+    auto program = OptimizerProgram::of(options, &getContext());
+    if (failed(program))
+      return signalPassFailure();
     auto builder = OpBuilder::atBlockEnd(module.getBody());
     Location loc = module.getLoc();
     // The entry function takes no arguments: all that it touches is behind
@@ -78,7 +81,7 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
         builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
         sums.getResult(), builder.getF64FloatAttr(options.clipGradNorm));
     for (fsdp::LayoutOp layout : layouts)
-      buildOptimizer(builder, options, layout, clip.getScale());
+      buildOptimizer(builder, *program, layout, clip.getScale());
     func::ReturnOp::create(builder, loc);
   }
 };

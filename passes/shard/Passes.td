@@ -56,7 +56,11 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
   }];
   let statistics = [Statistic<"layouts", "layouts", "layouts made">,
                     Statistic<"copies", "copies", "gradients copied">];
-  let dependentDialects = ["::fsdpc::fsdp::FSDPDialect", "::fsdpc::nn::NNDialect"];
+  let dependentDialects = ["::fsdpc::fsdp::FSDPDialect", "::fsdpc::nn::NNDialect",
+                           // of the user's optimizer
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect"];
 }
 
 def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
@@ -104,6 +108,17 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     what starts with another value is selected where the step is 1. With
     `--clip-grad-value` the region begins by clamping the gradient, which the scale has
     averaged and whose norm it has clipped.
+
+    With `--optimizer=FILE.mlir` the program is the file's one function. It has the
+    arguments and results of the region, and each state has a name. Its ops are scalar
+    ones of arith and math, which are copied into each region:
+    ```mlir
+    func.func @sign_descent(%p: f32, %g: f32, %mean: f32 {fsdp.state = "mean"},
+                            %lr: f64, %step: f64, %decay: f64) -> (f32, f32) {
+      …
+      return %p1, %mean1 : f32, f32
+    }
+    ```
 
     Before: the module has no @update. After:
     ```mlir

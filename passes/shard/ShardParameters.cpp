@@ -33,10 +33,10 @@ class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
           const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay,
-          fsdp::NamePatterns ignored)
+          fsdp::NamePatterns ignored, int64_t states)
       : module(module), symbols(module), body(function.front()),
-        options(options), strategies(options), noDecay(std::move(noDecay)),
-        ignored(std::move(ignored)) {}
+        options(options), states(states), strategies(options),
+        noDecay(std::move(noDecay)), ignored(std::move(ignored)) {}
 
   LogicalResult run() {
     findGradients();
@@ -222,7 +222,7 @@ private:
             : builder.getStringAttr(nameOf(group.strategy)),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(trainable ? stateNames(options).size() : 0),
+        builder.getI64IntegerAttr(trainable ? states : 0),
         builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
@@ -343,6 +343,7 @@ private:
   SymbolTable symbols;
   Block &body;
   const fsdp::CompileOptions &options;
+  int64_t states; // of the optimizer, per element
   fsdp::UnitStrategies strategies;
   llvm::StringMap<fsdp::Strategy> ofUnit;
   fsdp::NamePatterns noDecay, ignored;
@@ -369,8 +370,11 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
                                                options.ignored.texts);
     if (failed(function) || failed(noDecay) || failed(ignored))
       return signalPassFailure();
+    auto program = OptimizerProgram::of(options, &getContext());
+    if (failed(program))
+      return signalPassFailure();
     Sharder sharder(module, *function, options, std::move(*noDecay),
-                    std::move(*ignored));
+                    std::move(*ignored), program->states().size());
     if (failed(sharder.run()))
       return signalPassFailure();
     layouts = sharder.layoutCount();

@@ -8,6 +8,7 @@ to torch. Prints for each variant the largest error after the first step and aft
 relative in L2, which is a stricter measure than the tensor's own. Then
 
   average     asgd's averaged parameter
+  written     Lion as a user writes it (tests/models/lion.mlir): the bits of --optimizer=lion
   emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit
   wrong       the same with one constant of a dump changed by a hundredth: beyond the limit (--all: each constant)
   bits        of zero1 and ddp: those of zero3, on one to four ranks (--all: of each optimizer)
@@ -121,6 +122,17 @@ def average(trials: Trials, variant: str) -> tuple[str, str]:
     return f"         {error:7.1e}  averaged parameter of {variant}", "" if error <= LIMIT else f"{variant}: the average is over the limit"
 
 
+def written(trials: Trials, variant: str) -> tuple[str, str]:
+    flags = [flag for flag in trials.reference.variants[variant] if not flag.startswith(("--optimizer", "--betas"))]
+    differ = []
+    for target in ("host", "cuda-emulation"):
+        file = trials.bench.compile(trials.model, f"written-{target}", "-q", f"--optimizer={harness.MODELS}/lion.mlir", f"--target={target}", *flags)
+        known = trials.compile(variant, f"known-{target}", f"--target={target}")
+        if len({trials.train(program, 3, 2).read_bytes() for program in (file, known)}) != 1:
+            differ.append(target)
+    return f"lion.mlir gives {'other bits than' if differ else 'the bits of'} {variant}", f"lion.mlir: other bits on {differ}" if differ else ""
+
+
 def programs(text: str) -> list[list[re.Match]]:
     """Returns the constants of each layout's program, in the same order for all layouts."""
     starts = [match.start() for match in re.finditer(r"fsdp\.optimizer @", text)] + [len(text)]
@@ -191,6 +203,7 @@ def test(bench, options):
     print(f"first    last     (limit {LIMIT:.0e})")
     each(exact, *[(variant,) for optimizer in optimizers for variant in trials.reference.of(optimizer)])
     each(average, *[(variant,) for variant in trials.reference.of("asgd") if "asgd" in optimizers])
+    each(written, *[(variant,) for variant in last if variant.startswith("lion")])
     each(emulated, *[(variant,) for variant in last])
     each(wrong, *[(variant, number) for variant in last for number in wrong_constants(
         harness.dump(bench.path(f"{variant}.ir"), "build-update").read_text(), options.all)])

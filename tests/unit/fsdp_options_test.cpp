@@ -76,6 +76,26 @@ TEST_F(OptionsTest, DefaultsFollowTheOptimizer) {
   EXPECT_EQ(options.weightDecay(), 0.1);
 }
 
+// A file's text goes into the attribute, and nothing is read from a dump.
+TEST_F(OptionsTest, AnOptimizerMayBeAFile) {
+  options.optimizer = {Optimizer::User, "mine.mlir", "the text"};
+  options.given = {findOption("optimizer")};
+  CompileOptions found = reread();
+  EXPECT_EQ(found.optimizer.kind, Optimizer::User);
+  EXPECT_EQ(found.optimizer.name(), "mine.mlir");
+  EXPECT_EQ(found.optimizer.text, "the text");
+  EXPECT_EQ(found.lr(), 1e-3);
+  EXPECT_EQ(set("weight-decay", "0.1"), "");
+  EXPECT_EQ(checkOptions(options), "");
+  EXPECT_EQ(set("optimizer", "absent.mlir"),
+            "--optimizer 'absent.mlir' cannot be read: No such file or "
+            "directory");
+  EXPECT_NE(findOption("optimizer")
+                ->read(*findOption("optimizer"),
+                       StringAttr::get(&context, "absent.mlir"), options),
+            "");
+}
+
 // The rows of the table name existing options, which go through the table.
 TEST_F(OptionsTest, OptimizersTakeOptionsThatExist) {
   for (const OptimizerInfo &info : allOptimizers()) {

@@ -128,11 +128,13 @@ constexpr DiscardableAttribute opTable[] = {
      {"an i64 array of offsets, or -1 for a result without memory", isOffsets}},
 };
 
-// On arguments of @microbatch; finishInputs (frontends/onnx) writes them.
+// On arguments of @microbatch, where finishInputs (frontends/onnx) writes them,
+// and of a user's optimizer.
 constexpr DiscardableAttribute argumentTable[] = {
     {"fsdp.input", ops, text},
     {"fsdp.bound", ops, count},
     {"fsdp.ignored", ops, {"an i64", isI64}},
+    {"fsdp.state", ops, text},
 };
 
 // Runs the checks of the command line on the attribute, so that no combination

@@ -37,7 +37,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
     for (Gpu gpu : options.gpus)
       manifest.gpuArchs.push_back(nameOf(gpu).str());
   manifest.strategy = describeStrategies(module);
-  manifest.optimizer = nameOf(options.optimizer).str();
+  manifest.optimizer = options.optimizer.name();
   manifest.computeDtype = nameOf(options.paramType).str();
   manifest.reduceDtype = nameOf(options.reduceType).str();
   manifest.lr = options.lr();

@@ -85,9 +85,17 @@ constexpr OptimizerInfo table[] = {
      .betas = {0.9, 0.99}},
 };
 
+// A program of the user's is given the decay; other numbers are its constants.
+constexpr OptimizerInfo userInfo = {.optimizer = Optimizer::User,
+                                    .name = "FILE.mlir",
+                                    .hyperparameters = "weight-decay|no-decay",
+                                    .lr = 1e-3};
+
 ArrayRef<OptimizerInfo> allOptimizers() { return table; }
 
 const OptimizerInfo &infoOf(Optimizer optimizer) {
+  if (optimizer == Optimizer::User)
+    return userInfo;
   return *find_if(table, [&](const OptimizerInfo &info) {
     return info.optimizer == optimizer;
   });

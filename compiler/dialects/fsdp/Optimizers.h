@@ -25,7 +25,7 @@ struct OptimizerInfo {
   double alpha = 0;
 };
 
-/// Returns all optimizers, in the order of the help.
+/// Returns all optimizers that have a name, in the order of the help.
 llvm::ArrayRef<OptimizerInfo> allOptimizers();
 
 const OptimizerInfo &infoOf(Optimizer optimizer);

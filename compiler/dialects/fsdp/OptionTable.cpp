@@ -118,7 +118,7 @@ constexpr OptionInfo table[] = {
 
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",
-        "as in torch.optim; absent hyperparameters have its defaults"),
+        "as in torch.optim, with its defaults; or a FILE.mlir with a program"),
     option<&Options::givenLr>("lr", Group::Training, "X", "learning rate"),
     option<&Options::givenBetas>("betas", Group::Training, "B1,B2",
                                  "decay of the two averages", belowOne,
@@ -358,16 +358,21 @@ static std::string checkHyperparameters(const CompileOptions &options) {
   return "";
 }
 
-// Returns true if one of `values` is in use for option `name`, given or not.
-// Units may have strategies besides that of --strategy.
-static bool isInUse(StringRef name, ArrayRef<StringRef> values,
-                    const CompileOptions &options) {
-  SmallVector<std::string> used = {findOption(name)->print(options)};
-  if (name == "strategy")
+// Returns true if the option has an effect beside the others. Units may have
+// strategies besides that of --strategy. A user's optimizer has a name of its
+// own, so the optimizer is asked itself.
+static bool isMet(const OptionInfo &option, const CompileOptions &options) {
+  const OptionCondition &condition = option.condition;
+  if (condition.values.empty())
+    return takes(infoOf(options.optimizer), option.name);
+  SmallVector<std::string> used = {
+      findOption(condition.option)->print(options)};
+  if (condition.option == "strategy")
     for (const StrategyRule &rule : options.strategyRules)
       used.push_back(nameOf(rule.strategy).str());
+  SmallVector<StringRef> needed = neededValues(option);
   return llvm::any_of(used, [&](const std::string &value) {
-    return llvm::is_contained(values, value);
+    return llvm::is_contained(needed, value);
   });
 }
 
@@ -380,12 +385,11 @@ std::string checkOptions(const CompileOptions &options) {
     bool off = option->isFlag && option->print(options) == "false";
     if (condition.option.empty() || off)
       continue;
-    SmallVector<StringRef> values = neededValues(*option);
-    if (!isInUse(condition.option, values, options))
+    if (!isMet(*option, options))
       return "'--" + option->name.str() + "' has no effect with '--" +
              condition.option.str() + "=" +
              findOption(condition.option)->print(options) + "'; it needs " +
-             listFlags(condition.option, values);
+             listFlags(condition.option, neededValues(*option));
   }
   if (options.lr() == 0 &&
       llvm::any_of(options.groups, [](const ParameterGroup &group) {
@@ -399,7 +403,7 @@ std::string checkOptions(const CompileOptions &options) {
                    }) &&
       !takes(infoOf(options.optimizer), "weight-decay"))
     return ("'--group' sets weight_decay, which '--optimizer=" +
-            nameOf(options.optimizer) + "' does not take")
+            options.optimizer.name() + "' does not take")
         .str();
   std::string fault = checkHyperparameters(options);
   if (!fault.empty())

@@ -10,6 +10,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/GlobPattern.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <charconv>
 #include <cmath>
@@ -179,6 +180,47 @@ FSDPC_OPTION_ENUM(Gpu)
 FSDPC_OPTION_ENUM(AttentionKernel)
 FSDPC_OPTION_ENUM(Cpu)
 #undef FSDPC_OPTION_ENUM
+
+// ---- optimizers ----
+
+std::string OptimizerChoice::name() const {
+  return kind == Optimizer::User ? file : nameOf(kind).str();
+}
+
+std::string OptionType<OptimizerChoice>::parse(const OptionInfo &,
+                                               StringRef text,
+                                               OptimizerChoice &value) {
+  value = {};
+  if (!text.ends_with(".mlir"))
+    return parseName(text, value.kind);
+  auto buffer = llvm::MemoryBuffer::getFile(text, /*IsText=*/true);
+  if (!buffer)
+    return "cannot be read: " + buffer.getError().message();
+  value = {Optimizer::User, text.str(), (*buffer)->getBuffer().str()};
+  return "";
+}
+
+std::string OptionType<OptimizerChoice>::read(const OptionInfo &,
+                                              Attribute attribute,
+                                              OptimizerChoice &value) {
+  value = {};
+  if (auto name = dyn_cast<StringAttr>(attribute))
+    return parseName(name.getValue(), value.kind);
+  auto array = dyn_cast<ArrayAttr>(attribute);
+  if (!array || array.size() != 2 ||
+      !llvm::all_of(array, llvm::IsaPred<StringAttr>))
+    return wrongAttribute("a name, or the name of a file and its text");
+  auto part = [&](unsigned i) { return cast<StringAttr>(array[i]).str(); };
+  value = {Optimizer::User, part(0), part(1)};
+  return "";
+}
+
+Attribute OptionType<OptimizerChoice>::write(const OptimizerChoice &value,
+                                             Builder builder) {
+  if (value.kind == Optimizer::User)
+    return builder.getStrArrayAttr({value.file, value.text});
+  return builder.getStringAttr(value.name());
+}
 
 // ---- numbers ----
 

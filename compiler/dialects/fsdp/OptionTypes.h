@@ -86,6 +86,20 @@ template <> struct OptionType<ByteLimit> : TextOption<ByteLimit> {
   static std::string print(ByteLimit value);
 };
 
+/// A name, or a file that ends in .mlir and is read here. In the attribute a
+/// name is a string, and a file an array of its name and its text.
+template <> struct OptionType<OptimizerChoice> : SingleOption {
+  static std::string legalValues() { return joinNames<Optimizer>(); }
+  static std::string parse(const OptionInfo &, llvm::StringRef,
+                           OptimizerChoice &);
+  static std::string print(const OptimizerChoice &value) {
+    return value.name();
+  }
+  static std::string read(const OptionInfo &, mlir::Attribute,
+                          OptimizerChoice &);
+  static mlir::Attribute write(const OptimizerChoice &, mlir::Builder);
+};
+
 /// Two numbers, "0.9,0.999".
 template <> struct OptionType<NumberPair> : TextOption<NumberPair> {
   static std::string parse(const OptionInfo &, llvm::StringRef, NumberPair &);

@@ -37,7 +37,8 @@ enum class UnitRule { Auto, Whole };
 /// When gradients are summed over ranks. Step communicates once per step, and
 /// keeps whole gradients on every rank in between.
 enum class ReductionTime { Microbatch, Step };
-/// Optimizers.h has their names, hyperparameters and defaults.
+/// Optimizers.h has their names, hyperparameters and defaults. The last is a
+/// program that the user has written.
 enum class Optimizer {
   AdamW,
   Adam,
@@ -50,7 +51,8 @@ enum class Optimizer {
   RMSprop,
   Rprop,
   ASGD,
-  Lion
+  Lion,
+  User
 };
 /// Which activations the backward computes again.
 enum class RecomputeLevel { None, Cheap, Units };
@@ -71,6 +73,17 @@ template <typename Enum> llvm::StringRef nameOf(Enum value);
 
 /// Returns the type of tensors' elements that an option names.
 mlir::FloatType floatType(schedule::ElementType, mlir::MLIRContext *);
+
+/// An optimizer. For the user's own, the file that it was read from and the
+/// file's text, so that a dump does not depend on the file.
+struct OptimizerChoice {
+  Optimizer kind = Optimizer::AdamW;
+  std::string file, text;
+
+  operator Optimizer() const { return kind; }
+  /// Returns the optimizer's name, or that of the file.
+  std::string name() const;
+};
 
 /// Two numbers, such as the decay rates of Adam's averages.
 struct NumberPair {
@@ -132,7 +145,7 @@ struct CompileOptions {
 
   // Training. A number that was not given has the optimizer's own default,
   // which the functions below return.
-  Optimizer optimizer = Optimizer::AdamW;
+  OptimizerChoice optimizer;
   std::optional<double> givenLr, givenEps, givenWeightDecay, givenMomentum,
       givenAlpha;
   std::optional<NumberPair> givenBetas;

@@ -76,11 +76,22 @@ const Program &programOf(const Options &options) {
 
 } // namespace
 
-StateNames stateNames(const Options &options) {
-  return programOf(options).states(options);
+FailureOr<OptimizerProgram> OptimizerProgram::of(const Options &options,
+                                                 MLIRContext *context) {
+  OptimizerProgram program;
+  program.options = options;
+  if (options.optimizer != Optimizer::User) {
+    program.names = programOf(options).states(options);
+    return program;
+  }
+  program.user = parseUserProgram(options.optimizer, context);
+  if (!program.user)
+    return failure();
+  program.names = stateNames(program.user);
+  return program;
 }
 
-Results buildProgram(const Options &options, Scalars s, Arguments in) {
+Results OptimizerProgram::build(Scalars s, Arguments in) const {
   if (options.clipGradValue > 0) {
     Value limit = s.element(options.clipGradValue, "clip_value");
     Value least = s.neg(limit);
@@ -88,7 +99,8 @@ Results buildProgram(const Options &options, Scalars s, Arguments in) {
   }
   if (options.maximize)
     in.gradient = s.neg(in.gradient);
-  return programOf(options).build(options, s, in);
+  return user ? copyProgram(user, s, in)
+              : programOf(options).build(options, s, in);
 }
 
 } // namespace fsdpc::passes

@@ -3,20 +3,30 @@
 
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/shard/optimizers/Scalars.h"
+#include "passes/shard/optimizers/UserProgram.h"
 
 namespace fsdpc::passes {
 
-using StateNames = llvm::SmallVector<llvm::StringRef>;
-using Results = llvm::SmallVector<mlir::Value>;
+/// The program of the optimizer that was chosen.
+class OptimizerProgram {
+public:
+  /// Emits an error if the program is the user's own and is not valid.
+  static mlir::FailureOr<OptimizerProgram>
+  of(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
-/// Returns the names that torch.optim has for the f32 states of an element.
-StateNames stateNames(const fsdp::CompileOptions &options);
+  /// The names of the f32 states of an element; torch.optim's, or the user's.
+  llvm::ArrayRef<llvm::StringRef> states() const { return names; }
 
-/// Builds the program of the chosen optimizer. Returns the new parameter and
-/// the new states. States are zero before the first step; one that starts with
-/// another value is replaced by it where the step is 1.
-Results buildProgram(const fsdp::CompileOptions &options, Scalars s,
-                     Arguments in);
+  /// Builds the program. Returns the new parameter and the new states. States
+  /// are zero before the first step; one that starts with another value is
+  /// replaced by it where the step is 1.
+  Results build(Scalars s, Arguments in) const;
+
+private:
+  fsdp::CompileOptions options;
+  StateNames names;
+  UserProgram user; // null if the optimizer is a known one
+};
 
 // Programs.cpp lists these by optimizer.
 Results buildAdam(const fsdp::CompileOptions &, Scalars, Arguments);
