@@ -177,16 +177,23 @@ private:
     return noDecay.checkUsed(module.getLoc(), names, "parameter");
   }
 
-  // --strategy-of may leave nothing to gather, which the check of the command
-  // line cannot see.
+  // Options about gathers need something that is gathered. The check of the
+  // command line sees strategies, but not which units and parameters have them.
   LogicalResult checkGathers() {
+    auto isZero3 = [](auto &entry) {
+      return entry.second == fsdp::Strategy::Zero3;
+    };
+    if (options.persist > 0 && llvm::none_of(ofUnit, isZero3))
+      return emitError(module.getLoc(),
+                       "--persist has no effect: "
+                       "--strategy-of leaves no unit to zero3");
     bool gathers = llvm::any_of(layouts, [](auto &entry) {
       return !fsdp::keepsWhole(entry.second, "compute");
     });
-    if (options.limitAllGathers == 0 || gathers)
-      return success();
-    return emitError(module.getLoc(), "--limit-all-gathers has no effect: "
-                                      "--strategy-of leaves no unit to zero3");
+    if (options.limitAllGathers > 0 && !gathers)
+      return emitError(module.getLoc(), "--limit-all-gathers has no effect: no "
+                                        "layout is gathered under zero3");
+    return success();
   }
 
   // Places the members in order, each aligned to kMemberAlignment elements.

@@ -61,6 +61,7 @@ CudaStatus Emulation::initCommunicator(CudaCommunicator &handle, int rank,
   if (CudaStatus status = NcclCommunicator::join(id, rank, size, settings.seed,
                                                  faults, communicator))
     return status;
+  communicator->reportTo(settings.volumes);
   Lock lock(mutex);
   handle = communicators.add(std::move(communicator));
   return cudaOk;

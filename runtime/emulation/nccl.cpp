@@ -98,6 +98,14 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
 NcclCommunicator::~NcclCommunicator() {
   if (!shared)
     return;
+  if (FILE *file = report.empty() ? nullptr : fopen(report.c_str(), "a")) {
+    // One write, since other ranks write to the file too.
+    fprintf(file, "%d %llu %llu %llu\n", self,
+            static_cast<unsigned long long>(sent[gathering]),
+            static_cast<unsigned long long>(sent[reducing]),
+            static_cast<unsigned long long>(sent[sending]));
+    fclose(file);
+  }
   if (!name.empty() && shared->joined < ranks)
     shm_unlink(name.c_str());
   munmap(shared, sharedBytes(ranks));
@@ -183,6 +191,7 @@ bool NcclCommunicator::move(Kind kind, const Transfer &transfer, size_t &done) {
     mail.bytes = std::min(piece, transfer.bytes - done);
     memcpy(mail.data, static_cast<const char *>(transfer.from) + done,
            mail.bytes);
+    sent[kind] += mail.bytes;
   } else {
     if (mail.call != call || mail.bytes > transfer.bytes - done) {
       fail(status::ncclInvalidUsage);

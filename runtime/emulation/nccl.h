@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fsdpc::runtime::emulation {
@@ -56,12 +57,15 @@ public:
                      WireType type);
   void exchange(const std::vector<Transfer> &transfers);
 
+  // Adds a line to the file `path` when the communicator ends (README.md).
+  void reportTo(std::string path) { report = std::move(path); }
+
   std::atomic<int> pending{0}; // calls enqueued and not yet done
 
 private:
   struct Shared;
   struct Box;
-  enum Kind : uint64_t { gathering = 1, reducing, sending };
+  enum Kind : uint64_t { gathering = 1, reducing, sending, kinds };
 
   NcclCommunicator(int rank, int size, uint64_t seed, Faults &faults)
       : self(rank), ranks(size), seed(seed), faults(faults) {}
@@ -89,6 +93,9 @@ private:
   std::atomic<bool> ended{false}; // aborted by this rank
   // Held while a collective runs; two at once are an error of the caller.
   std::mutex busy;
+  // The bytes that this rank has sent, by kind, and where to write them.
+  uint64_t sent[kinds] = {};
+  std::string report;
 };
 
 } // namespace fsdpc::runtime::emulation

@@ -88,7 +88,7 @@ std::string unknownVariable(char **environment) {
       continue;
     std::string_view rest = name.substr(prefix.size());
     if (rest != "SEED" && rest != "MEMORY" && rest != "DEVICES" &&
-        rest != "FAULT")
+        rest != "FAULT" && rest != "VOLUMES")
       return std::string(name);
   }
   return "";
@@ -98,7 +98,8 @@ Settings readSettings() {
   if (std::string name = unknownVariable(environ); !name.empty())
     endWith(name + " is not a variable of the emulation; use "
                    "FSDPC_EMULATION_SEED, FSDPC_EMULATION_MEMORY, "
-                   "FSDPC_EMULATION_DEVICES or FSDPC_EMULATION_FAULT");
+                   "FSDPC_EMULATION_DEVICES, FSDPC_EMULATION_FAULT or "
+                   "FSDPC_EMULATION_VOLUMES");
   Settings settings;
   settings.seed = numberOf("FSDPC_EMULATION_SEED", 0, settings.seed);
   settings.memory = numberOf("FSDPC_EMULATION_MEMORY", 1, settings.memory);
@@ -118,6 +119,8 @@ Settings readSettings() {
       endWith("FSDPC_EMULATION_FAULT=" + fault.error().message);
     settings.fault = *fault;
   }
+  if (const char *file = getenv("FSDPC_EMULATION_VOLUMES"))
+    settings.volumes = file;
   return settings;
 }
 

@@ -25,6 +25,7 @@ struct Settings {
   int devices = 8;
   int rank = 0; // of this process, as its launcher says
   Fault fault;
+  std::string volumes; // file for what communicators have sent; may be empty
 };
 
 // Parses FSDPC_EMULATION_FAULT.
@@ -32,9 +33,9 @@ Result<Fault> parseFault(const std::string &text);
 // Returns the name of the first variable that begins like the emulation's but
 // is not one of them, or an empty string.
 std::string unknownVariable(char **environment);
-// Reads FSDPC_EMULATION_SEED, …_MEMORY, …_DEVICES and …_FAULT. If one cannot be
-// parsed, or another variable of that prefix is set, prints one line and exits
-// with code 2: a misspelt setting must not pass unnoticed.
+// Reads FSDPC_EMULATION_SEED, …_MEMORY, …_DEVICES, …_FAULT and …_VOLUMES. If
+// one cannot be parsed, or another variable of that prefix is set, prints one
+// line and exits with code 2: a misspelt setting must not pass unnoticed.
 Settings readSettings();
 
 } // namespace fsdpc::runtime::emulation

@@ -573,3 +573,78 @@ module {
     return
   }
 }
+
+// -----
+
+// With several strategies each gather is of the layouts whose strategy wants it.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.parameter @u : tensor<16xf32> trainable unit @b
+  // expected-note @below {{the layout}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @b.flat of @b strategy "zero2" trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce_scatter [@a.flat], %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    %h = fsdp.pack @b.flat(%x) {fsdp.unit = @b, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce_scatter [@b.flat], %h {fsdp.unit = @b, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
+    %r = fsdp.all_reduce %s : tensor<2xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    fsdp.optimizer @b.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    // expected-error @below {{breaks rule 'update': it names layout 'a.flat', whose strategy 'zero3' does not want it}}
+    fsdp.gather_parameters [@a.flat, @b.flat]
+    return
+  }
+}
+
+// -----
+
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.unit @b
+  fsdp.parameter @u : tensor<16xf32> trainable unit @b
+  fsdp.layout @a.flat of @a strategy "zero1" trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  // expected-note @below {{the layout}}
+  fsdp.layout @b.flat of @b strategy "zero2" trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %h = fsdp.pack @b.flat(%x) {fsdp.unit = @b, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce_scatter [@b.flat], %h {fsdp.unit = @b, fsdp.backward} : tensor<16xf32>
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce_scatter [@a.flat], %g : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
+    %r = fsdp.all_reduce %s : tensor<2xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    fsdp.optimizer @b.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    // expected-error @below {{breaks rule 'update': it leaves out layout 'b.flat'}}
+    fsdp.gather_parameters [@a.flat]
+    return
+  }
+}

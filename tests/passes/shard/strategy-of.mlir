@@ -65,9 +65,21 @@ module attributes {fsdp.options = {"strategy-of" = ["h.*=zero2", "h.0=zero1"]}} 
 
 // -----
 
-// A flag about gathers needs a unit that is gathered.
-// expected-error@+1 {{--limit-all-gathers has no effect: --strategy-of leaves no unit to zero3}}
+// A flag about gathers needs something that is gathered.
+// expected-error@+1 {{--limit-all-gathers has no effect: no layout is gathered under zero3}}
 module attributes {fsdp.options = {"strategy-of" = ["*=zero2"], "limit-all-gathers" = 1 : i64}} {
+  fsdp.parameter @w : tensor<8xf32> unit @h.0
+  fsdp.unit @h.0
+  func.func @microbatch() {
+    %w = fsdp.load @w : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
+// expected-error@+1 {{--persist has no effect: --strategy-of leaves no unit to zero3}}
+module attributes {fsdp.options = {"strategy-of" = ["*=zero2"], persist = 8 : i64}} {
   fsdp.parameter @w : tensor<8xf32> unit @h.0
   fsdp.unit @h.0
   func.func @microbatch() {

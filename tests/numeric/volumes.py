@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Checks that communicators send exactly the bytes that the summary of a compile says, whatever the strategy.
+
+usage: volumes.py --build DIR
+
+NCCL in the emulation counts what each rank sends. The bytes of a step are the difference of runs of two and of one step, so what
+happens at the start does not count. The parameters are such that shards need no padding, and the figures agree to the byte.
+"""
+import re
+import sys
+
+import numpy as np
+
+import harness
+import onnx_wire as onnx
+from harness import Failure
+
+RANKS, ACCUMULATE, LAYERS, WIDTH = 4, 3, 4, 32
+NORM = 8                                      # bytes per layout in the all-reduce of the norm
+STRATEGIES = {
+    "zero3": [], "zero2": ["--strategy=zero2"], "ddp": ["--strategy=ddp"],
+    "zero3, reduced once a step": ["--reduce=step"],
+    "mixed": ["--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero2", "--strategy-of=layers.2=zero1"],
+    "persistent and ignored": ["--persist=1000", "--ignored=s_0"],
+}
+
+
+def scope(layer: int) -> bytes:
+    """Returns the metadata of a node, as torch writes it, that makes each layer a unit."""
+    return b"".join(onnx.field(9, onnx.field(1, f"pkg.torch.onnx.{key}") + onnx.field(2, value)) for key, value in
+                    (("name_scopes", f"['', 'layers.{layer}', 'op']"), ("class_hierarchy", "['Model', 'Layer', 'aten.op']")))
+
+
+def layers() -> bytes:
+    """Returns the model loss = mean(y^2), y = (x · w_i) * s_i layer by layer; each parameter is a multiple of 32 · RANKS elements."""
+    nodes, weights, last = [], [], "x"
+    for i in range(LAYERS):
+        w, s = np.eye(WIDTH, dtype="<f4"), np.ones((4, WIDTH), "<f4")
+        weights += [onnx.tensor(f"w_{i}", w.shape, w.tobytes()), onnx.tensor(f"s_{i}", s.shape, s.tobytes())]
+        nodes += [onnx.node("MatMul", [last, f"w_{i}"], [f"y_{i}"]) + scope(i),
+                  onnx.node("Mul", [f"y_{i}", f"s_{i}"], [f"z_{i}"]) + scope(i)]
+        last = f"z_{i}"
+    nodes += [onnx.node("Mul", [last, last], ["square"]),
+              onnx.node("ReduceMean", ["square"], ["loss"], onnx.integer("keepdims", 0))]
+    return onnx.model(nodes, [onnx.value("x", (4, WIDTH))], [onnx.value("loss", ())], weights)
+
+
+def counted(bench, program, data, steps: int) -> list[list[int]]:
+    """Returns for each rank the bytes that it sent in all-gathers, in reduce-scatters and in single messages."""
+    file = bench.path("volumes")
+    file.unlink(missing_ok=True)
+    harness.run([*harness.mpirun(RANKS), "-x", f"FSDPC_EMULATION_VOLUMES={file}", program, "--data", f"x={data}", "--steps", steps,
+                 "--accumulate", ACCUMULATE])
+    sums = [[0, 0, 0] for _ in range(RANKS)]
+    for line in file.read_text().splitlines():
+        rank, *sent = map(int, line.split())
+        sums[rank] = [a + b for a, b in zip(sums[rank], sent)]
+    return sums
+
+
+def test(bench, options):
+    model, data = bench.path("layers.onnx"), bench.path("x.npy")
+    model.write_bytes(layers())
+    np.save(data, np.ones((4 * RANKS * ACCUMULATE * 2, WIDTH), "<f4"))
+    wrong = []
+    for name, flags in STRATEGIES.items():
+        program = bench.path("program")
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",
+                               "--unit-class=Layer", *flags]).stdout
+        terms = {what: int(size) * (ACCUMULATE if per == "microbatch" else 1) for what, size, per in
+                 re.findall(r"^  (\w+): (\d+) bytes per (microbatch|step)$", summary, re.MULTILINE)}
+        layouts = len(re.findall(r"^  \S+ +\d+ parameters?, ", harness.run([program, "--info"]).stdout, re.MULTILINE))
+        gathered = sum(size for what, size in terms.items() if "gather" in what) // RANKS + NORM * layouts
+        reduced = sum(size for what, size in terms.items() if "reduce" in what) // RANKS
+        expected = [(RANKS - 1) * gathered, (RANKS - 1) * reduced, 0]
+        once, twice = (counted(bench, program, data, steps) for steps in (1, 2))
+        found = [[b - a for a, b in zip(x, y)] for x, y in zip(once, twice)]
+        same = found == [expected] * RANKS
+        print(f"{'same     ' if same else 'DIFFERENT'} {name}: {terms}, sent {found[0]}, expected {expected}", flush=True)
+        if not same:
+            wrong.append(f"{name}: the ranks sent {found}, expected {expected} each")
+    if wrong:
+        raise Failure("; ".join(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))
