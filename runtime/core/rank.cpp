@@ -97,6 +97,10 @@ void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
 
 void fsdpc::runtime::stopAtGradient(fsdpc_rank &rank, int64_t step,
                                     int32_t layout) {
-  stopAtNonFinite(rank, step, "the gradient is not finite",
+  // Under a constant scale the gradient itself may be small enough.
+  const LossScale &scale = rank.manifest.lossScale;
+  std::string factor =
+      scale.isOn() ? " times the constant loss scale" : std::string();
+  stopAtNonFinite(rank, step, "the gradient" + factor + " is not finite",
                   rank.manifest.layouts[size_t(layout)].unit);
 }

@@ -5,12 +5,13 @@ usage: loss_scale.py --build DIR [--ranks 2]
 
 Trains the GPT in f16 with a first scale of 2^24, which overflows, as tests/models/loss_scale.py did in PyTorch. Scales and
 skipped steps must be the same, and the last ten losses within 0.5 % of those of f32 training that leaves out the same steps.
-Then, from what follows from the rules alone: a skipped step changes nothing (a run whose every step overflows saves the initial
-weights, in every strategy, and ends when the scale falls below 1e-6), a constant scale changes only the rounding, and an
-overflow under it stops the run.
+Then what follows from the rules alone: a skipped step changes no weight, in each strategy, and counts neither for Adam nor for
+the schedule; a scale that falls below 1e-6, or an overflow under a constant scale, ends the run.
 """
 import json
 import sys
+
+import numpy as np
 
 import harness
 from harness import Failure
@@ -36,11 +37,69 @@ def same_scales(bench, options, fixture, reference):
             raise Failure(f"the last ten losses differ from torch's {name} by {worst:.2e}")
 
 
+def error_of(program, fixture, options, *flags: str) -> str:
+    """Returns what a run prints that must fail."""
+    return harness.run([program, "--ranks", options.ranks, *fixture.data, "--steps", 100, *flags], expected=3).stderr
+
+
+def skips_everything(bench, options, fixture):
+    """Checks that a step whose gradients overflow changes no bit, in each strategy."""
+    scale = "dynamic,init=1e30,backoff=0.5"
+    for strategy in ("zero3", "zero2", "zero1", "ddp"):
+        program = bench.compile_fixture(fixture, "skips", "--param-dtype=f16", f"--loss-scale={scale}", f"--strategy={strategy}")
+        runs = [bench.train(program, fixture, options.ranks, local=True, steps=steps, accumulate=1) for steps in (1, 4)]
+        last = runs[1].lines()[-1]
+        if last["skipped"] != 4 or runs[0].saved.read_bytes() != runs[1].saved.read_bytes():
+            raise Failure(f"{strategy}: {last['skipped']} of 4 steps are skipped, or they changed the weights")
+    print("four steps are skipped without a trace, in each strategy")
+
+
+def counts_only_updates(bench, options):
+    """A skipped step counts neither for Adam nor for the schedule: with the same samples in every step, a run that skips its first
+    step ends with the bits of a run that is one step shorter."""
+    fixture = harness.fixture("linears")
+    data = []
+    for name in ("x", "y"):
+        path = bench.path(f"{name}.npy")
+        np.save(path, np.load(harness.MODELS / "data" / f"linears.{name}.npy")[:4 * options.ranks])
+        data.append(f"--data={name}={path}")
+    fixture.data = data
+    saved, rates = [], []
+    for name, scale, steps in (("constant", "1024", 4), ("skipping", f"dynamic,init={2 ** 40},backoff={2.0 ** -30}", 5)):
+        program = bench.compile_fixture(fixture, name, "--param-dtype=f16", f"--loss-scale={scale}")
+        run = bench.train(program, fixture, options.ranks, "--lr-schedule", "constant,warmup=10", local=True, steps=steps,
+                          accumulate=1)
+        saved.append(run.saved.read_bytes())
+        rates.append([line["lr"] for line in run.lines()])
+    skipped = [line["skipped"] for line in run.lines()]
+    if skipped != [1] * 5:
+        raise Failure(f"the first step of five should be skipped, and no other: {skipped}")
+    if rates[1][1:] != rates[0] or saved[0] != saved[1]:
+        raise Failure(f"a skipped step leaves traces: learning rates {rates}, weights {'equal' if saved[0] == saved[1] else 'differ'}")
+    print("a skipped step counts neither for Adam nor for the schedule")
+
+
+def stops(bench, options, fixture):
+    """Checks the ends of runs that cannot go on."""
+    program = bench.compile_fixture(fixture, "falls", "--param-dtype=f16", "--loss-scale=dynamic,backoff=1e-6")
+    error = error_of(program, fixture, options, "--lr", "1e30")
+    if "the loss scale fell below 1e-06" not in error or "unit" not in error:
+        raise Failure(f"a scale that falls is not reported:\n{error}")
+    program = bench.compile_fixture(fixture, "constant", "--param-dtype=f16", "--loss-scale=1e30")
+    error = error_of(program, fixture, options)
+    if "step 0: the gradient times the constant loss scale is not finite" not in error:
+        raise Failure(f"an overflow under a constant scale is not reported:\n{error}")
+    print("a scale that falls, and an overflow under a constant scale, end the run")
+
+
 def test(bench, options):
     reference = json.loads((harness.MODELS / "references" / "loss_scale.json").read_text())
     fixture = harness.fixture(reference["fixture"])
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--lr=")] + [f"--lr={reference['lr']}"]
     same_scales(bench, options, fixture, reference)
+    skips_everything(bench, options, fixture)
+    counts_only_updates(bench, options)
+    stops(bench, options, fixture)
 
 
 def arguments(parser):
