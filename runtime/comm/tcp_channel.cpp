@@ -17,11 +17,13 @@ namespace fsdpc::runtime {
 
 namespace {
 
+enum class Operation : uint64_t { transfer, barrier, gather, exchange };
+
 struct Header {
   uint64_t communicator = 0;
+  Operation operation = Operation::transfer;
   uint64_t number = 0; // of the message between these ranks
   uint64_t bytes = 0;
-  char operation[16] = {};
 };
 
 // A message under way. `data` is only read from if the flow sends.
@@ -58,9 +60,9 @@ public:
   }
 
   void barrier() override {
-    operation = "barrier";
+    operation = Operation::barrier;
     ExchangeCommunicator::barrier();
-    operation = "transfer";
+    operation = Operation::transfer;
   }
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives) override;
@@ -79,23 +81,19 @@ public:
 protected:
   void gather(const char *piece, char *whole, size_t bytes,
               size_t stride) override {
-    operation = "gather";
+    operation = Operation::gather;
     ExchangeCommunicator::gather(piece, whole, bytes, stride);
-    operation = "transfer";
+    operation = Operation::transfer;
   }
   void exchange(const char *from, char *to, size_t bytes) override {
-    operation = "exchange";
+    operation = Operation::exchange;
     ExchangeCommunicator::exchange(from, to, bytes);
-    operation = "transfer";
+    operation = Operation::transfer;
   }
 
 private:
   Header headerOf(uint64_t number, size_t bytes) const {
-    Header header = {id, number, bytes, {}};
-    // Not strncpy, about whose missing terminator compilers warn.
-    memcpy(header.operation, operation,
-           std::min(strlen(operation), sizeof header.operation));
-    return header;
+    return {id, operation, number, bytes};
   }
   Socket &socketOf(int peer) const {
     return (*sockets)[size_t(members[size_t(peer)])];
@@ -110,8 +108,8 @@ private:
   TcpSession &session;
   const uint64_t id;
   uint64_t splits = 0;
-  std::vector<uint64_t> sent, received; // messages by peer
-  const char *operation = "transfer";
+  std::vector<uint64_t> sent, received;      // messages by peer
+  Operation operation = Operation::transfer; // under way
   // Of the transfer under way; kept, so that a step allocates nothing.
   std::vector<Flow> flows;
   std::vector<pollfd> entries;

@@ -7,6 +7,7 @@
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/staged.h"
 #include "tests/runtime/collective_cases.h"
+#include "tests/runtime/typed_cases.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -152,6 +153,24 @@ TEST_P(Collectives, windowsChangeNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4));
+
+// The collectives on typed values, on every way for ranks as threads.
+class TypedCollectives : public ::testing::TestWithParam<int> {};
+
+TEST_P(TypedCollectives, equalPlainLoops) {
+  int ranks = GetParam();
+  std::vector<std::string> none(static_cast<size_t>(ranks));
+  auto jobs = makeLocalJobs(ranks, 0);
+  EXPECT_EQ(runJobs(jobs, runTypedCases), none);
+  auto nodes = makeLocalJobs(ranks, ranks > 4 ? 3 : 1);
+  EXPECT_EQ(runJobs(nodes, runTypedCases), none);
+  std::vector<std::vector<char>> memory;
+  auto windows = makeWindowJobs(ranks, memory);
+  EXPECT_EQ(runJobs(windows, runTypedCases), none);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, TypedCollectives,
+                         ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8));
 
 // The bytes that a rank touches of its peers' windows stay within the bound.
 TEST(Communication, takesAtMostEightMebibytesAChannel) {

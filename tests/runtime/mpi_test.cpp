@@ -1,11 +1,13 @@
 // One rank of an mpirun: its results equal those of ranks as threads, to the
 // bit.
 //
-// usage: mpi_test PER_NODE RANKS [stop RANK]
+// usage: mpi_test PER_NODE RANKS [typed | stop RANK]
 //
 // PER_NODE is the number of ranks per virtual node, or 0 for one node. With
+// `typed`, the collectives on typed values are compared with plain loops. With
 // `stop`, rank RANK stops itself and the others wait for it.
 #include "tests/runtime/collective_cases.h"
+#include "tests/runtime/typed_cases.h"
 
 #include <csignal>
 #include <cstdio>
@@ -34,6 +36,13 @@ int main(int argc, char **argv) {
       raise(SIGSTOP);
     job->channel[controlChannel]->barrier();
     return 0;
+  }
+  if (argc > 3) {
+    std::string differences = testing::runTypedCases(*job);
+    if (differences.empty())
+      return 0;
+    fprintf(stderr, "error: %s", differences.c_str());
+    job->abort(1);
   }
   auto run = [](Job &job) {
     return testing::runCases(job) + testing::runGroupCases(job);

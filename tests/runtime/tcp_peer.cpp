@@ -1,11 +1,13 @@
 // One rank of a TCP job, for tcp_test. Its first argument says what to do:
 //
 //   cases        runs the collectives and compares with ranks as threads
+//   typed        runs those on typed values and compares with plain loops
 //   ACTION RANK  rank RANK does ACTION after a barrier: kill, stop (signals to
 //                itself), fail or leave; the other ranks continue
 #include "runtime/comm/failure.h"
 #include "runtime/comm/tcp.h"
 #include "tests/runtime/collective_cases.h"
+#include "tests/runtime/typed_cases.h"
 
 #include <csignal>
 #include <cstdio>
@@ -34,6 +36,11 @@ int main(int argc, char **argv) {
     auto jobs = makeLocalJobs(job->size, 0);
     if (results != testing::runJobs(jobs, run)[size_t(job->rank)])
       fail("rank " + std::to_string(job->rank) + " differs from threads");
+    return 0;
+  }
+  if (action == "typed") {
+    if (std::string why = testing::runTypedCases(*job); !why.empty())
+      fail(why);
     return 0;
   }
   Communicator &control = *job->channel[controlChannel];

@@ -26,6 +26,16 @@ TEST_F(Tcp, collectivesHaveTheBitsOfThreads) {
   }
 }
 
+// On values of each type, and on groups of ranks.
+TEST_F(Tcp, typedCollectivesEqualPlainLoops) {
+  for (int ranks : {1, 2, 5, 8}) {
+    startAll(ranks, {"typed"});
+    EXPECT_EQ(ends(2 * patience), std::vector<int>(size_t(ranks), 0))
+        << printed();
+    port = freePort();
+  }
+}
+
 // Slurm announces no address: the ranks derive node and port from its
 // variables.
 TEST_F(Tcp, srunsRanksMeetOnItsFirstNode) {

@@ -1,0 +1,247 @@
+// The reductions go in pieces, whose parts each rank receives from all others,
+// folds, and passes to those who want the result. So every rank folds its
+// share, and the memory that this needs does not grow with the values.
+#include "runtime/comm/collectives.h"
+#include "runtime/comm/fold.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdpc::runtime {
+
+namespace {
+
+// What all ranks' parts of a piece may take on one rank.
+constexpr size_t scratchBytes = size_t(1) << 18;
+
+// Elements [begin, begin + count) of the whole array.
+struct Range {
+  int64_t begin, count;
+};
+
+// The messages of one collective. A rank's message to itself is a copy.
+class Messages {
+public:
+  explicit Messages(Communicator &ranks) : ranks(ranks) {}
+
+  void send(int peer, const void *data, size_t bytes) {
+    if (peer == ranks.rank())
+      own = {peer, data, bytes};
+    else
+      sends.push_back({peer, data, bytes});
+  }
+  void receive(int peer, void *data, size_t bytes) {
+    if (peer == ranks.rank())
+      ownPlace = data;
+    else
+      receives.push_back({peer, data, bytes});
+  }
+  // Moves all of them and forgets them.
+  void run() {
+    if (own.bytes && ownPlace && ownPlace != own.data)
+      memcpy(ownPlace, own.data, own.bytes);
+    ranks.transfer(sends, receives);
+    sends.clear();
+    receives.clear();
+    own = {};
+    ownPlace = nullptr;
+  }
+
+private:
+  Communicator &ranks;
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+  Outgoing own = {};
+  void *ownPlace = nullptr;
+};
+
+const char *at(const void *base, size_t bytes) {
+  return static_cast<const char *>(base) + bytes;
+}
+char *at(void *base, size_t bytes) { return static_cast<char *>(base) + bytes; }
+
+// One reduction, piece by piece.
+class Reducer {
+public:
+  Reducer(Communicator &ranks, ElementType type, Reduction reduction)
+      : ranks(ranks), messages(ranks), type(type), reduction(reduction),
+        width(elementBytes(type)), sources(size_t(ranks.size())) {}
+
+  // Elements of one rank's part of a piece.
+  int64_t partElements() const {
+    return std::max<int64_t>(
+        1, int64_t(scratchBytes / width / size_t(ranks.size())));
+  }
+
+  // Writes the combined values of this rank's part to `result`; part r of the
+  // whole array is rank r's. `result` may lie in `values`.
+  void foldParts(const void *values, const std::vector<Range> &parts,
+                 void *result) {
+    int self = ranks.rank();
+    size_t own = size_t(parts[size_t(self)].count) * width;
+    scratch.resize(own * size_t(ranks.size()));
+    for (int peer = 0; peer < ranks.size(); ++peer) {
+      const Range &part = parts[size_t(peer)];
+      const char *from = at(values, size_t(part.begin) * width);
+      sources[size_t(peer)] = from;
+      if (peer == self)
+        continue;
+      sources[size_t(peer)] = scratch.data() + size_t(peer) * own;
+      messages.send(peer, from, size_t(part.count) * width);
+      messages.receive(peer, scratch.data() + size_t(peer) * own, own);
+    }
+    messages.run();
+    foldRanks(sources.data(), ranks.size(), parts[size_t(self)].count, type,
+              reduction, result);
+  }
+
+  // Combines `count` values and leaves them with the root, or with all ranks if
+  // that is -1. `result` is not used elsewhere.
+  void reduceTo(int root, const void *values, void *result, int64_t count) {
+    int64_t step = partElements() * ranks.size();
+    for (int64_t begin = 0; begin < count; begin += step) {
+      std::vector<Range> parts = cut(begin, std::min(step, count - begin));
+      const Range &own = parts[size_t(ranks.rank())];
+      // The fold writes to memory of its own: the caller's may hold values that
+      // a peer still reads, or be null.
+      folded.resize(size_t(own.count) * width);
+      foldParts(values, parts, folded.data());
+      for (int peer = 0; peer < ranks.size(); ++peer) {
+        const Range &part = parts[size_t(peer)];
+        if (root < 0 || peer == root)
+          messages.send(peer, folded.data(), folded.size());
+        if (root < 0 || ranks.rank() == root)
+          messages.receive(peer, at(result, size_t(part.begin) * width),
+                           size_t(part.count) * width);
+      }
+      messages.run();
+    }
+  }
+
+  void scatterParts(const void *values, void *result, int64_t count) {
+    for (int64_t begin = 0; begin < count; begin += partElements()) {
+      int64_t length = std::min(partElements(), count - begin);
+      std::vector<Range> parts;
+      for (int peer = 0; peer < ranks.size(); ++peer)
+        parts.push_back({peer * count + begin, length});
+      foldParts(values, parts, at(result, size_t(begin) * width));
+    }
+  }
+
+private:
+  // Nearly equal parts of a range, by rank.
+  std::vector<Range> cut(int64_t begin, int64_t count) const {
+    std::vector<Range> parts;
+    for (int64_t rank = 0; rank < ranks.size(); ++rank) {
+      int64_t from = count * rank / ranks.size();
+      int64_t to = count * (rank + 1) / ranks.size();
+      parts.push_back({begin + from, to - from});
+    }
+    return parts;
+  }
+
+  Communicator &ranks;
+  Messages messages;
+  const ElementType type;
+  const Reduction reduction;
+  const size_t width;
+  std::vector<const void *> sources;
+  std::vector<char> scratch, folded;
+};
+
+} // namespace
+
+size_t elementBytes(ElementType type) {
+  switch (type) {
+  case ElementType::bf16:
+  case ElementType::f16:
+    return 2;
+  case ElementType::f32:
+  case ElementType::i32:
+    return 4;
+  case ElementType::i64:
+    return 8;
+  }
+  return 0;
+}
+
+// The root scatters and all gather, so that it sends the bytes once, and not
+// once to each rank.
+void broadcast(Communicator &ranks, void *data, size_t bytes, int root) {
+  size_t count = size_t(ranks.size());
+  auto begin = [&](size_t rank) {
+    return bytes / count * rank + std::min(rank, bytes % count);
+  };
+  auto place = [&](int rank) { return at(data, begin(size_t(rank))); };
+  auto length = [&](int rank) {
+    return begin(size_t(rank) + 1) - begin(size_t(rank));
+  };
+  int self = ranks.rank();
+  Messages messages(ranks);
+  for (int peer = 0; self == root && peer < ranks.size(); ++peer)
+    messages.send(peer, place(peer), length(peer));
+  messages.receive(root, place(self), length(self));
+  messages.run();
+  for (int peer = 0; peer < ranks.size(); ++peer) {
+    if (peer != root)
+      messages.send(peer, place(self), length(self));
+    if (self != root)
+      messages.receive(peer, place(peer), length(peer));
+  }
+  messages.run();
+}
+
+void gather(Communicator &ranks, const void *piece, void *whole, size_t bytes,
+            int root) {
+  Messages messages(ranks);
+  messages.send(root, piece, bytes);
+  for (int peer = 0; ranks.rank() == root && peer < ranks.size(); ++peer)
+    messages.receive(peer, at(whole, size_t(peer) * bytes), bytes);
+  messages.run();
+}
+
+void scatter(Communicator &ranks, const void *whole, void *piece, size_t bytes,
+             int root) {
+  Messages messages(ranks);
+  for (int peer = 0; ranks.rank() == root && peer < ranks.size(); ++peer)
+    messages.send(peer, at(whole, size_t(peer) * bytes), bytes);
+  messages.receive(root, piece, bytes);
+  messages.run();
+}
+
+void allToAll(Communicator &ranks, const void *sent, void *received,
+              size_t bytes) {
+  Messages messages(ranks);
+  for (int peer = 0; peer < ranks.size(); ++peer) {
+    messages.send(peer, at(sent, size_t(peer) * bytes), bytes);
+    messages.receive(peer, at(received, size_t(peer) * bytes), bytes);
+  }
+  messages.run();
+}
+
+void send(Communicator &ranks, const void *data, size_t bytes, int to) {
+  Outgoing message = {to, data, bytes};
+  ranks.transfer({&message, 1}, {});
+}
+
+void receive(Communicator &ranks, void *data, size_t bytes, int from) {
+  Incoming message = {from, data, bytes};
+  ranks.transfer({}, {&message, 1});
+}
+
+void allReduce(Communicator &ranks, const void *values, void *result,
+               int64_t count, ElementType type, Reduction reduction) {
+  Reducer(ranks, type, reduction).reduceTo(-1, values, result, count);
+}
+
+void reduce(Communicator &ranks, const void *values, void *result,
+            int64_t count, ElementType type, Reduction reduction, int root) {
+  Reducer(ranks, type, reduction).reduceTo(root, values, result, count);
+}
+
+void reduceScatter(Communicator &ranks, const void *values, void *result,
+                   int64_t count, ElementType type, Reduction reduction) {
+  Reducer(ranks, type, reduction).scatterParts(values, result, count);
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,14 @@
+// Combining the values of all ranks in rank order, for the collectives on typed
+// values (collectives.h says what each type and reduction means).
+#pragma once
+
+#include "runtime/comm/collectives.h"
+
+namespace fsdpc::runtime {
+
+// Writes to result[i] the values[rank][i] of all ranks, combined. `result` may
+// be one of the sources.
+void foldRanks(const void *const *values, int ranks, int64_t count,
+               ElementType type, Reduction reduction, void *result);
+
+} // namespace fsdpc::runtime
