@@ -1,6 +1,6 @@
 // Creates, fills and renames files. A link at the path itself is replaced by
-// the rename and never followed. A temporary file that a signal leaves behind
-// begins with a dot and the file's name.
+// the rename and never written through. A temporary file that a signal leaves
+// behind begins with a dot and the file's name.
 #include "shared/output_file.h"
 
 #include <cerrno>
@@ -89,14 +89,27 @@ bool writeAll(int descriptor, const void *data, uint64_t bytes) {
   return true;
 }
 
+// Replacing a device such as /dev/null would destroy it for everybody, and so
+// would replacing /dev/stdout. That is a link into /proc, which leads to a
+// regular file if the output is redirected to one.
+bool mayBeReplaced(const std::string &path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode))
+    return true;
+  if (!S_ISLNK(status.st_mode))
+    return false;
+  char target[6];
+  ssize_t length = readlink(path.c_str(), target, sizeof target);
+  bool intoProc = length == sizeof target &&
+                  std::memcmp(target, "/proc/", sizeof target) == 0;
+  return !intoProc &&
+         (stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode));
+}
+
 Result<OutputFile> OutputFile::create(const std::string &path, unsigned mode) {
   OutputFile out;
   out.path = path;
-  // lstat, because a link is replaced by the rename like a regular file.
-  // Replacing a device such as /dev/null would destroy it for everybody.
-  struct stat status;
-  if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
-      !S_ISLNK(status.st_mode))
+  if (!mayBeReplaced(path))
     return Error{"cannot write '" + path +
                  "': it exists and is not a regular file"};
   out.file = createBeside(path, mode, out.temporary);

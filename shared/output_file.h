@@ -21,9 +21,8 @@ public:
   // Removes what was written, unless it was committed.
   ~OutputFile();
 
-  // `mode` are the permissions of the new file, less the umask. Refuses to
-  // replace a path that is neither a regular file nor a symbolic link; a link
-  // is itself replaced, not followed.
+  // `mode` are the permissions of the new file, less the umask. Fails if there
+  // is something at the path that may not be replaced.
   static Result<OutputFile> create(const std::string &path,
                                    unsigned mode = 0666);
   // For writers that keep their own buffer; the file stays the owner.
@@ -41,6 +40,11 @@ private:
   std::string path, temporary;
   int file = -1;
 };
+
+// Returns true if a rename may replace what is at the path: nothing, a regular
+// file, or a link to either. A link is replaced itself, not what it leads to.
+// Links into /proc, such as /dev/stdout, may not be replaced.
+bool mayBeReplaced(const std::string &path);
 
 // Creates a file in the folder of `path`, under a random name that goes to
 // `temporary`, for somebody who will rename it to `path`. The name is created

@@ -13,6 +13,7 @@
 #include "compiler/codegen/ProgramEmitter.h"
 #include "compiler/codegen/nvvm/DeviceCode.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "shared/output_file.h"
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -26,7 +27,7 @@ using namespace fsdpc::codegen;
 
 LogicalResult fsdpc::codegen::checkOutput(Location loc, StringRef path) {
   // Renaming the finished program over a device file would replace the device.
-  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_regular_file(path))
+  if (!mayBeReplaced(path.str()))
     return emitError(loc) << "'" << path
                           << "' exists and is not a regular file; choose "
                              "another output with -o";

@@ -1,5 +1,6 @@
 // elide-events: removes waits that order nothing, and the events that nobody
-// waits for then, and numbers the rest densely.
+// waits for then, and numbers the rest densely. A wait for an event that
+// nothing records before it is refused: any number would make it another event.
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/StreamClocks.h"
 
@@ -14,17 +15,19 @@ using namespace fsdpc::passes;
 
 namespace {
 
+constexpr int unrecorded = -1; // the number of an event
+
 struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!function->hasAttr("nn.kernel"))
-        elide(function);
+      if (!function->hasAttr("nn.kernel") && failed(elide(function)))
+        return signalPassFailure();
   }
 
   // Visits the ops in program order, and erases a wait before its stream's
   // clock would take it into account. Two scans are needed, since whether a
   // record is useful is known only when all later waits have been seen.
-  void elide(func::FuncOp function) {
+  LogicalResult elide(func::FuncOp function) {
     StreamClocks clocks;
     DenseMap<int, int> number; // from an event's old number to its new one
     for (Operation &op :
@@ -39,7 +42,7 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
       // The waits that stay decide which events exist. Their numbers follow
       // below, in the order of the records.
       if (wait)
-        number.try_emplace(wait.getEvent(), 0);
+        number.try_emplace(wait.getEvent(), unrecorded);
     }
     int next = 0;
     for (Operation &op :
@@ -53,9 +56,14 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
         known->second = next;
         record.setEvent(next++);
       } else if (auto wait = dyn_cast<rt::EventWaitOp>(op)) {
-        wait.setEvent(number.lookup(wait.getEvent()));
+        int event = number.lookup(wait.getEvent());
+        if (event == unrecorded)
+          return wait.emitOpError("waits for event ")
+                 << wait.getEvent() << ", which nothing records before it";
+        wait.setEvent(event);
       }
     }
+    return success();
   }
 };
 

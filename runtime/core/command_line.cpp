@@ -83,7 +83,11 @@ const Flag flags[] = {
     {"--lr-schedule", "NAME[,...]",
      "constant, linear or cosine[,warmup=W][,min=X]: W steps rise to the "
      "learning rate, then it stays, or falls to X at the end of --steps "
-     "(default constant)",
+     "(default constant); polynomial[,power=1], wsd[,decay=D] (stays, and "
+     "falls over the last D steps), step,size=S[,gamma=0.1] and "
+     "exponential,gamma=G take a warmup as well; "
+     "onecycle[,start=0.3][,div=25][,final=1e4][,anneal=cos] as in PyTorch; "
+     "file:FILE has lines of a step and its rate",
      [](Arguments &a) -> Target { return &a.options.scheduleText; }, schedule},
     {"--seed", "X", "Seed of dropout, --shuffle and init rules (default 0)",
      [](Arguments &a) -> Target { return &a.options.seed; }, checkSeed},

@@ -27,7 +27,7 @@ NewFile::~NewFile() {
 }
 
 // stat follows a link, so a link to a device is refused; the rename in `commit`
-// replaces a link to a regular file by the file itself.
+// replaces a link to a regular file by the file itself, but not one into /proc.
 Status NewFile::open(const std::string &target) {
   path = target;
   struct stat status;
@@ -35,6 +35,9 @@ Status NewFile::open(const std::string &target) {
   if (exists && !S_ISREG(status.st_mode))
     return Error{"cannot save '" + path + "': it is " + kindOf(status.st_mode) +
                  ", not a regular file"};
+  if (!mayBeReplaced(path))
+    return Error{"cannot save '" + path +
+                 "': it is a link into /proc, not a regular file"};
   // The rename would replace a file that is write-protected.
   if (exists && access(path.c_str(), W_OK) != 0)
     return fileError(path, "save");

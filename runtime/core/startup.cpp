@@ -12,6 +12,9 @@
 #include <optional>
 #include <utility>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace fsdpc::runtime {
 
 namespace {
@@ -75,11 +78,14 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Weights &weights) {
   Result<std::string> init = weights.hashOfInit();
   FSDPC_TRY(init);
+  const auto &rates = options.schedule.rates; // of a file, else none
   std::vector<Fact> facts = {
       {"--steps", std::to_string(options.steps)},
       {"--accumulate", std::to_string(options.accumulate)},
       {"--lr", exact(options.lr)},
       {"--lr-schedule", options.scheduleText},
+      {"the hash of the rates of --lr-schedule",
+       std::to_string(XXH64(rates.data(), rates.size() * sizeof rates[0], 0))},
       {"--seed", std::to_string(options.seed)},
       {"--shuffle", options.shuffle ? "on" : "off"},
       {"--save-gradients", options.saveGradients.empty() ? "off" : "on"},

@@ -7,13 +7,17 @@
 #include <cstring>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace fsdpc::runtime {
 
 namespace {
 
 // The GPUs that a rank sees, and on which node. Exchanged as bytes.
 struct Sight {
-  char node[64] = {}, visible[128] = {}, only[64] = {};
+  char node[64] = {}, only[64] = {};
+  uint64_t visible = 0; // a hash: a list of GPUs' ids has any length
 };
 
 } // namespace
@@ -26,7 +30,7 @@ Status chooseDevice(CudaApi &api, Job &job) {
   gethostname(own.node, sizeof own.node - 1);
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   if (visible)
-    std::string(visible).copy(own.visible, sizeof own.visible - 1);
+    own.visible = XXH64(visible, strlen(visible), 1);
   // A single visible GPU may be a different one for each rank, so its identity
   // is compared too.
   if (status == cudaOk && count == 1) {

@@ -101,9 +101,11 @@ Products::~Products() {
       context.api.destroyGemm(gemm);
 }
 
-// Returns the library's plan of a shape, or null if the library refuses it.
-// Refusals are remembered too.
-CudaGemm Products::planned(const CudaGemmShape &s) {
+// Returns the library's plan of a shape, or null if the library has no product
+// of this kind. Any other failure of the library is an error: its causes, such
+// as a lack of memory, would make the plain loops slow without a word. Refusals
+// are remembered too.
+Result<CudaGemm> Products::planned(const CudaGemmShape &s) {
   Key key(s.m, s.n, s.k, s.transposeA, s.transposeB, s.lda, s.ldb, s.ldc,
           s.count, s.strideA, s.strideB, s.strideC,
           s.dtypeA + " " + s.dtypeB + " " + s.dtypeC, s.beta, s.bias);
@@ -114,7 +116,10 @@ CudaGemm Products::planned(const CudaGemmShape &s) {
   CudaChoice choice;
   CudaStatus status =
       context.api.planGemm(s, size_t(libraryWorkspaceBytes), gemm, choice);
-  if (status != cudaOk)
+  if (status != cudaOk && status != cudaRefused)
+    return Error{"cannot plan the product " + nameOf(s) + ": " +
+                 context.api.errorText(status)};
+  if (status == cudaRefused)
     gemm = nullptr;
   const char *otherwise =
       s.bias ? "bias added by a separate kernel: " : "plain loops: ";
@@ -136,15 +141,20 @@ Result<Product> Products::plan(const MatmulPlan &p) {
   Product product;
   ProductCalls cut = cutProduct(p);
   // The library needs operands of one type.
-  auto ofLibrary = [&] {
-    return p.dtypeA == p.dtypeB ? planned(cut.shape) : nullptr;
+  auto ofLibrary = [&]() -> Result<CudaGemm> {
+    if (p.dtypeA != p.dtypeB)
+      return nullptr;
+    return planned(cut.shape);
   };
-  product.gemm = ofLibrary();
-  product.biasApart = p.bias && !product.gemm;
+  Result<CudaGemm> gemm = ofLibrary();
+  FSDPC_TRY(gemm);
+  product.biasApart = p.bias && !*gemm;
   if (product.biasApart) {
     cut.shape.bias = false;
-    product.gemm = ofLibrary();
+    gemm = ofLibrary();
+    FSDPC_TRY(gemm);
   }
+  product.gemm = *gemm;
   // Offsets of calls are in elements up to here; `run` adds them to byte
   // pointers.
   product.calls = cut.calls;

@@ -58,7 +58,7 @@ private:
                          std::string, float, bool>;
   // Keeps ownership of the result: a Product may not run after this object is
   // destroyed.
-  CudaGemm planned(const CudaGemmShape &shape);
+  Result<CudaGemm> planned(const CudaGemmShape &shape);
 
   CudaContext &context;
   std::map<Key, CudaGemm> gemms;

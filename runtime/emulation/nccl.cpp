@@ -61,14 +61,16 @@ NcclCommunicator::join(const NcclId &id, int rank, int size, uint64_t seed,
   std::shared_ptr<NcclCommunicator> made(
       new NcclCommunicator(rank, size, seed, faults));
   made->name.assign(id.data(), strnlen(id.data(), id.size()));
-  // Whoever comes first creates the memory; the others find it. ftruncate to
-  // the same size changes nothing.
+  // Whoever comes first creates the memory; the others find it. Its size is the
+  // same for all, whatever number of ranks they believe in: a smaller one would
+  // take pages from those who have joined. Pages that nobody touches take no
+  // memory.
   int file = shm_open(made->name.c_str(), O_CREAT | O_RDWR, 0600);
   if (file < 0)
     return status::refuse(status::ncclSystemError,
                           "cannot open '" + made->name + "'");
   void *memory = MAP_FAILED;
-  if (ftruncate(file, off_t(sharedBytes(size))) == 0)
+  if (ftruncate(file, off_t(sharedBytes(mostRanks))) == 0)
     memory = mmap(nullptr, sharedBytes(size), PROT_READ | PROT_WRITE,
                   MAP_SHARED, file, 0);
   close(file);

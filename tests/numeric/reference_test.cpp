@@ -169,6 +169,36 @@ TEST_F(Reference, AttentionWithoutAnyKeyIsZero) {
       ElementsAre(0));
 }
 
+// A NaN among the scores makes the row NaN, also where all scores are NaN, and
+// is the maximum of a window; of several the first.
+TEST_F(Reference, NanPropagates) {
+  std::string q = "%q = nn.constant dense<1.0> : tensor<1x1x1x1xf64>\n",
+              types = " {scale = 1.0 : f64} : tensor<1x1x1x1xf64>, "
+                      "tensor<1x1x2x1xf64>, tensor<1x1x2x1xf64> -> "
+                      "tensor<1x1x1x1xf64>, tensor<1x1x1xf64>";
+  for (const char *key : {"dense<0x7FF8000000000000>",
+                          "dense<[[[[1.0], [0x7FF8000000000000]]]]>"})
+    EXPECT_THAT(floats(q + "%k = nn.constant " + key +
+                           " : tensor<1x1x2x1xf64>\n"
+                           "%v = nn.constant dense<1.0> : tensor<1x1x2x1xf64>\n"
+                           "%y, %l = nn.attention %q, %k, %v" +
+                           types,
+                       "tensor<1x1x1x1xf64>"),
+                ElementsAre(testing::IsNan()));
+  std::string x = "%x = nn.constant dense<[[[[1.0, 0x7FF8000000000000, 2.0, "
+                  "0x7FF8000000000000]]]]> : tensor<1x1x1x4xf64>\n",
+              window = "kernel = array<i64: 1, 4>, pads = array<i64: 0, 0, 0, "
+                       "0>, strides = array<i64: 1, 1>} : tensor<1x1x1x4xf64> "
+                       "-> tensor<1x1x1x1xf64>, tensor<1x1x1x1xi32>";
+  EXPECT_THAT(
+      floats(x + "%y, %i = nn.max_pool2d %x {" + window, "tensor<1x1x1x1xf64>"),
+      ElementsAre(testing::IsNan()));
+  EXPECT_THAT(evaluate(x + "%m, %y = nn.max_pool2d %x {" + window,
+                       "tensor<1x1x1x1xi32>")
+                  .ints,
+              ElementsAre(1));
+}
+
 // Ignored rows count neither in the sum nor in the mean's divisor.
 TEST_F(Reference, CrossEntropyIgnoresRows) {
   // Two classes with equal logits: log 2 per row. One of three rows is ignored.

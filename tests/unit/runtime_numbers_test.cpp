@@ -187,18 +187,4 @@ TEST(InitRule, OnesOfEveryType) {
   }
 }
 
-// The rate rises to its full value, then decays to the minimum one step past
-// the end.
-TEST(LrSchedule, WarmsUpAndDecays) {
-  LrSchedule cosine{LrSchedule::cosine, 2, 0.1};
-  EXPECT_DOUBLE_EQ(cosine.at(0, 10, 1), 0.5);
-  EXPECT_DOUBLE_EQ(cosine.at(1, 10, 1), 1);
-  EXPECT_DOUBLE_EQ(cosine.at(2, 10, 1), 1);
-  EXPECT_DOUBLE_EQ(cosine.at(6, 10, 1), 0.55);
-  EXPECT_DOUBLE_EQ(cosine.at(10, 10, 1), 0.1);
-  LrSchedule linear{LrSchedule::linear, 0, 0};
-  EXPECT_DOUBLE_EQ(linear.at(3, 4, 1), 0.25);
-  EXPECT_DOUBLE_EQ(LrSchedule().at(3, 4, 0.3), 0.3);
-}
-
 } // namespace

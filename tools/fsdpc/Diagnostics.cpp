@@ -8,6 +8,8 @@
 #include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <utility>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::driver;
@@ -47,6 +49,7 @@ static void print(Diagnostic &diagnostic, StringRef indent) {
     kind = "remark";
     break;
   }
+  Progress::clear();
   llvm::errs() << indent << kind << ": " << diagnostic;
   if (std::string place = placeOf(diagnostic.getLocation()); !place.empty())
     llvm::errs() << " (" << place << ")";
@@ -78,13 +81,18 @@ Progress::Progress(bool quiet, unsigned steps)
     : shown(!quiet && llvm::sys::Process::StandardErrIsDisplayed()),
       steps(steps) {}
 
-// Overwrites the line (\r) and erases its rest (\033[K).
+static bool hasLine = false; // the terminal shows a name
+
 void Progress::step(StringRef name) {
-  if (shown)
-    llvm::errs() << "\r\033[K[" << ++count << "/" << steps << "] " << name;
+  clear();
+  if (!shown)
+    return;
+  llvm::errs() << "[" << ++count << "/" << steps << "] " << name;
+  hasLine = true;
 }
 
-void Progress::done() {
-  if (shown)
+// Returns to the beginning of the line (\r) and erases it (\033[K).
+void Progress::clear() {
+  if (std::exchange(hasLine, false))
     llvm::errs() << "\r\033[K";
 }

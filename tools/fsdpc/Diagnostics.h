@@ -35,9 +35,12 @@ private:
 class Progress {
 public:
   Progress(bool quiet, unsigned steps);
-  // Shows the name of the next step. Call done() at the end, to clear the line.
+  ~Progress() { clear(); }
+  // Shows the name of the next step.
   void step(llvm::StringRef name);
-  void done();
+  // Clears the line. Called before anything else is printed; there is one
+  // terminal, so whoever prints need not know the object.
+  static void clear();
 
 private:
   bool shown;

@@ -62,6 +62,7 @@ LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
 
 // Prints an error that belongs to no place in the input.
 LogicalResult usageError(const Twine &text) {
+  Progress::clear();
   llvm::errs() << "error: " << text << "\n";
   return failure();
 }
@@ -246,7 +247,7 @@ int compile(const CommandLine &line) {
   };
   if (failed(runPipeline(*module, options)))
     return inputFault;
-  progress.done();
+  Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");
   if (line.last != Phase::Executable) {
     LogicalResult written = writeModule(*module, line.output);

@@ -130,6 +130,8 @@ static LogicalResult cumSum(Node &node) {
 }
 
 // ArgMax and ArgMin: the smallest position whose element equals the extreme.
+// The extreme is NaN if any element is; NaN equals nothing, so its position is
+// found by that, as in PyTorch.
 template <ReduceKind kind> static LogicalResult argument(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
@@ -146,6 +148,8 @@ template <ReduceKind kind> static LogicalResult argument(Node &node) {
   Value places = b.iota(shapeOf(x), *axis);
   Value attained = b.select(b.compare(nn::Predicate::eq, x, extreme), places,
                             b.like(places, shapeOf(x)[*axis]));
+  if (isa<FloatType>(elementOf(x)))
+    attained = b.select(b.compare(nn::Predicate::ne, x, x), places, attained);
   Value first = b.reduce(ReduceKind::min, attained, {*axis});
   if (node.getInt("keepdims", 1))
     return node.result(first);

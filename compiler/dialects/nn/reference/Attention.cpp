@@ -75,11 +75,13 @@ static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
     double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t s = 0; s < scores.keys; ++s) {
       row[s] = scores(b, h, t, s);
-      maximum = std::max(maximum, row[s]);
+      // A NaN stays the maximum, and makes the row NaN.
+      if (row[s] > maximum || std::isnan(row[s]))
+        maximum = row[s];
     }
     double &lse = out[1].floats[scores.queryRow(b, h, t, 1)];
     lse = maximum;
-    if (std::isinf(maximum))
+    if (maximum == -std::numeric_limits<double>::infinity())
       return; // no key: zeros
     for (double score : row)
       sum += std::exp(score - maximum);
@@ -112,7 +114,7 @@ static void attentionGrad(AttentionGradOp op, Inputs in,
       double score = scores(b, h, t, s);
       // A masked key has p = 0. In a row without keys lse is -∞, too, and the
       // difference would be NaN.
-      if (std::isinf(score))
+      if (score == -std::numeric_limits<double>::infinity())
         continue;
       double p = std::exp(score - lse[scores.queryRow(b, h, t, 1)]);
       int64_t v = scores.keyRow(b, h, s, width);

@@ -3,6 +3,8 @@
 // row.
 #include "compiler/dialects/nn/reference/Families.h"
 
+#include <cmath>
+
 using namespace mlir;
 
 namespace fsdpc::nn::reference {
@@ -36,14 +38,17 @@ static double divisorOf(PoolOp op, ArrayRef<int64_t> input, Index index) {
 }
 
 // The second result is the tap of the maximum; of equal elements the first
-// wins. A verified window has at least one element that is not padding.
+// wins, and so does the first NaN. A verified window has at least one element
+// that is not padding.
 static void maxPool(MaxPool2dOp op, Inputs in, ReferenceTensors &out) {
   forEachIndex(out[0].shape, [&](Index index, int64_t position) {
     bool isFirst = true;
     double &maximum = out[0].floats[position];
     forEachTap(op, in[0].shape, index, [&](int64_t at, int64_t tap) {
-      if (isFirst || in[0].floats[at] > maximum) {
-        maximum = in[0].floats[at];
+      double value = in[0].floats[at];
+      if (isFirst || value > maximum ||
+          (std::isnan(value) && !std::isnan(maximum))) {
+        maximum = value;
         out[1].ints[position] = tap;
       }
       isFirst = false;
