@@ -9,8 +9,8 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "passes/shard/MemberRates.h"
 #include "passes/shard/optimizers/Programs.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -32,15 +32,19 @@ namespace {
 class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
-          const fsdp::CompileOptions &options, fsdp::NamePatterns noDecay,
-          fsdp::NamePatterns ignored, int64_t states)
+          const fsdp::CompileOptions &options, fsdp::NamePatterns ignored,
+          int64_t states)
       : module(module), symbols(module), body(function.front()),
         options(options), states(states), strategies(options),
-        noDecay(std::move(noDecay)), ignored(std::move(ignored)) {}
+        ignored(std::move(ignored)) {}
 
   LogicalResult run() {
     findGradients();
-    if (failed(findRates()) || failed(createLayouts()))
+    auto found = MemberRates::of(module, body);
+    if (failed(found))
+      return failure();
+    rates = std::move(*found);
+    if (failed(createLayouts()))
       return failure();
     for (Operation &op : llvm::make_early_inc_range(body))
       if (auto load = dyn_cast<fsdp::LoadOp>(op))
@@ -82,42 +86,6 @@ private:
             << "'; treating it as frozen";
         parameter.setTrainable(false);
       }
-  }
-
-  // Matches --group and --layer-decay, which findGradients leaves only the
-  // trainable parameters to.
-  LogicalResult findRates() {
-    FailureOr<fsdp::ParameterGroups> found = fsdp::ParameterGroups::of(module);
-    if (failed(found))
-      return failure();
-    parameterGroups = std::move(*found);
-    if (options.layerDecay == 1)
-      return success();
-    auto factors = fsdp::layerFactors(module, body, options.layerDecay);
-    if (failed(factors))
-      return failure();
-    layerFactors = std::move(*factors);
-    return success();
-  }
-
-  // Returns the factor of the learning rate. The rate of a group is kept as a
-  // ratio, so that --lr and --lr-schedule of the program act on all groups.
-  double rateOf(fsdp::ParameterOp parameter) const {
-    auto factor = layerFactors.find(parameter);
-    double rate = factor == layerFactors.end() ? 1 : factor->second;
-    std::optional<size_t> group = parameterGroups.groupOf(parameter);
-    if (group && options.groups[*group].lr)
-      rate *= *options.groups[*group].lr / options.lr();
-    return rate;
-  }
-
-  // A decay that the parameter's group names outweighs --no-decay.
-  double decayOf(fsdp::ParameterOp parameter) {
-    bool decays = !noDecay.match(parameter) && parameter.getTrainable();
-    std::optional<size_t> group = parameterGroups.groupOf(parameter);
-    if (group && options.groups[*group].weightDecay)
-      return *options.groups[*group].weightDecay;
-    return decays ? options.weightDecay() : 0;
   }
 
   // A parameter has the strategy of its unit, unless it is ignored, or small
@@ -174,7 +142,7 @@ private:
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
         failed(checkGathers()))
       return failure();
-    return noDecay.checkUsed(module.getLoc(), names, "parameter");
+    return success();
   }
 
   // Options about gathers need something that is gathered. The check of the
@@ -210,8 +178,8 @@ private:
       int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
       members.push_back(fsdp::MemberAttr::get(
           module.getContext(), FlatSymbolRefAttr::get(parameter), offset,
-          elements, attrs.getF64FloatAttr(rateOf(parameter)),
-          attrs.getF64FloatAttr(decayOf(parameter))));
+          elements, attrs.getF64FloatAttr(rates.rateOf(parameter)),
+          attrs.getF64FloatAttr(rates.decayOf(parameter))));
       end = offset + elements;
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
@@ -353,9 +321,8 @@ private:
   int64_t states; // of the optimizer, per element
   fsdp::UnitStrategies strategies;
   llvm::StringMap<fsdp::Strategy> ofUnit;
-  fsdp::NamePatterns noDecay, ignored;
-  fsdp::ParameterGroups parameterGroups;
-  DenseMap<Operation *, double> layerFactors; // see findRates
+  fsdp::NamePatterns ignored;
+  MemberRates rates;
   llvm::StringMap<fsdp::GradientOp> gradients;
   // The op behind which the next pack of a unit stands.
   llvm::DenseMap<std::pair<Attribute, Attribute>, Operation *> ends;
@@ -371,17 +338,15 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
     ModuleOp module = getOperation();
     auto function = fsdp::getMicrobatch(module);
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-    auto noDecay = fsdp::NamePatterns::compile(module.getLoc(), "no-decay",
-                                               options.noDecay.texts);
     auto ignored = fsdp::NamePatterns::compile(module.getLoc(), "ignored",
                                                options.ignored.texts);
-    if (failed(function) || failed(noDecay) || failed(ignored))
+    if (failed(function) || failed(ignored))
       return signalPassFailure();
     auto program = OptimizerProgram::of(options, &getContext());
     if (failed(program))
       return signalPassFailure();
-    Sharder sharder(module, *function, options, std::move(*noDecay),
-                    std::move(*ignored), program->states().size());
+    Sharder sharder(module, *function, options, std::move(*ignored),
+                    program->states().size());
     if (failed(sharder.run()))
       return signalPassFailure();
     layouts = sharder.layoutCount();

@@ -1,0 +1,52 @@
+// Rates and decays of members; see MemberRates.h.
+#include "passes/shard/MemberRates.h"
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+
+FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
+  MemberRates rates;
+  rates.options = fsdp::CompileOptions::of(module);
+  auto noDecay = fsdp::NamePatterns::compile(module.getLoc(), "no-decay",
+                                             rates.options.noDecay.texts);
+  if (failed(noDecay))
+    return failure();
+  SmallVector<StringRef> names;
+  for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
+    names.push_back(parameter.getSymName());
+    if (!noDecay->match(parameter) && parameter.getTrainable())
+      rates.decayed.insert(parameter);
+  }
+  if (failed(noDecay->checkUsed(module.getLoc(), names, "parameter")))
+    return failure();
+  FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
+  if (failed(groups))
+    return failure();
+  rates.groups = std::move(*groups);
+  if (rates.options.layerDecay == 1)
+    return rates;
+  auto factors = fsdp::layerFactors(module, body, rates.options.layerDecay);
+  if (failed(factors))
+    return failure();
+  rates.layerFactors = std::move(*factors);
+  return rates;
+}
+
+double MemberRates::rateOf(fsdp::ParameterOp parameter) const {
+  auto factor = layerFactors.find(parameter);
+  double rate = factor == layerFactors.end() ? 1 : factor->second;
+  std::optional<size_t> group = groups.groupOf(parameter);
+  if (group && options.groups[*group].lr)
+    rate *= *options.groups[*group].lr / options.lr();
+  return rate;
+}
+
+double MemberRates::decayOf(fsdp::ParameterOp parameter) const {
+  std::optional<size_t> group = groups.groupOf(parameter);
+  if (group && options.groups[*group].weightDecay)
+    return *options.groups[*group].weightDecay;
+  return decayed.contains(parameter) ? options.weightDecay() : 0;
+}
+
+} // namespace fsdpc::passes
