@@ -402,9 +402,8 @@ std::string checkOptions(const CompileOptions &options) {
                      return group.weightDecay.has_value();
                    }) &&
       !takes(infoOf(options.optimizer), "weight-decay"))
-    return ("'--group' sets weight_decay, which '--optimizer=" +
-            options.optimizer.name() + "' does not take")
-        .str();
+    return "'--group' sets weight_decay, which '--optimizer=" +
+           options.optimizer.name() + "' does not take";
   std::string fault = checkHyperparameters(options);
   if (!fault.empty())
     return fault;
