@@ -64,4 +64,23 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
   return bytes;
 }
 
+int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
+                                const std::string &transport) {
+  if (ranks <= 1)
+    return 0;
+  // Sums from the group before, of this group, and complete ones.
+  int64_t bytes = groupRanks < ranks ? 3 * hybridPieceBytes : 0;
+  bool onOneNode =
+      groupRanks > 1 && (ranksPerNode <= 0 || groupRanks <= ranksPerNode);
+  if (onOneNode && transport == "local")
+    return bytes;
+  if (!onOneNode || transport == "tcp")
+    return bytes + 2 * int64_t(Staging::of(reduceChannel, groupRanks).half);
+  for (Channel channel : {gatherChannel, reduceChannel})
+    bytes += Staging::of(channel, groupRanks).touchedBytes(groupRanks) +
+             // Between groups nothing but the header is touched.
+             int64_t(Staging::header);
+  return bytes;
+}
+
 } // namespace fsdpc

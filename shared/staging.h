@@ -44,4 +44,13 @@ struct Staging {
 int64_t communicationBytes(int ranks, int ranksPerNode,
                            const std::string &transport);
 
+// Returns the bytes that a rank holds or touches besides those for groups of
+// `groupRanks` ranks: HybridGroups (runtime/comm/groups.h) on the gather and
+// the reduce channel. An upper bound where groups end inside a node.
+int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
+                                const std::string &transport);
+
+// Bytes of the pieces in which groups hand their sums to each other.
+constexpr int64_t hybridPieceBytes = 256 * 1024;
+
 } // namespace fsdpc

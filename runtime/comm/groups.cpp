@@ -11,9 +11,9 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// Elements of a piece: 256 KiB, which stays in a core's cache, and takes longer
-// to move than a message's latency.
-constexpr int64_t pieceElements = 1 << 16;
+// A piece stays in a core's cache, and takes longer to move than a message's
+// latency.
+constexpr int64_t pieceElements = hybridPieceBytes / int64_t(sizeof(float));
 
 int64_t piecesOf(const ReduceScatter &part) {
   return (part.shardElements + pieceElements - 1) / pieceElements;
@@ -53,10 +53,6 @@ Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
   auto peers = whole.split(whole.rank() % groupRanks);
   return std::unique_ptr<HybridGroups>(
       new HybridGroups(std::move(group), std::move(peers)));
-}
-
-size_t HybridGroups::scratchBytes(int groups) {
-  return groups > 1 ? 3 * pieceElements * sizeof(float) : 0;
 }
 
 // Sums this group's values of one piece, on top of what the group before sent.

@@ -37,11 +37,9 @@ public:
   // be set.
   //
   // Each group continues the sums that the group before it hands on, piece by
-  // piece, and the last one sends them to all.
+  // piece, and the last one sends them to all. What the groups hold for that is
+  // groupCommunicationBytes (shared/staging.h).
   void reduceScatter(const ReduceScatter &part);
-
-  // Bytes that reduceScatter keeps from its first call on.
-  static size_t scratchBytes(int groups);
 
 private:
   HybridGroups(std::unique_ptr<Communicator> group,

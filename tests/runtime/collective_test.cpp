@@ -182,6 +182,12 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
     }
   EXPECT_EQ(communicationBytes(4, 0, "local"), 0);
   EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
+  // Three pieces for the sums of groups, and the group's own staging.
+  EXPECT_EQ(groupCommunicationBytes(1, 1, 0, "mpi"), 0);
+  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local"), 768 << 10);
+  EXPECT_EQ(groupCommunicationBytes(4, 4, 0, "local"), 0);
+  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "tcp"), (768 << 10) + (2 << 20));
+  EXPECT_EQ(groupCommunicationBytes(4, 4, 2, "mpi"), 2 << 20);
 }
 
 // A thread may fail while another sets how the job ends; the process ends by
