@@ -100,6 +100,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | rule of @update | broken where |
     |---|---|
     | `norm` | there is not one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
+    | `scale` | the backward begins with `fsdp.loss_scale`, but `--loss-scale` is none |
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
     | `update` | a collective is missing, unwanted, there twice or incomplete, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them |
 
