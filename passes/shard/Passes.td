@@ -158,6 +158,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `precision` | the f32 and 16-bit float operands of an op, or its results, differ in type; statistics, masks and what else an op keeps in its type are exempt |
     | `stage` | another op touches the memory of layouts: collectives come later |
     | `norm` | @update does not have one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
+    | `scale` | the backward begins with `fsdp.loss_scale`, but `--loss-scale` is none |
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
 
     The verifier of `fsdp.layout` checks the rest of a layout: members are aligned,

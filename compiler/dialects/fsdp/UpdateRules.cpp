@@ -120,11 +120,24 @@ static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
   return *clip;
 }
 
+// The runtime divides the gradients by the scale that the options ask for, so a
+// backward that begins with it needs them.
+static LogicalResult verifyScale(ModuleOp module) {
+  if (CompileOptions::of(module).lossScale().isOn())
+    return success();
+  WalkResult found = module.walk([](LossScaleOp op) {
+    op.emitOpError("breaks rule 'scale': it scales the gradients, but "
+                   "'--loss-scale' is none");
+    return WalkResult::interrupt();
+  });
+  return failure(found.wasInterrupted());
+}
+
 // OptimizerOp's own verifier refuses frozen layouts, so only missing and
 // repeated optimizers are left to find.
 LogicalResult verifyUpdate(ModuleOp module, Block &update) {
   FailureOr<ClipScaleOp> clip = verifyNorm(module, update);
-  if (failed(clip))
+  if (failed(clip) || failed(verifyScale(module)))
     return failure();
   DenseMap<StringAttr, OptimizerOp> optimizers;
   for (auto optimizer : update.getOps<OptimizerOp>()) {

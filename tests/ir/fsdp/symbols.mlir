@@ -31,6 +31,8 @@ func.func @microbatch(%loss: tensor<f32>, %mean: tensor<4xf32>, %dw: tensor<8x4x
   fsdp.update_statistics @bn.running_mean, %mean {momentum = 0.1 : f64} : tensor<4xf32>
   // CHECK: fsdp.random : tensor<4xi32>
   %r = fsdp.random : tensor<4xi32>
+  // CHECK: fsdp.loss_scale : tensor<f32>
+  %s = fsdp.loss_scale : tensor<f32>
   // CHECK: fsdp.report_loss %{{.*}} valid %{{.*}} : tensor<f32>, tensor<f32>
   fsdp.report_loss %loss valid %loss : tensor<f32>, tensor<f32>
   return

@@ -105,6 +105,14 @@ func.func @linear_cross_entropy_bias(%x: tensor<5x4xf32>, %w: tensor<4x9xf32>, %
 
 // -----
 
+func.func @linear_cross_entropy_scale(%x: tensor<5x4xf32>, %w: tensor<4x9xf32>, %t: tensor<5xi64>, %s: tensor<1xf32>) {
+  // expected-error @+1 {{scale must be 'tensor<f32>', not 'tensor<1xf32>'}}
+  %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t scale %s : tensor<5x4xf32>, tensor<4x9xf32>, tensor<5xi64> scale tensor<1xf32> -> tensor<f32>, tensor<f32>
+  return
+}
+
+// -----
+
 func.func @cross_entropy_rows_weights(%x: tensor<5x9xf32>, %t: tensor<5xi64>, %w: tensor<9xf32>) {
   // expected-error @+1 {{weights must be 'tensor<5xf32>', not 'tensor<9xf32>'}}
   %l, %dx = nn.cross_entropy_rows %x, %t, %w, %w : tensor<5x9xf32>, tensor<5xi64>, tensor<9xf32>

@@ -67,6 +67,13 @@ func.func @cross_entropy(%x: tensor<5x9xf32>, %t: tensor<5xi64>, %w: tensor<9xf3
   return
 }
 
+// CHECK-LABEL: func.func @scaled_linear_cross_entropy
+func.func @scaled_linear_cross_entropy(%x: tensor<5x4xf16>, %w: tensor<4x9xf16>, %t: tensor<5xi64>, %s: tensor<f32>) {
+  // CHECK: nn.linear_cross_entropy mean %{{.*}}, %{{.*}}, %{{.*}} scale %{{.*}} : tensor<5x4xf16>, tensor<4x9xf16>, tensor<5xi64> scale tensor<f32> -> tensor<f32>, tensor<f32>
+  %l, %v, %dx, %dw = nn.linear_cross_entropy mean %x, %w, %t scale %s : tensor<5x4xf16>, tensor<4x9xf16>, tensor<5xi64> scale tensor<f32> -> tensor<f32>, tensor<f32>
+  return
+}
+
 // CHECK-LABEL: func.func @linear_cross_entropy
 func.func @linear_cross_entropy(%x: tensor<5x4xbf16>, %w: tensor<9x4xbf16>, %b: tensor<9xbf16>, %t: tensor<5xi64>) {
   // CHECK: nn.linear_cross_entropy mean %{{.*}}, %{{.*}}, %{{.*}} bias %{{.*}} {transpose_weight} : tensor<5x4xbf16>, tensor<9x4xbf16>, tensor<5xi64> bias tensor<9xbf16> -> tensor<f32>, tensor<f32>, tensor<9xbf16>

@@ -115,3 +115,31 @@ func.func @microbatch(%x: tensor<8xf32>) {
   %y = nn.neg %x : tensor<8xf32>
   return
 }
+
+// -----
+
+// f16 in place of bf16. The scale of the loss stays f32 until it meets f16.
+module attributes {fsdp.options = {"param-dtype" = "f16"}} {
+  fsdp.parameter @w : tensor<1x8xf32> trainable unit @u
+  fsdp.unit @u
+  // CHECK: fsdp.layout @u.flat {{.*}} : f16
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @microbatch
+  func.func @microbatch(%y: tensor<1xi64>) {
+    // CHECK: %[[F:.*]] = fsdp.flat @u.flat : tensor<8xf16>
+    %f = fsdp.flat @u.flat : tensor<8xf32>
+    // CHECK: %[[W:.*]] = fsdp.view %[[F]][@w at 0] : tensor<8xf16> -> tensor<1x8xf16>
+    %w = fsdp.view %f[@w at 0] : tensor<8xf32> -> tensor<1x8xf32>
+    // CHECK: %[[S:.*]] = fsdp.loss_scale : tensor<f32>
+    %s = fsdp.loss_scale : tensor<f32>
+    %loss, %lse, %valid = nn.cross_entropy mean %w, %y : tensor<1x8xf32>, tensor<1xi64> -> tensor<f32>, tensor<1xf32>, tensor<f32>
+    fsdp.report_loss %loss : tensor<f32>
+    // CHECK: %[[D:.*]] = nn.cross_entropy_grad mean %[[S]], %[[W]], {{.*}} : tensor<f32>, tensor<1x8xf16>, tensor<1xi64>, tensor<1xf32> -> tensor<1x8xf16>
+    %d = nn.cross_entropy_grad mean %s, %w, %y, %lse, %valid {fsdp.backward} : tensor<f32>, tensor<1x8xf32>, tensor<1xi64>, tensor<1xf32> -> tensor<1x8xf32>
+    %g = fsdp.pack @u.flat(%d) : (tensor<1x8xf32>) -> tensor<8xf32>
+    // CHECK: fsdp.reduce @u.flat, %{{.*}} : tensor<8xf16>
+    fsdp.reduce @u.flat, %g : tensor<8xf32>
+    return
+  }
+}

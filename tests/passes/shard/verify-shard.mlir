@@ -469,3 +469,31 @@ module {
   // expected-error @below {{breaks rule 'norm': it has no 'fsdp.sum_squares'}}
   func.func @update() { return }
 }
+
+// -----
+
+// The update divides by the scale of the loss only if the options ask for one.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    // expected-error @below {{breaks rule 'scale': it scales the gradients, but '--loss-scale' is none}}
+    %scale = fsdp.loss_scale {fsdp.unit = @a} : tensor<f32>
+    %s = nn.broadcast %scale {fsdp.unit = @a, fsdp.backward} : tensor<f32> -> tensor<16xf32>
+    %g = fsdp.pack @a.flat(%s) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
