@@ -135,6 +135,59 @@ const Case kCases[] = {
      FN(x > 0 ? x : std::expm1(x)),
      FN(x > 0 ? 1 : std::exp(x)),
      {2, 1, 2, 1}},
+    {"selu",
+     R"(%k = nn.constant dense<1.05070102214813232421875> : $T
+        %q = nn.constant dense<1.758099340847375> : $T
+        %c = nn.cmp gt %x, %zero : $T -> $B
+        %l = nn.mul %x, %k : $T
+        %m = nn.select %c, %zero, %x : $B, $T
+        %e = nn.expm1 %m : $T
+        %n = nn.mul %e, %q : $T
+        %y = nn.select %c, %l, %n : $B, $T)",
+     FN(x > 0 ? Real(1.05070102214813232421875) * x
+              : Real(1.758099340847375) * std::expm1(x)),
+     FN(x > 0 ? Real(1.05070102214813232421875)
+              : Real(1.758099340847375) * std::exp(x)),
+     {3, 2, 3, 2}},
+    // Of alpha 1/2.
+    {"celu",
+     R"(%t = nn.div %x, %half : $T
+        %c = nn.cmp gt %x, %zero : $T -> $B
+        %m = nn.select %c, %zero, %t : $B, $T
+        %e = nn.expm1 %m : $T
+        %n = nn.mul %e, %half : $T
+        %y = nn.select %c, %x, %n : $B, $T)",
+     FN(x > 0 ? x : std::expm1(2 * x) / 2),
+     FN(x > 0 ? 1 : std::exp(2 * x)),
+     {2, 1, 2, 1}},
+    {"softsign",
+     R"(%a = nn.abs %x : $T
+        %d = nn.add %a, %one : $T
+        %y = nn.div %x, %d : $T)",
+     FN(x / (1 + std::abs(x))),
+     FN(std::isinf(x) ? NAN : 1 / square(1 + std::abs(x))), // as in PyTorch
+     {2, 2, 2, 2},
+     0,
+     1},
+    // The derivative jumps at -3 and 3, where its halves are averaged; in bf16
+    // also next to 3, where the ramp rounds to 1.
+    {"hard swish",
+     R"(%k = nn.constant dense<0.16666666666666666> : $T
+        %top = nn.constant dense<1.0> : $T
+        %l = nn.mul %x, %k : $T
+        %o = nn.add %l, %half : $T
+        %p = nn.maximum %o, %zero : $T
+        %m = nn.minimum %p, %top : $T
+        %y = nn.mul %x, %m : $T)",
+     FN(std::isinf(x) ? (x > 0 ? x : NAN)
+                      : x * std::clamp(x / 6 + Real(0.5), Real(0), Real(1))),
+     FN(std::abs(x) == 3 ? x / 4 + Real(0.5)
+        : x < -3         ? 0
+        : x > 3          ? 1
+                         : x / 3 + Real(0.5)),
+     {2, 2, 2, 40},
+     1,
+     1},
     {"mish",
      R"(%s = nn.softplus %x : $T
         %t = nn.tanh %s : $T
@@ -439,6 +492,13 @@ Real normalised(const Row &x, size_t i) {
   return (x[i] - mean) / std::sqrt(variance + Real(1e-5));
 }
 
+Real meanSquare(const Row &x) {
+  Real sum = 0;
+  for (Real each : x)
+    sum += square(each) / Real(x.size());
+  return sum + Real(1e-5);
+}
+
 struct RowCase {
   const char *name, *body; // as of Case; $S is a column, $R a statistic
   // The element of the value and of the derivative of its sum at index `i`.
@@ -472,6 +532,16 @@ const RowCase kRowCases[] = {
      normalised,
      [](const Row &, size_t) { return Real(0); },
      {4, 2, 64, 4}},
+    {"rms norm",
+     R"(%y, %r = nn.rms_norm %x {epsilon = 1.0e-5 : f64} : $T -> $T, $R)",
+     [](const Row &x, size_t i) { return x[i] / std::sqrt(meanSquare(x)); },
+     [](const Row &x, size_t i) {
+       Real sum = 0;
+       for (Real each : x)
+         sum += each / Real(x.size());
+       return (1 - x[i] * sum / meanSquare(x)) / std::sqrt(meanSquare(x));
+     },
+     {4, 2, 4, 2}},
     // As the importer builds ReduceLogSumExp.
     {"log sum exp",
      R"(%m = nn.reduce max %x [1] : $T -> $S
@@ -579,122 +649,6 @@ TEST_P(EdgesTest, Rows) {
     }
     report(each.name, isBf16, each.limits, " of row ", value, derivative);
   }
-}
-
-// ---- integers, casts and lookups ----
-
-// Runs the only kernel of `text` on operands given as numbers.
-nn::ReferenceTensor runOn(MLIRContext &context, int threads,
-                          const std::string &text,
-                          const std::vector<std::vector<double>> &operands) {
-  LoadedKernels loaded(context, text, "native", threads);
-  func::FuncOp kernel = loaded.kernels().front();
-  std::vector<Buffer> buffers;
-  std::vector<void *> pointers;
-  for (auto [type, numbers] : llvm::zip(kernel.getArgumentTypes(), operands)) {
-    auto tensor = nn::ReferenceTensor::zeros(cast<RankedTensorType>(type));
-    for (auto [i, number] : llvm::enumerate(numbers))
-      if (tensor.isFloat())
-        tensor.floats[i] = number;
-      else
-        tensor.ints[i] = int64_t(number);
-    buffers.emplace_back(tensor.type()).fill(tensor);
-  }
-  auto result = cast<RankedTensorType>(kernel.getResultTypes()[0]);
-  buffers.emplace_back(result);
-  for (Buffer &buffer : buffers)
-    pointers.push_back(buffer.data());
-  loaded.run(kernel.getSymName(), 0, loaded.extent(kernel), pointers.data());
-  return buffers.back().read(result);
-}
-
-// The smallest integer divided by -1 wraps, and by 0 everything gives 0.
-TEST_P(EdgesTest, Division) {
-  for (const char *element : {"i64", "i32"}) {
-    double low = element == StringRef("i64") ? -0x1p63 : -0x1p31;
-    std::vector<double> x = {low, low, 7, -7, 7, 0, low, -7, low},
-                        y = {-1, 0, 0, -1, -2, -1, 1, 2, low};
-    std::vector<double> quotients = {low, 0, 0, 7, -3, 0, low, -3, 1},
-                        rests = {0, 0, 0, 0, -1, 0, 0, 1, 0};
-    for (const char *op : {"div", "mod"}) {
-      std::string type = llvm::formatv("tensor<9x{0}>", element);
-      nn::ReferenceTensor z =
-          runOn(context, GetParam(),
-                llvm::formatv("func.func private @k(%x: {0}, %y: {0}) -> {0} "
-                              "attributes {{nn.kernel} {{\n%z = nn.{1} %x, %y "
-                              ": {0}\nreturn %z : {0} }",
-                              type, op),
-                {x, y});
-      const auto &expected = op == StringRef("div") ? quotients : rests;
-      for (size_t i = 0; i < x.size(); ++i)
-        EXPECT_EQ(z.ints[i], int64_t(expected[i]))
-            << x[i] << " " << op << " " << y[i] << " in " << element;
-    }
-  }
-}
-
-// A float that an integer type cannot hold becomes the nearest integer that it
-// can, and NaN the smallest.
-TEST_P(EdgesTest, Casts) {
-  std::vector<double> x = {NAN,   INFINITY,     -INFINITY,    1e30,
-                           -1e30, 2147483648.0, 300.5,        -1.5,
-                           -0.5,  127,          -2147483648.0};
-  for (auto [element, low, high] : {std::tuple("i64", -0x1p63, 0x1p63),
-                                    std::tuple("i32", -0x1p31, 0x1p31 - 1),
-                                    std::tuple("ui8", 0.0, 255.0)}) {
-    nn::ReferenceTensor z = runOn(
-        context, GetParam(),
-        llvm::formatv("func.func private @k(%x: tensor<11xf32>) -> "
-                      "tensor<11x{0}> attributes {{nn.kernel} {{\n%z = nn.cast "
-                      "%x : tensor<11xf32> -> tensor<11x{0}>\nreturn %z : "
-                      "tensor<11x{0}> }",
-                      element),
-        {x});
-    for (size_t i = 0; i < x.size(); ++i) {
-      double expected = std::isnan(x[i]) ? low : std::trunc(x[i]);
-      int64_t integer = expected >= 0x1p63
-                            ? INT64_MAX
-                            : int64_t(std::clamp(expected, low, high));
-      if (high < 0x1p63)
-        integer = std::min(integer, int64_t(high));
-      EXPECT_EQ(z.ints[i], integer) << x[i] << " as " << element;
-    }
-  }
-}
-
-// Negative ids count from the end; an id outside the table gives NaN.
-TEST_P(EdgesTest, Lookups) {
-  std::vector<double> ids = {0, 3, -1, -4, 4, -5, 0x1p62, -0x1p63},
-                      table = {10, 11, 12, 13};
-  nn::ReferenceTensor rows = runOn(
-      context, GetParam(),
-      R"(func.func private @k(%t: tensor<4x1xf32>, %i: tensor<8xi64>) -> tensor<8x1xf32> attributes {nn.kernel} {
-        %z = nn.embedding %t, %i : tensor<4x1xf32>, tensor<8xi64> -> tensor<8x1xf32>
-        return %z : tensor<8x1xf32> })",
-      {table, ids});
-  for (size_t i = 0; i < ids.size(); ++i) {
-    double at = ids[i] < 0 ? ids[i] + 4 : ids[i];
-    if (at >= 0 && at < 4)
-      EXPECT_EQ(rows.floats[i], table[size_t(at)]) << "id " << ids[i];
-    else
-      EXPECT_TRUE(std::isnan(rows.floats[i])) << "id " << ids[i];
-  }
-  nn::ReferenceTensor whole = runOn(
-      context, GetParam(),
-      R"(func.func private @k(%t: tensor<4x1xi32>, %i: tensor<8xi64>) -> tensor<8x1xi32> attributes {nn.kernel} {
-        %z = nn.embedding %t, %i : tensor<4x1xi32>, tensor<8xi64> -> tensor<8x1xi32>
-        return %z : tensor<8x1xi32> })",
-      {table, ids});
-  EXPECT_EQ(whole.ints[2], 13);
-  EXPECT_EQ(whole.ints[4], INT32_MIN);
-  nn::ReferenceTensor taken = runOn(
-      context, GetParam(),
-      R"(func.func private @k(%t: tensor<3x4xf32>, %i: tensor<3x1xi64>) -> tensor<3x1xf32> attributes {nn.kernel} {
-        %z = nn.take_along_axis %t, %i : tensor<3x4xf32>, tensor<3x1xi64> -> tensor<3x1xf32>
-        return %z : tensor<3x1xf32> })",
-      {{10, 11, 12, 13, 20, 21, 22, 23, 30, 31, 32, 33}, {3, -1, 4}});
-  EXPECT_EQ(taken.floats[0], 13);
-  EXPECT_TRUE(std::isnan(taken.floats[1]) && std::isnan(taken.floats[2]));
 }
 
 } // namespace

@@ -36,11 +36,14 @@ static Value counted(DecomposeBuilder &b, const TargetRows &targets,
   return b.select(counts, value, b.constant(value, 0));
 }
 
-// weight · (lse - logits[target]) for each row, R×1. The target is picked from
-// the logits in their own type, so that they need not be widened for it.
-static Value rowLosses(DecomposeBuilder &b, Value logits, Value lse,
-                       const TargetRows &targets) {
-  Value loss = b.sub(lse, b.enter(b.takeAlongAxis(logits, targets.index)));
+// weight · (lse - logits[target]) for each row, R×1, as log Σ exp(x - max) -
+// (logits[target] - max): next to a large maximum the lse has few digits left.
+// The target is picked from the logits in their own type, so that they need not
+// be widened for it.
+static Value rowLosses(DecomposeBuilder &b, Value logits, Value max,
+                       Value logSum, const TargetRows &targets) {
+  Value target = b.enter(b.takeAlongAxis(logits, targets.index));
+  Value loss = b.sub(logSum, b.sub(target, max));
   return counted(b, targets, b.mul(targets.weight, loss));
 }
 
@@ -74,10 +77,10 @@ SmallVector<Value> CrossEntropyOp::decompose(OpBuilder &builder) {
   // is read in the logits' own type.
   Value logits = b.enter(getLogits());
   RowExp row = rowExp(b, logits);
-  Value lse = b.add(row.max, b.log(row.sum));
+  Value logSum = b.log(row.sum), lse = b.add(row.max, logSum);
   TargetRows targets = targetRows(b, tensorType(logits), getTargets(),
                                   getWeights(), getIgnoreIndex());
-  Value loss = b.sum(rowLosses(b, getLogits(), lse, targets), {0});
+  Value loss = b.sum(rowLosses(b, getLogits(), row.max, logSum, targets), {0});
   Value valid = b.sum(targets.weight, {0});
   loss = b.div(loss, divisorOf(b, getReduction(), valid));
   return {b.leave(loss, getLoss().getType()), b.leave(lse, getLse().getType()),
@@ -110,8 +113,7 @@ SmallVector<Value> CrossEntropyRowsOp::decompose(OpBuilder &builder) {
   TargetRows targets{b.reshape(getTargets(), {rows, 1}),
                      b.reshape(getWeights(), {rows, 1})};
   RowExp row = rowExp(b, logits);
-  Value lse = b.add(row.max, b.log(row.sum));
-  Value losses = rowLosses(b, getLogits(), lse, targets);
+  Value losses = rowLosses(b, getLogits(), row.max, b.log(row.sum), targets);
   // One division per row, and a multiplication per element.
   Value inverse = b.div(b.constant(row.sum, 1), row.sum);
   Value factor = b.reshape(getFactors(), {rows, 1});
