@@ -1,5 +1,5 @@
-// The types in which values travel between ranks. A header of its own, which the
-// runtime's CUDA kernels include: nvcc compiles them in an older C++.
+// The types in which values travel between ranks. A header of its own, which
+// the runtime's CUDA kernels include: nvcc compiles them in an older C++.
 #pragma once
 
 namespace fsdpc::runtime {
