@@ -22,10 +22,17 @@ struct Arguments {
   bool noGraph = false;
 };
 
+// A flag whose value may be left out, with `=`; then it is `otherwise`.
+struct OptionalText {
+  std::string *text;
+  const char *otherwise;
+};
+
 // Where a flag's value goes. A flag of type bool takes no value; one of a list
 // may be repeated.
-using Target = std::variant<bool *, int *, int64_t *, uint64_t *, double *,
-                            std::string *, std::vector<std::string> *>;
+using Target =
+    std::variant<bool *, int *, int64_t *, uint64_t *, double *, std::string *,
+                 std::vector<std::string> *, OptionalText>;
 
 // One row of the table.
 struct Flag {
@@ -52,6 +59,19 @@ Status path(const std::string &text) {
   return Error{"'' is not a path"};
 }
 
+// "100" or "15m".
+Status interval(const std::string &text) {
+  bool minutes = !text.empty() && text.back() == 'm';
+  if (!minutes)
+    return checkInteger(text, 1, int64_t(1) << 40);
+  return checkInteger(text.substr(0, text.size() - 1), 1, 1 << 20);
+}
+
+// "newest", which stands for no value, or a step.
+Status stepOrNewest(const std::string &text) {
+  return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
+}
+
 // Parses only to check. The result is needed after all flags are known.
 Status schedule(const std::string &text) {
   FSDPC_TRY(parseSchedule(text));
@@ -68,7 +88,8 @@ const Flag flags[] = {
      "named width (u8, u16, u32, i8, i16, i32, i64); window i begins at i*T + "
      "SHIFT, T the input's last axis",
      [](Arguments &a) -> Target { return &a.tokens; }},
-    {"--steps", "S", "Optimizer steps",
+    {"--steps", "S",
+     "Optimizer steps, counted from the start of training, also with --resume",
      [](Arguments &a) -> Target { return &a.options.steps; },
      wholeNumber<1, int64_t(1) << 40>},
     {"--accumulate", "K", "Microbatches a rank runs in one step (default 1)",
@@ -112,6 +133,24 @@ const Flag flags[] = {
     {"--save-gradients", "FILE.safetensors",
      "Write the first step's mean gradients, before clipping",
      [](Arguments &a) -> Target { return &a.options.saveGradients; }, path},
+    {"--checkpoint", "DIR",
+     "Write checkpoints to this folder, from which --resume continues: one "
+     "after the last step, or when a signal ends the run",
+     [](Arguments &a) -> Target { return &a.options.checkpoint; }, path},
+    {"--checkpoint-every", "N|Mm",
+     "Write one after every N steps, or after M minutes",
+     [](Arguments &a) -> Target { return &a.options.checkpointEvery; },
+     interval},
+    {"--keep", "K", "Remove all but the newest K checkpoints (default: none)",
+     [](Arguments &a) -> Target { return &a.options.keep; },
+     wholeNumber<1, 1 << 20>},
+    {"--resume", "[=STEP]",
+     "Continue from the newest valid checkpoint of --checkpoint, or from that "
+     "of STEP; start at step 0 if there is none yet",
+     [](Arguments &a) -> Target {
+       return OptionalText{&a.options.resume, "newest"};
+     },
+     stepOrNewest},
     {"--ranks", "N", "Run N ranks as threads of this process, without mpirun",
      [](Arguments &a) -> Target { return &a.options.ranks; },
      wholeNumber<1, 1 << 20>},
@@ -142,13 +181,18 @@ const Flag flags[] = {
 
 // Registers one row with CLI11, by the type of its target.
 void addFlag(CLI::App &app, const Flag &flag, Arguments &arguments) {
-  auto add = [&](auto *to) {
+  auto add = [&](auto to) {
     using Type = std::remove_pointer_t<decltype(to)>;
     if constexpr (std::is_same_v<Type, bool>) {
       app.add_flag(flag.name, *to, flag.help);
       return;
     } else {
-      CLI::Option *option = app.add_option(flag.name, *to, flag.help);
+      CLI::Option *option;
+      if constexpr (std::is_same_v<Type, OptionalText>)
+        option = app.add_flag(std::string(flag.name) + "{" + to.otherwise + "}",
+                              *to.text, flag.help);
+      else
+        option = app.add_option(flag.name, *to, flag.help);
       option->type_name(flag.value);
       if constexpr (std::is_same_v<Type, std::vector<std::string>>)
         // Each --data takes one value. By default CLI11 would let a list
@@ -212,6 +256,23 @@ Error unknown(const std::string &argument) {
           (near.empty() ? "; see --help" : near)};
 }
 
+// Translates --checkpoint-every, and refuses flags that have no folder.
+Status completeCheckpoints(Options &options) {
+  if (options.checkpoint.empty())
+    for (auto &[given, name] :
+         {std::pair(!options.checkpointEvery.empty(), "--checkpoint-every"),
+          std::pair(options.keep != 0, "--keep"),
+          std::pair(!options.resume.empty(), "--resume")})
+      if (given)
+        return Error{std::string(name) + " needs --checkpoint DIR"};
+  if (options.checkpointEvery.empty())
+    return {};
+  bool minutes = options.checkpointEvery.back() == 'm';
+  int64_t number = std::stoll(options.checkpointEvery);
+  (minutes ? options.checkpointMinutes : options.checkpointSteps) = number;
+  return {};
+}
+
 } // namespace
 
 Result<Options> parseCommandLine(int argc, const char *const *argv,
@@ -242,6 +303,7 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;
+  FSDPC_TRY(completeCheckpoints(options));
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);

@@ -35,7 +35,13 @@ struct Options {
   uint64_t seed = 0;
   bool shuffle = false;
   std::string weights, init, log, trace, save, saveGradients;
-  int ranks = 0; // --ranks; 0: not given
+  std::string checkpoint;      // --checkpoint: a folder
+  std::string checkpointEvery; // as given; one of the next two, or neither
+  int64_t checkpointSteps = 0;
+  int64_t checkpointMinutes = 0;
+  int64_t keep = 0;   // checkpoints that stay
+  std::string resume; // "newest" or the digits of a step
+  int ranks = 0;      // --ranks; 0: not given
   int ranksPerNode = 0;
   DeviceOptions device; // `threads` and `accumulate` are filled in later
   bool info = false, manifest = false;

@@ -22,6 +22,7 @@ struct RunInfo {
   int ranks = 1, threads = 1, ranksOnNode = 1;
   int cores = 1; // cores per rank
   int64_t batch = 0, samples = 0;
+  int64_t firstStep = 0;   // after 0 if the run resumes
   int64_t processPlan = 0; // planned bytes of all ranks of this process
   MemoryPlan plan;
   std::vector<std::string> notes; // Device::notes

@@ -41,7 +41,7 @@ Status Trainer::runUpdate(int64_t step) {
   if (!rank->device->runsAhead())
     rank->device->synchronize();
   trace.leave();
-  if (step > 0 || options.saveGradients.empty())
+  if (step != started.step || options.saveGradients.empty())
     return {};
   // The update does not change the gradients.
   rank->device->synchronize();
@@ -60,7 +60,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 4;
+  constexpr size_t header = 5;
   size_t perRank = header + 2 * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
@@ -70,16 +70,18 @@ void Trainer::exchange(StepRecord *record) {
   own[1] = double(peak);
   own[2] = double(peak - info.processPlan);
   own[3] = double(stopSignal());
+  own[4] = isCheckpointDue();
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     own[header + 2 * k] = valid ? results.losses[k] : 0;
     own[header + 2 * k + 1] = valid;
   }
-  // Per rank: {failed, peak, over plan, signal}, then {loss, valid} of each of
-  // its microbatches.
+  // Per rank: {failed, peak, over plan, signal, checkpoint due}, then {loss,
+  // valid} of each of its microbatches.
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
   nextFailure = -1;
+  due = all[4] != 0; // rank 0's clock decides
   for (int from = job.size - 1; from >= 0; --from) {
     if (all[size_t(from) * perRank] != 0)
       nextFailure = from;
@@ -162,9 +164,11 @@ void Trainer::stopAtLoss(int64_t step, double loss) {
 }
 
 // Updates buffers that count microbatches, such as BatchNorm's
-// num_batches_tracked. Once at the end is enough, since nothing reads them in
-// training.
-void Trainer::countMicrobatches(int64_t steps) {
+// num_batches_tracked. Before they are saved is enough, since nothing reads
+// them in training.
+void Trainer::countMicrobatches() {
+  int64_t steps = state.step - counted;
+  counted = state.step;
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     const Buffer &buffer = manifest.buffers[i];
     int64_t more = buffer.addEachMicrobatch * microbatches * steps;
@@ -219,6 +223,9 @@ Status Trainer::finish(StepRecord &record) {
   record.milliseconds =
       std::chrono::duration<double, std::milli>(now - finished).count();
   finished = now;
+  state.step = record.step + 1;
+  state.sample = numberOf(state.step, 0, 0);
+  state.scaler = scaler.state();
   if (job.rank == 0)
     if (Status logged = log.step(manifest, options, info, record); !logged)
       printWarning(logged.error().message +
@@ -227,10 +234,12 @@ Status Trainer::finish(StepRecord &record) {
   return checkNext();
 }
 
-// Saves the parameters, then writes the trace. All ranks call it together.
-Status Trainer::saveResults(int64_t steps) {
-  countMicrobatches(steps);
+// Saves the parameters, then the checkpoint, then writes the trace. All ranks
+// call it together.
+Status Trainer::saveResults() {
+  countMicrobatches();
   FSDPC_TRY(saveTo(options.save, Saved::parameters));
+  FSDPC_TRY(writeLastCheckpoint());
   if (Status traced = trace.write(*rank); !traced)
     printWarning(traced.error().message + "; the run has no trace");
   job.channel[controlChannel]->barrier();
@@ -247,21 +256,32 @@ Status Trainer::train() {
   if (job.rank == 0) {
     progress.start(manifest);
     warnOfUnused();
+    reportResumed();
     FSDPC_TRY(log.header(manifest, options, info));
   }
+  resumed.reset();
   Device &device = *rank->device;
   StepRecord record, next;
-  finished = std::chrono::steady_clock::now();
+  bool pending = false; // the results of the enqueued step are still to be read
+  finished = checkpointedAt = std::chrono::steady_clock::now();
   auto complete = [&]() -> Status {
     FSDPC_TRY(finish(record));
     if (job.rank == 0)
       progress.step(record);
     return {};
   };
+  auto drain = [&]() -> Status {
+    if (!pending)
+      return {};
+    device.results(*rank, record.step, results);
+    exchange(&record);
+    pending = false;
+    return complete();
+  };
   // Only from here on: a signal during preparation ends the process at once,
   // since there is nothing to save yet.
   catchStopSignals();
-  for (int64_t step = 0; step < options.steps && !stopping; ++step) {
+  for (int64_t step = started.step; step < options.steps && !stopping; ++step) {
     next = StepRecord();
     next.step = step;
     begin(next);
@@ -276,30 +296,33 @@ Status Trainer::train() {
       judge(next);
       record = next;
       FSDPC_TRY(complete());
+      FSDPC_TRY(writeDueCheckpoint());
       continue;
     }
     FSDPC_TRY(runUpdate(step));
-    if (step > 0)
-      device.results(*rank, step - 1, results);
-    // Exchanged in step 0 as well, because all ranks must learn whether the
-    // samples of step 1 could be read.
-    exchange(step > 0 ? &record : nullptr);
-    FSDPC_TRY(step > 0 ? complete() : checkNext());
+    if (pending)
+      device.results(*rank, record.step, results);
+    // Exchanged without results as well, because all ranks must learn whether
+    // the samples of the next step could be read.
+    exchange(pending ? &record : nullptr);
+    FSDPC_TRY(pending ? complete() : checkNext());
     record = next;
+    pending = true;
+    // Only what has a finite loss becomes a checkpoint.
+    if (due || isCheckpointStep(step + 1)) {
+      FSDPC_TRY(drain());
+      FSDPC_TRY(writeDueCheckpoint());
+    }
   }
-  // The last step's results are still to be read.
-  if (device.runsAhead() && options.steps > 0) {
-    device.results(*rank, record.step, results);
-    exchange(&record);
-    FSDPC_TRY(complete());
-  }
-  int64_t steps = record.step + 1;
-  if (steps == options.steps)
+  FSDPC_TRY(drain());
+  if (state.step >= options.steps)
     stopping = 0; // there was nothing to stop
-  FSDPC_TRY(saveResults(steps));
+  FSDPC_TRY(saveResults());
   if (job.rank != 0)
     return {};
-  if (stopping)
+  if (started.step >= options.steps)
+    progress.nothingToDo();
+  else if (stopping)
     progress.stop(record, nameOfSignal(stopping));
   else
     progress.finish(record);

@@ -9,17 +9,17 @@ void LossScaler::update(bool finite) {
   if (!isDynamic())
     return;
   if (!finite) {
-    ++skips;
-    inARow = 0;
-    current = float(current * rules.backoff);
+    ++current.skips;
+    current.inARow = 0;
+    current.scale = float(current.scale * rules.backoff);
     return;
   }
-  if (++inARow < rules.interval)
+  if (++current.inARow < rules.interval)
     return;
-  inARow = 0;
-  float grown = float(current * rules.growth);
+  current.inARow = 0;
+  float grown = float(current.scale * rules.growth);
   if (std::isfinite(grown))
-    current = grown;
+    current.scale = grown;
 }
 
 } // namespace fsdpc::runtime

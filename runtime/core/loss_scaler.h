@@ -6,27 +6,46 @@
 
 #include "shared/loss_scale.h"
 
+#include <cstdint>
+
 namespace fsdpc::runtime {
 
 class LossScaler {
 public:
-  explicit LossScaler(const LossScale &rules)
-      : rules(rules), current(rules.isOn() ? float(rules.init) : 1.0f) {}
+  // What the scaler remembers from step to step.
+  struct State {
+    float scale = 1;    // of the next step's loss; f32, as torch's
+    int64_t inARow = 0; // finite steps since the scale changed
+    int64_t skips = 0;
+  };
+
+  explicit LossScaler(const LossScale &rules) : rules(rules) {
+    if (rules.isOn())
+      current.scale = float(rules.init);
+  }
+
+  const State &state() const { return current; }
+  // Goes on from the state of another run. A scale that is constant or off
+  // stays as it is, but steps that were skipped stay skipped.
+  void resume(const State &stored) {
+    if (isDynamic())
+      current = stored;
+    current.skips = stored.skips;
+  }
 
   bool isOn() const { return rules.isOn(); }
   bool isDynamic() const { return rules.isDynamic(); }
   // The factor of the next step's loss: 1 if the scaler is off.
-  float scale() const { return current; }
+  float scale() const { return current.scale; }
   // Steps that were skipped so far.
-  int64_t skipped() const { return skips; }
+  int64_t skipped() const { return current.skips; }
 
   // Ends a step. Without a dynamic scale this changes nothing.
   void update(bool finite);
 
 private:
   LossScale rules;
-  float current; // f32, as torch's
-  int64_t inARow = 0, skips = 0;
+  State current;
 };
 
 } // namespace fsdpc::runtime

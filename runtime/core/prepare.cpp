@@ -42,7 +42,9 @@ Status Trainer::checkPaths() const {
 Status Trainer::check() {
   FSDPC_TRY(checkMachine(manifest, job.size));
   FSDPC_TRY(samples.open(manifest, options, microbatches));
-  FSDPC_TRY(weights.open(manifest, program, options));
+  // A run that resumes needs no initial values.
+  if (!resumed)
+    FSDPC_TRY(weights.open(manifest, program, options));
   FSDPC_TRY(checkPaths());
   if (job.rank == 0) {
     for (const std::string &path : {options.save, options.saveGradients})
@@ -51,8 +53,9 @@ Status Trainer::check() {
     if (!options.log.empty())
       FSDPC_TRY(log.open(options.log));
   }
-  // Ranks of one process have the same options and files.
-  if (!job.sharesProcess) {
+  // Ranks of one process have the same options and files. A checkpoint holds
+  // the facts too.
+  if (!job.sharesProcess || !options.checkpoint.empty()) {
     auto found = factsOf(manifest, options, samples, weights);
     FSDPC_TRY(found);
     facts = std::move(*found);
@@ -86,19 +89,40 @@ Status Trainer::load() {
   rank->accumulate = options.accumulate;
   rank->describeNonFinite = [this](int64_t step) {
     int64_t perStep = microbatches * samples.batch();
-    return samples.describeNonFinite(step * perStep, perStep);
+    return samples.describeNonFinite(numberOf(step, 0, 0), perStep);
   };
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
-  FSDPC_TRY(weights.verify(job.rank, job.size));
-  FSDPC_TRY(loadShards(*rank, weights));
-  return readStep(0);
+  ValueSource source;
+  if (resumed) {
+    FSDPC_TRY(loadStates(*rank, *resumed));
+    source.parameter = [this](const Member &member, int64_t begin,
+                              int64_t count, float *to) {
+      return resumed->readMaster(member, begin, count, to);
+    };
+    source.buffer = [this](const Buffer &buffer, void *to) {
+      return resumed->readBuffer(buffer, to);
+    };
+  } else {
+    FSDPC_TRY(weights.verify(job.rank, job.size));
+    source.parameter = [this](const Member &member, int64_t begin,
+                              int64_t count, float *to) {
+      return weights.readParameter(member, begin, count, to);
+    };
+    source.buffer = [this](const Buffer &buffer, void *to) {
+      return weights.readBuffer(buffer, to);
+    };
+  }
+  FSDPC_TRY(loadShards(*rank, source));
+  return started.step < options.steps ? readStep(started.step) : Status();
 }
 
 bool Trainer::prepare() {
   // Before anything else: ranks that run different programs would disagree
   // about every later exchange.
   if (!agree(job, comparePrograms(manifest, job)))
+    return false;
+  if (!openCheckpoints())
     return false;
   Cores cores = findCores(job);
   info.program = options.program;
@@ -118,24 +142,28 @@ bool Trainer::prepare() {
   if (!agree(job, load()))
     return false;
   // All ranks have read their values; the first collective may follow.
-  weights.release();
+  if (!resumed)
+    weights.release();
   return true;
 }
 
-// Returns the number of the first sample of this rank's microbatch k.
-// Microbatch j = k * ranks + rank of a step is the same for every number of
-// ranks, so ranks and --accumulate can be traded without changing what is
-// learnt.
-int64_t Trainer::numberOf(int64_t step, int64_t k) const {
-  int64_t j = k * job.size + job.rank;
-  return (step * microbatches + j) * samples.batch();
+// Returns the number of the first sample of a rank's microbatch k. Microbatch
+// j = k * ranks + rank of a step is the same for every number of ranks, so
+// ranks and --accumulate can be traded without changing what is learnt. Samples
+// are counted from where the run resumed, which may have had other
+// microbatches.
+int64_t Trainer::numberOf(int64_t step, int64_t k, int64_t rank) const {
+  int64_t j = k * job.size + rank;
+  return started.sample +
+         ((step - started.step) * microbatches + j) * samples.batch();
 }
 
 // Fills a slot with the samples of a microbatch and the key of its random
 // numbers, and enqueues their copies to the device.
 Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
   rank->device->awaitSlot(int(slot));
-  FSDPC_TRY(samples.read(numberOf(step, k), rank->staging[slot].data()));
+  FSDPC_TRY(
+      samples.read(numberOf(step, k, job.rank), rank->staging[slot].data()));
   rank->randomStaging[slot]->words = {
       uint32_t(options.seed), uint32_t(options.seed >> 32),
       uint32_t(k * job.size + job.rank), uint32_t(step)};
@@ -147,9 +175,9 @@ Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
 // of the others, so that a bad sample is reported before any rank computes on
 // it.
 Status Trainer::readStep(int64_t step) {
-  FSDPC_TRY(fill(step == 0 ? 0 : size_t(rank->slot ^ 1), step, 0));
+  FSDPC_TRY(fill(step == started.step ? 0 : size_t(rank->slot ^ 1), step, 0));
   for (int64_t k = 1; k < options.accumulate; ++k)
-    FSDPC_TRY(samples.read(numberOf(step, k), nullptr));
+    FSDPC_TRY(samples.read(numberOf(step, k, job.rank), nullptr));
   return {};
 }
 

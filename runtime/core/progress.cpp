@@ -87,8 +87,8 @@ void Progress::step(const StepRecord &record) {
     return;
   shown = now;
   // By the mean of all steps so far, the slow first one included.
-  double left =
-      now / double(record.step + 1) * double(options.steps - record.step - 1);
+  double left = now / double(record.step + 1 - info.firstStep) *
+                double(options.steps - record.step - 1);
   std::string rate =
       isEmulation() ? "" : format("  %.0f ms/step", record.milliseconds);
   std::string scale = record.scaled
@@ -102,21 +102,33 @@ void Progress::step(const StepRecord &record) {
              redraw ? "" : "\n"));
 }
 
+void Progress::nothingToDo() const {
+  say(prefix + std::string("nothing to train: ") +
+      std::to_string(info.firstStep) + " steps are done, and --steps is " +
+      std::to_string(options.steps) + "\n");
+}
+
 void Progress::finish(const StepRecord &last) {
   double seconds = elapsed();
-  std::string rate = isEmulation() ? ""
-                                   : format(" in %s (%.3g steps/s)",
-                                            durationText(seconds).c_str(),
-                                            double(last.step + 1) / seconds);
+  std::string rate =
+      isEmulation()
+          ? ""
+          : format(" in %s (%.3g steps/s)", durationText(seconds).c_str(),
+                   double(last.step + 1 - info.firstStep) / seconds);
   say(format("%s%sdone: %lld steps%s, final loss %.6g, peak %s\n",
              redraw ? "\r\x1b[K" : "", prefix, (long long)last.step + 1,
              rate.c_str(), last.loss, bytesText(last.peakBytes).c_str()));
 }
 
 void Progress::stop(const StepRecord &last, const char *signal) const {
-  std::string place = options.save.empty()
-                          ? "nothing is saved, since --save was not given"
-                          : "the parameters are in '" + options.save + "'";
+  std::string place;
+  if (!options.save.empty())
+    place = "the parameters are in '" + options.save + "'";
+  else if (options.checkpoint.empty())
+    place = "nothing is saved, since --save was not given";
+  if (!options.checkpoint.empty())
+    place += (place.empty() ? "" : "; ") + std::string("a checkpoint is in '") +
+             options.checkpoint + "', continue with --resume";
   say(format("%s%sstopped by %s after step %lld/%lld; ",
              redraw ? "\r\x1b[K" : "", prefix, signal, (long long)last.step + 1,
              (long long)options.steps) +

@@ -21,6 +21,8 @@ public:
   // where its parameters are.
   void stop(const StepRecord &last, const char *signal) const;
   void finish(const StepRecord &last);
+  // Prints that a resumed run had no step left.
+  void nothingToDo() const;
 
 private:
   using Clock = std::chrono::steady_clock;

@@ -199,7 +199,7 @@ Status castShard(Device &device, const LayoutBuffers &buffers, WireType type) {
 
 } // namespace
 
-Status loadShards(fsdpc_rank &rank, const Weights &weights) {
+Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
   const Manifest &manifest = rank.manifest;
   Device &device = *rank.device;
   WireType compute = wireType(manifest.computeDtype);
@@ -215,8 +215,8 @@ Status loadShards(fsdpc_rank &rank, const Weights &weights) {
           const Member &member = layout.members[index];
           // `at` counts from the part of the member that lies in this shard.
           auto read = [&](float *values, int64_t at, int64_t count) {
-            return weights.readParameter(member, from - member.offset + at,
-                                         count, values);
+            return source.parameter(member, from - member.offset + at, count,
+                                    values);
           };
           return fillDevice(device, buffers.masterShard + (from - first),
                             to - from, read);
@@ -228,8 +228,30 @@ Status loadShards(fsdpc_rank &rank, const Weights &weights) {
   std::vector<char> value;
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     value.resize(size_t(bufferBytes(manifest.buffers[i])));
-    FSDPC_TRY(weights.readBuffer(manifest.buffers[i], value.data()));
+    FSDPC_TRY(source.buffer(manifest.buffers[i], value.data()));
     device.upload(rank.buffers[i], value.data(), value.size());
+  }
+  return {};
+}
+
+// Replicated states are read whole by every rank. Gaps and padding stay zero.
+Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    const Layout &layout = rank.manifest.layouts[i];
+    LayoutBuffers &buffers = rank.layouts[i];
+    int64_t begin = buffers.partBegin, end = begin + buffers.part;
+    for (int32_t state = 0; layout.trainable && state < layout.states; ++state)
+      FSDPC_TRY(forEachMember(
+          layout, begin, end, [&](size_t index, int64_t from, int64_t to) {
+            const Member &member = layout.members[index];
+            auto read = [&](float *values, int64_t at, int64_t count) {
+              return checkpoint.readState(
+                  member, state, from - member.offset + at, count, values);
+            };
+            float *part = buffers.states + state * buffers.part;
+            return fillDevice(*rank.device, part + (from - begin), to - from,
+                              read);
+          }));
   }
   return {};
 }

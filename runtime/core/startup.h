@@ -5,8 +5,10 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
-#include "runtime/core/weights.h"
+#include "runtime/core/training_checkpoint.h"
 #include "shared/status.h"
+
+#include <functional>
 
 namespace fsdpc::runtime {
 
@@ -31,8 +33,19 @@ Status checkMachine(const Manifest &manifest, int ranks);
 // Checks the plan against a limit in bytes; 0 means none.
 Status checkMemory(const MemoryPlan &plan, int64_t limit);
 
+// Where initial values come from: from the model or --init, or from a
+// checkpoint.
+struct ValueSource {
+  // Reads elements [begin, begin + count) of a parameter as f32.
+  std::function<Status(const Member &, int64_t begin, int64_t count, float *to)>
+      parameter;
+  std::function<Status(const Buffer &, void *to)> buffer;
+};
+
 // Reads this rank's shard of every parameter, and every buffer, into device
 // memory.
-Status loadShards(fsdpc_rank &rank, const Weights &weights);
+Status loadShards(fsdpc_rank &rank, const ValueSource &source);
+// Reads this rank's part of every optimizer state from a checkpoint.
+Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint);
 
 } // namespace fsdpc::runtime

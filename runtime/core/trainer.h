@@ -13,10 +13,13 @@
 #include "runtime/core/samples.h"
 #include "runtime/core/startup.h"
 #include "runtime/core/trace.h"
+#include "runtime/core/training_checkpoint.h"
+#include "runtime/core/training_state.h"
 #include "runtime/core/weights.h"
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace fsdpc::runtime {
@@ -45,7 +48,7 @@ private:
   Status checkPaths() const;
   Status load();
   Status readStep(int64_t step);
-  int64_t numberOf(int64_t step, int64_t k) const;
+  int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
   Status fill(size_t slot, int64_t step, int64_t k);
   Status readNext(int64_t step, int64_t k);
   void enter(const char *name, const Section &section,
@@ -58,8 +61,20 @@ private:
   Status checkNext();
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
-  void countMicrobatches(int64_t steps);
-  Status saveResults(int64_t steps);
+  void countMicrobatches();
+  Status saveResults();
+  // Checkpoints, in resume.cpp.
+  bool openCheckpoints();
+  Status openFolder();
+  bool chooseCheckpoint();
+  std::vector<std::pair<std::string, std::string>> settings() const;
+  void reportResumed() const;
+  bool isCheckpointDue() const;
+  bool isCheckpointStep(int64_t done) const;
+  Status writeDueCheckpoint();
+  Status writeLastCheckpoint();
+  Together writeNow();
+  Status removeOld();
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
 
@@ -73,6 +88,14 @@ private:
   Samples samples;
   Weights weights;
   std::unique_ptr<fsdpc_rank> rank;
+  TrainingState state;   // after the last completed step
+  TrainingState started; // where this run began
+  int64_t counted = 0;   // steps up to which buffers count microbatches
+  CheckpointFolder folder;
+  std::optional<TrainingCheckpoint> resumed; // while it is being read
+  int64_t checkpointed = -1; // step of the newest checkpoint, -1: none
+  std::chrono::steady_clock::time_point checkpointedAt;
+  bool due = false; // by the clock of rank 0
   Log log;
   Trace trace;
   LossScaler scaler;

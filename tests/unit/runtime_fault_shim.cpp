@@ -42,11 +42,14 @@ enum Kind {
   getrandomCall,
   fchmodCall,
   accessCall,
+  mkdirCall,
+  rmdirCall,
   kinds
 };
 constexpr const char *names[kinds] = {
-    "open", "read", "write",  "fsync", "rename",    "close",  "ftruncate",
-    "mmap", "stat", "unlink", "flock", "getrandom", "fchmod", "access"};
+    "open",      "read",   "write", "fsync",  "rename", "close",
+    "ftruncate", "mmap",   "stat",  "unlink", "flock",  "getrandom",
+    "fchmod",    "access", "mkdir", "rmdir"};
 
 std::atomic<long> counts[kinds];
 
@@ -216,6 +219,12 @@ int fchmod(int file, mode_t mode) noexcept {
   return fails(fchmodCall, nullptr, file)
              ? -1
              : int(syscall(SYS_fchmod, file, mode));
+}
+int mkdir(const char *path, mode_t mode) noexcept {
+  return fails(mkdirCall, path, -1) ? -1 : int(syscall(SYS_mkdir, path, mode));
+}
+int rmdir(const char *path) noexcept {
+  return fails(rmdirCall, path, -1) ? -1 : int(syscall(SYS_rmdir, path));
 }
 int access(const char *path, int mode) noexcept {
   return fails(accessCall, path, -1) ? -1

@@ -32,7 +32,9 @@ const std::map<std::string, std::vector<int>> codes = {
     {"flock", {ENOLCK}},
     {"getrandom", {ENOSYS}},
     {"fchmod", {EPERM}},
-    {"access", {EIO}}};
+    {"access", {EIO}},
+    {"mkdir", {ENOSPC}},
+    {"rmdir", {EIO}}};
 
 struct Fault {
   std::string call;
@@ -42,12 +44,25 @@ struct Fault {
 
 class Faults : public Program {
 protected:
-  Outcome runWith(const std::string &variables) {
+  Outcome runWith(const std::string &variables,
+                  const std::string &flags =
+                      "--steps 2 --log log --save out.safetensors --trace "
+                      "t.json --save-gradients g.safetensors") {
     return shell("timeout 30 env LD_PRELOAD=" FAULT_SHIM " " + variables +
-                 " " TOY_PROGRAM
-                 " --data ids=ids.npy --data target=target.npy --threads 1 "
-                 "--steps 2 --log log --save out.safetensors --trace t.json "
-                 "--save-gradients g.safetensors");
+                 " " TOY_PROGRAM " --data ids=ids.npy --data "
+                 "target=target.npy --threads 1 " +
+                 flags);
+  }
+  // Returns the faults of every call that a run counted.
+  std::vector<Fault> countedFaults() {
+    std::vector<Fault> faults;
+    std::istringstream counts(folder.read("counts"));
+    std::string call;
+    for (int64_t count; counts >> call >> count;)
+      for (int64_t at = 1; at <= count; ++at)
+        for (int code : codes.at(call))
+          faults.push_back({call, at, code});
+    return faults;
   }
   void writeOld() {
     for (const char *name : {"out.safetensors", "g.safetensors", "t.json"})
@@ -111,13 +126,7 @@ TEST_F(Faults, EveryFileIsTheOldOneOrTheNewOne) {
     GTEST_SKIP() << "sanitizers must be loaded first";
   Outcome counted = runWith("FAULT_COUNTS=counts");
   ASSERT_EQ(counted.code, 0) << counted.err;
-  std::vector<Fault> faults;
-  std::istringstream counts(folder.read("counts"));
-  std::string call;
-  for (int64_t count; counts >> call >> count;)
-    for (int64_t at = 1; at <= count; ++at)
-      for (int code : codes.at(call))
-        faults.push_back({call, at, code});
+  std::vector<Fault> faults = countedFaults();
   EXPECT_GT(faults.size(), 100u);
   for (const Fault &fault : sampled(faults)) {
     std::string variables = "FAULT_CALL=" + fault.call +
@@ -143,6 +152,35 @@ TEST_F(Faults, MachinesMayHaveManyCores) {
     ASSERT_FALSE(log().empty());
     EXPECT_EQ(log()[0]["cores"], list);
     EXPECT_EQ(log()[0]["ranks"], 1);
+  }
+}
+
+// A run resumes, writes two checkpoints and removes one. Whatever fails, a run
+// that follows finds a whole checkpoint, at the step where this one began or
+// later.
+TEST_F(Faults, ACheckpointIsLeftWhole) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  const std::string common = "--checkpoint c --keep 2 --resume --steps ";
+  ASSERT_EQ(runWith("", common + "2").code, 0);
+  shell("cp -r c old");
+  const std::string more = common + "6 --checkpoint-every 2";
+  Outcome counted = runWith("FAULT_COUNTS=counts", more);
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  for (const Fault &fault : sampled(countedFaults())) {
+    std::string variables = "FAULT_CALL=" + fault.call +
+                            " FAULT_AT=" + std::to_string(fault.at) +
+                            " FAULT_ERRNO=" + std::to_string(fault.code);
+    shell("rm -rf c && cp -r old c");
+    Outcome outcome = runWith(variables, more);
+    EXPECT_TRUE(outcome.code == 0 || outcome.code == 3) << variables;
+    EXPECT_EQ(outcome.errors(), outcome.code == 3) << outcome.err;
+    Outcome next = runWith("", common + "1");
+    EXPECT_EQ(next.code, 0) << variables << outcome.err << next.err;
+    EXPECT_THAT(next.err, HasSubstr("resuming from 'c/step-000000"));
+    if (outcome.code == 0)
+      EXPECT_THAT(next.err, HasSubstr("resuming from 'c/step-0000006'"))
+          << variables << outcome.err;
   }
 }
 

@@ -1,0 +1,209 @@
+// Makes, renames and removes folders of checkpoints. Every step leaves either
+// the old or the new checkpoint under its name: contents are synced before the
+// name is given, and a name is taken away before contents are removed.
+#include "runtime/core/checkpoint_folder.h"
+#include "runtime/core/file.h"
+#include "shared/output_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace fsdpc::runtime {
+namespace {
+
+// At the end of the name of a checkpoint that makes room for another one of its
+// step, and of one that is being removed.
+const std::string replaced = ".replaced", removed = ".removed";
+
+// The names in a folder, without "." and "..".
+Result<std::vector<std::string>> namesIn(const std::string &folder) {
+  std::unique_ptr<DIR, int (*)(DIR *)> opened(opendir(folder.c_str()),
+                                              closedir);
+  if (!opened)
+    return fileError(folder, "read");
+  std::vector<std::string> names;
+  errno = 0; // readdir returns null at the end and at an error
+  while (const dirent *entry = readdir(opened.get()))
+    if (std::strcmp(entry->d_name, ".") && std::strcmp(entry->d_name, ".."))
+      names.push_back(entry->d_name);
+  if (errno != 0)
+    return fileError(folder, "read");
+  return names;
+}
+
+// "step-0000120"; longer if the step has more digits.
+std::string nameOf(int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%07lld", static_cast<long long>(step));
+  return name;
+}
+
+} // namespace
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lockFile >= 0)
+    close(lockFile);
+}
+
+std::string CheckpointFolder::folderOf(int64_t step) const {
+  return path + "/" + nameOf(step);
+}
+std::string CheckpointFolder::temporaryOf(int64_t step) const {
+  return path + "/." + nameOf(step);
+}
+
+Status CheckpointFolder::open() {
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+    return fileError(path, "make the folder");
+  FSDPC_TRY(lock());
+  return recover();
+}
+
+// Under the lock nobody else writes here. A checkpoint that had made room for
+// one that never took its place gets its name back.
+Status CheckpointFolder::recover() const {
+  auto names = namesIn(path);
+  FSDPC_TRY(names);
+  for (const std::string &name : *names) {
+    if (name.rfind(".step-", 0) != 0)
+      continue;
+    std::string left = path + "/" + name, step = name.substr(1);
+    size_t end = step.size() - std::min(step.size(), replaced.size());
+    struct stat status;
+    if (step.substr(end) == replaced) {
+      std::string whole = path + "/" + step.substr(0, end);
+      if (lstat(whole.c_str(), &status) != 0 && errno == ENOENT) {
+        if (rename(left.c_str(), whole.c_str()) != 0)
+          return fileError(whole, "make the folder");
+        continue;
+      }
+    }
+    FSDPC_TRY(removeFolder(left));
+  }
+  return {};
+}
+
+// The kernel releases the lock when the process ends, however it ends, so a
+// lock is never stale. The text is for the message only.
+Status CheckpointFolder::lock() {
+  std::string file = path + "/.lock";
+  lockFile =
+      ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (lockFile < 0)
+    return fileError(file, "write");
+  if (flock(lockFile, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    char owner[256];
+    ssize_t length = pread(lockFile, owner, sizeof owner, 0);
+    std::string text(owner, size_t(std::max<ssize_t>(length, 0)));
+    return Error{"another run writes its checkpoints to '" + path + "'" +
+                 (text.empty() ? "" : " (" + text + ")") +
+                 "; give each run its own --checkpoint"};
+  }
+  char host[128] = "";
+  gethostname(host, sizeof host - 1);
+  std::string text = "process " + std::to_string(getpid()) + " on " + host;
+  if (ftruncate(lockFile, 0) != 0 ||
+      !writeAll(lockFile, text.data(), text.size()))
+    return fileError(file, "write");
+  return {};
+}
+
+Result<std::vector<int64_t>> CheckpointFolder::steps() const {
+  auto names = namesIn(path);
+  FSDPC_TRY(names);
+  std::vector<int64_t> steps;
+  for (const std::string &name : *names) {
+    if (name.rfind("step-", 0) != 0)
+      continue;
+    int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
+    if (step >= 0 && nameOf(step) == name) // not "step-old"
+      steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Status CheckpointFolder::begin(int64_t step) {
+  drop(step);
+  std::string folder = temporaryOf(step);
+  if (mkdir(folder.c_str(), 0777) != 0)
+    return fileError(folder, "make the folder");
+  return {};
+}
+
+// A checkpoint of the same step makes room under a name with a dot, and is
+// removed only when the new one has its place.
+Status CheckpointFolder::publish(int64_t step) {
+  std::string folder = folderOf(step), old = temporaryOf(step) + replaced;
+  FSDPC_TRY(removeFolder(old));
+  bool replaces = rename(folder.c_str(), old.c_str()) == 0;
+  if (!replaces && errno != ENOENT)
+    return fileError(folder, "replace");
+  if (rename(temporaryOf(step).c_str(), folder.c_str()) != 0) {
+    Error error = fileError(folder, "make the folder");
+    if (replaces && rename(old.c_str(), folder.c_str()) != 0)
+      error.message += "; the one before it is in '" + old + "'";
+    return error;
+  }
+  FSDPC_TRY(sync());
+  return replaces ? removeFolder(old) : Status();
+}
+
+// What cannot be removed is removed by the next run.
+void CheckpointFolder::drop(int64_t step) {
+  (void)bool(removeFolder(temporaryOf(step)));
+}
+
+Status CheckpointFolder::remove(int64_t step) {
+  std::string folder = folderOf(step), old = temporaryOf(step) + removed;
+  FSDPC_TRY(removeFolder(old));
+  if (rename(folder.c_str(), old.c_str()) != 0)
+    return fileError(folder, "remove");
+  return removeFolder(old);
+}
+
+// Checkpoints hold only files, so a folder inside, which is somebody else's,
+// stays and is an error. A link is removed and not followed.
+Status CheckpointFolder::removeFolder(const std::string &folder) const {
+  struct stat status;
+  if (lstat(folder.c_str(), &status) != 0 && errno == ENOENT)
+    return {};
+  auto names = namesIn(folder);
+  FSDPC_TRY(names);
+  for (const std::string &name : *names)
+    if (unlink((folder + "/" + name).c_str()) != 0)
+      return fileError(folder + "/" + name, "remove");
+  if (rmdir(folder.c_str()) != 0)
+    return fileError(folder, "remove");
+  return {};
+}
+
+// Not every file system can sync a folder.
+Status CheckpointFolder::sync() const {
+  int folder = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (folder < 0)
+    return {};
+  bool synced = fsync(folder) == 0 || errno == EINVAL;
+  Error error = fileError(path, "sync");
+  close(folder);
+  return synced ? Status() : error;
+}
+
+int64_t freeBytes(const std::string &folder) {
+  struct statvfs disk;
+  if (statvfs(folder.c_str(), &disk) != 0)
+    return -1;
+  return int64_t(disk.f_bavail) * int64_t(disk.f_frsize);
+}
+
+} // namespace fsdpc::runtime

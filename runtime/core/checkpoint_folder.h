@@ -1,0 +1,56 @@
+// The folder of --checkpoint: one folder per checkpoint, `step-0000120`, which
+// appears under its name only when all of it is on disk. What is being written
+// lies in a folder whose name begins with a dot, and so does the lock that
+// keeps two runs apart. Only rank 0 changes the folder.
+#pragma once
+
+#include "shared/status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+class CheckpointFolder {
+public:
+  CheckpointFolder() = default;
+  CheckpointFolder(const CheckpointFolder &) = delete;
+  // Gives up the lock.
+  ~CheckpointFolder();
+
+  // Names the folder, without touching the disk.
+  void name(const std::string &folder) { path = folder; }
+  // Makes the folder if it does not exist, takes its lock, and removes what
+  // killed runs have left.
+  Status open();
+  // Steps of the checkpoints, in ascending order.
+  Result<std::vector<int64_t>> steps() const;
+
+  // Where the checkpoint of a step is, and where it is written.
+  std::string folderOf(int64_t step) const;
+  std::string temporaryOf(int64_t step) const;
+
+  // Makes the temporary folder, which is empty.
+  Status begin(int64_t step);
+  // Gives the temporary folder its name, in place of a checkpoint of this step.
+  Status publish(int64_t step);
+  // Removes the temporary folder.
+  void drop(int64_t step);
+  // Removes the checkpoint of a step. It loses its name first, so that no part
+  // of it is ever taken for a whole one.
+  Status remove(int64_t step);
+
+private:
+  Status lock();
+  Status recover() const;
+  Status removeFolder(const std::string &folder) const;
+  Status sync() const;
+  std::string path;
+  int lockFile = -1;
+};
+
+// Bytes that may still be written to the disk of a folder, or -1 if unknown.
+int64_t freeBytes(const std::string &folder);
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,306 @@
+// Writes, reads and compares manifests of checkpoints. The text comes from
+// outside, so every number is checked before it is used. The manifest has a
+// checksum of its own, because it is what the other checksums hang on.
+#include "runtime/core/checkpoint_manifest.h"
+#include "runtime/core/sample_file.h"
+#include "runtime/core/spelling.h"
+#include "shared/memory_plan.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace fsdpc::runtime {
+namespace {
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t format = 1;
+constexpr int64_t mostRanks = 1 << 20;
+constexpr int64_t mostElements = int64_t(1) << 48;
+
+std::string hexadecimal(uint64_t number) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx",
+                static_cast<unsigned long long>(number));
+  return digits;
+}
+
+uint64_t fromHexadecimal(const Json &text) {
+  return std::stoull(text.get<std::string>(), nullptr, 16);
+}
+
+// Names come from the model and may be invalid UTF-8, which is replaced.
+std::string dump(const Json &json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string checksum(const std::string &text) {
+  return hexadecimal(XXH64(text.data(), text.size(), 0));
+}
+
+int64_t numberIn(const Json &json, const char *key, int64_t most) {
+  const Json &value = json.at(key);
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t(most))
+    throw std::runtime_error(std::string("'") + key + "' is " + dump(value) +
+                             ", not a whole number from 0 to " +
+                             std::to_string(most));
+  return value.get<int64_t>();
+}
+
+// Returns the product of the extents, and throws if it is beyond any layout.
+int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
+  int64_t elements = 1;
+  for (const Json &extent : json.at("shape")) {
+    if (!extent.is_number_unsigned() ||
+        extent.get<uint64_t>() > uint64_t(mostElements) ||
+        __builtin_mul_overflow(elements, extent.get<int64_t>(), &elements) ||
+        elements > mostElements)
+      throw std::runtime_error("a shape is " + dump(json.at("shape")));
+    shape.push_back(extent.get<int64_t>());
+  }
+  return elements;
+}
+
+StoredLayout parseLayout(const Json &json, int64_t ranks) {
+  StoredLayout layout;
+  layout.name = json.at("name").get<std::string>();
+  layout.shard = numberIn(json, "shard", mostElements / ranks);
+  layout.states = int32_t(numberIn(json, "states", mostStates));
+  for (const Json &entry : json.at("members")) {
+    Member member;
+    member.name = entry.at("name").get<std::string>();
+    member.offset = numberIn(entry, "offset", mostElements);
+    member.elements = elementsOf(entry, member.shape);
+    if (member.offset + member.elements > layout.shard * ranks)
+      throw std::runtime_error("parameter '" + member.name +
+                               "' is outside its layout");
+    layout.members.push_back(std::move(member));
+  }
+  return layout;
+}
+
+CheckpointManifest parseBody(const Json &json) {
+  CheckpointManifest stored;
+  const Json &state = json.at("state");
+  stored.state.step = numberIn(state, "step", INT64_MAX / 2);
+  stored.state.sample = numberIn(state, "sample", INT64_MAX / 2);
+  const Json &scaler = state.at("scaler");
+  float scale = scaler.at("scale").get<float>();
+  if (!(scale > 0 && std::isfinite(scale)))
+    throw std::runtime_error("its loss scale is " + std::to_string(scale));
+  stored.state.scaler = {scale, numberIn(scaler, "inARow", INT64_MAX / 2),
+                         numberIn(scaler, "skips", stored.state.step)};
+  for (auto &[name, value] : json.at("settings").items())
+    stored.settings.emplace_back(name, value.get<std::string>());
+  stored.ranks = numberIn(json, "ranks", mostRanks);
+  if (stored.ranks == 0)
+    throw std::runtime_error("it has no ranks");
+  for (const Json &layout : json.at("layouts"))
+    stored.layouts.push_back(parseLayout(layout, stored.ranks));
+  for (const Json &entry : json.at("buffers")) {
+    Buffer buffer;
+    buffer.name = entry.at("name").get<std::string>();
+    buffer.dtype = entry.at("dtype").get<std::string>();
+    elementsOf(entry, buffer.shape);
+    stored.buffers.push_back(std::move(buffer));
+  }
+  for (const Json &entry : json.at("files")) {
+    StoredFile file;
+    file.header = fromHexadecimal(entry.at("header"));
+    for (const Json &tensor : entry.at("tensors"))
+      file.tensors.push_back(fromHexadecimal(tensor));
+    stored.files.push_back(std::move(file));
+  }
+  if (int64_t(stored.files.size()) != stored.ranks)
+    throw std::runtime_error("it has " + std::to_string(stored.files.size()) +
+                             " files of " + std::to_string(stored.ranks) +
+                             " ranks");
+  return stored;
+}
+
+} // namespace
+
+CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks) {
+  CheckpointManifest stored;
+  stored.ranks = ranks;
+  for (const Layout &layout : manifest.layouts) {
+    StoredLayout copy;
+    copy.name = storedName(layout.name);
+    copy.shard = shardElements(layout, ranks, manifest.shardAlignment);
+    copy.states = layout.trainable ? layout.states : 0;
+    for (const Member &member : layout.members) {
+      Member place;
+      place.name = storedName(member.name);
+      place.shape = member.shape;
+      place.offset = member.offset;
+      place.elements = member.elements;
+      copy.members.push_back(std::move(place));
+    }
+    stored.layouts.push_back(std::move(copy));
+  }
+  for (const Buffer &buffer : manifest.buffers) {
+    Buffer copy;
+    copy.name = storedName(buffer.name);
+    copy.dtype = buffer.dtype;
+    copy.shape = buffer.shape;
+    stored.buffers.push_back(std::move(copy));
+  }
+  return stored;
+}
+
+// The index keeps the names apart if two layouts are called the same.
+std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
+                                    int rank) {
+  std::vector<StoredTensor> tensors;
+  for (size_t i = 0; i < stored.layouts.size(); ++i) {
+    const StoredLayout &layout = stored.layouts[i];
+    std::string prefix = std::to_string(i) + "." + layout.name + ".";
+    tensors.push_back({prefix + "master", "f32", {layout.shard}});
+    for (int32_t state = 0; state < layout.states; ++state)
+      tensors.push_back(
+          {prefix + "state" + std::to_string(state), "f32", {layout.shard}});
+  }
+  if (rank == 0)
+    for (const Buffer &buffer : stored.buffers)
+      tensors.push_back({"buffer." + buffer.name, buffer.dtype, buffer.shape});
+  return tensors;
+}
+
+std::string storedName(const std::string &name) {
+  return Json::parse(dump(Json(name))).get<std::string>();
+}
+
+std::string rankFileName(int64_t rank) {
+  char name[48];
+  std::snprintf(name, sizeof name, "rank-%05lld.safetensors",
+                static_cast<long long>(rank));
+  return name;
+}
+
+std::string toJson(const CheckpointManifest &stored) {
+  Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
+  for (const StoredLayout &layout : stored.layouts) {
+    Json members = Json::array();
+    for (const Member &member : layout.members)
+      members.push_back({{"name", member.name},
+                         {"shape", member.shape},
+                         {"dtype", "f32"},
+                         {"offset", member.offset}});
+    layouts.push_back({{"name", layout.name},
+                       {"shard", layout.shard},
+                       {"states", layout.states},
+                       {"members", members}});
+  }
+  for (const Buffer &buffer : stored.buffers)
+    buffers.push_back({{"name", buffer.name},
+                       {"shape", buffer.shape},
+                       {"dtype", buffer.dtype}});
+  for (const StoredFile &file : stored.files) {
+    Json tensors = Json::array();
+    for (uint64_t hash : file.tensors)
+      tensors.push_back(hexadecimal(hash));
+    files.push_back(
+        {{"header", hexadecimal(file.header)}, {"tensors", tensors}});
+  }
+  Json settings = Json::object();
+  for (auto &[name, value] : stored.settings)
+    settings[name] = value;
+  const LossScaler::State &scaler = stored.state.scaler;
+  Json body = {{"state",
+                {{"step", stored.state.step},
+                 {"sample", stored.state.sample},
+                 {"scaler",
+                  {{"scale", scaler.scale},
+                   {"inARow", scaler.inARow},
+                   {"skips", scaler.skips}}}}},
+               {"settings", settings},
+               {"ranks", stored.ranks},
+               {"layouts", layouts},
+               {"buffers", buffers},
+               {"files", files}};
+  return dump({{"format", format},
+               {"checksum", checksum(dump(body))},
+               {"checkpoint", body}}) +
+         "\n";
+}
+
+// The parser throws at whatever is missing or of another type.
+Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
+  try {
+    Json json = Json::parse(text);
+    int64_t version = numberIn(json, "format", INT64_MAX);
+    if (version != format)
+      return Error{"it has format " + std::to_string(version) +
+                   ", but this program reads format " + std::to_string(format)};
+    const Json &body = json.at("checkpoint");
+    if (json.at("checksum").get<std::string>() != checksum(dump(body)))
+      return Error{"its checksum is wrong"};
+    return parseBody(body);
+  } catch (const std::exception &fault) {
+    return Error{printable(fault.what())};
+  }
+}
+
+// Collects up to five differences, so that one line says what kind of model it
+// is.
+Status checkSameModel(const CheckpointManifest &stored,
+                      const Manifest &manifest) {
+  std::vector<std::string> found;
+  std::map<std::string, std::pair<const Member *, const StoredLayout *>> known;
+  for (const StoredLayout &layout : stored.layouts)
+    for (const Member &member : layout.members)
+      known[member.name] = {&member, &layout};
+  auto describe = [](const std::string &name,
+                     const std::vector<int64_t> &shape) {
+    return "'" + printable(name) + "' " + shapeText(shape);
+  };
+  for (const Layout &layout : manifest.layouts)
+    for (const Member &member : layout.members) {
+      auto other = known.find(storedName(member.name));
+      if (other == known.end()) {
+        found.push_back("it has no " + describe(member.name, member.shape));
+        continue;
+      }
+      const auto [place, home] = other->second;
+      if (place->shape != member.shape)
+        found.push_back("its " + describe(member.name, place->shape) + " is " +
+                        shapeText(member.shape) + " here");
+      // A parameter that was frozen has no states; they start at zero.
+      else if (layout.trainable && home->states != 0 &&
+               home->states != layout.states)
+        found.push_back("its " + describe(member.name, place->shape) + " has " +
+                        std::to_string(home->states) +
+                        " optimizer states, but " + manifest.optimizer +
+                        " has " + std::to_string(layout.states));
+      known.erase(other);
+    }
+  for (auto &[name, place] : known)
+    found.push_back("the program has no " + describe(name, place.first->shape));
+  std::map<std::string, const Buffer *> buffers;
+  for (const Buffer &buffer : stored.buffers)
+    buffers[buffer.name] = &buffer;
+  for (const Buffer &buffer : manifest.buffers) {
+    auto other = buffers.find(storedName(buffer.name));
+    if (other == buffers.end() || other->second->dtype != buffer.dtype ||
+        other->second->shape != buffer.shape)
+      found.push_back("it has no buffer " +
+                      describe(buffer.name, buffer.shape) + " of " +
+                      buffer.dtype);
+  }
+  if (found.empty())
+    return {};
+  std::string text = found[0];
+  for (size_t i = 1; i < found.size() && i < 5; ++i)
+    text += "; " + found[i];
+  if (found.size() > 5)
+    text += "; and " + std::to_string(found.size() - 5) + " more";
+  return Error{"it belongs to another model: " + text};
+}
+
+} // namespace fsdpc::runtime

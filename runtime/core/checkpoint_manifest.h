@@ -1,0 +1,76 @@
+// The manifest of a checkpoint: a JSON file that says what lies in the files of
+// its ranks, with a checksum of each tensor. A checkpoint exists only if its
+// manifest does, and a file that the manifest did not see written is refused.
+//
+// Parameters are described by the layouts of the run that wrote them, so a run
+// with other layouts or ranks finds each element by its parameter's name.
+#pragma once
+
+#include "runtime/core/training_state.h"
+#include "shared/manifest.h"
+#include "shared/status.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+// A tensor of a rank's file.
+struct StoredTensor {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+};
+
+// Checksums of a rank's file, by XXH64 with seed 0.
+struct StoredFile {
+  uint64_t header = 0;           // of the file up to the data
+  std::vector<uint64_t> tensors; // of each tensor's bytes, in their order
+};
+
+// The part of a Layout that says where the elements of its parameters are. Of a
+// member, only name, shape, offset and elements are kept.
+struct StoredLayout {
+  std::string name;
+  int64_t shard = 0; // elements per rank
+  int32_t states = 0;
+  std::vector<Member> members;
+};
+
+struct CheckpointManifest {
+  TrainingState state;
+  // Who wrote it: versions, hashes and options, by name. A run that resumes
+  // lists those that differ.
+  std::vector<std::pair<std::string, std::string>> settings;
+  int64_t ranks = 0;
+  std::vector<StoredLayout> layouts;
+  std::vector<Buffer> buffers;   // only name, shape and dtype
+  std::vector<StoredFile> files; // one per rank
+};
+
+// Describes what a run of `manifest` stores; without checksums.
+CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks);
+
+// The tensors in the file of one rank, in their order: each layout's shard of
+// the masters and of every state; the buffers on rank 0.
+std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
+
+// Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.
+std::string storedName(const std::string &name);
+
+// "rank-00003.safetensors"
+std::string rankFileName(int64_t rank);
+
+std::string toJson(const CheckpointManifest &stored);
+// Parses and checks a manifest: its own checksum, and that every parameter lies
+// within its layout and every layout within its shards, so that later
+// arithmetic cannot overflow.
+Result<CheckpointManifest> parseCheckpoint(const std::string &text);
+
+// Fails unless a program can resume from it: same parameters and buffers, and
+// equally many optimizer states. The error names the first that differ.
+Status checkSameModel(const CheckpointManifest &stored,
+                      const Manifest &manifest);
+
+} // namespace fsdpc::runtime

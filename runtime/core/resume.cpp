@@ -1,0 +1,229 @@
+// Checkpoints of a training run: which one it continues from, when the next one
+// is written, and which ones are removed.
+//
+// Rank 0 alone lists, locks and changes the folder; every rank reads and writes
+// files in it. A checkpoint that cannot be written while the run goes on is a
+// warning, since the steps done are worth more than the program's end, and the
+// checkpoint before it is whole. The last one is an error: nothing comes after.
+#include "runtime/core/failure.h"
+#include "runtime/core/new_file.h"
+#include "runtime/core/progress.h"
+#include "runtime/core/spelling.h"
+#include "runtime/core/trainer.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace fsdpc::runtime {
+
+// Compares the flags first: ranks that differ in them would wait for each other
+// in different exchanges.
+bool Trainer::openCheckpoints() {
+  std::vector<Fact> flags = {
+      {"--checkpoint", options.checkpoint.empty() ? "off" : "on"},
+      {"--checkpoint-every", options.checkpointEvery},
+      {"--resume", options.resume}};
+  if (!job.sharesProcess && !agree(job, compareFacts(flags, job)))
+    return false;
+  if (options.checkpoint.empty())
+    return true;
+  folder.name(options.checkpoint);
+  if (!agree(job, openFolder()))
+    return false;
+  // Trying is the only reliable check, and ranks may be on other machines.
+  Status writable =
+      checkWritable(options.checkpoint + "/" + rankFileName(job.rank));
+  if (!writable)
+    writable = Error{writable.error().message +
+                     "; every rank must be able to write to --checkpoint"};
+  return agree(job, writable) && chooseCheckpoint();
+}
+
+// Without --resume, a folder that has checkpoints belongs to another run.
+Status Trainer::openFolder() {
+  if (job.rank != 0)
+    return {};
+  FSDPC_TRY(folder.open());
+  auto steps = folder.steps();
+  FSDPC_TRY(steps);
+  if (options.resume.empty() && !steps->empty())
+    return Error{"'" + options.checkpoint +
+                 "' has checkpoints already, the newest of step " +
+                 std::to_string(steps->back()) +
+                 "; continue with --resume, or name another folder"};
+  int64_t needed = checkpointBytes(describeCheckpoint(manifest, job.size));
+  int64_t room = freeBytes(options.checkpoint);
+  if (room >= 0 && room < needed)
+    printWarning("a checkpoint takes " + bytesText(needed) + ", but '" +
+                 options.checkpoint + "' has room for " + bytesText(room));
+  return {};
+}
+
+// Rank 0 proposes one checkpoint after the other, newest first, until all ranks
+// find theirs whole. Returns false if some rank has an error.
+bool Trainer::chooseCheckpoint() {
+  if (options.resume.empty())
+    return true;
+  bool newest = options.resume == "newest";
+  std::vector<int64_t> steps;
+  Status listed;
+  if (job.rank == 0) {
+    auto found = folder.steps();
+    if (!found)
+      listed = found.error();
+    else
+      steps = *found;
+    int64_t wanted = newest ? 0 : std::atoll(options.resume.c_str());
+    bool known = std::find(steps.begin(), steps.end(), wanted) != steps.end();
+    if (listed && !newest && !known)
+      listed = Error{"'" + options.checkpoint + "' has no checkpoint of step " +
+                     std::to_string(wanted) +
+                     (steps.empty() ? ""
+                                    : "; the newest is of step " +
+                                          std::to_string(steps.back()))};
+    if (!newest)
+      steps = {wanted};
+  }
+  if (!agree(job, listed))
+    return false;
+  std::vector<int64_t> all(size_t(job.size));
+  for (bool first = true;; first = false) {
+    int64_t step = steps.empty() ? -1 : steps.back();
+    if (!steps.empty())
+      steps.pop_back();
+    job.channel[controlChannel]->allGather(&step, all.data(), sizeof step);
+    if (all[0] < 0)
+      return agree(job, first ? Status()
+                              : Error{"no checkpoint in '" +
+                                      options.checkpoint + "' is whole"});
+    Result<TrainingCheckpoint> opened =
+        TrainingCheckpoint::open(folder.folderOf(all[0]));
+    Status whole =
+        opened ? opened->verify(job.rank, job.size) : Status(opened.error());
+    if (!newest && !agree(job, whole))
+      return false;
+    Together outcome = together(job, whole);
+    if (outcome.failed >= 0) {
+      if (outcome.failed == job.rank)
+        printWarning(outcome.own.error().message +
+                     "; trying the checkpoint before it");
+      continue;
+    }
+    resumed = std::move(*opened);
+    state = started = resumed->manifest().state;
+    scaler.resume(state.scaler);
+    counted = checkpointed = info.firstStep = started.step;
+    Status same = checkSameModel(resumed->manifest(), manifest);
+    if (!same)
+      same = Error{"cannot resume from '" + folder.folderOf(started.step) +
+                   "': " + same.error().message};
+    return agree(job, same);
+  }
+}
+
+// Options and hashes that decide what is learnt, and who wrote it.
+std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"compiler", manifest.compiler},
+      {"the command line of the compile", manifest.commandLine},
+      {"the program's hash", manifest.programHash},
+      {"the schedule's hash", manifest.scheduleHash},
+      {"the strategy", manifest.strategy},
+      {"the optimizer", manifest.optimizer},
+      {"the device", backendName()},
+      {"the number of ranks", std::to_string(job.size)}};
+  for (const Fact &fact : facts)
+    if (fact.name.rfind("--save", 0) != 0)
+      settings.emplace_back(fact.name, fact.value);
+  return settings;
+}
+
+// Says where the run continues, and with what else than before.
+void Trainer::reportResumed() const {
+  if (options.resume.empty())
+    return;
+  if (!resumed) {
+    std::fprintf(stderr, "'%s' has no checkpoint yet: starting at step 0\n",
+                 options.checkpoint.c_str());
+    return;
+  }
+  std::fprintf(stderr, "resuming from '%s'\n",
+               folder.folderOf(started.step).c_str());
+  auto &before = resumed->manifest().settings;
+  std::string differing;
+  for (auto &[name, value] : settings()) {
+    auto same = [&name = name](auto &other) { return other.first == name; };
+    auto old = std::find_if(before.begin(), before.end(), same);
+    if (old != before.end() && old->second != value)
+      differing += (differing.empty() ? "" : ", ") + name + " is '" + value +
+                   "', was '" + printable(old->second) + "'";
+  }
+  if (!differing.empty())
+    printWarning("the run resumes with other settings: " + differing);
+}
+
+bool Trainer::isCheckpointDue() const {
+  return options.checkpointMinutes > 0 &&
+         std::chrono::steady_clock::now() - checkpointedAt >=
+             std::chrono::minutes(options.checkpointMinutes);
+}
+
+bool Trainer::isCheckpointStep(int64_t done) const {
+  return options.checkpointSteps > 0 && done % options.checkpointSteps == 0;
+}
+
+// All ranks call it together after a step.
+Status Trainer::writeDueCheckpoint() {
+  if (!due && !isCheckpointStep(state.step))
+    return {};
+  Together outcome = writeNow();
+  if (outcome.failed == job.rank)
+    printWarning(outcome.own.error().message +
+                 "; the run goes on without a checkpoint of step " +
+                 std::to_string(state.step));
+  // The time that it took belongs to no step.
+  finished = std::chrono::steady_clock::now();
+  return {};
+}
+
+// The lowest rank that failed returns the error; the others wait for it.
+Status Trainer::writeLastCheckpoint() {
+  if (options.checkpoint.empty() || checkpointed == state.step)
+    return {};
+  Together outcome = writeNow();
+  if (outcome.failed >= 0 && outcome.failed != job.rank)
+    awaitAbort(job);
+  return outcome.own;
+}
+
+Together Trainer::writeNow() {
+  countMicrobatches();
+  checkpointedAt = std::chrono::steady_clock::now();
+  due = false;
+  Together outcome = writeCheckpoint(*rank, folder, state, settings());
+  if (outcome.failed >= 0)
+    return outcome;
+  checkpointed = state.step;
+  if (job.rank == 0)
+    if (Status removed = removeOld(); !removed)
+      printWarning(removed.error().message + "; an old checkpoint stays");
+  return outcome;
+}
+
+// Checkpoints of later steps belong to a course that this run has left.
+Status Trainer::removeOld() {
+  auto steps = folder.steps();
+  FSDPC_TRY(steps);
+  auto end = std::upper_bound(steps->begin(), steps->end(), state.step);
+  std::vector<int64_t> gone(end, steps->end());
+  int64_t kept = end - steps->begin();
+  for (int64_t i = 0; options.keep > 0 && i < kept - options.keep; ++i)
+    gone.push_back((*steps)[size_t(i)]);
+  for (int64_t step : gone)
+    FSDPC_TRY(folder.remove(step));
+  return {};
+}
+
+} // namespace fsdpc::runtime

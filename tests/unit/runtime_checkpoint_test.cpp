@@ -1,0 +1,281 @@
+// Checkpoints, on the toy program: a run that is resumed has the bits of one
+// that was never stopped, on other ranks its losses; damage is found and named;
+// what fails leaves the checkpoint before it whole.
+#include "runtime/core/checkpoint_manifest.h"
+#include "tests/unit/runtime_program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+using namespace fsdpc;
+using namespace fsdpc::runtime;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+class Checkpoints : public Program {
+protected:
+  // The names in a folder, in order.
+  std::vector<std::string> names(const std::string &at) {
+    std::vector<std::string> found;
+    for (auto &entry : std::filesystem::directory_iterator(folder / at))
+      found.push_back(entry.path().filename().string());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+  void clear() {
+    std::filesystem::remove_all(folder / "c");
+    std::filesystem::remove(folder / "out.safetensors");
+  }
+  // Losses by step; a resumed run has those from its first step on.
+  std::vector<double> losses() {
+    std::vector<double> found;
+    for (const nlohmann::json &line : log())
+      if (line.contains("loss"))
+        found.push_back(line["loss"]);
+    return found;
+  }
+};
+
+const std::string common =
+    " --threads 1 --shuffle --seed 3 --lr-schedule=cosine,warmup=3" +
+    std::string(" --log log --save out.safetensors ");
+
+// Trains 5 of 10 steps, as a job that is stopped does, then the rest. The
+// schedule needs --steps 10 from the start.
+TEST_F(Checkpoints, AResumedRunHasTheSameBits) {
+  struct {
+    const char *environment, *flags;
+    int processes;
+  } cases[] = {
+      {"TOY_STRATEGY=zero3", "--accumulate 3", 1},
+      {"TOY_STRATEGY=zero3 TOY_TYPE=bf16", "--ranks 2", 1},
+      {"TOY_STRATEGY=zero1", "--ranks 2 --accumulate 2", 1},
+      {"TOY_STRATEGY=zero1 TOY_TYPE=bf16", "", 2},
+      {"TOY_STRATEGY=step", "--ranks 3", 1},
+      {"TOY_STRATEGY=ddp", "--ranks 3", 1},
+      {"TOY_STRATEGY=ddp TOY_TYPE=bf16", "--accumulate 2", 2},
+  };
+  for (auto &[environment, flags, processes] : cases) {
+    clear();
+    auto train = [&](const std::string &more) {
+      std::string all = flags + common + more;
+      return processes == 1 ? run(all, environment)
+                            : mpi(processes, all, environment);
+    };
+    std::string whole = trace(train("--steps 10"));
+    ASSERT_EQ(train("--steps 10 --checkpoint c --checkpoint-every 5").code, 0);
+    // Writing checkpoints changes no bit.
+    EXPECT_EQ(
+        folder.read("out.safetensors"),
+        whole.substr(whole.size() - folder.read("out.safetensors").size()));
+    EXPECT_THAT(names("c"),
+                ElementsAre(".lock", "step-0000005", "step-0000010"));
+    Outcome outcome = train("--steps 10 --checkpoint c --resume=5");
+    std::string rest = trace(outcome);
+    ASSERT_EQ(log().size(), 6u) << outcome.err;
+    EXPECT_EQ(log()[1]["step"], 5);
+    EXPECT_EQ(rest, whole.substr(whole.size() - rest.size()))
+        << environment << flags;
+    EXPECT_THAT(outcome.err, HasSubstr("resuming from 'c/step-0000005'"));
+  }
+}
+
+// Each run resumes from the same checkpoint, which three ranks wrote under
+// zero3.
+TEST_F(Checkpoints, OtherRanksAndStrategiesResume) {
+  const std::string flags =
+      " --shuffle --seed 3 --log log --save out.safetensors ";
+  const std::string writer = "--accumulate 4 --ranks 3" + flags;
+  ASSERT_EQ(run("--steps 12 " + writer).code, 0);
+  std::vector<double> whole = losses();
+  ASSERT_EQ(run("--steps 6 --checkpoint c " + writer).code, 0);
+  struct {
+    const char *environment, *flags;
+  } cases[] = {{"", "--ranks 4 --accumulate 3 --threads 2"},
+               {"", "--ranks 1 --accumulate 12"},
+               {"TOY_STRATEGY=ddp", "--ranks 2 --accumulate 6"},
+               {"TOY_STRATEGY=zero1", "--ranks 6 --accumulate 2"}};
+  for (auto &[environment, other] : cases) {
+    shell("rm -rf d && cp -r c d");
+    Outcome outcome =
+        run(other + flags + "--steps 12 --checkpoint d --resume", environment);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                HasSubstr("the run resumes with other settings: "));
+    std::vector<double> rest = losses();
+    ASSERT_EQ(rest.size(), 6u);
+    for (size_t i = 0; i < rest.size(); ++i)
+      EXPECT_NEAR(rest[i], whole[6 + i], 1e-5) << environment << other << i;
+  }
+}
+
+TEST_F(Checkpoints, DamageIsNamedAndTheOneBeforeTaken) {
+  std::string flags = "--steps 6 --ranks 2 --checkpoint c" + common;
+  ASSERT_EQ(run(flags + "--checkpoint-every 2").code, 0);
+  shell("rm -rf whole && cp -r c whole");
+  const std::string newest = "c/step-0000006/",
+                    file = newest + "rank-00001.safetensors";
+  const std::string harm[] = {
+      "rm " + file,
+      "rm " + newest + "checkpoint.json",
+      "truncate -s -4 " + file,
+      "truncate -s 100 " + newest + "checkpoint.json",
+      "bash -c 'printf x | dd conv=notrunc bs=1 seek=900 of=" + file + "'",
+      "cp c/step-0000004/rank-00001.safetensors " + newest,
+      "sed -i 's/\"step\":6/\"step\":7/' " + newest + "checkpoint.json"};
+  for (const std::string &command : harm) {
+    shell("rm -rf c && cp -r whole c");
+    ASSERT_EQ(shell(command).code, 0);
+    Outcome outcome = run(flags + "--resume");
+    EXPECT_EQ(outcome.code, 0) << command << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("warning: ")) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("c/step-0000006/")) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("resuming from 'c/step-0000004'"))
+        << command;
+    // The one that is damaged is replaced.
+    outcome = run(flags + "--resume");
+    EXPECT_THAT(outcome.err, HasSubstr("resuming from 'c/step-0000006'"));
+    EXPECT_EQ(outcome.code, 0);
+  }
+  // If none is whole, the run does not start over.
+  shell("rm c/step*/rank-00000.safetensors");
+  Outcome outcome = run(flags + "--resume");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(outcome.errors(), 1);
+  EXPECT_THAT(outcome.err, HasSubstr("error: no checkpoint in 'c' is whole"));
+}
+
+TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
+  std::string flags = "--checkpoint c" + common;
+  Outcome outcome = run("--steps 3 --resume " + flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("'c' has no checkpoint yet: starting at "
+                                     "step 0"));
+  std::string saved = folder.read("out.safetensors");
+  std::filesystem::remove(folder / "out.safetensors");
+  outcome = run("--steps 2 --resume " + flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("nothing to train: 3 steps are done"));
+  EXPECT_EQ(folder.read("out.safetensors"), saved);
+}
+
+TEST_F(Checkpoints, KeepRemovesTheOldest) {
+  ASSERT_EQ(run("--steps 9 --checkpoint c --checkpoint-every 2 --keep 2").code,
+            0);
+  EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000008", "step-0000009"));
+}
+
+TEST_F(Checkpoints, MistakesAreRefused) {
+  ASSERT_EQ(run("--steps 2 --checkpoint c").code, 0);
+  folder.write("file", "");
+  struct {
+    const char *environment, *flags, *message;
+    int code;
+  } cases[] = {
+      {"", "--checkpoint c",
+       "'c' has checkpoints already, the newest of step "
+       "2; continue with --resume",
+       3},
+      {"", "--checkpoint c --resume=1",
+       "'c' has no checkpoint of step 1; the newest is of step 2", 3},
+      {"", "--checkpoint file", "'file", 3},
+      {"", "--checkpoint none/c", "cannot make the folder 'none/c'", 3},
+      {"", "--resume", "--resume needs --checkpoint DIR", 2},
+      {"", "--checkpoint c --resume=x", "'x' is not a whole number", 2},
+      {"", "--keep 2", "--keep needs --checkpoint DIR", 2},
+      {"", "--checkpoint c --checkpoint-every 0", "'0' is not a whole", 2},
+  };
+  for (auto &[environment, flags, message, code] : cases) {
+    Outcome outcome = run(std::string("--steps 4 ") + flags, environment);
+    EXPECT_EQ(outcome.code, code) << flags << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+  EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000002"));
+}
+
+// What a killed run has left is removed, and a checkpoint that had made room
+// gets its name back.
+TEST_F(Checkpoints, LeftoversOfAKilledRunAreCleared) {
+  ASSERT_EQ(run("--steps 2 --checkpoint c").code, 0);
+  shell("mkdir c/.step-0000004 c/.step-0000001.removed && "
+        "touch c/.step-0000004/rank-00000.safetensors && "
+        "mv c/step-0000002 c/.step-0000002.replaced");
+  Outcome outcome = run("--steps 2 --checkpoint c --resume");
+  EXPECT_THAT(outcome.err, HasSubstr("resuming from 'c/step-0000002'"));
+  EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000002"));
+}
+
+// ---- manifests ----
+
+CheckpointManifest small() {
+  CheckpointManifest stored;
+  stored.ranks = 2;
+  Member member;
+  member.name = "w";
+  member.shape = {3};
+  member.elements = 3;
+  stored.layouts = {{"unit", 2, 1, {member}}};
+  stored.files = {{1, {2, 3}}, {4, {5, 6}}};
+  return stored;
+}
+
+TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
+  CheckpointManifest stored = small();
+  stored.state = {7, 70};
+  auto read = parseCheckpoint(toJson(stored));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->state.step, 7);
+  EXPECT_EQ(read->state.sample, 70);
+  EXPECT_EQ(read->files[1].tensors, stored.files[1].tensors);
+  // With a right checksum, too: whoever wrote the file can compute it.
+  auto refused = [](auto change) {
+    CheckpointManifest hostile = small();
+    change(hostile);
+    return !parseCheckpoint(toJson(hostile));
+  };
+  EXPECT_TRUE(refused([](auto &m) { m.ranks = 0; }));
+  EXPECT_TRUE(refused([](auto &m) { m.ranks = 3; }));
+  EXPECT_TRUE(refused([](auto &m) { m.layouts[0].shard = 1; }));
+  EXPECT_TRUE(refused([](auto &m) { m.layouts[0].shard = INT64_MAX; }));
+  EXPECT_TRUE(refused([](auto &m) { m.layouts[0].states = 99; }));
+  EXPECT_TRUE(
+      refused([](auto &m) { m.layouts[0].members[0].offset = INT64_MAX; }));
+  EXPECT_TRUE(refused([](auto &m) { m.layouts[0].members[0].offset = -1; }));
+  EXPECT_TRUE(refused([](auto &m) {
+    m.layouts[0].members[0].shape = {int64_t(1) << 40, int64_t(1) << 40};
+  }));
+  for (const char *text : {"", "{}", "[", "{\"format\":2}", "[[[["})
+    EXPECT_FALSE(parseCheckpoint(text)) << text;
+}
+
+TEST(CheckpointManifest, AnotherModelIsNamed) {
+  Manifest program;
+  Layout layout;
+  layout.states = 2;
+  Member member;
+  member.name = "w";
+  member.shape = {3};
+  layout.members = {member};
+  program.layouts = {layout};
+  program.optimizer = "adam";
+  auto message = [&] {
+    return checkSameModel(small(), program).error().message;
+  };
+  EXPECT_THAT(message(), HasSubstr("'w' [3] has 1 optimizer states, but adam "
+                                   "has 2"));
+  program.layouts[0].states = 1;
+  EXPECT_TRUE(checkSameModel(small(), program));
+  program.layouts[0].members[0].shape = {4};
+  EXPECT_THAT(message(), HasSubstr("its 'w' [3] is [4] here"));
+  program.layouts[0].members[0].name = "v";
+  EXPECT_THAT(message(), HasSubstr("it has no 'v' [4]; the program has no 'w' "
+                                   "[3]"));
+}
+
+} // namespace
