@@ -134,8 +134,10 @@ std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
       {"the optimizer", manifest.optimizer},
       {"the device", backendName()},
       {"the number of ranks", std::to_string(job.size)}};
+  // A run that resumes reads no initial values.
   for (const Fact &fact : facts)
-    if (fact.name.rfind("--save", 0) != 0)
+    if (fact.name.rfind("--save", 0) != 0 &&
+        fact.name.find("--init") == std::string::npos)
       settings.emplace_back(fact.name, fact.value);
   return settings;
 }

@@ -5,6 +5,7 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
+#include "runtime/core/weights.h"
 #include "runtime/core/training_checkpoint.h"
 #include "shared/status.h"
 
