@@ -197,14 +197,17 @@ TEST_F(Meeting, theSecretIsPrivateAndShortLived) {
   variables["XDG_RUNTIME_DIR"] = folder.path;
   start(variables, {"leave"});
   connectSoon();
+  // The file is there a moment before the secret is in it.
   Deadline deadline = soon();
-  while (folder.files().empty() && std::chrono::steady_clock::now() < deadline)
+  struct stat state = {};
+  while (state.st_size == 0 && std::chrono::steady_clock::now() < deadline) {
     usleep(1000);
+    if (std::vector<std::string> files = folder.files(); !files.empty())
+      stat((folder.path + "/" + files[0]).c_str(), &state);
+  }
   ASSERT_EQ(folder.files().size(), 1u);
   EXPECT_THAT(folder.files()[0],
               HasSubstr("localhost-" + std::to_string(port)));
-  struct stat state;
-  stat((folder.path + "/" + folder.files()[0]).c_str(), &state);
   EXPECT_EQ(state.st_mode & 0777, 0600u);
   EXPECT_EQ(state.st_size, 32);
   variables["RANK"] = variables["LOCAL_RANK"] = "1";

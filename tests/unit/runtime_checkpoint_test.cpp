@@ -227,11 +227,14 @@ CheckpointManifest small() {
 
 TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   CheckpointManifest stored = small();
-  stored.state = {7, 70};
+  stored.state = {7, 70, {0.125f, 3, 2}};
   auto read = parseCheckpoint(toJson(stored));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->state.step, 7);
   EXPECT_EQ(read->state.sample, 70);
+  EXPECT_EQ(read->state.scaler.scale, 0.125f);
+  EXPECT_EQ(read->state.scaler.inARow, 3);
+  EXPECT_EQ(read->state.scaler.skips, 2);
   EXPECT_EQ(read->files[1].tensors, stored.files[1].tensors);
   // With a right checksum, too: whoever wrote the file can compute it.
   auto refused = [](auto change) {

@@ -178,9 +178,10 @@ TEST_F(Faults, ACheckpointIsLeftWhole) {
     Outcome next = runWith("", common + "1");
     EXPECT_EQ(next.code, 0) << variables << outcome.err << next.err;
     EXPECT_THAT(next.err, HasSubstr("resuming from 'c/step-000000"));
-    if (outcome.code == 0)
+    if (outcome.code == 0) {
       EXPECT_THAT(next.err, HasSubstr("resuming from 'c/step-0000006'"))
           << variables << outcome.err;
+    }
   }
 }
 
