@@ -31,7 +31,7 @@ bool hasName(const NcclId &id) {
 
 class Nccl : public testing::Test {
 protected:
-  explicit Nccl(Settings settings = {}) : cuda(settings) {
+  explicit Nccl(const Settings &settings = {}) : cuda(settings) {
     EXPECT_CUDA(cuda.makeNcclId(id));
   }
   // Runs `body` on one thread per rank, with a communicator of all ranks.

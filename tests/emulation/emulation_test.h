@@ -25,7 +25,7 @@ inline void pauseFor(int microseconds) {
 
 class EmulationTest : public testing::Test {
 protected:
-  explicit EmulationTest(Settings settings = {}) : cuda(settings) {
+  explicit EmulationTest(const Settings &settings = {}) : cuda(settings) {
     EXPECT_CUDA(cuda.allocatePinned(pointers, pointerBytes));
   }
 

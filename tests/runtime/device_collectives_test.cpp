@@ -72,7 +72,7 @@ public:
 
 // Runs `body` for each rank, on a thread of its own.
 void onRanks(int ranks, Kind kind, const std::function<void(Rank &)> &body,
-             emulation::Settings settings = {}, double watchdog = 0) {
+             const emulation::Settings &settings = {}, double watchdog = 0) {
   emulation::Emulation api(settings);
   auto jobs = makeLocalJobs(ranks, 0);
   std::vector<std::thread> threads;

@@ -319,11 +319,12 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
        "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
        "did you mean 'zero2'?"},
       {"param-dtype", "torch.bfloat16",
-       "is none of f32|bf16; did you mean 'bf16'?"},
+       "is none of f32|bf16|f16; did you mean 'bf16'?"},
       {"prefetch", "BACKWARD_PRE",
        "is none of none|post|pre|auto; did you mean 'pre'?"},
       {"optimizer", "torch.optim.SGD",
-       "is none of adamw|adam|sgd; did you mean 'sgd'?"},
+       "is none of adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|rmsprop|"
+       "rprop|asgd|lion; did you mean 'sgd'?"},
       {"lr", "inf", "is not finite"},
       {"lr", "nan", "is not a number"},
       {"plan-ranks", "0", "is less than 1"},
@@ -458,7 +459,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--strategy=zero3'"},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
-       "'--strategy=zero1' or '--strategy=zero2' or '--strategy=zero3'"},
+       "'--strategy=zero1|zero2|zero3'"},
       {{{"gpu-arch", "sm_90"}},
        "'--gpu-arch' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},
