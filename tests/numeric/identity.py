@@ -62,7 +62,7 @@ def tensors(file: bytes) -> dict:
 
 def regrouped(expected: tuple, bits: tuple) -> tuple:
     """Returns `expected` if the bits differ from it only in the order of tensors and in the rounding of norms."""
-    numbers = [(loss, wanted if abs(norm - wanted) <= 1e-14 * wanted else norm)
+    numbers = [(loss, wanted if norm and wanted and abs(norm - wanted) <= 1e-14 * wanted else norm)
                for (loss, norm), (_, wanted) in zip(bits[0], expected[0])]
     files = (x if tensors(x) == tensors(y) else y for x, y in zip(expected[1:], bits[1:]))
     return numbers, *files
