@@ -288,11 +288,16 @@ private:
     for (fsdp::GradientOp gradient : ops) {
       Value value = gradient.getValue();
       if (!isPlaceable(value, last)) {
-        // The second copy of a value reads the first copy. Two parameters may
-        // have the same gradient, as two biases that are added have.
+        // The second copy of a value reads the first copy, if that stands
+        // before it. Two parameters may have the same gradient, as two biases
+        // that are added have.
         Value &source = lastCopy.try_emplace(value, value).first->second;
-        auto copy = nn::CopyOp::create(builder, gradient.getLoc(),
-                                       value.getType(), source);
+        Operation *first = source.getDefiningOp();
+        bool isBefore =
+            !first || first->isBeforeInBlock(&*builder.getInsertionPoint());
+        auto copy =
+            nn::CopyOp::create(builder, gradient.getLoc(), value.getType(),
+                               isBefore ? source : value);
         value = source = copy.getResult();
         created.push_back(copy);
         ++copies;

@@ -233,3 +233,27 @@ module attributes {fsdp.options = {"layer-decay" = 0.5 : f64}} {
     return
   }
 }
+
+// -----
+
+// Two units have the same gradient, and the second unit's comes first: its copy
+// stands before that of the first unit, so it reads the gradient itself.
+// CHECK: %[[G:.*]] = nn.constant
+// CHECK: nn.copy %[[G]]
+// CHECK: fsdp.pack @b.flat
+// CHECK: nn.copy %[[G]]
+// CHECK: fsdp.pack @a.flat
+module {
+  fsdp.parameter @wa : tensor<8xf32> trainable unit @a
+  fsdp.parameter @wb : tensor<8xf32> trainable unit @b
+  fsdp.unit @a
+  fsdp.unit @b
+  func.func @microbatch() {
+    %0 = fsdp.load @wa : tensor<8xf32>
+    %1 = fsdp.load @wb : tensor<8xf32>
+    %g = nn.constant dense<0.0> : tensor<8xf32>
+    fsdp.gradient @wb, %g : tensor<8xf32>
+    fsdp.gradient @wa, %g : tensor<8xf32>
+    return
+  }
+}
