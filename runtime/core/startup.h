@@ -5,8 +5,8 @@
 
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
-#include "runtime/core/weights.h"
 #include "runtime/core/training_checkpoint.h"
+#include "runtime/core/weights.h"
 #include "shared/status.h"
 
 #include <functional>
