@@ -79,6 +79,7 @@ static const PipelineStep steps[] = {
 
     // Collectives are where the strategy wants them, synchronous and correct in
     // program order.
+    {Phase::Collectives, "delay-gradients", createDelayGradients},
     {Phase::Collectives, "materialize-collectives",
      createMaterializeCollectives},
     {Phase::Collectives, "fuse-small-collectives", createFuseSmallCollectives},

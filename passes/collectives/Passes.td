@@ -6,6 +6,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DelayGradients : Pass<"delay-gradients", "::mlir::ModuleOp"> {
+  let summary = "Computes gradients as late as their operands are in memory anyway";
+  let description = [{
+    The flat buffer of a unit's gradients (`fsdp.pack`) is occupied from the first gradient
+    on. An op of @microbatch whose results only packs read, perhaps through views, moves
+    down to the last reader of its operands, within its unit and direction. No operand
+    lives longer. A unit whose gradients all move below the last reader of its weights
+    needs the memory of the weights or of the gradients, but not of both.
+
+    Before, the buffer of @h.0.flat is occupied from `%db` on, beside the weight `%w`:
+    ```mlir
+    %db = nn.reduce sum %dy [0] : tensor<4x8xf32> -> tensor<1x8xf32>
+    %dx = nn.matmul %dy, %w {transpose_b} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    %dw = nn.matmul %x, %dy {transpose_a} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<8x8xf32>
+    %g = fsdp.pack @h.0.flat(%dw, %db) : …
+    ```
+    After:
+    ```mlir
+    %dx = nn.matmul %dy, %w {transpose_b} : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    %db = nn.reduce sum %dy [0] : tensor<4x8xf32> -> tensor<1x8xf32>
+    %dw = nn.matmul %x, %dy {transpose_a} : tensor<4x8xf32>, tensor<4x8xf32> -> tensor<8x8xf32>
+    %g = fsdp.pack @h.0.flat(%dw, %db) : …
+    ```
+  }];
+  let statistics = [Statistic<"moved", "moved", "ops moved">];
+}
+
 def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp"> {
   let summary = "Places gathers, frees and reductions as the strategies want them";
   let description = [{

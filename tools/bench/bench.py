@@ -11,6 +11,7 @@ from pathlib import Path
 import compile_times
 import memory_experiment
 import plans
+import published_plans
 import shapes
 import step_time
 from report import Report
@@ -21,6 +22,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "ddp": (shapes.against_ddp, "fsdpc's zero3 against its ddp"),
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
+         "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 

@@ -15,6 +15,9 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <cinttypes>
+#include <set>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::driver;
@@ -94,23 +97,24 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
                 (threads > 1 ? " threads, " : " thread, ") + manifest.cpu
           : manifest.target + ", " + llvm::join(manifest.gpuArchs, " ");
   llvm::outs() << "memory per rank in MiB (" << device << "):\n";
-  constexpr int counts[] = {1, 2, 4, 8, 64};
+  // A few sizes of jobs, and the one that the plan was made for.
+  std::set<int64_t> counts = {1, 2, 4, 8, 64, manifest.planRanks};
   llvm::outs() << llvm::left_justify("  ranks", 16);
-  for (int ranks : counts)
-    llvm::outs() << llvm::format("%10d", ranks);
+  for (int64_t ranks : counts)
+    llvm::outs() << llvm::format("%11" PRId64, ranks);
   llvm::outs() << '\n';
   std::vector<MemoryPlan> plans;
-  for (int ranks : counts)
+  for (int64_t ranks : counts)
     plans.push_back(planRank(manifest, ranks));
-  auto row = [](StringRef name, auto value) {
+  auto row = [&](StringRef name, auto value) {
     llvm::outs() << "  " << llvm::left_justify(name, 14);
-    for (int i = 0; i < 5; ++i)
-      llvm::outs() << llvm::format("%10.1f", mebibytes(value(i)));
+    for (const MemoryPlan &plan : plans)
+      llvm::outs() << llvm::format("%11.1f", mebibytes(value(plan)));
     llvm::outs() << '\n';
   };
   // All plans list the same kinds in the same order.
   for (size_t kind = 0; kind < plans[0].kinds().size(); ++kind)
     row(plans[0].kinds()[kind].first,
-        [&](int i) { return plans[i].kinds()[kind].second; });
-  row("peak", [&](int i) { return plans[i].total(); });
+        [&](const MemoryPlan &plan) { return plan.kinds()[kind].second; });
+  row("peak", [](const MemoryPlan &plan) { return plan.total(); });
 }

@@ -1,0 +1,59 @@
+"""Plans of published sizes: ZeRO's table for 7.5 B parameters, and models of 13 B to 1 T parameters on devices of 40 GB.
+
+The models have no weights, so nothing is trained; the plan of a program is what it allocates. Sizes are in GB (1e9 bytes), as
+published. The compiler counts in MiB.
+"""
+from report import Report
+from workbench import Shape, Workbench, demand
+
+GB = 1e9
+DEVICE = 40 * GB
+BF16 = ["--param-dtype=bf16", "--reduce-dtype=bf16", "--recompute=units", "--init-rule=*=normal(0,0.02)", "--optimizer=adamw"]
+STATES = ("parameters", "gradients", "optimizer")
+
+# Bytes per parameter on N ranks (Rajbhandari et al., "ZeRO", 2020, figure 1): 2 for the bf16 copy, 2 for its gradient, 12 for the
+# f32 master and Adam's moments. Ours adds up gradients in f32, which are 4 more where they are not sharded.
+ZERO = Shape("L36,D4096,H32,T1024,V32000", 1)  # 7.5 B parameters
+ZERO_RANKS = 64
+ZERO_ROWS = [("ddp", 120.0, "16 P"), ("zero1", 31.4, "4 P + 12 P/N"), ("zero2", 16.6, "2 P + 14 P/N"), ("zero3", 1.9, "16 P/N")]
+
+DEVICES = [("13 B", Shape("L40,D5120,H40,T2048,V50257", 1), 8), ("175 B", Shape("L96,D12288,H96,T2048,V50257", 1), 128),
+           ("1 T", Shape("L128,D25600,H160,T2048,V50257", 1), 256)]
+
+
+def plan(bench: Workbench, shape: Shape, ranks: int, *flags: str) -> dict:
+    """Compiles a GPT without weights. Returns the bytes of each kind and of the peak, on `ranks` ranks."""
+    folder = bench.export(shape, "--no-weights")
+    out = demand(bench.fsdpc, folder / "gpt.onnx", *BF16, f"--plan-ranks={ranks}", *flags, "-o", bench.out / "planned").out
+    table = out[out.index("memory per rank in MiB"):].splitlines()[1:]
+    column = table[0].split().index(str(ranks))
+    return {line.split()[0]: float(line.split()[column]) * 2**20 for line in table[1:]}
+
+
+def zero_table(bench: Workbench, report: Report) -> None:
+    report.title(f"Model states of {ZERO} on {ZERO_RANKS} ranks, bf16 and AdamW, beside ZeRO's table for 7.5 B: GB per rank")
+    rows = []
+    for strategy, published, formula in ZERO_ROWS:
+        found = plan(bench, ZERO, ZERO_RANKS, f"--strategy={strategy}")
+        states = sum(found[kind] for kind in STATES) / GB
+        report.keep("published", f"7.5 B {strategy}", found)
+        rows.append([strategy, formula, published, f"{states:.1f}", *(f"{found[kind] / GB:.1f}" for kind in STATES), f"{found['peak'] / GB:.1f}"])
+    report.table(["strategy", "ZeRO's formula", "published", "planned", *STATES, "peak"], rows)
+
+
+def on_devices(bench: Workbench, report: Report, quick: bool) -> None:
+    report.title(f"Large GPTs on devices of {DEVICE / GB:.0f} GB, zero3, bf16, AdamW, a sequence of 2048 per rank: GB per rank")
+    rows = []
+    for name, shape, ranks in DEVICES[:1] if quick else DEVICES:
+        found = plan(bench, shape, ranks)
+        kinds = [f"{found[kind] / GB:.1f}" for kind in (*STATES, "gathered", "activations")]
+        report.keep("published", name, found)
+        rows.append([name, ranks, *kinds, f"{found['peak'] / GB:.1f}",
+                     report.held(f"planned peak in GB, {name} on {ranks}", found["peak"] / GB, most=DEVICE / GB, form=".1f"),
+                     f"{(DEVICE - found['peak']) / GB:.1f}"])
+    report.table(["model", "ranks", *STATES, "gathered", "activations", "peak", "limit", "headroom"], rows)
+
+
+def published(bench: Workbench, report: Report, quick: bool) -> None:
+    zero_table(bench, report)
+    on_devices(bench, report, quick)
