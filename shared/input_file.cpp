@@ -56,12 +56,12 @@ InputFile::~InputFile() {
     ::close(descriptor);
 }
 
-// Names the kind of a file that cannot be read by position.
-static const char *kindOf(mode_t mode) {
-  return S_ISDIR(mode)    ? "a folder"
-         : S_ISFIFO(mode) ? "a pipe"
-         : S_ISSOCK(mode) ? "a socket"
-                          : "a device";
+const char *kindOf(unsigned mode) {
+  return S_ISDIR(mode)                    ? "a folder"
+         : S_ISFIFO(mode)                 ? "a FIFO or pipe"
+         : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+         : S_ISSOCK(mode)                 ? "a socket"
+                                          : "of an unknown kind";
 }
 
 // Fills in what is known of an open file. It looks at the descriptor, not at

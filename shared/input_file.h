@@ -21,6 +21,10 @@ using FileIdentity = std::pair<uint64_t, uint64_t>;
 // Returns nullopt if the path does not exist. Links are followed.
 std::optional<FileIdentity> identityOf(const std::string &path);
 
+// Returns what a file is that is not a regular one, from its st_mode: "a
+// folder", "a FIFO or pipe".
+const char *kindOf(unsigned mode);
+
 // Reads exactly `count` bytes from `offset` of an open file, which held them
 // when it was opened. `name` is what the error calls the file.
 Status readAt(int descriptor, const std::string &name, uint64_t offset,

@@ -148,7 +148,8 @@ bool Chooser::isInner(Operation *op) const {
   if (isBackward(op) || !lastProduct || !op->isBeforeInBlock(lastProduct) ||
       !isMemoryEffectFree(op) || op->getNumResults() == 0 ||
       (!isProduct(op) && !feedsProduct.contains(op)) ||
-      isa<fsdp::RandomOp, fsdp::LossScaleOp, nn::LinearCrossEntropyOp>(op) ||
+      op->hasTrait<fsdp::FixedPerMicrobatch>() ||
+      isa<nn::LinearCrossEntropyOp>(op) ||
       origins.of(op->getResult(0)) != Origin::Data)
     return false;
   return llvm::all_of(op->getResults(), [&](Value result) {
@@ -168,7 +169,7 @@ void Chooser::reach(Value value, Attribute unit, unsigned depth,
   // Nothing is missing if the backward has the value already: because it is
   // kept, recomputed, a constant, or a weight that its unit has gathered.
   if (!source || isKept(value) || chosen.contains(source) ||
-      isa<fsdp::RandomOp, fsdp::LossScaleOp>(source) ||
+      source->hasTrait<fsdp::FixedPerMicrobatch>() ||
       origins.of(value) == Origin::Constant ||
       (origins.of(value) == Origin::Weight && unitOf(source) == unit) ||
       llvm::is_contained(chain.ops, source) ||

@@ -18,7 +18,7 @@ Origins::Origins(Block &body) {
       weightSources.insert(&op);
     // An op with effects counts as data, the safe answer: nothing clones it.
     Origin origin = isWeightSource(&op) ? Origin::Weight : Origin::Constant;
-    if (isa<fsdp::RandomOp, fsdp::LossScaleOp>(op) || !isMemoryEffectFree(&op))
+    if (op.hasTrait<fsdp::FixedPerMicrobatch>() || !isMemoryEffectFree(&op))
       origin = Origin::Data;
     for (Value operand : op.getOperands())
       origin = std::max(origin, of(operand));

@@ -2,7 +2,8 @@
 // FlatParameter of PyTorch FSDP: the members of a unit in one buffer, of which
 // each rank owns an equal part. Members of different strategies have layouts of
 // their own, since a buffer is gathered and reduced as a whole. Members are
-// aligned so that kernels can read them in place.
+// aligned so that kernels can read them in place. GradientPacker.h packs the
+// gradients of a layout.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -10,6 +11,7 @@
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
+#include "passes/shard/GradientPacker.h"
 #include "passes/shard/MemberRates.h"
 #include "passes/shard/optimizers/Programs.h"
 #include "llvm/ADT/MapVector.h"
@@ -23,7 +25,6 @@ namespace fsdpc::passes {
 #include "passes/shard/Passes.h.inc"
 
 using namespace mlir;
-using fsdp::FSDPDialect;
 
 namespace {
 
@@ -39,7 +40,8 @@ public:
         ignored(std::move(ignored)) {}
 
   LogicalResult run() {
-    findGradients();
+    GradientPacker packer(body, options);
+    packer.findGradients(module);
     auto found = MemberRates::of(module, body);
     if (failed(found))
       return failure();
@@ -53,10 +55,7 @@ public:
     for (auto &[name, layout] : layouts)
       if (layout.getTrainable())
         trainable.push_back(layout);
-    for (fsdp::LayoutOp layout : trainable)
-      findEnd(layout);
-    for (fsdp::LayoutOp layout : trainable)
-      packGradients(layout);
+    copies = packer.pack(trainable);
     return success();
   }
 
@@ -72,21 +71,6 @@ private:
     fsdp::Strategy strategy;
     auto operator<=>(const Group &) const = default;
   };
-
-  // A trainable parameter without a gradient joins the frozen ones, with a
-  // remark.
-  void findGradients() {
-    for (auto gradient : body.getOps<fsdp::GradientOp>())
-      gradients[gradient.getParameter()] = gradient;
-    for (auto parameter : module.getOps<fsdp::ParameterOp>())
-      if (parameter.getTrainable() &&
-          !gradients.count(parameter.getSymName())) {
-        parameter.emitRemark()
-            << "no gradient reaches parameter '" << parameter.getSymName()
-            << "'; treating it as frozen";
-        parameter.setTrainable(false);
-      }
-  }
 
   // A parameter has the strategy of its unit, unless it is ignored, or small
   // and would be gathered: gathers of small parameters cost their latency.
@@ -229,96 +213,6 @@ private:
     load.erase();
   }
 
-  static Value rootOf(Value value) {
-    while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
-      value = reshape.getInput();
-    return value;
-  }
-
-  // Returns true if the value, or a reshape of it, is read after `end`.
-  static bool isReadAfter(Value root, Operation *end) {
-    return llvm::any_of(root.getUsers(), [&](Operation *user) {
-      return isa<nn::ReshapeOp>(user) ? isReadAfter(user->getResult(0), end)
-                                      : end->isBeforeInBlock(user);
-    });
-  }
-
-  // Returns true if the op that makes `value` can write directly into a pack
-  // after `end`. Views, slices and ops without operands do not own the memory
-  // of their results. A value can be a member of one pack only.
-  bool isPlaceable(Value value, Operation *end) {
-    Value root = rootOf(value);
-    Operation *op = root.getDefiningOp();
-    if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp, nn::SliceOp>(op))
-      return false;
-    return !isReadAfter(root, end) && placed.insert(root).second;
-  }
-
-  // Layouts of one unit that are reduced when they are packed are packed at one
-  // place, so that they share a reduction.
-  std::pair<Attribute, Attribute> endOf(fsdp::LayoutOp layout) {
-    bool alone = reducesAtEnd(fsdp::strategyOf(layout, options));
-    return {layout.getUnitAttr(),
-            alone ? layout.getSymNameAttr() : Attribute()};
-  }
-
-  // Moves the end of the layout's gradients behind the last of them.
-  void findEnd(fsdp::LayoutOp layout) {
-    Operation *&last = ends[endOf(layout)];
-    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
-      Operation *gradient = gradients[member.getParameter().getValue()];
-      if (!last || last->isBeforeInBlock(gradient))
-        last = gradient;
-    }
-  }
-
-  // Packs the gradients of a layout after the last of them, and reduces the
-  // pack.
-  void packGradients(fsdp::LayoutOp layout) {
-    SmallVector<fsdp::GradientOp> ops;
-    for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
-      ops.push_back(gradients[member.getParameter().getValue()]);
-    // The pack stands after the last gradient of the layout, when all its
-    // members exist.
-    Operation *&last = ends[endOf(layout)];
-    OpBuilder builder(body.getParentOp()->getContext());
-    builder.setInsertionPointAfter(last);
-    SmallVector<Operation *> created;
-    SmallVector<Value> values;
-    for (fsdp::GradientOp gradient : ops) {
-      Value value = gradient.getValue();
-      if (!isPlaceable(value, last)) {
-        // The second copy of a value reads the first copy, if that stands
-        // before it. Two parameters may have the same gradient, as two biases
-        // that are added have.
-        Value &source = lastCopy.try_emplace(value, value).first->second;
-        Operation *first = source.getDefiningOp();
-        bool isBefore =
-            !first || first->isBeforeInBlock(&*builder.getInsertionPoint());
-        auto copy =
-            nn::CopyOp::create(builder, gradient.getLoc(), value.getType(),
-                               isBefore ? source : value);
-        value = source = copy.getResult();
-        created.push_back(copy);
-        ++copies;
-      }
-      values.push_back(value);
-    }
-    auto name = FlatSymbolRefAttr::get(layout);
-    auto pack = fsdp::PackOp::create(builder, layout.getLoc(),
-                                     fsdp::getFlatType(layout), name, values);
-    auto reduce = fsdp::ReduceOp::create(builder, layout.getLoc(), name,
-                                         pack.getResult());
-    created.append({pack, reduce});
-    last = reduce;
-    for (Operation *op : created) {
-      op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
-      op->setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
-    }
-    for (fsdp::GradientOp gradient : ops)
-      gradient.erase();
-  }
-
   ModuleOp module;
   SymbolTable symbols;
   Block &body;
@@ -328,14 +222,9 @@ private:
   llvm::StringMap<fsdp::Strategy> ofUnit;
   fsdp::NamePatterns ignored;
   MemberRates rates;
-  llvm::StringMap<fsdp::GradientOp> gradients;
-  // The op behind which the next pack of a unit stands.
-  llvm::DenseMap<std::pair<Attribute, Attribute>, Operation *> ends;
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
   Operation *lastSymbol = nullptr;
   llvm::DenseMap<Attribute, std::pair<fsdp::LayoutOp, int64_t>> memberOf;
-  llvm::DenseSet<Value> placed;
-  llvm::DenseMap<Value, Value> lastCopy;
 };
 
 struct ShardParameters : impl::ShardParametersBase<ShardParameters> {

@@ -25,14 +25,6 @@ Error fileError(const std::string &path, const char *what) {
           "': " + std::strerror(code)};
 }
 
-const char *kindOf(unsigned mode) {
-  return S_ISDIR(mode)                    ? "a folder"
-         : S_ISFIFO(mode)                 ? "a FIFO or pipe"
-         : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
-         : S_ISSOCK(mode)                 ? "a socket"
-                                          : "of an unknown kind";
-}
-
 File::File(File &&other) noexcept { *this = std::move(other); }
 
 // Swaps, so that `other` closes what this one held.

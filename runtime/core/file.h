@@ -43,8 +43,5 @@ Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes,
 
 // Returns an error of the path in quotes, `what`, and the text of errno.
 Error fileError(const std::string &path, const char *what);
-// Returns what a file is that is not a regular one, from its st_mode: "a
-// folder", "a FIFO".
-const char *kindOf(unsigned mode);
 
 } // namespace fsdpc::runtime

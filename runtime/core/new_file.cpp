@@ -3,6 +3,7 @@
 // network file systems report a quota.
 #include "runtime/core/new_file.h"
 #include "runtime/core/file.h"
+#include "shared/input_file.h"
 #include "shared/output_file.h"
 
 #include <cerrno>

@@ -139,7 +139,8 @@ TEST_F(OptionsTest, LossScaleRefusesWhatGradScalerRefuses) {
          "has growth 1, which is not above 1 or exceeds f32"},
         {"dynamic,backoff=1",
          "has backoff 1, which is not above 0 and below 1"},
-        {"dynamic,interval=0", "has 'interval=0', which is no number of steps"},
+        {"dynamic,interval=0",
+         "has 'interval=0', which is not a number of steps"},
         {"dynamic,init", "has 'init', which is not a number"},
         {"dynamic,step=2", "has 'step=2', which sets none of init, growth, "
                            "backoff, interval"}})

@@ -1,4 +1,5 @@
-// The interface of fsdp and rt ops that work on the memory of layouts.
+// The interface of fsdp and rt ops that work on the memory of layouts, and the
+// trait of fsdp ops that passes treat as data.
 #ifndef FSDPC_FSDP_INTERFACES
 #define FSDPC_FSDP_INTERFACES
 
@@ -20,6 +21,12 @@ def LayoutUserOpInterface : OpInterface<"LayoutUserOpInterface"> {
       return ::fsdpc::fsdp::layoutRefsOf<ConcreteOp>($_op);
     }]>
   ];
+}
+
+// The value is not a constant, though the op has no operands; it stays the same
+// during a microbatch, so the backward reads it and never computes it again.
+def FixedPerMicrobatch : NativeOpTrait<"FixedPerMicrobatch"> {
+  let cppNamespace = "::fsdpc::fsdp";
 }
 
 #endif

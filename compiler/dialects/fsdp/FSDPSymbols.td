@@ -156,7 +156,8 @@ def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
   let assemblyFormat = "$buffer `,` $statistic attr-dict `:` type($statistic)";
 }
 
-def FSDP_RandomOp : FSDP_Op<"random", [Pure, OutsideArena]> {
+def FSDP_RandomOp : FSDP_Op<"random",
+    [Pure, OutsideArena, FixedPerMicrobatch]> {
   let summary = "The numbers that dropout is keyed by";
   let description = [{
     Four i32: the seed's low and high word, the microbatch within the step, and the
@@ -175,7 +176,8 @@ def FSDP_RandomOp : FSDP_Op<"random", [Pure, OutsideArena]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
-def FSDP_LossScaleOp : FSDP_Op<"loss_scale", [Pure, OutsideArena]> {
+def FSDP_LossScaleOp : FSDP_Op<"loss_scale",
+    [Pure, OutsideArena, FixedPerMicrobatch]> {
   let summary = "The factor of the loss's gradient in this step";
   let description = [{
     With `--loss-scale`, `grad` begins the backward with this number instead of 1, so

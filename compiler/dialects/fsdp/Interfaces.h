@@ -1,4 +1,5 @@
-// The interfaces of FSDPInterfaces.td, for the dialects whose ops have them.
+// The interfaces and traits of FSDPInterfaces.td, for the dialects whose ops
+// have them.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -22,6 +23,12 @@ mlir::SmallVector<mlir::FlatSymbolRefAttr> layoutRefsOf(OpTy op) {
   else
     return {op.getLayoutAttr()};
 }
+
+// The value is not a constant, though the op has no operands; it stays the same
+// during a microbatch, so the backward reads it and never computes it again.
+template <typename OpTy>
+struct FixedPerMicrobatch : mlir::OpTrait::TraitBase<OpTy, FixedPerMicrobatch> {
+};
 
 } // namespace fsdpc::fsdp
 

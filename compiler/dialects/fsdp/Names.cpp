@@ -1,5 +1,6 @@
 // Compiles and matches expressions on names, and lists near names where one
-// matches nothing.
+// matches nothing: a misspelt expression would otherwise quietly train another
+// model than was meant.
 #include "compiler/dialects/fsdp/Names.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -55,10 +56,9 @@ bool NamePatterns::match(StringRef name) {
 }
 
 bool NamePatterns::match(ParameterOp parameter) {
-  bool any = match(parameter.getSymName());
-  if (auto aliases = parameter.getAliasesAttr())
-    for (auto alias : aliases.getAsRange<StringAttr>())
-      any |= match(alias.getValue());
+  bool any = false;
+  for (StringRef name : namesOf(parameter))
+    any |= match(name);
   return any;
 }
 
@@ -70,6 +70,54 @@ LogicalResult NamePatterns::checkUsed(Location loc, ArrayRef<StringRef> names,
              << "--" << flag << " '" << entry.text << "' matches no " << what
              << "; available: " << listNearest(entry.text, names);
   return success();
+}
+
+void FirstMatch::add(StringRef text, std::string value, Matcher matches) {
+  entries.push_back(
+      {text.str(), std::move(value), std::move(matches), false, std::nullopt});
+}
+
+// Tries every expression, even after a match: checkUsed tells one that matches
+// nothing from one that others hide.
+std::optional<size_t> FirstMatch::find(ArrayRef<StringRef> names) {
+  std::optional<size_t> first;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (!llvm::any_of(names, entries[i].matches))
+      continue;
+    if (first) {
+      entries[i].hiddenBy = first;
+    } else {
+      entries[i].isFirst = true;
+      first = i;
+    }
+  }
+  return first;
+}
+
+LogicalResult FirstMatch::checkUsed(Location loc, ArrayRef<StringRef> names,
+                                    StringRef what) const {
+  for (const Entry &entry : entries) {
+    if (entry.isFirst)
+      continue;
+    InFlightDiagnostic error = emitError(loc)
+                               << "--" << flag << " '" << entry.value << "' ";
+    if (entry.hiddenBy)
+      return error << "has no effect: every " << what
+                   << " that it matches is matched by an earlier one, such as '"
+                   << entries[*entry.hiddenBy].value
+                   << "', and the first counts; put it first";
+    return error << "matches no " << what
+                 << "; available: " << listNearest(entry.text, names);
+  }
+  return success();
+}
+
+SmallVector<StringRef> namesOf(ParameterOp parameter) {
+  SmallVector<StringRef> names = {parameter.getSymName()};
+  if (auto aliases = parameter.getAliasesAttr())
+    for (auto alias : aliases.getAsRange<StringAttr>())
+      names.push_back(alias.getValue());
+  return names;
 }
 
 // Sorts by edit distance to the text of the expression. That is crude for a

@@ -1,5 +1,7 @@
-// Regular expressions over the names of parameters and modules, for the flags
-// --frozen, --trainable, --no-decay and --unit-scope. RE2 is the engine: it
+// Expressions over the names of parameters, modules and units, for the flags
+// --frozen, --trainable, --no-decay, --unit-scope and others, of which all
+// matches count, and for --group and --strategy-of, of which the first counts.
+// RE2 is the engine: it
 // understands what Python users write (\d, \w, \b, (?:...)), and its time is
 // linear in the name whatever the expression.
 #pragma once
@@ -7,7 +9,11 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace re2 {
 class RE2;
@@ -58,6 +64,39 @@ private:
   std::string flag;
   std::vector<Entry> patterns;
 };
+
+/// The expressions of a repeatable flag of which the first that matches a name
+/// counts. They may be regular expressions (--group) or globs (--strategy-of).
+class FirstMatch {
+public:
+  using Matcher = std::function<bool(llvm::StringRef)>;
+
+  explicit FirstMatch(llvm::StringRef flag) : flag(flag.str()) {}
+  /// Adds an expression. Errors show `value`, what the user gave to the flag.
+  void add(llvm::StringRef text, std::string value, Matcher matches);
+  /// Returns the number of the first expression that matches one of the names
+  /// that a thing has, or nullopt if there is none.
+  std::optional<size_t> find(llvm::ArrayRef<llvm::StringRef> names);
+  /// Fails with an error at `loc` if an expression was first for no name: it
+  /// matches none, and then the error lists the nearest of `names`, or only
+  /// such as earlier ones match too.
+  llvm::LogicalResult checkUsed(mlir::Location loc,
+                                llvm::ArrayRef<llvm::StringRef> names,
+                                llvm::StringRef what) const;
+
+private:
+  struct Entry {
+    std::string text, value;
+    Matcher matches;
+    bool isFirst = false;
+    std::optional<size_t> hiddenBy; // an earlier one that matches the same
+  };
+  std::string flag;
+  std::vector<Entry> entries;
+};
+
+/// Returns a parameter's name and its aliases.
+llvm::SmallVector<llvm::StringRef> namesOf(ParameterOp parameter);
 
 /// "'a', 'b' and 3 more": the names nearest to `text` first.
 std::string listNearest(llvm::StringRef text,

@@ -11,41 +11,29 @@ namespace fsdpc::fsdp {
 
 FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
+  FirstMatch patterns("group");
   ParameterGroups result;
-  SmallVector<StringRef> names;
-  for (auto parameter : module.getOps<ParameterOp>())
-    if (parameter.getTrainable())
-      names.push_back(parameter.getSymName());
   for (const ParameterGroup &group : options.groups) {
-    auto patterns =
-        NamePatterns::compile(module.getLoc(), "group", group.pattern);
-    if (failed(patterns))
-      return failure();
-    size_t number = result.list.size();
-    std::vector<ParameterOp> members;
-    std::optional<size_t> earlier; // a group that already has a match
-    for (auto parameter : module.getOps<ParameterOp>()) {
-      if (!parameter.getTrainable() || !patterns->match(parameter))
-        continue;
-      auto [it, isNew] = result.numbers.try_emplace(parameter, number);
-      if (isNew)
-        members.push_back(parameter);
-      else
-        earlier = it->second;
-    }
-    if (members.empty() && !earlier)
-      return emitError(module.getLoc())
-             << "--group '" << group.pattern
-             << "' matches no trainable parameter; available: "
-             << listNearest(group.pattern, names);
-    if (members.empty())
-      return emitError(module.getLoc())
-             << "--group '" << group.pattern
-             << "' has no effect: all parameters that it matches belong to "
-                "groups before it, such as '"
-             << result.list[*earlier].pattern << "'; put it first";
-    result.list.push_back({group.pattern, std::move(members)});
+    std::string why;
+    std::optional<NamePattern> pattern =
+        NamePattern::compile(group.pattern, why);
+    assert(pattern && "the option's parser has compiled it");
+    patterns.add(group.pattern, group.pattern,
+                 [=](StringRef name) { return pattern->match(name); });
+    result.list.push_back({group.pattern, {}});
   }
+  SmallVector<StringRef> names;
+  for (auto parameter : module.getOps<ParameterOp>()) {
+    if (!parameter.getTrainable())
+      continue;
+    names.push_back(parameter.getSymName());
+    if (auto number = patterns.find(namesOf(parameter))) {
+      result.numbers[parameter] = *number;
+      result.list[*number].members.push_back(parameter);
+    }
+  }
+  if (failed(patterns.checkUsed(module.getLoc(), names, "trainable parameter")))
+    return failure();
   return result;
 }
 

@@ -3,10 +3,10 @@
 // layouts are made, so a dump may be edited layout by layout.
 #include "compiler/dialects/fsdp/Strategies.h"
 
-#include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/GlobPattern.h"
 
 #include <functional>
 
@@ -72,43 +72,25 @@ std::string describeStrategies(ModuleOp module) {
   return text;
 }
 
-// The texts outlive the patterns, which refer to them: both are of the caller's
-// options. The option's parser has checked that they are globs.
+// The option's parser has checked that the texts are globs. A pattern refers to
+// its text, which belongs to the caller's options, so these must outlive this.
 UnitStrategies::UnitStrategies(const CompileOptions &options)
-    : fallback(options.strategy) {
-  for (const StrategyRule &rule : options.strategyRules)
-    rules.push_back({&rule, cantFail(llvm::GlobPattern::create(rule.glob))});
+    : options(options), rules("strategy-of") {
+  for (const StrategyRule &rule : options.strategyRules) {
+    auto pattern = cantFail(llvm::GlobPattern::create(rule.glob));
+    rules.add(rule.glob, rule.glob + "=" + nameOf(rule.strategy).str(),
+              [=](StringRef name) { return pattern.match(name); });
+  }
 }
 
-// Tries every rule, even after a match: checkUsed tells a rule that matches
-// nothing from one that others hide.
 Strategy UnitStrategies::of(StringRef unit) {
-  const Rule *first = nullptr;
-  for (Rule &rule : rules) {
-    if (!rule.pattern.match(unit))
-      continue;
-    rule.matches = true;
-    rule.decides |= !first;
-    first = first ? first : &rule;
-  }
-  return first ? first->rule->strategy : fallback;
+  std::optional<size_t> rule = rules.find(unit);
+  return rule ? options.strategyRules[*rule].strategy : options.strategy;
 }
 
 LogicalResult UnitStrategies::checkUsed(Location loc,
                                         ArrayRef<StringRef> units) const {
-  for (const auto &[rule, pattern, matches, decides] : rules) {
-    if (decides)
-      continue;
-    InFlightDiagnostic diag = emitError(loc)
-                              << "--strategy-of '" << rule->glob << "="
-                              << nameOf(rule->strategy) << "' ";
-    if (matches)
-      return diag << "has no effect: every unit that it matches is matched by "
-                     "an earlier one, and the first counts";
-    return diag << "matches no unit; available: "
-                << listNearest(rule->glob, units);
-  }
-  return success();
+  return rules.checkUsed(loc, units, "unit");
 }
 
 } // namespace fsdpc::fsdp

@@ -4,9 +4,9 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "llvm/Support/GlobPattern.h"
 
 namespace fsdpc::fsdp {
 
@@ -44,7 +44,8 @@ llvm::SmallVector<Strategy> strategiesOf(mlir::ModuleOp module);
 /// (1 unit)". Units with layouts of two strategies count for both.
 std::string describeStrategies(mlir::ModuleOp module);
 
-/// Finds the strategies of units from --strategy and --strategy-of.
+/// Finds the strategies of units from --strategy and --strategy-of. The options
+/// must outlive it.
 class UnitStrategies {
 public:
   explicit UnitStrategies(const CompileOptions &options);
@@ -57,13 +58,8 @@ public:
                                 llvm::ArrayRef<llvm::StringRef> units) const;
 
 private:
-  struct Rule {
-    const StrategyRule *rule;
-    llvm::GlobPattern pattern;
-    bool matches = false, decides = false;
-  };
-  Strategy fallback;
-  std::vector<Rule> rules;
+  const CompileOptions &options;
+  FirstMatch rules;
 };
 
 } // namespace fsdpc::fsdp

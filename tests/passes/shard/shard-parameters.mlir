@@ -160,7 +160,7 @@ module attributes {fsdp.options = {lr = 1.0 : f64, "weight-decay" = 0.5 : f64, "
 // -----
 
 // A group whose parameters all belong to groups before it has no effect.
-// expected-error@+1 {{--group 'a.' has no effect: all parameters that it matches belong to groups before it, such as 'a'; put it first}}
+// expected-error@+1 {{--group 'a.' has no effect: every trainable parameter that it matches is matched by an earlier one, such as 'a', and the first counts; put it first}}
 module attributes {fsdp.options = {group = ["a: lr=0.1", "a.: lr=1"]}} {
   fsdp.parameter @a : tensor<8xf32> trainable unit @u
   fsdp.parameter @ab : tensor<8xf32> trainable unit @u

@@ -53,7 +53,7 @@ module attributes {fsdp.options = {"strategy-of" = ["layer=zero2"]}} {
 // -----
 
 // A rule decides about one unit at least.
-// expected-error@+1 {{--strategy-of 'h.0=zero1' has no effect: every unit that it matches is matched by an earlier one, and the first counts}}
+// expected-error@+1 {{--strategy-of 'h.0=zero1' has no effect: every unit that it matches is matched by an earlier one, such as 'h.*=zero2', and the first counts; put it first}}
 module attributes {fsdp.options = {"strategy-of" = ["h.*=zero2", "h.0=zero1"]}} {
   fsdp.parameter @w : tensor<8xf32> unit @h.0
   fsdp.unit @h.0

@@ -1,0 +1,175 @@
+// The names of enums' values as options spell them, in one list per enum, from
+// which parsing, printing and the help come. Where a name is wrong, the error
+// suggests the one that stands for another tool's name (foreign_names.h).
+#include "compiler/dialects/fsdp/OptionTypes.h"
+
+#include "compiler/dialects/fsdp/Optimizers.h"
+#include "shared/foreign_names.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
+using namespace mlir;
+using fsdpc::schedule::ElementType;
+using fsdpc::schedule::Prefetch;
+
+namespace fsdpc::fsdp {
+
+template <> ArrayRef<EnumName<TrainingMode>> enumNames() {
+  static constexpr EnumName<TrainingMode> names[] = {
+      {"graph", TrainingMode::Graph},
+      {"on", TrainingMode::On},
+      {"off", TrainingMode::Off}};
+  return names;
+}
+
+// The aliases are the names of PyTorch's FSDP.
+template <> ArrayRef<EnumName<Strategy>> enumNames() {
+  static constexpr EnumName<Strategy> names[] = {
+      {"ddp", Strategy::DDP},         {"zero1", Strategy::Zero1},
+      {"zero2", Strategy::Zero2},     {"zero3", Strategy::Zero3},
+      {"no_shard", Strategy::DDP},    {"shard_grad_op", Strategy::Zero2},
+      {"full_shard", Strategy::Zero3}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<UnitRule>> enumNames() {
+  static constexpr EnumName<UnitRule> names[] = {{"auto", UnitRule::Auto},
+                                                 {"whole", UnitRule::Whole}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
+  static constexpr EnumName<ReductionTime> names[] = {
+      {"microbatch", ReductionTime::Microbatch}, {"step", ReductionTime::Step}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<ElementType>> enumNames() {
+  static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::F32},
+                                                    {"bf16", ElementType::BF16},
+                                                    {"f16", ElementType::F16}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Optimizer>> enumNames() {
+  static const SmallVector<EnumName<Optimizer>> names =
+      llvm::map_to_vector(allOptimizers(), [](const OptimizerInfo &info) {
+        return EnumName<Optimizer>{info.name, info.optimizer};
+      });
+  return names;
+}
+
+template <> ArrayRef<EnumName<Prefetch>> enumNames() {
+  static constexpr EnumName<Prefetch> names[] = {{"none", Prefetch::None},
+                                                 {"post", Prefetch::Post},
+                                                 {"pre", Prefetch::Pre},
+                                                 {"auto", Prefetch::Auto}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<RecomputeLevel>> enumNames() {
+  static constexpr EnumName<RecomputeLevel> names[] = {
+      {"none", RecomputeLevel::None},
+      {"cheap", RecomputeLevel::Cheap},
+      {"units", RecomputeLevel::Units}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Target>> enumNames() {
+  static constexpr EnumName<Target> names[] = {
+      {"host", Target::Host},
+      {"cuda", Target::Cuda},
+      {"cuda-emulation", Target::CudaEmulation}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Gpu>> enumNames() {
+  static constexpr EnumName<Gpu> names[] = {
+      {"sm_80", Gpu::SM80}, {"sm_86", Gpu::SM86},   {"sm_89", Gpu::SM89},
+      {"sm_90", Gpu::SM90}, {"sm_100", Gpu::SM100}, {"sm_120", Gpu::SM120}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<AttentionKernel>> enumNames() {
+  static constexpr EnumName<AttentionKernel> names[] = {
+      {"auto", AttentionKernel::Auto},
+      {"cudnn", AttentionKernel::Cudnn},
+      {"products", AttentionKernel::Products}};
+  return names;
+}
+
+template <> ArrayRef<EnumName<Cpu>> enumNames() {
+  static constexpr EnumName<Cpu> names[] = {{"native", Cpu::Native},
+                                            {"x86-64-v3", Cpu::X86_64_V3},
+                                            {"x86-64-v4", Cpu::X86_64_V4}};
+  return names;
+}
+
+FloatType floatType(ElementType type, MLIRContext *context) {
+  switch (type) {
+  case ElementType::F32:
+    return Float32Type::get(context);
+  case ElementType::BF16:
+    return BFloat16Type::get(context);
+  case ElementType::F16:
+    return Float16Type::get(context);
+  }
+  llvm_unreachable("covered above");
+}
+
+// The first name of a value counts, so aliases are read and never written.
+template <typename Enum> StringRef nameOf(Enum value) {
+  for (const EnumName<Enum> &entry : enumNames<Enum>())
+    if (entry.value == value)
+      return entry.name;
+  llvm_unreachable("every value has a name");
+}
+
+template <typename Enum> std::string joinNames() {
+  std::string text;
+  for (const EnumName<Enum> &entry : enumNames<Enum>())
+    text += (text.empty() ? "" : "|") + entry.name.str();
+  return text;
+}
+
+// Names are case-sensitive. The fault lists all of them, and the one that
+// stands for another tool's name, or else the nearest one.
+template <typename Enum> std::string parseName(StringRef text, Enum &value) {
+  std::string native = nativeValue(text);
+  const EnumName<Enum> *nearest = nullptr;
+  for (const EnumName<Enum> &entry : enumNames<Enum>()) {
+    if (entry.name == text) {
+      value = entry.value;
+      return "";
+    }
+    if (!nearest ||
+        (nearest->name != native &&
+         (entry.name == native ||
+          text.edit_distance(entry.name) < text.edit_distance(nearest->name))))
+      nearest = &entry;
+  }
+  return "is none of " + joinNames<Enum>() + "; did you mean '" +
+         nearest->name.str() + "'?";
+}
+
+// Instantiates the templates for each enum, since their bodies are here and not
+// in the header.
+#define FSDPC_OPTION_ENUM(Enum)                                                \
+  template StringRef nameOf(Enum);                                             \
+  template std::string joinNames<Enum>();                                      \
+  template std::string parseName(StringRef, Enum &);
+FSDPC_OPTION_ENUM(TrainingMode)
+FSDPC_OPTION_ENUM(Strategy)
+FSDPC_OPTION_ENUM(UnitRule)
+FSDPC_OPTION_ENUM(ReductionTime)
+FSDPC_OPTION_ENUM(ElementType)
+FSDPC_OPTION_ENUM(Optimizer)
+FSDPC_OPTION_ENUM(Prefetch)
+FSDPC_OPTION_ENUM(RecomputeLevel)
+FSDPC_OPTION_ENUM(Target)
+FSDPC_OPTION_ENUM(Gpu)
+FSDPC_OPTION_ENUM(AttentionKernel)
+FSDPC_OPTION_ENUM(Cpu)
+#undef FSDPC_OPTION_ENUM
+
+} // namespace fsdpc::fsdp

@@ -1,0 +1,129 @@
+// The rules that concern several options. An option that the others leave
+// without effect is refused: ignoring it would quietly build another program
+// than was meant.
+#include "compiler/dialects/fsdp/OptionTable.h"
+
+#include "compiler/dialects/fsdp/Optimizers.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+// An empty list of values stands for the optimizers that take the option.
+SmallVector<StringRef> neededValues(const OptionInfo &option) {
+  SmallVector<StringRef> values;
+  if (option.condition.option.empty())
+    return values;
+  option.condition.values.split(values, '|', -1, /*KeepEmpty=*/false);
+  if (values.empty())
+    for (const OptimizerInfo &info : allOptimizers())
+      if (takes(info, option.name))
+        values.push_back(info.name);
+  return values;
+}
+
+// Returns "'--a=x' or '--a=y'", or "'--a=x|y|z'" for many values.
+static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
+  auto flag = [&](StringRef value) {
+    return ("'--" + name + "=" + value + "'").str();
+  };
+  if (values.size() > 2)
+    return flag(llvm::join(values, "|"));
+  return llvm::join(llvm::map_range(values, flag), " or ");
+}
+
+// Checks the rules of torch.optim that concern several hyperparameters, or one
+// that has a limit of its own.
+static std::string checkHyperparameters(const CompileOptions &options) {
+  auto isGiven = [&](StringRef name) {
+    return llvm::is_contained(options.given, findOption(name));
+  };
+  if (options.nesterov && options.momentum() == 0)
+    return "'--nesterov' needs '--momentum' above 0";
+  if (options.nesterov && options.dampening != 0)
+    return "'--nesterov' needs '--dampening' of 0, not " +
+           printNumber(options.dampening);
+  if (isGiven("dampening") && options.momentum() == 0)
+    return "'--dampening' needs '--momentum' above 0";
+  if (options.rho > 1)
+    return "--rho '" + printNumber(options.rho) + "' is above 1";
+  NumberPair etas = options.etas, sizes = options.stepSizes;
+  if (!(0 < etas.first && etas.first < 1 && 1 < etas.second))
+    return "--etas '" + OptionType<NumberPair>::print(etas) +
+           "' are not a number between 0 and 1 and one above 1";
+  if (sizes.first > sizes.second)
+    return "--step-sizes '" + OptionType<NumberPair>::print(sizes) +
+           "' have a minimum above the maximum";
+  return "";
+}
+
+// Returns true if the option has an effect beside the others. Units may have
+// strategies besides that of --strategy. A user's optimizer has a name of its
+// own, so the optimizer is asked itself.
+static bool isMet(const OptionInfo &option, const CompileOptions &options) {
+  const OptionCondition &condition = option.condition;
+  if (condition.values.empty())
+    return takes(infoOf(options.optimizer), option.name);
+  SmallVector<std::string> used = {
+      findOption(condition.option)->print(options)};
+  if (condition.option == "strategy")
+    for (const StrategyRule &rule : options.strategyRules)
+      used.push_back(nameOf(rule.strategy).str());
+  SmallVector<StringRef> needed = neededValues(option);
+  return llvm::any_of(used, [&](const std::string &value) {
+    return llvm::is_contained(needed, value);
+  });
+}
+
+// Checks conditions of the options that were given against the values of the
+// others, given or not.
+std::string checkOptions(const CompileOptions &options) {
+  for (const OptionInfo *option : options.given) {
+    const OptionCondition &condition = option->condition;
+    // `--nesterov=false` asks for nothing, so it cannot lack an effect.
+    bool off = option->isFlag && option->print(options) == "false";
+    if (condition.option.empty() || off)
+      continue;
+    if (!isMet(*option, options))
+      return "'--" + option->name.str() + "' has no effect with '--" +
+             condition.option.str() + "=" +
+             findOption(condition.option)->print(options) + "'; it needs " +
+             listFlags(condition.option, neededValues(*option));
+  }
+  if (options.lr() == 0 &&
+      llvm::any_of(options.groups, [](const ParameterGroup &group) {
+        return group.lr.has_value();
+      }))
+    return "'--group' with an lr needs '--lr' above 0, since the program keeps "
+           "their ratio";
+  if (llvm::any_of(options.groups,
+                   [](const ParameterGroup &group) {
+                     return group.weightDecay.has_value();
+                   }) &&
+      !takes(infoOf(options.optimizer), "weight-decay"))
+    return "'--group' sets weight_decay, which '--optimizer=" +
+           options.optimizer.name() + "' does not take";
+  std::string fault = checkHyperparameters(options);
+  if (!fault.empty())
+    return fault;
+  if (options.isCuda() && options.usesF16())
+    return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
+           "'--target=" +
+           findOption("target")->print(options) +
+           "'; use bf16, which needs no loss scale";
+  if (options.isCuda() && options.lossScale().isOn())
+    return "'--loss-scale' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
+  // The default of --plan-ranks may exceed a small --max-ranks; only a user who
+  // gives both has contradicted themselves.
+  bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
+  if (plansRanks && options.planRanks > options.maxRanks)
+    return "'--plan-ranks=" + std::to_string(options.planRanks) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
+  return "";
+}
+
+} // namespace fsdpc::fsdp

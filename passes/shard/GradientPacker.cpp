@@ -1,0 +1,128 @@
+// Packs gradients (GradientPacker.h). The op that computes a gradient writes it
+// into the pack directly where it can. A copy is needed where that memory is
+// not the op's own, or is read after the pack exists.
+#include "passes/shard/GradientPacker.h"
+
+#include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Strategies.h"
+#include "compiler/dialects/nn/NNDialect.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace fsdpc::passes {
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+void GradientPacker::findGradients(ModuleOp module) {
+  for (auto gradient : body.getOps<fsdp::GradientOp>())
+    gradients[gradient.getParameter()] = gradient;
+  for (auto parameter : module.getOps<fsdp::ParameterOp>())
+    if (parameter.getTrainable() && !gradients.count(parameter.getSymName())) {
+      parameter.emitRemark()
+          << "no gradient reaches parameter '" << parameter.getSymName()
+          << "'; treating it as frozen";
+      parameter.setTrainable(false);
+    }
+}
+
+int64_t GradientPacker::pack(ArrayRef<fsdp::LayoutOp> layouts) {
+  for (fsdp::LayoutOp layout : layouts)
+    findEnd(layout);
+  for (fsdp::LayoutOp layout : layouts)
+    packLayout(layout);
+  return copies;
+}
+
+static Value rootOf(Value value) {
+  while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
+    value = reshape.getInput();
+  return value;
+}
+
+// Returns true if the value, or a reshape of it, is read after `end`.
+static bool isReadAfter(Value root, Operation *end) {
+  return llvm::any_of(root.getUsers(), [&](Operation *user) {
+    return isa<nn::ReshapeOp>(user) ? isReadAfter(user->getResult(0), end)
+                                    : end->isBeforeInBlock(user);
+  });
+}
+
+// Returns true if the op that makes `value` can write directly into a pack
+// after `end`. Views, slices and ops without operands do not own the memory
+// of their results. A value can be a member of one pack only.
+bool GradientPacker::isPlaceable(Value value, Operation *end) {
+  Value root = rootOf(value);
+  Operation *op = root.getDefiningOp();
+  if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp, nn::SliceOp>(op))
+    return false;
+  return !isReadAfter(root, end) && placed.insert(root).second;
+}
+
+// Layouts of one unit that are reduced when they are packed are packed at one
+// place, so that they share a reduction.
+GradientPacker::Place GradientPacker::endOf(fsdp::LayoutOp layout) const {
+  bool alone = reducesAtEnd(fsdp::strategyOf(layout, options));
+  return {layout.getUnitAttr(),
+          alone ? Attribute(layout.getSymNameAttr()) : Attribute()};
+}
+
+// Moves the end of the layout's gradients behind the last of them.
+void GradientPacker::findEnd(fsdp::LayoutOp layout) {
+  Operation *&last = ends[endOf(layout)];
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+    Operation *gradient = gradients[member.getParameter().getValue()];
+    if (!last || last->isBeforeInBlock(gradient))
+      last = gradient;
+  }
+}
+
+// Copies a gradient at the insertion point. The second copy of a value reads
+// the first copy, if that stands before it. Two parameters may have the same
+// gradient, as two biases that are added have.
+Value GradientPacker::copyOf(fsdp::GradientOp gradient, OpBuilder &builder) {
+  Value value = gradient.getValue();
+  Value &source = lastCopy.try_emplace(value, value).first->second;
+  Operation *first = source.getDefiningOp();
+  bool isBefore =
+      !first || first->isBeforeInBlock(&*builder.getInsertionPoint());
+  auto copy = nn::CopyOp::create(builder, gradient.getLoc(), value.getType(),
+                                 isBefore ? source : value);
+  ++copies;
+  return source = copy.getResult();
+}
+
+// Packs the gradients of a layout after the last of them, when all its members
+// exist, and reduces the pack.
+void GradientPacker::packLayout(fsdp::LayoutOp layout) {
+  SmallVector<fsdp::GradientOp> ops;
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
+    ops.push_back(gradients[member.getParameter().getValue()]);
+  Operation *&last = ends[endOf(layout)];
+  OpBuilder builder(body.getParentOp()->getContext());
+  builder.setInsertionPointAfter(last);
+  SmallVector<Operation *> created;
+  SmallVector<Value> values;
+  for (fsdp::GradientOp gradient : ops) {
+    Value value = gradient.getValue();
+    if (!isPlaceable(value, last)) {
+      value = copyOf(gradient, builder);
+      created.push_back(value.getDefiningOp());
+    }
+    values.push_back(value);
+  }
+  auto name = FlatSymbolRefAttr::get(layout);
+  auto pack = fsdp::PackOp::create(builder, layout.getLoc(),
+                                   fsdp::getFlatType(layout), name, values);
+  auto reduce =
+      fsdp::ReduceOp::create(builder, layout.getLoc(), name, pack.getResult());
+  created.append({pack, reduce});
+  last = reduce;
+  for (Operation *op : created) {
+    op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
+    op->setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+  }
+  for (fsdp::GradientOp gradient : ops)
+    gradient.erase();
+}
+
+} // namespace fsdpc::passes

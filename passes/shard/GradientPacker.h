@@ -1,0 +1,49 @@
+// Packs the gradients of each layout into one buffer in @microbatch, and
+// reduces it. shard-parameters uses it when the layouts exist.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <utility>
+
+namespace fsdpc::passes {
+
+class GradientPacker {
+public:
+  /// `body` is that of @microbatch. Body and options must outlive the packer.
+  GradientPacker(mlir::Block &body, const fsdp::CompileOptions &options)
+      : body(body), options(options) {}
+
+  /// Finds the gradients of parameters. A trainable parameter without a
+  /// gradient joins the frozen ones, with a remark.
+  void findGradients(mlir::ModuleOp module);
+  /// Packs and reduces the gradients of the layouts, whose members all have
+  /// one, and erases the fsdp.gradient ops. Returns the number of gradients
+  /// that had to be copied into their pack.
+  int64_t pack(mlir::ArrayRef<fsdp::LayoutOp> layouts);
+
+private:
+  using Place = std::pair<mlir::Attribute, mlir::Attribute>;
+
+  bool isPlaceable(mlir::Value value, mlir::Operation *end);
+  Place endOf(fsdp::LayoutOp layout) const;
+  void findEnd(fsdp::LayoutOp layout);
+  mlir::Value copyOf(fsdp::GradientOp gradient, mlir::OpBuilder &builder);
+  void packLayout(fsdp::LayoutOp layout);
+
+  mlir::Block &body;
+  const fsdp::CompileOptions &options;
+  llvm::StringMap<fsdp::GradientOp> gradients;
+  // The op behind which the next pack of a place stands.
+  llvm::DenseMap<Place, mlir::Operation *> ends;
+  llvm::DenseSet<mlir::Value> placed;
+  llvm::DenseMap<mlir::Value, mlir::Value> lastCopy;
+  int64_t copies = 0;
+};
+
+} // namespace fsdpc::passes
