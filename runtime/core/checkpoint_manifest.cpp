@@ -77,6 +77,9 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
     member.name = entry.at("name").get<std::string>();
     member.offset = numberIn(entry, "offset", mostElements);
     member.elements = elementsOf(entry, member.shape);
+    // The first checkpoints had no aliases.
+    if (entry.contains("aliases"))
+      member.aliases = entry.at("aliases").get<std::vector<std::string>>();
     if (member.offset + member.elements > layout.shard * ranks)
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
@@ -140,6 +143,8 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks) {
       place.shape = member.shape;
       place.offset = member.offset;
       place.elements = member.elements;
+      for (const std::string &alias : member.aliases)
+        place.aliases.push_back(storedName(alias));
       copy.members.push_back(std::move(place));
     }
     stored.layouts.push_back(std::move(copy));
@@ -187,11 +192,14 @@ std::string toJson(const CheckpointManifest &stored) {
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
-    for (const Member &member : layout.members)
+    for (const Member &member : layout.members) {
       members.push_back({{"name", member.name},
                          {"shape", member.shape},
                          {"dtype", "f32"},
                          {"offset", member.offset}});
+      if (!member.aliases.empty())
+        members.back()["aliases"] = member.aliases;
+    }
     layouts.push_back({{"name", layout.name},
                        {"shard", layout.shard},
                        {"states", layout.states},
@@ -239,7 +247,10 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
       return Error{"it has format " + std::to_string(version) +
                    ", but this program reads format " + std::to_string(format)};
     const Json &body = json.at("checkpoint");
-    if (json.at("checksum").get<std::string>() != checksum(dump(body)))
+    // The same content could be written otherwise, as with "1E5" for "1e5".
+    // Only what toJson writes is accepted, so that no bit can change unnoticed.
+    if (json.at("checksum").get<std::string>() != checksum(dump(body)) ||
+        dump(json) + "\n" != text)
       return Error{"its checksum is wrong"};
     return parseBody(body);
   } catch (const std::exception &fault) {

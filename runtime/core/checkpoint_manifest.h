@@ -30,7 +30,7 @@ struct StoredFile {
 };
 
 // The part of a Layout that says where the elements of its parameters are. Of a
-// member, only name, shape, offset and elements are kept.
+// member, only name, aliases, shape, offset and elements are kept.
 struct StoredLayout {
   std::string name;
   int64_t shard = 0; // elements per rank

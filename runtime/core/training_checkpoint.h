@@ -6,51 +6,14 @@
 #pragma once
 
 #include "runtime/core/checkpoint_folder.h"
-#include "runtime/core/checkpoint_manifest.h"
+#include "runtime/core/checkpoint_reader.h"
 #include "runtime/core/rank.h"
-#include "runtime/core/safetensors.h"
 
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fsdpc::runtime {
-
-// A checkpoint on disk, open for reading.
-class TrainingCheckpoint {
-public:
-  // Reads the manifest and opens every rank's file. An error means that the
-  // checkpoint is damaged.
-  static Result<TrainingCheckpoint> open(const std::string &folder);
-  // Compares checksums; ranks share the files among them.
-  Status verify(int rank, int ranks) const;
-
-  const CheckpointManifest &manifest() const { return stored; }
-
-  // Read elements [begin, begin + count) of a parameter's master, or of one of
-  // its optimizer states. The states of a parameter that had none are zero.
-  Status readMaster(const Member &member, int64_t begin, int64_t count,
-                    float *to) const;
-  Status readState(const Member &member, int32_t state, int64_t begin,
-                   int64_t count, float *to) const;
-  Status readBuffer(const Buffer &buffer, void *to) const;
-
-private:
-  struct Place {
-    size_t layout;
-    int64_t offset;
-  };
-  Status readLayout(const Place &place, int32_t part, int64_t begin,
-                    int64_t count, float *to) const;
-  Status openFiles(const std::string &folder);
-
-  CheckpointManifest stored;
-  std::vector<SafeTensors> files; // per rank that wrote it
-  // Of each file, its tensors in the order of tensorsOf.
-  std::vector<std::vector<const SafeTensor *>> tensors;
-  std::vector<size_t> firstOf;         // index of each layout's first tensor
-  std::map<std::string, Place> places; // by the parameter's name
-};
 
 // The outcome of something that all ranks do together: an error is this rank's
 // own, and `failed` is the lowest rank that has one, or -1.

@@ -1,7 +1,7 @@
 // Checkpoints, on the toy program: a run that is resumed has the bits of one
 // that was never stopped, on other ranks its losses; damage is found and named;
 // what fails leaves the checkpoint before it whole.
-#include "runtime/core/checkpoint_manifest.h"
+#include "runtime/core/checkpoint_reader.h"
 #include "tests/unit/runtime_program.h"
 
 #include <gmock/gmock.h>
@@ -255,6 +255,47 @@ TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   }));
   for (const char *text : {"", "{}", "[", "{\"format\":2}", "[[[["})
     EXPECT_FALSE(parseCheckpoint(text)) << text;
+}
+
+// Every bit of the text counts, also in escapes and numbers that could be
+// written in another way.
+TEST(CheckpointManifest, AFlippedBitIsFound) {
+  CheckpointManifest stored = small();
+  stored.state = {7, 70, {1e30f, 3, 2}};
+  stored.layouts[0].members[0].name = "a\x1f\"b\u00e9";
+  stored.layouts[0].members[0].aliases = {"c"};
+  std::string text = toJson(stored);
+  ASSERT_TRUE(parseCheckpoint(text));
+  EXPECT_THAT(parseCheckpoint(text)->layouts[0].members[0].aliases,
+              ElementsAre("c"));
+  for (size_t bit = 0; bit < text.size() * 8; ++bit) {
+    std::string flipped = text;
+    flipped[bit / 8] = char(flipped[bit / 8] ^ 1 << bit % 8);
+    EXPECT_FALSE(parseCheckpoint(flipped)) << flipped;
+  }
+}
+
+// One bit in each block of 4 KiB, in every file of a checkpoint.
+TEST_F(Checkpoints, AFlippedBitInAnyBlockIsFound) {
+  ASSERT_EQ(run("--steps 1 --ranks 2 --checkpoint c").code, 0);
+  const std::string whole = "c/step-0000001";
+  auto isWhole = [&] {
+    auto opened = TrainingCheckpoint::open(folder / whole);
+    return opened && opened->verify(0, 1);
+  };
+  ASSERT_TRUE(isWhole());
+  for (const std::string &name : names(whole)) {
+    std::string file = whole + "/" + name, bytes = folder.read(file);
+    for (size_t block = 0; block < bytes.size(); block += 4096) {
+      std::string flipped = bytes;
+      size_t at = std::min(block + block / 4096 * 37 % 4096, bytes.size() - 1);
+      flipped[at] = char(flipped[at] ^ 1 << block / 4096 % 8);
+      folder.write(file, flipped);
+      EXPECT_FALSE(isWhole()) << file << " byte " << at;
+    }
+    folder.write(file, bytes);
+  }
+  EXPECT_TRUE(isWhole());
 }
 
 TEST(CheckpointManifest, AnotherModelIsNamed) {

@@ -1,0 +1,142 @@
+// Opens checkpoints and finds elements in the files of their ranks. When a
+// checkpoint is opened, every file is compared with the manifest, so later
+// reads need no checks of their own.
+#include "runtime/core/checkpoint_reader.h"
+#include "runtime/core/checkpoint_file.h"
+#include "runtime/core/spelling.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fsdpc::runtime {
+namespace {
+
+constexpr uint64_t mostManifestBytes = 100000000;
+
+Error damaged(const std::string &path) {
+  return {"'" + path + "' is damaged: its checksum is wrong"};
+}
+
+} // namespace
+
+Result<CheckpointManifest> readCheckpointManifest(const std::string &folder) {
+  std::string path = folder + checkpointManifestName;
+  Result<File> file = File::open(path);
+  FSDPC_TRY(file);
+  if (file->size() > mostManifestBytes)
+    return Error{"'" + path + "' is not a manifest of a checkpoint"};
+  std::string text(file->size(), '\0');
+  FSDPC_TRY(file->read(0, text.data(), text.size()));
+  Result<CheckpointManifest> parsed = parseCheckpoint(text);
+  if (!parsed)
+    return Error{"'" + path + "' is damaged: " + parsed.error().message};
+  return parsed;
+}
+
+Result<TrainingCheckpoint> TrainingCheckpoint::open(const std::string &folder) {
+  Result<CheckpointManifest> manifest = readCheckpointManifest(folder);
+  FSDPC_TRY(manifest);
+  TrainingCheckpoint checkpoint;
+  checkpoint.stored = std::move(*manifest);
+  FSDPC_TRY(checkpoint.openFiles(folder));
+  return checkpoint;
+}
+
+// Every file must hold exactly the tensors that the manifest describes, so
+// later reads need no checks.
+Status TrainingCheckpoint::openFiles(const std::string &folder) {
+  size_t tensor = 0;
+  for (size_t i = 0; i < stored.layouts.size(); ++i) {
+    firstOf.push_back(tensor);
+    tensor += 1 + size_t(stored.layouts[i].states);
+    for (const Member &member : stored.layouts[i].members)
+      places[member.name] = {i, member.offset};
+  }
+  for (size_t rank = 0; rank < stored.files.size(); ++rank) {
+    std::string path = folder + "/" + rankFileName(int64_t(rank));
+    Result<SafeTensors> opened = SafeTensors::open(path);
+    FSDPC_TRY(opened);
+    files.push_back(std::move(*opened));
+    std::vector<StoredTensor> wanted = tensorsOf(stored, int(rank));
+    if (stored.files[rank].tensors.size() != wanted.size() ||
+        files[rank].tensors().size() != wanted.size())
+      return Error{"'" + path + "' does not have the tensors of its manifest"};
+    tensors.emplace_back();
+    for (const StoredTensor &expected : wanted) {
+      const SafeTensor *found = files[rank].find(expected.name, {});
+      if (!found || found->dtype != expected.dtype ||
+          found->shape != expected.shape)
+        return Error{"'" + path + "' does not have '" +
+                     printable(expected.name) + "' as its manifest says"};
+      tensors[rank].push_back(found);
+    }
+  }
+  return {};
+}
+
+Status TrainingCheckpoint::verify(int rank, int ranks) const {
+  for (size_t file = size_t(rank); file < files.size(); file += size_t(ranks)) {
+    const File &source = files[file].file();
+    // The header ends where the first tensor begins.
+    uint64_t data = source.size();
+    for (const SafeTensor *tensor : tensors[file])
+      data = std::min(data, tensor->offset);
+    auto header = checksumOf(source, 0, data);
+    FSDPC_TRY(header);
+    if (*header != stored.files[file].header)
+      return damaged(source.path());
+    for (size_t i = 0; i < tensors[file].size(); ++i) {
+      auto hash =
+          checksumOf(source, tensors[file][i]->offset, tensors[file][i]->bytes);
+      FSDPC_TRY(hash);
+      if (*hash != stored.files[file].tensors[i])
+        return damaged(source.path());
+    }
+  }
+  return {};
+}
+
+// Reads elements of a layout's part: 0 for the masters, 1 + s for state s. They
+// may lie in the shards of several ranks.
+Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
+                                      int64_t begin, int64_t count,
+                                      float *to) const {
+  int64_t shard = stored.layouts[place.layout].shard;
+  int64_t at = place.offset + begin;
+  while (count > 0) {
+    int64_t within = at % shard, now = std::min(count, shard - within);
+    size_t file = size_t(at / shard);
+    const SafeTensor *tensor =
+        tensors[file][firstOf[place.layout] + size_t(part)];
+    FSDPC_TRY(files[file].file().read(tensor->offset +
+                                          uint64_t(within) * sizeof(float),
+                                      to, uint64_t(now) * sizeof(float)));
+    at += now;
+    to += now;
+    count -= now;
+  }
+  return {};
+}
+
+Status TrainingCheckpoint::readMaster(const Member &member, int64_t begin,
+                                      int64_t count, float *to) const {
+  return readLayout(places.at(storedName(member.name)), 0, begin, count, to);
+}
+
+Status TrainingCheckpoint::readState(const Member &member, int32_t state,
+                                     int64_t begin, int64_t count,
+                                     float *to) const {
+  const Place &place = places.at(storedName(member.name));
+  if (stored.layouts[place.layout].states > 0)
+    return readLayout(place, 1 + state, begin, count, to);
+  std::fill_n(to, count, 0.0f);
+  return {};
+}
+
+Status TrainingCheckpoint::readBuffer(const Buffer &buffer, void *to) const {
+  const SafeTensor *tensor =
+      files[0].find("buffer." + storedName(buffer.name), {});
+  return files[0].file().read(tensor->offset, to, tensor->bytes);
+}
+
+} // namespace fsdpc::runtime
