@@ -67,6 +67,14 @@ Status interval(const std::string &text) {
   return checkInteger(text.substr(0, text.size() - 1), 1, 1 << 20);
 }
 
+Status duration(const std::string &text) {
+  double seconds;
+  if (parseDuration(text, seconds) && seconds > 0)
+    return {};
+  return Error{"'" + text +
+               "' is not a time such as 90s, 30m, 12h or 11:30:00"};
+}
+
 // "newest", which stands for no value, or a step.
 Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
@@ -141,6 +149,11 @@ const Flag flags[] = {
      "Write one after every N steps, or after M minutes",
      [](Arguments &a) -> Target { return &a.options.checkpointEvery; },
      interval},
+    {"--time-limit", "TIME",
+     "End the run, as SIGTERM does, before the step that would pass TIME: 90s, "
+     "30m, 12h, or [D-]HH:MM:SS as Slurm writes it; leave room for --save and "
+     "--checkpoint",
+     [](Arguments &a) -> Target { return &a.options.timeLimit; }, duration},
     {"--keep", "K", "Remove all but the newest K checkpoints (default: none)",
      [](Arguments &a) -> Target { return &a.options.keep; },
      wholeNumber<1, 1 << 20>},
@@ -304,6 +317,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   if (options.info || options.manifest)
     return options;
   FSDPC_TRY(completeCheckpoints(options));
+  if (!options.timeLimit.empty())
+    parseDuration(options.timeLimit, options.timeLimitSeconds);
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);
