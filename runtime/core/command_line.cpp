@@ -89,12 +89,15 @@ Status schedule(const std::string &text) {
 // In the order of --help.
 const Flag flags[] = {
     {"--data", "NAME=FILE",
-     "An input's samples, on the first axis of a .npy file; integers widen",
+     "An input's samples, on the first axis of a .npy file; integers widen. "
+     "FILE may be a list with commas, and have patterns such as 'part-*.npy'",
      [](Arguments &a) -> Target { return &a.data; }},
     {"--tokens", "NAME=FILE[:WIDTH][+SHIFT]",
-     "An input as windows of a token stream: a .npy file, or raw tokens of the "
-     "named width (u8, u16, u32, i8, i16, i32, i64); window i begins at i*T + "
-     "SHIFT, T the input's last axis",
+     "An input as windows of a token stream: a .npy file, one with a header of "
+     "llm.c or an index of Megatron, or raw tokens of the named width (u8, "
+     "u16, u32, i8, i16, i32, i64); window i begins at i*T + "
+     "SHIFT, T the input's last axis. FILE may be several, as "
+     "with --data; no window crosses from one to the next",
      [](Arguments &a) -> Target { return &a.tokens; }},
     {"--steps", "S",
      "Optimizer steps, counted from the start of training, also with --resume",
