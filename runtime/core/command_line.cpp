@@ -67,6 +67,14 @@ Status interval(const std::string &text) {
   return checkInteger(text.substr(0, text.size() - 1), 1, 1 << 20);
 }
 
+Status duration(const std::string &text) {
+  double seconds;
+  if (parseDuration(text, seconds) && seconds > 0)
+    return {};
+  return Error{"'" + text +
+               "' is not a time such as 90s, 30m, 12h or 11:30:00"};
+}
+
 // "newest", which stands for no value, or a step.
 Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
@@ -81,12 +89,15 @@ Status schedule(const std::string &text) {
 // In the order of --help.
 const Flag flags[] = {
     {"--data", "NAME=FILE",
-     "An input's samples, on the first axis of a .npy file; integers widen",
+     "An input's samples, on the first axis of a .npy file; integers widen. "
+     "FILE may be a list with commas, and have patterns such as 'part-*.npy'",
      [](Arguments &a) -> Target { return &a.data; }},
     {"--tokens", "NAME=FILE[:WIDTH][+SHIFT]",
-     "An input as windows of a token stream: a .npy file, or raw tokens of the "
-     "named width (u8, u16, u32, i8, i16, i32, i64); window i begins at i*T + "
-     "SHIFT, T the input's last axis",
+     "An input as windows of a token stream: a .npy file, one with a header of "
+     "llm.c or an index of Megatron, or raw tokens of the named width (u8, "
+     "u16, u32, i8, i16, i32, i64); window i begins at i*T + "
+     "SHIFT, T the input's last axis. FILE may be several, as "
+     "with --data; no window crosses from one to the next",
      [](Arguments &a) -> Target { return &a.tokens; }},
     {"--steps", "S",
      "Optimizer steps, counted from the start of training, also with --resume",
@@ -141,6 +152,11 @@ const Flag flags[] = {
      "Write one after every N steps, or after M minutes",
      [](Arguments &a) -> Target { return &a.options.checkpointEvery; },
      interval},
+    {"--time-limit", "TIME",
+     "End the run, as SIGTERM does, before the step that would pass TIME: 90s, "
+     "30m, 12h, or [D-]HH:MM:SS as Slurm writes it; leave room for --save and "
+     "--checkpoint",
+     [](Arguments &a) -> Target { return &a.options.timeLimit; }, duration},
     {"--keep", "K", "Remove all but the newest K checkpoints (default: none)",
      [](Arguments &a) -> Target { return &a.options.keep; },
      wholeNumber<1, 1 << 20>},
@@ -304,6 +320,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   if (options.info || options.manifest)
     return options;
   FSDPC_TRY(completeCheckpoints(options));
+  if (!options.timeLimit.empty())
+    parseDuration(options.timeLimit, options.timeLimitSeconds);
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);

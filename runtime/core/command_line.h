@@ -39,6 +39,8 @@ struct Options {
   std::string checkpointEvery; // as given; one of the next two, or neither
   int64_t checkpointSteps = 0;
   int64_t checkpointMinutes = 0;
+  std::string timeLimit; // as given
+  double timeLimitSeconds = 0;
   int64_t keep = 0;   // checkpoints that stay
   std::string resume; // "newest" or the digits of a step
   int ranks = 0;      // --ranks; 0: not given

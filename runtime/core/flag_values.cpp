@@ -68,6 +68,31 @@ bool parseNumber(const std::string &text, double &value) {
          std::isfinite(value);
 }
 
+// A unit is required, since a plain number means minutes to Slurm and seconds
+// to others.
+bool parseDuration(const std::string &text, double &seconds) {
+  if (text.find(':') == std::string::npos) {
+    const std::pair<char, double> units[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+    for (auto [unit, factor] : units)
+      if (!text.empty() && text.back() == unit &&
+          parseNumber(text.substr(0, text.size() - 1), seconds)) {
+        seconds *= factor;
+        return seconds >= 0 && std::isfinite(seconds);
+      }
+    return false;
+  }
+  int days = 0, hours, minutes, rest, end = 0;
+  bool dated = text.find('-') != std::string::npos;
+  if (dated ? std::sscanf(text.c_str(), "%4d-%2d:%2d:%2d%n", &days, &hours,
+                          &minutes, &rest, &end) != 4
+            : std::sscanf(text.c_str(), "%4d:%2d:%2d%n", &hours, &minutes,
+                          &rest, &end) != 3)
+    return false;
+  seconds = ((days * 24. + hours) * 60 + minutes) * 60 + rest;
+  return size_t(end) == text.size() && days >= 0 && hours >= 0 &&
+         minutes >= 0 && minutes < 60 && rest >= 0 && rest < 60;
+}
+
 // Names the bound that was missed, the lower one if it is no number at all.
 Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   int64_t value;

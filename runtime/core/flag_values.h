@@ -14,6 +14,8 @@ namespace fsdpc::runtime {
 
 bool parseInteger(const std::string &text, int64_t &value);
 bool parseNumber(const std::string &text, double &value);
+// "90s", "30m", "12h", or "[D-]HH:MM:SS" as Slurm writes times; in seconds.
+bool parseDuration(const std::string &text, double &seconds);
 
 // These check the text of a flag's value.
 Status checkInteger(const std::string &text, int64_t least, int64_t most);

@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <fstream>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -124,9 +125,34 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"plan", plan},
                {"peak_rss", peakResidentBytes()}};
   // Only now that the run is about to train does the old log go.
-  if (isRegular && ftruncate(file, 0) != 0)
-    return fileError(path, "write");
+  FSDPC_TRY(cut(info.firstStep));
   return line(dump(json));
+}
+
+// Leaves the whole lines of a log up to the first step that will be logged
+// again. What does not begin as a log is not one, and goes.
+Status Log::cut(int64_t firstStep) {
+  if (!isRegular)
+    return {};
+  written = 0;
+  if (firstStep > 0) {
+    std::ifstream old(path, std::ios::binary);
+    std::string text;
+    while (std::getline(old, text) && !old.eof()) {
+      Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+      if (!json.is_object() || (written == 0 && !json.contains("program_hash")))
+        break;
+      auto step = json.find("step");
+      if (step != json.end() &&
+          (!step->is_number_integer() || step->get<int64_t>() >= firstStep))
+        break;
+      written += text.size() + 1;
+    }
+  }
+  if (ftruncate(file, off_t(written)) != 0 ||
+      lseek(file, off_t(written), SEEK_SET) < 0)
+    return fileError(path, "write");
+  return {};
 }
 
 Status Log::step(const Manifest &manifest, const Options &options,

@@ -51,11 +51,12 @@ public:
   Log(const Log &) = delete;
   ~Log();
   // Opens the file, and locks it until the run ends: two runs on one log would
-  // garble it. Leaves what it holds until `header` replaces it, since the run
-  // may not come to train. A pipe or device is written as it is.
+  // garble it. Leaves what it holds until `header` cuts it, since the run may
+  // not come to train. A pipe or device is written as it is.
   Status open(const std::string &path);
   // Write a line. After a failure the log ends with its last whole line, and
-  // further calls do nothing.
+  // further calls do nothing. The header replaces the log of another run; a run
+  // that resumes keeps the lines of the steps before its first one.
   Status header(const Manifest &manifest, const Options &options,
                 const RunInfo &info);
   Status step(const Manifest &manifest, const Options &options,
@@ -63,6 +64,7 @@ public:
 
 private:
   Status line(const std::string &text);
+  Status cut(int64_t firstStep);
   int file = -1;
   bool isRegular = false;
   uint64_t written = 0; // bytes of whole lines

@@ -10,7 +10,7 @@
 #include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
 #include "runtime/core/spelling.h"
-#include "runtime/core/stop_signal.h"
+#include "runtime/core/stop_request.h"
 
 #include <algorithm>
 #include <cmath>
@@ -55,7 +55,7 @@ void Trainer::enter(const char *name, const Section &section,
 }
 
 // Exchanges what the ranks must know of each other: this rank's error in
-// reading, its memory, a signal to stop, and its losses. If `record` is not
+// reading, its memory, a request to stop, and its losses. If `record` is not
 // null, its step is complete, and the loss is summed over all microbatches in
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
@@ -69,14 +69,14 @@ void Trainer::exchange(StepRecord *record) {
   own[0] = !nextRead;
   own[1] = double(peak);
   own[2] = double(peak - info.processPlan);
-  own[3] = double(stopSignal());
+  own[3] = double(stopRequest());
   own[4] = isCheckpointDue();
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     own[header + 2 * k] = valid ? results.losses[k] : 0;
     own[header + 2 * k + 1] = valid;
   }
-  // Per rank: {failed, peak, over plan, signal, checkpoint due}, then {loss,
+  // Per rank: {failed, peak, over plan, request, checkpoint due}, then {loss,
   // valid} of each of its microbatches.
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
@@ -114,6 +114,20 @@ void Trainer::exchange(StepRecord *record) {
   // With a dynamic scale the gradients decide: see `judge`.
   if (!std::isfinite(record->loss) && !scaler.isDynamic())
     stopAtLoss(record->step, record->loss);
+}
+
+// Returns what this rank knows of a request to stop, or 0. Under --time-limit
+// the run ends if another step as long as the longest might not fit.
+int Trainer::stopRequest() const {
+  if (int signal = stopSignal())
+    return signal;
+  if (options.timeLimitSeconds == 0)
+    return 0;
+  std::chrono::duration<double> elapsed =
+      std::chrono::steady_clock::now() - constructed;
+  return elapsed.count() + longestStepSeconds >= options.timeLimitSeconds
+             ? timeLimitReached
+             : 0;
 }
 
 // Sets what a step computes with. A skipped step does not count for the
@@ -223,6 +237,7 @@ Status Trainer::finish(StepRecord &record) {
   record.milliseconds =
       std::chrono::duration<double, std::milli>(now - finished).count();
   finished = now;
+  longestStepSeconds = std::max(longestStepSeconds, record.milliseconds / 1e3);
   state.step = record.step + 1;
   state.sample = numberOf(state.step, 0, 0);
   state.scaler = scaler.state();
@@ -323,7 +338,7 @@ Status Trainer::train() {
   if (started.step >= options.steps)
     progress.nothingToDo();
   else if (stopping)
-    progress.stop(record, nameOfSignal(stopping));
+    progress.stop(record, nameOfRequest(stopping));
   else
     progress.finish(record);
   if (record.overPlan > 64 * mebibyte)
@@ -343,7 +358,7 @@ int runRank(const Manifest &manifest, const fsdpc_program &program,
       return 3;
     if (Status trained = trainer.train(); !trained)
       fail(trained.error().message);
-    return trainer.stoppedBy() ? 128 + trainer.stoppedBy() : 0;
+    return trainer.wasInterrupted() ? exitInterrupted : 0;
   } catch (const std::exception &fault) { // most likely out of memory
     fail(fault.what());
   }

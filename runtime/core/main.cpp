@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdio>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <thread>
 
 using namespace fsdpc;
@@ -139,6 +140,12 @@ int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
   // A file that reaches the size limit shall be an error like a full disk, not
   // a signal.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Data may lie in thousands of files, which are open all the time.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   try {
     return runProgram(argc, argv, *program);
   } catch (const std::exception &fault) {

@@ -26,8 +26,10 @@ Status Trainer::checkPaths() const {
   add(outputs, "--log", options.log);
   if (!options.trace.empty())
     add(outputs, "--trace", Trace::pathOf(options.trace, job.rank, job.size));
-  for (const DataSource &source : options.data)
-    others.push_back({"the data of input '" + source.input + "'", source.file});
+  for (size_t i = 0; i < options.data.size(); ++i)
+    for (const std::string &path : samples.paths(i))
+      others.push_back(
+          {"the data of input '" + options.data[i].input + "'", path});
   for (const std::string &path : weights.paths())
     others.push_back({"the model's weights", path});
   FSDPC_TRY(checkDistinct(outputs, others));

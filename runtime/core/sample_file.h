@@ -41,7 +41,8 @@ Result<SampleFile> openNpySamples(const Input &input, const std::string &path);
 // Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis of
 // the input, sample i is elements i·T + SHIFT … i·T + T − 1 + SHIFT; an
 // incomplete last window is dropped, an incomplete last token is an error. An
-// empty `width` means a .npy file.
+// empty `width` means a file that states its own type: .npy, a header of llm.c,
+// or an index of Megatron beside it.
 Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
                                     const std::string &width, int64_t shift);
 

@@ -2,6 +2,7 @@
 // on the way. An index outside its table would read out of bounds in a kernel,
 // which checks nothing.
 #include "runtime/core/samples.h"
+#include "runtime/core/data_files.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/shuffle.h"
 #include "shared/memory_plan.h"
@@ -17,63 +18,127 @@ Status Samples::open(const Manifest &program, const Options &options,
   manifest = &program;
   seed = options.seed;
   shuffle = options.shuffle;
-  files.clear();
-  size_t largest = 0;
-  for (size_t i = 0; i < program.inputs.size(); ++i) {
-    const Input &input = program.inputs[i];
-    const DataSource &source = options.data[i];
-    Result<SampleFile> file =
-        source.tokens
-            ? openTokenWindows(input, source.file, source.width, source.shift)
-            : openNpySamples(input, source.file);
-    FSDPC_TRY(file);
+  for (const Input &input : program.inputs)
     if (input.shape[0] != program.inputs[0].shape[0])
       return Error{"inputs '" + program.inputs[0].name + "' and '" +
                    input.name + "' differ in their first axis: " +
                    std::to_string(program.inputs[0].shape[0]) + " and " +
                    std::to_string(input.shape[0]) + " samples per microbatch"};
-    samples = i == 0 ? file->samples : std::min(samples, file->samples);
-    largest = std::max(largest, size_t(file->sampleElements));
-    files.push_back(std::move(*file));
-  }
-  FSDPC_TRY(checkCounts());
-  // No element is larger than 8 bytes, in the file or converted.
-  raw.resize(largest * 8);
-  converted.resize(largest * 8);
+  FSDPC_TRY(openFiles(options));
+  FSDPC_TRY(addShards());
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
 
   // Less than a step of samples would repeat some within one step.
-  for (const SampleFile &file : files)
-    // Names the file that has the fewest samples.
-    if (file.samples == samples && samples / perMicrobatch < microbatches)
-      return Error{"'" + file.file.path() + "' contains " +
-                   std::to_string(samples) + " samples, but one step takes " +
-                   std::to_string(microbatches) + " microbatches of " +
-                   std::to_string(perMicrobatch)};
+  if (!shards.empty() && samples / perMicrobatch < microbatches) {
+    // Names the file that has the fewest samples, if there is one per input.
+    const std::vector<SampleFile> &files = shards[0].files;
+    auto fewest = std::min_element(
+        files.begin(), files.end(),
+        [](const auto &a, const auto &b) { return a.samples < b.samples; });
+    std::string where = shards.size() == 1
+                            ? "'" + fewest->file.path() + "' contains "
+                            : "the " + std::to_string(shards.size()) +
+                                  " files of input '" + program.inputs[0].name +
+                                  "' contain ";
+    return Error{where + std::to_string(samples) +
+                 " samples, but one step takes " +
+                 std::to_string(microbatches) + " microbatches of " +
+                 std::to_string(perMicrobatch)};
+  }
+  return {};
+}
+
+Status Samples::openFiles(const Options &options) {
+  shards.clear();
+  size_t largest = 0;
+  for (size_t i = 0; i < manifest->inputs.size(); ++i) {
+    const Input &input = manifest->inputs[i];
+    const DataSource &source = options.data[i];
+    Result<std::vector<std::string>> paths = dataFiles(source.file);
+    FSDPC_TRY(paths);
+    if (i == 0)
+      shards.resize(paths->size());
+    if (paths->size() != shards.size())
+      return Error{"inputs '" + manifest->inputs[0].name + "' and '" +
+                   input.name + "' have " + std::to_string(shards.size()) +
+                   " and " + std::to_string(paths->size()) +
+                   " files; file k of one belongs to file k of the other"};
+    for (size_t k = 0; k < shards.size(); ++k) {
+      Result<SampleFile> file =
+          source.tokens
+              ? openTokenWindows(input, (*paths)[k], source.width, source.shift)
+              : openNpySamples(input, (*paths)[k]);
+      FSDPC_TRY(file);
+      largest = std::max(largest, size_t(file->sampleElements));
+      shards[k].files.push_back(std::move(*file));
+    }
+  }
+  // No element is larger than 8 bytes, in the file or converted.
+  raw.resize(largest * 8);
+  converted.resize(largest * 8);
   return {};
 }
 
 // Sample i of one input belongs to sample i of the others, so files of other
 // lengths do not belong together. Streams are compared without their shifts:
 // the labels of text are the same file, one token on.
-Status Samples::checkCounts() const {
-  for (size_t i = 1; i < files.size(); ++i)
-    if (files[i].unshifted != files[0].unshifted)
-      return Error{
-          "inputs '" + manifest->inputs[0].name + "' and '" +
-          manifest->inputs[i].name + "' have different numbers of samples: '" +
-          files[0].file.path() + "' has " + std::to_string(files[0].unshifted) +
-          ", '" + files[i].file.path() + "' has " +
-          std::to_string(files[i].unshifted)};
+Status Samples::addShards() {
+  samples = 0;
+  for (Shard &shard : shards) {
+    const SampleFile &first = shard.files[0];
+    shard.begin = samples;
+    shard.samples = first.samples;
+    for (size_t i = 1; i < shard.files.size(); ++i) {
+      const SampleFile &other = shard.files[i];
+      if (other.unshifted != first.unshifted)
+        return Error{
+            "inputs '" + manifest->inputs[0].name + "' and '" +
+            manifest->inputs[i].name +
+            "' have different numbers of samples: '" + first.file.path() +
+            "' has " + std::to_string(first.unshifted) + ", '" +
+            other.file.path() + "' has " + std::to_string(other.unshifted)};
+      shard.samples = std::min(shard.samples, other.samples);
+    }
+    if (__builtin_add_overflow(samples, shard.samples, &samples))
+      return Error{"'" + first.file.path() +
+                   "' and the files before it hold too many samples"};
+  }
   return {};
 }
 
-// Covers the samples only, so two ranks may name copies of a file.
+// Covers the samples only, so two ranks may name copies of a file. Of many
+// files it reads as much as of one.
 Result<uint64_t> Samples::hashOf(size_t input) const {
-  const SampleFile &file = files[input];
-  uint64_t bytes = uint64_t(file.samples * file.sampleElements) *
-                   uint64_t(dtypeBytes(file.dtype));
-  return runtime::hashOf(file.file, file.offset, bytes);
+  constexpr uint64_t mostPieces = 256;
+  uint64_t combined = 0;
+  for (const Shard &shard : shards) {
+    const SampleFile &file = shard.files[input];
+    uint64_t bytes = uint64_t(file.samples * file.sampleElements) *
+                     uint64_t(dtypeBytes(file.dtype));
+    Result<uint64_t> hash =
+        runtime::hashOf(file.file, file.offset, bytes,
+                        std::max<uint64_t>(2, mostPieces / shards.size()));
+    FSDPC_TRY(hash);
+    combined = combined * 0x9e3779b97f4a7c15 + *hash;
+  }
+  return combined;
+}
+
+std::vector<std::string> Samples::paths(size_t input) const {
+  std::vector<std::string> paths;
+  for (const Shard &shard : shards)
+    paths.push_back(shard.files[input].file.path());
+  return paths;
+}
+
+// A shard may be empty; the last one that begins at or before the sample holds
+// it.
+Samples::Place Samples::find(size_t input, int64_t sample) const {
+  auto next = std::upper_bound(
+      shards.begin(), shards.end(), sample,
+      [](int64_t value, const Shard &shard) { return value < shard.begin; });
+  const Shard &shard = next[-1];
+  return {shard.files[input], sample - shard.begin};
 }
 
 // The epoch enters the permutation, so each epoch has another order.
@@ -87,41 +152,42 @@ int64_t Samples::sampleOf(int64_t number) const {
 
 // Called in every step; allocates nothing after the first one.
 Status Samples::read(int64_t number, void *const *buffers) {
-  for (size_t i = 0; i < files.size(); ++i) {
+  for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     // Only values with bounds can be wrong, so a check skips all other inputs.
     if (!buffers && input.bound <= 0)
       continue;
-    int64_t bytes = files[i].sampleElements * dtypeBytes(input.dtype);
     for (int64_t row = 0; row < perMicrobatch; ++row) {
+      Place place = find(i, sampleOf(number + row));
+      int64_t bytes = place.file.sampleElements * dtypeBytes(input.dtype);
       void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
                          : converted.data();
-      int64_t sample = sampleOf(number + row);
-      FSDPC_TRY(readSample(i, sample, raw, to));
-      FSDPC_TRY(checkBounds(input, files[i], sample, to));
+      FSDPC_TRY(readSample(i, place, raw, to));
+      FSDPC_TRY(checkBounds(input, place, to));
     }
   }
   return {};
 }
 
 // `raw` is the caller's, so that describeNonFinite can run beside `read`.
-Status Samples::readSample(size_t i, int64_t sample, std::vector<char> &raw,
+Status Samples::readSample(size_t i, const Place &place, std::vector<char> &raw,
                            void *to) const {
-  const SampleFile &file = files[i];
+  const SampleFile &file = place.file;
   uint64_t bytes =
       uint64_t(file.sampleElements) * uint64_t(dtypeBytes(file.dtype));
-  FSDPC_TRY(file.file.read(file.offset + uint64_t(sample) * bytes, raw.data(),
-                           bytes));
+  FSDPC_TRY(file.file.read(file.offset + uint64_t(place.sample) * bytes,
+                           raw.data(), bytes));
   convert(raw.data(), file.dtype, to, manifest->inputs[i].dtype,
           file.sampleElements);
   return {};
 }
 
 // Compares in i64, whatever the input's type is.
-Status Samples::checkBounds(const Input &input, const SampleFile &file,
-                            int64_t sample, const void *values) {
+Status Samples::checkBounds(const Input &input, const Place &place,
+                            const void *values) {
   if (input.bound <= 0)
     return {};
+  const SampleFile &file = place.file;
   widened.resize(size_t(file.sampleElements));
   convert(values, input.dtype, widened.data(), "i64", file.sampleElements);
   for (int64_t i = 0; i < file.sampleElements; ++i) {
@@ -130,7 +196,7 @@ Status Samples::checkBounds(const Input &input, const SampleFile &file,
         (input.hasIgnored && value == input.ignored))
       continue;
     return Error{
-        "'" + file.file.path() + "' sample " + std::to_string(sample) +
+        "'" + file.file.path() + "' sample " + std::to_string(place.sample) +
         " element " + std::to_string(i) + ": " + std::to_string(value) +
         " is outside [" + std::to_string(input.lower) + ", " +
         std::to_string(input.bound) + ") of input '" + input.name + "'"};
@@ -144,15 +210,15 @@ std::string Samples::describeNonFinite(int64_t number, int64_t count) const {
   std::string infinity;
   std::vector<char> bytes(raw.size());
   std::vector<float> values;
-  for (size_t i = 0; i < files.size(); ++i) {
+  for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     // Integers and booleans are always finite.
     if (input.dtype != "f32")
       continue;
-    values.resize(size_t(files[i].sampleElements));
     for (int64_t at = number; at < number + count; ++at) {
-      int64_t sample = sampleOf(at);
-      if (!readSample(i, sample, bytes, values.data()))
+      Place place = find(i, sampleOf(at));
+      values.resize(size_t(place.file.sampleElements));
+      if (!readSample(i, place, bytes, values.data()))
         break; // reported where it is read for training
       for (size_t e = 0; e < values.size(); ++e) {
         if (std::isfinite(values[e]) ||
@@ -162,9 +228,9 @@ std::string Samples::describeNonFinite(int64_t number, int64_t count) const {
                             (std::isnan(values[e]) ? "nan"
                              : values[e] > 0       ? "inf"
                                                    : "-inf") +
-                            " in its data: '" + files[i].file.path() +
-                            "' sample " + std::to_string(sample) + " element " +
-                            std::to_string(e);
+                            " in its data: '" + place.file.file.path() +
+                            "' sample " + std::to_string(place.sample) +
+                            " element " + std::to_string(e);
         if (std::isnan(values[e]))
           return found + "; correct it";
         infinity = found + "; correct it, or if it is meant, as in a mask, "

@@ -9,12 +9,13 @@
 namespace fsdpc::runtime {
 
 // The open files of all inputs. Not safe for concurrent use; each rank has its
-// own.
+// own. Inputs may lie in several files each; the samples of file k of one input
+// belong to those of file k of the others.
 class Samples {
 public:
-  // Opens the file of every input and checks dtype, rank and shape, that the
-  // files hold equally many samples, and those of one step of `microbatches`
-  // microbatches.
+  // Opens the files of every input and checks dtype, rank and shape, that files
+  // which belong together hold equally many samples, and that all hold those of
+  // one step of `microbatches` microbatches.
   Status open(const Manifest &manifest, const Options &options,
               int64_t microbatches);
 
@@ -42,15 +43,31 @@ public:
   // call on any thread.
   std::string describeNonFinite(int64_t number, int64_t count) const;
 
+  // Returns the paths of the files of one input.
+  std::vector<std::string> paths(size_t input) const;
+
 private:
-  Status checkCounts() const;
-  Status readSample(size_t input, int64_t sample, std::vector<char> &raw,
+  // Files that belong together, one per input.
+  struct Shard {
+    std::vector<SampleFile> files;
+    int64_t begin = 0; // the number of its first sample
+    int64_t samples = 0;
+  };
+  // A sample of one input.
+  struct Place {
+    const SampleFile &file;
+    int64_t sample; // in the file
+  };
+  Status openFiles(const Options &options);
+  Status addShards();
+  Place find(size_t input, int64_t sample) const;
+  Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;
-  Status checkBounds(const Input &input, const SampleFile &file, int64_t sample,
+  Status checkBounds(const Input &input, const Place &place,
                      const void *values);
 
   const Manifest *manifest = nullptr;
-  std::vector<SampleFile> files;
+  std::vector<Shard> shards;
   std::vector<char> raw, converted; // one sample, as in the file and as used
   std::vector<int64_t> widened;     // one sample of values with bounds
   int64_t samples = 0, perMicrobatch = 0;

@@ -6,6 +6,8 @@
 #include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -18,6 +20,59 @@ struct Stream {
   uint64_t offset = 0, length = 0;
 };
 
+// The files of llm.c and of what descends from it: 256 numbers of which the
+// first tells the type of the tokens and the third their number.
+std::optional<Result<Stream>> llmcStream(const File &file) {
+  int32_t header[256];
+  if (file.size() < sizeof header || !file.read(0, header, sizeof header))
+    return {};
+  const char *dtype = header[0] == 20240520   ? "u16"
+                      : header[0] == 20240801 ? "u32"
+                                              : nullptr;
+  if (!dtype)
+    return {};
+  uint64_t bytes = file.size() - sizeof header;
+  uint64_t length = bytes / uint64_t(dtypeBytes(dtype));
+  if (header[2] < 0 || uint64_t(header[2]) != length ||
+      bytes % uint64_t(dtypeBytes(dtype)) != 0)
+    return Error{"'" + file.path() +
+                 "' has a header of llm.c, which promises " +
+                 std::to_string(header[2]) + " tokens, but it has " +
+                 std::to_string(bytes) + " bytes of " + dtype};
+  return Stream{dtype, sizeof header, length};
+}
+
+// Megatron's tokens, whose type stands in an index beside them. Its documents
+// are one stream here.
+std::optional<Result<Stream>> megatronStream(const File &file) {
+  std::string index = file.path();
+  if (index.size() < 4 || index.substr(index.size() - 4) != ".bin")
+    return {};
+  index.replace(index.size() - 4, 4, ".idx");
+  Result<File> found = File::open(index);
+  char header[18]; // magic, u64 version, u8 type
+  if (!found || found->size() < sizeof header ||
+      !found->read(0, header, sizeof header) ||
+      std::memcmp(header, "MMIDIDX\0\0", 9) != 0)
+    return {};
+  const char *const dtypes[] = {"",    "u8",  "i8",  "i16", "i32",
+                                "i64", "f64", "f32", "u16"};
+  uint64_t version;
+  std::memcpy(&version, header + 9, sizeof version);
+  size_t code = static_cast<unsigned char>(header[17]);
+  if (version != 1 || code == 0 || code >= std::size(dtypes) ||
+      dtypes[code][0] == 'f')
+    return Error{"'" + index + "' is an index of Megatron of version " +
+                 std::to_string(version) + " and type " + std::to_string(code) +
+                 "; only version 1 and types of integers are known"};
+  uint64_t bytes = uint64_t(dtypeBytes(dtypes[code]));
+  if (file.size() % bytes != 0)
+    return Error{"'" + file.path() + "' has " + std::to_string(file.size()) +
+                 " bytes, which are not whole tokens of type " + dtypes[code] +
+                 " as '" + index + "' says"};
+  return Stream{dtypes[code], 0, file.size() / bytes};
+}
+
 Result<Stream> streamOf(const Input &input, const File &file,
                         const std::string &width) {
   const std::string &path = file.path();
@@ -27,6 +82,11 @@ Result<Stream> streamOf(const Input &input, const File &file,
       return Error{"'" + path +
                    "' is a .npy file, which has its own type; drop ':" + width +
                    "'"};
+    // A wrong header is a chance of the tokens.
+    if (auto stream = llmcStream(file); stream && *stream)
+      return Error{"'" + path +
+                   "' has a header of llm.c, which states the type; drop ':" +
+                   width + "'"};
     uint64_t bytes = uint64_t(dtypeBytes(width));
     if (file.size() % bytes != 0)
       return Error{"'" + path + "' has " + std::to_string(file.size()) +
@@ -34,11 +94,15 @@ Result<Stream> streamOf(const Input &input, const File &file,
                    ": the file is cut off, or its tokens are of another type"};
     return Stream{width, 0, file.size() / bytes};
   }
-  if (!isNpy(file))
-    return Error{
-        "'" + path +
-        "' is not a .npy file; give the type of its tokens, as in --tokens " +
-        input.name + "=" + path + ":u8"};
+  if (!isNpy(file)) {
+    for (auto known : {llmcStream, megatronStream})
+      if (auto stream = known(file))
+        return *stream;
+    return Error{"'" + path +
+                 "' has no header of NumPy or llm.c, and no index of Megatron; "
+                 "give the type of its tokens, as in --tokens " +
+                 input.name + "=" + path + ":u8"};
+  }
   Result<NpyHeader> header = readNpyHeader(file);
   FSDPC_TRY(header);
   if (header->shape.size() != 1)

@@ -40,8 +40,8 @@ public:
   // failure that all ranks find ends it here. A log or trace that cannot be
   // written is a warning.
   Status train();
-  // Returns the signal at which the ranks stopped before their last step, or 0.
-  int stoppedBy() const { return stopping; }
+  // Returns true if the ranks were asked to stop before their last step.
+  bool wasInterrupted() const { return stopping != 0; }
 
 private:
   Status check();
@@ -56,6 +56,7 @@ private:
   Status runMicrobatches(int64_t step);
   Status runUpdate(int64_t step);
   void begin(StepRecord &record);
+  int stopRequest() const;
   void exchange(StepRecord *record);
   void judge(StepRecord &record);
   Status checkNext();
@@ -109,12 +110,16 @@ private:
   Status nextRead;      // this rank's reading of the next step's samples
   int nextFailure = -1; // lowest rank with such an error, -1: none
   bool warned = false;  // warned of a microbatch without a valid target
-  int stopping = 0;     // a signal that some rank got
+  int stopping = 0;     // a request that some rank got (stop_request.h)
+  // For --time-limit.
+  const std::chrono::steady_clock::time_point constructed =
+      std::chrono::steady_clock::now();
+  double longestStepSeconds = 0;
 };
 
-// Trains on one rank. Returns its exit code: 0 done, 128 + S ended early by the
-// signal S, 3 the run failed and some rank has printed why. Ranks that share a
-// process call it on a thread each.
+// Trains on one rank. Returns its exit code: 0 done, 4 ended early on
+// request (stop_request.h), 3 the run failed and some rank has printed why.
+// Ranks that share a process call it on a thread each.
 int runRank(const Manifest &manifest, const fsdpc_program &program,
             const Options &options, Job &job);
 

@@ -1,6 +1,7 @@
 // Files from outside: .npy files, token streams and safetensors are read
 // exactly, or refused with a reason. They are never trusted: each test of
 // refusal changes one thing of a valid file.
+#include "runtime/core/data_files.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/samples.h"
 #include "tests/unit/runtime_files.h"
@@ -110,6 +111,73 @@ TEST(Tokens, NpyNeedsNoWidthAndRawDoes) {
   EXPECT_THAT(raw.error().message, HasSubstr("drop ':u16'"));
 }
 
+// The headers of others state the type and the number of the tokens.
+TEST(Tokens, HeadersOfOthersAreKnown) {
+  TemporaryFolder folder;
+  std::vector<int32_t> header(256);
+  header[0] = 20240520;
+  header[1] = 1;
+  header[2] = 7;
+  auto bytes = [&] {
+    return std::string(reinterpret_cast<char *>(header.data()), 1024);
+  };
+  std::string path = folder.write("a.bin", bytes() + std::string(14, 'x'));
+  auto file = openTokenWindows(ids(), path, "", 1);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->dtype, "u16");
+  EXPECT_EQ(file->samples, 2);
+  EXPECT_EQ(file->offset, 1026u);
+  file = openTokenWindows(ids(), path, "u16", 0);
+  EXPECT_THAT(file.error().message, HasSubstr("drop ':u16'"));
+  file = openTokenWindows(
+      ids(), folder.write("a.bin", bytes() + std::string(13, 'x')), "", 0);
+  EXPECT_THAT(file.error().message, HasSubstr("promises 7 tokens"));
+  header[2] = -1;
+  file = openTokenWindows(ids(), folder.write("a.bin", bytes()), "", 0);
+  EXPECT_THAT(file.error().message, HasSubstr("promises -1 tokens"));
+
+  path = folder.write("b.bin", std::string(28, 'x'));
+  std::string index("MMIDIDX\0\0\1\0\0\0\0\0\0\0\4", 18);
+  folder.write("b.idx", index);
+  file = openTokenWindows(ids(), path, "", 0);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->dtype, "i32");
+  EXPECT_EQ(file->samples, 2);
+  for (char code : {0, 6, 7, 9, -1}) {
+    index.back() = code;
+    folder.write("b.idx", index);
+    file = openTokenWindows(ids(), path, "", 0);
+    EXPECT_THAT(file.error().message, HasSubstr("is an index of Megatron"));
+  }
+  folder.write("b.idx", index.substr(0, 17));
+  file = openTokenWindows(ids(), path, "", 0);
+  EXPECT_THAT(file.error().message, HasSubstr("no index of Megatron"));
+}
+
+// A list of files, whose patterns match in the order of names.
+TEST(DataFiles, AreOneOrAPatternOrAList) {
+  TemporaryFolder folder;
+  for (const char *name : {"c-10", "c-2", "c-1", "a,b", "x*"})
+    folder.write(name, "");
+  auto names = [&](const std::string &text) {
+    auto files = dataFiles(text);
+    if (!files)
+      return files.error().message;
+    std::string joined;
+    for (const std::string &file : *files)
+      joined += file.substr(file.rfind('/') + 1) + " ";
+    return joined;
+  };
+  std::string in = folder / "";
+  EXPECT_EQ(names(in + "c-*"), "c-1 c-10 c-2 ");
+  EXPECT_EQ(names(in + "c-?," + in + "c-10"), "c-1 c-2 c-10 ");
+  EXPECT_EQ(names(in + "c-[2],none"), "c-2 none ");
+  EXPECT_EQ(names(in + "a,b"), "a,b "); // a file of this very name
+  EXPECT_EQ(names(in + "x*"), "x* ");
+  EXPECT_THAT(names(in + "d*"), HasSubstr("matches no file"));
+  EXPECT_THAT(names(in + "c-1,"), HasSubstr("an empty name"));
+}
+
 // Names of files may contain colons and plus signs.
 TEST(Tokens, SuffixesAreParsedFromTheRight) {
   auto parse = [](const char *text) {
@@ -173,6 +241,26 @@ TEST_F(SamplesTest, WrapAroundTheEpoch) {
   ASSERT_TRUE(samples.open(manifest, options, 2));
   EXPECT_EQ(read(0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
+}
+
+// Samples count on from one file to the next, an empty one included.
+TEST_F(SamplesTest, ContinueInTheNextFile) {
+  std::string whole = folder.read("ids.npy");
+  auto part = [&](const char *name, const char *shape, size_t begin,
+                  size_t count) {
+    std::string bytes = npy<int64_t>("<i8", shape, 0);
+    folder.write(name, bytes + whole.substr(128 + begin * 24, count * 24));
+  };
+  part("p1.npy", "(3, 3)", 0, 3);
+  part("p2.npy", "(0, 3)", 3, 0);
+  part("p3.npy", "(2, 3)", 3, 2);
+  options.data[0].file = folder / "p*.npy";
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_EQ(samples.count(), 5);
+  EXPECT_EQ(read(2), (std::vector<int64_t>{6, 7, 8, 9, 10, 11}));
+  EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
+  EXPECT_THAT(samples.open(manifest, options, 3).error().message,
+              HasSubstr("the 3 files of input 'ids' contain 5 samples"));
 }
 
 // A step takes each sample at most once.

@@ -7,13 +7,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <sys/stat.h>
 #include <tuple>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -270,13 +273,13 @@ TEST_F(Program, ARefusedRunKeepsTheLog) {
 // The first signal ends the run after its step: what is saved is what a run of
 // so many steps saves.
 TEST_F(Program, SignalsSaveTheStepsThatWereDone) {
-  for (auto &[signal, code] : {std::pair("TERM", 143), std::pair("INT", 130)})
+  for (const char *signal : {"TERM", "INT", "USR1"})
     for (const char *flags : {"", " --ranks 2 --accumulate 2"}) {
       std::filesystem::remove(folder / "log");
       Outcome outcome = shell(background(outputs + flags, logged,
                                          std::string("kill -") + signal +
                                              " $pid; wait $pid; exit $?"));
-      EXPECT_EQ(outcome.code, code) << outcome.err;
+      EXPECT_EQ(outcome.code, 4) << outcome.err;
       EXPECT_EQ(outcome.errors(), 0) << outcome.err;
       std::string steps = std::to_string(log().size() - 1);
       EXPECT_THAT(outcome.err, HasSubstr(std::string("stopped by SIG") +
@@ -302,10 +305,10 @@ TEST_F(Program, ASignalToOneRankEndsAll) {
   Outcome outcome =
       shell(start + "kill -TERM $second; wait $first; code=$?; wait $second; "
                     "[ $? = $code ] || code=1; exit $code )");
-  EXPECT_EQ(outcome.code, 143) << outcome.err;
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("stopped by SIGTERM after step "));
   EXPECT_TRUE(SafeTensors::open(folder / "out.safetensors"));
-  // A second signal does not wait for a rank that hangs.
+  // A second Ctrl-C does not wait for a rank that hangs.
   std::filesystem::remove(folder / "out.safetensors");
   std::filesystem::remove(folder / "log");
   outcome = shell(start + "kill -STOP $second; kill -TERM $first; sleep 0.3; "
@@ -314,6 +317,42 @@ TEST_F(Program, ASignalToOneRankEndsAll) {
   EXPECT_EQ(outcome.code, 130) << outcome.err;
   EXPECT_THAT(outcome.err, Not(HasSubstr("stopped by")));
   EXPECT_FALSE(std::filesystem::exists(folder / "out.safetensors"));
+}
+
+// The run ends by itself before the limit, as at a signal.
+TEST_F(Program, ATimeLimitEndsTheRun) {
+  auto began = std::chrono::steady_clock::now();
+  Outcome outcome =
+      run("--steps 100000000 --time-limit 1s --ranks 2" + outputs);
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("stopped by --time-limit after step "));
+  EXPECT_GT(took.count(), 0.9);
+  EXPECT_TRUE(SafeTensors::open(folder / "out.safetensors"));
+  for (const char *wrong : {"10", "0s", "-1s", "1d", "10:70:00", "1:2", "x"}) {
+    outcome = run(std::string("--steps 1 --time-limit ") + wrong);
+    EXPECT_EQ(outcome.code, 2) << wrong;
+    EXPECT_THAT(outcome.err, HasSubstr("is not a time such as 90s"));
+  }
+  for (const char *right : {"5m", "0.5h", "01:00:00", "1-00:00:00"})
+    EXPECT_EQ(run(std::string("--steps 1 --time-limit ") + right).code, 0);
+}
+
+// A run that resumes continues the log: the steps that it runs again are there
+// once, and a line that was cut off by a crash is gone.
+TEST_F(Program, AResumedRunContinuesItsLog) {
+  std::string flags = " --log log --checkpoint ckpt --checkpoint-every 2";
+  ASSERT_EQ(run("--steps 5" + flags).code, 0);
+  std::ofstream(folder / "log", std::ios::app) << "{\"step\":5,\"lo";
+  ASSERT_EQ(run("--steps 8 --resume=4" + flags).code, 0);
+  std::vector<int> steps;
+  for (const auto &line : log())
+    steps.push_back(line.contains("step") ? line["step"].get<int>() : -1);
+  EXPECT_THAT(steps, ElementsAre(-1, 0, 1, 2, 3, -1, 4, 5, 6, 7));
+  // What is no log is replaced.
+  folder.write("log", "{\"step\":0}\n");
+  ASSERT_EQ(run("--steps 9 --resume" + flags).code, 0);
+  EXPECT_EQ(log().size(), 2u);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 // The handler only stores the number: nothing else is safe in it.
-#include "runtime/core/stop_signal.h"
+#include "runtime/core/stop_request.h"
 
 #include <csignal>
 #include <initializer_list>
@@ -9,20 +9,20 @@ namespace {
 
 volatile std::sig_atomic_t remembered = 0;
 
-// A second signal gets the default action, so that a run that hangs can still
-// be ended by Ctrl-C.
+// A second Ctrl-C gets the default action, so that it ends a run that hangs.
 void remember(int signal) {
-  if (remembered) {
+  if (remembered && signal == SIGINT) {
     std::signal(signal, SIG_DFL);
     std::raise(signal); // delivered when the handler returns
   }
-  remembered = signal;
+  if (!remembered)
+    remembered = signal;
 }
 
 } // namespace
 
 void catchStopSignals() {
-  for (int signal : {SIGTERM, SIGINT}) {
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) {
     // nohup and background shells start a process with signals ignored; that
     // choice stays.
     struct sigaction before, now = {};
@@ -39,8 +39,17 @@ void catchStopSignals() {
 
 int stopSignal() { return remembered; }
 
-const char *nameOfSignal(int signal) {
-  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+const char *nameOfRequest(int request) {
+  switch (request) {
+  case timeLimitReached:
+    return "--time-limit";
+  case SIGINT:
+    return "SIGINT";
+  case SIGUSR1:
+    return "SIGUSR1";
+  default:
+    return "SIGTERM";
+  }
 }
 
 } // namespace fsdpc::runtime
