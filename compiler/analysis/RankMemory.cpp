@@ -7,8 +7,8 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
-#include "runtime/core/device.h"
 #include "shared/cuda_scratch.h"
+#include "shared/host_scratch.h"
 #include "shared/memory_plan.h"
 #include "shared/staging.h"
 
@@ -18,7 +18,6 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::analysis;
-using namespace fsdpc::runtime;
 
 // Each constant is in the program's image once.
 static int64_t constantBytes(ModuleOp module) {
@@ -57,7 +56,7 @@ MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
   return planMemory(
       manifest, ranks, threads,
       communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
-      scratchpadBytes(manifest, ranks, threads));
+      hostScratchBytes(manifest, threads));
 }
 
 // `ranks` is --plan-ranks and not the number of an actual run, which is not

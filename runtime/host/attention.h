@@ -15,17 +15,15 @@ public:
   // Prepares for a plan. Fails if it cannot be run.
   Status plan(const AttentionPlan &plan, GemmCache &cache);
   // Bytes of scratch that each thread needs.
-  size_t scratchBytes() const { return gemmScratch + ownScratch; }
+  size_t scratchBytes() const { return gemmScratch + size_t(cut.ownScratch()); }
   void prepare();
   // Operands in the order of fsdpc_attention or fsdpc_attention_grad.
   void run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel_body rows,
            void *const *operands) const;
 
 private:
-  // Queries [begin, begin + rows), of which none sees a key from `keys` on. The
-  // products are made for these extents.
-  struct Block {
-    int64_t begin, rows, keys;
+  // A block of the cut with its products.
+  struct Block : AttentionCut::Block {
     std::shared_ptr<Gemm> scores, output;         // forward
     std::shared_ptr<Gemm> dweights, dquery;       // backward
     std::shared_ptr<Gemm> dkey, dvalue;           // add to the sums
@@ -43,16 +41,11 @@ private:
   // Fills in the int64 operands of the row kernel (fsdpc.h) for a block.
   void describe(const Block &block, int64_t *numbers) const;
 
-  AttentionPlan p;
-  ElementType type = ElementType::f32;
+  AttentionCut cut;
   int64_t bytes = 4, maskBytes = 0; // per element
-  // If true, dkey and dvalue are summed in dense f32 scratch and copied at the
-  // end. Products that add to rows with gaps run at half the speed.
-  bool sumsApart = false;
   std::vector<Block> blocks;
   std::vector<std::shared_ptr<Gemm>> gemms;
-  size_t gemmScratch = 0, ownScratch = 0;
-  size_t scoresBytes = 0, weightsBytes = 0, sumBytes[2] = {0, 0};
+  size_t gemmScratch = 0;
 };
 
 } // namespace fsdpc::runtime

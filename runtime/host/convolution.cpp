@@ -1,12 +1,7 @@
-// Plans and runs convolutions (convolution.h). forward: windows times weights,
-// per block of output rows. input: weights transposed times dy gives windows,
-// which are added back to the image (col2im). weight: dy times windows
-// transposed, summed over the images in order.
-//
-// Sums of several products (images of a weight gradient, kernel cells of an
-// input gradient) are kept in f32 and rounded to a 16-bit type once.
+// Runs convolutions (convolution.h) on the blocks that host_convolution.cpp
+// cuts: lays out the windows of an image as a matrix (im2col), multiplies, and
+// in the gradient of the input adds the windows back to the image (col2im).
 #include "runtime/host/convolution.h"
-#include "shared/plan_shapes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,11 +9,6 @@
 namespace fsdpc::runtime {
 
 namespace {
-
-// Bound of a thread's window matrix: about half of a core's L2.
-constexpr int64_t maxMatrixBytes = int64_t(1) << 20;
-// Pieces of work that keep the threads of one rank busy.
-constexpr int64_t wantedUnits = 16;
 
 size_t roundUp64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -77,129 +67,34 @@ void addWindows(const ConvolutionPlan &c, const float *matrix, float *plane) {
 
 } // namespace
 
-// Makes the products of all blocks and adds up the scratch: that of the
-// products, then a block's window matrix, then its f32 sums.
+// The scratch is that of the products, then a block's window matrix, then its
+// f32 sums. A weight gradient has two products per block: one overwrites the
+// sum, for the first image, and one adds to it.
 Status Convolution::plan(const ConvolutionPlan &p, GemmCache &cache) {
-  conv = p;
-  if (!parseElementType(p.dtype, type))
-    return Error{"convolution of type '" + p.dtype + "' is not supported"};
-  FSDPC_TRY(checkShape(p));
-  bytes = elementBytes(type);
-  groupChannels = p.channels / p.groups;
-  groupFilters = p.filters / p.groups;
-  kernelCells = p.kernelHeight * p.kernelWidth;
-  outCells = p.outHeight * p.outWidth;
-  // The window matrix is then the image itself.
-  pointwise = kernelCells == 1 && p.strides[0] == 1 && p.strides[1] == 1 &&
-              p.outHeight == p.height && p.outWidth == p.width &&
-              p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
-  FSDPC_TRY(planBlocks(cache));
-  for (const Block &block : blocks)
+  auto found = cutConvolution(p);
+  FSDPC_TRY(found);
+  cut = std::move(*found);
+  bytes = elementBytes(cut.type);
+  for (const ConvolutionCut::Block &part : cut.blocks) {
+    Block block{part, nullptr, nullptr};
+    auto first = cache.get(cut.productOf(part, false));
+    FSDPC_TRY(first);
+    block.first = *first;
+    if (p.kind == "weight") {
+      auto again = cache.get(cut.productOf(part, true));
+      FSDPC_TRY(again);
+      block.again = *again;
+    }
     for (const std::shared_ptr<Gemm> &gemm : {block.first, block.again})
       if (gemm)
         gemmScratch = std::max(gemmScratch, roundUp64(gemm->scratchBytes()));
-  return {};
-}
-
-Status Convolution::planBlocks(GemmCache &cache) {
-  if (conv.kind == "forward")
-    return planForward(cache);
-  if (conv.kind == "input")
-    return planInput(cache);
-  if (conv.kind == "weight")
-    return planWeight(cache);
-  return Error{"unknown convolution kind '" + conv.kind + "'"};
-}
-
-// Blocks of output rows: few enough rows for the matrix to fit, and enough
-// blocks to keep the threads busy.
-Status Convolution::planForward(GemmCache &cache) {
-  int64_t depth = groupChannels * kernelCells;
-  int64_t rows =
-      std::max<int64_t>(maxMatrixBytes / (depth * conv.outWidth * bytes), 1);
-  int64_t images = conv.batch * conv.groups;
-  int64_t cuts = (wantedUnits + images - 1) / images;
-  rows = std::min(rows, (conv.outHeight + cuts - 1) / cuts);
-  for (int64_t row = 0; row < conv.outHeight; row += rows) {
-    GemmShape s;
-    int64_t count = std::min(rows, conv.outHeight - row);
-    s.m = groupFilters;
-    s.n = count * conv.outWidth;
-    s.k = s.rowA = depth;
-    s.rowB = windowsStride(count);
-    s.rowC = outCells;
-    s.a = s.b = s.c = type;
-    auto gemm = cache.get(s);
-    FSDPC_TRY(gemm);
-    blocks.push_back({row, count, *gemm, nullptr});
+    blocks.push_back(block);
   }
-  matrixBytes = pointwise ? 0 : roundUp64(depth * rows * conv.outWidth * bytes);
-  return {};
-}
-
-// Channels per block: as many as fit the bound in f32, but few enough that
-// every thread gets work.
-int64_t Convolution::channelsPerBlock(int64_t images) const {
-  int64_t fit =
-      std::max<int64_t>(maxMatrixBytes / (kernelCells * outCells * 4), 1);
-  int64_t cuts = (wantedUnits + images - 1) / images;
-  return std::min(fit, (groupChannels + cuts - 1) / cuts);
-}
-
-// The windows of a block of channels are f32, because col2im sums them. The
-// weights are read transposed (columnA), without a copy: row stride 1.
-Status Convolution::planInput(GemmCache &cache) {
-  int64_t step = channelsPerBlock(conv.batch * conv.groups);
-  for (int64_t channel = 0; channel < groupChannels; channel += step) {
-    GemmShape s;
-    int64_t count = std::min(step, groupChannels - channel);
-    s.m = count * kernelCells;
-    s.n = s.rowB = s.rowC = outCells;
-    s.k = groupFilters;
-    s.rowA = 1;
-    s.columnA = groupChannels * kernelCells;
-    s.a = s.b = type;
-    auto gemm = cache.get(s);
-    FSDPC_TRY(gemm);
-    blocks.push_back({channel, count, *gemm, nullptr});
-  }
-  matrixBytes = roundUp64(step * kernelCells * outCells * 4);
-  sumBytes =
-      type == ElementType::f32 ? 0 : roundUp64(conv.height * conv.width * 4);
-  return {};
-}
-
-// In a 16-bit type the sum over images is built in f32 scratch and rounded
-// once. One product overwrites the sum, for the first image, and one adds to
-// it. In f32 the sum is the result itself.
-Status Convolution::planWeight(GemmCache &cache) {
-  int64_t step = channelsPerBlock(conv.groups);
-  for (int64_t channel = 0; channel < groupChannels; channel += step) {
-    GemmShape s;
-    int64_t count = std::min(step, groupChannels - channel);
-    s.m = groupFilters;
-    s.n = count * kernelCells;
-    s.k = s.rowA = s.columnB = outCells;
-    s.rowB = 1;
-    s.rowC = type == ElementType::f32 ? groupChannels * kernelCells : s.n;
-    s.a = s.b = type;
-    auto first = cache.get(s);
-    FSDPC_TRY(first);
-    s.accumulate = true;
-    auto again = cache.get(s);
-    FSDPC_TRY(again);
-    blocks.push_back({channel, count, *first, *again});
-  }
-  matrixBytes =
-      pointwise ? 0 : roundUp64(step * kernelCells * outCells * bytes);
-  sumBytes = type == ElementType::f32
-                 ? 0
-                 : roundUp64(groupFilters * step * kernelCells * 4);
   return {};
 }
 
 size_t Convolution::scratchBytes() const {
-  return gemmScratch + matrixBytes + sumBytes;
+  return gemmScratch + size_t(cut.matrixBytes + cut.sumBytes);
 }
 
 void Convolution::prepare() {
@@ -209,31 +104,26 @@ void Convolution::prepare() {
         gemm->prepare();
 }
 
-// Elements from one row of the window matrix to the next.
-int64_t Convolution::windowsStride(int64_t rows) const {
-  return pointwise ? outCells : rows * conv.outWidth;
-}
-
 // A 1×1 convolution without strides or padding needs no matrix.
 const char *Convolution::windows(const char *image, int64_t channel,
                                  int64_t count, int64_t row, int64_t rows,
                                  char *matrix) const {
-  int64_t plane = conv.height * conv.width;
-  if (pointwise)
-    return image + (channel * plane + row * conv.outWidth) * bytes;
+  int64_t plane = cut.plan.height * cut.plan.width;
+  if (cut.pointwise)
+    return image + (channel * plane + row * cut.plan.outWidth) * bytes;
   char *out = matrix;
   for (int64_t c = channel; c < channel + count; ++c)
-    for (int64_t ki = 0; ki < conv.kernelHeight; ++ki)
-      for (int64_t kj = 0; kj < conv.kernelWidth; ++kj) {
+    for (int64_t ki = 0; ki < cut.plan.kernelHeight; ++ki)
+      for (int64_t kj = 0; kj < cut.plan.kernelWidth; ++kj) {
         const char *from = image + c * plane * bytes;
         // Padding is zero in both types, whose zero is all bits zero.
         if (bytes == 4)
-          windowRow(conv, reinterpret_cast<const uint32_t *>(from), ki, kj, row,
-                    rows, reinterpret_cast<uint32_t *>(out));
+          windowRow(cut.plan, reinterpret_cast<const uint32_t *>(from), ki, kj,
+                    row, rows, reinterpret_cast<uint32_t *>(out));
         else
-          windowRow(conv, reinterpret_cast<const uint16_t *>(from), ki, kj, row,
-                    rows, reinterpret_cast<uint16_t *>(out));
-        out += rows * conv.outWidth * bytes;
+          windowRow(cut.plan, reinterpret_cast<const uint16_t *>(from), ki, kj,
+                    row, rows, reinterpret_cast<uint16_t *>(out));
+        out += rows * cut.plan.outWidth * bytes;
       }
   return matrix;
 }
@@ -241,38 +131,43 @@ const char *Convolution::windows(const char *image, int64_t channel,
 // y block = weights · windows, for some output rows of one image and group.
 void Convolution::runForward(const Unit &u, int thread, char *scratch,
                              const char *x, const char *w, char *y) const {
-  int64_t channel = (u.image * conv.groups + u.group) * groupChannels;
-  int64_t filter = (u.image * conv.groups + u.group) * groupFilters;
-  const char *matrix = windows(x, channel, groupChannels, u.block->begin,
+  int64_t channel = (u.image * cut.plan.groups + u.group) * cut.groupChannels;
+  int64_t filter = (u.image * cut.plan.groups + u.group) * cut.groupFilters;
+  const char *matrix = windows(x, channel, cut.groupChannels, u.block->begin,
                                u.block->count, scratch + gemmScratch);
   u.block->first->run(
-      thread, w + u.group * groupFilters * groupChannels * kernelCells * bytes,
-      matrix, y + (filter * outCells + u.block->begin * conv.outWidth) * bytes,
+      thread,
+      w + u.group * cut.groupFilters * cut.groupChannels * cut.kernelCells *
+              bytes,
+      matrix,
+      y + (filter * cut.outCells + u.block->begin * cut.plan.outWidth) * bytes,
       scratch);
 }
 
 // windows = weightsᵀ · dy for some channels, then col2im into dx.
 void Convolution::runInput(const Unit &u, int thread, char *scratch,
                            const char *dy, const char *w, char *dx) const {
-  int64_t plane = conv.height * conv.width;
-  int64_t filter = (u.image * conv.groups + u.group) * groupFilters;
-  int64_t channel =
-      (u.image * conv.groups + u.group) * groupChannels + u.block->begin;
+  int64_t plane = cut.plan.height * cut.plan.width;
+  int64_t filter = (u.image * cut.plan.groups + u.group) * cut.groupFilters;
+  int64_t channel = (u.image * cut.plan.groups + u.group) * cut.groupChannels +
+                    u.block->begin;
   int64_t weight =
-      (u.group * groupFilters * groupChannels + u.block->begin) * kernelCells;
+      (u.group * cut.groupFilters * cut.groupChannels + u.block->begin) *
+      cut.kernelCells;
   float *matrix = reinterpret_cast<float *>(scratch + gemmScratch);
   // Each unit owns its channels of dx, so no two threads add to one plane.
-  float *sum = reinterpret_cast<float *>(scratch + gemmScratch + matrixBytes);
+  float *sum =
+      reinterpret_cast<float *>(scratch + gemmScratch + cut.matrixBytes);
   u.block->first->run(thread, w + weight * bytes,
-                      dy + filter * outCells * bytes, matrix, scratch);
+                      dy + filter * cut.outCells * bytes, matrix, scratch);
   for (int64_t c = 0; c < u.block->count; ++c) {
     char *to = dx + (channel + c) * plane * bytes;
-    const float *rows = matrix + c * kernelCells * outCells;
-    if (type == ElementType::f32) {
-      addWindows(conv, rows, reinterpret_cast<float *>(to));
+    const float *rows = matrix + c * cut.kernelCells * cut.outCells;
+    if (cut.type == ElementType::f32) {
+      addWindows(cut.plan, rows, reinterpret_cast<float *>(to));
     } else {
-      addWindows(conv, rows, sum);
-      roundFloats(sum, plane, type, to);
+      addWindows(cut.plan, rows, sum);
+      roundFloats(sum, plane, cut.type, to);
     }
   }
 }
@@ -281,42 +176,43 @@ void Convolution::runInput(const Unit &u, int thread, char *scratch,
 // others add.
 void Convolution::runWeight(const Unit &u, int thread, char *scratch,
                             const char *x, const char *dy, char *dw) const {
-  int64_t depth = groupChannels * kernelCells;
-  int64_t columns = u.block->count * kernelCells;
-  char *to =
-      dw +
-      (u.group * groupFilters * depth + u.block->begin * kernelCells) * bytes;
-  char *sum =
-      type == ElementType::f32 ? to : scratch + gemmScratch + matrixBytes;
+  int64_t depth = cut.groupChannels * cut.kernelCells;
+  int64_t columns = u.block->count * cut.kernelCells;
+  char *to = dw + (u.group * cut.groupFilters * depth +
+                   u.block->begin * cut.kernelCells) *
+                      bytes;
+  char *sum = cut.type == ElementType::f32
+                  ? to
+                  : scratch + gemmScratch + cut.matrixBytes;
   // All images of a block run on one thread, which fixes the order of the sum.
-  for (int64_t image = 0; image < conv.batch; ++image) {
-    int64_t channel =
-        (image * conv.groups + u.group) * groupChannels + u.block->begin;
-    int64_t filter = (image * conv.groups + u.group) * groupFilters;
-    const char *matrix = windows(x, channel, u.block->count, 0, conv.outHeight,
-                                 scratch + gemmScratch);
+  for (int64_t image = 0; image < cut.plan.batch; ++image) {
+    int64_t channel = (image * cut.plan.groups + u.group) * cut.groupChannels +
+                      u.block->begin;
+    int64_t filter = (image * cut.plan.groups + u.group) * cut.groupFilters;
+    const char *matrix = windows(x, channel, u.block->count, 0,
+                                 cut.plan.outHeight, scratch + gemmScratch);
     (image ? u.block->again : u.block->first)
-        ->run(thread, dy + filter * outCells * bytes, matrix, sum, scratch);
+        ->run(thread, dy + filter * cut.outCells * bytes, matrix, sum, scratch);
   }
-  if (type != ElementType::f32)
-    for (int64_t i = 0; i < groupFilters; ++i)
-      roundFloats(reinterpret_cast<float *>(sum) + i * columns, columns, type,
-                  to + i * depth * bytes);
+  if (cut.type != ElementType::f32)
+    for (int64_t i = 0; i < cut.groupFilters; ++i)
+      roundFloats(reinterpret_cast<float *>(sum) + i * columns, columns,
+                  cut.type, to + i * depth * bytes);
 }
 
 // Cuts the work into (image, group, block), the block fastest, so that
 // neighbouring pieces read the same image.
 void Convolution::run(ThreadPool &pool, const Scratch &scratch, const void *x,
                       const void *w, void *y) const {
-  bool weight = conv.kind == "weight", forward = conv.kind == "forward";
+  bool weight = cut.plan.kind == "weight", forward = cut.plan.kind == "forward";
   const char *a = static_cast<const char *>(x);
   const char *b = static_cast<const char *>(w);
   char *c = static_cast<char *>(y);
-  int64_t images = weight ? 1 : conv.batch;
+  int64_t images = weight ? 1 : cut.plan.batch;
   int64_t count = blocks.size();
-  pool.run(images * conv.groups * count, [&](int64_t piece, int thread) {
-    Unit unit{&blocks[piece % count], piece / count / conv.groups,
-              piece / count % conv.groups};
+  pool.run(images * cut.plan.groups * count, [&](int64_t piece, int thread) {
+    Unit unit{&blocks[piece % count], piece / count / cut.plan.groups,
+              piece / count % cut.plan.groups};
     char *work = static_cast<char *>(scratch.of(thread));
     if (weight)
       runWeight(unit, thread, work, a, b, c);

@@ -19,11 +19,9 @@ public:
            const void *w, void *y) const;
 
 private:
-  // A block of the channels of a group (gradients) or of output rows (forward),
-  // with the products for it. `first` overwrites the result, `again` adds to
-  // it.
-  struct Block {
-    int64_t begin, count;
+  // A block of the cut with the products for it. `first` overwrites the result,
+  // `again` adds to it.
+  struct Block : ConvolutionCut::Block {
     std::shared_ptr<Gemm> first, again;
   };
   // The work of one thread at a time: one block of one image and group.
@@ -32,11 +30,6 @@ private:
     int64_t image, group;
   };
 
-  Status planBlocks(GemmCache &cache);
-  Status planForward(GemmCache &cache);
-  Status planInput(GemmCache &cache);
-  Status planWeight(GemmCache &cache);
-  int64_t channelsPerBlock(int64_t images) const;
   void runForward(const Unit &unit, int thread, char *scratch, const char *x,
                   const char *w, char *y) const;
   void runInput(const Unit &unit, int thread, char *scratch, const char *dy,
@@ -49,15 +42,11 @@ private:
   // matrix.
   const char *windows(const char *image, int64_t channel, int64_t count,
                       int64_t row, int64_t rows, char *matrix) const;
-  int64_t windowsStride(int64_t rows) const;
 
-  ConvolutionPlan conv;
-  ElementType type = ElementType::f32;
+  ConvolutionCut cut;
   int64_t bytes = 4; // per element
-  int64_t groupChannels = 0, groupFilters = 0, kernelCells = 0, outCells = 0;
-  bool pointwise = false; // 1×1, stride 1, no padding
   std::vector<Block> blocks;
-  size_t gemmScratch = 0, matrixBytes = 0, sumBytes = 0;
+  size_t gemmScratch = 0;
 };
 
 } // namespace fsdpc::runtime

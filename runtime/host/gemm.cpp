@@ -14,22 +14,11 @@
 #include <algorithm>
 #include <cstring>
 #include <dnnl.h>
+#include <omp.h>
 #include <tuple>
 #include <utility>
 
 namespace fsdpc::runtime {
-
-bool parseElementType(const std::string &name, ElementType &type) {
-  if (name == "f32")
-    type = ElementType::f32;
-  else if (name == "bf16")
-    type = ElementType::bf16;
-  else if (name == "f16")
-    type = ElementType::f16;
-  else
-    return false;
-  return true;
-}
 
 static WireType wireOf(ElementType type) {
   return type == ElementType::f32    ? WireType::f32
@@ -39,15 +28,6 @@ static WireType wireOf(ElementType type) {
 
 void roundFloats(const float *from, int64_t count, ElementType type, void *to) {
   castToWire(from, WireType::f32, wireOf(type), count, to);
-}
-
-// The order is arbitrary; it makes shapes keys of GemmCache.
-bool GemmShape::operator<(const GemmShape &o) const {
-  auto key = [](const GemmShape &s) {
-    return std::make_tuple(s.m, s.n, s.k, s.rowA, s.columnA, s.rowB, s.columnB,
-                           s.rowC, s.a, s.b, s.c, s.accumulate);
-  };
-  return key(*this) < key(o);
 }
 
 namespace {
@@ -62,6 +42,20 @@ dnnl_engine_t cpuEngine() {
   }();
   return engine;
 }
+
+// oneDNN chooses a primitive's blocking by the number of OpenMP threads of the
+// thread that creates it. One thread gives the same blocking, and so the same
+// bits, for every --threads.
+class SingleThreadedOpenMp {
+public:
+  SingleThreadedOpenMp() : before(omp_get_max_threads()) {
+    omp_set_num_threads(1);
+  }
+  ~SingleThreadedOpenMp() { omp_set_num_threads(before); }
+
+private:
+  int before;
+};
 
 void check(dnnl_status_t status, const char *what) {
   if (status != dnnl_success)
@@ -87,6 +81,11 @@ dnnl_memory_desc_t describe(int64_t rows, int64_t columns, int64_t rowStride,
 }
 
 size_t round64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+size_t scratchOf(const_dnnl_primitive_desc_t desc) {
+  return dnnl_memory_desc_get_size(
+      dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
+}
 
 // A primitive of up to three matrices and a scratchpad, with one set of memory
 // objects per thread.
@@ -123,6 +122,7 @@ public:
   void prepare() {
     if (primitive)
       return;
+    SingleThreadedOpenMp single;
     // Generates and compiles the kernel, which takes milliseconds.
     check(dnnl_primitive_create(&primitive, desc), "creating a primitive");
     // oneDNN may return a cached primitive that it made from another
@@ -130,8 +130,7 @@ public:
     const_dnnl_primitive_desc_t made = nullptr;
     check(dnnl_primitive_get_primitive_desc(primitive, &made),
           "describing a primitive");
-    if (dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(
-            made, dnnl_query_scratchpad_md, 0)) > scratchBytes())
+    if (scratchOf(made) > scratchBytes())
       fail(
           "oneDNN needs more scratch memory for a primitive than it asked for");
     // A memory object holds one address, so each thread needs its own.
@@ -212,23 +211,36 @@ struct Matrices {
         c(describe(s.m, s.n, s.rowC, 1, s.c)) {}
 };
 
-// oneDNN's implementation of a product, if it has one.
+// oneDNN's first implementation of a product whose scratch fits, if it has one.
 class FoundProduct {
 public:
   FoundProduct() = default;
-  explicit FoundProduct(const GemmShape &s) {
+  FoundProduct(const GemmShape &s, size_t mostScratch) {
     Matrices of(s);
     dnnl_matmul_desc_t matmul;
+    dnnl_primitive_desc_iterator_t iterator;
     // A failure of either call means that oneDNN has no such product, which is
     // an answer and not an error.
-    if (dnnl_matmul_desc_init(&matmul, &of.a, &of.b, nullptr, &of.c) ==
-        dnnl_success)
-      dnnl_primitive_desc_create(&desc, &matmul, Attributes(s.accumulate),
-                                 cpuEngine(), nullptr);
+    if (dnnl_matmul_desc_init(&matmul, &of.a, &of.b, nullptr, &of.c) !=
+            dnnl_success ||
+        dnnl_primitive_desc_iterator_create(
+            &iterator, &matmul, Attributes(s.accumulate), cpuEngine(),
+            nullptr) != dnnl_success)
+      return;
+    do {
+      desc = dnnl_primitive_desc_iterator_fetch(iterator);
+      if (desc && scratchOf(desc) > mostScratch) {
+        skips = true;
+        dnnl_primitive_desc_destroy(std::exchange(desc, nullptr));
+      }
+    } while (!desc &&
+             dnnl_primitive_desc_iterator_next(iterator) == dnnl_success);
+    dnnl_primitive_desc_iterator_destroy(iterator);
   }
   FoundProduct(const FoundProduct &) = delete;
   FoundProduct &operator=(FoundProduct &&other) {
     std::swap(desc, other.desc);
+    std::swap(skips, other.skips);
     return *this;
   }
   ~FoundProduct() {
@@ -237,6 +249,8 @@ public:
   }
 
   explicit operator bool() const { return desc; }
+  // Returns true if implementations before this one need more scratch.
+  bool avoidsScratch() const { return skips; }
   // Hands the description over to its new owner.
   dnnl_primitive_desc_t take() { return std::exchange(desc, nullptr); }
 
@@ -252,49 +266,17 @@ public:
 
 private:
   dnnl_primitive_desc_t desc = nullptr;
+  bool skips = false;
 };
-
-// A single row or column has a stride that no element depends on. oneDNN's
-// cache of primitives ignores it, but the choice of a kernel, with its scratch
-// memory, does not, so equal products must have equal strides.
-void fixUnusedStride(int64_t rows, int64_t columns, int64_t &row,
-                     int64_t &column) {
-  if (columns == 1)
-    column = 1;
-  if (rows == 1)
-    row = column == 1 ? columns : 1;
-}
-
-GemmShape withFixedStrides(GemmShape s) {
-  int64_t columnC = 1;
-  fixUnusedStride(s.m, s.k, s.rowA, s.columnA);
-  fixUnusedStride(s.k, s.n, s.rowB, s.columnB);
-  fixUnusedStride(s.m, s.n, s.rowC, columnC);
-  return s;
-}
-
-// Returns the shape of the same product on dense copies, in f32 if `widen`. If
-// the result is copied too, the copy adds it to the destination instead.
-GemmShape denseShape(const GemmShape &s, bool widen) {
-  // Keeps each operand's order, since a Copy does not transpose.
-  GemmShape d = s;
-  (s.columnA == 1 ? d.rowA : d.columnA) = s.columnA == 1 ? s.k : s.m;
-  (s.columnB == 1 ? d.rowB : d.columnB) = s.columnB == 1 ? s.n : s.k;
-  d.rowC = s.n;
-  if (widen)
-    d.a = d.b = d.c = ElementType::f32;
-  Matrices given(s), copies(d);
-  d.accumulate = s.accumulate && dnnl_memory_desc_equal(&given.c, &copies.c);
-  return d;
-}
 
 // A product that oneDNN runs on the operands as they are.
 class NativeGemm : public Gemm {
 public:
-  NativeGemm(const GemmShape &s, int threads, dnnl_primitive_desc_t desc)
-      : NativeGemm(Matrices(s), threads, desc) {}
+  NativeGemm(const GemmShape &s, int threads, FoundProduct &found)
+      : NativeGemm(Matrices(s), threads, found.avoidsScratch(), found.take()) {}
 
   size_t scratchBytes() const override { return product.scratchBytes(); }
+  bool avoidsScratch() const override { return avoids; }
   void prepare() override { product.prepare(); }
   void run(int thread, const void *a, const void *b, void *c,
            void *scratch) override {
@@ -302,12 +284,14 @@ public:
   }
 
 private:
-  NativeGemm(const Matrices &of, int threads, dnnl_primitive_desc_t desc)
-      : product(desc, threads,
-                {{DNNL_ARG_SRC, of.a},
-                 {DNNL_ARG_WEIGHTS, of.b},
-                 {DNNL_ARG_DST, of.c}}) {}
+  NativeGemm(const Matrices &of, int threads, bool avoids,
+             dnnl_primitive_desc_t desc)
+      : avoids(avoids), product(desc, threads,
+                                {{DNNL_ARG_SRC, of.a},
+                                 {DNNL_ARG_WEIGHTS, of.b},
+                                 {DNNL_ARG_DST, of.c}}) {}
 
+  bool avoids;
   Primitive product;
 };
 
@@ -422,6 +406,7 @@ public:
   size_t scratchBytes() const override {
     return ownScratch() + a.denseBytes() + b.denseBytes() + c.denseBytes();
   }
+  bool avoidsScratch() const override { return product->avoidsScratch(); }
   void prepare() override {
     product->prepare();
     for (Copy *copy : {&a, &b, &c})
@@ -456,42 +441,62 @@ private:
 
 // In order of preference: BRGEMM on the operands as they are; BRGEMM on dense
 // copies; any implementation on the operands as they are; any on dense copies;
-// and last on copies widened to f32.
-Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads) {
+// and last on copies widened to f32. Each must fit into `mostScratch`.
+Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
+                                         size_t mostScratch) {
+  SingleThreadedOpenMp single;
   GemmShape shape = withFixedStrides(of);
   GemmShape inner = denseShape(shape, false);
+  auto room = [&](const GemmShape &copies) {
+    return mostScratch - size_t(copyBytes(shape, copies));
+  };
+  auto hasRoom = [&](const GemmShape &copies) {
+    return size_t(copyBytes(shape, copies)) <= mostScratch;
+  };
   FoundProduct dense;
   auto isF16 = [](ElementType type) { return type == ElementType::f16; };
   if (!isF16(shape.a) && !isF16(shape.b) && !isF16(shape.c)) {
-    FoundProduct given(shape);
+    FoundProduct given(shape, mostScratch);
     if (given.isBrgemm())
-      return std::make_shared<NativeGemm>(shape, threads, given.take());
-    dense = FoundProduct(inner);
+      return std::make_shared<NativeGemm>(shape, threads, given);
+    if (hasRoom(inner))
+      dense = FoundProduct(inner, room(inner));
     // Copies cost time; without BRGEMM they would gain nothing.
     if (!dense.isBrgemm() && given)
-      return std::make_shared<NativeGemm>(shape, threads, given.take());
+      return std::make_shared<NativeGemm>(shape, threads, given);
   }
-  if (!dense)
-    dense = FoundProduct(inner = denseShape(shape, true));
+  if (!dense) {
+    inner = denseShape(shape, true);
+    if (hasRoom(inner))
+      dense = FoundProduct(inner, room(inner));
+  }
   if (dense) {
-    auto product = std::make_shared<NativeGemm>(inner, threads, dense.take());
+    auto product = std::make_shared<NativeGemm>(inner, threads, dense);
     if (auto gemm = CopyingGemm::make(shape, inner, product, threads))
       return gemm;
   }
   return Error{"oneDNN does not support a matrix product of " +
                std::to_string(shape.m) + "x" + std::to_string(shape.k) +
                " and " + std::to_string(shape.k) + "x" +
-               std::to_string(shape.n)};
+               std::to_string(shape.n) + " within " +
+               std::to_string(mostScratch) + " bytes of scratch memory"};
 }
 
 Result<std::shared_ptr<Gemm>> GemmCache::get(const GemmShape &shape) {
   std::shared_ptr<Gemm> &gemm = gemms[shape];
   if (!gemm) {
-    auto made = Gemm::make(shape, threads);
+    auto made =
+        Gemm::make(shape, threads, size_t(productScratchBytes(shape, isa)));
     FSDPC_TRY(made);
     gemm = std::move(*made);
   }
   return gemm;
+}
+
+int64_t GemmCache::avoidances() const {
+  return std::count_if(gemms.begin(), gemms.end(), [](const auto &entry) {
+    return entry.second && entry.second->avoidsScratch();
+  });
 }
 
 } // namespace fsdpc::runtime

@@ -49,6 +49,16 @@ HostDevice::~HostDevice() {
     release(scratch.base, scratchTotal);
 }
 
+std::vector<std::string> HostDevice::notes() const {
+  if (!plans.avoidances)
+    return {};
+  return {"oneDNN: " + std::to_string(plans.avoidances) +
+          (plans.avoidances == 1 ? " matrix product runs"
+                                 : " matrix products run") +
+          " on another implementation than its first choice, which needs more "
+          "scratch memory on this processor than was planned"};
+}
+
 // ---- memory ----
 
 // Large blocks are aligned to huge pages and request them. The rows of a weight

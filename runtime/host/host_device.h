@@ -30,6 +30,7 @@ public:
   void upload(void *to, const void *from, size_t bytes) override;
   void download(void *to, const void *from, size_t bytes) override;
   bool isHostMemory() const override { return true; }
+  std::vector<std::string> notes() const override;
   const void *constants(const fsdpc_program &program) override {
     return program.constants;
   }

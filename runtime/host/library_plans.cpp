@@ -1,37 +1,19 @@
-// Makes and prepares the library plans. The memory table makes them too, for
-// one thread, to learn their scratch memory without building primitives.
+// Makes and prepares the library plans. The scratch memory that they need is at
+// most what the memory plan counts, on every processor: where an implementation
+// needs more, oneDNN's next one is taken.
 #include "runtime/host/library_plans.h"
 
 #include "runtime/core/device.h"
+#include "shared/host_scratch.h"
 
 #include <algorithm>
-#include <omp.h>
 
 namespace fsdpc::runtime {
-
-namespace {
-
-// oneDNN chooses a primitive's blocking by the number of OpenMP threads of the
-// thread that creates it. One thread gives the same blocking, and so the same
-// bits, for every --threads.
-class SingleThreadedOpenMp {
-public:
-  SingleThreadedOpenMp() : before(omp_get_max_threads()) {
-    omp_set_num_threads(1);
-  }
-  ~SingleThreadedOpenMp() { omp_set_num_threads(before); }
-
-private:
-  int before;
-};
-
-} // namespace
 
 // The cache lives only as long as this call; the plans share ownership of its
 // products.
 Status LibraryPlans::make(const Manifest &manifest, int threads) {
-  SingleThreadedOpenMp single;
-  GemmCache cache(threads);
+  GemmCache cache(threads, isaOf(manifest.cpuFeatures));
   matmuls.resize(manifest.matmuls.size());
   convolutions.resize(manifest.convolutions.size());
   poolings.resize(manifest.poolings.size());
@@ -50,13 +32,12 @@ Status LibraryPlans::make(const Manifest &manifest, int threads) {
     FSDPC_TRY(attentions[i].plan(manifest.attentions[i], cache));
     scratchBytes = std::max(scratchBytes, attentions[i].scratchBytes());
   }
-  // Whole pages per thread, so that no two threads share a cache line.
-  scratchBytes = (scratchBytes + 4095) / 4096 * 4096;
+  scratchBytes = size_t(scratchPerThread(int64_t(scratchBytes)));
+  avoidances = cache.avoidances();
   return {};
 }
 
 void LibraryPlans::prepare() {
-  SingleThreadedOpenMp single;
   for (Matmul &matmul : matmuls)
     matmul.prepare();
   for (Convolution &convolution : convolutions)
@@ -65,14 +46,8 @@ void LibraryPlans::prepare() {
     attention.prepare();
 }
 
-// One thread is enough: a plan's scratch per thread does not depend on their
-// number.
 int64_t scratchpadBytes(const Manifest &manifest, int, int threads) {
-  LibraryPlans plans;
-  // makeDevice reports a plan that cannot be made.
-  if (!plans.make(manifest, 1))
-    return 0;
-  return int64_t(plans.scratchBytes) * threads;
+  return hostScratchBytes(manifest, threads);
 }
 
 } // namespace fsdpc::runtime

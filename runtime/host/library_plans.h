@@ -18,9 +18,10 @@ struct LibraryPlans {
   std::vector<Pooling> poolings;
   std::vector<Attention> attentions;
   size_t scratchBytes = 0; // largest need of a plan, per thread
+  // Products for which oneDNN's first choice needs more scratch than planned.
+  int64_t avoidances = 0;
 
-  // Checks and cuts every plan. Fails if one cannot be run. Enough for the
-  // memory table, which asks for scratchBytes.
+  // Checks and cuts every plan. Fails if one cannot be run.
   Status make(const Manifest &manifest, int threads);
   // Builds the oneDNN primitives, which takes long; needed before running.
   void prepare();

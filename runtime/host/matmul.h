@@ -5,6 +5,7 @@
 
 #include "runtime/host/gemm.h"
 #include "runtime/host/thread_pool.h"
+#include "shared/host_products.h"
 #include "shared/manifest.h"
 #include "shared/status.h"
 
@@ -15,11 +16,6 @@ struct Scratch {
   char *base = nullptr;
   size_t bytes = 0;
   void *of(int thread) const { return base + thread * bytes; }
-};
-
-// Extents of the chunks that a product is cut into.
-struct MatmulGrid {
-  int64_t rows, columns;
 };
 
 class Matmul {

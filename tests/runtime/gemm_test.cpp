@@ -12,6 +12,7 @@
 #include <cstring>
 #include <random>
 
+using namespace fsdpc;
 using namespace fsdpc::runtime;
 
 namespace {

@@ -4,6 +4,7 @@
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Processor.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/raw_ostream.h"
@@ -36,6 +37,9 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   if (options.isCuda())
     for (Gpu gpu : options.gpus)
       manifest.gpuArchs.push_back(nameOf(gpu).str());
+  // What the library calls of the host need as scratch memory depends on them.
+  if (options.target == Target::Host)
+    manifest.cpuFeatures = featuresOf(options.cpu);
   manifest.strategy = describeStrategies(module);
   manifest.optimizer = options.optimizer.name();
   manifest.computeDtype = nameOf(options.paramType).str();

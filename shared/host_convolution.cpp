@@ -1,0 +1,132 @@
+// The cuts of convolutions on the host (host_products.h). forward: windows
+// times weights, per block of output rows. input: weights transposed times dy
+// gives windows, which are added back to the image. weight: dy times windows
+// transposed, summed over the images in order.
+//
+// Sums of several products (images of a weight gradient, kernel cells of an
+// input gradient) are kept in f32 and rounded to a 16-bit type once.
+#include "shared/host_products.h"
+#include "shared/plan_shapes.h"
+
+#include <algorithm>
+
+namespace fsdpc {
+
+namespace {
+
+// Bound of a thread's window matrix: about half of a core's L2.
+constexpr int64_t maxMatrixBytes = int64_t(1) << 20;
+// Pieces of work that keep the threads of one rank busy.
+constexpr int64_t wantedUnits = 16;
+
+int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Cuts [0, extent) into blocks of `step`.
+void cut(ConvolutionCut &c, int64_t extent, int64_t step) {
+  for (int64_t begin = 0; begin < extent; begin += step)
+    c.blocks.push_back({begin, std::min(step, extent - begin)});
+}
+
+// Blocks of output rows: few enough rows for the matrix to fit, and enough
+// blocks to keep the threads busy.
+void cutForward(ConvolutionCut &c) {
+  const ConvolutionPlan &p = c.plan;
+  int64_t depth = c.groupChannels * c.kernelCells, bytes = elementBytes(c.type);
+  int64_t rows =
+      std::max<int64_t>(maxMatrixBytes / (depth * p.outWidth * bytes), 1);
+  int64_t images = p.batch * p.groups;
+  int64_t cuts = (wantedUnits + images - 1) / images;
+  rows = std::min(rows, (p.outHeight + cuts - 1) / cuts);
+  cut(c, p.outHeight, rows);
+  c.matrixBytes =
+      c.pointwise ? 0 : roundUp64(depth * rows * p.outWidth * bytes);
+}
+
+// Channels per block: as many as fit the bound in f32, but few enough that
+// every thread gets work.
+int64_t channelsPerBlock(const ConvolutionCut &c, int64_t images) {
+  int64_t fit =
+      std::max<int64_t>(maxMatrixBytes / (c.kernelCells * c.outCells * 4), 1);
+  int64_t cuts = (wantedUnits + images - 1) / images;
+  return std::min(fit, (c.groupChannels + cuts - 1) / cuts);
+}
+
+// The windows of a block of channels are f32, because col2im sums them.
+void cutInput(ConvolutionCut &c) {
+  const ConvolutionPlan &p = c.plan;
+  int64_t step = channelsPerBlock(c, p.batch * p.groups);
+  cut(c, c.groupChannels, step);
+  c.matrixBytes = roundUp64(step * c.kernelCells * c.outCells * 4);
+  c.sumBytes =
+      c.type == ElementType::f32 ? 0 : roundUp64(p.height * p.width * 4);
+}
+
+// In a 16-bit type the sum over images is built in f32 scratch and rounded
+// once. In f32 the sum is the result itself.
+void cutWeight(ConvolutionCut &c) {
+  int64_t step = channelsPerBlock(c, c.plan.groups);
+  cut(c, c.groupChannels, step);
+  c.matrixBytes =
+      c.pointwise
+          ? 0
+          : roundUp64(step * c.kernelCells * c.outCells * elementBytes(c.type));
+  c.sumBytes = c.type == ElementType::f32
+                   ? 0
+                   : roundUp64(c.groupFilters * step * c.kernelCells * 4);
+}
+
+} // namespace
+
+Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &p) {
+  ConvolutionCut c;
+  c.plan = p;
+  if (!parseElementType(p.dtype, c.type))
+    return Error{"convolution of type '" + p.dtype + "' is not supported"};
+  FSDPC_TRY(checkShape(p));
+  c.groupChannels = p.channels / p.groups;
+  c.groupFilters = p.filters / p.groups;
+  c.kernelCells = p.kernelHeight * p.kernelWidth;
+  c.outCells = p.outHeight * p.outWidth;
+  c.pointwise = c.kernelCells == 1 && p.strides[0] == 1 && p.strides[1] == 1 &&
+                p.outHeight == p.height && p.outWidth == p.width &&
+                p.padsBegin[0] == 0 && p.padsBegin[1] == 0;
+  if (p.kind == "forward")
+    cutForward(c);
+  else if (p.kind == "input")
+    cutInput(c);
+  else if (p.kind == "weight")
+    cutWeight(c);
+  else
+    return Error{"unknown convolution kind '" + p.kind + "'"};
+  return c;
+}
+
+GemmShape ConvolutionCut::productOf(const Block &block, bool again) const {
+  GemmShape s;
+  s.a = s.b = type;
+  s.accumulate = again;
+  if (plan.kind == "forward") {
+    s.m = groupFilters;
+    s.n = block.count * plan.outWidth;
+    s.k = s.rowA = groupChannels * kernelCells;
+    s.rowB = windowsStride(block.count);
+    s.rowC = outCells;
+    s.c = type;
+  } else if (plan.kind == "input") {
+    // The weights are read transposed, without a copy.
+    s.m = block.count * kernelCells;
+    s.n = s.rowB = s.rowC = outCells;
+    s.k = groupFilters;
+    s.rowA = 1;
+    s.columnA = groupChannels * kernelCells;
+  } else {
+    s.m = groupFilters;
+    s.n = block.count * kernelCells;
+    s.k = s.rowA = s.columnB = outCells;
+    s.rowB = 1;
+    s.rowC = type == ElementType::f32 ? groupChannels * kernelCells : s.n;
+  }
+  return s;
+}
+
+} // namespace fsdpc

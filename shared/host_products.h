@@ -1,0 +1,124 @@
+// The matrix products that library calls on the host are made of: their shapes,
+// and how a call is cut into them. The runtime computes them (runtime/host),
+// and the memory plan counts their scratch memory (host_scratch.h), so both cut
+// alike.
+//
+// Cuts depend on the plan alone and never on the machine or the number of
+// threads: they fix the order of sums, and with it the bits.
+#pragma once
+
+#include "shared/manifest.h"
+#include "shared/status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdpc {
+
+enum class ElementType { f32, bf16, f16 };
+bool parseElementType(const std::string &name, ElementType &type);
+inline int64_t elementBytes(ElementType type) {
+  return type == ElementType::f32 ? 4 : 2;
+}
+
+// C[m×n] = A[m×k] · B[k×n], plus C if `accumulate`. Strides are in elements.
+// One stride of A and one of B must be 1; the elements of a row of C are
+// adjacent.
+struct GemmShape {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t rowA = 0, columnA = 1, rowB = 0, columnB = 1, rowC = 0;
+  ElementType a = ElementType::f32, b = ElementType::f32, c = ElementType::f32;
+  bool accumulate = false;
+
+  bool operator<(const GemmShape &other) const;
+};
+
+// Returns the same product without strides that no element depends on: those
+// of a single row or column.
+GemmShape withFixedStrides(GemmShape shape);
+// Returns the product of dense copies of the operands, in f32 if `widen`. Each
+// keeps its order, since copies do not transpose. If the result is copied too,
+// the copy adds it to the destination, and the product does not.
+GemmShape denseShape(const GemmShape &shape, bool widen);
+
+// ---- matrix products ----
+
+// Extents of the chunks that a product is cut into.
+struct MatmulGrid {
+  int64_t rows, columns;
+};
+// `plan` must have passed checkShape.
+MatmulGrid gridOf(const MatmulPlan &plan);
+// Returns the product of one batch entry. Fails if the host has none of the
+// plan's types, or none with a bias.
+Result<GemmShape> productOf(const MatmulPlan &plan);
+// Returns the chunk at a row and a column of `whole`.
+GemmShape chunkOf(const GemmShape &whole, MatmulGrid grid, int64_t row,
+                  int64_t column);
+
+// ---- convolutions ----
+
+// The windows of an image as a matrix of (channel, kernel cell) × (output
+// cell), built block by block: blocks of output rows in the forward, of
+// channels in the gradients.
+struct ConvolutionCut {
+  struct Block {
+    int64_t begin, count;
+  };
+  ConvolutionPlan plan;
+  ElementType type = ElementType::f32;
+  int64_t groupChannels = 0, groupFilters = 0, kernelCells = 0, outCells = 0;
+  bool pointwise = false; // 1×1, stride 1, no padding: the image is the matrix
+  std::vector<Block> blocks;
+  // Scratch of a thread besides that of the products.
+  int64_t matrixBytes = 0, sumBytes = 0;
+
+  // Elements from one row of the matrix of `rows` output rows to the next.
+  int64_t windowsStride(int64_t rows) const {
+    return pointwise ? outCells : rows * plan.outWidth;
+  }
+  // The product of a block. `again` adds to the result of an earlier image;
+  // only gradients of weights have it.
+  GemmShape productOf(const Block &block, bool again) const;
+};
+Result<ConvolutionCut> cutConvolution(const ConvolutionPlan &plan);
+
+// ---- attention ----
+
+// Row stride of a block's scores and weights, in elements: a multiple of 16, so
+// that rows begin at vector boundaries.
+inline int64_t scoresStride(int64_t keys) { return (keys + 15) / 16 * 16; }
+
+struct AttentionCut {
+  // Queries [begin, begin + rows), of which none sees a key from `keys` on.
+  struct Block {
+    int64_t begin, rows, keys;
+  };
+  AttentionPlan plan;
+  ElementType type = ElementType::f32;
+  // If true, dkey and dvalue are summed in dense f32 scratch and copied at the
+  // end. Products that add to rows with gaps run at half the speed.
+  bool sumsApart = false;
+  std::vector<Block> blocks;
+  // Scratch of a thread besides that of the products.
+  int64_t scoresBytes = 0, weightsBytes = 0, sumBytes[2] = {0, 0};
+  int64_t ownScratch() const {
+    return (plan.backward ? 2 : 1) * (scoresBytes + weightsBytes) +
+           sumBytes[0] + sumBytes[1];
+  }
+
+  // The products of a block. Those of dkey and dvalue overwrite a sum, or add
+  // to it.
+  GemmShape scores(const Block &block) const;
+  GemmShape output(const Block &block) const;
+  GemmShape dweights(const Block &block) const;
+  GemmShape dquery(const Block &block) const;
+  GemmShape dkey(const Block &block, bool add) const;
+  GemmShape dvalue(const Block &block, bool add) const;
+};
+// `plan` must have passed checkShape.
+Result<AttentionCut> cutAttention(const AttentionPlan &plan);
+
+} // namespace fsdpc
