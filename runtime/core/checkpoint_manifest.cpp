@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #define XXH_INLINE_ALL
@@ -181,6 +182,13 @@ std::string storedName(const std::string &name) {
   return Json::parse(dump(Json(name))).get<std::string>();
 }
 
+std::vector<std::string> storedNames(const Member &member) {
+  std::vector<std::string> names = {storedName(member.name)};
+  for (const std::string &alias : member.aliases)
+    names.push_back(storedName(alias));
+  return names;
+}
+
 std::string rankFileName(int64_t rank) {
   char name[48];
   std::snprintf(name, sizeof name, "rank-%05lld.safetensors",
@@ -265,15 +273,28 @@ Status checkSameModel(const CheckpointManifest &stored,
   std::vector<std::string> found;
   std::map<std::string, std::pair<const Member *, const StoredLayout *>> known;
   for (const StoredLayout &layout : stored.layouts)
-    for (const Member &member : layout.members)
+    for (const Member &member : layout.members) {
       known[member.name] = {&member, &layout};
+      for (const std::string &alias : member.aliases)
+        known.try_emplace(alias, &member, &layout);
+    }
+  std::set<const Member *> taken;
   auto describe = [](const std::string &name,
                      const std::vector<int64_t> &shape) {
     return "'" + printable(name) + "' " + shapeText(shape);
   };
   for (const Layout &layout : manifest.layouts)
     for (const Member &member : layout.members) {
-      auto other = known.find(storedName(member.name));
+      // A tied parameter may be stored under any of its names, or under each.
+      auto other = known.end();
+      for (const std::string &name : storedNames(member)) {
+        auto named = known.find(name);
+        if (named == known.end())
+          continue;
+        taken.insert(named->second.first);
+        if (other == known.end())
+          other = named;
+      }
       if (other == known.end()) {
         found.push_back("it has no " + describe(member.name, member.shape));
         continue;
@@ -289,10 +310,11 @@ Status checkSameModel(const CheckpointManifest &stored,
                         std::to_string(home->states) +
                         " optimizer states, but " + manifest.optimizer +
                         " has " + std::to_string(layout.states));
-      known.erase(other);
     }
   for (auto &[name, place] : known)
-    found.push_back("the program has no " + describe(name, place.first->shape));
+    if (taken.insert(place.first).second)
+      found.push_back("the program has no " +
+                      describe(name, place.first->shape));
   std::map<std::string, const Buffer *> buffers;
   for (const Buffer &buffer : stored.buffers)
     buffers[buffer.name] = &buffer;

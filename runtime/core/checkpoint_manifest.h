@@ -58,6 +58,8 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored, int rank);
 
 // Returns a name as a manifest holds it: what is not valid UTF-8 is replaced.
 std::string storedName(const std::string &name);
+// Returns a parameter's name and aliases as a manifest holds them.
+std::vector<std::string> storedNames(const Member &member);
 
 // "rank-00003.safetensors"
 std::string rankFileName(int64_t rank);

@@ -49,8 +49,11 @@ Status TrainingCheckpoint::openFiles(const std::string &folder) {
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     firstOf.push_back(tensor);
     tensor += 1 + size_t(stored.layouts[i].states);
-    for (const Member &member : stored.layouts[i].members)
+    for (const Member &member : stored.layouts[i].members) {
       places[member.name] = {i, member.offset};
+      for (const std::string &alias : member.aliases)
+        places.try_emplace(alias, Place{i, member.offset});
+    }
   }
   for (size_t rank = 0; rank < stored.files.size(); ++rank) {
     std::string path = folder + "/" + rankFileName(int64_t(rank));
@@ -118,15 +121,25 @@ Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
   return {};
 }
 
+// checkSameModel has found one of its names.
+const TrainingCheckpoint::Place &
+TrainingCheckpoint::placeOf(const Member &member) const {
+  std::vector<std::string> names = storedNames(member);
+  auto found = places.find(names[0]);
+  for (size_t i = 1; found == places.end() && i < names.size(); ++i)
+    found = places.find(names[i]);
+  return found->second;
+}
+
 Status TrainingCheckpoint::readMaster(const Member &member, int64_t begin,
                                       int64_t count, float *to) const {
-  return readLayout(places.at(storedName(member.name)), 0, begin, count, to);
+  return readLayout(placeOf(member), 0, begin, count, to);
 }
 
 Status TrainingCheckpoint::readState(const Member &member, int32_t state,
                                      int64_t begin, int64_t count,
                                      float *to) const {
-  const Place &place = places.at(storedName(member.name));
+  const Place &place = placeOf(member);
   if (stored.layouts[place.layout].states > 0)
     return readLayout(place, 1 + state, begin, count, to);
   std::fill_n(to, count, 0.0f);

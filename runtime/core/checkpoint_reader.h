@@ -40,6 +40,7 @@ private:
     size_t layout;
     int64_t offset;
   };
+  const Place &placeOf(const Member &member) const;
   Status readLayout(const Place &place, int32_t part, int64_t begin,
                     int64_t count, float *to) const;
   Status openFiles(const std::string &folder);
@@ -49,7 +50,7 @@ private:
   // Of each file, its tensors in the order of tensorsOf.
   std::vector<std::vector<const SafeTensor *>> tensors;
   std::vector<size_t> firstOf;         // index of each layout's first tensor
-  std::map<std::string, Place> places; // by the parameter's name
+  std::map<std::string, Place> places; // by the parameter's names
 };
 
 } // namespace fsdpc::runtime

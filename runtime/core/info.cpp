@@ -3,8 +3,8 @@
 // ranks.
 #include "runtime/core/info.h"
 #include "runtime/core/device.h"
-#include "runtime/core/progress.h"
 #include "runtime/core/sample_file.h"
+#include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
 #include "shared/staging.h"
 

@@ -3,6 +3,7 @@
 // because they would mean nothing.
 #include "runtime/core/progress.h"
 #include "runtime/core/failure.h"
+#include "runtime/core/spelling.h"
 
 #include <cstdarg>
 #include <cstdlib>
@@ -37,15 +38,6 @@ std::string durationText(double seconds) {
   if (whole >= 60)
     return format("%ldm%02lds", whole / 60, whole % 60);
   return format("%lds", whole);
-}
-
-std::string bytesText(int64_t bytes) {
-  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = double(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit)
-    value /= 1024;
-  return format(unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
 // A launcher forwards output line by line, so only a direct terminal is

@@ -37,7 +37,5 @@ private:
 
 // Formats a duration: "1h02m", "3m05s", "42s".
 std::string durationText(double seconds);
-// Formats bytes: "1.5 GiB".
-std::string bytesText(int64_t bytes);
 
 } // namespace fsdpc::runtime

@@ -31,12 +31,14 @@ public:
                          const std::vector<std::string> &aliases) const;
   const File &file() const { return source; }
   const std::map<std::string, SafeTensor> &tensors() const { return entries; }
+  // Other names that the file's metadata gives to tensors: alias → name.
+  const std::map<std::string, std::string> &aliases() const { return aliasOf; }
 
 private:
   Status parse(const std::string &header, uint64_t dataOffset);
   File source;
   std::map<std::string, SafeTensor> entries;
-  std::map<std::string, std::string> aliasOf; // alias → name
+  std::map<std::string, std::string> aliasOf;
 };
 
 // Builds a header. The data of the tensors follows in the order of `add`,

@@ -3,6 +3,7 @@
 #include "runtime/core/spelling.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace fsdpc::runtime {
 namespace {
@@ -69,6 +70,18 @@ std::string listed(const std::vector<std::string> &names) {
   std::string text;
   for (const std::string &name : names)
     text += (text.empty() ? "'" : ", '") + name + "'";
+  return text;
+}
+
+std::string bytesText(int64_t bytes) {
+  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit)
+    value /= 1024;
+  char text[48];
+  std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value,
+                units[unit]);
   return text;
 }
 

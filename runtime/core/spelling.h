@@ -1,6 +1,7 @@
-// Suggestions for misspelt names in messages: flags, inputs, tensors, values.
+// Texts for messages: suggestions for misspelt names, lists, sizes.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,7 @@ std::string meant(const std::string &text,
 std::string printable(const std::string &text);
 // Returns the names in quotes, separated by commas.
 std::string listed(const std::vector<std::string> &names);
+// Formats bytes: "1.5 GiB".
+std::string bytesText(int64_t bytes);
 
 } // namespace fsdpc::runtime

@@ -4,8 +4,8 @@
 #include "runtime/core/startup.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/progress.h"
 #include "runtime/core/resources.h"
+#include "runtime/core/spelling.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -315,6 +315,11 @@ TEST(CheckpointManifest, AnotherModelIsNamed) {
                                    "has 2"));
   program.layouts[0].states = 1;
   EXPECT_TRUE(checkSameModel(small(), program));
+  // Any name of a tied parameter will do.
+  program.layouts[0].members[0].name = "tied";
+  program.layouts[0].members[0].aliases = {"w"};
+  EXPECT_TRUE(checkSameModel(small(), program));
+  program.layouts[0].members[0] = member;
   program.layouts[0].members[0].shape = {4};
   EXPECT_THAT(message(), HasSubstr("its 'w' [3] is [4] here"));
   program.layouts[0].members[0].name = "v";

@@ -203,7 +203,8 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
       "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; "
       "edit "
       "one and\n"
-      "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n",
+      "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
+      "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n",
       "fsdpc");
   std::string phase = "executable";
   addDriverFlags(app, line, phase);

@@ -11,6 +11,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Registration.h"
 #include "frontends/onnx/Import.h"
+#include "tools/ckpt/commands.h"
 #include "tools/fsdpc/CommandLine.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
@@ -273,6 +274,9 @@ int compile(const CommandLine &line) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // A model that is called 'ckpt' is written './ckpt'.
+  if (argc > 1 && StringRef(argv[1]) == "ckpt")
+    return ckpt::runCkpt(argc - 1, argv + 1);
   CommandLine line;
   if (int code = parseCommandLine(argc, argv, line); code >= 0)
     return code;

@@ -1,0 +1,176 @@
+"""Checks `fsdpc ckpt` on checkpoints of a model with running statistics: what each subcommand prints, writes and refuses.
+
+With --python, a Python that has torch, it also converts to and from torch's formats.
+"""
+import argparse
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+from harness import Failure, fixture, main, run
+
+PEAK = 48 << 20                               # bytes that a command may take more for a large checkpoint than for a small one
+
+
+def ckpt(bench, *words, code: int = 0) -> str:
+    done = run([bench.build / "bin" / "fsdpc", "ckpt", *words], expected=code)
+    return done.stdout + done.stderr
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Failure(what)
+
+
+def refused(bench, mentions: str, *words, code: int = 1) -> None:
+    output = ckpt(bench, *words, code=code)
+    errors = [line for line in output.splitlines() if line.startswith("error: ")]
+    expect(len(errors) == 1 and mentions in errors[0], f"{words}: expected one error with '{mentions}':\n{output}")
+
+
+def write_zeros(path: Path, elements: int) -> None:
+    """Writes a safetensors file with one parameter; the disk keeps no zeros."""
+    header = json.dumps({"w": {"dtype": "F32", "shape": [elements], "data_offsets": [0, 4 * elements]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    os.truncate(path, 8 + len(header) + 4 * elements)
+
+
+def check_inspect(bench, folder: Path) -> None:
+    told = json.loads(ckpt(bench, "inspect", folder, "--json"))
+    expect((told["step"], told["ranks"]) == (4, 2), f"inspect: {told['step']}, {told['ranks']}")
+    parameters = {p["name"]: p for layout in told["layouts"] for p in layout["parameters"]}
+    expect(all(p["dtype"] == "f32" for p in parameters.values()) and "running_mean" in str(told["buffers"]), "inspect")
+    text = ckpt(bench, "inspect", folder, "--step", 2)
+    expect("step          2\n" in text and all(name in text for name in parameters), text)
+    refused(bench, "no checkpoint of step 3", "inspect", folder, "--step", 3)
+    refused(bench, "has no checkpoint", "inspect", bench.folder)
+
+
+def check_verify(bench, folder: Path) -> None:
+    """Damages a copy in ways that each must be found; the one before stays whole."""
+    expect(ckpt(bench, "verify", folder).count("is whole") == 2, "verify")
+    copy = bench.path("damaged")
+    file = copy / "step-0000004" / "rank-00001.safetensors"
+
+    def flip(path: Path, at: int):
+        data = bytearray(path.read_bytes())
+        data[at] ^= 16
+        path.write_bytes(data)
+
+    harm = [lambda: flip(file, 10), lambda: flip(file, -1), lambda: flip(file.with_name("checkpoint.json"), 500),
+            file.unlink, lambda: shutil.copy(copy / "step-0000002" / file.name, file), lambda: os.truncate(file, 1000)]
+    for number, damage in enumerate(harm):
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        damage()
+        text = ckpt(bench, "verify", copy, code=1)
+        expect("step-0000002' is whole" in text and "step-0000004/" in text and text.count("\n") == 2, f"{number}: {text}")
+        ckpt(bench, "consolidate", copy, "-o", bench.path("none.safetensors"), code=1)
+    expect(not bench.path("none.safetensors").exists(), "a damaged checkpoint was consolidated")
+
+
+def check_consolidate(bench, folder: Path, saved: Path) -> None:
+    whole = bench.path("whole.safetensors")
+    ckpt(bench, "consolidate", folder, "-o", whole)
+    expect(whole.read_bytes() == saved.read_bytes(), "consolidate differs from --save")
+    sharded = bench.path("sharded")
+    ckpt(bench, "consolidate", folder, "-o", sharded, "--max-shard-size", "2KB")
+    index = json.loads((sharded / "model.safetensors.index.json").read_text())
+    expect(set(index["weight_map"].values()) == {p.name for p in sharded.glob("*.safetensors")}, "index")
+    expect("tensors are equal" in ckpt(bench, "diff", sharded, saved), "the sharded layout differs")
+    refused(bench, "exists already", "consolidate", folder, "-o", sharded, "--max-shard-size", "2KB", code=3)
+    refused(bench, "give each its own file", "consolidate", folder, "-o", folder / "step-0000004" / "rank-00000.safetensors", code=3)
+    for bad in ("/etc/passwd", "../whole.safetensors", ".hidden"):
+        hostile = bench.path("hostile")
+        hostile.mkdir(exist_ok=True)
+        (hostile / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": bad}}))
+        refused(bench, "which is not in its folder", "diff", hostile, saved, code=3)
+
+
+def check_diff(bench, folder: Path, saved: Path) -> None:
+    text = ckpt(bench, "diff", folder / "step-0000002", folder / "step-0000004", code=1)
+    expect("differs in" in text and "by at most" in text, text)
+    told = json.loads(ckpt(bench, "diff", folder / "step-0000002", saved, "--json", code=1))
+    expect(not told["equal"] and all(d["max_abs"] > 0 for d in told["differences"]), str(told))
+    ckpt(bench, "diff", folder / "step-0000002", saved, "--atol", "1e6")
+    refused(bench, "cannot open", "diff", folder, bench.path("absent"), code=3)
+
+
+def check_reshard(bench, folder: Path, resume) -> None:
+    """A checkpoint for other ranks has the same tensors, and resumes to the same bits."""
+    other = bench.path("resharded")
+    ckpt(bench, "reshard", folder, "--step", 2, "--ranks", 5, "-o", other)
+    expect("is whole" in ckpt(bench, "verify", other), "reshard")
+    expect(len(list((other / "step-0000002").glob("rank-*"))) == 5, "reshard wrote other files")
+    ckpt(bench, "diff", folder / "step-0000002", other, "--states")
+    refused(bench, "exists already", "reshard", folder, "--step", 2, "-o", other, code=3)
+    resume(other)
+
+
+def check_memory(bench) -> None:
+    """No command holds a large part of what it reads."""
+    peaks = []
+    for elements in (100, 40 << 20):
+        write_zeros(bench.path("zeros.safetensors"), elements)
+        shutil.rmtree(bench.path("large"), ignore_errors=True)
+        shutil.rmtree(bench.path("large2"), ignore_errors=True)
+        for words in (["convert", bench.path("zeros.safetensors"), "--from", "safetensors", "--step", 7, "-o", bench.path("large")],
+                      ["reshard", bench.path("large"), "--ranks", 3, "-o", bench.path("large2")],
+                      ["consolidate", bench.path("large2"), "-o", bench.path("zeros2.safetensors")],
+                      ["diff", bench.path("large2"), bench.path("zeros2.safetensors")]):
+            command = [str(word) for word in (bench.build / "bin" / "fsdpc", "ckpt", *words)]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            expect(process.returncode == 0, f"{words}: exit code {process.returncode}")
+            peaks.append(usage.ru_maxrss << 10)
+    for small, large in zip(peaks[:4], peaks[4:]):
+        expect(large - small < PEAK, f"peaks of {peaks} bytes")
+
+
+def check_torch(bench, folder: Path, python: str, resume) -> None:
+    """Through torch and back, tensors and states keep their bits, and the run that resumes its own."""
+    for form in ("dcp", "state-dict"):
+        there, back = bench.path(f"torch-{form}"), bench.path(f"back-{form}")
+        ckpt(bench, "convert", folder, "--step", 2, "--to", form, "-o", there, "--python", python)
+        ckpt(bench, "convert", there, "--from", form, "-o", back, "--python", python)
+        told = json.loads(ckpt(bench, "inspect", back, "--json"))
+        expect(told["step"] == 2, f"step {told['step']} after {form}")
+        ckpt(bench, "diff", folder / "step-0000002", back)
+        resume(back)
+
+
+def test(bench, options) -> None:
+    chosen = fixture("conv_net")
+    program = bench.compile_fixture(chosen, "train")
+    folder = bench.path("checkpoints")
+    trained = bench.train(program, chosen, 2, "--checkpoint", folder, "--checkpoint-every", 2, local=True, steps=4)
+
+    def resume(checkpoints: Path) -> None:
+        resumed = bench.train(program, chosen, 2, "--checkpoint", checkpoints, "--resume", local=True, steps=4)
+        expect(resumed.losses() == trained.losses()[2:], f"{checkpoints.name} resumes with losses {resumed.losses()}")
+
+    refused(bench, "cannot run 'no-python'", "convert", folder, "--to", "dcp", "-o", bench.path("x"), "--python", "no-python", code=3)
+    refused(bench, "--to or --from", "convert", folder, "-o", bench.path("x"), code=2)
+    refused(bench, "", "inspect", folder, "--unknown", code=2)
+    refused(bench, "", "unknown", code=2)
+    check_inspect(bench, folder)
+    check_verify(bench, folder)
+    check_consolidate(bench, folder, trained.saved)
+    check_diff(bench, folder, trained.saved)
+    check_reshard(bench, folder, resume)
+    check_memory(bench)
+    if options.python:
+        check_torch(bench, folder, options.python, resume)
+
+
+def add_python(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--python", metavar="PYTHON", help="a Python that has torch: also convert to and from its formats")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, test, add_python))

@@ -1,0 +1,110 @@
+// Cuts layouts into shards and writes a file per rank, piece by piece. The
+// folder is that of --checkpoint, with its lock and its order of renames, so
+// the result can be resumed from where it lies.
+#include "tools/ckpt/checkpoint_writer.h"
+#include "runtime/core/checkpoint_file.h"
+#include "runtime/core/checkpoint_folder.h"
+#include "shared/memory_plan.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace fsdpc::ckpt {
+
+using namespace runtime;
+
+namespace {
+
+// What a program's layouts align shards to (Manifest::shardAlignment). Any
+// other number would do, since elements are found by their parameter.
+constexpr int64_t shardAlignment = 32;
+constexpr int64_t pieceElements = int64_t(checkpointPiece / sizeof(float));
+
+// Writes one part of a layout's shard. Gaps between parameters are zero.
+Status writePart(const StoredLayout &layout, int32_t part, int64_t rank,
+                 const CheckpointValues &values, CheckpointFile &file,
+                 std::vector<float> &piece) {
+  int64_t first = rank * layout.shard, last = first + layout.shard;
+  for (int64_t begin = first; begin < last; begin += pieceElements) {
+    int64_t end = std::min(begin + pieceElements, last);
+    piece.assign(size_t(end - begin), 0);
+    for (const Member &member : layout.members) {
+      int64_t from = std::max(begin, member.offset),
+              to = std::min(end, member.offset + member.elements);
+      if (from < to)
+        FSDPC_TRY(values.parameter(member, part, from - member.offset,
+                                   to - from, &piece[size_t(from - begin)]));
+    }
+    FSDPC_TRY(file.write(piece.data(), piece.size() * sizeof(float)));
+  }
+  file.endTensor();
+  return {};
+}
+
+Status writeRank(const CheckpointManifest &stored, int64_t rank,
+                 const CheckpointValues &values, const std::string &folder,
+                 StoredFile &sums) {
+  CheckpointFile file;
+  std::vector<float> piece;
+  FSDPC_TRY(file.open(folder, rank, tensorsOf(stored, int(rank)), sums));
+  for (const StoredLayout &layout : stored.layouts)
+    for (int32_t part = 0; part <= layout.states; ++part)
+      FSDPC_TRY(writePart(layout, part, rank, values, file, piece));
+  for (size_t i = 0; rank == 0 && i < stored.buffers.size(); ++i) {
+    const Buffer &buffer = stored.buffers[i];
+    std::vector<char> value(
+        size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
+    FSDPC_TRY(values.buffer(buffer, value.data()));
+    FSDPC_TRY(file.write(value.data(), value.size()));
+    file.endTensor();
+  }
+  return file.commit();
+}
+
+Status writeFiles(CheckpointManifest &stored, const CheckpointValues &values,
+                  const std::string &folder) {
+  stored.files.clear();
+  for (int64_t rank = 0; rank < stored.ranks; ++rank) {
+    stored.files.emplace_back();
+    FSDPC_TRY(writeRank(stored, rank, values, folder, stored.files.back()));
+  }
+  return writeManifest(folder, stored);
+}
+
+} // namespace
+
+void cutFor(CheckpointManifest &stored, int64_t ranks) {
+  stored.ranks = ranks;
+  for (StoredLayout &layout : stored.layouts) {
+    int64_t elements = 1;
+    for (const Member &member : layout.members)
+      elements = std::max(elements, member.offset + member.elements);
+    int64_t each = (elements + ranks - 1) / ranks;
+    layout.shard =
+        (each + shardAlignment - 1) / shardAlignment * shardAlignment;
+  }
+}
+
+Status writeCheckpoint(CheckpointManifest stored,
+                       const CheckpointValues &values,
+                       const std::string &path) {
+  CheckpointFolder folder;
+  folder.name(path);
+  FSDPC_TRY(folder.open());
+  auto steps = folder.steps();
+  FSDPC_TRY(steps);
+  int64_t step = stored.state.step;
+  if (std::find(steps->begin(), steps->end(), step) != steps->end())
+    return Error{"'" + folder.folderOf(step) +
+                 "' exists already; name another folder with -o"};
+  FSDPC_TRY(folder.begin(step));
+  Status written = writeFiles(stored, values, folder.temporaryOf(step));
+  if (written)
+    written = folder.publish(step);
+  if (!written)
+    folder.drop(step);
+  return written;
+}
+
+} // namespace fsdpc::ckpt

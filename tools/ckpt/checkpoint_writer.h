@@ -1,0 +1,31 @@
+// Writes a checkpoint from other files, for any number of ranks.
+#pragma once
+
+#include "runtime/core/checkpoint_manifest.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace fsdpc::ckpt {
+
+// Where the values come from. Part 0 of a parameter is its master, part 1 + s
+// its optimizer state s.
+struct CheckpointValues {
+  std::function<Status(const Member &member, int32_t part, int64_t begin,
+                       int64_t count, float *to)>
+      parameter;
+  std::function<Status(const Buffer &buffer, void *to)> buffer;
+};
+
+// Sets the number of ranks, and the elements per rank of each layout.
+void cutFor(runtime::CheckpointManifest &stored, int64_t ranks);
+
+// Writes `folder`/step-NNNNNNN, where the step is that of `stored`, which has
+// no checksums yet. Fails if the folder has this checkpoint already or if a run
+// writes to it.
+Status writeCheckpoint(runtime::CheckpointManifest stored,
+                       const CheckpointValues &values,
+                       const std::string &folder);
+
+} // namespace fsdpc::ckpt

@@ -1,0 +1,188 @@
+// Checkpoints on disk. Nothing here takes the lock of a folder: reading beside
+// a run that writes is safe, because a checkpoint gets its name when it is
+// whole. One that the run removes meanwhile is an error that names it.
+#include "tools/ckpt/checkpoints.h"
+#include "runtime/core/checkpoint_file.h"
+#include "runtime/core/checkpoint_folder.h"
+#include "shared/memory_plan.h"
+
+#include <algorithm>
+#include <sys/stat.h>
+#include <utility>
+
+namespace fsdpc::ckpt {
+
+using namespace runtime;
+
+Result<std::vector<std::string>> findCheckpoints(const std::string &path) {
+  struct stat status;
+  if (stat((path + checkpointManifestName).c_str(), &status) == 0)
+    return std::vector<std::string>{path};
+  CheckpointFolder folder;
+  folder.name(path);
+  auto steps = folder.steps();
+  FSDPC_TRY(steps);
+  if (steps->empty())
+    return Error{"'" + path +
+                 "' has no checkpoint: neither a checkpoint.json nor a folder "
+                 "step-…"};
+  std::vector<std::string> found;
+  for (int64_t step : *steps)
+    found.push_back(folder.folderOf(step));
+  return found;
+}
+
+Result<std::string> findCheckpoint(const std::string &path,
+                                   std::optional<int64_t> step) {
+  auto found = findCheckpoints(path);
+  FSDPC_TRY(found);
+  if (!step)
+    return found->back();
+  CheckpointFolder folder;
+  folder.name(path);
+  std::string wanted = folder.folderOf(*step);
+  if (std::find(found->begin(), found->end(), wanted) == found->end())
+    return Error{"'" + path + "' has no checkpoint of step " +
+                 std::to_string(*step) + "; the newest is '" + found->back() +
+                 "'"};
+  return wanted;
+}
+
+Result<TrainingCheckpoint> openWhole(const std::string &path,
+                                     std::optional<int64_t> step) {
+  auto folder = findCheckpoint(path, step);
+  FSDPC_TRY(folder);
+  Result<TrainingCheckpoint> opened = TrainingCheckpoint::open(*folder);
+  FSDPC_TRY(opened);
+  FSDPC_TRY(opened->verify(0, 1));
+  return opened;
+}
+
+std::string settingOf(const CheckpointManifest &stored,
+                      const std::string &name) {
+  for (auto &[key, value] : stored.settings)
+    if (key == name)
+      return value;
+  return "";
+}
+
+// A checkpoint counts states and knows the optimizer's name; which states an
+// optimizer has is said by passes/shard/optimizers/Programs.cpp.
+std::vector<std::string> stateNames(const CheckpointManifest &stored,
+                                    const StoredLayout &layout) {
+  static const struct {
+    const char *optimizer;
+    std::vector<std::string> names; // the first ones of these
+  } known[] = {{"adamw", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+               {"adam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+               {"nadam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+               {"radam", {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+               {"sgd", {"momentum_buffer"}},
+               {"adadelta", {"square_avg", "acc_delta"}},
+               {"adagrad", {"sum"}},
+               {"adamax", {"exp_avg", "exp_inf"}},
+               {"rmsprop", {"square_avg", "grad_avg", "momentum_buffer"}},
+               {"rprop", {"prev", "step_size"}},
+               {"asgd", {"ax"}},
+               {"lion", {"exp_avg"}}};
+  std::string optimizer = settingOf(stored, "the optimizer");
+  size_t states = size_t(layout.states);
+  // Without --centered, rmsprop has the square and the momentum.
+  if (optimizer == "rmsprop" && states == 2 &&
+      settingOf(stored, "the command line of the compile").find("--centered") ==
+          std::string::npos)
+    return {"square_avg", "momentum_buffer"};
+  for (auto &[name, names] : known)
+    if (name == optimizer && states <= names.size())
+      return {names.begin(), names.begin() + std::ptrdiff_t(states)};
+  std::vector<std::string> numbered;
+  for (size_t i = 0; i < states; ++i)
+    numbered.push_back("state" + std::to_string(i));
+  return numbered;
+}
+
+namespace {
+
+class CheckpointSource : public TensorSource {
+public:
+  CheckpointSource(TrainingCheckpoint opened, const std::string &folder,
+                   Content content)
+      : checkpoint(std::move(opened)) {
+    const CheckpointManifest &stored = checkpoint.manifest();
+    paths.push_back(folder + checkpointManifestName);
+    for (int64_t rank = 0; rank < stored.ranks; ++rank)
+      paths.push_back(folder + "/" + rankFileName(rank));
+    for (const StoredLayout &layout : stored.layouts)
+      for (const Member &member : layout.members)
+        add(member, -1, "");
+    for (const Buffer &buffer : stored.buffers) {
+      Tensor tensor;
+      tensor.name = buffer.name;
+      tensor.dtype = buffer.dtype;
+      tensor.shape = buffer.shape;
+      tensor.bytes =
+          uint64_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
+      tensor.isBuffer = true;
+      list.push_back(std::move(tensor));
+      places.push_back({nullptr, -1, &buffer});
+    }
+    if (content == Content::valuesAndStates)
+      for (const StoredLayout &layout : stored.layouts)
+        for (const Member &member : layout.members)
+          for (int32_t state = 0; state < layout.states; ++state)
+            add(member, state, stateNames(stored, layout)[size_t(state)]);
+  }
+  Status read(size_t tensor, uint64_t offset, void *to,
+              uint64_t bytes) const override {
+    auto [member, state, buffer] = places[tensor];
+    if (buffer) {
+      std::vector<char> whole(list[tensor].bytes);
+      FSDPC_TRY(checkpoint.readBuffer(*buffer, whole.data()));
+      std::copy_n(whole.begin() + std::ptrdiff_t(offset), bytes,
+                  static_cast<char *>(to));
+      return {};
+    }
+    int64_t begin = int64_t(offset / sizeof(float)),
+            count = int64_t(bytes / sizeof(float));
+    auto *values = static_cast<float *>(to);
+    return state < 0
+               ? checkpoint.readMaster(*member, begin, count, values)
+               : checkpoint.readState(*member, state, begin, count, values);
+  }
+
+private:
+  void add(const Member &member, int32_t state, const std::string &part) {
+    Tensor tensor;
+    tensor.name = member.name;
+    tensor.part = part;
+    tensor.dtype = "f32";
+    tensor.shape = member.shape;
+    tensor.aliases = member.aliases;
+    tensor.bytes = uint64_t(member.elements) * sizeof(float);
+    list.push_back(std::move(tensor));
+    places.push_back({&member, state, nullptr});
+  }
+  struct Place {
+    const Member *member;
+    int32_t state; // -1: the master
+    const Buffer *buffer;
+  };
+  // Places point into its manifest, so this object is never moved.
+  TrainingCheckpoint checkpoint;
+  std::vector<Place> places;
+};
+
+} // namespace
+
+Result<std::unique_ptr<TensorSource>>
+openCheckpointTensors(const std::string &path, Content content,
+                      std::optional<int64_t> step) {
+  auto folder = findCheckpoint(path, step);
+  FSDPC_TRY(folder);
+  auto opened = openWhole(*folder, {});
+  FSDPC_TRY(opened);
+  return std::unique_ptr<TensorSource>(
+      std::make_unique<CheckpointSource>(*std::move(opened), *folder, content));
+}
+
+} // namespace fsdpc::ckpt

@@ -1,0 +1,37 @@
+// Finds checkpoints, and reads one as a list of whole tensors.
+#pragma once
+
+#include "runtime/core/checkpoint_reader.h"
+#include "tools/ckpt/source.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdpc::ckpt {
+
+// Returns the folders of the checkpoints at a path, oldest first: the path
+// itself if it has a manifest, else its folders step-NNNNNNN. There is at least
+// one.
+Result<std::vector<std::string>> findCheckpoints(const std::string &path);
+// Returns the one of `step`, or the newest.
+Result<std::string> findCheckpoint(const std::string &path,
+                                   std::optional<int64_t> step);
+
+// Opens a checkpoint and compares all of its checksums.
+Result<runtime::TrainingCheckpoint> openWhole(const std::string &path,
+                                              std::optional<int64_t> step);
+
+Result<std::unique_ptr<TensorSource>>
+openCheckpointTensors(const std::string &path, Content content,
+                      std::optional<int64_t> step);
+
+// Returns the value of a setting, or "" if the checkpoint has none.
+std::string settingOf(const runtime::CheckpointManifest &stored,
+                      const std::string &name);
+// Returns torch's names of a layout's states ("exp_avg"), or "state0" … if the
+// optimizer is a program of the user's.
+std::vector<std::string> stateNames(const runtime::CheckpointManifest &stored,
+                                    const runtime::StoredLayout &layout);
+
+} // namespace fsdpc::ckpt

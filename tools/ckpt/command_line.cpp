@@ -1,0 +1,213 @@
+// The command line of `fsdpc ckpt`, with CLI11. Each subcommand has the flags
+// that it reads and no others, and a help with an example that can be copied.
+#include "runtime/core/spelling.h"
+#include "tools/ckpt/commands.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+namespace fsdpc::ckpt {
+
+int report(const Error &error, ExitCode code) {
+  std::cerr << "error: " << error.message << "\n";
+  return code;
+}
+
+int print(const std::string &text, ExitCode code) {
+  size_t wrote = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (wrote == text.size() && std::fflush(stdout) == 0)
+    return code;
+  return report({"cannot write to stdout"}, failed);
+}
+
+namespace {
+
+// torch_convert.py is installed beside the runtime's library.
+std::string scriptPath() {
+  std::error_code unknown;
+  auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  return (program.parent_path().parent_path() / "lib" / "torch_convert.py")
+      .string();
+}
+
+CLI::App *addCommand(CLI::App &app, Arguments &arguments, const char *name,
+                     const char *summary, const std::string &help) {
+  CLI::App *command = app.add_subcommand(name, summary);
+  command->description(std::string(summary) + "\n\n" + help);
+  command->add_option("DIR", arguments.input)
+      ->required()
+      ->description("a checkpoint, or the folder of --checkpoint, of which the "
+                    "newest is taken");
+  return command;
+}
+
+void addStep(CLI::App *command, Arguments &arguments) {
+  command
+      ->add_option("--step", arguments.step,
+                   "the checkpoint of this step instead of the newest")
+      ->option_text("STEP")
+      ->check(CLI::NonNegativeNumber);
+}
+void addJson(CLI::App *command, Arguments &arguments) {
+  command->add_flag("--json", arguments.json, "prints JSON");
+}
+void addOutput(CLI::App *command, Arguments &arguments, const char *text,
+               const char *help) {
+  command->add_option("-o,--output", arguments.output, help)
+      ->option_text(text)
+      ->required();
+}
+void addRanks(CLI::App *command, Arguments &arguments) {
+  command
+      ->add_option("--ranks", arguments.ranks, "files to write, one per rank")
+      ->option_text("M")
+      ->check(CLI::Range(1, 1 << 20));
+}
+
+void addReaders(CLI::App &app, Arguments &arguments) {
+  CLI::App *command = addCommand(
+      app, arguments, "inspect", "Says what a checkpoint holds",
+      "Step, samples, ranks, the settings of the run, layouts, parameters with "
+      "shapes and\nnames of their optimizer states, buffers, sizes. Reads the "
+      "manifest alone.\n\n  fsdpc ckpt inspect runs/ckpt\n  fsdpc ckpt inspect "
+      "runs/ckpt/step-0000120 --json");
+  addStep(command, arguments);
+  addJson(command, arguments);
+  command = addCommand(
+      app, arguments, "verify", "Compares every checksum",
+      "Reads every byte of one checkpoint or of all in a folder. Exit code 1 "
+      "if one is\ndamaged, incomplete or has a file of another checkpoint.\n\n"
+      "  fsdpc ckpt verify runs/ckpt");
+  addStep(command, arguments);
+  addJson(command, arguments);
+  command = addCommand(
+      app, arguments, "diff",
+      "Compares the tensors of two checkpoints or files",
+      "DIR and B are checkpoints, safetensors files, or folders with a "
+      "model.safetensors.index.json;\nranks and layouts may differ. Prints the "
+      "largest absolute and relative difference of\neach tensor that differs. "
+      "Exit code 0: equal, 1: different, 3: one cannot be read.\n\n  fsdpc "
+      "ckpt diff runs/a runs/b --states\n  fsdpc ckpt diff runs/a "
+      "model.safetensors --rtol 1e-5");
+  command->add_option("B", arguments.other, "what DIR is compared with")
+      ->required();
+  addStep(command, arguments);
+  addJson(command, arguments);
+  command->add_flag("--states", arguments.states,
+                    "compares optimizer states too");
+  command
+      ->add_option(
+          "--atol", arguments.absolute,
+          "tolerates |a - b| <= ATOL + RTOL * |b| (default: none, bits "
+          "must be equal)")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--rtol", arguments.relative, "see --atol")
+      ->check(CLI::NonNegativeNumber);
+}
+
+void addWriters(CLI::App &app, Arguments &arguments) {
+  CLI::App *command = addCommand(
+      app, arguments, "consolidate", "Writes whole weights",
+      "One safetensors file, with the bytes of --save; or with "
+      "--max-shard-size a folder in\nHugging Face's layout, with an index if "
+      "there is more than one file.\n\n  fsdpc ckpt consolidate runs/ckpt -o "
+      "model.safetensors\n  fsdpc ckpt consolidate runs/ckpt -o model "
+      "--max-shard-size 5GB");
+  addStep(command, arguments);
+  addOutput(command, arguments, "F",
+            "the file, or with --max-shard-size the "
+            "folder");
+  command
+      ->add_option("--max-shard-size", arguments.mostShard,
+                   "bytes per file: 5GB, 200MB, 1GiB")
+      ->option_text("SIZE")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber);
+  command = addCommand(
+      app, arguments, "reshard", "Writes the checkpoint for other ranks",
+      "--resume needs no such copy: it reads a checkpoint of any number of "
+      "ranks.\n\n  fsdpc ckpt reshard runs/ckpt --ranks 8 -o runs/ckpt8");
+  addStep(command, arguments);
+  addRanks(command, arguments);
+  addOutput(command, arguments, "DIR",
+            "a folder of checkpoints, for --checkpoint and --resume");
+  command = addCommand(
+      app, arguments, "convert", "Converts to and from PyTorch",
+      "--to dcp: a folder that torch.distributed.checkpoint loads; --to "
+      "state-dict: a file\nfor torch.load. Both hold {\"model\": …, "
+      "\"optimizer\": {\"state\": …}, \"step\": N, \"sample\": N},\nby the "
+      "names of the "
+      "state_dict. --from reads the same, or a plain state_dict, or a "
+      "safetensors\nfile, and writes a checkpoint to resume from. dcp and "
+      "state-dict need a Python with torch.\n\n  fsdpc ckpt convert runs/ckpt "
+      "--to dcp -o dcp\n  fsdpc ckpt convert model.pt --from state-dict -o "
+      "runs/ckpt");
+  CLI::Option *to =
+      command->add_option("--to", arguments.to, "dcp or state-dict")
+          ->check(CLI::IsMember({"dcp", "state-dict"}));
+  CLI::Option *from =
+      command
+          ->add_option("--from", arguments.from,
+                       "dcp, state-dict or safetensors")
+          ->check(CLI::IsMember({"dcp", "state-dict", "safetensors"}))
+          ->excludes(to);
+  to->excludes(from);
+  addStep(command, arguments);
+  addRanks(command, arguments);
+  command
+      ->add_option("--samples", arguments.samples,
+                   "with --from: samples that the training has seen (default: "
+                   "as the file says, else 0)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--python", arguments.python,
+                   "a Python that has torch (default python3)")
+      ->option_text("PYTHON");
+  addOutput(command, arguments, "OUT",
+            "the folder or file; with --from a folder of checkpoints");
+}
+
+int usageError(const std::string &message) {
+  return report({message + " (see fsdpc ckpt --help)"}, usageFault);
+}
+
+} // namespace
+
+int runCkpt(int argc, char **argv) {
+  CLI::App app(
+      "Reads, checks and converts checkpoints of --checkpoint. A model "
+      "file that is called 'ckpt'\nis written './ckpt'.\n\n"
+      "  fsdpc ckpt COMMAND --help",
+      "fsdpc ckpt");
+  Arguments arguments;
+  arguments.python = "python3";
+  arguments.script = scriptPath();
+  addReaders(app, arguments);
+  addWriters(app, arguments);
+  app.require_subcommand(1);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    return usageError(error.what());
+  }
+  const std::string name = app.get_subcommands().front()->get_name();
+  if (name == "convert" && arguments.to.empty() && arguments.from.empty())
+    return usageError("convert needs --to or --from");
+  const struct {
+    const char *name;
+    int (*run)(const Arguments &);
+  } commands[] = {{"inspect", inspect}, {"verify", verify},
+                  {"diff", diff},       {"consolidate", consolidate},
+                  {"reshard", reshard}, {"convert", convert}};
+  for (auto &command : commands)
+    if (name == command.name)
+      return command.run(arguments);
+  return usageFault;
+}
+
+} // namespace fsdpc::ckpt

@@ -1,0 +1,32 @@
+// `fsdpc ckpt reshard`: the same checkpoint for another number of ranks. A run
+// may resume on any number of ranks without it; it is for storage where each
+// rank reads a file of its own, and for other tools.
+#include "tools/ckpt/checkpoint_writer.h"
+#include "tools/ckpt/checkpoints.h"
+#include "tools/ckpt/commands.h"
+
+namespace fsdpc::ckpt {
+
+using namespace runtime;
+
+int reshard(const Arguments &arguments) {
+  auto opened = openWhole(arguments.input, arguments.step);
+  if (!opened)
+    return report(opened.error());
+  const TrainingCheckpoint &from = *opened;
+  CheckpointManifest stored = from.manifest();
+  cutFor(stored, arguments.ranks);
+  CheckpointValues values;
+  values.parameter = [&](const Member &member, int32_t part, int64_t begin,
+                         int64_t count, float *to) {
+    return part == 0 ? from.readMaster(member, begin, count, to)
+                     : from.readState(member, part - 1, begin, count, to);
+  };
+  values.buffer = [&](const Buffer &buffer, void *to) {
+    return from.readBuffer(buffer, to);
+  };
+  Status written = writeCheckpoint(stored, values, arguments.output);
+  return written ? done : report(written.error(), failed);
+}
+
+} // namespace fsdpc::ckpt

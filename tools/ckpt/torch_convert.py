@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""The part of `fsdpc ckpt convert` that needs torch: reads and writes torch's own formats.
+
+usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N --updates N
+       torch_convert.py from-dcp|from-state-dict IN EXCHANGE
+
+EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", and the numbers "step" and "sample".
+Torch's side is {"model": {name: tensor}, "optimizer": {"state": {name: {"exp_avg": tensor, …}}}, "step": N, "sample": N},
+with names of the model's state_dict, as torch.distributed.checkpoint.state_dict.get_state_dict has them. Files are mapped, so
+no tensor is in memory twice. Needs torch 2.4 or newer and no other package.
+"""
+import argparse
+import json
+import mmap
+import sys
+
+try:
+    import torch
+    import torch.distributed.checkpoint as dcp
+except ImportError as missing:
+    sys.exit(f"error: {sys.executable} has no torch ({missing}); name a Python that has it with --python, or run "
+             f"'{sys.executable} -m pip install torch'")
+
+TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
+         "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
+NAMES = {dtype: name for name, dtype in TYPES.items()}
+NUMBERS = ("step", "sample")
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def tensor_at(data, entry: dict, start: int) -> torch.Tensor:
+    """Returns a tensor over the bytes of a mapped file."""
+    dtype, (begin, end) = TYPES[entry["dtype"]], entry["data_offsets"]
+    if begin == end:
+        return torch.empty(entry["shape"], dtype=dtype)
+    count = (end - begin) // dtype.itemsize
+    return torch.frombuffer(data, dtype=dtype, count=count, offset=start + begin).view(entry["shape"])
+
+
+def open_exchange(path: str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Returns the tensors by name, and the aliases (alias → name)."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        # Private, because torch wants memory that may be written.
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    aliases = json.loads(header.pop("__metadata__", {}).get("aliases", "{}"))
+    return {name: tensor_at(data, entry, 8 + length) for name, entry in header.items()}, aliases
+
+
+def make_exchange(path: str, wanted: dict[str, tuple[torch.dtype, list[int]]], aliases: dict[str, str]) -> dict[str, torch.Tensor]:
+    """Makes a file with room for the tensors, and returns them, mapped for writing."""
+    header, end = {"__metadata__": {"aliases": json.dumps(aliases)}}, 0
+    for name, (dtype, shape) in wanted.items():
+        size = dtype.itemsize
+        for extent in shape:
+            size *= extent
+        header[name] = {"dtype": NAMES[dtype], "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % 64)
+    with open(path, "w+b") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+        file.flush()
+        data = mmap.mmap(file.fileno(), 0)
+    return {name: tensor_at(data, header[name], 8 + len(text)) for name in wanted}
+
+
+# ---- to torch ----
+
+def state_of(path: str, step: int, sample: int, updates: int) -> dict:
+    tensors, aliases = open_exchange(path)
+    model, states = {}, {}
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition("/")
+        if part in ("value", "buffer"):
+            model[rest] = tensor
+        else:
+            states.setdefault(rest, {"step": torch.tensor(float(updates))})[part] = tensor
+    for alias, name in aliases.items():
+        model[alias.partition("/")[2]] = model[name.partition("/")[2]]
+    return {"model": model, "optimizer": {"state": states}, "step": step, "sample": sample}
+
+
+# ---- from torch ----
+
+def fail(why: str):
+    sys.exit(f"error: {why}")
+
+
+def exchange_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype.is_floating_point else dtype
+
+
+def place(path: tuple) -> str | None:
+    """Returns the exchange's name for a place in the state, or None for what fsdpc does not keep."""
+    if path[0] in ("optimizer", "optim"):
+        if len(path) == 4 and path[1] == "state":
+            return None if path[3] == "step" else f"{path[3]}/{path[2]}"
+        return None
+    if path[0] in ("model", "state_dict") and len(path) == 2:
+        path = path[1:]
+    if len(path) != 1:
+        return None
+    return f"buffer/{path[0]}" if path[0].endswith(STATISTICS) else f"value/{path[0]}"
+
+
+def kept(path: tuple, dtype: torch.dtype, shape: list[int]) -> str | None:
+    name = place(path)
+    if name is None or dtype not in NAMES:
+        return None
+    if name.startswith("value/") and not dtype.is_floating_point:
+        return "buffer/" + name[6:]
+    # Counters such as NAdam's mu_product follow from the step.
+    if not name.startswith(("value/", "buffer/")) and not shape:
+        return None
+    return name
+
+
+def finish(path: str, sources: dict[str, torch.Tensor | None], wanted: dict, aliases: dict[str, str], numbers: dict[str, int]) -> dict:
+    if not any(name.startswith("value/") for name in wanted):
+        fail("it has no parameters; expected {\"model\": state_dict, …} or a state_dict")
+    wanted |= {name: (torch.int64, []) for name in numbers}
+    made = make_exchange(path, wanted, aliases)
+    for name, number in numbers.items():
+        made[name].fill_(number)
+    for name, source in sources.items():
+        made[name].copy_(source)
+    return made
+
+
+def leaves(value, path: tuple = ()):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, (*path, key))
+    else:
+        yield path, value
+
+
+def number_in(number) -> int | None:
+    if isinstance(number, torch.Tensor) and number.numel() == 1:
+        number = number.item()
+    return int(number) if isinstance(number, (int, float)) else None
+
+
+def from_state_dict(source: str, out: str) -> None:
+    state = torch.load(source, map_location="cpu", mmap=True, weights_only=True)
+    if not isinstance(state, dict):
+        fail(f"'{source}' holds a {type(state).__name__}, not a state_dict")
+    optimizer = state.get("optimizer", state.get("optim"))
+    if isinstance(optimizer, dict) and any(isinstance(key, int) for key in optimizer.get("state", {})):
+        names = {index: name for group in optimizer.get("param_groups", []) if "param_names" in group
+                 for index, name in zip(group["params"], group["param_names"])}
+        if set(optimizer["state"]) - set(names):
+            fail(f"the optimizer state of '{source}' has numbers in place of names; save that of "
+                 "torch.distributed.checkpoint.state_dict.get_optimizer_state_dict")
+        optimizer["state"] = {names[index]: held for index, held in optimizer["state"].items()}
+    numbers = {name: number_in(state[name]) for name in NUMBERS if number_in(state.get(name)) is not None}
+    wanted, sources, aliases, seen = {}, {}, {}, {}
+    for path, value in leaves(state):
+        if path[-1] == "step":
+            numbers.setdefault("step", number_in(value) or 0)
+        if not isinstance(value, torch.Tensor):
+            continue
+        name = kept(tuple(map(str, path)), value.dtype, list(value.shape))
+        if name is None:
+            continue
+        key = (value.data_ptr(), tuple(value.shape), tuple(value.stride()))
+        if name.startswith("value/") and value.numel() and seen.setdefault(key, name) != name:
+            aliases[name] = seen[key]  # a tied parameter
+            continue
+        wanted[name] = (exchange_dtype(value.dtype), list(value.shape))
+        sources[name] = value
+    finish(out, sources, wanted, aliases, numbers)
+
+
+def from_dcp(source: str, out: str) -> None:
+    metadata = dcp.FileSystemReader(source).read_metadata()
+    # Without planner_data, names are joined by dots: "model.h.0.weight".
+    paths = metadata.planner_data or {key: key.split(".", 1) for key in metadata.state_dict_metadata}
+    wanted, keys, counters = {}, {}, {}
+    for key, entry in metadata.state_dict_metadata.items():
+        path = tuple(map(str, paths[key]))
+        is_tensor = hasattr(entry, "properties")
+        # The step of the run, or else that of any parameter.
+        if path in {(name,) for name in NUMBERS} or path[-1] == "step" and not any(p[-1] == "step" for p in counters):
+            counters[path] = key, torch.zeros((), dtype=entry.properties.dtype) if is_tensor else 0
+        if is_tensor and (name := kept(path, entry.properties.dtype, list(entry.size))):
+            wanted[name], keys[name] = (exchange_dtype(entry.properties.dtype), list(entry.size)), key
+    held = {key: empty for key, empty in counters.values()}
+    if held:
+        dcp.load(held, checkpoint_id=source, no_dist=True)
+    # That of the run comes last and stays.
+    numbers = {path[-1]: number_in(held[counters[path][0]]) or 0 for path in sorted(counters, key=len, reverse=True)}
+    made = finish(out, {}, wanted, {}, numbers)
+    # A flat dict is what the checkpoint holds; torch writes into the mapped file.
+    dcp.load({keys[name]: tensor for name, tensor in made.items() if name in keys}, checkpoint_id=source, no_dist=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["to-dcp", "to-state-dict", "from-dcp", "from-state-dict"])
+    parser.add_argument("input")
+    parser.add_argument("output")
+    parser.add_argument("--step", type=int, default=0)
+    parser.add_argument("--sample", type=int, default=0)
+    parser.add_argument("--updates", type=int, default=0, help="steps that were not skipped")
+    options = parser.parse_args()
+    if options.what.startswith("to-"):
+        state = state_of(options.input, options.step, options.sample, options.updates)
+        if options.what == "to-dcp":
+            dcp.save(state, checkpoint_id=options.output, no_dist=True)
+        else:
+            torch.save(state, options.output)
+    else:
+        (from_dcp if options.what == "from-dcp" else from_state_dict)(options.input, options.output)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception as error:  # torch reports what it cannot read by many types
+        sys.exit(f"error: {type(error).__name__}: {error}")

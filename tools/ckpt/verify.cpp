@@ -1,0 +1,58 @@
+// `fsdpc ckpt verify`: reads every byte of every checkpoint at a path and
+// compares all checksums. All files that are damaged are named, so that one
+// call tells what to copy again.
+#include "runtime/core/spelling.h"
+#include "tools/ckpt/checkpoints.h"
+#include "tools/ckpt/commands.h"
+
+#include <nlohmann/json.hpp>
+
+namespace fsdpc::ckpt {
+
+using namespace runtime;
+
+namespace {
+
+std::vector<std::string> faultsOf(const std::string &folder) {
+  Result<TrainingCheckpoint> opened = TrainingCheckpoint::open(folder);
+  if (!opened)
+    return {opened.error().message};
+  std::vector<std::string> faults;
+  // Each file by itself, as if it were the share of one rank of many.
+  int files = int(opened->manifest().ranks);
+  for (int file = 0; file < files; ++file)
+    if (Status whole = opened->verify(file, files); !whole)
+      faults.push_back(whole.error().message);
+  return faults;
+}
+
+} // namespace
+
+int verify(const Arguments &arguments) {
+  auto folders = findCheckpoints(arguments.input);
+  if (!folders)
+    return report(folders.error());
+  if (arguments.step) {
+    auto one = findCheckpoint(arguments.input, arguments.step);
+    if (!one)
+      return report(one.error());
+    folders = std::vector<std::string>{*one};
+  }
+  bool whole = true;
+  std::string text;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const std::string &folder : *folders) {
+    std::vector<std::string> faults = faultsOf(folder);
+    whole = whole && faults.empty();
+    list.push_back(
+        {{"folder", folder}, {"whole", faults.empty()}, {"faults", faults}});
+    if (faults.empty())
+      text += "'" + folder + "' is whole\n";
+    for (const std::string &fault : faults)
+      text += fault + "\n";
+  }
+  return print(arguments.json ? list.dump(2) + "\n" : text,
+               whole ? done : inputFault);
+}
+
+} // namespace fsdpc::ckpt
