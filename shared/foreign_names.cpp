@@ -34,6 +34,8 @@ constexpr const char *units = "write '--unit-class=GLOB' of fsdpc";
 constexpr const char *unitSize = "write '--unit-size=N' of fsdpc";
 constexpr const char *optimizer = "write '--optimizer=NAME' of fsdpc";
 constexpr const char *betas = "write '--betas=B1,B2' of fsdpc";
+constexpr const char *groups =
+    "write '--group=REGEX: lr=X optimizer=NAME' of fsdpc, in quotes";
 constexpr const char *frozen = "write '--frozen=REGEX' of fsdpc";
 constexpr const char *launcher =
     "ranks are started by mpirun, torchrun or srun, or as threads by '--ranks "
@@ -97,6 +99,10 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"epsilon", "write '--eps=X' of fsdpc"},
       {"adam-epsilon", "write '--eps=X' of fsdpc"},
       {"wd", "write '--weight-decay=X' of fsdpc"},
+      {"param-groups", groups},
+      {"parameter-groups", groups},
+      {"optimizer-grouped-parameters", groups},
+      {"lr-mult", groups},
       {"scheduler", schedule},
       {"lr-scheduler", schedule},
       {"lr-scheduler-type", schedule},
@@ -184,6 +190,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"eps", ofCompiler},
       {"weight-decay", ofCompiler},
       {"momentum", ofCompiler},
+      {"group", ofCompiler},
       {"clip-grad-norm", ofCompiler},
       {"prefetch", ofCompiler},
       {"recompute", ofCompiler},

@@ -51,6 +51,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("states", x.states);
+  v("optimizer", x.optimizer);
   v("members", x.members);
 }
 

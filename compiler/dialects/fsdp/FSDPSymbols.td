@@ -226,9 +226,11 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
 
     `compute` is the element type that the model computes in. `states` is the number
     of f32 tensors that the optimizer keeps per element. `strategy` is the layout's
-    strategy where it is not that of the option `strategy`. `whole` lists what every
-    rank keeps in full under it, any of "compute", "gradient", "master" and "state"; the
-    rest is sharded. Rates and decays of the members can be edited in a dump.
+    strategy where it is not that of the option `strategy`. `group` is the number of the
+    `--group`, from 1, whose optimizer and hyperparameters update the members, where
+    these are not those of the options. `whole` lists what every rank keeps in full
+    under the strategy, any of "compute", "gradient", "master" and "state"; the rest is
+    sharded. Rates and decays of the members can be edited in a dump.
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
@@ -238,7 +240,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `elements` is the end of the last member.
     - Each member names an `fsdp.parameter` with that number of elements, trainable
       if and only if the layout is.
-    - A frozen layout has no states.
+    - A frozen layout has no states and no `group`.
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above.
 
@@ -246,16 +248,21 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
       members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
+    fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 {
+      members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$unit,
-                       OptionalAttr<StrAttr>:$strategy, UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       I64Attr:$states, FSDP_Members:$members, StrArrayAttr:$whole);
+                       OptionalAttr<StrAttr>:$strategy,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
+                       UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
+                       I64Attr:$states, FSDP_Members:$members,
+                       StrArrayAttr:$whole);
   let assemblyFormat = [{
-    $sym_name `of` $unit (`strategy` $strategy^)? (`trainable` $trainable^)?
-    `elements` $elements `:` $compute `states` $states attr-dict
+    $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
+    (`trainable` $trainable^)? `elements` $elements `:` $compute `states` $states attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
 }

@@ -5,6 +5,7 @@
 #include "compiler/dialects/fsdp/OptionTable.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/GroupOptions.h"
 #include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,6 +46,9 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
       },
       [](const CompileOptions &options, MLIRContext *context) {
         return Attribute(Type::write(options.*field, Builder(context)));
+      },
+      [](const CompileOptions &from, CompileOptions &to) {
+        to.*field = from.*field;
       }};
 }
 
@@ -177,7 +181,8 @@ constexpr OptionInfo table[] = {
                               "parameters without weight decay", notNegative,
                               whereTaken),
     option<&Options::groups>("group", Group::Training, "REGEX: KEY=X ...",
-                             "lr and weight_decay of some parameters"),
+                             "optimizer, lr and other hyperparameters, with "
+                             "torch's names, of some parameters"),
     option<&Options::layerDecay>(
         "layer-decay", Group::Training, "X",
         "multiplies the learning rate from each layer to the one before it"),
@@ -310,6 +315,10 @@ DictionaryAttr writeOptions(const CompileOptions &options,
   return list.getDictionary(context);
 }
 
+bool isHyperparameter(const OptionInfo &option) {
+  return option.condition.option == whereTaken.option;
+}
+
 // An empty list of values stands for the optimizers that take the option.
 SmallVector<StringRef> neededValues(const OptionInfo &option) {
   SmallVector<StringRef> values;
@@ -333,9 +342,7 @@ static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
   return llvm::join(llvm::map_range(values, flag), " or ");
 }
 
-// Checks the rules of torch.optim that concern several hyperparameters, or one
-// that has a limit of its own.
-static std::string checkHyperparameters(const CompileOptions &options) {
+std::string checkHyperparameters(const CompileOptions &options) {
   auto isGiven = [&](StringRef name) {
     return llvm::is_contained(options.given, findOption(name));
   };
@@ -391,20 +398,9 @@ std::string checkOptions(const CompileOptions &options) {
              findOption(condition.option)->print(options) + "'; it needs " +
              listFlags(condition.option, neededValues(*option));
   }
-  if (options.lr() == 0 &&
-      llvm::any_of(options.groups, [](const ParameterGroup &group) {
-        return group.lr.has_value();
-      }))
-    return "'--group' with an lr needs '--lr' above 0, since the program keeps "
-           "their ratio";
-  if (llvm::any_of(options.groups,
-                   [](const ParameterGroup &group) {
-                     return group.weightDecay.has_value();
-                   }) &&
-      !takes(infoOf(options.optimizer), "weight-decay"))
-    return "'--group' sets weight_decay, which '--optimizer=" +
-           options.optimizer.name() + "' does not take";
   std::string fault = checkHyperparameters(options);
+  if (fault.empty())
+    fault = checkGroups(options);
   if (!fault.empty())
     return fault;
   if (options.isCuda() && options.usesF16())

@@ -1,6 +1,8 @@
 // Matches --group and --layer-decay against parameters; see ParameterGroups.h.
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 
+#include "compiler/dialects/fsdp/GroupOptions.h"
+
 #include "llvm/ADT/MapVector.h"
 
 #include <cmath>
@@ -12,6 +14,7 @@ namespace fsdpc::fsdp {
 FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   ParameterGroups result;
+  result.programs = programsOf(options);
   SmallVector<StringRef> names;
   for (auto parameter : module.getOps<ParameterOp>())
     if (parameter.getTrainable())
@@ -52,6 +55,11 @@ FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
 std::optional<size_t> ParameterGroups::groupOf(ParameterOp parameter) const {
   auto it = numbers.find(parameter);
   return it == numbers.end() ? std::nullopt : std::optional(it->second);
+}
+
+size_t ParameterGroups::programOf(ParameterOp parameter) const {
+  std::optional<size_t> group = groupOf(parameter);
+  return group ? programs[*group] : 0;
 }
 
 FailureOr<DenseMap<Operation *, double>>

@@ -24,6 +24,8 @@ LogicalResult LayoutOp::verify() {
   if (!getTrainable() && getStates() != 0)
     return emitOpError() << "is frozen, but has " << getStates()
                          << " optimizer states";
+  if (!getTrainable() && getGroup())
+    return emitOpError("is frozen, but has a group");
   // Members are in ascending order and do not overlap; gaps are padding up to
   // the alignment. The last member ends the layout, so nothing is hidden behind
   // it.

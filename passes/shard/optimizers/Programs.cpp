@@ -3,6 +3,7 @@
 // --maximize turns them round.
 #include "passes/shard/optimizers/Programs.h"
 
+#include "shared/manifest.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -82,12 +83,18 @@ FailureOr<OptimizerProgram> OptimizerProgram::of(const Options &options,
   program.options = options;
   if (options.optimizer != Optimizer::User) {
     program.names = programOf(options).states(options);
-    return program;
+  } else {
+    program.user = parseUserProgram(options.optimizer, context);
+    if (!program.user)
+      return failure();
+    program.names = stateNames(program.user);
   }
-  program.user = parseUserProgram(options.optimizer, context);
-  if (!program.user)
+  if (program.names.size() > size_t(mostStates)) {
+    emitError(UnknownLoc::get(context))
+        << "--optimizer '" << options.optimizer.name() << "' has "
+        << program.names.size() << " states; the most are " << mostStates;
     return failure();
-  program.names = stateNames(program.user);
+  }
   return program;
 }
 
@@ -101,6 +108,21 @@ Results OptimizerProgram::build(Scalars s, Arguments in) const {
     in.gradient = s.neg(in.gradient);
   return user ? copyProgram(user, s, in)
               : programOf(options).build(options, s, in);
+}
+
+FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
+                                                    MLIRContext *context) {
+  std::vector<Options> all = {options};
+  for (const fsdp::ParameterGroup &group : options.groups)
+    all.push_back(options.ofGroup(group));
+  std::vector<OptimizerProgram> programs;
+  for (const Options &each : all) {
+    auto program = OptimizerProgram::of(each, context);
+    if (failed(program))
+      return failure();
+    programs.push_back(std::move(*program));
+  }
+  return programs;
 }
 
 } // namespace fsdpc::passes
