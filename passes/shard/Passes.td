@@ -108,7 +108,9 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     layout. All of them can be edited in a dump. States are zero before the first step;
     what starts with another value is selected where the step is 1. With
     `--clip-grad-value` the region begins by clamping the gradient, which the scale has
-    averaged and whose norm it has clipped. A layout with a `group` has the optimizer
+    averaged and whose norm it has clipped. With `--ema` it ends with one more state, the
+    average of the new parameter: in the first step the parameter itself, then decay times
+    the average plus the rest times the parameter. A layout with a `group` has the optimizer
     and hyperparameters of that `--group`.
 
     With `--optimizer=FILE.mlir` the program is the file's one function. It has the
@@ -153,6 +155,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `member-once` | a parameter is not a member of exactly one layout |
     | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group, or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
+    | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `compute` | a layout's compute type is not `param-dtype` |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `unit` | an op of @microbatch has no unit that exists |

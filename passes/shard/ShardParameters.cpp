@@ -194,6 +194,7 @@ private:
       name += ".group" + std::to_string(group.program);
     OpBuilder builder(module.getContext());
     int64_t states = trainable ? programs[group.program].states().size() : 0;
+    bool average = trainable && options.ema > 0;
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -206,7 +207,9 @@ private:
                       : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(states), builder.getArrayAttr(members),
+        builder.getI64IntegerAttr(states),
+        average ? builder.getUnitAttr() : UnitAttr(),
+        builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
     symbols.insert(layout);

@@ -43,9 +43,19 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
 
 // ---- layouts ----
 
-// The members of a layout have the optimizer that it names.
+// The members of a layout have the optimizer that it names, and its last state
+// is an average if the options ask for one: the runtime would save another
+// state as the average.
 LogicalResult verifyOptimizer(fsdp::LayoutOp layout, SymbolTable &symbols,
+                              const fsdp::CompileOptions &options,
                               const fsdp::ParameterGroups &groups) {
+  bool average = layout.getTrainable() && options.ema > 0;
+  if (layout.getAverage() != average)
+    return broken(layout, "average")
+           << "layout '" << layout.getSymName()
+           << (average ? "' keeps no average, but --ema is "
+                       : "' keeps an average, but --ema is ")
+           << options.ema;
   size_t group = layout.getGroup().value_or(0);
   for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
     auto parameter =
@@ -121,7 +131,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
                << member.getOffset() << ", but the next place is " << first;
       end = member.getOffset() + member.getElements();
     }
-    if (failed(verifyOptimizer(layout, symbols, *groups)))
+    if (failed(verifyOptimizer(layout, symbols, options, *groups)))
       return failure();
   }
   for (auto parameter : module.getOps<fsdp::ParameterOp>())

@@ -228,6 +228,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
        "[\"ln|b$: x: lr=1e-04 weight_decay=0\"]"},
       {"group", "a: optimizer=sgd momentum=0.90 nesterov=true betas=0.5,0.950",
        "[\"a: optimizer=sgd momentum=0.9 nesterov=true betas=0.5,0.95\"]"},
+      {"ema", "0.75", "7.500000e-01 : f64"},
       {"layer-decay", "0.75", "7.500000e-01 : f64"},
       {"clip-grad-norm", "1", "1.000000e+00 : f64"},
       {"clip-grad-value", "0.5", "5.000000e-01 : f64"},
@@ -348,6 +349,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"betas", "0.9,0.99,0.999", "is not of the form B1,B2"},
       {"betas", "0.9,1", "has 1, which is not less than 1"},
       {"betas", "-0.1,0.9", "has -0.1, which is less than 0"},
+      {"ema", "1", "is not less than 1"},
       {"group", "lr=1", "is not of the form 'REGEX: KEY=X ...'"},
       {"group", "a: momentun=0.9",
        "sets 'momentun', which is no hyperparameter of a group; did you mean "

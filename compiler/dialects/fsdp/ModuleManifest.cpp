@@ -68,6 +68,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.trainable = op.getTrainable();
   layout.elements = op.getElements();
   layout.states = op.getStates();
+  layout.average = op.getAverage();
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);
   for (auto kept : op.getWhole().getAsRange<StringAttr>()) {

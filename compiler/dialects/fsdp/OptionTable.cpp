@@ -193,6 +193,11 @@ constexpr OptionInfo table[] = {
         "clip-grad-value", Group::Training, "X",
         "largest element of the gradient, after its norm is clipped (0: as it "
         "is)"),
+    option<&Options::ema>(
+        "ema", Group::Training, "DECAY",
+        "keeps an average of the parameters, decay times itself plus the rest "
+        "times the new ones (0: none); the program saves it by --save-ema",
+        belowOne),
     option<&Options::givenLossScale>(
         "loss-scale", Group::Training, "dynamic[,KEY=X...]|X|none",
         "factor of the loss's gradient, as torch's GradScaler, with the keys "

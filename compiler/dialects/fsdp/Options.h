@@ -172,7 +172,8 @@ struct CompileOptions {
   double layerDecay = 1;   // factor of the learning rate from a unit to the one
                            // before it
   double clipGradNorm = 0; // 0: not clipped
-  double clipGradValue = 0;                // 0: not clipped
+  double clipGradValue = 0; // 0: not clipped
+  double ema = 0; // decay of the parameters' average; 0: there is none
   std::optional<LossScale> givenLossScale; // see lossScale()
 
   // The schedule.

@@ -9,7 +9,8 @@
 
 namespace fsdpc::passes {
 
-/// The program of an optimizer.
+/// The program of an optimizer. With --ema it also keeps the average of the
+/// parameter, as its last state.
 class OptimizerProgram {
 public:
   /// Emits an error if the program is the user's own and is not valid, or has

@@ -82,3 +82,12 @@ fsdp.parameter @w : tensor<8xf32> unit @u
 // expected-error @below {{is frozen, but has a group}}
 fsdp.layout @u.frozen of @u group 1 elements 8 : f32 states 0 {members = [
   #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// The average is a state.
+fsdp.unit @u
+fsdp.parameter @w : tensor<8xf32> trainable unit @u
+// expected-error @below {{has an average, but no states; it is the last one}}
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 average {members = [
+  #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}

@@ -21,9 +21,9 @@ fsdp.unit @h.0 {module_class = "gpt.Block", scope = "h.0"}
 // CHECK-SAME: whole = ["compute"]
 fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
   members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
-// The optimizer of a group.
-// CHECK: fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3
-fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 {
+// The optimizer of a group, and the average of the parameters as the last state.
+// CHECK: fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 average
+fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 average {
   members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 
 // CHECK-LABEL: func.func @microbatch

@@ -159,6 +159,30 @@ module attributes {fsdp.options = {group = ["a: betas=0.5,0.75", "b: optimizer=s
 
 // -----
 
+// --ema adds a state: the new parameter in the first step, then a weighted sum
+// with it. torch's lerp starts from the nearer end.
+module attributes {fsdp.options = {optimizer = "sgd", ema = 0.75 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 1 average {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%[[P:.*]]: f32, %{{.*}}: f32, %[[EMA:.*]]: f32, %{{.*}}: f64, %[[STEP:.*]]: f64, %{{.*}}: f64):
+// CHECK: %[[NEW:.*]] = arith.addf %[[P]], %{{.*}} : f32
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f64
+// CHECK: %[[DECAY:.*]] = arith.constant 7.500000e-01 : f64
+// CHECK: %[[CHANGE:.*]] = arith.subf %[[NEW]], %[[EMA]] : f32
+// CHECK: %[[REST:.*]] = arith.subf %[[ONE]], %[[DECAY]] : f64
+// CHECK: %[[REST32:.*]] = arith.truncf %[[REST]]
+// CHECK: %[[PART:.*]] = arith.mulf %[[REST32]], %[[CHANGE]]
+// CHECK: %[[SUM:.*]] = arith.addf %[[EMA]], %[[PART]]
+// CHECK: %[[FIRST:.*]] = arith.cmpf oeq, %[[STEP]], %[[ONE]] : f64
+// CHECK: %[[AVERAGE:.*]] = arith.select %[[FIRST]], %[[NEW]], %[[SUM]] : f32
+// CHECK: fsdp.yield %[[NEW]], %[[AVERAGE]] : f32, f32
+
+// -----
+
 module attributes {fsdp.options = {group = ["w: optimizer=sgd"]}} {
   fsdp.parameter @w : tensor<8xf32> trainable unit @u
   fsdp.unit @u
