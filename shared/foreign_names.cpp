@@ -34,6 +34,10 @@ constexpr const char *units = "write '--unit-class=GLOB' of fsdpc";
 constexpr const char *unitSize = "write '--unit-size=N' of fsdpc";
 constexpr const char *optimizer = "write '--optimizer=NAME' of fsdpc";
 constexpr const char *betas = "write '--betas=B1,B2' of fsdpc";
+constexpr const char *groups =
+    "write '--group=REGEX: lr=X optimizer=NAME' of fsdpc, in quotes";
+constexpr const char *ema =
+    "write '--ema=DECAY' of fsdpc, whose programs take '--save-ema FILE'";
 constexpr const char *frozen = "write '--frozen=REGEX' of fsdpc";
 constexpr const char *launcher =
     "ranks are started by mpirun, torchrun or srun, or as threads by '--ranks "
@@ -97,6 +101,16 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"epsilon", "write '--eps=X' of fsdpc"},
       {"adam-epsilon", "write '--eps=X' of fsdpc"},
       {"wd", "write '--weight-decay=X' of fsdpc"},
+      {"param-groups", groups},
+      {"parameter-groups", groups},
+      {"optimizer-grouped-parameters", groups},
+      {"lr-mult", groups},
+      {"use-ema", ema},
+      {"ema-decay", ema},
+      {"ema-max-decay", ema},
+      {"model-ema", ema},
+      {"model-ema-decay", ema},
+      {"averaged-model", ema},
       {"scheduler", schedule},
       {"lr-scheduler", schedule},
       {"lr-scheduler-type", schedule},
@@ -174,6 +188,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"init", ofProgram},
       {"log", ofProgram},
       {"save", ofProgram},
+      {"save-ema", ofProgram},
       {"ranks", ofProgram},
       {"strategy", ofCompiler},
       {"units", ofCompiler},
@@ -184,6 +199,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"eps", ofCompiler},
       {"weight-decay", ofCompiler},
       {"momentum", ofCompiler},
+      {"group", ofCompiler},
+      {"ema", ofCompiler},
       {"clip-grad-norm", ofCompiler},
       {"prefetch", ofCompiler},
       {"recompute", ofCompiler},

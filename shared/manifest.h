@@ -72,6 +72,8 @@ struct Layout {
   bool stateWhole = false;
   bool computeWhole = false; // the compute copy persists: zero1, zero2, ddp
   int32_t states = 0;        // f32 tensors per parameter: 2 for adam, …
+  bool average = false;  // the last state is the parameters' running average
+  std::string optimizer; // that updates it; empty if frozen
   std::vector<Member> members;
 };
 

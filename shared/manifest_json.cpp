@@ -51,6 +51,7 @@ template <class V> void fields(V &v, Layout &x) {
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("states", x.states);
+  v("average", x.average), v("optimizer", x.optimizer);
   v("members", x.members);
 }
 
@@ -390,9 +391,11 @@ Status check(const Manifest &manifest) {
       return Error{"input '" + input.name +
                    "' has no elements, or too many of them"};
   for (const Layout &layout : manifest.layouts) {
-    if (layout.states < 0 || layout.states > mostStates)
+    if (layout.states < int32_t(layout.average) || layout.states > mostStates)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.states) + " states"};
+    if (layout.average && !layout.trainable)
+      return Error{"layout '" + layout.name + "' is frozen with an average"};
     // An optimizer with replicated state updates replicated masters from
     // replicated gradients.
     bool operandsWhole = layout.masterWhole && layout.gradientWhole;

@@ -33,6 +33,7 @@ ctest --test-dir "$build" --output-on-failure -j 2 "$@" </dev/null
 if [[ $all ]]; then
   say "every optimizer"
   /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
   say "random graphs"
   /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
   say "editing dumps"

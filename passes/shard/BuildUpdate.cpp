@@ -1,6 +1,6 @@
 // build-update: builds @update: the norm over all layouts, the factor that
-// averages and clips the gradients, and for each layout the program of the
-// optimizer (optimizers/).
+// averages and clips the gradients, and for each layout the program of its
+// optimizer (optimizers/): that of the options, or of a --group.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -16,8 +16,7 @@ using namespace mlir;
 
 namespace {
 
-// Builds the op of one layout, with the program of the chosen optimizer in its
-// region.
+// Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
                     fsdp::LayoutOp layout, Value scale) {
   auto optimizer = fsdp::OptimizerOp::create(
@@ -58,8 +57,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
                                  "gradient; check --frozen and --trainable");
       return signalPassFailure();
     }
-    auto program = OptimizerProgram::of(options, &getContext());
-    if (failed(program))
+    auto programs = programsOf(options, &getContext());
+    if (failed(programs))
       return signalPassFailure();
     auto builder = OpBuilder::atBlockEnd(module.getBody());
     Location loc = module.getLoc();
@@ -80,8 +79,15 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     auto clip = fsdp::ClipScaleOp::create(
         builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
         sums.getResult(), builder.getF64FloatAttr(options.clipGradNorm));
-    for (fsdp::LayoutOp layout : layouts)
-      buildOptimizer(builder, *program, layout, clip.getScale());
+    for (fsdp::LayoutOp layout : layouts) {
+      size_t group = layout.getGroup().value_or(0);
+      if (group >= programs->size()) {
+        layout.emitOpError() << "has group " << group << ", but there are "
+                             << programs->size() - 1 << " of --group";
+        return signalPassFailure();
+      }
+      buildOptimizer(builder, (*programs)[group], layout, clip.getScale());
+    }
     func::ReturnOp::create(builder, loc);
   }
 };

@@ -24,6 +24,8 @@ FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
   if (failed(groups))
     return failure();
   rates.groups = std::move(*groups);
+  for (const fsdp::ParameterGroup &group : rates.options.groups)
+    rates.ofGroups.push_back(rates.options.ofGroup(group));
   if (rates.options.layerDecay == 1)
     return rates;
   auto factors = fsdp::layerFactors(module, body, rates.options.layerDecay);
@@ -37,16 +39,17 @@ double MemberRates::rateOf(fsdp::ParameterOp parameter) const {
   auto factor = layerFactors.find(parameter);
   double rate = factor == layerFactors.end() ? 1 : factor->second;
   std::optional<size_t> group = groups.groupOf(parameter);
-  if (group && options.groups[*group].lr)
-    rate *= *options.groups[*group].lr / options.lr();
+  // A rate of 0 is that of all groups.
+  if (group && ofGroups[*group].lr() != options.lr())
+    rate *= ofGroups[*group].lr() / options.lr();
   return rate;
 }
 
 double MemberRates::decayOf(fsdp::ParameterOp parameter) const {
   std::optional<size_t> group = groups.groupOf(parameter);
-  if (group && options.groups[*group].weightDecay)
-    return *options.groups[*group].weightDecay;
-  return decayed.contains(parameter) ? options.weightDecay() : 0;
+  double decay = group ? ofGroups[*group].weightDecay() : options.weightDecay();
+  bool named = group && options.groups[*group].find("weight-decay");
+  return named || decayed.contains(parameter) ? decay : 0;
 }
 
 } // namespace fsdpc::passes

@@ -1,5 +1,6 @@
 // The learning rate and weight decay of each member of a layout, from --group,
-// --layer-decay, --no-decay and --weight-decay.
+// --layer-decay, --no-decay and --weight-decay, and the group whose optimizer
+// updates it.
 #pragma once
 
 #include "compiler/dialects/fsdp/Names.h"
@@ -23,9 +24,14 @@ public:
   /// Returns the weight decay. One that the parameter's group names outweighs
   /// --no-decay.
   double decayOf(fsdp::ParameterOp parameter) const;
+  /// Returns the `group` of the parameter's layout, or 0.
+  size_t programOf(fsdp::ParameterOp parameter) const {
+    return groups.programOf(parameter);
+  }
 
 private:
   fsdp::CompileOptions options;
+  std::vector<fsdp::CompileOptions> ofGroups; // those of each group's members
   fsdp::ParameterGroups groups;
   llvm::DenseMap<mlir::Operation *, double> layerFactors;
   llvm::DenseSet<mlir::Operation *> decayed; // without those of --no-decay

@@ -10,7 +10,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
   let summary = "Lays each unit's parameters out flat";
   let description = [{
     A unit @u gets the layout @u.flat of its trainable and @u.frozen of its frozen
-    parameters. Parameters of another strategy than their unit's have layouts of their own,
+    parameters. Parameters of another strategy than their unit's, or of a --group with
+    another optimizer or other hyperparameters (beside rate and decay), have layouts of their own,
     such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
     (zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
     use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
@@ -107,7 +108,10 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     layout. All of them can be edited in a dump. States are zero before the first step;
     what starts with another value is selected where the step is 1. With
     `--clip-grad-value` the region begins by clamping the gradient, which the scale has
-    averaged and whose norm it has clipped.
+    averaged and whose norm it has clipped. With `--ema` it ends with one more state, the
+    average of the new parameter: in the first step the parameter itself, then decay times
+    the average plus the rest times the parameter. A layout with a `group` has the optimizer
+    and hyperparameters of that `--group`.
 
     With `--optimizer=FILE.mlir` the program is the file's one function. It has the
     arguments and results of the region, and each state has a name. Its ops are scalar
@@ -149,7 +153,9 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group, or a member does not begin at the first aligned place after the one before it |
+    | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
+    | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `compute` | a layout's compute type is not `param-dtype` |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
     | `unit` | an op of @microbatch has no unit that exists |

@@ -1,9 +1,10 @@
 // shard-parameters: replaces parameters with flat layouts. A layout is the
 // FlatParameter of PyTorch FSDP: the members of a unit in one buffer, of which
 // each rank owns an equal part. Members of different strategies have layouts of
-// their own, since a buffer is gathered and reduced as a whole. Members are
-// aligned so that kernels can read them in place. GradientPacker.h packs the
-// gradients of a layout.
+// their own, since a buffer is gathered and reduced as a whole, and so have
+// members of different optimizers, since a buffer is updated by one program.
+// Members are aligned so that kernels can read them in place. GradientPacker.h
+// packs the gradients of a layout.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -34,9 +35,9 @@ class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
           const fsdp::CompileOptions &options, fsdp::NamePatterns ignored,
-          int64_t states)
+          ArrayRef<OptimizerProgram> programs)
       : module(module), symbols(module), body(function.front()),
-        options(options), states(states), strategies(options),
+        options(options), programs(programs), strategies(options),
         ignored(std::move(ignored)) {}
 
   LogicalResult run() {
@@ -64,11 +65,13 @@ public:
 
 private:
   // What the members of a layout have in common, in the order of layouts: by
-  // unit, trainable ones first, and the unit's own strategy before others.
+  // unit, trainable ones first, and the unit's own strategy and the optimizer
+  // of the options before others.
   struct Group {
     unsigned unit;
     bool frozen, deviates;
     fsdp::Strategy strategy;
+    size_t program; // number of a --group, or 0
     auto operator<=>(const Group &) const = default;
   };
 
@@ -86,7 +89,7 @@ private:
 
   // Each unit gets a layout for its trainable and one for its frozen
   // parameters, as only the former have gradients and optimizer states, and
-  // more for parameters of other strategies than the unit's. The order of
+  // more for parameters of other strategies or optimizers. The order of
   // members decides the offsets. First use keeps parameters that are
   // read together close, and does not depend on names.
   LogicalResult createLayouts() {
@@ -117,7 +120,8 @@ private:
       StringRef unit = *parameter.getUnit();
       fsdp::Strategy strategy = strategyOf(parameter);
       groups[{unitNumber.lookup(unit), !parameter.getTrainable(),
-              strategy != ofUnit.lookup(unit), strategy}]
+              strategy != ofUnit.lookup(unit), strategy,
+              rates.programOf(parameter)}]
           .push_back(parameter);
     }
     for (auto &[group, members] : groups)
@@ -170,7 +174,11 @@ private:
     std::string name = (unit + (trainable ? ".flat" : ".frozen")).str();
     if (group.deviates)
       name += "." + nameOf(group.strategy).str();
+    if (group.program)
+      name += ".group" + std::to_string(group.program);
     OpBuilder builder(module.getContext());
+    int64_t states = trainable ? programs[group.program].states().size() : 0;
+    bool average = trainable && options.ema > 0;
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -179,9 +187,12 @@ private:
         group.strategy == options.strategy
             ? StringAttr()
             : builder.getStringAttr(nameOf(group.strategy)),
+        group.program ? builder.getI64IntegerAttr(group.program)
+                      : IntegerAttr(),
         trainable ? builder.getUnitAttr() : UnitAttr(),
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
-        builder.getI64IntegerAttr(trainable ? states : 0),
+        builder.getI64IntegerAttr(states),
+        average ? builder.getUnitAttr() : UnitAttr(),
         builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
@@ -217,7 +228,7 @@ private:
   SymbolTable symbols;
   Block &body;
   const fsdp::CompileOptions &options;
-  int64_t states; // of the optimizer, per element
+  ArrayRef<OptimizerProgram> programs; // of the options, and of each --group
   fsdp::UnitStrategies strategies;
   llvm::StringMap<fsdp::Strategy> ofUnit;
   fsdp::NamePatterns ignored;
@@ -236,11 +247,10 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
                                                options.ignored.texts);
     if (failed(function) || failed(ignored))
       return signalPassFailure();
-    auto program = OptimizerProgram::of(options, &getContext());
-    if (failed(program))
+    auto programs = programsOf(options, &getContext());
+    if (failed(programs))
       return signalPassFailure();
-    Sharder sharder(module, *function, options, std::move(*ignored),
-                    program->states().size());
+    Sharder sharder(module, *function, options, std::move(*ignored), *programs);
     if (failed(sharder.run()))
       return signalPassFailure();
     layouts = sharder.layoutCount();

@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
@@ -42,6 +43,36 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
 
 // ---- layouts ----
 
+// The members of a layout have the optimizer that it names, and its last state
+// is an average if the options ask for one: the runtime would save another
+// state as the average.
+LogicalResult verifyOptimizer(fsdp::LayoutOp layout, SymbolTable &symbols,
+                              const fsdp::CompileOptions &options,
+                              const fsdp::ParameterGroups &groups) {
+  bool average = layout.getTrainable() && options.ema > 0;
+  if (layout.getAverage() != average)
+    return broken(layout, "average")
+           << "layout '" << layout.getSymName()
+           << (average ? "' keeps no average, but --ema is "
+                       : "' keeps an average, but --ema is ")
+           << options.ema;
+  size_t group = layout.getGroup().value_or(0);
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+    auto parameter =
+        symbols.lookup<fsdp::ParameterOp>(member.getParameter().getAttr());
+    size_t own = groups.programOf(parameter);
+    if (own != group)
+      return refuseWithNote(
+          broken(layout, "group")
+              << "layout '" << layout.getSymName()
+              << "' is updated by the optimizer of group " << group
+              << ", and its member '" << parameter.getSymName()
+              << "' by that of group " << own << " (0: of --optimizer)",
+          parameter, "the parameter");
+  }
+  return success();
+}
+
 // Each parameter is a member of one layout, of its unit and as dense as the
 // alignment allows. The op's own verifier checks the rest: members are aligned,
 // disjoint, and all trainable or all frozen. Offsets must be what
@@ -49,10 +80,13 @@ bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
 // a gap is refused.
 LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   // The layout of each member, and the layout of each unit, kind (trainable or
-  // frozen) and strategy.
+  // frozen), strategy and group.
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
-  DenseMap<std::tuple<StringAttr, int, int>, fsdp::LayoutOp> ofUnit;
+  DenseMap<std::tuple<StringAttr, int, int, int64_t>, fsdp::LayoutOp> ofUnit;
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
+  if (failed(groups))
+    return failure();
   Type compute = fsdp::floatType(options.paramType, module.getContext());
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
     if (layout.getCompute() != compute)
@@ -61,10 +95,10 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << layout.getCompute() << ", but --param-dtype is "
              << fsdp::nameOf(options.paramType);
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-    auto [twin, isOnly] =
-        ofUnit.try_emplace({layout.getUnitAttr().getAttr(),
-                            layout.getTrainable(), static_cast<int>(strategy)},
-                           layout);
+    auto [twin, isOnly] = ofUnit.try_emplace(
+        {layout.getUnitAttr().getAttr(), layout.getTrainable(),
+         static_cast<int>(strategy), layout.getGroup().value_or(0)},
+        layout);
     if (!isOnly)
       return refuseWithNote(
           broken(layout, "layout")
@@ -97,6 +131,8 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
                << member.getOffset() << ", but the next place is " << first;
       end = member.getOffset() + member.getElements();
     }
+    if (failed(verifyOptimizer(layout, symbols, options, *groups)))
+      return failure();
   }
   for (auto parameter : module.getOps<fsdp::ParameterOp>())
     if (!layoutOf.contains(parameter.getSymNameAttr()))

@@ -1,7 +1,8 @@
-// Writes parameters or gradients as safetensors. The shards of a layout travel
-// to rank 0 in pieces of at most 4 MiB over all ranks together, and rank 0
-// writes the members' parts of each piece to their places in the file. So no
-// rank holds a whole layout, and only rank 0 needs access to the path.
+// Writes parameters, averages or gradients as safetensors. The shards of a
+// layout travel to rank 0 in pieces of at most 4 MiB over all ranks together,
+// and rank 0 writes the members' parts of each piece to their places in the
+// file. So no rank holds a whole layout, and only rank 0 needs access to the
+// path.
 //
 // The file appears under its name only when it is complete: a run that is
 // killed leaves the previous checkpoint intact.
@@ -28,11 +29,11 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   for (const Layout &layout : manifest.layouts) {
     offsets.members.emplace_back();
     for (const Member &member : layout.members)
-      if (what == Saved::parameters || layout.trainable)
+      if (what != Saved::gradients || layout.trainable)
         offsets.members.back().push_back(
             header.add(member.name, "f32", member.shape, member.aliases));
   }
-  if (what == Saved::parameters)
+  if (what != Saved::gradients)
     for (const Buffer &buffer : manifest.buffers)
       offsets.buffers.push_back(
           header.add(buffer.name, buffer.dtype, buffer.shape, buffer.aliases));
@@ -47,6 +48,19 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
+// Returns this rank's shard of what is saved of a layout. Replicated states
+// hold it at its place.
+const float *shardOf(const fsdpc_rank &rank, size_t index, Saved what) {
+  const Layout &layout = rank.manifest.layouts[index];
+  const LayoutBuffers &buffers = rank.layouts[index];
+  if (what == Saved::gradients)
+    return buffers.gradientShard;
+  if (what == Saved::parameters || !layout.average)
+    return buffers.masterShard;
+  int64_t first = rank.job.rank * buffers.shard - buffers.partBegin;
+  return buffers.states + (layout.states - 1) * buffers.part + first;
+}
+
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V and by the loss's scale, so that the file holds means.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
@@ -54,8 +68,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
-  const float *own =
-      what == Saved::parameters ? buffers.masterShard : buffers.gradientShard;
+  const float *own = shardOf(rank, index, what);
   // Elements per rank and piece.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
   for (int64_t begin = 0; begin < buffers.shard; begin += most) {

@@ -1,5 +1,6 @@
-// --save and --save-gradients: safetensors files. Ranks send their shards to
-// rank 0 piece by piece, so that no rank needs memory for a whole tensor.
+// --save, --save-ema and --save-gradients: safetensors files. Ranks send their
+// shards to rank 0 piece by piece, so that no rank needs memory for a whole
+// tensor.
 #pragma once
 
 #include "runtime/core/rank.h"
@@ -9,12 +10,13 @@
 
 namespace fsdpc::runtime {
 
-enum class Saved { parameters, gradients };
+// The average of a frozen parameter is the parameter.
+enum class Saved { parameters, averages, gradients };
 
-// Saves parameters or gradients. All ranks call it together and rank 0 writes,
-// to a temporary file that replaces `path` once all of it is on disk. Only rank
-// 0 can fail; its caller must end the job, because the other ranks may be
-// waiting to send.
+// Saves parameters, their averages or gradients. All ranks call it together and
+// rank 0 writes, to a temporary file that replaces `path` once all of it is on
+// disk. Only rank 0 can fail; its caller must end the job, because the other
+// ranks may be waiting to send.
 Status save(fsdpc_rank &rank, Saved what, const std::string &path);
 
 } // namespace fsdpc::runtime

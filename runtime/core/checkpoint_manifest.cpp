@@ -73,6 +73,11 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   layout.name = json.at("name").get<std::string>();
   layout.shard = numberIn(json, "shard", mostElements / ranks);
   layout.states = int32_t(numberIn(json, "states", mostStates));
+  // Checkpoints written before there were averages do not have it.
+  layout.average = json.value("average", false);
+  if (layout.ownStates() < 0)
+    throw std::runtime_error("layout '" + layout.name +
+                             "' has an average among no states");
   for (const Json &entry : json.at("members")) {
     Member member;
     member.name = entry.at("name").get<std::string>();
@@ -138,6 +143,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks) {
     copy.name = storedName(layout.name);
     copy.shard = shardElements(layout, ranks, manifest.shardAlignment);
     copy.states = layout.trainable ? layout.states : 0;
+    copy.average = layout.average;
     for (const Member &member : layout.members) {
       Member place;
       place.name = storedName(member.name);
@@ -211,6 +217,7 @@ std::string toJson(const CheckpointManifest &stored) {
     layouts.push_back({{"name", layout.name},
                        {"shard", layout.shard},
                        {"states", layout.states},
+                       {"average", layout.average},
                        {"members", members}});
   }
   for (const Buffer &buffer : stored.buffers)
@@ -304,12 +311,13 @@ Status checkSameModel(const CheckpointManifest &stored,
         found.push_back("its " + describe(member.name, place->shape) + " is " +
                         shapeText(member.shape) + " here");
       // A parameter that was frozen has no states; they start at zero.
-      else if (layout.trainable && home->states != 0 &&
-               home->states != layout.states)
+      else if (int32_t own = layout.states - int32_t(layout.average);
+               layout.trainable && home->ownStates() != 0 &&
+               home->ownStates() != own)
         found.push_back("its " + describe(member.name, place->shape) + " has " +
-                        std::to_string(home->states) +
-                        " optimizer states, but " + manifest.optimizer +
-                        " has " + std::to_string(layout.states));
+                        std::to_string(home->ownStates()) +
+                        " optimizer states, but " + layout.optimizer + " has " +
+                        std::to_string(own));
     }
   for (auto &[name, place] : known)
     if (taken.insert(place.first).second)

@@ -36,6 +36,10 @@ struct StoredLayout {
   int64_t shard = 0; // elements per rank
   int32_t states = 0;
   std::vector<Member> members;
+  bool average = false; // the last state; see Layout
+
+  // The states of the optimizer itself, which come first.
+  int32_t ownStates() const { return states - int32_t(average); }
 };
 
 struct CheckpointManifest {
@@ -71,7 +75,8 @@ std::string toJson(const CheckpointManifest &stored);
 Result<CheckpointManifest> parseCheckpoint(const std::string &text);
 
 // Fails unless a program can resume from it: same parameters and buffers, and
-// equally many optimizer states. The error names the first that differ.
+// equally many optimizer states. An average may be new or no longer wanted. The
+// error names the first that differ.
 Status checkSameModel(const CheckpointManifest &stored,
                       const Manifest &manifest);
 

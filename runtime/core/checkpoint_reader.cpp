@@ -140,10 +140,18 @@ Status TrainingCheckpoint::readState(const Member &member, int32_t state,
                                      int64_t begin, int64_t count,
                                      float *to) const {
   const Place &place = placeOf(member);
-  if (stored.layouts[place.layout].states > 0)
+  if (stored.layouts[place.layout].ownStates() > 0)
     return readLayout(place, 1 + state, begin, count, to);
   std::fill_n(to, count, 0.0f);
   return {};
+}
+
+Status TrainingCheckpoint::readAverage(const Member &member, int64_t begin,
+                                       int64_t count, float *to) const {
+  const Place &place = placeOf(member);
+  const StoredLayout &layout = stored.layouts[place.layout];
+  return readLayout(place, layout.average ? layout.states : 0, begin, count,
+                    to);
 }
 
 Status TrainingCheckpoint::readBuffer(const Buffer &buffer, void *to) const {

@@ -28,11 +28,14 @@ public:
   const CheckpointManifest &manifest() const { return stored; }
 
   // Read elements [begin, begin + count) of a parameter's master, or of one of
-  // its optimizer states. The states of a parameter that had none are zero.
+  // its optimizer's own states, or of its average. The states of a parameter
+  // that had none are zero, and its average is the parameter.
   Status readMaster(const Member &member, int64_t begin, int64_t count,
                     float *to) const;
   Status readState(const Member &member, int32_t state, int64_t begin,
                    int64_t count, float *to) const;
+  Status readAverage(const Member &member, int64_t begin, int64_t count,
+                     float *to) const;
   Status readBuffer(const Buffer &buffer, void *to) const;
 
 private:

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -141,6 +142,9 @@ const Flag flags[] = {
     {"--save", "FILE.safetensors",
      "Write the parameters (f32) and buffers at the end",
      [](Arguments &a) -> Target { return &a.options.save; }, path},
+    {"--save-ema", "FILE.safetensors",
+     "The same with the averages of the parameters (compiled with --ema)",
+     [](Arguments &a) -> Target { return &a.options.saveEma; }, path},
     {"--save-gradients", "FILE.safetensors",
      "Write the first step's mean gradients, before clipping",
      [](Arguments &a) -> Target { return &a.options.saveGradients; }, path},
@@ -289,6 +293,11 @@ Status completeCheckpoints(Options &options) {
   return {};
 }
 
+bool keepsAverages(const Manifest &manifest) {
+  return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                     [](const Layout &layout) { return layout.average; });
+}
+
 } // namespace
 
 Result<Options> parseCommandLine(int argc, const char *const *argv,
@@ -322,6 +331,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   FSDPC_TRY(completeCheckpoints(options));
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
+  if (!options.saveEma.empty() && !keepsAverages(manifest))
+    return Error{"--save-ema: the program keeps no average of the parameters; "
+                 "compile it with --ema=DECAY"};
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);

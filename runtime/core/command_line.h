@@ -34,7 +34,7 @@ struct Options {
   std::string scheduleText = "constant"; // --lr-schedule as given, for the log
   uint64_t seed = 0;
   bool shuffle = false;
-  std::string weights, init, log, trace, save, saveGradients;
+  std::string weights, init, log, trace, save, saveEma, saveGradients;
   std::string checkpoint;      // --checkpoint: a folder
   std::string checkpointEvery; // as given; one of the next two, or neither
   int64_t checkpointSteps = 0;

@@ -249,11 +249,15 @@ Status Trainer::finish(StepRecord &record) {
   return checkNext();
 }
 
-// Saves the parameters, then the checkpoint, then writes the trace. All ranks
-// call it together.
+// Saves the parameters and their averages, then the checkpoint, then writes the
+// trace. All ranks call it together.
 Status Trainer::saveResults() {
   countMicrobatches();
   FSDPC_TRY(saveTo(options.save, Saved::parameters));
+  // The first update sets the averages; until then they are the parameters.
+  bool updated = state.step > state.scaler.skips;
+  FSDPC_TRY(
+      saveTo(options.saveEma, updated ? Saved::averages : Saved::parameters));
   FSDPC_TRY(writeLastCheckpoint());
   if (Status traced = trace.write(*rank); !traced)
     printWarning(traced.error().message + "; the run has no trace");

@@ -9,10 +9,13 @@
 #include "runtime/core/resources.h"
 #include "runtime/core/startup.h"
 
+#include <algorithm>
+
 namespace fsdpc::runtime {
 
-// Checks that no file of the run is overwritten by another. --save may name the
-// file of --init: its values are read before, and it is replaced as a whole.
+// Checks that no file of the run is overwritten by another. --save and
+// --save-ema may name the file of --init: its values are read before, and it is
+// replaced as a whole.
 Status Trainer::checkPaths() const {
   std::vector<RunFile> outputs, inputs,
       others = {{"the program", "/proc/self/exe"}};
@@ -22,6 +25,7 @@ Status Trainer::checkPaths() const {
       files.push_back({use, path});
   };
   add(outputs, "--save", options.save);
+  add(outputs, "--save-ema", options.saveEma);
   add(outputs, "--save-gradients", options.saveGradients);
   add(outputs, "--log", options.log);
   if (!options.trace.empty())
@@ -34,8 +38,11 @@ Status Trainer::checkPaths() const {
     others.push_back({"the model's weights", path});
   FSDPC_TRY(checkDistinct(outputs, others));
   add(inputs, "--init", options.init);
-  if (!options.save.empty())
-    outputs.erase(outputs.begin());
+  auto replaces = [](const RunFile &file) {
+    return file.use == "--save" || file.use == "--save-ema";
+  };
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), replaces),
+                outputs.end());
   return checkDistinct(outputs, inputs);
 }
 
@@ -49,7 +56,8 @@ Status Trainer::check() {
     FSDPC_TRY(weights.open(manifest, program, options));
   FSDPC_TRY(checkPaths());
   if (job.rank == 0) {
-    for (const std::string &path : {options.save, options.saveGradients})
+    for (const std::string &path :
+         {options.save, options.saveEma, options.saveGradients})
       if (!path.empty())
         FSDPC_TRY(checkWritable(path));
     if (!options.log.empty())

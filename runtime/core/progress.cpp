@@ -114,13 +114,16 @@ void Progress::finish(const StepRecord &last) {
 
 void Progress::stop(const StepRecord &last, const char *signal) const {
   std::string place;
-  if (!options.save.empty())
-    place = "the parameters are in '" + options.save + "'";
-  else if (options.checkpoint.empty())
+  auto add = [&](const std::string &file, const std::string &what,
+                 const std::string &then = "") {
+    if (!file.empty())
+      place += (place.empty() ? "" : "; ") + what + " in '" + file + "'" + then;
+  };
+  add(options.save, "the parameters are");
+  add(options.saveEma, "the averages are");
+  add(options.checkpoint, "a checkpoint is", ", continue with --resume");
+  if (place.empty())
     place = "nothing is saved, since --save was not given";
-  if (!options.checkpoint.empty())
-    place += (place.empty() ? "" : "; ") + std::string("a checkpoint is in '") +
-             options.checkpoint + "', continue with --resume";
   say(format("%s%sstopped by %s after step %lld/%lld; ",
              redraw ? "\r\x1b[K" : "", prefix, signal, (long long)last.step + 1,
              (long long)options.steps) +

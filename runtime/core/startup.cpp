@@ -90,6 +90,7 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
       {"--shuffle", options.shuffle ? "on" : "off"},
       {"--save-gradients", options.saveGradients.empty() ? "off" : "on"},
       {"--save", options.save.empty() ? "off" : "on"},
+      {"--save-ema", options.saveEma.empty() ? "off" : "on"},
       {"--deterministic", options.device.deterministic ? "on" : "off"},
       {"the hash of the values of --init", *init},
       {"the number of samples", std::to_string(samples.count())}};
@@ -245,8 +246,11 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
           layout, begin, end, [&](size_t index, int64_t from, int64_t to) {
             const Member &member = layout.members[index];
             auto read = [&](float *values, int64_t at, int64_t count) {
-              return checkpoint.readState(
-                  member, state, from - member.offset + at, count, values);
+              int64_t begin = from - member.offset + at;
+              return layout.average && state == layout.states - 1
+                         ? checkpoint.readAverage(member, begin, count, values)
+                         : checkpoint.readState(member, state, begin, count,
+                                                values);
             };
             float *part = buffers.states + state * buffers.part;
             return fillDevice(*rank.device, part + (from - begin), to - from,

@@ -227,6 +227,9 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"no-decay", "norm|bias", "[\"norm|bias\"]"},
       {"group", "ln|b$: x: lr=1e-4 weight_decay=0",
        "[\"ln|b$: x: lr=1e-04 weight_decay=0\"]"},
+      {"group", "a: optimizer=sgd momentum=0.90 nesterov=true betas=0.5,0.950",
+       "[\"a: optimizer=sgd momentum=0.9 nesterov=true betas=0.5,0.95\"]"},
+      {"ema", "0.75", "7.500000e-01 : f64"},
       {"layer-decay", "0.75", "7.500000e-01 : f64"},
       {"clip-grad-norm", "1", "1.000000e+00 : f64"},
       {"clip-grad-value", "0.5", "5.000000e-01 : f64"},
@@ -347,6 +350,25 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"betas", "0.9,0.99,0.999", "is not of the form B1,B2"},
       {"betas", "0.9,1", "has 1, which is not less than 1"},
       {"betas", "-0.1,0.9", "has -0.1, which is less than 0"},
+      {"ema", "1", "is not less than 1"},
+      {"group", "lr=1", "is not of the form 'REGEX: KEY=X ...'"},
+      {"group", "a: momentun=0.9",
+       "sets 'momentun', which is no hyperparameter of a group; did you mean "
+       "'momentum'?"},
+      {"group", "a: weight-decay=0",
+       "sets 'weight-decay', which is no hyperparameter of a group; did you "
+       "mean 'weight_decay'?"},
+      {"group", "a: no_decay=b",
+       "sets 'no_decay', which is no hyperparameter of a group; did you mean "
+       "'lr_decay'?"},
+      {"group", "a: lr=1 lr=2", "sets 'lr' twice"},
+      {"group", "a: betas=0.9",
+       "has 'betas=0.9', where '0.9' is not of the form B1,B2"},
+      {"group", "a: nesterov",
+       "has 'nesterov', where '' is neither true nor false"},
+      {"group", "a: optimizer=lion.mlir",
+       "has 'optimizer=lion.mlir', but only --optimizer takes a file; give it "
+       "there, and groups to the other parameters"},
       {"memory-limit", "6 parsecs", "is not a size such as '6GiB'"},
       {"memory-limit", "0", "is not a size such as '6GiB'"},
       {"memory-limit", "99999999999G", "is not a size such as '6GiB'"},
@@ -470,6 +492,27 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"target", "cuda"}, {"cpu", "x86-64-v3"}},
        "'--cpu' has no effect with '--target=cuda'; it needs '--target=host' "
        "or '--target=cuda-emulation'"},
+      {{{"group", "a: optimizer=sgd momentum=0.9 nesterov=true"},
+        {"group", "b: eps=1e-6"}},
+       ""},
+      {{{"optimizer", "sgd"},
+        {"momentum", "0.9"},
+        {"group", "a: nesterov=true"}},
+       ""},
+      {{{"group", "a: momentum=0.9"}},
+       "'--group=a: ...' sets momentum, which optimizer=adamw does not take; "
+       "it needs optimizer=sgd|rmsprop"},
+      {{{"optimizer", "sgd"},
+        {"momentum", "0.9"},
+        {"group", "a: optimizer=rprop weight_decay=0"}},
+       "'--group=a: ...' sets weight_decay, which optimizer=rprop does not "
+       "take; it needs optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|"
+       "radam|rmsprop|asgd|lion"},
+      {{{"optimizer", "sgd"}, {"group", "a: nesterov=true"}},
+       "'--group=a: ...': '--nesterov' needs '--momentum' above 0"},
+      {{{"lr", "0"}, {"group", "a: lr=1"}},
+       "'--group=a: ...' with an lr needs '--lr' above 0, since the program "
+       "keeps their ratio"},
       {{{"plan-ranks", "16"}, {"max-ranks", "8"}},
        "'--plan-ranks=16' is above '--max-ranks=8', the most ranks that the "
        "program will run on"},

@@ -247,6 +247,10 @@ TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   EXPECT_TRUE(refused([](auto &m) { m.layouts[0].shard = 1; }));
   EXPECT_TRUE(refused([](auto &m) { m.layouts[0].shard = INT64_MAX; }));
   EXPECT_TRUE(refused([](auto &m) { m.layouts[0].states = 99; }));
+  EXPECT_TRUE(refused([](auto &m) {
+    m.layouts[0].states = 0;
+    m.layouts[0].average = true;
+  }));
   EXPECT_TRUE(
       refused([](auto &m) { m.layouts[0].members[0].offset = INT64_MAX; }));
   EXPECT_TRUE(refused([](auto &m) { m.layouts[0].members[0].offset = -1; }));
@@ -302,18 +306,22 @@ TEST(CheckpointManifest, AnotherModelIsNamed) {
   Manifest program;
   Layout layout;
   layout.states = 2;
+  layout.optimizer = "adam";
   Member member;
   member.name = "w";
   member.shape = {3};
   layout.members = {member};
   program.layouts = {layout};
-  program.optimizer = "adam";
   auto message = [&] {
     return checkSameModel(small(), program).error().message;
   };
   EXPECT_THAT(message(), HasSubstr("'w' [3] has 1 optimizer states, but adam "
                                    "has 2"));
   program.layouts[0].states = 1;
+  EXPECT_TRUE(checkSameModel(small(), program));
+  // An average may be new.
+  program.layouts[0].states = 2;
+  program.layouts[0].average = true;
   EXPECT_TRUE(checkSameModel(small(), program));
   // Any name of a tied parameter will do.
   program.layouts[0].members[0].name = "tied";

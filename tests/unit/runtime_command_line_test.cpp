@@ -100,6 +100,7 @@ TEST(CommandLine, MistakesNameTheNearest) {
       {{"--steps", "0"}, "--steps: '0' is not a whole number of at least 1"},
       {{"--steps", "4x"}, "'4x' is not a whole number"},
       {with({"--threads=0"}), "at least 1"},
+      {with({"--save-ema=x.safetensors"}), "compile it with --ema=DECAY"},
       {with({"--lr=nan"}), "'nan' is not a number of at least 0"},
       {with({"--lr=-1"}), "'-1' is not a number of at least 0"},
       {with({"--seed=-1"}), "'-1' is not a whole number from 0"},

@@ -40,12 +40,17 @@ static void printGroups(ModuleOp module) {
   FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
   if (failed(groups))
     return;
-  for (const fsdp::ParameterGroups::Group &group : groups->groups()) {
+  fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+  for (const auto &[number, group] : llvm::enumerate(groups->groups())) {
     int64_t elements = 0;
     for (fsdp::ParameterOp member : group.members)
       elements += cast<ShapedType>(member.getType()).getNumElements();
     llvm::outs() << "group '" << group.pattern << "': " << group.members.size()
-                 << " parameters of " << elements << " elements\n";
+                 << " parameters of " << elements << " elements";
+    if (options.groups[number].find("optimizer"))
+      llvm::outs() << ", "
+                   << options.ofGroup(options.groups[number]).optimizer.name();
+    llvm::outs() << "\n";
   }
 }
 

@@ -227,10 +227,13 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     member. At run time the buffer is padded so that all ranks have equal shards.
 
     `compute` is the element type that the model computes in. `states` is the number
-    of f32 tensors that the optimizer keeps per element. `strategy` is the layout's
-    strategy where it is not that of the option `strategy`. `whole` lists what every
-    rank keeps in full under it, any of "compute", "gradient", "master" and "state"; the
-    rest is sharded. Rates and decays of the members can be edited in a dump.
+    of f32 tensors that the optimizer keeps per element; with `average`, the last of
+    them is the running average of the parameters (`--ema`). `strategy` is the layout's
+    strategy where it is not that of the option `strategy`. `group` is the number of the
+    `--group`, from 1, whose optimizer and hyperparameters update the members, where
+    these are not those of the options. `whole` lists what every rank keeps in full
+    under the strategy, any of "compute", "gradient", "master" and "state"; the rest is
+    sharded. Rates and decays of the members can be edited in a dump.
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
@@ -240,7 +243,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - `elements` is the end of the last member.
     - Each member names an `fsdp.parameter` with that number of elements, trainable
       if and only if the layout is.
-    - A frozen layout has no states.
+    - A frozen layout has no states, no `average` and no `group`.
+    - With `average` there is at least one state.
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above.
 
@@ -248,16 +252,22 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
       members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
+    fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 average {
+      members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$unit,
-                       OptionalAttr<StrAttr>:$strategy, UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       I64Attr:$states, FSDP_Members:$members, StrArrayAttr:$whole);
+                       OptionalAttr<StrAttr>:$strategy,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
+                       UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
+                       I64Attr:$states, UnitAttr:$average, FSDP_Members:$members,
+                       StrArrayAttr:$whole);
   let assemblyFormat = [{
-    $sym_name `of` $unit (`strategy` $strategy^)? (`trainable` $trainable^)?
-    `elements` $elements `:` $compute `states` $states attr-dict
+    $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
+    (`trainable` $trainable^)? `elements` $elements `:` $compute `states` $states
+    (`average` $average^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
 }

@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Processor.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -41,7 +42,6 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   if (options.target == Target::Host)
     manifest.cpuFeatures = featuresOf(options.cpu);
   manifest.strategy = describeStrategies(module);
-  manifest.optimizer = options.optimizer.name();
   manifest.computeDtype = nameOf(options.paramType).str();
   manifest.reduceDtype = nameOf(options.reduceType).str();
   manifest.lr = options.lr();
@@ -55,14 +55,26 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
 }
 
+// A dump may name a group that the options do not have, until verify-shard.
+static std::string optimizerOf(LayoutOp layout, const CompileOptions &options) {
+  size_t group = layout.getGroup().value_or(0);
+  if (group == 0 || group > options.groups.size())
+    return options.optimizer.name();
+  return options.ofGroup(options.groups[group - 1]).optimizer.name();
+}
+
 // The verifier has checked that every member is a parameter.
-static Layout layoutOf(LayoutOp op, const SymbolTable &symbols) {
+static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
+                       const CompileOptions &options) {
   Layout layout;
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();
   layout.trainable = op.getTrainable();
   layout.elements = op.getElements();
   layout.states = op.getStates();
+  layout.average = op.getAverage();
+  if (op.getTrainable())
+    layout.optimizer = optimizerOf(op, options);
   for (auto kept : op.getWhole().getAsRange<StringAttr>()) {
     layout.masterWhole |= kept == "master";
     layout.gradientWhole |= kept == "gradient";
@@ -83,6 +95,17 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols) {
     layout.members.push_back(std::move(member));
   }
   return layout;
+}
+
+// Returns "adamw, sgd" if layouts have several. Before the phase `shard` there
+// are no layouts.
+static std::string joinOptimizers(const Manifest &manifest,
+                                  const CompileOptions &options) {
+  SmallVector<StringRef> names;
+  for (const Layout &layout : manifest.layouts)
+    if (layout.trainable && !llvm::is_contained(names, layout.optimizer))
+      names.push_back(layout.optimizer);
+  return names.empty() ? options.optimizer.name() : llvm::join(names, ", ");
 }
 
 static Buffer bufferOf(BufferOp op) {
@@ -114,8 +137,10 @@ Manifest describeModule(ModuleOp module) {
   Manifest manifest;
   addOptions(module, manifest);
   SymbolTable symbols(module);
+  CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>())
-    manifest.layouts.push_back(layoutOf(layout, symbols));
+    manifest.layouts.push_back(layoutOf(layout, symbols, options));
+  manifest.optimizer = joinOptimizers(manifest, options);
   for (auto buffer : module.getOps<BufferOp>())
     manifest.buffers.push_back(bufferOf(buffer));
   if (auto function =

@@ -199,50 +199,6 @@ Strings OptionType<InitRules>::texts(const InitRules &list) {
   return texts;
 }
 
-// Keys have the names of torch.optim's param_groups.
-std::string OptionType<GroupList>::parse(const OptionInfo &option,
-                                         StringRef text, GroupList &list) {
-  auto [pattern, settings] = text.rsplit(": ");
-  if (pattern.empty() || settings.trim().empty())
-    return "is not of the form '" + option.placeholder.str() + "'";
-  ParameterGroup group{pattern.str(), std::nullopt, std::nullopt};
-  std::string why;
-  if (!NamePattern::compile(pattern, why))
-    return "has '" + pattern.str() +
-           "', which is not a regular expression: " + why;
-  SmallVector<StringRef> parts;
-  settings.split(parts, ' ', -1, /*KeepEmpty=*/false);
-  for (StringRef part : parts) {
-    auto [key, number] = part.split('=');
-    auto *value = llvm::StringSwitch<std::optional<double> *>(key)
-                      .Case("lr", &group.lr)
-                      .Case("weight_decay", &group.weightDecay)
-                      .Default(nullptr);
-    if (!value)
-      return "sets '" + key.str() + "', which is none of lr|weight_decay";
-    if (value->has_value())
-      return "sets '" + key.str() + "' twice";
-    std::string fault = parseNumber(number, option.range, value->emplace());
-    if (!fault.empty())
-      return "has '" + part.str() + "', where '" + number.str() + "' " + fault;
-  }
-  list.push_back(std::move(group));
-  return "";
-}
-
-Strings OptionType<GroupList>::texts(const GroupList &list) {
-  Strings texts;
-  for (const ParameterGroup &group : list) {
-    std::string text = group.pattern + ":";
-    if (group.lr)
-      text += " lr=" + printNumber(*group.lr);
-    if (group.weightDecay)
-      text += " weight_decay=" + printNumber(*group.weightDecay);
-    texts.push_back(std::move(text));
-  }
-  return texts;
-}
-
 std::string OptionType<StrategyRules>::parse(const OptionInfo &option,
                                              StringRef text,
                                              StrategyRules &list) {

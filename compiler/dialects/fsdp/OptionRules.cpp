@@ -3,6 +3,7 @@
 // than was meant.
 #include "compiler/dialects/fsdp/OptionTable.h"
 
+#include "compiler/dialects/fsdp/GroupOptions.h"
 #include "compiler/dialects/fsdp/Optimizers.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -34,9 +35,7 @@ static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
   return llvm::join(llvm::map_range(values, flag), " or ");
 }
 
-// Checks the rules of torch.optim that concern several hyperparameters, or one
-// that has a limit of its own.
-static std::string checkHyperparameters(const CompileOptions &options) {
+std::string checkHyperparameters(const CompileOptions &options) {
   auto isGiven = [&](StringRef name) {
     return llvm::is_contained(options.given, findOption(name));
   };
@@ -92,20 +91,9 @@ std::string checkOptions(const CompileOptions &options) {
              findOption(condition.option)->print(options) + "'; it needs " +
              listFlags(condition.option, neededValues(*option));
   }
-  if (options.lr() == 0 &&
-      llvm::any_of(options.groups, [](const ParameterGroup &group) {
-        return group.lr.has_value();
-      }))
-    return "'--group' with an lr needs '--lr' above 0, since the program keeps "
-           "their ratio";
-  if (llvm::any_of(options.groups,
-                   [](const ParameterGroup &group) {
-                     return group.weightDecay.has_value();
-                   }) &&
-      !takes(infoOf(options.optimizer), "weight-decay"))
-    return "'--group' sets weight_decay, which '--optimizer=" +
-           options.optimizer.name() + "' does not take";
   std::string fault = checkHyperparameters(options);
+  if (fault.empty())
+    fault = checkGroups(options);
   if (!fault.empty())
     return fault;
   if (options.isCuda() && options.usesF16())

@@ -41,6 +41,9 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
       },
       [](const CompileOptions &options, MLIRContext *context) {
         return Attribute(Type::write(options.*field, Builder(context)));
+      },
+      [](const CompileOptions &from, CompileOptions &to) {
+        to.*field = from.*field;
       }};
 }
 
@@ -173,7 +176,8 @@ constexpr OptionInfo table[] = {
                               "parameters without weight decay", notNegative,
                               whereTaken),
     option<&Options::groups>("group", Group::Training, "REGEX: KEY=X ...",
-                             "lr and weight_decay of some parameters"),
+                             "optimizer, lr and other hyperparameters, with "
+                             "torch's names, of some parameters"),
     option<&Options::layerDecay>(
         "layer-decay", Group::Training, "X",
         "multiplies the learning rate from each layer to the one before it"),
@@ -184,6 +188,11 @@ constexpr OptionInfo table[] = {
         "clip-grad-value", Group::Training, "X",
         "largest element of the gradient, after its norm is clipped (0: as it "
         "is)"),
+    option<&Options::ema>(
+        "ema", Group::Training, "DECAY",
+        "keeps an average of the parameters, decay times itself plus the rest "
+        "times the new ones (0: none); the program saves it by --save-ema",
+        belowOne),
     option<&Options::givenLossScale>(
         "loss-scale", Group::Training, "dynamic[,KEY=X...]|X|none",
         "factor of the loss's gradient, as torch's GradScaler, with the keys "
@@ -254,6 +263,10 @@ StringRef nearestOption(StringRef name) {
                                     name.edit_distance(b.name);
                            })
       ->name;
+}
+
+bool isHyperparameter(const OptionInfo &option) {
+  return option.condition.option == whereTaken.option;
 }
 
 } // namespace fsdpc::fsdp

@@ -53,6 +53,8 @@ struct OptionInfo {
   std::string (*read)(const OptionInfo &, mlir::Attribute, CompileOptions &);
   /// Returns the field's value as an attribute; null if it has no value.
   mlir::Attribute (*write)(const CompileOptions &, mlir::MLIRContext *);
+  /// Sets the field as it is in other options.
+  void (*copy)(const CompileOptions &from, CompileOptions &to);
 };
 
 /// Returns every option, in the order of the help.
@@ -64,6 +66,9 @@ const OptionInfo *findOption(llvm::StringRef name);
 /// Returns the values of the other option with which this one has an effect;
 /// none if it always has. A hyperparameter's are the optimizers that take it.
 llvm::SmallVector<llvm::StringRef> neededValues(const OptionInfo &option);
+
+/// Returns true if optimizers take the option: each says which (Optimizers.h).
+bool isHyperparameter(const OptionInfo &option);
 
 /// Returns the name of the option that is nearest to a misspelt one.
 llvm::StringRef nearestOption(llvm::StringRef name);
@@ -82,6 +87,10 @@ std::string readOptions(mlir::DictionaryAttr attribute,
 /// Returns the attribute `fsdp.options`, with the options that were given.
 mlir::DictionaryAttr writeOptions(const CompileOptions &options,
                                   mlir::MLIRContext *context);
+
+/// Checks the rules of torch.optim that concern several hyperparameters, or one
+/// that has a limit of its own. Returns an empty string or the error.
+std::string checkHyperparameters(const CompileOptions &options);
 
 /// Checks the rules that concern several options: an option that the others
 /// leave without effect is an error. Returns an empty string or the error.

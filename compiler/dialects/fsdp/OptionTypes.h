@@ -238,7 +238,7 @@ template <> struct OptionType<InitRules> : ListOption<InitRules> {
 
 using GroupList = std::vector<ParameterGroup>;
 /// "REGEX: lr=1e-4 weight_decay=0", split at the last ": "; kept in the order
-/// given, since the first match counts.
+/// given, since the first match counts. GroupOptions.cpp has the functions.
 template <> struct OptionType<GroupList> : ListOption<GroupList> {
   static std::string parse(const OptionInfo &, llvm::StringRef, GroupList &);
   static Strings texts(const GroupList &list);

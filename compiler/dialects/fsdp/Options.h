@@ -106,11 +106,15 @@ struct InitRule {
   std::string glob, rule;
 };
 
-/// Hyperparameters of the parameters whose name the expression matches. What is
-/// not given is as for the other parameters.
+/// Parameters with an optimizer or hyperparameters of their own: those whose
+/// name the expression matches.
 struct ParameterGroup {
   std::string pattern;
-  std::optional<double> lr, weightDecay;
+  /// Names of options and the texts of their values, in the order given.
+  std::vector<std::pair<std::string, std::string>> settings;
+
+  /// Returns the text of the option's value, or null if it is not given.
+  const std::string *find(llvm::StringRef option) const;
 };
 
 /// The strategy of the units whose name matches the glob.
@@ -168,7 +172,8 @@ struct CompileOptions {
   double layerDecay = 1;   // factor of the learning rate from a unit to the one
                            // before it
   double clipGradNorm = 0; // 0: not clipped
-  double clipGradValue = 0;                // 0: not clipped
+  double clipGradValue = 0; // 0: not clipped
+  double ema = 0; // decay of the parameters' average; 0: there is none
   std::optional<LossScale> givenLossScale; // see lossScale()
 
   // The schedule.
@@ -194,6 +199,10 @@ struct CompileOptions {
 
   /// Returns the options of a module. The dialect has verified the attribute.
   static CompileOptions of(mlir::ModuleOp module);
+  /// Returns the options with which the members of one of `groups` are updated.
+  /// What the group does not give is as in these options if its optimizer is
+  /// the same, else that optimizer's default.
+  CompileOptions ofGroup(const ParameterGroup &group) const;
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.
   bool isCuda() const { return target != Target::Host; }

@@ -1,6 +1,8 @@
 // Matches --group and --layer-decay against parameters; see ParameterGroups.h.
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 
+#include "compiler/dialects/fsdp/GroupOptions.h"
+
 #include "llvm/ADT/MapVector.h"
 
 #include <cmath>
@@ -13,6 +15,7 @@ FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   FirstMatch patterns("group");
   ParameterGroups result;
+  result.programs = programsOf(options);
   for (const ParameterGroup &group : options.groups) {
     std::string why;
     std::optional<NamePattern> pattern =
@@ -40,6 +43,11 @@ FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
 std::optional<size_t> ParameterGroups::groupOf(ParameterOp parameter) const {
   auto it = numbers.find(parameter);
   return it == numbers.end() ? std::nullopt : std::optional(it->second);
+}
+
+size_t ParameterGroups::programOf(ParameterOp parameter) const {
+  std::optional<size_t> group = groupOf(parameter);
+  return group ? programs[*group] : 0;
 }
 
 FailureOr<DenseMap<Operation *, double>>

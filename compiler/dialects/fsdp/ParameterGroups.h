@@ -1,5 +1,5 @@
 // The groups of --group (torch.optim's param_groups) and --layer-decay, matched
-// against the parameters of a module: what rate and decay each one has.
+// against the parameters of a module: what updates each one, and at which rate.
 #pragma once
 
 #include "compiler/dialects/fsdp/Names.h"
@@ -27,9 +27,14 @@ public:
   llvm::ArrayRef<Group> groups() const { return list; }
   /// Returns the number of the parameter's group, or nullopt.
   std::optional<size_t> groupOf(ParameterOp parameter) const;
+  /// Returns what a layout must have as its `group` to hold the parameter: the
+  /// number, from 1, of the group whose optimizer and hyperparameters update
+  /// it, or 0 for those of the options.
+  size_t programOf(ParameterOp parameter) const;
 
 private:
   std::vector<Group> list;
+  std::vector<size_t> programs; // of each group; see programsOf
   llvm::DenseMap<mlir::Operation *, size_t> numbers;
 };
 

@@ -24,6 +24,11 @@ LogicalResult LayoutOp::verify() {
   if (!getTrainable() && getStates() != 0)
     return emitOpError() << "is frozen, but has " << getStates()
                          << " optimizer states";
+  if (!getTrainable() && (getGroup() || getAverage()))
+    return emitOpError() << "is frozen, but has "
+                         << (getGroup() ? "a group" : "an average");
+  if (getAverage() && getStates() == 0)
+    return emitOpError("has an average, but no states; it is the last one");
   // Members are in ascending order and do not overlap; gaps are padding up to
   // the alignment. The last member ends the layout, so nothing is hidden behind
   // it.

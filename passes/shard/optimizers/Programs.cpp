@@ -1,8 +1,10 @@
-// The table of programs, and what all of them begin with: the gradient arrives
-// averaged and with its norm clipped; its elements are clipped here, before
-// --maximize turns them round.
+// The table of programs, and what all of them begin and end with: the gradient
+// arrives averaged and with its norm clipped; its elements are clipped here,
+// before --maximize turns them round. The average of --ema is taken of the new
+// parameter.
 #include "passes/shard/optimizers/Programs.h"
 
+#include "shared/manifest.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -82,16 +84,41 @@ FailureOr<OptimizerProgram> OptimizerProgram::of(const Options &options,
   program.options = options;
   if (options.optimizer != Optimizer::User) {
     program.names = programOf(options).states(options);
-    return program;
+  } else {
+    program.user = parseUserProgram(options.optimizer, context);
+    if (!program.user)
+      return failure();
+    program.names = stateNames(program.user);
   }
-  program.user = parseUserProgram(options.optimizer, context);
-  if (!program.user)
+  if (options.ema > 0)
+    program.names.push_back("ema");
+  if (program.names.size() > size_t(mostStates)) {
+    emitError(UnknownLoc::get(context))
+        << "--optimizer '" << options.optimizer.name() << "' has "
+        << program.names.size() << " states"
+        << (options.ema > 0 ? " with that of --ema" : "") << "; the most are "
+        << mostStates;
     return failure();
-  program.names = stateNames(program.user);
+  }
   return program;
 }
 
+// torch.optim.swa_utils: get_ema_multi_avg_fn, whose AveragedModel begins with
+// a copy of the parameters at its first update.
+static Value averageOf(double decay, Scalars s, Value old, Value parameter,
+                       Value step) {
+  Value one = s.number(1, "one");
+  Value kept = s.number(decay, "ema");
+  Value average = s.average(old, parameter, one, kept, decay);
+  return s.select(s.equal(step, one), parameter, average);
+}
+
 Results OptimizerProgram::build(Scalars s, Arguments in) const {
+  Value average;
+  if (options.ema > 0) {
+    average = in.states.back();
+    in.states = in.states.drop_back();
+  }
   if (options.clipGradValue > 0) {
     Value limit = s.element(options.clipGradValue, "clip_value");
     Value least = s.neg(limit);
@@ -99,8 +126,27 @@ Results OptimizerProgram::build(Scalars s, Arguments in) const {
   }
   if (options.maximize)
     in.gradient = s.neg(in.gradient);
-  return user ? copyProgram(user, s, in)
-              : programOf(options).build(options, s, in);
+  Results results = user ? copyProgram(user, s, in)
+                         : programOf(options).build(options, s, in);
+  if (average)
+    results.push_back(
+        averageOf(options.ema, s, average, results.front(), in.step));
+  return results;
+}
+
+FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
+                                                    MLIRContext *context) {
+  std::vector<Options> all = {options};
+  for (const fsdp::ParameterGroup &group : options.groups)
+    all.push_back(options.ofGroup(group));
+  std::vector<OptimizerProgram> programs;
+  for (const Options &each : all) {
+    auto program = OptimizerProgram::of(each, context);
+    if (failed(program))
+      return failure();
+    programs.push_back(std::move(*program));
+  }
+  return programs;
 }
 
 } // namespace fsdpc::passes

@@ -5,12 +5,16 @@
 #include "passes/shard/optimizers/Scalars.h"
 #include "passes/shard/optimizers/UserProgram.h"
 
+#include <vector>
+
 namespace fsdpc::passes {
 
-/// The program of the optimizer that was chosen.
+/// The program of an optimizer. With --ema it also keeps the average of the
+/// parameter, as its last state.
 class OptimizerProgram {
 public:
-  /// Emits an error if the program is the user's own and is not valid.
+  /// Emits an error if the program is the user's own and is not valid, or has
+  /// more states than a layout can keep.
   static mlir::FailureOr<OptimizerProgram>
   of(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
@@ -27,6 +31,10 @@ private:
   StateNames names;
   UserProgram user; // null if the optimizer is a known one
 };
+
+/// Returns the program of the options, then that of each --group.
+mlir::FailureOr<std::vector<OptimizerProgram>>
+programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
 // Programs.cpp lists these by optimizer.
 Results buildAdam(const fsdp::CompileOptions &, Scalars, Arguments);

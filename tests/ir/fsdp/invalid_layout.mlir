@@ -64,3 +64,30 @@ fsdp.unit @u
 // expected-error@+1 {{has strategy 'zero4', which is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; did you mean 'zero1'?}}
 fsdp.layout @u.frozen of @u strategy "zero4" elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// Groups are numbered from 1.
+fsdp.unit @u
+fsdp.parameter @w : tensor<8xf32> trainable unit @u
+// expected-error @below {{attribute 'group' failed to satisfy constraint}}
+fsdp.layout @u.flat of @u group 0 trainable elements 8 : f32 states 0 {members = [
+  #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// A frozen layout is not updated.
+fsdp.unit @u
+fsdp.parameter @w : tensor<8xf32> unit @u
+// expected-error @below {{is frozen, but has a group}}
+fsdp.layout @u.frozen of @u group 1 elements 8 : f32 states 0 {members = [
+  #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// The average is a state.
+fsdp.unit @u
+fsdp.parameter @w : tensor<8xf32> trainable unit @u
+// expected-error @below {{has an average, but no states; it is the last one}}
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 average {members = [
+  #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}

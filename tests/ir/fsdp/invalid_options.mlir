@@ -92,8 +92,14 @@ module attributes {fsdp.options = {group = ["bias:lr=1"]}} {
 
 // -----
 
-// expected-error @below {{sets 'betas', which is none of lr|weight_decay}}
-module attributes {fsdp.options = {group = ["bias: betas=0,0"]}} {
+// expected-error @below {{sets 'no_decay', which is no hyperparameter of a group; did you mean 'lr_decay'?}}
+module attributes {fsdp.options = {group = ["bias: no_decay=x"]}} {
+}
+
+// -----
+
+// expected-error @below {{attribute 'fsdp.options': '--group=bias: ...' sets momentum, which optimizer=adamw does not take; it needs optimizer=sgd|rmsprop}}
+module attributes {fsdp.options = {group = ["bias: momentum=0.5"]}} {
 }
 
 // -----

@@ -9,6 +9,7 @@ fsdp.parameter @h.0.weight : tensor<8x4xf32> trainable unit @h.0
    source = #fsdp.source<file = "gpt.onnx.data", offset = 128, length = 128, dtype = "float32", hash = "00112233">}
 // CHECK: fsdp.parameter @h.0.bias : tensor<4xf32> unit @h.0 {rule = "zeros"}
 fsdp.parameter @h.0.bias : tensor<4xf32> unit @h.0 {rule = "zeros"}
+fsdp.parameter @h.0.scale : tensor<8xf32> trainable unit @h.0
 // CHECK: fsdp.buffer @bn.running_mean : tensor<4xf32>
 fsdp.buffer @bn.running_mean : tensor<4xf32>
 // CHECK: fsdp.buffer @bn.num_batches_tracked : tensor<i64> counts
@@ -20,6 +21,10 @@ fsdp.unit @h.0 {module_class = "gpt.Block", scope = "h.0"}
 // CHECK-SAME: whole = ["compute"]
 fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
   members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
+// The optimizer of a group, and the average of the parameters as the last state.
+// CHECK: fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 average
+fsdp.layout @h.0.flat.group2 of @h.0 group 2 trainable elements 8 : f32 states 3 average {
+  members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 
 // CHECK-LABEL: func.func @microbatch
 func.func @microbatch(%loss: tensor<f32>, %mean: tensor<4xf32>, %dw: tensor<8x4xf32>) {

@@ -131,6 +131,68 @@ module attributes {fsdp.options = {optimizer = "rprop", "clip-grad-value" = 0.5 
 
 // -----
 
+// Each layout has the program of its group: @a that of adamw with betas of its
+// own, @b that of sgd with momentum.
+module attributes {fsdp.options = {group = ["a: betas=0.5,0.75", "b: optimizer=sgd momentum=0.25"]}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.parameter @a : tensor<8xf32> trainable unit @u
+  fsdp.parameter @b : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @u.flat.group1 of @u group 1 trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @u.flat.group2 of @u group 2 trainable elements 8 : f32 states 1 {
+    members = [#fsdp.member<@b[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: fsdp.sum_squares [@u.flat, @u.flat.group1, @u.flat.group2]
+// CHECK: fsdp.optimizer @u.flat,
+// CHECK: arith.constant 9.000000e-01 : f64
+// CHECK: fsdp.optimizer @u.flat.group1,
+// CHECK: arith.constant 5.000000e-01 : f64
+// CHECK: arith.constant 7.500000e-01 : f64
+// CHECK: fsdp.yield %{{.*}}, %{{.*}}, %{{.*}} : f32, f32, f32
+// CHECK: fsdp.optimizer @u.flat.group2,
+// CHECK: arith.constant 2.500000e-01 : f64
+// CHECK: fsdp.yield %{{.*}}, %{{.*}} : f32, f32
+
+// -----
+
+// --ema adds a state: the new parameter in the first step, then a weighted sum
+// with it. torch's lerp starts from the nearer end.
+module attributes {fsdp.options = {optimizer = "sgd", ema = 0.75 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 1 average {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: ^bb0(%[[P:.*]]: f32, %{{.*}}: f32, %[[EMA:.*]]: f32, %{{.*}}: f64, %[[STEP:.*]]: f64, %{{.*}}: f64):
+// CHECK: %[[NEW:.*]] = arith.addf %[[P]], %{{.*}} : f32
+// CHECK: %[[ONE:.*]] = arith.constant 1.000000e+00 : f64
+// CHECK: %[[DECAY:.*]] = arith.constant 7.500000e-01 : f64
+// CHECK: %[[CHANGE:.*]] = arith.subf %[[NEW]], %[[EMA]] : f32
+// CHECK: %[[REST:.*]] = arith.subf %[[ONE]], %[[DECAY]] : f64
+// CHECK: %[[REST32:.*]] = arith.truncf %[[REST]]
+// CHECK: %[[PART:.*]] = arith.mulf %[[REST32]], %[[CHANGE]]
+// CHECK: %[[SUM:.*]] = arith.addf %[[EMA]], %[[PART]]
+// CHECK: %[[FIRST:.*]] = arith.cmpf oeq, %[[STEP]], %[[ONE]] : f64
+// CHECK: %[[AVERAGE:.*]] = arith.select %[[FIRST]], %[[NEW]], %[[SUM]] : f32
+// CHECK: fsdp.yield %[[NEW]], %[[AVERAGE]] : f32, f32
+
+// -----
+
+module attributes {fsdp.options = {group = ["w: optimizer=sgd"]}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  // expected-error@+1 {{has group 2, but there are 1 of --group}}
+  fsdp.layout @u.flat of @u group 2 trainable elements 8 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+
+// -----
+
 // expected-error@+1 {{no parameter is trained: none has a gradient}}
 module {
 }

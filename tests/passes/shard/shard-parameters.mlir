@@ -159,6 +159,38 @@ module attributes {fsdp.options = {lr = 1.0 : f64, "weight-decay" = 0.5 : f64, "
 
 // -----
 
+// Members of another optimizer, or of other hyperparameters than rate and decay,
+// have a layout of their own: one for the two groups of sgd, which differ only in
+// rate and decay. What a group does not give is as without it (the rate of @d), or
+// the default of another optimizer (sgd's rate of 0.001 is a tenth of --lr).
+// CHECK: fsdp.layout @u.flat of @u trainable elements 8 : f32 states 3 average {
+// CHECK-SAME: <@a[0, 8] rate 1.000000e+00 : f64 decay 5.000000e-01 : f64>
+// CHECK: fsdp.layout @u.flat.group1 of @u group 1 trainable elements 24 : f32 states 2 average {
+// CHECK-SAME: <@b[0, 8] rate 1.000000e-01 : f64 decay 0.000000e+00 : f64>
+// CHECK-SAME: <@c[16, 8] rate 2.000000e+00 : f64 decay 2.500000e-01 : f64>
+// CHECK: fsdp.layout @u.flat.group3 of @u group 3 trainable elements 8 : f32 states 4 average {
+// CHECK-SAME: <@d[0, 8] rate 1.000000e+00 : f64 decay 5.000000e-01 : f64>
+// CHECK: fsdp.pack @u.flat(
+// CHECK: fsdp.pack @u.flat.group1(
+// CHECK: fsdp.pack @u.flat.group3(
+module attributes {fsdp.options = {lr = 0.01 : f64, "weight-decay" = 0.5 : f64, ema = 0.5 : f64, group = [
+    "b: optimizer=sgd momentum=0.9", "c: optimizer=sgd weight_decay=0.25 momentum=0.9 lr=0.02", "d: amsgrad=true", "a: eps=1e-08"]}} {
+  fsdp.parameter @a : tensor<8xf32> trainable unit @u
+  fsdp.parameter @b : tensor<8xf32> trainable unit @u
+  fsdp.parameter @c : tensor<8xf32> trainable unit @u
+  fsdp.parameter @d : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  func.func @microbatch(%g: tensor<8xf32>) {
+    fsdp.gradient @a, %g : tensor<8xf32>
+    fsdp.gradient @b, %g : tensor<8xf32>
+    fsdp.gradient @c, %g : tensor<8xf32>
+    fsdp.gradient @d, %g : tensor<8xf32>
+    return
+  }
+}
+
+// -----
+
 // A group whose parameters all belong to groups before it has no effect.
 // expected-error@+1 {{--group 'a.' has no effect: every trainable parameter that it matches is matched by an earlier one, such as 'a', and the first counts; put it first}}
 module attributes {fsdp.options = {group = ["a: lr=0.1", "a.: lr=1"]}} {

@@ -497,3 +497,42 @@ module {
     return
   }
 }
+
+// -----
+
+// Members have the optimizer of their layout.
+module attributes {fsdp.options = {group = ["w: optimizer=sgd"]}} {
+  fsdp.unit @a
+  // expected-note @below {{the parameter}}
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  // expected-error @below {{breaks rule 'group': layout 'a.flat' is updated by the optimizer of group 0, and its member 'w' by that of group 1 (0: of --optimizer)}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    return
+  }
+}
+
+// -----
+
+// With --ema every trainable layout keeps an average.
+module attributes {fsdp.options = {ema = 0.5 : f64}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  // expected-error @below {{breaks rule 'average': layout 'a.flat' keeps no average, but --ema is 5.000000e-01}}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 1 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    return
+  }
+}
