@@ -96,6 +96,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"beta2", betas},
       {"epsilon", "write '--eps=X' of fsdpc"},
       {"adam-epsilon", "write '--eps=X' of fsdpc"},
+      {"trust-coefficient", "write '--trust=X' of fsdpc"},
+      {"trust-coeff", "write '--trust=X' of fsdpc"},
       {"wd", "write '--weight-decay=X' of fsdpc"},
       {"scheduler", schedule},
       {"lr-scheduler", schedule},

@@ -171,6 +171,9 @@ constexpr OptionInfo table[] = {
                             "decay of the parameter", notNegative, whereTaken),
     option<&Options::t0>("t0", Group::Training, "STEP",
                          "where the averaging starts", notNegative, whereTaken),
+    option<&Options::trust>("trust", Group::Training, "X",
+                            "lars' coefficient of the ratio of norms",
+                            notNegative, whereTaken),
     option<&Options::maximize>("maximize", Group::Training, "",
                                "ascends instead of descending"),
     option<&Options::noDecay>("no-decay", Group::Training, "REGEX",
@@ -407,6 +410,10 @@ std::string checkOptions(const CompileOptions &options) {
   std::string fault = checkHyperparameters(options);
   if (!fault.empty())
     return fault;
+  if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
+    return "'--optimizer=" + options.optimizer.name() +
+           "' takes norms of whole parameters, which '--target=" +
+           findOption("target")->print(options) + "' does not compute yet";
   if (options.isCuda() && options.usesF16())
     return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
            "'--target=" +

@@ -17,7 +17,14 @@ struct Program {
   Optimizer optimizer;
   StateNames (*states)(const Options &);
   Results (*build)(const Options &, Scalars, Arguments);
+  // For an optimizer that takes sums over whole parameters: their names, and
+  // the program whose results are summed.
+  ArrayRef<StringRef> sums = {};
+  Results (*buildSums)(const Options &, Scalars, Arguments) = nullptr;
 };
+
+constexpr StringRef lambSums[] = {"sum_p2", "sum_u2"};
+constexpr StringRef larsSums[] = {"sum_p2", "sum_g2"};
 
 StateNames adamStates(const Options &options) {
   StateNames names = {"exp_avg", "exp_avg_sq"};
@@ -66,6 +73,8 @@ constexpr Program programs[] = {
     {Optimizer::Rprop, rpropStates, buildRprop},
     {Optimizer::ASGD, asgdStates, buildASGD},
     {Optimizer::Lion, lionStates, buildLion},
+    {Optimizer::LAMB, adamStates, buildLAMB, lambSums, buildLAMBSums},
+    {Optimizer::LARS, sgdStates, buildLARS, larsSums, buildLARSSums},
 };
 
 const Program &programOf(const Options &options) {
@@ -91,7 +100,7 @@ FailureOr<OptimizerProgram> OptimizerProgram::of(const Options &options,
   return program;
 }
 
-Results OptimizerProgram::build(Scalars s, Arguments in) const {
+Arguments OptimizerProgram::prepare(Scalars s, Arguments in) const {
   if (options.clipGradValue > 0) {
     Value limit = s.element(options.clipGradValue, "clip_value");
     Value least = s.neg(limit);
@@ -99,8 +108,22 @@ Results OptimizerProgram::build(Scalars s, Arguments in) const {
   }
   if (options.maximize)
     in.gradient = s.neg(in.gradient);
+  return in;
+}
+
+Results OptimizerProgram::build(Scalars s, Arguments in) const {
+  in = prepare(s, in);
   return user ? copyProgram(user, s, in)
               : programOf(options).build(options, s, in);
+}
+
+ArrayRef<StringRef> OptimizerProgram::sums() const {
+  return user ? ArrayRef<StringRef>() : programOf(options).sums;
+}
+
+Results OptimizerProgram::buildSums(Scalars s, Arguments in) const {
+  in = prepare(s, in);
+  return programOf(options).buildSums(options, s, in);
 }
 
 } // namespace fsdpc::passes
