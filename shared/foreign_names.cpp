@@ -100,6 +100,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"beta2", betas},
       {"epsilon", "write '--eps=X' of fsdpc"},
       {"adam-epsilon", "write '--eps=X' of fsdpc"},
+      {"trust-coefficient", "write '--trust=X' of fsdpc"},
+      {"trust-coeff", "write '--trust=X' of fsdpc"},
       {"wd", "write '--weight-decay=X' of fsdpc"},
       {"param-groups", groups},
       {"parameter-groups", groups},

@@ -210,11 +210,23 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
                            pointers.get(here, op.getScale()));
         return success();
       })
+      .Case([&](fsdp::MemberSumsOp op) {
+        FlatSymbolRefAttr kernel = pointers.outlineSums(op);
+        Value scale = pointers.get(here, op.getScale());
+        auto perMember = rtBuilder.getI32IntegerAttr(
+            static_cast<int32_t>(op.getSumsPerMember()));
+        rt::MemberSumsOp::create(rtBuilder, here, kernel, op.getLayoutsAttr(),
+                                 scale, perMember,
+                                 pointers.get(here, op.getResult()));
+        return success();
+      })
       .Case([&](fsdp::OptimizerOp op) {
-        FlatSymbolRefAttr kernel = pointers.outlineOptimizer(
-            op, function->getParentOfType<ModuleOp>());
+        FlatSymbolRefAttr kernel = pointers.outlineOptimizer(op);
+        Value scale = pointers.get(here, op.getScale());
+        auto perMember = rtBuilder.getI32IntegerAttr(
+            static_cast<int32_t>(op.getSumsPerMember()));
         rt::OptimizerOp::create(rtBuilder, here, kernel, op.getLayoutAttr(),
-                                pointers.get(here, op.getScale()));
+                                scale, perMember, pointers.sumsOf(op));
         return success();
       })
       .Default([](Operation *op) {

@@ -126,32 +126,53 @@ void PointerBuilder::declareInputs(func::FuncOp function) {
 
 // The region is cloned, not moved: the op still stands in @update until the
 // converter erases all ops of the function.
-FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op,
-                                                   ModuleOp module) {
-  Block &body = op.getBody().front();
-  auto *yield = body.getTerminator();
+func::FuncOp PointerBuilder::outline(Operation *op, StringRef name) {
+  Region &region = op->getRegion(0);
+  auto *yield = region.front().getTerminator();
   OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToEnd(module.getBody());
+  builder.setInsertionPointToEnd(cast<ModuleOp>(symbols.getOp()).getBody());
   auto kernel = func::FuncOp::create(
-      builder, op.getLoc(), "optimizer",
-      FunctionType::get(op.getContext(), body.getArgumentTypes(),
+      builder, op->getLoc(), name,
+      FunctionType::get(op->getContext(), region.getArgumentTypes(),
                         yield->getOperandTypes()));
   kernel.setPrivate();
   kernel->setAttr("nn.kernel", builder.getUnitAttr());
   kernel->setAttr("nn.optimizer", builder.getUnitAttr());
+  IRMapping mapping;
+  region.cloneInto(&kernel.getBody(), mapping);
+  Operation *cloned = kernel.getBody().front().getTerminator();
+  builder.setInsertionPoint(cloned);
+  func::ReturnOp::create(builder, yield->getLoc(), cloned->getOperands());
+  cloned->erase();
+  return kernel;
+}
+
+FlatSymbolRefAttr PointerBuilder::outlineOptimizer(fsdp::OptimizerOp op) {
+  func::FuncOp kernel = outline(op, "optimizer");
   // If the compute type is narrower than f32 and replicated, the kernel also
   // writes that copy.
   auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
   if (fsdp::keepsWhole(layout, "compute"))
     kernel->setAttr("nn.compute", layout.getComputeAttr());
-  IRMapping mapping;
-  op.getBody().cloneInto(&kernel.getBody(), mapping);
-  Operation *cloned = kernel.getBody().front().getTerminator();
-  builder.setInsertionPoint(cloned);
-  func::ReturnOp::create(builder, yield->getLoc(), cloned->getOperands());
-  cloned->erase();
-
   return share(kernel, "nn.optimizer");
+}
+
+FlatSymbolRefAttr PointerBuilder::outlineSums(fsdp::MemberSumsOp op) {
+  return share(outline(op, "member_sums"), "nn.optimizer");
+}
+
+Value PointerBuilder::sumsOf(fsdp::OptimizerOp op) {
+  if (!op.getSums())
+    return {};
+  auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
+  auto [root, offset] = throughViews(op.getSums());
+  auto offsets = root.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
+      fsdp::FSDPDialect::kOffsetsAttr);
+  assert(offsets && "verify-memory lets no unplanned value through");
+  constexpr int64_t bytes = sizeof(double);
+  int64_t members = layout.getMembers().size();
+  return arena(op.getLoc(), offsets[0] + offset + bytes * *op.getFirst(),
+               bytes * op.getSumsPerMember() * members);
 }
 
 // The copy drops all attributes that say where the op came from. Otherwise the

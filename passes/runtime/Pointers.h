@@ -31,14 +31,21 @@ public:
   void declareInputs(mlir::func::FuncOp function);
   // Returns a private function `nn.optimizer` with the region's code. Equal
   // regions share one.
-  mlir::FlatSymbolRefAttr outlineOptimizer(fsdp::OptimizerOp op,
-                                           mlir::ModuleOp module);
+  mlir::FlatSymbolRefAttr outlineOptimizer(fsdp::OptimizerOp op);
+  // The same for the program of member sums. Its results are f64.
+  mlir::FlatSymbolRefAttr outlineSums(fsdp::MemberSumsOp op);
+  // Builds a pointer to the sums of the layout's members. Returns null if the
+  // optimizer takes none.
+  mlir::Value sumsOf(fsdp::OptimizerOp op);
   // Returns a private function `nn.rows` that holds a copy of the attention op,
   // from which its row kernel is generated. Equal ops share one. Returns null
   // if the device computes attention by itself.
   mlir::FlatSymbolRefAttr outlineRows(mlir::Operation *attention);
 
 private:
+  // Builds a private kernel of the name with a copy of the region, whose
+  // terminator becomes a return.
+  mlir::func::FuncOp outline(mlir::Operation *op, llvm::StringRef name);
   // Returns the name of `kernel`, or of an equal one with the same mark, in
   // which case `kernel` is erased.
   mlir::FlatSymbolRefAttr share(mlir::func::FuncOp kernel,

@@ -173,6 +173,16 @@ int64_t bytesOf(rt::LaunchOp op, unsigned index) {
                                     : kernel.getResultTypes()[index - inputs]);
 }
 
+// One f64 per sum of each member of the layouts.
+template <typename UpdateOp> int64_t memberSumBytes(UpdateOp op) {
+  int64_t members = 0;
+  for (FlatSymbolRefAttr name : op.getLayoutRefs())
+    if (auto layout =
+            SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name))
+      members += layout.getMembers().size();
+  return members * op.getPerMember() * int64_t(sizeof(double));
+}
+
 int64_t bufferBytes(rt::UpdateStatisticsOp op) {
   auto buffer = SymbolTable::lookupNearestSymbolFrom<fsdp::BufferOp>(
       op, op.getBufferAttr());
@@ -211,6 +221,8 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       })
       .Case(
           [&](rt::PoisonOp op) { return static_cast<int64_t>(op.getBytes()); })
-      .Case<rt::ReportLossOp, rt::OptimizerOp>([&](auto) { return scalar; })
+      .Case<rt::OptimizerOp, rt::MemberSumsOp>(
+          [&](auto op) { return index ? memberSumBytes(op) : scalar; })
+      .Case<rt::ReportLossOp>([&](auto) { return scalar; })
       .Default([](Operation *) { return int64_t(0); });
 }

@@ -1,6 +1,7 @@
 // build-update: builds @update: the norm over all layouts, the factor that
-// averages and clips the gradients, and for each layout the program of its
-// optimizer (optimizers/): that of the options, or of a --group.
+// averages and clips the gradients, the sums over whole parameters that an
+// optimizer takes, and for each layout the program of its optimizer
+// (optimizers/): that of the options, or of a --group.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -16,29 +17,69 @@ using namespace mlir;
 
 namespace {
 
+// Fills the region of an op with what `build` makes of the arguments: two
+// elements (parameter and gradient), the states, three scalars, and the sums
+// that the program takes.
+template <typename Build>
+void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
+                  ArrayRef<StringRef> sums, const Build &build) {
+  Block &body = region.emplaceBlock();
+  OpBuilder inner = OpBuilder::atBlockEnd(&body);
+  auto add = [&](Type type, ArrayRef<StringRef> names) {
+    for (StringRef name : names)
+      body.addArgument(type, NameLoc::get(inner.getStringAttr(name), loc));
+  };
+  ArrayRef<StringRef> states = program.states();
+  add(inner.getF32Type(), {"parameter", "gradient"});
+  add(inner.getF32Type(), states);
+  add(inner.getF64Type(), {"lr", "step", "decay"});
+  add(inner.getF64Type(), sums);
+  Results results = build(Scalars{inner, loc}, Arguments(body, states.size()));
+  fsdp::YieldOp::create(inner, loc, results);
+}
+
+// Sums over the members of all layouts, added up over the ranks by one
+// all-reduce.
+struct WholeSums {
+  fsdp::MemberSumsOp ofRank;
+  Value ofAll; // null if the program takes no sums
+};
+
+WholeSums buildSums(OpBuilder &builder, Location loc,
+                    const OptimizerProgram &program,
+                    ArrayRef<fsdp::LayoutOp> layouts, Value scale) {
+  if (program.sums().empty())
+    return {};
+  SmallVector<Attribute> names;
+  int64_t members = 0;
+  for (fsdp::LayoutOp layout : layouts) {
+    names.push_back(FlatSymbolRefAttr::get(layout));
+    members += layout.getMembers().size();
+  }
+  int64_t perMember = program.sums().size();
+  auto type =
+      RankedTensorType::get({members * perMember}, builder.getF64Type());
+  auto sums = fsdp::MemberSumsOp::create(builder, loc, type,
+                                         builder.getArrayAttr(names), scale);
+  buildProgram(sums.getBody(), loc, program, {}, [&](Scalars s, Arguments in) {
+    return program.buildSums(s, in);
+  });
+  auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
+  return {sums, all.getResult()};
+}
+
 // Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
-                    fsdp::LayoutOp layout, Value scale) {
-  auto optimizer = fsdp::OptimizerOp::create(
-      builder, layout.getLoc(), FlatSymbolRefAttr::get(layout), scale);
-  // Two elements (parameter and gradient), the states, and three scalars.
-  ArrayRef<StringRef> states = program.states();
+                    fsdp::LayoutOp layout, Value scale, WholeSums sums) {
   Location loc = layout.getLoc();
-  auto named = [&](StringRef name) {
-    return NameLoc::get(builder.getStringAttr(name), loc);
-  };
-  Type element = builder.getF32Type(), number = builder.getF64Type();
-  Block &body = optimizer.getBody().emplaceBlock();
-  for (StringRef name : {"parameter", "gradient"})
-    body.addArgument(element, named(name));
-  for (StringRef name : states)
-    body.addArgument(element, named(name));
-  for (StringRef name : {"lr", "step", "decay"})
-    body.addArgument(number, named(name));
-  OpBuilder inner = OpBuilder::atBlockEnd(&body);
-  Results results =
-      program.build(Scalars{inner, loc}, Arguments(body, states.size()));
-  fsdp::YieldOp::create(inner, loc, results);
+  auto name = FlatSymbolRefAttr::get(layout);
+  IntegerAttr first;
+  if (sums.ofAll)
+    first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
+  auto optimizer =
+      fsdp::OptimizerOp::create(builder, loc, name, scale, sums.ofAll, first);
+  buildProgram(optimizer.getBody(), loc, program, program.sums(),
+               [&](Scalars s, Arguments in) { return program.build(s, in); });
 }
 
 struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
@@ -79,6 +120,9 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     auto clip = fsdp::ClipScaleOp::create(
         builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
         sums.getResult(), builder.getF64FloatAttr(options.clipGradNorm));
+    // Options refuse whole sums beside a --group with a program of its own.
+    WholeSums wholeSums =
+        buildSums(builder, loc, programs->front(), layouts, clip.getScale());
     for (fsdp::LayoutOp layout : layouts) {
       size_t group = layout.getGroup().value_or(0);
       if (group >= programs->size()) {
@@ -86,7 +130,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
                              << programs->size() - 1 << " of --group";
         return signalPassFailure();
       }
-      buildOptimizer(builder, (*programs)[group], layout, clip.getScale());
+      buildOptimizer(builder, (*programs)[group], layout, clip.getScale(),
+                     wholeSums);
     }
     func::ReturnOp::create(builder, loc);
   }

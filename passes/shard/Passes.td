@@ -113,6 +113,21 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     the average plus the rest times the parameter. A layout with a `group` has the optimizer
     and hyperparameters of that `--group`.
 
+    LAMB and LARS take sums over whole parameters. One `fsdp.member_sums` of all layouts
+    then follows clip_scale, with one `fsdp.all_reduce` of its results, and the region of
+    each optimizer takes the sums of its member as f64. What follows from them alone is
+    computed once per member. LAMB computes its update in both regions, rather than keep
+    it.
+    ```mlir
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {
+    ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
+      …
+      fsdp.yield %p2, %u2 : f64, f64
+    }
+    %t = fsdp.all_reduce %n : tensor<6xf64>
+    fsdp.optimizer @b.flat, %c sums %t[4] : tensor<f32>, tensor<6xf64> {
+    ```
+
     With `--optimizer=FILE.mlir` the program is the file's one function. It has the
     arguments and results of the region, and each state has a name. Its ops are scalar
     ones of arith and math, which are copied into each region:
@@ -166,6 +181,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `norm` | @update does not have one sum_squares of all trainable layouts, one all_reduce of it, and one clip_scale of that |
     | `scale` | the backward begins with `fsdp.loss_scale`, but `--loss-scale` is none |
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
+    | `sums` | the sums that an optimizer takes are not those of its layout's members, of gradients scaled by clip_scale and added up over the ranks once, or no optimizer takes them |
 
     The verifier of `fsdp.layout` checks the rest of a layout: members are aligned,
     disjoint, and all trainable or all frozen; its last member ends it. In the dumps of the

@@ -38,12 +38,9 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
        ", which does not exist");
 }
 
-// In the order that fsdpc_optimizer documents.
-OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
-                                                    int32_t index,
-                                                    const void *scale) {
-  const Layout &layout = rank.manifest.layouts[size_t(index)];
-  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+// What both kernels begin with: master, gradient and states.
+static OptimizerOperands commonOperands(const Layout &layout,
+                                        const LayoutBuffers &buffers) {
   // If the state is replicated, so are master and gradient; `check` of the
   // manifest makes sure of it.
   bool whole = layout.stateWhole;
@@ -52,9 +49,29 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   operands.push(whole ? buffers.gradientWhole : buffers.gradientShard);
   for (int32_t state = 0; state < layout.states; ++state)
     operands.push(buffers.states + state * buffers.part);
+  return operands;
+}
+
+OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
+                                                    int32_t index,
+                                                    const void *scale) {
+  OptimizerOperands operands = commonOperands(
+      rank.manifest.layouts[size_t(index)], rank.layouts[size_t(index)]);
+  operands.push(const_cast<void *>(scale));
+  return operands;
+}
+
+// In the order that fsdpc_optimizer documents.
+OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
+                                                    int32_t index,
+                                                    const void *scale) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  OptimizerOperands operands = commonOperands(layout, buffers);
   // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.computeWhole && rank.manifest.computeDtype != "f32")
-    operands.push(whole ? buffers.computeWhole : buffers.computeShard);
+    operands.push(layout.stateWhole ? buffers.computeWhole
+                                    : buffers.computeShard);
   operands.push(const_cast<void *>(scale));
   return operands;
 }

@@ -142,9 +142,9 @@ auto forEachMember(const Layout &layout, int64_t begin, int64_t end, Body body)
 }
 
 // Operands of an optimizer kernel: master, gradient, states, the copy in the
-// compute type, scale, and up to two that a device adds.
+// compute type, scale, and up to three that a device adds.
 struct OptimizerOperands {
-  std::array<void *, mostStates + 6> list;
+  std::array<void *, mostStates + 7> list;
   size_t count = 0;
   void push(void *operand) { list[count++] = operand; }
 };
@@ -153,6 +153,10 @@ struct OptimizerOperands {
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
+                                    const void *scale);
+// The same for fsdpc_member_sums, whose kernel reads no copy in the compute
+// type.
+OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale);
 
 // Returns the index of the first layout whose accumulated gradient is not

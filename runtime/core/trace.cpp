@@ -45,6 +45,8 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
       bytes += layout.elements * (element + 4);
     else if (command.op == "sum_squares")
       bytes += buffers.shard * 4;
+    else if (command.op == "member_sums") // all is read
+      bytes += buffers.shard * 4 * (2 + layout.states);
     else if (command.op == "optimizer") // all but the gradient is written
       bytes +=
           buffers.part * (4 * (3 + 2 * layout.states) +

@@ -2,6 +2,7 @@
 // calls that communicate are in device_collectives.cpp. Each call of the C ABI
 // opens a CallScope, by which errors and profilers name the program's op.
 #include "runtime/cuda/device.h"
+#include "runtime/comm/failure.h"
 #include "runtime/core/plan_checks.h"
 #include "runtime/cuda/device_choice.h"
 
@@ -257,8 +258,15 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   update->clip(rank, count, layouts, sums, maxNorm, scale);
 }
 
+// The compiler refuses optimizers with sums for GPUs (emit-grids).
+void CudaDevice::memberSums(fsdpc_rank &, const fsdpc_kernel *, int32_t,
+                            const int32_t *, const void *, int32_t, void *) {
+  fail("a CUDA device does not compute sums of parameters");
+}
+
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
-                           int32_t index, const void *scale) {
+                           int32_t index, const void *scale, int32_t,
+                           const void *) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // A rank may own only padding of a layout. The scope above has still advanced
   // the program's position, so later calls keep their names.

@@ -93,14 +93,23 @@ private:
             const fsdpc_kernel *rows = nullptr);
   void execute(Command &command);
   double layoutSquares(fsdpc_rank &rank, int32_t layout);
+  void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                  int32_t layout, int32_t perMember, const void *scale,
+                  double *sums);
 
   ThreadPool pool;
   LibraryPlans plans;
   Scratch scratch;
   size_t scratchTotal = 0;
   std::vector<Event> events;
-  StepResults reported;         // results of the step that is running
+  StepResults reported; // results of the step that is running
+  // Elements [from, to) of a member, in elements of the layout.
+  struct Piece {
+    size_t member;
+    int64_t from, to;
+  };
   std::vector<double> partials; // partial sums of one layout's norm, per block
+  std::vector<Piece> pieces;    // of the layout whose members are summed
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

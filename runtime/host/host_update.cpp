@@ -1,13 +1,15 @@
-// The update on the host: norm, clipping, optimizer. The norm is summed in
-// blocks (normBlock) and within a member's part of a block in eight lanes,
-// whatever the processor's vectors are, so that its bits depend neither on the
-// processor nor on the number of threads. The CUDA kernels sum in the same
-// order (runtime/cuda/kernels/norm.h).
+// The update on the host: norm, clipping, sums per member, optimizer. The norm
+// is summed in blocks (normBlock) and within a member's part of a block in
+// eight lanes, whatever the processor's vectors are, so that its bits depend
+// neither on the processor nor on the number of threads. The CUDA kernels sum
+// in the same order (runtime/cuda/kernels/norm.h).
 #include "runtime/host/host_device.h"
 
 #include "runtime/core/rank.h"
+#include "shared/member_sums.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace fsdpc::runtime {
@@ -15,6 +17,7 @@ namespace fsdpc::runtime {
 namespace {
 
 constexpr int64_t optimizerGrain = 1 << 14; // elements per piece of a thread
+constexpr int64_t sumBlock = 4096;          // elements per partial sum
 
 // Eight lanes in f64, added in order at the end.
 double sumOfSquares(const float *values, int64_t count) {
@@ -106,14 +109,88 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 // The rates change from step to step and are read when the kernel runs. They
 // may be overwritten only after that, which the loop's synchronize after each
 // update guarantees.
-void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
-                           int32_t index, const void *scale) {
+static void setRates(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
-  LayoutBuffers &buffers = rank.layouts[size_t(index)];
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
-    buffers.rates[i] = {rank.lr * layout.members[i].rate,
-                        double(rank.updates + 1), layout.members[i].decay, 0};
+    rank.layouts[size_t(index)].rates[i] = {rank.lr * layout.members[i].rate,
+                                            double(rank.updates + 1),
+                                            layout.members[i].decay, 0};
+}
+
+// Sums each member's elements in this rank's shard, in blocks that count from
+// the member's first element and are added in their order. The kernel has
+// summed groups of elements.
+void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
+                            int32_t index, int32_t perMember, const void *scale,
+                            double *sums) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  int64_t first = rank.job.rank * buffers.shard;
+  pieces.clear();
+  forEachMember(layout, first, first + buffers.shard,
+                [&](size_t member, int64_t from, int64_t to) {
+                  int64_t base = layout.members[member].offset;
+                  while (from < to) {
+                    int64_t end =
+                        base + ((from - base) / sumBlock + 1) * sumBlock;
+                    end = std::min(end, to);
+                    pieces.push_back({member, from, end});
+                    from = end;
+                  }
+                });
+  size_t count = size_t(perMember);
+  if (partials.size() < pieces.size() * count)
+    partials.resize(pieces.size() * count);
+  OptimizerOperands operands = memberSumOperands(rank, index, scale);
+  parallelFor(int64_t(pieces.size()), 4, [&](int64_t begin, int64_t end) {
+    std::array<double, sumBlock / sumGroup * mostSums> groups;
+    auto own = operands; // a copy per piece of a thread
+    for (auto piece = size_t(begin); piece < size_t(end); ++piece) {
+      auto [member, from, to] = pieces[piece];
+      own.list[own.count] = const_cast<double *>(buffers.rates[member].data());
+      own.list[own.count + 1] = groups.data();
+      kernel.host(from - buffers.partBegin, to - buffers.partBegin,
+                  own.list.data());
+      double *partial = &partials[piece * count];
+      std::fill(partial, partial + count, 0.0);
+      size_t values = size_t((to - from + sumGroup - 1) / sumGroup) * count;
+      for (size_t i = 0; i < values; ++i)
+        partial[i % count] += groups[i];
+    }
+  });
+  std::fill(sums, sums + layout.members.size() * count, 0.0);
+  for (size_t piece = 0; piece < pieces.size(); ++piece)
+    for (size_t i = 0; i < count; ++i)
+      sums[pieces[piece].member * count + i] += partials[piece * count + i];
+}
+
+// A rank sums its shard, also where it keeps the whole state.
+void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
+                            int32_t count, const int32_t *layouts,
+                            const void *scale, int32_t perMember, void *sums) {
+  for (int32_t i = 0; i < count; ++i)
+    setRates(rank, layouts[i]);
+  layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
+  run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
+    auto *to = static_cast<double *>(sums);
+    for (int32_t i = 0; i < count; ++i) {
+      sumMembers(rank, *kernel, layouts[i], perMember, scale, to);
+      to += rank.manifest.layouts[size_t(layouts[i])].members.size() *
+            size_t(perMember);
+    }
+  });
+}
+
+// With sums the rates have been set for them, and a kernel that reads these may
+// be running.
+void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
+                           int32_t index, const void *scale, int32_t perMember,
+                           const void *sums) {
+  if (!sums)
+    setRates(rank, index);
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  LayoutBuffers &buffers = rank.layouts[size_t(index)];
 
   OptimizerOperands operands = optimizerOperands(rank, index, scale);
   fsdpc_kernel_body body = kernel->host;
@@ -122,11 +199,16 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
     if (reported.nonFinite >= 0)
       return;
     parallelFor(buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
-      // A copy per piece: the last operand is the rates of the member at hand.
+      // A copy per piece: the last operands are the rates and the sums of the
+      // member at hand.
       auto own = operands;
       forEachMember(layout, buffers.partBegin + begin, buffers.partBegin + end,
                     [&](size_t member, int64_t from, int64_t to) {
                       own.list[own.count] = buffers.rates[member].data();
+                      own.list[own.count + 1] = const_cast<double *>(
+                          sums ? static_cast<const double *>(sums) +
+                                     member * size_t(perMember)
+                               : nullptr);
                       body(from - buffers.partBegin, to - buffers.partBegin,
                            own.list.data());
                     });

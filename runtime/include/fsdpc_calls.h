@@ -155,12 +155,26 @@ void fsdpc_all_reduce(fsdpc_rank *, int32_t count, void *values);
 void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
                 const void *sums, double max_norm, void *scale);
 
+/* Sums a scalar program over this rank's shard of each parameter. Stream
+ * COMPUTE. Writes `per_member` f64 for each member of each layout: the sums of
+ * what an outlined program yields for the elements of the member that lie in
+ * this rank's shard, 0 where there are none.
+ *
+ * The kernel's buffers are indexed by element: master, gradient, state 0 …
+ * state n-1. Then follow `scale` (one f32), the double[4] of
+ * `fsdpc_optimizer`, and double[per_member] for each 16 elements of the range,
+ * of which the kernel writes the sums. It runs once per member and range; a
+ * range begins at a multiple of 16. Only the host computes it. */
+void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
+                       const int32_t *layouts, const void *scale,
+                       int32_t per_member, void *sums);
+
 /* Updates this rank's part of a layout. Stream COMPUTE. Runs an outlined
  * optimizer over the elements of this rank's part of the layout (all of it
  * where the state is not sharded), with each member's learning rate and weight
  * decay. It reads the gradient and `scale` (one f32), and updates the master
  * weights, the states and, where the layout has one, the copy in the compute
- * type.
+ * type. `sums` is null, or has `per_member` f64 for each member.
  *
  * The kernel's buffers are indexed by element of that part: master, gradient,
  * state 0 … state n-1, and the copy in the compute type if there is one. Then
@@ -168,8 +182,11 @@ void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
  * - on the host double[4]: lr · the member's rate; step, from 1; the member's
  *   weight decay; unused. The kernel runs once per member and range.
  * - on a GPU int64[3] per segment: from, to (elements of the part), member;
- *   and double[4] per member. One launch, with one block per segment. */
+ *   and double[4] per member. One launch, with one block per segment.
+ *
+ * With `sums` the last buffer is the address of the member's. GPUs have no
+ * code for them. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
-                     const void *scale);
+                     const void *scale, int32_t per_member, const void *sums);
 
 #endif

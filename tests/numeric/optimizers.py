@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Compares every optimizer and its variants with torch.optim, from the same gradients.
+"""Compares every optimizer and its variants with torch.optim or its paper's formula, from the same gradients.
 
 usage: optimizers.py --build DIR [OPTIMIZER…] [--all]
 
 The loss is the sum of parameters times samples, so the gradients are the samples: those that tests/models/optimizers.py gave
 to torch. Prints for each variant the largest error after the first step and after the last: of the change of a tensor,
-relative in L2, which is a stricter measure than the tensor's own. Then
+relative in L2, which is a stricter measure than the tensor's own. The formulas of optimizer_formulas.py are in f64 and do not round
+as f32 does, so there the measure is the tensor's own. Then
 
+  zeros       the formulas with a parameter and with a gradient that are zero
   average     asgd's averaged parameter
   written     Lion as a user writes it (tests/models/lion.mlir): the bits of --optimizer=lion
-  emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit
-  wrong       the same with one constant of a dump changed by a hundredth: beyond the limit (--all: each constant)
+  emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit (which has no code for the formulas)
+  wrong       the same with one constant of a dump, or of its sums, changed by a hundredth: beyond the limit (--all: each constant)
   bits        of zero1 and ddp: those of zero3, on one to four ranks (--all: of each optimizer)
 """
 import json
@@ -21,54 +23,84 @@ from concurrent.futures import ThreadPoolExecutor
 import harness
 import numpy as np
 import onnx_wire as onnx
+import optimizer_formulas as formulas
 from compare import read_safetensors
 from harness import Failure
 
 LIMIT = 1e-6
 WORKERS = 2
 STRATEGIES = ("zero3", "zero1", "ddp")
-SAMPLED = ("nadam", "rprop")                  # whose bits are compared without --all
+SAMPLED = ("nadam", "rprop", "lamb", "lars")  # whose bits are compared without --all
 
 
 class Reference:
-    """What torch made of the gradients."""
+    """What torch made of the gradients, or a formula makes."""
 
-    def __init__(self):
+    def __init__(self, zeros: bool = False):
         arrays = np.load(harness.MODELS / "optimizers.npz")
         description = json.loads(str(arrays["description"]))
         self.shapes = {name: tuple(shape) for name, shape in description["shapes"].items()}
         self.variants = description["variants"]
         self.start, self.gradients = arrays["parameters"], arrays["gradients"]
+        if zeros:
+            self.tensors(self.start)["vector"][:] = 0
+            for row in self.gradients:
+                self.tensors(row)["scalar"][:] = 0
         self.rows = {when: dict(zip(self.variants, arrays[when])) for when in ("first", "last")}
         averaged = [name for name in self.variants if name.startswith("asgd")]
         self.rows["average"] = dict(zip(averaged, arrays["average"]))
         self.steps = {"first": 1, "last": len(self.gradients), "average": len(self.gradients)}
+        self.formulas = set()
+        for optimizer, (plain, *others) in formulas.VARIANTS.items():
+            kind, defaults = plain
+            for number, arguments in enumerate([defaults, *others]):
+                self.add_formula(f"{optimizer}-{number}", kind, arguments)
+
+    def add_formula(self, variant: str, kind, arguments: dict):
+        found = formulas.train(kind, arguments, self.tensors(self.start), [self.tensors(row) for row in self.gradients])
+        for when, tensors in (("first", found[0]), ("last", found[-1])):
+            self.rows[when][variant] = np.concatenate([tensor.ravel() for tensor in tensors.values()])
+        self.variants[variant] = flags(variant.split("-")[0], arguments)
+        self.formulas.add(variant)
 
     def tensors(self, row: np.ndarray) -> dict[str, np.ndarray]:
         ends = np.cumsum([np.prod(shape) for shape in self.shapes.values()])
         return dict(zip(self.shapes, np.split(row, ends[:-1])))
 
+    def measure(self, variant: str, name: str, value: np.ndarray) -> float:
+        value = value.astype(np.float64)
+        return np.linalg.norm(value if variant in self.formulas else value - self.tensors(self.start)[name])
+
     def of(self, optimizer: str) -> list[str]:
         return [name for name in self.variants if name.split("-")[0] == optimizer]
 
     def error(self, variant: str, when: str, found: dict[str, np.ndarray]) -> float:
-        """Returns the largest error of a tensor's change."""
-        start, expected = self.tensors(self.start), self.tensors(self.rows[when][variant])
-        errors = [np.linalg.norm(found[name].ravel().astype(np.float64) - value) / np.linalg.norm(value.astype(np.float64) - start[name])
-                  for name, value in expected.items()]
+        """Returns the largest error of a tensor's change, or of the tensor."""
+        errors = [np.linalg.norm(found[name].ravel().astype(np.float64) - value) / self.measure(variant, name, value)
+                  for name, value in self.tensors(self.rows[when][variant]).items()]
         return max(error if error == error else np.inf for error in errors)
 
 
+def flags(optimizer: str, arguments: dict) -> list[str]:
+    """As tests/models/optimizers.py writes them."""
+    words = [f"--optimizer={optimizer}"]
+    for name, value in arguments.items():
+        text = ",".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
+        words.append("--" + name.replace("_", "-") + ("" if value is True else f"={text}"))
+    return words
+
+
 class Trials:
-    def __init__(self, bench):
-        self.bench, self.reference = bench, Reference()
-        self.model, self.data = bench.path("model.onnx"), []
+    def __init__(self, bench, zeros: bool = False):
+        self.bench, self.reference = bench, Reference(zeros)
+        self.name = "zeros" if zeros else "model"
+        self.model, self.data = bench.path(f"{self.name}.onnx"), []
         nodes, inputs, total = [], [], ""
         for name, shape in self.reference.shapes.items():
             samples = self.reference.tensors(np.arange(len(self.reference.start)))[name]
             values = self.reference.gradients[:, samples].reshape(-1, *shape)
-            np.save(bench.path(f"{name}.npy"), np.ascontiguousarray(values))
-            self.data += ["--data", f"x_{name}={bench.path(name)}.npy"]
+            np.save(bench.path(f"{self.name}-{name}.npy"), np.ascontiguousarray(values))
+            self.data += ["--data", f"x_{name}={bench.path(f'{self.name}-{name}.npy')}"]
             inputs.append(onnx.value(f"x_{name}", (1, *shape)))
             nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
                       onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
@@ -106,6 +138,13 @@ def emulated(trials: Trials, variant: str) -> tuple[str, str]:
             "" if max(errors) <= LIMIT else f"{variant} on the emulated GPU: over the limit of {LIMIT:.0e}")
 
 
+def zeros(trials: Trials, variant: str) -> tuple[str, str]:
+    """A ratio of norms is 1 where one of them is 0."""
+    errors = trials.errors(trials.compile(variant, f"{variant}-zeros"), variant)
+    return ("  ".join(f"{error:7.1e}" for error in errors) + f"  {variant} with zeros",
+            "" if max(errors) <= LIMIT else f"{variant} with zeros: over the limit of {LIMIT:.0e}")
+
+
 def average(trials: Trials, variant: str) -> tuple[str, str]:
     """The averaged parameter changes no other number, so a dump is edited to return it in the last step."""
     steps = trials.reference.steps["average"]
@@ -136,8 +175,17 @@ def written(trials: Trials, variant: str) -> tuple[str, str]:
 def programs(text: str) -> list[list[re.Match]]:
     """Returns the constants of each layout's program, in the same order for all layouts."""
     starts = [match.start() for match in re.finditer(r"fsdp\.optimizer @", text)] + [len(text)]
-    pattern = re.compile(r"= arith\.constant (\S+) : f64 loc\((#\w+)\)")
-    return [list(pattern.finditer(text, start, end)) for start, end in zip(starts, starts[1:])]
+    return [constants(text, start, end) for start, end in zip(starts, starts[1:])]
+
+
+def constants(text: str, start: int, end: int) -> list[re.Match]:
+    return list(re.compile(r"= arith\.constant (\S+) : f64 loc\((#\w+)\)").finditer(text, start, end))
+
+
+def sums(text: str) -> list[re.Match]:
+    """Returns the constants of the program whose results are summed over parameters; an optimizer may have none."""
+    start = text.find("fsdp.member_sums [")
+    return [] if start < 0 else constants(text, start, text.index("fsdp.optimizer @"))
 
 
 def name_of(text: str, match: re.Match) -> str:
@@ -146,19 +194,25 @@ def name_of(text: str, match: re.Match) -> str:
 
 def wrong_constants(text: str, every: bool) -> list[int]:
     """Returns the numbers of the constants to change: all that these steps can show, or the first of the optimizer's own."""
-    program = programs(text)[0]
+    program = programs(text)[0] + sums(text)
     names = [name_of(text, match) for match in program]
     shown = [number for number, name in enumerate(names)
-             # asgd's average alone depends on t0, and 32 coefficients of a series are more than f32 shows.
-             if name != "t0" and (name != "coefficient" or "coefficient" not in names[number + 1:])]
-    return shown if every else [number for number in shown if float(program[number][1]) not in (0, 1, -1)][:1]
+             # asgd's average alone depends on t0, and 32 coefficients of a series are more than f32 shows. `zeros` shows the
+             # ratio where a norm is 0.
+             if name not in ("t0", "ratio_of_none", "none") and (name != "coefficient" or "coefficient" not in names[number + 1:])]
+    if every:
+        return shown
+    own = [number for number in shown if float(program[number][1]) not in (0, 1, -1)]
+    ends = len(program) - len(sums(text))
+    return own[:1] + [number for number in own if number >= ends][:1]
 
 
 def wrong(trials: Trials, variant: str, number: int) -> tuple[str, str]:
-    """Changes the constant of this number in the programs of all layouts by a hundredth."""
+    """Changes the constant of this number, in the programs of all layouts or in that of sums, by a hundredth."""
     dump = harness.dump(trials.bench.path(variant + ".ir"), "build-update")
     text, name = dump.read_text(), f"{variant}-wrong-{number}"
-    matches = [program[number] for program in programs(text)]
+    matches = [program[number] for program in programs(text) if number < len(program)]
+    matches = matches or [sums(text)[number - len(programs(text)[0])]]
     value = float(matches[0][1])
     label = name_of(text, matches[0])
 
@@ -202,9 +256,12 @@ def test(bench, options):
 
     print(f"first    last     (limit {LIMIT:.0e})")
     each(exact, *[(variant,) for optimizer in optimizers for variant in trials.reference.of(optimizer)])
+    of_formulas = [variant for variant in last if variant in trials.reference.formulas]
+    zeroed = Trials(bench, zeros=True)
+    each(lambda _, variant: zeros(zeroed, variant), *[(variant,) for variant in of_formulas])
     each(average, *[(variant,) for variant in trials.reference.of("asgd") if "asgd" in optimizers])
     each(written, *[(variant,) for variant in last if variant.startswith("lion")])
-    each(emulated, *[(variant,) for variant in last])
+    each(emulated, *[(variant,) for variant in last if variant not in of_formulas])
     each(wrong, *[(variant, number) for variant in last for number in wrong_constants(
         harness.dump(bench.path(f"{variant}.ir"), "build-update").read_text(), options.all)])
     each(bits, *[(variant,) for variant in last if options.all or variant.split("-")[0] in SAMPLED])

@@ -328,7 +328,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
        "is none of none|post|pre|auto; did you mean 'pre'?"},
       {"optimizer", "torch.optim.SGD",
        "is none of adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|rmsprop|"
-       "rprop|asgd|lion; did you mean 'sgd'?"},
+       "rprop|asgd|lion|lamb|lars; did you mean 'sgd'?"},
       {"lr", "inf", "is not finite"},
       {"lr", "nan", "is not a number"},
       {"plan-ranks", "0", "is less than 1"},
@@ -445,10 +445,17 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        ""},
       {{{"momentum", "0.9"}},
        "'--momentum' has no effect with '--optimizer=adamw'; it needs "
-       "'--optimizer=sgd' or '--optimizer=rmsprop'"},
+       "'--optimizer=sgd|rmsprop|lars'"},
       {{{"nesterov", "true"}},
        "'--nesterov' has no effect with '--optimizer=adamw'; it needs "
        "'--optimizer=sgd'"},
+      {{{"optimizer", "lars"}, {"momentum", "0"}, {"trust", "0.01"}}, ""},
+      {{{"optimizer", "lamb"}, {"trust", "0.01"}},
+       "'--trust' has no effect with '--optimizer=lamb'; it needs "
+       "'--optimizer=lars'"},
+      {{{"optimizer", "lamb"}, {"target", "cuda-emulation"}},
+       "'--optimizer=lamb' takes norms of whole parameters, which "
+       "'--target=cuda-emulation' does not compute yet"},
       {{{"optimizer", "sgd"}, {"nesterov", "true"}},
        "'--nesterov' needs '--momentum' above 0"},
       {{{"optimizer", "sgd"},
@@ -467,10 +474,10 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"optimizer", "rprop"}, {"weight-decay", "0.1"}},
        "'--weight-decay' has no effect with '--optimizer=rprop'; it needs "
        "'--optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|"
-       "rmsprop|asgd|lion'"},
+       "rmsprop|asgd|lion|lamb|lars'"},
       {{{"betas", "0.9,0.95"}, {"optimizer", "sgd"}},
        "'--betas' has no effect with '--optimizer=sgd'; it needs "
-       "'--optimizer=adamw|adam|adamax|nadam|radam|lion'"},
+       "'--optimizer=adamw|adam|adamax|nadam|radam|lion|lamb'"},
       {{{"amsgrad", "true"}, {"optimizer", "sgd"}},
        "'--amsgrad' has no effect with '--optimizer=sgd'; it needs "
        "'--optimizer=adamw' or '--optimizer=adam'"},

@@ -1,12 +1,17 @@
 // Vectorises the scalar program of an optimizer by cloning it op by op with
 // vector types: arith and math ops accept scalars and vectors of any length.
-// Ops that depend on the learning rate, the step and the decay only are
-// computed once, outside the loop, in f64.
+// Ops that depend on the learning rate, the step, the decay and sums of the
+// member only are computed once, outside the loop, in f64.
+//
+// A program whose results are summed works on groups of 16 elements, whatever
+// the processor's vectors are. Members and shards begin at multiples of 16, so
+// the sum of a group does not depend on how parameters are cut among ranks.
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 
 #include "compiler/codegen/kernels/Half.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "shared/member_sums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -25,6 +30,12 @@ Type kernels::computeCopyOf(func::FuncOp program) {
                                                    : Type();
 }
 
+unsigned kernels::sumsOf(func::FuncOp program) {
+  return llvm::count_if(program.getArgumentTypes(),
+                        [](Type type) { return type.isF64(); }) -
+         3;
+}
+
 Value OptimizerEmitter::i64(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, value, 64);
 }
@@ -34,13 +45,17 @@ Value OptimizerEmitter::address(Value base, Type element, Value index) {
 }
 
 // An op is uniform if all of its operands are.
-void OptimizerEmitter::emitUniform(Value numbers) {
-  // lr, step and decay are the last three arguments, after the states.
-  for (unsigned i = 0; i < 3; ++i) {
-    Value slot = address(numbers, builder.getF64Type(), i64(i));
-    uniform.map(body.getArgument(2 + states + i),
+void OptimizerEmitter::emitUniform(Value numbers, Value memberSums) {
+  // lr, step and decay stand behind the states, and the sums behind these.
+  auto load = [&](unsigned argument, Value base, unsigned i) {
+    Value slot = address(base, builder.getF64Type(), i64(i));
+    uniform.map(body.getArgument(argument + i),
                 make<LLVM::LoadOp>(builder.getF64Type(), slot));
-  }
+  };
+  for (unsigned i = 0; i < 3; ++i)
+    load(2 + states, numbers, i);
+  for (unsigned i = 0; i < sums; ++i)
+    load(5 + states, memberSums, i);
   for (Operation &op : body.without_terminator())
     if (llvm::all_of(op.getOperands(),
                      [&](Value v) { return uniform.contains(v); }))
@@ -67,11 +82,11 @@ void OptimizerEmitter::cloneOp(Operation &op, IRMapping &mapping,
     result.setType(VectorType::get({width}, result.getType()));
 }
 
-// Loads the parameter, the gradient and the states, runs the program, and
-// stores the results. The gradient is scaled first, which is how clipping is
-// applied.
-// `lanes` decides only the alignment of the loads and stores.
-void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
+// Loads the parameter, the gradient and the states, and runs the program. The
+// gradient is scaled first, which is how clipping is applied. `lanes` decides
+// only the alignment of the loads.
+SmallVector<Value> OptimizerEmitter::emitProgram(Value index, int64_t width,
+                                                 int64_t lanes) {
   Type f32 = builder.getF32Type();
   Type type = width > 1 ? Type(VectorType::get({width}, f32)) : f32;
   IRMapping mapping = uniform;
@@ -91,22 +106,30 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
       cloneOp(op, mapping, width);
 
   // A result that depends on lr, step and decay only is still a scalar.
-  auto result = [&](unsigned i) {
-    Value value = mapping.lookup(body.getTerminator()->getOperand(i));
+  SmallVector<Value> results;
+  for (Value yielded : body.getTerminator()->getOperands()) {
+    Value value = mapping.lookup(yielded);
     if (width > 1 && !isa<VectorType>(value.getType()))
-      value = make<vector::BroadcastOp>(type, value);
-    return value;
-  };
+      value = make<vector::BroadcastOp>(
+          VectorType::get({width}, value.getType()), value);
+    results.push_back(value);
+  }
+  return results;
+}
+
+void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
+  SmallVector<Value> results = emitProgram(index, width, lanes);
+  Type f32 = builder.getF32Type();
   auto store = [&](Value value, Value buffer, Type element) {
     LLVM::StoreOp::create(builder, loc, value, address(buffer, element, index),
                           lanes * element.getIntOrFloatBitWidth() / 8);
   };
-  store(result(0), buffers[0], f32);
+  store(results[0], buffers[0], f32);
   for (unsigned i = 0; i < states; ++i)
-    store(result(1 + i), buffers[2 + i], f32);
+    store(results[1 + i], buffers[2 + i], f32);
   // The copy gets the new master weights, rounded.
   if (copyType)
-    store(roundToHalfBits(builder, loc, result(0), copyType, roundsBf16),
+    store(roundToHalfBits(builder, loc, results[0], copyType, roundsBf16),
           buffers.back(), builder.getI16Type());
 }
 
@@ -123,6 +146,10 @@ public:
   void emit(func::FuncOp function);
 
 private:
+  void emitUpdate(Value begin, Value end);
+  void emitSums(Value begin, Value end, Value to);
+  Value sumLanes(Value vector);
+
   int64_t lanes;
 };
 
@@ -138,11 +165,20 @@ void OptimizerLoops::emit(func::FuncOp function) {
   unsigned count = bufferCount();
   for (unsigned i = 0; i < count; ++i)
     buffers.push_back(buffer(i));
-  // The buffer table ends with the address of `scale` and that of lr, step and
-  // decay.
+  // The buffer table ends with the address of `scale`, that of lr, step and
+  // decay, and that of sums: taken or, if the results are summed, written.
   scale = make<LLVM::LoadOp>(builder.getF32Type(), buffer(count));
-  emitUniform(buffer(count + 1));
+  bool isSum = body.getTerminator()->getOperand(0).getType().isF64();
+  Value last = isSum || sums > 0 ? buffer(count + 2) : Value();
+  emitUniform(buffer(count + 1), last);
+  if (isSum)
+    emitSums(begin, end, last);
+  else
+    emitUpdate(begin, end);
+  func::ReturnOp::create(builder, loc);
+}
 
+void OptimizerLoops::emitUpdate(Value begin, Value end) {
   Value length = make<arith::SubIOp>(end, begin);
   Value rest = make<arith::RemUIOp>(length, i64(lanes));
   Value middle = make<arith::SubIOp>(end, rest);
@@ -153,7 +189,53 @@ void OptimizerLoops::emit(func::FuncOp function) {
     builder.setInsertionPointToStart(loop.getBody());
     emitStep(loop.getInductionVar(), width);
   }
-  func::ReturnOp::create(builder, loc);
+}
+
+// Adds the halves of a vector until one element is left. The order is the same
+// on all processors, and shorter than one by one.
+Value OptimizerLoops::sumLanes(Value vector) {
+  int64_t width = cast<VectorType>(vector.getType()).getDimSize(0);
+  while (width > 1) {
+    width /= 2;
+    auto half = [&](int64_t from) {
+      auto lanesOf = llvm::to_vector(llvm::seq<int64_t>(from, from + width));
+      return make<vector::ShuffleOp>(vector, vector, lanesOf);
+    };
+    Value low = half(0), high = half(width);
+    vector = make<arith::AddFOp>(low, high);
+  }
+  return make<vector::ExtractOp>(vector, ArrayRef<int64_t>{0});
+}
+
+// Writes a sum per result for each group. The last group may reach past the
+// member's end, where there is memory of the layout but no element that counts.
+void OptimizerLoops::emitSums(Value begin, Value end, Value to) {
+  auto loop = scf::ForOp::create(builder, loc, begin, end, i64(sumGroup));
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(loop.getBody());
+  Value index = loop.getInductionVar();
+  auto indices = VectorType::get({sumGroup}, builder.getI64Type());
+  SmallVector<int64_t> steps = llvm::to_vector(llvm::seq<int64_t>(0, sumGroup));
+  Value lane = arith::ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(indices, ArrayRef<int64_t>(steps)));
+  Value left =
+      make<vector::BroadcastOp>(indices, make<arith::SubIOp>(end, index));
+  Value counts = make<arith::CmpIOp>(arith::CmpIPredicate::slt, lane, left);
+
+  SmallVector<Value> results = emitProgram(index, sumGroup);
+  auto type = VectorType::get({sumGroup}, builder.getF64Type());
+  Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+  Value group =
+      make<arith::DivUIOp>(make<arith::SubIOp>(index, begin), i64(sumGroup));
+  Value slot =
+      make<arith::MulIOp>(group, i64(static_cast<int64_t>(results.size())));
+  for (auto [i, result] : llvm::enumerate(results)) {
+    Value sum = sumLanes(make<arith::SelectOp>(counts, result, zero));
+    Value place = make<arith::AddIOp>(slot, i64(static_cast<int64_t>(i)));
+    LLVM::StoreOp::create(builder, loc, sum,
+                          address(to, builder.getF64Type(), place));
+  }
 }
 
 } // namespace

@@ -15,29 +15,38 @@ inline constexpr llvm::StringLiteral kComputeAttr = "nn.compute";
 /// null if there is none.
 mlir::Type computeCopyOf(mlir::func::FuncOp program);
 
+/// Returns the number of f64 that the program takes for each member beside lr,
+/// step and decay.
+unsigned sumsOf(mlir::func::FuncOp program);
+
 /// Base of the emitters for the host and for grids. The program has the
 /// signature (f32 parameter, f32 gradient, f32 states…, f64 lr, f64 step, f64
-/// decay) -> (f32 parameter, f32 states…). If it has a compute copy
-/// (kComputeAttr), that is replicated, and the rank's part of it is stored as
-/// well.
+/// decay, f64 sums…) -> (f32 parameter, f32 states…), or -> (f64 …) if its
+/// results are summed. If it has a compute copy (kComputeAttr), that is
+/// replicated, and the rank's part of it is stored as well.
 class OptimizerEmitter {
 protected:
   OptimizerEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp program,
                    bool roundsBf16)
       : builder(builder), loc(builder.getUnknownLoc()),
         body(program.getBody().front()), copyType(computeCopyOf(program)),
-        roundsBf16(roundsBf16), states(program.getNumArguments() - 5) {}
+        roundsBf16(roundsBf16), sums(sumsOf(program)),
+        states(program.getNumArguments() - 5 - sums) {}
 
   template <typename OpTy, typename... Args> mlir::Value make(Args &&...args) {
     return OpTy::create(builder, loc, std::forward<Args>(args)...);
   }
   mlir::Value i64(int64_t value);
   mlir::Value address(mlir::Value base, mlir::Type element, mlir::Value index);
-  // Emits the ops that depend on lr, step and decay only. `numbers` is the
-  // address of these three, as doubles.
-  void emitUniform(mlir::Value numbers);
-  // Emits the update of `width` elements from `index` on. The caller promises
-  // that `index` is a multiple of `lanes`.
+  // Emits the ops that depend on lr, step, decay and sums only. `numbers` is
+  // the address of the first three, `memberSums` that of the others, as
+  // doubles.
+  void emitUniform(mlir::Value numbers, mlir::Value memberSums);
+  // Emits the program for `width` elements from `index` on and returns its
+  // results. The caller promises that `index` is a multiple of `lanes`.
+  llvm::SmallVector<mlir::Value> emitProgram(mlir::Value index, int64_t width,
+                                             int64_t lanes = 1);
+  // The same for an optimizer, with the stores of its results.
   void emitStep(mlir::Value index, int64_t width, int64_t lanes = 1);
   unsigned bufferCount() const { return 2 + states + (copyType ? 1 : 0); }
 
@@ -46,7 +55,7 @@ protected:
   mlir::Block &body;
   mlir::Type copyType; // of the compute copy; null if there is none
   bool roundsBf16;
-  unsigned states;
+  unsigned sums, states;
   llvm::SmallVector<mlir::Value>
       buffers;       // master weights, gradient, states, the copy
   mlir::Value scale; // f32 factor of the gradient (clipping)
@@ -58,7 +67,8 @@ private:
 };
 
 /// Builds the body of `function`, which applies `program` to the elements
-/// [begin, end) of the buffers of fsdpc_optimizer (fsdpc.h).
+/// [begin, end) of the buffers of fsdpc_optimizer, or sums its results over
+/// them as fsdpc_member_sums wants (fsdpc.h).
 void emitOptimizer(mlir::OpBuilder &builder, mlir::func::FuncOp program,
                    mlir::func::FuncOp function, const VectorTarget &target);
 

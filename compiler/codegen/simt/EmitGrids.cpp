@@ -2,6 +2,7 @@
 // for an emulated GPU functions that the host calls. Both replace the kernels
 // of a module in place, so lit tests read what code generation runs.
 #include "compiler/codegen/Passes.h"
+#include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/simt/DeviceMath.h"
 #include "compiler/codegen/simt/GridEmitter.h"
 #include "compiler/codegen/simt/GridOptimizer.h"
@@ -80,6 +81,11 @@ struct EmitGrids : codegen::impl::EmitGridsBase<EmitGrids> {
     };
     function.setKnownBlockSize(ofThreads(shape.getThreads()));
     if (isOptimizer) {
+      if (!kernel.getResultTypes()[0].isF32() || kernels::sumsOf(kernel) > 0)
+        return kernel.emitError("kernel '")
+               << kernel.getSymName()
+               << "' sums over whole parameters, which has no grid; compile "
+                  "with '--target=host'";
       emitOptimizer(builder, kernel, function, shape.getThreads(), roundsBf16);
       return success();
     }

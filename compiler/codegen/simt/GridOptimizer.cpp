@@ -74,7 +74,8 @@ void OptimizerGrid::emit() {
   auto &[from, to, number] = segment;
   // The rates of a member are four doubles, of which emitUniform reads three.
   emitUniform(address(entry->getArgument(count + 2), builder.getF64Type(),
-                      make<arith::MulIOp>(number, i64(4))));
+                      make<arith::MulIOp>(number, i64(4))),
+              Value());
 
   // Segments begin and end anywhere. If a short one lies between two multiples
   // of kLanes, head and tail are both its end.

@@ -460,6 +460,58 @@ def FSDP_ReduceGradientsOp : FSDP_Op<"reduce_gradients",
   let assemblyFormat = "$layouts attr-dict";
 }
 
+def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_ParameterMemory>,
+                    MemRead<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols, SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "Sums a scalar program over this rank's part of each parameter";
+  let description = [{
+    The region takes the arguments of an optimizer's (`fsdp.optimizer`) and yields
+    one or several f64 for an element. They are summed over the elements of each
+    member that lie in this rank's shard. The result lists the sums of a member one
+    after the other, the members in the order of their layouts. `fsdp.all_reduce`
+    makes them sums over whole parameters, which optimizers take as operands: LAMB
+    and LARS scale a parameter's update by the ratio of two norms.
+
+    A rank sums its shard also where it keeps all of the state, so that the strategy
+    does not decide the order of additions.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable, with the
+      number of states that the region takes.
+    - The region has one block with `states` + 5 arguments of an optimizer's types.
+    - It yields one to eight values, all of them f64.
+    - The result is a vector of f64 with that many elements per member.
+    - The ops of the region have no memory effects and no regions.
+
+    Example:
+    ```mlir
+    %sums = fsdp.member_sums [@h.0.flat], %scale : tensor<f32> -> tensor<1xf64> {
+    ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
+      %wide = arith.extf %p : f32 to f64
+      %square = arith.mulf %wide, %wide : f64
+      fsdp.yield %square : f64
+    }
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $layouts `,` $scale `:` type($scale) `->` type($result) attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Returns the number of sums per member.
+    int64_t getSumsPerMember() {
+      return getBody().front().getTerminator()->getNumOperands();
+    }
+    /// Returns where the layout's sums begin in the result, or nullopt if it is
+    /// not one of `layouts`.
+    std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
+  }];
+}
+
 def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>, MemWrite<FSDP_ParameterMemory>,
@@ -469,13 +521,18 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
   let description = [{
     The region's arguments are the parameter (f32), the gradient multiplied by `scale`
     (f32), the states (f32 each), then the learning rate times the member's rate, the
-    step (counted from 1) and the member's decay (f64 each). It yields the new
-    parameter and the new states. Where the layout has a copy in the compute type, it
-    is cast from the new parameter.
+    step (counted from 1) and the member's decay (f64 each), then the member's `sums`
+    (f64 each). It yields the new parameter and the new states. Where the layout has a
+    copy in the compute type, it is cast from the new parameter.
+
+    `sums`, where present, are those of `fsdp.member_sums` over all ranks; those of the
+    layout's first member begin at `first`.
 
     **Constraints**
     - `layout` names an `fsdp.layout` whose members are trainable.
-    - The region has one block with `states` + 5 arguments of the types above.
+    - The region has one block with `states` + 5 arguments of the types above, and
+      one for each sum if there are `sums`.
+    - The sums of the layout's members lie within `sums`.
     - It yields one f32 for the parameter and one for each state.
     - Its ops have no memory effects and no regions.
 
@@ -490,21 +547,36 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     }
     ```
   }];
-  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale);
+  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
+                       Optional<StaticShapeTensorOf<[F64]>>:$sums, OptionalAttr<I64Attr>:$first);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$layout `,` $scale `:` type($scale) attr-dict-with-keyword $body";
+  let assemblyFormat = [{
+    $layout `,` $scale (`sums` $sums^ `[` $first `]`)? `:` type($scale) (`,` type($sums)^)?
+    attr-dict-with-keyword $body
+  }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Returns the number of sums per member that the region takes: what its
+    /// arguments exceed those for parameter, states, gradient, lr, step and decay.
+    int64_t getSumsPerMember() {
+      ::mlir::Block &body = getBody().front();
+      int64_t values = body.getTerminator()->getNumOperands();
+      return getSums() ? body.getNumArguments() - 4 - values : 0;
+    }
+  }];
 }
 
-def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator, ParentOneOf<["OptimizerOp"]>]> {
+def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator, ParentOneOf<["OptimizerOp", "MemberSumsOp"]>]> {
   let summary = "Ends the program of an optimizer";
   let description = [{
-    Its operands are the new parameter, then the new states in the order of the
-    region's arguments.
+    In an `fsdp.optimizer` its operands are the new parameter, then the new states in
+    the order of the region's arguments. In an `fsdp.member_sums` they are what is
+    summed.
 
     **Constraints**
-    - The parent is an `fsdp.optimizer`.
-    - There is one f32 for the parameter and one for each state.
+    - The parent is an `fsdp.optimizer` or an `fsdp.member_sums`.
+    - In an optimizer there is one f32 for the parameter and one for each state.
+    - In an `fsdp.member_sums` there is at least one f64.
 
     Example:
     ```mlir

@@ -1,7 +1,8 @@
-// The table of optimizers. Names and defaults are those of torch.optim 2.14;
-// Lion is not in it and has those of its paper (Chen et al., Symbolic Discovery
-// of Optimization Algorithms, 2023) with the learning rate that its authors'
-// code has.
+// The table of optimizers. Names and defaults are those of torch.optim 2.14.
+// Three are not in it. Lion has those of its paper (Chen et al., Symbolic
+// Discovery of Optimization Algorithms, 2023) with the learning rate that its
+// authors' code has. LAMB and LARS have those of the code that most use, since
+// their papers tune them for each model.
 #include "compiler/dialects/fsdp/Optimizers.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -83,6 +84,22 @@ constexpr OptimizerInfo table[] = {
      .hyperparameters = "betas|weight-decay|no-decay",
      .lr = 1e-4,
      .betas = {0.9, 0.99}},
+    {.optimizer = Optimizer::LAMB,
+     .name = "lamb",
+     .hyperparameters = "betas|eps|weight-decay|no-decay",
+     .lr = 1e-3,
+     .betas = adamBetas,
+     .eps = 1e-6,
+     .weightDecay = 1e-2,
+     .ofWholeParameters = true},
+    {.optimizer = Optimizer::LARS,
+     .name = "lars",
+     .hyperparameters = "momentum|trust|eps|weight-decay|no-decay",
+     .lr = 1e-2,
+     .eps = 1e-8,
+     .weightDecay = 1e-4,
+     .momentum = 0.9,
+     .ofWholeParameters = true},
 };
 
 // A program of the user's is given the decay; other numbers are its constants.
@@ -116,7 +133,9 @@ double CompileOptions::eps() const {
 double CompileOptions::weightDecay() const {
   return givenWeightDecay.value_or(infoOf(optimizer).weightDecay);
 }
-double CompileOptions::momentum() const { return givenMomentum.value_or(0); }
+double CompileOptions::momentum() const {
+  return givenMomentum.value_or(infoOf(optimizer).momentum);
+}
 double CompileOptions::alpha() const {
   return givenAlpha.value_or(infoOf(optimizer).alpha);
 }

@@ -23,6 +23,8 @@ struct OptimizerInfo {
   double eps = 0;
   double weightDecay = 0;
   double alpha = 0;
+  double momentum = 0;
+  bool ofWholeParameters = false; // takes norms of parameters and updates
 };
 
 /// Returns all optimizers that have a name, in the order of the help.

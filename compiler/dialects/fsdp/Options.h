@@ -52,6 +52,8 @@ enum class Optimizer {
   Rprop,
   ASGD,
   Lion,
+  LAMB,
+  LARS,
   User
 };
 /// Which activations the backward computes again.
@@ -162,6 +164,7 @@ struct CompileOptions {
   NumberPair stepSizes = {1e-6, 50}; // rprop
   double lambd = 1e-4;               // asgd
   double t0 = 1e6;                   // asgd, in steps
+  double trust = 1e-3;               // lars
   bool nesterov = false;
   bool amsgrad = false;
   bool centered = false; // rmsprop

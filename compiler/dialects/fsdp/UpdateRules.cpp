@@ -90,24 +90,46 @@ static FailureOr<Op> findOnly(Block &update, StringRef rule) {
   return first;
 }
 
+// Returns the all-reduce of the squares. Others sum what fsdp.member_sums
+// yields. Emits an error if there is none, or a second one.
+static FailureOr<AllReduceOp> findReduction(Block &update,
+                                            SumSquaresOp squares) {
+  AllReduceOp first;
+  for (auto reduction : update.getOps<AllReduceOp>()) {
+    if (reduction.getInput().getDefiningOp<MemberSumsOp>())
+      continue;
+    if (reduction.getInput() != squares.getResult()) {
+      InFlightDiagnostic diag = reduction.emitOpError(
+          "breaks rule 'norm': it does not sum the squares");
+      diag.attachNote(squares.getLoc()) << "the squares are summed here";
+      return diag;
+    }
+    if (first) {
+      InFlightDiagnostic diag = reduction.emitOpError(
+          "breaks rule 'norm': it is the second one in '@update'");
+      diag.attachNote(first.getLoc()) << "the first is here";
+      return diag;
+    }
+    first = reduction;
+  }
+  if (!first)
+    return update.getParentOp()->emitOpError("breaks rule 'norm': it has no '")
+           << AllReduceOp::getOperationName() << "'";
+  return first;
+}
+
 // The norm: the sums of squares of all layouts, added up over the ranks.
 static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
   auto squares = findOnly<SumSquaresOp>(update, "norm");
   auto all = [](LayoutOp) { return true; };
   if (failed(squares) || failed(verifyNames(module, *squares, "norm", all)))
     return failure();
-  auto sums = findOnly<AllReduceOp>(update, "norm");
+  auto sums = findReduction(update, *squares);
   if (failed(sums))
     return failure();
   auto clip = findOnly<ClipScaleOp>(update, "norm");
   if (failed(clip))
     return failure();
-  if (sums->getInput() != squares->getResult()) {
-    InFlightDiagnostic diag = sums->emitOpError("breaks rule 'norm': it does "
-                                                "not sum the squares");
-    diag.attachNote(squares->getLoc()) << "the squares are summed here";
-    return diag;
-  }
   // The sums are addressed by position, so the order counts as well.
   if (clip->getSums() != sums->getResult() ||
       clip->getLayouts() != squares->getLayouts()) {
@@ -131,6 +153,62 @@ static LogicalResult verifyScale(ModuleOp module) {
     return WalkResult::interrupt();
   });
   return failure(found.wasInterrupted());
+}
+
+// The sums that an optimizer takes are those of its layout's members, whole:
+// every rank has summed its shard, and all ranks' sums have been added up once.
+// A rank that updated with other sums than the rest would have other
+// parameters, without any error at run time.
+static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
+  if (!optimizer.getSums())
+    return success();
+  auto broken = [&](Operation *op, const Twine &what) {
+    InFlightDiagnostic diag = op->emitOpError("breaks rule 'sums': ") << what;
+    diag.attachNote(optimizer.getLoc()) << "the optimizer that takes the sums";
+    return diag;
+  };
+  auto reduction = optimizer.getSums().getDefiningOp<AllReduceOp>();
+  auto sums = reduction ? reduction.getInput().getDefiningOp<MemberSumsOp>()
+                        : MemberSumsOp();
+  if (!sums)
+    return broken(optimizer, "its sums are not an 'fsdp.all_reduce' of "
+                             "'fsdp.member_sums'");
+  if (sums.getScale() != clip.getScale())
+    return broken(sums, "its scale is not that of the norm");
+  std::optional<int64_t> first = sums.getFirstSum(optimizer.getLayoutAttr());
+  if (!first)
+    return broken(sums, "it leaves out layout '" + optimizer.getLayout() + "'");
+  if (*first != static_cast<int64_t>(*optimizer.getFirst()))
+    return broken(optimizer, "the sums of its layout begin at " +
+                                 Twine(*first) + ", not at " +
+                                 Twine(*optimizer.getFirst()));
+  if (optimizer.getSumsPerMember() != sums.getSumsPerMember())
+    return broken(sums, "it yields " + Twine(sums.getSumsPerMember()) +
+                            " sums, and the optimizer takes " +
+                            Twine(optimizer.getSumsPerMember()));
+  return success();
+}
+
+// Sums that nobody takes, or that are taken twice over the ranks, are refused:
+// an edit has left them behind. A layout has one optimizer, so it has its sums
+// once.
+static LogicalResult verifyMemberSums(Block &update) {
+  for (auto sums : update.getOps<MemberSumsOp>()) {
+    DenseSet<Attribute> wanted;
+    auto users = sums.getResult().getUsers();
+    if (!llvm::hasSingleElement(users) || !isa<AllReduceOp>(*users.begin()))
+      return sums.emitOpError("breaks rule 'sums': its only use is not an "
+                              "'fsdp.all_reduce'");
+    for (Operation *user : users.begin()->getResult(0).getUsers())
+      if (auto optimizer = dyn_cast<OptimizerOp>(user))
+        wanted.insert(optimizer.getLayoutAttr());
+    for (FlatSymbolRefAttr layout : sums.getLayoutRefs())
+      if (!wanted.erase(layout))
+        return sums.emitOpError("breaks rule 'sums': no optimizer takes its "
+                                "sums of layout '")
+               << layout.getValue() << "', or it names the layout twice";
+  }
+  return success();
 }
 
 // OptimizerOp's own verifier refuses frozen layouts, so only missing and
@@ -157,7 +235,11 @@ LogicalResult verifyUpdate(ModuleOp module, Block &update) {
       diag.attachNote(clip->getLoc()) << "the scale is computed here";
       return diag;
     }
+    if (failed(verifySums(optimizer, *clip)))
+      return failure();
   }
+  if (failed(verifyMemberSums(update)))
+    return failure();
   for (auto layout : module.getOps<LayoutOp>())
     if (layout.getTrainable() && !optimizers.contains(layout.getSymNameAttr()))
       return layout.emitOpError("breaks rule 'optimizer': layout '")

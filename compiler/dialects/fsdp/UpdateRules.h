@@ -16,8 +16,9 @@ llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
 
 /// Checks that @update takes one norm over all trainable layouts (sum_squares,
 /// all_reduce, clip_scale) and applies one optimizer, scaled by its result, to
-/// each of them. Emits an error that begins with "breaks rule 'norm'" or
-/// "breaks rule 'optimizer'".
+/// each of them. An optimizer that takes sums gets those of its own layout,
+/// over all ranks. Emits an error that begins with "breaks rule 'norm'",
+/// "breaks rule 'optimizer'" or "breaks rule 'sums'".
 llvm::LogicalResult verifyUpdate(mlir::ModuleOp module, mlir::Block &update);
 
 /// Checks that the op names each trainable layout that is wanted once, and no

@@ -4,6 +4,9 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
 #include "compiler/dialects/nn/Build.h"
+#include "shared/member_sums.h"
+
+#include <algorithm>
 
 using namespace mlir;
 
@@ -111,37 +114,68 @@ LogicalResult ReduceScatterWaitOp::verify() {
   return success();
 }
 
-// The region is a scalar program: (parameter, gradient, states…, lr, step,
-// decay) to (parameter, states…). The data are f32; lr, step and decay are f64,
-// so that bias corrections such as 1 - beta^step keep their digits.
-LogicalResult OptimizerOp::verify() {
-  Block &body = getBody().front();
+// The region of an op of @update is a scalar program, of (parameter, gradient,
+// states…, lr, step, decay) and `sums` more f64. The data are f32; lr, step and
+// decay are f64, so that bias corrections such as 1 - beta^step keep their
+// digits. The program is run once per element, in any order and in vectors.
+static LogicalResult verifyProgram(Operation *op, Block &body, unsigned sums,
+                                   Type yielded) {
   unsigned count = body.getNumArguments();
-  if (count < 5)
-    return emitOpError("region must have at least the arguments parameter, "
-                       "gradient, lr, step and decay");
+  if (count < 5 + sums)
+    return op->emitOpError("region must have at least the arguments parameter, "
+                           "gradient, lr, step and decay");
   for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
-    bool scalar = i + 3 < count;
+    bool scalar = i + 3 + sums < count;
     if (scalar ? !argument.getType().isF32() : !argument.getType().isF64())
-      return emitOpError() << "argument " << i << " of the region has type "
-                           << argument.getType() << ", expected "
-                           << (scalar ? "f32" : "f64");
+      return op->emitOpError()
+             << "argument " << i << " of the region has type "
+             << argument.getType() << ", expected " << (scalar ? "f32" : "f64");
   }
   Operation *yield = body.getTerminator();
-  if (yield->getNumOperands() != count - 4)
-    return yield->emitOpError()
-           << "has " << yield->getNumOperands()
-           << " values, but the parameter and its states need " << count - 4;
   for (Type type : yield->getOperandTypes())
-    if (!type.isF32())
+    if (type != yielded)
       return yield->emitOpError()
-             << "has a value of type " << type << ", expected f32";
-  // The program is run once per element, in any order and in vectors.
-  for (Operation &op : body.without_terminator())
-    if (!isMemoryEffectFree(&op) || op.getNumRegions() != 0)
-      return op.emitOpError(
+             << "has a value of type " << type << ", expected " << yielded;
+  for (Operation &inner : body.without_terminator())
+    if (!isMemoryEffectFree(&inner) || inner.getNumRegions() != 0)
+      return inner.emitOpError(
           "is not a scalar computation; the region of an optimizer may contain "
           "only ops without side effects or regions");
+  return success();
+}
+
+// Only the op that computes the sums knows how many a member has, so their
+// number follows from the region.
+LogicalResult OptimizerOp::verify() {
+  Block &body = getBody().front();
+  bool hasSums = static_cast<bool>(getSums());
+  if (hasSums != getFirst().has_value())
+    return emitOpError("has 'sums' without 'first', or 'first' without 'sums'");
+  unsigned values = body.getTerminator()->getNumOperands();
+  unsigned count = body.getNumArguments();
+  auto sums = static_cast<unsigned>(std::max<int64_t>(getSumsPerMember(), 0));
+  if (failed(verifyProgram(*this, body, sums, Float32Type::get(getContext()))))
+    return failure();
+  if (hasSums && sums == 0)
+    return emitOpError("has 'sums', but its region takes none");
+  if (values != count - sums - 4)
+    return body.getTerminator()->emitOpError()
+           << "has " << values
+           << " values, but the parameter and its states need "
+           << count - sums - 4;
+  return success();
+}
+
+LogicalResult MemberSumsOp::verify() {
+  Block &body = getBody().front();
+  if (failed(verifyProgram(*this, body, 0, Float64Type::get(getContext()))))
+    return failure();
+  if (getSumsPerMember() == 0)
+    return body.getTerminator()->emitOpError("has no value to sum");
+  if (getSumsPerMember() > mostSums)
+    return body.getTerminator()->emitOpError()
+           << "has " << getSumsPerMember() << " values to sum; the most are "
+           << mostSums;
   return success();
 }
 

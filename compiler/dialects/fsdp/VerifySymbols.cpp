@@ -332,17 +332,61 @@ GatherParametersOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // The layout allocates `states` flat buffers; the region takes one argument for
 // each, beside parameter, gradient, lr, step and decay.
+static LogicalResult verifyStates(Operation *op, LayoutOp layout,
+                                  unsigned arguments) {
+  if (arguments == layout.getStates() + 5)
+    return success();
+  return op->emitOpError() << "has " << arguments
+                           << " arguments, but parameter, gradient, "
+                           << layout.getStates()
+                           << " states, lr, step and decay need "
+                           << layout.getStates() + 5;
+}
+
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable)))
     return failure();
   auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
-  if (getBody().getNumArguments() != layout.getStates() + 5)
-    return emitOpError() << "has " << getBody().getNumArguments()
-                         << " arguments, but parameter, gradient, "
-                         << layout.getStates()
-                         << " states, lr, step and decay need "
-                         << layout.getStates() + 5;
+  int64_t sums = getSumsPerMember();
+  if (failed(verifyStates(*this, layout, getBody().getNumArguments() - sums)))
+    return failure();
+  if (!getSums())
+    return success();
+  int64_t first = *getFirst(), count = getSums().getType().getNumElements(),
+          needed = sums * static_cast<int64_t>(layout.getMembers().size());
+  if (first < 0 || first > count || needed > count - first)
+    return emitOpError() << "reads " << needed << " sums from " << first
+                         << " on, of " << count;
   return success();
+}
+
+LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)))
+    return failure();
+  int64_t members = 0;
+  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
+    auto layout = *find<LayoutOp>(*this, symbols, name);
+    members += layout.getMembers().size();
+    if (failed(verifyStates(*this, layout, getBody().getNumArguments())))
+      return failure();
+  }
+  if (getResult().getType().getShape() !=
+      ArrayRef<int64_t>{members * getSumsPerMember()})
+    return emitOpError() << "has result type " << getResult().getType()
+                         << " for " << getSumsPerMember() << " sums of each of "
+                         << members << " members";
+  return success();
+}
+
+std::optional<int64_t> MemberSumsOp::getFirstSum(FlatSymbolRefAttr wanted) {
+  int64_t first = 0;
+  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
+    if (name == wanted)
+      return first;
+    auto layout = SymbolTable::lookupNearestSymbolFrom<LayoutOp>(*this, name);
+    first += getSumsPerMember() * layout.getMembers().size();
+  }
+  return std::nullopt;
 }
 
 } // namespace fsdpc::fsdp

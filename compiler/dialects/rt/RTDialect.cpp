@@ -106,7 +106,11 @@ AttentionGradOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyRows(*this, symbols);
 }
 
-// The kernel is the scalar program of the optimizer (`nn.optimizer`).
+// The kernel is a scalar program of the optimizer (`nn.optimizer`).
+LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyKernel(*this, getKernelAttr(), symbols);
+}
+
 LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyKernel(*this, getKernelAttr(), symbols);
 }

@@ -69,6 +69,47 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
   let assemblyFormat = "$layouts `,` $sums `max_norm` $max_norm `->` $scale attr-dict";
 }
 
+def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>,
+                    MemRead<FSDP_ParameterMemory>,
+                    MemRead<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface,
+     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Sums a scalar program over this rank's shard of each parameter";
+  let description = [{
+    Calls `fsdpc_member_sums` on stream `compute`. Writes `per_member` f64 for each
+    member of each layout: the sums of what an outlined program yields for the
+    elements of the member that lie in this rank's shard, 0 where there are none.
+
+    The kernel's buffers are indexed by element: master, gradient, state 0 … state
+    n-1. Then follow `scale` (one f32), the double[4] of `fsdpc_optimizer`, and
+    double[per_member] for each 16 elements of the range, of which the kernel writes
+    the sums. It runs once per member and range; a range begins at a multiple of 16.
+    Only the host computes it.
+
+    **Constraints**
+    - `kernel` names a function marked `nn.kernel`.
+    - `sums` reaches 8 · `per_member` bytes per member.
+
+    Example:
+    ```mlir
+    func.func private @squares(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f64 attributes {nn.kernel, nn.optimizer} {
+      %wide = arith.extf %p : f32 to f64
+      %square = arith.mulf %wide, %wide : f64
+      return %square : f64
+    }
+    %scale = rt.pointer arena + 64 bytes 4
+    %sums = rt.pointer arena + 0 bytes 16
+    rt.member_sums @squares([@h.0.flat], %scale) per_member 1 -> %sums
+    ```
+  }];
+  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndices:$layouts, RT_Read<>:$scale,
+                       RT_Int32:$per_member, RT_Written<>:$sums);
+  let assemblyFormat = [{
+    $kernel `(` $layouts `,` $scale `)` `per_member` $per_member `->` $sums attr-dict
+  }];
+}
+
 def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>,
@@ -83,7 +124,8 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     elements of this rank's part of the layout (all of it where the state is not
     sharded), with each member's learning rate and weight decay. It reads the
     gradient and `scale` (one f32), and updates the master weights, the states and,
-    where the layout has one, the copy in the compute type.
+    where the layout has one, the copy in the compute type. `sums` is null, or has
+    `per_member` f64 for each member.
 
     The kernel's buffers are indexed by element of that part: master, gradient,
     state 0 … state n-1, and the copy in the compute type if there is one. Then
@@ -94,8 +136,12 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     - on a GPU int64[3] per segment: from, to (elements of the part), member; and
       double[4] per member. One launch, with one block per segment.
 
+    With `sums` the last buffer is the address of the member's. GPUs have no code for
+    them.
+
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
+    - `sums`, where present, reaches 8 · `per_member` bytes per member.
 
     Example:
     ```mlir
@@ -109,8 +155,12 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     rt.optimizer @sgd(@h.0.flat, %scale)
     ```
   }];
-  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale);
-  let assemblyFormat = "$kernel `(` $layout `,` $scale `)` attr-dict";
+  let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale,
+                       RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">, "int32_t $name", "constant">:$per_member,
+                       RT_Read<Optional<RT_Pointer>>:$sums);
+  let assemblyFormat = [{
+    $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)? attr-dict
+  }];
 }
 
 } // usesRank

@@ -19,7 +19,14 @@ struct Program {
   Optimizer optimizer;
   StateNames (*states)(const Options &);
   Results (*build)(const Options &, Scalars, Arguments);
+  // For an optimizer that takes sums over whole parameters: their names, and
+  // the program whose results are summed.
+  ArrayRef<StringRef> sums = {};
+  Results (*buildSums)(const Options &, Scalars, Arguments) = nullptr;
 };
+
+constexpr StringRef lambSums[] = {"sum_p2", "sum_u2"};
+constexpr StringRef larsSums[] = {"sum_p2", "sum_g2"};
 
 StateNames adamStates(const Options &options) {
   StateNames names = {"exp_avg", "exp_avg_sq"};
@@ -68,6 +75,8 @@ constexpr Program programs[] = {
     {Optimizer::Rprop, rpropStates, buildRprop},
     {Optimizer::ASGD, asgdStates, buildASGD},
     {Optimizer::Lion, lionStates, buildLion},
+    {Optimizer::LAMB, adamStates, buildLAMB, lambSums, buildLAMBSums},
+    {Optimizer::LARS, sgdStates, buildLARS, larsSums, buildLARSSums},
 };
 
 const Program &programOf(const Options &options) {
@@ -113,12 +122,9 @@ static Value averageOf(double decay, Scalars s, Value old, Value parameter,
   return s.select(s.equal(step, one), parameter, average);
 }
 
-Results OptimizerProgram::build(Scalars s, Arguments in) const {
-  Value average;
-  if (options.ema > 0) {
-    average = in.states.back();
+Arguments OptimizerProgram::prepare(Scalars s, Arguments in) const {
+  if (options.ema > 0)
     in.states = in.states.drop_back();
-  }
   if (options.clipGradValue > 0) {
     Value limit = s.element(options.clipGradValue, "clip_value");
     Value least = s.neg(limit);
@@ -126,6 +132,12 @@ Results OptimizerProgram::build(Scalars s, Arguments in) const {
   }
   if (options.maximize)
     in.gradient = s.neg(in.gradient);
+  return in;
+}
+
+Results OptimizerProgram::build(Scalars s, Arguments in) const {
+  Value average = options.ema > 0 ? in.states.back() : Value();
+  in = prepare(s, in);
   Results results = user ? copyProgram(user, s, in)
                          : programOf(options).build(options, s, in);
   if (average)
@@ -147,6 +159,15 @@ FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
     programs.push_back(std::move(*program));
   }
   return programs;
+}
+
+ArrayRef<StringRef> OptimizerProgram::sums() const {
+  return user ? ArrayRef<StringRef>() : programOf(options).sums;
+}
+
+Results OptimizerProgram::buildSums(Scalars s, Arguments in) const {
+  in = prepare(s, in);
+  return programOf(options).buildSums(options, s, in);
 }
 
 } // namespace fsdpc::passes

@@ -26,7 +26,16 @@ public:
   /// replaced by it where the step is 1.
   Results build(Scalars s, Arguments in) const;
 
+  /// The names of the sums over a whole parameter that the program takes. Most
+  /// take none.
+  llvm::ArrayRef<llvm::StringRef> sums() const;
+  /// Builds the program whose results are summed: an f64 for each of sums().
+  Results buildSums(Scalars s, Arguments in) const;
+
 private:
+  /// Clips the gradient's elements and turns it round, as the options say.
+  Arguments prepare(Scalars s, Arguments in) const;
+
   fsdp::CompileOptions options;
   StateNames names;
   UserProgram user; // null if the optimizer is a known one
@@ -48,5 +57,11 @@ Results buildSGD(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildASGD(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildRprop(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLion(const fsdp::CompileOptions &, Scalars, Arguments);
+Results buildLAMB(const fsdp::CompileOptions &, Scalars, Arguments);
+Results buildLARS(const fsdp::CompileOptions &, Scalars, Arguments);
+
+// The programs whose results are summed.
+Results buildLAMBSums(const fsdp::CompileOptions &, Scalars, Arguments);
+Results buildLARSSums(const fsdp::CompileOptions &, Scalars, Arguments);
 
 } // namespace fsdpc::passes

@@ -64,6 +64,11 @@ struct Scalars {
   Value max(Value x, Value y) {
     return mlir::arith::MaximumFOp::create(builder, loc, x, y);
   }
+  /// The square of an element in f64, where it is exact.
+  Value squareOf(Value x) {
+    Value wide = toNumber(x);
+    return mul(wide, wide);
+  }
   Value equal(Value x, Value y) {
     return mlir::arith::CmpFOp::create(builder, loc,
                                        mlir::arith::CmpFPredicate::OEQ, x, y);
@@ -89,17 +94,19 @@ struct Scalars {
 };
 
 /// The arguments of the region, in the order that fsdp.optimizer documents:
-/// parameter, gradient and states are f32; learning rate, step (from 1) and
-/// decay are f64.
+/// parameter, gradient and states are f32; learning rate, step (from 1), decay
+/// and sums are f64.
 struct Arguments {
   Arguments(mlir::Block &body, unsigned states)
       : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
         states(body.getArguments().slice(2, states)),
         lr(body.getArgument(2 + states)), step(body.getArgument(3 + states)),
-        decay(body.getArgument(4 + states)) {}
+        decay(body.getArgument(4 + states)),
+        sums(body.getArguments().drop_front(5 + states)) {}
   mlir::Value parameter, gradient;
   mlir::ValueRange states;
   mlir::Value lr, step, decay;
+  mlir::ValueRange sums; // of the member, over all ranks
 
   /// Adds the decay to the gradient.
   void decayGradient(Scalars s);

@@ -170,6 +170,32 @@ module attributes {fsdp.arena = {bytes = 512 : i64}} {
 
 // -----
 
+// Sums of parameters are added up on another stream, and the optimizer reads
+// them there. Each layout has one member.
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
+  func.func private @sums(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f64 attributes {nn.kernel} {
+    return %lr : f64
+  }
+  func.func private @lamb(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64) -> f32 attributes {nn.kernel} {
+    return %p : f32
+  }
+  func.func @update() {
+    %0 = rt.pointer arena + 0 bytes 4
+    %1 = rt.pointer arena + 64 bytes 16
+    rt.member_sums @sums([@a.flat, @b.flat], %0) per_member 1 -> %1
+    rt.event_record compute 0
+    rt.event_wait reduce 0
+    // expected-note @below {{conflicting access is here}}
+    rt.all_reduce %1 count 2
+    %2 = rt.pointer arena + 72 bytes 8
+    // expected-error @below {{on stream 'compute' accesses}}
+    rt.optimizer @lamb(@b.flat, %0) sums %2 per_member 1
+    return
+  }
+}
+
+// -----
+
 // The shards of a layout: an optimizer changes them before they are gathered.
 module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 1 : i64}} {
   func.func private @sgd(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64) -> f32 attributes {nn.kernel} {

@@ -193,6 +193,65 @@ module attributes {fsdp.options = {group = ["w: optimizer=sgd"]}} {
 
 // -----
 
+// LAMB takes two sums of squares per parameter, of the parameter and of its
+// update. All layouts share one all-reduce. The ratio is computed once per
+// parameter, in f64.
+module attributes {fsdp.options = {optimizer = "lamb"}} {
+  fsdp.parameter @v : tensor<8xf32> trainable unit @u
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.parameter @x : tensor<8xf32> trainable unit @t
+  fsdp.unit @u
+  fsdp.unit @t
+  fsdp.layout @u.flat of @u trainable elements 24 : f32 states 2 {
+    members = [#fsdp.member<@v[0, 8] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@w[16, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @t.flat of @t trainable elements 8 : f32 states 2 {
+    members = [#fsdp.member<@x[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: %[[C:.*]] = fsdp.clip_scale
+// CHECK: %[[S:.*]] = fsdp.member_sums [@u.flat, @t.flat], %[[C]] : tensor<f32> -> tensor<6xf64> {
+// CHECK: ^bb0(%[[P:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64):
+// CHECK: %[[P64:.*]] = arith.extf %[[P]] : f32 to f64
+// CHECK: %[[P2:.*]] = arith.mulf %[[P64]], %[[P64]] : f64
+// CHECK: %[[U2:.*]] = arith.mulf %[[U:.*]], %[[U]] : f64
+// CHECK: fsdp.yield %[[P2]], %[[U2]] : f64, f64
+// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<6xf64>
+// CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[R]][0] : tensor<f32>, tensor<6xf64> {
+// CHECK: ^bb0({{.*}}, %[[LR:.*]]: f64, %{{.*}}: f64, %{{.*}}: f64, %[[SUM_P:.*]]: f64, %[[SUM_U:.*]]: f64):
+// CHECK: %[[NORM_P:.*]] = math.sqrt %[[SUM_P]] : f64
+// CHECK: %[[NORM_U:.*]] = math.sqrt %[[SUM_U]] : f64
+// CHECK: %[[RATIO:.*]] = arith.divf %[[NORM_P]], %[[NORM_U]] : f64
+// CHECK: arith.cmpf oeq, %[[NORM_P]]
+// CHECK: arith.select {{.*}}, %[[RATIO]] : f64
+// CHECK: %[[FINAL:.*]] = arith.select {{.*}} : f64
+// CHECK: arith.mulf %[[LR]], %[[FINAL]] : f64
+// CHECK: fsdp.yield %{{.*}}, %{{.*}}, %{{.*}} : f32, f32, f32
+// CHECK: fsdp.optimizer @t.flat, %[[C]] sums %[[R]][4] : tensor<f32>, tensor<6xf64> {
+
+// -----
+
+// LARS takes the norms of the parameter and of its gradient, which is clipped
+// before. Without momentum it has no state.
+module attributes {fsdp.options = {optimizer = "lars", "clip-grad-value" = 0.5 : f64, momentum = 0.0 : f64}} {
+  fsdp.parameter @w : tensor<8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+}
+// CHECK-LABEL: func.func @update
+// CHECK: fsdp.member_sums [@u.flat], %{{.*}} : tensor<f32> -> tensor<2xf64> {
+// CHECK: %[[CLIPPED:.*]] = arith.minimumf
+// CHECK: arith.extf %[[CLIPPED]] : f32 to f64
+// CHECK: fsdp.optimizer @u.flat, %{{.*}} sums %{{.*}}[0] : tensor<f32>, tensor<2xf64> {
+// CHECK: ^bb0(%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %[[DECAY:.*]]: f64, %[[SUM_P:.*]]: f64, %[[SUM_G:.*]]: f64):
+// CHECK: %[[NORM_P:.*]] = math.sqrt %[[SUM_P]] : f64
+// CHECK: %[[NORM_G:.*]] = math.sqrt %[[SUM_G]] : f64
+// CHECK: %[[DECAYED:.*]] = arith.mulf %[[DECAY]], %[[NORM_P]] : f64
+// CHECK: arith.addf %[[NORM_G]], %[[DECAYED]] : f64
+// CHECK: fsdp.yield %{{.*}} : f32
+
+// -----
+
 // expected-error@+1 {{no parameter is trained: none has a gradient}}
 module {
 }

@@ -1,0 +1,70 @@
+"""Optimizers that torch.optim does not have, from the formulas of their papers, in f64 and on whole tensors.
+
+tests/numeric/optimizers.py compares programs with them. Each class has the hyperparameters' defaults and `step`, which returns the
+new parameters: a dict of arrays, as the gradients are. `clip_grad_norm` and `clip_grad_value` are done before a step, as torch's
+functions of that name do.
+"""
+import numpy as np
+
+
+def norm(x: np.ndarray) -> float:
+    return float(np.sqrt(np.sum(x * x)))
+
+
+def ratio(x: float, y: float, *norms: float) -> float:
+    """Returns x / y, or 1 where one of the norms is 0."""
+    return x / y if all(norms) else 1.0
+
+
+class LAMB:
+    """You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, 2020."""
+    defaults = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.01}
+
+    def step(self, o: dict, number: int, p: np.ndarray, g: np.ndarray, state: dict) -> np.ndarray:
+        beta1, beta2 = o["betas"]
+        m = state["m"] = beta1 * state.get("m", 0) + (1 - beta1) * g
+        v = state["v"] = beta2 * state.get("v", 0) + (1 - beta2) * g * g
+        u = m / (1 - beta1 ** number) / (np.sqrt(v / (1 - beta2 ** number)) + o["eps"]) + o["weight_decay"] * p
+        return p - o["lr"] * ratio(norm(p), norm(u), norm(p), norm(u)) * u
+
+
+class LARS:
+    """You et al., Large Batch Training of Convolutional Networks, 2017."""
+    defaults = {"lr": 1e-2, "momentum": 0.9, "trust": 1e-3, "eps": 1e-8, "weight_decay": 1e-4}
+
+    def step(self, o: dict, number: int, p: np.ndarray, g: np.ndarray, state: dict) -> np.ndarray:
+        decay = o["weight_decay"]
+        r = ratio(o["trust"] * norm(p), norm(g) + decay * norm(p) + o["eps"], norm(p), norm(g))
+        m = state["m"] = o["momentum"] * state.get("m", 0) + r * (g + decay * p)
+        return p - o["lr"] * m
+
+
+# As in tests/models/optimizers.py: the first variant of each optimizer has all defaults, and a further one changes every number.
+VARIANTS = {
+    "lamb": [(LAMB, {}), {"lr": 0.05, "clip_grad_norm": 1.5, "weight_decay": 0.0},
+             {"lr": 0.05, "betas": (0.6, 0.7), "eps": 1e-2, "weight_decay": 0.3, "clip_grad_value": 0.25, "maximize": True}],
+    "lars": [(LARS, {}), {"lr": 0.5, "trust": 0.1, "momentum": 0.0, "clip_grad_norm": 1.5},
+             {"lr": 0.5, "momentum": 0.7, "trust": 0.2, "eps": 0.5, "weight_decay": 0.3, "clip_grad_value": 0.25, "maximize": True}],
+}
+
+
+def clipped(gradients: dict[str, np.ndarray], o: dict) -> dict[str, np.ndarray]:
+    """Clips by the norm of all gradients, then their elements, then turns them round."""
+    if "clip_grad_norm" in o:
+        total = np.sqrt(sum(np.sum(g * g) for g in gradients.values()))
+        gradients = {name: g * min(1, o["clip_grad_norm"] / (total + 1e-6)) for name, g in gradients.items()}
+    limit = o.get("clip_grad_value", np.inf)
+    sign = -1 if o.get("maximize") else 1
+    return {name: sign * np.clip(g, -limit, limit) for name, g in gradients.items()}
+
+
+def train(kind, arguments: dict, parameters: dict[str, np.ndarray], gradients: list[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """Returns the parameters after each step."""
+    optimizer, o = kind(), kind.defaults | arguments
+    parameters = {name: value.astype(np.float64) for name, value in parameters.items()}
+    states, found = {name: {} for name in parameters}, []
+    for number, ofStep in enumerate(gradients, 1):
+        ofStep = clipped({name: value.astype(np.float64) for name, value in ofStep.items()}, o)
+        parameters = {name: optimizer.step(o, number, value, ofStep[name], states[name]) for name, value in parameters.items()}
+        found.append(parameters)
+    return found
