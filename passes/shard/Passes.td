@@ -12,7 +12,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     A unit @u gets the layout @u.flat of its trainable and @u.frozen of its frozen
     parameters. Parameters of another strategy than their unit's have layouts of their own,
     such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
-    (zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
+    (zero2) or hybrid (hybrid_zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
     use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
     --group and --layer-decay make of it) and a weight decay (that of its group, else 0
     where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
@@ -24,8 +24,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     | strategy | trainable | frozen |
     |---|---|---|
-    | zero3 | | |
-    | zero2, zero1 | compute | compute |
+    | zero3, hybrid | | |
+    | zero2, zero1, hybrid_zero2 | compute | compute |
     | ddp | master, compute, gradient, state | master, compute |
 
     `reduce = step` adds gradient to every trainable layout.

@@ -54,12 +54,15 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
+  // Of several replicas each sends a part of the shard.
   const float *own =
-      what == Saved::parameters ? buffers.masterShard : buffers.gradientShard;
+      (what == Saved::parameters ? buffers.masterShard
+                                 : buffers.gradientShard) +
+      (buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank));
   // Elements per rank and piece.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
-  for (int64_t begin = 0; begin < buffers.shard; begin += most) {
-    int64_t count = std::min(most, buffers.shard - begin);
+  for (int64_t begin = 0; begin < buffers.own; begin += most) {
+    int64_t count = std::min(most, buffers.own - begin);
     size_t bytes = size_t(count) * sizeof(float);
     const float *piece = own + begin;
     if (!rank.device->isHostMemory()) {
@@ -75,7 +78,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
         staging[size_t(i)] =
             float(double(staging[size_t(i)]) * rank.gradientFactor);
     for (int from = 0; from < rank.job.size; ++from) {
-      int64_t first = from * buffers.shard + begin;
+      int64_t first = buffers.ownOf(from) + begin;
       FSDPC_TRY(forEachMember(
           layout, first, first + count,
           [&](size_t member, int64_t a, int64_t b) {

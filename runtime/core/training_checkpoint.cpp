@@ -105,10 +105,13 @@ Status writeRankFile(fsdpc_rank &rank, const CheckpointManifest &stored,
                       tensorsOf(stored, rank.job.rank)));
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
-    uint64_t bytes = uint64_t(buffers.shard) * sizeof(float);
-    FSDPC_TRY(file.add(buffers.masterShard, bytes));
+    uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
+    // Of several replicas of a shard each writes a part.
+    int64_t own = buffers.ownOf(rank.job.rank);
+    FSDPC_TRY(file.add(
+        buffers.masterShard + own - buffers.shardOf(rank.job.rank), bytes));
     // Replicated states hold this rank's shard at its place.
-    int64_t first = rank.job.rank * buffers.shard - buffers.partBegin;
+    int64_t first = own - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
       FSDPC_TRY(file.add(buffers.states + state * buffers.part + first, bytes));
   }
@@ -174,7 +177,8 @@ Together writeCheckpoint(
   Job &job = rank.job;
   bool leads = job.rank == 0;
   rank.device->synchronize();
-  CheckpointManifest stored = describeCheckpoint(rank.manifest, job.size);
+  CheckpointManifest stored =
+      describeCheckpoint(rank.manifest, job.size, rank.groupRanks);
   stored.state = state;
   stored.settings = settings;
   Together outcome = together(job, leads ? folder.begin(state.step) : Status());
@@ -274,11 +278,12 @@ Status TrainingCheckpoint::verify(int rank, int ranks) const {
 Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
                                       int64_t begin, int64_t count,
                                       float *to) const {
-  int64_t shard = stored.layouts[place.layout].shard;
+  const StoredLayout &layout = stored.layouts[place.layout];
+  int64_t shard = layout.shard;
   int64_t at = place.offset + begin;
   while (count > 0) {
     int64_t within = at % shard, now = std::min(count, shard - within);
-    size_t file = size_t(at / shard);
+    size_t file = size_t(rankOfShard(stored, layout, at / shard));
     const SafeTensor *tensor =
         tensors[file][firstOf[place.layout] + size_t(part)];
     FSDPC_TRY(files[file].file().read(tensor->offset +

@@ -46,14 +46,17 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.maxRanks = options.maxRanks;
   manifest.planRanks = options.planRanks;
   manifest.planThreads = options.planThreads;
+  manifest.planRanksPerNode = options.planRanksPerNode;
   manifest.memoryLimit = options.memoryLimit.bytes;
   // Shards are multiples of 128 bytes in the compute type.
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
 }
 
 // The verifier has checked that every member is a parameter.
-static Layout layoutOf(LayoutOp op, const SymbolTable &symbols) {
+static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
+                       const CompileOptions &options) {
   Layout layout;
+  layout.hybrid = isHybrid(strategyOf(op, options));
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();
   layout.trainable = op.getTrainable();
@@ -110,8 +113,9 @@ Manifest describeModule(ModuleOp module) {
   Manifest manifest;
   addOptions(module, manifest);
   SymbolTable symbols(module);
+  CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>())
-    manifest.layouts.push_back(layoutOf(layout, symbols));
+    manifest.layouts.push_back(layoutOf(layout, symbols, options));
   for (auto buffer : module.getOps<BufferOp>())
     manifest.buffers.push_back(bufferOf(buffer));
   if (auto function =
