@@ -86,7 +86,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
 
     | rule of @microbatch | broken where |
     |---|---|
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
     | `segment` | `fsdp.enter` and `fsdp.exit` do not alternate and match, or an op reads weights outside of a segment of its unit and direction |

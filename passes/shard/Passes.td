@@ -151,7 +151,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `member-once` | a parameter is not a member of exactly one layout |
     | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy, or a member does not begin at the first aligned place after the one before it |
     | `compute` | a layout's compute type is not `param-dtype` |
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |
