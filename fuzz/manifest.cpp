@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   // One rank, a number that divides little, and the most that the program
   // allows.
   for (int64_t ranks : {int64_t(1), int64_t(7), read->maxRanks})
-    fuzz::demand(planMemory(*read, ranks, 4096, 0, 0).total() >= 0,
+    fuzz::demand(planMemory(*read, ranks, 1, 4096, 0, 0).total() >= 0,
                  "memory is not negative");
   return 0;
 }

@@ -11,7 +11,9 @@ namespace {
 
 // Advice that several names share.
 constexpr const char *strategy =
-    "write '--strategy=zero3' (or 'zero2', 'zero1', 'ddp') of fsdpc";
+    "write '--strategy=zero3' (or 'zero2', 'zero1', 'ddp', 'hybrid') of fsdpc";
+constexpr const char *group =
+    "write '--shard-group G' of the program, compiled with a hybrid strategy";
 constexpr const char *dtype = "write '--param-dtype=bf16' of fsdpc";
 constexpr const char *clip = "write '--clip-grad-norm=X' of fsdpc";
 constexpr const char *microbatch =
@@ -63,6 +65,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"stage", strategy},
       {"zero-optimization", strategy},
       {"reshard-after-forward", strategy},
+      {"hybrid-shard-group-size", group},
+      {"mics-shard-size", group},
       {"auto-wrap-policy", units},
       {"fsdp-transformer-layer-cls-to-wrap", units},
       {"transformer-layer-cls-to-wrap", units},

@@ -48,6 +48,7 @@ template <class V> void fields(V &v, Member &x) {
 
 template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
+  v("hybrid", x.hybrid);
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("states", x.states);
@@ -135,7 +136,9 @@ template <class V> void fields(V &v, Manifest &x) {
   v("reduceDtype", x.reduceDtype), v("lr", x.lr), v("maxNorm", x.maxNorm);
   v("lossScale", x.lossScale);
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);
-  v("planThreads", x.planThreads), v("shardAlignment", x.shardAlignment);
+  v("planThreads", x.planThreads);
+  v("planRanksPerNode", x.planRanksPerNode);
+  v("shardAlignment", x.shardAlignment);
   v("memoryLimit", x.memoryLimit), v("arenaBytes", x.arenaBytes);
   v("arenaGathered", x.arenaGathered), v("arenaGradients", x.arenaGradients);
   v("arenaActivations", x.arenaActivations);
@@ -304,6 +307,7 @@ Status checkSizes(const Manifest &manifest) {
       return Error{std::string("'") + name + "' is " + std::to_string(size)};
   for (auto &[name, size] :
        std::initializer_list<std::pair<const char *, int64_t>>{
+           {"planRanksPerNode", manifest.planRanksPerNode},
            {"memoryLimit", manifest.memoryLimit},
            {"arenaBytes", manifest.arenaBytes},
            {"arenaGathered", manifest.arenaGathered},

@@ -4,6 +4,8 @@
 // of the arena are attributed to kinds: the arena is allocated as one block.
 #include "shared/memory_plan.h"
 
+#include "shared/staging.h"
+
 #include <algorithm>
 
 namespace fsdpc {
@@ -39,11 +41,25 @@ int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment) {
   return roundUp((layout.elements + ranks - 1) / ranks, alignment);
 }
 
+bool usesGroups(const Manifest &manifest) {
+  return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                     [](const Layout &layout) { return layout.hybrid; });
+}
+
+int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
+  int64_t group = wanted ? wanted : manifest.planRanksPerNode;
+  return group > 0 && ranks % group == 0 ? int(group) : ranks;
+}
+
+// The padding is the same for every size of groups, so that files, and sums
+// over own elements, do not depend on it.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
-                          int64_t ranks) {
+                          int64_t ranks, int64_t groupRanks) {
   LayoutMemory memory;
-  memory.shard = shardElements(layout, ranks, manifest.shardAlignment);
-  memory.whole = ranks * memory.shard;
+  memory.cutOver = layout.hybrid ? groupRanks : ranks;
+  memory.own = shardElements(layout, ranks, manifest.shardAlignment);
+  memory.shard = ranks / memory.cutOver * memory.own;
+  memory.whole = ranks * memory.own;
   // Each block is rounded up by itself, because the runtime allocates each by
   // itself.
   auto bytes = [&](bool whole, int64_t size) {
@@ -88,11 +104,21 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks) {
   return roundUp(largest * ranks, 64);
 }
 
-MemoryPlan planMemory(const Manifest &manifest, int ranks, int threads,
-                      int64_t communicationBytes, int64_t scratchpadBytes) {
+int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
+                     int ranksPerNode, const std::string &transport) {
+  int64_t bytes = communicationBytes(ranks, ranksPerNode, transport);
+  if (usesGroups(manifest))
+    bytes +=
+        groupCommunicationBytes(ranks, groupRanks, ranksPerNode, transport);
+  return bytes;
+}
+
+MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
+                      int threads, int64_t communicationBytes,
+                      int64_t scratchpadBytes) {
   MemoryPlan plan;
   for (const Layout &layout : manifest.layouts) {
-    LayoutMemory memory = layoutMemory(manifest, layout, ranks);
+    LayoutMemory memory = layoutMemory(manifest, layout, ranks, groupRanks);
     plan.parameters += memory.master + memory.compute;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;

@@ -41,18 +41,43 @@ int64_t dtypeBytes(const std::string &dtype);
 // Elements per shard of a layout, a multiple of `alignment` (in elements).
 int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment);
 
-// The persistent memory of one layout on one rank. The last four are bytes, and
-// 0 if the layout has no such memory. If the compute type is f32 and a
-// replicated copy persists, that copy is the master (or contains the rank's
-// shard of it), so the master has no memory of its own. A compute copy below
-// f32 exists only if it persists; otherwise each gather casts the master.
-struct LayoutMemory {
-  int64_t shard = 0; // elements of one rank's shard
-  int64_t whole = 0; // padded elements: ranks * shard
+// Returns true if some layout is cut over groups of ranks.
+bool usesGroups(const Manifest &manifest);
+
+// Returns the ranks of a shard group that a plan for `ranks` ranks assumes:
+// `wanted`, else the ranks per node that the program was planned for, else all;
+// and all where it does not divide them.
+int plannedGroup(const Manifest &manifest, int ranks, int wanted);
+
+// How a layout is cut into shards. All sizes are in elements.
+struct LayoutCut {
+  int64_t shard = 0; // of one rank
+  int64_t whole = 0; // padded: all shards together
+  // The layout is cut over this many ranks, and replicated on further ones.
+  int64_t cutOver = 1;
+  // The part of a shard for which one of its replicas answers, in norms and in
+  // files; without replicas the shard itself.
+  int64_t own = 0;
+
+  // Return the element at which a rank's shard begins, and that at which the
+  // part begins for which the rank answers.
+  int64_t shardOf(int64_t rank) const { return rank % cutOver * shard; }
+  int64_t ownOf(int64_t rank) const {
+    return shardOf(rank) + rank / cutOver * own;
+  }
+};
+
+// The persistent memory of one layout on one rank, in bytes; 0 if the layout
+// has no such memory. If the compute type is f32 and a replicated copy
+// persists, that copy is the master (or contains the rank's shard of it), so
+// the master has no memory of its own. A compute copy below f32 exists only if
+// it persists; otherwise each gather casts the master.
+struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
 };
+// `groupRanks`, which divides `ranks`, is the size of a shard group.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
-                          int64_t ranks);
+                          int64_t ranks, int64_t groupRanks);
 
 // Bytes of one microbatch of an input. The runtime keeps two: it computes on
 // one and reads the next.
@@ -68,7 +93,12 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks);
 
 // Computes the table. The caller asks the communicator for `communicationBytes`
 // and the device for `scratchpadBytes`, for the same ranks and threads.
-MemoryPlan planMemory(const Manifest &manifest, int ranks, int threads,
-                      int64_t communicationBytes, int64_t scratchpadBytes);
+MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
+                      int threads, int64_t communicationBytes,
+                      int64_t scratchpadBytes);
+
+// Returns the bytes that a program's communicators take (shared/staging.h).
+int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
+                     int ranksPerNode, const std::string &transport);
 
 } // namespace fsdpc

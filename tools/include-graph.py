@@ -19,7 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # From bottom to top: a folder may include folders of earlier lines.
 LAYERS = [
-    ["shared", "compiler/schedule", "runtime/include"],
+    ["shared"],
+    ["compiler/schedule", "runtime/include"],
     ["runtime/comm"],
     ["runtime/core"],
     ["runtime/host", "runtime/cuda"],

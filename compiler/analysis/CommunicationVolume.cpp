@@ -21,38 +21,74 @@ namespace fsdpc::analysis {
 
 static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
 
+namespace {
+
+// What is printed of a level and written to dumps, in the order of the enum.
+struct LevelText {
+  StringLiteral share, suffix, name;
+};
+constexpr LevelText levels[] = {{"(N-1)/N", "", "ranks"},
+                                {"(G-1)/G", " in groups", "group"},
+                                {"2(N-G)/(NG)", " across groups", "groups"}};
+
+const LevelText &textOf(Level level) { return levels[int(level)]; }
+
+} // namespace
+
 // A parameter is gathered for the forward and again for the backward. Frozen
 // parameters are gathered too, but have no gradient.
-std::string CommunicationVolume::formula() const {
+static std::string sumOf(const CommunicationVolume &volume, Level level) {
   std::string sum;
-  for (const Term &term : terms) {
+  for (const CommunicationVolume::Term &term : volume.terms) {
+    if (term.level != level)
+      continue;
     bool gathers = term.what == "all_gather";
     StringRef elements = term.elements;
     if (elements.empty())
-      elements = gathers && frozen ? "(P+F)" : "P";
+      elements = gathers && volume.frozen ? "(P+F)" : "P";
     sum += llvm::formatv("{0}{1}{2}{3}·{4}", sum.empty() ? "" : " + ",
                          term.eachMicrobatch ? "K·" : "", gathers ? "2·" : "",
                          elements, term.type)
                .str();
   }
-  return "(N-1)/N · (" + sum + ")";
+  return sum;
 }
 
-// Every collective of this list moves (N-1)/N of its buffer: a rank sends all
-// shards except the one that it owns. With one rank the factor is 0.
-double CommunicationVolume::bytes(int64_t ranks, int64_t microbatches) const {
+// A program without collectives has the first level all the same.
+std::string CommunicationVolume::formula() const {
+  std::string text;
+  for (Level level : {Level::Ranks, Level::Group, Level::Groups})
+    if (std::string sum = sumOf(*this, level); !sum.empty())
+      text += (text.empty() ? "" : " + ") + textOf(level).share.str() + " · (" +
+              sum + ")";
+  return text.empty() ? (levels[0].share + " · ()").str() : text;
+}
+
+// A gather or a reduction sends all shards except the one that the rank owns.
+// Across groups each but the last hands its sums of a shard to the next one,
+// and the last one hands the complete sums to each of the others. With one
+// rank, and with one group, nothing is sent.
+double CommunicationVolume::bytes(Level level, int64_t ranks,
+                                  int64_t groupRanks,
+                                  int64_t microbatches) const {
   double sum = 0;
   for (const Term &term : terms)
-    sum += double(term.bytes) * (term.eachMicrobatch ? microbatches : 1);
-  return sum * double(ranks - 1) / double(ranks);
+    if (term.level == level)
+      sum += double(term.bytes) * (term.eachMicrobatch ? microbatches : 1);
+  if (level == Level::Groups)
+    return 2 * sum * double(ranks - groupRanks) / double(ranks * groupRanks);
+  double over = double(level == Level::Ranks ? ranks : groupRanks);
+  return sum * (over - 1) / over;
 }
 
 std::string CommunicationVolume::describe() const {
+  bool grouped = llvm::any_of(
+      terms, [](const Term &term) { return term.level != Level::Ranks; });
   std::string text =
       llvm::formatv(
-          "communication per step: {0} bytes, N ranks, K microbatches, "
-          "P = {1} trainable",
-          formula(), trainable)
+          "communication per step: {0} bytes, N ranks, {1}K microbatches, "
+          "P = {2} trainable",
+          formula(), grouped ? "G in a shard group, " : "", trainable)
           .str();
   if (frozen)
     text += llvm::formatv(", F = {0} frozen elements", frozen).str();
@@ -61,7 +97,8 @@ std::string CommunicationVolume::describe() const {
   for (const auto &[symbol, elements] : parts)
     text += llvm::formatv(", {0} = {1}", symbol, elements).str();
   for (const Term &term : terms)
-    text += llvm::formatv("\n  {0}: {1} bytes per {2}", term.what, term.bytes,
+    text += llvm::formatv("\n  {0}{1}: {2} bytes per {3}", term.what,
+                          textOf(term.level).suffix, term.bytes,
                           term.eachMicrobatch ? "microbatch" : "step")
                 .str();
   return text + "\n";
@@ -96,7 +133,7 @@ public:
     auto firstTrainable = counts.lower_bound("P");
     size_t trainable = std::distance(firstTrainable, counts.end());
     for (CommunicationVolume::Term &term : volume.terms) {
-      const std::set<std::string> &found = terms.at(term.what);
+      const std::set<std::string> &found = terms.at({term.what, term.level});
       bool all = found.size() == trainable && *found.begin() >= "P";
       term.elements = all ? "P" : llvm::join(found, "+");
       if (!all && found.size() > 1)
@@ -104,14 +141,19 @@ public:
     }
   }
 
-  void add(StringRef what, fsdp::LayoutOp layout) {
-    terms[what.str()].insert(symbolOf(layout));
+  void add(StringRef what, Level level, fsdp::LayoutOp layout) {
+    terms[{what.str(), level}].insert(symbolOf(layout));
+  }
+
+  bool isHybrid(fsdp::LayoutOp layout) const {
+    return fsdp::isHybrid(fsdp::strategyOf(layout, options));
   }
 
 private:
   fsdp::CompileOptions options;
   SmallVector<fsdp::Strategy> strategies;
-  std::map<std::string, std::set<std::string>> terms; // symbols of each term
+  // The symbols of each term.
+  std::map<std::pair<std::string, Level>, std::set<std::string>> terms;
 };
 
 } // namespace
@@ -127,24 +169,34 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
       (layout.getTrainable() ? volume.trainable : volume.frozen) +=
           member.getElements();
 
-  // Sums the collectives of one kind. Each op counts once, so a parameter that
-  // is gathered for the forward and again for the backward counts twice. The
-  // bytes are those of the flat buffers, with their padding.
-  auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
-                 schedule::ElementType type) {
-    uint64_t bytes = 0;
-    for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
-      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
-      bytes += layout.getElements() * schedule::bytesOf(type);
-      parts.add(what, layout);
-    }
-    auto it = llvm::find_if(volume.terms,
-                            [&](auto &term) { return term.what == what; });
+  auto count = [&](StringRef what, bool eachMicrobatch, Level level,
+                   fsdp::LayoutOp layout, schedule::ElementType type) {
+    parts.add(what, level, layout);
+    auto it = llvm::find_if(volume.terms, [&](auto &term) {
+      return term.what == what && term.level == level;
+    });
+    uint64_t bytes = layout.getElements() * schedule::bytesOf(type);
     if (it != volume.terms.end())
       it->bytes += bytes;
     else
       volume.terms.push_back(
-          {what.str(), eachMicrobatch, bytes, fsdp::nameOf(type).str()});
+          {what.str(), level, eachMicrobatch, bytes, fsdp::nameOf(type).str()});
+  };
+  // Sums the collectives of one kind. Each op counts once, so a parameter that
+  // is gathered for the forward and again for the backward counts twice. The
+  // bytes are those of the flat buffers, without the shards' padding. Groups
+  // hand on their sums in f32.
+  auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
+                 schedule::ElementType type) {
+    for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
+      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+      bool hybrid = parts.isHybrid(layout);
+      count(what, eachMicrobatch, hybrid ? Level::Group : Level::Ranks, layout,
+            type);
+      if (hybrid && what.starts_with("reduce"))
+        count(what, eachMicrobatch, Level::Groups, layout,
+              schedule::ElementType::F32);
+    }
   };
   module.walk([&](Operation *op) {
     TypeSwitch<Operation *>(op)
@@ -188,6 +240,8 @@ void writeCommunication(ModuleOp module, const CommunicationVolume &volume) {
         text("per", term.eachMicrobatch ? "microbatch" : "step")};
     if (!term.elements.empty())
       entries.push_back(text("elements", term.elements));
+    if (term.level != Level::Ranks)
+      entries.push_back(text("over", textOf(term.level).name));
     terms.push_back(builder.getDictionaryAttr(entries));
   }
   SmallVector<NamedAttribute> whole = {
@@ -225,7 +279,14 @@ std::optional<CommunicationVolume> readCommunication(ModuleOp module) {
     if (!what || !bytes || !type || !per)
       return std::nullopt;
     auto elements = term.getAs<StringAttr>("elements");
-    volume.terms.push_back({what.str(), per == "microbatch",
+    auto over = term.getAs<StringAttr>("over");
+    auto level = llvm::find_if(levels, [&](const LevelText &text) {
+      return text.name == (over ? over.getValue() : StringRef(levels[0].name));
+    });
+    if (level == std::end(levels))
+      return std::nullopt;
+    volume.terms.push_back({what.str(), Level(level - levels),
+                            per == "microbatch",
                             static_cast<uint64_t>(bytes.getInt()), type.str(),
                             elements ? elements.str() : ""});
   }

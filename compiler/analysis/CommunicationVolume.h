@@ -11,11 +11,17 @@
 
 namespace fsdpc::analysis {
 
-/// A sum of terms. A rank sends (N-1)/N of the sum, where N is the number of
-/// ranks.
+/// The ranks among which a collective moves bytes: all, those of a shard group,
+/// or those that have the same place in each group. Its share of a buffer is
+/// sent: (N-1)/N over all N ranks, (G-1)/G in a group of G, and across groups
+/// 2(N-G)/(NG) on the mean of the ranks (HybridGroups, runtime/comm/groups.h).
+enum class Level { Ranks, Group, Groups };
+
+/// A sum of terms.
 struct CommunicationVolume {
   struct Term {
-    std::string what;    // "all_gather", "reduce_scatter", …
+    std::string what; // "all_gather", "reduce_scatter", …
+    Level level;
     bool eachMicrobatch; // sent K times per step; false: once per step
     uint64_t bytes;
     std::string type; // of the elements sent: "bf16" or "f32"
@@ -31,10 +37,12 @@ struct CommunicationVolume {
   std::vector<std::pair<std::string, uint64_t>> parts;
 
   /// "(N-1)/N · (K·2·P·bf16 + K·P·f32)": what the strategy sends where no
-  /// parameters are tied, shared or frozen.
+  /// parameters are tied, shared or frozen. One such product per level.
   std::string formula() const;
-  /// Bytes that the program sends per step on N ranks with K microbatches.
-  double bytes(int64_t ranks, int64_t microbatches) const;
+  /// Bytes that a rank sends per step at one level, on N ranks in groups of G,
+  /// with K microbatches; the mean over the ranks.
+  double bytes(Level level, int64_t ranks, int64_t groupRanks,
+               int64_t microbatches) const;
   /// Returns the lines of the compile's summary.
   std::string describe() const;
 };

@@ -51,11 +51,13 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
 MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
   int threads = manifest.planThreads;
   if (manifest.target != "host")
-    return planMemory(manifest, ranks, threads, /*communicationBytes=*/0,
+    return planMemory(manifest, ranks, ranks, threads,
+                      /*communicationBytes=*/0,
                       cudaScratch(manifest, ranks).total());
+  int group = plannedGroup(manifest, ranks, /*wanted=*/0);
   return planMemory(
-      manifest, ranks, threads,
-      communicationBytes(ranks, ranks, ranks > 1 ? "mpi" : "none"),
+      manifest, ranks, group, threads,
+      channelBytes(manifest, ranks, group, group, ranks > 1 ? "mpi" : "none"),
       hostScratchBytes(manifest, threads));
 }
 

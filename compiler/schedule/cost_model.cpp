@@ -2,6 +2,8 @@
 
 #include "compiler/schedule/cost_model.h"
 
+#include "shared/staging.h"
+
 #include <algorithm>
 
 namespace fsdpc::schedule {
@@ -32,6 +34,17 @@ double elementwiseUs(const Machine &machine, double bytes) {
   return rooflineUs(machine, 0, bytes, ElementType::F32);
 }
 
+static int ranksOfNode(const Machine &machine) {
+  return machine.ranksPerNode > 0
+             ? std::min(machine.ranksPerNode, machine.ranks)
+             : machine.ranks;
+}
+
+static double crossNodeGBs(const Machine &machine) {
+  return machine.crossNodeGBs > 0 ? machine.crossNodeGBs
+                                  : machine.collectiveGBs;
+}
+
 /// The µs of `passes` exchanges, in each of which a rank receives all shards
 /// except its own.
 static double exchangeUs(const Machine &machine, int64_t bytes, int passes) {
@@ -39,7 +52,11 @@ static double exchangeUs(const Machine &machine, int64_t bytes, int passes) {
     return 0;
   double received =
       passes * double(bytes) * (machine.ranks - 1) / machine.ranks;
-  return machine.collectiveLatencyUs + received / (1e3 * machine.collectiveGBs);
+  double crossing = passes * double(bytes) *
+                    (machine.ranks - ranksOfNode(machine)) / machine.ranks;
+  return machine.collectiveLatencyUs +
+         (received - crossing) / (1e3 * machine.collectiveGBs) +
+         crossing / (1e3 * crossNodeGBs(machine));
 }
 
 double allGatherUs(const Machine &machine, int64_t bytes) {
@@ -49,6 +66,27 @@ double allGatherUs(const Machine &machine, int64_t bytes) {
 // A reduce-scatter moves as many bytes as an all-gather of the same buffer.
 double reduceScatterUs(const Machine &machine, int64_t bytes) {
   return exchangeUs(machine, bytes, 1);
+}
+
+// A collective of the ranks of one node.
+double groupGatherUs(const Machine &machine, int64_t bytes) {
+  Machine node = machine;
+  node.ranks = ranksOfNode(machine);
+  node.ranksPerNode = 0;
+  return exchangeUs(node, bytes, 1);
+}
+
+// The last node sends the complete sums to every other one, which is the most
+// that a rank sends. It has the first piece when that has gone through all
+// nodes before it.
+double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
+  int node = ranksOfNode(machine), others = machine.ranks / node - 1;
+  double part = double(sumBytes) / node;
+  double handedOn = others * (part + std::min(part, double(hybridPieceBytes)));
+  double across = others ? machine.collectiveLatencyUs +
+                               handedOn / (1e3 * crossNodeGBs(machine))
+                         : 0;
+  return groupGatherUs(machine, bytes) + across;
 }
 
 // As a reduce-scatter followed by an all-gather.

@@ -27,6 +27,9 @@ struct Machine {
   double collectiveLatencyUs = 50; ///< µs per collective, of any size
   int cores = 1;                   ///< per rank (--plan-threads)
   int ranks = 8;                   ///< N (--plan-ranks)
+  int ranksPerNode = 0;            ///< also the ranks of a shard group; 0: all
+  double crossNodeGBs = 0; ///< 10⁹ bytes/s that a rank sends to other nodes;
+                           ///< 0: as within its node
 };
 
 /// Returns the µs of a kernel that computes `flops` in `type` and moves
@@ -49,6 +52,13 @@ double elementwiseUs(const Machine &machine, double bytes);
 double allGatherUs(const Machine &machine, int64_t bytes);
 double reduceScatterUs(const Machine &machine, int64_t bytes);
 double allReduceUs(const Machine &machine, int64_t bytes);
+
+/// Return the same for a buffer that is cut over the ranks of a node and
+/// replicated across nodes (hybrid). A rank gathers within its node. It reduces
+/// there as well, and then the nodes hand on the sums of its part, of which a
+/// full buffer has `sumBytes`.
+double groupGatherUs(const Machine &machine, int64_t bytes);
+double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes);
 
 } // namespace fsdpc::schedule
 

@@ -48,10 +48,13 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
 
     | strategy | in @microbatch | in @update |
     |---|---|---|
-    | zero3 | all_gather and free; reduce_scatter after the unit's pack | |
-    | zero2 | reduce_scatter after the unit's pack | gather_parameters at the end |
+    | zero3, hybrid | all_gather and free; reduce_scatter after the unit's pack | |
+    | zero2, hybrid_zero2 | reduce_scatter after the unit's pack | gather_parameters at the end |
     | zero1 | one reduce_scatter of all its and ddp's layouts at the end | gather_parameters at the end |
     | ddp | one reduce_scatter of all its and zero1's layouts at the end | gather_gradients before the optimizer |
+
+    The hybrid strategies differ from those beside them in the ranks that an op concerns:
+    at run time their layouts are cut over groups of ranks.
 
     With `reduce = step` packs are accumulated locally, and @update begins with
     reduce_gradients.
@@ -110,7 +113,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
 
     | rule of @microbatch | broken where |
     |---|---|
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
     | `segment` | `fsdp.enter` and `fsdp.exit` do not alternate and match, or an op reads weights outside of a segment of its unit and direction |

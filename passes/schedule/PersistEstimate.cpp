@@ -39,8 +39,9 @@ public:
         runs.push_back(segment);
   }
 
-  // Gathers a layout in each run of segments that reads it.
-  void add(fsdp::ReplicatedOp replicated) {
+  // Gathers a layout in each run of segments that reads it, from all ranks or
+  // from those of a group.
+  void add(fsdp::ReplicatedOp replicated, bool inGroups) {
     auto type = cast<RankedTensorType>(replicated.getResult().getType());
     int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
     for (const schedule::Segment &run : runs) {
@@ -55,7 +56,7 @@ public:
         last = std::max(last, it->second);
       }
       if (last >= 0)
-        gather(run, first, last, bytes, replicated.getLayout().str());
+        gather(run, first, last, bytes, inGroups, replicated.getLayout().str());
     }
   }
 
@@ -64,8 +65,9 @@ public:
 private:
   // Joins the gather of the run's unit that lives in the run, or adds one.
   void gather(const schedule::Segment &run, int first, int last, int64_t bytes,
-              const std::string &layout) {
+              bool inGroups, const std::string &layout) {
     constexpr int64_t alignment = 128;
+    auto timeOf = inGroups ? schedule::groupGatherUs : schedule::allGatherUs;
     std::vector<schedule::Collective> &all = problem.collectives;
     auto found = llvm::find_if(all, [&](const schedule::Collective &c) {
       return c.kind == schedule::CollectiveKind::Gather &&
@@ -81,8 +83,8 @@ private:
     found->latest = std::min(found->latest, first);
     found->lastUse = std::max(found->lastUse.value_or(last), last);
     int64_t before = found->bytes();
-    found->durationUs += schedule::allGatherUs(machine, before + bytes) -
-                         (before ? schedule::allGatherUs(machine, before) : 0);
+    found->durationUs += timeOf(machine, before + bytes) -
+                         (before ? timeOf(machine, before) : 0);
     found->buffers.push_back({int64_t(llvm::alignTo(bytes, alignment)),
                               alignment, /*definition=*/0});
   }
@@ -103,9 +105,10 @@ schedule::Problem gatherPersistent(ModuleOp module, func::FuncOp function,
   Estimator estimator(module, ir);
   for (auto replicated : function.getOps<fsdp::ReplicatedOp>()) {
     auto layout = symbols.lookup<fsdp::LayoutOp>(replicated.getLayout());
-    if (fsdp::strategyOf(layout, options) == fsdp::Strategy::Zero2 &&
-        strategies.of(layout.getUnit()) == fsdp::Strategy::Zero3)
-      estimator.add(replicated);
+    fsdp::Strategy ofUnit = strategies.of(layout.getUnit());
+    if (fsdp::gathersWeights(ofUnit) &&
+        fsdp::strategyOf(layout, options) == fsdp::persistent(ofUnit))
+      estimator.add(replicated, fsdp::isHybrid(ofUnit));
   }
   return std::move(estimator.problem);
 }

@@ -8,6 +8,7 @@
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -60,7 +61,12 @@ public:
       : function(function), module(function->getParentOfType<ModuleOp>()),
         machine(fsdp::machineOf(module)),
         reduceBytes(
-            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {}
+            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {
+    fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
+        hybridLayouts.insert(layout.getSymNameAttr());
+  }
 
   FailureOr<ScheduleIR> run();
 
@@ -75,11 +81,14 @@ private:
   void readSlot(const Slot &slot, std::optional<int> id);
   void readActions();
   int positionOf(Operation *op) const { return positions.lookup(op); }
+  double gatherUs(ArrayAttr layouts, ValueRange buffers) const;
+  double reduceUs(ArrayAttr layouts, ValueRange gradients) const;
 
   func::FuncOp function;
   ModuleOp module;
   schedule::Machine machine;
   int64_t reduceBytes; // per element of a gradient on the wire
+  DenseSet<StringAttr> hybridLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
   DenseMap<Operation *, int> positions;
@@ -135,6 +144,36 @@ void Reader::readOps() {
   close(ir.problem.numOps());
 }
 
+// Elements of a collective's buffers whose layouts are cut over all ranks, and
+// of those whose layouts are cut over groups.
+std::pair<int64_t, int64_t>
+splitElements(const DenseSet<StringAttr> &hybridLayouts, ArrayAttr layouts,
+              ValueRange buffers) {
+  int64_t whole = 0, groups = 0;
+  for (auto [layout, buffer] :
+       llvm::zip_equal(layouts.getAsRange<FlatSymbolRefAttr>(), buffers))
+    (hybridLayouts.contains(layout.getAttr()) ? groups : whole) +=
+        elementsOf(buffer);
+  return {whole, groups};
+}
+
+double Reader::gatherUs(ArrayAttr layouts, ValueRange buffers) const {
+  auto [whole, groups] = splitElements(hybridLayouts, layouts, buffers);
+  int64_t width = byteWidth(buffers[0].getType());
+  double us = groups ? schedule::groupGatherUs(machine, groups * width) : 0;
+  return whole ? us + schedule::allGatherUs(machine, whole * width) : us;
+}
+
+// The sums that groups hand on are f32.
+double Reader::reduceUs(ArrayAttr layouts, ValueRange gradients) const {
+  auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
+  double us = groups ? schedule::groupReduceUs(machine, groups * reduceBytes,
+                                               groups * int64_t(sizeof(float)))
+                     : 0;
+  return whole ? us + schedule::reduceScatterUs(machine, whole * reduceBytes)
+               : us;
+}
+
 void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
                         ValueRange results) {
   CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
@@ -145,9 +184,7 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   // buffers.
   c.latest = ir.problem.numOps();
   c.lastUse = -1;
-  int64_t bytes = 0;
   for (Value result : results) {
-    bytes += elementsOf(result) * byteWidth(result.getType());
     for (Operation *user : usersOfMemory(result)) {
       c.latest = std::min(c.latest, positionOf(user));
       c.lastUse = std::max(*c.lastUse, positionOf(user));
@@ -160,7 +197,7 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   // the problem, and verify-schedule refuses it.
   if (*c.lastUse < 0)
     return;
-  c.durationUs = schedule::allGatherUs(machine, bytes);
+  c.durationUs = gatherUs(layouts, results);
   c.label = labelOf("all_gather", layouts);
   ir.collectives.push_back(ops);
   ir.problem.collectives.push_back(c);
@@ -179,8 +216,7 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   for (Value gradient : gradients)
     if (Operation *op = gradient.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
-  c.durationUs =
-      schedule::reduceScatterUs(machine, elementsOf(gradients) * reduceBytes);
+  c.durationUs = reduceUs(layouts, gradients);
   c.label = labelOf("reduce_scatter", layouts);
   ir.collectives.push_back(ops);
   ir.problem.collectives.push_back(c);

@@ -13,7 +13,7 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     parameters. Parameters of another strategy than their unit's, or of a --group with
     another optimizer or other hyperparameters (beside rate and decay), have layouts of their own,
     such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
-    (zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
+    (zero2) or hybrid (hybrid_zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
     use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
     --group and --layer-decay make of it) and a weight decay (that of its group, else 0
     where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
@@ -25,8 +25,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     | strategy | trainable | frozen |
     |---|---|---|
-    | zero3 | | |
-    | zero2, zero1 | compute | compute |
+    | zero3, hybrid | | |
+    | zero2, zero1, hybrid_zero2 | compute | compute |
     | ddp | master, compute, gradient, state | master, compute |
 
     `reduce = step` adds gradient to every trainable layout.
@@ -172,7 +172,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `compute` | a layout's compute type is not `param-dtype` |
-    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank |
+    | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
     | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |

@@ -82,9 +82,7 @@ private:
       return fsdp::Strategy::DDP;
     fsdp::Strategy own = ofUnit.lookup(*parameter.getUnit());
     int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
-    return own == fsdp::Strategy::Zero3 && elements < options.persist
-               ? fsdp::Strategy::Zero2
-               : own;
+    return elements < options.persist ? fsdp::persistent(own) : own;
   }
 
   // Each unit gets a layout for its trainable and one for its frozen
@@ -136,10 +134,10 @@ private:
   // Options about gathers need something that is gathered. The check of the
   // command line sees strategies, but not which units and parameters have them.
   LogicalResult checkGathers() {
-    auto isZero3 = [](auto &entry) {
-      return entry.second == fsdp::Strategy::Zero3;
+    auto isGathered = [](auto &entry) {
+      return fsdp::gathersWeights(entry.second);
     };
-    if (options.persist > 0 && llvm::none_of(ofUnit, isZero3))
+    if (options.persist > 0 && llvm::none_of(ofUnit, isGathered))
       return emitError(module.getLoc(),
                        "--persist has no effect: "
                        "--strategy-of leaves no unit to zero3");

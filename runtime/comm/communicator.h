@@ -87,6 +87,17 @@ public:
   // time may call either it or this communicator, and all ranks must call them
   // in the same order.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  // Returns the bytes that this rank has handed to others in all-gathers and
+  // reduce-scatters, in whatever way (a peer that reads them counts too).
+  uint64_t sentBytes() const { return sent; }
+
+protected:
+  // Counts a collective in which each other rank gets `bytes` of this one.
+  void countSent(size_t bytes) { sent += bytes * uint64_t(size() - 1); }
+
+private:
+  uint64_t sent = 0;
 };
 
 // One rank's view of the job: its place, its channels, and how to end it.

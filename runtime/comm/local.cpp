@@ -70,6 +70,7 @@ public:
 
   // Every rank copies from the others' buffers; no staging is needed.
   void allGather(const void *shard, void *whole, size_t shardBytes) override {
+    countSent(shardBytes);
     meeting->published[self] = shard;
     barrier();
     char *all = static_cast<char *>(whole);
@@ -83,6 +84,7 @@ public:
   // order. The shard may lie inside the own gradient: it is the part that no
   // other rank reads.
   void reduceScatter(const ReduceScatter &part) override {
+    countSent(size_t(part.shardElements) * wireBytes(handedOver(part)));
     meeting->published[self] = part.gradient;
     barrier();
     int64_t begin = partOf(part, self);
@@ -132,11 +134,14 @@ public:
   LocalExchange(int rank, std::shared_ptr<Meeting> meeting)
       : ExchangeCommunicator(rank, meeting->ranks,
                              Staging::of(meeting->channel, meeting->ranks)),
-        meeting(std::move(meeting)) {}
+        meeting(std::move(meeting)) {
+    useSlowLink(this->meeting->nodes);
+  }
 
   void barrier() override { meeting->barrier.wait(ranks); }
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives) override {
+    passLink(sends);
     meeting->mailboxes.transfer(self, sends, receives);
   }
   std::unique_ptr<Communicator> split(int color) override {

@@ -123,11 +123,14 @@ class MpiExchange : public ExchangeCommunicator {
 public:
   explicit MpiExchange(MpiChannel channel)
       : ExchangeCommunicator(channel.rank, channel.size(), channel.staging()),
-        channel(std::move(channel)) {}
+        channel(std::move(channel)) {
+    useSlowLink(this->channel.places);
+  }
 
   void barrier() override { channel.check(mpi().barrier(channel.handle)); }
   void transfer(std::span<const Outgoing> sends,
                 std::span<const Incoming> receives) override {
+    passLink(sends);
     channel.transfer(sends, receives);
   }
   std::unique_ptr<Communicator> split(int color) override {

@@ -19,6 +19,7 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
   // Whole cache lines, so that no two segments share one. At least one cache
   // line: Staging::of gives the reduce channel 64 bytes per rank or more.
   int64_t step = int64_t(staging.half / ranks / 64 * 64 / width);
+  countSent(size_t(part.shardElements) * width);
   for (int64_t begin = 0; begin < part.shardElements; begin += step) {
     int64_t count = std::min(step, part.shardElements - begin);
     size_t segment = (count * width + 63) / 64 * 64;
@@ -69,6 +70,7 @@ void WindowCommunicator::allGather(const void *shard, void *whole,
                                    size_t shardBytes) {
   const char *own = static_cast<const char *>(shard);
   char *all = static_cast<char *>(whole);
+  countSent(shardBytes);
   for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
     size_t bytes = std::min(staging.gather, shardBytes - begin);
     memcpy(stage(self), own + begin, bytes);
@@ -157,7 +159,22 @@ char *ExchangeCommunicator::outgoing(int peer, size_t segment) {
   return sent + peer * segment;
 }
 
+void ExchangeCommunicator::passLink(std::span<const Outgoing> messages) {
+  if (!link)
+    return;
+  size_t bytes = 0;
+  for (const Outgoing &message : messages)
+    bytes += isFar[size_t(message.peer)] ? message.bytes : 0;
+  link->send(bytes);
+}
+
+void ExchangeCommunicator::passLink(size_t bytes) {
+  if (link)
+    link->send(bytes * size_t(std::count(isFar.begin(), isFar.end(), true)));
+}
+
 void ExchangeCommunicator::trade(size_t segment, const void **sources) {
+  passLink(segment);
   exchange(sent, received, segment);
   for (int peer = 0; peer < ranks; ++peer)
     sources[peer] = received + peer * segment;
@@ -165,12 +182,20 @@ void ExchangeCommunicator::trade(size_t segment, const void **sources) {
 
 void ExchangeCommunicator::allGather(const void *shard, void *whole,
                                      size_t shardBytes) {
+  countSent(shardBytes);
+  gatherPieces(shard, whole, shardBytes);
+}
+
+void ExchangeCommunicator::gatherPieces(const void *shard, void *whole,
+                                        size_t shardBytes) {
   const char *own = static_cast<const char *>(shard);
   char *all = static_cast<char *>(whole);
   // Pieces bound how much the library below buffers.
-  for (size_t begin = 0; begin < shardBytes; begin += staging.gather)
-    gather(own + begin, all + begin,
-           std::min(staging.gather, shardBytes - begin), shardBytes);
+  for (size_t begin = 0; begin < shardBytes; begin += staging.gather) {
+    size_t bytes = std::min(staging.gather, shardBytes - begin);
+    passLink(bytes);
+    gather(own + begin, all + begin, bytes, shardBytes);
+  }
 }
 
 // Gathers all values and sums them in rank order, since a library's all-reduce
@@ -178,7 +203,7 @@ void ExchangeCommunicator::allGather(const void *shard, void *whole,
 void ExchangeCommunicator::allReduce(double *values, int count) {
   std::vector<double> &all = summands;
   all.resize(size_t(count) * ranks);
-  allGather(values, all.data(), count * sizeof(double));
+  gatherPieces(values, all.data(), count * sizeof(double));
   for (int i = 0; i < count; ++i) {
     values[i] = all[i];
     for (int peer = 1; peer < ranks; ++peer)

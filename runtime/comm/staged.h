@@ -8,7 +8,10 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/futex_barrier.h"
 #include "runtime/comm/reduce.h"
+#include "runtime/comm/slow_link.h"
 #include "shared/staging.h"
+
+#include <optional>
 
 namespace fsdpc::runtime {
 
@@ -78,6 +81,15 @@ public:
 
 protected:
   ExchangeCommunicator(int rank, int ranks, Staging staging);
+  // Sends what goes to ranks of other nodes over a slow link, if there is to be
+  // one. `nodes` are those of the ranks.
+  template <typename Node> void useSlowLink(const std::vector<Node> &nodes) {
+    link = SlowLink::fromEnvironment();
+    for (const Node &node : nodes)
+      isFar.push_back(node != nodes[size_t(self)]);
+  }
+  // Waits until the link has taken these messages.
+  void passLink(std::span<const Outgoing> messages);
   // All-to-all: received[r * bytes …] is what rank r has at sent[self * bytes
   // …]. Undefined for r = self.
   virtual void exchange(const char *sent, char *received, size_t bytes);
@@ -90,6 +102,11 @@ protected:
   void trade(size_t segment, const void **sources) override;
 
 private:
+  void passLink(size_t bytes); // to each rank
+  void gatherPieces(const void *shard, void *whole, size_t shardBytes);
+
+  std::optional<SlowLink> link;
+  std::vector<bool> isFar;      // by rank, if there is a link
   std::vector<double> summands; // of allReduce, all ranks'; grows once
   char *sent, *received;        // staging.half bytes each
   std::vector<Outgoing> sends;  // kept from call to call, as is `receives`

@@ -48,17 +48,19 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
-// Returns this rank's shard of what is saved of a layout. Replicated states
-// hold it at its place.
-const float *shardOf(const fsdpc_rank &rank, size_t index, Saved what) {
+// Returns this rank's part of what is saved of a layout: its shard, or a part
+// of that if it has replicas. Replicated states hold it at its place.
+const float *ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
+  int64_t own = buffers.ownOf(rank.job.rank);
+  int64_t first = own - buffers.shardOf(rank.job.rank);
   if (what == Saved::gradients)
-    return buffers.gradientShard;
+    return buffers.gradientShard + first;
   if (what == Saved::parameters || !layout.average)
-    return buffers.masterShard;
-  int64_t first = rank.job.rank * buffers.shard - buffers.partBegin;
-  return buffers.states + (layout.states - 1) * buffers.part + first;
+    return buffers.masterShard + first;
+  return buffers.states + (layout.states - 1) * buffers.part + own -
+         buffers.partBegin;
 }
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
@@ -68,11 +70,11 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
-  const float *own = shardOf(rank, index, what);
+  const float *own = ownPart(rank, index, what);
   // Elements per rank and piece.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
-  for (int64_t begin = 0; begin < buffers.shard; begin += most) {
-    int64_t count = std::min(most, buffers.shard - begin);
+  for (int64_t begin = 0; begin < buffers.own; begin += most) {
+    int64_t count = std::min(most, buffers.own - begin);
     size_t bytes = size_t(count) * sizeof(float);
     const float *piece = own + begin;
     if (!rank.device->isHostMemory()) {
@@ -88,7 +90,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
         staging[size_t(i)] =
             float(double(staging[size_t(i)]) * rank.gradientFactor);
     for (int from = 0; from < rank.job.size; ++from) {
-      int64_t first = from * buffers.shard + begin;
+      int64_t first = buffers.ownOf(from) + begin;
       FSDPC_TRY(forEachMember(
           layout, first, first + count,
           [&](size_t member, int64_t a, int64_t b) {

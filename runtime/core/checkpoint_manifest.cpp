@@ -21,7 +21,8 @@ namespace fsdpc::runtime {
 namespace {
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t format = 1;
+// Format 2 says of a layout how many ranks share it, if they are not all.
+constexpr int64_t plainFormat = 1, groupFormat = 2;
 constexpr int64_t mostRanks = 1 << 20;
 constexpr int64_t mostElements = int64_t(1) << 48;
 
@@ -78,6 +79,13 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
+  if (json.contains("group")) {
+    layout.group = numberIn(json, "group", ranks);
+    if (layout.group == 0 || ranks % layout.group)
+      throw std::runtime_error("a shard group of " +
+                               std::to_string(layout.group) +
+                               " does not divide its ranks");
+  }
   for (const Json &entry : json.at("members")) {
     Member member;
     member.name = entry.at("name").get<std::string>();
@@ -135,13 +143,15 @@ CheckpointManifest parseBody(const Json &json) {
 
 } // namespace
 
-CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks) {
+CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
+                                      int groupRanks) {
   CheckpointManifest stored;
   stored.ranks = ranks;
   for (const Layout &layout : manifest.layouts) {
     StoredLayout copy;
     copy.name = storedName(layout.name);
     copy.shard = shardElements(layout, ranks, manifest.shardAlignment);
+    copy.group = layout.hybrid ? groupRanks : 0;
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
     for (const Member &member : layout.members) {
@@ -164,6 +174,13 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks) {
     stored.buffers.push_back(std::move(copy));
   }
   return stored;
+}
+
+int64_t rankOfShard(const CheckpointManifest &stored,
+                    const StoredLayout &layout, int64_t shard) {
+  int64_t group = layout.group ? layout.group : stored.ranks;
+  int64_t groups = stored.ranks / group;
+  return shard % groups * group + shard / groups;
 }
 
 // The index keeps the names apart if two layouts are called the same.
@@ -203,6 +220,7 @@ std::string rankFileName(int64_t rank) {
 }
 
 std::string toJson(const CheckpointManifest &stored) {
+  int64_t format = plainFormat;
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
@@ -219,6 +237,10 @@ std::string toJson(const CheckpointManifest &stored) {
                        {"states", layout.states},
                        {"average", layout.average},
                        {"members", members}});
+    if (layout.group) {
+      layouts.back()["group"] = layout.group;
+      format = groupFormat;
+    }
   }
   for (const Buffer &buffer : stored.buffers)
     buffers.push_back({{"name", buffer.name},
@@ -258,9 +280,11 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
   try {
     Json json = Json::parse(text);
     int64_t version = numberIn(json, "format", INT64_MAX);
-    if (version != format)
+    if (version < plainFormat || version > groupFormat)
       return Error{"it has format " + std::to_string(version) +
-                   ", but this program reads format " + std::to_string(format)};
+                   ", but this program reads formats " +
+                   std::to_string(plainFormat) + " to " +
+                   std::to_string(groupFormat)};
     const Json &body = json.at("checkpoint");
     // The same content could be written otherwise, as with "1E5" for "1e5".
     // Only what toJson writes is accepted, so that no bit can change unnoticed.

@@ -36,6 +36,8 @@ struct StoredLayout {
   int64_t shard = 0; // elements per rank
   int32_t states = 0;
   std::vector<Member> members;
+  // Ranks of a shard group, if the layout was hybrid; 0: it had no groups.
+  int64_t group = 0;
   bool average = false; // the last state; see Layout
 
   // The states of the optimizer itself, which come first.
@@ -54,7 +56,15 @@ struct CheckpointManifest {
 };
 
 // Describes what a run of `manifest` stores; without checksums.
-CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks);
+CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
+                                      int groupRanks);
+
+// Returns the rank whose file holds a shard. Each rank writes the part of the
+// layout for which it answers (LayoutCut::ownOf). With groups of G of N ranks,
+// rank r mod G of every group has the same N / G shards, and the groups write
+// one each.
+int64_t rankOfShard(const CheckpointManifest &stored,
+                    const StoredLayout &layout, int64_t shard);
 
 // The tensors in the file of one rank, in their order: each layout's shard of
 // the masters and of every state; the buffers on rank 0.

@@ -104,11 +104,12 @@ Status TrainingCheckpoint::verify(int rank, int ranks) const {
 Status TrainingCheckpoint::readLayout(const Place &place, int32_t part,
                                       int64_t begin, int64_t count,
                                       float *to) const {
-  int64_t shard = stored.layouts[place.layout].shard;
+  const StoredLayout &layout = stored.layouts[place.layout];
+  int64_t shard = layout.shard;
   int64_t at = place.offset + begin;
   while (count > 0) {
     int64_t within = at % shard, now = std::min(count, shard - within);
-    size_t file = size_t(at / shard);
+    size_t file = size_t(rankOfShard(stored, layout, at / shard));
     const SafeTensor *tensor =
         tensors[file][firstOf[place.layout] + size_t(part)];
     FSDPC_TRY(files[file].file().read(tensor->offset +

@@ -6,6 +6,7 @@
 #include "runtime/core/flag_values.h"
 #include "runtime/core/spelling.h"
 #include "shared/foreign_names.h"
+#include "shared/memory_plan.h"
 
 #include <CLI/CLI.hpp>
 
@@ -179,6 +180,11 @@ const Flag flags[] = {
      "nodes)",
      [](Arguments &a) -> Target { return &a.options.ranksPerNode; },
      wholeNumber<1, 1 << 20>},
+    {"--shard-group", "G",
+     "Ranks that share a layout under the hybrid strategies, which replicate "
+     "it across such groups; divides N (default: the ranks of a node)",
+     [](Arguments &a) -> Target { return &a.options.shardGroup; },
+     wholeNumber<1, 1 << 20>},
     {"--deterministic", nullptr,
      "CUDA: the same bits in every run, strategy and schedule: sums in rank "
      "order, no atomics (the host always does so)",
@@ -325,6 +331,10 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   }
   for (const std::string &argument : app.remaining())
     return unknown(argument);
+  if (options.shardGroup && !usesGroups(manifest))
+    return Error{"'--shard-group' has no effect: the program has the strategy "
+                 "'" +
+                 manifest.strategy + "'; compile it with '--strategy=hybrid'"};
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;

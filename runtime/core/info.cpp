@@ -21,16 +21,19 @@ std::string padded(const std::string &text, size_t width, bool right = false) {
 
 // One column per number of ranks, one row per kind. The launcher is not known
 // here, so it shows the memory of MPI with all ranks on one node.
-std::string memoryTable(const Manifest &manifest, int threads) {
+std::string memoryTable(const Manifest &manifest, int threads, int shardGroup) {
   std::vector<int> ranks;
   for (int64_t n : {1, 2, 4, 8, 64})
     if (n <= manifest.maxRanks)
       ranks.push_back(int(n));
   std::vector<std::string> lines = {"  " + padded("ranks", 14)};
+  std::string groups = "  " + padded("shard group", 14);
   for (int n : ranks) {
-    MemoryPlan plan =
-        planMemory(manifest, n, threads, communicationBytes(n, n, "mpi"),
-                   scratchpadBytes(manifest, n, threads));
+    int group = plannedGroup(manifest, n, shardGroup);
+    groups += padded(std::to_string(group), 12, true);
+    MemoryPlan plan = planMemory(manifest, n, group, threads,
+                                 channelBytes(manifest, n, group, n, "mpi"),
+                                 scratchpadBytes(manifest, n, threads));
     auto kinds = plan.kinds();
     // The rows are the same in every column, so the first one makes them.
     kinds.emplace_back("total", plan.total());
@@ -41,6 +44,8 @@ std::string memoryTable(const Manifest &manifest, int threads) {
       lines[i + 1] += padded(bytesText(kinds[i].second), 12, true);
     }
   }
+  if (usesGroups(manifest))
+    lines.insert(lines.begin() + 1, groups);
   std::string text = "memory per rank, " + std::to_string(threads) +
                      (threads == 1 ? " thread\n" : " threads\n");
   for (const std::string &line : lines)
@@ -51,7 +56,7 @@ std::string memoryTable(const Manifest &manifest, int threads) {
 } // namespace
 
 // Rows without a value are left out.
-std::string infoText(const Manifest &manifest, int threads) {
+std::string infoText(const Manifest &manifest, int threads, int shardGroup) {
   std::string text;
   auto row = [&](const char *name, const std::string &value) {
     if (!value.empty())
@@ -95,6 +100,7 @@ std::string infoText(const Manifest &manifest, int threads) {
             std::to_string(layout.members.size()) + " parameters, " +
             std::to_string(elements) + " elements" +
             (layout.trainable ? "" : ", frozen") +
+            (layout.hybrid ? ", sharded in groups" : "") +
             (layout.masterWhole    ? ", kept whole"
              : layout.computeWhole ? ", weights kept whole"
                                    : "") +
@@ -120,7 +126,8 @@ std::string infoText(const Manifest &manifest, int threads) {
   return text + "\n" +
          memoryTable(manifest,
                      threads ? threads
-                             : int(std::max<int64_t>(1, manifest.planThreads)));
+                             : int(std::max<int64_t>(1, manifest.planThreads)),
+                     shardGroup);
 }
 
 } // namespace fsdpc::runtime

@@ -8,8 +8,8 @@
 
 namespace fsdpc::runtime {
 
-// `threads` per rank are for the memory table; 0 takes the number that the
-// program was planned for.
-std::string infoText(const Manifest &manifest, int threads);
+// `threads` per rank and the ranks of a shard group are for the memory table; 0
+// takes what the program was planned for.
+std::string infoText(const Manifest &manifest, int threads, int shardGroup);
 
 } // namespace fsdpc::runtime

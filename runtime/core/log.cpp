@@ -124,6 +124,8 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"shuffle", options.shuffle},
                {"plan", plan},
                {"peak_rss", peakResidentBytes()}};
+  if (usesGroups(manifest))
+    json["shard_group"] = info.groupRanks;
   // Only now that the run is about to train does the old log go.
   FSDPC_TRY(cut(info.firstStep));
   return line(dump(json));
@@ -180,6 +182,10 @@ Status Log::step(const Manifest &manifest, const Options &options,
     json[rate] = items * 1000 / record.milliseconds;
     json["exposed_comm_ms"] = record.exposedMilliseconds;
   }
+  if (record.counted)
+    json["sent_bytes"] = {{"all_ranks", record.sent[0]},
+                          {"in_groups", record.sent[1]},
+                          {"across_groups", record.sent[2]}};
   json["peak_bytes"] = record.peakBytes;
   json["peak_rss_minus_plan"] = record.overPlan;
   return line(dump(json));

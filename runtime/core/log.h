@@ -8,6 +8,7 @@
 #include "shared/memory_plan.h"
 #include "shared/status.h"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ struct RunInfo {
   std::string launcher; // "none", "local", "mpirun", "torchrun", "srun"
   std::string binding;  // cores that rank 0 may run on, "0-3,8"
   int ranks = 1, threads = 1, ranksOnNode = 1;
-  int cores = 1; // cores per rank
+  int groupRanks = 1; // of a shard group
+  int cores = 1;      // cores per rank
   int64_t batch = 0, samples = 0;
   int64_t firstStep = 0;   // after 0 if the run resumes
   int64_t processPlan = 0; // planned bytes of all ranks of this process
@@ -38,6 +40,10 @@ struct StepRecord {
   int64_t skipped = 0; // steps up to this one that changed no parameter
   double exposedMilliseconds = 0; // communication that no computation hid
   int64_t peakBytes = 0;          // peak resident set
+  // Bytes that a rank has sent on the mean: over all ranks, in its shard group,
+  // and across groups. Counted where the program has groups.
+  bool counted = false;
+  std::array<double, 3> sent = {};
   int64_t overPlan = 0; // peak resident set minus processPlan; may be negative
 };
 

@@ -165,6 +165,30 @@ void Trainer::judge(StepRecord &record) {
                     manifest.layouts[size_t(results.nonFinite)].unit);
 }
 
+// Counts what the ranks have sent since the last call, at each level of groups.
+// Only the communicators of the host count, and only it has groups. The streams
+// are idle.
+void Trainer::countSent(StepRecord &record) {
+  if (!groups[gatherChannel])
+    return;
+  std::array<uint64_t, 3> own = {}, before = sent;
+  for (Channel channel : {gatherChannel, reduceChannel}) {
+    own[0] += job.channel[channel]->sentBytes();
+    own[1] += groups[channel]->inner().sentBytes();
+    own[2] += groups[channel]->sentAcross();
+  }
+  sentOfRanks.resize(size_t(job.size));
+  job.channel[controlChannel]->allGather(own.data(), sentOfRanks.data(),
+                                         sizeof own);
+  sent = {};
+  for (const std::array<uint64_t, 3> &other : sentOfRanks)
+    for (size_t level = 0; level < sent.size(); ++level)
+      sent[level] += other[level];
+  record.counted = true;
+  for (size_t level = 0; level < sent.size(); ++level)
+    record.sent[level] = double(sent[level] - before[level]) / job.size;
+}
+
 // Ends the job at a loss that is not finite, and names the data, or the first
 // unit whose gradient is not finite on any rank.
 void Trainer::stopAtLoss(int64_t step, double loss) {
@@ -281,6 +305,7 @@ Status Trainer::train() {
   resumed.reset();
   Device &device = *rank->device;
   StepRecord record, next;
+  countSent(record);    // before the first step, not of it
   bool pending = false; // the results of the enqueued step are still to be read
   finished = checkpointedAt = std::chrono::steady_clock::now();
   auto complete = [&]() -> Status {
@@ -313,6 +338,7 @@ Status Trainer::train() {
       FSDPC_TRY(runUpdate(step));
       device.results(*rank, step, results);
       judge(next);
+      countSent(next);
       record = next;
       FSDPC_TRY(complete());
       FSDPC_TRY(writeDueCheckpoint());

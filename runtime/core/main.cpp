@@ -54,7 +54,7 @@ bool printText(const Manifest &manifest, const fsdpc_program &program,
                const Options &options, bool speaks) {
   std::string text = options.help;
   if (options.info)
-    text = infoText(manifest, options.threads);
+    text = infoText(manifest, options.threads, options.shardGroup);
   else if (options.manifest)
     text = std::string(program.manifest, program.manifest_bytes) + "\n";
   if (speaks)
@@ -69,6 +69,15 @@ Status checkRanks(const Options &options, const LaunchEnvironment &environment,
     return {};
   return Error{"--ranks runs ranks as threads of one process; omit it under " +
                environment.launcher + ", which sets the number of ranks"};
+}
+
+// Checks --shard-group before the ranks meet, as other flags.
+Status checkGroup(const Options &options, int ranks) {
+  if (!options.shardGroup || ranks % options.shardGroup == 0)
+    return {};
+  return Error{"--shard-group '" + std::to_string(options.shardGroup) +
+               "' does not divide the job's " + std::to_string(ranks) +
+               " ranks"};
 }
 
 // Prints the error of a rank, if it is the one to speak, and returns the exit
@@ -113,6 +122,11 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
     return refuse(ranks.error(), 2, speaks);
   if (printText(manifest, program, options, speaks))
     return 0;
+  int count = job     ? job->size
+              : meets ? environment.ranks
+                      : std::max(1, options.ranks);
+  if (Status group = checkGroup(options, count); !group)
+    return refuse(group.error(), 2, speaks);
   if (!job && meets) {
     auto joined = joinTcp(environment, options.ranksPerNode,
                           options.device.watchdogSeconds);

@@ -34,11 +34,10 @@ char *fsdpc_rank::take(int64_t bytes) {
 // Allocates a layout's buffers and finds this rank's shard in each. Zeroes
 // them, because padding takes part in sums and updates and must not hold NaN.
 void fsdpc_rank::allocateLayout(const Layout &layout) {
-  LayoutMemory memory = layoutMemory(manifest, layout, job.size);
+  LayoutMemory memory = layoutMemory(manifest, layout, job.size, groupRanks);
   LayoutBuffers buffers;
-  buffers.shard = memory.shard;
-  buffers.whole = memory.whole;
-  int64_t first = job.rank * memory.shard;
+  static_cast<LayoutCut &>(buffers) = memory;
+  int64_t first = memory.shardOf(job.rank);
   auto zeroed = [&](int64_t bytes) {
     char *pointer = take(bytes);
     if (pointer)

@@ -66,17 +66,17 @@ Status Trainer::check() {
   // Ranks of one process have the same options and files. A checkpoint holds
   // the facts too.
   if (!job.sharesProcess || !options.checkpoint.empty()) {
-    auto found = factsOf(manifest, options, samples, weights);
+    auto found = factsOf(manifest, options, samples, weights, info.groupRanks);
     FSDPC_TRY(found);
     facts = std::move(*found);
   }
   FSDPC_TRY(checkBackend(manifest));
   if (!options.trace.empty())
     FSDPC_TRY(trace.open(options.trace, job.rank, job.size));
-  info.plan =
-      planMemory(manifest, job.size, info.threads,
-                 communicationBytes(job.size, job.ranksOnNode, job.transport),
-                 scratchpadBytes(manifest, job.size, info.threads));
+  info.plan = planMemory(manifest, job.size, info.groupRanks, info.threads,
+                         channelBytes(manifest, job.size, info.groupRanks,
+                                      job.ranksOnNode, job.transport),
+                         scratchpadBytes(manifest, job.size, info.threads));
   info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
 }
@@ -95,6 +95,9 @@ Status Trainer::load() {
                  "NVTX ranges"};
   rank =
       std::make_unique<fsdpc_rank>(manifest, program, job, std::move(*device));
+  rank->groupRanks = info.groupRanks;
+  for (size_t channel = 0; channel < groups.size(); ++channel)
+    rank->groups[channel] = groups[channel].get();
   rank->inverseV = 1.0 / double(microbatches);
   rank->accumulate = options.accumulate;
   rank->describeNonFinite = [this](int64_t step) {
@@ -127,11 +130,28 @@ Status Trainer::load() {
   return started.step < options.steps ? readStep(started.step) : Status();
 }
 
+// Splits the channels that hybrid layouts use. All ranks know of the same size
+// of groups by now, so none of them fails alone.
+Status Trainer::makeGroups() {
+  if (!usesGroups(manifest))
+    return {};
+  for (Channel channel : {gatherChannel, reduceChannel}) {
+    auto made = HybridGroups::make(*job.channel[channel], info.groupRanks);
+    FSDPC_TRY(made);
+    groups[channel] = std::move(*made);
+  }
+  return {};
+}
+
 bool Trainer::prepare() {
   // Before anything else: ranks that run different programs would disagree
   // about every later exchange.
   if (!agree(job, comparePrograms(manifest, job)))
     return false;
+  Result<int> group = chooseGroup(manifest, options, job);
+  if (!agree(job, group ? Status() : Status(group.error())))
+    return false;
+  info.groupRanks = *group;
   if (!openCheckpoints())
     return false;
   Cores cores = findCores(job);
@@ -149,6 +169,8 @@ bool Trainer::prepare() {
     return false;
   info.batch = samples.batch();
   info.samples = samples.count();
+  if (!agree(job, makeGroups()))
+    return false;
   if (!agree(job, load()))
     return false;
   // All ranks have read their values; the first collective may follow.

@@ -62,6 +62,8 @@ void Progress::start(const Manifest &manifest) const {
                                       : " (" + info.launcher + ")";
   say(prefix + ranks + ", " + count(info.threads, "thread") +
       " each, rank 0 on cores " + info.binding + "; " + manifest.strategy +
+      (usesGroups(manifest) ? " in groups of " + count(info.groupRanks, "rank")
+                            : "") +
       ", " + bytesText(info.plan.total()) + " per rank\n");
   // Threads without a core of their own wait for each other in every product.
   if (info.threads > info.cores)

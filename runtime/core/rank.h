@@ -8,6 +8,7 @@
 #pragma once
 
 #include "runtime/comm/communicator.h"
+#include "runtime/comm/groups.h"
 #include "runtime/core/device.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
@@ -35,8 +36,7 @@ struct RandomKey {
 // The persistent memory of one layout on this rank. "Shard" pointers refer to
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
-struct LayoutBuffers {
-  int64_t shard = 0, whole = 0; // elements of one shard, of all shards together
+struct LayoutBuffers : LayoutCut {
   float *masterShard = nullptr, *masterWhole = nullptr;
   // In the compute type. Null if the layout has no such copy, and gathers cast
   // the master instead.
@@ -54,7 +54,7 @@ struct fsdpc_rank {
   fsdpc_rank(const fsdpc::Manifest &manifest, const fsdpc_program &program,
              fsdpc::runtime::Job &job,
              std::unique_ptr<fsdpc::runtime::Device> device)
-      : manifest(manifest), program(program), job(job),
+      : manifest(manifest), program(program), job(job), groupRanks(job.size),
         device(std::move(device)) {}
   ~fsdpc_rank();
   fsdpc_rank(const fsdpc_rank &) = delete;
@@ -66,6 +66,10 @@ struct fsdpc_rank {
   const fsdpc::Manifest &manifest;
   const fsdpc_program &program;
   fsdpc::runtime::Job &job;
+  int groupRanks; // of a shard group; set before `allocate`
+  // Those of the gather and of the reduce channel, which the loop owns. Null if
+  // no layout is hybrid.
+  std::array<fsdpc::runtime::HybridGroups *, 2> groups{};
   std::unique_ptr<fsdpc::runtime::Device> device;
 
   std::vector<fsdpc::runtime::LayoutBuffers> layouts;

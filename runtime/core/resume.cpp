@@ -53,7 +53,8 @@ Status Trainer::openFolder() {
                  "' has checkpoints already, the newest of step " +
                  std::to_string(steps->back()) +
                  "; continue with --resume, or name another folder"};
-  int64_t needed = checkpointBytes(describeCheckpoint(manifest, job.size));
+  int64_t needed =
+      checkpointBytes(describeCheckpoint(manifest, job.size, info.groupRanks));
   int64_t room = freeBytes(options.checkpoint);
   if (room >= 0 && room < needed)
     printWarning("a checkpoint takes " + bytesText(needed) + ", but '" +

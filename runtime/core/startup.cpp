@@ -75,7 +75,7 @@ Status comparePrograms(const Manifest &manifest, Job &job) {
 Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Options &options,
                                   const Samples &samples,
-                                  const Weights &weights) {
+                                  const Weights &weights, int groupRanks) {
   Result<std::string> init = weights.hashOfInit();
   FSDPC_TRY(init);
   const auto &rates = options.schedule.rates; // of a file, else none
@@ -101,7 +101,27 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
         {"the hash of the samples of input '" + manifest.inputs[i].name + "'",
          std::to_string(*hash)});
   }
+  if (usesGroups(manifest))
+    facts.push_back({"--shard-group", std::to_string(groupRanks)});
   return facts;
+}
+
+Result<int> chooseGroup(const Manifest &manifest, const Options &options,
+                        Job &job) {
+  if (!usesGroups(manifest))
+    return job.size;
+  std::vector<int> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&job.ranksOnNode, all.data(),
+                                         sizeof(int));
+  if (options.shardGroup)
+    return options.shardGroup;
+  auto [least, most] = std::minmax_element(all.begin(), all.end());
+  if (*least == *most && job.size % *least == 0)
+    return *least;
+  return Error{"the nodes have from " + std::to_string(*least) + " to " +
+               std::to_string(*most) + " of the " + std::to_string(job.size) +
+               " ranks, and are no equal shard groups; say how many ranks "
+               "share a layout with --shard-group"};
 }
 
 Status compareFacts(const std::vector<Fact> &facts, Job &job) {
@@ -208,7 +228,7 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
     const Layout &layout = manifest.layouts[i];
     LayoutBuffers &buffers = rank.layouts[i];
     // The first element of this rank's shard in the layout.
-    int64_t first = rank.job.rank * buffers.shard;
+    int64_t first = buffers.shardOf(rank.job.rank);
     // Only the members' elements are read; gaps and padding stay zero.
     FSDPC_TRY(forEachMember(
         layout, first, first + buffers.shard,

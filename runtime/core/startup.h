@@ -21,11 +21,15 @@ struct Fact {
 // Compares the hashes of program and schedule over the ranks. All ranks call it
 // together and get the same answer.
 Status comparePrograms(const Manifest &manifest, Job &job);
+// Returns the ranks of a shard group: those of --shard-group, or else those of
+// a node. All ranks call it together; the error is the same on all.
+Result<int> chooseGroup(const Manifest &manifest, const Options &options,
+                        Job &job);
 // Returns the options and hashes of files that decide what is learnt.
 Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Options &options,
                                   const Samples &samples,
-                                  const Weights &weights);
+                                  const Weights &weights, int groupRanks);
 // Compares facts over the ranks and names the first that differs. All ranks
 // call it together, with as many facts, and get the same answer.
 Status compareFacts(const std::vector<Fact> &facts, Job &job);

@@ -40,13 +40,13 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
       bytes += (2 * buffers.whole - buffers.shard) * element +
                buffers.shard * (buffers.computeShard ? element : 4);
     else if (command.op == "reduce_scatter") // every rank's part of the shard
-      bytes += buffers.shard * (rank.job.size * element + 4);
+      bytes += buffers.whole * element + buffers.shard * 4;
     else if (command.op == "accumulate")
       bytes += layout.elements * (element + 4);
     else if (command.op == "sum_squares")
-      bytes += buffers.shard * 4;
+      bytes += buffers.own * 4;
     else if (command.op == "member_sums") // all is read
-      bytes += buffers.shard * 4 * (2 + layout.states);
+      bytes += buffers.own * 4 * (2 + layout.states);
     else if (command.op == "optimizer") // all but the gradient is written
       bytes +=
           buffers.part * (4 * (3 + 2 * layout.states) +

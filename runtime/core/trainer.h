@@ -46,6 +46,7 @@ public:
 private:
   Status check();
   Status checkPaths() const;
+  Status makeGroups();
   Status load();
   Status readStep(int64_t step);
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
@@ -59,6 +60,7 @@ private:
   int stopRequest() const;
   void exchange(StepRecord *record);
   void judge(StepRecord &record);
+  void countSent(StepRecord &record);
   Status checkNext();
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
@@ -88,6 +90,8 @@ private:
   std::vector<Fact> facts; // that must be the same on every rank
   Samples samples;
   Weights weights;
+  // Of the gather and of the reduce channel; null if no layout is hybrid.
+  std::array<std::unique_ptr<HybridGroups>, 2> groups;
   std::unique_ptr<fsdpc_rank> rank;
   TrainingState state;   // after the last completed step
   TrainingState started; // where this run began
@@ -106,6 +110,10 @@ private:
   struct {
     std::vector<double> own, all;
   } exchanged;
+  // Bytes that ranks have sent so far, as in StepRecord::sent: all of them
+  // together, and each.
+  std::array<uint64_t, 3> sent = {};
+  std::vector<std::array<uint64_t, 3>> sentOfRanks;
   std::chrono::steady_clock::time_point finished; // when that step completed
   Status nextRead;      // this rank's reading of the next step's samples
   int nextFailure = -1; // lowest rank with such an error, -1: none

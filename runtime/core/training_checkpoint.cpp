@@ -39,10 +39,14 @@ Status writeRankFile(fsdpc_rank &rank, const CheckpointManifest &stored,
       file.open(folder, rank.job.rank, tensorsOf(stored, rank.job.rank), sums));
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
-    uint64_t bytes = uint64_t(buffers.shard) * sizeof(float);
-    FSDPC_TRY(addTensor(file, rank, buffers.masterShard, bytes));
+    uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
+    // Of several replicas of a shard each writes a part.
+    int64_t own = buffers.ownOf(rank.job.rank);
+    FSDPC_TRY(addTensor(
+        file, rank,
+        buffers.masterShard + own - buffers.shardOf(rank.job.rank), bytes));
     // Replicated states hold this rank's shard at its place.
-    int64_t first = rank.job.rank * buffers.shard - buffers.partBegin;
+    int64_t first = own - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
       FSDPC_TRY(addTensor(
           file, rank, buffers.states + state * buffers.part + first, bytes));
@@ -100,7 +104,8 @@ Together writeCheckpoint(
   Job &job = rank.job;
   bool leads = job.rank == 0;
   rank.device->synchronize();
-  CheckpointManifest stored = describeCheckpoint(rank.manifest, job.size);
+  CheckpointManifest stored =
+      describeCheckpoint(rank.manifest, job.size, rank.groupRanks);
   stored.state = state;
   stored.settings = settings;
   Together outcome = together(job, leads ? folder.begin(state.step) : Status());

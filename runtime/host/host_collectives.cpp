@@ -16,6 +16,31 @@ Communicator &channelOf(fsdpc_rank &rank, Channel channel) {
   return *rank.job.channel[channel];
 }
 
+// The ranks over which a layout is cut, on the gather channel.
+Communicator &gathererOf(fsdpc_rank &rank, int32_t layout) {
+  return rank.manifest.layouts[size_t(layout)].hybrid
+             ? rank.groups[gatherChannel]->inner()
+             : channelOf(rank, gatherChannel);
+}
+
+// Sums a layout's gradients over all ranks into this rank's shard.
+void reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
+            const std::string &dtype, bool add) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  ReduceScatter part = {gradient,
+                        wireType(dtype),
+                        wireType(rank.manifest.reduceDtype),
+                        layout.elements,
+                        buffers.shard,
+                        buffers.gradientShard,
+                        add};
+  if (layout.hybrid)
+    rank.groups[reduceChannel]->reduceScatter(part);
+  else
+    channelOf(rank, reduceChannel).reduceScatter(part);
+}
+
 } // namespace
 
 // Without a compute copy the master is cast straight into this rank's place of
@@ -31,10 +56,11 @@ void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
       size_t bytes = size_t(layout.shard) * wireBytes(type);
       char *own = layout.computeShard;
       if (!own) {
-        own = static_cast<char *>(to[i]) + size_t(rank.job.rank) * bytes;
+        own = static_cast<char *>(to[i]) +
+              size_t(layout.shardOf(rank.job.rank)) * wireBytes(type);
         castToWire(layout.masterShard, WireType::f32, type, layout.shard, own);
       }
-      channelOf(rank, gatherChannel).allGather(own, to[i], bytes);
+      gathererOf(rank, layouts[i]).allGather(own, to[i], bytes);
     }
   });
 }
@@ -47,14 +73,8 @@ void HostDevice::reduceScatter(fsdpc_rank &rank, int count,
   layouts = keep(FSDPC_STREAM_REDUCE, layouts, count);
   void *const *from = keep(FSDPC_STREAM_REDUCE, gradients, count);
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
-    for (int i = 0; i < count; ++i) {
-      const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
-      channelOf(rank, reduceChannel)
-          .reduceScatter({from[i], wireType(rank.manifest.computeDtype),
-                          wireType(rank.manifest.reduceDtype),
-                          rank.manifest.layouts[size_t(layouts[i])].elements,
-                          layout.shard, layout.gradientShard, add});
-    }
+    for (int i = 0; i < count; ++i)
+      reduce(rank, layouts[i], from[i], rank.manifest.computeDtype, add);
   });
 }
 
@@ -81,15 +101,9 @@ void HostDevice::reduceGradients(fsdpc_rank &rank, int count,
                                  const int32_t *layouts) {
   layouts = keep(FSDPC_STREAM_REDUCE, layouts, count);
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
-    for (int i = 0; i < count; ++i) {
-      int32_t index = layouts[i];
-      const LayoutBuffers &layout = rank.layouts[size_t(index)];
-      channelOf(rank, reduceChannel)
-          .reduceScatter({layout.gradientWhole, WireType::f32,
-                          wireType(rank.manifest.reduceDtype),
-                          rank.manifest.layouts[size_t(index)].elements,
-                          layout.shard, layout.gradientShard, false});
-    }
+    for (int i = 0; i < count; ++i)
+      reduce(rank, layouts[i], rank.layouts[size_t(layouts[i])].gradientWhole,
+             "f32", false);
   });
 }
 
@@ -102,7 +116,7 @@ void HostDevice::gatherGradients(fsdpc_rank &rank, int count,
     for (int i = 0; i < count; ++i) {
       int32_t index = layouts[i];
       const LayoutBuffers &layout = rank.layouts[size_t(index)];
-      channelOf(rank, gatherChannel)
+      gathererOf(rank, index)
           .allGather(layout.gradientShard, layout.gradientWhole,
                      size_t(layout.shard) * sizeof(float));
     }
@@ -137,9 +151,10 @@ void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
 
 // Runs on the calling thread: no stream has work yet.
 Status HostDevice::gatherWholes(fsdpc_rank &rank) {
-  Communicator &channel = channelOf(rank, gatherChannel);
   size_t computeBytes = size_t(dtypeBytes(rank.manifest.computeDtype));
-  for (LayoutBuffers &buffers : rank.layouts) {
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    Communicator &channel = gathererOf(rank, int32_t(i));
+    const LayoutBuffers &buffers = rank.layouts[i];
     size_t shard = size_t(buffers.shard);
     if (buffers.masterWhole)
       channel.allGather(buffers.masterShard, buffers.masterWhole, shard * 4);

@@ -36,23 +36,26 @@ double sumOfSquares(const float *values, int64_t count) {
 
 } // namespace
 
-// Sum of squares of this rank's shard, without gaps and padding.
+// Sum of squares of the elements for which this rank answers, without gaps and
+// padding.
 double HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   // Blocks are fixed by normBlock, not by the pieces of the threads. The
   // partial sums are added in order at the end.
-  int64_t first = rank.job.rank * buffers.shard;
-  int64_t blocks = (buffers.shard + normBlock - 1) / normBlock;
+  int64_t first = buffers.ownOf(rank.job.rank);
+  const float *own =
+      buffers.gradientShard + (first - buffers.shardOf(rank.job.rank));
+  int64_t blocks = (buffers.own + normBlock - 1) / normBlock;
   if (partials.size() < size_t(blocks))
     partials.resize(size_t(blocks));
   parallelFor(blocks, 16, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       double sum = 0;
       int64_t from = first + block * normBlock;
-      int64_t to = std::min(from + normBlock, first + buffers.shard);
+      int64_t to = std::min(from + normBlock, first + buffers.own);
       forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
-        sum += sumOfSquares(buffers.gradientShard + (a - first), b - a);
+        sum += sumOfSquares(own + (a - first), b - a);
       });
       partials[size_t(block)] = sum;
     }
@@ -63,7 +66,7 @@ double HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   return sum;
 }
 
-// Writes one sum per layout, of this rank's shards; the program then reduces
+// Writes one sum per layout, of this rank's part; the program then reduces
 // them over the ranks.
 void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
                             void *sums) {
@@ -126,9 +129,10 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                             double *sums) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  int64_t first = rank.job.rank * buffers.shard;
+  // Replicas of a shard sum a part of it each.
+  int64_t first = buffers.ownOf(rank.job.rank);
   pieces.clear();
-  forEachMember(layout, first, first + buffers.shard,
+  forEachMember(layout, first, first + buffers.own,
                 [&](size_t member, int64_t from, int64_t to) {
                   int64_t base = layout.members[member].offset;
                   while (from < to) {

@@ -130,6 +130,7 @@ def small_program(bench, folder, name: str, *flags: str):
 
 def run_cases(bench, folder):
     program = small_program(bench, folder, "small")
+    groups = small_program(bench, folder, "groups", "--strategy=hybrid")
     gpt = bench.compile(MODELS / "gpt_opset23.onnx", "gpt")
     good = [f"--data=x={folder}/x.npy", "--steps=2"]
     text = [f"--tokens={n}={MODELS}/data/licence.txt:u8" for n in ("input_ids", "labels")] + ["--steps=2"]
@@ -161,6 +162,8 @@ def run_cases(bench, folder):
         ("bad value", program, [*good, "--lr=fast"], 2, ["fast"], {}),
         ("unknown input", program, [f"--data=y={folder}/x.npy", "--steps=2"], 2, ["'x'"], {}),
         ("input without data", program, ["--steps=2"], 2, ["'x'"], {}),
+        ("a shard group that does not divide the ranks", groups, [*good, "--shard-group=3"], 2, ["--shard-group '3'", " rank"], {}),
+        ("a shard group without a hybrid strategy", program, [*good, "--shard-group=1"], 2, ["'zero3'", "--strategy=hybrid"], {}),
         ("no steps", program, good[:1], 2, ["--steps"], {}),
         ("missing rank under torchrun", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),
         ("incomplete environment of srun", program, good, 3, ["SLURM"], slurm),

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Checks that losses, norms, first gradients and saved files are bit-identical for all options that must not change results.
 
-usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--dtype f32] [--quick | --schedules]
+usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--dtype f32] [--quick | --schedules | --hybrid]
 
 For a given N: four strategies, alone and mixed, four prefetch settings, three levels of recomputation, a memory cap, ranks as threads or under
 mpirun, one node or virtual nodes, one or two threads, and from run to run; each with K = 1 and K = 3 and active clipping.
 --quick leaves out some of the pairs. --schedules compares recomputation, prefetch and memory cap only, on one rank with K = 1,
-in f32 and in bf16, on the host and on the emulated GPU, and in f16 on the host.
+in f32 and in bf16, on the host and on the emulated GPU, and in f16 on the host. --hybrid compares hybrid strategies on 4 ranks, in
+groups of every size, with zero3.
 """
 import json
 import re
@@ -23,6 +24,11 @@ WAYS = {                                      # name -> arguments of Bench.train
     "threads of one process": {"local": True},
     "two threads": {"threads": 2},
     "virtual nodes": {"flags": ["--ranks-per-node", "1"]},
+    "threads, groups of 1": {"local": True, "flags": ["--shard-group", "1"]},
+    "threads, groups of 2": {"local": True, "flags": ["--shard-group", "2"]},
+    "mpirun, groups of 2": {"flags": ["--shard-group", "2"]},
+    "mpirun, a group per node of 2": {"flags": ["--ranks-per-node", "2"]},
+    "mpirun, groups of 4": {"flags": ["--shard-group", "4"]},
 }
 
 
@@ -70,7 +76,7 @@ def regrouped(expected: tuple, bits: tuple) -> tuple:
 
 def pairs(quick: bool) -> list[tuple[tuple, str]]:
     """Returns pairs of a program (strategy, prefetch, other flags) and a way to run it. The others must equal the first."""
-    found = [(FIRST, way) for way in WAYS]
+    found = [(FIRST, way) for way in WAYS if "group" not in way]
     found += [((strategy, "auto"), "mpirun") for strategy in ("zero2", "zero1", "ddp")]
     found += [(("zero3", prefetch), "mpirun") for prefetch in ("none", "post", "pre")]
     found.append((("zero3", "auto", "--poison"), "mpirun"))  # dead memory holds NaN
@@ -78,7 +84,20 @@ def pairs(quick: bool) -> list[tuple[tuple, str]]:
         return found
     found += [(("zero3", "auto", f"--recompute={what}"), "mpirun") for what in ("none", "units")]
     return found + [(program, way) for program in dict.fromkeys(p for p, _ in found) if program != FIRST
-                    for way in WAYS if way != "mpirun"]
+                    for way in WAYS if way != "mpirun" and "group" not in way]
+
+
+def hybrids(bench, fixture) -> list[tuple[tuple, str]]:
+    """Returns pairs as `pairs` does: groups of 1, 2 and all of 4 ranks, and units of which every other one is hybrid."""
+    program = bench.compile_fixture(fixture, "units", "--compile-to=units")
+    units = re.findall(r"fsdp.unit @(\S+)", program.read_text())
+    turns = ("hybrid", "zero3", "hybrid_zero2", "ddp")
+    every = [f"--strategy-of={unit}={turns[i % 4]}" for i, unit in enumerate(units)]
+    return [(FIRST, "mpirun"),
+            (("hybrid", "auto"), "threads, groups of 1"), (("hybrid", "auto"), "mpirun, groups of 2"),
+            (("hybrid", "auto"), "mpirun, groups of 4"), (("hybrid", "auto"), "mpirun, a group per node of 2"),
+            (("hybrid_zero2", "auto"), "threads, groups of 2"), (("hybrid", "none"), "threads, groups of 2"),
+            (("zero3", "auto", *every), "threads, groups of 2")]
 
 
 # Flags that change when a value is computed and where it lies, never the value.
@@ -130,8 +149,12 @@ def test(bench, options):
     if options.schedules:
         return schedules(bench, options, fixture)
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
-    own = [*mixed(bench, fixture), *REGROUPED]
-    chosen = pairs(options.quick) + [(program, "mpirun") for program in own] + [(own[1], "threads of one process")]
+    if options.hybrid:
+        options.ranks = 4
+        chosen = hybrids(bench, fixture)
+    else:
+        own = [*mixed(bench, fixture), *REGROUPED]
+        chosen = pairs(options.quick) + [(program, "mpirun") for program in own] + [(own[1], "threads of one process")]
     programs = {p: bench.compile_fixture(fixture, "-".join(p), f"--strategy={p[0]}", f"--prefetch={p[1]}",
                                          f"--clip-grad-norm={CLIP}", f"--param-dtype={options.dtype}",
                                          f"--reduce-dtype={options.dtype}", *p[2:])
@@ -144,7 +167,7 @@ def test(bench, options):
             bits = bench.train(programs[program], fixture, options.ranks, *how.pop("flags", []), steps=options.steps,
                                accumulate=accumulate, **how).bits()
             expected = expected or bits
-            if program in REGROUPED:
+            if program in REGROUPED or options.hybrid:
                 bits = regrouped(expected, bits)
             # In f16 the norm of a step that is skipped is not finite.
             if min(norm for _, norm in bits[0] if norm is not None) <= CLIP:
@@ -165,6 +188,7 @@ def arguments(parser):
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--dtype", default="f32", help="of parameters and of their gradients' reduction (default: f32)")
     parser.add_argument("--schedules", action="store_true", help="compare schedules only, for all targets and types")
+    parser.add_argument("--hybrid", action="store_true", help="compare hybrid strategies with zero3, on 4 ranks")
     parser.add_argument("--quick", action="store_true", help="run every program but the first in only one way")
 
 

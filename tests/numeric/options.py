@@ -160,7 +160,7 @@ def schedule(case: Case) -> None:
 def reduce_step(case: Case) -> None:
     for accumulate in (1, 3):
         expected = case.train(case.compile(), accumulate=accumulate).losses()
-        for strategy in ("zero3", "zero2", "ddp"):
+        for strategy in ("zero3", "zero2", "ddp", "hybrid"):
             found = case.train(case.compile("--reduce=step", f"--strategy={strategy}"), accumulate=accumulate).losses()
             close(found, expected, ROUNDING, f"--reduce=step --strategy={strategy}, K = {accumulate}")
 

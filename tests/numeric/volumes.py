@@ -4,8 +4,10 @@
 usage: volumes.py --build DIR
 
 NCCL in the emulation counts what each rank sends. The bytes of a step are the difference of runs of two and of one step, so what
-happens at the start does not count. The parameters are such that shards need no padding, and the figures agree to the byte.
+happens at the start does not count. Under hybrid strategies the communicators of the host count at each level of groups, and the
+log has the mean over the ranks. The parameters are such that shards need no padding, and the figures agree to the byte.
 """
+import json
 import re
 import sys
 
@@ -23,6 +25,11 @@ STRATEGIES = {
     "mixed": ["--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero2", "--strategy-of=layers.2=zero1"],
     "persistent and ignored": ["--persist=1000", "--ignored=s_0"],
 }
+
+
+HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_zero2"],
+          "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
+          "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 
 
 def scope(layer: int) -> bytes:
@@ -58,11 +65,40 @@ def counted(bench, program, data, steps: int) -> list[list[int]]:
     return sums
 
 
+def levels(summary: str, group: int) -> list[float]:
+    """Returns what a rank sends in a step by a compile's summary: over all ranks, in its group, and across groups."""
+    shares = {"": (RANKS - 1) / RANKS, " in groups": (group - 1) / group, " across groups": 2 * (RANKS - group) / (RANKS * group)}
+    sent = dict.fromkeys(shares, 0)
+    for level, size, per in re.findall(r"^  \w+(| in groups| across groups): (\d+) bytes per (microbatch|step)$", summary, re.MULTILINE):
+        sent[level] += int(size) * (ACCUMULATE if per == "microbatch" else 1)
+    return [sent[level] * share for level, share in shares.items()]
+
+
+def check_groups(bench, model, data) -> list[str]:
+    """Compares hybrid programs in groups of several sizes, as threads and processes, on one and on several nodes."""
+    wrong = []
+    for name, flags in HYBRID.items():
+        program, log = bench.path("program"), bench.path("log.jsonl")
+        summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
+        for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS]),
+                              (2, [program, "--ranks", RANKS, "--shard-group=2"]),
+                              (2, [*harness.mpirun(RANKS), program, "--ranks-per-node=2"])):
+            harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
+            expected = levels(summary, group)
+            header, *steps = map(json.loads, log.read_text().splitlines())
+            found = [list(step["sent_bytes"].values()) for step in steps]
+            same = header["shard_group"] == group and found == [expected] * 2
+            print(f"{'same     ' if same else 'DIFFERENT'} {name}, groups of {group}: sent {found}, expected {expected}", flush=True)
+            if not same:
+                wrong.append(f"{name}, groups of {group}: the ranks sent {found}, expected {expected} each")
+    return wrong
+
+
 def test(bench, options):
     model, data = bench.path("layers.onnx"), bench.path("x.npy")
     model.write_bytes(layers())
     np.save(data, np.ones((4 * RANKS * ACCUMULATE * 2, WIDTH), "<f4"))
-    wrong = []
+    wrong = check_groups(bench, model, data)
     for name, flags in STRATEGIES.items():
         program = bench.path("program")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--target=cuda-emulation",

@@ -110,7 +110,7 @@ TEST_P(Devices, eventsOrderStreamsInEverySection) {
   ASSERT_TRUE(device) << device.error().message;
   fsdpc_rank rank(manifest, none, *jobs[0], std::move(*device));
   manifest.arenaBytes = places * 4096;
-  MemoryPlan plan = planMemory(manifest, 1, 1, 0, 0);
+  MemoryPlan plan = planMemory(manifest, 1, 1, 1, 0, 0);
   Status allocated = rank.allocate(plan);
   ASSERT_TRUE(allocated) << allocated.error().message;
   std::vector<float> masters(elements);

@@ -60,9 +60,9 @@ TEST_F(CommunicationVolumeTest, StrategiesAre2To2To3) {
   std::string gathers = "%a = fsdp.all_gather [@l] : tensor<1000xf32>\n"
                         "%b = fsdp.all_gather [@l] : tensor<1000xf32>\n";
   CommunicationVolume zero3 = count("", "f32", gathers + reduceScatter, "");
-  EXPECT_EQ(ddp.bytes(8, 1), 8000 * 7 / 8.);
-  EXPECT_EQ(zero2.bytes(8, 1), 8000 * 7 / 8.);
-  EXPECT_EQ(zero3.bytes(8, 1), 12000 * 7 / 8.);
+  EXPECT_EQ(ddp.bytes(Level::Ranks, 8, 8, 1), 8000 * 7 / 8.);
+  EXPECT_EQ(zero2.bytes(Level::Ranks, 8, 8, 1), 8000 * 7 / 8.);
+  EXPECT_EQ(zero3.bytes(Level::Ranks, 8, 8, 1), 12000 * 7 / 8.);
   EXPECT_EQ(ddp.formula(), "(N-1)/N · (K·P·f32 + P·f32)");
   EXPECT_EQ(zero3.formula(), "(N-1)/N · (K·2·P·f32 + K·P·f32)");
 }
@@ -78,8 +78,25 @@ TEST_F(CommunicationVolumeTest, TypesAndMicrobatches) {
             "fsdp.reduce_scatter_wait %r\n",
             "");
   EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·P·bf16 + K·P·f32)");
-  EXPECT_EQ(volume.bytes(2, 3), 3 * (2000 + 4000) / 2.);
-  EXPECT_EQ(volume.bytes(1, 3), 0);
+  EXPECT_EQ(volume.bytes(Level::Ranks, 2, 2, 3), 3 * (2000 + 4000) / 2.);
+  EXPECT_EQ(volume.bytes(Level::Ranks, 1, 1, 3), 0);
+}
+
+// Groups gather and reduce among their own ranks, and hand on sums in f32.
+TEST_F(CommunicationVolumeTest, HybridHasTwoLevels) {
+  CommunicationVolume volume =
+      count(R"("strategy" = "hybrid", "reduce-dtype" = "bf16")", "f32",
+            std::string("%a = fsdp.all_gather [@l] : tensor<1000xf32>\n") +
+                reduceScatter,
+            "");
+  EXPECT_EQ(volume.formula(), "(G-1)/G · (K·2·P·f32 + K·P·bf16) + "
+                              "2(N-G)/(NG) · (K·P·f32)");
+  EXPECT_EQ(volume.bytes(Level::Ranks, 8, 2, 3), 0);
+  EXPECT_EQ(volume.bytes(Level::Group, 8, 2, 3), 3 * 6000 / 2.);
+  // Of each half, three groups hand on 500 sums, and the last one three times
+  // as many: 6000 elements for the four ranks of a half.
+  EXPECT_EQ(volume.bytes(Level::Groups, 8, 2, 3), 3 * 3000 * 4 / 4.);
+  EXPECT_EQ(volume.bytes(Level::Groups, 8, 8, 3), 0);
 }
 
 // With several strategies each term says whose elements it sends.
@@ -115,7 +132,8 @@ func.func @update() {
   EXPECT_EQ(volume.parts,
             (decltype(volume.parts){
                 {"F[zero3]", 100}, {"P[zero2]", 10}, {"P[zero3]", 1000}}));
-  EXPECT_EQ(volume.bytes(4, 2), (2 * (8800 + 4040) + 40) * 3 / 4.);
+  EXPECT_EQ(volume.bytes(Level::Ranks, 4, 4, 2),
+            (2 * (8800 + 4040) + 40) * 3 / 4.);
 }
 
 } // namespace

@@ -157,11 +157,23 @@ TEST_F(OptionsTest, F16IsForTheHost) {
             "'--target=cuda'; use bf16, which needs no loss scale");
 }
 
+// Also if only some units ask for groups.
+TEST_F(OptionsTest, GroupsAreForTheHost) {
+  EXPECT_EQ(set("strategy-of", "h.*=hybrid"), "");
+  EXPECT_EQ(checkOptions(options), "");
+  EXPECT_EQ(set("target", "cuda-emulation"), "");
+  EXPECT_EQ(checkOptions(options),
+            "the hybrid strategies are not supported with "
+            "'--target=cuda-emulation'; use zero3, or zero2 for hybrid_zero2");
+}
+
 // The names of PyTorch's FSDP are accepted; a dump has the name proper.
 TEST_F(OptionsTest, StrategiesHaveOtherNames) {
   for (auto [alias, name] : {std::pair("no_shard", "ddp"),
                              {"shard_grad_op", "zero2"},
-                             {"full_shard", "zero3"}}) {
+                             {"full_shard", "zero3"},
+                             {"hybrid_shard", "hybrid"},
+                             {"hybrid_shard_zero2", "hybrid_zero2"}}) {
     EXPECT_EQ(set("strategy", alias), "");
     EXPECT_EQ(nameOf(options.strategy), name);
     EXPECT_EQ(findOption("strategy")->write(options, &context),
@@ -307,7 +319,8 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
     const char *name, *text, *fault;
   } cases[] = {
       {"strategy", "zero4",
-       "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
+       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|"
+       "shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; "
        "did you mean 'zero1'?"},
       {"gpu-arch", "sm_80,sm_91",
        "has 'sm_91', which is none of "
@@ -317,11 +330,17 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
        "you mean 'sm_80'?"},
       // Names of PyTorch and DeepSpeed.
       {"strategy", "FULL_SHARD",
-       "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
+       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|"
+       "shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; "
        "did you mean 'zero3'?"},
       {"strategy", "ShardingStrategy.SHARD_GRAD_OP",
-       "is none of ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; "
+       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|"
+       "shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; "
        "did you mean 'zero2'?"},
+      {"strategy", "_HYBRID_SHARD_ZERO2",
+       "is none of ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|"
+       "shard_grad_op|full_shard|hybrid_shard|hybrid_shard_zero2; "
+       "did you mean 'hybrid_zero2'?"},
       {"param-dtype", "torch.bfloat16",
        "is none of f32|bf16|f16; did you mean 'bf16'?"},
       {"prefetch", "BACKWARD_PRE",
@@ -381,8 +400,8 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"strategy-of", "=zero2", "is not of the form GLOB=NAME"},
       {"strategy-of", "h.*=zero4",
        "has 'zero4', which is none of "
-       "ddp|zero1|zero2|zero3|no_shard|shard_grad_op|full_shard; did you mean "
-       "'zero1'?"},
+       "ddp|zero1|zero2|zero3|hybrid|hybrid_zero2|no_shard|shard_grad_op|"
+       "full_shard|hybrid_shard|hybrid_shard_zero2; did you mean 'zero1'?"},
       {"strategy-of", "h[=zero2",
        "has 'h[', which is not a glob: invalid glob pattern, unmatched '['"},
       {"init-rule", "*=gauss(0,1)",
@@ -483,13 +502,13 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--optimizer=adamw' or '--optimizer=adam'"},
       {{{"limit-all-gathers", "1"}, {"strategy", "zero2"}},
        "'--limit-all-gathers' has no effect with '--strategy=zero2'; it needs "
-       "'--strategy=zero3'"},
+       "'--strategy=zero3' or '--strategy=hybrid'"},
       {{{"persist", "1000"}, {"strategy", "zero2"}},
        "'--persist' has no effect with '--strategy=zero2'; it needs "
-       "'--strategy=zero3'"},
+       "'--strategy=zero3' or '--strategy=hybrid'"},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
-       "'--strategy=zero1|zero2|zero3'"},
+       "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2'"},
       {{{"gpu-arch", "sm_90"}},
        "'--gpu-arch' has no effect with '--target=host'; it needs "
        "'--target=cuda' or '--target=cuda-emulation'"},
@@ -523,6 +542,11 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"plan-ranks", "16"}, {"max-ranks", "8"}},
        "'--plan-ranks=16' is above '--max-ranks=8', the most ranks that the "
        "program will run on"},
+      {{{"plan-ranks", "4"}, {"plan-ranks-per-node", "3"}},
+       "'--plan-ranks-per-node=3' does not divide '--plan-ranks=4'"},
+      {{{"plan-cross-node-gbs", "1"}},
+       "'--plan-cross-node-gbs' has no effect without "
+       "'--plan-ranks-per-node'"},
   };
   for (const auto &[flags, error] : cases) {
     options = CompileOptions();

@@ -96,10 +96,12 @@ TEST_F(Checkpoints, OtherRanksAndStrategiesResume) {
   ASSERT_EQ(run("--steps 6 --checkpoint c " + writer).code, 0);
   struct {
     const char *environment, *flags;
-  } cases[] = {{"", "--ranks 4 --accumulate 3 --threads 2"},
-               {"", "--ranks 1 --accumulate 12"},
-               {"TOY_STRATEGY=ddp", "--ranks 2 --accumulate 6"},
-               {"TOY_STRATEGY=zero1", "--ranks 6 --accumulate 2"}};
+  } cases[] = {
+      {"", "--ranks 4 --accumulate 3 --threads 2"},
+      {"", "--ranks 1 --accumulate 12"},
+      {"TOY_STRATEGY=ddp", "--ranks 2 --accumulate 6"},
+      {"TOY_STRATEGY=zero1", "--ranks 6 --accumulate 2"},
+      {"TOY_STRATEGY=hybrid", "--ranks 6 --accumulate 2 --shard-group 2"}};
   for (auto &[environment, other] : cases) {
     shell("rm -rf d && cp -r c d");
     Outcome outcome =
@@ -111,6 +113,56 @@ TEST_F(Checkpoints, OtherRanksAndStrategiesResume) {
     ASSERT_EQ(rest.size(), 6u);
     for (size_t i = 0; i < rest.size(); ++i)
       EXPECT_NEAR(rest[i], whole[6 + i], 1e-5) << environment << other << i;
+  }
+}
+
+// Replicas share the work: together the files are as large as zero3's at that
+// number of ranks. Other groups and strategies continue, with the same bits if
+// the ranks are as many.
+TEST_F(Checkpoints, GroupsWriteEachElementOnce) {
+  const std::string flags = " --threads 1 --log log --save out.safetensors ",
+                    four = "--ranks 4 --accumulate 3";
+  ASSERT_EQ(run("--steps 6 " + four + flags).code, 0);
+  std::vector<double> whole = losses();
+  std::string saved = folder.read("out.safetensors");
+  auto write = [&](const char *path, const char *environment,
+                   const char *group) {
+    Outcome outcome = run("--steps 3 --checkpoint " + std::string(path) + " " +
+                              four + flags + group,
+                          environment);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  };
+  write("z", "TOY_STRATEGY=zero3", "");
+  write("c", "TOY_STRATEGY=hybrid", "--shard-group 2");
+  for (const std::string &name : names("z/step-0000003"))
+    if (name != "checkpoint.json") {
+      EXPECT_EQ(
+          std::filesystem::file_size(folder / ("z/step-0000003/" + name)),
+          std::filesystem::file_size(folder / ("c/step-0000003/" + name)));
+    }
+  struct {
+    const char *environment, *flags;
+  } cases[] = {{"TOY_STRATEGY=hybrid", "--ranks 4 --accumulate 3 "
+                                       "--shard-group 2"},
+               {"TOY_STRATEGY=hybrid", "--ranks 4 --accumulate 3 "
+                                       "--shard-group 1"},
+               {"TOY_STRATEGY=zero3", "--ranks 4 --accumulate 3"},
+               {"TOY_STRATEGY=ddp", "--ranks 4 --accumulate 3"},
+               {"TOY_STRATEGY=hybrid", "--ranks 6 --accumulate 2 "
+                                       "--shard-group 3"},
+               {"TOY_STRATEGY=zero3", "--ranks 3 --accumulate 4"}};
+  for (auto &[environment, other] : cases) {
+    shell("rm -rf d && cp -r c d");
+    Outcome outcome =
+        run(other + flags + "--steps 6 --checkpoint d --resume", environment);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    std::vector<double> rest = losses();
+    ASSERT_EQ(rest.size(), 3u);
+    for (size_t i = 0; i < rest.size(); ++i)
+      EXPECT_NEAR(rest[i], whole[3 + i], 1e-5) << environment << other << i;
+    if (std::string(other).find("--ranks 4") != std::string::npos) {
+      EXPECT_EQ(folder.read("out.safetensors"), saved) << environment << other;
+    }
   }
 }
 
@@ -300,6 +352,30 @@ TEST_F(Checkpoints, AFlippedBitInAnyBlockIsFound) {
     folder.write(file, bytes);
   }
   EXPECT_TRUE(isWhole());
+}
+
+// With groups of two of four ranks, ranks 0 and 2 have shards 0 and 1.
+TEST(CheckpointManifest, GroupsReadBackInAnotherFormat) {
+  CheckpointManifest stored;
+  stored.ranks = 4;
+  stored.layouts.push_back({"l", 8, 0, {}, 2});
+  stored.files.resize(4);
+  std::string text = toJson(stored);
+  EXPECT_THAT(text, HasSubstr("\"format\":2"));
+  auto read = parseCheckpoint(text);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->layouts[0].group, 2);
+  std::vector<int64_t> places;
+  for (int64_t shard = 0; shard < 4; ++shard)
+    places.push_back(rankOfShard(*read, read->layouts[0], shard));
+  EXPECT_THAT(places, ElementsAre(0, 2, 1, 3));
+  for (int64_t group : {3, 5, -2}) {
+    stored.layouts[0].group = group;
+    EXPECT_FALSE(parseCheckpoint(toJson(stored))) << group;
+  }
+  stored.layouts[0].group = 0;
+  EXPECT_THAT(toJson(stored), HasSubstr("\"format\":1"));
+  EXPECT_EQ(rankOfShard(stored, stored.layouts[0], 3), 3);
 }
 
 TEST(CheckpointManifest, AnotherModelIsNamed) {

@@ -203,7 +203,7 @@ TEST(MemoryPlan, ShardedF32) {
   manifest.arenaActivations = 2048;
   manifest.constantBytes = 100;
   manifest.stackBytes = 10;
-  MemoryPlan plan = planMemory(manifest, 3, 2, 7, 5);
+  MemoryPlan plan = planMemory(manifest, 3, 3, 2, 7, 5);
   EXPECT_EQ(plan.parameters, 352 * 4 + 64);
   EXPECT_EQ(plan.gradients, 352 * 4 + 512);
   EXPECT_EQ(plan.optimizer, 2 * 352 * 4);
@@ -222,20 +222,40 @@ TEST(MemoryPlan, ShardedF32) {
 TEST(MemoryPlan, KeptWholeHoldsTheMaster) {
   Manifest manifest = sample();
   manifest.layouts[0].computeWhole = true;
-  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3);
+  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, 3 * 352 * 4);
   manifest.computeDtype = "bf16";
-  memory = layoutMemory(manifest, manifest.layouts[0], 3);
+  memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
   EXPECT_EQ(memory.master, 352 * 4);
   EXPECT_EQ(memory.compute, 3 * 352 * 2);
+}
+
+// Six ranks in groups of three: a rank owns two of zero3's shards at that
+// number of ranks, answers for one of them, and its counterpart for the other.
+TEST(MemoryPlan, GroupsOwnSeveralShards) {
+  Manifest manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  LayoutMemory zero3 = layoutMemory(manifest, layout, 6, 3);
+  layout.hybrid = true;
+  LayoutMemory memory = layoutMemory(manifest, layout, 6, 3);
+  EXPECT_EQ(memory.shard, 2 * zero3.shard);
+  EXPECT_EQ(memory.own, zero3.shard);
+  EXPECT_EQ(memory.whole, zero3.whole);
+  EXPECT_EQ(memory.gradient, 2 * zero3.gradient);
+  EXPECT_EQ(memory.shardOf(4), memory.shard);
+  EXPECT_EQ(memory.ownOf(4), memory.shard + memory.own);
+  EXPECT_EQ(memory.ownOf(1), memory.shard);
+  memory = layoutMemory(manifest, layout, 6, 6);
+  EXPECT_EQ(memory.shard, zero3.shard);
+  EXPECT_EQ(memory.ownOf(4), zero3.shardOf(4));
 }
 
 // Frozen layouts keep only their parameters.
 TEST(MemoryPlan, FrozenLayoutsHaveNoGradientAndNoState) {
   Manifest manifest = sample();
   manifest.layouts[0].trainable = false;
-  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3);
+  LayoutMemory memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
   EXPECT_EQ(memory.gradient, 0);
   EXPECT_EQ(memory.states, 0);
 }

@@ -57,6 +57,8 @@ TEST_F(Program, AStepAllocatesNothing) {
   check("--ranks 3 --ranks-per-node 2 --accumulate 2");
   check("", "", true);
   check("--ranks-per-node 1", "TOY_STRATEGY=ddp", true);
+  check("--ranks 4 --shard-group 2", "TOY_STRATEGY=hybrid");
+  check("--ranks-per-node 1 --shard-group 1", "TOY_STRATEGY=hybrid", true);
 }
 
 // The log has a header with what decides a run, and one line per step. The
@@ -210,6 +212,51 @@ TEST_F(Program, BitsDoNotDependOnStrategyThreadsOrBackend) {
     EXPECT_EQ(trace(mpi(3, flags)), reference);
     EXPECT_EQ(trace(mpi(3, flags + " --ranks-per-node 2")), reference);
     EXPECT_EQ(trace(torchrun(3, flags)), reference);
+    const std::string hybrid = "TOY_STRATEGY=hybrid";
+    for (const char *group :
+         {" --shard-group 1", " --shard-group 3", " --ranks-per-node 1"}) {
+      EXPECT_EQ(trace(run(flags + " --ranks 3" + group, hybrid)), reference);
+      EXPECT_EQ(trace(mpi(3, flags + group, hybrid)), reference);
+      EXPECT_EQ(trace(torchrun(3, flags + group, {hybrid, hybrid, hybrid})),
+                reference);
+    }
+  }
+}
+
+// The size of shard groups is known at start: a flag, or the ranks of a node.
+TEST_F(Program, GroupsAreChosenAtStart) {
+  const std::string hybrid = "TOY_STRATEGY=hybrid";
+  auto check = [&](const std::string &flags, int code, const char *message) {
+    Outcome outcome = run("--steps 1 " + flags, hybrid);
+    EXPECT_EQ(outcome.code, code) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr(message)) << flags;
+  };
+  check("--ranks 4 --shard-group 2", 0, "hybrid in groups of 2 ranks");
+  check("--ranks 4 --ranks-per-node 2", 0, "hybrid in groups of 2 ranks");
+  check("--ranks 4", 0, "hybrid in groups of 4 ranks");
+  check("", 0, "hybrid in groups of 1 rank,");
+  check("--ranks 4 --shard-group 3", 2,
+        "--shard-group '3' does not divide the job's 4 ranks");
+  check("--ranks 4 --shard-group 0", 2, "--shard-group");
+  check("--ranks 3 --ranks-per-node 2", 3,
+        "the nodes have from 1 to 2 of the 3 ranks");
+  Outcome plain = run("--steps 1 --shard-group 1");
+  EXPECT_EQ(plain.code, 2);
+  EXPECT_THAT(plain.err, HasSubstr("'--shard-group' has no effect"));
+  EXPECT_THAT(
+      run("--info --shard-group 2", hybrid).out,
+      HasSubstr("  shard group              1           2           2"));
+}
+
+// A slow link between nodes is a number.
+TEST_F(Program, SlowLinksAreChecked) {
+  const std::string flags = "--steps 2 --ranks 2 --ranks-per-node 1" + outputs;
+  std::string reference = trace(run(flags));
+  EXPECT_EQ(trace(run(flags, "FSDPC_CROSS_NODE_GBS=0.01")), reference);
+  for (const char *rate : {"0", "-1", "fast", "1x", "inf", "nan"}) {
+    Outcome outcome = run(flags, std::string("FSDPC_CROSS_NODE_GBS=") + rate);
+    EXPECT_EQ(outcome.code, 3) << rate;
+    EXPECT_THAT(outcome.err, HasSubstr("'" + std::string(rate) + "'"));
   }
 }
 

@@ -39,7 +39,8 @@ std::string setting(const char *name, const char *otherwise) {
 
 const std::string strategy = setting("TOY_STRATEGY", "zero3");
 const std::string type = setting("TOY_TYPE", "f32");
-const bool whole = strategy != "zero3"; // every rank keeps all parameters
+// Every rank keeps all parameters.
+const bool whole = strategy != "zero3" && strategy != "hybrid";
 
 constexpr int64_t samples = 2, width = 3, slot = 4096;
 enum Layouts { embed, root, frozen };
@@ -241,6 +242,7 @@ Layout layout(const char *name, int64_t elements, bool trainable,
   layout.name = layout.unit = name;
   layout.elements = elements;
   layout.trainable = trainable;
+  layout.hybrid = strategy == "hybrid";
   layout.states = 1;
   layout.members = std::move(members);
   layout.computeWhole = whole;

@@ -53,6 +53,29 @@ TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
   EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 6050);
 }
 
+// Of 3/4 that a rank receives, 2/4 come from another node of two ranks, at a
+// tenth of the rate. Groups gather half within the node, and hand on the sums
+// of one half, piece by piece of 256 KiB.
+TEST(CostModel, NodesHaveASlowerLink) {
+  Machine machine;
+  machine.ranks = 4;
+  machine.ranksPerNode = 2;
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 3050);
+  machine.crossNodeGBs = 0.5;
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 1000 + 20'000);
+  EXPECT_DOUBLE_EQ(groupGatherUs(machine, 20'000'000), 50 + 2000);
+  EXPECT_DOUBLE_EQ(groupReduceUs(machine, 20'000'000, 40'000'000),
+                   50 + 2000 + 50 + (20'000'000 + 262'144) / 500.);
+}
+
+// Without nodes a group has all ranks, and hands nothing on.
+TEST(CostModel, OneGroupIsAllRanks) {
+  Machine machine;
+  EXPECT_EQ(groupGatherUs(machine, 1 << 20), allGatherUs(machine, 1 << 20));
+  EXPECT_EQ(groupReduceUs(machine, 1 << 20, 1 << 20),
+            reduceScatterUs(machine, 1 << 20));
+}
+
 TEST(CostModel, OneRankSendsNothing) {
   Machine machine;
   machine.ranks = 1;

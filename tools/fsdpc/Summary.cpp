@@ -108,6 +108,13 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
   for (int64_t ranks : counts)
     llvm::outs() << llvm::format("%11" PRId64, ranks);
   llvm::outs() << '\n';
+  if (usesGroups(manifest)) {
+    llvm::outs() << llvm::left_justify("  shard group", 16);
+    for (int ranks : counts)
+      llvm::outs() << llvm::format("%10d",
+                                   plannedGroup(manifest, ranks, /*wanted=*/0));
+    llvm::outs() << '\n';
+  }
   std::vector<MemoryPlan> plans;
   for (int64_t ranks : counts)
     plans.push_back(planRank(manifest, ranks));

@@ -58,11 +58,17 @@ bool isArena(Attribute value) {
 }
 
 // One term of the bytes communicated: what is sent, how much, in which type,
-// and how often; and of which elements, if layouts differ in strategy.
+// and how often; of which elements, if layouts differ in strategy; and over
+// which ranks, if not over all.
 bool isTerm(Attribute value) {
   auto term = dyn_cast<DictionaryAttr>(value);
-  bool named = term && term.getAs<StringAttr>("elements");
-  if (!term || term.size() != (named ? 5 : 4))
+  if (!term)
+    return false;
+  auto over = term.getAs<StringAttr>("over");
+  if (over && over != "group" && over != "groups")
+    return false;
+  bool named = bool(term.getAs<StringAttr>("elements"));
+  if (term.size() != 4u + named + bool(over))
     return false;
   auto bytes = term.get("bytes");
   auto per = term.getAs<StringAttr>("per");

@@ -15,5 +15,7 @@ fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
   else
     machine.cores = options.planThreads;
   machine.ranks = options.planRanks;
+  machine.ranksPerNode = int(options.planRanksPerNode);
+  machine.crossNodeGBs = options.planCrossNodeGBs;
   return machine;
 }

@@ -8,7 +8,8 @@
 namespace fsdpc::fsdp {
 
 /// Returns the machine that the options plan for: --plan-threads cores, or for
-/// CUDA targets one GPU of the newest of --gpu-arch; and --plan-ranks ranks.
+/// CUDA targets one GPU of the newest of --gpu-arch; and --plan-ranks ranks, on
+/// nodes of --plan-ranks-per-node.
 schedule::Machine machineOf(mlir::ModuleOp module);
 
 } // namespace fsdpc::fsdp

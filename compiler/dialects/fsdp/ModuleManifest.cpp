@@ -50,6 +50,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.maxRanks = options.maxRanks;
   manifest.planRanks = options.planRanks;
   manifest.planThreads = options.planThreads;
+  manifest.planRanksPerNode = options.planRanksPerNode;
   manifest.memoryLimit = options.memoryLimit.bytes;
   // Shards are multiples of 128 bytes in the compute type.
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
@@ -67,6 +68,7 @@ static std::string optimizerOf(LayoutOp layout, const CompileOptions &options) {
 static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
                        const CompileOptions &options) {
   Layout layout;
+  layout.hybrid = isHybrid(strategyOf(op, options));
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();
   layout.trainable = op.getTrainable();

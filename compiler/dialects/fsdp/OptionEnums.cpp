@@ -25,10 +25,17 @@ template <> ArrayRef<EnumName<TrainingMode>> enumNames() {
 // The aliases are the names of PyTorch's FSDP.
 template <> ArrayRef<EnumName<Strategy>> enumNames() {
   static constexpr EnumName<Strategy> names[] = {
-      {"ddp", Strategy::DDP},         {"zero1", Strategy::Zero1},
-      {"zero2", Strategy::Zero2},     {"zero3", Strategy::Zero3},
-      {"no_shard", Strategy::DDP},    {"shard_grad_op", Strategy::Zero2},
-      {"full_shard", Strategy::Zero3}};
+      {"ddp", Strategy::DDP},
+      {"zero1", Strategy::Zero1},
+      {"zero2", Strategy::Zero2},
+      {"zero3", Strategy::Zero3},
+      {"hybrid", Strategy::Hybrid},
+      {"hybrid_zero2", Strategy::HybridZero2},
+      {"no_shard", Strategy::DDP},
+      {"shard_grad_op", Strategy::Zero2},
+      {"full_shard", Strategy::Zero3},
+      {"hybrid_shard", Strategy::Hybrid},
+      {"hybrid_shard_zero2", Strategy::HybridZero2}};
   return names;
 }
 

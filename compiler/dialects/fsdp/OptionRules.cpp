@@ -108,6 +108,23 @@ std::string checkOptions(const CompileOptions &options) {
   if (options.isCuda() && options.lossScale().isOn())
     return "'--loss-scale' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
+  auto isHybridRule = [](const StrategyRule &rule) {
+    return isHybrid(rule.strategy);
+  };
+  if (options.isCuda() && (isHybrid(options.strategy) ||
+                           llvm::any_of(options.strategyRules, isHybridRule)))
+    return "the hybrid strategies are not supported with '--target=" +
+           findOption("target")->print(options) +
+           "'; use zero3, or zero2 for hybrid_zero2";
+  if (options.planRanksPerNode > 0 &&
+      options.planRanks % options.planRanksPerNode)
+    return "'--plan-ranks-per-node=" +
+           std::to_string(options.planRanksPerNode) +
+           "' does not divide '--plan-ranks=" +
+           std::to_string(options.planRanks) + "'";
+  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0)
+    return "'--plan-cross-node-gbs' has no effect without "
+           "'--plan-ranks-per-node'";
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who
   // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));

@@ -53,9 +53,10 @@ constexpr NumberRange notNegative,
     anyNumber = {-std::numeric_limits<double>::infinity()};
 // Optimizers.h says which hyperparameters an optimizer takes.
 constexpr OptionCondition whereTaken = {"optimizer", ""},
-                          onlyZero3 = {"strategy", "zero3"},
+                          gathering = {"strategy", "zero3|hybrid"},
                           wholeUnits = {"recompute", "units"},
-                          shards = {"strategy", "zero1|zero2|zero3"},
+                          shards = {"strategy",
+                                    "zero1|zero2|zero3|hybrid|hybrid_zero2"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
 
@@ -86,14 +87,15 @@ constexpr OptionInfo table[] = {
 
     option<&Options::strategy>(
         "strategy", Group::Sharding, "NAME",
-        "what is sharded: nothing, optimizer, also gradients, also parameters"),
+        "what is sharded: nothing, optimizer, also gradients, also parameters; "
+        "hybrid: over groups of ranks (--shard-group of the program)"),
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
         "the strategy of the units of such a name; the first match counts"),
     option<&Options::persist>(
         "persist", Group::Sharding, "ELEMENTS",
         "parameters with fewer elements stay whole in zero3, never gathered",
-        notNegative, onlyZero3),
+        notNegative, gathering),
     option<&Options::ignored>(
         "ignored", Group::Sharding, "REGEX",
         "parameters that units do not gather or reduce: as under ddp",
@@ -206,7 +208,7 @@ constexpr OptionInfo table[] = {
     option<&Options::limitAllGathers>(
         "limit-all-gathers", Group::Schedule, "K",
         "most units gathered at a time (0: as memory allows)", notNegative,
-        onlyZero3),
+        gathering),
     option<&Options::recompute>(
         "recompute", Group::Schedule, "WHAT",
         "activations computed again in the backward instead of kept"),
@@ -223,6 +225,13 @@ constexpr OptionInfo table[] = {
     option<&Options::planThreads>(
         "plan-threads", Group::Schedule, "T",
         "threads per rank that costs and peak are evaluated for", fromOne),
+    option<&Options::planRanksPerNode>(
+        "plan-ranks-per-node", Group::Schedule, "R",
+        "ranks of a node, and of a hybrid strategy's group, that costs and "
+        "peak are evaluated for (0: all)"),
+    option<&Options::planCrossNodeGBs>(
+        "plan-cross-node-gbs", Group::Schedule, "X",
+        "10^9 bytes per second between nodes, for costs (0: as within one)"),
     option<&Options::maxRanks>("max-ranks", Group::Schedule, "N",
                                "most ranks that the program will run on",
                                fromOne),

@@ -29,8 +29,16 @@ struct OptionInfo;
 /// train() mode omit the attribute, hence the default On.
 enum class TrainingMode { Graph, On, Off };
 /// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
-/// nothing, optimizer state, gradients, parameters.
-enum class Strategy { DDP, Zero1, Zero2, Zero3 };
+/// nothing, optimizer state, gradients, parameters. The hybrid ones shard what
+/// zero2 and zero3 do, but over groups of ranks, and replicate it across
+/// groups.
+enum class Strategy { DDP, Zero1, HybridZero2, Zero2, Hybrid, Zero3 };
+
+/// Returns true if layouts of that strategy are cut over a group of ranks.
+inline bool isHybrid(Strategy strategy) {
+  return strategy == Strategy::Hybrid || strategy == Strategy::HybridZero2;
+}
+
 /// How modules become units: repeated siblings each become one, or the whole
 /// model is one unit.
 enum class UnitRule { Auto, Whole };
@@ -186,7 +194,9 @@ struct CompileOptions {
   Patterns recomputeScope; // units for RecomputeLevel::Units; empty: all
   ByteLimit memoryLimit;   // of a rank's peak, at planRanks
   int64_t planRanks = 8;
-  int64_t planThreads = 1; // per rank
+  int64_t planThreads = 1;      // per rank
+  int64_t planRanksPerNode = 0; // also of a shard group; 0: all
+  double planCrossNodeGBs = 0;  // 10⁹ bytes/s; 0: as within a node
   int64_t maxRanks = 1024;
 
   // The program.

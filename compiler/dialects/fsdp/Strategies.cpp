@@ -23,8 +23,9 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options) {
 }
 
 // ZeRO's stages in terms of what stays whole: DDP keeps everything, zero1 and
-// zero2 keep the compute weights, zero3 nothing. Frozen layouts have neither
-// gradients nor optimizer state.
+// zero2 keep the compute weights, zero3 nothing; the hybrid strategies as those
+// that they replicate. Frozen layouts have neither gradients nor optimizer
+// state.
 SmallVector<StringRef> replicatedBy(Strategy strategy, ReductionTime reduce,
                                     bool trainable) {
   SmallVector<StringRef> whole;
@@ -32,7 +33,7 @@ SmallVector<StringRef> replicatedBy(Strategy strategy, ReductionTime reduce,
     whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
                                                "state"}
                       : SmallVector<StringRef>{"master", "compute"};
-  else if (strategy != Strategy::Zero3)
+  else if (!gathersWeights(strategy))
     whole = {"compute"};
   // With --reduce=step each rank adds up whole gradients over its microbatches,
   // because the reduce-scatter runs once, at the end of the step.

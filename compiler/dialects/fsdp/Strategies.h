@@ -33,7 +33,21 @@ inline bool gathersGradients(Strategy strategy) {
 /// Returns true if each rank updates its part of the layout and @update gathers
 /// the new parameters.
 inline bool gathersParameters(Strategy strategy) {
-  return strategy == Strategy::Zero1 || strategy == Strategy::Zero2;
+  return strategy == Strategy::Zero1 || strategy == Strategy::Zero2 ||
+         strategy == Strategy::HybridZero2;
+}
+
+/// Returns true if the weights are gathered wherever they are read.
+inline bool gathersWeights(Strategy strategy) {
+  return strategy == Strategy::Zero3 || strategy == Strategy::Hybrid;
+}
+
+/// Returns the strategy of parameters that stay whole although their unit is
+/// gathered (--persist), or the strategy itself if it gathers nothing.
+inline Strategy persistent(Strategy strategy) {
+  return strategy == Strategy::Zero3    ? Strategy::Zero2
+         : strategy == Strategy::Hybrid ? Strategy::HybridZero2
+                                        : strategy;
 }
 
 /// The strategies of a module's trainable and frozen layouts, each once, from

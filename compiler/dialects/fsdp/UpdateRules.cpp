@@ -18,6 +18,11 @@ LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
     Strategy strategy = strategyOf(layout, options);
+    // The options are checked for that; a layout may have been edited.
+    if (options.isCuda() && isHybrid(strategy))
+      return layout.emitOpError("breaks rule 'replication': strategy '")
+             << nameOf(strategy) << "' is not supported with target '"
+             << nameOf(options.target) << "'";
     SmallVector<StringRef> wanted =
         replicatedBy(strategy, options.reduce, layout.getTrainable());
     SmallVector<StringRef> found =

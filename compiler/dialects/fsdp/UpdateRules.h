@@ -10,8 +10,8 @@
 namespace fsdpc::fsdp {
 
 /// Checks that each layout's `whole` is what its strategy and --reduce keep on
-/// every rank, in any order. Emits an error that begins with "breaks rule
-/// 'replication'".
+/// every rank, in any order, and that the target has that strategy. Emits an
+/// error that begins with "breaks rule 'replication'".
 llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
 
 /// Checks that @update takes one norm over all trainable layouts (sum_squares,

@@ -38,6 +38,27 @@ module attributes {fsdp.options = {"strategy-of" = ["root=no_shard", "h.0=zero2"
 
 // -----
 
+// The hybrid strategies keep what those keep that they cut over groups.
+// CHECK: fsdp.layout @a.flat of @a trainable {{.*}} whole = []
+// CHECK: fsdp.layout @b.flat of @b strategy "hybrid_zero2" trainable {{.*}} whole = ["compute"]
+module attributes {fsdp.options = {"strategy" = "hybrid", "strategy-of" = ["b=hybrid_shard_zero2"]}} {
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.parameter @v : tensor<16xf32> trainable unit @b
+  fsdp.unit @a
+  fsdp.unit @b
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %a = fsdp.load @w {fsdp.unit = @a} : tensor<16xf32>
+    %b = fsdp.load @v {fsdp.unit = @b} : tensor<16xf32>
+    %0 = nn.neg %a {fsdp.unit = @a} : tensor<16xf32>
+    %1 = nn.neg %b {fsdp.unit = @b} : tensor<16xf32>
+    fsdp.gradient @w, %0 {fsdp.unit = @a} : tensor<16xf32>
+    fsdp.gradient @v, %1 {fsdp.unit = @b} : tensor<16xf32>
+    return
+  }
+}
+
+// -----
+
 // A glob that matches no unit is an error; a part of a name is no match.
 // expected-error@+1 {{--strategy-of 'layer=zero2' matches no unit; available: 'layer.0', 'root'}}
 module attributes {fsdp.options = {"strategy-of" = ["layer=zero2"]}} {

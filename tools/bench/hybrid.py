@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Times hybrid against zero3 with a slow link between two virtual nodes of two ranks, and compares with the cost model.
+
+usage: hybrid.py --build DIR [--rate 0.02] [--steps 5] [--limit 0.15]
+
+FSDPC_CROSS_NODE_GBS slows what crosses nodes (runtime/comm/slow_link.h). The cost model is told of the same link by
+--plan-ranks-per-node and --plan-cross-node-gbs; what it predicts is the compute and the exposed communication of a microbatch in
+the dump of schedule-prefetch. Exits with code 1 if the two speed-ups differ by more than the limit.
+"""
+import os
+import re
+import statistics
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "numeric"))
+import harness
+import onnx_wire as onnx
+
+RANKS, NODE, LAYERS, WIDTH, SAMPLES = 4, 2, 4, 1024, 4
+STRATEGIES = ("zero3", "hybrid")
+
+
+def model() -> bytes:
+    """Returns loss = mean(y^2), y = x · w_0 · w_1 …, with a unit for each product."""
+    def scope(layer):
+        return b"".join(onnx.field(9, onnx.field(1, f"pkg.torch.onnx.{key}") + onnx.field(2, value)) for key, value in
+                        (("name_scopes", f"['', 'layers.{layer}', 'op']"), ("class_hierarchy", "['Model', 'Layer', 'aten.op']")))
+
+    weight = np.eye(WIDTH, dtype="<f4")
+    weights = [onnx.tensor(f"w_{i}", weight.shape, weight.tobytes()) for i in range(LAYERS)]
+    nodes = [onnx.node("MatMul", ["x" if i == 0 else f"y_{i - 1}", f"w_{i}"], [f"y_{i}"]) + scope(i) for i in range(LAYERS)]
+    nodes += [onnx.node("Mul", [f"y_{LAYERS - 1}"] * 2, ["square"]),
+              onnx.node("ReduceMean", ["square"], ["loss"], onnx.integer("keepdims", 0))]
+    return onnx.model(nodes, [onnx.value("x", (SAMPLES, WIDTH))], [onnx.value("loss", ())], weights)
+
+
+def predicted_ms(dump: Path) -> float:
+    """Returns what the cost model expects of a microbatch: its ops, and what waits expose."""
+    total = 0.0
+    for line in dump.read_text().splitlines():
+        exposed, cost = (re.search(rf"fsdp.{name}_us = ([-+.0-9e]+)", line) for name in ("exposed", "cost"))
+        if exposed:
+            total += float(exposed[1])
+        elif cost and "_start" not in line:
+            total += float(cost[1])
+    return total / 1e3
+
+
+def test(bench, options):
+    path, data = bench.path("layers.onnx"), bench.path("x.npy")
+    path.write_bytes(model())
+    np.save(data, np.ones((RANKS * SAMPLES, WIDTH), "<f4"))
+    expected, measured = {}, {name: [] for name in STRATEGIES}
+    for name in STRATEGIES:
+        harness.run([bench.build / "bin" / "fsdpc", path, "-o", bench.path(name), f"--strategy={name}", "--unit-class=Layer",
+                     f"--plan-ranks={RANKS}", f"--plan-ranks-per-node={NODE}", f"--plan-cross-node-gbs={options.rate}",
+                     f"--dump-ir={bench.path(name + '-ir')}"])
+        expected[name] = predicted_ms(harness.dump(bench.path(name + "-ir"), "schedule-prefetch"))
+    for name in STRATEGIES * 2:
+        log = bench.path("log.jsonl")
+        flags = ["--shard-group", NODE] if name == "hybrid" else []
+        harness.run([*harness.mpirun(RANKS), "-x", "FSDPC_CROSS_NODE_GBS", bench.path(name), "--ranks-per-node", NODE, *flags,
+                     f"--data=x={data}", "--threads", 1, "--steps", options.steps + 1, "--log", log],
+                    env={**os.environ, "FSDPC_CROSS_NODE_GBS": str(options.rate)})
+        measured[name] += [line["step_ms"] for line in harness.Training(log, log, log).lines()[1:]]
+    print("| strategy | ms per step, measured (median) | predicted |\n|---|---|---|")
+    for name in STRATEGIES:
+        print(f"| {name} | {statistics.median(measured[name]):.1f} | {expected[name]:.1f} |")
+    found = statistics.median(measured["zero3"]) / statistics.median(measured["hybrid"])
+    wanted = expected["zero3"] / expected["hybrid"]
+    print(f"\nhybrid is {found:.2f} times as fast as zero3; the cost model predicts {wanted:.2f} ({found / wanted - 1:+.1%})")
+    if not (found > 1 and abs(found / wanted - 1) <= options.limit):
+        raise harness.Failure(f"the speed-up differs from the prediction by more than {options.limit:.0%}")
+
+
+def arguments(parser):
+    parser.add_argument("--rate", type=float, default=0.02, help="10^9 bytes per second between nodes (default: 0.02)")
+    parser.add_argument("--steps", type=int, default=5, help="measured steps of each run (default: 5)")
+    parser.add_argument("--limit", type=float, default=0.15, help="largest difference of the speed-ups (default: 0.15)")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test, arguments))
