@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/core/device.h"
+#include "runtime/core/square_sum.h"
 #include "runtime/host/library_plans.h"
 #include "runtime/host/stream.h"
 #include "runtime/host/thread_pool.h"
@@ -91,15 +92,14 @@ private:
             std::initializer_list<const void *> operands,
             const fsdpc_kernel *rows = nullptr);
   void execute(Command &command);
-  double layoutSquares(fsdpc_rank &rank, int32_t layout);
+  SquareSum layoutSquares(fsdpc_rank &rank, int32_t layout);
 
   ThreadPool pool;
   LibraryPlans plans;
   Scratch scratch;
   size_t scratchTotal = 0;
   std::vector<Event> events;
-  StepResults reported;         // results of the step that is running
-  std::vector<double> partials; // partial sums of one layout's norm, per block
+  StepResults reported; // results of the step that is running
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };
