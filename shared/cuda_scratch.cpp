@@ -3,6 +3,7 @@
 // choice, it is an upper bound: the program must fit what the compiler printed.
 #include "shared/cuda_scratch.h"
 #include "shared/memory_plan.h"
+#include "shared/norm_digits.h"
 
 #include <algorithm>
 
@@ -42,8 +43,10 @@ int64_t tableBytes(const Manifest &manifest) {
     int64_t members = int64_t(layout.members.size());
     // Segments are cut at both ends of a member and every 4096 elements.
     int64_t segments = layout.elements / optimizerSegment + 2 * members + 2;
-    // In eight-byte words: 14 per segment and 4 rates per member.
-    bytes += segments * (3 + 2 + 1 + 8) * 8 + members * 4 * 8 + 8 * 256;
+    // In eight-byte words: of an optimizer's and a norm's segment, of its sum,
+    // and 4 rates per member.
+    bytes +=
+        segments * (3 + 2 + normDigits + 1) * 8 + members * 4 * 8 + 8 * 256;
   }
   return bytes;
 }
@@ -113,7 +116,7 @@ int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   if (ranks == 1)
     return 0;
   int64_t whole = largestWhole(manifest, ranks);
-  int64_t sums = ranks * int64_t(manifest.layouts.size()) * 8;
+  int64_t sums = ranks * int64_t(manifest.layouts.size()) * normDigits * 8;
   return roundUp(whole * 4, 256) + roundUp(whole / ranks * 4, 256) +
          roundUp(sums, 256);
 }

@@ -8,9 +8,10 @@
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
 # With --all, clang-tidy checks the compiler too, and every constant of the
-# optimizers, 2000 random graphs, thousands of edits of dumps and the failure of
-# every system call are tried. With arguments of ctest, only the selected tests
-# run, without clang-tidy and sanitizers.
+# optimizers, eight microbatches on every number of ranks, 2000 random graphs,
+# thousands of edits of dumps and the failure of every system call are tried.
+# With arguments of ctest, only the selected tests run, without clang-tidy and
+# sanitizers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 all=
@@ -34,6 +35,8 @@ if [[ $all ]]; then
   say "every optimizer"
   /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
   /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
+  say "the same bits at every number of ranks"
+  /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
   say "random graphs"
   /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
   say "editing dumps"

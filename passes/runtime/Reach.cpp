@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "passes/runtime/Pointers.h"
+#include "shared/norm_digits.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
@@ -191,11 +192,11 @@ int64_t bufferBytes(rt::UpdateStatisticsOp op) {
 
 } // namespace
 
-// The scalars of the update are f32 (scale, loss), the partial sums of squares
-// f64, one per layout.
+// The scalars of the update are f32 (scale, loss), the sums of squares f64,
+// normDigits per layout.
 int64_t fsdpc::passes::reachOf(OpOperand &operand) {
   unsigned index = operand.getOperandNumber();
-  constexpr int64_t scalar = 4, sum = 8; // an f32, and an f64
+  constexpr int64_t scalar = 4, sum = 8 * normDigits;
   return TypeSwitch<Operation *, int64_t>(operand.getOwner())
       .Case<rt::MatmulOp, rt::ConvolutionOp, rt::PoolingOp, rt::AttentionOp,
             rt::AttentionGradOp, rt::LaunchOp>(
@@ -213,7 +214,7 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
         return sum * static_cast<int64_t>(op.getLayouts().size());
       })
       .Case([&](rt::AllReduceOp op) {
-        return sum * static_cast<int64_t>(op.getCount());
+        return 8 * static_cast<int64_t>(op.getCount());
       })
       .Case([&](rt::ClipOp op) {
         return index ? scalar

@@ -8,6 +8,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/shard/optimizers/Programs.h"
+#include "shared/norm_digits.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_BUILDUPDATE
@@ -110,8 +111,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
                              builder.getFunctionType({}, {}));
     builder.setInsertionPointToStart(function.addEntryBlock());
     ArrayAttr all = builder.getArrayAttr(names);
-    auto sumsType = RankedTensorType::get({static_cast<int64_t>(names.size())},
-                                          builder.getF64Type());
+    auto sumsType = RankedTensorType::get(
+        {static_cast<int64_t>(names.size()), normDigits}, builder.getF64Type());
     // The norm is global, over all layouts. With a limit of 0 the scale still
     // is computed, since it also holds the factor 1/V.
     auto partial = fsdp::SumSquaresOp::create(builder, loc, sumsType, all);

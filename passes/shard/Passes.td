@@ -142,9 +142,9 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     Before: the module has no @update. After:
     ```mlir
     func.func @update() {
-      %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-      %r = fsdp.all_reduce %s : tensor<2xf64>
-      %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 1.0 : f64} : tensor<2xf64> -> tensor<f32>
+      %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+      %r = fsdp.all_reduce %s : tensor<2x16xf64>
+      %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 1.0 : f64} : tensor<2x16xf64> -> tensor<f32>
       fsdp.optimizer @a.flat, %c : tensor<f32> {
       ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
         …

@@ -4,7 +4,9 @@
 // Every rank must make the same sequence of calls on a channel. A call blocks
 // the thread of the calling stream, which sleeps and never spins longer than 20
 // µs, since the cores belong to the compute threads. Sums run over the ranks in
-// rank order, so no backend changes a bit. A failure ends the job (failure.h).
+// rank order, and one that is continued adds rank by rank to what it has. So no
+// backend changes a bit, and neither does the number of ranks among which a
+// step's microbatches are dealt out. A failure ends the job (failure.h).
 //
 // A communicator can be split into groups of its ranks (runtime/comm/groups.h
 // does so for hybrid sharding). Every backend moves bytes between pairs of
@@ -34,10 +36,11 @@ struct ReduceScatter {
   int64_t shardElements;
   float *shard; // this rank's result, shardElements long; may lie at its place
                 // inside `gradient` if that is f32
-  bool add;     // false: overwrite `shard`
+  bool add;     // true: the sum continues from `shard`, which then lies outside
+                // `gradient`; false: it overwrites `shard`
   // Sums of the ranks that come before this communicator's, shardElements long,
-  // from which the sum continues; null: it begins with rank 0's values. May be
-  // `shard` itself if that does not lie inside `gradient`.
+  // from which the sum continues; null: it begins with `shard` if `add` is set,
+  // else with rank 0's values. Not together with `add`.
   const float *initial = nullptr;
   // Elements from one rank's part of `gradient` to the next rank's, if that is
   // more than shardElements: the call then reduces a range of each part.

@@ -56,13 +56,17 @@ Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
 }
 
 // Sums this group's values of one piece, on top of what the group before sent.
+// The first group continues what the shard holds, if that is asked for.
 void HybridGroups::reducePiece(const ReduceScatter &part, int64_t piece) {
   int64_t first = piece * pieceElements;
+  const float *before = own        ? incoming
+                        : part.add ? part.shard + first
+                                   : nullptr;
   size_t width = part.type == WireType::f32 ? 4 : 2;
   group->reduceScatter(
       {static_cast<const char *>(part.gradient) + size_t(first) * width,
        part.type, part.wire, part.elements - first, lengthOf(part, piece),
-       outgoing, false, own ? incoming : nullptr, part.shardElements});
+       outgoing, false, before, part.shardElements});
 }
 
 // Hands this group's sums to the next group, and those of the last group to
@@ -100,7 +104,7 @@ void HybridGroups::reduceScatter(const ReduceScatter &part) {
     complete = outgoing + pieceElements;
   }
   // Until the shard's part is complete nothing of it is written: it may lie
-  // inside the gradient, and with `add` it holds the sums so far.
+  // inside the gradient, and with `add` the first group continues it.
   int64_t pieces = piecesOf(part);
   for (int64_t tick = 0; tick < pieces + last; ++tick) {
     if (tick >= own && tick - own < pieces)
@@ -110,10 +114,8 @@ void HybridGroups::reduceScatter(const ReduceScatter &part) {
     if (finished < 0)
       continue;
     const float *sums = own == last ? outgoing : complete;
-    float *shard = part.shard + finished * pieceElements;
-    int64_t length = lengthOf(part, finished);
-    for (int64_t i = 0; i < length; ++i)
-      shard[i] = part.add ? shard[i] + sums[i] : sums[i];
+    memcpy(part.shard + finished * pieceElements, sums,
+           size_t(lengthOf(part, finished)) * sizeof(float));
   }
 }
 

@@ -95,8 +95,7 @@ public:
                        part.type};
     sumRanks(addends.data(), size(), part.wire, real, part.shard, part.add,
              part.initial);
-    if (!part.add)
-      std::fill(part.shard + real, part.shard + part.shardElements, 0.0f);
+    sumPadding(part, real, part.shardElements);
     barrier(); // from here on the gradients may change
   }
 

@@ -121,24 +121,23 @@ void castToWire(const void *source, WireType type, WireType wire, int64_t count,
   });
 }
 
-// The first values overwrite the sums and the others are added in order; the
-// shard's old value comes last.
+// A sum that continues is built in the shard. Another is not, because the shard
+// may lie inside one of the sources.
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
               float *shard, bool add, const float *initial) {
   constexpr int64_t block = 2048; // 8 KiB of sums stay in L1
   float sums[block];
+  bool begun = add || initial;
   for (int64_t begin = 0; begin < count; begin += block) {
     int64_t length = std::min(block, count - begin);
-    // Sums are not built in the shard, which may lie inside one of the sources.
+    float *to = add ? shard + begin : sums;
     if (initial)
-      memcpy(sums, initial + begin, length * sizeof(float));
+      memcpy(to, initial + begin, length * sizeof(float));
     for (int rank = 0; rank < ranks; ++rank)
       take(static_cast<const char *>(addends[rank].values) +
                begin * wireBytes(addends[rank].type),
-           addends[rank].type, wire, length, sums, rank != 0 || initial);
-    if (add)
-      addAll(sums, length, shard + begin);
-    else
+           addends[rank].type, wire, length, to, rank != 0 || begun);
+    if (!add)
       memcpy(shard + begin, sums, length * sizeof(float));
   }
 }
@@ -150,6 +149,15 @@ WireType handedOver(const ReduceScatter &part) {
 // Shards of the last ranks may begin beyond the elements.
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count) {
   return std::clamp<int64_t>(part.elements - begin, 0, count);
+}
+
+void sumPadding(const ReduceScatter &part, int64_t begin, int64_t end) {
+  if (part.add)
+    return;
+  if (part.initial)
+    std::copy(part.initial + begin, part.initial + end, part.shard + begin);
+  else
+    std::fill(part.shard + begin, part.shard + end, 0.0f);
 }
 
 // May point past the end, where realElements() is 0.

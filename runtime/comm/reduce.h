@@ -26,9 +26,10 @@ struct Addend {
   WireType type;
 };
 
-// Writes to shard[i], or adds to it, the sum over the ranks of
-// addends[rank][i], each rounded to the wire type first. The sum begins with
-// initial[i] if that is not null.
+// Writes to shard[i] the sum over the ranks of addends[rank][i], each rounded
+// to the wire type first and added in rank order. The sum begins with shard[i]
+// if `add` is set, which then lies in no source, else with initial[i] if that
+// is not null.
 void sumRanks(const Addend *addends, int ranks, WireType wire, int64_t count,
               float *shard, bool add, const float *initial = nullptr);
 
@@ -45,6 +46,10 @@ inline int64_t partOf(const ReduceScatter &part, int64_t rank) {
 // Number of elements in [begin, begin + count) of the layout that are not
 // padding.
 int64_t realElements(const ReduceScatter &part, int64_t begin, int64_t count);
+
+// Writes the padding of a result, elements [begin, end) of the shard: zero, or
+// what the sum continues from.
+void sumPadding(const ReduceScatter &part, int64_t begin, int64_t end);
 
 // Address of element `begin` of the gradient.
 const void *gradientAt(const ReduceScatter &part, int64_t begin);

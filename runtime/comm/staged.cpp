@@ -37,9 +37,7 @@ void StagedCommunicator::reduceScatter(const ReduceScatter &part) {
     int64_t real = realElements(part, own, count);
     sumRanks(addends.data(), ranks, part.wire, real, part.shard + begin,
              part.add, part.initial ? part.initial + begin : nullptr);
-    // Padding counts as zero. When adding, it is zero already.
-    if (!part.add)
-      std::fill(part.shard + begin + real, part.shard + begin + count, 0.0f);
+    sumPadding(part, begin + real, begin + count);
   }
 }
 

@@ -22,9 +22,8 @@
 
 namespace fsdpc::runtime {
 
-// Elements per partial sum of a norm. Blocks are counted from the start of each
-// rank's shard, even where the rank holds a replicated copy. So the bits of the
-// norm depend neither on the number of threads nor on the sharding strategy.
+// Elements that one thread sums for the norm before it goes on. The sum has the
+// same bits for every multiple of a group (square_sum.h).
 constexpr int64_t normBlock = 4096;
 
 // Content of FSDPC_SPACE_RANDOM.

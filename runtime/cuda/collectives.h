@@ -29,7 +29,9 @@ struct DeviceReduction {
   int64_t shardElements = 0;
   // This rank's result. It may lie at its place inside `whole`.
   float *shard = nullptr;
-  bool add = false; // false: overwrite
+  // True: the sum continues from `shard`, which then lies outside `whole`. What
+  // NCCL sums is formed first and then added.
+  bool add = false;
 };
 
 class Collectives {

@@ -52,8 +52,7 @@ Status CudaUpdate::upload(const std::vector<T> &values, Pointer &table) {
   return {};
 }
 
-// Cuts the shard as the host does (host_update.cpp), so that the norm has the
-// same bits.
+// Segments are whole groups of one member, unless the member ends.
 Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
@@ -62,26 +61,20 @@ Result<NormLayout> CudaUpdate::normOf(const fsdpc_rank &rank, size_t index) {
     return norm;
   int64_t first = rank.job.rank * buffers.shard;
   std::vector<NormSegment> segments;
-  // begins[b] is the first segment of block b. A block that holds only padding
-  // has no segments and adds 0.
-  std::vector<int64_t> begins = {0};
   for (int64_t begin = 0; begin < buffers.shard; begin += normBlock) {
     int64_t end = std::min(begin + normBlock, buffers.shard);
     forEachMember(layout, first + begin, first + end,
                   [&](size_t, int64_t from, int64_t to) {
                     segments.push_back({from - first, to - first});
                   });
-    begins.push_back(int64_t(segments.size()));
   }
   norm.gradient = buffers.gradientShard;
-  norm.blocks = int64_t(begins.size()) - 1;
+  norm.segmentCount = int64_t(segments.size());
   FSDPC_TRY(upload(segments, norm.segments));
-  FSDPC_TRY(upload(begins, norm.blockBegins));
-  FSDPC_TRY(
-      upload(std::vector<double>(segments.size() * normLanes), norm.lanes));
+  FSDPC_TRY(upload(std::vector<SquareSum>(segments.size()), norm.sums));
   // The launch is sized by the longest layout, since one kernel sums a list of
   // layouts.
-  lanes = std::max(lanes, int64_t(segments.size()) * normLanes);
+  mostSegments = std::max(mostSegments, norm.segmentCount);
   return norm;
 }
 
@@ -203,19 +196,19 @@ void CudaUpdate::reportLoss(fsdpc_rank &rank, const void *loss,
   context.launch(r, 1, FSDPC_STREAM_COMPUTE);
 }
 
-// Two kernels per group of layouts: lanes first, then everything else in order.
+// Two kernels per group of layouts: segments first, then their sums.
 void CudaUpdate::sumSquares(int layoutCount, const int32_t *layouts,
                             void *sums) {
   for (int begin = 0; begin < layoutCount; begin += mostNormLayouts) {
     int count = std::min<int>(mostNormLayouts, layoutCount - begin);
-    SumSquareLanes first;
+    SumSquareSegments first;
     SumSquares second;
     first.layouts = second.layouts = norms;
     first.count = second.count = count;
     for (int i = 0; i < count; ++i)
       first.list[i] = second.list[i] = layouts[begin + i];
-    second.sums = static_cast<double *>(sums) + begin;
-    context.launch(first, lanes, FSDPC_STREAM_COMPUTE);
+    second.sums = static_cast<double *>(sums) + begin * normDigits;
+    context.launch(first, mostSegments, FSDPC_STREAM_COMPUTE);
     context.launchBlocks(second, int64_t(count), FSDPC_STREAM_COMPUTE);
   }
 }

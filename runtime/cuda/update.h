@@ -75,7 +75,7 @@ private:
   CudaMemory &memory;
   // One per layout, indexed as the manifest's layouts.
   NormLayout *norms = nullptr; // in device memory
-  int64_t lanes = 0;           // of the layout that has most
+  int64_t mostSegments = 0;    // of a layout
   std::vector<Optimizer> optimizers;
   int64_t members = 0;
   double *deviceRates = nullptr;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/core/device.h"
+#include "runtime/core/square_sum.h"
 #include "runtime/host/library_plans.h"
 #include "runtime/host/stream.h"
 #include "runtime/host/thread_pool.h"
@@ -92,7 +93,7 @@ private:
             std::initializer_list<const void *> operands,
             const fsdpc_kernel *rows = nullptr);
   void execute(Command &command);
-  double layoutSquares(fsdpc_rank &rank, int32_t layout);
+  SquareSum layoutSquares(fsdpc_rank &rank, int32_t layout);
   void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   int32_t layout, int32_t perMember, const void *scale,
                   double *sums);
@@ -108,8 +109,8 @@ private:
     size_t member;
     int64_t from, to;
   };
-  std::vector<double> partials; // partial sums of one layout's norm, per block
   std::vector<Piece> pieces;    // of the layout whose members are summed
+  std::vector<double> partials; // their sums
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

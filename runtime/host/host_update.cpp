@@ -1,16 +1,18 @@
-// The update on the host: norm, clipping, sums per member, optimizer. The norm
-// is summed in blocks (normBlock) and within a member's part of a block in
-// eight lanes, whatever the processor's vectors are, so that its bits depend
-// neither on the processor nor on the number of threads. The CUDA kernels sum
-// in the same order (runtime/cuda/kernels/norm.h).
+// The update on the host: norm, clipping, sums per member, optimizer. The
+// norm's sum is exact over groups of elements (square_sum.h), so that its bits
+// depend neither on the processor nor on the number of threads and ranks. The
+// CUDA kernels have the same bits (runtime/cuda/kernels/norm.h).
 #include "runtime/host/host_device.h"
 
+#include "runtime/comm/each_processor.h"
 #include "runtime/core/rank.h"
+#include "runtime/core/square_sum.h"
 #include "shared/member_sums.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
 
 namespace fsdpc::runtime {
 
@@ -19,61 +21,66 @@ namespace {
 constexpr int64_t optimizerGrain = 1 << 14; // elements per piece of a thread
 constexpr int64_t sumBlock = 4096;          // elements per partial sum
 
-// Eight lanes in f64, added in order at the end.
-double sumOfSquares(const float *values, int64_t count) {
-  double lanes[8] = {};
+using FourFloats =
+    float __attribute__((vector_size(16), aligned(4), may_alias));
+using FourDoubles = double __attribute__((vector_size(32)));
+
+// SquareSum::addSquares, with the same order and vectors of the processor. The
+// products are exact, so no version has other bits.
+FSDPC_EACH_PROCESSOR
+void addSquares(const float *values, int64_t count, SquareSum &sum) {
   int64_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    for (int lane = 0; lane < 8; ++lane)
-      lanes[lane] += double(values[i + lane]) * values[i + lane];
-  for (int lane = 0; i < count; ++i, ++lane)
-    lanes[lane] += double(values[i]) * values[i];
-  double sum = 0;
-  for (double lane : lanes)
-    sum += lane;
-  return sum;
+  for (; i + squareGroup <= count; i += squareGroup) {
+    auto *four = reinterpret_cast<const FourFloats *>(values + i);
+    FourDoubles a = __builtin_convertvector(four[0], FourDoubles);
+    FourDoubles b = __builtin_convertvector(four[1], FourDoubles);
+    FourDoubles c = __builtin_convertvector(four[2], FourDoubles);
+    FourDoubles d = __builtin_convertvector(four[3], FourDoubles);
+    FourDoubles lanes = (a * a + c * c) + (b * b + d * d);
+    sum.add((lanes[0] + lanes[2]) + (lanes[1] + lanes[3]));
+    if (i % (squareGroup * SquareSum::mostAdditions) == 0)
+      sum.carry();
+  }
+  sum.addRest(values + i, count - i);
 }
 
 } // namespace
 
 // Sum of squares of the elements for which this rank answers, without gaps and
 // padding.
-double HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
+SquareSum HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  // Blocks are fixed by normBlock, not by the pieces of the threads. The
-  // partial sums are added in order at the end.
   int64_t first = buffers.ownOf(rank.job.rank);
   const float *own =
       buffers.gradientShard + (first - buffers.shardOf(rank.job.rank));
   int64_t blocks = (buffers.own + normBlock - 1) / normBlock;
-  if (partials.size() < size_t(blocks))
-    partials.resize(size_t(blocks));
+  SquareSum sum;
+  std::mutex adding;
   parallelFor(blocks, 16, [&](int64_t begin, int64_t end) {
+    SquareSum piece;
     for (int64_t block = begin; block < end; ++block) {
-      double sum = 0;
       int64_t from = first + block * normBlock;
       int64_t to = std::min(from + normBlock, first + buffers.own);
       forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
-        sum += sumOfSquares(own + (a - first), b - a);
+        addSquares(own + (a - first), b - a, piece);
       });
-      partials[size_t(block)] = sum;
     }
+    std::lock_guard<std::mutex> lock(adding);
+    sum.add(piece); // in any order
   });
-  double sum = 0;
-  for (int64_t block = 0; block < blocks; ++block)
-    sum += partials[size_t(block)];
   return sum;
 }
 
 // Writes one sum per layout, of this rank's part; the program then reduces
-// them over the ranks.
+// their digits over the ranks.
 void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
                             void *sums) {
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums] {
     for (int i = 0; i < count; ++i)
-      static_cast<double *>(sums)[i] = layoutSquares(rank, layouts[i]);
+      layoutSquares(rank, layouts[i])
+          .write(static_cast<double *>(sums) + i * normDigits);
   });
 }
 
@@ -88,20 +95,13 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums, maxNorm, scale,
                              step, toMean] {
-    double sum = 0;
-    reported.nonFinite = -1;
     // The sums are the same on every rank, so all ranks stop at the same
     // layout.
-    for (int i = 0; i < count; ++i) {
-      double squares = static_cast<const double *>(sums)[i];
-      if (!std::isfinite(squares)) {
-        if (!rank.manifest.lossScale.isDynamic())
-          stopAtGradient(rank, step, layouts[i]);
-        if (reported.nonFinite < 0)
-          reported.nonFinite = layouts[i];
-      }
-      sum += squares;
-    }
+    int64_t failed;
+    double sum = sumOfSquares(static_cast<const double *>(sums), count, failed);
+    reported.nonFinite = failed < 0 ? -1 : layouts[failed];
+    if (failed >= 0 && !rank.manifest.lossScale.isDynamic())
+      stopAtGradient(rank, step, layouts[failed]);
     double norm = std::sqrt(sum) * toMean;
     double factor = maxNorm > 0 ? std::min(1.0, maxNorm / (norm + 1e-6)) : 1;
     reported.norm = norm;

@@ -136,9 +136,9 @@ void fsdpc_gather_gradients(fsdpc_rank *, int32_t count,
 void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer,
                              const void *statistic, double momentum);
 
-/* Sums the squares of this rank's gradients. Stream COMPUTE. Writes one f64
- * per layout: the sum of squares over this rank's part of its gradient,
- * padding not counted. */
+/* Sums the squares of this rank's gradients. Stream COMPUTE. Writes 16 f64 per
+ * layout: the digits of the sum of squares over this rank's part of its
+ * gradient, padding not counted. */
 void fsdpc_sum_squares(fsdpc_rank *, int32_t count, const int32_t *layouts,
                        void *sums);
 

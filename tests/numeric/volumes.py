@@ -18,7 +18,7 @@ import onnx_wire as onnx
 from harness import Failure
 
 RANKS, ACCUMULATE, LAYERS, WIDTH = 4, 3, 4, 32
-NORM = 8                                      # bytes per layout in the all-reduce of the norm
+NORM = 128                                    # bytes per layout in the all-reduce of the norm
 STRATEGIES = {
     "zero3": [], "zero2": ["--strategy=zero2"], "ddp": ["--strategy=ddp"],
     "zero3, reduced once a step": ["--reduce=step"],

@@ -146,14 +146,12 @@ TEST_P(DeviceCollectives, reduceInRankOrder) {
           own.synchronize(reduceChannel);
           int64_t wrong = 0;
           for (int64_t i = 0; i < elements; ++i) {
-            float sum = 0, largest = 0;
+            float sum = add ? valueOf(99, i) : 0, largest = std::abs(sum);
             for (int rank = 0; rank < ranks; ++rank) {
               float value = at(rank, first + i);
-              sum = rank ? sum + value : value;
+              sum = rank || add ? sum + value : value;
               largest += std::abs(value);
             }
-            if (add)
-              sum += valueOf(99, i), largest += std::abs(valueOf(99, i));
             // NCCL sums in an order of its own, and in the type it is given.
             float unit = type == WireType::f32 ? 1e-6f : 2e-2f;
             float allowed = kind == Kind::nccl ? unit * largest : 0;

@@ -189,46 +189,49 @@ TEST_P(OwnKernels, sumDoubles) {
   EXPECT_EQ(sums[0], (1e16 + 1) - 1e16);
 }
 
-// The host's order: eight lanes per segment, segments of a block, blocks.
-TEST_P(OwnKernels, squaresInTheHostsOrder) {
-  std::vector<float> gradient = randomFloats(3 * 4096 + 100, 6);
-  // Two blocks with a gap each, one without elements, and a short last one.
-  std::vector<NormSegment> segments = {
-      {0, 1000}, {1003, 4096}, {4096, 4101}, {3 * 4096, 3 * 4096 + 99}};
-  std::vector<int64_t> begins = {0, 2, 3, 3, 4};
-  std::vector<double> lanes(segments.size() * normLanes);
-  NormLayout layouts[2];
-  layouts[1] = {gradient.data(), segments.data(), begins.data(), 4,
-                lanes.data()};
-  double expected = 0;
-  for (size_t block = 0; block + 1 < begins.size(); ++block) {
-    double sum = 0;
-    for (int64_t i = begins[block]; i < begins[block + 1]; ++i) {
-      double lane[8] = {}, segment = 0;
-      for (int64_t e = segments[i].from; e < segments[i].to; ++e)
-        lane[(e - segments[i].from) % 8] += double(gradient[e]) * gradient[e];
-      for (double value : lane)
-        segment += value;
-      sum += segment;
-    }
-    expected += sum;
+// The sum is exact over groups, so segments may be cut anywhere between them.
+TEST_P(OwnKernels, squaresAreTheSameHoweverTheyAreCut) {
+  std::vector<float> gradient = randomFloats(3 * 4096 + 99, 6);
+  gradient[5] = 1e18f, gradient[4100] = 1e-18f;
+  SquareSum whole;
+  whole.addSquares(gradient.data(), int64_t(gradient.size()));
+  double expected[normDigits];
+  whole.write(expected);
+  for (int64_t step : {16, 1008, 4096}) {
+    std::vector<NormSegment> segments;
+    for (int64_t at = 0; at < int64_t(gradient.size()); at += step)
+      segments.push_back({at, std::min(at + step, int64_t(gradient.size()))});
+    std::vector<SquareSum> each(segments.size());
+    NormLayout layouts[2];
+    layouts[1] = {gradient.data(), segments.data(), int64_t(segments.size()),
+                  each.data()};
+    double sums[2 * normDigits];
+    std::fill_n(sums, 2 * normDigits, -1);
+    SumSquareSegments first;
+    first.layouts = layouts, first.list[0] = 1, first.count = 1;
+    run(first);
+    SumSquares second;
+    second.layouts = layouts, second.list[0] = 1, second.count = 1;
+    second.sums = sums + normDigits;
+    run(second);
+    EXPECT_EQ(sums[0], -1);
+    int64_t failed = 7;
+    EXPECT_EQ(sumOfSquares(sums + normDigits, 1, failed),
+              sumOfSquares(expected, 1, failed));
+    EXPECT_EQ(failed, -1);
   }
-  double sums[2] = {-1, -1};
-  SumSquareLanes first;
-  first.layouts = layouts, first.list[0] = 1, first.count = 1;
-  run(first);
-  SumSquares second;
-  second.layouts = layouts, second.list[0] = 1, second.count = 1;
-  second.sums = sums + 1;
-  run(second);
-  EXPECT_EQ(sums[1], expected);
-  EXPECT_EQ(sums[0], -1);
 }
 
 // The factor is 1 if the norm is small or clipping is off. A sum that is not
 // finite is reported by its index.
 TEST_P(OwnKernels, clip) {
-  double sums[] = {9, 16}, norm = 0;
+  double sums[2 * normDigits] = {}, norm = 0;
+  for (int i = 0; i < 2; ++i) {
+    SquareSum sum;
+    sum.add(i ? 16 : 9);
+    sum.carry();
+    sum.write(sums + i * normDigits);
+  }
   float scale = 0;
   int64_t failed = 7;
   run(Clip{sums, 2, 0.5, 1, &scale, &norm, &failed});
@@ -239,7 +242,7 @@ TEST_P(OwnKernels, clip) {
   EXPECT_EQ(scale, 0.5f);
   run(Clip{sums, 2, 0.5, 5, &scale, &norm, &failed});
   EXPECT_EQ(scale, 0.5f);
-  sums[1] = std::numeric_limits<double>::infinity();
+  sums[normDigits] = std::numeric_limits<double>::infinity();
   run(Clip{sums, 2, 0.5, 5, &scale, &norm, &failed});
   EXPECT_EQ(failed, 1);
 }

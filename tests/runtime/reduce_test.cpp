@@ -69,7 +69,7 @@ TEST(SumRanks, RoundsEachAddendToTheWire) {
         auto sent = [&](int rank) {
           return rounded(rounded(values[size_t(rank)][size_t(i)], type), wire);
         };
-        float sum = 1.0f + (sent(0) + sent(1) + sent(2));
+        float sum = 1.0f + sent(0) + sent(1) + sent(2);
         ASSERT_EQ(std::memcmp(&shard[size_t(i)], &sum, 4) == 0 ||
                       (std::isnan(sum) && std::isnan(shard[size_t(i)])),
                   true)

@@ -18,6 +18,7 @@
 #include "runtime/core/dtype.h"
 #include "runtime/include/fsdpc.h"
 #include "shared/manifest.h"
+#include "shared/norm_digits.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -48,7 +49,7 @@ enum Events { gathered, computed, reduced, summed, updated, fetched, events };
 // The arena has a slot per gathered layout, per gradient, and for scalars.
 enum Slots { gatheredAt = 0, gradientAt = 3, scalarsAt = 5, slots = 6 };
 constexpr int64_t lossAt = 0, validAt = 4, scaleAt = 8, sumsAt = 64,
-                  statisticAt = 128;
+                  statisticAt = 320;
 
 float load(const void *values, int64_t index) {
   return type == "bf16" ? fromBf16(static_cast<const uint16_t *>(values)[index])
@@ -206,7 +207,7 @@ void update(fsdpc_rank *rank) {
   void *scale = arena(rank, scalarsAt, scaleAt);
   fsdpc_sum_squares(rank, 2, trainable, sums);
   order(rank, FSDPC_STREAM_COMPUTE, FSDPC_STREAM_REDUCE, computed);
-  fsdpc_all_reduce(rank, 2, sums);
+  fsdpc_all_reduce(rank, 2 * fsdpc::normDigits, sums);
   order(rank, FSDPC_STREAM_REDUCE, FSDPC_STREAM_COMPUTE, summed);
   fsdpc_clip(rank, 2, trainable, sums, 0.5, scale);
   for (int32_t layout : trainable)

@@ -358,16 +358,18 @@ def FSDP_SumSquaresOp : FSDP_Op<"sum_squares",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Sums the squares of this rank's gradients";
   let description = [{
-    The sum of squares over this rank's part of each layout's gradient, in f64, one
-    element per layout. With `fsdp.all_reduce` it gives the gradients' norm.
+    The sum of squares over this rank's part of each layout's gradient. With
+    `fsdp.all_reduce` it gives the gradients' norm. The sum over groups of 16 elements is
+    exact, so that its bits depend neither on ranks nor on layouts: a row of the result
+    holds the 16 digits of a number of fixed point (`runtime/core/square_sum.h`).
 
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable.
-    - The result is a vector of f64 with one element per layout.
+    - The result is a tensor of f64 with one row of 16 elements per layout.
 
     Example:
     ```mlir
-    %sums = fsdp.sum_squares [@h.0.flat] : tensor<1xf64>
+    %sums = fsdp.sum_squares [@h.0.flat] : tensor<1x16xf64>
     ```
   }];
   let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
@@ -387,8 +389,8 @@ def FSDP_AllReduceOp : FSDP_Op<"all_reduce",
 
     Example:
     ```mlir
-    %sums = fsdp.sum_squares [@h.0.flat] : tensor<1xf64>
-    %total = fsdp.all_reduce %sums : tensor<1xf64>
+    %sums = fsdp.sum_squares [@h.0.flat] : tensor<1x16xf64>
+    %total = fsdp.all_reduce %sums : tensor<1x16xf64>
     ```
   }];
   let arguments = (ins StaticShapeTensorOf<[F64]>:$input);
@@ -407,11 +409,11 @@ def FSDP_ClipScaleOp : FSDP_Op<"clip_scale", [MemoryEffects<[MemWrite<FSDP_StepR
 
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable.
-    - `sums` is a tensor of f64 with one element per layout.
+    - `sums` is a tensor of f64 with one row of 16 elements per layout.
 
     Example:
     ```mlir
-    %scale = fsdp.clip_scale [@h.0.flat], %sums {max_norm = 1.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %scale = fsdp.clip_scale [@h.0.flat], %sums {max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     ```
   }];
   let arguments = (ins FlatSymbolRefArrayAttr:$layouts,

@@ -2,6 +2,7 @@
 // the right kind, and buffers have the size and type of their layout. Dumps are
 // edited by hand, so every reference is checked.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "shared/norm_digits.h"
 
 using namespace mlir;
 
@@ -298,18 +299,22 @@ ReduceScatterStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // ---- @update ----
 
-// One partial sum of squares per layout, over the rank's part of its gradient.
+// One sum of squares per layout, over the rank's part of its gradient, each as
+// the digits of a number of fixed point.
+static bool isSumPerLayout(RankedTensorType type, ArrayAttr layouts) {
+  return type.getShape() ==
+         ArrayRef<int64_t>{static_cast<int64_t>(layouts.size()), normDigits};
+}
+
 LogicalResult SumSquaresOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  if (getResult().getType().getShape() !=
-      ArrayRef<int64_t>{static_cast<int64_t>(getLayouts().size())})
+  if (!isSumPerLayout(getResult().getType(), getLayouts()))
     return emitOpError() << "has result type " << getResult().getType()
                          << " for " << getLayouts().size() << " layouts";
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
 }
 
 LogicalResult ClipScaleOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  if (getSums().getType().getNumElements() !=
-      static_cast<int64_t>(getLayouts().size()))
+  if (!isSumPerLayout(getSums().getType(), getLayouts()))
     return emitOpError() << "has sums of type " << getSums().getType()
                          << " for " << getLayouts().size() << " layouts";
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);

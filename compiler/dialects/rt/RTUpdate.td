@@ -11,15 +11,15 @@ def RT_SumSquaresOp : RT_Command<"sum_squares", "compute",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
   let summary = "Sums the squares of this rank's gradients";
   let description = [{
-    Calls `fsdpc_sum_squares` on stream `compute`. Writes one f64 per layout: the sum
-    of squares over this rank's part of its gradient, padding not counted.
+    Calls `fsdpc_sum_squares` on stream `compute`. Writes 16 f64 per layout: the digits
+    of the sum of squares over this rank's part of its gradient, padding not counted.
 
     **Constraints**
-    - `sums` reaches 8 bytes per layout.
+    - `sums` reaches 128 bytes per layout.
 
     Example:
     ```mlir
-    %sums = rt.pointer arena + 0 bytes 16
+    %sums = rt.pointer arena + 0 bytes 256
     rt.sum_squares [@h.0.flat, @h.1.flat] -> %sums
     ```
   }];
@@ -38,8 +38,8 @@ def RT_AllReduceOp : RT_Command<"all_reduce", "reduce", [MemoryEffects<[MemWrite
 
     Example:
     ```mlir
-    %sums = rt.pointer arena + 0 bytes 16
-    rt.all_reduce %sums count 2
+    %sums = rt.pointer arena + 0 bytes 256
+    rt.all_reduce %sums count 32
     ```
   }];
   let arguments = (ins RT_Int32:$count, RT_Updated<>:$values);
@@ -55,12 +55,12 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
     that is not finite stops the run and names the first unit that has one.
 
     **Constraints**
-    - `sums` reaches 8 bytes per layout, `scale` 4 bytes.
+    - `sums` reaches 128 bytes per layout, `scale` 4 bytes.
 
     Example:
     ```mlir
-    %sums = rt.pointer arena + 0 bytes 16
-    %scale = rt.pointer arena + 64 bytes 4
+    %sums = rt.pointer arena + 0 bytes 256
+    %scale = rt.pointer arena + 256 bytes 4
     rt.clip [@h.0.flat, @h.1.flat], %sums max_norm 1.000000e+00 -> %scale
     ```
   }];
@@ -151,7 +151,7 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
       %new = arith.subf %p, %change : f32
       return %new : f32
     }
-    %scale = rt.pointer arena + 64 bytes 4
+    %scale = rt.pointer arena + 256 bytes 4
     rt.optimizer @sgd(@h.0.flat, %scale)
     ```
   }];

@@ -26,7 +26,7 @@ template <typename... Arguments> struct KernelList {
 };
 
 using OwnKernels =
-    KernelList<Cast, SumRanks, SumDoubles, SumSquareLanes, SumSquares, Clip,
+    KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,
                PoolingCells, PlainProduct, AddBias, PlainConvolution, StoreRows,
                Mark>;

@@ -19,9 +19,10 @@ struct Cast {
   int64_t elements = 0, padded = 0;
 };
 
-// Overwrites shard[i], or adds to it, with the sum of the ranks' values, each
-// rounded to `wire`. Values from `elements` on count as zero. The shard may lie
-// inside one of the parts.
+// Overwrites shard[i] with the sum of the ranks' values, each rounded to
+// `wire`, or with `add` adds them one rank after the other. Values from
+// `elements` on count as zero. The shard may lie inside one of the parts, but
+// not with `add`.
 struct SumRanks {
   const void *parts[mostAddends] = {};
   const void *first = nullptr; // instead of `parts`: one shard's length apart
@@ -89,32 +90,29 @@ FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
 
 template <typename T>
 FSDPC_SHARED void sumAll(const Grid &grid, const SumRanks &s) {
-  // The first rank's value starts the sum, as on the host: adding it to 0 would
-  // turn -0 into +0.
+  // The shard's or the first rank's value starts the sum, as on the host:
+  // adding it to 0 would turn -0 into +0.
   auto one = [&](int64_t i) {
-    float sum = 0;
+    float sum = s.add ? s.shard[i] : 0.0f;
     for (int rank = 0; rank < s.ranks; ++rank) {
       float value =
           i < s.elements ? travelled(addend<T>(s, rank)[i], s.wire) : 0.0f;
-      sum = rank == 0 ? value : sum + value;
+      sum = rank == 0 && !s.add ? value : sum + value;
     }
-    s.shard[i] = s.add ? s.shard[i] + sum : sum;
+    s.shard[i] = sum;
   };
   int64_t fours = s.elements / 4;
   auto *shard4 = reinterpret_cast<Four<float> *>(s.shard);
   for (int64_t i = grid.first(); i < fours; i += grid.stride()) {
     Four<float> sums = {};
+    if (s.add)
+      sums = shard4[i];
     for (int rank = 0; rank < s.ranks; ++rank) {
       Four<T> values = reinterpret_cast<const Four<T> *>(addend<T>(s, rank))[i];
       for (int k = 0; k < 4; ++k) {
         float value = travelled(values.at[k], s.wire);
-        sums.at[k] = rank == 0 ? value : sums.at[k] + value;
+        sums.at[k] = rank == 0 && !s.add ? value : sums.at[k] + value;
       }
-    }
-    if (s.add) {
-      Four<float> before = shard4[i];
-      for (int k = 0; k < 4; ++k)
-        sums.at[k] = before.at[k] + sums.at[k];
     }
     shard4[i] = sums;
   }

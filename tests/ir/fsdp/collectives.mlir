@@ -65,12 +65,12 @@ func.func @scheduled(%g: tensor<32xf32>) {
 func.func @update() {
   // CHECK: fsdp.reduce_gradients [@u.flat]
   fsdp.reduce_gradients [@u.flat]
-  // CHECK: %[[S:.*]] = fsdp.sum_squares [@u.flat] : tensor<1xf64>
-  %s = fsdp.sum_squares [@u.flat] : tensor<1xf64>
-  // CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<1xf64>
-  %r = fsdp.all_reduce %s : tensor<1xf64>
-  // CHECK: %[[C:.*]] = fsdp.clip_scale [@u.flat], %[[R]] {max_norm = 1.000000e+00 : f64} : tensor<1xf64> -> tensor<f32>
-  %c = fsdp.clip_scale [@u.flat], %r {max_norm = 1.0 : f64} : tensor<1xf64> -> tensor<f32>
+  // CHECK: %[[S:.*]] = fsdp.sum_squares [@u.flat] : tensor<1x16xf64>
+  %s = fsdp.sum_squares [@u.flat] : tensor<1x16xf64>
+  // CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<1x16xf64>
+  %r = fsdp.all_reduce %s : tensor<1x16xf64>
+  // CHECK: %[[C:.*]] = fsdp.clip_scale [@u.flat], %[[R]] {max_norm = 1.000000e+00 : f64} : tensor<1x16xf64> -> tensor<f32>
+  %c = fsdp.clip_scale [@u.flat], %r {max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
   // CHECK: fsdp.gather_gradients [@u.flat]
   fsdp.gather_gradients [@u.flat]
   // CHECK: fsdp.optimizer @u.flat, %[[C]] : tensor<f32> {

@@ -73,9 +73,9 @@ module {
     // CHECK: fsdp.optimizer @d.flat
     // CHECK: fsdp.gather_parameters [@b.flat, @c.flat]
     // CHECK-NEXT: return
-    %s = fsdp.sum_squares [@a.flat, @b.flat, @c.flat, @d.flat] : tensor<4xf64>
-    %r = fsdp.all_reduce %s : tensor<4xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat, @c.flat, @d.flat], %r {max_norm = 0.0 : f64} : tensor<4xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat, @c.flat, @d.flat] : tensor<4x16xf64>
+    %r = fsdp.all_reduce %s : tensor<4x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat, @c.flat, @d.flat], %r {max_norm = 0.0 : f64} : tensor<4x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -157,9 +157,9 @@ module attributes {fsdp.options = {reduce = "step"}} {
     // CHECK-NEXT: fsdp.sum_squares
     // CHECK: fsdp.gather_gradients [@d.flat]
     // CHECK: fsdp.gather_parameters [@b.flat, @c.flat]
-    %s = fsdp.sum_squares [@a.flat, @b.flat, @c.flat, @d.flat] : tensor<4xf64>
-    %r = fsdp.all_reduce %s : tensor<4xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat, @c.flat, @d.flat], %r {max_norm = 0.0 : f64} : tensor<4xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat, @c.flat, @d.flat] : tensor<4x16xf64>
+    %r = fsdp.all_reduce %s : tensor<4x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat, @c.flat, @d.flat], %r {max_norm = 0.0 : f64} : tensor<4x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32

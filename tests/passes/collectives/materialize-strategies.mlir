@@ -35,9 +35,9 @@ module attributes {fsdp.options = {strategy = "zero2"}} {
   // CHECK-LABEL: func.func @update
   func.func @update() {
     // CHECK-NEXT: fsdp.sum_squares
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // CHECK: fsdp.clip_scale
     // CHECK-NEXT: fsdp.optimizer
     fsdp.optimizer @a.flat, %c : tensor<f32> {
@@ -85,9 +85,9 @@ module attributes {fsdp.options = {strategy = "zero1"}} {
   // CHECK-LABEL: func.func @update
   func.func @update() {
     // CHECK-NEXT: fsdp.sum_squares
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // CHECK: fsdp.clip_scale
     // CHECK-NEXT: fsdp.optimizer
     fsdp.optimizer @a.flat, %c : tensor<f32> {
@@ -131,9 +131,9 @@ module attributes {fsdp.options = {strategy = "ddp"}} {
   // CHECK-LABEL: func.func @update
   func.func @update() {
     // CHECK-NEXT: fsdp.sum_squares
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // CHECK: fsdp.clip_scale
     // CHECK-NEXT: fsdp.gather_gradients [@a.flat, @b.flat]
     // CHECK-NEXT: fsdp.optimizer
@@ -181,9 +181,9 @@ module attributes {fsdp.options = {strategy = "zero3", reduce = "step"}} {
   func.func @update() {
     // CHECK-NEXT: fsdp.reduce_gradients [@a.flat, @b.flat]
     // CHECK-NEXT: fsdp.sum_squares
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32

@@ -50,11 +50,11 @@ module {
   }
   func.func @update() {
     // expected-note @below {{the first is here}}
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
     // expected-error @below {{breaks rule 'norm': it is the second one in '@update'}}
-    %s2 = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s2 = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -93,9 +93,9 @@ module {
   }
   func.func @update() {
     // expected-error @below {{breaks rule 'norm': it leaves out layout 'b.flat'}}
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -128,9 +128,9 @@ module {
   }
   func.func @update() {
     // expected-error @below {{breaks rule 'norm': it names layout 'a.flat' twice}}
-    %s = fsdp.sum_squares [@a.flat, @a.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @a.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @a.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @a.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -162,12 +162,12 @@ module {
     return
   }
   func.func @update() {
-    %o = nn.constant dense<0.0> : tensor<1xf64>
+    %o = nn.constant dense<0.0> : tensor<1x16xf64>
     // expected-note @below {{the squares are summed here}}
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
     // expected-error @below {{breaks rule 'norm': it does not sum the squares}}
-    %r = fsdp.all_reduce %o : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %r = fsdp.all_reduce %o : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -200,10 +200,10 @@ module {
   }
   func.func @update() {
     // expected-note @below {{the squares are summed here}}
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
     // expected-error @below {{breaks rule 'norm': it does not take the sums of the same layouts in the same order}}
-    %c = fsdp.clip_scale [@a.flat], %s {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %c = fsdp.clip_scale [@a.flat], %s {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -236,9 +236,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     return
   }
 }
@@ -266,9 +266,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     // expected-note @below {{the first is here}}
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -307,10 +307,10 @@ module {
   }
   func.func @update() {
     %o = nn.constant dense<1.0> : tensor<f32>
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
     // expected-note @below {{the scale is computed here}}
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'optimizer': its scale is not that of the norm}}
     fsdp.optimizer @a.flat, %o : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -343,9 +343,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -379,9 +379,9 @@ module attributes {fsdp.options = {strategy = "zero2"}} {
   }
   // expected-error @below {{breaks rule 'update': it has no 'fsdp.gather_parameters'}}
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -412,9 +412,9 @@ module attributes {fsdp.options = {strategy = "zero2"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -449,9 +449,9 @@ module attributes {fsdp.options = {strategy = "zero2"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     // expected-note @below {{which stands here}}
     fsdp.gather_parameters [@a.flat]
     // expected-error @below {{breaks rule 'update': it must stand before 'fsdp.gather_parameters'}}
@@ -485,9 +485,9 @@ module attributes {fsdp.options = {strategy = "ddp"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     // expected-note @below {{which stands here}}
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -523,9 +523,9 @@ module attributes {fsdp.options = {reduce = "step"}} {
   }
   func.func @update() {
     // expected-note @below {{which stands here}}
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'update': it must stand before 'fsdp.sum_squares'}}
     fsdp.reduce_gradients [@a.flat]
     fsdp.optimizer @a.flat, %c : tensor<f32> {
@@ -559,16 +559,16 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
     }
     "test.if"() ({
       // expected-error @below {{breaks rule 'symmetric': it stands in a region, which ranks may run differently}}
-      %r2 = fsdp.all_reduce %s : tensor<1xf64>
+      %r2 = fsdp.all_reduce %s : tensor<1x16xf64>
     }) : () -> ()
     return
   }
@@ -595,9 +595,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -632,9 +632,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32

@@ -22,9 +22,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -55,9 +55,9 @@ module attributes {fsdp.options = {strategy = "zero2"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -89,9 +89,9 @@ module attributes {fsdp.options = {strategy = "ddp"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.gather_gradients [@a.flat]
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -125,9 +125,9 @@ module attributes {fsdp.options = {reduce = "step"}} {
   }
   func.func @update() {
     fsdp.reduce_gradients [@a.flat]
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -557,10 +557,10 @@ module {
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
-    %s = nn.constant dense<0.0> : tensor<1xf64>
+    %s = nn.constant dense<0.0> : tensor<1x16xf64>
     "test.if"() ({
       // expected-error @below {{breaks rule 'symmetric': it stands in a region, which ranks may run differently}}
-      %r = fsdp.all_reduce %s : tensor<1xf64>
+      %r = fsdp.all_reduce %s : tensor<1x16xf64>
     }) : () -> ()
     return
   }

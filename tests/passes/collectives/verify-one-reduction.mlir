@@ -289,9 +289,9 @@ module attributes {fsdp.options = {reduce = "step"}} {
   }
   // expected-error @below {{breaks rule 'update': it has no 'fsdp.reduce_gradients'}}
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -318,9 +318,9 @@ module attributes {fsdp.options = {reduce = "step"}} {
     fsdp.reduce_gradients [@a.flat]
     // expected-error @below {{breaks rule 'update': it is the second one}}
     fsdp.reduce_gradients [@a.flat]
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -347,9 +347,9 @@ module attributes {fsdp.options = {reduce = "step"}} {
       // expected-error @below {{references 'a.flat', which is not a fsdp.layout}}
       fsdp.reduce_gradients [@a.flat]
     }) : () -> ()
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -427,9 +427,9 @@ module attributes {fsdp.options = {strategy = "ddp", reduce = "step"}} {
   }
   // expected-error @below {{breaks rule 'update': it has no 'fsdp.reduce_gradients'}}
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.gather_gradients [@a.flat]
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -457,9 +457,9 @@ module attributes {fsdp.options = {strategy = "ddp", reduce = "step"}} {
     fsdp.reduce_gradients [@a.flat]
     // expected-error @below {{breaks rule 'update': it is the second one}}
     fsdp.reduce_gradients [@a.flat]
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.gather_gradients [@a.flat]
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -487,9 +487,9 @@ module attributes {fsdp.options = {strategy = "ddp", reduce = "step"}} {
       // expected-error @below {{references 'a.flat', which is not a fsdp.layout}}
       fsdp.reduce_gradients [@a.flat]
     }) : () -> ()
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.gather_gradients [@a.flat]
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -516,9 +516,9 @@ module {
     %k = nn.constant dense<0.0> : tensor<16xf32>
     // expected-error @below {{breaks rule 'reduce-once': '@update' changes gradients only by reduce_gradients and gather_gradients}}
     fsdp.reduce_scatter [@a.flat], %k : tensor<16xf32>
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -545,9 +545,9 @@ module attributes {fsdp.options = {strategy = "ddp", reduce = "step"}} {
     %k = nn.constant dense<0.0> : tensor<16xf32>
     // expected-error @below {{breaks rule 'reduce-once': '@update' changes gradients only by reduce_gradients and gather_gradients}}
     fsdp.accumulate @a.flat, %k : tensor<16xf32>
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.gather_gradients [@a.flat]
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):

@@ -46,8 +46,8 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 // CHECK: rt.sum_squares [@a.flat] -> %[[S:.*]]
 // CHECK-NEXT: rt.event_record compute 0
 // CHECK-NEXT: rt.event_wait reduce 0
-// CHECK-NEXT: %[[R:.*]] = rt.pointer arena + 0 bytes 8
-// CHECK-NEXT: rt.all_reduce %[[R]] count 1
+// CHECK-NEXT: %[[R:.*]] = rt.pointer arena + 0 bytes 128
+// CHECK-NEXT: rt.all_reduce %[[R]] count 16
 // CHECK-NEXT: rt.event_record reduce 1
 // CHECK-NEXT: rt.event_wait compute 1
 // CHECK: rt.clip [@a.flat]
@@ -55,7 +55,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 // CHECK: rt.optimizer @[[NAME]](@b.flat
 // CHECK: func.func private @[[NAME]](%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.kernel, nn.optimizer}
 // CHECK-NOT: nn.optimizer
-module attributes {fsdp.arena = {bytes = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 192 : i64}} {
   fsdp.unit @a
   fsdp.unit @b
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
@@ -66,9 +66,9 @@ module attributes {fsdp.arena = {bytes = 128 : i64}} {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() { return }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {fsdp.offsets = array<i64: 64>, max_norm = 1.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {fsdp.offsets = array<i64: 128>, max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %n = arith.subf %p, %g : f32
@@ -130,15 +130,15 @@ module attributes {fsdp.arena = {bytes = 256 : i64}} {
 // kernel also writes that copy.
 // CHECK: fsdp.layout @a.flat of @a trainable elements 16 : bf16
 // CHECK: attributes {nn.compute = bf16, nn.kernel, nn.optimizer}
-module attributes {fsdp.arena = {bytes = 128 : i64}} {
+module attributes {fsdp.arena = {bytes = 192 : i64}} {
   fsdp.unit @a
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
   fsdp.layout @a.flat of @a trainable elements 16 : bf16 states 0 {
     members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
   func.func @microbatch() { return }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 64>, max_norm = 1.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 128>, max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %n = arith.subf %p, %g : f32

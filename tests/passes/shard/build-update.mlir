@@ -13,8 +13,8 @@ module attributes {fsdp.options = {"clip-grad-norm" = 1.0 : f64}} {
     members = [#fsdp.member<@f[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 }
 // CHECK-LABEL: func.func @update
-// CHECK: %[[S:.*]] = fsdp.sum_squares [@u.flat] : tensor<1xf64>
-// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<1xf64>
+// CHECK: %[[S:.*]] = fsdp.sum_squares [@u.flat] : tensor<1x16xf64>
+// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<1x16xf64>
 // CHECK: %[[C:.*]] = fsdp.clip_scale [@u.flat], %[[R]] {max_norm = 1.000000e+00 : f64}
 // CHECK: fsdp.optimizer @u.flat, %[[C]] : tensor<f32> {
 // CHECK: ^bb0(%[[P:.*]]: f32, %[[G:.*]]: f32, %[[M:.*]]: f32, %[[V:.*]]: f32, %[[LR:.*]]: f64, %[[STEP:.*]]: f64, %[[DECAY:.*]]: f64):

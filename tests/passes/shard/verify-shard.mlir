@@ -17,9 +17,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -45,9 +45,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -75,9 +75,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -106,9 +106,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -136,9 +136,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -179,9 +179,9 @@ module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -223,9 +223,9 @@ module attributes {fsdp.options = {strategy = "zero1"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -452,9 +452,9 @@ module attributes {fsdp.options = {strategy = "zero2"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32
@@ -504,9 +504,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] : tensor<1xf64>
-    %r = fsdp.all_reduce %s : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
     fsdp.optimizer @a.flat, %c : tensor<f32> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %p : f32

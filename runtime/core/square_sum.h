@@ -1,0 +1,144 @@
+// Sums of squares for the gradient's norm, whose bits do not depend on the
+// order of addition: neither ranks, strategies and layouts nor threads change
+// them.
+//
+// Elements are squared and added in f64 in groups of 16, in a fixed order. A
+// member begins at a multiple of 16 elements and a shard ends at one, so a
+// group lies on one rank, whatever their number. The groups' sums are then
+// added exactly, as numbers of fixed point: 16 digits of 32 bits, from 2^-240
+// on (Kulisch's accumulator, shortened). What a group has below 2^-240, where
+// its elements are below 1e-36, is cut off.
+//
+// Host and CUDA kernels compile the same functions.
+#pragma once
+
+#include "runtime/comm/bfloat16.h"
+#include "shared/norm_digits.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace fsdpc::runtime {
+
+constexpr int squareGroup = 16; // elements
+
+// Sums the squares of one group. A square of an f32 is exact in f64, so a fused
+// multiply-add has the same bits.
+FSDPC_SHARED inline double squaresOfGroup(const float *values) {
+  double lanes[4];
+  for (int i = 0; i < 4; ++i) {
+    double a = values[i], b = values[i + 4], c = values[i + 8],
+           d = values[i + 12];
+    lanes[i] = (a * a + c * c) + (b * b + d * d);
+  }
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+// A sum of group sums. The value is Σ digit[i] · 2^(32 i - 240).
+struct SquareSum {
+  // Additions that a digit takes before it must be carried.
+  static constexpr int64_t mostAdditions = 1024;
+
+  uint64_t digit[normDigits] = {};
+  double notFinite = 0; // the sum of infinities and NaNs
+
+  // Adds a number that is not negative.
+  FSDPC_SHARED void add(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    int exponent = int(bits >> 52) & 2047; // a NaN may have a sign
+    if (exponent == 2047) {
+      notFinite += value;
+      return;
+    }
+    uint64_t mantissa = (bits & ((uint64_t(1) << 52) - 1)) | uint64_t(1) << 52;
+    // Of the last bit, counted from 2^-240. It is at most 448.
+    int place = exponent - 1075 + 240;
+    if (place < 0) {
+      if (place <= -53) // zero too
+        return;
+      mantissa >>= -place;
+      place = 0;
+    }
+    // 53 bits, shifted by up to 31, in two digits that have room.
+    uint64_t low = (mantissa & 0xffffffff) << place % 32;
+    uint64_t high = (mantissa >> 32) << place % 32;
+    digit[place / 32] += low & 0xffffffff;
+    digit[place / 32 + 1] += (low >> 32) + high;
+  }
+
+  // Brings all digits but the last below 2^32.
+  FSDPC_SHARED void carry() {
+    for (int i = 0; i + 1 < normDigits; ++i) {
+      digit[i + 1] += digit[i] >> 32;
+      digit[i] &= 0xffffffff;
+    }
+  }
+
+  // Adds the squares of a part of a member that begins with a group.
+  FSDPC_SHARED void addSquares(const float *values, int64_t count) {
+    int64_t i = 0;
+    for (; i + squareGroup <= count; i += squareGroup) {
+      add(squaresOfGroup(values + i));
+      if (i % (squareGroup * mostAdditions) == 0)
+        carry();
+    }
+    addRest(values + i, count - i);
+  }
+  // Adds the squares of a member's last group, which is not whole, and carries.
+  FSDPC_SHARED void addRest(const float *values, int64_t count) {
+    float group[squareGroup] = {};
+    for (int64_t i = 0; i < count; ++i)
+      group[i] = values[i];
+    if (count > 0)
+      add(squaresOfGroup(group));
+    carry();
+  }
+
+  // Both have been carried.
+  FSDPC_SHARED void add(const SquareSum &other) {
+    for (int i = 0; i < normDigits; ++i)
+      digit[i] += other.digit[i];
+    notFinite += other.notFinite;
+    carry();
+  }
+
+  // Writes normDigits numbers that may be summed over ranks in f64: digits,
+  // whose sums are exact, and an infinity or NaN in place of the first one.
+  FSDPC_SHARED void write(double *sums) const {
+    for (int i = 0; i < normDigits; ++i)
+      sums[i] = double(digit[i]);
+    if (!(notFinite == 0))
+      sums[0] = notFinite;
+  }
+};
+
+// Returns the sum over `count` layouts of what all ranks' write() gave.
+// `failed` is set to the first layout whose sum is not finite, or to -1.
+FSDPC_SHARED inline double sumOfSquares(const double *sums, int count,
+                                        int64_t &failed) {
+  SquareSum total;
+  failed = -1;
+  for (int i = 0; i < count; ++i, sums += normDigits) {
+    if (!std::isfinite(sums[0])) {
+      if (failed < 0)
+        failed = i;
+      total.notFinite += sums[0];
+      continue;
+    }
+    for (int k = 0; k < normDigits; ++k)
+      total.digit[k] += uint64_t(sums[k]);
+    total.carry();
+  }
+  if (failed >= 0)
+    return total.notFinite;
+  // The digits are the same however they were added, and so is what they round
+  // to. Factors are powers of two.
+  double result = 0;
+  for (int i = normDigits - 1; i >= 0; --i)
+    result = result * 0x1p32 + double(total.digit[i]);
+  return result * 0x1p-240;
+}
+
+} // namespace fsdpc::runtime
