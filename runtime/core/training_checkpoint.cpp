@@ -43,8 +43,8 @@ Status writeRankFile(fsdpc_rank &rank, const CheckpointManifest &stored,
     // Of several replicas of a shard each writes a part.
     int64_t own = buffers.ownOf(rank.job.rank);
     FSDPC_TRY(addTensor(
-        file, rank,
-        buffers.masterShard + own - buffers.shardOf(rank.job.rank), bytes));
+        file, rank, buffers.masterShard + own - buffers.shardOf(rank.job.rank),
+        bytes));
     // Replicated states hold this rank's shard at its place.
     int64_t first = own - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)

@@ -254,6 +254,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"memory-limit", "800B", "\"800\""},
       {"memory-limit", "1.5GiB", "\"1536MiB\""},
       {"memory-limit", "6G", "\"6GiB\""},
+      {"memory-limit", "40GB", "\"39062500KiB\""},
       {"plan-ranks", "1", "1 : i64"},
       {"plan-threads", "1", "1 : i64"},
       {"max-ranks", "1", "1 : i64"},

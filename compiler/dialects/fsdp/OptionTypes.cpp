@@ -131,14 +131,17 @@ std::string OptionType<bool>::read(const OptionInfo &, Attribute attribute,
 
 // ---- sizes ----
 
-// Units are powers of 1024, with or without "iB". Fractions are cut to whole
-// bytes. 0 is refused, since it would mean no limit.
+// KB, MB and GB are powers of 1000, as on the labels of devices; KiB, MiB and
+// GiB, or K, M and G, are powers of 1024. Fractions are cut to whole bytes. 0 is refused, since it would mean no limit.
 std::string OptionType<ByteLimit>::parse(const OptionInfo &, StringRef text,
                                          ByteLimit &value) {
   size_t end = text.find_first_not_of("0123456789.");
   StringRef unit = end == StringRef::npos ? "" : text.substr(end).trim();
   double factor = llvm::StringSwitch<double>(unit)
                       .Cases({"", "B"}, 1)
+                      .Case("KB", 1e3)
+                      .Case("MB", 1e6)
+                      .Case("GB", 1e9)
                       .Cases({"K", "KiB"}, 1024.)
                       .Cases({"M", "MiB"}, 1024. * 1024)
                       .Cases({"G", "GiB"}, 1024. * 1024 * 1024)
