@@ -142,11 +142,12 @@ static std::string checkWholeSums(const CompileOptions &options) {
     if (program == 0)
       continue;
     CompileOptions own = options.ofGroup(group);
-    for (const Optimizer &optimizer : {own.optimizer, options.optimizer})
-      if (infoOf(optimizer).ofWholeParameters)
+    for (const OptimizerChoice *optimizer :
+         {&own.optimizer, &options.optimizer})
+      if (infoOf(*optimizer).ofWholeParameters)
         return "'--group=" + group.pattern +
                ": ...' sets another update than '--optimizer=" +
-               options.optimizer.name() + "', but " + optimizer.name() +
+               options.optimizer.name() + "', but " + optimizer->name() +
                ", which takes norms of whole parameters, must be the only "
                "one; groups of it may set lr and weight_decay";
   }
