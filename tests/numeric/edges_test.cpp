@@ -359,7 +359,8 @@ protected:
   EdgesTest() { prepareContext(context); }
 
   // Runs the functions of `text`, whose names are the element type and the
-  // number of the function, and their derivatives on `all`. Returns nothing
+  // number of the function, and their derivatives on `all`. A function may
+  // return its derivative itself. Returns nothing
   // after a failure.
   std::vector<Computed> compute(const std::string &text,
                                 const std::vector<double> &all) {
@@ -368,7 +369,8 @@ protected:
     if (!module)
       return {};
     for (auto function : module->getOps<func::FuncOp>())
-      differentiate(function);
+      if (function.getNumResults() == 1)
+        differentiate(function);
     std::string shown;
     llvm::raw_string_ostream(shown) << *module;
     LoadedKernels loaded(context, shown, "native", GetParam());
@@ -384,11 +386,13 @@ protected:
       auto x = nn::ReferenceTensor::zeros(type);
       x.floats = all;
       x.round();
-      Buffer in(type), out(type), slope(type);
+      auto valueType = cast<RankedTensorType>(kernel.getResultTypes()[0]);
+      Buffer in(type), out(valueType), slope(type);
       in.fill(x);
       void *buffers[] = {in.data(), out.data(), slope.data()};
       loaded.run(kernel.getSymName(), 0, loaded.extent(kernel), buffers);
-      results.push_back({number, isBf16, x, out.read(type), slope.read(type)});
+      results.push_back(
+          {number, isBf16, x, out.read(valueType), slope.read(type)});
     }
     return results;
   }
@@ -500,7 +504,8 @@ Real meanSquare(const Row &x) {
 }
 
 struct RowCase {
-  const char *name, *body; // as of Case; $S is a column, $R a statistic
+  const char *name,
+      *body; // as of Case; $S: column; $R: statistic; $X: image; $W: weight
   // The element of the value and of the derivative of its sum at index `i`.
   Real (*value)(const Row &, size_t i);
   Real (*slope)(const Row &, size_t i);
@@ -509,6 +514,8 @@ struct RowCase {
   // largest element of the input, of which logarithms are a difference.
   double scale = 1;
   bool withInput = false;
+  // The body gives the derivative %dx too, and %y in f32.
+  bool hasSlope = false;
 };
 
 const RowCase kRowCases[] = {
@@ -542,6 +549,35 @@ const RowCase kRowCases[] = {
        return (1 - x[i] * sum / meanSquare(x)) / std::sqrt(meanSquare(x));
      },
      {4, 2, 4, 2}},
+    // A row is a channel of one image.
+    {"batch norm",
+     R"(%r = nn.reshape %x : $T -> $X
+        %w = nn.constant dense<1.0> : $W
+        %b = nn.constant dense<0.0> : $W
+        %n, %m, %v = nn.batch_norm %r, %w, %b {epsilon = 1.0e-5 : f64}
+            : $X, $W -> $X, $R, $R
+        %y = nn.reshape %n : $X -> $T)",
+     normalised,
+     [](const Row &, size_t) { return Real(0); },
+     {4, 2, 64, 4}},
+    // Loss and gradient of a row in one op, as programs compute them, for
+    // target
+    // 3. The factor stands for the elements that the loss is broadcast to.
+    {"cross entropy",
+     R"(%t = nn.constant dense<3> : $I
+        %w = nn.constant dense<1.0> : $R
+        %f = nn.constant dense<8.0> : $R
+        %l, %dx = nn.cross_entropy_rows %x, %t, %w, %f : $T, $I, $R
+        %a = nn.reshape %l : $R -> $L
+        %y = nn.broadcast %a : $L -> $F)",
+     [](const Row &x, size_t) { return logSumExp(x) - x[3]; },
+     [](const Row &x, size_t i) {
+       return Real(x.size()) * (std::exp(x[i] - logSumExp(x)) - Real(i == 3));
+     },
+     {4, 1, 8, 2},
+     1,
+     true,
+     true},
     // As the importer builds ReduceLogSumExp.
     {"log sum exp",
      R"(%m = nn.reduce max %x [1] : $T -> $S
@@ -606,19 +642,32 @@ TEST_P(EdgesTest, Rows) {
       std::string body = each.body;
       std::string statistic = llvm::formatv("tensor<{0}xf32>", rows);
       body = replaced(body, "$R", statistic);
-      for (auto [name, columns, type] : {std::tuple("$T", kSize, element),
-                                         std::tuple("$S", size_t(1), element),
-                                         std::tuple("$C", size_t(1), "i1")})
+      body = replaced(
+          body, "$X",
+          llvm::formatv("tensor<1x{0}x{1}x{2}>", rows, kSize, element));
+      body =
+          replaced(body, "$W", llvm::formatv("tensor<{0}x{1}>", rows, element));
+      body = replaced(body, "$I", llvm::formatv("tensor<{0}xi64>", rows));
+      for (auto [name, columns, type] :
+           {std::tuple("$T", kSize, element),
+            std::tuple("$S", size_t(1), element),
+            std::tuple("$C", size_t(1), "i1"),
+            std::tuple("$L", size_t(1), "f32"), std::tuple("$F", kSize, "f32")})
         body =
             replaced(body, name,
                      llvm::formatv("tensor<{0}x{1}x{2}>", rows, columns, type));
-      text += llvm::formatv(
-          "func.func private @{0}{1}(%x: {2}) -> {2} "
-          "attributes {{nn.kernel} {{\n{3}\nreturn %y : "
-          "{2} }\n",
-          element, i,
-          llvm::formatv("tensor<{0}x{1}x{2}>", rows, kSize, element).str(),
-          body);
+      std::string type =
+          llvm::formatv("tensor<{0}x{1}x{2}>", rows, kSize, element);
+      std::string results = type, values = "%y";
+      if (each.hasSlope) {
+        results =
+            llvm::formatv("tensor<{0}x{1}xf32>, {2}", rows, kSize, type).str();
+        values = "%y, %dx";
+      }
+      text += llvm::formatv("func.func private @{0}{1}(%x: {2}) -> ({4}) "
+                            "attributes {{nn.kernel} {{\n{3}\nreturn {5} : "
+                            "{4} }\n",
+                            element, i, type, body, results, values);
     }
   std::vector<Computed> results = compute(text, all);
   ASSERT_FALSE(results.empty());
