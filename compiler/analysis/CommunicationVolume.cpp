@@ -164,6 +164,11 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
   Parts parts(module);
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   schedule::ElementType compute = options.paramType, wire = options.reduceType;
+  // On the host a 16-bit gradient travels as it is, and is widened where it is
+  // summed (handedOver, runtime/comm/reduce.h).
+  schedule::ElementType handedOver =
+      options.isCuda() || compute == schedule::ElementType::F32 ? wire
+                                                                : compute;
   for (auto layout : module.getOps<fsdp::LayoutOp>())
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
       (layout.getTrainable() ? volume.trainable : volume.frozen) +=
@@ -205,7 +210,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
         })
         .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(
             [&](auto reduce) {
-              add("reduce_scatter", true, reduce.getLayouts(), wire);
+              add("reduce_scatter", true, reduce.getLayouts(), handedOver);
             })
         .Case([&](fsdp::ReduceGradientsOp reduce) {
           add("reduce_gradients", false, reduce.getLayouts(), wire);

@@ -67,16 +67,20 @@ TEST_F(CommunicationVolumeTest, StrategiesAre2To2To3) {
   EXPECT_EQ(zero3.formula(), "(N-1)/N · (K·2·P·f32 + K·P·f32)");
 }
 
-// Gathers move the compute type and reductions the wire type. A start counts as
-// the collective that it starts.
+// Gathers move the compute type and reductions the wire type, except that the
+// host widens what has arrived. A start counts as the collective that it
+// starts.
 TEST_F(CommunicationVolumeTest, TypesAndMicrobatches) {
+  const std::string microbatch =
+      "%t = fsdp.all_gather_start [@l]\n"
+      "%a = fsdp.all_gather_wait %t : tensor<1000xbf16>\n"
+      "%r = fsdp.reduce_scatter_start [@l], %g : tensor<1000xbf16>\n"
+      "fsdp.reduce_scatter_wait %r\n";
   CommunicationVolume volume =
-      count(R"("param-dtype" = "bf16")", "bf16",
-            "%t = fsdp.all_gather_start [@l]\n"
-            "%a = fsdp.all_gather_wait %t : tensor<1000xbf16>\n"
-            "%r = fsdp.reduce_scatter_start [@l], %g : tensor<1000xbf16>\n"
-            "fsdp.reduce_scatter_wait %r\n",
-            "");
+      count(R"("param-dtype" = "bf16")", "bf16", microbatch, "");
+  EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·P·bf16 + K·P·bf16)");
+  volume = count(R"("param-dtype" = "bf16", "target" = "cuda")", "bf16",
+                 microbatch, "");
   EXPECT_EQ(volume.formula(), "(N-1)/N · (K·2·P·bf16 + K·P·f32)");
   EXPECT_EQ(volume.bytes(Level::Ranks, 2, 2, 3), 3 * (2000 + 4000) / 2.);
   EXPECT_EQ(volume.bytes(Level::Ranks, 1, 1, 3), 0);
