@@ -8,8 +8,9 @@
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
 # With --all, clang-tidy checks the compiler too, and every constant of the
-# optimizers, eight microbatches on every number of ranks, 2000 random graphs,
-# thousands of edits of dumps and the failure of every system call are tried.
+# optimizers, eight microbatches on every number of ranks, 500 runs that are
+# killed and resumed, 2000 random graphs, thousands of edits of dumps and the
+# failure of every system call are tried.
 # With arguments of ctest, only the selected tests run, without clang-tidy and
 # sanitizers.
 set -euo pipefail
@@ -37,6 +38,8 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
   say "the same bits at every number of ranks"
   /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
+  say "killing and resuming runs"
+  /usr/bin/python3 "$root"/tests/numeric/soak.py --build "$build" --histories 125
   say "random graphs"
   /usr/bin/python3 "$root"/tests/numeric/graphs.py --build "$build" --count 2000 --all
   say "editing dumps"
