@@ -358,6 +358,10 @@ static std::string checkHyperparameters(const CompileOptions &options) {
   if (sizes.first > sizes.second)
     return "--step-sizes '" + OptionType<NumberPair>::print(sizes) +
            "' have a minimum above the maximum";
+  if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
+    return "'--optimizer=" + options.optimizer.name() +
+           "' takes norms of whole parameters, which '--target=" +
+           findOption("target")->print(options) + "' does not compute yet";
   return "";
 }
 
@@ -410,10 +414,6 @@ std::string checkOptions(const CompileOptions &options) {
   std::string fault = checkHyperparameters(options);
   if (!fault.empty())
     return fault;
-  if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
-    return "'--optimizer=" + options.optimizer.name() +
-           "' takes norms of whole parameters, which '--target=" +
-           findOption("target")->print(options) + "' does not compute yet";
   if (options.isCuda() && options.usesF16())
     return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
            "'--target=" +
