@@ -55,6 +55,10 @@ std::string checkHyperparameters(const CompileOptions &options) {
   if (sizes.first > sizes.second)
     return "--step-sizes '" + OptionType<NumberPair>::print(sizes) +
            "' have a minimum above the maximum";
+  if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
+    return "'--optimizer=" + options.optimizer.name() +
+           "' takes norms of whole parameters, which '--target=" +
+           findOption("target")->print(options) + "' does not compute yet";
   return "";
 }
 
@@ -96,10 +100,6 @@ std::string checkOptions(const CompileOptions &options) {
     fault = checkGroups(options);
   if (!fault.empty())
     return fault;
-  if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
-    return "'--optimizer=" + options.optimizer.name() +
-           "' takes norms of whole parameters, which '--target=" +
-           findOption("target")->print(options) + "' does not compute yet";
   if (options.isCuda() && options.usesF16())
     return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
            "'--target=" +
