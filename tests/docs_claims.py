@@ -81,6 +81,11 @@ class Repository:
         flags = lambda text: set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text))
         self.help = run(build / "bin/fsdpc", "--help")
         self.compiler = flags(self.help)
+        # Those of `fsdpc ckpt` are taken together; its test tries each with its own.
+        commands = re.findall(r"^  ([a-z]+) ", run(build / "bin/fsdpc", "ckpt", "--help").split("SUBCOMMANDS:")[-1]
+                              .split("Subcommands:")[-1], re.MULTILINE)
+        self.ckpt = set().union(*(flags(run(build / "bin/fsdpc", "ckpt", name, "--help")) for name in commands))
+        self.export = flags(run(build / "bin/fsdpc", "export", "--help"))
         self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))
         self.passes = {"--" + name for name in re.findall(r'Pass<"([\w-]+)"', passes)} | {
@@ -90,7 +95,8 @@ class Repository:
         for name, text in scripts.items():
             parsed = re.findall(r'add_argument\(\s*"(--[\w-]+)"', text)
             self.scripts |= set(parsed) if name.endswith(".py") else flags(text)
-        self.flags = self.compiler | self.program | self.passes | self.scripts | FOREIGN | foreign_tables.flags()
+        self.flags = set().union(self.ckpt, self.export, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
+                                 foreign_tables.flags())
 
     def has_path(self, path: str, page: Path) -> bool:
         """Returns true for the path of a file or folder from the root or from the page, or a tail of the path from the root."""
@@ -170,9 +176,12 @@ def check_flags(text: str, spans: list[str], blocks: str, repository: Repository
     # In command lines, flags after the name of a program are flags of that program.
     for line in re.sub(r"\\\n", " ", blocks).split("\n"):
         line = line.split(" # ")[0]
-        for word, known in (("fsdpc", repository.compiler), ("./train", repository.program),
+        for word, known in (("fsdpc ckpt", repository.ckpt), ("fsdpc export", repository.export),
+                            ("fsdpc", repository.compiler), ("./train", repository.program),
                             ("fsdpc-opt", repository.passes)):
             _, found, arguments = (" " + line.strip()).partition(f" {word} ")
+            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ")):
+                continue
             arguments = re.split(r"\s[|&;>]", arguments)[0]
             for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", arguments if found else ""):
                 if flag not in known:

@@ -4,6 +4,7 @@
 // them, and protobuf's own parser does not tell offsets. Before all that, a
 // walk over the wire format adds up what the parser would allocate.
 #include "frontends/onnx/ModelFile.h"
+#include "frontends/onnx/Wire.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -11,57 +12,6 @@
 
 using namespace mlir;
 using namespace fsdpc::frontend;
-
-namespace {
-
-// Reads protobuf's wire format from position `at` to `end` of the file. All
-// functions return false at the end or on malformed bytes.
-struct Wire {
-  const char *base;
-  uint64_t at, end;
-
-  bool varint(uint64_t &value) {
-    value = 0;
-    for (int shift = 0; shift < 64 && at < end; shift += 7) {
-      uint8_t byte = base[at++];
-      value |= uint64_t(byte & 127) << shift;
-      if (byte < 128)
-        return true;
-    }
-    return false;
-  }
-
-  // Reads the next field: its number and, if it is length-delimited, its
-  // payload.
-  bool next(uint64_t &field, ByteRange &payload, bool &isBytes) {
-    uint64_t tag, value;
-    if (at >= end || !varint(tag))
-      return false;
-    field = tag >> 3;
-    isBytes = (tag & 7) == 2;
-    switch (tag & 7) {
-    case 0:
-      return varint(value);
-    case 1:
-    case 5: {
-      uint64_t size = (tag & 7) == 1 ? 8 : 4;
-      if (end - at < size)
-        return false;
-      at += size;
-      return true;
-    }
-    case 2:
-      if (!varint(value) || value > end - at)
-        return false;
-      payload = {at, value};
-      at += value;
-      return true;
-    }
-    return false; // groups do not occur
-  }
-};
-
-} // namespace
 
 // Returns the bytes of raw_data, or of a packed list of floats or doubles,
 // whose bytes are the elements on a little-endian machine. Returns an empty

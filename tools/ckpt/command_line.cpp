@@ -1,5 +1,6 @@
 // The command line of `fsdpc ckpt`, with CLI11. Each subcommand has the flags
 // that it reads and no others, and a help with an example that can be copied.
+// Errors are one line with exit code 2, as those of fsdpc itself.
 #include "runtime/core/spelling.h"
 #include "tools/ckpt/commands.h"
 
@@ -36,7 +37,7 @@ std::string scriptPath() {
 CLI::App *addCommand(CLI::App &app, Arguments &arguments, const char *name,
                      const char *summary, const std::string &help) {
   CLI::App *command = app.add_subcommand(name, summary);
-  command->description(std::string(summary) + "\n\n" + help);
+  command->footer("\n" + help); // below the flags; the list has one line each
   command->add_option("DIR", arguments.input)
       ->required()
       ->description("a checkpoint, or the folder of --checkpoint, of which the "

@@ -12,6 +12,7 @@
 #include "compiler/pipeline/Registration.h"
 #include "frontends/onnx/Import.h"
 #include "tools/ckpt/commands.h"
+#include "tools/export/Export.h"
 #include "tools/fsdpc/CommandLine.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
@@ -274,9 +275,15 @@ int compile(const CommandLine &line) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  // A model that is called 'ckpt' is written './ckpt'.
-  if (argc > 1 && StringRef(argv[1]) == "ckpt")
+  // A model that is called as a subcommand is written './ckpt'.
+  StringRef command = argc > 1 ? argv[1] : "";
+  if (command == "ckpt")
     return ckpt::runCkpt(argc - 1, argv + 1);
+  if (command == "export") {
+    exporting::Arguments arguments;
+    int code = exporting::parseArguments(argc - 1, argv + 1, arguments);
+    return code >= 0 ? code : exporting::run(arguments);
+  }
   CommandLine line;
   if (int code = parseCommandLine(argc, argv, line); code >= 0)
     return code;

@@ -1,0 +1,179 @@
+// Compares the trained tensors with those of the graph. The importer's table
+// says which tensors of the graph are parameters and which names they have, so
+// an export knows a tensor by the same name as the training.
+#include "tools/export/Values.h"
+#include "runtime/comm/float16.h"
+#include "runtime/core/dtype.h"
+#include "runtime/core/sample_file.h"
+#include "runtime/core/spelling.h"
+#include "shared/memory_plan.h"
+
+#include <cstring>
+#include <set>
+
+namespace fsdpc::exporting {
+
+using frontend::NamedTensor;
+using frontend::TensorRole;
+using onnx::TensorProto;
+using runtime::printable;
+using runtime::shapeText;
+
+std::string dtypeOf(int64_t onnxType) {
+  switch (onnxType) {
+  case TensorProto::FLOAT:
+    return "f32";
+  case TensorProto::FLOAT16:
+    return "f16";
+  case TensorProto::BFLOAT16:
+    return "bf16";
+  case TensorProto::DOUBLE:
+    return "f64";
+  case TensorProto::INT64:
+    return "i64";
+  case TensorProto::INT32:
+    return "i32";
+  }
+  return "";
+}
+
+bool canWrite(const std::string &from, const std::string &to) {
+  return !to.empty() &&
+         (from == to || (runtime::isFloat(from) && runtime::isFloat(to)));
+}
+
+void convertTo(const char *from, const std::string &fromType, char *to,
+               const std::string &toType, size_t count) {
+  if (fromType == toType) {
+    std::memcpy(to, from, count * size_t(dtypeBytes(toType)));
+    return;
+  }
+  std::vector<float> values(count);
+  runtime::convert(from, fromType, values.data(), "f32", int64_t(count));
+  for (size_t i = 0; i < count; ++i) {
+    double wide = double(values[i]);
+    uint16_t bits = toType == "bf16"
+                        ? runtime::toBf16(values[i])
+                        : runtime::narrow<runtime::Float16>(values[i]).bits;
+    if (toType == "f32")
+      std::memcpy(to + i * 4, &values[i], 4);
+    else if (toType == "f64")
+      std::memcpy(to + i * 8, &wide, 8);
+    else
+      std::memcpy(to + i * 2, &bits, 2);
+  }
+}
+
+namespace {
+
+// Collects what is wrong, and keeps a message short.
+class Faults {
+public:
+  void add(const std::string &fault) {
+    if (++count <= 5)
+      text += (text.empty() ? "" : "; ") + fault;
+  }
+  Status status(const Arguments &arguments) const {
+    if (count == 0)
+      return {};
+    std::string more =
+        count > 5 ? "; and " + std::to_string(count - 5) + " more" : "";
+    return Error{"'" + arguments.weights + "' does not fit '" +
+                 arguments.model + "': " + text + more};
+  }
+
+private:
+  size_t count = 0;
+  std::string text;
+};
+
+// Tensors of the graph by name, with where the value is.
+struct Place {
+  const NamedTensor *tensor;
+  Value value;
+};
+
+std::map<std::string, Place>
+placesOf(const frontend::ModelFile &model,
+         const frontend::ParameterTable &parameters) {
+  std::map<std::string, Place> places;
+  const onnx::GraphProto &graph = model.proto.graph();
+  for (const TensorProto &tensor : graph.initializer()) {
+    Value value;
+    value.onnxType = tensor.data_type();
+    value.shape.assign(tensor.dims().begin(), tensor.dims().end());
+    places[tensor.name()] = {parameters.find(tensor.name()), value};
+  }
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    const NamedTensor *tensor = parameters.find(input.name());
+    if (!tensor || tensor->initializer >= 0)
+      continue;
+    Value value;
+    value.onnxType = input.type().tensor_type().elem_type();
+    value.shape.assign(tensor->type.getShape().begin(),
+                       tensor->type.getShape().end());
+    value.isInput = true;
+    places[input.name()] = {tensor, value};
+  }
+  return places;
+}
+
+} // namespace
+
+Result<Values> matchValues(const frontend::ModelFile &model,
+                           const frontend::ParameterTable &parameters,
+                           const ckpt::TensorSource &source,
+                           const Arguments &arguments) {
+  std::map<std::string, size_t> byName;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < source.tensors().size(); ++i) {
+    byName[source.tensors()[i].name] = i;
+    for (const std::string &alias : source.tensors()[i].aliases)
+      byName.try_emplace(alias, i);
+  }
+  Faults faults;
+  Values values;
+  std::set<std::string> known; // names that may be in the source
+  for (auto &[name, place] : placesOf(model, parameters)) {
+    names.push_back(name);
+    known.insert(name);
+    auto found = byName.find(name);
+    for (const std::string &alias : place.tensor->aliases) {
+      known.insert(alias);
+      if (found == byName.end())
+        found = byName.find(alias);
+    }
+    // Counters of batches are no tensors of the graph.
+    if (auto counter = parameters.counterOf(name))
+      known.insert(*counter);
+    std::string quoted = "'" + printable(name) + "'";
+    if (found == byName.end()) {
+      if (place.tensor->role != TensorRole::constant && !arguments.keepMissing)
+        faults.add("it has no " + quoted + " " + shapeText(place.value.shape) +
+                   " (--keep-missing keeps the model's value)");
+      continue;
+    }
+    const ckpt::Tensor &tensor = source.tensors()[found->second];
+    if (tensor.shape != place.value.shape)
+      faults.add("its " + quoted + " " + shapeText(tensor.shape) + " is " +
+                 shapeText(place.value.shape) + " in the model");
+    else if (!canWrite(tensor.dtype, dtypeOf(place.value.onnxType)))
+      faults.add("its " + quoted + " of " + tensor.dtype +
+                 " cannot become ONNX type " +
+                 std::to_string(place.value.onnxType));
+    place.value.tensor = found->second;
+    values[name] = place.value;
+  }
+  for (const ckpt::Tensor &tensor : source.tensors()) {
+    bool isKnown = known.count(tensor.name) > 0;
+    for (const std::string &alias : tensor.aliases)
+      isKnown = isKnown || known.count(alias) > 0;
+    if (!isKnown)
+      faults.add("the model has no '" + printable(tensor.name) + "' " +
+                 shapeText(tensor.shape) + runtime::meant(tensor.name, names));
+  }
+  FSDPC_TRY(faults.status(arguments));
+  return values;
+}
+
+} // namespace fsdpc::exporting

@@ -1,0 +1,48 @@
+// The command line of `fsdpc export`, with CLI11, which throws.
+#include "tools/export/Export.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+namespace fsdpc::exporting {
+
+int parseArguments(int argc, char **argv, Arguments &arguments) {
+  CLI::App app(
+      "Writes trained values back into an ONNX model. Everything but the "
+      "values "
+      "keeps its bytes.\nA model file that is called 'export' is written "
+      "'./export'.\n\n"
+      "  fsdpc export gpt.onnx --weights trained.safetensors -o trained.onnx\n"
+      "  fsdpc export gpt.onnx --weights runs/ckpt -o trained.onnx "
+      "--external-data",
+      "fsdpc export");
+  app.add_option("MODEL", arguments.model, "the model that was compiled")
+      ->required();
+  app.add_option("--weights", arguments.weights,
+                 "a file of --save, a folder in Hugging Face's sharded layout, "
+                 "or a checkpoint")
+      ->option_text("F")
+      ->required();
+  app.add_option("-o,--output", arguments.output, "the model to write")
+      ->option_text("OUT.onnx")
+      ->required();
+  app.add_flag(
+      "--external-data", arguments.external,
+      "writes tensors of 1 KiB and more to OUT.onnx.data; needed above "
+      "2 GiB. A model with\nexternal data always gets such a file");
+  app.add_flag("--keep-missing", arguments.keepMissing,
+               "parameters that F does not have keep the model's values; else "
+               "they are an error");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    std::cerr << "error: " << error.what() << " (see fsdpc export --help)\n";
+    return 2;
+  }
+  return -1;
+}
+
+} // namespace fsdpc::exporting
