@@ -39,8 +39,8 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   fsdp::YieldOp::create(inner, loc, results);
 }
 
-// Sums over the members of all layouts, added up over the ranks by one
-// all-reduce.
+// Sums over the members of all layouts of a program, added up over the ranks by
+// one all-reduce.
 struct WholeSums {
   fsdp::MemberSumsOp ofRank;
   Value ofAll; // null if the program takes no sums
@@ -49,7 +49,7 @@ struct WholeSums {
 WholeSums buildSums(OpBuilder &builder, Location loc,
                     const OptimizerProgram &program,
                     ArrayRef<fsdp::LayoutOp> layouts, Value scale) {
-  if (program.sums().empty())
+  if (program.sums().empty() || layouts.empty())
     return {};
   SmallVector<Attribute> names;
   int64_t members = 0;
@@ -121,9 +121,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     auto clip = fsdp::ClipScaleOp::create(
         builder, loc, RankedTensorType::get({}, builder.getF32Type()), all,
         sums.getResult(), builder.getF64FloatAttr(options.clipGradNorm));
-    // Options refuse whole sums beside a --group with a program of its own.
-    WholeSums wholeSums =
-        buildSums(builder, loc, programs->front(), layouts, clip.getScale());
+    // Each program sums over the members of its own layouts.
+    std::vector<SmallVector<fsdp::LayoutOp>> ofProgram(programs->size());
     for (fsdp::LayoutOp layout : layouts) {
       size_t group = layout.getGroup().value_or(0);
       if (group >= programs->size()) {
@@ -131,8 +130,16 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
                              << programs->size() - 1 << " of --group";
         return signalPassFailure();
       }
+      ofProgram[group].push_back(layout);
+    }
+    std::vector<WholeSums> wholeSums;
+    for (auto [program, own] : llvm::zip_equal(*programs, ofProgram))
+      wholeSums.push_back(
+          buildSums(builder, loc, program, own, clip.getScale()));
+    for (fsdp::LayoutOp layout : layouts) {
+      size_t group = layout.getGroup().value_or(0);
       buildOptimizer(builder, (*programs)[group], layout, clip.getScale(),
-                     wholeSums);
+                     wholeSums[group]);
     }
     func::ReturnOp::create(builder, loc);
   }

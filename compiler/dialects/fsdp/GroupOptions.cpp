@@ -135,25 +135,6 @@ CompileOptions CompileOptions::ofGroup(const ParameterGroup &group) const {
   return options;
 }
 
-// The sums over whole parameters are those of one program.
-static std::string checkWholeSums(const CompileOptions &options) {
-  std::vector<size_t> programs = programsOf(options);
-  for (auto [group, program] : llvm::zip_equal(options.groups, programs)) {
-    if (program == 0)
-      continue;
-    CompileOptions own = options.ofGroup(group);
-    for (const OptimizerChoice *optimizer :
-         {&own.optimizer, &options.optimizer})
-      if (infoOf(*optimizer).ofWholeParameters)
-        return "'--group=" + group.pattern +
-               ": ...' sets another update than '--optimizer=" +
-               options.optimizer.name() + "', but " + optimizer->name() +
-               ", which takes norms of whole parameters, must be the only "
-               "one; groups of it may set lr and weight_decay";
-  }
-  return "";
-}
-
 std::string checkGroups(const CompileOptions &options) {
   for (const ParameterGroup &group : options.groups) {
     CompileOptions own = options.ofGroup(group);
@@ -172,7 +153,7 @@ std::string checkGroups(const CompileOptions &options) {
     if (std::string fault = checkHyperparameters(own); !fault.empty())
       return flag + ": " + fault;
   }
-  return checkWholeSums(options);
+  return "";
 }
 
 // What the program of an update is made of, as text. Defaults are written out,
