@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Times hybrid against zero3 with a slow link between two virtual nodes of two ranks, and compares with the cost model.
 
-usage: hybrid.py --build DIR [--rate 0.02] [--steps 5] [--limit 0.15]
+usage: hybrid.py --build DIR [--rate 0.005] [--steps 5] [--limit 0.15]
 
 FSDPC_CROSS_NODE_GBS slows what crosses nodes (runtime/comm/slow_link.h). The cost model is told of the same link by
 --plan-ranks-per-node and --plan-cross-node-gbs; what it predicts is the compute and the exposed communication of a microbatch in
-the dump of schedule-prefetch. Exits with code 1 if the two speed-ups differ by more than the limit.
+the dump of schedule-prefetch. The fastest step counts: other processes only add to the time. Exits with code 1 if the two
+speed-ups differ by more than the limit.
 """
 import os
 import re
-import statistics
 import sys
 from pathlib import Path
 
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "numeric"
 import harness
 import onnx_wire as onnx
 
-RANKS, NODE, LAYERS, WIDTH, SAMPLES = 4, 2, 4, 1024, 4
+RANKS, NODE, LAYERS, WIDTH, SAMPLES = 4, 2, 4, 512, 4
 STRATEGIES = ("zero3", "hybrid")
 
 
@@ -66,10 +66,10 @@ def test(bench, options):
                      f"--data=x={data}", "--threads", 1, "--steps", options.steps + 1, "--log", log],
                     env={**os.environ, "FSDPC_CROSS_NODE_GBS": str(options.rate)})
         measured[name] += [line["step_ms"] for line in harness.Training(log, log, log).lines()[1:]]
-    print("| strategy | ms per step, measured (median) | predicted |\n|---|---|---|")
+    print("| strategy | ms per step, measured | predicted |\n|---|---|---|")
     for name in STRATEGIES:
-        print(f"| {name} | {statistics.median(measured[name]):.1f} | {expected[name]:.1f} |")
-    found = statistics.median(measured["zero3"]) / statistics.median(measured["hybrid"])
+        print(f"| {name} | {min(measured[name]):.1f} | {expected[name]:.1f} |")
+    found = min(measured["zero3"]) / min(measured["hybrid"])
     wanted = expected["zero3"] / expected["hybrid"]
     print(f"\nhybrid is {found:.2f} times as fast as zero3; the cost model predicts {wanted:.2f} ({found / wanted - 1:+.1%})")
     if not (found > 1 and abs(found / wanted - 1) <= options.limit):
@@ -77,7 +77,7 @@ def test(bench, options):
 
 
 def arguments(parser):
-    parser.add_argument("--rate", type=float, default=0.02, help="10^9 bytes per second between nodes (default: 0.02)")
+    parser.add_argument("--rate", type=float, default=0.005, help="10^9 bytes per second between nodes (default: 0.005)")
     parser.add_argument("--steps", type=int, default=5, help="measured steps of each run (default: 5)")
     parser.add_argument("--limit", type=float, default=0.15, help="largest difference of the speed-ups (default: 0.15)")
 
