@@ -240,6 +240,7 @@ Status Trainer::saveResults() {
   countMicrobatches();
   FSDPC_TRY(saveTo(options.save, Saved::parameters));
   FSDPC_TRY(writeLastCheckpoint());
+  awaitHook();
   if (Status traced = trace.write(*rank); !traced)
     printWarning(traced.error().message + "; the run has no trace");
   job.channel[controlChannel]->barrier();
