@@ -165,6 +165,17 @@ const Flag flags[] = {
     {"--keep", "K", "Remove all but the newest K checkpoints (default: none)",
      [](Arguments &a) -> Target { return &a.options.keep; },
      wholeNumber<1, 1 << 20>},
+    {"--keep-every", "M",
+     "With --keep: keep also the checkpoints of every M-th step",
+     [](Arguments &a) -> Target { return &a.options.keepEvery; },
+     wholeNumber<1, INT64_MAX>},
+    {"--after-checkpoint",
+     "CMD",
+     "Run a command of the shell after each checkpoint, with its folder for "
+     "{}; "
+     "the next checkpoint waits for its end",
+     [](Arguments &a) -> Target { return &a.options.afterCheckpoint; },
+     {}},
     {"--resume", "[=STEP]",
      "Continue from the newest valid checkpoint of --checkpoint, or from that "
      "of STEP; start at step 0 if there is none yet",
@@ -288,9 +299,13 @@ Status completeCheckpoints(Options &options) {
     for (auto &[given, name] :
          {std::pair(!options.checkpointEvery.empty(), "--checkpoint-every"),
           std::pair(options.keep != 0, "--keep"),
+          std::pair(!options.afterCheckpoint.empty(), "--after-checkpoint"),
           std::pair(!options.resume.empty(), "--resume")})
       if (given)
         return Error{std::string(name) + " needs --checkpoint DIR"};
+  if (options.keepEvery != 0 && options.keep == 0)
+    return Error{
+        "--keep-every needs --keep K; without it all checkpoints stay"};
   if (options.checkpointEvery.empty())
     return {};
   bool minutes = options.checkpointEvery.back() == 'm';

@@ -41,9 +41,11 @@ struct Options {
   int64_t checkpointMinutes = 0;
   std::string timeLimit; // as given
   double timeLimitSeconds = 0;
-  int64_t keep = 0;   // checkpoints that stay
-  std::string resume; // "newest" or the digits of a step
-  int ranks = 0;      // --ranks; 0: not given
+  int64_t keep = 0;            // checkpoints that stay
+  int64_t keepEvery = 0;       // those of multiples of so many steps stay too
+  std::string afterCheckpoint; // a command of the shell
+  std::string resume;          // "newest" or the digits of a step
+  int ranks = 0;               // --ranks; 0: not given
   int ranksPerNode = 0;
   int shardGroup = 0;   // ranks; 0: those of a node
   DeviceOptions device; // `threads` and `accumulate` are filled in later

@@ -283,6 +283,7 @@ Status Trainer::saveResults() {
   FSDPC_TRY(
       saveTo(options.saveEma, updated ? Saved::averages : Saved::parameters));
   FSDPC_TRY(writeLastCheckpoint());
+  awaitHook();
   if (Status traced = trace.write(*rank); !traced)
     printWarning(traced.error().message + "; the run has no trace");
   job.channel[controlChannel]->barrier();

@@ -202,6 +202,7 @@ Status Trainer::writeLastCheckpoint() {
 }
 
 Together Trainer::writeNow() {
+  awaitHook();
   countMicrobatches();
   checkpointedAt = std::chrono::steady_clock::now();
   due = false;
@@ -209,10 +210,21 @@ Together Trainer::writeNow() {
   if (outcome.failed >= 0)
     return outcome;
   checkpointed = state.step;
-  if (job.rank == 0)
-    if (Status removed = removeOld(); !removed)
-      printWarning(removed.error().message + "; an old checkpoint stays");
+  if (job.rank != 0)
+    return outcome;
+  if (Status removed = removeOld(); !removed)
+    printWarning(removed.error().message + "; an old checkpoint stays");
+  if (Status begun =
+          hook.start(options.afterCheckpoint, folder.folderOf(state.step));
+      !begun)
+    printWarning(begun.error().message);
   return outcome;
+}
+
+// The checkpoint is whole whatever becomes of the command.
+void Trainer::awaitHook() {
+  if (Status ended = hook.finish(); !ended)
+    printWarning(ended.error().message);
 }
 
 // Checkpoints of later steps belong to a course that this run has left.
@@ -223,7 +235,8 @@ Status Trainer::removeOld() {
   std::vector<int64_t> gone(end, steps->end());
   int64_t kept = end - steps->begin();
   for (int64_t i = 0; options.keep > 0 && i < kept - options.keep; ++i)
-    gone.push_back((*steps)[size_t(i)]);
+    if (options.keepEvery == 0 || (*steps)[size_t(i)] % options.keepEvery != 0)
+      gone.push_back((*steps)[size_t(i)]);
   for (int64_t step : gone)
     FSDPC_TRY(folder.remove(step));
   return {};

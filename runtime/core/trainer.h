@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/core/checkpoint.h"
+#include "runtime/core/checkpoint_hook.h"
 #include "runtime/core/log.h"
 #include "runtime/core/loss_scaler.h"
 #include "runtime/core/rank.h"
@@ -78,6 +79,7 @@ private:
   Status writeLastCheckpoint();
   Together writeNow();
   Status removeOld();
+  void awaitHook();
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
 
@@ -98,6 +100,7 @@ private:
   int64_t counted = 0;   // steps up to which buffers count microbatches
   CheckpointFolder folder;
   std::optional<TrainingCheckpoint> resumed; // while it is being read
+  CheckpointHook hook;                       // of rank 0
   int64_t checkpointed = -1; // step of the newest checkpoint, -1: none
   std::chrono::steady_clock::time_point checkpointedAt;
   bool due = false; // by the clock of rank 0

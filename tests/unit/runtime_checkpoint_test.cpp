@@ -222,6 +222,46 @@ TEST_F(Checkpoints, KeepRemovesTheOldest) {
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000008", "step-0000009"));
 }
 
+TEST_F(Checkpoints, KeepEveryKeepsMultiples) {
+  ASSERT_EQ(run("--steps 11 --checkpoint c --checkpoint-every 1 --keep 2 "
+                "--keep-every 4")
+                .code,
+            0);
+  EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000004", "step-0000008",
+                                      "step-0000010", "step-0000011"));
+}
+
+// The command sees a whole checkpoint that stays until it has ended, also the
+// last one; one that fails costs a warning.
+TEST_F(Checkpoints, ACommandRunsAfterEach) {
+  Outcome outcome =
+      run("--steps 3 --ranks 2 --checkpoint \"it's c\" --checkpoint-every 1 "
+          "--keep 1 --after-checkpoint 'sleep 0.2; cat {}/checkpoint.json "
+          ">/dev/null && basename {} >>done'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(folder.read("done"), "step-0000001\nstep-0000002\nstep-0000003\n");
+  outcome = run("--steps 1 --checkpoint d --after-checkpoint 'exit 3'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("warning: --after-checkpoint 'exit 3' "
+                                     "ended with exit code 3"));
+}
+
+// The checkpoint of the step after which the signal ended the run.
+TEST_F(Checkpoints, ASignalLeavesACheckpoint) {
+  Outcome outcome =
+      shell("( " TOY_PROGRAM " --data ids=ids.npy --data target=target.npy "
+            "--steps 100000000 --checkpoint c --log log & pid=$!; "
+            "for i in $(seq 200); do [ $(wc -l <log) -gt 2 ] 2>/dev/null && "
+            "break; sleep 0.05; done; kill -TERM $pid; wait $pid; exit $? )");
+  EXPECT_EQ(outcome.code, 143) << outcome.err;
+  size_t steps = log().size() - 1;
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%07zu", steps);
+  EXPECT_THAT(names("c"), ElementsAre(".lock", name));
+  outcome = run("--steps 1 --checkpoint c --resume");
+  EXPECT_THAT(outcome.err, HasSubstr("resuming from 'c/" + std::string(name)));
+}
+
 TEST_F(Checkpoints, MistakesAreRefused) {
   ASSERT_EQ(run("--steps 2 --checkpoint c").code, 0);
   folder.write("file", "");
@@ -240,6 +280,8 @@ TEST_F(Checkpoints, MistakesAreRefused) {
       {"", "--resume", "--resume needs --checkpoint DIR", 2},
       {"", "--checkpoint c --resume=x", "'x' is not a whole number", 2},
       {"", "--keep 2", "--keep needs --checkpoint DIR", 2},
+      {"", "--checkpoint c --keep-every 2", "--keep-every needs --keep K", 2},
+      {"", "--after-checkpoint ls", "--after-checkpoint needs --checkpoint", 2},
       {"", "--checkpoint c --checkpoint-every 0", "'0' is not a whole", 2},
   };
   for (auto &[environment, flags, message, code] : cases) {
