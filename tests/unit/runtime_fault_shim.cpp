@@ -4,6 +4,7 @@
 //   FAULT_AT=3         which one of its calls, counted from 1; later ones work
 //   FAULT_FROM=3       or: from which one on all fail, as on a full disk
 //   FAULT_ERRNO=28     what it fails with
+//   FAULT_KILL=1       or: the process is killed in its place
 //   FAULT_PATH=t.json  count only calls on paths that contain this
 //   FAULT_CPUS=2000    the machine has so many cores, of which the last two may
 //                      be used
@@ -14,6 +15,7 @@
 // before it is ready. Calls that the C library makes by itself are not seen.
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -81,6 +83,8 @@ bool fails(Kind kind, const char *path, int descriptor) {
   long from = setting("FAULT_FROM");
   if (count != setting("FAULT_AT") && (from == 0 || count < from))
     return false;
+  if (setting("FAULT_KILL"))
+    syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
   errno = int(setting("FAULT_ERRNO"));
   return true;
 }

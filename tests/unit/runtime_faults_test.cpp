@@ -14,7 +14,9 @@
 #include <map>
 #include <random>
 
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -183,6 +185,42 @@ TEST_F(Faults, ACheckpointIsLeftWhole) {
           << variables << outcome.err;
     }
   }
+}
+
+// The process is killed at a system call of writing, replacing or resuming. The
+// next run finds a whole checkpoint, of the step where this one began or later,
+// and ends with the bits of a run that was never stopped.
+TEST_F(Faults, AKilledRunLeavesAWholeCheckpoint) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  const std::string common = "--checkpoint c --keep 2 --resume --steps ";
+  const std::string more = common + "6 --checkpoint-every 2 --save whole";
+  ASSERT_EQ(runWith("", common + "2").code, 0);
+  shell("cp -r c old");
+  ASSERT_EQ(runWith("FAULT_COUNTS=counts", more).code, 0);
+  std::vector<Fault> faults = sampled(countedFaults());
+  const char *wanted = std::getenv("FSDPC_FAULTS");
+  if (!wanted || std::string(wanted) != "all")
+    faults.resize(std::min<size_t>(faults.size(), 20));
+  size_t ends = 0;
+  for (const Fault &fault : faults) {
+    std::string variables = "FAULT_KILL=1 FAULT_CALL=" + fault.call +
+                            " FAULT_AT=" + std::to_string(fault.at);
+    shell("rm -rf c && cp -r old c");
+    // 0: this run made fewer such calls than the one that counted them, as with
+    // memory that threads map.
+    Outcome killed =
+        runWith(variables, common + "6 --checkpoint-every 2 --save again");
+    EXPECT_THAT(killed.code, AnyOf(137, 0)) << variables << killed.err;
+    ends += killed.code == 137;
+    Outcome next = runWith("", common + "6 --save after");
+    EXPECT_EQ(next.code, 0) << variables << next.err;
+    EXPECT_THAT(next.err, HasSubstr("resuming from 'c/step-000000"));
+    EXPECT_THAT(next.err, Not(HasSubstr("trying the checkpoint"))) << variables;
+    EXPECT_EQ(folder.read("after"), folder.read("whole")) << variables;
+    EXPECT_NE(shell("ls -A c | grep '^[.]step-'").code, 0) << variables;
+  }
+  EXPECT_GT(ends, faults.size() / 2);
 }
 
 // A log or a trace that cannot be written costs a warning, not the weights.
