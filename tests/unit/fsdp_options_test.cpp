@@ -528,13 +528,13 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        ""},
       {{{"group", "a: momentum=0.9"}},
        "'--group=a: ...' sets momentum, which optimizer=adamw does not take; "
-       "it needs optimizer=sgd|rmsprop"},
+       "it needs optimizer=sgd|rmsprop|lars"},
       {{{"optimizer", "sgd"},
         {"momentum", "0.9"},
         {"group", "a: optimizer=rprop weight_decay=0"}},
        "'--group=a: ...' sets weight_decay, which optimizer=rprop does not "
        "take; it needs optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|"
-       "radam|rmsprop|asgd|lion"},
+       "radam|rmsprop|asgd|lion|lamb|lars"},
       {{{"optimizer", "sgd"}, {"group", "a: nesterov=true"}},
        "'--group=a: ...': '--nesterov' needs '--momentum' above 0"},
       {{{"lr", "0"}, {"group", "a: lr=1"}},

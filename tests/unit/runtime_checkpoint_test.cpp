@@ -75,6 +75,7 @@ TEST_F(Checkpoints, AResumedRunHasTheSameBits) {
         whole.substr(whole.size() - folder.read("out.safetensors").size()));
     EXPECT_THAT(names("c"),
                 ElementsAre(".lock", "step-0000005", "step-0000010"));
+    shell("rm log"); // a resumed run would continue it
     Outcome outcome = train("--steps 10 --checkpoint c --resume=5");
     std::string rest = trace(outcome);
     ASSERT_EQ(log().size(), 6u) << outcome.err;
@@ -103,7 +104,7 @@ TEST_F(Checkpoints, OtherRanksAndStrategiesResume) {
       {"TOY_STRATEGY=zero1", "--ranks 6 --accumulate 2"},
       {"TOY_STRATEGY=hybrid", "--ranks 6 --accumulate 2 --shard-group 2"}};
   for (auto &[environment, other] : cases) {
-    shell("rm -rf d && cp -r c d");
+    shell("rm -rf d log && cp -r c d");
     Outcome outcome =
         run(other + flags + "--steps 12 --checkpoint d --resume", environment);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
@@ -152,7 +153,7 @@ TEST_F(Checkpoints, GroupsWriteEachElementOnce) {
                                        "--shard-group 3"},
                {"TOY_STRATEGY=zero3", "--ranks 3 --accumulate 4"}};
   for (auto &[environment, other] : cases) {
-    shell("rm -rf d && cp -r c d");
+    shell("rm -rf d log && cp -r c d");
     Outcome outcome =
         run(other + flags + "--steps 6 --checkpoint d --resume", environment);
     ASSERT_EQ(outcome.code, 0) << outcome.err;

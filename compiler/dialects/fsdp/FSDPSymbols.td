@@ -30,6 +30,7 @@ def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol, UsesSymbols]> {
     fsdp.parameter @h.0.weight : tensor<8x4xf32> trainable unit @h.0 {aliases = ["lm_head.weight"],
       source = #fsdp.source<file = "gpt.onnx.data", offset = 128, length = 128, dtype = "float32", hash = "8fd5a3b1c2e49607">}
     fsdp.parameter @h.0.scale : tensor<8xf32> unit @h.0 {rule = "ones"}
+    fsdp.parameter @h.0.bias : tensor<16xf32> trainable unit @h.0 {rule = "zeros"}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type,

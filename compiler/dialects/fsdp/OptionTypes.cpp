@@ -132,8 +132,8 @@ std::string OptionType<bool>::read(const OptionInfo &, Attribute attribute,
 // ---- sizes ----
 
 // KB, MB and GB are powers of 1000, as on the labels of devices; KiB, MiB and
-// GiB, or K, M and G, are powers of 1024. Fractions are cut to whole bytes. 0 is
-// refused, since it would mean no limit.
+// GiB, or K, M and G, are powers of 1024. Fractions are cut to whole bytes. 0
+// is refused, since it would mean no limit.
 std::string OptionType<ByteLimit>::parse(const OptionInfo &, StringRef text,
                                          ByteLimit &value) {
   size_t end = text.find_first_not_of("0123456789.");

@@ -88,12 +88,12 @@ module attributes {fsdp.arena = {bytes = 192 : i64}} {
 // Sums over parameters: a layout's are where those of the members before it
 // end. The program of sums is a function as well, whose results are f64.
 // CHECK: rt.clip
-// CHECK-NEXT: %[[SCALE:.*]] = rt.pointer arena + 64 bytes 4
-// CHECK-NEXT: %[[SUMS:.*]] = rt.pointer arena + 128 bytes 32
+// CHECK-NEXT: %[[SCALE:.*]] = rt.pointer arena + 128 bytes 4
+// CHECK-NEXT: %[[SUMS:.*]] = rt.pointer arena + 192 bytes 32
 // CHECK: rt.member_sums @[[SUM:.*]]([@a.flat, @b.flat], %[[SCALE]]) per_member 2 -> %[[SUMS]]
-// CHECK: %[[ALL:.*]] = rt.pointer arena + 128 bytes 32
+// CHECK: %[[ALL:.*]] = rt.pointer arena + 192 bytes 32
 // CHECK: rt.all_reduce %[[ALL]] count 4
-// CHECK: %[[OF_B:.*]] = rt.pointer arena + 144 bytes 16
+// CHECK: %[[OF_B:.*]] = rt.pointer arena + 208 bytes 16
 // CHECK: rt.optimizer @[[NAME:.*]](@b.flat, %{{.*}}) sums %[[OF_B]] per_member 2
 // CHECK: func.func private @[[SUM]]({{.*}}) -> (f64, f64) attributes {nn.kernel, nn.optimizer}
 // CHECK: func.func private @[[NAME]]({{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.kernel, nn.optimizer}
@@ -108,9 +108,9 @@ module attributes {fsdp.arena = {bytes = 256 : i64}} {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch() { return }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1xf64>
-    %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 64>, max_norm = 1.0 : f64} : tensor<1xf64> -> tensor<f32>
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<4xf64> attributes {fsdp.offsets = array<i64: 128>} {
+    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 128>, max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<4xf64> attributes {fsdp.offsets = array<i64: 192>} {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide, %lr : f64, f64

@@ -20,9 +20,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
@@ -62,9 +62,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
@@ -105,9 +105,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
@@ -149,9 +149,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': it leaves out layout 'b.flat'}}
     %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<2xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -193,9 +193,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': it yields 2 sums, and the optimizer takes 1}}
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -237,9 +237,9 @@ module attributes {fsdp.options = {"loss-scale" = "1024"}} {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     %o = fsdp.loss_scale : tensor<f32>
     // expected-error @below {{breaks rule 'sums': its scale is not that of the norm}}
     %n = fsdp.member_sums [@a.flat, @b.flat], %o : tensor<f32> -> tensor<3xf64> {
@@ -282,9 +282,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': no optimizer takes its sums of layout 'b.flat', or it names the layout twice}}
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
@@ -325,9 +325,9 @@ module {
     return
   }
   func.func @update() {
-    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2xf64>
-    %r = fsdp.all_reduce %s : tensor<2xf64>
-    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2xf64> -> tensor<f32>
+    %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
+    %r = fsdp.all_reduce %s : tensor<2x16xf64>
+    %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': its only use is not an 'fsdp.all_reduce'}}
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
