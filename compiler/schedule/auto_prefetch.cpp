@@ -1,217 +1,38 @@
 // The auto solver: least exposed time, then least memory, under the limits.
 //
-// The model is that of problem.h with two choices fixed: reductions start when
-// they are ready, and gathers start in the order of their uses. What remains is
-// how early each gather starts and how late each reduction is waited for, both
-// paid for in bytes. So the search has one parameter, the budget B of live
-// bytes:
+// It offers walks (budget_walk.h) to the packer. A walk needs a budget of
+// bytes, the position from which each gather may start, and an estimate of when
+// the ops reach each position. The last two come from a timeline: that of the
+// ops alone, then that of a step with unlimited memory, then that of the best
+// schedule so far, which knows where the ops stall. Per timeline a gather may
+// start at any time, or just in time, or in time for twice its duration.
 //
-//   walk(B)    runs the function forward in time. At each gap, the next gathers
-//              start if their buffers fit under B up to their first use, and a
-//              ready reduction keeps its buffer until it is done or as long as
-//              it fits. Live bytes are a segment tree, so a walk is O(n log n).
-//   exposed(B) is the exposed time of walk(B). It does not grow with B, except
-//              for the anomalies of list scheduling.
-//
-// For each policy (which of the two goes first in a gap, how far ahead gathers
-// may run) a binary search finds the least B that exposes no more time than the
-// full budget does. walk(B) then starts everything as early as B permits, which
-// forgives errors of the estimates. The packer only confirms: if the packed
-// peak is above the cap, B shrinks, if necessary below what the function takes
+// For each of these a binary search finds the least budget that exposes no more
+// than the full one does. The packer only confirms: if the packed peak is above
+// the cap, the budget shrinks, if necessary below what the function takes
 // without prefetch. There is then no prefetch around the function's peak, and
 // elsewhere holes between large buffers do no harm. The schedules of the other
 // solvers are candidates too, so the result is never worse than theirs.
+//
+// At last, gathers start earlier and reductions are waited for later where that
+// costs no memory, since durations are estimates.
 
-#include "compiler/schedule/live_profile.h"
-#include "compiler/schedule/placement.h"
+#include "compiler/schedule/budget_walk.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
+#include <optional>
 
 namespace fsdpc::schedule {
 
 namespace {
 
-struct Policy {
-  bool gathersFirst;
-  /// A gather starts at most this multiple of its duration before its use,
-  /// measured in durations of ops.
-  double horizon;
-};
-
 constexpr double unlimited = std::numeric_limits<double>::infinity();
-constexpr Policy policies[] = {{false, unlimited}, {true, unlimited},
-                               {false, 4},         {true, 4},
-                               {false, 1.5},       {true, 1.5}};
-
-/// Data that all walks of one problem share: sorted ids, and the memory without
-/// prefetch.
-class Walker {
-public:
-  explicit Walker(const Problem &problem);
-  Schedule walk(const Policy &policy, int64_t budget) const;
-  /// The peak of live bytes if nothing is prefetched and every reduction is
-  /// waited for at once. No schedule needs less.
-  int64_t leastBytes() const { return bytes.max(0, n); }
-
-private:
-  struct State;
-  void startReady(State &state, int64_t budget) const;
-  void startGathers(State &state, const Policy &policy, int64_t budget) const;
-
-  const Problem &problem;
-  int n;
-  /// Ids sorted by first use, by free, and by the position where they are
-  /// ready.
-  std::vector<int> gathers, byFree, byReady;
-  /// elapsed[p] is the sum of durations of the ops before p, without stalls.
-  std::vector<double> elapsed;
-  LiveProfile bytes, count;
-};
-
-/// The state of a walk at position p and time now.
-struct Walker::State {
-  Schedule schedule;
-  LiveProfile bytes, count;
-  int p = 0;
-  double now = 0;
-  size_t nextGather = 0, nextWait = 0, nextFree = 0, nextReady = 0;
-  std::map<int, double> channelFree;
-  std::vector<double> finish;
-  /// Collectives in flight, by the position of their wait.
-  std::multimap<int, int> waits;
-
-  void act(ActionKind kind, int id) {
-    schedule.actions.push_back({p, kind, id});
-  }
-  void start(const Problem &problem, int id) {
-    act(ActionKind::Start, id);
-    const Collective &c = problem.collectives[id];
-    double &free = channelFree[c.channel];
-    finish[id] = free = std::max(free, now) + c.durationUs;
-  }
-  void wait(int id) {
-    act(ActionKind::Wait, id);
-    now = std::max(now, finish[id]);
-  }
-};
-
-Walker::Walker(const Problem &problem)
-    : problem(problem), n(problem.numOps()), gathers(gathersByUse(problem)),
-      bytes(n), count(n) {
-  elapsed.assign(1, 0);
-  for (const Op &op : problem.ops)
-    elapsed.push_back(elapsed.back() + op.durationUs);
-  for (const Tensor &t : problem.tensors)
-    bytes.add(t.begin, t.end + 1, t.bytes);
-  for (size_t i = 0; i < problem.collectives.size(); ++i) {
-    const Collective &c = problem.collectives[i];
-    if (startsWhenReady(c))
-      byReady.push_back(static_cast<int>(i));
-    if (c.kind == CollectiveKind::Reduce)
-      for (const Buffer &buffer : c.buffers)
-        bytes.add(buffer.definition, c.earliest, buffer.bytes);
-    else if (!c.lastUse)
-      bytes.add(c.earliest, n, c.bytes());
-    else {
-      bytes.add(c.latest, *c.lastUse + 1, c.bytes());
-      count.add(c.latest, *c.lastUse + 1, 1);
-    }
-  }
-  byFree = gathers;
-  std::stable_sort(byFree.begin(), byFree.end(), [&](int a, int b) {
-    return problem.collectives[a].lastUse < problem.collectives[b].lastUse;
-  });
-  std::stable_sort(byReady.begin(), byReady.end(), [&](int a, int b) {
-    return problem.collectives[a].earliest < problem.collectives[b].earliest;
-  });
-}
-
-// Starts the reductions that are ready at this position, and decides where each
-// is waited for.
-void Walker::startReady(State &state, int64_t budget) const {
-  for (; state.nextReady < byReady.size(); ++state.nextReady) {
-    int id = byReady[state.nextReady];
-    const Collective &c = problem.collectives[id];
-    if (c.earliest != state.p)
-      return;
-    state.start(problem, id);
-    int wait = c.latest;
-    if (c.kind == CollectiveKind::Reduce) {
-      // The channel runs in order, so the finish is known. Later stalls can
-      // only mean that it is done by an earlier position.
-      auto done = std::lower_bound(elapsed.begin() + state.p, elapsed.end(),
-                                   elapsed[state.p] + state.finish[id] -
-                                       state.now - epsilonUs);
-      wait = std::min(wait, static_cast<int>(done - elapsed.begin()));
-      wait = state.bytes.furthest(state.p, wait, c.bytes(), budget);
-      state.bytes.add(state.p, wait, c.bytes());
-    }
-    if (wait == state.p)
-      state.wait(id);
-    else
-      state.waits.emplace(wait, id);
-  }
-}
-
-// Starts the next gathers in the order of their uses. A gather whose first use
-// is here must start, even over the budget.
-void Walker::startGathers(State &state, const Policy &policy,
-                          int64_t budget) const {
-  int limit = problem.options.limitAllGathers;
-  for (; state.nextGather < gathers.size(); ++state.nextGather) {
-    int id = gathers[state.nextGather], p = state.p;
-    const Collective &c = problem.collectives[id];
-    bool needed = c.latest == p;
-    bool allowed =
-        c.earliest <= p &&
-        elapsed[c.latest] - elapsed[p] <= policy.horizon * c.durationUs &&
-        state.bytes.max(p, c.latest) + c.bytes() <= budget &&
-        (limit == 0 || state.count.max(p, c.latest) + 1 <= limit);
-    if (!needed && !allowed)
-      return;
-    state.start(problem, id);
-    state.bytes.add(p, c.latest, c.bytes());
-    state.count.add(p, c.latest, 1);
-  }
-}
-
-// At each position waits come first, then frees, starts, and the waits of
-// gathers that are used here: memory is released before it is taken.
-Schedule Walker::walk(const Policy &policy, int64_t budget) const {
-  State state{{}, bytes, count, 0, 0, 0, 0, 0, 0, {}, {}, {}};
-  state.finish.assign(problem.collectives.size(), 0);
-  for (; state.p <= n; ++state.p) {
-    for (; !state.waits.empty() && state.waits.begin()->first == state.p;
-         state.waits.erase(state.waits.begin()))
-      state.wait(state.waits.begin()->second);
-    for (; state.nextFree < byFree.size(); ++state.nextFree) {
-      int id = byFree[state.nextFree];
-      if (*problem.collectives[id].lastUse + 1 != state.p)
-        break;
-      state.act(ActionKind::Free, id);
-    }
-    if (policy.gathersFirst)
-      startGathers(state, policy, budget);
-    startReady(state, budget);
-    if (!policy.gathersFirst)
-      startGathers(state, policy, budget);
-    for (; state.nextWait < gathers.size(); ++state.nextWait) {
-      if (problem.collectives[gathers[state.nextWait]].latest != state.p)
-        break;
-      state.wait(gathers[state.nextWait]);
-    }
-    if (state.p < n)
-      state.now += problem.ops[state.p].durationUs;
-  }
-  return std::move(state.schedule);
-}
 
 class AutoSolver {
 public:
   explicit AutoSolver(const Problem &problem)
-      : problem(problem), walker(problem) {}
+      : problem(problem), walks(problem) {}
   Solved run();
 
 private:
@@ -219,7 +40,7 @@ private:
     return simulate(problem, schedule).totalExposedUs;
   }
   double exposed(const Policy &policy, int64_t budget) const {
-    return exposed(walker.walk(policy, budget));
+    return exposed(walks.walk(policy, budget));
   }
   /// Returns roughly the least budget at which the policy exposes at most
   /// `most`.
@@ -227,18 +48,37 @@ private:
   /// Offers walks of the policy under ever smaller budgets until one packs, or
   /// exposes more than the best solution.
   void search(const Policy &policy, int64_t budget);
+  /// Searches with all policies that follow from a timeline. `atOnce` are the
+  /// first positions at which the gathers can start.
+  void searchAll(const Timeline &timeline, const std::vector<int> &atOnce,
+                 int64_t budget);
   /// Packs the schedule and keeps it if it is feasible and better. Returns the
   /// bytes by which the packed peak exceeds the cap, 0 if it does not.
   int64_t offer(Schedule schedule, const PackerOptions &packer);
+  /// Returns true if the schedule exposes as much as the best and would not
+  /// need less memory however it is packed.
+  bool cannotWin(const Schedule &schedule) const;
+  /// Returns the solution with early starts where they cost neither time nor
+  /// memory.
+  Solution withEarlyStarts(Solution solution) const;
 
   const Problem &problem;
-  Walker walker;
+  BudgetWalk walks;
   int offers = 0;
   std::optional<Solution> best;
   std::optional<Infeasible> nearest; ///< the smallest peak above the cap
 };
 
+bool AutoSolver::cannotWin(const Schedule &schedule) const {
+  if (!best || exposed(schedule) < best->timeline.totalExposedUs - epsilonUs)
+    return false;
+  int64_t live = livePeak(liveIntervals(problem, schedule)).bytes;
+  return problem.baseBytes + live >= best->peakBytes;
+}
+
 int64_t AutoSolver::offer(Schedule schedule, const PackerOptions &packer) {
+  if (cannotWin(schedule))
+    return 0;
   Solved solved = evaluate(problem, std::move(schedule), packer);
   if (auto *failed = std::get_if<Infeasible>(&solved)) {
     int64_t excess = failed->peakBytes - failed->capBytes;
@@ -261,7 +101,7 @@ int64_t AutoSolver::tighten(const Policy &policy, int64_t budget,
   // The lower end is slightly below the function's own peak: prefetch around
   // the peak costs nothing then, and the packer gets room elsewhere.
   constexpr int64_t share = 32;
-  int64_t fails = walker.leastBytes() - walker.leastBytes() / share - 1,
+  int64_t fails = walks.leastBytes() - walks.leastBytes() / share - 1,
           works = budget;
   // Differences below a thousandth of the peak drown in alignment.
   while (works - fails > std::max<int64_t>(1, works / 1000)) {
@@ -274,32 +114,50 @@ int64_t AutoSolver::tighten(const Policy &policy, int64_t budget,
 void AutoSolver::search(const Policy &policy, int64_t budget) {
   // Below the least bytes nothing can be saved at the peak itself; prefetch
   // shrinks in a neighbourhood of the peak that grows with each attempt.
-  int64_t below = walker.leastBytes() / 128;
+  int64_t below = walks.leastBytes() / 128;
   constexpr int attempts = 8;
   for (int i = 0; i < attempts; ++i) {
     double least = exposed(policy, budget);
     if (best && least > best->timeline.totalExposedUs + epsilonUs)
       return;
-    int64_t room = budget - walker.leastBytes();
+    int64_t room = budget - walks.leastBytes();
     if (room > 0)
       budget = tighten(policy, budget, least);
     // Later offers are less likely to be better, so they get less work; the sum
     // stays bounded.
     PackerOptions quick;
     quick.work = 20'000'000 / (1 + offers++ / 4);
-    int64_t excess = offer(walker.walk(policy, budget), quick);
+    int64_t excess = offer(walks.walk(policy, budget), quick);
     if (excess <= 0)
       return;
-    room = budget - walker.leastBytes();
+    room = budget - walks.leastBytes();
     if (i == 0 && room > excess) {
       budget -= excess;
     } else if (room > 0) {
-      budget = walker.leastBytes();
+      budget = walks.leastBytes();
     } else {
       budget -= below;
       below *= 2;
     }
   }
+}
+
+// The most promising policy goes first, so that the others are often skipped.
+void AutoSolver::searchAll(const Timeline &timeline,
+                           const std::vector<int> &atOnce, int64_t budget) {
+  std::vector<std::pair<double, Policy>> ranked;
+  for (const std::vector<int> &firstStarts :
+       {atOnce, walks.lastStarts(timeline, 2), walks.lastStarts(timeline, 1)})
+    for (bool gathersFirst : {false, true}) {
+      Policy policy{gathersFirst, timeline.reachUs, firstStarts};
+      double least = exposed(policy, budget);
+      ranked.emplace_back(least, std::move(policy));
+    }
+  std::stable_sort(
+      ranked.begin(), ranked.end(),
+      [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (const auto &[least, policy] : ranked)
+    search(policy, budget);
 }
 
 Solved AutoSolver::run() {
@@ -309,21 +167,30 @@ Solved AutoSolver::run() {
     budget += t.bytes;
   for (const Collective &c : problem.collectives)
     budget += c.bytes();
+  int64_t all = budget;
   if (problem.options.memoryLimit)
     budget = std::min(budget, *problem.options.memoryLimit - problem.baseBytes);
 
-  if (budget < walker.leastBytes())
+  if (budget < walks.leastBytes())
     return evaluate(problem, noneSchedule(problem));
 
-  // The most promising policy goes first, so that the others are often skipped.
-  std::vector<std::pair<double, const Policy *>> ranked;
-  for (const Policy &policy : policies)
-    ranked.emplace_back(exposed(policy, budget), &policy);
-  std::stable_sort(
-      ranked.begin(), ranked.end(),
-      [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (const auto &[least, policy] : ranked)
-    search(*policy, budget);
+  // Where the gathers may start is derived from the times at which their uses
+  // are reached: those of the ops alone, of a step with unlimited memory, and
+  // of the best schedule so far.
+  std::vector<int> atOnce;
+  for (int id : gathersByUse(problem))
+    atOnce.push_back(problem.collectives[id].earliest);
+  Timeline compute = simulate(problem, Schedule());
+  Timeline free =
+      simulate(problem, walks.walk({true, compute.reachUs, atOnce}, all));
+  searchAll(compute, atOnce, budget);
+  searchAll(free, atOnce, budget);
+  for (int round = 0; round < 2 && best; ++round) {
+    double before = best->timeline.totalExposedUs;
+    searchAll(Timeline(best->timeline), atOnce, budget);
+    if (best->timeline.totalExposedUs > before - epsilonUs)
+      break;
+  }
 
   // The schedules of the other solvers get the packer's full work, as in those
   // solvers: what fits there must fit here.
@@ -338,7 +205,23 @@ Solved AutoSolver::run() {
 
   if (!best)
     return std::move(*nearest);
-  return withLateWaits(problem, std::move(*best));
+  return withLateWaits(problem, withEarlyStarts(std::move(*best)));
+}
+
+// The schedule found may start gathers just in time. Where memory is left, they
+// start earlier, so that a gather may take a multiple of what was estimated.
+// With each multiple the packer gets another try.
+Solution AutoSolver::withEarlyStarts(Solution solution) const {
+  PackerOptions quick;
+  quick.work = 10'000'000;
+  for (double slack : {1.5, 3.0}) {
+    std::vector<int> firstStarts = walks.lastStarts(solution.timeline, slack);
+    Schedule early =
+        startAsEarlyAsHarmless(problem, solution.schedule, firstStarts);
+    solution =
+        unlessWorse(problem, std::move(solution), std::move(early), quick);
+  }
+  return solution;
 }
 
 } // namespace

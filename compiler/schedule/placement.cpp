@@ -3,7 +3,6 @@
 // position; the choice trades live bytes for tolerance of wrong estimates.
 
 #include "compiler/schedule/placement.h"
-#include "compiler/schedule/live_profile.h"
 
 #include <algorithm>
 
@@ -32,6 +31,21 @@ std::vector<int> gathersByUse(const Problem &problem) {
     return problem.collectives[a].latest < problem.collectives[b].latest;
   });
   return gathers;
+}
+
+LiveProfile leastLive(const Problem &problem) {
+  int n = problem.numOps();
+  LiveProfile live(n);
+  for (const Tensor &t : problem.tensors)
+    live.add(t.begin, t.end + 1, t.bytes);
+  for (const Collective &c : problem.collectives)
+    if (c.kind == CollectiveKind::Reduce)
+      for (const Buffer &buffer : c.buffers)
+        live.add(buffer.definition, c.earliest, buffer.bytes);
+    else
+      live.add(c.lastUse ? c.latest : c.earliest,
+               c.lastUse ? *c.lastUse + 1 : n, c.bytes());
+  return live;
 }
 
 /// Returns the schedule with the waits of reductions at the positions `wait`. A
@@ -77,12 +91,8 @@ Schedule waitWhenDone(const Problem &problem, const Schedule &schedule) {
   return moveReduceWaits(problem, schedule, wait);
 }
 
-// Greedy, in the order of the starts: each reduction keeps its buffer as long
-// as the profile stays within the peak that the schedule has anyway.
-Schedule waitAsLateAsHarmless(const Problem &problem,
-                              const Schedule &schedule) {
-  std::vector<int> wait(problem.collectives.size(), 0);
-  // The live bytes of the schedule as it is.
+/// Returns the live bytes of the schedule as it is.
+static LiveProfile liveBytes(const Problem &problem, const Schedule &schedule) {
   LiveProfile live(problem.numOps());
   for (const Tensor &t : problem.tensors)
     live.add(t.begin, t.end + 1, t.bytes);
@@ -94,13 +104,23 @@ Schedule waitAsLateAsHarmless(const Problem &problem,
       live.add(action.position, problem.numOps(), c.bytes());
     else if (action.kind == ActionKind::Free)
       live.add(action.position, problem.numOps(), -c.bytes());
-    else if (action.kind == ActionKind::Wait && isReduce) {
+    else if (action.kind == ActionKind::Wait && isReduce)
       // From the definition to the present wait.
       for (const Buffer &buffer : c.buffers)
         live.add(buffer.definition, action.position, buffer.bytes);
-      wait[action.collective] = action.position;
-    }
   }
+  return live;
+}
+
+// Greedy, in the order of the starts: each reduction keeps its buffer as long
+// as the profile stays within the peak that the schedule has anyway.
+Schedule waitAsLateAsHarmless(const Problem &problem,
+                              const Schedule &schedule) {
+  std::vector<int> wait(problem.collectives.size(), 0);
+  for (const Action &action : schedule.actions)
+    if (action.kind == ActionKind::Wait)
+      wait[action.collective] = action.position;
+  LiveProfile live = liveBytes(problem, schedule);
   int64_t budget = live.max(0, problem.numOps());
   for (const Action &action : schedule.actions) {
     const Collective &c = problem.collectives[action.collective];
@@ -114,17 +134,64 @@ Schedule waitAsLateAsHarmless(const Problem &problem,
   return moveReduceWaits(problem, schedule, wait);
 }
 
-Solution withLateWaits(const Problem &problem, Solution solution) {
-  Solved late =
-      evaluate(problem, waitAsLateAsHarmless(problem, solution.schedule));
-  auto *other = std::get_if<Solution>(&late);
-  // A moved wait can shift a stall to a later collective; the sum must not
+// Greedy, in the order of use. A gather that moves does not pass the one before
+// it on the channel, so the order of starts stays the same on all ranks.
+Schedule startAsEarlyAsHarmless(const Problem &problem,
+                                const Schedule &schedule,
+                                const std::vector<int> &firstStarts) {
+  std::vector<int> start(problem.collectives.size());
+  LiveProfile live = liveBytes(problem, schedule), count(problem.numOps());
+  for (const Action &action : schedule.actions) {
+    const Collective &c = problem.collectives[action.collective];
+    if (action.kind != ActionKind::Start)
+      continue;
+    start[action.collective] = action.position;
+    if (!startsWhenReady(c))
+      count.add(action.position, *c.lastUse + 1, 1);
+  }
+  int64_t budget = live.max(0, problem.numOps());
+  int limit = problem.options.limitAllGathers;
+  std::vector<int> gathers = gathersByUse(problem), moved = start;
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const Collective &c = problem.collectives[gathers[i]];
+    int &position = moved[gathers[i]], previous = i ? moved[gathers[i - 1]] : 0;
+    int first = std::max({firstStarts[i], previous, c.earliest});
+    while (position > first &&
+           live.max(position - 1, position) + c.bytes() <= budget &&
+           (limit == 0 || count.max(position - 1, position) < limit)) {
+      --position;
+      live.add(position, position + 1, c.bytes());
+      count.add(position, position + 1, 1);
+    }
+  }
+  // A start that has moved comes last in its gap, after what frees memory.
+  ScheduleBuilder builder;
+  for (Action action : schedule.actions) {
+    bool moves = action.kind == ActionKind::Start &&
+                 moved[action.collective] < action.position;
+    if (moves)
+      action.position = moved[action.collective];
+    builder.add(action, moves ? Phase::GatherWait : Phase::EarlyStart);
+  }
+  return std::move(builder).build();
+}
+
+Solution unlessWorse(const Problem &problem, Solution solution, Schedule other,
+                     const PackerOptions &packer) {
+  Solved solved = evaluate(problem, std::move(other), packer);
+  auto *found = std::get_if<Solution>(&solved);
+  // A moved action can shift a stall to a later collective; the sum must not
   // grow.
-  if (other && other->peakBytes <= solution.peakBytes &&
-      other->timeline.totalExposedUs <=
+  if (found && found->peakBytes <= solution.peakBytes &&
+      found->timeline.totalExposedUs <=
           solution.timeline.totalExposedUs + epsilonUs)
-    return std::move(*other);
+    return std::move(*found);
   return solution;
+}
+
+Solution withLateWaits(const Problem &problem, Solution solution) {
+  Schedule late = waitAsLateAsHarmless(problem, solution.schedule);
+  return unlessWorse(problem, std::move(solution), std::move(late));
 }
 
 } // namespace fsdpc::schedule

@@ -3,6 +3,7 @@
 #ifndef FSDPC_COMPILER_SCHEDULE_PLACEMENT_H
 #define FSDPC_COMPILER_SCHEDULE_PLACEMENT_H
 
+#include "compiler/schedule/live_profile.h"
 #include "compiler/schedule/problem.h"
 #include "compiler/schedule/solvers.h"
 
@@ -52,6 +53,11 @@ inline bool startsWhenReady(const Collective &c) {
   return c.kind == CollectiveKind::Reduce || !c.lastUse;
 }
 
+/// Returns the bytes at each op that are live under every schedule: tensors,
+/// gathers from their first to their last use, and reductions until they are
+/// ready.
+LiveProfile leastLive(const Problem &problem);
+
 /// Moves each wait of a reduction to the first position at which the timeline
 /// has it done. This adds no exposed time.
 Schedule waitWhenDone(const Problem &problem, const Schedule &schedule);
@@ -60,6 +66,18 @@ Schedule waitWhenDone(const Problem &problem, const Schedule &schedule);
 /// the present peak. Durations are estimates, and a late wait forgives an
 /// error.
 Schedule waitAsLateAsHarmless(const Problem &problem, const Schedule &schedule);
+
+/// Moves the starts of gathers earlier, not before `firstStarts` (a position
+/// for each of `gathersByUse`) and as far as the live bytes stay within the
+/// present peak. An early start forgives an error of the estimates as well.
+Schedule startAsEarlyAsHarmless(const Problem &problem,
+                                const Schedule &schedule,
+                                const std::vector<int> &firstStarts);
+
+/// Returns the solution with the schedule `other` if that exposes no more and
+/// needs no more memory, else the solution as it is.
+Solution unlessWorse(const Problem &problem, Solution solution, Schedule other,
+                     const PackerOptions &packer = {});
 
 /// Returns the solution with late waits if they do not raise the packed peak,
 /// else the solution as it is.

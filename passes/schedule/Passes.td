@@ -25,6 +25,9 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
     what one segment of prefetch costs. The rank's memory beside the arena is that of the
     runtime's own plan.
 
+    `problem=FILE` also writes the problem as JSON. `schedule_bench FILE` then solves it with
+    each rule under several caps, beside the lower bound of what must be exposed.
+
     Before:
     ```mlir
     fsdp.enter @h.1
@@ -50,6 +53,8 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
     collective. `verify-schedule` writes both anew.
   }];
   let dependentDialects = ["::fsdpc::rt::RTDialect"]; // library plans
+  let options = [Option<"problemFile", "problem", "std::string", /*default=*/"",
+    "also writes the problem to this file, as JSON (tools/bench/schedules.cpp reads it)">];
   let statistics = [Statistic<"gathers", "gathers", "all_gathers placed">,
                     Statistic<"reductions", "reductions", "reduce_scatters placed">];
 }

@@ -9,7 +9,9 @@
 
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/problem_json.h"
 #include "compiler/schedule/solvers.h"
+#include "shared/output_file.h"
 
 #include <cmath>
 #include <optional>
@@ -170,9 +172,23 @@ void eraseUnused(Block &body) {
 
 struct SchedulePrefetch
     : fsdpc::passes::impl::SchedulePrefetchBase<SchedulePrefetch> {
+  using Base::Base;
+
   void runOnOperation() override {
     if (failed(run(getOperation())))
       signalPassFailure();
+  }
+
+  LogicalResult writeProblem(ModuleOp module,
+                             const schedule::Problem &problem) const {
+    if (problemFile.empty())
+      return success();
+    std::string text = schedule::toJson(problem);
+    if (Status written = writeWhole(problemFile, text.data(), text.size());
+        !written)
+      return module.emitError("cannot write the problem: ")
+             << written.error().message;
+    return success();
   }
 
   LogicalResult run(ModuleOp module) {
@@ -201,6 +217,8 @@ struct SchedulePrefetch
     if (limit != 0)
       problem.options.memoryLimit = limit;
 
+    if (failed(writeProblem(module, problem)))
+      return failure();
     std::optional<schedule::Problem> without;
     if (options.persist > 0)
       without = gatherPersistent(module, *function, *ir);

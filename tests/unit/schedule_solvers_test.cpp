@@ -311,7 +311,7 @@ TEST_P(RandomProblems, HoldTheProperties) {
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomProblems, testing::Range(0, 10));
 
 // Solving must not dominate the time of a compile.
-TEST(Solvers, AModelOf200UnitsTakesAboutASecond) {
+TEST(Solvers, AModelOf200UnitsTakesAFewSeconds) {
   // 200 units, 10⁴ ops, 5000 saved activations, and room for one, two or three
   // more gathers than the minimum.
   Problem problem = training(200, 25, 10, 150);
@@ -325,7 +325,7 @@ TEST(Solvers, AModelOf200UnitsTakesAboutASecond) {
     ASSERT_TRUE(solution(pre) && solution(automatic));
     EXPECT_LE(solution(automatic)->timeline.totalExposedUs,
               solution(pre)->timeline.totalExposedUs);
-    EXPECT_LT(seconds, 1.5 * stopwatch.slack);
+    EXPECT_LT(seconds, 4 * stopwatch.slack);
     RecordProperty("seconds" + std::to_string(room), std::to_string(seconds));
   }
 }

@@ -1,0 +1,15 @@
+// What no schedule can improve on.
+#ifndef FSDPC_COMPILER_SCHEDULE_BOUND_H
+#define FSDPC_COMPILER_SCHEDULE_BOUND_H
+
+#include "compiler/schedule/problem.h"
+
+namespace fsdpc::schedule {
+
+/// Returns a lower bound of the exposed time of every schedule that keeps the
+/// problem's memory limit. The bound on live gathers is not used.
+double leastExposedUs(const Problem &problem);
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_BOUND_H

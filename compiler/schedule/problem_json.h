@@ -1,0 +1,23 @@
+// Problems as JSON, so that schedules of real models can be studied and tested
+// without the models.
+#ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H
+#define FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H
+
+#include "compiler/schedule/problem.h"
+#include "shared/status.h"
+
+#include <string>
+#include <string_view>
+
+namespace fsdpc::schedule {
+
+/// Returns the problem without its options. Durations are rounded to
+/// nanoseconds.
+std::string toJson(const Problem &problem);
+
+/// Reads what `toJson` wrote. The problem passes `check()`.
+Result<Problem> problemFromJson(std::string_view text);
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_PROBLEM_JSON_H

@@ -1,0 +1,78 @@
+// Solves scheduling problems of real models with every rule and prints how far
+// each is from the lower bound, with and without memory limits.
+//
+// usage: schedule_bench PROBLEM.json…   (from schedule-prefetch{problem=FILE})
+#include "compiler/schedule/bound.h"
+#include "compiler/schedule/problem_json.h"
+#include "compiler/schedule/solvers.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace fsdpc::schedule;
+
+namespace {
+
+Solved solveAs(Problem problem, Prefetch mode) {
+  problem.options.prefetch = mode;
+  return solve(problem);
+}
+
+void cell(const Solved &solved) {
+  if (auto *found = std::get_if<Solution>(&solved))
+    std::printf(" %9.2f", found->timeline.totalExposedUs / 1e3);
+  else
+    std::printf(" %9s", "-");
+}
+
+void row(const Problem &problem) {
+  std::printf(" %9.2f", leastExposedUs(problem) / 1e3);
+  for (Prefetch mode : {Prefetch::None, Prefetch::Post, Prefetch::Pre})
+    cell(solveAs(problem, mode));
+  auto begin = std::chrono::steady_clock::now();
+  Solved solved = solveAs(problem, Prefetch::Auto);
+  std::chrono::duration<double> seconds =
+      std::chrono::steady_clock::now() - begin;
+  cell(solved);
+  if (auto *found = std::get_if<Solution>(&solved))
+    std::printf(" %9.1f", double(found->peakBytes) / (1 << 20));
+  else
+    std::printf(" %9s", "");
+  std::printf(" %8.3f\n", seconds.count());
+}
+
+} // namespace
+
+int main(int count, char **files) {
+  std::printf("%-24s %9s %9s %9s %9s %9s %9s %9s %8s\n", "exposed ms",
+              "cap MiB", "bound", "none", "post", "pre", "auto", "auto MiB",
+              "s");
+  for (int i = 1; i < count; ++i) {
+    std::ifstream file(files[i]);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    fsdpc::Result<Problem> problem = problemFromJson(text);
+    if (!problem) {
+      std::fprintf(stderr, "error: '%s' is %s\n", files[i],
+                   problem.error().message.c_str());
+      return 1;
+    }
+    std::string name = std::filesystem::path(files[i]).stem();
+    Solved none = solveAs(*problem, Prefetch::None);
+    Solved pre = solveAs(*problem, Prefetch::Pre);
+    int64_t least = std::get<Solution>(none).peakBytes;
+    int64_t most = std::get<Solution>(pre).peakBytes;
+    for (double share : {0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0}) {
+      Problem capped = *problem;
+      capped.options.memoryLimit =
+          least + int64_t(share * double(most - least));
+      std::printf("%-24s %9.1f", name.c_str(),
+                  double(*capped.options.memoryLimit) / (1 << 20));
+      row(capped);
+    }
+    std::printf("%-24s %9s", name.c_str(), "none");
+    row(*problem);
+  }
+}
