@@ -178,7 +178,7 @@ struct Call {
 // Everything that one entry function enqueues on one stream, except event
 // waits.
 struct CallSequence {
-  std::string entry; // "microbatch" or "update"
+  std::string entry; // "microbatch", "update" or "evaluate"
   int32_t stream = 0;
   std::vector<Call> calls;
 };
@@ -214,6 +214,9 @@ struct Manifest {
   int32_t events = 0;
   int64_t stackBytes = 0;  // deepest stack of a kernel, bytes per thread
   std::string tokensInput; // input whose elements count as tokens, or empty
+  // The program's evaluation reports its loss as a mean, with its divisor.
+  // Targets of an ignored value count for neither.
+  bool evaluatesMeans = false;
   std::vector<Input> inputs;
   std::vector<Layout> layouts;
   std::vector<Buffer> buffers;

@@ -144,6 +144,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("arenaActivations", x.arenaActivations);
   v("constantBytes", x.constantBytes), v("events", x.events);
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
+  v("evaluatesMeans", x.evaluatesMeans);
   v("inputs", x.inputs), v("layouts", x.layouts), v("buffers", x.buffers);
   v("matmuls", x.matmuls), v("convolutions", x.convolutions);
   v("poolings", x.poolings), v("attentions", x.attentions);

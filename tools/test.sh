@@ -38,6 +38,8 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
   say "the same bits at every number of ranks"
   /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
+  say "every evaluation"
+  /usr/bin/python3 "$root"/tests/numeric/evaluation.py --build "$build" --all
   say "killing and resuming runs"
   /usr/bin/python3 "$root"/tests/numeric/soak.py --build "$build" --histories 125
   say "random graphs"

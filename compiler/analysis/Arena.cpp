@@ -1,7 +1,9 @@
 // Packs all slots of the module into one arena. @update runs after @microbatch,
-// so its slots follow in time and reuse the memory.
+// so its slots follow in time and reuse the memory. @evaluate runs between
+// steps and reuses all of it, so it never changes how a step is packed.
 #include "compiler/analysis/Slots.h"
 
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 
 using namespace mlir;
@@ -25,9 +27,11 @@ static FailureOr<SmallVector<Slot>> slotsOf(ModuleOp module, StringRef name) {
 FailureOr<ArenaSlots> fsdpc::analysis::findArenaSlots(ModuleOp module) {
   auto microbatch = slotsOf(module, fsdp::FSDPDialect::kMicrobatch);
   auto update = slotsOf(module, fsdp::FSDPDialect::kUpdate);
-  if (failed(microbatch) || failed(update))
+  auto evaluate = slotsOf(module, fsdp::kEvaluate);
+  if (failed(microbatch) || failed(update) || failed(evaluate))
     return failure();
-  return ArenaSlots{std::move(*microbatch), std::move(*update)};
+  return ArenaSlots{std::move(*microbatch), std::move(*update),
+                    std::move(*evaluate)};
 }
 
 FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
@@ -51,8 +55,15 @@ FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
   packer.work = 400'000'000; // a few searches among 2,000 buffers
   packer.cap = cap;
   plan.packing = schedule::pack(intervalsOf(plan.slots), packer);
-  if (plan.packing.error.empty())
-    return plan;
-  module.emitError("cannot pack the arena: ") << plan.packing.error;
-  return failure();
+  // An evaluation takes less than a step, so any packing within a step's peak
+  // is as good as the best.
+  plan.evaluateSlots = std::move(arena->evaluate);
+  schedule::PackerOptions quick;
+  quick.gap = 1;
+  plan.evaluatePacking = schedule::pack(intervalsOf(plan.evaluateSlots), quick);
+  for (const schedule::Packing *packing :
+       {&plan.packing, &plan.evaluatePacking})
+    if (!packing->error.empty())
+      return module.emitError("cannot pack the arena: ") << packing->error;
+  return plan;
 }

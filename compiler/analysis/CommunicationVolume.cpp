@@ -5,7 +5,7 @@
 // the end of the compile.
 #include "compiler/analysis/CommunicationVolume.h"
 
-#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "llvm/ADT/StringExtras.h"
@@ -203,7 +203,11 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
               schedule::ElementType::F32);
     }
   };
-  module.walk([&](Operation *op) {
+  // Of a step; an evaluation is no part of it.
+  func::FuncOp evaluate = fsdp::findEvaluate(module);
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (evaluate && op == evaluate)
+      return WalkResult::skip();
     TypeSwitch<Operation *>(op)
         .Case<fsdp::AllGatherOp, fsdp::AllGatherStartOp>([&](auto gather) {
           add("all_gather", true, gather.getLayouts(), compute);
@@ -224,6 +228,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
         .Case([&](fsdp::GatherParametersOp gather) {
           add("gather_parameters", false, gather.getLayouts(), compute);
         });
+    return WalkResult::advance();
   });
   parts.describe(module, volume);
   return volume;

@@ -48,10 +48,10 @@ std::string labelOf(const Slot &slot);
 // Returns the slots as intervals for the packer.
 std::vector<schedule::Interval> intervalsOf(llvm::ArrayRef<Slot> slots);
 
-// The slots that share the arena. @update runs after @microbatch; positions
-// count from the beginning of each function.
+// The slots that share the arena. @update runs after @microbatch, @evaluate
+// between steps; positions count from the beginning of each function.
 struct ArenaSlots {
-  llvm::SmallVector<Slot> microbatch, update;
+  llvm::SmallVector<Slot> microbatch, update, evaluate;
 };
 mlir::FailureOr<ArenaSlots> findArenaSlots(mlir::ModuleOp module);
 
@@ -60,6 +60,9 @@ mlir::FailureOr<ArenaSlots> findArenaSlots(mlir::ModuleOp module);
 struct ArenaPlan {
   llvm::SmallVector<Slot> slots; // of @microbatch, then of @update
   schedule::Packing packing;     // offsets in the order of the slots
+  // @evaluate shares the arena with a step, not a moment: it is packed alone.
+  llvm::SmallVector<Slot> evaluateSlots;
+  schedule::Packing evaluatePacking;
 };
 mlir::FailureOr<ArenaPlan> packArena(mlir::ModuleOp module,
                                      std::optional<int64_t> cap);

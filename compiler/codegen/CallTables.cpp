@@ -6,6 +6,7 @@
 // the n-th entry of that stream's sequence.
 #include "compiler/codegen/CallTables.h"
 
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/Streams.h"
 
@@ -103,7 +104,7 @@ public:
       : symbols(module), tables(tables), manifest(manifest) {}
 
   // Appends one sequence per stream of the entry function `entry`.
-  void add(StringRef entry);
+  void add(func::FuncOp function);
 
 private:
   // Describes a call, apart from its place in the stream.
@@ -142,13 +143,12 @@ int32_t CallTables::indexOf(rt::AbiCallOpInterface op) {
   return entry->second;
 }
 
-void CallTables::add(StringRef entry) {
+void CallTables::add(func::FuncOp function) {
   CallSequence sequences[rt::kStreams];
   for (int32_t stream = 0; stream < rt::kStreams; ++stream) {
-    sequences[stream].entry = entry.str();
+    sequences[stream].entry = function.getSymName().str();
     sequences[stream].stream = stream;
   }
-  auto function = symbols.lookup<func::FuncOp>(entry);
   // Commands that do no work, such as waiting for an event, are not timed and
   // get no entry.
   for (Operation &op : function.getBody().front().without_terminator()) {
@@ -176,7 +176,6 @@ void CallTables::add(StringRef entry) {
 void fsdpc::codegen::addCalls(ModuleOp module, ProgramTables &tables,
                               Manifest &manifest) {
   CallTables calls(module, tables, manifest);
-  for (StringRef entry :
-       {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate})
+  for (func::FuncOp entry : fsdp::entriesOf(module))
     calls.add(entry);
 }

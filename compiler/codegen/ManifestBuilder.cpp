@@ -8,6 +8,7 @@
 
 #include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/codegen/CallTables.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
@@ -137,6 +138,9 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   manifest.events = tables.events;
   manifest.constantBytes = tables.constants.size();
   addSources(module, tables, manifest);
+  if (func::FuncOp evaluate = fsdp::findEvaluate(module))
+    for (auto report : evaluate.getOps<rt::ReportLossOp>())
+      manifest.evaluatesMeans = report.getValid() != nullptr;
   bool onGpu = fsdp::CompileOptions::of(module).isCuda();
   for (Operation &op : *module.getBody()) {
     if (auto input = dyn_cast<rt::InputOp>(op))

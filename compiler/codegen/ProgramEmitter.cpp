@@ -6,6 +6,7 @@
 #include "compiler/codegen/ProgramEmitter.h"
 
 #include "compiler/analysis/kernels/GridPlan.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "runtime/include/fsdpc.h"
 
@@ -296,6 +297,10 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest,
   emitKernels(/*onHost=*/deviceCode.empty());
   llvm::Function *microbatch = emitEntry(fsdp::FSDPDialect::kMicrobatch);
   llvm::Function *update = emitEntry(fsdp::FSDPDialect::kUpdate);
+  // An edited dump may have been written before there was @evaluate.
+  llvm::Constant *evaluate = llvm::ConstantPointerNull::get(builder.getPtrTy());
+  if (fsdp::findEvaluate(module))
+    evaluate = emitEntry(fsdp::kEvaluate);
 
   // Mirrors struct fsdpc_program of runtime/include/fsdpc.h.
   auto *fields = llvm::ConstantStruct::getAnon(
@@ -305,7 +310,7 @@ std::unique_ptr<llvm::Module> ProgramEmitter::emit(StringRef manifest,
        bytes("weights", tables.weights),
        builder.getInt64(tables.weights.size()), microbatch, update, kernels,
        builder.getInt64(kernelIndices.size()), bytes("device_code", deviceCode),
-       builder.getInt64(deviceCode.size())});
+       builder.getInt64(deviceCode.size()), evaluate});
   auto *program = new llvm::GlobalVariable(
       *result, fields->getType(), /*isConstant=*/true,
       llvm::GlobalValue::InternalLinkage, fields, "fsdpc_program");

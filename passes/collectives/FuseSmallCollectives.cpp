@@ -111,10 +111,11 @@ int64_t fuseReductions(Block &body) {
 struct FuseSmallCollectives
     : impl::FuseSmallCollectivesBase<FuseSmallCollectives> {
   void runOnOperation() override {
-    auto function = fsdp::getMicrobatch(getOperation());
-    if (failed(function))
+    auto functions = fsdp::getForwards(getOperation());
+    if (failed(functions))
       return signalPassFailure();
-    fused = fuseGathers(function->front()) + fuseReductions(function->front());
+    for (func::FuncOp function : *functions)
+      fused += fuseGathers(function.front()) + fuseReductions(function.front());
   }
 };
 

@@ -282,13 +282,19 @@ struct MaterializeCollectives
     : impl::MaterializeCollectivesBase<MaterializeCollectives> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto microbatch = fsdp::getMicrobatch(module);
+    auto forwards = fsdp::getForwards(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
-    if (failed(microbatch) || failed(update))
+    if (failed(forwards) || failed(update))
       return signalPassFailure();
-    Block &body = microbatch->front();
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
+    // @evaluate hands over no gradients, so nothing is reduced there.
+    for (func::FuncOp function : *forwards)
+      materialize(module, options, function.front());
+    completeUpdate(module, options, update->front());
+  }
 
+  void materialize(ModuleOp module, const fsdp::CompileOptions &options,
+                   Block &body) {
     if (options.reduce == fsdp::ReductionTime::Step)
       accumulateLocally(body);
     else
@@ -297,12 +303,11 @@ struct MaterializeCollectives
     // Segments are found while layouts still are fsdp.flat, before gathers and
     // views of them exist in several copies.
     SmallVector<Segment> found = findSegments(body);
-    segments = found.size();
+    segments += found.size();
     markSegments(found);
 
     if (keepWhole(module, body))
-      gathers = Gatherer(module, body).run();
-    completeUpdate(module, options, update->front());
+      gathers += Gatherer(module, body).run();
   }
 };
 

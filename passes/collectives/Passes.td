@@ -127,6 +127,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `gradient` | what is reduced for a layout is not its `fsdp.pack` |
     | `statistics` | a buffer is updated in the backward, or twice with one value |
     | `symmetric` | an op that communicates stands in a region |
+    | `evaluate` | an op of @evaluate changes parameters, gradients, states or buffers |
 
     | rule of @update | broken where |
     |---|---|

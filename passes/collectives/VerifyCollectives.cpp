@@ -61,16 +61,18 @@ LogicalResult verifySymmetry(Operation *op) {
   return success();
 }
 
-// ---- the rules of @microbatch ----
+// ---- the rules of @microbatch and @evaluate ----
 
-// One scan over @microbatch. Its state is the open segment and what has been
-// reduced or updated so far, so each rule sees an op once.
+// One scan over @microbatch, or over @evaluate, which changes nothing. Its
+// state is the open segment and what has been reduced or updated so far, so
+// each rule sees an op once.
 class Verifier {
 public:
-  Verifier(ModuleOp module, const fsdp::CompileOptions &options, Block &body,
-           bool scheduled)
-      : module(module), symbols(module), options(options), body(body),
-        lives(body),
+  Verifier(ModuleOp module, const fsdp::CompileOptions &options,
+           func::FuncOp function, bool scheduled)
+      : module(module), symbols(module), options(options),
+        body(function.front()), lives(body),
+        evaluates(function.getSymName() == fsdp::kEvaluate),
         reducesInUpdate(options.reduce == fsdp::ReductionTime::Step),
         scheduled(scheduled) {}
 
@@ -87,6 +89,8 @@ public:
     }
     if (segment)
       return broken(segment, "segment") << "no 'fsdp.exit' ends it";
+    if (evaluates)
+      return success();
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       if (layout.getTrainable() &&
           !reductions.contains(layout.getSymNameAttr()))
@@ -199,6 +203,13 @@ private:
       return failure();
     // What an op does follows from its effects and not from its class, so a new
     // op that writes gradients or buffers is checked as well.
+    if (evaluates && (writes(*ofSymbols, fsdp::ParameterMemory::get()) ||
+                      writes(*ofSymbols, fsdp::GradientMemory::get()) ||
+                      writes(*ofSymbols, fsdp::OptimizerMemory::get()) ||
+                      writes(*ofSymbols, fsdp::BufferMemory::get())))
+      return broken(op, "evaluate")
+             << "it changes the state of the training, but '@evaluate' must "
+                "leave it as it is";
     if (writes(*ofSymbols, fsdp::GradientMemory::get()))
       return verifyReduction(op);
     if (writes(*ofSymbols, fsdp::BufferMemory::get()))
@@ -297,6 +308,7 @@ private:
   const fsdp::CompileOptions &options;
   Block &body;
   GatherLives lives;
+  bool evaluates;
   bool reducesInUpdate;
   bool scheduled;
   // The state of the scan.
@@ -410,14 +422,16 @@ struct VerifyCollectives : impl::VerifyCollectivesBase<VerifyCollectives> {
   }
 
   static LogicalResult verify(ModuleOp module, bool scheduled) {
-    auto microbatch = fsdp::getMicrobatch(module);
+    auto forwards = fsdp::getForwards(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-    if (failed(microbatch) || failed(update) ||
-        failed(fsdp::verifyReplication(module)) ||
-        failed(
-            Verifier(module, options, microbatch->front(), scheduled).run()) ||
-        failed(fsdp::verifyUpdate(module, update->front())) ||
+    if (failed(forwards) || failed(update) ||
+        failed(fsdp::verifyReplication(module)))
+      return failure();
+    for (func::FuncOp function : *forwards)
+      if (failed(Verifier(module, options, function, scheduled).run()))
+        return failure();
+    if (failed(fsdp::verifyUpdate(module, update->front())) ||
         failed(verifyUpdateEffects(update->front())))
       return failure();
     return verifyUpdateCollectives(module, options, update->front());

@@ -6,6 +6,48 @@
 
 include "mlir/Pass/PassBase.td"
 
+def BuildEvaluate : Pass<"build-evaluate", "::mlir::ModuleOp"> {
+  let summary = "Copies the forward as it runs in an evaluation to @evaluate";
+  let description = [{
+    @evaluate is what PyTorch computes after `model.eval()`: dropout passes its operand
+    on, and a batch norm whose statistics are kept normalises by the running statistics
+    instead of the batch's. Nothing is updated. Ops that the loss does not need are
+    erased. The later passes treat @evaluate as @microbatch, but it has no backward.
+
+    A batch norm without running statistics stays as it is, as in PyTorch. A loss that is
+    a mean of targets reports how many of them were valid, so that the runtime can weight
+    microbatches by it.
+
+    Before:
+    ```mlir
+    fsdp.unit @u
+    fsdp.parameter @w : tensor<2x8xf32> trainable unit @u
+    func.func @microbatch(%x: tensor<2x8xf32> {fsdp.input = "x"}) {
+      %r = fsdp.random {fsdp.unit = @u} : tensor<4xi32>
+      %w = fsdp.load @w {fsdp.unit = @u} : tensor<2x8xf32>
+      %d = nn.dropout %x, %r {op = 0 : i64, ratio = 0.5 : f64, fsdp.unit = @u} : tensor<2x8xf32>, tensor<4xi32>
+      %y = nn.mul %d, %w {fsdp.unit = @u} : tensor<2x8xf32>
+      %s = nn.reduce sum %y [0, 1] {fsdp.unit = @u} : tensor<2x8xf32> -> tensor<1x1xf32>
+      %l = nn.reshape %s {fsdp.unit = @u} : tensor<1x1xf32> -> tensor<f32>
+      fsdp.report_loss %l {fsdp.unit = @u} : tensor<f32>
+      return
+    }
+    ```
+    After, besides @microbatch:
+    ```mlir
+    func.func @evaluate(%x: tensor<2x8xf32> {fsdp.input = "x"}) {
+      %w = fsdp.load @w {fsdp.unit = @u} : tensor<2x8xf32>
+      %y = nn.mul %x, %w {fsdp.unit = @u} : tensor<2x8xf32>
+      %s = nn.reduce sum %y [0, 1] {fsdp.unit = @u} : tensor<2x8xf32> -> tensor<1x1xf32>
+      %l = nn.reshape %s {fsdp.unit = @u} : tensor<1x1xf32> -> tensor<f32>
+      fsdp.report_loss %l {fsdp.unit = @u} : tensor<f32>
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+}
+
 def Grad : Pass<"grad", "::mlir::ModuleOp"> {
   let summary = "Appends the backward of the reported loss to @microbatch";
   let description = [{

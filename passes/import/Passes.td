@@ -82,6 +82,7 @@ def VerifyInput : Pass<"verify-input", "::mlir::ModuleOp"> {
     - Its ops are of the dialects nn and fsdp.
     - A load names a parameter or buffer of its type, an update of statistics a buffer.
     - One loss is reported, and it depends on a trainable parameter.
+    - `@evaluate`, if there is one, has the same arguments and reports one loss.
 
     ```mlir
     func.func @microbatch(%x: tensor<4x8xf32>) {  // error: the argument has no name

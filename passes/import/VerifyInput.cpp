@@ -4,7 +4,7 @@
 // until the phase `memory`, and are checked again for every dump.
 #include "passes/import/Passes.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdpc::passes {
@@ -20,8 +20,8 @@ using namespace fsdpc::passes;
 // there and differ.
 static LogicalResult verifySignature(func::FuncOp function) {
   if (function.getNumResults() != 0 || !function.getBody().hasOneBlock())
-    return function.emitError(
-        "'@microbatch' must have one block and no results");
+    return function.emitError("'@")
+           << function.getSymName() << "' must have one block and no results";
   llvm::StringSet<> names;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto name =
@@ -88,6 +88,25 @@ static bool dependsOnParameter(fsdp::ReportLossOp report,
   return false;
 }
 
+// @evaluate reads the inputs of @microbatch and reports the same loss.
+static LogicalResult verifyEvaluate(func::FuncOp function,
+                                    func::FuncOp microbatch,
+                                    SymbolTable &symbols) {
+  if (failed(verifySignature(function)))
+    return failure();
+  if (function.getFunctionType() != microbatch.getFunctionType() ||
+      function.getArgAttrsAttr() != microbatch.getArgAttrsAttr())
+    return function.emitError(
+        "'@evaluate' must have the inputs of '@microbatch'");
+  for (Operation &op : function.getBody().front())
+    if (failed(verifyOp(&op, symbols)))
+      return failure();
+  auto losses = function.getOps<fsdp::ReportLossOp>();
+  if (!llvm::hasSingleElement(losses))
+    return function.emitError("'@evaluate' must report exactly one loss");
+  return success();
+}
+
 static LogicalResult verifyInput(ModuleOp module) {
   auto function =
       module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
@@ -109,7 +128,8 @@ static LogicalResult verifyInput(ModuleOp module) {
            << losses.size() << " losses; expected exactly one";
   if (!dependsOnParameter(losses[0], symbols))
     return losses[0].emitError("no trainable parameter affects the loss");
-  return success();
+  auto evaluate = module.lookupSymbol<func::FuncOp>(fsdp::kEvaluate);
+  return evaluate ? verifyEvaluate(evaluate, function, symbols) : success();
 }
 
 namespace {

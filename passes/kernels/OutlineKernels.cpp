@@ -5,6 +5,8 @@
 #include "passes/kernels/KernelGroups.h"
 #include "passes/kernels/Passes.h"
 
+#include "compiler/dialects/fsdp/Entries.h"
+
 #include "mlir/IR/IRMapping.h"
 
 #include <queue>
@@ -236,23 +238,26 @@ private:
 struct OutlineKernels
     : fsdpc::passes::impl::OutlineKernelsBase<OutlineKernels> {
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    auto function =
-        module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
-    if (!function) {
-      module.emitError(
-          "expected a function '@microbatch'; run the phase 'import' first");
+    auto functions = fsdp::getForwards(getOperation());
+    if (failed(functions))
       return signalPassFailure();
-    }
+    // The kernels of @evaluate follow those of training, and most of them are
+    // merged with those.
+    for (func::FuncOp function : *functions)
+      if (failed(outline(function)))
+        return signalPassFailure();
+  }
+
+  LogicalResult outline(func::FuncOp function) {
+    ModuleOp module = getOperation();
     expandForGrouping(function);
     KernelGrouping grouping(function, module);
     Order items(function, grouping);
     SmallVector<Operation *> order = items.sorted();
-    if (order.size() != items.size()) {
-      function.emitOpError("has kernels that depend on each other in a cycle; "
-                           "this is a bug in the grouping of ops");
-      return signalPassFailure();
-    }
+    if (order.size() != items.size())
+      return function.emitOpError(
+          "has kernels that depend on each other in a cycle; this is a bug in "
+          "the grouping of ops");
 
     SymbolTable symbols(module);
     Operation *end = function.getBody().front().getTerminator();
@@ -281,6 +286,7 @@ struct OutlineKernels
       if (op->use_empty())
         op.erase();
     });
+    return success();
   }
 };
 

@@ -2,6 +2,7 @@
 // plans that people may have edited, so the pass builds each plan's loops here,
 // where an error can still name the kernel and the number.
 #include "compiler/analysis/kernels/KernelPlan.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/dialects/nn/Strided.h"
 #include "passes/kernels/Passes.h"
@@ -51,10 +52,10 @@ LogicalResult verifyPlan(func::FuncOp kernel) {
 struct VerifyKernels : fsdpc::passes::impl::VerifyKernelsBase<VerifyKernels> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    auto function =
-        module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
-    if (function && failed(verifyOutlined(function)))
-      return signalPassFailure();
+    for (func::FuncOp function : fsdp::entriesOf(module))
+      if (function.getSymName() != fsdp::FSDPDialect::kUpdate &&
+          failed(verifyOutlined(function)))
+        return signalPassFailure();
     for (auto kernel : module.getOps<func::FuncOp>())
       if (analysis::hasPlan(kernel) && failed(verifyPlan(kernel)))
         return signalPassFailure();

@@ -30,7 +30,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     if (failed(plan))
       return signalPassFailure();
     writeOffsets(plan->slots, plan->packing.offsets);
-    writeArena(plan->slots, plan->packing);
+    writeOffsets(plan->evaluateSlots, plan->evaluatePacking.offsets);
+    writeArena(plan->slots, plan->packing, plan->evaluatePacking.peak);
   }
 
   // An op with several results has one list. Results without a slot keep -1.
@@ -47,8 +48,10 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
                   DenseI64ArrayAttr::get(&getContext(), list));
   }
 
-  // Writes the size of the arena, and what it holds where most bytes are live.
-  void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing) {
+  // Writes the size of the arena, and what it holds where most bytes of a step
+  // are live. @evaluate may need more only if a step needs next to nothing.
+  void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing,
+                  int64_t evaluatePeak) {
     int peak = schedule::livePeak(intervalsOf(slots)).position;
     int64_t gathered = 0, gradients = 0, activations = 0;
     // Only slots that are live at the peak count, so the shares add up to what
@@ -71,7 +74,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     getOperation()->setAttr(
         "fsdp.arena",
         builder.getDictionaryAttr(
-            {entry("bytes", packing.peak),
+            {entry("bytes", std::max(packing.peak, evaluatePeak)),
              entry("lower_bound", packing.lowerBound),
              entry("gathered", gathered), entry("gradients", gradients),
              entry("activations", activations),

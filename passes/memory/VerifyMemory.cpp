@@ -3,6 +3,7 @@
 // where it wants them, and slots that are live together do not overlap.
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/analysis/Slots.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "passes/memory/Passes.h"
 
@@ -64,11 +65,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     SlotOptions options;
     options.maxRanks = fsdp::CompileOptions::of(module).maxRanks;
     options.useTie = isPlannedTie;
-    for (StringRef name :
-         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
-      auto function = module.lookupSymbol<func::FuncOp>(name);
-      if (!function)
-        continue;
+    for (func::FuncOp function : fsdp::entriesOf(module)) {
       FailureOr<SmallVector<Slot>> slots = findSlots(function, 0, options);
       if (failed(slots))
         return failure();

@@ -3,7 +3,7 @@
 // Every transition between streams gets an event, whether needed or not;
 // elide-events removes those that order nothing.
 #include "compiler/analysis/Slots.h"
-#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 #include "passes/runtime/Passes.h"
@@ -325,13 +325,13 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
     SymbolTable symbols(getOperation());
     fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
     for (StringRef name :
-         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate}) {
-      auto function = symbols.lookup<func::FuncOp>(name);
-      if (!function) {
+         {fsdp::FSDPDialect::kMicrobatch, fsdp::FSDPDialect::kUpdate})
+      if (!symbols.lookup<func::FuncOp>(name)) {
         getOperation().emitError("function '@")
             << name << "' is missing; run the earlier phases first";
         return signalPassFailure();
       }
+    for (func::FuncOp function : fsdp::entriesOf(getOperation())) {
       FailureOr<FunctionConverter::DeadMemory> dead =
           FunctionConverter::DeadMemory();
       if (options.poison)

@@ -116,6 +116,9 @@ void PointerBuilder::declareInputs(func::FuncOp function) {
     };
     auto name = function.getArgAttrOfType<StringAttr>(
         argument.getArgNumber(), fsdp::FSDPDialect::kInputAttr);
+    // @evaluate reads the inputs of @microbatch.
+    if (symbols.lookup<rt::InputOp>(name))
+      continue;
     auto input = rt::InputOp::create(
         builder, argument.getLoc(), name, argument.getType(),
         attribute(fsdp::FSDPDialect::kBoundAttr),

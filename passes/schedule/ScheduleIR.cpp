@@ -6,6 +6,7 @@
 #include "compiler/analysis/CommunicationVolume.h"
 
 #include "compiler/analysis/Slots.h"
+#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
@@ -285,7 +286,8 @@ LogicalResult Reader::readMemory() {
   if (failed(arena))
     return failure();
   DenseMap<Operation *, int> ids = collectivesByMemory();
-  for (const Slot &slot : arena->microbatch) {
+  bool evaluates = function.getSymName() == fsdp::kEvaluate;
+  for (const Slot &slot : evaluates ? arena->evaluate : arena->microbatch) {
     // A slot may hold several values. It belongs to a collective if one of them
     // does.
     std::optional<int> id;
@@ -294,7 +296,8 @@ LogicalResult Reader::readMemory() {
         id = found->second;
     readSlot(slot, id);
   }
-  ir.problem.later = intervalsOf(arena->update);
+  if (!evaluates)
+    ir.problem.later = intervalsOf(arena->update);
   return success();
 }
 

@@ -241,6 +241,24 @@ struct SchedulePrefetch
                       std::move(*without));
     for (const schedule::Collective &c : problem.collectives)
       ++(c.kind == schedule::CollectiveKind::Gather ? gathers : reductions);
+    func::FuncOp evaluate = fsdp::findEvaluate(module);
+    return evaluate ? scheduleEvaluate(evaluate) : success();
+  }
+
+  // An evaluation is rare and must fit wherever a step fits, so its gathers are
+  // where they need no more memory than they must.
+  LogicalResult scheduleEvaluate(func::FuncOp function) {
+    eraseUnused(function.front());
+    FailureOr<ScheduleIR> ir = readSchedule(function);
+    if (failed(ir))
+      return failure();
+    ir->problem.options.prefetch = schedule::Prefetch::None;
+    schedule::Solved solved = schedule::solve(ir->problem);
+    if (auto *failed = std::get_if<schedule::Infeasible>(&solved))
+      return function.emitOpError("cannot be scheduled: ") << failed->message;
+    const auto &solution = std::get<schedule::Solution>(solved);
+    Rewriter(*ir, &getContext()).run(solution.schedule);
+    annotate(*ir, solution.timeline);
     return success();
   }
 };

@@ -220,28 +220,29 @@ struct VerifySchedule
     for (auto function : module.getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") && failed(verifyStructure(function)))
         return failure();
-    FailureOr<func::FuncOp> function = fsdp::getMicrobatch(module);
-    if (failed(function))
+    auto functions = fsdp::getForwards(module);
+    if (failed(functions))
       return failure();
-    FailureOr<ScheduleIR> ir = readSchedule(*function);
-    if (failed(ir))
-      return failure();
-    // The memory cap is left to verify-memory, which knows the packing.
-    ir->problem.options.limitAllGathers =
-        fsdp::CompileOptions::of(module).limitAllGathers;
-    if (failed(verifyModel(*function, *ir)))
-      return failure();
-    // Costs and exposed times are written again, since an edit may have moved a
-    // wait.
-    annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+    std::string hash;
+    for (func::FuncOp function : *functions) {
+      FailureOr<ScheduleIR> ir = readSchedule(function);
+      if (failed(ir))
+        return failure();
+      // The memory cap is left to verify-memory, which knows the packing.
+      ir->problem.options.limitAllGathers =
+          fsdp::CompileOptions::of(module).limitAllGathers;
+      if (failed(verifyModel(function, *ir)))
+        return failure();
+      // Costs and exposed times are written again, since an edit may have moved
+      // a wait.
+      annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+      hash += llvm::utohexstr(schedule::hashStarts(ir->problem, ir->schedule),
+                              /*LowerCase=*/true);
+    }
     // The ranks compare this hash when they start: ranks with different
     // schedules would wait for each other for ever.
-    module->setAttr(
-        fsdp::FSDPDialect::kScheduleHashAttr,
-        StringAttr::get(
-            &getContext(),
-            llvm::utohexstr(schedule::hashStarts(ir->problem, ir->schedule),
-                            /*LowerCase=*/true)));
+    module->setAttr(fsdp::FSDPDialect::kScheduleHashAttr,
+                    StringAttr::get(&getContext(), hash));
     return success();
   }
 };

@@ -181,13 +181,15 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
                                      &getContext());
     if (half.isF32())
       return markAllAnalysesPreserved();
-    auto function = fsdp::getMicrobatch(module);
-    if (failed(function))
+    auto functions = fsdp::getForwards(module);
+    if (failed(functions))
       return signalPassFailure();
-    Converter converter(module, function->front(), half);
-    converter.run();
-    casts = converter.casts;
-    eraseDeadConstants(function->front());
+    for (func::FuncOp function : *functions) {
+      Converter converter(module, function.front(), half);
+      converter.run();
+      casts += converter.casts;
+      eraseDeadConstants(function.front());
+    }
   }
 
   // Erases constants whose users all take a converted copy.

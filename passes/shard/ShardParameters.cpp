@@ -40,7 +40,8 @@ public:
         options(options), programs(programs), strategies(options),
         ignored(std::move(ignored)) {}
 
-  LogicalResult run() {
+  // `evaluate` (may be null) reads the same layouts and has no gradients.
+  LogicalResult run(func::FuncOp evaluate) {
     GradientPacker packer(body, options);
     packer.findGradients(module);
     auto found = MemberRates::of(module, body);
@@ -49,9 +50,9 @@ public:
     rates = std::move(*found);
     if (failed(createLayouts()))
       return failure();
-    for (Operation &op : llvm::make_early_inc_range(body))
-      if (auto load = dyn_cast<fsdp::LoadOp>(op))
-        viewMember(load);
+    viewMembers(body);
+    if (evaluate)
+      viewMembers(evaluate.front());
     SmallVector<fsdp::LayoutOp> trainable;
     for (auto &[name, layout] : layouts)
       if (layout.getTrainable())
@@ -201,6 +202,12 @@ private:
       memberOf[member.getParameter()] = {layout, member.getOffset()};
   }
 
+  void viewMembers(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(block))
+      if (auto load = dyn_cast<fsdp::LoadOp>(op))
+        viewMember(load);
+  }
+
   // Replaces a load with a view of the layout's flat buffer.
   void viewMember(fsdp::LoadOp load) {
     auto it = memberOf.find(load.getSymbolAttr());
@@ -249,7 +256,7 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
     if (failed(programs))
       return signalPassFailure();
     Sharder sharder(module, *function, options, std::move(*ignored), *programs);
-    if (failed(sharder.run()))
+    if (failed(sharder.run(fsdp::findEvaluate(module))))
       return signalPassFailure();
     layouts = sharder.layoutCount();
     copies = sharder.copies;

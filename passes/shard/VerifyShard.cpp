@@ -142,14 +142,17 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   return success();
 }
 
-// ---- @microbatch ----
+// ---- @microbatch and @evaluate ----
 
-// One scan over @microbatch. With `outlined` the ops are in kernels, so operand
-// types are no longer checked.
+// One scan over @microbatch, or over @evaluate, which has no gradients. With
+// `outlined` the ops are in kernels, so operand types are no longer checked.
 class Verifier {
 public:
-  Verifier(ModuleOp module, SymbolTable &symbols, Block &body, bool outlined)
-      : module(module), symbols(symbols), body(body), outlined(outlined) {}
+  Verifier(ModuleOp module, SymbolTable &symbols, func::FuncOp function,
+           bool outlined)
+      : module(module), symbols(symbols), body(function.front()),
+        evaluates(function.getSymName() == fsdp::kEvaluate),
+        outlined(outlined) {}
 
   LogicalResult run() {
     for (Operation &op : body.without_terminator())
@@ -157,6 +160,8 @@ public:
           failed(verifyStage(&op)) ||
           (!outlined && failed(verifyPrecision(&op))))
         return failure();
+    if (evaluates)
+      return success();
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       if (layout.getTrainable() && !reduces.contains(layout.getSymNameAttr()))
         return broken(layout, "gradient")
@@ -217,6 +222,9 @@ private:
   // Each trainable layout's gradients are packed in its unit's backward, and
   // handed over once.
   LogicalResult verifyReduce(fsdp::ReduceOp reduce) {
+    if (evaluates)
+      return broken(reduce, "gradient")
+             << "it hands over a gradient, but '@evaluate' has no backward";
     auto [first, isNew] =
         reduces.try_emplace(reduce.getLayoutAttr().getAttr(), reduce);
     if (!isNew)
@@ -280,6 +288,7 @@ private:
   ModuleOp module;
   SymbolTable &symbols;
   Block &body;
+  bool evaluates;
   bool outlined;
   DenseMap<StringAttr, fsdp::ReduceOp> reduces;
 };
@@ -320,14 +329,16 @@ struct VerifyShard : impl::VerifyShardBase<VerifyShard> {
 
   static LogicalResult verify(ModuleOp module, bool outlined) {
     SymbolTable symbols(module);
-    auto microbatch = fsdp::getMicrobatch(module);
+    auto forwards = fsdp::getForwards(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);
-    if (failed(microbatch) || failed(update) ||
+    if (failed(forwards) || failed(update) ||
         failed(verifyLayouts(module, symbols)) ||
-        failed(fsdp::verifyReplication(module)) ||
-        failed(
-            Verifier(module, symbols, microbatch->front(), outlined).run()) ||
-        failed(verifyUpdateStage(update->front())))
+        failed(fsdp::verifyReplication(module)))
+      return failure();
+    for (func::FuncOp function : *forwards)
+      if (failed(Verifier(module, symbols, function, outlined).run()))
+        return failure();
+    if (failed(verifyUpdateStage(update->front())))
       return failure();
     return fsdp::verifyUpdate(module, update->front());
   }

@@ -20,7 +20,8 @@ namespace {
 // The command line as CLI11 fills it in.
 struct Arguments {
   Options options;
-  std::vector<std::string> data, tokens;
+  std::vector<std::string> data, tokens, eval, evalTokens;
+  int64_t steps = -1; // not given
   bool noGraph = false;
 };
 
@@ -102,9 +103,10 @@ const Flag flags[] = {
      "with --data; no window crosses from one to the next",
      [](Arguments &a) -> Target { return &a.tokens; }},
     {"--steps", "S",
-     "Optimizer steps, counted from the start of training, also with --resume",
-     [](Arguments &a) -> Target { return &a.options.steps; },
-     wholeNumber<1, int64_t(1) << 40>},
+     "Optimizer steps, counted from the start of training, also with --resume; "
+     "0 only evaluates, and needs --eval instead of --data",
+     [](Arguments &a) -> Target { return &a.steps; },
+     wholeNumber<0, int64_t(1) << 40>},
     {"--accumulate", "K", "Microbatches a rank runs in one step (default 1)",
      [](Arguments &a) -> Target { return &a.options.accumulate; },
      wholeNumber<1, 1 << 20>},
@@ -128,6 +130,30 @@ const Flag flags[] = {
     {"--shuffle", nullptr,
      "Take the samples of each epoch in a seeded order, the same for every N",
      [](Arguments &a) -> Target { return &a.options.shuffle; }},
+    {"--eval", "NAME=FILE",
+     "An input's samples for evaluations, as --data; one for each input. An "
+     "evaluation computes the loss without dropout and with running "
+     "statistics, and logs it as eval_loss: at the end, or as --eval-every "
+     "says",
+     [](Arguments &a) -> Target { return &a.eval; }},
+    {"--eval-tokens", "NAME=FILE[:WIDTH][+SHIFT]",
+     "The same from a token stream, as --tokens",
+     [](Arguments &a) -> Target { return &a.evalTokens; }},
+    {"--eval-every", "N", "Evaluate after every N steps, and at the end",
+     [](Arguments &a) -> Target { return &a.options.evalEvery; },
+     wholeNumber<1, int64_t(1) << 40>},
+    {"--eval-steps", "M",
+     "Evaluate on the first M microbatches (default: all samples)",
+     [](Arguments &a) -> Target { return &a.options.evalSteps; },
+     wholeNumber<1, int64_t(1) << 40>},
+    {"--best", "DIR",
+     "Keep the parameters of the lowest eval_loss in this folder, as --save "
+     "writes them; best.json names the file, its step and its loss",
+     [](Arguments &a) -> Target { return &a.options.best; }, path},
+    {"--patience", "N",
+     "End the training after N evaluations in a row without a lower eval_loss",
+     [](Arguments &a) -> Target { return &a.options.patience; },
+     wholeNumber<1, 1 << 20>},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",
@@ -314,6 +340,29 @@ Status completeCheckpoints(Options &options) {
   return {};
 }
 
+// Reads --eval and --eval-tokens, and refuses flags that need them.
+Status completeEvaluation(Arguments &arguments, const Manifest &manifest) {
+  Options &options = arguments.options;
+  if (arguments.eval.empty() && arguments.evalTokens.empty()) {
+    for (auto &[given, name] :
+         {std::pair(options.evalEvery != 0, "--eval-every"),
+          std::pair(options.evalSteps != 0, "--eval-steps"),
+          std::pair(!options.best.empty(), "--best"),
+          std::pair(options.patience != 0, "--patience"),
+          std::pair(arguments.steps == 0, "--steps 0")})
+      if (given)
+        return Error{std::string(name) + " needs --eval NAME=FILE"};
+    return {};
+  }
+  if (!options.trace.empty())
+    return Error{"--trace shows steps only; omit it or --eval"};
+  auto sources = assignData(arguments.eval, arguments.evalTokens, manifest,
+                            {"--eval", "--eval-tokens"});
+  FSDPC_TRY(sources);
+  options.eval = std::move(*sources);
+  return {};
+}
+
 bool keepsAverages(const Manifest &manifest) {
   return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
                      [](const Layout &layout) { return layout.average; });
@@ -363,10 +412,19 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);
   options.schedule = *parsed;
-  auto sources = assignData(arguments.data, arguments.tokens, manifest);
-  FSDPC_TRY(sources);
-  options.data = std::move(*sources);
-  if (options.steps == 0)
+  options.steps = std::max<int64_t>(0, arguments.steps);
+  bool trains = arguments.steps != 0;
+  FSDPC_TRY(completeEvaluation(arguments, manifest));
+  // A run that only evaluates needs no other samples.
+  if (trains || !arguments.data.empty() || !arguments.tokens.empty()) {
+    auto sources = assignData(arguments.data, arguments.tokens, manifest,
+                              {"--data", "--tokens"});
+    FSDPC_TRY(sources);
+    options.data = std::move(*sources);
+  } else {
+    options.data = options.eval;
+  }
+  if (arguments.steps < 0)
     return Error{
         "--steps is missing: say how many steps to train, as in --steps 100"};
   return options;

@@ -27,6 +27,7 @@ struct DataSource {
 struct Options {
   std::string program;          // argv[0]
   std::vector<DataSource> data; // one per input, in the manifest's order
+  std::vector<DataSource> eval; // the same of --eval; empty: no evaluation
   int64_t steps = 0, accumulate = 1;
   int threads = 0; // 0: the cores that the rank may use
   double lr = 0;
@@ -44,6 +45,10 @@ struct Options {
   int64_t keep = 0;            // checkpoints that stay
   int64_t keepEvery = 0;       // those of multiples of so many steps stay too
   std::string afterCheckpoint; // a command of the shell
+  int64_t evalEvery = 0;       // steps between evaluations; 0: one at the end
+  int64_t evalSteps = 0;       // microbatches of an evaluation; 0: all samples
+  std::string best;            // --best: a folder
+  int64_t patience = 0;        // evaluations without a better one; 0: no end
   std::string resume;          // "newest" or the digits of a step
   int ranks = 0;               // --ranks; 0: not given
   int ranksPerNode = 0;

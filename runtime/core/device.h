@@ -51,6 +51,7 @@ struct Section {
   bool first = true; // first microbatch of its step: gradients are overwritten,
                      // not added to
   int64_t microbatch = 0, step = 0;
+  bool evaluate = false; // a microbatch of an evaluation
 };
 
 // The results of one step: loss and divisor of each of this rank's
@@ -106,6 +107,9 @@ public:
   // Returns true if the loop may enqueue the next step before it asks for the
   // results of this one. Otherwise the loop synchronizes after each section.
   virtual bool runsAhead() const = 0;
+  // Enqueues the report of an evaluation, which ends with no update; `results`
+  // of the same step reads it.
+  virtual void report(int64_t) {}
   // Blocks until `step` has run and reads what it reported. `step` must be one
   // of the last two steps.
   virtual void results(fsdpc_rank &rank, int64_t step,

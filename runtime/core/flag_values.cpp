@@ -18,10 +18,11 @@ namespace {
 const std::vector<std::string> widths = {"u8",  "u16", "u32", "i8",
                                          "i16", "i32", "i64"};
 
-// Parses one --data or --tokens. Its input is one of `names`.
+// Parses one value of --data or --tokens, or of the flag of an evaluation. Its
+// input is one of `names`.
 Result<DataSource> parseSource(const std::string &text, bool isTokens,
+                               const std::string &flag,
                                const std::vector<std::string> &names) {
-  std::string flag = isTokens ? "--tokens" : "--data";
   size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size())
     return Error{flag + ": '" + text + "' is not NAME=FILE"};
@@ -148,7 +149,8 @@ void parseTokens(const std::string &text, DataSource &source) {
 
 Result<std::vector<DataSource>>
 assignData(const std::vector<std::string> &data,
-           const std::vector<std::string> &tokens, const Manifest &manifest) {
+           const std::vector<std::string> &tokens, const Manifest &manifest,
+           const DataFlags &flags) {
   std::vector<std::string> names;
   for (const Input &input : manifest.inputs)
     names.push_back(input.name);
@@ -156,21 +158,22 @@ assignData(const std::vector<std::string> &data,
   std::vector<DataSource> sources(names.size());
   for (size_t i = 0; i < data.size() + tokens.size(); ++i) {
     bool isTokens = i >= data.size();
+    const std::string &flag = isTokens ? flags.tokens : flags.data;
     Result<DataSource> source = parseSource(
-        isTokens ? tokens[i - data.size()] : data[i], isTokens, names);
+        isTokens ? tokens[i - data.size()] : data[i], isTokens, flag, names);
     FSDPC_TRY(source);
     auto found = std::find(names.begin(), names.end(), source->input);
     DataSource &own = sources[size_t(found - names.begin())];
     // --data and --tokens for the same input count as twice, too.
     if (!own.input.empty())
-      return Error{std::string(isTokens ? "--tokens" : "--data") + ": input '" +
-                   source->input + "' is given twice"};
+      return Error{flag + ": input '" + source->input + "' is given twice"};
     own = std::move(*source);
   }
   for (size_t i = 0; i < names.size(); ++i)
     if (sources[i].input.empty())
-      return Error{"input '" + names[i] + "' has no data: give --data " +
-                   names[i] + "=FILE.npy or --tokens " + names[i] + "=FILE:u8"};
+      return Error{"input '" + names[i] + "' has no data: give " + flags.data +
+                   " " + names[i] + "=FILE.npy or " + flags.tokens + " " +
+                   names[i] + "=FILE:u8"};
   return sources;
 }
 

@@ -24,10 +24,16 @@ Status checkAtLeastZero(const std::string &text);
 // wrap around.
 Status checkSeed(const std::string &text);
 
+// The names of the flags that give samples and token streams.
+struct DataFlags {
+  std::string data, tokens;
+};
+
 // Returns the source of each input, in the manifest's order. Fails if an input
-// has none or two. `data` and `tokens` are the values of --data and --tokens.
+// has none or two. `data` and `tokens` are the values of the two flags.
 Result<std::vector<DataSource>>
 assignData(const std::vector<std::string> &data,
-           const std::vector<std::string> &tokens, const Manifest &manifest);
+           const std::vector<std::string> &tokens, const Manifest &manifest,
+           const DataFlags &flags);
 
 } // namespace fsdpc::runtime

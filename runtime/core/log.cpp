@@ -191,4 +191,17 @@ Status Log::step(const Manifest &manifest, const Options &options,
   return line(dump(json));
 }
 
+Status Log::evaluation(const EvaluationRecord &record) {
+  if (file < 0)
+    return {};
+  Json json = {{"eval_step", record.step},
+               {"eval_loss", record.loss},
+               {"eval_samples", record.samples}};
+  if (isEmulation())
+    json["emulated"] = true;
+  else
+    json["eval_ms"] = record.milliseconds;
+  return line(dump(json));
+}
+
 } // namespace fsdpc::runtime

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/core/command_line.h"
+#include "runtime/core/evaluation.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
 
@@ -67,6 +68,8 @@ public:
                 const RunInfo &info);
   Status step(const Manifest &manifest, const Options &options,
               const RunInfo &info, const StepRecord &record);
+  // A line with `eval_step` in place of `step`: the steps done before it.
+  Status evaluation(const EvaluationRecord &record);
 
 private:
   Status line(const std::string &text);

@@ -301,6 +301,8 @@ Status Trainer::train() {
     progress.start(manifest);
     warnOfUnused();
     reportResumed();
+    if (!evaluation.note().empty())
+      printWarning(evaluation.note());
     FSDPC_TRY(log.header(manifest, options, info));
   }
   resumed.reset();
@@ -326,7 +328,8 @@ Status Trainer::train() {
   // Only from here on: a signal during preparation ends the process at once,
   // since there is nothing to save yet.
   catchStopSignals();
-  for (int64_t step = started.step; step < options.steps && !stopping; ++step) {
+  for (int64_t step = started.step;
+       step < options.steps && !stopping && !exhausted; ++step) {
     next = StepRecord();
     next.step = step;
     begin(next);
@@ -342,6 +345,7 @@ Status Trainer::train() {
       countSent(next);
       record = next;
       FSDPC_TRY(complete());
+      FSDPC_TRY(evaluateDue(progress));
       FSDPC_TRY(writeDueCheckpoint());
       continue;
     }
@@ -355,17 +359,21 @@ Status Trainer::train() {
     record = next;
     pending = true;
     // Only what has a finite loss becomes a checkpoint.
-    if (due || isCheckpointStep(step + 1)) {
+    if (due || isCheckpointStep(step + 1) || isEvaluationStep(step + 1)) {
       FSDPC_TRY(drain());
+      FSDPC_TRY(evaluateDue(progress));
       FSDPC_TRY(writeDueCheckpoint());
     }
   }
   FSDPC_TRY(drain());
   if (state.step >= options.steps)
     stopping = 0; // there was nothing to stop
+  FSDPC_TRY(evaluateLast(progress));
   FSDPC_TRY(saveResults());
   if (job.rank != 0)
     return {};
+  if (options.steps == 0)
+    return {}; // the evaluation has been printed
   if (started.step >= options.steps)
     progress.nothingToDo();
   else if (stopping)

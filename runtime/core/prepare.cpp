@@ -34,6 +34,11 @@ Status Trainer::checkPaths() const {
     for (const std::string &path : samples.paths(i))
       others.push_back(
           {"the data of input '" + options.data[i].input + "'", path});
+  for (size_t i = 0; i < options.eval.size(); ++i)
+    for (const std::string &path : evaluation.data().paths(i))
+      others.push_back(
+          {"the evaluation data of input '" + options.eval[i].input + "'",
+           path});
   for (const std::string &path : weights.paths())
     others.push_back({"the model's weights", path});
   FSDPC_TRY(checkDistinct(outputs, others));
@@ -50,7 +55,9 @@ Status Trainer::checkPaths() const {
 // only rank 0 writes on rank 0.
 Status Trainer::check() {
   FSDPC_TRY(checkMachine(manifest, job.size));
-  FSDPC_TRY(samples.open(manifest, options, microbatches));
+  FSDPC_TRY(
+      samples.open(manifest, options, options.steps > 0 ? microbatches : 0));
+  FSDPC_TRY(openEvaluation());
   // A run that resumes needs no initial values.
   if (!resumed)
     FSDPC_TRY(weights.open(manifest, program, options));
@@ -69,6 +76,7 @@ Status Trainer::check() {
     auto found = factsOf(manifest, options, samples, weights, info.groupRanks);
     FSDPC_TRY(found);
     facts = std::move(*found);
+    FSDPC_TRY(findEvaluationFacts());
   }
   FSDPC_TRY(checkBackend(manifest));
   if (!options.trace.empty())
@@ -165,7 +173,8 @@ bool Trainer::prepare() {
   // Files and options, before a device or large memory is taken.
   if (!agree(job, check()))
     return false;
-  if (!agree(job, compareFacts(facts, job)))
+  if (!agree(job, compareFacts(facts, job)) ||
+      !agree(job, compareFacts(evaluationFacts, job)))
     return false;
   info.batch = samples.batch();
   info.samples = samples.count();

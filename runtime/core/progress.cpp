@@ -96,6 +96,12 @@ void Progress::step(const StepRecord &record) {
              redraw ? "" : "\n"));
 }
 
+void Progress::evaluation(const EvaluationRecord &record) const {
+  say(format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples\n",
+             redraw ? "\r\x1b[K" : "", prefix, (long long)record.step,
+             (long long)options.steps, record.loss, (long long)record.samples));
+}
+
 void Progress::nothingToDo() const {
   say(prefix + std::string("nothing to train: ") +
       std::to_string(info.firstStep) + " steps are done, and --steps is " +

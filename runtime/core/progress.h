@@ -22,6 +22,7 @@ public:
   void stop(const StepRecord &last, const char *signal) const;
   void finish(const StepRecord &last);
   // Prints that a resumed run had no step left.
+  void evaluation(const EvaluationRecord &record) const;
   void nothingToDo() const;
 
 private:

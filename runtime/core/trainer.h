@@ -6,8 +6,10 @@
 // exchange whether a rank has an error.
 #pragma once
 
+#include "runtime/core/best_folder.h"
 #include "runtime/core/checkpoint.h"
 #include "runtime/core/checkpoint_hook.h"
+#include "runtime/core/evaluation.h"
 #include "runtime/core/log.h"
 #include "runtime/core/loss_scaler.h"
 #include "runtime/core/rank.h"
@@ -19,11 +21,14 @@
 #include "runtime/core/weights.h"
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 namespace fsdpc::runtime {
+
+class Progress;
 
 class Trainer {
 public:
@@ -80,6 +85,14 @@ private:
   Together writeNow();
   Status removeOld();
   void awaitHook();
+  // Evaluations, in evaluate.cpp.
+  Status openEvaluation();
+  Status findEvaluationFacts();
+  bool isEvaluationStep(int64_t done) const;
+  Status evaluateDue(Progress &progress);
+  Status evaluateLast(Progress &progress);
+  Status evaluateNow(Progress &progress);
+  Status keepBest(const EvaluationRecord &record);
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
 
@@ -89,7 +102,8 @@ private:
   Job &job;
   const int64_t microbatches; // V: microbatches per step over all ranks
   RunInfo info;
-  std::vector<Fact> facts; // that must be the same on every rank
+  std::vector<Fact> facts;           // that must be the same on every rank
+  std::vector<Fact> evaluationFacts; // likewise
   Samples samples;
   Weights weights;
   // Of the gather and of the reduce channel; null if no layout is hybrid.
@@ -104,6 +118,12 @@ private:
   int64_t checkpointed = -1; // step of the newest checkpoint, -1: none
   std::chrono::steady_clock::time_point checkpointedAt;
   bool due = false; // by the clock of rank 0
+  Evaluation evaluation;
+  BestFolder best;        // of rank 0
+  int64_t evaluated = -1; // steps before the last evaluation, -1: none
+  double lowestLoss = std::numeric_limits<double>::infinity();
+  int64_t worse = 0;      // evaluations since the lowest loss
+  bool exhausted = false; // --patience has run out
   Log log;
   Trace trace;
   LossScaler scaler;

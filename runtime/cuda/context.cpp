@@ -23,7 +23,7 @@ CudaContext::CudaContext(CudaApi &api, Job &job, const Manifest &manifest)
       const CommandInfo &command = manifest.commands[size_t(call.command)];
       // Kernels go by their own name; all of them would be "launch" otherwise.
       std::string op = command.op == "launch" ? command.name : command.op;
-      entries[sequence.entry == "update"][size_t(sequence.stream)].push_back(
+      entries[sequence.entry][size_t(sequence.stream)].push_back(
           {op, call.unit, call.unit.empty() ? op : call.unit + " " + op});
     }
 }
@@ -46,9 +46,10 @@ Status CudaContext::makeStreams() {
 
 // Every section enqueues the calls of its entry function from the start, so the
 // positions of all streams return to zero. A replayed graph enqueues none.
-void CudaContext::begin(bool update, int64_t newStep) {
+void CudaContext::begin(const char *name, int64_t newStep) {
   step = newStep;
-  entry = &entries[update];
+  auto found = entries.find(name);
+  entry = found == entries.end() ? nullptr : &found->second;
   position = {};
 }
 

@@ -10,6 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <string>
 
 namespace fsdpc::runtime {
 
@@ -37,7 +40,7 @@ public:
   Status makeStreams();
 
   // Marks that an entry function is about to enqueue its calls.
-  void begin(bool update, int64_t step);
+  void begin(const char *entry, int64_t step);
   // Returns the next call on a stream and makes it the current one.
   const NamedCall &next(int stream);
   // Ends the job if a call of the table failed, with one line that names the
@@ -75,7 +78,7 @@ public:
 
 private:
   using Calls = std::array<std::vector<NamedCall>, FSDPC_STREAMS>;
-  std::array<Calls, 2> entries; // microbatch, update
+  std::map<std::string, Calls, std::less<>> entries; // by name
   const Calls *entry = nullptr;
   // Per stream, the index of the next call in `entry`.
   std::array<size_t, FSDPC_STREAMS> position{};

@@ -123,8 +123,11 @@ void CudaDevice::send(int slot) { inputs->send(slot); }
 // the graph, since their host memory alternates from step to step.
 void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
                        void (*entry)(fsdpc_rank *)) {
-  context.begin(section.update, section.step);
-  context.api.beginRange(section.update ? "update" : "microbatch");
+  const char *name = section.update     ? "update"
+                     : section.evaluate ? "evaluate"
+                                        : "microbatch";
+  context.begin(name, section.step);
+  context.api.beginRange(name);
   // Also for a replay, so that the watchdog names the right step.
   for (const std::unique_ptr<Collectives> &channel : channels)
     if (channel)
@@ -144,6 +147,8 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
 void CudaDevice::results(fsdpc_rank &rank, int64_t step, StepResults &results) {
   update->awaitReport(rank, step, results);
 }
+
+void CudaDevice::report(int64_t step) { update->sendReport(step); }
 
 // Also waits for the copy stream, whose copies of inputs belong to no section.
 void CudaDevice::synchronize() {

@@ -47,6 +47,7 @@ public:
   Result<void *> staging(int slot, void *memory, size_t bytes) override;
   void awaitSlot(int slot) override;
   void send(int slot) override;
+  void report(int64_t step) override;
   void enter(fsdpc_rank &rank, const Section &section,
              void (*entry)(fsdpc_rank *)) override;
   bool runsAhead() const override { return true; }

@@ -57,7 +57,8 @@ void Sections::run(const Section &section, bool graphs,
   ++number;
   CudaApi &api = context.api;
   CudaStream compute = context.streams[FSDPC_STREAM_COMPUTE];
-  Kept &own = kept[{section.update, section.slot, section.first}];
+  Kept &own =
+      kept[{section.update, section.evaluate, section.slot, section.first}];
   // The first run loads everything that kernels and libraries need.
   if (!graphs || !own.ran) {
     own.ran = true;

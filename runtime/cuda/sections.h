@@ -50,8 +50,8 @@ private:
   // The join: recorded on each other stream when a section ends.
   std::array<std::unique_ptr<OwnedEvent>, FSDPC_STREAMS> met;
   std::vector<ProgramEvent> events;
-  // By Section::update, slot and first.
-  std::map<std::tuple<bool, int, bool>, Kept> kept;
+  // By Section::update, evaluate, slot and first.
+  std::map<std::tuple<bool, bool, int, bool>, Kept> kept;
   uint64_t number = 0; // of the current section
 };
 

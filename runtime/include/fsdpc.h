@@ -3,11 +3,12 @@
  * the device backends see this header and nothing else of the runtime. The
  * calls that enqueue work are in fsdpc_calls.h, which this header includes.
  *
- * A compiled program is a table (fsdpc_program) with two entry functions.
+ * A compiled program is a table (fsdpc_program) with three entry functions.
  * Each entry function only enqueues work on streams and returns:
  *
  *   microbatch   forward, backward and gradient reduction of one microbatch
  *   update       gradient norm, clipping, optimizer, refreshed parameters
+ *   evaluate     forward of one microbatch as an evaluation runs it
  *
  * The training loop belongs to the runtime. It calls `microbatch` K times and
  * `update` once per step, so a program holds no control flow of its own and the
@@ -64,6 +65,7 @@ typedef struct fsdpc_program {
   uint64_t kernel_count;
   const void *device_code; /* CUDA: a fat binary; null on the host */
   uint64_t device_code_bytes;
+  void (*evaluate)(fsdpc_rank *); /* null if the program has none */
 } fsdpc_program;
 
 /* Parses the command line and trains. Returns the exit code of the process:

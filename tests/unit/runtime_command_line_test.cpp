@@ -57,6 +57,18 @@ TEST(CommandLine, Defaults) {
   EXPECT_EQ(parsed.options.data[1].shift, 1);
 }
 
+// A run that only evaluates needs no samples to train on.
+TEST(CommandLine, EvaluatesOnly) {
+  Parsed parsed = parse({"--steps", "0", "--eval", "input_ids=a.npy",
+                         "--eval-tokens", "labels=b.txt:u8+1"});
+  ASSERT_TRUE(parsed.ok) << parsed.error;
+  EXPECT_EQ(parsed.options.steps, 0);
+  ASSERT_EQ(parsed.options.eval.size(), 2u);
+  EXPECT_EQ(parsed.options.eval[0].file, "a.npy");
+  EXPECT_EQ(parsed.options.eval[1].width, "u8");
+  EXPECT_EQ(parsed.options.data.size(), 2u);
+}
+
 // Values are parsed exactly, up to the largest seed.
 TEST(CommandLine, Values) {
   Parsed parsed =
@@ -97,7 +109,14 @@ TEST(CommandLine, MistakesNameTheNearest) {
       {with({"--acumulate=4"}), "did you mean '--accumulate'?"},
       {with({"--zzzzzz"}), "unknown flag '--zzzzzz'; see --help"},
       {with({"stray"}), "unexpected argument 'stray'"},
-      {{"--steps", "0"}, "--steps: '0' is not a whole number of at least 1"},
+      {{"--steps", "-1"}, "--steps: '-1' is not a whole number of at least 0"},
+      {{"--steps", "0"}, "--steps 0 needs --eval NAME=FILE"},
+      {{"--eval-every", "5"}, "--eval-every needs --eval NAME=FILE"},
+      {{"--patience", "5"}, "--patience needs --eval NAME=FILE"},
+      {{"--eval", "labels=a.npy"},
+       "input 'input_ids' has no data: give --eval input_ids=FILE.npy"},
+      {{"--eval-tokens", "label=a.npy"}, "--eval-tokens: there is no input"},
+      {{"--trace", "t.json", "--eval", "x=a.npy"}, "omit it or --eval"},
       {{"--steps", "4x"}, "'4x' is not a whole number"},
       {with({"--threads=0"}), "at least 1"},
       {with({"--save-ema=x.safetensors"}), "compile it with --ema=DECAY"},

@@ -42,3 +42,34 @@ func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
   fsdp.report_loss %y : tensor<f32>
   return
 }
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  %y = nn.mul %x, %w : tensor<f32>
+  fsdp.report_loss %y : tensor<f32>
+  return
+}
+// The runtime fills one set of inputs for both functions.
+// expected-error @below {{'@evaluate' must have the inputs of '@microbatch'}}
+func.func @evaluate(%x: tensor<f32> {fsdp.input = "z"}) {
+  fsdp.report_loss %x : tensor<f32>
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  %y = nn.mul %x, %w : tensor<f32>
+  fsdp.report_loss %y : tensor<f32>
+  return
+}
+// An evaluation reports one loss.
+// expected-error @below {{'@evaluate' must report exactly one loss}}
+func.func @evaluate(%x: tensor<f32> {fsdp.input = "x"}) {
+  return
+}

@@ -1,0 +1,127 @@
+// build-evaluate: copies the forward to @evaluate, in the form in which PyTorch
+// runs it after `model.eval()`. The copy is made of the imported forward,
+// before the backward exists, so that training and evaluation cannot differ in
+// anything but dropout and batch norm.
+#include "passes/grad/Passes.h"
+
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/nn/DecomposeBuilder.h"
+
+namespace fsdpc::passes {
+#define GEN_PASS_DEF_BUILDEVALUATE
+#include "passes/grad/Passes.h.inc"
+
+using namespace mlir;
+using fsdp::FSDPDialect;
+
+namespace {
+
+/// Gives every op that is built the unit and the module of the op that it
+/// replaces.
+struct MarkPlace : OpBuilder::Listener {
+  explicit MarkPlace(Operation *source) : source(source) {}
+
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
+    for (StringRef name : {StringRef(FSDPDialect::kUnitAttr),
+                           StringRef(nn::NNDialect::kScopeAttr),
+                           StringRef(nn::NNDialect::kClassAttr)})
+      if (Attribute value = source->getAttr(name))
+        op->setAttr(name, value);
+  }
+
+  Operation *source;
+};
+
+/// Returns the update of running statistics that takes `statistic`, perhaps
+/// times a number (the unbiased variance), or null.
+fsdp::UpdateStatisticsOp updateOf(Value statistic) {
+  for (Operation *user : statistic.getUsers()) {
+    if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(user))
+      return update;
+    if (isa<nn::MulOp>(user))
+      if (fsdp::UpdateStatisticsOp update = updateOf(user->getResult(0)))
+        return update;
+  }
+  return {};
+}
+
+/// Replaces the result of a batch norm with (x - mean) · (weight · rstd) + bias
+/// over the running statistics, the form that the importer gives a batch norm
+/// of fixed statistics. Does nothing if the model keeps none.
+void useRunningStatistics(nn::BatchNormOp norm) {
+  fsdp::UpdateStatisticsOp mean = updateOf(norm.getMean());
+  fsdp::UpdateStatisticsOp variance = updateOf(norm.getVariance());
+  if (!mean || !variance)
+    return;
+  MarkPlace mark(norm);
+  OpBuilder builder(norm->getContext(), &mark);
+  builder.setInsertionPoint(norm);
+  nn::DecomposeBuilder b(builder, norm.getLoc());
+  auto load = [&](fsdp::UpdateStatisticsOp update) -> Value {
+    Value value = fsdp::LoadOp::create(builder, norm.getLoc(),
+                                       update.getStatistic().getType(),
+                                       update.getBufferAttr());
+    Type element = nn::tensorType(norm.getInput()).getElementType();
+    return b.cast(value, element);
+  };
+  Value x = norm.getInput();
+  ArrayRef<int64_t> shape = nn::shapeOf(x);
+  // C×1×…, which broadcasts from the right to N×C×….
+  SmallVector<int64_t> perChannel(shape.size() - 1, 1);
+  perChannel[0] = shape[1];
+  auto perElement = [&](Value value) {
+    return b.broadcast(b.reshape(value, perChannel), shape);
+  };
+  double epsilon = norm.getEpsilon().convertToDouble();
+  Value rstd = b.rsqrt(b.add(load(variance), epsilon));
+  Value centred = b.sub(x, perElement(load(mean)));
+  Value scaled = b.mul(centred, perElement(b.mul(norm.getWeight(), rstd)));
+  norm.getResult().replaceAllUsesWith(
+      b.add(scaled, perElement(norm.getBias())));
+}
+
+/// Returns true if the op is a cross-entropy of the mean.
+template <typename OpTy> bool isMean(Operation *op) {
+  auto entropy = dyn_cast<OpTy>(op);
+  return entropy && entropy.getReduction() == nn::Reduction::mean;
+}
+
+/// The count of valid targets weights a mean; a sum of losses has no weight.
+void keepCountOfMeans(fsdp::ReportLossOp report) {
+  if (!report.getValid())
+    return;
+  Operation *source = report.getValid().getDefiningOp();
+  if (!isMean<nn::CrossEntropyOp>(source) &&
+      !isMean<nn::LinearCrossEntropyOp>(source))
+    report.getValidMutable().clear();
+}
+
+struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto microbatch = fsdp::getMicrobatch(module);
+    if (failed(microbatch))
+      return signalPassFailure();
+    // The module may come from a dump that has one.
+    if (module.lookupSymbol(fsdp::kEvaluate))
+      return;
+    func::FuncOp evaluate = microbatch->clone();
+    evaluate.setSymName(fsdp::kEvaluate);
+    module.getBody()->getOperations().insertAfter(
+        microbatch->getOperation()->getIterator(), evaluate);
+
+    for (auto norm : evaluate.getOps<nn::BatchNormOp>())
+      useRunningStatistics(norm);
+    for (auto dropout : evaluate.getOps<nn::DropoutOp>())
+      dropout.getResult().replaceAllUsesWith(dropout.getInput());
+    for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
+      keepCountOfMeans(report);
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(evaluate.front())))
+      if (isa<fsdp::UpdateStatisticsOp>(op) || isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+
+} // namespace
+} // namespace fsdpc::passes

@@ -1,0 +1,99 @@
+// When a run evaluates, and what follows from the result: the log's line, the
+// folder of --best, and the end by --patience. Every rank computes the same
+// loss, so all of them come to the same conclusions.
+#include "runtime/core/failure.h"
+#include "runtime/core/progress.h"
+#include "runtime/core/trainer.h"
+
+#include <cmath>
+
+namespace fsdpc::runtime {
+
+// Opens the data and the folder of --best; called by `check`.
+Status Trainer::openEvaluation() {
+  FSDPC_TRY(evaluation.open(manifest, program, options));
+  FSDPC_TRY(evaluation.check(job));
+  if (options.best.empty() || job.rank != 0)
+    return {};
+  return best.open(options.best, !options.resume.empty());
+}
+
+// Ranks that evaluate at other times would wait for each other for ever. These
+// facts are no part of a checkpoint, since they decide nothing that is learnt.
+// Every rank lists as many.
+Status Trainer::findEvaluationFacts() {
+  bool isOn = evaluation.isOn();
+  evaluationFacts = {{"--eval", isOn ? "on" : "off"},
+                     {"--eval-every", std::to_string(options.evalEvery)},
+                     {"--eval-steps", std::to_string(options.evalSteps)},
+                     {"--patience", std::to_string(options.patience)},
+                     {"--best", options.best.empty() ? "off" : "on"}};
+  for (size_t i = 0; i < manifest.inputs.size(); ++i) {
+    Result<uint64_t> hash = isOn ? evaluation.data().hashOf(i) : uint64_t(0);
+    FSDPC_TRY(hash);
+    evaluationFacts.push_back({"the hash of the evaluation samples of input '" +
+                                   manifest.inputs[i].name + "'",
+                               std::to_string(*hash)});
+  }
+  return {};
+}
+
+bool Trainer::isEvaluationStep(int64_t done) const {
+  return options.evalEvery > 0 && done % options.evalEvery == 0;
+}
+
+// All ranks call it together after a step, when the device is idle.
+Status Trainer::evaluateDue(Progress &progress) {
+  return isEvaluationStep(state.step) ? evaluateNow(progress) : Status();
+}
+
+// A run that was asked to stop has no time left.
+Status Trainer::evaluateLast(Progress &progress) {
+  return evaluation.isOn() && evaluated != state.step && !stopping
+             ? evaluateNow(progress)
+             : Status();
+}
+
+Status Trainer::evaluateNow(Progress &progress) {
+  EvaluationRecord record;
+  record.step = evaluated = state.step;
+  FSDPC_TRY(evaluation.run(*rank, record));
+  if (job.rank == 0) {
+    if (!std::isfinite(record.loss))
+      printWarning("the loss of the evaluation after step " +
+                   std::to_string(record.step) + " is " +
+                   std::to_string(record.loss));
+    progress.evaluation(record);
+    if (Status logged = log.evaluation(record); !logged)
+      printWarning(logged.error().message +
+                   "; the run goes on, and its log ends here");
+  }
+  FSDPC_TRY(keepBest(record));
+  // Its time and what it has sent belong to no step.
+  StepRecord unused;
+  countSent(unused);
+  finished = std::chrono::steady_clock::now();
+  return {};
+}
+
+// Without --best the lowest loss counts from where this run began.
+Status Trainer::keepBest(const EvaluationRecord &record) {
+  std::vector<double> lowest(size_t(job.size));
+  double own = options.best.empty() ? lowestLoss : best.loss();
+  job.channel[controlChannel]->allGather(&own, lowest.data(), sizeof own);
+  // Not true of a loss that is not a number either.
+  bool isBetter = record.loss < lowest[0];
+  worse = isBetter ? 0 : worse + 1;
+  exhausted = options.patience > 0 && worse >= options.patience;
+  if (!isBetter)
+    return {};
+  lowestLoss = record.loss;
+  if (options.best.empty())
+    return {};
+  countMicrobatches();
+  // Only rank 0 names a file; the others send their parts.
+  FSDPC_TRY(save(*rank, Saved::parameters, best.pathOf(record.step)));
+  return job.rank == 0 ? best.publish(record.step, record.loss) : Status();
+}
+
+} // namespace fsdpc::runtime

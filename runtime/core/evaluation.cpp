@@ -1,0 +1,156 @@
+// Runs @evaluate over the samples of --eval, in rounds of as many microbatches
+// as a step has. A last microbatch that is not full is filled up with samples
+// whose targets are ignored; where the loss cannot ignore targets, the samples
+// that do not fill one are left out.
+#include "runtime/core/evaluation.h"
+#include "runtime/core/dtype.h"
+#include "shared/memory_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace fsdpc::runtime {
+namespace {
+
+// Returns true if rows of a microbatch can be kept from counting.
+bool canMask(const Manifest &manifest) {
+  return manifest.evaluatesMeans &&
+         std::any_of(manifest.inputs.begin(), manifest.inputs.end(),
+                     [](const Input &input) { return input.hasIgnored; });
+}
+
+} // namespace
+
+Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
+                        const Options &options) {
+  if (options.eval.empty())
+    return {};
+  if (!program.evaluate)
+    return Error{"--eval: the program holds no '@evaluate'; compile the model "
+                 "again, not a dump from before it had one"};
+  manifest = &described;
+  Options reading = options;
+  reading.data = options.eval;
+  reading.shuffle = false;
+  FSDPC_TRY(samples.open(described, reading, /*microbatches=*/0));
+  int64_t batch = samples.batch(), rest = samples.count() % batch;
+  microbatches = samples.count() / batch;
+  bool masks = rest != 0 && canMask(described);
+  microbatches += masks;
+  std::string file = "'" + options.eval.front().file + "'";
+  std::string size = std::to_string(samples.count()) + " samples";
+  if (microbatches == 0)
+    return Error{"--eval: " + file + " contains " + size +
+                 ", but a microbatch takes " + std::to_string(batch)};
+  if (options.evalSteps != 0 && options.evalSteps <= microbatches)
+    microbatches = options.evalSteps;
+  else if (rest != 0 && !masks)
+    leftOut = "the evaluation leaves out the last " + std::to_string(rest) +
+              " of the " + size + " of " + file +
+              ": they do not fill a microbatch of " + std::to_string(batch) +
+              ", and the loss ignores no target";
+  return {};
+}
+
+Status Evaluation::check(const Job &job) {
+  for (int64_t j = job.rank; j < microbatches; j += job.size)
+    FSDPC_TRY(samples.read(j * samples.batch(), nullptr));
+  return {};
+}
+
+Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
+  auto began = std::chrono::steady_clock::now();
+  sum = weight = 0;
+  // The other slot holds the first samples of the next step.
+  rank.slot ^= 1;
+  int64_t perRound = rank.job.size * rank.accumulate;
+  for (int64_t first = 0; first < microbatches; first += perRound) {
+    FSDPC_TRY(runRound(rank, record.step, first));
+    add(rank, first);
+  }
+  rank.slot ^= 1;
+  rank.device->takeExposedNanoseconds(); // of no step
+  record.loss =
+      weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
+  record.samples = std::min(microbatches * samples.batch(), samples.count());
+  record.milliseconds = std::chrono::duration<double, std::milli>(
+                            std::chrono::steady_clock::now() - began)
+                            .count();
+  return {};
+}
+
+// Every rank runs all microbatches of a round, because it takes part in their
+// collectives. Those past the end do not count.
+Status Evaluation::runRound(fsdpc_rank &rank, int64_t step, int64_t first) {
+  for (int64_t k = 0; k < rank.accumulate; ++k) {
+    rank.microbatch = k;
+    FSDPC_TRY(fill(rank, k, first + k * rank.job.size + rank.job.rank));
+    Section section;
+    section.evaluate = true;
+    section.slot = rank.slot;
+    section.microbatch = k;
+    section.step = step;
+    rank.device->enter(rank, section, rank.program.evaluate);
+    rank.device->synchronize();
+  }
+  rank.device->report(step);
+  rank.device->results(rank, step, results);
+  return {};
+}
+
+Status Evaluation::fill(fsdpc_rank &rank, int64_t k, int64_t j) {
+  size_t slot = size_t(rank.slot);
+  rank.device->awaitSlot(rank.slot);
+  FSDPC_TRY(samples.read(j * samples.batch(), rank.staging[slot].data()));
+  int64_t rows = samples.count() - j * samples.batch();
+  for (int64_t row = std::max<int64_t>(0, rows); row < samples.batch(); ++row)
+    mask(rank, row);
+  // By the third word a device knows the microbatch that it reports.
+  rank.randomStaging[slot]->words = {
+      0, 0, uint32_t(k * rank.job.size + rank.job.rank), 0};
+  rank.device->send(rank.slot);
+  return {};
+}
+
+// Gives all targets of a row the ignored value.
+void Evaluation::mask(const fsdpc_rank &rank, int64_t row) {
+  for (size_t i = 0; i < manifest->inputs.size(); ++i) {
+    const Input &input = manifest->inputs[i];
+    if (!input.hasIgnored)
+      continue;
+    int64_t elements = 1, bytes = dtypeBytes(input.dtype);
+    for (size_t axis = 1; axis < input.shape.size(); ++axis)
+      elements *= input.shape[axis];
+    char *to = static_cast<char *>(rank.staging[size_t(rank.slot)][i]) +
+               row * elements * bytes;
+    for (int64_t e = 0; e < elements; ++e)
+      convert(&input.ignored, "i64", to + e * bytes, input.dtype, 1);
+  }
+}
+
+// Adds the losses of a round in the order of j, in f64. A mean of targets is
+// weighted by their number, so that the result is the mean over all targets.
+void Evaluation::add(fsdpc_rank &rank, int64_t first) {
+  size_t perRank = 2 * size_t(rank.accumulate);
+  own.resize(perRank);
+  all.resize(perRank * size_t(rank.job.size));
+  for (size_t k = 0; k < size_t(rank.accumulate); ++k) {
+    own[2 * k] = double(results.losses[k]);
+    own[2 * k + 1] = manifest->evaluatesMeans ? double(results.valid[k]) : 1.0;
+  }
+  rank.job.channel[controlChannel]->allGather(own.data(), all.data(),
+                                              perRank * sizeof(double));
+  int64_t ranks = rank.job.size;
+  int64_t count = std::min(ranks * rank.accumulate, microbatches - first);
+  for (int64_t j = 0; j < count; ++j) {
+    const double *pair =
+        &all[size_t(j % ranks) * perRank + 2 * size_t(j / ranks)];
+    if (pair[1] == 0) // the mean of no targets is not a number
+      continue;
+    sum += pair[0] * pair[1];
+    weight += pair[1];
+  }
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,60 @@
+// Evaluation: the loss of held-out samples, by the entry function `evaluate` of
+// the program. Microbatch j takes samples j·b to (j+1)·b-1 whatever the number
+// of ranks, and the losses are added in the order of j, so the result has the
+// same bits at any number of ranks and any --accumulate.
+#pragma once
+
+#include "runtime/core/rank.h"
+#include "runtime/core/samples.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+// The figures of one evaluation, as printed and logged.
+struct EvaluationRecord {
+  int64_t step = 0; // steps that were done before it
+  double loss = 0;
+  int64_t samples = 0;
+  double milliseconds = 0;
+};
+
+class Evaluation {
+public:
+  // Opens the files of --eval and checks them against the inputs, as those of
+  // --data. Does nothing without --eval.
+  Status open(const Manifest &manifest, const fsdpc_program &program,
+              const Options &options);
+  // Checks the values of this rank's samples, so that a bad one is reported
+  // before the run begins.
+  Status check(const Job &job);
+  bool isOn() const { return microbatches > 0; }
+  const Samples &data() const { return samples; }
+  // Says which samples are left out, or is empty.
+  const std::string &note() const { return leftOut; }
+
+  // Computes the loss on all ranks. The device must be idle. Reads samples into
+  // the input slot that holds none of the next step. The caller must end the
+  // job if it fails, because the other ranks may be waiting for this one.
+  Status run(fsdpc_rank &rank, EvaluationRecord &record);
+
+private:
+  Status runRound(fsdpc_rank &rank, int64_t step, int64_t first);
+  Status fill(fsdpc_rank &rank, int64_t k, int64_t j);
+  void mask(const fsdpc_rank &rank, int64_t row);
+  void add(fsdpc_rank &rank, int64_t first);
+
+  const Manifest *manifest = nullptr;
+  Samples samples;
+  int64_t microbatches = 0; // of one evaluation, over all ranks
+  std::string leftOut;
+  // The sums of the evaluation that runs: the loss of each microbatch times its
+  // weight, and the weights.
+  double sum = 0, weight = 0;
+  StepResults results;
+  std::vector<double> own, all;
+};
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,53 @@
+"""Records the losses that PyTorch computes in evaluation mode with a reference's trained values.
+
+usage: evaluation.py [--out FILE]
+
+Takes the parameters and the running statistics that references/NAME.npz holds after its last step, calls module.eval(), and
+writes the mean loss over all targets of all samples, in f64, to references/evaluation.json.
+"""
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from export import BUILDERS, HERE
+from training import StayWide
+
+FIXTURES = {"bert": -100, "conv_net": -100, "gpt": -100, "gpt_dropout": -100}     # name -> ignored target
+
+
+def evaluate(name: str, ignored: int) -> dict:
+    case = BUILDERS[name]()
+    module = case.module.double().eval()
+    final = {key.removeprefix("final/"): value for key, value in np.load(HERE / "references" / f"{name}.npz").items()
+             if key.startswith("final/")}
+    with torch.no_grad():
+        for key, value in [*module.named_parameters(remove_duplicate=False), *module.named_buffers()]:
+            if key in final:
+                value.copy_(torch.from_numpy(final[key]))
+    samples = min(len(array) for array in case.data.values())
+    total, targets = 0.0, 0
+    for begin in range(0, samples, case.batch):
+        inputs = {key: case.tensor(key, slice(begin, min(begin + case.batch, samples))) for key in case.data}
+        inputs = {key: value.double() if value.is_floating_point() else value for key, value in inputs.items()}
+        count = int((inputs["labels"] != ignored).sum())
+        with torch.no_grad(), StayWide():
+            total += float(module(**inputs)) * count
+        targets += count
+    return {"samples": samples, "targets": targets, "loss": total / targets}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "references" / "evaluation.json")
+    options = parser.parse_args()
+    losses = {name: evaluate(name, ignored) for name, ignored in FIXTURES.items()}
+    options.out.write_text(json.dumps(losses, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
