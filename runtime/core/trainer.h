@@ -8,6 +8,7 @@
 
 #include "runtime/core/checkpoint.h"
 #include "runtime/core/checkpoint_hook.h"
+#include "runtime/core/event_file.h"
 #include "runtime/core/log.h"
 #include "runtime/core/loss_scaler.h"
 #include "runtime/core/rank.h"
@@ -63,6 +64,7 @@ private:
   void judge(StepRecord &record);
   void countSent(StepRecord &record);
   Status checkNext();
+  void publish(const StepRecord &record);
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
   void countMicrobatches();
@@ -105,6 +107,7 @@ private:
   std::chrono::steady_clock::time_point checkpointedAt;
   bool due = false; // by the clock of rank 0
   Log log;
+  EventFile events; // of rank 0
   Trace trace;
   LossScaler scaler;
   StepResults results; // of the last completed step
