@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdlib>
-#include <iterator>
 #include <unistd.h>
 
 namespace fsdpc::runtime {
@@ -31,24 +30,6 @@ void say(const std::string &text) {
 }
 
 } // namespace
-
-// Rounded to whole seconds first, so that 59.7 s is "1m00s" and not "60s".
-std::string durationText(double seconds) {
-  long whole = long(seconds + 0.5);
-  if (whole >= 3600)
-    return format("%ldh%02ldm", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60)
-    return format("%ldm%02lds", whole / 60, whole % 60);
-  return format("%lds", whole);
-}
-
-std::string countText(double number) {
-  const char *units[] = {"", "k", "M", "G", "T"};
-  size_t unit = 0;
-  for (; number >= 999.5 && unit + 1 < std::size(units); ++unit)
-    number /= 1000;
-  return format("%.3g%s", number, units[unit]);
-}
 
 // A launcher forwards output line by line, so only a direct terminal is
 // redrawn.

@@ -41,10 +41,4 @@ private:
   double shown = 0; // seconds from the start to the last line
 };
 
-// Formats a number in three digits: "950", "12.3k", "4.56M".
-std::string countText(double number);
-
-// Formats a duration: "1h02m", "3m05s", "42s".
-std::string durationText(double seconds);
-
 } // namespace fsdpc::runtime

@@ -156,12 +156,80 @@ def check_progress(bench, program: Path, chosen) -> None:
     expect(len(lines) > 0 and all(re.fullmatch(form, line.strip()) for line in lines), f"progress: {text!r}")
 
 
+def top(bench, *arguments, expected: int = 0) -> subprocess.CompletedProcess:
+    return run([bench.build / "bin" / "fsdpc", "top", *arguments], expected=expected)
+
+
+def table(bench, *arguments) -> list[dict[str, str]]:
+    """The table by columns, which two spaces or more separate."""
+    head, *rows = [re.split(r"\s{2,}", line.strip()) for line in top(bench, *arguments).stdout.splitlines()]
+    expect(all(len(row) == len(head) for row in rows), f"rows {rows}")
+    return [dict(zip(head, row)) for row in rows]
+
+
+def made_log(path: Path, steps: int, wanted: int, first: int = 0, **more) -> str:
+    lines = [{"program_hash": "1", "steps": wanted, "first_step": first, "ranks": 1}]
+    for step in range(first, steps):
+        lines.append({"step": step, "loss": 2.0 + 1 / (step + 1), "grad_norm": None if step in (3, 2500) else 1.0, "lr": 1e-3,
+                      "step_ms": 500.0, "tokens_per_s": 12345.0, "exposed_comm_ms": 50.0, "peak_bytes": 2 ** 30, **more})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path.read_text()
+
+
+def check_top(bench, program: Path, chosen) -> None:
+    """The table of a run that is done, of one that goes on, and of one whose last line is not whole."""
+    real = bench.train(program, chosen, 2, local=True, steps=3)
+    made, half = bench.path("made.jsonl"), bench.path("half.jsonl")
+    text = made_log(made, 10, 30, eval_loss=1.5)
+    half.write_text(text[:-20])
+    done, running, cut = table(bench, real.log, made, half, "--once")
+    expect(done["STATE"] == "done" and done["STEP"] == "3/3" and done["LOSS"] == f"{real.losses()[-1]:.4f}", str(done))
+    wanted = {"STEP": "10/30", "LOSS": "2.1000", "EVAL": "1.5000", "NORM": "1", "LR": "0.001", "MS/STEP": "500",
+              "ITEMS/S": "12.3k", "COMM": "10 %", "PEAK": "1.0 GiB", "LEFT": "10s", "STATE": "running"}
+    expect({key: running[key] for key in wanted} == wanted, str(running))
+    expect(cut["STEP"] == "9/30", str(cut))
+    # A resumed run replaces the steps that it computes again.
+    made.write_text(text + made_log(bench.path("resumed"), 6, 40, first=4))
+    expect(table(bench, made)[0]["STEP"] == "6/40", "the steps of a resumed run")
+    # The table is redrawn on a terminal, and ends with the run.
+    made_log(made, 5, 5)
+    drawn = run(["script", "-qec", f"'{bench.build}/bin/fsdpc' top '{made}'", bench.path("typescript")]).stdout
+    expect("\x1b[H" in drawn and "5/5" in drawn, repr(drawn))
+    half.write_text("x\n")
+    for log, mention in ((half, "is not of a log"), (bench.path("none"), "No such file")):
+        failed = top(bench, made, log, expected=1)
+        expect(failed.stderr.startswith("error: ") and f"'{log}'" in failed.stderr and mention in failed.stderr, failed.stderr)
+
+
+def check_plot(bench) -> None:
+    """A curve has every spike, leaves a gap where a value is not finite, and a name that ends otherwise is refused."""
+    log, image = bench.path("a<b.jsonl"), bench.path("plot.svg")
+    made_log(log, 5000, 5000)
+    text = log.read_text().replace(json.dumps(2.0 + 1 / 2001), "99.0", 1)
+    log.write_text(text)
+    top(bench, log, "--plot", image)
+    root = xml.fromstring(image.read_text())
+    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    lines = [node.get("points").split() for node in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    expect(str(log) in texts and "99" in texts and "step 4999" in texts, f"texts {texts}")
+    expect(len(lines) == 5, f"{len(lines)} polylines: loss, norm before and after the gap, rate, throughput")
+    heights = [float(point.split(",")[1]) for point in lines[0]]
+    expect(min(heights) == 32 and len(heights) < 1000, f"the spike is at {min(heights)}, of {len(heights)} points")
+    expect(all(math.isfinite(height) for height in heights), "heights")
+    before = image.read_bytes()
+    expect("does not end in .svg" in top(bench, log, "--plot", bench.path("plot.png"), expected=2).stderr, "a name of PNG")
+    top(bench, bench.path("none"), "--plot", image, expected=1)
+    expect(image.read_bytes() == before, "a failure changed the image")
+
+
 def test(bench, options) -> None:
     chosen = fixture("linears")
     program = bench.compile_fixture(chosen, "program")
     check_events(bench, program, chosen, options.python)
     check_refusals(bench, program, chosen)
     check_progress(bench, program, chosen)
+    check_top(bench, program, chosen)
+    check_plot(bench)
 
 
 def add_python(parser) -> None:
