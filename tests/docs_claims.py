@@ -86,6 +86,7 @@ class Repository:
                               .split("Subcommands:")[-1], re.MULTILINE)
         self.ckpt = set().union(*(flags(run(build / "bin/fsdpc", "ckpt", name, "--help")) for name in commands))
         self.export = flags(run(build / "bin/fsdpc", "export", "--help"))
+        self.top = flags(run(build / "bin/fsdpc", "top", "--help"))
         self.program = flags(run(build / "bin/runtime_toy_program", "--help"))
         passes = "".join((ROOT / name).read_text() for name in self.files if name.endswith("Passes.td"))
         self.passes = {"--" + name for name in re.findall(r'Pass<"([\w-]+)"', passes)} | {
@@ -95,7 +96,7 @@ class Repository:
         for name, text in scripts.items():
             parsed = re.findall(r'add_argument\(\s*"(--[\w-]+)"', text)
             self.scripts |= set(parsed) if name.endswith(".py") else flags(text)
-        self.flags = set().union(self.ckpt, self.export, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
+        self.flags = set().union(self.ckpt, self.export, self.top, self.compiler, self.program, self.passes, self.scripts, FOREIGN,
                                  foreign_tables.flags())
 
     def has_path(self, path: str, page: Path) -> bool:
@@ -176,11 +177,11 @@ def check_flags(text: str, spans: list[str], blocks: str, repository: Repository
     # In command lines, flags after the name of a program are flags of that program.
     for line in re.sub(r"\\\n", " ", blocks).split("\n"):
         line = line.split(" # ")[0]
-        for word, known in (("fsdpc ckpt", repository.ckpt), ("fsdpc export", repository.export),
+        for word, known in (("fsdpc ckpt", repository.ckpt), ("fsdpc export", repository.export), ("fsdpc top", repository.top),
                             ("fsdpc", repository.compiler), ("./train", repository.program),
                             ("fsdpc-opt", repository.passes)):
             _, found, arguments = (" " + line.strip()).partition(f" {word} ")
-            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ")):
+            if word == "fsdpc" and arguments.startswith(("ckpt ", "export ", "top ")):
                 continue
             arguments = re.split(r"\s[|&;>]", arguments)[0]
             for flag in re.findall(r"(?<![\w=-])--[a-z][\w-]*", arguments if found else ""):

@@ -10,7 +10,8 @@
 # With --all, clang-tidy checks the compiler too, and every constant of the
 # optimizers, eight microbatches on every number of ranks, 500 runs that are
 # killed and resumed, 2000 random graphs, thousands of edits of dumps and the
-# failure of every system call are tried.
+# failure of every system call are tried, and TensorBoard, from PyPI, reads the
+# event files.
 # With arguments of ctest, only the selected tests run, without clang-tidy and
 # sanitizers.
 set -euo pipefail
@@ -22,6 +23,7 @@ if [[ ${1:-} == --all ]]; then
 fi
 if [[ $# == 0 ]]; then
   packages+=(clang-22 clang-tidy-22 libclang-rt-22-dev)
+  [[ -z $all ]] || packages+=(python3-venv)
 fi
 install_missing
 if [[ $# == 0 ]]; then
@@ -49,6 +51,13 @@ if [[ $all ]]; then
     linears gpt_opset18 gpt_dropout conv_net gpt vit
   say "failing every system call of a run"
   FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
+fi
+if [[ $all ]]; then
+  say "reading event files with TensorBoard"
+  reader=$build/tensorboard
+  [[ -x $reader/bin/python ]] || python3 -m venv "$reader"
+  "$reader"/bin/pip install -q tensorboard
+  /usr/bin/python3 "$root"/tests/numeric/watching.py --build "$build" --python "$reader"/bin/python
 fi
 say "clang-tidy"
 "$root"/tools/tidy.sh $all

@@ -161,6 +161,10 @@ const Flag flags[] = {
      [](Arguments &a) -> Target { return &a.options.init; }, path},
     {"--log", "FILE.jsonl", "Write a header and a line per step",
      [](Arguments &a) -> Target { return &a.options.log; }, path},
+    {"--tensorboard", "DIR",
+     "Write the curves of the log as an event file in this folder, for "
+     "TensorBoard; a resumed run adds a file",
+     [](Arguments &a) -> Target { return &a.options.tensorboard; }, path},
     {"--trace", "FILE.json",
      "Write when each command of each stream ran in the last 8 steps, as trace "
      "events for ui.perfetto.dev or chrome://tracing; of several ranks, rank R "

@@ -24,6 +24,12 @@ using Json = nlohmann::ordered_json;
 std::string dump(const Json &json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
+
+// The key names what is counted, so that logs of different models are not
+// compared by accident.
+const char *rateKey(const Manifest &manifest) {
+  return manifest.tokensInput.empty() ? "samples_per_s" : "tokens_per_s";
+}
 } // namespace
 
 // All elements of the tokens' input, or else the first axis of the first input.
@@ -38,6 +44,31 @@ int64_t itemsPerMicrobatch(const Manifest &manifest) {
     return items;
   }
   return 1;
+}
+
+double itemsPerSecond(const Manifest &manifest, const Options &options,
+                      const RunInfo &info, const StepRecord &record) {
+  double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
+                 double(options.accumulate);
+  return items * 1000 / record.milliseconds;
+}
+
+std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
+                              const RunInfo &info, const StepRecord &record) {
+  std::vector<Scalar> scalars = {
+      {"loss", record.loss}, {"grad_norm", record.gradNorm}, {"lr", record.lr}};
+  if (record.scaled) {
+    scalars.emplace_back("scale", record.scale);
+    scalars.emplace_back("skipped", double(record.skipped));
+  }
+  if (!isEmulation()) {
+    scalars.emplace_back("step_ms", record.milliseconds);
+    scalars.emplace_back(rateKey(manifest),
+                         itemsPerSecond(manifest, options, info, record));
+    scalars.emplace_back("exposed_comm_ms", record.exposedMilliseconds);
+  }
+  scalars.emplace_back("peak_bytes", double(record.peakBytes));
+  return scalars;
 }
 
 Log::~Log() {
@@ -161,12 +192,6 @@ Status Log::step(const Manifest &manifest, const Options &options,
                  const RunInfo &info, const StepRecord &record) {
   if (file < 0) // before anything is formatted: a step allocates nothing
     return {};
-  double items = double(itemsPerMicrobatch(manifest)) * double(info.ranks) *
-                 double(options.accumulate);
-  // The key names what is counted, so that logs of different models are not
-  // compared by accident.
-  const char *rate =
-      manifest.tokensInput.empty() ? "samples_per_s" : "tokens_per_s";
   Json json = {{"step", record.step},
                {"loss", record.loss},
                {"grad_norm", record.gradNorm},
@@ -179,7 +204,7 @@ Status Log::step(const Manifest &manifest, const Options &options,
     json["emulated"] = true; // in place of times
   } else {
     json["step_ms"] = record.milliseconds;
-    json[rate] = items * 1000 / record.milliseconds;
+    json[rateKey(manifest)] = itemsPerSecond(manifest, options, info, record);
     json["exposed_comm_ms"] = record.exposedMilliseconds;
   }
   if (record.counted)

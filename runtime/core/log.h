@@ -6,6 +6,7 @@
 
 #include "runtime/core/command_line.h"
 #include "runtime/core/evaluation.h"
+#include "runtime/core/event_file.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
 
@@ -50,6 +51,15 @@ struct StepRecord {
 
 // Tokens per microbatch, or samples if the model takes no tokens.
 int64_t itemsPerMicrobatch(const Manifest &manifest);
+
+// Tokens or samples that all ranks together train on in a second of this step.
+double itemsPerSecond(const Manifest &manifest, const Options &options,
+                      const RunInfo &info, const StepRecord &record);
+
+// The points that a step adds to the curves of --tensorboard, under the keys of
+// the log.
+std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
+                              const RunInfo &info, const StepRecord &record);
 
 // The log file of rank 0. Without `open` the functions do nothing.
 class Log {

@@ -252,6 +252,20 @@ Status Trainer::checkNext() {
   return nextRead;
 }
 
+// Writes a step to the log and to the event file. The run does not depend on
+// them.
+void Trainer::publish(const StepRecord &record) {
+  auto warn = [&](const Status &written, const char *what) {
+    if (!written)
+      printWarning(written.error().message + "; the run goes on, and its " +
+                   what + " ends before step " + std::to_string(record.step));
+  };
+  warn(log.step(manifest, options, info, record), "log");
+  if (events.isOpen()) // a step allocates nothing without it
+    warn(events.add(record.step, scalarsOf(manifest, options, info, record)),
+         "event file");
+}
+
 // Reports a step whose results have arrived.
 Status Trainer::finish(StepRecord &record) {
   auto now = std::chrono::steady_clock::now();
@@ -266,10 +280,7 @@ Status Trainer::finish(StepRecord &record) {
   state.sample = numberOf(state.step, 0, 0);
   state.scaler = scaler.state();
   if (job.rank == 0)
-    if (Status logged = log.step(manifest, options, info, record); !logged)
-      printWarning(logged.error().message +
-                   "; the run goes on, and its log ends before step " +
-                   std::to_string(record.step));
+    publish(record);
   return checkNext();
 }
 
@@ -296,14 +307,15 @@ Status Trainer::saveResults() {
 Status Trainer::train() {
   FSDPC_TRY(rank->device->gatherWholes(*rank));
   info.notes = rank->device->notes();
-  Progress progress(options, info);
+  Progress progress(manifest, options, info);
   if (job.rank == 0) {
-    progress.start(manifest);
+    progress.start();
     warnOfUnused();
     reportResumed();
     if (!evaluation.note().empty())
       printWarning(evaluation.note());
     FSDPC_TRY(log.header(manifest, options, info));
+    FSDPC_TRY(events.begin(info.firstStep));
   }
   resumed.reset();
   Device &device = *rank->device;
@@ -314,7 +326,7 @@ Status Trainer::train() {
   auto complete = [&]() -> Status {
     FSDPC_TRY(finish(record));
     if (job.rank == 0)
-      progress.step(record);
+      progress.step(record, checkpointedAt);
     return {};
   };
   auto drain = [&]() -> Status {

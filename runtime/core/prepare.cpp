@@ -69,6 +69,8 @@ Status Trainer::check() {
         FSDPC_TRY(checkWritable(path));
     if (!options.log.empty())
       FSDPC_TRY(log.open(options.log));
+    if (!options.tensorboard.empty())
+      FSDPC_TRY(events.prepare(options.tensorboard));
   }
   // Ranks of one process have the same options and files. A checkpoint holds
   // the facts too.

@@ -5,6 +5,7 @@
 #include "runtime/core/failure.h"
 #include "runtime/core/spelling.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdlib>
 #include <unistd.h>
@@ -30,20 +31,11 @@ void say(const std::string &text) {
 
 } // namespace
 
-// Rounded to whole seconds first, so that 59.7 s is "1m00s" and not "60s".
-std::string durationText(double seconds) {
-  long whole = long(seconds + 0.5);
-  if (whole >= 3600)
-    return format("%ldh%02ldm", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60)
-    return format("%ldm%02lds", whole / 60, whole % 60);
-  return format("%lds", whole);
-}
-
 // A launcher forwards output line by line, so only a direct terminal is
 // redrawn.
-Progress::Progress(const Options &options, const RunInfo &info)
-    : options(options), info(info),
+Progress::Progress(const Manifest &manifest, const Options &options,
+                   const RunInfo &info)
+    : manifest(manifest), options(options), info(info),
       redraw(isatty(STDERR_FILENO) &&
              (info.launcher == "none" || info.launcher == "local")),
       prefix(isEmulation() ? "emulated: " : ""), began(Clock::now()) {}
@@ -52,7 +44,7 @@ double Progress::elapsed() const {
   return std::chrono::duration<double>(Clock::now() - began).count();
 }
 
-void Progress::start(const Manifest &manifest) const {
+void Progress::start() const {
   auto count = [](int number, const char *what) {
     return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
   };
@@ -72,7 +64,42 @@ void Progress::start(const Manifest &manifest) const {
                  "; lower --threads or bind more cores to each rank");
 }
 
-void Progress::step(const StepRecord &record) {
+// Formats how fast the step was, the part of it that waited for other ranks,
+// and the memory.
+std::string Progress::measured(const StepRecord &record) const {
+  std::string text;
+  if (!isEmulation())
+    text = format(
+        "  %.0f ms/step  %s %s/s", record.milliseconds,
+        countText(itemsPerSecond(manifest, options, info, record)).c_str(),
+        manifest.tokensInput.empty() ? "samples" : "tokens");
+  if (!isEmulation() && info.ranks > 1)
+    text += format("  exposed comm %.0f %%",
+                   100 * record.exposedMilliseconds / record.milliseconds);
+  return text + "  peak " + bytesText(record.peakBytes);
+}
+
+// Counts down to the next checkpoint, in the unit of --checkpoint-every.
+std::string Progress::nextCheckpoint(const StepRecord &record,
+                                     Clock::time_point checkpointedAt) const {
+  int64_t done = record.step + 1;
+  if (done == options.steps)
+    return "";
+  if (options.checkpointSteps) {
+    int64_t steps = options.checkpointSteps - done % options.checkpointSteps;
+    steps = std::min(steps, options.steps - done); // one follows the last step
+    return format("  checkpoint in %lld step%s", (long long)steps,
+                  steps == 1 ? "" : "s");
+  }
+  if (!options.checkpointMinutes)
+    return "";
+  std::chrono::duration<double> since = Clock::now() - checkpointedAt;
+  double seconds = 60. * double(options.checkpointMinutes) - since.count();
+  return "  checkpoint in " + durationText(std::max(seconds, 0.));
+}
+
+void Progress::step(const StepRecord &record,
+                    Clock::time_point checkpointedAt) {
   double now = elapsed();
   bool last = record.step + 1 == options.steps;
   // The last step is always drawn on a terminal, so that the line ends at 100
@@ -83,17 +110,16 @@ void Progress::step(const StepRecord &record) {
   // By the mean of all steps so far, the slow first one included.
   double left = now / double(record.step + 1 - info.firstStep) *
                 double(options.steps - record.step - 1);
-  std::string rate =
-      isEmulation() ? "" : format("  %.0f ms/step", record.milliseconds);
   std::string scale = record.scaled
                           ? format("  scale %.6g  skipped %lld", record.scale,
                                    (long long)record.skipped)
                           : "";
-  say(format("%s%sstep %lld/%lld  loss %.4f  norm %.3g%s%s  %s left%s",
-             redraw ? "\r\x1b[K" : "", prefix, (long long)record.step + 1,
-             (long long)options.steps, record.loss, record.gradNorm,
-             scale.c_str(), rate.c_str(), durationText(left).c_str(),
-             redraw ? "" : "\n"));
+  say(format(
+      "%s%sstep %lld/%lld  loss %.4f  norm %.3g%s%s  %s left%s%s",
+      redraw ? "\r\x1b[K" : "", prefix, (long long)record.step + 1,
+      (long long)options.steps, record.loss, record.gradNorm, scale.c_str(),
+      measured(record).c_str(), durationText(left).c_str(),
+      nextCheckpoint(record, checkpointedAt).c_str(), redraw ? "" : "\n"));
 }
 
 void Progress::evaluation(const EvaluationRecord &record) const {

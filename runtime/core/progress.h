@@ -11,12 +11,15 @@
 
 namespace fsdpc::runtime {
 
-// Keeps references to `options` and `info`, which must outlive it.
+// Keeps references to its arguments, which must outlive it.
 class Progress {
 public:
-  Progress(const Options &options, const RunInfo &info);
-  void start(const Manifest &manifest) const;
-  void step(const StepRecord &record);
+  using Clock = std::chrono::steady_clock;
+  Progress(const Manifest &manifest, const Options &options,
+           const RunInfo &info);
+  void start() const;
+  // `checkpointedAt` is when the last checkpoint was written, or the run began.
+  void step(const StepRecord &record, Clock::time_point checkpointedAt);
   // Prints the end of a run that a signal ended after the step `last`, and
   // where its parameters are.
   void stop(const StepRecord &last, const char *signal) const;
@@ -26,8 +29,11 @@ public:
   void nothingToDo() const;
 
 private:
-  using Clock = std::chrono::steady_clock;
   double elapsed() const;
+  std::string measured(const StepRecord &record) const;
+  std::string nextCheckpoint(const StepRecord &record,
+                             Clock::time_point checkpointedAt) const;
+  const Manifest &manifest;
   const Options &options;
   const RunInfo &info;
   bool redraw;
@@ -35,8 +41,5 @@ private:
   Clock::time_point began;
   double shown = 0; // seconds from the start to the last line
 };
-
-// Formats a duration: "1h02m", "3m05s", "42s".
-std::string durationText(double seconds);
 
 } // namespace fsdpc::runtime

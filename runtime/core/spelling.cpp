@@ -1,5 +1,6 @@
 // Finds the nearest of several names by their edit distance, and makes text fit
-// for a message.
+// for a message. Formats bytes, counts and times as people read them, the same
+// way wherever one is printed.
 #include "runtime/core/spelling.h"
 
 #include <algorithm>
@@ -82,6 +83,30 @@ std::string bytesText(int64_t bytes) {
   char text[48];
   std::snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value,
                 units[unit]);
+  return text;
+}
+
+std::string countText(double number) {
+  const char *units[] = {"", "k", "M", "G", "T"};
+  size_t unit = 0;
+  for (; number >= 999.5 && unit < 4; ++unit)
+    number /= 1000;
+  char text[48];
+  std::snprintf(text, sizeof text, "%.3g%s", number, units[unit]);
+  return text;
+}
+
+// Rounded to whole seconds first, so that 59.7 s is "1m00s" and not "60s".
+std::string durationText(double seconds) {
+  long whole = long(seconds + 0.5);
+  char text[48];
+  if (whole >= 3600)
+    std::snprintf(text, sizeof text, "%ldh%02ldm", whole / 3600,
+                  whole % 3600 / 60);
+  else if (whole >= 60)
+    std::snprintf(text, sizeof text, "%ldm%02lds", whole / 60, whole % 60);
+  else
+    std::snprintf(text, sizeof text, "%lds", whole);
   return text;
 }
 

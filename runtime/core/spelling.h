@@ -21,5 +21,9 @@ std::string printable(const std::string &text);
 std::string listed(const std::vector<std::string> &names);
 // Formats bytes: "1.5 GiB".
 std::string bytesText(int64_t bytes);
+// Formats a number in three digits: "950", "12.3k", "4.56M".
+std::string countText(double number);
+// Formats a duration: "1h02m", "3m05s", "42s".
+std::string durationText(double seconds);
 
 } // namespace fsdpc::runtime

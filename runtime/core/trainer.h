@@ -10,6 +10,7 @@
 #include "runtime/core/checkpoint.h"
 #include "runtime/core/checkpoint_hook.h"
 #include "runtime/core/evaluation.h"
+#include "runtime/core/event_file.h"
 #include "runtime/core/log.h"
 #include "runtime/core/loss_scaler.h"
 #include "runtime/core/rank.h"
@@ -68,6 +69,7 @@ private:
   void judge(StepRecord &record);
   void countSent(StepRecord &record);
   Status checkNext();
+  void publish(const StepRecord &record);
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
   void countMicrobatches();
@@ -125,6 +127,7 @@ private:
   int64_t worse = 0;      // evaluations since the lowest loss
   bool exhausted = false; // --patience has run out
   Log log;
+  EventFile events; // of rank 0
   Trace trace;
   LossScaler scaler;
   StepResults results; // of the last completed step

@@ -205,7 +205,8 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
       "one and\n"
       "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
       "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
-      "  fsdpc export --help    # writes trained values back into the ONNX\n",
+      "  fsdpc export --help    # writes trained values back into the ONNX\n"
+      "  fsdpc top --help    # shows running jobs by their logs, and plots\n",
       "fsdpc");
   std::string phase = "executable";
   addDriverFlags(app, line, phase);

@@ -16,6 +16,7 @@
 #include "tools/fsdpc/CommandLine.h"
 #include "tools/fsdpc/Diagnostics.h"
 #include "tools/fsdpc/Summary.h"
+#include "tools/top/top.h"
 
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
@@ -279,6 +280,8 @@ int main(int argc, char **argv) {
   StringRef command = argc > 1 ? argv[1] : "";
   if (command == "ckpt")
     return ckpt::runCkpt(argc - 1, argv + 1);
+  if (command == "top")
+    return top::runTop(argc - 1, argv + 1);
   if (command == "export") {
     exporting::Arguments arguments;
     int code = exporting::parseArguments(argc - 1, argv + 1, arguments);

@@ -1,0 +1,240 @@
+"""Checks what watches a run: the event files of --tensorboard, the progress line, `fsdpc top` and its plot.
+
+A small reader checks every byte of the framing, both checksums and the fields of the messages. With --python and a Python that
+has the package tensorboard, that reads the folders too.
+"""
+import json
+import math
+import re
+import struct
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+from harness import Failure, fixture, main, run
+
+CURVES = {"loss", "grad_norm", "lr", "step_ms", "samples_per_s", "exposed_comm_ms", "peak_bytes"}
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Failure(what)
+
+
+def masked_crc32c(data: bytes) -> int:
+    """CRC-32C bit by bit, and TFRecord's masking."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(path: Path) -> list[bytes]:
+    data, found = path.read_bytes(), []
+    while data:
+        length, = struct.unpack("<Q", data[:8])
+        expect(struct.unpack("<I", data[8:12])[0] == masked_crc32c(data[:8]), f"{path}: checksum of a length")
+        event = data[12:12 + length]
+        expect(len(event) == length, f"{path}: ends within a record")
+        expect(struct.unpack("<I", data[12 + length:16 + length])[0] == masked_crc32c(event), f"{path}: checksum of a record")
+        found.append(event)
+        data = data[16 + length:]
+    return found
+
+
+def fields(message: bytes) -> list[tuple[int, object]]:
+    """Decodes protobuf's wire format: field number and number, double, float or bytes."""
+    at, found = 0, []
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            value = varint()
+        elif key & 7 == 2:
+            length = varint()
+            value, at = message[at:at + length], at + length
+        else:
+            form, size = ("<d", 8) if key & 7 == 1 else ("<f", 4)
+            value, at = struct.unpack(form, message[at:at + size])[0], at + size
+        found.append((key >> 3, value))
+    return found
+
+
+def curves(path: Path) -> tuple[int, dict[str, dict[int, float]]]:
+    """Returns the step from which the file replaces earlier ones, and its curves."""
+    version, start, *rest = [fields(record) for record in records(path)]
+    expect(dict(version)[3] == b"brain.Event:2" and dict(version)[1] > 1.7e9, f"{path}: version")
+    expect(dict(fields(dict(start)[7])) == {1: 1}, f"{path}: no start of a session")
+    found: dict[str, dict[int, float]] = {}
+    for event in map(dict, rest):
+        for number, value in fields(event[5]):
+            expect(number == 1, f"{path}: field {number} of a summary")
+            point = dict(fields(value))
+            found.setdefault(point[1].decode(), {})[event[2]] = point[2]
+    return dict(start)[2], found
+
+
+def compare(found: dict[int, float], lines: list[dict], key: str) -> None:
+    """The points are those of the log, as f32."""
+    wanted = {line["step"]: struct.unpack("<f", struct.pack("<f", line[key]))[0] for line in lines}
+    expect(found == wanted, f"{key}: {found}, the log has {wanted}")
+
+
+READER = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+reader = EventAccumulator(sys.argv[1])
+reader.Reload()
+print(json.dumps({tag: [[e.step, e.value] for e in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}))
+"""
+
+
+def check_events(bench, program: Path, chosen, python: Path | None) -> None:
+    """An event file per run; a resumed run replaces what it computes again."""
+    folder, checkpoints = bench.path("curves/run"), bench.path("checkpoints")
+    flags = ["--tensorboard", folder, "--checkpoint", checkpoints, "--checkpoint-every", 3]
+    first = bench.train(program, chosen, 1, *flags, local=True, steps=7)
+    second = bench.train(program, chosen, 1, *flags, "--resume=3", local=True, steps=9)
+    files = sorted(folder.iterdir())
+    expect(len(files) == 2 and all(f.name.startswith("events.out.tfevents.") for f in files), f"files {files}")
+    for path, training, begin in zip(files, (first, second), (0, 3)):
+        start, found = curves(path)
+        expect(start == begin, f"'{path}' starts at step {start}")
+        expect(set(found) == CURVES, f"curves {sorted(found)}")
+        for key in CURVES:
+            compare(found[key], training.lines(), key)
+    if python:
+        read = json.loads(run([python, "-c", READER, folder]).stdout)
+        lines = first.lines()[:3] + second.lines()
+        expect(set(read) == CURVES, f"tensorboard reads the curves {sorted(read)}")
+        for key in CURVES:
+            expect([step for step, _ in read[key]] == list(range(9)), f"tensorboard reads the steps {read[key]}")
+            compare(dict(map(tuple, read[key])), lines, key)
+
+
+def check_refusals(bench, program: Path, chosen) -> None:
+    """A folder that cannot be one is an error before training; a full disk is a warning and keeps whole records."""
+    base = [program, *chosen.data, "--steps", 4]
+    bench.path("file").write_text("kept")
+    for folder in (bench.path("file"), bench.path("file") / "under"):
+        done = run([*base, "--tensorboard", folder], expected=3)
+        expect(done.stderr.count("error: ") == 1 and f"'{folder}'" in done.stderr, done.stderr)
+    expect(bench.path("file").read_text() == "kept", "the file was written")
+    # The event file's first two records have less than 200 bytes.
+    folder = bench.path("full")
+    limited = "import resource, signal, os, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); " \
+              "resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600)); os.execv(sys.argv[1], sys.argv[1:])"
+    done = run([sys.executable, "-c", limited, *base, "--tensorboard", folder])
+    expect(done.stderr.count("warning: ") == 1 and "its event file ends before step" in done.stderr, done.stderr)
+    _, found = curves(next(folder.iterdir()))
+    expect(0 < len(found["loss"]) < 4, f"steps {found['loss']}")
+
+
+def check_progress(bench, program: Path, chosen) -> None:
+    """The line of a run on a terminal names everything that one waits for."""
+    command = [program, *chosen.data, "--ranks", 2, "--steps", 5, "--checkpoint", bench.path("progress"), "--checkpoint-every", 2]
+    words = " ".join(f"'{word}'" for word in command)
+    text = run(["script", "-qec", words, bench.path("typescript")]).stdout
+    lines = [line for line in re.split(r"\x1b\[K|[\r\n]+", text) if line.startswith("step ")]
+    form = (r"step \d/5  loss \S+  norm \S+  \d+ ms/step  \S+ samples/s  exposed comm \d+ %  peak \S+ \S+  "
+            r"\d+s left(  checkpoint in (1 step|2 steps))?")
+    expect(len(lines) > 0 and all(re.fullmatch(form, line.strip()) for line in lines), f"progress: {text!r}")
+
+
+def top(bench, *arguments, expected: int = 0) -> subprocess.CompletedProcess:
+    return run([bench.build / "bin" / "fsdpc", "top", *arguments], expected=expected)
+
+
+def table(bench, *arguments) -> list[dict[str, str]]:
+    """The table by columns, which two spaces or more separate."""
+    head, *rows = [re.split(r"\s{2,}", line.strip()) for line in top(bench, *arguments).stdout.splitlines()]
+    expect(all(len(row) == len(head) for row in rows), f"rows {rows}")
+    return [dict(zip(head, row)) for row in rows]
+
+
+def made_log(path: Path, steps: int, wanted: int, first: int = 0, **more) -> str:
+    lines = [{"program_hash": "1", "steps": wanted, "first_step": first, "ranks": 1}]
+    for step in range(first, steps):
+        lines.append({"step": step, "loss": 2.0 + 1 / (step + 1), "grad_norm": None if step in (3, 2500) else 1.0, "lr": 1e-3,
+                      "step_ms": 500.0, "tokens_per_s": 12345.0, "exposed_comm_ms": 50.0, "peak_bytes": 2 ** 30, **more})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path.read_text()
+
+
+def check_top(bench, program: Path, chosen) -> None:
+    """The table of a run that is done, of one that goes on, and of one whose last line is not whole."""
+    real = bench.train(program, chosen, 2, local=True, steps=3)
+    made, half = bench.path("made.jsonl"), bench.path("half.jsonl")
+    text = made_log(made, 10, 30, eval_loss=1.5)
+    half.write_text(text[:-20])
+    done, running, cut = table(bench, real.log, made, half, "--once")
+    expect(done["STATE"] == "done" and done["STEP"] == "3/3" and done["LOSS"] == f"{real.losses()[-1]:.4f}", str(done))
+    wanted = {"STEP": "10/30", "LOSS": "2.1000", "EVAL": "1.5000", "NORM": "1", "LR": "0.001", "MS/STEP": "500",
+              "ITEMS/S": "12.3k", "COMM": "10 %", "PEAK": "1.0 GiB", "LEFT": "10s", "STATE": "running"}
+    expect({key: running[key] for key in wanted} == wanted, str(running))
+    expect(cut["STEP"] == "9/30", str(cut))
+    # A resumed run replaces the steps that it computes again.
+    made.write_text(text + made_log(bench.path("resumed"), 6, 40, first=4))
+    expect(table(bench, made)[0]["STEP"] == "6/40", "the steps of a resumed run")
+    # The table is redrawn on a terminal, and ends with the run.
+    made_log(made, 5, 5)
+    drawn = run(["script", "-qec", f"'{bench.build}/bin/fsdpc' top '{made}'", bench.path("typescript")]).stdout
+    expect("\x1b[H" in drawn and "5/5" in drawn, repr(drawn))
+    half.write_text("x\n")
+    for log, mention in ((half, "is not of a log"), (bench.path("none"), "No such file")):
+        failed = top(bench, made, log, expected=1)
+        expect(failed.stderr.startswith("error: ") and f"'{log}'" in failed.stderr and mention in failed.stderr, failed.stderr)
+
+
+def check_plot(bench) -> None:
+    """A curve has every spike, leaves a gap where a value is not finite, and a name that ends otherwise is refused."""
+    log, image = bench.path("a<b.jsonl"), bench.path("plot.svg")
+    made_log(log, 5000, 5000)
+    text = log.read_text().replace(json.dumps(2.0 + 1 / 2001), "99.0", 1)
+    log.write_text(text)
+    top(bench, log, "--plot", image)
+    root = xml.fromstring(image.read_text())
+    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    lines = [node.get("points").split() for node in root.iter("{http://www.w3.org/2000/svg}polyline")]
+    expect(str(log) in texts and "99" in texts and "step 4999" in texts, f"texts {texts}")
+    expect(len(lines) == 5, f"{len(lines)} polylines: loss, norm before and after the gap, rate, throughput")
+    heights = [float(point.split(",")[1]) for point in lines[0]]
+    expect(min(heights) == 32 and len(heights) < 1000, f"the spike is at {min(heights)}, of {len(heights)} points")
+    expect(all(math.isfinite(height) for height in heights), "heights")
+    before = image.read_bytes()
+    expect("does not end in .svg" in top(bench, log, "--plot", bench.path("plot.png"), expected=2).stderr, "a name of PNG")
+    top(bench, bench.path("none"), "--plot", image, expected=1)
+    expect(image.read_bytes() == before, "a failure changed the image")
+
+
+def test(bench, options) -> None:
+    chosen = fixture("linears")
+    program = bench.compile_fixture(chosen, "program")
+    check_events(bench, program, chosen, options.python)
+    check_refusals(bench, program, chosen)
+    check_progress(bench, program, chosen)
+    check_top(bench, program, chosen)
+    check_plot(bench)
+
+
+def add_python(parser) -> None:
+    parser.add_argument("--python", type=Path, help="a Python that has the package tensorboard, which reads the folders too")
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, test, add_python))

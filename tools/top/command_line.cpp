@@ -1,0 +1,110 @@
+// The command line of `fsdpc top`, with CLI11, which throws. On a terminal the
+// table is redrawn until Ctrl-C, or until all runs are done; elsewhere it is
+// printed once, since nothing can be redrawn.
+#include "shared/output_file.h"
+#include "tools/top/top.h"
+
+#include <CLI/CLI.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <thread>
+#include <unistd.h>
+
+namespace fsdpc::top {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> logs;
+  std::string plot;
+  bool once = false;
+  double interval = 2;
+};
+
+int report(const Error &error, int code) {
+  std::cerr << "error: " << error.message << "\n";
+  return code;
+}
+
+Status update(std::vector<RunLog> &logs) {
+  for (RunLog &log : logs)
+    FSDPC_TRY(log.update());
+  return {};
+}
+
+// Returns true if every run has logged its last step.
+bool allDone(const std::vector<RunLog> &logs) {
+  for (const RunLog &log : logs)
+    if (log.curve("loss").empty() ||
+        log.curve("loss").rbegin()->first + 1 < log.steps())
+      return false;
+  return true;
+}
+
+int watch(const Arguments &arguments, std::vector<RunLog> &logs) {
+  bool redraw = !arguments.once && isatty(STDOUT_FILENO);
+  for (;;) {
+    if (Status updated = update(logs); !updated)
+      return report(updated.error(), 1);
+    std::chrono::duration<double> now =
+        std::chrono::system_clock::now().time_since_epoch();
+    std::string table = tableOf(logs, now.count());
+    // Home, the table, and the rest of the screen is cleared: no flicker.
+    std::cout << (redraw ? "\x1b[H\x1b[2J" : "") << table << std::flush;
+    if (!std::cout)
+      return report({"cannot write the table to stdout"}, 3);
+    if (!redraw || allDone(logs))
+      return 0;
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(arguments.interval));
+  }
+}
+
+} // namespace
+
+int runTop(int argc, char **argv) {
+  Arguments arguments;
+  CLI::App app("Shows running and finished jobs by the logs that they write "
+               "with --log.\nA model file that is called 'top' is written "
+               "'./top'.\n\n"
+               "  fsdpc top run.jsonl\n"
+               "  fsdpc top runs/*.jsonl --plot curves.svg",
+               "fsdpc top");
+  app.add_option("LOG", arguments.logs, "logs, a line of the table each")
+      ->required();
+  app.add_flag("--once", arguments.once,
+               "prints the table once, as it also is if stdout is no terminal");
+  app.add_option("--interval", arguments.interval,
+                 "seconds between two tables (default 2)")
+      ->option_text("S")
+      ->check(CLI::Range(0.1, 3600.));
+  app.add_option("--plot", arguments.plot,
+                 "writes the curves of loss, norm, learning rate and "
+                 "throughput as an image, instead of the table")
+      ->option_text("FILE.svg");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    std::cerr << "error: " << error.what() << " (see fsdpc top --help)\n";
+    return 2;
+  }
+  std::vector<RunLog> logs(arguments.logs.begin(), arguments.logs.end());
+  if (arguments.plot.empty())
+    return watch(arguments, logs);
+  const std::string &plot = arguments.plot;
+  if (plot.size() < 4 || plot.substr(plot.size() - 4) != ".svg")
+    return report({"--plot: '" + plot +
+                   "' does not end in .svg; the image is "
+                   "an SVG, which browsers and converters read"},
+                  2);
+  if (Status updated = update(logs); !updated)
+    return report(updated.error(), 1);
+  std::string image = plotOf(logs);
+  Status written = writeWhole(plot, image.data(), image.size());
+  return written ? 0 : report(written.error(), 3);
+}
+
+} // namespace fsdpc::top

@@ -1,0 +1,103 @@
+// Follows a log. A run appends whole lines, but a reader may come between two
+// writes of a slow file system, so a line without its end waits for the rest.
+// A run that resumes cuts its log; the reader notices by the file's size.
+#include "tools/top/run_log.h"
+#include "runtime/core/file.h"
+#include "runtime/core/spelling.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sys/stat.h>
+
+namespace fsdpc::top {
+
+using Json = nlohmann::json;
+
+void RunLog::clear() {
+  partial.clear();
+  curves.clear();
+  read = 0;
+  lines = wanted = ranksOfRun = 0;
+}
+
+// Read by position and in pieces, as logs of long runs are large.
+Status RunLog::update() {
+  auto file = runtime::File::open(path);
+  FSDPC_TRY(file);
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0)
+    return runtime::fileError(path, "read");
+  changedAt =
+      double(status.st_mtim.tv_sec) + double(status.st_mtim.tv_nsec) / 1e9;
+  if (file->size() < read || uint64_t(status.st_ino) != inode)
+    clear();
+  inode = uint64_t(status.st_ino);
+  std::string piece;
+  while (read < file->size()) {
+    piece.resize(size_t(std::min<uint64_t>(file->size() - read, 1 << 20)));
+    FSDPC_TRY(file->read(read, piece.data(), piece.size()));
+    read += piece.size();
+    partial += piece;
+    size_t begin = 0;
+    for (size_t end; (end = partial.find('\n', begin)) != std::string::npos;
+         begin = end + 1)
+      FSDPC_TRY(line(partial.substr(begin, end - begin), ++lines));
+    partial.erase(0, begin);
+  }
+  return {};
+}
+
+// A line without a step is a header. Lines of kinds that are not known are
+// passed over: later versions may add some.
+Status RunLog::line(const std::string &text, int64_t number) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || (number == 1 && !json.contains("program_hash")))
+    return Error{"'" + path + "' line " + std::to_string(number) +
+                 " is not of a log that a program has written with --log"};
+  auto whole = [&](const char *key, int64_t otherwise) {
+    auto found = json.find(key);
+    return found != json.end() && found->is_number_integer()
+               ? found->get<int64_t>()
+               : otherwise;
+  };
+  int64_t step = whole("step", -1);
+  if (step < 0) {
+    wanted = whole("steps", wanted);
+    ranksOfRun = int(whole("ranks", ranksOfRun));
+    // A resumed run computes these steps again.
+    int64_t first = whole("first_step", 0);
+    for (auto &[key, curve] : curves)
+      curve.erase(curve.lower_bound(first), curve.end());
+    return {};
+  }
+  for (auto &[key, value] : json.items())
+    if (key != "step" && (value.is_number() || value.is_null()))
+      curves[key][step] = value.is_null()
+                              ? std::numeric_limits<double>::quiet_NaN()
+                              : value.get<double>();
+  return {};
+}
+
+const Curve &RunLog::curve(const std::string &key) const {
+  static const Curve none;
+  auto found = curves.find(key);
+  return found == curves.end() ? none : found->second;
+}
+
+double RunLog::newest(const std::string &key) const {
+  const Curve &values = curve(key);
+  return values.empty() ? std::numeric_limits<double>::quiet_NaN()
+                        : values.rbegin()->second;
+}
+
+std::string RunLog::rateKey() const {
+  for (const char *key : {"tokens_per_s", "samples_per_s"})
+    if (!curve(key).empty())
+      return key;
+  return "";
+}
+
+} // namespace fsdpc::top
