@@ -60,7 +60,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 5;
+  constexpr size_t header = 6;
   size_t perRank = header + 2 * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
@@ -71,20 +71,24 @@ void Trainer::exchange(StepRecord *record) {
   own[2] = double(peak - info.processPlan);
   own[3] = double(stopRequest());
   own[4] = isCheckpointDue();
+  own[5] = writer && writer->isActive() && !writer->isDone();
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     own[header + 2 * k] = valid ? results.losses[k] : 0;
     own[header + 2 * k + 1] = valid;
   }
-  // Per rank: {failed, peak, over plan, request, checkpoint due}, then {loss,
-  // valid} of each of its microbatches.
+  // Per rank: {failed, peak, over plan, request, checkpoint due, writing one},
+  // then {loss, valid} of each of its microbatches.
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
   nextFailure = -1;
   due = all[4] != 0; // rank 0's clock decides
+  stageDone = writer && writer->isActive();
   for (int from = job.size - 1; from >= 0; --from) {
     if (all[size_t(from) * perRank] != 0)
       nextFailure = from;
+    if (all[size_t(from) * perRank + 5] != 0)
+      stageDone = false;
     // Every rank computes the same maximum, so all stop after the same step.
     stopping = std::max(stopping, int(all[size_t(from) * perRank + 3]));
   }
@@ -327,6 +331,8 @@ Status Trainer::train() {
     FSDPC_TRY(finish(record));
     if (job.rank == 0)
       progress.step(record, checkpointedAt);
+    if (stageDone)
+      advanceCheckpoint();
     return {};
   };
   auto drain = [&]() -> Status {

@@ -87,7 +87,11 @@ Status Trainer::check() {
                          channelBytes(manifest, job.size, info.groupRanks,
                                       job.ranksOnNode, job.transport),
                          scratchpadBytes(manifest, job.size, info.threads));
-  info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
+  if (writesAlongTheWay())
+    info.checkpointCopy = checkpointCopyBytes(
+        describeCheckpoint(manifest, job.size, info.groupRanks));
+  info.processPlan = (info.plan.total() + info.checkpointCopy) *
+                     (job.sharesProcess ? job.size : 1);
   return checkMemory(info.plan, manifest.memoryLimit);
 }
 
@@ -116,6 +120,7 @@ Status Trainer::load() {
   };
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
+  FSDPC_TRY(prepareCheckpoints());
   ValueSource source;
   if (resumed) {
     FSDPC_TRY(loadStates(*rank, *resumed));

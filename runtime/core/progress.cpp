@@ -56,7 +56,11 @@ void Progress::start() const {
       " each, rank 0 on cores " + info.binding + "; " + manifest.strategy +
       (usesGroups(manifest) ? " in groups of " + count(info.groupRanks, "rank")
                             : "") +
-      ", " + bytesText(info.plan.total()) + " per rank\n");
+      ", " + bytesText(info.plan.total()) + " per rank" +
+      (info.checkpointCopy
+           ? " and " + bytesText(info.checkpointCopy) + " to copy checkpoints"
+           : "") +
+      "\n");
   // Threads without a core of their own wait for each other in every product.
   if (info.threads > info.cores)
     printWarning("each rank has " + count(info.threads, "thread") + " but " +

@@ -177,15 +177,29 @@ bool Trainer::isCheckpointStep(int64_t done) const {
   return options.checkpointSteps > 0 && done % options.checkpointSteps == 0;
 }
 
+// Allocates what checkpoints need beside the rank's memory.
+Status Trainer::prepareCheckpoints() {
+  if (options.checkpoint.empty())
+    return {};
+  writer =
+      std::make_unique<CheckpointWriter>(*rank, folder, [this](int64_t step) {
+        if (Status removed = removeOld(step); !removed)
+          printWarning(removed.error().message + "; an old checkpoint stays");
+      });
+  return writesAlongTheWay() ? writer->allocateCopy() : Status();
+}
+
+bool Trainer::writesAlongTheWay() const {
+  return options.checkpointSteps > 0 || options.checkpointMinutes > 0;
+}
+
 // All ranks call it together after a step.
 Status Trainer::writeDueCheckpoint() {
   if (!due && !isCheckpointStep(state.step))
     return {};
-  Together outcome = writeNow();
-  if (outcome.failed == job.rank)
-    printWarning(outcome.own.error().message +
-                 "; the run goes on without a checkpoint of step " +
-                 std::to_string(state.step));
+  finishCheckpoint();
+  if (Together begun = startCheckpoint(); begun.failed >= 0)
+    warnOfLost(begun);
   // The time that it took belongs to no step.
   finished = std::chrono::steady_clock::now();
   return {};
@@ -193,32 +207,59 @@ Status Trainer::writeDueCheckpoint() {
 
 // The lowest rank that failed returns the error; the others wait for it.
 Status Trainer::writeLastCheckpoint() {
-  if (options.checkpoint.empty() || checkpointed == state.step)
+  if (options.checkpoint.empty())
     return {};
-  Together outcome = writeNow();
-  if (outcome.failed >= 0 && outcome.failed != job.rank)
+  finishCheckpoint();
+  if (checkpointed == state.step)
+    return {};
+  Together outcome = startCheckpoint();
+  if (outcome.failed < 0)
+    outcome = writer->finish();
+  if (outcome.failed < 0)
+    noteCheckpoint();
+  else if (outcome.failed != job.rank)
     awaitAbort(job);
   return outcome.own;
 }
 
-Together Trainer::writeNow() {
+Together Trainer::startCheckpoint() {
   awaitHook();
   countMicrobatches();
   checkpointedAt = std::chrono::steady_clock::now();
   due = false;
-  Together outcome = writeCheckpoint(*rank, folder, state, settings());
-  if (outcome.failed >= 0)
-    return outcome;
-  checkpointed = state.step;
+  return writer->start(state, settings());
+}
+
+// Goes on with the checkpoint that is being written. All ranks call it
+// together.
+void Trainer::advanceCheckpoint() {
+  if (Together ended = writer->advance(); ended.failed >= 0)
+    warnOfLost(ended);
+  else if (!writer->isActive())
+    noteCheckpoint();
+}
+
+void Trainer::finishCheckpoint() {
+  while (writer->isActive())
+    advanceCheckpoint();
+}
+
+void Trainer::warnOfLost(const Together &outcome) const {
+  if (outcome.failed == job.rank)
+    printWarning(outcome.own.error().message +
+                 "; the run goes on without a checkpoint of step " +
+                 std::to_string(writer->step()));
+}
+
+// Takes note of a checkpoint that has its name.
+void Trainer::noteCheckpoint() {
+  checkpointed = writer->step();
   if (job.rank != 0)
-    return outcome;
-  if (Status removed = removeOld(); !removed)
-    printWarning(removed.error().message + "; an old checkpoint stays");
+    return;
   if (Status begun =
-          hook.start(options.afterCheckpoint, folder.folderOf(state.step));
+          hook.start(options.afterCheckpoint, folder.folderOf(checkpointed));
       !begun)
     printWarning(begun.error().message);
-  return outcome;
 }
 
 // The checkpoint is whole whatever becomes of the command.
@@ -228,10 +269,10 @@ void Trainer::awaitHook() {
 }
 
 // Checkpoints of later steps belong to a course that this run has left.
-Status Trainer::removeOld() {
+Status Trainer::removeOld(int64_t newest) {
   auto steps = folder.steps();
   FSDPC_TRY(steps);
-  auto end = std::upper_bound(steps->begin(), steps->end(), state.step);
+  auto end = std::upper_bound(steps->begin(), steps->end(), newest);
   std::vector<int64_t> gone(end, steps->end());
   int64_t kept = end - steps->begin();
   for (int64_t i = 0; options.keep > 0 && i < kept - options.keep; ++i)

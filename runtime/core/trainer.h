@@ -84,8 +84,14 @@ private:
   bool isCheckpointStep(int64_t done) const;
   Status writeDueCheckpoint();
   Status writeLastCheckpoint();
-  Together writeNow();
-  Status removeOld();
+  Status prepareCheckpoints();
+  bool writesAlongTheWay() const;
+  Together startCheckpoint();
+  void advanceCheckpoint();
+  void finishCheckpoint();
+  void warnOfLost(const Together &outcome) const;
+  void noteCheckpoint();
+  Status removeOld(int64_t newest);
   void awaitHook();
   // Evaluations, in evaluate.cpp.
   Status openEvaluation();
@@ -117,6 +123,8 @@ private:
   CheckpointFolder folder;
   std::optional<TrainingCheckpoint> resumed; // while it is being read
   CheckpointHook hook;                       // of rank 0
+  std::unique_ptr<CheckpointWriter> writer;  // null without --checkpoint
+  bool stageDone = false;    // on all ranks, of the checkpoint being written
   int64_t checkpointed = -1; // step of the newest checkpoint, -1: none
   std::chrono::steady_clock::time_point checkpointedAt;
   bool due = false; // by the clock of rank 0

@@ -7,56 +7,13 @@
 #include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <new>
 #include <utility>
 
 namespace fsdpc::runtime {
 namespace {
-
-// Appends one tensor from the device's memory.
-Status addTensor(CheckpointFile &file, fsdpc_rank &rank, const void *from,
-                 uint64_t bytes) {
-  bool host = rank.device->isHostMemory();
-  std::vector<char> staging;
-  for (uint64_t done = 0; done < bytes; done += checkpointPiece) {
-    uint64_t length = std::min(checkpointPiece, bytes - done);
-    const char *piece = static_cast<const char *>(from) + done;
-    if (!host) {
-      staging.resize(checkpointPiece);
-      rank.device->download(staging.data(), piece, length);
-      piece = staging.data();
-    }
-    FSDPC_TRY(file.write(piece, length));
-  }
-  file.endTensor();
-  return {};
-}
-
-// In the order of tensorsOf.
-Status writeRankFile(fsdpc_rank &rank, const CheckpointManifest &stored,
-                     const std::string &folder, StoredFile &sums) {
-  CheckpointFile file;
-  FSDPC_TRY(
-      file.open(folder, rank.job.rank, tensorsOf(stored, rank.job.rank), sums));
-  for (size_t i = 0; i < stored.layouts.size(); ++i) {
-    const LayoutBuffers &buffers = rank.layouts[i];
-    uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
-    // Of several replicas of a shard each writes a part.
-    int64_t own = buffers.ownOf(rank.job.rank);
-    FSDPC_TRY(addTensor(
-        file, rank, buffers.masterShard + own - buffers.shardOf(rank.job.rank),
-        bytes));
-    // Replicated states hold this rank's shard at its place.
-    int64_t first = own - buffers.partBegin;
-    for (int32_t state = 0; state < stored.layouts[i].states; ++state)
-      FSDPC_TRY(addTensor(
-          file, rank, buffers.states + state * buffers.part + first, bytes));
-  }
-  for (size_t i = 0; i < stored.buffers.size() && rank.job.rank == 0; ++i)
-    FSDPC_TRY(addTensor(file, rank, rank.buffers[i],
-                        uint64_t(bufferElements(stored.buffers[i]) *
-                                 dtypeBytes(stored.buffers[i].dtype))));
-  return file.commit();
-}
 
 // Sends every rank's checksums to all. Rank 0's file has the most tensors.
 void gatherSums(Job &job, const StoredFile &own, CheckpointManifest &stored) {
@@ -71,6 +28,16 @@ void gatherSums(Job &job, const StoredFile &own, CheckpointManifest &stored) {
     size_t count = tensorsOf(stored, rank).size();
     stored.files.push_back({*first, {first + 1, first + 1 + count}});
   }
+}
+
+// Signals go to other threads, where they interrupt nothing.
+std::thread threadWithoutSignals(std::function<void()> work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(work));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
 }
 
 } // namespace
@@ -96,37 +63,165 @@ int64_t checkpointBytes(const CheckpointManifest &stored) {
   return bytes;
 }
 
-// The ranks agree after each of three stages, so a rank that fails never leaves
-// another waiting.
-Together writeCheckpoint(
-    fsdpc_rank &rank, CheckpointFolder &folder, const TrainingState &state,
-    const std::vector<std::pair<std::string, std::string>> &settings) {
-  Job &job = rank.job;
-  bool leads = job.rank == 0;
-  rank.device->synchronize();
-  CheckpointManifest stored =
-      describeCheckpoint(rank.manifest, job.size, rank.groupRanks);
-  stored.state = state;
-  stored.settings = settings;
-  Together outcome = together(job, leads ? folder.begin(state.step) : Status());
-  StoredFile sums;
-  if (outcome.failed < 0) {
-    outcome = together(
-        job, writeRankFile(rank, stored, folder.temporaryOf(state.step), sums));
-    if (outcome.failed < 0) {
-      gatherSums(job, sums, stored);
-      Status named;
-      if (leads) {
-        named = writeManifest(folder.temporaryOf(state.step), stored);
-        if (named)
-          named = folder.publish(state.step);
-      }
-      outcome = together(job, std::move(named));
-    }
+int64_t checkpointCopyBytes(const CheckpointManifest &stored) {
+  int64_t bytes = 0;
+  for (const StoredLayout &layout : stored.layouts)
+    bytes += layout.shard * (1 + layout.states) * int64_t(sizeof(float));
+  for (const Buffer &buffer : stored.buffers)
+    bytes += bufferElements(buffer) * dtypeBytes(buffer.dtype);
+  return bytes;
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (thread.joinable())
+    thread.join();
+}
+
+// The pages are touched here, so that no step has to wait for them.
+Status CheckpointWriter::allocateCopy() {
+  int64_t bytes = 0;
+  stored = describeCheckpoint(rank.manifest, rank.job.size, rank.groupRanks);
+  for (const Piece &piece : pieces())
+    bytes += int64_t(piece.bytes);
+  try {
+    copied.resize(size_t(bytes));
+  } catch (const std::bad_alloc &) {
+    return Error{"cannot allocate the " + std::to_string(bytes) +
+                 " bytes into which a checkpoint is copied; leave out "
+                 "--checkpoint-every, or use more ranks"};
   }
-  if (leads && outcome.failed >= 0)
-    folder.drop(state.step);
-  return outcome;
+  return {};
+}
+
+std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
+  std::vector<Piece> pieces;
+  int self = rank.job.rank;
+  for (size_t i = 0; i < stored.layouts.size(); ++i) {
+    const LayoutBuffers &buffers = rank.layouts[i];
+    uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
+    // Of several replicas of a shard each writes a part.
+    int64_t own = buffers.ownOf(self);
+    pieces.push_back(
+        {buffers.masterShard + own - buffers.shardOf(self), bytes});
+    // Replicated states hold this rank's shard at its place.
+    int64_t first = own - buffers.partBegin;
+    for (int32_t state = 0; state < stored.layouts[i].states; ++state)
+      pieces.push_back({buffers.states + state * buffers.part + first, bytes});
+  }
+  for (size_t i = 0; i < stored.buffers.size() && self == 0; ++i)
+    pieces.push_back(
+        {rank.buffers[i], uint64_t(bufferElements(stored.buffers[i]) *
+                                   dtypeBytes(stored.buffers[i].dtype))});
+  return pieces;
+}
+
+void CheckpointWriter::copy() {
+  char *to = copied.data();
+  for (const Piece &piece : pieces()) {
+    rank.device->download(to, piece.from, piece.bytes);
+    to += piece.bytes;
+  }
+}
+
+// Writes this rank's file, from the copy if there is one.
+Status CheckpointWriter::writeFile() {
+  CheckpointFile file;
+  FSDPC_TRY(file.open(folder.temporaryOf(step()), rank.job.rank,
+                      tensorsOf(stored, rank.job.rank), sums));
+  bool direct = copied.empty() && rank.device->isHostMemory();
+  std::vector<char> staging(copied.empty() && !direct ? size_t(checkpointPiece)
+                                                      : 0);
+  const char *next = copied.data();
+  for (const Piece &piece : pieces()) {
+    for (uint64_t done = 0; done < piece.bytes; done += checkpointPiece) {
+      uint64_t length = std::min(checkpointPiece, piece.bytes - done);
+      const char *from = static_cast<const char *>(piece.from) + done;
+      if (!copied.empty()) {
+        from = next + done;
+      } else if (!direct) {
+        rank.device->download(staging.data(), from, length);
+        from = staging.data();
+      }
+      FSDPC_TRY(file.write(from, length));
+    }
+    file.endTensor();
+    next += piece.bytes;
+  }
+  return file.commit();
+}
+
+// An exception of a thread would end the process without a word.
+void CheckpointWriter::run(std::function<Status()> work) {
+  busy.store(true, std::memory_order_relaxed);
+  thread = threadWithoutSignals([this, work = std::move(work)] {
+    try {
+      outcome = work();
+    } catch (const std::exception &fault) {
+      outcome = Error{fault.what()};
+    }
+    busy.store(false, std::memory_order_release);
+  });
+}
+
+Status CheckpointWriter::join() {
+  if (thread.joinable())
+    thread.join();
+  return std::exchange(outcome, Status());
+}
+
+Together CheckpointWriter::start(
+    const TrainingState &state,
+    std::vector<std::pair<std::string, std::string>> settings) {
+  rank.device->synchronize();
+  stored = describeCheckpoint(rank.manifest, rank.job.size, rank.groupRanks);
+  stored.state = state;
+  stored.settings = std::move(settings);
+  sums = {};
+  Together begun =
+      together(rank.job, rank.job.rank == 0 ? folder.begin(step()) : Status());
+  if (begun.failed >= 0) {
+    if (rank.job.rank == 0)
+      folder.drop(step());
+    return begun;
+  }
+  stage = Stage::writing;
+  if (copied.empty()) {
+    outcome = writeFile();
+  } else {
+    copy();
+    run([this] { return writeFile(); });
+  }
+  return begun;
+}
+
+Together CheckpointWriter::advance() {
+  bool leads = rank.job.rank == 0;
+  Together ended = together(rank.job, join());
+  if (ended.failed >= 0) {
+    if (leads)
+      folder.drop(step());
+    stage = Stage::idle;
+  } else if (stage == Stage::publishing) {
+    stage = Stage::idle;
+  } else {
+    gatherSums(rank.job, sums, stored);
+    stage = Stage::publishing;
+    if (leads)
+      run([this]() -> Status {
+        FSDPC_TRY(writeManifest(folder.temporaryOf(step()), stored));
+        FSDPC_TRY(folder.publish(step()));
+        published(step());
+        return {};
+      });
+  }
+  return ended;
+}
+
+Together CheckpointWriter::finish() {
+  Together ended;
+  while (isActive())
+    ended = advance();
+  return ended;
 }
 
 } // namespace fsdpc::runtime

@@ -9,7 +9,10 @@
 #include "runtime/core/checkpoint_reader.h"
 #include "runtime/core/rank.h"
 
+#include <atomic>
+#include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,14 +25,72 @@ struct Together {
   int failed = -1;
 };
 
-// Writes a checkpoint. All ranks call it together; after a failure the folder
-// is as it was. `settings` are what the manifest says of the run.
-Together writeCheckpoint(
-    fsdpc_rank &rank, CheckpointFolder &folder, const TrainingState &state,
-    const std::vector<std::pair<std::string, std::string>> &settings);
+// Writes checkpoints beside the training. `start` copies what a checkpoint
+// holds, and a thread of each rank writes the copy to its file (the stage
+// `writing`). When all files are on disk, a thread of rank 0 writes the
+// manifest and gives the folder its name (`publishing`). Neither thread
+// exchanges anything with other ranks: the training's own exchange tells when
+// all ranks are done with a stage, and then all call `advance`.
+class CheckpointWriter {
+public:
+  // A thread of rank 0 calls `published` when a checkpoint has its name.
+  CheckpointWriter(fsdpc_rank &rank, CheckpointFolder &folder,
+                   std::function<void(int64_t step)> published)
+      : rank(rank), folder(folder), published(std::move(published)) {}
+  // Waits for this rank's thread.
+  ~CheckpointWriter();
 
-// Bytes of a checkpoint of all ranks, without headers.
+  // Allocates the copy. Without it `start` writes the memory of the rank itself
+  // before it returns.
+  Status allocateCopy();
+
+  // Returns true while a checkpoint is being written, and the step that it is
+  // of.
+  bool isActive() const { return stage != Stage::idle; }
+  int64_t step() const { return stored.state.step; }
+  // Returns true if this rank has nothing more to do in this stage.
+  bool isDone() const { return !busy.load(std::memory_order_acquire); }
+
+  // Begins a checkpoint; none may be active. `settings` are what the manifest
+  // says of the run. All ranks call it together.
+  Together start(const TrainingState &state,
+                 std::vector<std::pair<std::string, std::string>> settings);
+  // Waits until all ranks are done with the stage and begins the next one.
+  // After the last stage the checkpoint has its name; after a failure the
+  // folder is as it was; either way none is active. All ranks call it together.
+  Together advance();
+  // Advances until none is active. Returns the first failure.
+  Together finish();
+
+private:
+  enum class Stage { idle, writing, publishing };
+  // Memory of the rank, in the order of tensorsOf.
+  struct Piece {
+    const void *from;
+    uint64_t bytes;
+  };
+  std::vector<Piece> pieces() const;
+  void copy();
+  Status writeFile();
+  void run(std::function<Status()> work);
+  Status join();
+
+  fsdpc_rank &rank;
+  CheckpointFolder &folder;
+  std::function<void(int64_t step)> published;
+  std::vector<char> copied;
+  CheckpointManifest stored;
+  StoredFile sums;
+  Stage stage = Stage::idle;
+  std::atomic<bool> busy = false;
+  Status outcome;     // of the thread, once it has ended
+  std::thread thread; // last member, since it uses all others
+};
+
+// Bytes of a checkpoint of all ranks, and of the copy of one rank (the largest
+// is that of rank 0), both without headers.
 int64_t checkpointBytes(const CheckpointManifest &stored);
+int64_t checkpointCopyBytes(const CheckpointManifest &stored);
 
 // Exchanges whether a rank has an error. All ranks call it together.
 Together together(Job &job, Status own);

@@ -223,6 +223,37 @@ TEST_F(Faults, AKilledRunLeavesAWholeCheckpoint) {
   EXPECT_GT(ends, faults.size() / 2);
 }
 
+// Steps do not wait for the disk: while a checkpoint is synced, which takes
+// half a second here, the run goes on to its last step. A run of a step per
+// checkpoint waits for the one before, and each of them is whole.
+TEST_F(Faults, ACheckpointIsWrittenBesideTheTraining) {
+  std::string slow =
+      "FAULT_PATH=rank- FAULT_CALL=fsync FAULT_FROM=1 FAULT_SLEEP=500";
+  Outcome outcome = runWith(
+      slow, "--steps 12 --log log --ranks 2 --checkpoint c --checkpoint-every 6"
+            " --after-checkpoint 'wc -l <log >>lines'");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(folder.read("lines"), "13\n13\n");
+  outcome = runWith(slow, "--steps 3 --checkpoint d --checkpoint-every 1");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err.find("warning"), std::string::npos) << outcome.err;
+  EXPECT_EQ(shell("ls d").out, "step-0000001\nstep-0000002\nstep-0000003\n");
+}
+
+// A checkpoint that fails while the run goes on is a warning, and the next one
+// is written.
+TEST_F(Faults, AFailureBesideTheTrainingIsAWarning) {
+  Outcome outcome =
+      runWith("FAULT_PATH=rank- FAULT_CALL=fsync FAULT_AT=1 FAULT_ERRNO=5",
+              "--steps 12 --ranks 2 --checkpoint c --checkpoint-every 6");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(
+      outcome.err.find("; the run goes on without a checkpoint of step 6"),
+      std::string::npos)
+      << outcome.err;
+  EXPECT_EQ(shell("ls -A c").out, ".lock\nstep-0000012\n");
+}
+
 // A log or a trace that cannot be written costs a warning, not the weights.
 TEST_F(Faults, WhatMattersMostIsSaved) {
   if (sanitized)

@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import checkpoint_cost
 import compile_times
 import memory_experiment
 import plans
@@ -23,6 +24,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
+         "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 

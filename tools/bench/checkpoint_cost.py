@@ -1,0 +1,73 @@
+"""What checkpoints cost: the time of the steps with one every ten steps, beside that without, and the rate at which they reach the
+disk beside `dd`."""
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from report import Report
+from workbench import Shape, Workbench, demand
+
+MODEL = Shape("L12,D768,H12,T512,V50257", 2)  # 124 M parameters and an untied head
+EVERY = 10
+MOST = 1.03
+
+
+def seconds_of_steps(bench: Workbench, program: Path, folder: Path, steps: int, *flags) -> tuple[float, float]:
+    """Trains. Returns how long the steps after the first took, with all that is done between them, and the whole run."""
+    log, peaks = bench.out / "checkpoint.jsonl", bench.out / "checkpoint.rss"
+    log.unlink(missing_ok=True)
+    data = [f"--data={key}={folder}/{key}.npy" for key in ("ids", "labels")]
+    command = [str(word) for word in (*bench.train_command(program, bench.ranks, data, steps, log, peaks), *flags)]
+    first = last = None
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+        while child.poll() is None:
+            lines = log.read_text().count("\n") if log.exists() else 0
+            if lines > 1 and first is None:
+                first = time.perf_counter()
+            if lines > steps and last is None:  # a header and a line per step
+                last = time.perf_counter()
+            time.sleep(0.005)
+        error = child.stderr.read().decode()
+    if child.returncode or first is None or last is None:
+        sys.exit(f"error: {' '.join(command)}\n{error[-2000:]}")
+    return last - first, time.perf_counter() - began
+
+
+def dd_rate(bench: Workbench, size: int) -> float:
+    """Returns the MB/s with which `dd` writes and syncs a file of about this size."""
+    target = bench.out / "dd"
+    done = demand("dd", "if=/dev/zero", f"of={target}", "bs=4M", f"count={max(1, size >> 22)}", "conv=fsync")
+    target.unlink()
+    found = re.search(r"(\d+) bytes .* copied, ([0-9.e-]+) s", done.err)
+    return int(found[1]) / float(found[2]) / 1e6
+
+
+def checkpoint(bench: Workbench, report: Report, quick: bool) -> None:
+    # The last step writes a checkpoint too, for which nothing but the end waits.
+    steps = (2 if quick else 4) * EVERY + 5
+    report.title(f"Checkpoints of {MODEL}, {bench.ranks} ranks, one every {EVERY} of {steps} steps (at most {MOST} times the time)")
+    folder = bench.export(MODEL)
+    program, target = bench.out / "checkpointed", bench.out / "checkpoints"
+    demand(*bench.gpt_command(folder), "-o", program)
+    flags = ["--checkpoint", target, "--checkpoint-every", EVERY, "--keep", 1]
+    found = {"none": [], "with": []}
+    for _ in range(1 if quick else 3):
+        for name in found:
+            shutil.rmtree(target, ignore_errors=True)
+            found[name].append(seconds_of_steps(bench, program, folder, steps, *(flags if name == "with" else [])))
+    size = sum(path.stat().st_size for path in target.rglob("*.safetensors"))
+    shutil.rmtree(target)
+    best = {name: [min(column) for column in zip(*runs)] for name, runs in found.items()}
+    # What a run does after its last step, more than one that writes nothing.
+    tail = (best["with"][1] - best["with"][0]) - (best["none"][1] - best["none"][0])
+    report.table(["checkpoints", "ms per step", "÷ none", ""],
+                 [[name, f"{1e3 * steps_s / (steps - 1):.0f}", f"{steps_s / best['none'][0]:.3f}",
+                   "" if name == "none" else report.held("step with checkpoints ÷ without", steps_s / best["none"][0], most=MOST, form=".3f")]
+                  for name, (steps_s, _) in best.items()])
+    rates = {"the last checkpoint": size / max(tail, 1e-3) / 1e6, "dd": dd_rate(bench, size)}
+    report.keep("checkpoint", "figures", {"bytes": size, "seconds": best, "mb_per_s": rates})
+    report.table(["written and synced by", "MB", "MB/s"], [[name, f"{size / 1e6:.0f}", f"{rate:.0f}"] for name, rate in rates.items()])
