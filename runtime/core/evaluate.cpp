@@ -5,6 +5,7 @@
 #include "runtime/core/progress.h"
 #include "runtime/core/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace fsdpc::runtime {
@@ -42,12 +43,13 @@ bool Trainer::isEvaluationStep(int64_t done) const {
   return options.evalEvery > 0 && done % options.evalEvery == 0;
 }
 
-// All ranks call it together after a step, when the device is idle.
+// All ranks call it together after a step, when the device is idle. A run that
+// was asked to stop has no time left.
 Status Trainer::evaluateDue(Progress &progress) {
-  return isEvaluationStep(state.step) ? evaluateNow(progress) : Status();
+  return isEvaluationStep(state.step) && !stopping ? evaluateNow(progress)
+                                                   : Status();
 }
 
-// A run that was asked to stop has no time left.
 Status Trainer::evaluateLast(Progress &progress) {
   return evaluation.isOn() && evaluated != state.step && !stopping
              ? evaluateNow(progress)
@@ -73,6 +75,8 @@ Status Trainer::evaluateNow(Progress &progress) {
   StepRecord unused;
   countSent(unused);
   finished = std::chrono::steady_clock::now();
+  // The next one may come between two looks at --time-limit.
+  longestStepSeconds = std::max(longestStepSeconds, record.milliseconds / 1e3);
   return {};
 }
 

@@ -7,6 +7,7 @@ The losses of PyTorch are in tests/models/references/evaluation.json, for the pa
 references hold after their last step. The fixtures have a last microbatch that is not full.
 """
 import json
+import re
 import subprocess
 import sys
 
@@ -106,6 +107,36 @@ def check_training(bench) -> None:
         raise Failure(f"--patience did not end the run: {steps} steps")
 
 
+def check_resume(bench) -> None:
+    """A run in two parts logs the evaluations of one, and goes on with the best of its first part."""
+    fixture = harness.fixture("conv_net")
+    program, checkpoints = bench.path("conv_net-zero3"), bench.path("checkpoints")
+    logs = {name: bench.path(f"{name}.jsonl") for name in ("whole", "parts")}
+    command = [program, *fixture.data, *eval_flags(fixture), "--eval-every", 2, "--threads", 1]
+    run([*command, "--steps", 6, "--log", logs["whole"], "--ranks", 2, "--accumulate", 2, "--best", bench.path("whole")])
+    for steps, ranks in ((3, 2), (6, 4)):
+        run([*command, "--steps", steps, "--log", logs["parts"], "--ranks", ranks, "--accumulate", 4 // ranks,
+             "--checkpoint", checkpoints, "--resume", "--best", bench.path("parts")])
+    whole, parts = ([(line["eval_step"], line["eval_loss"]) for line in evaluations(log)] for log in logs.values())
+    if [step for step, _ in parts] != [2, 3, 4, 6] or not set(whole) <= set(parts):
+        raise Failure(f"the evaluations of the whole run are {whole}, of its parts {parts}")
+    best = json.loads((bench.path("parts") / "best.json").read_text())
+    if (best["step"], best["eval_loss"]) != min(parts, key=lambda pair: pair[1]):
+        raise Failure(f"best.json names {best}, the evaluations were {parts}")
+
+
+def check_old_dump(bench) -> None:
+    """A dump without @evaluate compiles, and its program refuses only --eval."""
+    fixture = harness.fixture("conv_net")
+    flags, dumps = eval_flags(fixture), bench.path("dumps")
+    bench.compile_fixture(fixture, "dumped", f"--dump-ir={dumps}")
+    without = r"\n  func\.func @evaluate\(.*?\n  }[^\n]*"
+    old = harness.edited(harness.dump(dumps, "plan-memory"), "old", lambda text: re.sub(without, "", text, flags=re.S))
+    program = bench.compile(old, "old")
+    run([program, *fixture.data, "--steps", 1])
+    refuse([program, *fixture.data, "--steps", 1, *flags], 3, "the program holds no '@evaluate'")
+
+
 def refuse(command: list, code: int, text: str) -> None:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
@@ -127,6 +158,8 @@ def check_refusals(bench) -> None:
     np.save(labels, np.full(58, 10, np.int32))
     beyond = [f"--eval=labels={labels}", *[flag for flag in flags if "labels" not in flag]]
     refuse([program, "--steps", 3, *fixture.data, *beyond], 3, str(labels))
+    one = [program, *fixture.data, *flags, "--steps", 3, "--eval-every"]
+    refuse([*harness.mpirun(1), *one, 1, ":", "-np", 1, *one, 2], 3, "--eval-every is '2' on rank 1 and '1' on rank 0")
 
 
 def test(bench, options):
@@ -134,6 +167,8 @@ def test(bench, options):
     for name in references if options.all else ("conv_net", "gpt_dropout"):
         check_parity(bench, name, references[name])
     check_training(bench)
+    check_resume(bench)
+    check_old_dump(bench)
     check_refusals(bench)
 
 
