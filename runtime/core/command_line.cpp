@@ -77,6 +77,11 @@ Status duration(const std::string &text) {
                "' is not a time such as 90s, 30m, 12h or 11:30:00"};
 }
 
+Status weights(const std::string &text) {
+  FSDPC_TRY(parseWeights(text));
+  return {};
+}
+
 // "newest", which stands for no value, or a step.
 Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
@@ -128,6 +133,10 @@ const Flag flags[] = {
     {"--shuffle", nullptr,
      "Take the samples of each epoch in a seeded order, the same for every N",
      [](Arguments &a) -> Target { return &a.options.shuffle; }},
+    {"--mix", "W,W[,...]",
+     "Mix the entries of each list of --data or --tokens by these weights, "
+     "one per entry (a file or a pattern); each entry has epochs of its own",
+     [](Arguments &a) -> Target { return &a.options.mixText; }, weights},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",
@@ -370,6 +379,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   auto sources = assignData(arguments.data, arguments.tokens, manifest);
   FSDPC_TRY(sources);
   options.data = std::move(*sources);
+  if (!options.mixText.empty())
+    options.mix = *parseWeights(options.mixText);
   if (options.steps == 0)
     return Error{
         "--steps is missing: say how many steps to train, as in --steps 100"};

@@ -26,6 +26,7 @@ Status Samples::open(const Manifest &program, const Options &options,
                    std::to_string(input.shape[0]) + " samples per microbatch"};
   FSDPC_TRY(openFiles(options));
   FSDPC_TRY(addShards());
+  FSDPC_TRY(addParts(options));
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
 
   // Less than a step of samples would repeat some within one step.
@@ -54,20 +55,36 @@ Status Samples::openFiles(const Options &options) {
   for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     const DataSource &source = options.data[i];
-    Result<std::vector<std::string>> paths = dataFiles(source.file);
-    FSDPC_TRY(paths);
-    if (i == 0)
-      shards.resize(paths->size());
-    if (paths->size() != shards.size())
-      return Error{"inputs '" + manifest->inputs[0].name + "' and '" +
-                   input.name + "' have " + std::to_string(shards.size()) +
-                   " and " + std::to_string(paths->size()) +
+    auto listed = dataFiles(source.file);
+    FSDPC_TRY(listed);
+    std::vector<std::string> paths;
+    std::vector<Part> own;
+    for (const std::vector<std::string> &entry : *listed) {
+      own.push_back({paths.size(), 0, 0});
+      paths.insert(paths.end(), entry.begin(), entry.end());
+    }
+    if (i == 0) {
+      shards.resize(paths.size());
+      parts = own;
+    }
+    const std::string pair =
+        "inputs '" + manifest->inputs[0].name + "' and '" + input.name + "' ";
+    if (paths.size() != shards.size())
+      return Error{pair + "have " + std::to_string(shards.size()) + " and " +
+                   std::to_string(paths.size()) +
                    " files; file k of one belongs to file k of the other"};
+    auto begins = [](const Part &a, const Part &b) {
+      return a.firstShard == b.firstShard;
+    };
+    if (!options.mix.empty() &&
+        !std::equal(parts.begin(), parts.end(), own.begin(), own.end(), begins))
+      return Error{"--mix: " + pair + "list their files in other parts: '" +
+                   options.data[0].file + "' and '" + source.file + "'"};
     for (size_t k = 0; k < shards.size(); ++k) {
       Result<SampleFile> file =
           source.tokens
-              ? openTokenWindows(input, (*paths)[k], source.width, source.shift)
-              : openNpySamples(input, (*paths)[k]);
+              ? openTokenWindows(input, paths[k], source.width, source.shift)
+              : openNpySamples(input, paths[k]);
       FSDPC_TRY(file);
       largest = std::max(largest, size_t(file->sampleElements));
       shards[k].files.push_back(std::move(*file));
@@ -102,6 +119,31 @@ Status Samples::addShards() {
     if (__builtin_add_overflow(samples, shard.samples, &samples))
       return Error{"'" + first.file.path() +
                    "' and the files before it hold too many samples"};
+  }
+  return {};
+}
+
+// Without --mix all files are one part.
+Status Samples::addParts(const Options &options) {
+  mixture = Mixture(options.mix);
+  if (options.mix.empty() || manifest->inputs.empty()) {
+    parts = {{0, 0, samples}};
+    return {};
+  }
+  if (options.mix.size() != parts.size())
+    return Error{"--mix has " + std::to_string(options.mix.size()) +
+                 " weights, but '" + options.data[0].file + "' lists " +
+                 std::to_string(parts.size()) +
+                 " parts; give a weight for each file or pattern between its "
+                 "commas"};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    int64_t end =
+        i + 1 < parts.size() ? shards[parts[i + 1].firstShard].begin : samples;
+    parts[i].begin = shards[parts[i].firstShard].begin;
+    parts[i].samples = end - parts[i].begin;
+    if (parts[i].samples == 0)
+      return Error{"--mix: part " + std::to_string(i + 1) + " of '" +
+                   options.data[0].file + "' contains no whole sample"};
   }
   return {};
 }
@@ -142,12 +184,20 @@ Samples::Place Samples::find(size_t input, int64_t sample) const {
 }
 
 // The epoch enters the permutation, so each epoch has another order.
-int64_t Samples::sampleOf(int64_t number) const {
-  int64_t index = number % samples;
+int64_t Samples::placeIn(size_t part, int64_t number) const {
+  auto [firstShard, begin, count] = parts[part];
+  int64_t index = number % count;
   if (!shuffle)
-    return index;
-  return int64_t(shuffled(uint64_t(index), uint64_t(samples),
-                          uint64_t(number / samples), seed));
+    return begin + index;
+  return begin + int64_t(shuffled(uint64_t(index), uint64_t(count),
+                                  uint64_t(number / count), seed));
+}
+
+int64_t Samples::sampleOf(int64_t number) const {
+  if (!mixture.isOn())
+    return placeIn(0, number);
+  auto [part, index] = mixture.at(number);
+  return placeIn(part, index);
 }
 
 // Called in every step; allocates nothing after the first one.
