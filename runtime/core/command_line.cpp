@@ -137,6 +137,12 @@ const Flag flags[] = {
      "Mix the entries of each list of --data or --tokens by these weights, "
      "one per entry (a file or a pattern); each entry has epochs of its own",
      [](Arguments &a) -> Target { return &a.options.mixText; }, weights},
+    {"--split-at", "TOKEN",
+     "Cut --tokens into windows of one document each, TOKEN being the last of "
+     "every document; what is left of a document, with the largest SHIFT, "
+     "fills no window and is left out",
+     [](Arguments &a) -> Target { return &a.options.splitAt; },
+     wholeNumber<0, INT64_MAX>},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",

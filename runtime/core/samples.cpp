@@ -25,6 +25,8 @@ Status Samples::open(const Manifest &program, const Options &options,
                    std::to_string(program.inputs[0].shape[0]) + " and " +
                    std::to_string(input.shape[0]) + " samples per microbatch"};
   FSDPC_TRY(openFiles(options));
+  if (options.splitAt >= 0)
+    FSDPC_TRY(splitDocuments(options));
   FSDPC_TRY(addShards());
   FSDPC_TRY(addParts(options));
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
@@ -96,6 +98,52 @@ Status Samples::openFiles(const Options &options) {
   return {};
 }
 
+// The tokens of one file, without its input's shift.
+static TokenStream streamOf(const SampleFile &file) {
+  auto skipped = uint64_t(file.shift) * uint64_t(dtypeBytes(file.dtype));
+  return {&file.file, file.dtype, file.offset - skipped, file.tokens};
+}
+
+// The documents are those of the first input: the others are the same text, or
+// lie beside it token by token, and may have other values at its ends.
+Status Samples::splitDocuments(const Options &options) {
+  bool found = shards.empty();
+  for (Shard &shard : shards) {
+    const SampleFile &first = shard.files[0];
+    int64_t reach = 0;
+    for (size_t i = 0; i < shard.files.size(); ++i) {
+      const SampleFile &file = shard.files[i];
+      const std::string name = "input '" + manifest->inputs[i].name + "'";
+      if (!options.data[i].tokens)
+        return Error{"--split-at needs token streams, but " + name +
+                     " has --data; give its tokens with --tokens"};
+      if (file.tokens != first.tokens ||
+          file.sampleElements != first.sampleElements)
+        return Error{
+            "--split-at: '" + file.file.path() + "' of " + name + " has " +
+            std::to_string(file.tokens) + " tokens in windows of " +
+            std::to_string(file.sampleElements) + ", '" + first.file.path() +
+            "' has " + std::to_string(first.tokens) + " in windows of " +
+            std::to_string(first.sampleElements)};
+      reach = std::max(reach, file.shift + file.sampleElements);
+    }
+    auto built = DocumentWindows::build(streamOf(first), options.splitAt,
+                                        first.sampleElements, reach);
+    FSDPC_TRY(built);
+    found |= built->hasEnd();
+    auto windows = std::make_shared<DocumentWindows>(std::move(*built));
+    for (SampleFile &file : shard.files) {
+      file.documents = windows;
+      file.samples = file.unshifted = windows->count();
+    }
+  }
+  if (!found)
+    return Error{"--split-at: token " + std::to_string(options.splitAt) +
+                 " does not occur in '" + options.data[0].file +
+                 "'; it must be the one that ends each document"};
+  return {};
+}
+
 // Sample i of one input belongs to sample i of the others, so files of other
 // lengths do not belong together. Streams are compared without their shifts:
 // the labels of text are the same file, one token on.
@@ -155,8 +203,9 @@ Result<uint64_t> Samples::hashOf(size_t input) const {
   uint64_t combined = 0;
   for (const Shard &shard : shards) {
     const SampleFile &file = shard.files[input];
-    uint64_t bytes = uint64_t(file.samples * file.sampleElements) *
-                     uint64_t(dtypeBytes(file.dtype));
+    int64_t elements = file.documents ? file.tokens - file.shift
+                                      : file.samples * file.sampleElements;
+    uint64_t bytes = uint64_t(elements) * uint64_t(dtypeBytes(file.dtype));
     Result<uint64_t> hash =
         runtime::hashOf(file.file, file.offset, bytes,
                         std::max<uint64_t>(2, mostPieces / shards.size()));
@@ -180,7 +229,24 @@ Samples::Place Samples::find(size_t input, int64_t sample) const {
       shards.begin(), shards.end(), sample,
       [](int64_t value, const Shard &shard) { return value < shard.begin; });
   const Shard &shard = next[-1];
-  return {shard.files[input], sample - shard.begin};
+  const SampleFile &file = shard.files[input];
+  sample -= shard.begin;
+  return {file, sample, sample * file.sampleElements};
+}
+
+// Corrects the element of a window that does not lie where its number says.
+Status Samples::locate(size_t input, Place &place) {
+  if (!place.file.documents)
+    return {};
+  const Shard &shard =
+      *std::find_if(shards.begin(), shards.end(), [&](const Shard &s) {
+        return &s.files[input] == &place.file;
+      });
+  auto begin = place.file.documents->begin(streamOf(shard.files[0]),
+                                           place.sample, scratch);
+  FSDPC_TRY(begin);
+  place.element = *begin;
+  return {};
 }
 
 // The epoch enters the permutation, so each epoch has another order.
@@ -212,6 +278,7 @@ Status Samples::read(int64_t number, void *const *buffers) {
       int64_t bytes = place.file.sampleElements * dtypeBytes(input.dtype);
       void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
                          : converted.data();
+      FSDPC_TRY(locate(i, place));
       FSDPC_TRY(readSample(i, place, raw, to));
       FSDPC_TRY(checkBounds(input, place, to));
     }
@@ -223,10 +290,9 @@ Status Samples::read(int64_t number, void *const *buffers) {
 Status Samples::readSample(size_t i, const Place &place, std::vector<char> &raw,
                            void *to) const {
   const SampleFile &file = place.file;
-  uint64_t bytes =
-      uint64_t(file.sampleElements) * uint64_t(dtypeBytes(file.dtype));
-  FSDPC_TRY(file.file.read(file.offset + uint64_t(place.sample) * bytes,
-                           raw.data(), bytes));
+  auto size = uint64_t(dtypeBytes(file.dtype));
+  FSDPC_TRY(file.file.read(file.offset + uint64_t(place.element) * size,
+                           raw.data(), uint64_t(file.sampleElements) * size));
   convert(raw.data(), file.dtype, to, manifest->inputs[i].dtype,
           file.sampleElements);
   return {};

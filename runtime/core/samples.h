@@ -64,13 +64,16 @@ private:
   // A sample of one input.
   struct Place {
     const SampleFile &file;
-    int64_t sample; // in the file
+    int64_t sample;  // in the file
+    int64_t element; // its first one
   };
   Status openFiles(const Options &options);
+  Status splitDocuments(const Options &options);
   Status addShards();
   Status addParts(const Options &options);
   int64_t placeIn(size_t part, int64_t number) const;
   Place find(size_t input, int64_t sample) const;
+  Status locate(size_t input, Place &place);
   Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;
   Status checkBounds(const Input &input, const Place &place,
@@ -81,7 +84,8 @@ private:
   std::vector<Part> parts;
   Mixture mixture;                  // of the parts
   std::vector<char> raw, converted; // one sample, as in the file and as used
-  std::vector<int64_t> widened;     // one sample of values with bounds
+  DocumentWindows::Scratch scratch;
+  std::vector<int64_t> widened; // one sample of values with bounds
   int64_t samples = 0, perMicrobatch = 0;
   uint64_t seed = 0;
   bool shuffle = false;

@@ -315,6 +315,53 @@ TEST(Mixture, IsExactFarOut) {
     EXPECT_NEAR(double(count[part]), double(wanted[part]), 4) << part;
 }
 
+// Windows that do not cross documents, against a plain list of them; documents
+// of no window, of several blocks, and one without an end.
+TEST_F(SamplesTest, SplitAtTheEndsOfDocuments) {
+  std::string stream;
+  std::vector<int64_t> begins; // of windows of 3 tokens and the one after them
+  auto document = [&](int64_t tokens, bool ends) {
+    for (int64_t i = 0; i + 4 <= tokens; i += 3)
+      begins.push_back(int64_t(stream.size()) + i);
+    for (int64_t i = 0; i < tokens; ++i)
+      stream += char(ends && i + 1 == tokens ? 99 : 1 + (stream.size() % 90));
+  };
+  for (int64_t tokens : {1, 3, 4, 5, 6, 7, 1, 9000, 2, 4093, 4096, 12})
+    document(tokens, true);
+  for (int64_t tokens = 0; tokens < 300; ++tokens)
+    document(tokens % 17 + 1, true);
+  document(8, false);
+  options.data[0] = {"ids", folder.write("text", stream), true, "u8", 0};
+  manifest.inputs.push_back(ids());
+  manifest.inputs[1].name = "labels";
+  options.data.push_back({"labels", options.data[0].file, true, "u8", 1});
+  options.splitAt = 99;
+  Status opened = samples.open(manifest, options, 2);
+  ASSERT_TRUE(opened) << opened.error().message;
+  ASSERT_EQ(samples.count(), int64_t(begins.size()));
+  std::vector<int64_t> read(6), labels(6);
+  void *buffers[] = {read.data(), labels.data()};
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    ASSERT_TRUE(samples.read(int64_t(i), buffers));
+    for (size_t e = 0; e < 6; ++e) {
+      size_t at = size_t(begins[i + e / 3]) + e % 3;
+      ASSERT_EQ(read[e], stream[at]) << i;
+      ASSERT_EQ(labels[e], stream[at + 1]) << i;
+      ASSERT_NE(read[e], 99) << "a window crosses documents";
+    }
+  }
+  options.splitAt = 98;
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("--split-at: token 98 does not occur in '"));
+  options.data[1] = {"labels", folder.write("short", "abc"), true, "u8", 0};
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("has 3 tokens in windows of 3, '"));
+  options.data[1].tokens = false;
+  options.data[1].file = folder / "ids.npy";
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("input 'labels' has --data"));
+}
+
 // Parts must be as many as weights, the same for all inputs, and not empty.
 TEST_F(SamplesTest, MixNamesWhatDoesNotFit) {
   folder.write("b.npy", npy<int64_t>("<i8", "(0, 3)", 0));
