@@ -42,7 +42,7 @@ WRITTEN = {
 # Folders of a build, of a CUDA toolkit, and of installed headers.
 ELSEWHERE = ("build/", "lib64/", "mlir/")
 # Flags of other programs.
-FOREIGN = {"--offline", "--exclude", "--timeout"}
+FOREIGN = {"--offline", "--exclude", "--timeout", "--signal", "--open-mode", "--requeue"}
 
 
 def sources() -> list[str]:

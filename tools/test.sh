@@ -10,8 +10,8 @@
 # With --all, clang-tidy checks the compiler too, and every constant of the
 # optimizers, eight microbatches on every number of ranks, 500 runs that are
 # killed and resumed, 2000 random graphs, thousands of edits of dumps and the
-# failure of every system call are tried, and TensorBoard, from PyPI, reads the
-# event files.
+# failure of every system call are tried. TensorBoard, from PyPI, reads the event
+# files, and tools/data/fsdpc-data converts what pyarrow and tokenizers wrote.
 # With arguments of ctest, only the selected tests run, without clang-tidy and
 # sanitizers.
 set -euo pipefail
@@ -53,11 +53,13 @@ if [[ $all ]]; then
   FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
 fi
 if [[ $all ]]; then
-  say "reading event files with TensorBoard"
-  reader=$build/tensorboard
-  [[ -x $reader/bin/python ]] || python3 -m venv "$reader"
-  "$reader"/bin/pip install -q tensorboard
-  /usr/bin/python3 "$root"/tests/numeric/watching.py --build "$build" --python "$reader"/bin/python
+  say "reading event files with TensorBoard, and converting data"
+  others=$build/python
+  [[ -x $others/bin/python ]] || python3 -m venv "$others"
+  "$others"/bin/pip install -q numpy tensorboard pyarrow tokenizers
+  for test in watching data_converter; do
+    /usr/bin/python3 "$root"/tests/numeric/$test.py --build "$build" --python "$others"/bin/python
+  done
 fi
 say "clang-tidy"
 "$root"/tools/tidy.sh $all

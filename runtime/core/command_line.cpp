@@ -78,6 +78,11 @@ Status duration(const std::string &text) {
                "' is not a time such as 90s, 30m, 12h or 11:30:00"};
 }
 
+Status weights(const std::string &text) {
+  FSDPC_TRY(parseWeights(text));
+  return {};
+}
+
 // "newest", which stands for no value, or a step.
 Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
@@ -154,6 +159,16 @@ const Flag flags[] = {
      "End the training after N evaluations in a row without a lower eval_loss",
      [](Arguments &a) -> Target { return &a.options.patience; },
      wholeNumber<1, 1 << 20>},
+    {"--mix", "W,W[,...]",
+     "Mix the entries of each list of --data or --tokens by these weights, "
+     "one per entry (a file or a pattern); each entry has epochs of its own",
+     [](Arguments &a) -> Target { return &a.options.mixText; }, weights},
+    {"--split-at", "TOKEN",
+     "Cut --tokens into windows of one document each, TOKEN being the last of "
+     "every document; what is left of a document, with the largest SHIFT, "
+     "fills no window and is left out",
+     [](Arguments &a) -> Target { return &a.options.splitAt; },
+     wholeNumber<0, INT64_MAX>},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",
@@ -428,6 +443,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   } else {
     options.data = options.eval;
   }
+  if (!options.mixText.empty())
+    options.mix = *parseWeights(options.mixText);
   if (arguments.steps < 0)
     return Error{
         "--steps is missing: say how many steps to train, as in --steps 100"};

@@ -31,15 +31,19 @@ Status addMatches(const std::string &pattern, std::vector<std::string> &files) {
 
 } // namespace
 
-Result<std::vector<std::string>> dataFiles(const std::string &text) {
-  std::vector<std::string> files;
-  if (access(text.c_str(), F_OK) == 0)
-    return std::vector{text};
+Result<std::vector<std::vector<std::string>>>
+dataFiles(const std::string &text) {
+  std::vector<std::vector<std::string>> files;
+  if (access(text.c_str(), F_OK) == 0) {
+    files.push_back({text});
+    return files;
+  }
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size());
     if (end == begin)
       return Error{"'" + text + "' has an empty name between its commas"};
-    FSDPC_TRY(addMatches(text.substr(begin, end - begin), files));
+    files.emplace_back();
+    FSDPC_TRY(addMatches(text.substr(begin, end - begin), files.back()));
     begin = end + 1;
   }
   return files;

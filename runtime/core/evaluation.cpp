@@ -33,6 +33,7 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   Options reading = options;
   reading.data = options.eval;
   reading.shuffle = false;
+  reading.mix.clear(); // the weights are of the files of --data
   FSDPC_TRY(samples.open(described, reading, /*microbatches=*/0));
   int64_t batch = samples.batch(), rest = samples.count() % batch;
   microbatches = samples.count() / batch;

@@ -106,6 +106,22 @@ Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   return Error{"'" + text + "' is not a whole number " + range};
 }
 
+Result<std::vector<double>> parseWeights(const std::string &text) {
+  std::vector<double> weights;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    double weight;
+    if (!parseNumber(text.substr(begin, end - begin), weight) || weight <= 0)
+      return Error{"'" + text.substr(begin, end - begin) +
+                   "' is not a weight above 0, as in 0.7,0.3"};
+    weights.push_back(weight);
+    begin = end + 1;
+  }
+  if (weights.size() < 2)
+    return Error{"'" + text + "' is one weight; a mixture has two or more"};
+  return weights;
+}
+
 Status checkAtLeastZero(const std::string &text) {
   double value;
   if (parseNumber(text, value) && value >= 0)

@@ -19,6 +19,8 @@ bool parseDuration(const std::string &text, double &seconds);
 
 // These check the text of a flag's value.
 Status checkInteger(const std::string &text, int64_t least, int64_t most);
+// Parses weights between commas: two or more, each above zero.
+Result<std::vector<double>> parseWeights(const std::string &text);
 Status checkAtLeastZero(const std::string &text);
 // Accepts the whole range of uint64. A sign is an error, where strtoull would
 // wrap around.

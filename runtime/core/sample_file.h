@@ -4,11 +4,13 @@
 // alike.
 #pragma once
 
+#include "runtime/core/documents.h"
 #include "runtime/core/file.h"
 #include "shared/manifest.h"
 #include "shared/status.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,10 @@ struct SampleFile {
   int64_t sampleElements = 0; // per sample
   int64_t samples = 0;
   int64_t unshifted = 0; // samples without a token stream's shift
+  // Token streams: the tokens of the file and how many of them `offset` skips.
+  int64_t tokens = 0, shift = 0;
+  // With --split-at; else null. All inputs have the windows of the first one.
+  std::shared_ptr<const DocumentWindows> documents;
 };
 
 // The header of a .npy file (NumPy's format, versions 1 to 3).

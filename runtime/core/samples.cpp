@@ -25,7 +25,10 @@ Status Samples::open(const Manifest &program, const Options &options,
                    std::to_string(program.inputs[0].shape[0]) + " and " +
                    std::to_string(input.shape[0]) + " samples per microbatch"};
   FSDPC_TRY(openFiles(options));
+  if (options.splitAt >= 0)
+    FSDPC_TRY(splitDocuments(options));
   FSDPC_TRY(addShards());
+  FSDPC_TRY(addParts(options));
   perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
 
   // Less than a step of samples would repeat some within one step.
@@ -54,20 +57,36 @@ Status Samples::openFiles(const Options &options) {
   for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     const DataSource &source = options.data[i];
-    Result<std::vector<std::string>> paths = dataFiles(source.file);
-    FSDPC_TRY(paths);
-    if (i == 0)
-      shards.resize(paths->size());
-    if (paths->size() != shards.size())
-      return Error{"inputs '" + manifest->inputs[0].name + "' and '" +
-                   input.name + "' have " + std::to_string(shards.size()) +
-                   " and " + std::to_string(paths->size()) +
+    auto listed = dataFiles(source.file);
+    FSDPC_TRY(listed);
+    std::vector<std::string> paths;
+    std::vector<Part> own;
+    for (const std::vector<std::string> &entry : *listed) {
+      own.push_back({paths.size(), 0, 0});
+      paths.insert(paths.end(), entry.begin(), entry.end());
+    }
+    if (i == 0) {
+      shards.resize(paths.size());
+      parts = own;
+    }
+    const std::string pair =
+        "inputs '" + manifest->inputs[0].name + "' and '" + input.name + "' ";
+    if (paths.size() != shards.size())
+      return Error{pair + "have " + std::to_string(shards.size()) + " and " +
+                   std::to_string(paths.size()) +
                    " files; file k of one belongs to file k of the other"};
+    auto begins = [](const Part &a, const Part &b) {
+      return a.firstShard == b.firstShard;
+    };
+    if (!options.mix.empty() &&
+        !std::equal(parts.begin(), parts.end(), own.begin(), own.end(), begins))
+      return Error{"--mix: " + pair + "list their files in other parts: '" +
+                   options.data[0].file + "' and '" + source.file + "'"};
     for (size_t k = 0; k < shards.size(); ++k) {
       Result<SampleFile> file =
           source.tokens
-              ? openTokenWindows(input, (*paths)[k], source.width, source.shift)
-              : openNpySamples(input, (*paths)[k]);
+              ? openTokenWindows(input, paths[k], source.width, source.shift)
+              : openNpySamples(input, paths[k]);
       FSDPC_TRY(file);
       largest = std::max(largest, size_t(file->sampleElements));
       shards[k].files.push_back(std::move(*file));
@@ -76,6 +95,52 @@ Status Samples::openFiles(const Options &options) {
   // No element is larger than 8 bytes, in the file or converted.
   raw.resize(largest * 8);
   converted.resize(largest * 8);
+  return {};
+}
+
+// The tokens of one file, without its input's shift.
+static TokenStream streamOf(const SampleFile &file) {
+  auto skipped = uint64_t(file.shift) * uint64_t(dtypeBytes(file.dtype));
+  return {&file.file, file.dtype, file.offset - skipped, file.tokens};
+}
+
+// The documents are those of the first input: the others are the same text, or
+// lie beside it token by token, and may have other values at its ends.
+Status Samples::splitDocuments(const Options &options) {
+  bool found = shards.empty();
+  for (Shard &shard : shards) {
+    const SampleFile &first = shard.files[0];
+    int64_t reach = 0;
+    for (size_t i = 0; i < shard.files.size(); ++i) {
+      const SampleFile &file = shard.files[i];
+      const std::string name = "input '" + manifest->inputs[i].name + "'";
+      if (!options.data[i].tokens)
+        return Error{"--split-at needs token streams, but " + name +
+                     " has --data; give its tokens with --tokens"};
+      if (file.tokens != first.tokens ||
+          file.sampleElements != first.sampleElements)
+        return Error{
+            "--split-at: '" + file.file.path() + "' of " + name + " has " +
+            std::to_string(file.tokens) + " tokens in windows of " +
+            std::to_string(file.sampleElements) + ", '" + first.file.path() +
+            "' has " + std::to_string(first.tokens) + " in windows of " +
+            std::to_string(first.sampleElements)};
+      reach = std::max(reach, file.shift + file.sampleElements);
+    }
+    auto built = DocumentWindows::build(streamOf(first), options.splitAt,
+                                        first.sampleElements, reach);
+    FSDPC_TRY(built);
+    found |= built->hasEnd();
+    auto windows = std::make_shared<DocumentWindows>(std::move(*built));
+    for (SampleFile &file : shard.files) {
+      file.documents = windows;
+      file.samples = file.unshifted = windows->count();
+    }
+  }
+  if (!found)
+    return Error{"--split-at: token " + std::to_string(options.splitAt) +
+                 " does not occur in '" + options.data[0].file +
+                 "'; it must be the one that ends each document"};
   return {};
 }
 
@@ -106,6 +171,31 @@ Status Samples::addShards() {
   return {};
 }
 
+// Without --mix all files are one part.
+Status Samples::addParts(const Options &options) {
+  mixture = Mixture(options.mix);
+  if (options.mix.empty() || manifest->inputs.empty()) {
+    parts = {{0, 0, samples}};
+    return {};
+  }
+  if (options.mix.size() != parts.size())
+    return Error{"--mix has " + std::to_string(options.mix.size()) +
+                 " weights, but '" + options.data[0].file + "' lists " +
+                 std::to_string(parts.size()) +
+                 " parts; give a weight for each file or pattern between its "
+                 "commas"};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    int64_t end =
+        i + 1 < parts.size() ? shards[parts[i + 1].firstShard].begin : samples;
+    parts[i].begin = shards[parts[i].firstShard].begin;
+    parts[i].samples = end - parts[i].begin;
+    if (parts[i].samples == 0)
+      return Error{"--mix: part " + std::to_string(i + 1) + " of '" +
+                   options.data[0].file + "' contains no whole sample"};
+  }
+  return {};
+}
+
 // Covers the samples only, so two ranks may name copies of a file. Of many
 // files it reads as much as of one.
 Result<uint64_t> Samples::hashOf(size_t input) const {
@@ -113,8 +203,9 @@ Result<uint64_t> Samples::hashOf(size_t input) const {
   uint64_t combined = 0;
   for (const Shard &shard : shards) {
     const SampleFile &file = shard.files[input];
-    uint64_t bytes = uint64_t(file.samples * file.sampleElements) *
-                     uint64_t(dtypeBytes(file.dtype));
+    int64_t elements = file.documents ? file.tokens - file.shift
+                                      : file.samples * file.sampleElements;
+    uint64_t bytes = uint64_t(elements) * uint64_t(dtypeBytes(file.dtype));
     Result<uint64_t> hash =
         runtime::hashOf(file.file, file.offset, bytes,
                         std::max<uint64_t>(2, mostPieces / shards.size()));
@@ -138,16 +229,41 @@ Samples::Place Samples::find(size_t input, int64_t sample) const {
       shards.begin(), shards.end(), sample,
       [](int64_t value, const Shard &shard) { return value < shard.begin; });
   const Shard &shard = next[-1];
-  return {shard.files[input], sample - shard.begin};
+  const SampleFile &file = shard.files[input];
+  sample -= shard.begin;
+  return {file, sample, sample * file.sampleElements};
+}
+
+// Corrects the element of a window that does not lie where its number says.
+Status Samples::locate(size_t input, Place &place) {
+  if (!place.file.documents)
+    return {};
+  const Shard &shard =
+      *std::find_if(shards.begin(), shards.end(), [&](const Shard &s) {
+        return &s.files[input] == &place.file;
+      });
+  auto begin = place.file.documents->begin(streamOf(shard.files[0]),
+                                           place.sample, scratch);
+  FSDPC_TRY(begin);
+  place.element = *begin;
+  return {};
 }
 
 // The epoch enters the permutation, so each epoch has another order.
-int64_t Samples::sampleOf(int64_t number) const {
-  int64_t index = number % samples;
+int64_t Samples::placeIn(size_t part, int64_t number) const {
+  auto [firstShard, begin, count] = parts[part];
+  int64_t index = number % count;
   if (!shuffle)
-    return index;
-  return int64_t(shuffled(uint64_t(index), uint64_t(samples),
-                          uint64_t(number / samples), seed));
+    return begin + index;
+  return begin + int64_t(shuffled(uint64_t(index), uint64_t(count),
+                                  uint64_t(number / count), seed));
+}
+
+int64_t Samples::sampleOf(int64_t number) const {
+  if (!mixture.isOn())
+    return placeIn(0, number);
+  auto [part, index] = mixture.at(number);
+  return placeIn(part, index);
 }
 
 // Called in every step; allocates nothing after the first one.
@@ -162,6 +278,7 @@ Status Samples::read(int64_t number, void *const *buffers) {
       int64_t bytes = place.file.sampleElements * dtypeBytes(input.dtype);
       void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
                          : converted.data();
+      FSDPC_TRY(locate(i, place));
       FSDPC_TRY(readSample(i, place, raw, to));
       FSDPC_TRY(checkBounds(input, place, to));
     }
@@ -173,10 +290,9 @@ Status Samples::read(int64_t number, void *const *buffers) {
 Status Samples::readSample(size_t i, const Place &place, std::vector<char> &raw,
                            void *to) const {
   const SampleFile &file = place.file;
-  uint64_t bytes =
-      uint64_t(file.sampleElements) * uint64_t(dtypeBytes(file.dtype));
-  FSDPC_TRY(file.file.read(file.offset + uint64_t(place.sample) * bytes,
-                           raw.data(), bytes));
+  auto size = uint64_t(dtypeBytes(file.dtype));
+  FSDPC_TRY(file.file.read(file.offset + uint64_t(place.element) * size,
+                           raw.data(), uint64_t(file.sampleElements) * size));
   convert(raw.data(), file.dtype, to, manifest->inputs[i].dtype,
           file.sampleElements);
   return {};

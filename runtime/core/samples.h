@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/core/command_line.h"
+#include "runtime/core/mixture.h"
 #include "runtime/core/sample_file.h"
 
 namespace fsdpc::runtime {
@@ -30,6 +31,7 @@ public:
 
   // Returns the sample with number n of the run. Numbers continue over epochs:
   // number n is sample n mod count of epoch n / count, in that epoch's order.
+  // With --mix, each part has epochs of its own.
   int64_t sampleOf(int64_t number) const;
 
   // Reads the microbatch that begins at `number` into one buffer per input, and
@@ -53,14 +55,25 @@ private:
     int64_t begin = 0; // the number of its first sample
     int64_t samples = 0;
   };
+  // The shards of one entry of the lists.
+  struct Part {
+    size_t firstShard = 0;
+    int64_t begin = 0; // the number of its first sample
+    int64_t samples = 0;
+  };
   // A sample of one input.
   struct Place {
     const SampleFile &file;
-    int64_t sample; // in the file
+    int64_t sample;  // in the file
+    int64_t element; // its first one
   };
   Status openFiles(const Options &options);
+  Status splitDocuments(const Options &options);
   Status addShards();
+  Status addParts(const Options &options);
+  int64_t placeIn(size_t part, int64_t number) const;
   Place find(size_t input, int64_t sample) const;
+  Status locate(size_t input, Place &place);
   Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;
   Status checkBounds(const Input &input, const Place &place,
@@ -68,8 +81,11 @@ private:
 
   const Manifest *manifest = nullptr;
   std::vector<Shard> shards;
+  std::vector<Part> parts;
+  Mixture mixture;                  // of the parts
   std::vector<char> raw, converted; // one sample, as in the file and as used
-  std::vector<int64_t> widened;     // one sample of values with bounds
+  DocumentWindows::Scratch scratch;
+  std::vector<int64_t> widened; // one sample of values with bounds
   int64_t samples = 0, perMicrobatch = 0;
   uint64_t seed = 0;
   bool shuffle = false;

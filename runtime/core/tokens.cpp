@@ -132,6 +132,8 @@ Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
   SampleFile samples;
   samples.file = std::move(*file);
   samples.dtype = stream->dtype;
+  samples.tokens = int64_t(stream->length);
+  samples.shift = int64_t(skipped);
   samples.sampleElements = input.shape[1];
   samples.offset =
       stream->offset + skipped * uint64_t(dtypeBytes(stream->dtype));

@@ -164,14 +164,17 @@ TEST(DataFiles, AreOneOrAPatternOrAList) {
     if (!files)
       return files.error().message;
     std::string joined;
-    for (const std::string &file : *files)
-      joined += file.substr(file.rfind('/') + 1) + " ";
+    for (const std::vector<std::string> &entry : *files) {
+      joined += joined.empty() ? "" : "| ";
+      for (const std::string &file : entry)
+        joined += file.substr(file.rfind('/') + 1) + " ";
+    }
     return joined;
   };
   std::string in = folder / "";
   EXPECT_EQ(names(in + "c-*"), "c-1 c-10 c-2 ");
-  EXPECT_EQ(names(in + "c-?," + in + "c-10"), "c-1 c-2 c-10 ");
-  EXPECT_EQ(names(in + "c-[2],none"), "c-2 none ");
+  EXPECT_EQ(names(in + "c-?," + in + "c-10"), "c-1 c-2 | c-10 ");
+  EXPECT_EQ(names(in + "c-[2],none"), "c-2 | none ");
   EXPECT_EQ(names(in + "a,b"), "a,b "); // a file of this very name
   EXPECT_EQ(names(in + "x*"), "x* ");
   EXPECT_THAT(names(in + "d*"), HasSubstr("matches no file"));
@@ -261,6 +264,121 @@ TEST_F(SamplesTest, ContinueInTheNextFile) {
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
   EXPECT_THAT(samples.open(manifest, options, 3).error().message,
               HasSubstr("the 3 files of input 'ids' contain 5 samples"));
+}
+
+// Of every stretch each part has its share, in the order of its samples, and
+// begins again when it is used up.
+TEST_F(SamplesTest, MixPartsByWeight) {
+  folder.write("a1.npy", npy<int64_t>("<i8", "(4, 3)", 12));
+  folder.write("a2.npy", npy<int64_t>("<i8", "(3, 3)", 9));
+  folder.write("b.npy", npy<int64_t>("<i8", "(2, 3)", 6));
+  options.data[0].file = folder / "a*.npy," + folder / "b.npy";
+  options.mix = {0.7, 0.3};
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  std::vector<int64_t> taken[2];
+  for (int64_t number = 0; number < 1000; ++number) {
+    int64_t sample = samples.sampleOf(number);
+    taken[sample >= 7].push_back(sample);
+    double share = 0.7 * double(number + 1);
+    EXPECT_LE(std::abs(double(taken[0].size()) - share), 1) << number;
+  }
+  EXPECT_EQ(taken[0].size(), 700u);
+  for (size_t i = 0; i < 700; ++i)
+    ASSERT_EQ(taken[0][i], int64_t(i % 7));
+  for (size_t i = 0; i < 300; ++i)
+    ASSERT_EQ(taken[1][i], int64_t(7 + i % 2));
+  // Shuffled, every epoch of a part still has each of its samples once.
+  options.shuffle = true;
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  std::vector<int64_t> first;
+  for (int64_t number = 0; first.size() < 14; ++number)
+    if (samples.sampleOf(number) < 7)
+      first.push_back(samples.sampleOf(number));
+  for (int epoch : {0, 7})
+    EXPECT_THAT(std::vector(first.begin() + epoch, first.begin() + epoch + 7),
+                testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6));
+}
+
+// Shares stay exact at numbers that a double cannot hold, and for many parts.
+TEST(Mixture, IsExactFarOut) {
+  Mixture mixture({5, 3, 1, 1});
+  const int64_t far = (int64_t(1) << 61) + 12345;
+  std::vector<int64_t> next(4, -1), count(4);
+  for (int64_t number = far; number < far + 1000; ++number) {
+    auto [part, index] = mixture.at(number);
+    EXPECT_TRUE(next[part] < 0 || index == next[part]);
+    next[part] = index + 1;
+    ++count[part];
+  }
+  const int64_t wanted[] = {500, 300, 100, 100};
+  for (size_t part = 0; part < 4; ++part)
+    EXPECT_NEAR(double(count[part]), double(wanted[part]), 4) << part;
+}
+
+// Windows that do not cross documents, against a plain list of them; documents
+// of no window, of several blocks, and one without an end.
+TEST_F(SamplesTest, SplitAtTheEndsOfDocuments) {
+  std::string stream;
+  std::vector<int64_t> begins; // of windows of 3 tokens and the one after them
+  auto document = [&](int64_t tokens, bool ends) {
+    for (int64_t i = 0; i + 4 <= tokens; i += 3)
+      begins.push_back(int64_t(stream.size()) + i);
+    for (int64_t i = 0; i < tokens; ++i)
+      stream += char(ends && i + 1 == tokens ? 99 : 1 + (stream.size() % 90));
+  };
+  for (int64_t tokens : {1, 3, 4, 5, 6, 7, 1, 9000, 2, 4093, 4096, 12})
+    document(tokens, true);
+  for (int64_t tokens = 0; tokens < 300; ++tokens)
+    document(tokens % 17 + 1, true);
+  document(8, false);
+  options.data[0] = {"ids", folder.write("text", stream), true, "u8", 0};
+  manifest.inputs.push_back(ids());
+  manifest.inputs[1].name = "labels";
+  options.data.push_back({"labels", options.data[0].file, true, "u8", 1});
+  options.splitAt = 99;
+  Status opened = samples.open(manifest, options, 2);
+  ASSERT_TRUE(opened) << opened.error().message;
+  ASSERT_EQ(samples.count(), int64_t(begins.size()));
+  std::vector<int64_t> read(6), labels(6);
+  void *buffers[] = {read.data(), labels.data()};
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    ASSERT_TRUE(samples.read(int64_t(i), buffers));
+    for (size_t e = 0; e < 6; ++e) {
+      size_t at = size_t(begins[i + e / 3]) + e % 3;
+      ASSERT_EQ(read[e], stream[at]) << i;
+      ASSERT_EQ(labels[e], stream[at + 1]) << i;
+      ASSERT_NE(read[e], 99) << "a window crosses documents";
+    }
+  }
+  options.splitAt = 98;
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("--split-at: token 98 does not occur in '"));
+  options.data[1] = {"labels", folder.write("short", "abc"), true, "u8", 0};
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("has 3 tokens in windows of 3, '"));
+  options.data[1].tokens = false;
+  options.data[1].file = folder / "ids.npy";
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("input 'labels' has --data"));
+}
+
+// Parts must be as many as weights, the same for all inputs, and not empty.
+TEST_F(SamplesTest, MixNamesWhatDoesNotFit) {
+  folder.write("b.npy", npy<int64_t>("<i8", "(0, 3)", 0));
+  auto error = [&] {
+    return samples.open(manifest, options, 2).error().message;
+  };
+  options.mix = {1, 1};
+  EXPECT_THAT(error(), HasSubstr("--mix has 2 weights, but '"));
+  EXPECT_THAT(error(), HasSubstr("lists 1 parts"));
+  options.data[0].file += "," + folder / "b.npy";
+  EXPECT_THAT(error(), HasSubstr("--mix: part 2 of '"));
+  options.data[0].file = folder / "ids.npy," + folder / "[ib]*.npy";
+  manifest.inputs.push_back(ids());
+  manifest.inputs[1].name = "labels";
+  options.data.push_back(options.data[0]);
+  options.data[1].file = folder / "[ib]*.npy," + folder / "ids.npy";
+  EXPECT_THAT(error(), HasSubstr("--mix: inputs 'ids' and 'labels' list"));
 }
 
 // A step takes each sample at most once.

@@ -316,6 +316,29 @@ TEST_F(Program, SavesTheFirstStepsMeanGradients) {
     EXPECT_NEAR(one[i], four[i], 1e-6);
 }
 
+// A mixture is a function of the seed and the sample's number: the same bits on
+// one rank, on two, and resumed on four.
+TEST_F(Program, MixesAlikeAtEveryNumberOfRanks) {
+  folder.write("ids2.npy", folder.read("ids.npy"));
+  folder.write("target2.npy", npy<float>("<f4", "(40,)", 40));
+  auto mixed = [&](const std::string &flags) {
+    return trace(shell(TOY_PROGRAM
+                       " --data ids=ids.npy,ids2.npy"
+                       " --data target=target.npy,target2.npy --shuffle"
+                       " --lr 1e-4 --log log --save out.safetensors " +
+                       flags));
+  };
+  std::string one = mixed("--mix 0.7,0.3 --steps 6 --accumulate 4");
+  EXPECT_EQ(mixed("--mix 0.7,0.3 --steps 6 --accumulate 2 --ranks 2"), one);
+  mixed("--mix 7,3 --steps 4 --accumulate 2 --ranks 2 --checkpoint c");
+  EXPECT_EQ(mixed("--mix 0.7,0.3 --steps 6 --ranks 4 --checkpoint c --resume"),
+            one);
+  EXPECT_NE(mixed("--mix 0.3,0.7 --steps 6 --accumulate 4"), one);
+  EXPECT_NE(mixed("--steps 6 --accumulate 4"), one);
+  EXPECT_EQ(shell(TOY_PROGRAM " --mix 1,0").code, 2);
+  EXPECT_THAT(folder.read("err"), HasSubstr("'0' is not a weight above 0"));
+}
+
 // A saved file restores every parameter exactly, on another number of ranks.
 TEST_F(Program, InitContinuesFromASavedFile) {
   ASSERT_EQ(run("--steps 3 --ranks 2 --save a.safetensors").code, 0);
