@@ -162,6 +162,10 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
     order(stream, rt::Stream::compute);
     return success();
   };
+  auto sumsPerMember = [&](auto op) {
+    return rtBuilder.getI32IntegerAttr(
+        static_cast<int32_t>(op.getSumsPerMember()));
+  };
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](fsdp::ReduceGradientsOp op) {
         return onLayouts(
@@ -213,20 +217,16 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
       .Case([&](fsdp::MemberSumsOp op) {
         FlatSymbolRefAttr kernel = pointers.outlineSums(op);
         Value scale = pointers.get(here, op.getScale());
-        auto perMember = rtBuilder.getI32IntegerAttr(
-            static_cast<int32_t>(op.getSumsPerMember()));
         rt::MemberSumsOp::create(rtBuilder, here, kernel, op.getLayoutsAttr(),
-                                 scale, perMember,
+                                 scale, sumsPerMember(op),
                                  pointers.get(here, op.getResult()));
         return success();
       })
       .Case([&](fsdp::OptimizerOp op) {
         FlatSymbolRefAttr kernel = pointers.outlineOptimizer(op);
         Value scale = pointers.get(here, op.getScale());
-        auto perMember = rtBuilder.getI32IntegerAttr(
-            static_cast<int32_t>(op.getSumsPerMember()));
         rt::OptimizerOp::create(rtBuilder, here, kernel, op.getLayoutAttr(),
-                                scale, perMember, pointers.sumsOf(op));
+                                scale, sumsPerMember(op), pointers.sumsOf(op));
         return success();
       })
       .Default([](Operation *op) {

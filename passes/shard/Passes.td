@@ -113,11 +113,11 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     the average plus the rest times the parameter. A layout with a `group` has the optimizer
     and hyperparameters of that `--group`.
 
-    LAMB and LARS take sums over whole parameters. One `fsdp.member_sums` of all layouts
-    then follows clip_scale, with one `fsdp.all_reduce` of its results, and the region of
-    each optimizer takes the sums of its member as f64. What follows from them alone is
-    computed once per member. LAMB computes its update in both regions, rather than keep
-    it.
+    LAMB and LARS take sums over whole parameters. For each program that takes any, one
+    `fsdp.member_sums` of the layouts with this program follows clip_scale, with one
+    `fsdp.all_reduce` of its results. The region of each optimizer takes the sums of its
+    member as f64. What follows from them alone is computed once per member. LAMB computes
+    its update in both regions, rather than keep it.
     ```mlir
     %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {
     ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):

@@ -10,6 +10,7 @@ The loss is the sum of parameters times samples, so the gradients are the sample
   wrong       with one constant of a dump changed by a hundredth: beyond the limit
   bits        of the same gradients on four ranks, and of four microbatches: those of one; also under zero1 and ddp (--all: of
               each variant)
+  whole       LAMB with a group of AdamW: zero3, ddp and hybrid give the same bits on one, two and four ranks
   resumed     the GPT, stopped and continued under another strategy: the bits of a run without a stop
   skipped     steps that a loss scale skips leave the average as it is, and frozen parameters are their own
   begun       an average that begins at a checkpoint without one begins as the parameters
@@ -94,6 +95,24 @@ def bits(trials: Trials, variant: str) -> None:
     print(f"{variant}: zero3, zero1 and ddp give the same bits on one rank and on four", flush=True)
 
 
+def whole(trials: Trials) -> None:
+    """LAMB takes sums over whole parameters, of its own layouts only. Both orders: the options' program sums, or a group's."""
+    variants = {"lamb-adamw": ["--optimizer=lamb", "--lr=0.02", "--group=^matrix$: optimizer=adamw lr=0.01"],
+                "adamw-lamb": ["--optimizer=adamw", "--lr=0.02", "--group=^matrix$: optimizer=lamb lr=0.01"]}
+    for variant, flags in variants.items():
+        trials.reference.variants[variant] = [*flags, f"--ema={DECAY}"]
+        found = {}
+        for strategy in ("zero3", "ddp", "hybrid"):
+            program = trials.compile(variant, f"{variant}-{strategy}", f"--strategy={strategy}")
+            for ranks in (1, 2, 4):
+                groups = ("--shard-group", max(1, ranks // 2)) if strategy == "hybrid" else ()
+                files = trials.run(program, "--ranks", ranks, *groups)
+                found.setdefault(ranks, {})[strategy] = [file.read_bytes() for file in files]
+        for ranks, files in found.items():
+            demand(all(file == files["zero3"] for file in files.values()), f"{variant}: other bits of a strategy on {ranks} ranks")
+    print("lamb beside adamw: zero3, ddp and hybrid give the same bits on one, two and four ranks", flush=True)
+
+
 class Gpt:
     GROUPS = ("--lr=1e-3", "--group=ln_|bias: optimizer=sgd lr=0.01 momentum=0.9", "--group=^wte: betas=0.5,0.7")
 
@@ -171,6 +190,7 @@ def test(bench, options):
         wrong(trials, variant, constant)
     for variant in variants if options.all else variants[:1]:
         bits(trials, variant)
+    whole(trials)
     gpt = Gpt(bench)
     for check in (resumed, begun, skipped, refused):
         check(gpt)

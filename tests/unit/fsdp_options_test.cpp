@@ -373,13 +373,13 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"ema", "1", "is not less than 1"},
       {"group", "lr=1", "is not of the form 'REGEX: KEY=X ...'"},
       {"group", "a: momentun=0.9",
-       "sets 'momentun', which is no hyperparameter of a group; did you mean "
+       "sets 'momentun', which a group cannot set; did you mean "
        "'momentum'?"},
       {"group", "a: weight-decay=0",
-       "sets 'weight-decay', which is no hyperparameter of a group; did you "
-       "mean 'weight_decay'?"},
+       "sets 'weight-decay', which a group cannot set; did you mean "
+       "'weight_decay'?"},
       {"group", "a: no_decay=b",
-       "sets 'no_decay', which is no hyperparameter of a group; did you mean "
+       "sets 'no_decay', which a group cannot set; did you mean "
        "'lr_decay'?"},
       {"group", "a: lr=1 lr=2", "sets 'lr' twice"},
       {"group", "a: betas=0.9",

@@ -34,14 +34,13 @@ static const OptionInfo *findSetting(StringRef key) {
   return nullptr;
 }
 
-static StringRef nearestSetting(StringRef key) {
-  StringRef nearest;
+static std::string nearestSetting(StringRef key) {
+  std::vector<std::string> keys;
   for (const OptionInfo &option : allOptions())
-    if (mayGroupSet(option) &&
-        (nearest.empty() || key.edit_distance(keyOf(option.name)) <
-                                key.edit_distance(keyOf(nearest))))
-      nearest = option.name;
-  return nearest;
+    if (mayGroupSet(option))
+      keys.push_back(keyOf(option.name));
+  SmallVector<StringRef> names(keys.begin(), keys.end());
+  return nearestName(key, names).str();
 }
 
 const std::string *ParameterGroup::find(StringRef option) const {
@@ -56,8 +55,9 @@ static std::string parseSetting(StringRef part, ParameterGroup &group) {
   auto [key, text] = part.split('=');
   const OptionInfo *option = findSetting(key);
   if (!option)
-    return "sets '" + key.str() + "', which is no hyperparameter of a group; " +
-           "did you mean '" + keyOf(nearestSetting(key)) + "'?";
+    return "sets '" + key.str() +
+           "', which a group cannot set; did you mean '" + nearestSetting(key) +
+           "'?";
   if (group.find(option->name))
     return "sets '" + key.str() + "' twice";
   // The dump would have to hold the file's text.
@@ -156,8 +156,8 @@ std::string checkGroups(const CompileOptions &options) {
   return "";
 }
 
-// What the program of an update is made of, as text. Defaults are written out,
-// since it does not matter whether they were given.
+// The options that decide the program of an update, as text. Defaults are
+// written out, since it does not matter whether they were given.
 static std::string programText(CompileOptions options) {
   options.givenBetas = options.betas();
   options.givenEps = options.eps();

@@ -1,4 +1,4 @@
-// What the members of a --group are updated with. A group names an optimizer
+// The optimizer and hyperparameters of a --group. A group names an optimizer
 // and hyperparameters as torch.optim's param_groups do; everything else follows
 // from the options (CompileOptions::ofGroup).
 #pragma once

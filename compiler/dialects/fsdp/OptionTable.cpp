@@ -268,13 +268,17 @@ const OptionInfo *findOption(StringRef name) {
 }
 
 // Levenshtein distance; the first of several nearest names wins.
+StringRef nearestName(StringRef name, ArrayRef<StringRef> names) {
+  return *llvm::min_element(names, [&](StringRef a, StringRef b) {
+    return name.edit_distance(a) < name.edit_distance(b);
+  });
+}
+
 StringRef nearestOption(StringRef name) {
-  return llvm::min_element(table,
-                           [&](const auto &a, const auto &b) {
-                             return name.edit_distance(a.name) <
-                                    name.edit_distance(b.name);
-                           })
-      ->name;
+  SmallVector<StringRef> names;
+  for (const OptionInfo &option : table)
+    names.push_back(option.name);
+  return nearestName(name, names);
 }
 
 bool isHyperparameter(const OptionInfo &option) {

@@ -70,6 +70,11 @@ llvm::SmallVector<llvm::StringRef> neededValues(const OptionInfo &option);
 /// Returns true if optimizers take the option: each says which (Optimizers.h).
 bool isHyperparameter(const OptionInfo &option);
 
+/// Returns the one of `names`, which are not empty, that is nearest to a
+/// misspelt name.
+llvm::StringRef nearestName(llvm::StringRef name,
+                            llvm::ArrayRef<llvm::StringRef> names);
+
 /// Returns the name of the option that is nearest to a misspelt one.
 llvm::StringRef nearestOption(llvm::StringRef name);
 

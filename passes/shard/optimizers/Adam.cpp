@@ -1,6 +1,7 @@
 // Adam, AdamW (with AMSGrad on demand), Adamax, NAdam and RAdam, after the
 // single-tensor forms of torch/optim/adam.py, adamax.py, nadam.py and radam.py.
 // All keep an average of the gradient and one of its size.
+#include "passes/shard/optimizers/Moments.h"
 #include "passes/shard/optimizers/Programs.h"
 
 #include <cmath>
@@ -12,26 +13,23 @@ namespace fsdpc::passes {
 // AdamW shrinks the parameter directly, Adam adds the decay to the gradient.
 Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
                   Arguments in) {
-  fsdp::NumberPair betas = options.betas();
-  Value one = s.number(1, "one");
-  Value beta1 = s.number(betas.first, "beta1");
-  Value beta2 = s.number(betas.second, "beta2");
+  AdamMoments moments(options, s);
   Value eps = s.element(options.eps(), "eps");
   if (options.optimizer == fsdp::Optimizer::AdamW ||
       options.decoupledWeightDecay)
-    in.decayParameter(s, one);
+    in.decayParameter(s, moments.one);
   else
     in.decayGradient(s);
 
-  Value m = s.average(in.states[0], in.gradient, one, beta1, betas.first);
-  Value v = s.averageSquare(in.states[1], in.gradient, one, beta2);
+  moments.update(s, in);
+  Value m = moments.average, v = moments.averageSquare;
   Results states = {m, v};
   if (options.amsgrad)
     states.push_back(s.max(in.states[2], v));
 
   // The bias corrections 1 - beta^step.
-  Value correction1 = s.sub(one, s.pow(beta1, in.step));
-  Value correction2 = s.sqrt(s.sub(one, s.pow(beta2, in.step)));
+  Value correction1 = moments.correction1(s, in.step);
+  Value correction2 = s.sqrt(moments.correction2(s, in.step));
   Value scale = s.toElement(correction2);
   Value root = s.div(s.sqrt(states.back()), scale);
   Value denominator = s.add(root, eps);
@@ -113,10 +111,8 @@ static Value momentumOf(Scalars s, Value step, Value one, Value beta1,
 
 Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
                    Arguments in) {
-  fsdp::NumberPair betas = options.betas();
-  Value one = s.number(1, "one");
-  Value beta1 = s.number(betas.first, "beta1");
-  Value beta2 = s.number(betas.second, "beta2");
+  AdamMoments moments(options, s);
+  Value one = moments.one, beta1 = moments.beta1;
   Value eps = s.element(options.eps(), "eps");
   if (options.decoupledWeightDecay)
     in.decayParameter(s, one);
@@ -130,9 +126,9 @@ Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
   Value product = productOfMomenta(s, in.step, beta1, decay);
   Value nextProduct = s.mul(product, nextMu);
 
-  Value m = s.average(in.states[0], in.gradient, one, beta1, betas.first);
-  Value v = s.averageSquare(in.states[1], in.gradient, one, beta2);
-  Value correction = s.toElement(s.sub(one, s.pow(beta2, in.step)));
+  moments.update(s, in);
+  Value m = moments.average, v = moments.averageSquare;
+  Value correction = s.toElement(moments.correction2(s, in.step));
   Value denominator = s.add(s.sqrt(s.div(v, correction)), eps);
 
   Value rate = s.neg(in.lr);

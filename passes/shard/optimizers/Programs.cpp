@@ -4,6 +4,7 @@
 // parameter.
 #include "passes/shard/optimizers/Programs.h"
 
+#include "compiler/dialects/fsdp/GroupOptions.h"
 #include "shared/manifest.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -148,12 +149,18 @@ Results OptimizerProgram::build(Scalars s, Arguments in) const {
 
 FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
                                                     MLIRContext *context) {
-  std::vector<Options> all = {options};
-  for (const fsdp::ParameterGroup &group : options.groups)
-    all.push_back(options.ofGroup(group));
-  std::vector<OptimizerProgram> programs;
-  for (const Options &each : all) {
-    auto program = OptimizerProgram::of(each, context);
+  auto own = OptimizerProgram::of(options, context);
+  if (failed(own))
+    return failure();
+  std::vector<OptimizerProgram> programs = {std::move(*own)};
+  // A file of the user's is parsed once, and its errors are emitted once.
+  for (auto [group, same] :
+       llvm::zip_equal(options.groups, fsdp::programsOf(options))) {
+    if (same < programs.size()) {
+      programs.push_back(programs[same]);
+      continue;
+    }
+    auto program = OptimizerProgram::of(options.ofGroup(group), context);
     if (failed(program))
       return failure();
     programs.push_back(std::move(*program));

@@ -41,7 +41,8 @@ private:
   UserProgram user; // null if the optimizer is a known one
 };
 
-/// Returns the program of the options, then that of each --group.
+/// Returns the program of the options, then that of each --group. Groups whose
+/// programs are the same (fsdp::programsOf) share one that is built once.
 mlir::FailureOr<std::vector<OptimizerProgram>>
 programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 

@@ -1,4 +1,4 @@
-// What the programs of optimizers are written with: scalar arithmetic, and the
+// The vocabulary of the optimizers' programs: scalar arithmetic, and the
 // parts that several algorithms of torch.optim share.
 //
 // The programs keep torch's order of operations and its types, so that results

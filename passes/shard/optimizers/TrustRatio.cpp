@@ -3,6 +3,7 @@
 // in 76 minutes, 2020). Both scale the update of a parameter by a ratio of
 // norms over all of its elements, whose squares fsdp.member_sums sums in f64.
 // The ratio is the same for all elements of a parameter and is computed in f64.
+#include "passes/shard/optimizers/Moments.h"
 #include "passes/shard/optimizers/Programs.h"
 
 using namespace mlir;
@@ -22,29 +23,25 @@ Value ratioOf(Scalars s, Value x, Value y, ValueRange norms) {
   return ratio;
 }
 
-// What LAMB adds to a parameter, before the ratio and the learning rate: the
-// bias-corrected step of Adam, with eps outside the root, and the decay.
+// The change of a parameter by LAMB, before the ratio and the learning rate:
+// the bias-corrected step of Adam, with eps outside the root, and the decay.
 struct LAMBStep {
   Value update, average, averageSquare;
 };
 
 LAMBStep lambStep(const fsdp::CompileOptions &options, Scalars s,
                   Arguments in) {
-  fsdp::NumberPair betas = options.betas();
-  Value one = s.number(1, "one");
-  Value beta1 = s.number(betas.first, "beta1");
-  Value beta2 = s.number(betas.second, "beta2");
+  AdamMoments moments(options, s);
   Value eps = s.element(options.eps(), "eps");
-  Value m = s.average(in.states[0], in.gradient, one, beta1, betas.first);
-  Value v = s.averageSquare(in.states[1], in.gradient, one, beta2);
-  Value correction1 = s.toElement(s.sub(one, s.pow(beta1, in.step)));
-  Value correction2 = s.toElement(s.sub(one, s.pow(beta2, in.step)));
-  Value numerator = s.div(m, correction1);
-  Value root = s.sqrt(s.div(v, correction2));
+  moments.update(s, in);
+  Value correction1 = s.toElement(moments.correction1(s, in.step));
+  Value correction2 = s.toElement(moments.correction2(s, in.step));
+  Value numerator = s.div(moments.average, correction1);
+  Value root = s.sqrt(s.div(moments.averageSquare, correction2));
   Value step = s.div(numerator, s.add(root, eps));
   Value factor = s.toElement(in.decay);
   Value update = s.add(step, s.mul(factor, in.parameter));
-  return {update, m, v};
+  return {update, moments.average, moments.averageSquare};
 }
 
 } // namespace

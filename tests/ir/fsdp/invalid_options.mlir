@@ -92,7 +92,7 @@ module attributes {fsdp.options = {group = ["bias:lr=1"]}} {
 
 // -----
 
-// expected-error @below {{sets 'no_decay', which is no hyperparameter of a group; did you mean 'lr_decay'?}}
+// expected-error @below {{sets 'no_decay', which a group cannot set; did you mean 'lr_decay'?}}
 module attributes {fsdp.options = {group = ["bias: no_decay=x"]}} {
 }
 
