@@ -34,6 +34,9 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   reading.data = options.eval;
   reading.shuffle = false;
   reading.mix.clear(); // the weights are of the files of --data
+  auto isStream = [](const DataSource &source) { return source.tokens; };
+  if (std::none_of(options.eval.begin(), options.eval.end(), isStream))
+    reading.splitAt = -1;
   FSDPC_TRY(samples.open(described, reading, /*microbatches=*/0));
   int64_t batch = samples.batch(), rest = samples.count() % batch;
   microbatches = samples.count() / batch;
