@@ -59,7 +59,8 @@ FailureOr<ArenaPlan> fsdpc::analysis::packArena(ModuleOp module,
   // is as good as the best.
   plan.evaluateSlots = std::move(arena->evaluate);
   schedule::PackerOptions quick;
-  quick.gap = 1;
+  quick.gap = 1000; // the cap alone decides
+  quick.cap = plan.packing.peak;
   plan.evaluatePacking = schedule::pack(intervalsOf(plan.evaluateSlots), quick);
   for (const schedule::Packing *packing :
        {&plan.packing, &plan.evaluatePacking})

@@ -26,6 +26,13 @@ int64_t fsdpc::passes::tensorBytes(Type type) {
 
 // `bytes` is how far the op may reach from the address. It is what verify-rt
 // orders and bounds, so it must cover the whole extent of a strided value.
+PointerBuilder::PointerBuilder(SymbolTable &symbols, OpBuilder &builder)
+    : symbols(symbols), builder(builder) {
+  for (auto op : cast<ModuleOp>(symbols.getOp()).getOps<rt::ConstantOp>())
+    constants.try_emplace(op.getValue(),
+                          FlatSymbolRefAttr::get(op.getSymNameAttr()));
+}
+
 Value PointerBuilder::pointer(Location loc, rt::Space space,
                               FlatSymbolRefAttr symbol, int64_t offset,
                               int64_t bytes) {

@@ -13,8 +13,8 @@ namespace fsdpc::passes {
 // object. One object serves one function; constants are shared within it.
 class PointerBuilder {
 public:
-  PointerBuilder(mlir::SymbolTable &symbols, mlir::OpBuilder &builder)
-      : symbols(symbols), builder(builder) {}
+  // Constants that the module has already, for another function, are shared.
+  PointerBuilder(mlir::SymbolTable &symbols, mlir::OpBuilder &builder);
 
   // Builds an rt.pointer to `value` at the builder's insertion point. The value
   // is a planned result (`fsdp.offsets`), a view of one, an argument, a

@@ -143,11 +143,14 @@ Status Trace::open(const std::string &name, int rank, int ranks) {
 void Trace::start(fsdpc_rank &rank, int64_t accumulate) {
   if (path.empty())
     return;
-  // There are at most as many waits as events.
-  for (const CallSequence &sequence : rank.manifest.sequences)
+  // There are at most as many waits as events. Evaluations are not traced.
+  for (const CallSequence &sequence : rank.manifest.sequences) {
+    if (sequence.entry == "evaluate")
+      continue;
     kept[size_t(sequence.stream)] +=
         (sequence.calls.size() + size_t(rank.manifest.events)) *
         size_t(sequence.entry == "microbatch" ? accumulate : 1);
+  }
   for (size_t &count : kept)
     count = std::clamp<size_t>(count * tracedSteps, 1, mostTimes);
   rank.device->keepTimes(kept);

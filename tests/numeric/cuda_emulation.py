@@ -4,7 +4,7 @@
 usage: cuda_emulation.py --build DIR {parity,identity,faults} [MODEL] [--steps N]
 
 parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 4 ranks, with ranks as threads and as processes
-          that use NCCL, and within the reference's limits; graphs change no bit
+          that use NCCL, and within the reference's limits, those of evaluations too; graphs change no bit
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
 faults    each fault ends every rank within the watchdog's time, with one message that names the place
@@ -16,6 +16,7 @@ import sys
 import time
 
 import harness
+from evaluation import eval_flags, evaluations
 from harness import Failure
 
 TOLERANCE = 1e-5                              # relative, for losses
@@ -48,6 +49,10 @@ def parity(bench, fixture, options):
             plain = bench.train(program, fixture, ranks, "--no-graph", steps=steps)
             if plain.bits() != trained.bits():
                 raise Failure(f"bits with and without graphs differ: {trained.bits()[0]} and {plain.bits()[0]}")
+    evaluating = [*eval_flags(fixture), "--eval-every", 2, "--eval-steps", 6]
+    watched = [bench.train(each, fixture, 2, *evaluating, local=True, steps=steps) for each in (host, program)]
+    close("2 ranks, with evaluations", watched[1].losses(), watched[0].losses())
+    close("2 ranks, evaluations", *([line["eval_loss"] for line in evaluations(run.log)] for run in reversed(watched)))
     narrow = ["--param-dtype=bf16", "--reduce-dtype=bf16"]
     host, other = (bench.compile_fixture(fixture, f"{target}-bf16", f"--target={target}", *narrow)
                    for target in ("host", "cuda-emulation"))

@@ -149,3 +149,25 @@ module attributes {fsdp.options = {"max-ranks" = 2 : i64}} {
     return
   }
 }
+
+// -----
+
+// @evaluate runs between steps, so it begins at the start of the arena again
+// and does not enlarge it.
+// CHECK-LABEL: module
+// CHECK-SAME: bytes = 128
+// CHECK-LABEL: func.func @evaluate
+// CHECK: fsdp.offsets = array<i64: 0>
+// CHECK: fsdp.offsets = array<i64: 64>
+module {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %b = nn.matmul %a, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+  func.func @evaluate(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %a = nn.matmul %x, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    %b = nn.matmul %a, %x : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}

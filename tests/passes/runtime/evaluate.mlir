@@ -1,0 +1,25 @@
+// @evaluate reads the inputs and the constants of @microbatch: there is one
+// symbol of each.
+// RUN: fsdpc-opt %s --convert-to-rt --verify-rt | FileCheck %s
+
+// CHECK-COUNT-1: rt.constant
+// CHECK-NOT: rt.constant
+// CHECK-COUNT-1: rt.input @x
+// CHECK-NOT: rt.input
+// CHECK-LABEL: func.func @microbatch()
+// CHECK: rt.pointer constant @[[C:.*]] +
+// CHECK-LABEL: func.func @evaluate()
+// CHECK: rt.pointer constant @[[C]] +
+module attributes {fsdp.arena = {bytes = 64 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
+  func.func @microbatch(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %c = nn.constant dense<2.0> : tensor<4x4xf32>
+    %y = nn.matmul %x, %c {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+  func.func @update() { return }
+  func.func @evaluate(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+    %c = nn.constant dense<2.0> : tensor<4x4xf32>
+    %y = nn.matmul %x, %c {fsdp.offsets = array<i64: 0>} : tensor<4x4xf32>, tensor<4x4xf32> -> tensor<4x4xf32>
+    return
+  }
+}
