@@ -173,7 +173,8 @@ Status readAt(int descriptor, const std::string &name, uint64_t offset,
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return Error{"cannot read '" + name + "': " + std::strerror(errno)};
+      return Error{"cannot read '" + name + "' at byte " +
+                   std::to_string(offset) + ": " + std::strerror(errno)};
     // The range was inside the file when it was opened.
     if (got == 0)
       return Error{"'" + name + "' was truncated while it was being read"};

@@ -97,7 +97,8 @@ Status schedule(const std::string &text) {
 // In the order of --help.
 const Flag flags[] = {
     {"--data", "NAME=FILE",
-     "An input's samples, on the first axis of a .npy file; integers widen. "
+     "An input's samples, on the first axis of a .npy file or of a tensor, "
+     "FILE.safetensors[:TENSOR]; integers widen. "
      "FILE may be a list with commas, and have patterns such as 'part-*.npy'",
      [](Arguments &a) -> Target { return &a.data; }},
     {"--tokens", "NAME=FILE[:WIDTH][+SHIFT]",

@@ -69,6 +69,10 @@ Status Trainer::evaluateNow(Progress &progress) {
     if (Status logged = log.evaluation(record); !logged)
       printWarning(logged.error().message +
                    "; the run goes on, and its log ends here");
+    if (Status added = events.add(record.step, {{"eval_loss", record.loss}});
+        !added)
+      printWarning(added.error().message +
+                   "; the run goes on, and its event file ends here");
   }
   FSDPC_TRY(keepBest(record));
   // Its time and what it has sent belong to no step.

@@ -204,35 +204,4 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   return header;
 }
 
-Result<SampleFile> openNpySamples(const Input &input, const std::string &path) {
-  Result<File> file = File::open(path);
-  FSDPC_TRY(file);
-  Result<NpyHeader> header = readNpyHeader(*file);
-  FSDPC_TRY(header);
-  if (!converts(header->dtype, input.dtype))
-    return Error{"'" + path + "' contains " + header->dtype + ", but input '" +
-                 input.name + "' is " + input.dtype};
-  // Axis 0 counts the samples of the file, so only the others must match.
-  bool fits = header->shape.size() == input.shape.size();
-  for (size_t axis = 1; fits && axis < input.shape.size(); ++axis)
-    fits = header->shape[axis] == input.shape[axis];
-  if (!fits) {
-    std::string expected = "[samples";
-    for (size_t axis = 1; axis < input.shape.size(); ++axis)
-      expected += ", " + std::to_string(input.shape[axis]);
-    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
-                 ", but input '" + input.name + "' takes " + expected + "]"};
-  }
-  SampleFile samples;
-  samples.file = std::move(*file);
-  samples.dtype = header->dtype;
-  samples.offset = header->offset;
-  // Only token streams have shifts.
-  samples.samples = samples.unshifted = header->shape[0];
-  samples.sampleElements = 1;
-  for (size_t axis = 1; axis < input.shape.size(); ++axis)
-    samples.sampleElements *= input.shape[axis];
-  return samples;
-}
-
 } // namespace fsdpc::runtime

@@ -42,8 +42,11 @@ Result<NpyHeader> readNpyHeader(const File &file);
 // Returns true if the file begins as a .npy file does.
 bool isNpy(const File &file);
 
-// Opens the file of --data NAME=FILE and checks it against the input.
-Result<SampleFile> openNpySamples(const Input &input, const std::string &path);
+// Opens the file of --data NAME=FILE and checks it against the input: a .npy
+// file, or FILE.safetensors[:TENSOR], of which the tensor is called as the
+// input if no other is named.
+Result<SampleFile> openArraySamples(const Input &input,
+                                    const std::string &name);
 // Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis of
 // the input, sample i is elements i·T + SHIFT … i·T + T − 1 + SHIFT; an
 // incomplete last window is dropped, an incomplete last token is an error. An

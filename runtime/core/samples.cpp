@@ -86,7 +86,7 @@ Status Samples::openFiles(const Options &options) {
       Result<SampleFile> file =
           source.tokens
               ? openTokenWindows(input, paths[k], source.width, source.shift)
-              : openNpySamples(input, paths[k]);
+              : openArraySamples(input, paths[k]);
       FSDPC_TRY(file);
       largest = std::max(largest, size_t(file->sampleElements));
       shards[k].files.push_back(std::move(*file));

@@ -21,7 +21,7 @@ Input ids() { return {"ids", {2, 3}, "i64", 100, 0, -100, true}; }
 
 std::string npyError(const std::string &bytes, Input input = ids()) {
   TemporaryFolder folder;
-  auto file = openNpySamples(input, folder.write("x.npy", bytes));
+  auto file = openArraySamples(input, folder.write("x.npy", bytes));
   return file ? "" : file.error().message;
 }
 
@@ -244,6 +244,34 @@ TEST_F(SamplesTest, WrapAroundTheEpoch) {
   ASSERT_TRUE(samples.open(manifest, options, 2));
   EXPECT_EQ(read(0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
+}
+
+// A tensor of a safetensors file is an array too, by the input's name or its
+// own.
+TEST_F(SamplesTest, TensorsAreArrays) {
+  std::string array = npy<int64_t>("<i8", "(5, 3)", 15).substr(128);
+  SafeTensorsHeader header;
+  header.add("ids", "i64", {5, 3}, {});
+  header.add("late", "i64", {5, 3}, {});
+  header.add("loss", "i64", {}, {});
+  std::string late = array.substr(24) + array.substr(0, 24);
+  std::string path =
+      folder.write("x.safetensors", header.text() + array + late + "01234567");
+  options.data[0].file = path;
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_EQ(read(1), (std::vector<int64_t>{3, 4, 5, 6, 7, 8}));
+  options.data[0].file = path + ":late," + path;
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_EQ(samples.count(), 10);
+  EXPECT_EQ(read(4), (std::vector<int64_t>{0, 1, 2, 0, 1, 2}));
+  auto error = [&](const std::string &file) {
+    options.data[0].file = file;
+    return samples.open(manifest, options, 2).error().message;
+  };
+  EXPECT_THAT(error(path + ":lat"),
+              HasSubstr("has no tensor 'lat'; did you mean 'late'?"));
+  EXPECT_THAT(error(path + ":loss"), HasSubstr("is a scalar"));
+  EXPECT_THAT(error(folder / "ids.npy.safetensors"), HasSubstr("cannot open"));
 }
 
 // Samples count on from one file to the next, an empty one included.
