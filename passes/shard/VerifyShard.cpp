@@ -13,6 +13,7 @@
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "passes/shard/ReduceHooks.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -149,7 +150,8 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
 class Verifier {
 public:
   Verifier(ModuleOp module, SymbolTable &symbols, Block &body, bool outlined)
-      : module(module), symbols(symbols), body(body), outlined(outlined) {}
+      : module(module), options(fsdp::CompileOptions::of(module)),
+        symbols(symbols), body(body), outlined(outlined) {}
 
   LogicalResult run() {
     for (Operation &op : body.without_terminator())
@@ -238,7 +240,7 @@ private:
                                   << "it is not of the backward of unit '"
                                   << layout.getUnit() << "'",
                               layout, "the layout");
-    return success();
+    return outlined ? success() : verifyHooks(options, pack);
   }
 
   // An op computes in the type of its operands: all of them have one floating
@@ -278,6 +280,7 @@ private:
   }
 
   ModuleOp module;
+  fsdp::CompileOptions options;
   SymbolTable &symbols;
   Block &body;
   bool outlined;
