@@ -38,6 +38,7 @@ if [[ $all ]]; then
   say "every optimizer"
   /usr/bin/python3 "$root"/tests/numeric/optimizers.py --build "$build" --all
   /usr/bin/python3 "$root"/tests/numeric/groups.py --build "$build" --all
+  /usr/bin/python3 "$root"/tests/numeric/reduce_hooks.py --build "$build" --all
   say "the same bits at every number of ranks"
   /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
   say "every evaluation"

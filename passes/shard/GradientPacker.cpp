@@ -6,6 +6,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/NNDialect.h"
+#include "passes/shard/ReduceHooks.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc::passes {
@@ -28,6 +29,8 @@ void GradientPacker::findGradients(ModuleOp module) {
 int64_t GradientPacker::pack(ArrayRef<fsdp::LayoutOp> layouts) {
   for (fsdp::LayoutOp layout : layouts)
     findEnd(layout);
+  for (fsdp::LayoutOp layout : layouts)
+    hookGradients(layout);
   for (fsdp::LayoutOp layout : layouts)
     packLayout(layout);
   return copies;
@@ -89,6 +92,17 @@ Value GradientPacker::copyOf(fsdp::GradientOp gradient, OpBuilder &builder) {
                                  isBefore ? source : value);
   ++copies;
   return source = copy.getResult();
+}
+
+// Puts the hooks of --reduce-hook behind each gradient.
+void GradientPacker::hookGradients(fsdp::LayoutOp layout) {
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+    fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
+    OpBuilder builder(gradient);
+    gradient.getValueMutable().assign(
+        applyHooks(options, builder, gradient.getLoc(), layout.getUnitAttr(),
+                   gradient.getValue()));
+  }
 }
 
 // Packs the gradients of a layout after the last of them, when all its members

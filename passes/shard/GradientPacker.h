@@ -33,6 +33,7 @@ private:
   bool isPlaceable(mlir::Value value, mlir::Operation *end);
   Place endOf(fsdp::LayoutOp layout) const;
   void findEnd(fsdp::LayoutOp layout);
+  void hookGradients(fsdp::LayoutOp layout);
   mlir::Value copyOf(fsdp::GradientOp gradient, mlir::OpBuilder &builder);
   void packLayout(fsdp::LayoutOp layout);
 

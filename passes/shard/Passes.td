@@ -31,6 +31,12 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     `reduce = step` adds gradient to every trainable layout.
 
+    Each `reduce-hook` becomes elementwise ops on the gradient of a member, in the order
+    given, in front of the pack: `cast` rounds to a 16-bit type and back, `clip-value`
+    bounds each element, of this rank's gradient of one microbatch (a loss scale
+    included). Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses
+    them with what computes the gradient.
+
     Loads become views of the flat buffer. The gradients of a layout become one
     `fsdp.pack`, right after the last of them, whose operands the planner places inside
     the buffer. An operand that cannot lie there (an argument, a constant, a weight, a
@@ -175,6 +181,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |
+    | `hook` | a gradient does not pass each `--reduce-hook` once, in order, before its pack |
     | `gradient` | a trainable layout does not have one `fsdp.reduce`, of its `fsdp.pack`, both of the backward of its unit |
     | `precision` | the f32 and 16-bit float operands of an op, or its results, differ in type; statistics, masks and what else an op keeps in its type are exempt |
     | `stage` | another op touches the memory of layouts: collectives come later |

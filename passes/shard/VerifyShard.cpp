@@ -13,6 +13,7 @@
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 #include "compiler/dialects/fsdp/UpdateRules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "passes/shard/ReduceHooks.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -150,7 +151,8 @@ class Verifier {
 public:
   Verifier(ModuleOp module, SymbolTable &symbols, func::FuncOp function,
            bool outlined)
-      : module(module), symbols(symbols), body(function.front()),
+      : module(module), options(fsdp::CompileOptions::of(module)),
+        symbols(symbols), body(function.front()),
         evaluates(function.getSymName() == fsdp::kEvaluate),
         outlined(outlined) {}
 
@@ -246,7 +248,7 @@ private:
                                   << "it is not of the backward of unit '"
                                   << layout.getUnit() << "'",
                               layout, "the layout");
-    return success();
+    return outlined ? success() : verifyHooks(options, pack);
   }
 
   // An op computes in the type of its operands: all of them have one floating
@@ -286,6 +288,7 @@ private:
   }
 
   ModuleOp module;
+  fsdp::CompileOptions options;
   SymbolTable &symbols;
   Block &body;
   bool evaluates;

@@ -13,7 +13,8 @@ as f32 does, so there the measure is the tensor's own. Then
   written     Lion as a user writes it (tests/models/lion.mlir): the bits of --optimizer=lion
   emulated    each optimizer's last variant as kernels of the emulated GPU: within the same limit (which has no code for the formulas)
   wrong       the same with one constant of a dump, or of its sums, changed by a hundredth: beyond the limit (--all: each constant)
-  bits        of zero1 and ddp: those of zero3, on one to four ranks (--all: of each optimizer)
+  bits        of zero1, ddp and hybrid in groups of half of the ranks: those of zero3, on one to four ranks (--all: of each
+              optimizer)
 """
 import json
 import re
@@ -29,7 +30,7 @@ from harness import Failure
 
 LIMIT = 1e-6
 WORKERS = 2
-STRATEGIES = ("zero3", "zero1", "ddp")
+STRATEGIES = ("zero3", "zero1", "ddp", "hybrid")
 SAMPLED = ("nadam", "rprop", "lamb", "lars")  # whose bits are compared without --all
 
 
@@ -114,9 +115,9 @@ class Trials:
     def compile(self, variant: str, name: str, *flags: str):
         return self.bench.compile(self.model, name, "-q", *self.reference.variants[variant], *flags)
 
-    def train(self, program, steps: int, ranks: int = 1) -> bytes:
+    def train(self, program, steps: int, ranks: int = 1, *flags: str):
         saved = program.with_name(f"{program.name}-{steps}-{ranks}.safetensors")
-        harness.run([program, "--ranks", ranks, *self.data, "--steps", steps, "--threads", 1, "--save", saved])
+        harness.run([program, "--ranks", ranks, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags])
         return saved
 
     def errors(self, program, variant: str) -> list[float]:
@@ -236,7 +237,10 @@ def bits(trials: Trials, variant: str) -> tuple[str, str]:
     saved = {}
     for strategy in STRATEGIES:
         program = trials.compile(variant, f"{variant}-{strategy}", f"--strategy={strategy}")
-        saved[strategy] = [trials.train(program, 2, ranks).read_bytes() for ranks in (1, 2, 3, 4)]
+        saved[strategy] = []
+        for ranks in (1, 2, 3, 4):
+            groups = ["--shard-group", ranks // 2 if ranks % 2 == 0 else ranks] if strategy == "hybrid" else []
+            saved[strategy].append(trials.train(program, 2, ranks, *groups).read_bytes())
     differ = [strategy for strategy in STRATEGIES if saved[strategy] != saved[STRATEGIES[0]]]
     return (f"{variant}: {', '.join(STRATEGIES)} give {'other' if differ else 'the same'} bits",
             f"{variant}: {', '.join(differ)} give other bits than {STRATEGIES[0]}" if differ else "")

@@ -125,6 +125,7 @@ constexpr DiscardableAttribute opTable[] = {
       isArena}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},
     {"fsdp.backward", ops, {"a unit attribute", isUnit}},
+    {"fsdp.hook", ops, count},
     {"fsdp.flops", ops, count},
     {"fsdp.bytes", ops, count},
     {"fsdp.cost_us", ops, time},

@@ -32,6 +32,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.arena` | module | bytes of the arena, their lower bound, and what it holds at the peak |
     | `fsdp.unit` | ops | the unit (symbol) that the op belongs to |
     | `fsdp.backward` | ops | present on ops of the backward |
+    | `fsdp.hook` | ops | number of the `--reduce-hook`, from 0, that the op is part of |
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound`: rows of the table that it indexes, `fsdp.ignored`: a value outside them that is legal |
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | estimated operations, bytes moved and microseconds |
     | `fsdp.exposed_us` | waits | microseconds that the wait is expected to stall compute |

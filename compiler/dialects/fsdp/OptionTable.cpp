@@ -116,6 +116,10 @@ constexpr OptionInfo table[] = {
                                 "the type that the model computes in"),
     option<&Options::reduceType>("reduce-dtype", Group::Sharding, "TYPE",
                                  "the type of gradients on the wire"),
+    option<&Options::reduceHooks>(
+        "reduce-hook", Group::Sharding, "HOOK",
+        "changes each rank's gradients before they are summed, in the order "
+        "given: cast=bf16|f16, clip-value=X"),
 
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",

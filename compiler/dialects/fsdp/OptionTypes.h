@@ -244,6 +244,14 @@ template <> struct OptionType<GroupList> : ListOption<GroupList> {
   static Strings texts(const GroupList &list);
 };
 
+using ReduceHooks = std::vector<ReduceHook>;
+/// NAME=VALUE; kept in the order given, in which they are applied.
+/// ReduceHookOptions.cpp has the functions.
+template <> struct OptionType<ReduceHooks> : ListOption<ReduceHooks> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, ReduceHooks &);
+  static Strings texts(const ReduceHooks &list);
+};
+
 using StrategyRules = std::vector<StrategyRule>;
 /// GLOB=STRATEGY, split at the last '='; kept in the order given, since the
 /// first match counts.

@@ -133,6 +133,14 @@ struct StrategyRule {
   Strategy strategy;
 };
 
+/// A function of a microbatch's gradient, applied before it is reduced.
+struct ReduceHook {
+  enum class Kind { Cast, ClipValue };
+  Kind kind = Kind::Cast;
+  schedule::ElementType type = schedule::ElementType::BF16; // Cast
+  double limit = 0;                                         // ClipValue
+};
+
 struct CompileOptions {
   // The model.
   std::string loss;                    // an output; empty: the only scalar one
@@ -156,6 +164,7 @@ struct CompileOptions {
   ReductionTime reduce = ReductionTime::Microbatch;
   schedule::ElementType paramType = schedule::ElementType::F32;
   schedule::ElementType reduceType = schedule::ElementType::F32;
+  std::vector<ReduceHook> reduceHooks; // in the order of application
 
   // Training. A number that was not given has the optimizer's own default,
   // which the functions below return.

@@ -553,3 +553,56 @@ module attributes {fsdp.options = {ema = 0.5 : f64}} {
     return
   }
 }
+
+// -----
+
+// A gradient passes each hook of --reduce-hook before it is packed.
+module attributes {fsdp.options = {"reduce-hook" = ["clip-value=1"]}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    // expected-error @below {{breaks rule 'hook': gradient 0 of layout 'a.flat' does not pass each --reduce-hook once and in order}}
+    %g = fsdp.pack @a.flat(%x) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// A model without hooks has none in a dump.
+module {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %h = nn.neg %x {fsdp.unit = @a, fsdp.backward, fsdp.hook = 0 : i64} : tensor<16xf32>
+    // expected-error @below {{breaks rule 'hook': gradient 0 of layout 'a.flat' does not pass each --reduce-hook once and in order}}
+    %g = fsdp.pack @a.flat(%h) {fsdp.unit = @a, fsdp.backward} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.reduce @a.flat, %g {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
+    return
+  }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] : tensor<1x16xf64>
+    %r = fsdp.all_reduce %s : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %r {max_norm = 0.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    fsdp.optimizer @a.flat, %c : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}

@@ -1,0 +1,25 @@
+// The hooks of --reduce-hook as ops between a parameter's gradient and the pack
+// that is reduced. They are plain `nn` ops, so that outline-kernels fuses them
+// with what computes the gradient. Each has the attribute fsdp.hook, the number
+// of its hook, from which verify-shard tells that none is missing.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+namespace fsdpc::passes {
+
+inline constexpr llvm::StringLiteral kHookAttr = "fsdp.hook";
+
+/// Builds the hooks on `gradient` at the builder's insertion point, as ops of
+/// the backward of `unit`. Returns the gradient to reduce.
+mlir::Value applyHooks(const fsdp::CompileOptions &options,
+                       mlir::OpBuilder &builder, mlir::Location loc,
+                       mlir::FlatSymbolRefAttr unit, mlir::Value gradient);
+
+/// Fails with an error if one of the pack's gradients did not pass all hooks in
+/// their order, or passed others.
+llvm::LogicalResult verifyHooks(const fsdp::CompileOptions &options,
+                                fsdp::PackOp pack);
+
+} // namespace fsdpc::passes

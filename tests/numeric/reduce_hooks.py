@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Compares training with hooks on the reduction (--reduce-hook) with numpy, to the bit.
+
+usage: reduce_hooks.py --build DIR [--all]
+
+The loss is the sum of parameters times samples, so each rank's gradient is its sample. The samples are multiples of 1/64 with
+twelve bits: their sums are exact in any order, and bf16 and f16 round them. After a step of SGD with a rate of 1 a parameter is
+itself less the mean of what the hooks make of the samples.
+
+  hooks       each hook and two orders of both, under zero3, zero2 and ddp, on one, two and four ranks
+  emulated    the same with the kernels of the emulated GPU (bf16 only: f16 has no GPU)
+  accumulated four microbatches of one rank: the bits of four ranks, since a hook sees each microbatch
+  bf16        the GPT, computed in bf16: a cast to bf16 changes no bit, and a bound that no gradient reaches neither
+  refused     a hook that is unknown, has no legal value or changes nothing
+"""
+import sys
+
+import harness
+import numpy as np
+import onnx_wire as onnx
+from compare import read_safetensors
+from harness import Failure
+
+SHAPES = {"matrix": (37, 24), "vector": (19,), "scalar": ()}
+SAMPLES = 4
+LIMIT = 3.7
+# The flags of a variant, and how numpy computes it.
+VARIANTS = {
+    "none": ([], []),
+    "bf16": (["cast=bf16"], ["bf16"]),
+    "f16": (["cast=f16"], ["f16"]),
+    "clipped": ([f"clip-value={LIMIT}"], ["clip"]),
+    "rounded-clipped": (["cast=bf16", f"clip-value={LIMIT}"], ["bf16", "clip"]),
+    "clipped-rounded": ([f"clip-value={LIMIT}", "cast=bf16"], ["clip", "bf16"]),
+}
+REFUSED = [
+    ("clip-valu=1", "did you mean 'clip-value'?"),
+    ("cast=bf61", "did you mean 'bf16'?"),
+    ("cast=f32", "changes nothing"),
+    ("clip-value=0", "which is no f32 above 0"),
+    ("clip-value=1e39", "which is no f32 above 0"),
+    ("clip-value=nan", "which is no f32 above 0"),
+    ("clip-value=much", "which is not a number"),
+]
+
+
+def bf16(values: np.ndarray) -> np.ndarray:
+    """Rounds to nearest, ties to even."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+HOOKS = {
+    "bf16": bf16,
+    "f16": lambda values: values.astype(np.float16).astype(np.float32),
+    "clip": lambda values: np.clip(values, np.float32(-LIMIT), np.float32(LIMIT)),
+}
+
+
+class Trials:
+    def __init__(self, bench):
+        self.bench, self.model = bench, bench.path("model.onnx")
+        random = np.random.default_rng(7)
+        self.start = {name: random.integers(-4096, 4096, shape).astype(np.float32) / 64 for name, shape in SHAPES.items()}
+        self.samples = {name: random.integers(-4096, 4096, (SAMPLES, *shape)).astype(np.float32) / 512
+                        for name, shape in SHAPES.items()}
+        nodes, inputs, total = [], [], ""
+        for name, shape in SHAPES.items():
+            inputs.append(onnx.value(f"x_{name}", (1, *shape)))
+            nodes += [onnx.node("Mul", [name, f"x_{name}"], [f"product_{name}"]),
+                      onnx.node("ReduceSum", [f"product_{name}"], [f"sum_{name}"], onnx.integer("keepdims", 0))]
+            if total:
+                nodes.append(onnx.node("Add", [total, f"sum_{name}"], [f"total_{name}"]))
+            total = f"total_{name}" if total else f"sum_{name}"
+        weights = [onnx.tensor(name, shape, np.asarray(self.start[name], "<f4").tobytes()) for name, shape in SHAPES.items()]
+        self.model.write_bytes(onnx.model(nodes, inputs, [onnx.value(total, ())], weights))
+
+    def compile(self, name: str, variant: str, *flags: str):
+        hooks = [f"--reduce-hook={hook}" for hook in VARIANTS[variant][0]]
+        return self.bench.compile(self.model, name, "-q", "--optimizer=sgd", "--lr=1", *hooks, *flags)
+
+    def data(self, count: int) -> list:
+        words = []
+        for name, values in self.samples.items():
+            path = self.bench.path(f"{name}-{count}.npy")
+            np.save(path, np.ascontiguousarray(values[:count]))
+            words += ["--data", f"x_{name}={path}"]
+        return words
+
+    def check(self, program, variant: str, ranks: int, accumulate: int = 1) -> None:
+        saved, count = program.with_name(f"{program.name}.safetensors"), ranks * accumulate
+        harness.run([program, "--ranks", ranks, "--accumulate", accumulate, *self.data(count), "--steps", 1, "--threads", 1,
+                     "--save", saved])
+        for name, found in read_safetensors(saved).items():
+            gradient = self.samples[name][:count]
+            for hook in VARIANTS[variant][1]:
+                gradient = HOOKS[hook](gradient)
+            total = np.zeros(SHAPES[name], np.float32)
+            for part in gradient:
+                total = (total + part).astype(np.float32)
+            expected = (self.start[name] - total * np.float32(1 / count)).astype(np.float32)
+            if np.asarray(found, np.float32).tobytes() != np.asarray(expected, np.float32).tobytes():
+                worst = np.max(np.abs(np.asarray(found, np.float64) - expected))
+                raise Failure(f"{program.name} on {ranks} ranks: '{name}' differs from numpy by up to {worst:.3g}")
+
+
+def computed(bench) -> None:
+    chosen = harness.fixture("gpt")
+    expected = None
+    for name, hooks in (("plain", []), ("hooked", ["--reduce-hook=cast=bf16", "--reduce-hook=clip-value=65536"])):
+        program = bench.compile_fixture(chosen, f"gpt-{name}", "-q", "--param-dtype=bf16", *hooks)
+        found = bench.train(program, chosen, 2, local=True, steps=2, accumulate=1).bits()
+        expected = expected or found
+        if found != expected:
+            raise Failure("hooks that change no gradient change the bits of the GPT in bf16")
+    print("bf16: hooks that change no gradient change no bit of the GPT", flush=True)
+
+
+def test(bench, options):
+    trials = Trials(bench)
+    for variant in VARIANTS:
+        for strategy in ("zero3", "zero2", "ddp"):
+            if strategy != "zero3" and variant not in ("none", "clipped-rounded") and not options.all:
+                continue
+            program = trials.compile(f"{variant}-{strategy}", variant, f"--strategy={strategy}")
+            for ranks in (1, 2, 4):
+                trials.check(program, variant, ranks)
+            trials.check(program, variant, 1, accumulate=4)
+        print(f"{variant}: numpy's bits on one, two and four ranks, and with four microbatches", flush=True)
+    for variant in ("rounded-clipped", "clipped-rounded"):
+        trials.check(trials.compile(f"{variant}-emulated", variant, "--target=cuda-emulation"), variant, 2)
+    print("emulated GPU: numpy's bits", flush=True)
+    computed(bench)
+    for hook, reason in REFUSED:
+        out = bench.path("refused")
+        done = harness.run([bench.build / "bin" / "fsdpc", trials.model, "-o", out, f"--reduce-hook={hook}"], expected=2)
+        if reason not in done.stderr or out.exists():
+            raise Failure(f"--reduce-hook={hook}: expected '{reason}' in\n{done.stderr}")
+    print(f"refused: {len(REFUSED)} hooks", flush=True)
+
+
+def arguments(parser):
+    parser.add_argument("--all", action="store_true", help="run each variant under each strategy")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test, arguments))
