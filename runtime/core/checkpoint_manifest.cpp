@@ -76,6 +76,8 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   layout.states = int32_t(numberIn(json, "states", mostStates));
   // Checkpoints written before there were averages do not have it.
   layout.average = json.value("average", false);
+  // Nor the optimizer, which says whose the states are.
+  layout.optimizer = json.value("optimizer", "");
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
@@ -154,6 +156,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.group = layout.hybrid ? groupRanks : 0;
     copy.states = layout.trainable ? layout.states : 0;
     copy.average = layout.average;
+    copy.optimizer = storedName(layout.optimizer);
     for (const Member &member : layout.members) {
       Member place;
       place.name = storedName(member.name);
@@ -237,6 +240,8 @@ std::string toJson(const CheckpointManifest &stored) {
                        {"states", layout.states},
                        {"average", layout.average},
                        {"members", members}});
+    if (!layout.optimizer.empty())
+      layouts.back()["optimizer"] = layout.optimizer;
     if (layout.group) {
       layouts.back()["group"] = layout.group;
       format = groupFormat;

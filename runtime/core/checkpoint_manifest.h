@@ -39,6 +39,8 @@ struct StoredLayout {
   // Ranks of a shard group, if the layout was hybrid; 0: it had no groups.
   int64_t group = 0;
   bool average = false; // the last state; see Layout
+  // Whose states they are; empty if the layout is frozen or it is not known.
+  std::string optimizer = {};
 
   // The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }

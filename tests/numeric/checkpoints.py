@@ -50,6 +50,16 @@ def check_inspect(bench, folder: Path) -> None:
     refused(bench, "has no checkpoint", "inspect", bench.folder)
 
 
+def check_states(bench, chosen) -> None:
+    """States have the names of their own layout's optimizer, and the average its own."""
+    flags = ("--optimizer=lamb", "--lr=1e-3", "--ema=0.9", "--group=bias: optimizer=sgd lr=1e-3 momentum=0.9")
+    program = bench.compile(chosen.model, "states", "-q", *flags)
+    bench.train(program, chosen, 2, "--checkpoint", bench.path("states-of"), local=True, steps=1)
+    told = json.loads(ckpt(bench, "inspect", bench.path("states-of"), "--json"))
+    names = {tuple(layout["states"]) for layout in told["layouts"]}
+    expect(names == {("exp_avg", "exp_avg_sq", "ema"), ("momentum_buffer", "ema")}, f"names of states: {names}")
+
+
 def check_verify(bench, folder: Path) -> None:
     """Damages a copy in ways that each must be found; the one before stays whole."""
     expect(ckpt(bench, "verify", folder).count("is whole") == 2, "verify")
@@ -159,6 +169,7 @@ def test(bench, options) -> None:
     refused(bench, "", "inspect", folder, "--unknown", code=2)
     refused(bench, "", "unknown", code=2)
     check_inspect(bench, folder)
+    check_states(bench, chosen)
     check_verify(bench, folder)
     check_consolidate(bench, folder, trained.saved)
     check_diff(bench, folder, trained.saved)

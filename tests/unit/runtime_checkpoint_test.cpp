@@ -323,6 +323,7 @@ CheckpointManifest small() {
 TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   CheckpointManifest stored = small();
   stored.state = {7, 70, {0.125f, 3, 2}};
+  stored.layouts[0].optimizer = "lamb";
   auto read = parseCheckpoint(toJson(stored));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(read->state.step, 7);
@@ -331,6 +332,7 @@ TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   EXPECT_EQ(read->state.scaler.inARow, 3);
   EXPECT_EQ(read->state.scaler.skips, 2);
   EXPECT_EQ(read->files[1].tensors, stored.files[1].tensors);
+  EXPECT_EQ(read->layouts[0].optimizer, "lamb");
   // With a right checksum, too: whoever wrote the file can compute it.
   auto refused = [](auto change) {
     CheckpointManifest hostile = small();

@@ -66,10 +66,13 @@ std::string settingOf(const CheckpointManifest &stored,
   return "";
 }
 
-// A checkpoint counts states and knows the optimizer's name; which states an
-// optimizer has is said by passes/shard/optimizers/Programs.cpp.
-std::vector<std::string> stateNames(const CheckpointManifest &stored,
-                                    const StoredLayout &layout) {
+namespace {
+
+// A checkpoint counts states and knows each layout's optimizer; which states an
+// optimizer has is said by passes/shard/optimizers/Programs.cpp. Returns fewer
+// names than there are states if the optimizer is not known.
+std::vector<std::string> knownStates(const CheckpointManifest &stored,
+                                     const StoredLayout &layout) {
   static const struct {
     const char *optimizer;
     std::vector<std::string> names; // the first ones of these
@@ -84,21 +87,42 @@ std::vector<std::string> stateNames(const CheckpointManifest &stored,
                {"rmsprop", {"square_avg", "grad_avg", "momentum_buffer"}},
                {"rprop", {"prev", "step_size"}},
                {"asgd", {"ax"}},
-               {"lion", {"exp_avg"}}};
-  std::string optimizer = settingOf(stored, "the optimizer");
-  size_t states = size_t(layout.states);
-  // Without --centered, rmsprop has the square and the momentum.
-  if (optimizer == "rmsprop" && states == 2 &&
-      settingOf(stored, "the command line of the compile").find("--centered") ==
-          std::string::npos)
-    return {"square_avg", "momentum_buffer"};
+               {"lion", {"exp_avg"}},
+               {"lamb", {"exp_avg", "exp_avg_sq"}},
+               {"lars", {"momentum_buffer"}}};
+  std::string command = settingOf(stored, "the command line of the compile");
+  auto gives = [&](const char *text) {
+    return command.find(text) != std::string::npos;
+  };
+  std::string optimizer = layout.optimizer;
+  size_t states = size_t(layout.ownStates());
+  // Older checkpoints say one optimizer for all layouts, whatever the groups.
+  if (optimizer.empty() && !gives("--group"))
+    optimizer = settingOf(stored, "the optimizer");
+  // Without centered, rmsprop has the square and the momentum. A group may say
+  // so for itself, and then either pair is possible.
+  if (optimizer == "rmsprop" && states == 2) {
+    if (!gives("centered"))
+      return {"square_avg", "momentum_buffer"};
+    if (gives("--group"))
+      return {};
+  }
   for (auto &[name, names] : known)
     if (name == optimizer && states <= names.size())
       return {names.begin(), names.begin() + std::ptrdiff_t(states)};
-  std::vector<std::string> numbered;
-  for (size_t i = 0; i < states; ++i)
-    numbered.push_back("state" + std::to_string(i));
-  return numbered;
+  return {};
+}
+
+} // namespace
+
+std::vector<std::string> stateNames(const CheckpointManifest &stored,
+                                    const StoredLayout &layout) {
+  std::vector<std::string> names = knownStates(stored, layout);
+  for (size_t i = names.size(); i < size_t(layout.ownStates()); ++i)
+    names.push_back("state" + std::to_string(i));
+  if (layout.average)
+    names.push_back("ema");
+  return names;
 }
 
 namespace {

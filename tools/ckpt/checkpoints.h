@@ -30,7 +30,7 @@ openCheckpointTensors(const std::string &path, Content content,
 std::string settingOf(const runtime::CheckpointManifest &stored,
                       const std::string &name);
 // Returns torch's names of a layout's states ("exp_avg"), or "state0" … if the
-// optimizer is a program of the user's.
+// optimizer is a program of the user's or not known; "ema" of the average.
 std::vector<std::string> stateNames(const runtime::CheckpointManifest &stored,
                                     const runtime::StoredLayout &layout);
 

@@ -133,7 +133,8 @@ struct Exchange {
 const char *const stateOrder[] = {
     "exp_avg",    "exp_avg_sq", "exp_inf",   "max_exp_avg_sq",
     "square_avg", "acc_delta",  "grad_avg",  "momentum_buffer",
-    "sum",        "prev",       "step_size", "ax"};
+    "sum",        "prev",       "step_size", "ax",
+    "ema"}; // the average is the last state
 
 // Splits names at the first slash. Of a plain file of weights, all are values,
 // except for what torch keeps in buffers.
@@ -189,6 +190,7 @@ Status Exchange::addLayouts() {
   StoredLayout trained, frozen;
   trained.name = "trained";
   trained.states = int32_t(states.size());
+  trained.average = !states.empty() && states.back() == "ema";
   frozen.name = "frozen";
   for (auto &[name, index] : parts["value"]) {
     const Tensor &tensor = source->tensors()[index];
