@@ -251,6 +251,8 @@ Status Trainer::saveTo(const std::string &path, Saved what) {
 Status Trainer::checkNext() {
   if (stopping)
     return {}; // there is no next step
+  if (nextFailure >= 0)
+    finishCheckpoint(); // all ranks know of the failure
   if (nextFailure >= 0 && nextFailure != job.rank)
     awaitAbort(job);
   return nextRead;

@@ -118,6 +118,7 @@ Status Trainer::load() {
     int64_t perStep = microbatches * samples.batch();
     return samples.describeNonFinite(numberOf(step, 0, 0), perStep);
   };
+  rank->finishCheckpoint = [this] { finishCheckpoint(); };
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
   FSDPC_TRY(prepareCheckpoints());

@@ -100,6 +100,8 @@ int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
 void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
                                      const std::string &what,
                                      const std::string &unit) {
+  if (rank.finishCheckpoint)
+    rank.finishCheckpoint();
   std::string data = rank.describeNonFinite ? rank.describeNonFinite(step) : "";
   std::string message = "step " + std::to_string(step) + ": " + what + "; ";
   if (!data.empty())

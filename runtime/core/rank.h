@@ -95,6 +95,9 @@ struct fsdpc_rank {
   // Describes a number in a step's data that is not finite, or returns an empty
   // string. Called on any thread.
   std::function<std::string(int64_t step)> describeNonFinite;
+  // Called by all ranks together, on any thread, before such a number ends the
+  // job: completes the checkpoint that is being written.
+  std::function<void()> finishCheckpoint;
 
 private:
   char *allocateBlock(int64_t bytes);

@@ -240,7 +240,7 @@ void Trainer::advanceCheckpoint() {
 }
 
 void Trainer::finishCheckpoint() {
-  while (writer->isActive())
+  while (writer && writer->isActive())
     advanceCheckpoint();
 }
 
