@@ -138,7 +138,8 @@ std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
   // A run that resumes reads no initial values.
   for (const Fact &fact : facts)
     if (fact.name.rfind("--save", 0) != 0 &&
-        fact.name.find("--init") == std::string::npos)
+        fact.name.find("--init") == std::string::npos &&
+        fact.name.find("the model's files") == std::string::npos)
       settings.emplace_back(fact.name, fact.value);
   return settings;
 }

@@ -78,6 +78,8 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
                                   const Weights &weights, int groupRanks) {
   Result<std::string> init = weights.hashOfInit();
   FSDPC_TRY(init);
+  Result<std::string> files = weights.hashOfFiles();
+  FSDPC_TRY(files);
   const auto &rates = options.schedule.rates; // of a file, else none
   std::vector<Fact> facts = {
       {"--steps", std::to_string(options.steps)},
@@ -96,6 +98,7 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
       {"--save-ema", options.saveEma.empty() ? "off" : "on"},
       {"--deterministic", options.device.deterministic ? "on" : "off"},
       {"the hash of the values of --init", *init},
+      {"the hash of the values of the model's files", *files},
       {"the number of samples", std::to_string(samples.count())}};
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     Result<uint64_t> hash = samples.hashOf(i);

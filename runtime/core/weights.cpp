@@ -220,8 +220,9 @@ Status Weights::verifyFile(const std::string &name, const File &file,
 // compared. Reading whole files for a hash would take each rank as long as all
 // ranks take to load; files that differ do so nearly everywhere, so each rank
 // hashes the same sample of every tensor.
+constexpr uint64_t hashedPieces = 4;
+
 Result<std::string> Weights::hashOfInit() const {
-  constexpr uint64_t pieces = 4;
   if (!init)
     return std::string("none");
   uint64_t hash = 0;
@@ -233,10 +234,35 @@ Result<std::string> Weights::hashOfInit() const {
     std::string about = taken->second + " " + tensor.dtype;
     hash = XXH64(about.data(), about.size(), hash);
     Result<uint64_t> values =
-        hashOf(init->file(), tensor.offset, tensor.bytes, pieces);
+        hashOf(init->file(), tensor.offset, tensor.bytes, hashedPieces);
     FSDPC_TRY(values);
     hash = XXH64(&*values, sizeof *values, hash);
   }
+  return std::to_string(hash);
+}
+
+Result<std::string> Weights::hashOfFiles() const {
+  if (!manifest)
+    return std::string("none"); // a run that resumes opens no weights
+  uint64_t hash = 0;
+  auto add = [&](const std::string &name, const Source &source) -> Status {
+    auto place = places.find(name);
+    if (source.kind != "file" || place == places.end() ||
+        (init && place->second.file == &init->file()))
+      return {};
+    Result<uint64_t> values =
+        hashOf(*place->second.file, source.offset, source.length, hashedPieces);
+    if (!values)
+      return Error{"the weights of '" + name +
+                   "' changed since compiling: " + values.error().message};
+    hash = XXH64(&*values, sizeof *values, hash);
+    return {};
+  };
+  for (const Layout &layout : manifest->layouts)
+    for (const Member &member : layout.members)
+      FSDPC_TRY(add(member.name, member.source));
+  for (const Buffer &buffer : manifest->buffers)
+    FSDPC_TRY(add(buffer.name, buffer.source));
   return std::to_string(hash);
 }
 

@@ -28,6 +28,11 @@ public:
   // name and type and 256 KiB of its values, all of them if there are no more.
   Result<std::string> hashOfInit() const;
 
+  // The same of the values that come from the model's own files. `verify`
+  // shares its work among ranks, so it does not see a copy of a file that only
+  // some ranks have and others check.
+  Result<std::string> hashOfFiles() const;
+
   // Reads elements [begin, begin + count) of a parameter as f32.
   Status readParameter(const Member &member, int64_t begin, int64_t count,
                        float *to) const;

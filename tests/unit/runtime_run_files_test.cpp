@@ -206,6 +206,31 @@ TEST_F(Program, RanksLoadTheSameValues) {
   }
 }
 
+// Ranks that read other copies of the model's files would train other models.
+// Each rank checks only its part of them against the compiler's hashes.
+TEST_F(Program, RanksMustReadTheSameWeights) {
+  std::string values = folder.read("weights.bin");
+  shell("mkdir copy other");
+  folder.write("copy/weights.bin", values);
+  values[values.size() / 2 + 3] ^= 1;
+  folder.write("other/weights.bin", values);
+  std::string far = "TOY_FOLDER=elsewhere/models";
+  for (auto &[first, second, code] :
+       {std::tuple("copy", "copy", 0), std::tuple("copy", "other", 3),
+        std::tuple("other", "copy", 3)}) {
+    Outcome outcome =
+        mpi(1,
+            "--steps 1 --weights " + std::string(first) +
+                " : -x TOY_FOLDER -np 1 " TOY_PROGRAM
+                " --data ids=ids.npy --data target=target.npy --steps 1 "
+                "--weights " +
+                second,
+            far);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_EQ(outcome.errors(), code == 3) << outcome.err;
+  }
+}
+
 // A NaN in the data is not the learning rate's fault, whether it shows in the
 // loss or only in the gradient.
 TEST_F(Program, NanInTheDataIsNamed) {
