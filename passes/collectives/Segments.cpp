@@ -2,6 +2,7 @@
 #include "passes/collectives/Segments.h"
 
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/dialects/nn/Strided.h"
 
 using namespace mlir;
 
@@ -12,7 +13,11 @@ FlatSymbolRefAttr getUnit(Operation *op) {
 }
 
 bool isWeightAlias(Operation *op) {
-  while (op && nn::isView(op))
+  // A strided op has no memory of its own either: a library reads through it.
+  auto readsThrough = [](Operation *op) {
+    return nn::isView(op) || (nn::isStrided(op) && op->getNumOperands() == 1);
+  };
+  while (op && readsThrough(op))
     op = op->getOperand(0).getDefiningOp();
   return isa_and_nonnull<fsdp::FlatOp, fsdp::ReplicatedOp, fsdp::AllGatherOp,
                          fsdp::AllGatherWaitOp, fsdp::ViewOp>(op);
