@@ -36,8 +36,9 @@ TEST_P(SignedUnaryAdjoint, MatchesCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(Signed, SignedUnaryAdjoint,
                          testing::Values("neg", "abs", "exp", "tanh", "erf",
                                          "sigmoid", "relu", "sin", "cos",
-                                         "floor", "round", "silu", "gelu erf",
-                                         "gelu tanh", "expm1", "softplus"));
+                                         "atan", "floor", "round", "silu",
+                                         "gelu erf", "gelu tanh", "expm1",
+                                         "softplus"));
 
 class BinaryAdjoint : public testing::TestWithParam<const char *> {};
 

@@ -112,4 +112,18 @@ TEST(Adjoint, Embedding) {
   });
 }
 
+// Scattered updates: each gets the gradient of the row to which it was added.
+TEST(Adjoint, EmbeddingGrad) {
+  forSeeds([](Shapes &s, unsigned seed) {
+    int64_t rows = s.size(), width = s.size(), batch = s.size();
+    std::string to = tensor({rows, width}), ids = tensor({batch, 7}, "i64"),
+                from = tensor({batch, 7, width});
+    checkAdjoint("%x: " + from + ", %i: " + ids +
+                     " {test.bound = " + std::to_string(rows) + "}",
+                 "%y = nn.embedding_grad %x, %i : " + from + ", " + ids +
+                     " -> " + to,
+                 to, seed);
+  });
+}
+
 } // namespace fsdpc::test

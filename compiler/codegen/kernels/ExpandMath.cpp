@@ -38,6 +38,7 @@ public:
   Value expandLog1p(Value x) {
     return log1p(x, [&](Value u) { return expandLog(u); });
   }
+  Value expandAtan(Value x);
   Value expandOdd(Value x, double bound, ArrayRef<double> numerator,
                   ArrayRef<double> denominator);
   Value callEachLane(Operation *op, StringRef name);
@@ -97,6 +98,7 @@ constexpr double kErfNumerator[] = {2.06017836e-06, 0.000284958157,
                                     0.189927243,    1.12837912};
 constexpr double kErfDenominator[] = {
     3.81997887e-05, 0.00115908164, 0.0149332043, 0.11392033, 0.50165141, 1};
+constexpr double kHalfPi = 1.57079632679489662;
 constexpr double kLog2Low = -2.12194440e-4; // ln 2 = 0.693359375 + this
 constexpr double kLog2High = 0.693359375;
 
@@ -185,6 +187,27 @@ Value Expander::expandOdd(Value x, double bound, ArrayRef<double> numerator,
   return clamp(y, -1, 1);
 }
 
+// Cephes' atanf: an argument above tan(π/8) is rotated by π/4 or π/2, and a
+// polynomial serves the rest. Relative error 2e-7.
+Value Expander::expandAtan(Value x) {
+  Value size = make<math::AbsFOp>(x);
+  Value isLarge = compare(arith::CmpFPredicate::OGT, size, 2.414213562373095);
+  Value isMiddle = compare(arith::CmpFPredicate::OGT, size, 0.4142135623730950);
+  auto choose = [&](Value large, Value middle, Value small) {
+    return select(isLarge, large, select(isMiddle, middle, small));
+  };
+  Value one = constant(x, 1);
+  Value r = div(choose(constant(x, -1), sub(size, one), size),
+                choose(size, add(size, one), one));
+  Value angle =
+      choose(constant(x, kHalfPi), constant(x, kHalfPi / 2), constant(x, 0));
+  Value square = mul(r, r);
+  Value p = polynomial(square, {8.05374449538e-2, -1.38776856032e-1,
+                                1.99777106478e-1, -3.33329491539e-1});
+  Value y = add(angle, fma(mul(square, p), r, r));
+  return make<math::CopySignOp>(y, x);
+}
+
 // Replaces the op with a call of the C library's function for each lane.
 Value Expander::callEachLane(Operation *op, StringRef name) {
   Type type = op->getResult(0).getType();
@@ -245,6 +268,8 @@ const llvm::DenseMap<TypeID, Expansion> &expansions() {
         [](Expander &e, Value x) {
           return e.expandOdd(x, kErfBound, kErfNumerator, kErfDenominator);
         }}},
+      {TypeID::get<math::AtanOp>(),
+       {"atan", [](Expander &e, Value x) { return e.expandAtan(x); }}},
       {TypeID::get<math::SinOp>(), {"sin"}},
       {TypeID::get<math::CosOp>(), {"cos"}},
       {TypeID::get<math::PowFOp>(), {"pow"}},

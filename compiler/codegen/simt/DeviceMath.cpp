@@ -258,6 +258,7 @@ const llvm::DenseMap<TypeID, Expansion> &expansions() {
       {TypeID::get<math::TanhOp>(),
        {false, [](Expander &e, Operands x) { return e.tanh64(x[0]); }}},
       {TypeID::get<math::ErfOp>(), {false, nullptr}},
+      {TypeID::get<math::AtanOp>(), {false, nullptr}},
       {TypeID::get<math::SinOp>(),
        {true, [](Expander &e, Operands x) { return e.sine64(x[0], 0); }}},
       {TypeID::get<math::CosOp>(),

@@ -82,6 +82,7 @@ FSDPC_UNARY_ADJOINT(SoftplusOp,
 FSDPC_UNARY_ADJOINT(ReluOp, a.select(a.cmp(Predicate::gt, y, a.constant(0)), g,
                                      a.constant(0)))
 FSDPC_UNARY_ADJOINT(SinOp, a.mul(g, CosOp::create(a.builder, a.loc, x)))
+FSDPC_UNARY_ADJOINT(AtanOp, a.div(g, a.add(a.mul(x, x), a.constant(1))))
 FSDPC_UNARY_ADJOINT(CosOp, a.neg(a.mul(g, SinOp::create(a.builder, a.loc, x))))
 // The derivatives are ops of their own: the formula in primitives would be
 // rounded to bf16 after each step.

@@ -159,6 +159,22 @@ TakeAlongAxisOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
 }
 
 // Adds the rows of the gradient to the rows of the table that were looked up.
+// A row of `grad` was added to one row of the result, whose cotangent it gets.
+LogicalResult
+EmbeddingGradOp::buildAdjoint(OpBuilder &builder, ValueRange resultGrads,
+                              ArrayRef<bool> needed,
+                              SmallVectorImpl<Value> &operandGrads) {
+  if (getPaddingIndex())
+    return emitOpError("is not differentiable with a padding index");
+  if (needed[0])
+    operandGrads[0] =
+        EmbeddingOp::create(builder, getLoc(), getGrad().getType(),
+                            resultGrads[0], getIds(), IntegerAttr());
+  if (getAccumulator())
+    operandGrads[2] = resultGrads[0];
+  return success();
+}
+
 LogicalResult EmbeddingOp::buildAdjoint(OpBuilder &builder,
                                         ValueRange resultGrads, ArrayRef<bool>,
                                         SmallVectorImpl<Value> &operandGrads) {

@@ -74,6 +74,8 @@ def NN_SinOp : NN_Unary<"sin", "Sine",
     "Computes sin x, of x in radians. The adjoint multiplies by cos x.", traits = [Costs<100>]>;
 def NN_CosOp : NN_Unary<"cos", "Cosine",
     "Computes cos x, of x in radians. The adjoint multiplies by -sin x.", traits = [Costs<100>]>;
+def NN_AtanOp : NN_Unary<"atan", "Arc tangent",
+    "Computes the angle in [-π/2, π/2] whose tangent is x. The adjoint divides by 1 + x².", traits = [Costs<30>]>;
 def NN_FloorOp : NN_Unary<"floor", "Rounds down",
     "Computes the largest integer not above x. The adjoint is zero.">;
 def NN_RoundOp : NN_Unary<"round", "Rounds to the nearest integer",

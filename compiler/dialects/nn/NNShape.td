@@ -278,13 +278,16 @@ def NN_EmbeddingOp : NN_Op<"embedding", [Pure, HasAdjoint, MovesElements,
   let hasVerifier = 1;
 }
 
-def NN_EmbeddingGradOp : NN_Op<"embedding_grad", [Pure, Fuses<"Alone">]> {
+def NN_EmbeddingGradOp : NN_Op<"embedding_grad", [Pure, HasAdjoint, Fuses<"Alone">]> {
   let summary = "Cotangent of an embedding's table";
   let description = [{
     Adds each row of `grad` to the row of the table that `ids` names, in the order of
     the ids and in f32. The sum starts from `accumulator` (the gradient of a tied
     head, whose memory the result then takes), else from zeros. Ids outside the table
     and `padding_index` add nothing.
+
+    It also serves as the sum of scattered updates. The adjoint looks the rows up again
+    (`nn.embedding`); there is none for an op with a `padding_index`.
 
     **Constraints**
     - The result, the table's gradient, has rank 2.

@@ -82,6 +82,10 @@ Value CosOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::CosOp::create(builder, loc, xs[0]);
 }
 
+Value AtanOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
+  return math::AtanOp::create(builder, loc, xs[0]);
+}
+
 // No clamp is needed: see ScalarBuilder::sigmoid.
 Value SigmoidOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return ScalarBuilder(builder, loc).sigmoid(xs[0]);

@@ -27,6 +27,8 @@ func.func @unary(%x: tensor<2x3xf32>, %i: tensor<2xi64>, %c: tensor<2xi1>) {
   %10 = nn.relu %x : tensor<2x3xf32>
   // CHECK: nn.sin
   %11 = nn.sin %x : tensor<2x3xf32>
+  // CHECK: nn.atan
+  %atan = nn.atan %x : tensor<2x3xf32>
   // CHECK: nn.cos
   %12 = nn.cos %x : tensor<2x3xf32>
   // CHECK: nn.floor

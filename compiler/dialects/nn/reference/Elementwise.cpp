@@ -238,6 +238,7 @@ static void addFunctions(ReferenceTable &table) {
   add<SoftplusOp>(table, [](SoftplusOp, Floats x) { return softplus(x[0]); });
   add<ReluOp>(table, [](ReluOp, Floats x) { return maximum(x[0], 0.0); });
   add<SinOp>(table, [](SinOp, Floats x) { return std::sin(x[0]); });
+  add<AtanOp>(table, [](AtanOp, Floats x) { return std::atan(x[0]); });
   add<CosOp>(table, [](CosOp, Floats x) { return std::cos(x[0]); });
   add<FloorOp>(table, [](FloorOp, Floats x) { return std::floor(x[0]); });
   // The default rounding mode takes the even one of two equally near integers.
