@@ -383,6 +383,12 @@ Value Emitter::mean(Value input, ArrayRef<int64_t> axes) {
   return binary<nn::DivOp>(reduce(nn::ReduceKind::sum, input, axes), count);
 }
 
+Value Emitter::matmul(Value lhs, Value rhs, ArrayRef<int64_t> shape,
+                      bool transposeLhs, bool transposeRhs) {
+  return make<nn::MatmulOp>(tensorType(lhs).clone(shape), lhs, rhs, Value(),
+                            transposeLhs, transposeRhs);
+}
+
 Value Emitter::compare(nn::Predicate predicate, Value lhs, Value rhs) {
   auto type = RankedTensorType::get(shapeOf(lhs), builder.getI1Type());
   return make<nn::CmpOp>(type, predicate, lhs, rhs);

@@ -86,6 +86,11 @@ public:
   mlir::Value reduce(nn::ReduceKind kind, mlir::Value input,
                      llvm::ArrayRef<int64_t> axes); // dimensions kept as 1
   mlir::Value mean(mlir::Value input, llvm::ArrayRef<int64_t> axes);
+  // The product of batches of matrices, whose shape the caller
+  // knows. Batch dimensions broadcast.
+  mlir::Value matmul(mlir::Value lhs, mlir::Value rhs,
+                     llvm::ArrayRef<int64_t> shape, bool transposeLhs = false,
+                     bool transposeRhs = false);
   // Operands of these must have one shape already; nothing broadcasts here.
   mlir::Value compare(nn::Predicate predicate, mlir::Value lhs,
                       mlir::Value rhs);

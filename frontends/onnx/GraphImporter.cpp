@@ -325,6 +325,45 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   return success();
 }
 
+LogicalResult GraphImporter::inlineBody(Node &node,
+                                        const onnx::GraphProto &body,
+                                        const InliningCost::Size &size,
+                                        int64_t iteration,
+                                        ArrayRef<Value> inputs,
+                                        SmallVectorImpl<Value> &outputs) {
+  if (body.input_size() != int64_t(inputs.size()) ||
+      body.initializer_size() > 0)
+    return node.refuse("the body must have " + Twine(inputs.size()) +
+                       " inputs and no initializers");
+  Frame inner;
+  inner.parent = frame;
+  inner.attributes = frame->attributes;
+  inner.opsets = frame->opsets;
+  inner.prefix = node.name + "/" + std::to_string(iteration) + "/";
+  inner.isInlined = true;
+  for (auto [cost, amount] :
+       {std::pair(Cost::nodes, size.nodes + 1),
+        std::pair(Cost::inlinedBytes, size.bytes + int64_t(inputs.size()))})
+    if (!summary.budgets.spend(cost, amount))
+      return node.refuse("iteration " + Twine(iteration) + " needs " +
+                         Budgets::exceeded(cost));
+  for (auto [input, value] : llvm::zip(body.input(), inputs))
+    inner.values[input.name()].value = value;
+  frame = &inner;
+  size_t before = refusals.size();
+  importNodes(body.node());
+  for (const auto &output : body.output())
+    outputs.push_back(refusals.size() == before ? lookup(output.name())
+                                                : Value());
+  frame = inner.parent;
+  if (refusals.size() != before)
+    return failure();
+  if (llvm::is_contained(outputs, Value()))
+    return node.refuse(
+        "the body does not define all of its outputs as tensors");
+  return success();
+}
+
 // ---- training behaviour ----
 
 // ONNX's Gather has no padding index, but the exporter's metadata names it.

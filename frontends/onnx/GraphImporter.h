@@ -46,6 +46,16 @@ public:
   Weights &weights() { return tensors; }
   // Imports the branch of an If whose condition is constant.
   mlir::LogicalResult inlineBranch(Node &node, const onnx::GraphProto &branch);
+  // Imports the body of a loop once, with values for its inputs, and returns
+  // those of its outputs. Spends `size`, the body's cost, on the budgets.
+  mlir::LogicalResult inlineBody(Node &node, const onnx::GraphProto &body,
+                                 const InliningCost::Size &size,
+                                 int64_t iteration,
+                                 llvm::ArrayRef<mlir::Value> inputs,
+                                 llvm::SmallVectorImpl<mlir::Value> &outputs);
+  InliningCost::Size costOf(const onnx::GraphProto &body) {
+    return InliningCost(functions).of(body);
+  }
   // Returns the row of an embedding that receives no gradient, if any.
   std::optional<int64_t> paddingIndex(Node &node) const;
   // Returns true if the node uses the statistics of the batch.

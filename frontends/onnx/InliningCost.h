@@ -21,16 +21,19 @@ public:
   explicit InliningCost(const FunctionTable &functions)
       : functions(functions) {}
 
-  // Adds the graph to the budgets. Returns an empty string, or why the graph is
-  // refused.
-  std::string spend(const onnx::GraphProto &graph, Budgets &budgets);
-
-private:
-  using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
   // All are bounded by their budgets plus one, so that sums do not overflow.
   struct Size {
     int64_t nodes = 0, bytes = 0, depth = 0;
   };
+
+  // Adds the graph to the budgets. Returns an empty string, or why the graph is
+  // refused.
+  std::string spend(const onnx::GraphProto &graph, Budgets &budgets);
+  // Returns the cost of the body of a loop, once.
+  Size of(const onnx::GraphProto &body) { return sizeOf(body.node(), 1); }
+
+private:
+  using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
   Size sizeOf(const Nodes &nodes, int64_t level);
   Size sizeOf(const onnx::NodeProto &node, int64_t level);
   Size sizeOf(const onnx::FunctionProto &function, int64_t level);

@@ -171,19 +171,21 @@ static Measured measure(Wire wire, Message::Kind kind, Budgets &budgets,
 }
 
 static LogicalResult checkVersions(const ModelFile &model, Location loc) {
-  // Handlers are registered for opsets 18 to 23 only. A newer opset may change
-  // an op without changing its name.
+  // Handlers are registered for these opsets only. A newer opset may change an
+  // op without changing its name.
+  constexpr int64_t oldest = 7, newest = 27, oldestIR = 3;
   int64_t ir = model.proto.ir_version(), opset = model.opset("");
-  if (ir < 8 || ir > onnx::IR_VERSION)
+  if (ir < oldestIR || ir > onnx::IR_VERSION)
     return emitError(loc)
            << "IR version '" << ir << "' of '" << model.path
-           << "' is not supported; export with an IR version from 8 to "
-           << int64_t(onnx::IR_VERSION);
-  if (opset < 18 || opset > 23)
+           << "' is not supported; export with an IR version from " << oldestIR
+           << " to " << int64_t(onnx::IR_VERSION);
+  if (opset < oldest || opset > newest)
     return emitError(loc)
            << "opset version '" << opset << "' of '" << model.path
            << "' is not supported; export with torch.onnx.export(..., "
-              "opset_version=N), N from 18 to 23";
+              "opset_version=N), N from "
+           << oldest << " to " << newest;
   return success();
 }
 

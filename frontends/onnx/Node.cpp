@@ -60,6 +60,20 @@ std::optional<int64_t> Node::wholeNumber(int64_t i, StringRef what) {
   return std::nullopt;
 }
 
+std::optional<SmallVector<int64_t>>
+Node::integersOrAttribute(int64_t i, StringRef attributeName) {
+  if (!has(i) && attribute(attributeName))
+    return getInts(attributeName);
+  return integers(i, ("'" + attributeName + "'").str());
+}
+
+std::optional<double> Node::numberOrAttribute(int64_t i,
+                                              StringRef attributeName) {
+  if (!has(i) && attribute(attributeName))
+    return getFloat(attributeName, 0);
+  return number(i, ("'" + attributeName + "'").str());
+}
+
 // Attributes have no order in a node, and there are few.
 const onnx::AttributeProto *Node::attribute(StringRef name) const {
   for (const onnx::AttributeProto &attribute : proto.attribute())
@@ -194,6 +208,7 @@ bool Node::broadcastsTo(Value value, ArrayRef<int64_t> shape) {
 // Registers explicitly: static initialisers of a library may be dropped by the
 // linker.
 HandlerTable::HandlerTable() {
+  registerActivation(*this);
   registerAttention(*this);
   registerConstants(*this);
   registerControl(*this);
@@ -206,6 +221,14 @@ HandlerTable::HandlerTable() {
   registerProduct(*this);
   registerReduction(*this);
   registerSequence(*this);
+  registerScatter(*this);
+  registerSort(*this);
+  registerResize(*this);
+  registerRearrange(*this);
+  registerRecurrent(*this);
+  registerQuantization(*this);
+  registerLoop(*this);
+  registerSampling(*this);
   registerShape(*this);
 }
 

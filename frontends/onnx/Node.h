@@ -47,6 +47,19 @@ public:
   // those beyond 2^53, where doubles no longer tell neighbours apart.
   std::optional<int64_t> wholeNumber(int64_t i, llvm::StringRef what);
 
+  // ---- what older opsets hold in attributes ----
+  // Returns true if input `i` is present, or the attribute that held its value
+  // before it became an input.
+  bool has(int64_t i, llvm::StringRef attributeName) const {
+    return has(i) || attribute(attributeName);
+  }
+  // The value of either. Like the functions above, they refuse the node if it
+  // is not constant; the message names the attribute.
+  std::optional<llvm::SmallVector<int64_t>>
+  integersOrAttribute(int64_t i, llvm::StringRef attributeName);
+  std::optional<double> numberOrAttribute(int64_t i,
+                                          llvm::StringRef attributeName);
+
   // ---- attributes ----
   // Attributes; get… return `absent` if the node does not set one.
   const onnx::AttributeProto *attribute(llvm::StringRef name) const;
@@ -113,6 +126,7 @@ private:
 };
 
 // One function per file in ops/.
+void registerActivation(HandlerTable &table);
 void registerAttention(HandlerTable &table);
 void registerConstants(HandlerTable &table);
 void registerControl(HandlerTable &table);
@@ -125,6 +139,14 @@ void registerNormalisation(HandlerTable &table);
 void registerProduct(HandlerTable &table);
 void registerReduction(HandlerTable &table);
 void registerSequence(HandlerTable &table);
+void registerScatter(HandlerTable &table);
+void registerSort(HandlerTable &table);
+void registerResize(HandlerTable &table);
+void registerRearrange(HandlerTable &table);
+void registerRecurrent(HandlerTable &table);
+void registerQuantization(HandlerTable &table);
+void registerLoop(HandlerTable &table);
+void registerSampling(HandlerTable &table);
 void registerShape(HandlerTable &table);
 
 } // namespace fsdpc::frontend

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import graph_ops_elementwise  # noqa: F401  (each registers its ops)
 import graph_ops_library  # noqa: F401
+import graph_ops_select  # noqa: F401
 import graph_ops_shape  # noqa: F401
 import harness
 import numpy as np

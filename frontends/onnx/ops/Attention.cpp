@@ -1,10 +1,11 @@
 // Attention and RotaryEmbedding of opset 23. Both accept heads either as a
 // dimension of their own (rank 4) or merged into the last one (rank 3); they
-// are split here, so that nn.attention only knows rank 4. What the dialect
-// cannot express (past keys, softcap) is refused.
-#include "frontends/onnx/Node.h"
+// are split here, so that nn.attention only knows rank 4. What it does not have
+// (capped scores, a gradient of the mask) becomes products and a softmax.
+#include "frontends/onnx/GraphImporter.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace fsdpc;
@@ -33,75 +34,207 @@ static Value fromHeads(Emitter &b, Value x, int64_t rank) {
   return b.reshape(b.transpose(x, {0, 2, 1, 3}), merged);
 }
 
-// Inputs: query, key, value, mask (bool: true takes part; float: added to the
-// scores). Query heads may be a multiple of the key's (grouped-query
-// attention).
-static LogicalResult attention(Node &node) {
-  if (failed(node.expectInputs(3, 6)))
-    return failure();
+namespace {
+// The operands of an attention, as heads: B×H×T×d. A mask of bools says what
+// takes part, one of floats is added to the scores; both have rank 4.
+struct Heads {
+  Value q, k, v, mask;
+  double scale, softcap;
+  Shape scores() const {
+    return {shapeOf(q)[0], shapeOf(q)[1], shapeOf(q)[2], shapeOf(k)[2]};
+  }
+};
+} // namespace
+
+// Returns true if the value depends on a parameter. Stops after some ops: a
+// mask is made of few.
+static bool dependsOnParameter(Value value) {
+  constexpr size_t most = 256;
+  SmallVector<Value> stack = {value};
+  llvm::SmallPtrSet<Operation *, 32> seen;
+  while (!stack.empty() && seen.size() < most) {
+    Operation *op = stack.pop_back_val().getDefiningOp();
+    if (!op || !seen.insert(op).second)
+      continue;
+    if (isa<fsdp::LoadOp>(op))
+      return true;
+    llvm::append_range(stack, op->getOperands());
+  }
+  return false;
+}
+
+// Leaves out of `mask` what `kept` (bools) does not keep.
+static Value restricted(Emitter &b, Value mask, Value kept,
+                        ArrayRef<int64_t> scores) {
+  if (!mask)
+    return kept;
+  std::optional<Shape> shape = broadcastShapes(shapeOf(mask), shapeOf(kept));
+  mask = b.broadcast(mask, shape ? ArrayRef<int64_t>(*shape) : scores);
+  kept = b.broadcast(kept, shapeOf(mask));
+  if (elementOf(mask).isInteger(1))
+    return b.binary<nn::AndOp>(mask, kept);
+  return b.select(kept, mask,
+                  b.like(mask, -std::numeric_limits<double>::infinity()));
+}
+
+// Brings the mask to rank 4, and to the number of keys: keys that it does not
+// name take no part. Returns null after it has refused the node.
+static Value readMask(Node &node, const Heads &heads) {
   Emitter &b = node.b;
-  if (node.has(4) || node.has(5))
-    return node.refuse("inputs 'past_key' and 'past_value' are not supported");
-  if (node.isUsed(1) || node.isUsed(2) || node.isUsed(3))
-    return node.refuse(
-        "only the first output is supported, but others are used");
-  if (node.getFloat("softcap", 0) != 0)
-    return node.refuse("attribute 'softcap' is " +
-                       std::to_string(node.getFloat("softcap", 0)) +
-                       "; only 0 is supported");
+  Value mask = node.input(3);
+  int64_t missing =
+      rankOf(mask) == 0 ? 0 : heads.scores().back() - shapeOf(mask).back();
+  if (missing > 0 && shapeOf(mask).back() != 1) {
+    Shape rest(shapeOf(mask));
+    rest.back() = missing;
+    double none = elementOf(mask).isInteger(1)
+                      ? 0
+                      : -std::numeric_limits<double>::infinity();
+    mask = b.concat({mask, b.splat(tensorType(mask).clone(rest), none)},
+                    rankOf(mask) - 1);
+  }
+  if (!node.broadcastsTo(mask, heads.scores()))
+    return (void)node.refuse(
+               "the mask does not broadcast to the shape of the scores"),
+           Value();
+  Shape padded(4 - rankOf(mask), 1);
+  padded.append(shapeOf(mask).begin(), shapeOf(mask).end());
+  return b.reshape(mask, padded);
+}
+
+// Attention as products and a softmax, for what nn.attention does not have:
+// capped scores, scores as an output, a gradient of the mask. Sets output 3.
+static Value byProducts(Node &node, const Heads &heads) {
+  Emitter &b = node.b;
+  auto [q, k, v, mask, scale, softcap] = heads;
+  ArrayRef<int64_t> qs = shapeOf(q);
+  // Repeats each head of the keys and values for its group of queries.
+  auto repeated = [&](Value x) {
+    ArrayRef<int64_t> s = shapeOf(x);
+    int64_t times = qs[1] / s[1];
+    if (times == 1)
+      return x;
+    Value wide = b.broadcast(b.reshape(x, {s[0], s[1], 1, s[2], s[3]}),
+                             {s[0], s[1], times, s[2], s[3]});
+    return b.reshape(wide, {s[0], qs[1], s[2], s[3]});
+  };
+  Shape shape = heads.scores();
+  int64_t mode = node.getInt("qk_matmul_output_mode", 0);
+  Value scores = b.matmul(q, repeated(k), shape, false, true);
+  scores = b.binary<nn::MulOp>(scores, scale);
+  Value output = scores;
+  if (softcap > 0) {
+    scores = b.binary<nn::MulOp>(
+        b.unary<nn::TanhOp>(b.binary<nn::DivOp>(scores, softcap)), softcap);
+    output = scores;
+  }
+  if (mask) {
+    mask = b.broadcast(mask, shape);
+    bool isBool = elementOf(mask).isInteger(1);
+    double none = -std::numeric_limits<double>::infinity();
+    scores = isBool ? b.select(mask, scores, b.like(scores, none))
+                    : b.binary<nn::AddOp>(scores, mask);
+  }
+  output = mode == 2 ? scores : output;
+  Value weights = b.unary<nn::SoftmaxOp>(scores);
+  node.setOutput(3, mode == 3 ? weights : output);
+  Shape result = {qs[0], qs[1], qs[2], shapeOf(v)[3]};
+  return b.matmul(weights, repeated(v), result);
+}
+
+// Reads query, key and value as heads, with the past keys and values in front.
+// Returns nullopt after it has refused the node.
+static std::optional<Heads> readHeads(Node &node) {
+  Emitter &b = node.b;
+  auto refuse = [&](const Twine &reason) -> std::optional<Heads> {
+    (void)node.refuse(reason);
+    return std::nullopt;
+  };
   for (int64_t i = 0; i < 3; ++i)
     if (failed(node.expectFloat(node.input(i))))
-      return failure();
-  int64_t rank = rankOf(node.input(0));
+      return std::nullopt;
   int64_t kvHeads = node.getInt("kv_num_heads", 0);
-  Value q = toHeads(node, node.input(0), node.getInt("q_num_heads", 0));
-  Value k = q ? toHeads(node, node.input(1), kvHeads) : Value();
-  Value v = k ? toHeads(node, node.input(2), kvHeads) : Value();
-  if (!v)
-    return failure();
-  ArrayRef<int64_t> qs = shapeOf(q), ks = shapeOf(k), vs = shapeOf(v);
+  Heads heads{};
+  heads.q = toHeads(node, node.input(0), node.getInt("q_num_heads", 0));
+  heads.k = heads.q ? toHeads(node, node.input(1), kvHeads) : Value();
+  heads.v = heads.k ? toHeads(node, node.input(2), kvHeads) : Value();
+  if (!heads.v)
+    return std::nullopt;
+  if (node.has(4) != node.has(5))
+    return refuse("inputs 'past_key' and 'past_value' come together");
+  for (auto [i, value] : {std::pair(4, &heads.k), std::pair(5, &heads.v)}) {
+    Value past = node.input(i);
+    if (!past)
+      continue;
+    ArrayRef<int64_t> s = shapeOf(*value);
+    if (rankOf(past) != 4 || shapeOf(past).take_front(2) != s.take_front(2) ||
+        shapeOf(past)[3] != s[3] || elementOf(past) != elementOf(*value))
+      return refuse("past keys and values must have the shape of the new ones, "
+                    "but for their number");
+    if (shapeOf(past)[2] > 0)
+      *value = b.concat({past, *value}, 2);
+  }
+  ArrayRef<int64_t> qs = shapeOf(heads.q), ks = shapeOf(heads.k),
+                    vs = shapeOf(heads.v);
   if (qs[0] != ks[0] || qs[0] != vs[0] || ks[1] != vs[1] || ks[2] != vs[2] ||
       qs[3] != ks[3] || ks[1] == 0 || qs[1] % ks[1] != 0)
-    return node.refuse("query, key and value have incompatible shapes");
-  Shape scores = {qs[0], qs[1], qs[2], ks[2]};
-  Value mask = node.input(3);
-  if (mask) {
-    if (!node.broadcastsTo(mask, scores))
-      return node.refuse(
-          "the mask does not broadcast to the shape of the scores");
-    // Sizes of 1 in front make the mask's rank 4, as nn.attention requires.
-    Shape padded(4 - rankOf(mask), 1);
-    padded.append(shapeOf(mask).begin(), shapeOf(mask).end());
-    mask = b.reshape(mask, padded);
+    return refuse("query, key and value have incompatible shapes");
+  heads.scale = node.getFloat("scale", 1 / std::sqrt(double(qs[3])));
+  heads.softcap = node.getFloat("softcap", 0);
+  return heads;
+}
+
+// Inputs: query, key, value, mask (bool: true takes part; float: added to the
+// scores), past keys and values, and how many keys of each sample count. Query
+// heads may be a multiple of the key's (grouped-query attention).
+static LogicalResult attention(Node &node) {
+  if (failed(node.expectInputs(3, 7)))
+    return failure();
+  Emitter &b = node.b;
+  std::optional<Heads> heads = readHeads(node);
+  if (!heads)
+    return failure();
+  node.setOutput(1, heads->k);
+  node.setOutput(2, heads->v);
+  Shape scores = heads->scores();
+  int64_t batch = scores[0], queries = scores[2], keys = scores[3];
+  if (node.has(3) && !(heads->mask = readMask(node, *heads)))
+    return failure();
+  if (Value counts = node.input(6)) {
+    if (shapeOf(counts) != ArrayRef<int64_t>({batch}) ||
+        !isa<IntegerType>(elementOf(counts)))
+      return node.refuse("'nonpad_kv_seqlen' must have one integer per sample");
+    Shape row = {batch, 1, 1, keys};
+    Value most = b.cast(counts, b.builder.getI64Type());
+    most = b.broadcast(b.reshape(most, {batch, 1, 1, 1}), row);
+    Value kept = b.compare(nn::Predicate::lt, b.iota(row, 3), most);
+    heads->mask = restricted(b, heads->mask, kept, scores);
   }
   bool causal = node.getInt("is_causal", 0);
-  if (causal && qs[2] != ks[2]) {
-    // ONNX aligns the causal triangle at the top left, nn.attention at the
-    // bottom right. With unequal lengths the two differ, and the triangle
-    // becomes a mask.
-    Shape matrix = {1, 1, qs[2], ks[2]};
-    Value triangle =
-        b.compare(nn::Predicate::le, b.iota(matrix, 3), b.iota(matrix, 2));
-    if (mask && !elementOf(mask).isInteger(1))
-      return node.refuse("causal attention with an additive mask requires "
-                         "equally many queries and keys");
-    if (mask) {
-      SmallVector<Value> both = {mask, triangle};
-      if (failed(node.broadcast(both)))
-        return failure();
-      triangle = b.binary<nn::AndOp>(both[0], both[1]);
-    }
-    mask = triangle;
+  int64_t past = node.has(4) ? shapeOf(node.input(4))[2] : 0;
+  // nn.attention aligns the causal triangle at the bottom right, ONNX at the
+  // end of the past. Where the two differ, the triangle becomes a mask.
+  bool isLearnt = heads->mask && !elementOf(heads->mask).isInteger(1) &&
+                  dependsOnParameter(heads->mask);
+  bool isExplicit = heads->softcap != 0 || node.isUsed(3) || isLearnt;
+  if (causal && (isExplicit || keys - queries != past)) {
+    Shape matrix = {1, 1, queries, keys};
+    Value last = b.binary<nn::AddOp>(b.iota(matrix, 2), double(past));
+    Value kept = b.compare(nn::Predicate::le, b.iota(matrix, 3), last);
+    heads->mask = restricted(b, heads->mask, kept, scores);
     causal = false;
   }
-  double scale = node.getFloat("scale", 1 / std::sqrt(double(qs[3])));
+  int64_t rank = rankOf(node.input(0));
+  if (isExplicit)
+    return node.result(fromHeads(b, byProducts(node, *heads), rank));
   // The log-sum-exp of each row of scores, which the backward reads.
+  ArrayRef<int64_t> qs = shapeOf(heads->q);
   auto lse = RankedTensorType::get(qs.take_front(3), b.builder.getF32Type());
-  Shape shape = {qs[0], qs[1], qs[2], vs[3]};
-  auto result =
-      b.op<nn::AttentionOp>(TypeRange{tensorType(q).clone(shape), lse}, q, k, v,
-                            mask, b.builder.getF64FloatAttr(scale),
-                            causal ? b.builder.getUnitAttr() : UnitAttr());
+  Shape shape = {qs[0], qs[1], qs[2], shapeOf(heads->v)[3]};
+  auto result = b.op<nn::AttentionOp>(
+      TypeRange{tensorType(heads->q).clone(shape), lse}, heads->q, heads->k,
+      heads->v, heads->mask, b.builder.getF64FloatAttr(heads->scale),
+      causal ? b.builder.getUnitAttr() : UnitAttr());
   return node.result(fromHeads(b, result.getResult(), rank));
 }
 

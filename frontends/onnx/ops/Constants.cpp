@@ -119,10 +119,10 @@ static LogicalResult eyeLike(Node &node) {
 }
 
 void frontend::registerConstants(HandlerTable &table) {
-  table.add("Constant", 13, constant);
+  table.add("Constant", 1, constant);
   table.add("ConstantOfShape", 9, constantOfShape);
   table.add("Range", 11, range);
-  table.add("Cast", 13, cast);
+  table.add("Cast", 6, cast);
   table.add("CastLike", 15, castLike);
   table.add("EyeLike", 9, eyeLike);
 }

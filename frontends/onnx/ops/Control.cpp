@@ -28,5 +28,5 @@ static LogicalResult ifOp(Node &node) {
 }
 
 void frontend::registerControl(HandlerTable &table) {
-  table.add("If", 16, ifOp);
+  table.add("If", 1, ifOp);
 }

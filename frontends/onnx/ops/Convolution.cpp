@@ -203,10 +203,10 @@ template <bool isMax> static LogicalResult globalPool(Node &node) {
 }
 
 void frontend::registerConvolution(HandlerTable &table) {
-  table.add("Conv", 11, conv);
-  table.add("ConvTranspose", 11, convTranspose);
-  table.add("MaxPool", 12, maxPool);
-  table.add("AveragePool", 11, averagePool);
+  table.add("Conv", 1, conv);
+  table.add("ConvTranspose", 1, convTranspose);
+  table.add("MaxPool", 1, maxPool);
+  table.add("AveragePool", 7, averagePool);
   table.add("GlobalAveragePool", 1, globalPool<false>);
   table.add("GlobalMaxPool", 1, globalPool<true>);
 }

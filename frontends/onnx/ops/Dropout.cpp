@@ -16,8 +16,8 @@ static LogicalResult dropout(Node &node) {
   if (node.isUsed(1))
     return node.refuse("output 'mask' is not supported, but is used");
   double ratio = 0.5;
-  if (node.has(1)) {
-    auto number = node.number(1, "'ratio'");
+  if (node.has(1, "ratio")) {
+    auto number = node.numberOrAttribute(1, "ratio");
     if (!number)
       return failure();
     ratio = *number;
@@ -41,5 +41,5 @@ static LogicalResult dropout(Node &node) {
 }
 
 void frontend::registerDropout(HandlerTable &table) {
-  table.add("Dropout", 13, dropout);
+  table.add("Dropout", 7, dropout);
 }

@@ -1,8 +1,7 @@
-// Arithmetic, comparisons, logic and activations. ONNX broadcasts implicitly;
-// here broadcasts become explicit ops. Activations that nn lacks are composed
-// of its ops in a form that neither overflows nor has a NaN in its gradient,
-// since their adjoints follow from these ops.
-#include "frontends/onnx/Node.h"
+// Arithmetic, comparisons and logic. ONNX broadcasts implicitly; here
+// broadcasts become explicit ops. What nn lacks is composed of its ops, and the
+// adjoints follow from these.
+#include "frontends/onnx/ops/Unary.h"
 
 #include <cmath>
 
@@ -98,11 +97,38 @@ static LogicalResult mod(Node &node) {
     return failure();
   if (!node.getInt("fmod", 0))
     return node.result(node.b.binary<nn::ModOp>(x[0], x[1]));
-  if (isa<FloatType>(elementOf(x[0])))
-    return node.refuse("attribute 'fmod' = 1 is not supported for floats");
-  Value quotient = node.b.binary<nn::DivOp>(x[0], x[1]);
-  Value whole = node.b.binary<nn::MulOp>(quotient, x[1]);
-  return node.result(node.b.binary<nn::SubOp>(x[0], whole));
+  Emitter &b = node.b;
+  if (isa<FloatType>(elementOf(x[0]))) {
+    // Of the absolute values both signs agree; the dividend's is restored.
+    Value size =
+        b.binary<nn::ModOp>(b.unary<nn::AbsOp>(x[0]), b.unary<nn::AbsOp>(x[1]));
+    Value negative = b.compare(Predicate::lt, x[0], b.like(x[0], 0));
+    return node.result(b.select(negative, b.unary<nn::NegOp>(size), size));
+  }
+  Value whole = b.binary<nn::MulOp>(b.binary<nn::DivOp>(x[0], x[1]), x[1]);
+  return node.result(b.binary<nn::SubOp>(x[0], whole));
+}
+
+// The power of integers, by squaring. Six bits of the exponent suffice: the
+// 64th power of anything but 0 and ±1 is beyond every integer type. A negative
+// exponent gives 0 but for ±1.
+static Value wholePower(Emitter &b, Value base, Value exponent) {
+  Value zero = b.like(base, 0), result = b.like(base, 1), square = base;
+  Value rest = exponent;
+  for (int bit = 0; bit < 6; ++bit) {
+    Value parity = b.binary<nn::ModOp>(rest, 2.0);
+    Value isSet = b.compare(Predicate::eq, parity, b.like(rest, 1));
+    result = b.select(isSet, b.binary<nn::MulOp>(result, square), result);
+    square = b.binary<nn::MulOp>(square, square);
+    rest = b.binary<nn::DivOp>(b.binary<nn::SubOp>(rest, parity), 2.0);
+  }
+  Value isUnit =
+      b.compare(Predicate::eq, b.unary<nn::AbsOp>(base), b.like(base, 1));
+  Value isNull = b.binary<nn::AndOp>(b.compare(Predicate::eq, base, zero),
+                                     b.compare(Predicate::gt, exponent, zero));
+  Value isFraction = b.binary<nn::AndOp>(
+      b.compare(Predicate::lt, exponent, zero), b.unary<nn::NotOp>(isUnit));
+  return b.select(b.binary<nn::OrOp>(isNull, isFraction), zero, result);
 }
 
 static LogicalResult pow(Node &node) {
@@ -125,13 +151,21 @@ static LogicalResult pow(Node &node) {
                                      : b.binary<nn::MulOp>(square, base));
     }
   }
-  if (failed(node.expectFloat(base)))
-    return failure();
   // ONNX allows an exponent of another type; the result has the base's.
-  SmallVector<Value> x = {base, b.cast(exponent, elementOf(base))};
+  bool isWhole =
+      !isa<FloatType>(elementOf(base)) && !isa<FloatType>(elementOf(exponent));
+  Type computed = isWhole || isa<FloatType>(elementOf(base))
+                      ? elementOf(base)
+                      : b.builder.getF32Type();
+  SmallVector<Value> x = {b.cast(base, computed), b.cast(exponent, computed)};
   if (failed(node.broadcast(x)))
     return failure();
-  return node.result(b.binary<nn::PowOp>(x[0], x[1]));
+  if (isWhole)
+    return node.result(wholePower(b, x[0], x[1]));
+  Value power = b.binary<nn::PowOp>(x[0], x[1]);
+  if (computed != elementOf(base))
+    power = b.unary<nn::RoundOp>(power);
+  return node.result(b.cast(power, elementOf(base)));
 }
 
 static LogicalResult where(Node &node) {
@@ -165,21 +199,19 @@ static LogicalResult clip(Node &node) {
   return node.result(x);
 }
 
-// ---- one operand ----
-
-// Makes a handler from a function of one float value.
-template <Value (*build)(Node &, Value)>
-static LogicalResult activation(Node &node) {
-  if (failed(node.expectInputs(1, 1)) ||
-      failed(node.expectFloat(node.input(0))))
+// The form of opset 10 and before.
+static LogicalResult clipToAttributes(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
     return failure();
-  Value result = build(node, node.input(0));
-  return result ? node.result(result) : failure();
+  Value x = node.input(0);
+  if (node.attribute("min"))
+    x = node.b.binary<nn::MaximumOp>(x, node.getFloat("min", 0));
+  if (node.attribute("max"))
+    x = node.b.binary<nn::MinimumOp>(x, node.getFloat("max", 0));
+  return node.result(x);
 }
 
-template <typename OpT> static Value unary(Node &node, Value x) {
-  return node.b.unary<OpT>(x);
-}
+// ---- one operand ----
 
 // A unary op that also accepts integers.
 template <typename OpT> static LogicalResult anyType(Node &node) {
@@ -235,157 +267,51 @@ static Value ceil(Node &node, Value x) {
       node.b.unary<nn::FloorOp>(node.b.unary<nn::NegOp>(x)));
 }
 
-static Value positive(Node &node, Value x) {
-  return node.b.compare(Predicate::gt, x, node.b.like(x, 0));
-}
-
 // 0 for NaN, for which both comparisons are false.
 static Value sign(Node &node, Value x) {
   Emitter &b = node.b;
   Value negative = b.compare(Predicate::lt, x, b.like(x, 0));
   Value below = b.select(negative, b.like(x, -1), b.like(x, 0));
-  return b.select(positive(node, x), b.like(x, 1), below);
+  Value positive = b.compare(Predicate::gt, x, b.like(x, 0));
+  return b.select(positive, b.like(x, 1), below);
 }
 
-static Value tan(Node &node, Value x) {
-  return node.b.binary<nn::DivOp>(node.b.unary<nn::SinOp>(x),
-                                  node.b.unary<nn::CosOp>(x));
-}
-
-static Value gelu(Node &node, Value x) {
-  std::string form = node.getString("approximate", "none");
-  if (form != "none" && form != "tanh")
-    return (void)node.refuse("attribute 'approximate' is '" + form +
-                             "'; use none or tanh"),
-           Value();
-  auto kind = form == "tanh" ? nn::GeluForm::tanh : nn::GeluForm::erf;
-  return node.b.make<nn::GeluOp>(x.getType(), x, kind);
-}
-
-// A select rather than max(x, alpha · x), which is wrong for alpha above 1.
-static Value leakyRelu(Node &node, Value x) {
-  Value scaled = node.b.binary<nn::MulOp>(x, node.getFloat("alpha", 0.01f));
-  return node.b.select(positive(node, x), x, scaled);
-}
-
-// above · x if x > 0, else below · (e^(x / width) - 1).
-static Value exponential(Node &node, Value x, double above, double below,
-                         double width) {
-  Emitter &b = node.b;
-  // The branch that is not taken must not overflow, or its adjoint would be 0 ·
-  // ∞. A select keeps the curve's slope at 0, of which a minimum passes half.
-  Value isAbove = positive(node, x);
-  Value clipped = b.select(isAbove, b.like(x, 0), x);
-  Value curve = b.binary<nn::MulOp>(
-      b.unary<nn::Expm1Op>(b.binary<nn::DivOp>(clipped, width)), below);
-  return b.select(isAbove, b.binary<nn::MulOp>(x, above), curve);
-}
-
-static Value elu(Node &node, Value x) {
-  return exponential(node, x, 1, node.getFloat("alpha", 1), 1);
-}
-
-static Value selu(Node &node, Value x) {
-  double alpha = node.getFloat("alpha", 1.67326319217681884765625f);
-  double gamma = node.getFloat("gamma", 1.05070102214813232421875f);
-  return exponential(node, x, gamma, gamma * alpha, 1);
-}
-
-static Value celu(Node &node, Value x) {
-  double alpha = node.getFloat("alpha", 1);
-  return exponential(node, x, 1, alpha, alpha);
-}
-
-static Value softsign(Node &node, Value x) {
-  Value scale = node.b.binary<nn::AddOp>(node.b.unary<nn::AbsOp>(x), 1.0);
-  return node.b.binary<nn::DivOp>(x, scale);
-}
-
-// x · tanh(ln(1 + eˣ)).
-static Value mish(Node &node, Value x) {
-  Value gate = node.b.unary<nn::TanhOp>(node.b.unary<nn::SoftplusOp>(x));
-  return node.b.binary<nn::MulOp>(x, gate);
-}
-
-// alpha · x + beta, clamped to [0, 1].
-static Value ramp(Node &node, Value x, double alpha, double beta) {
-  Emitter &b = node.b;
-  Value line = b.binary<nn::AddOp>(b.binary<nn::MulOp>(x, alpha), beta);
-  return b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(line, 0.0), 1.0);
-}
-
-static Value hardSigmoid(Node &node, Value x) {
-  return ramp(node, x, node.getFloat("alpha", 0.2f),
-              node.getFloat("beta", 0.5));
-}
-
-// x · clamp(x / 6 + 1/2, 0, 1).
-static Value hardSwish(Node &node, Value x) {
-  return node.b.binary<nn::MulOp>(x, ramp(node, x, 1.0 / 6.0, 0.5));
-}
-
-// The slope is an input, usually a parameter, and gets a gradient.
-static LogicalResult prelu(Node &node) {
-  SmallVector<Value> x;
-  if (failed(operands(node, x, 2, 2)) || failed(node.expectFloat(x[0])))
-    return failure();
-  Value scaled = node.b.binary<nn::MulOp>(x[0], x[1]);
-  return node.result(node.b.select(positive(node, x[0]), x[0], scaled));
-}
-
-// The numbers are the versions of the op since which the handler is right.
-// Models have opset 18 or later, so older versions are not registered.
+// The numbers are the versions of the op since which the handler is right. Many
+// later versions only add element types.
 void frontend::registerElementwise(HandlerTable &table) {
-  table.add("Add", 14, binary<nn::AddOp>);
-  table.add("Sub", 14, binary<nn::SubOp>);
-  table.add("Mul", 14, binary<nn::MulOp>);
-  table.add("Div", 14, div);
-  table.add("Mod", 13, mod);
-  table.add("Pow", 15, pow);
-  table.add("Max", 13, variadic<nn::MaximumOp>);
-  table.add("Min", 13, variadic<nn::MinimumOp>);
-  table.add("Sum", 13, variadic<nn::AddOp>);
-  table.add("Mean", 13, mean);
+  table.add("Add", 7, binary<nn::AddOp>);
+  table.add("Sub", 7, binary<nn::SubOp>);
+  table.add("Mul", 7, binary<nn::MulOp>);
+  table.add("Div", 7, div);
+  table.add("Mod", 10, mod);
+  table.add("Pow", 7, pow);
+  table.add("Max", 6, variadic<nn::MaximumOp>);
+  table.add("Min", 6, variadic<nn::MinimumOp>);
+  table.add("Sum", 6, variadic<nn::AddOp>);
+  table.add("Mean", 6, mean);
   table.add("And", 7, logical<nn::AndOp>);
   table.add("Or", 7, logical<nn::OrOp>);
   table.add("Xor", 7, logical<nn::XorOp>);
   table.add("Not", 1, logicalNot);
-  table.add("Equal", 13, compare<Predicate::eq>);
-  table.add("Less", 13, compare<Predicate::lt>);
-  table.add("LessOrEqual", 16, compare<Predicate::le>);
-  table.add("Greater", 13, compare<Predicate::gt>);
-  table.add("GreaterOrEqual", 16, compare<Predicate::ge>);
-  table.add("Where", 16, where);
-  table.add("Clip", 13, clip);
-  table.add("Identity", 16, identity);
-  table.add("Neg", 13, anyType<nn::NegOp>);
-  table.add("Abs", 13, anyType<nn::AbsOp>);
-  table.add("Exp", 13, activation<unary<nn::ExpOp>>);
-  table.add("Log", 13, activation<unary<nn::LogOp>>);
-  table.add("Sqrt", 13, activation<unary<nn::SqrtOp>>);
-  table.add("Tanh", 13, activation<unary<nn::TanhOp>>);
-  table.add("Erf", 13, activation<unary<nn::ErfOp>>);
-  table.add("Sigmoid", 13, activation<unary<nn::SigmoidOp>>);
-  table.add("Relu", 14, activation<unary<nn::ReluOp>>);
-  table.add("Sin", 7, activation<unary<nn::SinOp>>);
-  table.add("Cos", 7, activation<unary<nn::CosOp>>);
-  table.add("Tan", 7, activation<tan>);
-  table.add("Floor", 13, activation<unary<nn::FloorOp>>);
+  table.add("Equal", 7, compare<Predicate::eq>);
+  table.add("Less", 7, compare<Predicate::lt>);
+  table.add("LessOrEqual", 12, compare<Predicate::le>);
+  table.add("Greater", 7, compare<Predicate::gt>);
+  table.add("GreaterOrEqual", 12, compare<Predicate::ge>);
+  table.add("Where", 9, where);
+  table.add("Clip", 6, clipToAttributes);
+  table.add("Clip", 11, clip);
+  table.add("Identity", 1, identity);
+  table.add("Neg", 6, anyType<nn::NegOp>);
+  table.add("Abs", 6, anyType<nn::AbsOp>);
+  table.add("Exp", 6, activation<unary<nn::ExpOp>>);
+  table.add("Log", 6, activation<unary<nn::LogOp>>);
+  table.add("Sqrt", 6, activation<unary<nn::SqrtOp>>);
+  table.add("Floor", 6, activation<unary<nn::FloorOp>>);
   table.add("Round", 11, activation<unary<nn::RoundOp>>);
-  table.add("Ceil", 13, activation<ceil>);
-  table.add("Sign", 13, activation<sign>);
-  table.add("Reciprocal", 13, activation<reciprocal>);
-  table.add("IsNaN", 13, activation<isNaN>);
+  table.add("Ceil", 6, activation<ceil>);
+  table.add("Sign", 9, activation<sign>);
+  table.add("Reciprocal", 6, activation<reciprocal>);
+  table.add("IsNaN", 9, activation<isNaN>);
   table.add("IsInf", 10, activation<isInf>);
-  table.add("Gelu", 20, activation<gelu>);
-  table.add("LeakyRelu", 16, activation<leakyRelu>);
-  table.add("PRelu", 16, prelu);
-  table.add("Elu", 6, activation<elu>);
-  table.add("Selu", 6, activation<selu>);
-  table.add("Celu", 12, activation<celu>);
-  table.add("Softplus", 1, activation<unary<nn::SoftplusOp>>);
-  table.add("Softsign", 1, activation<softsign>);
-  table.add("Mish", 18, activation<mish>);
-  table.add("HardSigmoid", 6, activation<hardSigmoid>);
-  table.add("HardSwish", 14, activation<hardSwish>);
 }

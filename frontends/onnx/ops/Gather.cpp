@@ -3,7 +3,7 @@
 // row, as in a loss, is take_along_axis. All other gathers become nn.embedding,
 // the lookup of rows of a table, so that one adjoint and one kernel serve them
 // all.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/ops/Gather.h"
 
 #include "frontends/onnx/GraphImporter.h"
 
@@ -35,11 +35,8 @@ static std::optional<std::pair<int64_t, int64_t>> progression(Value indices,
   return std::pair((*values)[0], step);
 }
 
-// Looks up rows of `table` ([rows, …]) by `ids` of any shape. The result has
-// the shape of the ids followed by that of a row. Row `padding` receives no
-// gradient.
-static Value gatherRows(Emitter &b, Value table, Value ids,
-                        std::optional<int64_t> padding) {
+Value frontend::gatherRows(Emitter &b, Value table, Value ids,
+                           std::optional<int64_t> padding) {
   ArrayRef<int64_t> row = shapeOf(table).drop_front();
   Shape shape(shapeOf(ids));
   shape.append(row.begin(), row.end());
@@ -75,16 +72,14 @@ static Value gatherRows(Emitter &b, Value table, Value ids,
   return b.reshape(rows, shape);
 }
 
-static LogicalResult expectIndices(Node &node, Value indices) {
+LogicalResult frontend::expectIndices(Node &node, Value indices) {
   if (!elementOf(indices).isInteger(64) && !elementOf(indices).isInteger(32))
     return node.refuse("indices must be int32 or int64");
   return success();
 }
 
-// Refuses constant indices outside [-size, size) of dimension `axis`. Others
-// are checked where they are read, or select NaN (nn.embedding).
-static LogicalResult expectInside(Node &node, Value indices, int64_t axis,
-                                  int64_t size) {
+LogicalResult frontend::expectInside(Node &node, Value indices, int64_t axis,
+                                     int64_t size) {
   if (auto values = integersOf(indices))
     for (int64_t value : *values)
       if (value < -size || value >= size)
@@ -92,6 +87,25 @@ static LogicalResult expectInside(Node &node, Value indices, int64_t axis,
                            " is out of range for dimension " + Twine(axis) +
                            " of size " + Twine(size));
   return success();
+}
+
+// Transposes the axis to the front, and restores its place in the result.
+static Value gatherAxis(Emitter &b, Value data, Value indices, int64_t axis,
+                        std::optional<int64_t> padding) {
+  Shape permutation = {axis};
+  for (int64_t i = 0; i < rankOf(data); ++i)
+    if (i != axis)
+      permutation.push_back(i);
+  Value table = b.transpose(data, permutation);
+  Value rows = gatherRows(b, table, indices, padding);
+  Shape back;
+  for (int64_t i = 0; i < axis; ++i)
+    back.push_back(rankOf(indices) + i);
+  for (int64_t i = 0; i < rankOf(indices); ++i)
+    back.push_back(i);
+  for (int64_t i = axis; i < rankOf(data) - 1; ++i)
+    back.push_back(rankOf(indices) + i);
+  return b.transpose(rows, back);
 }
 
 static LogicalResult gather(Node &node) {
@@ -121,29 +135,16 @@ static LogicalResult gather(Node &node) {
       return node.result(
           b.reshape(b.slice(data, offsets, strides, part), shape));
   }
-  // Transposes the axis to the front, and restores its place in the result.
-  Shape permutation = {*axis};
-  for (int64_t i = 0; i < rankOf(data); ++i)
-    if (i != *axis)
-      permutation.push_back(i);
-  Value table = b.transpose(data, permutation);
-  Value rows = gatherRows(b, table, indices, node.importer.paddingIndex(node));
-  Shape back;
-  for (int64_t i = 0; i < *axis; ++i)
-    back.push_back(rankOf(indices) + i);
-  for (int64_t i = 0; i < rankOf(indices); ++i)
-    back.push_back(i);
-  for (int64_t i = *axis; i < rankOf(data) - 1; ++i)
-    back.push_back(rankOf(indices) + i);
-  return node.result(b.transpose(rows, back));
+  return node.result(
+      gatherAxis(b, data, indices, *axis, node.importer.paddingIndex(node)));
 }
 
-// Returns Σ over k of indices[…, k] · strides[k], the position in a row-major
-// tensor with dimensions `sizes`. Negative indices count from the end. Where an
-// index is outside its dimension the sum is outside the tensor, although
-// another index could lead it back: then it is the smallest integer.
-static Value linear(Emitter &b, ArrayRef<Value> indices,
-                    ArrayRef<int64_t> sizes) {
+Value frontend::gatherAlong(Emitter &b, Value data, Value ids, int64_t axis) {
+  return gatherAxis(b, data, ids, axis, std::nullopt);
+}
+
+Value frontend::linearPosition(Emitter &b, ArrayRef<Value> indices,
+                               ArrayRef<int64_t> sizes) {
   Value total, inside;
   int64_t stride = 1;
   for (int64_t k = sizes.size() - 1; k >= 0; --k) {
@@ -177,32 +178,45 @@ static LogicalResult gatherND(Node &node) {
   Value data = node.input(0), indices = node.input(1);
   if (failed(expectIndices(node, indices)))
     return failure();
-  if (node.getInt("batch_dims", 0) != 0)
-    return node.refuse("attribute 'batch_dims' must be 0");
-  if (rankOf(indices) < 1)
-    return node.refuse("indices must have rank 1 or more");
+  int64_t batch = node.getInt("batch_dims", 0);
+  if (batch < 0 || rankOf(indices) <= batch || rankOf(data) < batch ||
+      shapeOf(indices).take_front(batch) != shapeOf(data).take_front(batch))
+    return node.refuse("the first " + Twine(batch) +
+                       " dimensions ('batch_dims') must agree, and indices "
+                       "must have one more");
   int64_t depth = shapeOf(indices).back();
-  if (depth < 1 || depth > rankOf(data))
+  if (depth < 1 || batch + depth > rankOf(data))
     return node.refuse("indices address " + Twine(depth) + " of " +
-                       Twine(rankOf(data)) + " dimensions");
-  ArrayRef<int64_t> sizes = shapeOf(data).take_front(depth);
-  ArrayRef<int64_t> rest = shapeOf(data).drop_front(depth);
+                       Twine(rankOf(data) - batch) + " dimensions");
+  ArrayRef<int64_t> sizes = shapeOf(data).take_front(batch + depth);
+  ArrayRef<int64_t> rest = shapeOf(data).drop_front(batch + depth);
   Shape outer(shapeOf(indices).drop_back()), shape(outer);
   shape.append(rest.begin(), rest.end());
   if (failed(node.checkShape(shape)))
     return failure();
   SmallVector<Value> parts;
+  for (int64_t k = 0; k < batch; ++k)
+    parts.push_back(b.iota(outer, k));
   for (int64_t k = 0; k < depth; ++k) {
     parts.push_back(
         b.reshape(b.slice(indices, rankOf(indices) - 1, k, 1), outer));
-    if (failed(expectInside(node, parts.back(), k, sizes[k])))
+    if (failed(expectInside(node, parts.back(), batch + k, sizes[batch + k])))
       return failure();
   }
   Shape table = {std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
                                  std::multiplies<>())};
   table.append(rest.begin(), rest.end());
   return node.result(
-      gatherRows(b, b.reshape(data, table), linear(b, parts, sizes), {}));
+      gatherRows(b, b.reshape(data, table), linearPosition(b, parts, sizes)));
+}
+
+Value frontend::takeElements(Emitter &b, Value data, Value indices,
+                             int64_t axis) {
+  SmallVector<Value> parts;
+  for (int64_t d = 0; d < rankOf(data); ++d)
+    parts.push_back(d == axis ? indices : b.iota(shapeOf(indices), d));
+  Value flat = b.reshape(data, {tensorType(data).getNumElements()});
+  return gatherRows(b, flat, linearPosition(b, parts, shapeOf(data)));
 }
 
 // In general, an element is addressed by its linear position in the input.
@@ -232,11 +246,7 @@ static LogicalResult gatherElements(Node &node) {
     return node.result(b.make<nn::TakeAlongAxisOp>(
         tensorType(data).clone(shapeOf(indices)), data, place));
   }
-  SmallVector<Value> parts;
-  for (int64_t d = 0; d < rankOf(data); ++d)
-    parts.push_back(d == *axis ? indices : b.iota(shapeOf(indices), d));
-  Value flat = b.reshape(data, {tensorType(data).getNumElements()});
-  return node.result(gatherRows(b, flat, linear(b, parts, shapeOf(data)), {}));
+  return node.result(takeElements(b, data, indices, *axis));
 }
 
 // Compares the index with positions along the new axis.
@@ -268,8 +278,8 @@ static LogicalResult oneHot(Node &node) {
 }
 
 void frontend::registerGather(HandlerTable &table) {
-  table.add("Gather", 13, gather);
-  table.add("GatherND", 13, gatherND);
-  table.add("GatherElements", 13, gatherElements);
-  table.add("OneHot", 11, oneHot);
+  table.add("Gather", 1, gather);
+  table.add("GatherND", 11, gatherND);
+  table.add("GatherElements", 11, gatherElements);
+  table.add("OneHot", 9, oneHot);
 }

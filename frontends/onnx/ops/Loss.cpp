@@ -70,20 +70,45 @@ static std::optional<Classification> parse(Node &node) {
   return result;
 }
 
+static Value isIgnored(Emitter &b, const Classification &c) {
+  return b.compare(nn::Predicate::eq, c.targets,
+                   b.like(c.targets, c.ignoreIndex.getInt()));
+}
+
+// Returns the targets with class 0 for those that are ignored, which may lie
+// outside of the classes.
+static Value validTargets(Emitter &b, const Classification &c) {
+  if (!c.ignoreIndex)
+    return c.targets;
+  return b.select(isIgnored(b, c), b.like(c.targets, 0), c.targets);
+}
+
+// Sets the rows of ignored targets to 0.
+static Value masked(Emitter &b, const Classification &c, Value rows) {
+  if (!c.ignoreIndex)
+    return rows;
+  return b.select(isIgnored(b, c), b.like(rows, 0), rows);
+}
+
 // Returns the loss of each row, unreduced, from log-probabilities.
 static Value perRow(Node &node, const Classification &c,
                     Value logProbabilities) {
   Emitter &b = node.b;
   int64_t rows = tensorType(c.targets).getNumElements();
-  Value index = b.reshape(c.targets, {rows, 1});
+  Value index = b.reshape(validTargets(b, c), {rows, 1});
   Value picked = b.make<nn::TakeAlongAxisOp>(
       tensorType(logProbabilities).clone({rows, 1}), logProbabilities, index);
-  Value losses = b.unary<nn::NegOp>(b.reshape(picked, {rows}));
-  if (!c.ignoreIndex)
-    return losses;
-  Value ignored = b.compare(nn::Predicate::eq, c.targets,
-                            b.like(c.targets, c.ignoreIndex.getInt()));
-  return b.select(ignored, b.like(losses, 0), losses);
+  return masked(b, c, b.unary<nn::NegOp>(b.reshape(picked, {rows})));
+}
+
+// Returns the weight of each row's class.
+static Value weightPerRow(Emitter &b, const Classification &c) {
+  int64_t classes = shapeOf(c.weights)[0];
+  Value table = b.reshape(c.weights, {classes, 1});
+  Shape shape = {tensorType(c.targets).getNumElements(), 1};
+  Value rows = b.make<nn::EmbeddingOp>(tensorType(table).clone(shape), table,
+                                       validTargets(b, c), IntegerAttr());
+  return masked(b, c, b.reshape(rows, {shape[0]}));
 }
 
 // Emits the loss. `logits` may be log-probabilities, since their log-softmax is
@@ -92,12 +117,12 @@ static LogicalResult reduced(Node &node, const Classification &c,
                              Value logits) {
   Emitter &b = node.b;
   if (c.reduction == "none") {
-    if (c.weights)
-      return node.refuse("weights are not supported with reduction 'none'");
     Value logProbabilities = logits.getDefiningOp<nn::LogSoftmaxOp>()
                                  ? logits
                                  : b.unary<nn::LogSoftmaxOp>(logits);
     Value losses = perRow(node, c, logProbabilities);
+    if (c.weights)
+      losses = b.binary<nn::MulOp>(losses, weightPerRow(b, c));
     return node.result(b.reshape(losses, shapeOf(node.input(1))));
   }
   std::optional<nn::Reduction> reduction = nn::symbolizeReduction(c.reduction);
@@ -115,23 +140,54 @@ static LogicalResult reduced(Node &node, const Classification &c,
   return node.result(loss.getLoss());
 }
 
-// The optional second output is the log-softmax, of which only the matrix form
-// has the shape that ONNX gives it.
+// Turns rows×C back into N×C×d….
+static Value fromRows(Emitter &b, Value rows, ArrayRef<int64_t> shape) {
+  Shape split = {shape[0]}, permutation = {0, int64_t(shape.size()) - 1};
+  split.append(shape.begin() + 2, shape.end());
+  split.push_back(shape[1]);
+  for (int64_t i = 1; i + 1 < int64_t(shape.size()); ++i)
+    permutation.push_back(i);
+  return b.transpose(b.reshape(rows, split), permutation);
+}
+
+// The optional second output is the log-softmax.
 static LogicalResult softmaxCrossEntropy(Node &node) {
   std::optional<Classification> c = parse(node);
   if (!c)
     return failure();
-  if (node.isUsed(1)) {
-    if (rankOf(node.input(0)) != 2)
-      return node.refuse(
-          "output 'log_prob' is supported for two dimensions only");
-    node.setOutput(1, node.b.unary<nn::LogSoftmaxOp>(c->logits));
-  }
+  if (node.isUsed(1))
+    node.setOutput(1,
+                   fromRows(node.b, node.b.unary<nn::LogSoftmaxOp>(c->logits),
+                            shapeOf(node.input(0))));
   return reduced(node, *c, c->logits);
 }
 
-// ONNX accepts any scores here. Only a log-softmax makes the loss a
-// cross-entropy, so the handler looks through the one that has made them.
+// The loss of scores that are not known to be a log-softmax.
+static LogicalResult reducedScores(Node &node, const Classification &c) {
+  Emitter &b = node.b;
+  Value losses = perRow(node, c, c.logits);
+  Value weights = c.weights ? weightPerRow(b, c) : Value();
+  if (weights)
+    losses = b.binary<nn::MulOp>(losses, weights);
+  if (c.reduction == "none")
+    return node.result(b.reshape(losses, shapeOf(node.input(1))));
+  if (c.reduction != "mean" && c.reduction != "sum")
+    return node.refuse("attribute 'reduction' is '" + c.reduction +
+                       "'; use none, mean or sum");
+  auto total = [&](Value rows) {
+    return b.reshape(b.reduce(nn::ReduceKind::sum, rows, {0}), {});
+  };
+  Value sum = total(losses);
+  if (c.reduction == "sum")
+    return node.result(sum);
+  // The mean is over the weights of the targets that count.
+  if (!weights)
+    weights = masked(b, c, b.like(losses, 1));
+  return node.result(b.binary<nn::DivOp>(sum, total(weights)));
+}
+
+// Only a log-softmax makes the loss a cross-entropy, so the handler looks
+// through the one that has made the scores. ONNX accepts any others as well.
 static LogicalResult negativeLogLikelihood(Node &node) {
   std::optional<Classification> c = parse(node);
   if (!c)
@@ -147,10 +203,10 @@ static LogicalResult negativeLogLikelihood(Node &node) {
           node.b.transpose(soft.getInput(), swapped.getPermutation());
       return reduced(node, *c, toRows(node.b, logits));
     }
-  return node.refuse("the input must be a LogSoftmax over the class dimension");
+  return reducedScores(node, *c);
 }
 
 void frontend::registerLoss(HandlerTable &table) {
-  table.add("SoftmaxCrossEntropyLoss", 13, softmaxCrossEntropy);
-  table.add("NegativeLogLikelihoodLoss", 13, negativeLogLikelihood);
+  table.add("SoftmaxCrossEntropyLoss", 12, softmaxCrossEntropy);
+  table.add("NegativeLogLikelihoodLoss", 12, negativeLogLikelihood);
 }

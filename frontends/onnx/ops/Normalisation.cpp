@@ -34,6 +34,21 @@ template <typename OpT> static LogicalResult softmax(Node &node) {
   return node.result(node.b.transpose(y, swap));
 }
 
+// Before opset 13 the dimensions from `axis` on are one row.
+template <typename OpT> static LogicalResult softmaxOfRows(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return failure();
+  Value x = node.input(0);
+  auto axis = node.axis(node.getInt("axis", 1), rankOf(x));
+  if (!axis)
+    return failure();
+  Shape rows(shapeOf(x).take_front(*axis));
+  rows.push_back(product(shapeOf(x).drop_front(*axis)));
+  Value y = node.b.unary<OpT>(node.b.reshape(x, rows));
+  return node.result(node.b.reshape(y, shapeOf(x)));
+}
+
 // Returns the shape of `x` with the dimensions from `axis` on merged into one,
 // which is what a norm from `axis` on normalises.
 static Shape rowsShape(Value x, int64_t axis) {
@@ -237,12 +252,14 @@ static LogicalResult batchNorm(Node &node) {
 }
 
 void frontend::registerNormalisation(HandlerTable &table) {
+  table.add("Softmax", 1, softmaxOfRows<nn::SoftmaxOp>);
   table.add("Softmax", 13, softmax<nn::SoftmaxOp>);
+  table.add("LogSoftmax", 1, softmaxOfRows<nn::LogSoftmaxOp>);
   table.add("LogSoftmax", 13, softmax<nn::LogSoftmaxOp>);
   table.add("LayerNormalization", 17, layerNorm);
   table.add("RMSNormalization", 23, rmsNorm);
   table.add("GroupNormalization", 18, groupNorm);
   table.add("InstanceNormalization", 6, instanceNorm);
   table.add("LpNormalization", 1, lpNorm);
-  table.add("BatchNormalization", 15, batchNorm);
+  table.add("BatchNormalization", 9, batchNorm);
 }

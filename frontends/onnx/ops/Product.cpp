@@ -10,13 +10,6 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// The caller has checked the shapes; `shape` is the result's.
-static Value product(Emitter &b, Value lhs, Value rhs, ArrayRef<int64_t> shape,
-                     bool transposeA = false, bool transposeB = false) {
-  return b.make<nn::MatmulOp>(tensorType(lhs).clone(shape), lhs, rhs, Value(),
-                              transposeA, transposeB);
-}
-
 // Batch dimensions broadcast.
 static LogicalResult matMul(Node &node) {
   if (failed(node.expectInputs(2, 2)))
@@ -46,7 +39,7 @@ static LogicalResult matMul(Node &node) {
   if (failed(node.checkShape(*shape)))
     return failure();
   // nn.matmul broadcasts the batch dimensions itself.
-  Value result = product(b, lhs, rhs, *shape);
+  Value result = b.matmul(lhs, rhs, *shape);
   if (column)
     shape->pop_back();
   if (row)
@@ -72,7 +65,7 @@ static LogicalResult gemm(Node &node) {
                        Twine(shapeOf(rhs)[transB]) + " differ");
   if (failed(node.checkShape({m, n})))
     return failure();
-  Value result = product(b, lhs, rhs, {m, n}, transA, transB);
+  Value result = b.matmul(lhs, rhs, {m, n}, transA, transB);
   double alpha = node.getFloat("alpha", 1), beta = node.getFloat("beta", 1);
   if (alpha != 1)
     result = b.binary<nn::MulOp>(result, alpha);
@@ -211,7 +204,7 @@ static LogicalResult contract(Node &node, Equation &e) {
   Value lhs = b.reshape(order(b, e.terms[0], batch + rows + inner), lhsShape);
   Value rhs =
       b.reshape(order(b, e.terms[1], batch + inner + columns), rhsShape);
-  Value result = product(b, lhs, rhs, shape);
+  Value result = b.matmul(lhs, rhs, shape);
   Term whole = {b.reshape(result, e.shapeOf(batch + rows + columns)),
                 batch + rows + columns};
   return node.result(order(b, whole, e.out));
@@ -230,7 +223,7 @@ static LogicalResult einsum(Node &node) {
 }
 
 void frontend::registerProduct(HandlerTable &table) {
-  table.add("MatMul", 13, matMul);
-  table.add("Gemm", 13, gemm);
+  table.add("MatMul", 1, matMul);
+  table.add("Gemm", 7, gemm);
   table.add("Einsum", 12, einsum);
 }

@@ -1,7 +1,5 @@
-// Reductions, running sums, and positions of extremes. nn reduces by sum, max,
-// min and prod; all other reductions are elementwise ops around these.
-// Positions are the smallest index that attains the extreme, which is ONNX's
-// default.
+// Reductions, running sums and running products. nn reduces by sum, max, min
+// and prod; all other reductions are elementwise ops around these.
 #include "frontends/onnx/Node.h"
 
 #include <limits>
@@ -58,19 +56,46 @@ static Value logSumExp(Node &node, Value x, ArrayRef<int64_t> axes) {
   return b.binary<nn::AddOp>(b.unary<nn::LogOp>(total), largest);
 }
 
-// Makes a handler from a function that reduces along axes and keeps them.
-template <Value (*build)(Node &, Value, ArrayRef<int64_t>), bool onlyFloat>
+// The result over no elements.
+enum class OfNone { zero, one, least, most, notANumber };
+
+static double valueOf(OfNone none) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  switch (none) {
+  case OfNone::zero:
+    return 0;
+  case OfNone::one:
+    return 1;
+  case OfNone::least:
+    return -infinity;
+  case OfNone::most:
+    return infinity;
+  case OfNone::notANumber:
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  llvm_unreachable("all cases return");
+}
+
+// Makes a handler from a function that reduces along axes and keeps them, and
+// from the result over no elements.
+template <Value (*build)(Node &, Value, ArrayRef<int64_t>), bool onlyFloat,
+          OfNone none>
 static LogicalResult reduction(Node &node) {
   if (failed(node.expectInputs(1, 2)))
     return failure();
   Value x = node.input(0);
   if (onlyFloat && failed(node.expectFloat(x)))
     return failure();
-  if (elementOf(x).isInteger(1))
+  constexpr bool isExtreme = none == OfNone::least || none == OfNone::most;
+  // Of bools there are extremes, which are those of 0 and 1.
+  bool isBool = elementOf(x).isInteger(1);
+  if (isBool && !isExtreme)
     return node.refuse("bool inputs are not supported");
+  if (isBool)
+    x = node.b.cast(x, node.b.builder.getI32Type());
   SmallVector<int64_t> given;
-  if (node.has(1)) {
-    auto values = node.integers(1, "'axes'");
+  if (node.has(1, "axes")) {
+    auto values = node.integersOrAttribute(1, "axes");
     if (!values)
       return failure();
     given = *values;
@@ -85,21 +110,28 @@ static LogicalResult reduction(Node &node) {
   std::optional<Shape> axes = node.axes(given, rankOf(x));
   if (!axes)
     return failure();
-  if (tensorType(x).getNumElements() == 0)
-    return node.refuse("the input must not be empty");
-  Value kept = build(node, x, *axes);
-  if (node.getInt("keepdims", 1))
-    return node.result(kept);
-  Shape shape;
-  for (auto [i, size] : llvm::enumerate(shapeOf(kept)))
-    if (!llvm::is_contained(*axes, int64_t(i)))
+  Shape reduced(shapeOf(x)), shape;
+  for (auto [i, size] : llvm::enumerate(reduced)) {
+    bool isReduced = llvm::is_contained(*axes, int64_t(i));
+    size = isReduced ? 1 : size;
+    if (!isReduced || node.getInt("keepdims", 1))
       shape.push_back(size);
-  return node.result(node.b.reshape(kept, shape));
+  }
+  if (tensorType(x).getNumElements() > 0) {
+    Value kept = node.b.reshape(build(node, x, *axes), shape);
+    return node.result(isBool ? node.b.cast(kept, node.b.builder.getI1Type())
+                              : kept);
+  }
+  if (!isa<FloatType>(elementOf(x)) && none != OfNone::zero &&
+      none != OfNone::one)
+    return node.refuse("an extreme over no elements");
+  return node.result(node.b.splat(tensorType(x).clone(shape), valueOf(none)));
 }
 
-// Running sums by doubling: after step k each position holds the sum of 2^k
+// Running sums or products by doubling: after step k each position combines 2^k
 // positions (Hillis and Steele, Data Parallel Algorithms, 1986).
-static LogicalResult cumSum(Node &node) {
+template <typename OpT, bool isProduct>
+static LogicalResult running(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   Emitter &b = node.b;
@@ -113,63 +145,40 @@ static LogicalResult cumSum(Node &node) {
   int64_t size = shapeOf(x)[*axis];
   bool reverse = node.getInt("reverse", 0);
   // Moves elements by `by` along the axis, or back if `reverse`, and fills with
-  // zeros.
+  // the value that changes nothing.
   auto shift = [&](Value value, int64_t by) -> Value {
     if (by >= size)
-      return b.like(value, 0);
-    Shape offsets(rankOf(x), 0), strides(rankOf(x), 1);
+      return b.like(value, isProduct);
     Value part = b.slice(value, *axis, reverse ? by : 0, size - by);
+    if (isProduct) {
+      Shape shape(shapeOf(x));
+      shape[*axis] = by;
+      Value ones = b.splat(tensorType(x).clone(shape), 1);
+      return reverse ? b.concat({part, ones}, *axis)
+                     : b.concat({ones, part}, *axis);
+    }
+    Shape offsets(rankOf(x), 0), strides(rankOf(x), 1);
     offsets[*axis] = reverse ? 0 : by;
     return b.make<nn::PadOp>(value.getType(), part, offsets, strides);
   };
   for (int64_t by = 1; by < size; by *= 2)
-    x = b.binary<nn::AddOp>(x, shift(x, by));
+    x = b.binary<OpT>(x, shift(x, by));
   if (node.getInt("exclusive", 0))
     x = shift(x, 1);
   return node.result(x);
 }
 
-// ArgMax and ArgMin: the smallest position whose element equals the extreme.
-// The extreme is NaN if any element is; NaN equals nothing, so its position is
-// found by that, as in PyTorch.
-template <ReduceKind kind> static LogicalResult argument(Node &node) {
-  if (failed(node.expectInputs(1, 1)))
-    return failure();
-  Emitter &b = node.b;
-  Value x = node.input(0);
-  auto axis = node.axis(node.getInt("axis", 0), rankOf(x));
-  if (!axis)
-    return failure();
-  if (node.getInt("select_last_index", 0))
-    return node.refuse("attribute 'select_last_index' must be 0");
-  if (elementOf(x).isInteger(1) || tensorType(x).getNumElements() == 0)
-    return node.refuse("the input must not be bool or empty");
-  Value extreme = b.broadcast(b.reduce(kind, x, {*axis}), shapeOf(x));
-  Value places = b.iota(shapeOf(x), *axis);
-  Value attained = b.select(b.compare(nn::Predicate::eq, x, extreme), places,
-                            b.like(places, shapeOf(x)[*axis]));
-  if (isa<FloatType>(elementOf(x)))
-    attained = b.select(b.compare(nn::Predicate::ne, x, x), places, attained);
-  Value first = b.reduce(ReduceKind::min, attained, {*axis});
-  if (node.getInt("keepdims", 1))
-    return node.result(first);
-  Shape shape(shapeOf(first));
-  shape.erase(shape.begin() + *axis);
-  return node.result(b.reshape(first, shape));
-}
-
 void frontend::registerReduction(HandlerTable &table) {
-  table.add("ReduceSum", 13, reduction<sum, false>);
-  table.add("ReduceMax", 18, reduction<max, false>);
-  table.add("ReduceMin", 18, reduction<min, false>);
-  table.add("ReduceProd", 18, reduction<prod, false>);
-  table.add("ReduceMean", 18, reduction<average, true>);
-  table.add("ReduceL1", 18, reduction<l1, true>);
-  table.add("ReduceL2", 18, reduction<l2, true>);
-  table.add("ReduceSumSquare", 18, reduction<sumSquare, false>);
-  table.add("ReduceLogSum", 18, reduction<logSum, true>);
-  table.add("ReduceLogSumExp", 18, reduction<logSumExp, true>);
-  table.add("CumSum", 14, cumSum);
-  table.add("ArgMax", 13, argument<ReduceKind::max>);
-  table.add("ArgMin", 13, argument<ReduceKind::min>);
+  table.add("ReduceSum", 1, reduction<sum, false, OfNone::zero>);
+  table.add("ReduceMax", 1, reduction<max, false, OfNone::least>);
+  table.add("ReduceMin", 1, reduction<min, false, OfNone::most>);
+  table.add("ReduceProd", 1, reduction<prod, false, OfNone::one>);
+  table.add("ReduceMean", 1, reduction<average, true, OfNone::notANumber>);
+  table.add("ReduceL1", 1, reduction<l1, true, OfNone::zero>);
+  table.add("ReduceL2", 1, reduction<l2, true, OfNone::zero>);
+  table.add("ReduceSumSquare", 1, reduction<sumSquare, false, OfNone::zero>);
+  table.add("ReduceLogSum", 1, reduction<logSum, true, OfNone::least>);
+  table.add("ReduceLogSumExp", 1, reduction<logSumExp, true, OfNone::least>);
+  table.add("CumSum", 11, running<nn::AddOp, false>);
+  table.add("CumProd", 26, running<nn::MulOp, true>);
 }

@@ -81,15 +81,15 @@ static LogicalResult squeeze(Node &node) {
     return failure();
   Value x = node.input(0);
   std::optional<Shape> axes = Shape();
-  if (node.has(1)) {
-    auto given = node.integers(1, "'axes'");
+  bool isGiven = node.has(1, "axes");
+  if (isGiven) {
+    auto given = node.integersOrAttribute(1, "axes");
     if (!given || !(axes = node.axes(*given, rankOf(x))))
       return failure();
   }
   Shape shape;
   for (auto [i, size] : llvm::enumerate(shapeOf(x))) {
-    bool removed =
-        node.has(1) ? llvm::is_contained(*axes, int64_t(i)) : size == 1;
+    bool removed = isGiven ? llvm::is_contained(*axes, int64_t(i)) : size == 1;
     if (removed && size != 1)
       return node.refuse("cannot squeeze dimension " + Twine(i) + " of size " +
                          Twine(size));
@@ -101,10 +101,10 @@ static LogicalResult squeeze(Node &node) {
 
 // The axes count in the result.
 static LogicalResult unsqueeze(Node &node) {
-  if (failed(node.expectInputs(2, 2)))
+  if (failed(node.expectInputs(1, 2)))
     return failure();
   Value x = node.input(0);
-  auto given = node.integers(1, "'axes'");
+  auto given = node.integersOrAttribute(1, "axes");
   if (!given)
     return failure();
   int64_t rank = rankOf(x) + given->size();
@@ -222,8 +222,8 @@ static LogicalResult split(Node &node) {
     return failure();
   int64_t size = shapeOf(x)[*axis], parts = node.numOutputs();
   SmallVector<int64_t> sizes;
-  if (node.has(1)) {
-    auto given = node.integers(1, "'split'");
+  if (node.has(1, "split")) {
+    auto given = node.integersOrAttribute(1, "split");
     if (!given)
       return failure();
     sizes = *given;
@@ -247,17 +247,18 @@ static LogicalResult split(Node &node) {
 // A slice along several axes is one nn.slice. An empty result becomes a slice
 // of size 0 at offset 0.
 static LogicalResult slice(Node &node) {
-  if (failed(node.expectInputs(3, 5)))
+  if (failed(node.expectInputs(1, 5)))
     return failure();
   Value x = node.input(0);
-  auto starts = node.integers(1, "'starts'"), ends = node.integers(2, "'ends'");
+  auto starts = node.integersOrAttribute(1, "starts");
+  auto ends = starts ? node.integersOrAttribute(2, "ends") : std::nullopt;
   if (!starts || !ends)
     return failure();
   SmallVector<int64_t> given, steps(starts->size(), 1);
   for (size_t i = 0; i < starts->size(); ++i)
     given.push_back(i);
-  if (node.has(3)) {
-    auto axes = node.integers(3, "'axes'");
+  if (node.has(3, "axes")) {
+    auto axes = node.integersOrAttribute(3, "axes");
     if (!axes)
       return failure();
     given = *axes;
@@ -299,68 +300,6 @@ static LogicalResult slice(Node &node) {
       offsets[axis] = 0;
   }
   return node.result(node.b.slice(x, offsets, strides, shape));
-}
-
-// Pads with constants, by concatenation along one axis after another.
-static LogicalResult pad(Node &node) {
-  if (failed(node.expectInputs(2, 4)))
-    return failure();
-  Emitter &b = node.b;
-  Value x = node.input(0);
-  std::string mode = node.getString("mode", "constant");
-  auto pads = node.integers(1, "'pads'");
-  if (!pads)
-    return failure();
-  SmallVector<int64_t> axes;
-  for (int64_t i = 0; i < rankOf(x); ++i)
-    axes.push_back(i);
-  if (node.has(3)) {
-    auto given = node.integers(3, "'axes'");
-    if (!given || !node.axes(*given, rankOf(x)))
-      return failure();
-    axes = *given;
-  }
-  if (pads->size() != 2 * axes.size())
-    return node.refuse("'pads' must have two entries per axis");
-  double value = 0;
-  if (node.has(2)) {
-    auto number = node.number(2, "'constant_value'");
-    if (!number)
-      return failure();
-    value = *number;
-  }
-  for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t axis = axes[i] < 0 ? axes[i] + rankOf(x) : axes[i];
-    int64_t before = (*pads)[i], after = (*pads)[i + axes.size()];
-    int64_t size = shapeOf(x)[axis];
-    // Negative pads remove elements.
-    int64_t begin = std::max<int64_t>(0, -std::max(before, -size));
-    int64_t end = size - std::max<int64_t>(0, -std::max(after, -size));
-    x = b.slice(x, axis, begin, std::max<int64_t>(0, end - begin));
-    if (before <= 0 && after <= 0)
-      continue;
-    if (mode != "constant")
-      return node.refuse("attribute 'mode' is '" + mode +
-                         "'; only constant is supported");
-    SmallVector<Value> parts;
-    auto fill = [&](int64_t count) {
-      Shape shape(shapeOf(x));
-      shape[axis] = count;
-      if (failed(node.checkShape(shape)))
-        return failure();
-      parts.push_back(b.splat(tensorType(x).clone(shape), value));
-      return success();
-    };
-    if (before > 0 && failed(fill(before)))
-      return failure();
-    parts.push_back(x);
-    if (after > 0 && failed(fill(after)))
-      return failure();
-    x = b.concat(parts, axis);
-    if (failed(node.checkShape(shapeOf(x))))
-      return failure();
-  }
-  return node.result(x);
 }
 
 // Keeps a triangle by comparing row and column numbers, which never make a mask
@@ -411,18 +350,17 @@ static LogicalResult size(Node &node) {
 }
 
 void frontend::registerShape(HandlerTable &table) {
-  table.add("Reshape", 14, reshape);
-  table.add("Flatten", 13, flatten);
-  table.add("Squeeze", 13, squeeze);
-  table.add("Unsqueeze", 13, unsqueeze);
-  table.add("Transpose", 13, transpose);
-  table.add("Expand", 13, expand);
-  table.add("Tile", 13, tile);
-  table.add("Concat", 13, concat);
-  table.add("Split", 18, split);
-  table.add("Slice", 13, slice);
-  table.add("Pad", 18, pad);
+  table.add("Reshape", 5, reshape);
+  table.add("Flatten", 1, flatten);
+  table.add("Squeeze", 1, squeeze);
+  table.add("Unsqueeze", 1, unsqueeze);
+  table.add("Transpose", 1, transpose);
+  table.add("Expand", 8, expand);
+  table.add("Tile", 6, tile);
+  table.add("Concat", 4, concat);
+  table.add("Split", 2, split);
+  table.add("Slice", 1, slice);
   table.add("Trilu", 14, trilu);
-  table.add("Shape", 15, shapeOp);
-  table.add("Size", 13, size);
+  table.add("Shape", 1, shapeOp);
+  table.add("Size", 1, size);
 }

@@ -1,0 +1,23 @@
+// Makes handlers of functions of one float value.
+#pragma once
+
+#include "frontends/onnx/Node.h"
+
+namespace fsdpc::frontend {
+
+// A handler that checks for one float input and sets the result of `build`,
+// which returns null after it has refused the node.
+template <mlir::Value (*build)(Node &, mlir::Value)>
+mlir::LogicalResult activation(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return mlir::failure();
+  mlir::Value result = build(node, node.input(0));
+  return result ? node.result(result) : mlir::failure();
+}
+
+template <typename OpT> mlir::Value unary(Node &node, mlir::Value x) {
+  return node.b.unary<OpT>(x);
+}
+
+} // namespace fsdpc::frontend
