@@ -8,12 +8,12 @@
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
 #
 # With --all, clang-tidy checks the compiler too, and every constant of the
-# optimizers, eight microbatches on every number of ranks, 500 runs that are
-# killed and resumed, 2000 random graphs, thousands of edits of dumps and the
-# failure of every system call are tried. TensorBoard, from PyPI, reads the event
-# files, and tools/data/fsdpc-data converts what pyarrow and tokenizers wrote.
-# With arguments of ctest, only the selected tests run, without clang-tidy and
-# sanitizers.
+# optimizers, all node tests of the onnx package, eight microbatches on every
+# number of ranks, 500 runs that are killed and resumed, 2000 random graphs,
+# thousands of edits of dumps and the failure of every system call are tried.
+# TensorBoard, from PyPI, reads the event files, and tools/data/fsdpc-data
+# converts what pyarrow and tokenizers wrote. With arguments of ctest, only the
+# selected tests run, without clang-tidy and sanitizers.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib/build.sh"
 all=
@@ -23,7 +23,7 @@ if [[ ${1:-} == --all ]]; then
 fi
 if [[ $# == 0 ]]; then
   packages+=(clang-22 clang-tidy-22 libclang-rt-22-dev)
-  [[ -z $all ]] || packages+=(python3-venv)
+  packages+=(python3-venv)
 fi
 install_missing
 if [[ $# == 0 ]]; then
@@ -53,10 +53,15 @@ if [[ $all ]]; then
   say "failing every system call of a run"
   FSDPC_FAULTS=all ctest --test-dir "$build" --output-on-failure -R '^runtime_faults_test$' </dev/null
 fi
+say "ONNX's own node tests"
+others=$build/python
+[[ -x $others/bin/python ]] || /usr/bin/python3 -m venv "$others"
+"$others"/bin/pip install -q onnx==1.22.0
+sample=(--sample 250 --seed "$(git -C "$root" rev-parse HEAD)")
+[[ -z $all ]] || sample=()
+"$others"/bin/python "$root"/tests/numeric/backend_suite.py --build "$build" "${sample[@]}"
 if [[ $all ]]; then
   say "reading event files with TensorBoard, and converting data"
-  others=$build/python
-  [[ -x $others/bin/python ]] || python3 -m venv "$others"
   "$others"/bin/pip install -q numpy tensorboard pyarrow tokenizers
   for test in watching data_converter; do
     /usr/bin/python3 "$root"/tests/numeric/$test.py --build "$build" --python "$others"/bin/python
