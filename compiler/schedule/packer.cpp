@@ -57,7 +57,9 @@ private:
   }
   bool exhausted() const { return work > options.work; }
 
-  std::vector<Order> orders(int peakPosition) const;
+  /// What the offline orders sort by, the most promising first.
+  enum class By { Length, Size, Peak, Area, Begin };
+  Order sorted(By by, int peakPosition) const;
   void promote(Order order);
   void searchExactly();
 
@@ -86,11 +88,13 @@ Packing Packer::run() {
   // The linear scan cannot handle fixed offsets. Without its result, the first
   // order is tried whatever it costs.
   Order bestOrder = movable;
-  for (const Order &order : orders(live.position)) {
+  for (By by : {By::Length, By::Size, By::Peak, By::Area, By::Begin}) {
+    // Sorted only when it is its turn: the scans suffice for most programs.
     if (found() && (goodEnough() || exhausted()))
       break;
+    Order order = sorted(by, live.position);
     if (place(order, Fit::Best, best.peak) && keepIfBetter())
-      bestOrder = order;
+      bestOrder = std::move(order);
   }
   promote(bestOrder);
   if (options.exact && fixed.empty())
@@ -188,7 +192,7 @@ bool Packer::keepIfBetter() {
 }
 
 // The orders to try, most promising first.
-std::vector<Order> Packer::orders(int peakPosition) const {
+Order Packer::sorted(By by, int peakPosition) const {
   // Ties are broken by index, so the order is the same on every machine.
   auto sortedBy = [&](auto key) {
     Order order = movable;
@@ -199,22 +203,28 @@ std::vector<Order> Packer::orders(int peakPosition) const {
   };
   // In double, since ends may be far apart and lengths are multiplied by bytes.
   auto length = [](const Interval &i) { return double(i.end) - i.begin + 1; };
+  switch (by) {
   // Saved activations nest: with the longest at the bottom, the space above
   // them stays contiguous for gathered weights and gradients.
-  auto byLength = [&](const Interval &i) {
-    return std::pair(-length(i), -i.bytes);
-  };
-  auto bySize = [&](const Interval &i) {
-    return std::pair(-i.bytes, -length(i));
-  };
-  auto byPeak = [&](const Interval &i) {
-    bool atPeak = i.begin <= peakPosition && peakPosition <= i.end;
-    return std::pair(!atPeak, -i.bytes);
-  };
-  auto byArea = [&](const Interval &i) { return -double(i.bytes) * length(i); };
-  auto byBegin = [](const Interval &i) { return std::pair(i.begin, -i.bytes); };
-  return {sortedBy(byLength), sortedBy(bySize), sortedBy(byPeak),
-          sortedBy(byArea), sortedBy(byBegin)};
+  case By::Length:
+    return sortedBy(
+        [&](const Interval &i) { return std::pair(-length(i), -i.bytes); });
+  case By::Size:
+    return sortedBy(
+        [&](const Interval &i) { return std::pair(-i.bytes, -length(i)); });
+  case By::Peak:
+    return sortedBy([&](const Interval &i) {
+      bool atPeak = i.begin <= peakPosition && peakPosition <= i.end;
+      return std::pair(!atPeak, -i.bytes);
+    });
+  case By::Area:
+    return sortedBy(
+        [&](const Interval &i) { return -double(i.bytes) * length(i); });
+  case By::Begin:
+    break;
+  }
+  return sortedBy(
+      [](const Interval &i) { return std::pair(i.begin, -i.bytes); });
 }
 
 // Alternates between lowest and best fit, and places the buffer on top first in

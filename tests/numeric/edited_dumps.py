@@ -42,11 +42,6 @@ def canonical(module: str) -> str:
     return text
 
 
-def number_of(dump) -> int:
-    """Returns the number of a dump, or of an edit of it, among the passes."""
-    return int(re.search(r"\d+", dump.name)[0])
-
-
 def tensors(path) -> dict[str, tuple]:
     """Returns the tensors of a safetensors file by name, as their type, shape and bytes."""
     content = path.read_bytes()
@@ -54,11 +49,6 @@ def tensors(path) -> dict[str, tuple]:
     header = json.loads(content[8:begin])
     return {name: (info["dtype"], info["shape"], content[begin + info["data_offsets"][0]:begin + info["data_offsets"][1]])
             for name, info in header.items() if name != "__metadata__"}
-
-
-def layouts_of(module: str) -> list[str]:
-    """Returns the layouts of a module without what each keeps and computes in: their members and the order of all."""
-    return re.findall(r"fsdp\.layout .*", module)
 
 
 class Trial:
@@ -71,7 +61,6 @@ class Trial:
         self.program = bench.compile_fixture(self.fixture, f"{name}-unedited", *flags, f"--dump-ir={self.folder}", "-q")
         self.dumps = sorted(self.folder.glob("[0-9][0-9]-*.mlir"))
         self.expected = self.train(self.program)
-        self.sharded = number_of(harness.dump(self.folder, "shard-parameters"))
         self.modules = {}                     # canonical runtime module -> True if it trains to the expected bits
         self.lock = threading.Lock()
 
@@ -103,9 +92,6 @@ class Trial:
         if computes:
             return "computation", ""
         verdict = self.trained(path)
-        # The norm of the gradients is added up in the order of the layouts, which the phase `shard` makes.
-        if verdict[0] == "wrong" and number_of(path) < self.sharded and layouts_of(module) != self.layouts:
-            verdict = "computation", "other layouts"
         with self.lock:
             self.modules[module] = verdict
         return verdict
@@ -135,7 +121,6 @@ class Trial:
             raise Failure(f"the unedited dump '{dump.name}' is refused: {done.stderr}")
         module = canonical(done.stdout)
         self.modules[module] = ("same program", "")
-        self.layouts = layouts_of(module)
 
 
 def try_edits(trial: Trial, dump, edits, pool, keep, report) -> collections.Counter:

@@ -164,7 +164,7 @@ def test(bench, options):
             bits = bench.train(programs[program], fixture, options.ranks, *how.pop("flags", []), steps=options.steps,
                                accumulate=accumulate, **how).bits()
             expected = expected or bits
-            if program in REGROUPED or options.hybrid:
+            if program in REGROUPED:
                 bits = regrouped(expected, bits)
             # In f16 the norm of a step that is skipped is not finite.
             if min(norm for _, norm in bits[0] if norm is not None) <= CLIP:
