@@ -215,6 +215,7 @@ HandlerTable::HandlerTable() {
   registerConvolution(*this);
   registerDropout(*this);
   registerElementwise(*this);
+  registerFourier(*this);
   registerGather(*this);
   registerLoss(*this);
   registerNormalisation(*this);

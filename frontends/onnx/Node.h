@@ -133,6 +133,7 @@ void registerControl(HandlerTable &table);
 void registerConvolution(HandlerTable &table);
 void registerDropout(HandlerTable &table);
 void registerElementwise(HandlerTable &table);
+void registerFourier(HandlerTable &table);
 void registerGather(HandlerTable &table);
 void registerLoss(HandlerTable &table);
 void registerNormalisation(HandlerTable &table);

@@ -2,7 +2,7 @@
 // dimensions only; one spatial dimension becomes an image of height 1 by a
 // reshape. A transposed convolution is the cotangent of a convolution's input,
 // which is an op of its own.
-#include "frontends/onnx/ops/Window.h"
+#include "frontends/onnx/ops/Volume.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -84,9 +84,36 @@ static LogicalResult addBias(Node &node, Value y) {
   return node.result(b.binary<nn::AddOp>(y, bias));
 }
 
+// A convolution of N×C×D×H×W.
+static LogicalResult conv3d(Node &node) {
+  if (failed(node.expectInputs(2, 3)) ||
+      failed(node.expectFloat(node.input(0))) ||
+      failed(node.expectFloat(node.input(1))))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0), filter = node.input(1), bias = node.input(2);
+  ArrayRef<int64_t> s = shapeOf(x), f = shapeOf(filter);
+  int64_t group = node.getInt("group", 1);
+  if (f.size() != 5 || group < 1 || s[1] % group != 0 || s[1] / group != f[1] ||
+      f[0] % group != 0)
+    return node.refuse("the filter does not fit the input's channels in " +
+                       Twine(group) + " groups");
+  Value y = convolveVolume(node, x, filter, group);
+  if (!y)
+    return failure();
+  if (bias && shapeOf(bias) != ArrayRef<int64_t>({f[0]}))
+    return node.refuse("the bias must have one element per output channel");
+  if (!bias || matchSplat(bias) == 0.0)
+    return node.result(y);
+  bias = b.broadcast(b.reshape(bias, {f[0], 1, 1, 1}), shapeOf(y));
+  return node.result(b.binary<nn::AddOp>(y, bias));
+}
+
 // The filter is M×(C/group)×kH×kW. The image's channels fall into `group` equal
 // runs, each with M/group filters of its own.
 static LogicalResult conv(Node &node) {
+  if (node.has(0) && rankOf(node.input(0)) == 5)
+    return conv3d(node);
   auto operands = readOperands(node);
   if (!operands)
     return failure();
@@ -139,6 +166,10 @@ static LogicalResult maxPool(Node &node) {
   Emitter &b = node.b;
   if (node.isUsed(1))
     return node.refuse("output 'Indices' is not supported, but is used");
+  if (rankOf(node.input(0)) == 5) {
+    Value y = maxPoolVolume(node, node.input(0));
+    return y ? node.result(y) : failure();
+  }
   int64_t rank = rankOf(node.input(0));
   Value x = image(node, node.input(0));
   auto kernel = node.getInts("kernel_shape");
@@ -165,6 +196,10 @@ static LogicalResult averagePool(Node &node) {
       failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
+  if (rankOf(node.input(0)) == 5) {
+    Value y = averagePoolVolume(node, node.input(0));
+    return y ? node.result(y) : failure();
+  }
   int64_t rank = rankOf(node.input(0));
   Value x = image(node, node.input(0));
   auto kernel = node.getInts("kernel_shape");

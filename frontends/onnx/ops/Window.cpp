@@ -57,7 +57,7 @@ static std::optional<std::string> readAutoPad(Node &node) {
 
 // Inserts the height of an image that has a width only.
 static Window overImage(Window w) {
-  if (w.kernel.size() == 2)
+  if (w.kernel.size() != 1)
     return w;
   for (Shape *values : {&w.kernel, &w.strides, &w.dilations, &w.output})
     values->insert(values->begin(), 1);

@@ -1,4 +1,4 @@
-// Windows over one or two spatial dimensions, as nodes of convolution and
+// Windows over one to three spatial dimensions, as nodes of convolution and
 // pooling describe them. nn has windows over two dimensions with explicit pads;
 // automatic pads, given output sizes and sizes that round up end here.
 #pragma once
@@ -7,15 +7,17 @@
 
 namespace fsdpc::frontend {
 
-// A window over two spatial dimensions. One spatial dimension becomes an image
-// of height 1.
+// A window over two or three spatial dimensions. One spatial dimension becomes
+// an image of height 1.
 struct Window {
-  Shape kernel, strides, dilations, pads; // pads: top, left, bottom, right
-  Shape output;                           // height, width
+  // The pads are those before each dimension, then those after: top, left,
+  // bottom, right.
+  Shape kernel, strides, dilations, pads;
+  Shape output; // the spatial dimensions
 };
 
 // Reads the window of a node whose input has the spatial dimensions `sizes`
-// (one or two). Returns nullopt after it has refused the node.
+// (one to three). Returns nullopt after it has refused the node.
 std::optional<Window> readWindow(Node &node, llvm::ArrayRef<int64_t> sizes,
                                  llvm::ArrayRef<int64_t> kernel);
 

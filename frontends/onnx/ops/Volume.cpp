@@ -1,0 +1,175 @@
+// nn has windows over two dimensions. One over three is a window over depth, of
+// slices that are images: a convolution adds the images' convolutions, a pool
+// takes the extreme or the mean of pooled images. Depth is padded and sliced
+// here, height and width by nn.
+#include "frontends/onnx/ops/Volume.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+namespace {
+// A window of three dimensions, split into depth and image.
+struct VolumeWindow {
+  int64_t kernel, stride, dilation, before, after, output; // of the depth
+  Shape imageKernel, imageStrides, imageDilations, imagePads, imageOutput;
+};
+} // namespace
+
+static std::optional<VolumeWindow> readVolumeWindow(Node &node,
+                                                    ArrayRef<int64_t> sizes,
+                                                    ArrayRef<int64_t> kernel) {
+  auto w = readWindow(node, sizes, kernel);
+  if (!w)
+    return std::nullopt;
+  auto rest = [](const Shape &values) {
+    return Shape(ArrayRef(values).drop_front());
+  };
+  return VolumeWindow{
+      w->kernel[0],       w->strides[0],
+      w->dilations[0],    w->pads[0],
+      w->pads[3],         w->output[0],
+      rest(w->kernel),    rest(w->strides),
+      rest(w->dilations), {w->pads[1], w->pads[2], w->pads[4], w->pads[5]},
+      rest(w->output)};
+}
+
+// Pads the depth of N×C×D×H×W with a value.
+static Value padDepth(Emitter &b, Value x, const VolumeWindow &w,
+                      double value) {
+  SmallVector<Value> parts;
+  auto fill = [&](int64_t count) {
+    Shape shape(shapeOf(x));
+    shape[2] = count;
+    if (count > 0)
+      parts.push_back(b.splat(tensorType(x).clone(shape), value));
+  };
+  fill(w.before);
+  parts.push_back(x);
+  fill(w.after);
+  return parts.size() == 1 ? x : b.concat(parts, 2);
+}
+
+// The slices of a padded volume that tap `k` of the depth reads, as images:
+// (N·output)×C×H×W.
+static Value imagesOf(Emitter &b, Value padded, const VolumeWindow &w,
+                      int64_t k) {
+  Shape offsets(5, 0), strides(5, 1), shape(shapeOf(padded));
+  offsets[2] = k * w.dilation;
+  strides[2] = w.output > 1 ? w.stride : 1;
+  shape[2] = w.output;
+  Value part = b.slice(padded, offsets, strides, shape);
+  Value first = b.transpose(part, {0, 2, 1, 3, 4});
+  return b.reshape(first, {shape[0] * shape[2], shape[1], shape[3], shape[4]});
+}
+
+// Turns images back into a volume of `batch` samples.
+static Value volumeOf(Emitter &b, Value images, int64_t batch) {
+  ArrayRef<int64_t> s = shapeOf(images);
+  Value split = b.reshape(images, {batch, s[0] / batch, s[1], s[2], s[3]});
+  return b.transpose(split, {0, 2, 1, 3, 4});
+}
+
+static Shape pooledShape(Value images, const VolumeWindow &w) {
+  return {shapeOf(images)[0], shapeOf(images)[1], w.imageOutput[0],
+          w.imageOutput[1]};
+}
+
+Value frontend::convolveVolume(Node &node, Value volume, Value filter,
+                               int64_t group) {
+  Emitter &b = node.b;
+  ArrayRef<int64_t> s = shapeOf(volume), f = shapeOf(filter);
+  auto w = readVolumeWindow(node, s.drop_front(2), f.drop_front(2));
+  if (!w)
+    return Value();
+  Shape result = {s[0], f[0], w->output, w->imageOutput[0], w->imageOutput[1]};
+  if (failed(node.checkShape(result)))
+    return Value();
+  Value padded = padDepth(b, volume, *w, 0), sum;
+  for (int64_t k = 0; k < w->kernel; ++k) {
+    Value images = imagesOf(b, padded, *w, k);
+    Value part = b.reshape(b.slice(filter, 2, k, 1), {f[0], f[1], f[3], f[4]});
+    Shape shape = {shapeOf(images)[0], f[0], w->imageOutput[0],
+                   w->imageOutput[1]};
+    Value y = b.make<nn::Conv2dOp>(tensorType(images).clone(shape), images,
+                                   part, w->imageStrides, w->imagePads,
+                                   w->imageDilations, group);
+    sum = sum ? b.binary<nn::AddOp>(sum, y) : y;
+  }
+  return volumeOf(b, sum, s[0]);
+}
+
+// Reads the window of a pool. Dilation is supported along the depth alone.
+static std::optional<VolumeWindow> readPool(Node &node, Value volume) {
+  auto kernel = node.getInts("kernel_shape");
+  if (!kernel)
+    return (void)node.refuse("attribute 'kernel_shape' is missing"),
+           std::nullopt;
+  auto w = readVolumeWindow(node, shapeOf(volume).drop_front(2), *kernel);
+  if (w && w->imageDilations != Shape{1, 1})
+    return (void)node.refuse("attribute 'dilations' must be 1 for height and "
+                             "width"),
+           std::nullopt;
+  return w;
+}
+
+Value frontend::maxPoolVolume(Node &node, Value volume) {
+  Emitter &b = node.b;
+  auto w = readPool(node, volume);
+  if (!w)
+    return Value();
+  Value padded =
+      padDepth(b, volume, *w, -std::numeric_limits<double>::infinity());
+  Value deepest;
+  for (int64_t k = 0; k < w->kernel; ++k) {
+    Value images = imagesOf(b, padded, *w, k);
+    deepest = deepest ? b.binary<nn::MaximumOp>(deepest, images) : images;
+  }
+  Shape shape = pooledShape(deepest, *w);
+  auto index = RankedTensorType::get(shape, b.builder.getI32Type());
+  auto pool = b.op<nn::MaxPool2dOp>(
+      TypeRange{tensorType(deepest).clone(shape), index}, deepest,
+      w->imageKernel, w->imageStrides, w->imagePads);
+  return volumeOf(b, pool.getResult(), shapeOf(volume)[0]);
+}
+
+// The mean of the images' means, each of as many elements; pads of the depth
+// count or not as those of the image do.
+Value frontend::averagePoolVolume(Node &node, Value volume) {
+  Emitter &b = node.b;
+  auto w = readPool(node, volume);
+  if (!w)
+    return Value();
+  bool counted = node.getInt("count_include_pad", 0);
+  if (counted && node.getInt("ceil_mode", 0))
+    return (void)node.refuse("'ceil_mode' and 'count_include_pad' are not "
+                             "supported together"),
+           Value();
+  Value padded = padDepth(b, volume, *w, 0), sum;
+  for (int64_t k = 0; k < w->kernel; ++k) {
+    Value images = imagesOf(b, padded, *w, k);
+    sum = sum ? b.binary<nn::AddOp>(sum, images) : images;
+  }
+  Shape shape = pooledShape(sum, *w);
+  Value means =
+      b.make<nn::AvgPool2dOp>(tensorType(sum).clone(shape), sum, w->imageKernel,
+                              w->imageStrides, w->imagePads, counted);
+  Value y = volumeOf(b, means, shapeOf(volume)[0]);
+  // The number of slices that each place of the depth takes the mean of.
+  SmallVector<float> counts;
+  int64_t depth = shapeOf(volume)[2];
+  for (int64_t i = 0; i < w->output; ++i) {
+    int64_t count = 0;
+    for (int64_t k = 0; k < w->kernel; ++k) {
+      int64_t at = i * w->stride + k * w->dilation - w->before;
+      count += counted || (at >= 0 && at < depth);
+    }
+    counts.push_back(float(std::max<int64_t>(1, count)));
+  }
+  auto type = RankedTensorType::get({w->output}, b.builder.getF32Type());
+  Value divisor = b.constant(DenseElementsAttr::get(type, ArrayRef(counts)));
+  divisor = b.broadcast(b.reshape(divisor, {w->output, 1, 1}), shapeOf(y));
+  return b.binary<nn::DivOp>(y, divisor);
+}
