@@ -1,5 +1,6 @@
 // The rows of the table of flags, and the checks of single values. A check says
-// what would have been right; conditions between flags are in command_line.cpp.
+// what would have been right, and CLI11 puts the flag's name in front; so
+// conditions between two flags are not here but in command_line.cpp.
 #include "runtime/core/flag_table.h"
 #include "runtime/core/flag_values.h"
 
