@@ -1,4 +1,4 @@
-// What fuzz targets share: the fuzzer's bytes as a file with a path, and a
+// Helpers of the fuzz targets: the fuzzer's bytes as a file with a path, and a
 // check that ends the target.
 #pragma once
 

@@ -171,7 +171,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"process-group", launcher},
       {"device-id", launcher},
       {"backend", launcher},
-      // What needs no flag here.
+      // Flags of other tools that need none here.
       {"sync-module-states", agreed},
       {"use-orig-params", compiled},
       {"flatten-parameters", compiled},

@@ -10,8 +10,8 @@
 
 namespace fsdpc {
 
-// What to do about a flag that this command does not have. Written without
-// dashes in front; underscores count as dashes and capitals as small letters.
+// Advice about a flag that this command does not have. Written without dashes
+// in front; underscores count as dashes and capitals as small letters.
 struct ForeignFlag {
   const char *name;
   const char *advice; // continues a message: "write '--accumulate' of …"

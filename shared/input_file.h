@@ -1,8 +1,9 @@
 // A regular file that someone else may own, opened for reading by position.
 //
-// What is checked is what is read: the kind of the file, its size and its links
-// are asked of the descriptor that the bytes come from. Files are read and not
-// mapped, because a mapped file that shrinks ends its reader by a signal.
+// Checks the very file that it reads: the kind of the file, its size and its
+// links are asked of the descriptor that the bytes come from. Files are read
+// and not mapped, because a mapped file that shrinks ends its reader by a
+// signal.
 #pragma once
 
 #include "shared/status.h"

@@ -23,7 +23,7 @@ static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
 
 namespace {
 
-// What is printed of a level and written to dumps, in the order of the enum.
+// The names of the levels in output and dumps, in the order of the enum.
 struct LevelText {
   StringLiteral share, suffix, name;
 };
@@ -203,7 +203,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
               schedule::ElementType::F32);
     }
   };
-  // Of a step; an evaluation is no part of it.
+  // Counts a step only: evaluations communicate too, but are not part of it.
   func::FuncOp evaluate = fsdp::findEvaluate(module);
   module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (evaluate && op == evaluate)

@@ -1,4 +1,4 @@
-// What no schedule can improve on.
+// A lower bound that no schedule can improve on.
 #ifndef FSDPC_COMPILER_SCHEDULE_BOUND_H
 #define FSDPC_COMPILER_SCHEDULE_BOUND_H
 

@@ -57,7 +57,7 @@ private:
   }
   bool exhausted() const { return work > options.work; }
 
-  /// What the offline orders sort by, the most promising first.
+  /// The keys of the offline orders, the most promising first.
   enum class By { Length, Size, Peak, Area, Begin };
   Order sorted(By by, int peakPosition) const;
   void promote(Order order);

@@ -1,4 +1,4 @@
-// What an import may cost. A model file may be hostile: a few kilobytes of
+// The budgets of an import. A model file may be hostile: a few kilobytes of
 // nested functions ask for 2^40 nodes, and a handful of nodes for terabytes of
 // constants. All limits are here, so that an import ends within seconds and
 // about 1 GiB beyond the bytes of the file itself.
@@ -73,7 +73,7 @@ constexpr int64_t kHighestRank = 64;
 // An import stops after so many refused nodes.
 constexpr size_t kMostRefusals = 1000;
 
-// What an import has cost so far.
+// Counts what an import has cost so far.
 class Budgets {
 public:
   static const BudgetInfo &info(Cost cost) { return kBudgets[int(cost)]; }

@@ -1,5 +1,5 @@
-// What the graph of a model becomes when its functions are inlined: computed
-// before anything is imported, in time linear in the file.
+// Computes how large the graph of a model becomes when its functions are
+// inlined, before anything is imported and in time linear in the file.
 #pragma once
 
 #include "frontends/onnx/Budgets.h"

@@ -102,8 +102,8 @@ private:
   DenseMap<Operation *, int64_t> position; // before the pass
   DenseMap<Value, Value> owner;            // of a view's memory
   DenseMap<Value, Operation *> lastReader; // of the memory, before the pass
-  // Of the ops that run() has passed: gradients, the ops that stay and before
-  // which gradients will stand, and the first pack of each unit.
+  // Collected from the ops that run() has passed: gradients, the ops that stay
+  // and before which gradients will stand, and the first pack of each unit.
   DenseSet<Operation *> gradients;
   DenseMap<Operation *, Operation *> destination;
   DenseMap<Attribute, Operation *> nextPack;

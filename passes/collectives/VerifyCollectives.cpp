@@ -201,7 +201,7 @@ private:
     auto ofSymbols = fsdp::symbolEffectsOf(op, *effects);
     if (failed(ofSymbols))
       return failure();
-    // What an op does follows from its effects and not from its class, so a new
+    // The check asks for an op's effects and not for its class, so that a new
     // op that writes gradients or buffers is checked as well.
     if (evaluates && (writes(*ofSymbols, fsdp::ParameterMemory::get()) ||
                       writes(*ofSymbols, fsdp::GradientMemory::get()) ||

@@ -113,7 +113,7 @@ private:
   llvm::DenseSet<mlir::Operation *> fromNothing, pieces;
   // With the number of ops that each repeats, itself included.
   llvm::DenseMap<mlir::Operation *, int64_t> movable;
-  // Of the ops by position, with those of a group as one node.
+  // The graph of the ops by position, with those of a group as one node.
   std::optional<GroupGraph> graph;
 };
 

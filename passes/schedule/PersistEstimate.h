@@ -1,5 +1,5 @@
-// What --persist saves: the time that a microbatch would wait for gathers if
-// nothing were kept whole for it.
+// Estimates the time that --persist saves: how long a microbatch would wait for
+// gathers if nothing were kept whole for it.
 #pragma once
 
 #include "passes/schedule/ScheduleIR.h"

@@ -35,7 +35,7 @@ static Value buildClip(OpBuilder &builder, Location loc, const ReduceHook &hook,
 
 Value applyHooks(const fsdp::CompileOptions &options, OpBuilder &builder,
                  Location loc, FlatSymbolRefAttr unit, Value gradient) {
-  // What the hooks insert stands between these two ops.
+  // The ops that hooks insert stand between these two.
   Block *block = builder.getInsertionBlock();
   auto end = builder.getInsertionPoint();
   for (auto [index, hook] : llvm::enumerate(options.reduceHooks)) {

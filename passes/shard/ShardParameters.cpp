@@ -65,9 +65,9 @@ public:
   size_t layoutCount() const { return layouts.size(); }
 
 private:
-  // What the members of a layout have in common, in the order of layouts: by
-  // unit, trainable ones first, and the unit's own strategy and the optimizer
-  // of the options before others.
+  // The properties that the members of a layout share, in the order of layouts:
+  // by unit, trainable ones first, and the unit's own strategy and the
+  // optimizer of the options before others.
   struct Group {
     unsigned unit;
     bool frozen, deviates;

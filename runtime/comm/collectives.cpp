@@ -11,7 +11,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// What all ranks' parts of a piece may take on one rank.
+// The most bytes that all ranks' parts of a piece may take on one rank.
 constexpr size_t scratchBytes = size_t(1) << 18;
 
 // Elements [begin, begin + count) of the whole array.

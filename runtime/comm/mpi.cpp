@@ -93,7 +93,7 @@ uint64_t sharedBytes(int ranks) {
 // places can share windows.
 using Place = std::array<int, 2>;
 
-// What a communicator knows of its ranks and of MPI's communicator below it.
+// The ranks of a communicator, and MPI's communicator below it.
 struct MpiChannel {
   const MpiPlugin *mpi;
   void *handle; // freed by MpiPlugin::leave

@@ -171,7 +171,7 @@ private:
                   environment.launcher + ", " + environment.variables + ")"});
   }
 
-  // Of the ranks that see the same error, one per node prints it; on the node
+  // Several ranks see the same error, and one per node prints it; on the node
   // of rank 0 that is rank 1.
   Error quiet(const Error &error) const {
     return environment.rank == 1 || environment.rankOnHost == 0 ? error

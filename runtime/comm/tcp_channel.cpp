@@ -35,7 +35,7 @@ struct Flow {
   size_t bytes, done = 0; // of header and data together
 
   bool isDone() const { return done == sizeof header + bytes; }
-  // What is left of the header, and of the data.
+  // The bytes that are left of the header, and of the data.
   std::array<iovec, 2> rest() {
     size_t said = std::min(done, sizeof header);
     size_t moved = done - said;
@@ -110,7 +110,7 @@ private:
   uint64_t splits = 0;
   std::vector<uint64_t> sent, received;      // messages by peer
   Operation operation = Operation::transfer; // under way
-  // Of the transfer under way; kept, so that a step allocates nothing.
+  // Belongs to the transfer under way; kept, so that a step allocates nothing.
   std::vector<Flow> flows;
   std::vector<pollfd> entries;
 };

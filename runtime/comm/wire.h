@@ -47,7 +47,7 @@ Bytes32 digestOf(std::span<const uint8_t> bytes);
 std::string textOf(const HostName &name);
 HostName ownHostName();
 
-// What binds a seal to one connection of one job.
+// Binds a seal to one connection of one job.
 struct Conversation {
   Bytes32 key, caller, host; // the job's key and both nonces
 };

@@ -159,7 +159,7 @@ Status CheckpointFolder::publish(int64_t step) {
   return replaces ? removeFolder(old) : Status();
 }
 
-// What cannot be removed is removed by the next run.
+// A folder that cannot be removed now is removed by the next run.
 void CheckpointFolder::drop(int64_t step) {
   (void)bool(removeFolder(temporaryOf(step)));
 }

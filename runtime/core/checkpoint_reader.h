@@ -50,7 +50,7 @@ private:
 
   CheckpointManifest stored;
   std::vector<SafeTensors> files; // per rank that wrote it
-  // Of each file, its tensors in the order of tensorsOf.
+  // The tensors of each file, in the order of tensorsOf.
   std::vector<std::vector<const SafeTensor *>> tensors;
   std::vector<size_t> firstOf;         // index of each layout's first tensor
   std::map<std::string, Place> places; // by the parameter's names

@@ -1,8 +1,9 @@
-// The program's flags. One table describes them; CLI11 splits the command line
-// and prints --help. Values are checked here, so that every error message names
-// what would have been right, and a misspelt flag or input gets the nearest one
-// suggested.
+// The program's flags. CLI11 splits the command line by the table of flags
+// (flag_table.h) and prints --help. Values are checked here, so that every
+// error message names what would have been right, and a misspelt flag or input
+// gets the nearest one suggested.
 #include "runtime/core/command_line.h"
+#include "runtime/core/flag_table.h"
 #include "runtime/core/flag_values.h"
 #include "runtime/core/spelling.h"
 #include "shared/foreign_names.h"
@@ -16,251 +17,6 @@
 
 namespace fsdpc::runtime {
 namespace {
-
-// The command line as CLI11 fills it in.
-struct Arguments {
-  Options options;
-  std::vector<std::string> data, tokens, eval, evalTokens;
-  int64_t steps = -1; // not given
-  bool noGraph = false;
-};
-
-// A flag whose value may be left out, with `=`; then it is `otherwise`.
-struct OptionalText {
-  std::string *text;
-  const char *otherwise;
-};
-
-// Where a flag's value goes. A flag of type bool takes no value; one of a list
-// may be repeated.
-using Target =
-    std::variant<bool *, int *, int64_t *, uint64_t *, double *, std::string *,
-                 std::vector<std::string> *, OptionalText>;
-
-// One row of the table.
-struct Flag {
-  const char *name;
-  const char *value; // the name of its value in --help; null: takes none
-  const char *help;
-  // A function instead of an address, because the table is constant and the
-  // Arguments are made per call.
-  Target (*target)(Arguments &);
-  Status (*check)(const std::string &value) = nullptr;
-};
-
-// The bounds of integers are template arguments, so that each row of the table
-// can name a plain function.
-template <int64_t least, int64_t most>
-Status wholeNumber(const std::string &text) {
-  return checkInteger(text, least, most);
-}
-
-// An empty path, as from a shell variable that is not set, would count as none.
-Status path(const std::string &text) {
-  if (!text.empty())
-    return {};
-  return Error{"'' is not a path"};
-}
-
-// "100" or "15m".
-Status interval(const std::string &text) {
-  bool minutes = !text.empty() && text.back() == 'm';
-  if (!minutes)
-    return checkInteger(text, 1, int64_t(1) << 40);
-  return checkInteger(text.substr(0, text.size() - 1), 1, 1 << 20);
-}
-
-Status duration(const std::string &text) {
-  double seconds;
-  if (parseDuration(text, seconds) && seconds > 0)
-    return {};
-  return Error{"'" + text +
-               "' is not a time such as 90s, 30m, 12h or 11:30:00"};
-}
-
-Status weights(const std::string &text) {
-  FSDPC_TRY(parseWeights(text));
-  return {};
-}
-
-// "newest", which stands for no value, or a step.
-Status stepOrNewest(const std::string &text) {
-  return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
-}
-
-// Parses only to check. The result is needed after all flags are known.
-Status schedule(const std::string &text) {
-  FSDPC_TRY(parseSchedule(text));
-  return {};
-}
-
-// In the order of --help.
-const Flag flags[] = {
-    {"--data", "NAME=FILE",
-     "An input's samples, on the first axis of a .npy file or of a tensor, "
-     "FILE.safetensors[:TENSOR]; integers widen. "
-     "FILE may be a list with commas, and have patterns such as 'part-*.npy'",
-     [](Arguments &a) -> Target { return &a.data; }},
-    {"--tokens", "NAME=FILE[:WIDTH][+SHIFT]",
-     "An input as windows of a token stream: a .npy file, one with a header of "
-     "llm.c or an index of Megatron, or raw tokens of the named width (u8, "
-     "u16, u32, i8, i16, i32, i64); window i begins at i*T + "
-     "SHIFT, T the input's last axis. FILE may be several, as "
-     "with --data; no window crosses from one to the next",
-     [](Arguments &a) -> Target { return &a.tokens; }},
-    {"--steps", "S",
-     "Optimizer steps, counted from the start of training, also with --resume; "
-     "0 only evaluates, and needs --eval instead of --data",
-     [](Arguments &a) -> Target { return &a.steps; },
-     wholeNumber<0, int64_t(1) << 40>},
-    {"--accumulate", "K", "Microbatches a rank runs in one step (default 1)",
-     [](Arguments &a) -> Target { return &a.options.accumulate; },
-     wholeNumber<1, 1 << 20>},
-    {"--threads", "T",
-     "Compute threads per rank (default: its share of the cores)",
-     [](Arguments &a) -> Target { return &a.options.threads; },
-     wholeNumber<1, 4096>},
-    {"--lr", "X", "Learning rate (default: the compiled one)",
-     [](Arguments &a) -> Target { return &a.options.lr; }, checkAtLeastZero},
-    {"--lr-schedule", "NAME[,...]",
-     "constant, linear or cosine[,warmup=W][,min=X]: W steps rise to the "
-     "learning rate, then it stays, or falls to X at the end of --steps "
-     "(default constant); polynomial[,power=1], wsd[,decay=D] (stays, and "
-     "falls over the last D steps), step,size=S[,gamma=0.1] and "
-     "exponential,gamma=G take a warmup as well; "
-     "onecycle[,start=0.3][,div=25][,final=1e4][,anneal=cos] as in PyTorch; "
-     "file:FILE has lines of a step and its rate",
-     [](Arguments &a) -> Target { return &a.options.scheduleText; }, schedule},
-    {"--seed", "X", "Seed of dropout, --shuffle and init rules (default 0)",
-     [](Arguments &a) -> Target { return &a.options.seed; }, checkSeed},
-    {"--shuffle", nullptr,
-     "Take the samples of each epoch in a seeded order, the same for every N",
-     [](Arguments &a) -> Target { return &a.options.shuffle; }},
-    {"--eval", "NAME=FILE",
-     "An input's samples for evaluations, as --data; one for each input. An "
-     "evaluation computes the loss without dropout and with running "
-     "statistics, and logs it as eval_loss: at the end, or as --eval-every "
-     "says",
-     [](Arguments &a) -> Target { return &a.eval; }},
-    {"--eval-tokens", "NAME=FILE[:WIDTH][+SHIFT]",
-     "The same from a token stream, as --tokens",
-     [](Arguments &a) -> Target { return &a.evalTokens; }},
-    {"--eval-every", "N", "Evaluate after every N steps, and at the end",
-     [](Arguments &a) -> Target { return &a.options.evalEvery; },
-     wholeNumber<1, int64_t(1) << 40>},
-    {"--eval-steps", "M",
-     "Evaluate on the first M microbatches (default: all samples)",
-     [](Arguments &a) -> Target { return &a.options.evalSteps; },
-     wholeNumber<1, int64_t(1) << 40>},
-    {"--best", "DIR",
-     "Keep the parameters of the lowest eval_loss in this folder, as --save "
-     "writes them; best.json names the file, its step and its loss",
-     [](Arguments &a) -> Target { return &a.options.best; }, path},
-    {"--patience", "N",
-     "End the training after N evaluations in a row without a lower eval_loss",
-     [](Arguments &a) -> Target { return &a.options.patience; },
-     wholeNumber<1, 1 << 20>},
-    {"--mix", "W,W[,...]",
-     "Mix the entries of each list of --data or --tokens by these weights, "
-     "one per entry (a file or a pattern); each entry has epochs of its own",
-     [](Arguments &a) -> Target { return &a.options.mixText; }, weights},
-    {"--split-at", "TOKEN",
-     "Cut --tokens into windows of one document each, TOKEN being the last of "
-     "every document; what is left of a document, with the largest SHIFT, "
-     "fills no window and is left out",
-     [](Arguments &a) -> Target { return &a.options.splitAt; },
-     wholeNumber<0, INT64_MAX>},
-    {"--weights", "DIR", "Where the model's own files lie, if they moved",
-     [](Arguments &a) -> Target { return &a.options.weights; }, path},
-    {"--init", "FILE.safetensors",
-     "Start from these parameters instead, by name or alias",
-     [](Arguments &a) -> Target { return &a.options.init; }, path},
-    {"--log", "FILE.jsonl", "Write a header and a line per step",
-     [](Arguments &a) -> Target { return &a.options.log; }, path},
-    {"--tensorboard", "DIR",
-     "Write the curves of the log as an event file in this folder, for "
-     "TensorBoard; a resumed run adds a file",
-     [](Arguments &a) -> Target { return &a.options.tensorboard; }, path},
-    {"--trace", "FILE.json",
-     "Write when each command of each stream ran in the last 8 steps, as trace "
-     "events for ui.perfetto.dev or chrome://tracing; of several ranks, rank R "
-     "writes FILE.R.json",
-     [](Arguments &a) -> Target { return &a.options.trace; }, path},
-    {"--save", "FILE.safetensors",
-     "Write the parameters (f32) and buffers at the end",
-     [](Arguments &a) -> Target { return &a.options.save; }, path},
-    {"--save-ema", "FILE.safetensors",
-     "The same with the averages of the parameters (compiled with --ema)",
-     [](Arguments &a) -> Target { return &a.options.saveEma; }, path},
-    {"--save-gradients", "FILE.safetensors",
-     "Write the first step's mean gradients, before clipping",
-     [](Arguments &a) -> Target { return &a.options.saveGradients; }, path},
-    {"--checkpoint", "DIR",
-     "Write checkpoints to this folder, from which --resume continues: one "
-     "after the last step, or when a signal ends the run",
-     [](Arguments &a) -> Target { return &a.options.checkpoint; }, path},
-    {"--checkpoint-every", "N|Mm",
-     "Write one after every N steps, or after M minutes",
-     [](Arguments &a) -> Target { return &a.options.checkpointEvery; },
-     interval},
-    {"--time-limit", "TIME",
-     "End the run, as SIGTERM does, before the step that would pass TIME: 90s, "
-     "30m, 12h, or [D-]HH:MM:SS as Slurm writes it; leave room for --save and "
-     "--checkpoint",
-     [](Arguments &a) -> Target { return &a.options.timeLimit; }, duration},
-    {"--keep", "K", "Remove all but the newest K checkpoints (default: none)",
-     [](Arguments &a) -> Target { return &a.options.keep; },
-     wholeNumber<1, 1 << 20>},
-    {"--keep-every", "M",
-     "With --keep: keep also the checkpoints of every M-th step",
-     [](Arguments &a) -> Target { return &a.options.keepEvery; },
-     wholeNumber<1, INT64_MAX>},
-    {"--after-checkpoint",
-     "CMD",
-     "Run a command of the shell after each checkpoint, with its folder for "
-     "{}; "
-     "the next checkpoint waits for its end",
-     [](Arguments &a) -> Target { return &a.options.afterCheckpoint; },
-     {}},
-    {"--resume", "[=STEP]",
-     "Continue from the newest valid checkpoint of --checkpoint, or from that "
-     "of STEP; start at step 0 if there is none yet",
-     [](Arguments &a) -> Target {
-       return OptionalText{&a.options.resume, "newest"};
-     },
-     stepOrNewest},
-    {"--ranks", "N", "Run N ranks as threads of this process, without mpirun",
-     [](Arguments &a) -> Target { return &a.options.ranks; },
-     wholeNumber<1, 1 << 20>},
-    {"--ranks-per-node", "R",
-     "Cut the host into virtual nodes of R ranks (to test the path across "
-     "nodes)",
-     [](Arguments &a) -> Target { return &a.options.ranksPerNode; },
-     wholeNumber<1, 1 << 20>},
-    {"--shard-group", "G",
-     "Ranks that share a layout under the hybrid strategies, which replicate "
-     "it across such groups; divides N (default: the ranks of a node)",
-     [](Arguments &a) -> Target { return &a.options.shardGroup; },
-     wholeNumber<1, 1 << 20>},
-    {"--deterministic", nullptr,
-     "CUDA: the same bits in every run, strategy and schedule: sums in rank "
-     "order, no atomics (the host always does so)",
-     [](Arguments &a) -> Target { return &a.options.device.deterministic; }},
-    {"--no-graph", nullptr,
-     "CUDA: enqueue every call in every step instead of replaying captured "
-     "graphs",
-     [](Arguments &a) -> Target { return &a.noGraph; }},
-    {"--watchdog", "S",
-     "End the job when a rank has been silent, or on CUDA a collective has not "
-     "ended, for S seconds (default 600; 0: never)",
-     [](Arguments &a) -> Target { return &a.options.device.watchdogSeconds; },
-     checkAtLeastZero},
-    {"--info", nullptr, "Print inputs, units, parameters and memory, and stop",
-     [](Arguments &a) -> Target { return &a.options.info; }},
-    {"--manifest", nullptr,
-     "Print what the compiler wrote down of the program as JSON, and stop",
-     [](Arguments &a) -> Target { return &a.options.manifest; }},
-};
 
 // Registers one row with CLI11, by the type of its target.
 void addFlag(CLI::App &app, const Flag &flag, Arguments &arguments) {
@@ -332,7 +88,7 @@ Error unknown(const std::string &argument) {
   if (std::string advice = adviceOnFlag(name); !advice.empty())
     return {"unknown flag '" + name + "'; " + advice};
   std::vector<std::string> names = {"--help"};
-  for (const Flag &flag : flags)
+  for (const Flag &flag : flagTable())
     names.push_back(flag.name);
   std::string near = meant(name, names);
   return {"unknown flag '" + name + "'" +
@@ -402,7 +158,7 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   // Unknown arguments are collected, so that `unknown` can suggest a flag.
   app.allow_extras();
   app.footer(footer(manifest));
-  for (const Flag &flag : flags)
+  for (const Flag &flag : flagTable())
     addFlag(app, flag, arguments);
 
   try {

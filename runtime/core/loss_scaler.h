@@ -12,7 +12,7 @@ namespace fsdpc::runtime {
 
 class LossScaler {
 public:
-  // What the scaler remembers from step to step.
+  // The state that the scaler keeps from step to step.
   struct State {
     float scale = 1;    // of the next step's loss; f32, as torch's
     int64_t inARow = 0; // finite steps since the scale changed

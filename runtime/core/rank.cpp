@@ -38,7 +38,7 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
        ", which does not exist");
 }
 
-// What both kernels begin with: master, gradient and states.
+// The operands that both kernels begin with: master, gradient and states.
 static OptimizerOperands commonOperands(const Layout &layout,
                                         const LayoutBuffers &buffers) {
   // If the state is replicated, so are master and gradient; `check` of the

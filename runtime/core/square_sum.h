@@ -53,7 +53,7 @@ struct SquareSum {
       return;
     }
     uint64_t mantissa = (bits & ((uint64_t(1) << 52) - 1)) | uint64_t(1) << 52;
-    // Of the last bit, counted from 2^-240. It is at most 448.
+    // The place of the last bit, counted from 2^-240. It is at most 448.
     int place = exponent - 1075 + 240;
     if (place < 0) {
       if (place <= -53) // zero too

@@ -114,7 +114,7 @@ private:
   std::vector<Fact> evaluationFacts; // likewise
   Samples samples;
   Weights weights;
-  // Of the gather and of the reduce channel; null if no layout is hybrid.
+  // For the gather and for the reduce channel; null if no layout is hybrid.
   std::array<std::unique_ptr<HybridGroups>, 2> groups;
   std::unique_ptr<fsdpc_rank> rank;
   TrainingState state;   // after the last completed step

@@ -99,7 +99,7 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
     uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
-    // Of several replicas of a shard each writes a part.
+    // Each replica of a shard writes a part of it.
     int64_t own = buffers.ownOf(self);
     pieces.push_back(
         {buffers.masterShard + own - buffers.shardOf(self), bytes});

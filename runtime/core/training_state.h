@@ -1,4 +1,4 @@
-// What a training loop must remember from one step to the next, beside the
+// The state of a training loop from one step to the next, beside the
 // parameters, optimizer states and buffers in the rank's memory. A checkpoint
 // holds it, so that a resumed run goes on exactly where the last one stopped.
 //

@@ -128,8 +128,8 @@ int describeAttention(Graph &graph, const AttentionPlan &p,
     lse->set_data_type(fe::DataType_t::FLOAT);
     return 5;
   }
-  // Of the backward operands of the ABI, the mask (the seventh) is left out, so
-  // the results begin at 7.
+  // The mask, the seventh of the ABI's backward operands, is left out, so the
+  // results begin at 7.
   Tensor grad = operand(graph, 1, outputs, apart(p.strideGrad));
   Tensor output = operand(graph, 5, outputs, apart(p.strideOutput));
   Tensor lse = operand(graph, 6, sums, dense(sums));

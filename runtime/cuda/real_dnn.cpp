@@ -56,8 +56,8 @@ fe::error_t Operation::build(const std::vector<fe::NumericalNote_t> &refused,
   if (cap >= 0)
     graph.deselect_workspace_greater_than(cap);
   if (error.is_good())
-    // Of the remaining plans in the order of the heuristic, the first that the
-    // library supports is built.
+    // The remaining plans are tried in the order of the heuristic, and the
+    // first that the library supports is built.
     error = graph.check_support();
   if (error.is_good())
     error = graph.build_plans();

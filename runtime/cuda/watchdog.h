@@ -63,7 +63,7 @@ private:
   // Prints `line` in this rank's turn (awaitTurn) and ends the job.
   [[noreturn]] void end(const std::string &line, bool later);
 
-  // What the thread saw at its last look at a channel.
+  // The marks that the thread saw at its last look at a channel.
   struct Progress {
     uint64_t stream = 0, host = 0; // the marks when they last moved
     std::chrono::steady_clock::time_point since;

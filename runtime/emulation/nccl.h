@@ -86,7 +86,7 @@ private:
   const int self, ranks;
   const uint64_t seed;
   Faults &faults;
-  // Of the shared memory; empty if it is not this rank's to remove.
+  // The name of the shared memory; empty if another rank removes it.
   std::string name;
   Shared *shared = nullptr;
   std::atomic<CudaStatus> error{cudaOk};

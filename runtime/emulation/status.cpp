@@ -8,7 +8,7 @@ namespace fsdpc::runtime::emulation::status {
 
 namespace {
 
-// What the thread was last refused. Per thread, because ranks of a process call
+// The last refusal of this thread. Per thread, because ranks of a process call
 // the table at the same time.
 struct Refusal {
   CudaStatus status = cudaOk;

@@ -25,11 +25,11 @@ constexpr CudaStatus captureIsolation = 905;
 constexpr CudaStatus capturedEvent = 907;
 constexpr CudaStatus captureWrongThread = 908;
 
-// Of cuBLAS, at 1000. The offsets differ from those of real_api.h; no program
-// links both tables.
+// Errors of cuBLAS, from 1000. The offsets differ from those of real_api.h; no
+// program links both tables.
 constexpr CudaStatus libraryNotSupported = 1015;
 
-// Of NCCL, at 3000.
+// Errors of NCCL, from 3000.
 constexpr CudaStatus ncclSystemError = 3002;
 constexpr CudaStatus ncclInvalidArgument = 3004;
 constexpr CudaStatus ncclInvalidUsage = 3005;

@@ -135,7 +135,7 @@ const Case kCases[] = {
      FN(x > 0 ? Real(1.05070102214813232421875)
               : Real(1.758099340847375) * std::exp(x)),
      {3, 2, 3, 2}},
-    // Of alpha 1/2.
+    // With alpha 1/2.
     {"celu",
      R"(%t = nn.div %x, %half : $T
         %c = nn.cmp gt %x, %zero : $T -> $B

@@ -1,4 +1,4 @@
-// What the tests of numbers at the edges share: errors in ulp, and kernels with
+// Helpers of the tests of numbers at the edges: errors in ulp, and kernels with
 // their derivatives, compiled as host loops and as grids. A result below 2e-38,
 // next to the smallest normal number, may be 0.
 #pragma once
@@ -42,7 +42,7 @@ struct Worst {
   }
 };
 
-// What the kernel of a function computed from `x`.
+// The result of a function's kernel for `x`.
 struct Computed {
   size_t number; // of the function in its table
   bool isBf16;

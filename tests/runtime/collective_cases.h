@@ -120,7 +120,7 @@ inline std::string runRing(Communicator &ring) {
   return results;
 }
 
-// What the groups of a channel do: rings in groups of every second rank, whose
+// The groups of a channel: rings in groups of every second rank, whose
 // collectives alternate with the channel's own, and hybrid reductions.
 inline std::string runGroupCases(Job &job) {
   Communicator &whole = *job.channel[reduceChannel];

@@ -97,7 +97,7 @@ TEST_F(CommunicationVolumeTest, HybridHasTwoLevels) {
                               "2(N-G)/(NG) · (K·P·f32)");
   EXPECT_EQ(volume.bytes(Level::Ranks, 8, 2, 3), 0);
   EXPECT_EQ(volume.bytes(Level::Group, 8, 2, 3), 3 * 6000 / 2.);
-  // Of each half, three groups hand on 500 sums, and the last one three times
+  // Three groups of each half hand on 500 sums, and the last one three times
   // as many: 6000 elements for the four ranks of a half.
   EXPECT_EQ(volume.bytes(Level::Groups, 8, 2, 3), 3 * 3000 * 4 / 4.);
   EXPECT_EQ(volume.bytes(Level::Groups, 8, 8, 3), 0);

@@ -294,8 +294,8 @@ TEST_F(Checkpoints, MistakesAreRefused) {
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000002"));
 }
 
-// What a killed run has left is removed, and a checkpoint that had made room
-// gets its name back.
+// The leftovers of a killed run are removed, and a checkpoint that had made
+// room gets its name back.
 TEST_F(Checkpoints, LeftoversOfAKilledRunAreCleared) {
   ASSERT_EQ(run("--steps 2 --checkpoint c").code, 0);
   shell("mkdir c/.step-0000004 c/.step-0000001.removed && "

@@ -294,7 +294,7 @@ TEST_F(SamplesTest, ContinueInTheNextFile) {
               HasSubstr("the 3 files of input 'ids' contain 5 samples"));
 }
 
-// Of every stretch each part has its share, in the order of its samples, and
+// Each part has its share of every stretch, in the order of its samples, and
 // begins again when it is used up.
 TEST_F(SamplesTest, MixPartsByWeight) {
   folder.write("a1.npy", npy<int64_t>("<i8", "(4, 3)", 12));
@@ -539,7 +539,7 @@ TEST(SafeTensors, ChecksKindsOfValues) {
               HasSubstr("tensor 'a\\x1b[2J\\x0a' of shape"));
 }
 
-// What the format's own library refuses too.
+// The format's own library refuses these too.
 TEST(SafeTensors, IsAsStrictAsItsLibrary) {
   std::string a = "\"a\":{\"dtype\":\"F32\",\"shape\":[1],"
                   "\"data_offsets\":[0,4]}";

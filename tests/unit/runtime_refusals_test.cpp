@@ -1,4 +1,4 @@
-// What a whole program refuses, as a user sees it: wrong data and numbers that
+// A whole program's refusals, as a user sees them: wrong data and numbers that
 // are not finite, full disks, limits, command lines, and ranks that do not
 // agree. Each ends the job with one line and an exit code, on every rank.
 #include "runtime/core/safetensors.h"

@@ -374,7 +374,7 @@ TEST_F(Program, AResumedRunContinuesItsLog) {
   for (const auto &line : log())
     steps.push_back(line.contains("step") ? line["step"].get<int>() : -1);
   EXPECT_THAT(steps, ElementsAre(-1, 0, 1, 2, 3, -1, 4, 5, 6, 7));
-  // What is no log is replaced.
+  // A file that is not a log is replaced.
   folder.write("log", "{\"step\":0}\n");
   ASSERT_EQ(run("--steps 9 --resume" + flags).code, 0);
   EXPECT_EQ(log().size(), 2u);

@@ -53,7 +53,7 @@ TEST(ProblemJson, GivesBackTheProblem) {
   }
 }
 
-// What is not a problem is refused.
+// A malformed problem is refused.
 TEST(ProblemJson, RefusesOtherTexts) {
   EXPECT_FALSE(problemFromJson(""));
   EXPECT_FALSE(problemFromJson("{\"base_bytes\": 1}"));

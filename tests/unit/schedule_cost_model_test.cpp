@@ -53,8 +53,8 @@ TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
   EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 6050);
 }
 
-// Of 3/4 that a rank receives, 2/4 come from another node of two ranks, at a
-// tenth of the rate. Groups gather half within the node, and hand on the sums
+// A rank receives 3/4, and 2/4 come from another node of two ranks, at a tenth
+// of the rate. Groups gather half within the node, and hand on the sums
 // of one half, piece by piece of 256 KiB.
 TEST(CostModel, NodesHaveASlowerLink) {
   Machine machine;

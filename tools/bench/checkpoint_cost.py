@@ -62,7 +62,7 @@ def checkpoint(bench: Workbench, report: Report, quick: bool) -> None:
     size = sum(path.stat().st_size for path in target.rglob("*.safetensors"))
     shutil.rmtree(target)
     best = {name: [min(column) for column in zip(*runs)] for name, runs in found.items()}
-    # What a run does after its last step, more than one that writes nothing.
+    # The time after the last step, less that of a run that writes nothing.
     tail = (best["with"][1] - best["with"][0]) - (best["none"][1] - best["none"][0])
     report.table(["checkpoints", "ms per step", "÷ none", ""],
                  [[name, f"{1e3 * steps_s / (steps - 1):.0f}", f"{steps_s / best['none'][0]:.3f}",

@@ -16,8 +16,8 @@ using namespace runtime;
 
 namespace {
 
-// What a program's layouts align shards to (Manifest::shardAlignment). Any
-// other number would do, since elements are found by their parameter.
+// The alignment of shards in a program's layouts (Manifest::shardAlignment).
+// Any other number would do, since elements are found by their parameter.
 constexpr int64_t shardAlignment = 32;
 constexpr int64_t pieceElements = int64_t(checkpointPiece / sizeof(float));
 

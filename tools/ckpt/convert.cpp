@@ -116,7 +116,7 @@ int toTorch(const Arguments &arguments) {
 
 // ---- from torch ----
 
-// What an exchange file, or a plain file of weights, holds.
+// The content of an exchange file, or of a plain file of weights.
 struct Exchange {
   std::unique_ptr<TensorSource> source;
   // By part ("value", "buffer", a state) and name: the tensor's index.

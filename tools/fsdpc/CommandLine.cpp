@@ -142,7 +142,8 @@ static int parseFlags(CLI::App &app, int argc, char **argv) {
   } catch (const CLI::CallForVersion &version) {
     return app.exit(version);
   } catch (const CLI::ExtrasError &) {
-    // What is left over is either a second model or an unknown flag.
+    // An argument that is left over is either a second model or an unknown
+    // flag.
     std::string extra = app.remaining().empty() ? "" : app.remaining().front();
     if (extra.rfind("-", 0) != 0)
       return usageError("unexpected argument '" + extra +

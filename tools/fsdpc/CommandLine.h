@@ -9,7 +9,7 @@
 
 namespace fsdpc::driver {
 
-// What the command line says. Paths are as given; an empty one means that its
+// The parsed command line. Paths are as given; an empty one means that its
 // flag is absent.
 struct CommandLine {
   std::string model;

@@ -38,7 +38,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   if (options.isCuda())
     for (Gpu gpu : options.gpus)
       manifest.gpuArchs.push_back(nameOf(gpu).str());
-  // What the library calls of the host need as scratch memory depends on them.
+  // The scratch memory that library calls of the host need depends on them.
   if (options.target == Target::Host)
     manifest.cpuFeatures = featuresOf(options.cpu);
   manifest.strategy = describeStrategies(module);

@@ -7,7 +7,7 @@
 
 namespace fsdpc::fsdp {
 
-// What levels 3 and 4 add.
+// The features that levels 3 and 4 add.
 static const char *const kLevel3[] = {"avx",  "avx2", "bmi",   "bmi2",
                                       "f16c", "fma",  "lzcnt", "movbe"};
 static const char *const kLevel4[] = {"avx512f", "avx512bw", "avx512cd",

@@ -30,8 +30,8 @@ static Value likeInput(Emitter &b, Value y, int64_t rank) {
 }
 
 namespace {
-// What Conv and ConvTranspose read: an image, and a filter per channel of the
-// convolution's output.
+// The operands of Conv and ConvTranspose: an image, and a filter per channel of
+// the convolution's output.
 struct Operands {
   Value image, filter;
   ArrayRef<int64_t> sizes, kernel; // the spatial dimensions of both

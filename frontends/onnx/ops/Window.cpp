@@ -130,7 +130,7 @@ static LogicalResult resolveTransposed(Node &node, Window &w, size_t i,
   }
   if (failed(checkPads(node, before, after)))
     return failure();
-  // What is added at the end takes away from the pad there.
+  // An extent that is added at the end takes away from the pad there.
   int64_t both = std::min(extra, after);
   extra -= both, after -= both;
   if (extra >= stride)
