@@ -96,11 +96,11 @@ static void emitCounters(OpBuilder &builder, func::FuncOp function,
     if (!name || !defined.insert(*name).second)
       return;
     auto type = RankedTensorType::get({}, builder.getI64Type());
-    fsdp::BufferOp::create(builder, update.getLoc(),
-                           builder.getStringAttr(*name), TypeAttr::get(type),
-                           builder.getUnitAttr(), ArrayAttr(),
-                           fsdp::SourceAttr(), StringAttr(),
-                           DenseElementsAttr::get(type, int64_t(0)));
+    fsdp::BufferOp::create(
+        builder, update.getLoc(), builder.getStringAttr(*name),
+        TypeAttr::get(type), builder.getUnitAttr(), ArrayAttr(),
+        fsdp::SourceAttr(), StringAttr(),
+        DenseElementsAttr::get(type, int64_t(0)), UnitAttr());
     ++summary.buffers;
   });
 }

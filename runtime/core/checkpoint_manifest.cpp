@@ -127,6 +127,7 @@ CheckpointManifest parseBody(const Json &json) {
     buffer.name = entry.at("name").get<std::string>();
     buffer.dtype = entry.at("dtype").get<std::string>();
     elementsOf(entry, buffer.shape);
+    buffer.optimizerState = entry.value("optimizerState", false);
     stored.buffers.push_back(std::move(buffer));
   }
   for (const Json &entry : json.at("files")) {
@@ -174,6 +175,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.name = storedName(buffer.name);
     copy.dtype = buffer.dtype;
     copy.shape = buffer.shape;
+    copy.optimizerState = buffer.optimizerState;
     stored.buffers.push_back(std::move(copy));
   }
   return stored;
@@ -247,10 +249,13 @@ std::string toJson(const CheckpointManifest &stored) {
       format = groupFormat;
     }
   }
-  for (const Buffer &buffer : stored.buffers)
+  for (const Buffer &buffer : stored.buffers) {
     buffers.push_back({{"name", buffer.name},
                        {"shape", buffer.shape},
                        {"dtype", buffer.dtype}});
+    if (buffer.optimizerState)
+      buffers.back()["optimizerState"] = true;
+  }
   for (const StoredFile &file : stored.files) {
     Json tensors = Json::array();
     for (uint64_t hash : file.tensors)
@@ -357,6 +362,9 @@ Status checkSameModel(const CheckpointManifest &stored,
     buffers[buffer.name] = &buffer;
   for (const Buffer &buffer : manifest.buffers) {
     auto other = buffers.find(storedName(buffer.name));
+    // Like a state, it begins at zero if the optimizer is new.
+    if (other == buffers.end() && buffer.optimizerState)
+      continue;
     if (other == buffers.end() || other->second->dtype != buffer.dtype ||
         other->second->shape != buffer.shape)
       found.push_back("it has no buffer " +

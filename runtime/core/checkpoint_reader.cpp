@@ -4,8 +4,10 @@
 #include "runtime/core/checkpoint_reader.h"
 #include "runtime/core/checkpoint_file.h"
 #include "runtime/core/spelling.h"
+#include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -158,6 +160,11 @@ Status TrainingCheckpoint::readAverage(const Member &member, int64_t begin,
 Status TrainingCheckpoint::readBuffer(const Buffer &buffer, void *to) const {
   const SafeTensor *tensor =
       files[0].find("buffer." + storedName(buffer.name), {});
+  // That of a parameter which another optimizer updated, or none.
+  if (!tensor) {
+    std::memset(to, 0, size_t(bufferElements(buffer) * sizeof(float)));
+    return {};
+  }
   return files[0].file().read(tensor->offset, to, tensor->bytes);
 }
 
