@@ -157,7 +157,10 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
   if (failed(parameters.emit(builder, used, counts)))
     return failure();
   emitCounters(builder, function, parameters, counts);
-  if (counts.parameters == 0)
+  if (llvm::none_of(module->getOps<fsdp::ParameterOp>(),
+                    [&](fsdp::ParameterOp parameter) {
+                      return used.contains(parameter.getSymName());
+                    }))
     return emitError(loc) << "'" << path
                           << "' has nothing to train: its loss does not depend "
                              "on any parameter",
