@@ -116,7 +116,8 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     `--clip-grad-value` the region begins by clamping the gradient, which the scale has
     averaged and whose norm it has clipped. With `--ema` it ends with one more state, the
     average of the new parameter: in the first step the parameter itself, then decay times
-    the average plus the rest times the parameter. A layout with a `group` has the optimizer
+    the average plus the rest times the parameter. A parameter that is trained from a later
+    step on counts its steps from there, and has an average already, unless it is zero. A layout with a `group` has the optimizer
     and hyperparameters of that `--group`.
 
     LAMB and LARS take sums over whole parameters. For each program that takes any, one

@@ -100,6 +100,9 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
     layout.members.push_back(std::move(member));
+    // Most are trained from the first step on, and do not have it.
+    layout.since.push_back(
+        entry.contains("since") ? numberIn(entry, "since", INT64_MAX / 2) : 0);
   }
   return layout;
 }
@@ -229,13 +232,16 @@ std::string toJson(const CheckpointManifest &stored) {
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
-    for (const Member &member : layout.members) {
+    for (size_t i = 0; i < layout.members.size(); ++i) {
+      const Member &member = layout.members[i];
       members.push_back({{"name", member.name},
                          {"shape", member.shape},
                          {"dtype", "f32"},
                          {"offset", member.offset}});
       if (!member.aliases.empty())
         members.back()["aliases"] = member.aliases;
+      if (int64_t since = layout.sinceOf(i))
+        members.back()["since"] = since;
     }
     layouts.push_back({{"name", layout.name},
                        {"shard", layout.shard},

@@ -77,6 +77,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
     buffers.partBegin = layout.stateWhole ? 0 : first;
     buffers.part = layout.stateWhole ? memory.whole : memory.shard;
     buffers.rates.resize(layout.members.size());
+    buffers.since.resize(layout.members.size());
   }
   layouts.push_back(std::move(buffers));
 }

@@ -54,6 +54,9 @@ struct LayoutBuffers : LayoutCut {
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
   std::vector<std::array<double, 4>> rates;
+  // Updates of the run before the first one of each member's state, which is
+  // later than the first step if the member was frozen before.
+  std::vector<int64_t> since;
   // Where the optimizer keeps averages of rows and columns, per member; empty
   // if it does not.
   std::vector<MemberFactors> factors;

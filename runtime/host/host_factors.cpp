@@ -182,15 +182,17 @@ void HostDevice::factorSums(fsdpc_rank &rank, int32_t count,
 void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
                                const int32_t *layouts, void *sums, double eps,
                                double power) {
-  double weight = std::pow(double(rank.updates + 1), power);
+  int64_t updates = rank.updates;
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     if (reported.nonFinite >= 0)
       return;
     auto *ofLayout = static_cast<double *>(sums);
     for (int32_t i = 0; i < count; ++i) {
-      const auto &members = rank.layouts[size_t(layouts[i])].factors;
-      for (const MemberFactors &member : members) {
+      const LayoutBuffers &buffers = rank.layouts[size_t(layouts[i])];
+      for (size_t m = 0; m < buffers.factors.size(); ++m) {
+        const MemberFactors &member = buffers.factors[m];
+        double weight = std::pow(double(updates + 1 - buffers.since[m]), power);
         double *own = ofLayout + member.first;
         if (member.shape.factored) {
           updateMatrices(member, weight, eps, own);
@@ -201,7 +203,7 @@ void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
           own[k] = member.columns[k];
         }
       }
-      ofLayout += countOf(members);
+      ofLayout += countOf(buffers.factors);
     }
   });
 }

@@ -115,11 +115,12 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 // update guarantees.
 static void setRates(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
+  LayoutBuffers &buffers = rank.layouts[size_t(index)];
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
-    rank.layouts[size_t(index)].rates[i] = {rank.lr * layout.members[i].rate,
-                                            double(rank.updates + 1),
-                                            layout.members[i].decay, 0};
+    buffers.rates[i] = {rank.lr * layout.members[i].rate,
+                        double(rank.updates + 1 - buffers.since[i]),
+                        layout.members[i].decay, 0};
 }
 
 // Sums each member's elements in this rank's shard, in blocks that count from

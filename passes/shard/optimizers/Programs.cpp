@@ -125,7 +125,10 @@ static Value averageOf(double decay, Scalars s, Value old, Value parameter,
   Value one = s.number(1, "one");
   Value kept = s.number(decay, "ema");
   Value average = s.average(old, parameter, one, kept, decay);
-  return s.select(s.equal(step, one), parameter, average);
+  // A parameter that is trained from a later step on has an average already.
+  Value first = s.equal(step, one);
+  Value isNew = s.equal(old, s.element(0, "none"));
+  return s.select(first, s.select(isNew, parameter, average), average);
 }
 
 Arguments OptimizerProgram::prepare(Scalars s, Arguments in) const {
