@@ -80,14 +80,17 @@ struct Layout {
   std::vector<Member> members;
 };
 
-// State of the model that is not a parameter (running statistics). Replicated
-// on every rank.
+// State of the model that is not a parameter (running statistics), or of an
+// optimizer that keeps less than a number per element. Replicated on every
+// rank.
 struct Buffer {
   std::string name;
   std::vector<std::string> aliases;
   std::vector<int64_t> shape;
   std::string dtype;
   int64_t addEachMicrobatch = 0; // num_batches_tracked: grows by V per step
+  // Of the optimizer: zero at the start, and no value of the model.
+  bool optimizerState = false;
   Source source;
 };
 

@@ -99,7 +99,7 @@ int64_t bufferBytes(const Buffer &buffer) {
 int64_t statisticsBytes(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
   for (const Buffer &buffer : manifest.buffers)
-    if (buffer.dtype == "f32")
+    if (buffer.dtype == "f32" && !buffer.optimizerState)
       largest = std::max(largest, product(buffer.shape) * 4);
   return roundUp(largest * ranks, 64);
 }
@@ -124,7 +124,8 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
     plan.optimizer += memory.states;
   }
   for (const Buffer &buffer : manifest.buffers)
-    plan.parameters += bufferBytes(buffer);
+    (buffer.optimizerState ? plan.optimizer : plan.parameters) +=
+        bufferBytes(buffer);
   for (const Input &input : manifest.inputs)
     // Two slots: one is filled while the other is computed on.
     plan.activations += 2 * inputBytes(input);

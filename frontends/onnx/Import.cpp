@@ -96,11 +96,11 @@ static void emitCounters(OpBuilder &builder, func::FuncOp function,
     if (!name || !defined.insert(*name).second)
       return;
     auto type = RankedTensorType::get({}, builder.getI64Type());
-    fsdp::BufferOp::create(builder, update.getLoc(),
-                           builder.getStringAttr(*name), TypeAttr::get(type),
-                           builder.getUnitAttr(), ArrayAttr(),
-                           fsdp::SourceAttr(), StringAttr(),
-                           DenseElementsAttr::get(type, int64_t(0)));
+    fsdp::BufferOp::create(
+        builder, update.getLoc(), builder.getStringAttr(*name),
+        TypeAttr::get(type), builder.getUnitAttr(), ArrayAttr(),
+        fsdp::SourceAttr(), StringAttr(),
+        DenseElementsAttr::get(type, int64_t(0)), UnitAttr());
     ++summary.buffers;
   });
 }
@@ -157,7 +157,10 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
   if (failed(parameters.emit(builder, used, counts)))
     return failure();
   emitCounters(builder, function, parameters, counts);
-  if (counts.parameters == 0)
+  if (llvm::none_of(module->getOps<fsdp::ParameterOp>(),
+                    [&](fsdp::ParameterOp parameter) {
+                      return used.contains(parameter.getSymName());
+                    }))
     return emitError(loc) << "'" << path
                           << "' has nothing to train: its loss does not depend "
                              "on any parameter",

@@ -236,13 +236,19 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
   TypeAttr type = TypeAttr::get(tensor.type);
   if (tensor.role == TensorRole::buffer)
     fsdp::BufferOp::create(builder, loc, name, type, UnitAttr(), aliases,
-                           source, rule, value);
+                           source, rule, value, UnitAttr());
   else
     fsdp::ParameterOp::create(builder, loc, name, type,
                               isTrainable ? builder.getUnitAttr() : UnitAttr(),
                               FlatSymbolRefAttr(), aliases, source, rule,
                               value);
   return success();
+}
+
+// Returns true for the types that a layout can hold.
+static bool isHeldByLayouts(const NamedTensor &tensor) {
+  Type element = tensor.type.getElementType();
+  return element.isF32() || element.isF16() || element.isBF16();
 }
 
 LogicalResult ParameterTable::emit(OpBuilder &builder,
@@ -252,13 +258,19 @@ LogicalResult ParameterTable::emit(OpBuilder &builder,
   for (const NamedTensor &tensor : tensors) {
     if (tensor.role == TensorRole::constant)
       continue;
-    if (!used.contains(tensor.fqn)) {
+    bool isUsed = used.contains(tensor.fqn);
+    // As torch with grad=None: it is saved with the others, but has no
+    // gradient, state or decay.
+    bool isKept = isUsed || (tensor.role == TensorRole::parameter &&
+                             isHeldByLayouts(tensor));
+    if (!isUsed)
       emitWarning(NameLoc::get(builder.getStringAttr(tensor.name)))
-          << "'" << tensor.fqn
-          << "' does not affect the loss; the program omits it";
+          << "'" << tensor.fqn << "' does not affect the loss; the program "
+          << (isKept ? "keeps its value" : "omits it");
+    if (!isKept)
       continue;
-    }
-    bool trains = tensor.role == TensorRole::parameter && isTrainable(tensor);
+    bool trains =
+        isUsed && tensor.role == TensorRole::parameter && isTrainable(tensor);
     if (failed(emitTensor(builder, tensor, trains)))
       return failure();
     if (tensor.role == TensorRole::buffer) {

@@ -217,16 +217,31 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
       .Case([&](fsdp::MemberSumsOp op) {
         FlatSymbolRefAttr kernel = pointers.outlineSums(op);
         Value scale = pointers.get(here, op.getScale());
-        rt::MemberSumsOp::create(rtBuilder, here, kernel, op.getLayoutsAttr(),
-                                 scale, sumsPerMember(op),
+        rt::MemberSumsOp::create(
+            rtBuilder, here, kernel, op.getLayoutsAttr(), scale,
+            sumsPerMember(op), pointers.get(here, op.getResult()),
+            op.getFactors() ? pointers.get(here, op.getFactors()) : Value());
+        return success();
+      })
+      .Case([&](fsdp::FactorSumsOp op) {
+        Value scale = pointers.get(here, op.getScale());
+        rt::FactorSumsOp::create(rtBuilder, here, op.getLayoutsAttr(), scale,
+                                 op.getClipValueAttr(),
                                  pointers.get(here, op.getResult()));
+        return success();
+      })
+      .Case([&](fsdp::UpdateFactorsOp op) {
+        rt::UpdateFactorsOp::create(rtBuilder, here, op.getLayoutsAttr(),
+                                    pointers.get(here, op.getSums()),
+                                    op.getEpsAttr(), op.getPowerAttr());
         return success();
       })
       .Case([&](fsdp::OptimizerOp op) {
         FlatSymbolRefAttr kernel = pointers.outlineOptimizer(op);
         Value scale = pointers.get(here, op.getScale());
         rt::OptimizerOp::create(rtBuilder, here, kernel, op.getLayoutAttr(),
-                                scale, sumsPerMember(op), pointers.sumsOf(op));
+                                scale, sumsPerMember(op), pointers.sumsOf(op),
+                                pointers.factorsOf(op));
         return success();
       })
       .Default([](Operation *op) {

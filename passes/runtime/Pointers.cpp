@@ -171,18 +171,31 @@ FlatSymbolRefAttr PointerBuilder::outlineSums(fsdp::MemberSumsOp op) {
   return share(outline(op, "member_sums"), "nn.optimizer");
 }
 
-Value PointerBuilder::sumsOf(fsdp::OptimizerOp op) {
-  if (!op.getSums())
-    return {};
-  auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
-  auto [root, offset] = throughViews(op.getSums());
+Value PointerBuilder::numbersFrom(Location loc, Value numbers, int64_t first,
+                                  int64_t count) {
+  auto [root, offset] = throughViews(numbers);
   auto offsets = root.getDefiningOp()->getAttrOfType<DenseI64ArrayAttr>(
       fsdp::FSDPDialect::kOffsetsAttr);
   assert(offsets && "verify-memory lets no unplanned value through");
   constexpr int64_t bytes = sizeof(double);
+  return arena(loc, offsets[0] + offset + bytes * first, bytes * count);
+}
+
+Value PointerBuilder::sumsOf(fsdp::OptimizerOp op) {
+  if (!op.getSums())
+    return {};
+  auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
   int64_t members = layout.getMembers().size();
-  return arena(op.getLoc(), offsets[0] + offset + bytes * *op.getFirst(),
-               bytes * op.getSumsPerMember() * members);
+  return numbersFrom(op.getLoc(), op.getSums(), *op.getFirst(),
+                     op.getSumsPerMember() * members);
+}
+
+Value PointerBuilder::factorsOf(fsdp::OptimizerOp op) {
+  if (!op.getFactors())
+    return {};
+  return numbersFrom(
+      op.getLoc(), op.getFactors(), *op.getFirstFactor(),
+      fsdp::factorsOf(symbols.lookup<fsdp::LayoutOp>(op.getLayout())));
 }
 
 // The copy drops all attributes that say where the op came from. Otherwise the

@@ -37,12 +37,17 @@ public:
   // Builds a pointer to the sums of the layout's members. Returns null if the
   // optimizer takes none.
   mlir::Value sumsOf(fsdp::OptimizerOp op);
+  // The same for the factors of their rows and columns.
+  mlir::Value factorsOf(fsdp::OptimizerOp op);
   // Returns a private function `nn.rows` that holds a copy of the attention op,
   // from which its row kernel is generated. Equal ops share one. Returns null
   // if the device computes attention by itself.
   mlir::FlatSymbolRefAttr outlineRows(mlir::Operation *attention);
 
 private:
+  // Builds a pointer to `count` f64 of a planned tensor.
+  mlir::Value numbersFrom(mlir::Location loc, mlir::Value numbers,
+                          int64_t first, int64_t count);
   // Builds a private kernel of the name with a copy of the region, whose
   // terminator becomes a return.
   mlir::func::FuncOp outline(mlir::Operation *op, llvm::StringRef name);

@@ -3,7 +3,7 @@
 // never from pointers, so that a pointer that declares too little is found.
 #include "passes/runtime/Reach.h"
 
-#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "passes/runtime/Pointers.h"
 #include "shared/norm_digits.h"
@@ -184,6 +184,16 @@ template <typename UpdateOp> int64_t memberSumBytes(UpdateOp op) {
   return members * op.getPerMember() * int64_t(sizeof(double));
 }
 
+// One f64 per row and column of each member of the layouts.
+template <typename UpdateOp> int64_t factorBytes(UpdateOp op) {
+  int64_t count = 0;
+  for (FlatSymbolRefAttr name : op.getLayoutRefs())
+    if (auto layout =
+            SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name))
+      count += fsdp::factorsOf(layout);
+  return count * int64_t(sizeof(double));
+}
+
 int64_t bufferBytes(rt::UpdateStatisticsOp op) {
   auto buffer = SymbolTable::lookupNearestSymbolFrom<fsdp::BufferOp>(
       op, op.getBufferAttr());
@@ -222,8 +232,14 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       })
       .Case(
           [&](rt::PoisonOp op) { return static_cast<int64_t>(op.getBytes()); })
-      .Case<rt::OptimizerOp, rt::MemberSumsOp>(
-          [&](auto op) { return index ? memberSumBytes(op) : scalar; })
+      .Case<rt::OptimizerOp, rt::MemberSumsOp>([&](auto op) {
+        if (operand.get() == op.getFactors())
+          return factorBytes(op);
+        return index ? memberSumBytes(op) : scalar;
+      })
+      .Case(
+          [&](rt::FactorSumsOp op) { return index ? factorBytes(op) : scalar; })
+      .Case([&](rt::UpdateFactorsOp op) { return factorBytes(op); })
       .Case<rt::ReportLossOp>([&](auto) { return scalar; })
       .Default([](Operation *) { return int64_t(0); });
 }

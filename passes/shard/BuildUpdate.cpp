@@ -1,7 +1,7 @@
 // build-update: builds @update: the norm over all layouts, the factor that
-// averages and clips the gradients, the sums over whole parameters that an
-// optimizer takes, and for each layout the program of its optimizer
-// (optimizers/): that of the options, or of a --group.
+// averages and clips the gradients, the factors and the sums over whole
+// parameters that an optimizer takes, and for each layout the program of its
+// optimizer (optimizers/): that of the options, or of a --group.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -19,8 +19,8 @@ using namespace mlir;
 namespace {
 
 // Fills the region of an op with what `build` makes of the arguments: two
-// elements (parameter and gradient), the states, three scalars, and the sums
-// that the program takes.
+// elements (parameter and gradient), the variance if there are factors, the
+// states, three scalars, and the sums that the program takes.
 template <typename Build>
 void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
                   ArrayRef<StringRef> sums, const Build &build) {
@@ -32,11 +32,77 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   };
   ArrayRef<StringRef> states = program.states();
   add(inner.getF32Type(), {"parameter", "gradient"});
+  if (program.isFactored())
+    add(inner.getF32Type(), {"variance"});
   add(inner.getF32Type(), states);
   add(inner.getF64Type(), {"lr", "step", "decay"});
   add(inner.getF64Type(), sums);
-  Results results = build(Scalars{inner, loc}, Arguments(body, states.size()));
+  Results results = build(Scalars{inner, loc},
+                          Arguments(body, states.size(), program.isFactored()));
   fsdp::YieldOp::create(inner, loc, results);
+}
+
+SmallVector<Attribute> namesOf(ArrayRef<fsdp::LayoutOp> layouts) {
+  SmallVector<Attribute> names;
+  for (fsdp::LayoutOp layout : layouts)
+    names.push_back(FlatSymbolRefAttr::get(layout));
+  return names;
+}
+
+// Factors of the members of all layouts of a program.
+struct Factors {
+  fsdp::FactorSumsOp ofRank;
+  Value values; // null if the program takes none
+};
+
+// Declares the buffers that hold a parameter's factors, behind the layouts.
+LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
+  OpBuilder builder(layout->getContext());
+  builder.setInsertionPointAfter(layout);
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+    auto parameter =
+        symbols.lookup<fsdp::ParameterOp>(member.getParameter().getValue());
+    for (const fsdp::FactorBuffer &factor : fsdp::factorBuffersOf(parameter)) {
+      if (symbols.lookup(factor.name))
+        return parameter.emitOpError("needs a buffer '")
+               << factor.name << "' for the optimizer's state, but the model "
+               << "has a tensor of that name; rename the latter";
+      auto buffer = fsdp::BufferOp::create(
+          builder, parameter.getLoc(), builder.getStringAttr(factor.name),
+          TypeAttr::get(factor.type), UnitAttr(), ArrayAttr(),
+          fsdp::SourceAttr(), builder.getStringAttr("zeros"), ElementsAttr(),
+          builder.getUnitAttr());
+      symbols.insert(buffer);
+    }
+  }
+  return success();
+}
+
+// The sums are added up over the ranks by one all-reduce.
+FailureOr<Factors> buildFactors(OpBuilder &builder, Location loc,
+                                const OptimizerProgram &program,
+                                ArrayRef<fsdp::LayoutOp> layouts, Value scale,
+                                SymbolTable &symbols) {
+  if (!program.isFactored() || layouts.empty())
+    return Factors();
+  int64_t count = 0;
+  for (fsdp::LayoutOp layout : layouts) {
+    if (failed(declareFactors(layout, symbols)))
+      return failure();
+    count += fsdp::factorsOf(layout);
+  }
+  auto type = RankedTensorType::get({count}, builder.getF64Type());
+  ArrayAttr names = builder.getArrayAttr(namesOf(layouts));
+  const fsdp::CompileOptions &options = program.own();
+  auto sums = fsdp::FactorSumsOp::create(
+      builder, loc, type, names, scale,
+      builder.getF64FloatAttr(options.clipGradValue));
+  auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
+  auto factors = fsdp::UpdateFactorsOp::create(
+      builder, loc, type, names, all.getResult(),
+      builder.getF64FloatAttr(options.eps1),
+      builder.getF64FloatAttr(options.beta2Decay));
+  return Factors{sums, factors.getResult()};
 }
 
 // Sums over the members of all layouts of a program, added up over the ranks by
@@ -48,20 +114,19 @@ struct WholeSums {
 
 WholeSums buildSums(OpBuilder &builder, Location loc,
                     const OptimizerProgram &program,
-                    ArrayRef<fsdp::LayoutOp> layouts, Value scale) {
+                    ArrayRef<fsdp::LayoutOp> layouts, Value scale,
+                    Value factors) {
   if (program.sums().empty() || layouts.empty())
     return {};
-  SmallVector<Attribute> names;
+  SmallVector<Attribute> names = namesOf(layouts);
   int64_t members = 0;
-  for (fsdp::LayoutOp layout : layouts) {
-    names.push_back(FlatSymbolRefAttr::get(layout));
+  for (fsdp::LayoutOp layout : layouts)
     members += layout.getMembers().size();
-  }
   int64_t perMember = program.sums().size();
   auto type =
       RankedTensorType::get({members * perMember}, builder.getF64Type());
-  auto sums = fsdp::MemberSumsOp::create(builder, loc, type,
-                                         builder.getArrayAttr(names), scale);
+  auto sums = fsdp::MemberSumsOp::create(
+      builder, loc, type, builder.getArrayAttr(names), scale, factors);
   buildProgram(sums.getBody(), loc, program, {}, [&](Scalars s, Arguments in) {
     return program.buildSums(s, in);
   });
@@ -71,14 +136,18 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
 
 // Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
-                    fsdp::LayoutOp layout, Value scale, WholeSums sums) {
+                    fsdp::LayoutOp layout, Value scale, Factors factors,
+                    WholeSums sums) {
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
-  IntegerAttr first;
+  IntegerAttr first, firstFactor;
   if (sums.ofAll)
     first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
+  if (factors.values)
+    firstFactor = builder.getI64IntegerAttr(*factors.ofRank.getFirstSum(name));
   auto optimizer =
-      fsdp::OptimizerOp::create(builder, loc, name, scale, sums.ofAll, first);
+      fsdp::OptimizerOp::create(builder, loc, name, scale, sums.ofAll, first,
+                                factors.values, firstFactor);
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
 }
@@ -132,14 +201,22 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
       }
       ofProgram[group].push_back(layout);
     }
+    SymbolTable symbols(module);
+    std::vector<Factors> factors;
     std::vector<WholeSums> wholeSums;
-    for (auto [program, own] : llvm::zip_equal(*programs, ofProgram))
-      wholeSums.push_back(
-          buildSums(builder, loc, program, own, clip.getScale()));
+    for (auto [program, own] : llvm::zip_equal(*programs, ofProgram)) {
+      auto ofOwn =
+          buildFactors(builder, loc, program, own, clip.getScale(), symbols);
+      if (failed(ofOwn))
+        return signalPassFailure();
+      factors.push_back(*ofOwn);
+      wholeSums.push_back(buildSums(builder, loc, program, own, clip.getScale(),
+                                    ofOwn->values));
+    }
     for (fsdp::LayoutOp layout : layouts) {
       size_t group = layout.getGroup().value_or(0);
       buildOptimizer(builder, (*programs)[group], layout, clip.getScale(),
-                     wholeSums[group]);
+                     factors[group], wholeSums[group]);
     }
     func::ReturnOp::create(builder, loc);
   }

@@ -116,7 +116,8 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     `--clip-grad-value` the region begins by clamping the gradient, which the scale has
     averaged and whose norm it has clipped. With `--ema` it ends with one more state, the
     average of the new parameter: in the first step the parameter itself, then decay times
-    the average plus the rest times the parameter. A layout with a `group` has the optimizer
+    the average plus the rest times the parameter. A parameter that is trained from a later
+    step on counts its steps from there, and has an average already, unless it is zero. A layout with a `group` has the optimizer
     and hyperparameters of that `--group`.
 
     LAMB and LARS take sums over whole parameters. For each program that takes any, one
@@ -132,6 +133,18 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     }
     %t = fsdp.all_reduce %n : tensor<6xf64>
     fsdp.optimizer @b.flat, %c sums %t[4] : tensor<f32>, tensor<6xf64> {
+    ```
+
+    Adafactor keeps no number per element but one per row and per column. For each
+    program of it, sums of squares along these are added up over the ranks, and
+    `fsdp.update_factors` updates the averages and gives factors, whose products the
+    regions take as the element's average of squares:
+    ```mlir
+    fsdp.buffer @w.row_var : tensor<8x1xf32> state {rule = "zeros"}
+    %s = fsdp.factor_sums [@a.flat], %c {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
+    %r = fsdp.all_reduce %s : tensor<12xf64>
+    %f = fsdp.update_factors [@a.flat], %r {eps = 1.1920928955078125e-07 : f64, power = -8.0e-01 : f64} : tensor<12xf64>
+    fsdp.optimizer @a.flat, %c sums %t[0] factors %f[0] : tensor<f32>, tensor<3xf64>, tensor<12xf64> {
     ```
 
     With `--optimizer=FILE.mlir` the program is the file's one function. It has the
@@ -189,6 +202,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `scale` | the backward begins with `fsdp.loss_scale`, but `--loss-scale` is none |
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
     | `sums` | the sums that an optimizer takes are not those of its layout's members, of gradients scaled by clip_scale and added up over the ranks once, or no optimizer takes them |
+    | `factors` | the factors that an optimizer takes are not those of its layout's members, updated once from sums of all ranks |
 
     The verifier of `fsdp.layout` checks the rest of a layout: members are aligned,
     disjoint, and all trainable or all frozen; its last member ends it. In the dumps of the

@@ -298,12 +298,12 @@ private:
 
 // ---- @update ----
 
-// Refuses ops of @update, other than the optimizers, that write the memory of
-// layouts. Those are collectives, which the phase `collectives` inserts.
+// Refuses ops of @update, other than those of optimizers, that write the memory
+// of layouts. Those are collectives, which the phase `collectives` inserts.
 LogicalResult verifyUpdateStage(Block &update) {
   for (Operation &op : update) {
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
-    if (!layouts || isa<fsdp::OptimizerOp>(op))
+    if (!layouts || isa<fsdp::OptimizerOp, fsdp::UpdateFactorsOp>(op))
       continue;
     auto effects = fsdp::effectsOf(&op);
     if (failed(effects))

@@ -19,8 +19,8 @@ constexpr int64_t pieceElements = 1 << 20;
 
 // Where the data of each tensor begins in the file, in bytes.
 struct Offsets {
-  std::vector<std::vector<uint64_t>> members; // per layout
-  std::vector<uint64_t> buffers;
+  std::vector<std::vector<uint64_t>> members;       // per layout
+  std::vector<std::pair<size_t, uint64_t>> buffers; // with their index
 };
 
 // Builds the header and fills in `offsets`.
@@ -34,16 +34,18 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
             header.add(member.name, "f32", member.shape, member.aliases));
   }
   if (what != Saved::gradients)
-    for (const Buffer &buffer : manifest.buffers)
-      offsets.buffers.push_back(
-          header.add(buffer.name, buffer.dtype, buffer.shape, buffer.aliases));
+    for (size_t i = 0; i < manifest.buffers.size(); ++i)
+      if (const Buffer &buffer = manifest.buffers[i]; !buffer.optimizerState)
+        offsets.buffers.emplace_back(i,
+                                     header.add(buffer.name, buffer.dtype,
+                                                buffer.shape, buffer.aliases));
   std::string text = header.text();
   // Offsets count from the data's start until the length of the header is
   // known.
   for (auto &layout : offsets.members)
     for (uint64_t &offset : layout)
       offset += text.size();
-  for (uint64_t &offset : offsets.buffers)
+  for (auto &[index, offset] : offsets.buffers)
     offset += text.size();
   return text;
 }
@@ -127,12 +129,12 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   }
   if (!writes)
     return {};
-  for (size_t i = 0; i < offsets.buffers.size(); ++i) {
+  for (auto [i, offset] : offsets.buffers) {
     const Buffer &buffer = manifest.buffers[i];
     std::vector<char> value(
         size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
     rank.device->download(value.data(), rank.buffers[i], value.size());
-    FSDPC_TRY(file.write(offsets.buffers[i], value.data(), value.size()));
+    FSDPC_TRY(file.write(offset, value.data(), value.size()));
   }
   return file.commit();
 }

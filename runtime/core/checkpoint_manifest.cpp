@@ -100,6 +100,9 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
     layout.members.push_back(std::move(member));
+    // Most are trained from the first step on, and do not have it.
+    layout.since.push_back(
+        entry.contains("since") ? numberIn(entry, "since", INT64_MAX / 2) : 0);
   }
   return layout;
 }
@@ -127,6 +130,7 @@ CheckpointManifest parseBody(const Json &json) {
     buffer.name = entry.at("name").get<std::string>();
     buffer.dtype = entry.at("dtype").get<std::string>();
     elementsOf(entry, buffer.shape);
+    buffer.optimizerState = entry.value("optimizerState", false);
     stored.buffers.push_back(std::move(buffer));
   }
   for (const Json &entry : json.at("files")) {
@@ -174,6 +178,7 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
     copy.name = storedName(buffer.name);
     copy.dtype = buffer.dtype;
     copy.shape = buffer.shape;
+    copy.optimizerState = buffer.optimizerState;
     stored.buffers.push_back(std::move(copy));
   }
   return stored;
@@ -227,13 +232,16 @@ std::string toJson(const CheckpointManifest &stored) {
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
   for (const StoredLayout &layout : stored.layouts) {
     Json members = Json::array();
-    for (const Member &member : layout.members) {
+    for (size_t i = 0; i < layout.members.size(); ++i) {
+      const Member &member = layout.members[i];
       members.push_back({{"name", member.name},
                          {"shape", member.shape},
                          {"dtype", "f32"},
                          {"offset", member.offset}});
       if (!member.aliases.empty())
         members.back()["aliases"] = member.aliases;
+      if (int64_t since = layout.sinceOf(i))
+        members.back()["since"] = since;
     }
     layouts.push_back({{"name", layout.name},
                        {"shard", layout.shard},
@@ -247,10 +255,13 @@ std::string toJson(const CheckpointManifest &stored) {
       format = groupFormat;
     }
   }
-  for (const Buffer &buffer : stored.buffers)
+  for (const Buffer &buffer : stored.buffers) {
     buffers.push_back({{"name", buffer.name},
                        {"shape", buffer.shape},
                        {"dtype", buffer.dtype}});
+    if (buffer.optimizerState)
+      buffers.back()["optimizerState"] = true;
+  }
   for (const StoredFile &file : stored.files) {
     Json tensors = Json::array();
     for (uint64_t hash : file.tensors)
@@ -357,6 +368,9 @@ Status checkSameModel(const CheckpointManifest &stored,
     buffers[buffer.name] = &buffer;
   for (const Buffer &buffer : manifest.buffers) {
     auto other = buffers.find(storedName(buffer.name));
+    // Like a state, it begins at zero if the optimizer is new.
+    if (other == buffers.end() && buffer.optimizerState)
+      continue;
     if (other == buffers.end() || other->second->dtype != buffer.dtype ||
         other->second->shape != buffer.shape)
       found.push_back("it has no buffer " +

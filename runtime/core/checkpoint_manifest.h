@@ -41,7 +41,12 @@ struct StoredLayout {
   bool average = false; // the last state; see Layout
   // Whose states they are; empty if the layout is frozen or it is not known.
   std::string optimizer = {};
+  // LayoutBuffers::since, per member; empty if it is 0 for all.
+  std::vector<int64_t> since = {};
 
+  int64_t sinceOf(size_t member) const {
+    return member < since.size() ? since[member] : 0;
+  }
   // The states of the optimizer itself, which come first.
   int32_t ownStates() const { return states - int32_t(average); }
 };

@@ -4,8 +4,10 @@
 #include "runtime/core/checkpoint_reader.h"
 #include "runtime/core/checkpoint_file.h"
 #include "runtime/core/spelling.h"
+#include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -147,6 +149,19 @@ Status TrainingCheckpoint::readState(const Member &member, int32_t state,
   return {};
 }
 
+std::optional<int64_t> TrainingCheckpoint::since(const Layout &layout,
+                                                 const Member &member) const {
+  const Place &place = placeOf(member);
+  const StoredLayout &home = stored.layouts[place.layout];
+  int32_t own = layout.states - int32_t(layout.average);
+  if (home.ownStates() == 0 && (own > 0 || home.optimizer != layout.optimizer))
+    return std::nullopt;
+  for (size_t i = 0; i < home.members.size(); ++i)
+    if (home.members[i].offset == place.offset)
+      return home.sinceOf(i);
+  return 0;
+}
+
 Status TrainingCheckpoint::readAverage(const Member &member, int64_t begin,
                                        int64_t count, float *to) const {
   const Place &place = placeOf(member);
@@ -158,6 +173,11 @@ Status TrainingCheckpoint::readAverage(const Member &member, int64_t begin,
 Status TrainingCheckpoint::readBuffer(const Buffer &buffer, void *to) const {
   const SafeTensor *tensor =
       files[0].find("buffer." + storedName(buffer.name), {});
+  // That of a parameter which another optimizer updated, or none.
+  if (!tensor) {
+    std::memset(to, 0, size_t(bufferElements(buffer) * sizeof(float)));
+    return {};
+  }
   return files[0].file().read(tensor->offset, to, tensor->bytes);
 }
 

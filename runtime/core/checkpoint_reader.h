@@ -7,6 +7,7 @@
 #include "runtime/core/safetensors.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,13 @@ public:
                    int64_t count, float *to) const;
   Status readAverage(const Member &member, int64_t begin, int64_t count,
                      float *to) const;
+  // An optimizer's own buffer is zero if the checkpoint does not have it.
   Status readBuffer(const Buffer &buffer, void *to) const;
+  // Returns the updates before the member's state began (LayoutBuffers::since),
+  // or nullopt if it begins now: the member was frozen, or had an optimizer
+  // without states.
+  std::optional<int64_t> since(const Layout &layout,
+                               const Member &member) const;
 
 private:
   struct Place {

@@ -3,7 +3,9 @@
 // takes.
 #include "runtime/core/rank.h"
 
+#include <map>
 #include <new>
+#include <string>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -75,6 +77,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
     buffers.partBegin = layout.stateWhole ? 0 : first;
     buffers.part = layout.stateWhole ? memory.whole : memory.shard;
     buffers.rates.resize(layout.members.size());
+    buffers.since.resize(layout.members.size());
   }
   layouts.push_back(std::move(buffers));
 }
@@ -98,6 +101,35 @@ Status fsdpc_rank::allocateSlot(int slot) {
   return {};
 }
 
+// Every member of a layout has its buffers, or none has (the verifier of
+// fsdp.update_factors).
+void fsdpc_rank::findFactors() {
+  std::map<std::string, float *> states;
+  for (size_t i = 0; i < manifest.buffers.size(); ++i)
+    if (manifest.buffers[i].optimizerState)
+      states[manifest.buffers[i].name] = static_cast<float *>(buffers[i]);
+  auto find = [&](const std::string &name) {
+    auto found = states.find(name);
+    return found == states.end() ? nullptr : found->second;
+  };
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    int64_t first = 0;
+    for (const Member &member : manifest.layouts[i].members) {
+      MemberFactors factors;
+      factors.shape = factorShapeOf(member.shape);
+      factors.first = first;
+      first += factors.shape.count();
+      factors.rows = find(member.name + rowFactors);
+      factors.columns =
+          find(member.name +
+               (factors.shape.factored ? columnFactors : vectorFactors));
+      if (!factors.columns)
+        break;
+      layouts[i].factors.push_back(factors);
+    }
+  }
+}
+
 Status fsdpc_rank::allocate(const MemoryPlan &plan) {
   FSDPC_TRY(device->reserve(plan));
   try {
@@ -105,6 +137,7 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
       allocateLayout(layout);
     for (const Buffer &buffer : manifest.buffers)
       buffers.push_back(take(bufferBytes(buffer)));
+    findFactors();
     for (int slot = 0; slot < 2; ++slot)
       FSDPC_TRY(allocateSlot(slot));
     statistics =

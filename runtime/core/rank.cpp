@@ -38,15 +38,19 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
        ", which does not exist");
 }
 
-// The operands that both kernels begin with: master, gradient and states.
+// The operands that both kernels begin with: master, gradient, the average of
+// squares if it follows from factors, and states.
 static OptimizerOperands commonOperands(const Layout &layout,
-                                        const LayoutBuffers &buffers) {
+                                        const LayoutBuffers &buffers,
+                                        bool hasFactors) {
   // If the state is replicated, so are master and gradient; `check` of the
   // manifest makes sure of it.
   bool whole = layout.stateWhole;
   OptimizerOperands operands;
   operands.push(whole ? buffers.masterWhole : buffers.masterShard);
   operands.push(whole ? buffers.gradientWhole : buffers.gradientShard);
+  if (hasFactors)
+    operands.push(nullptr);
   for (int32_t state = 0; state < layout.states; ++state)
     operands.push(buffers.states + state * buffers.part);
   return operands;
@@ -54,9 +58,11 @@ static OptimizerOperands commonOperands(const Layout &layout,
 
 OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
                                                     int32_t index,
-                                                    const void *scale) {
-  OptimizerOperands operands = commonOperands(
-      rank.manifest.layouts[size_t(index)], rank.layouts[size_t(index)]);
+                                                    const void *scale,
+                                                    bool hasFactors) {
+  OptimizerOperands operands =
+      commonOperands(rank.manifest.layouts[size_t(index)],
+                     rank.layouts[size_t(index)], hasFactors);
   operands.push(const_cast<void *>(scale));
   return operands;
 }
@@ -64,10 +70,11 @@ OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
 // In the order that fsdpc_optimizer documents.
 OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
                                                     int32_t index,
-                                                    const void *scale) {
+                                                    const void *scale,
+                                                    bool hasFactors) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  OptimizerOperands operands = commonOperands(layout, buffers);
+  OptimizerOperands operands = commonOperands(layout, buffers, hasFactors);
   // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.computeWhole && rank.manifest.computeDtype != "f32")
     operands.push(layout.stateWhole ? buffers.computeWhole

@@ -10,6 +10,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
 #include "runtime/core/device.h"
+#include "shared/factors.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
 
@@ -32,6 +33,14 @@ struct RandomKey {
   float lossScale;
 };
 
+// The state of an optimizer that keeps averages of squares along rows and
+// columns of a member.
+struct MemberFactors {
+  FactorShape shape;
+  float *rows = nullptr, *columns = nullptr; // rows: null if not factored
+  int64_t first = 0; // the member's among the layout's rows and columns
+};
+
 // The persistent memory of one layout on this rank. "Shard" pointers refer to
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
@@ -45,6 +54,12 @@ struct LayoutBuffers : LayoutCut {
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
   std::vector<std::array<double, 4>> rates;
+  // Updates of the run before the first one of each member's state, which is
+  // later than the first step if the member was frozen before.
+  std::vector<int64_t> since;
+  // Where the optimizer keeps averages of rows and columns, per member; empty
+  // if it does not.
+  std::vector<MemberFactors> factors;
 };
 
 } // namespace fsdpc::runtime
@@ -103,6 +118,7 @@ private:
   char *allocateBlock(int64_t bytes);
   char *take(int64_t bytes); // allocates and counts towards plan.allocated
   void allocateLayout(const fsdpc::Layout &layout);
+  void findFactors();
   fsdpc::Status allocateSlot(int slot);
   struct Block {
     void *memory;
@@ -157,13 +173,15 @@ struct OptimizerOperands {
 
 // The operands of a layout's optimizer kernel, as fsdpc_optimizer lists them,
 // up to and including `scale`. They point to the part that this rank updates:
-// the full-length buffers if the state is replicated, else the shards.
+// the full-length buffers if the state is replicated, else the shards. With
+// factors the device sets the operand of the average of squares.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale);
+                                    const void *scale, bool hasFactors = false);
 // The same for fsdpc_member_sums, whose kernel reads no copy in the compute
 // type.
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale);
+                                    const void *scale, bool hasFactors = false);
+constexpr size_t varianceOperand = 2;
 
 // Returns the index of the first layout whose accumulated gradient is not
 // finite on this rank, or the number of layouts if all are. Reads all

@@ -144,6 +144,20 @@ std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
   return settings;
 }
 
+// Lists the parameters whose state begins here: "'a', 'b' and 3 more".
+static std::string begunStates(const Manifest &manifest,
+                               const TrainingCheckpoint &checkpoint) {
+  std::string names;
+  size_t count = 0;
+  for (const Layout &layout : manifest.layouts)
+    for (const Member &member : layout.members)
+      if (layout.trainable && !checkpoint.since(layout, member) && ++count <= 5)
+        names += (count > 1 ? ", '" : "'") + printable(member.name) + "'";
+  if (count > 5)
+    names += " and " + std::to_string(count - 5) + " more";
+  return names;
+}
+
 // Says where the run continues, and with what else than before.
 void Trainer::reportResumed() const {
   if (options.resume.empty())
@@ -155,6 +169,10 @@ void Trainer::reportResumed() const {
   }
   std::fprintf(stderr, "resuming from '%s'\n",
                folder.folderOf(started.step).c_str());
+  std::string begun = begunStates(manifest, *resumed);
+  if (started.step > 0 && !begun.empty())
+    std::fprintf(stderr, "%s: newly trained, from a state of zero and step 1\n",
+                 begun.c_str());
   auto &before = resumed->manifest().settings;
   std::string differing;
   for (auto &[name, value] : settings()) {

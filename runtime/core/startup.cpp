@@ -262,10 +262,16 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
 }
 
 // Replicated states are read whole by every rank. Gaps and padding stay zero.
+// A member without a state in the checkpoint begins as in a run of its own.
 Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
+  const TrainingState &state = checkpoint.manifest().state;
+  int64_t updates = state.step - state.scaler.skips;
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
     const Layout &layout = rank.manifest.layouts[i];
     LayoutBuffers &buffers = rank.layouts[i];
+    for (size_t m = 0; layout.trainable && m < layout.members.size(); ++m)
+      buffers.since[m] =
+          checkpoint.since(layout, layout.members[m]).value_or(updates);
     int64_t begin = buffers.partBegin, end = begin + buffers.part;
     for (int32_t state = 0; layout.trainable && state < layout.states; ++state)
       FSDPC_TRY(forEachMember(

@@ -43,8 +43,11 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
       bytes += buffers.whole * element + buffers.shard * 4;
     else if (command.op == "accumulate")
       bytes += layout.elements * (element + 4);
-    else if (command.op == "sum_squares")
+    else if (command.op == "sum_squares" || command.op == "factor_sums")
       bytes += buffers.own * 4;
+    else if (command.op == "update_factors") // averages, both ways
+      for (const MemberFactors &member : buffers.factors)
+        bytes += 8 * member.shape.count();
     else if (command.op == "member_sums") // all is read
       bytes += buffers.own * 4 * (2 + layout.states);
     else if (command.op == "optimizer") // all but the gradient is written

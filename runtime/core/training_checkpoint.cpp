@@ -176,6 +176,8 @@ Together CheckpointWriter::start(
   stored = describeCheckpoint(rank.manifest, rank.job.size, rank.groupRanks);
   stored.state = state;
   stored.settings = std::move(settings);
+  for (size_t i = 0; i < stored.layouts.size(); ++i)
+    stored.layouts[i].since = rank.layouts[i].since;
   sums = {};
   Together begun =
       together(rank.job, rank.job.rank == 0 ? folder.begin(step()) : Status());

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -49,8 +50,9 @@ Status Weights::open(const Manifest &itsManifest,
       FSDPC_TRY(locate(member.name, member.aliases, member.shape, member.source,
                        true));
   for (const Buffer &buffer : manifest->buffers)
-    FSDPC_TRY(locate(buffer.name, buffer.aliases, buffer.shape, buffer.source,
-                     false));
+    if (!buffer.optimizerState)
+      FSDPC_TRY(locate(buffer.name, buffer.aliases, buffer.shape, buffer.source,
+                       false));
   return {};
 }
 
@@ -186,7 +188,8 @@ Status Weights::verify(int rank, int ranks) const {
     for (const Member &member : layout.members)
       FSDPC_TRY(check(member.name, member.source));
   for (const Buffer &buffer : manifest->buffers)
-    FSDPC_TRY(check(buffer.name, buffer.source));
+    if (!buffer.optimizerState)
+      FSDPC_TRY(check(buffer.name, buffer.source));
   return {};
 }
 
@@ -262,7 +265,8 @@ Result<std::string> Weights::hashOfFiles() const {
     for (const Member &member : layout.members)
       FSDPC_TRY(add(member.name, member.source));
   for (const Buffer &buffer : manifest->buffers)
-    FSDPC_TRY(add(buffer.name, buffer.source));
+    if (!buffer.optimizerState)
+      FSDPC_TRY(add(buffer.name, buffer.source));
   return std::to_string(hash);
 }
 
@@ -314,6 +318,10 @@ static int64_t bitsOfOne(const std::string &dtype) {
 
 // Buffers are replicated, so every rank reads all of them, unlike parameters.
 Status Weights::readBuffer(const Buffer &buffer, void *to) const {
+  if (buffer.optimizerState) {
+    std::memset(to, 0, size_t(bufferBytes(buffer)));
+    return {};
+  }
   const Place &place = places.at(buffer.name);
   int64_t elements = product(buffer.shape);
   if (!place.rule) {

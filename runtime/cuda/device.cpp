@@ -265,13 +265,24 @@ void CudaDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 
 // The compiler refuses optimizers with sums for GPUs (emit-grids).
 void CudaDevice::memberSums(fsdpc_rank &, const fsdpc_kernel *, int32_t,
-                            const int32_t *, const void *, int32_t, void *) {
+                            const int32_t *, const void *, int32_t, void *,
+                            const void *) {
   fail("a CUDA device does not compute sums of parameters");
+}
+
+void CudaDevice::factorSums(fsdpc_rank &, int32_t, const int32_t *,
+                            const void *, double, void *) {
+  fail("a CUDA device does not compute sums of rows and columns");
+}
+
+void CudaDevice::updateFactors(fsdpc_rank &, int32_t, const int32_t *, void *,
+                               double, double) {
+  fail("a CUDA device does not factor an optimizer's state");
 }
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t,
-                           const void *) {
+                           const void *, const void *) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // A rank may own only padding of a layout. The scope above has still advanced
   // the program's position, so later calls keep their names.

@@ -140,14 +140,16 @@ void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
   // The step before the last used this copy; wait until it is done.
   reported[parity]->await();
   double *rates = pinnedRates[parity];
-  for (const Layout &layout : rank.manifest.layouts) {
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    const Layout &layout = rank.manifest.layouts[i];
     if (!layout.trainable)
       continue;
-    for (const Member &member : layout.members) {
+    for (size_t m = 0; m < layout.members.size(); ++m) {
+      const Member &member = layout.members[m];
       // The optimizer reads per member: learning rate, step from 1, weight
       // decay, and a word that pads the group to four.
       *rates++ = rank.lr * member.rate;
-      *rates++ = double(step + 1);
+      *rates++ = double(step + 1 - rank.layouts[i].since[m]);
       *rates++ = member.decay;
       *rates++ = 0;
     }

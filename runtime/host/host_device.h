@@ -96,7 +96,9 @@ private:
   SquareSum layoutSquares(fsdpc_rank &rank, int32_t layout);
   void sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   int32_t layout, int32_t perMember, const void *scale,
-                  double *sums);
+                  const double *factors, double *sums);
+  void sumFactors(const fsdpc_rank &rank, int32_t layout, float scale,
+                  double clipValue, double *sums);
 
   ThreadPool pool;
   LibraryPlans plans;

@@ -7,6 +7,7 @@
 #include "runtime/comm/each_processor.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/square_sum.h"
+#include "runtime/host/host_factors.h"
 #include "shared/member_sums.h"
 
 #include <algorithm>
@@ -114,11 +115,12 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 // update guarantees.
 static void setRates(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
+  LayoutBuffers &buffers = rank.layouts[size_t(index)];
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
-    rank.layouts[size_t(index)].rates[i] = {rank.lr * layout.members[i].rate,
-                                            double(rank.updates + 1),
-                                            layout.members[i].decay, 0};
+    buffers.rates[i] = {rank.lr * layout.members[i].rate,
+                        double(rank.updates + 1 - buffers.since[i]),
+                        layout.members[i].decay, 0};
 }
 
 // Sums each member's elements in this rank's shard, in blocks that count from
@@ -126,7 +128,7 @@ static void setRates(fsdpc_rank &rank, int32_t index) {
 // summed groups of elements.
 void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                             int32_t index, int32_t perMember, const void *scale,
-                            double *sums) {
+                            const double *factors, double *sums) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   // Replicas of a shard sum a part of it each.
@@ -146,12 +148,18 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
   size_t count = size_t(perMember);
   if (partials.size() < pieces.size() * count)
     partials.resize(pieces.size() * count);
-  OptimizerOperands operands = memberSumOperands(rank, index, scale);
+  OptimizerOperands operands =
+      memberSumOperands(rank, index, scale, factors != nullptr);
   parallelFor(int64_t(pieces.size()), 4, [&](int64_t begin, int64_t end) {
     std::array<double, sumBlock / sumGroup * mostSums> groups;
+    std::array<float, sumBlock> variances;
     auto own = operands; // a copy per piece of a thread
     for (auto piece = size_t(begin); piece < size_t(end); ++piece) {
       auto [member, from, to] = pieces[piece];
+      if (factors)
+        own.list[varianceOperand] =
+            variancesOf(buffers, layout.members[member], member, factors, from,
+                        to, variances.data());
       own.list[own.count] = const_cast<double *>(buffers.rates[member].data());
       own.list[own.count + 1] = groups.data();
       kernel.host(from - buffers.partBegin, to - buffers.partBegin,
@@ -172,14 +180,18 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
 // A rank sums its shard, also where it keeps the whole state.
 void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                             int32_t count, const int32_t *layouts,
-                            const void *scale, int32_t perMember, void *sums) {
+                            const void *scale, int32_t perMember, void *sums,
+                            const void *factors) {
   for (int32_t i = 0; i < count; ++i)
     setRates(rank, layouts[i]);
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     auto *to = static_cast<double *>(sums);
+    auto *ofLayout = static_cast<const double *>(factors);
     for (int32_t i = 0; i < count; ++i) {
-      sumMembers(rank, *kernel, layouts[i], perMember, scale, to);
+      sumMembers(rank, *kernel, layouts[i], perMember, scale, ofLayout, to);
+      if (factors)
+        ofLayout += countOf(rank.layouts[size_t(layouts[i])].factors);
       to += rank.manifest.layouts[size_t(layouts[i])].members.size() *
             size_t(perMember);
     }
@@ -190,13 +202,14 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
 // be running.
 void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t perMember,
-                           const void *sums) {
+                           const void *sums, const void *factors) {
   if (!sums)
     setRates(rank, index);
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
 
-  OptimizerOperands operands = optimizerOperands(rank, index, scale);
+  OptimizerOperands operands =
+      optimizerOperands(rank, index, scale, factors != nullptr);
   fsdpc_kernel_body body = kernel->host;
 
   run(FSDPC_STREAM_COMPUTE, [=, this, &layout, &buffers] {
@@ -206,6 +219,10 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
       // A copy per piece: the last operands are the rates and the sums of the
       // member at hand.
       auto own = operands;
+      std::array<float, sumBlock> variances;
+      auto runBlock = [&](int64_t from, int64_t to) {
+        body(from - buffers.partBegin, to - buffers.partBegin, own.list.data());
+      };
       forEachMember(layout, buffers.partBegin + begin, buffers.partBegin + end,
                     [&](size_t member, int64_t from, int64_t to) {
                       own.list[own.count] = buffers.rates[member].data();
@@ -213,8 +230,16 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                           sums ? static_cast<const double *>(sums) +
                                      member * size_t(perMember)
                                : nullptr);
-                      body(from - buffers.partBegin, to - buffers.partBegin,
-                           own.list.data());
+                      if (!factors)
+                        return runBlock(from, to);
+                      for (; from < to; from += sumBlock) {
+                        int64_t last = std::min(from + sumBlock, to);
+                        own.list[varianceOperand] =
+                            variancesOf(buffers, layout.members[member], member,
+                                        static_cast<const double *>(factors),
+                                        from, last, variances.data());
+                        runBlock(from, last);
+                      }
                     });
     });
   });

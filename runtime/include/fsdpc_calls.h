@@ -155,6 +155,21 @@ void fsdpc_all_reduce(fsdpc_rank *, int32_t count, void *values);
 void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
                 const void *sums, double max_norm, void *scale);
 
+/* Sums squares along rows and columns of this rank's gradients. Stream
+ * COMPUTE. Writes one f64 per row and column of each member of each layout:
+ * the sums of squares of the gradient times `scale` (one f32), clipped to
+ * `clip_value` if that is not 0, over the elements of the member that lie in
+ * this rank's shard. Only the host computes it. */
+void fsdpc_factor_sums(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                       const void *scale, double clip_value, void *sums);
+
+/* Updates the factored averages of squares. Stream COMPUTE. Takes the sums of
+ * all ranks, updates the buffers with the averages of rows and columns, and
+ * puts the factors of the elements' averages in the sums' place
+ * (`fsdp.update_factors`). Only the host computes it. */
+void fsdpc_update_factors(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                          void *sums, double eps, double power);
+
 /* Sums a scalar program over this rank's shard of each parameter. Stream
  * COMPUTE. Writes `per_member` f64 for each member of each layout: the sums of
  * what an outlined program yields for the elements of the member that lie in
@@ -164,10 +179,13 @@ void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
  * state n-1. Then follow `scale` (one f32), the double[4] of
  * `fsdpc_optimizer`, and double[per_member] for each 16 elements of the range,
  * of which the kernel writes the sums. It runs once per member and range; a
- * range begins at a multiple of 16. Only the host computes it. */
+ * range begins at a multiple of 16. Only the host computes it.
+ *
+ * With `factors`, which hold an f64 per row and column of each member, the
+ * average of squares that follows from them stands behind the gradient. */
 void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
                        const int32_t *layouts, const void *scale,
-                       int32_t per_member, void *sums);
+                       int32_t per_member, void *sums, const void *factors);
 
 /* Updates this rank's part of a layout. Stream COMPUTE. Runs an outlined
  * optimizer over the elements of this rank's part of the layout (all of it
@@ -184,9 +202,12 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * - on a GPU int64[3] per segment: from, to (elements of the part), member;
  *   and double[4] per member. One launch, with one block per segment.
  *
- * With `sums` the last buffer is the address of the member's. GPUs have no
- * code for them. */
+ * With `sums` the last buffer is the address of the member's. With `factors`,
+ * which hold an f64 per row and column of each member, the average of squares
+ * that follows from them stands behind the gradient. GPUs have no code for
+ * either. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
-                     const void *scale, int32_t per_member, const void *sums);
+                     const void *scale, int32_t per_member, const void *sums,
+                     const void *factors);
 
 #endif

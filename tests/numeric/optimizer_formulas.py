@@ -1,4 +1,4 @@
-"""Optimizers that torch.optim does not have, from the formulas of their papers, in f64 and on whole tensors.
+"""Optimizers that torch.optim does not have, from the formulas of their papers, and torch's Adafactor, in f64 and on whole tensors.
 
 tests/numeric/optimizers.py compares programs with them. Each class has the hyperparameters' defaults and `step`, which returns the
 new parameters: a dict of arrays, as the gradients are. `clip_grad_norm` and `clip_grad_value` are done before a step, as torch's
@@ -39,12 +39,38 @@ class LARS:
         return p - o["lr"] * m
 
 
+class Adafactor:
+    """torch.optim.Adafactor. Its `eps` is the pair (eps1, eps) here, and None for eps1 is the epsilon of f32."""
+    defaults = {"lr": 1e-2, "beta2_decay": -0.8, "eps": 1e-3, "eps1": 2.0 ** -23, "d": 1.0, "weight_decay": 0.0}
+
+    def step(self, o: dict, number: int, p: np.ndarray, g: np.ndarray, state: dict) -> np.ndarray:
+        def average(name: str, value: np.ndarray) -> np.ndarray:
+            old = state.get(name, np.zeros_like(value))
+            state[name] = old + number ** o["beta2_decay"] * (value - old)
+            return state[name]
+
+        def mean_square(x: np.ndarray) -> float:
+            return norm(x) / np.sqrt(x.size)
+        if g.ndim > 1:
+            rows, columns = (average(name, (g * g).mean(axis=axis, keepdims=True)) for name, axis in (("row", -1), ("column", -2)))
+            variance = rows * columns / np.maximum(rows.mean(axis=-2, keepdims=True), o["eps1"])
+        else:
+            variance = average("variance", g * g)
+        u = g / np.sqrt(np.maximum(variance, o["eps1"] ** 2))
+        rate = max(o["eps"], mean_square(p)) * min(o["lr"], number ** -0.5)
+        return p * (1 - o["lr"] * o["weight_decay"]) - rate / max(1, mean_square(u) / o["d"]) * u
+
+
 # As in tests/models/optimizers.py: the first variant of each optimizer has all defaults, and a further one changes every number.
 VARIANTS = {
     "lamb": [(LAMB, {}), {"lr": 0.05, "clip_grad_norm": 1.5, "weight_decay": 0.0},
              {"lr": 0.05, "betas": (0.6, 0.7), "eps": 1e-2, "weight_decay": 0.3, "clip_grad_value": 0.25, "maximize": True}],
     "lars": [(LARS, {}), {"lr": 0.5, "trust": 0.1, "momentum": 0.0, "clip_grad_norm": 1.5},
              {"lr": 0.5, "momentum": 0.7, "trust": 0.2, "eps": 0.5, "weight_decay": 0.3, "clip_grad_value": 0.25, "maximize": True}],
+    # The rate is that of --lr in some steps, and in others the root's. An eps1 of this size limits some elements.
+    "adafactor": [(Adafactor, {}), {"lr": 2.0, "clip_grad_norm": 1.5, "weight_decay": 0.1},
+                  {"lr": 0.4, "beta2_decay": -0.5, "eps": 0.07, "eps1": 0.1, "d": 1.1, "weight_decay": 0.3, "clip_grad_value": 0.25,
+                   "maximize": True}],
 }
 
 

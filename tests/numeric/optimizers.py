@@ -65,8 +65,8 @@ class Reference:
         self.formulas.add(variant)
 
     def tensors(self, row: np.ndarray) -> dict[str, np.ndarray]:
-        ends = np.cumsum([np.prod(shape) for shape in self.shapes.values()])
-        return dict(zip(self.shapes, np.split(row, ends[:-1])))
+        ends = np.cumsum([np.prod(shape, dtype=int) for shape in self.shapes.values()])
+        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes.items(), np.split(row, ends[:-1]))}
 
     def measure(self, variant: str, name: str, value: np.ndarray) -> float:
         value = value.astype(np.float64)
@@ -77,7 +77,7 @@ class Reference:
 
     def error(self, variant: str, when: str, found: dict[str, np.ndarray]) -> float:
         """Returns the largest error of a tensor's change, or of the tensor."""
-        errors = [np.linalg.norm(found[name].ravel().astype(np.float64) - value) / self.measure(variant, name, value)
+        errors = [np.linalg.norm(found[name].reshape(value.shape).astype(np.float64) - value) / self.measure(variant, name, value)
                   for name, value in self.tensors(self.rows[when][variant]).items()]
         return max(error if error == error else np.inf for error in errors)
 
@@ -92,8 +92,8 @@ def flags(optimizer: str, arguments: dict) -> list[str]:
 
 
 class Trials:
-    def __init__(self, bench, zeros: bool = False):
-        self.bench, self.reference = bench, Reference(zeros)
+    def __init__(self, bench, zeros: bool = False, reference: Reference | None = None):
+        self.bench, self.reference = bench, reference or Reference(zeros)
         self.name = "zeros" if zeros else "model"
         self.model, self.data = bench.path(f"{self.name}.onnx"), []
         nodes, inputs, total = [], [], ""
@@ -117,7 +117,7 @@ class Trials:
 
     def train(self, program, steps: int, ranks: int = 1, *flags: str):
         saved = program.with_name(f"{program.name}-{steps}-{ranks}.safetensors")
-        harness.run([program, "--ranks", ranks, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags])
+        self.told = harness.run([program, "--ranks", ranks, *self.data, "--steps", steps, "--threads", 1, "--save", saved, *flags]).stderr
         return saved
 
     def errors(self, program, variant: str) -> list[float]:

@@ -348,7 +348,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
        "is none of none|post|pre|auto; did you mean 'pre'?"},
       {"optimizer", "torch.optim.SGD",
        "is none of adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|rmsprop|"
-       "rprop|asgd|lion|lamb|lars; did you mean 'sgd'?"},
+       "rprop|asgd|lion|lamb|lars|adafactor; did you mean 'sgd'?"},
       {"lr", "inf", "is not finite"},
       {"lr", "nan", "is not a number"},
       {"plan-ranks", "0", "is less than 1"},
@@ -474,7 +474,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--trust' has no effect with '--optimizer=lamb'; it needs "
        "'--optimizer=lars'"},
       {{{"optimizer", "lamb"}, {"target", "cuda-emulation"}},
-       "'--optimizer=lamb' takes norms of whole parameters, which "
+       "'--optimizer=lamb' takes sums over whole parameters, which "
        "'--target=cuda-emulation' does not compute yet"},
       {{{"optimizer", "sgd"}, {"nesterov", "true"}},
        "'--nesterov' needs '--momentum' above 0"},
@@ -491,10 +491,20 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "--etas '0.5,0.9' are not a number between 0 and 1 and one above 1"},
       {{{"optimizer", "rprop"}, {"step-sizes", "2,1"}},
        "--step-sizes '2,1' have a minimum above the maximum"},
+      {{{"optimizer", "adafactor"}, {"beta2-decay", "-0.5"}, {"d", "2"}}, ""},
+      {{{"optimizer", "adafactor"}, {"beta2-decay", "0.5"}},
+       "--beta2-decay '0.5' is above 0"},
+      {{{"optimizer", "adafactor"}, {"d", "0.5"}}, "--d '0.5' is below 1"},
+      {{{"optimizer", "adamw"}, {"d", "2"}},
+       "'--d' has no effect with '--optimizer=adamw'; it needs "
+       "'--optimizer=adafactor'"},
+      {{{"optimizer", "adafactor"}, {"target", "cuda"}},
+       "'--optimizer=adafactor' takes sums over whole parameters, which "
+       "'--target=cuda' does not compute yet"},
       {{{"optimizer", "rprop"}, {"weight-decay", "0.1"}},
        "'--weight-decay' has no effect with '--optimizer=rprop'; it needs "
        "'--optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|"
-       "rmsprop|asgd|lion|lamb|lars'"},
+       "rmsprop|asgd|lion|lamb|lars|adafactor'"},
       {{{"betas", "0.9,0.95"}, {"optimizer", "sgd"}},
        "'--betas' has no effect with '--optimizer=sgd'; it needs "
        "'--optimizer=adamw|adam|adamax|nadam|radam|lion|lamb'"},
@@ -534,7 +544,7 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
         {"group", "a: optimizer=rprop weight_decay=0"}},
        "'--group=a: ...' sets weight_decay, which optimizer=rprop does not "
        "take; it needs optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|"
-       "radam|rmsprop|asgd|lion|lamb|lars"},
+       "radam|rmsprop|asgd|lion|lamb|lars|adafactor"},
       {{{"optimizer", "sgd"}, {"group", "a: nesterov=true"}},
        "'--group=a: ...': '--nesterov' needs '--momentum' above 0"},
       {{{"lr", "0"}, {"group", "a: lr=1"}},

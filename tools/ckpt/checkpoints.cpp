@@ -140,6 +140,8 @@ public:
       for (const Member &member : layout.members)
         add(member, -1, "");
     for (const Buffer &buffer : stored.buffers) {
+      if (buffer.optimizerState)
+        continue;
       Tensor tensor;
       tensor.name = buffer.name;
       tensor.dtype = buffer.dtype;
@@ -150,6 +152,10 @@ public:
       list.push_back(std::move(tensor));
       places.push_back({nullptr, -1, &buffer});
     }
+    if (content == Content::valuesAndStates)
+      for (const Buffer &buffer : stored.buffers)
+        if (buffer.optimizerState)
+          addFactors(buffer);
     if (content == Content::valuesAndStates)
       for (const StoredLayout &layout : stored.layouts)
         for (const Member &member : layout.members)
@@ -175,6 +181,18 @@ public:
   }
 
 private:
+  // A state that is not one number per element: PARAMETER.row_var.
+  void addFactors(const Buffer &buffer) {
+    size_t dot = buffer.name.rfind('.');
+    Tensor tensor;
+    tensor.name = buffer.name.substr(0, dot);
+    tensor.part = buffer.name.substr(dot + 1);
+    tensor.dtype = buffer.dtype;
+    tensor.shape = buffer.shape;
+    tensor.bytes = uint64_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
+    list.push_back(std::move(tensor));
+    places.push_back({nullptr, -1, &buffer});
+  }
   void add(const Member &member, int32_t state, const std::string &part) {
     Tensor tensor;
     tensor.name = member.name;

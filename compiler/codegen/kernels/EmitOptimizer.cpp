@@ -125,8 +125,11 @@ void OptimizerEmitter::emitStep(Value index, int64_t width, int64_t lanes) {
                           lanes * element.getIntOrFloatBitWidth() / 8);
   };
   store(results[0], buffers[0], f32);
-  for (unsigned i = 0; i < states; ++i)
-    store(results[1 + i], buffers[2 + i], f32);
+  // An average of squares that follows from factors is read like a state, but
+  // there is no new one. It stands in front of the states.
+  unsigned written = results.size() - 1;
+  for (unsigned i = 0; i < written; ++i)
+    store(results[1 + i], buffers[2 + states - written + i], f32);
   // The copy gets the new master weights, rounded.
   if (copyType)
     store(roundToHalfBits(builder, loc, results[0], copyType, roundsBf16),

@@ -22,8 +22,10 @@ unsigned sumsOf(mlir::func::FuncOp program);
 /// Base of the emitters for the host and for grids. The program has the
 /// signature (f32 parameter, f32 gradient, f32 states…, f64 lr, f64 step, f64
 /// decay, f64 sums…) -> (f32 parameter, f32 states…), or -> (f64 …) if its
-/// results are summed. If it has a compute copy (kComputeAttr), that is
-/// replicated, and the rank's part of it is stored as well.
+/// results are summed. In front of the states it may take one f32 more, which
+/// has no result: the average of squares from factors. If it has a compute copy
+/// (kComputeAttr), that is replicated, and the rank's part of it is stored as
+/// well.
 class OptimizerEmitter {
 protected:
   OptimizerEmitter(mlir::OpBuilder &builder, mlir::func::FuncOp program,

@@ -462,6 +462,71 @@ def FSDP_ReduceGradientsOp : FSDP_Op<"reduce_gradients",
   let assemblyFormat = "$layouts attr-dict";
 }
 
+def FSDP_FactorSumsOp : FSDP_Op<"factor_sums",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "Sums squares along rows and columns of this rank's gradients";
+  let description = [{
+    For each member, the sums of squares of the gradient along its last two axes, over
+    the elements that lie in this rank's shard: one f64 per row of each matrix, then
+    one per column. A member with fewer than two axes is a single row, of which only
+    the columns are listed, so their sums are the squares. The gradient is multiplied
+    by `scale`, and then its elements are clipped to `clip_value` if that is not 0.
+    `fsdp.all_reduce` makes them sums over whole parameters.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable.
+    - The result is a vector of f64 with an element per row and column of each member.
+
+    Example:
+    ```mlir
+    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale,
+                       F64Attr:$clip_value);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let assemblyFormat = "$layouts `,` $scale attr-dict `:` type($scale) `->` type($result)";
+  let extraClassDeclaration = [{
+    /// Returns where the layout's sums begin in the result, or nullopt if it is
+    /// not one of `layouts`.
+    std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
+  }];
+}
+
+def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
+    [ViewOf<"getSums()">, MemoryEffects<[MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols, AllTypesMatch<["sums", "result"]>]> {
+  let summary = "Updates the factored averages of squares";
+  let description = [{
+    Adafactor keeps averages of a gradient's squares along rows and along columns. They
+    are the buffers PARAMETER.row_var and PARAMETER.col_var marked `state`, or
+    PARAMETER.variance if it has fewer than two axes. With t the step, counted from 1,
+    each becomes itself · (1 - t^power) + mean · t^power, where the means follow from
+    `sums`. A step whose gradient is not finite leaves them.
+
+    The result holds a number per row and column, in the order of `sums`: the product
+    of those of an element is its average of squares. It is the row's average divided
+    by the mean of the averages of all rows of the matrix, or by `eps` if that is more,
+    and the column's average. The result takes the memory of the operand.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable and have
+      the buffers above.
+    - `sums` is a vector of f64 with an element per row and column of each member.
+
+    Example:
+    ```mlir
+    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
+    %total = fsdp.all_reduce %sums : tensor<12xf64>
+    %factors = fsdp.update_factors [@h.0.flat], %total {eps = 1.0e-7 : f64, power = -0.8 : f64} : tensor<12xf64>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F64]>:$sums,
+                       F64Attr:$eps, F64Attr:$power);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($result)";
+}
+
 def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_ParameterMemory>,
                     MemRead<FSDP_OptimizerMemory>]>,
@@ -478,10 +543,14 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     A rank sums its shard also where it keeps all of the state, so that the strategy
     does not decide the order of additions.
 
+    `factors`, where present, are those of `fsdp.update_factors` for the same layouts.
+    The region then takes the average of squares of the element behind the gradient.
+
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable, with the
       number of states that the region takes.
-    - The region has one block with `states` + 5 arguments of an optimizer's types.
+    - The region has one block with `states` + 5 arguments of an optimizer's types,
+      and one more with `factors`.
     - It yields one to eight values, all of them f64.
     - The result is a vector of f64 with that many elements per member.
     - The ops of the region have no memory effects and no regions.
@@ -496,11 +565,13 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     }
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale);
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale,
+                       Optional<StaticShapeTensorOf<[F64]>>:$factors);
   let results = (outs StaticShapeTensorOf<[F64]>:$result);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $layouts `,` $scale `:` type($scale) `->` type($result) attr-dict-with-keyword $body
+    $layouts `,` $scale (`factors` $factors^)? `:` type($scale) (`,` type($factors)^)?
+    `->` type($result) attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -518,7 +589,8 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>, MemWrite<FSDP_ParameterMemory>,
                     MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
-     LayoutUserOpInterface, UsesSymbols, SingleBlockImplicitTerminator<"YieldOp">]> {
+     LayoutUserOpInterface, UsesSymbols, AttrSizedOperandSegments,
+     SingleBlockImplicitTerminator<"YieldOp">]> {
   let summary = "Applies a scalar program to each element of this rank's part of a layout";
   let description = [{
     The region's arguments are the parameter (f32), the gradient multiplied by `scale`
@@ -528,13 +600,16 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     copy in the compute type, it is cast from the new parameter.
 
     `sums`, where present, are those of `fsdp.member_sums` over all ranks; those of the
-    layout's first member begin at `first`.
+    layout's first member begin at `first`. `factors`, where present, are those of
+    `fsdp.update_factors`, and the layout's begin at `first_factor`. The region then
+    takes the average of squares of the element (f32) behind the gradient.
 
     **Constraints**
     - `layout` names an `fsdp.layout` whose members are trainable.
-    - The region has one block with `states` + 5 arguments of the types above, and
-      one for each sum if there are `sums`.
-    - The sums of the layout's members lie within `sums`.
+    - The region has one block with `states` + 5 arguments of the types above, one more
+      with `factors`, and one for each sum if there are `sums`.
+    - The sums of the layout's members lie within `sums`, their factors within
+      `factors`.
     - It yields one f32 for the parameter and one for each state.
     - Its ops have no memory effects and no regions.
 
@@ -550,11 +625,12 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
-                       Optional<StaticShapeTensorOf<[F64]>>:$sums, OptionalAttr<I64Attr>:$first);
+                       Optional<StaticShapeTensorOf<[F64]>>:$sums, OptionalAttr<I64Attr>:$first,
+                       Optional<StaticShapeTensorOf<[F64]>>:$factors, OptionalAttr<I64Attr>:$first_factor);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $layout `,` $scale (`sums` $sums^ `[` $first `]`)? `:` type($scale) (`,` type($sums)^)?
-    attr-dict-with-keyword $body
+    $layout `,` $scale (`sums` $sums^ `[` $first `]`)? (`factors` $factors^ `[` $first_factor `]`)?
+    `:` type($scale) (`,` type($sums)^)? (`,` type($factors)^)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -563,7 +639,8 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     int64_t getSumsPerMember() {
       ::mlir::Block &body = getBody().front();
       int64_t values = body.getTerminator()->getNumOperands();
-      return getSums() ? body.getNumArguments() - 4 - values : 0;
+      int64_t others = 4 + values + (getFactors() ? 1 : 0);
+      return getSums() ? body.getNumArguments() - others : 0;
     }
   }];
 }

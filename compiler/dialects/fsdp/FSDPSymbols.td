@@ -51,7 +51,9 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
     Declares a tensor that training changes without an optimizer, such as the running
     statistics of BatchNorm. Every rank keeps all of it. `counts` marks a
     `num_batches_tracked`, which grows by the number of microbatches of a step. The
-    initial value is given as for `fsdp.parameter`.
+    initial value is given as for `fsdp.parameter`. `state` marks a factor that
+    `fsdp.update_factors` keeps for an optimizer. It begins at zero and is in
+    checkpoints, but not in the model's files.
 
     **Constraints**
     - The symbol is unique in its module.
@@ -61,14 +63,15 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
     ```mlir
     fsdp.buffer @bn.running_mean : tensor<4xf32> {rule = "zeros"}
     fsdp.buffer @bn.num_batches_tracked : tensor<i64> counts {rule = "zeros"}
+    fsdp.buffer @w.row_var : tensor<8x1xf32> state {rule = "zeros"}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type,
                        UnitAttr:$counts, OptionalAttr<StrArrayAttr>:$aliases,
                        OptionalAttr<FSDP_Source>:$source,
                        OptionalAttr<StrAttr>:$rule,
-                       OptionalAttr<ElementsAttr>:$value);
-  let assemblyFormat = "$sym_name `:` $type (`counts` $counts^)? attr-dict";
+                       OptionalAttr<ElementsAttr>:$value, UnitAttr:$state);
+  let assemblyFormat = "$sym_name `:` $type (`counts` $counts^)? (`state` $state^)? attr-dict";
 }
 
 def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {

@@ -2,6 +2,11 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "shared/factors.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+#include <string>
 
 namespace fsdpc::fsdp {
 
@@ -19,5 +24,20 @@ mlir::RankedTensorType getFlatType(LayoutOp layout);
 /// Returns true if `what` ("compute", "gradient", "master" or "state") is
 /// replicated, that is, every rank keeps all of it.
 bool keepsWhole(LayoutOp layout, llvm::StringRef what);
+
+/// Returns how an optimizer that factors its state sees the parameter.
+FactorShape factorShapeOf(ParameterOp parameter);
+
+/// Returns the number of rows and columns of all members of the layout.
+int64_t factorsOf(LayoutOp layout);
+
+/// A buffer in which such an optimizer keeps its state of a parameter.
+struct FactorBuffer {
+  std::string name;
+  mlir::RankedTensorType type;
+};
+/// Returns one buffer for rows and one for columns, or one for a parameter of
+/// fewer than two axes. The runtime finds them by these names.
+llvm::SmallVector<FactorBuffer, 2> factorBuffersOf(ParameterOp parameter);
 
 } // namespace fsdpc::fsdp

@@ -118,6 +118,7 @@ static Buffer bufferOf(BufferOp op) {
   buffer.shape = type.getShape().vec();
   buffer.dtype = dtypeName(type.getElementType());
   buffer.addEachMicrobatch = op.getCounts();
+  buffer.optimizerState = op.getState();
   return buffer;
 }
 

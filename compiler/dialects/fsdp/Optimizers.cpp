@@ -100,6 +100,12 @@ constexpr OptimizerInfo table[] = {
      .weightDecay = 1e-4,
      .momentum = 0.9,
      .ofWholeParameters = true},
+    {.optimizer = Optimizer::Adafactor,
+     .name = "adafactor",
+     .hyperparameters = "beta2-decay|eps|eps1|d|weight-decay|no-decay",
+     .lr = 1e-2,
+     .eps = 1e-3,
+     .ofWholeParameters = true},
 };
 
 // A program of the user's is given the decay; other numbers are its constants.

@@ -24,7 +24,7 @@ struct OptimizerInfo {
   double weightDecay = 0;
   double alpha = 0;
   double momentum = 0;
-  bool ofWholeParameters = false; // takes norms of parameters and updates
+  bool ofWholeParameters = false; // takes sums over parameters
 };
 
 /// Returns all optimizers that have a name, in the order of the help.

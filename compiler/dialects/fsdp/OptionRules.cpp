@@ -55,9 +55,13 @@ std::string checkHyperparameters(const CompileOptions &options) {
   if (sizes.first > sizes.second)
     return "--step-sizes '" + OptionType<NumberPair>::print(sizes) +
            "' have a minimum above the maximum";
+  if (options.beta2Decay > 0)
+    return "--beta2-decay '" + printNumber(options.beta2Decay) + "' is above 0";
+  if (options.clipThreshold < 1)
+    return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
   if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
-           "' takes norms of whole parameters, which '--target=" +
+           "' takes sums over whole parameters, which '--target=" +
            findOption("target")->print(options) + "' does not compute yet";
   return "";
 }

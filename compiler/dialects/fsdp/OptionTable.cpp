@@ -179,6 +179,18 @@ constexpr OptionInfo table[] = {
     option<&Options::trust>("trust", Group::Training, "X",
                             "lars' coefficient of the ratio of norms",
                             notNegative, whereTaken),
+    option<&Options::beta2Decay>(
+        "beta2-decay", Group::Training, "X",
+        "power of the step by which the average of squares forgets", anyNumber,
+        whereTaken),
+    option<&Options::eps1>("eps1", Group::Training, "X",
+                           "adafactor's least root of the average of squares, "
+                           "the first of torch's eps",
+                           notNegative, whereTaken),
+    option<&Options::clipThreshold>(
+        "d", Group::Training, "X",
+        "adafactor's largest root mean square of an update", notNegative,
+        whereTaken),
     option<&Options::maximize>("maximize", Group::Training, "",
                                "ascends instead of descending"),
     option<&Options::noDecay>("no-decay", Group::Training, "REGEX",

@@ -62,6 +62,7 @@ enum class Optimizer {
   Lion,
   LAMB,
   LARS,
+  Adafactor,
   User
 };
 /// Which activations the backward computes again.
@@ -182,6 +183,9 @@ struct CompileOptions {
   double lambd = 1e-4;               // asgd
   double t0 = 1e6;                   // asgd, in steps
   double trust = 1e-3;               // lars
+  double beta2Decay = -0.8;          // adafactor
+  double eps1 = 0x1p-23;             // adafactor
+  double clipThreshold = 1;          // adafactor
   bool nesterov = false;
   bool amsgrad = false;
   bool centered = false; // rmsprop

@@ -96,12 +96,13 @@ static FailureOr<Op> findOnly(Block &update, StringRef rule) {
 }
 
 // Returns the all-reduce of the squares. Others sum what fsdp.member_sums
-// yields. Emits an error if there is none, or a second one.
+// and fsdp.factor_sums yield. Emits an error if there is none, or a second one.
 static FailureOr<AllReduceOp> findReduction(Block &update,
                                             SumSquaresOp squares) {
   AllReduceOp first;
   for (auto reduction : update.getOps<AllReduceOp>()) {
-    if (reduction.getInput().getDefiningOp<MemberSumsOp>())
+    if (isa_and_nonnull<MemberSumsOp, FactorSumsOp>(
+            reduction.getInput().getDefiningOp()))
       continue;
     if (reduction.getInput() != squares.getResult()) {
       InFlightDiagnostic diag = reduction.emitOpError(
@@ -194,11 +195,83 @@ static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
   return success();
 }
 
+// Follows factors back to the sums of this rank: they are updated once, from
+// the sums of all ranks, in the order of the sums.
+static FailureOr<FactorSumsOp> verifyFactors(Operation *user, Value factors,
+                                             ClipScaleOp clip) {
+  auto broken = [&](Operation *op, const Twine &what) {
+    InFlightDiagnostic diag = op->emitOpError("breaks rule 'factors': ")
+                              << what;
+    diag.attachNote(user->getLoc()) << "the op that takes the factors";
+    return diag;
+  };
+  auto update = factors.getDefiningOp<UpdateFactorsOp>();
+  if (!update)
+    return broken(user, "its factors are not an 'fsdp.update_factors'");
+  auto reduction = update.getSums().getDefiningOp<AllReduceOp>();
+  auto sums = reduction ? reduction.getInput().getDefiningOp<FactorSumsOp>()
+                        : FactorSumsOp();
+  if (!sums)
+    return broken(update, "its sums are not an 'fsdp.all_reduce' of "
+                          "'fsdp.factor_sums'");
+  if (sums.getLayouts() != update.getLayouts())
+    return broken(update, "it does not have the layouts of its sums in their "
+                          "order");
+  if (sums.getScale() != clip.getScale())
+    return broken(sums, "its scale is not that of the norm");
+  return sums;
+}
+
+// The same for an optimizer and the sums that it takes.
+static LogicalResult verifyFactors(OptimizerOp optimizer, ClipScaleOp clip) {
+  if (!optimizer.getFactors())
+    return success();
+  auto broken = [&](const Twine &what) {
+    return optimizer.emitOpError("breaks rule 'factors': ") << what;
+  };
+  auto sums = verifyFactors(optimizer, optimizer.getFactors(), clip);
+  if (failed(sums))
+    return failure();
+  std::optional<int64_t> first = sums->getFirstSum(optimizer.getLayoutAttr());
+  if (!first)
+    return broken("layout '" + optimizer.getLayout() + "' has no factors");
+  if (*first != static_cast<int64_t>(*optimizer.getFirstFactor()))
+    return broken("the factors of its layout begin at " + Twine(*first) +
+                  ", not at " + Twine(*optimizer.getFirstFactor()));
+  return success();
+}
+
+static LogicalResult verifyFactors(MemberSumsOp sums, ClipScaleOp clip) {
+  if (!sums.getFactors())
+    return success();
+  auto factors = verifyFactors(sums, sums.getFactors(), clip);
+  if (failed(factors))
+    return failure();
+  if (factors->getLayouts() != sums.getLayouts())
+    return sums.emitOpError("breaks rule 'factors': it does not have the "
+                            "layouts of its factors in their order");
+  return success();
+}
+
+// The state of a layout is updated once in a step.
+static LogicalResult verifyFactorUpdates(Block &update) {
+  DenseSet<Attribute> updated;
+  for (auto factors : update.getOps<UpdateFactorsOp>())
+    for (FlatSymbolRefAttr layout : factors.getLayoutRefs())
+      if (!updated.insert(layout).second)
+        return factors.emitOpError("breaks rule 'factors': it updates those of "
+                                   "layout '")
+               << layout.getValue() << "' a second time";
+  return success();
+}
+
 // Sums that nobody takes, or that are taken twice over the ranks, are refused:
 // an edit has left them behind. A layout has one optimizer, so it has its sums
 // once.
-static LogicalResult verifyMemberSums(Block &update) {
+static LogicalResult verifyMemberSums(Block &update, ClipScaleOp clip) {
   for (auto sums : update.getOps<MemberSumsOp>()) {
+    if (failed(verifyFactors(sums, clip)))
+      return failure();
     DenseSet<Attribute> wanted;
     auto users = sums.getResult().getUsers();
     if (!llvm::hasSingleElement(users) || !isa<AllReduceOp>(*users.begin()))
@@ -240,10 +313,12 @@ LogicalResult verifyUpdate(ModuleOp module, Block &update) {
       diag.attachNote(clip->getLoc()) << "the scale is computed here";
       return diag;
     }
-    if (failed(verifySums(optimizer, *clip)))
+    if (failed(verifySums(optimizer, *clip)) ||
+        failed(verifyFactors(optimizer, *clip)))
       return failure();
   }
-  if (failed(verifyMemberSums(update)))
+  if (failed(verifyMemberSums(update, *clip)) ||
+      failed(verifyFactorUpdates(update)))
     return failure();
   for (auto layout : module.getOps<LayoutOp>())
     if (layout.getTrainable() && !optimizers.contains(layout.getSymNameAttr()))

@@ -118,10 +118,11 @@ LogicalResult ReduceScatterWaitOp::verify() {
 // states…, lr, step, decay) and `sums` more f64. The data are f32; lr, step and
 // decay are f64, so that bias corrections such as 1 - beta^step keep their
 // digits. The program is run once per element, in any order and in vectors.
+// With factors the element's average of squares follows the gradient.
 static LogicalResult verifyProgram(Operation *op, Block &body, unsigned sums,
-                                   Type yielded) {
+                                   bool factors, Type yielded) {
   unsigned count = body.getNumArguments();
-  if (count < 5 + sums)
+  if (count < 5 + sums + (factors ? 1 : 0))
     return op->emitOpError("region must have at least the arguments parameter, "
                            "gradient, lr, step and decay");
   for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
@@ -154,21 +155,30 @@ LogicalResult OptimizerOp::verify() {
   unsigned values = body.getTerminator()->getNumOperands();
   unsigned count = body.getNumArguments();
   auto sums = static_cast<unsigned>(std::max<int64_t>(getSumsPerMember(), 0));
-  if (failed(verifyProgram(*this, body, sums, Float32Type::get(getContext()))))
+  bool hasFactors = static_cast<bool>(getFactors());
+  if (hasFactors != getFirstFactor().has_value())
+    return emitOpError("has 'factors' without 'first_factor', or "
+                       "'first_factor' without 'factors'");
+  // The assembly could not tell the types of the two apart.
+  if (hasFactors && !hasSums)
+    return emitOpError("has 'factors' without 'sums'");
+  if (failed(verifyProgram(*this, body, sums, hasFactors,
+                           Float32Type::get(getContext()))))
     return failure();
+  unsigned needed = count - sums - 4 - (hasFactors ? 1 : 0);
   if (hasSums && sums == 0)
     return emitOpError("has 'sums', but its region takes none");
-  if (values != count - sums - 4)
+  if (values != needed)
     return body.getTerminator()->emitOpError()
            << "has " << values
-           << " values, but the parameter and its states need "
-           << count - sums - 4;
+           << " values, but the parameter and its states need " << needed;
   return success();
 }
 
 LogicalResult MemberSumsOp::verify() {
   Block &body = getBody().front();
-  if (failed(verifyProgram(*this, body, 0, Float64Type::get(getContext()))))
+  if (failed(verifyProgram(*this, body, 0, static_cast<bool>(getFactors()),
+                           Float64Type::get(getContext()))))
     return failure();
   if (getSumsPerMember() == 0)
     return body.getTerminator()->emitOpError("has no value to sum");

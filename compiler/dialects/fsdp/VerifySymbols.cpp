@@ -335,6 +335,59 @@ GatherParametersOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
 }
 
+// Checks that a tensor has a number per row and column of the layouts' members.
+static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
+  int64_t needed = 0;
+  for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+    needed +=
+        factorsOf(SymbolTable::lookupNearestSymbolFrom<LayoutOp>(op, name));
+  if (cast<RankedTensorType>(type).getShape() == ArrayRef<int64_t>{needed})
+    return success();
+  return op->emitOpError() << "has type " << type << " for " << needed
+                           << " rows and columns of the members";
+}
+
+LogicalResult FactorSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)))
+    return failure();
+  return verifyFactors(*this, getLayouts(), getResult().getType());
+}
+
+std::optional<int64_t> FactorSumsOp::getFirstSum(FlatSymbolRefAttr wanted) {
+  int64_t first = 0;
+  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
+    if (name == wanted)
+      return first;
+    first +=
+        factorsOf(SymbolTable::lookupNearestSymbolFrom<LayoutOp>(*this, name));
+  }
+  return std::nullopt;
+}
+
+// Without one of these buffers the runtime would have no place for the state.
+LogicalResult
+UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)) ||
+      failed(verifyFactors(*this, getLayouts(), getSums().getType())))
+    return failure();
+  for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>())
+    for (auto member : find<LayoutOp>(*this, symbols, name)
+                           ->getMembers()
+                           .getAsRange<MemberAttr>()) {
+      auto parameter = find<ParameterOp>(*this, symbols, member.getParameter());
+      if (failed(parameter))
+        return failure();
+      for (const FactorBuffer &wanted : factorBuffersOf(*parameter)) {
+        auto buffer = SymbolTable::lookupNearestSymbolFrom<BufferOp>(
+            *this, StringAttr::get(getContext(), wanted.name));
+        if (!buffer || !buffer.getState() || buffer.getType() != wanted.type)
+          return emitOpError() << "needs a buffer '" << wanted.name << "' of "
+                               << wanted.type << ", marked 'state'";
+      }
+    }
+  return success();
+}
+
 // The layout allocates `states` flat buffers; the region takes one argument for
 // each, beside parameter, gradient, lr, step and decay.
 static LogicalResult verifyStates(Operation *op, LayoutOp layout,
@@ -353,8 +406,16 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
   int64_t sums = getSumsPerMember();
-  if (failed(verifyStates(*this, layout, getBody().getNumArguments() - sums)))
+  unsigned others = sums + (getFactors() ? 1 : 0);
+  if (failed(verifyStates(*this, layout, getBody().getNumArguments() - others)))
     return failure();
+  if (getFactors()) {
+    int64_t count = getFactors().getType().getNumElements(),
+            first = *getFirstFactor(), needed = factorsOf(layout);
+    if (first < 0 || first > count || needed > count - first)
+      return emitOpError() << "reads " << needed << " factors from " << first
+                           << " on, of " << count;
+  }
   if (!getSums())
     return success();
   int64_t first = *getFirst(), count = getSums().getType().getNumElements(),
@@ -372,9 +433,14 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
     auto layout = *find<LayoutOp>(*this, symbols, name);
     members += layout.getMembers().size();
-    if (failed(verifyStates(*this, layout, getBody().getNumArguments())))
+    unsigned others = getFactors() ? 1 : 0;
+    if (failed(
+            verifyStates(*this, layout, getBody().getNumArguments() - others)))
       return failure();
   }
+  if (getFactors() &&
+      failed(verifyFactors(*this, getLayouts(), getFactors().getType())))
+    return failure();
   if (getResult().getType().getShape() !=
       ArrayRef<int64_t>{members * getSumsPerMember()})
     return emitOpError() << "has result type " << getResult().getType()

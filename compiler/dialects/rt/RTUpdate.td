@@ -69,6 +69,54 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
   let assemblyFormat = "$layouts `,` $sums `max_norm` $max_norm `->` $scale attr-dict";
 }
 
+def RT_FactorSumsOp : RT_Command<"factor_sums", "compute",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
+  let summary = "Sums squares along rows and columns of this rank's gradients";
+  let description = [{
+    Calls `fsdpc_factor_sums` on stream `compute`. Writes one f64 per row and column of
+    each member of each layout: the sums of squares of the gradient times `scale` (one
+    f32), clipped to `clip_value` if that is not 0, over the elements of the member that
+    lie in this rank's shard. Only the host computes it.
+
+    **Constraints**
+    - `scale` reaches 4 bytes, `sums` 8 bytes per row and column.
+
+    Example:
+    ```mlir
+    %scale = rt.pointer arena + 64 bytes 4
+    %sums = rt.pointer arena + 0 bytes 64
+    rt.factor_sums [@h.0.flat], %scale clip_value 0.000000e+00 -> %sums
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$scale, RT_Float64:$clip_value,
+                       RT_Written<>:$sums);
+  let assemblyFormat = "$layouts `,` $scale `clip_value` $clip_value `->` $sums attr-dict";
+}
+
+def RT_UpdateFactorsOp : RT_Command<"update_factors", "compute",
+    [MemoryEffects<[MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface]> {
+  let summary = "Updates the factored averages of squares";
+  let description = [{
+    Calls `fsdpc_update_factors` on stream `compute`. Takes the sums of all ranks, updates
+    the buffers with the averages of rows and columns, and puts the factors of the
+    elements' averages in the sums' place (`fsdp.update_factors`). Only the host computes
+    it.
+
+    **Constraints**
+    - `sums` reaches 8 bytes per row and column of each member.
+
+    Example:
+    ```mlir
+    %sums = rt.pointer arena + 0 bytes 64
+    rt.update_factors [@h.0.flat], %sums eps 1.000000e-07 power -8.000000e-01
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Updated<>:$sums, RT_Float64:$eps,
+                       RT_Float64:$power);
+  let assemblyFormat = "$layouts `,` $sums `eps` $eps `power` $power attr-dict";
+}
+
 def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>,
@@ -87,6 +135,9 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     the sums. It runs once per member and range; a range begins at a multiple of 16.
     Only the host computes it.
 
+    With `factors`, which hold an f64 per row and column of each member, the average of
+    squares that follows from them stands behind the gradient.
+
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
     - `sums` reaches 8 · `per_member` bytes per member.
@@ -104,9 +155,10 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     ```
   }];
   let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndices:$layouts, RT_Read<>:$scale,
-                       RT_Int32:$per_member, RT_Written<>:$sums);
+                       RT_Int32:$per_member, RT_Written<>:$sums,
+                       RT_Read<Optional<RT_Pointer>>:$factors);
   let assemblyFormat = [{
-    $kernel `(` $layouts `,` $scale `)` `per_member` $per_member `->` $sums attr-dict
+    $kernel `(` $layouts `,` $scale `)` `per_member` $per_member (`factors` $factors^)? `->` $sums attr-dict
   }];
 }
 
@@ -116,7 +168,7 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
                     MemWrite<FSDP_ParameterMemory>,
                     MemRead<FSDP_OptimizerMemory>,
                     MemWrite<FSDP_OptimizerMemory>]>,
-     LayoutUserOpInterface,
+     LayoutUserOpInterface, AttrSizedOperandSegments,
      DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Updates this rank's part of a layout";
   let description = [{
@@ -136,8 +188,9 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     - on a GPU int64[3] per segment: from, to (elements of the part), member; and
       double[4] per member. One launch, with one block per segment.
 
-    With `sums` the last buffer is the address of the member's. GPUs have no code for
-    them.
+    With `sums` the last buffer is the address of the member's. With `factors`, which
+    hold an f64 per row and column of each member, the average of squares that follows
+    from them stands behind the gradient. GPUs have no code for either.
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
@@ -157,9 +210,9 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
   }];
   let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale,
                        RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">, "int32_t $name", "constant">:$per_member,
-                       RT_Read<Optional<RT_Pointer>>:$sums);
+                       RT_Read<Optional<RT_Pointer>>:$sums, RT_Read<Optional<RT_Pointer>>:$factors);
   let assemblyFormat = [{
-    $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)? attr-dict
+    $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)? (`factors` $factors^)? attr-dict
   }];
 }
 

@@ -24,10 +24,12 @@ struct Program {
   // the program whose results are summed.
   ArrayRef<StringRef> sums = {};
   Results (*buildSums)(const Options &, Scalars, Arguments) = nullptr;
+  bool isFactored = false;
 };
 
 constexpr StringRef lambSums[] = {"sum_p2", "sum_u2"};
 constexpr StringRef larsSums[] = {"sum_p2", "sum_g2"};
+constexpr StringRef adafactorSums[] = {"sum_p2", "sum_u2", "elements"};
 
 StateNames adamStates(const Options &options) {
   StateNames names = {"exp_avg", "exp_avg_sq"};
@@ -61,6 +63,7 @@ StateNames adamaxStates(const Options &) {
 }
 StateNames rpropStates(const Options &) { return names({"prev", "step_size"}); }
 StateNames asgdStates(const Options &) { return names({"ax"}); }
+StateNames adafactorStates(const Options &) { return {}; }
 StateNames lionStates(const Options &) { return names({"exp_avg"}); }
 
 constexpr Program programs[] = {
@@ -78,6 +81,8 @@ constexpr Program programs[] = {
     {Optimizer::Lion, lionStates, buildLion},
     {Optimizer::LAMB, adamStates, buildLAMB, lambSums, buildLAMBSums},
     {Optimizer::LARS, sgdStates, buildLARS, larsSums, buildLARSSums},
+    {Optimizer::Adafactor, adafactorStates, buildAdafactor, adafactorSums,
+     buildAdafactorSums, true},
 };
 
 const Program &programOf(const Options &options) {
@@ -120,7 +125,10 @@ static Value averageOf(double decay, Scalars s, Value old, Value parameter,
   Value one = s.number(1, "one");
   Value kept = s.number(decay, "ema");
   Value average = s.average(old, parameter, one, kept, decay);
-  return s.select(s.equal(step, one), parameter, average);
+  // A parameter that is trained from a later step on has an average already.
+  Value first = s.equal(step, one);
+  Value isNew = s.equal(old, s.element(0, "none"));
+  return s.select(first, s.select(isNew, parameter, average), average);
 }
 
 Arguments OptimizerProgram::prepare(Scalars s, Arguments in) const {
@@ -170,6 +178,10 @@ FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
 
 ArrayRef<StringRef> OptimizerProgram::sums() const {
   return user ? ArrayRef<StringRef>() : programOf(options).sums;
+}
+
+bool OptimizerProgram::isFactored() const {
+  return !user && programOf(options).isFactored;
 }
 
 Results OptimizerProgram::buildSums(Scalars s, Arguments in) const {

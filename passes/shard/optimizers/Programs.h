@@ -32,6 +32,12 @@ public:
   /// Builds the program whose results are summed: an f64 for each of sums().
   Results buildSums(Scalars s, Arguments in) const;
 
+  /// Returns true if the program takes the average of the gradient's squares
+  /// from factors instead of a state.
+  bool isFactored() const;
+  /// The options of the program's group.
+  const fsdp::CompileOptions &own() const { return options; }
+
 private:
   /// Clips the gradient's elements and turns it round, as the options say.
   Arguments prepare(Scalars s, Arguments in) const;
@@ -60,9 +66,11 @@ Results buildRprop(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLion(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLAMB(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLARS(const fsdp::CompileOptions &, Scalars, Arguments);
+Results buildAdafactor(const fsdp::CompileOptions &, Scalars, Arguments);
 
 // The programs whose results are summed.
 Results buildLAMBSums(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLARSSums(const fsdp::CompileOptions &, Scalars, Arguments);
+Results buildAdafactorSums(const fsdp::CompileOptions &, Scalars, Arguments);
 
 } // namespace fsdpc::passes

@@ -94,16 +94,19 @@ struct Scalars {
 };
 
 /// The arguments of the region, in the order that fsdp.optimizer documents:
-/// parameter, gradient and states are f32; learning rate, step (from 1), decay
-/// and sums are f64.
+/// parameter, gradient, variance and states are f32; learning rate, step (from
+/// 1), decay and sums are f64.
 struct Arguments {
-  Arguments(mlir::Block &body, unsigned states)
+  Arguments(mlir::Block &body, unsigned states, bool factored)
       : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
-        states(body.getArguments().slice(2, states)),
-        lr(body.getArgument(2 + states)), step(body.getArgument(3 + states)),
-        decay(body.getArgument(4 + states)),
-        sums(body.getArguments().drop_front(5 + states)) {}
+        variance(factored ? body.getArgument(2) : mlir::Value()),
+        states(body.getArguments().slice(2 + factored, states)),
+        lr(body.getArgument(2 + factored + states)),
+        step(body.getArgument(3 + factored + states)),
+        decay(body.getArgument(4 + factored + states)),
+        sums(body.getArguments().drop_front(5 + factored + states)) {}
   mlir::Value parameter, gradient;
+  mlir::Value variance; // from the factors; null without
   mlir::ValueRange states;
   mlir::Value lr, step, decay;
   mlir::ValueRange sums; // of the member, over all ranks

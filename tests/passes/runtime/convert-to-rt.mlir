@@ -126,6 +126,51 @@ module attributes {fsdp.arena = {bytes = 256 : i64}} {
 
 // -----
 
+// Factors of averages take the memory of their sums, and a layout's are where
+// those of the layout before it end: eight rows and columns.
+// CHECK: rt.factor_sums [@a.flat, @b.flat], %{{.*}} clip_value 0.000000e+00 -> %[[SUMS:.*]]
+// CHECK: rt.all_reduce %{{.*}} count 16
+// CHECK: %[[ALL:.*]] = rt.pointer arena + 192 bytes 128
+// CHECK: rt.update_factors [@a.flat, @b.flat], %[[ALL]] eps 0.000000e+00 power -1.000000e+00
+// CHECK: rt.member_sums @{{.*}}([@a.flat, @b.flat], %{{.*}}) per_member 1 factors %{{.*}} -> %{{.*}}
+// CHECK-DAG: %[[OF_MEMBER:.*]] = rt.pointer arena + 328 bytes 8
+// CHECK-DAG: %[[OF_B:.*]] = rt.pointer arena + 256 bytes 64
+// CHECK: rt.optimizer @{{.*}}(@b.flat, %{{.*}}) sums %[[OF_MEMBER]] per_member 1 factors %[[OF_B]]
+module attributes {fsdp.arena = {bytes = 384 : i64}} {
+  fsdp.unit @a
+  fsdp.unit @b
+  fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
+  fsdp.parameter @w : tensor<4x4xf32> trainable unit @b
+  fsdp.buffer @v.row_var : tensor<4x1xf32> state {rule = "zeros"}
+  fsdp.buffer @v.col_var : tensor<1x4xf32> state {rule = "zeros"}
+  fsdp.buffer @w.row_var : tensor<4x1xf32> state {rule = "zeros"}
+  fsdp.buffer @w.col_var : tensor<1x4xf32> state {rule = "zeros"}
+  fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@v[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  fsdp.layout @b.flat of @b trainable elements 16 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() { return }
+  func.func @update() {
+    %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1x16xf64>
+    %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 128>, max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    %m = fsdp.factor_sums [@a.flat, @b.flat], %c {clip_value = 0.0 : f64, fsdp.offsets = array<i64: 192>} : tensor<f32> -> tensor<16xf64>
+    %r = fsdp.all_reduce %m : tensor<16xf64>
+    %f = fsdp.update_factors [@a.flat, @b.flat], %r {eps = 0.0 : f64, power = -1.0 : f64} : tensor<16xf64>
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c factors %f : tensor<f32>, tensor<16xf64> -> tensor<2xf64> attributes {fsdp.offsets = array<i64: 320>} {
+    ^bb0(%p: f32, %g: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %lr : f64
+    }
+    %t = fsdp.all_reduce %n : tensor<2xf64>
+    fsdp.optimizer @b.flat, %c sums %t[1] factors %f[8] : tensor<f32>, tensor<2xf64>, tensor<16xf64> {
+    ^bb0(%p: f32, %g: f32, %v: f32, %lr: f64, %step: f64, %decay: f64, %x: f64):
+      fsdp.yield %p : f32
+    }
+    return
+  }
+}
+
+// -----
+
 // If parameters are replicated in bf16, the optimizer's function says so: its
 // kernel also writes that copy.
 // CHECK: fsdp.layout @a.flat of @a trainable elements 16 : bf16

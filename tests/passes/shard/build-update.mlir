@@ -160,7 +160,8 @@ module attributes {fsdp.options = {group = ["a: betas=0.5,0.75", "b: optimizer=s
 // -----
 
 // --ema adds a state: the new parameter in the first step, then a weighted sum
-// with it. torch's lerp starts from the nearer end.
+// with it. torch's lerp starts from the nearer end. A parameter whose first step
+// is not the run's has an average already.
 module attributes {fsdp.options = {optimizer = "sgd", ema = 0.75 : f64}} {
   fsdp.parameter @w : tensor<8xf32> trainable unit @u
   fsdp.unit @u
@@ -178,7 +179,9 @@ module attributes {fsdp.options = {optimizer = "sgd", ema = 0.75 : f64}} {
 // CHECK: %[[PART:.*]] = arith.mulf %[[REST32]], %[[CHANGE]]
 // CHECK: %[[SUM:.*]] = arith.addf %[[EMA]], %[[PART]]
 // CHECK: %[[FIRST:.*]] = arith.cmpf oeq, %[[STEP]], %[[ONE]] : f64
-// CHECK: %[[AVERAGE:.*]] = arith.select %[[FIRST]], %[[NEW]], %[[SUM]] : f32
+// CHECK: %[[NONE:.*]] = arith.cmpf oeq, %[[EMA]], %{{.*}} : f32
+// CHECK: %[[BEGUN:.*]] = arith.select %[[NONE]], %[[NEW]], %[[SUM]] : f32
+// CHECK: %[[AVERAGE:.*]] = arith.select %[[FIRST]], %[[BEGUN]], %[[SUM]] : f32
 // CHECK: fsdp.yield %[[NEW]], %[[AVERAGE]] : f32, f32
 
 // -----

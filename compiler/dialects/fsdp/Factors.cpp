@@ -1,0 +1,44 @@
+// Which buffers hold the state of an optimizer that keeps averages of squares
+// along rows and columns (Adafactor), and what shapes they have: those of
+// torch.optim.Adafactor, so that a converted state needs no other shape.
+#include "compiler/dialects/fsdp/Layouts.h"
+
+#include <utility>
+
+using namespace mlir;
+
+namespace fsdpc::fsdp {
+
+FactorShape factorShapeOf(ParameterOp parameter) {
+  return fsdpc::factorShapeOf(
+      cast<RankedTensorType>(parameter.getType()).getShape().vec());
+}
+
+int64_t factorsOf(LayoutOp layout) {
+  int64_t count = 0;
+  for (auto member : layout.getMembers().getAsRange<MemberAttr>())
+    if (auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
+            layout, member.getParameter()))
+      count += factorShapeOf(parameter).count();
+  return count;
+}
+
+SmallVector<FactorBuffer, 2> factorBuffersOf(ParameterOp parameter) {
+  std::string name = parameter.getSymName().str();
+  auto type = cast<RankedTensorType>(parameter.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  auto with = [&](const char *suffix) {
+    return FactorBuffer{
+        name + suffix,
+        RankedTensorType::get(shape, Float32Type::get(type.getContext()))};
+  };
+  if (shape.size() < 2)
+    return {with(vectorFactors)};
+  int64_t columns = std::exchange(shape.back(), 1);
+  FactorBuffer rows = with(rowFactors);
+  shape.back() = columns;
+  shape[shape.size() - 2] = 1;
+  return {rows, with(columnFactors)};
+}
+
+} // namespace fsdpc::fsdp

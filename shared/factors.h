@@ -1,0 +1,38 @@
+// How an optimizer that factors the averages of squares (Adafactor) sees a
+// parameter: as matrices along its last two axes, with a number per row and per
+// column of each. A parameter with fewer axes is one row whose columns have the
+// averages themselves, so there is no number for the row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace fsdpc {
+
+struct FactorShape {
+  int64_t matrices = 1, rows = 1, columns = 1;
+  bool factored = false; // false: fewer than two axes
+
+  /// The numbers of all rows, which come first, and of all columns.
+  int64_t rowCount() const { return factored ? matrices * rows : 0; }
+  int64_t columnCount() const { return matrices * columns; }
+  int64_t count() const { return rowCount() + columnCount(); }
+};
+
+inline FactorShape factorShapeOf(const std::vector<int64_t> &shape) {
+  FactorShape result;
+  size_t axes = shape.size();
+  result.factored = axes > 1;
+  for (size_t i = 0; i < axes; ++i)
+    (i + 1 == axes   ? result.columns
+     : i + 2 == axes ? result.rows
+                     : result.matrices) *= shape[i];
+  return result;
+}
+
+/// What follows a parameter's name in those of its state, as torch names it.
+constexpr const char *rowFactors = ".row_var";
+constexpr const char *columnFactors = ".col_var";
+constexpr const char *vectorFactors = ".variance";
+
+} // namespace fsdpc
