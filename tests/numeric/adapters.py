@@ -6,8 +6,9 @@ usage: adapters.py --build DIR
 The model is two layers as PEFT exports them, y = x · W + (x · A) · B, with W frozen. Where the file has W in bf16 and the program
 computes in bf16, neither a master nor a gradient nor a state of W is planned. Where it has the same values in f32, the master
 stays, since --save must write what the file held. Losses, saved values and a run that resumes on another number of ranks have the
-same bits either way.
+same bits either way. Units that mix bf16 and f32 values have f32 masters.
 """
+import re
 import sys
 
 import numpy as np
@@ -78,6 +79,19 @@ def check(bench, name: str, flags: list[str], base: dict[str, np.ndarray]):
             raise Failure(f"{name}: a run that resumes from a checkpoint has other bits")
 
 
+def check_mixed(bench):
+    """Puts values of both types into one frozen and one trained layout: both have masters, and the bits do not change."""
+    narrow, wide = (bench.compile(bench.path(f"{kind}.onnx"), f"mixed-{kind}", "--frozen=^base1|^a", "--param-dtype=bf16",
+                                  "--units=whole", "--lr=1e-2") for kind in ("bf16", "f32"))
+    layouts = harness.run([narrow, "--info"]).stdout
+    if not re.search("3 parameters, .* frozen\n", layouts) or not re.search(r"3 parameters, \d+ elements\n", layouts):
+        raise Failure(f"the types are not mixed in two layouts: {layouts}")
+    expected, found = (trained(bench, program, 2) for program in (wide, narrow))
+    print(f"mixed: {found[0]} bytes of parameters")
+    if found != expected:
+        raise Failure("a unit with bf16 and f32 values trains to other bits than one with f32 values, or has no masters")
+
+
 def test(bench, options):
     random = np.random.default_rng(0)
     base = {name: random.normal(scale=WIDTH**-0.5, size=(WIDTH, WIDTH)).astype("<f4") for name in ("base1", "base2")}
@@ -89,6 +103,7 @@ def test(bench, options):
     made(bench.path("f32.onnx"), base, adapters, onnx.FLOAT)
     for name, *flags in (("zero3",), ("zero1",), ("ddp",), ("hybrid",), ("emulation", "--target=cuda-emulation")):
         check(bench, name, [*flags] if flags else [f"--strategy={name}"], base)
+    check_mixed(bench)
 
 
 if __name__ == "__main__":
