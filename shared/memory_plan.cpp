@@ -51,6 +51,17 @@ int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
   return group > 0 && ranks % group == 0 ? int(group) : ranks;
 }
 
+// Nothing changes a frozen layout, so values that the model's file has in the
+// compute type are kept in that type alone: no bit is lost. Of other types the
+// master stays, so that --save writes what the file held.
+static bool needsMaster(const Manifest &manifest, const Layout &layout) {
+  return layout.trainable || manifest.computeDtype == "f32" ||
+         !std::all_of(layout.members.begin(), layout.members.end(),
+                      [&](const Member &member) {
+                        return member.source.dtype == manifest.computeDtype;
+                      });
+}
+
 // The padding is the same for every size of groups, so that files, and sums
 // over own elements, do not depend on it.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
@@ -67,12 +78,14 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   };
   // With f32 compute a replicated compute copy serves as the master too.
   bool same = manifest.computeDtype == "f32";
+  bool master = needsMaster(manifest, layout);
   if (same && layout.computeWhole)
     memory.compute = bytes(true, 4);
-  else
+  else if (master)
     memory.master = bytes(layout.masterWhole, 4);
-  if (!same && layout.computeWhole)
-    memory.compute = bytes(true, dtypeBytes(manifest.computeDtype));
+  if (!same && (layout.computeWhole || !master))
+    memory.compute =
+        bytes(layout.computeWhole, dtypeBytes(manifest.computeDtype));
   // A frozen layout has neither a gradient nor optimizer state.
   if (layout.trainable) {
     memory.gradient = bytes(layout.gradientWhole, 4);

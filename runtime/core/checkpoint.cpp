@@ -7,6 +7,7 @@
 // The file appears under its name only when it is complete: a run that is
 // killed leaves the previous checkpoint intact.
 #include "runtime/core/checkpoint.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/safetensors.h"
 
@@ -50,19 +51,32 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
+// Values in the memory of the device.
+struct OwnPart {
+  const char *values;
+  WireType type;
+};
+
+OwnPart f32Part(const float *values) {
+  return {reinterpret_cast<const char *>(values), WireType::f32};
+}
+
 // Returns this rank's part of what is saved of a layout: its shard, or a part
 // of that if it has replicas. Replicated states hold it at its place.
-const float *ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
+OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   int64_t own = buffers.ownOf(rank.job.rank);
   int64_t first = own - buffers.shardOf(rank.job.rank);
   if (what == Saved::gradients)
-    return buffers.gradientShard + first;
-  if (what == Saved::parameters || !layout.average)
-    return buffers.masterShard + first;
-  return buffers.states + (layout.states - 1) * buffers.part + own -
-         buffers.partBegin;
+    return f32Part(buffers.gradientShard + first);
+  if (what == Saved::averages && layout.average)
+    return f32Part(buffers.states + (layout.states - 1) * buffers.part + own -
+                   buffers.partBegin);
+  if (buffers.masterShard)
+    return f32Part(buffers.masterShard + first);
+  WireType type = wireType(rank.manifest.computeDtype);
+  return {buffers.computeShard + size_t(first) * wireBytes(type), type};
 }
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
@@ -72,16 +86,24 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
-  const float *own = ownPart(rank, index, what);
+  OwnPart own = ownPart(rank, index, what);
+  std::vector<char> narrow;
   // Elements per rank and piece.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
   for (int64_t begin = 0; begin < buffers.own; begin += most) {
     int64_t count = std::min(most, buffers.own - begin);
     size_t bytes = size_t(count) * sizeof(float);
-    const float *piece = own + begin;
-    if (!rank.device->isHostMemory()) {
-      piece = &staging[size_t(rank.job.rank * count)];
-      rank.device->download(const_cast<float *>(piece), own + begin, bytes);
+    const char *from = own.values + size_t(begin) * wireBytes(own.type);
+    float *place = &staging[size_t(rank.job.rank * count)];
+    const void *piece = from;
+    if (own.type != WireType::f32) {
+      narrow.resize(size_t(count) * wireBytes(own.type));
+      rank.device->download(narrow.data(), from, narrow.size());
+      castToWire(narrow.data(), own.type, WireType::f32, count, place);
+      piece = place;
+    } else if (!rank.device->isHostMemory()) {
+      rank.device->download(place, from, bytes);
+      piece = place;
     }
     rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
     if (rank.job.rank != 0)

@@ -61,8 +61,9 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   int64_t computeBytes = dtypeBytes(manifest.computeDtype);
   // If the buffer is replicated, the shard is a part of it, `first` elements
   // from its start; else the buffer is the shard.
-  buffers.masterShard =
-      reinterpret_cast<float *>(master) + (masterWhole ? first : 0);
+  if (master)
+    buffers.masterShard =
+        reinterpret_cast<float *>(master) + (masterWhole ? first : 0);
   buffers.masterWhole =
       masterWhole ? reinterpret_cast<float *>(master) : nullptr;
   if (compute)

@@ -45,6 +45,7 @@ struct MemberFactors {
 // this rank's shard, which either has memory of its own or lies inside the
 // full-length ("whole") buffer.
 struct LayoutBuffers : LayoutCut {
+  // Null if the layout is frozen and keeps its values in the compute type only.
   float *masterShard = nullptr, *masterWhole = nullptr;
   // In the compute type. Null if the layout has no such copy, and gathers cast
   // the master instead.

@@ -224,6 +224,24 @@ Status castShard(Device &device, const LayoutBuffers &buffers, WireType type) {
                     });
 }
 
+// Reads part of a layout that has no master, in pieces, so that no f32 copy of
+// the shard ever exists.
+template <typename Read>
+Status loadCompute(Device &device, uint16_t *to, int64_t count, WireType type,
+                   Read read) {
+  std::vector<float> values;
+  auto fill = [&](uint16_t *into, int64_t first, int64_t most) -> Status {
+    for (int64_t done = 0; done < most; done += pieceElements) {
+      int64_t length = std::min(pieceElements, most - done);
+      values.resize(size_t(length));
+      FSDPC_TRY(read(values.data(), first + done, length));
+      castToWire(values.data(), WireType::f32, type, length, into + done);
+    }
+    return {};
+  };
+  return fillDevice(device, to, count, fill);
+}
+
 } // namespace
 
 Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
@@ -245,10 +263,14 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
             return source.parameter(member, from - member.offset + at, count,
                                     values);
           };
-          return fillDevice(device, buffers.masterShard + (from - first),
-                            to - from, read);
+          if (buffers.masterShard)
+            return fillDevice(device, buffers.masterShard + (from - first),
+                              to - from, read);
+          auto *copy = reinterpret_cast<uint16_t *>(buffers.computeShard);
+          return loadCompute(device, copy + (from - first), to - from, compute,
+                             read);
         }));
-    if (compute != WireType::f32 && buffers.computeShard)
+    if (compute != WireType::f32 && buffers.computeShard && buffers.masterShard)
       FSDPC_TRY(castShard(device, buffers, compute));
   }
   // Buffers are small, so they are uploaded whole, with their alignment.

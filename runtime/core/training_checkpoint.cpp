@@ -3,6 +3,7 @@
 // checkpoint is whole or it is not there, and files of two checkpoints cannot
 // be mixed.
 #include "runtime/core/training_checkpoint.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/checkpoint_file.h"
 #include "shared/memory_plan.h"
 
@@ -93,18 +94,26 @@ Status CheckpointWriter::allocateCopy() {
   return {};
 }
 
+// Each replica of a shard writes a part of it.
+CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
+  const LayoutBuffers &buffers = rank.layouts[layout];
+  int64_t first = buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank);
+  uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
+  if (buffers.masterShard)
+    return {buffers.masterShard + first, bytes};
+  WireType type = wireType(rank.manifest.computeDtype);
+  return {buffers.computeShard + size_t(first) * wireBytes(type), bytes, type};
+}
+
 std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   std::vector<Piece> pieces;
   int self = rank.job.rank;
   for (size_t i = 0; i < stored.layouts.size(); ++i) {
     const LayoutBuffers &buffers = rank.layouts[i];
     uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
-    // Each replica of a shard writes a part of it.
-    int64_t own = buffers.ownOf(self);
-    pieces.push_back(
-        {buffers.masterShard + own - buffers.shardOf(self), bytes});
+    pieces.push_back(parameters(i));
     // Replicated states hold this rank's shard at its place.
-    int64_t first = own - buffers.partBegin;
+    int64_t first = buffers.ownOf(self) - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
       pieces.push_back({buffers.states + state * buffers.part + first, bytes});
   }
@@ -115,10 +124,31 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   return pieces;
 }
 
+// Reads `length` bytes, as the file holds them, from `done` on.
+void CheckpointWriter::read(const Piece &piece, uint64_t done, uint64_t length,
+                            char *to) const {
+  auto *from = static_cast<const char *>(piece.from);
+  if (piece.type == WireType::f32) {
+    rank.device->download(to, from + done, length);
+    return;
+  }
+  std::vector<char> narrow;
+  for (uint64_t end = done + length; done < end;) {
+    uint64_t count = std::min(checkpointPiece, end - done) / sizeof(float);
+    narrow.resize(count * wireBytes(piece.type));
+    rank.device->download(narrow.data(),
+                          from + done / sizeof(float) * wireBytes(piece.type),
+                          narrow.size());
+    castToWire(narrow.data(), piece.type, WireType::f32, int64_t(count), to);
+    done += count * sizeof(float);
+    to += count * sizeof(float);
+  }
+}
+
 void CheckpointWriter::copy() {
   char *to = copied.data();
   for (const Piece &piece : pieces()) {
-    rank.device->download(to, piece.from, piece.bytes);
+    read(piece, 0, piece.bytes, to);
     to += piece.bytes;
   }
 }
@@ -128,20 +158,21 @@ Status CheckpointWriter::writeFile() {
   CheckpointFile file;
   FSDPC_TRY(file.open(folder.temporaryOf(step()), rank.job.rank,
                       tensorsOf(stored, rank.job.rank), sums));
-  bool direct = copied.empty() && rank.device->isHostMemory();
-  std::vector<char> staging(copied.empty() && !direct ? size_t(checkpointPiece)
-                                                      : 0);
+  std::vector<char> staging;
   const char *next = copied.data();
   for (const Piece &piece : pieces()) {
+    bool direct = rank.device->isHostMemory() && piece.type == WireType::f32;
+    if (copied.empty() && !direct)
+      staging.resize(size_t(checkpointPiece));
     for (uint64_t done = 0; done < piece.bytes; done += checkpointPiece) {
       uint64_t length = std::min(checkpointPiece, piece.bytes - done);
-      const char *from = static_cast<const char *>(piece.from) + done;
-      if (!copied.empty()) {
+      const char *from = staging.data();
+      if (!copied.empty())
         from = next + done;
-      } else if (!direct) {
-        rank.device->download(staging.data(), from, length);
-        from = staging.data();
-      }
+      else if (direct)
+        from = static_cast<const char *>(piece.from) + done;
+      else
+        read(piece, done, length, staging.data());
       FSDPC_TRY(file.write(from, length));
     }
     file.endTensor();

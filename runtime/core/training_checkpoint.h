@@ -64,12 +64,16 @@ public:
 
 private:
   enum class Stage { idle, writing, publishing };
-  // Memory of the rank, in the order of tensorsOf.
+  // Memory of the rank, in the order of tensorsOf. `bytes` are those of the
+  // file, which holds f32 where the memory holds a 16-bit type.
   struct Piece {
     const void *from;
     uint64_t bytes;
+    WireType type = WireType::f32; // f32: written as it lies
   };
   std::vector<Piece> pieces() const;
+  Piece parameters(size_t layout) const;
+  void read(const Piece &piece, uint64_t done, uint64_t length, char *to) const;
   void copy();
   Status writeFile();
   void run(std::function<Status()> work);

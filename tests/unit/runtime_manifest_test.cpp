@@ -260,4 +260,40 @@ TEST(MemoryPlan, FrozenLayoutsHaveNoGradientAndNoState) {
   EXPECT_EQ(memory.states, 0);
 }
 
+// Frozen values that the file has in the compute type have no master. Under
+// zero3 their shard takes two bytes per element, where it persists all of it.
+TEST(MemoryPlan, FrozenValuesInTheComputeTypeHaveNoMaster) {
+  Manifest manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  layout.trainable = layout.computeWhole = false;
+  manifest.computeDtype = "bf16";
+  for (Member &member : layout.members)
+    member.source.dtype = "bf16";
+  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, 0);
+  EXPECT_EQ(memory.compute, memory.shard * 2);
+  layout.masterWhole = layout.computeWhole = true;
+  memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, 0);
+  EXPECT_EQ(memory.compute, memory.whole * 2);
+}
+
+// An update needs f32, and --save what the file held.
+TEST(MemoryPlan, OtherLayoutsHaveAMaster) {
+  Manifest manifest = sample();
+  Layout &layout = manifest.layouts[0];
+  layout.computeWhole = false;
+  manifest.computeDtype = "bf16";
+  for (Member &member : layout.members)
+    member.source.dtype = "bf16";
+  LayoutMemory memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, memory.shard * 4);
+  EXPECT_EQ(memory.compute, 0);
+  layout.trainable = false;
+  layout.members.back().source.dtype = "f32";
+  memory = layoutMemory(manifest, layout, 3, 3);
+  EXPECT_EQ(memory.master, memory.shard * 4);
+  EXPECT_EQ(memory.compute, 0);
+}
+
 } // namespace

@@ -94,6 +94,9 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
     member.elements = attribute.getElements();
     member.rate = attribute.getRate().getValueAsDouble();
     member.decay = attribute.getDecay().getValueAsDouble();
+    // It decides if a frozen layout has masters.
+    if (SourceAttr source = parameter.getSourceAttr())
+      member.source.dtype = source.getDtype();
     layout.members.push_back(std::move(member));
   }
   return layout;
