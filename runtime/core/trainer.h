@@ -77,6 +77,8 @@ private:
   // Checkpoints, in resume.cpp.
   bool openCheckpoints();
   Status openFolder();
+  void warnOfSmallDisk() const;
+  void planCheckpoints();
   bool chooseCheckpoint();
   std::vector<std::pair<std::string, std::string>> settings() const;
   void reportResumed() const;
@@ -85,7 +87,6 @@ private:
   Status writeDueCheckpoint();
   Status writeLastCheckpoint();
   Status prepareCheckpoints();
-  bool writesAlongTheWay() const;
   Together startCheckpoint();
   void advanceCheckpoint();
   void finishCheckpoint();
