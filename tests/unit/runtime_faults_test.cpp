@@ -335,6 +335,19 @@ TEST_F(Faults, TheLastCheckpointFailsOnce) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("goes on"))) << outcome.err;
 }
 
+// Rank 0 writes the log. If that is slow, the other rank waits for it, and only
+// it is named.
+TEST_F(Faults, ASlowRankIsNamed) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  Outcome outcome = runWith("FAULT_PATH=/log FAULT_CALL=write FAULT_FROM=1 "
+                            "FAULT_SLEEP=40",
+                            "--steps 26 --ranks 2 --log log");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("warning: rank 0 on host '"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("warning: rank 1")));
+}
+
 // A log or a trace that cannot be written costs a warning, not the weights.
 TEST_F(Faults, WhatMattersMostIsSaved) {
   if (sanitized)
