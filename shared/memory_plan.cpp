@@ -162,15 +162,19 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
 }
 
 std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
-  return {{"parameters", parameters},
-          {"gradients", gradients},
-          {"optimizer", optimizer},
-          {"gathered", gathered},
-          {"activations", activations},
-          {"communication", communication},
-          {"scratchpads", scratchpads},
-          {"stacks", stacks},
-          {"slack", slack}};
+  std::vector<std::pair<std::string, int64_t>> rows = {
+      {"parameters", parameters},
+      {"gradients", gradients},
+      {"optimizer", optimizer},
+      {"gathered", gathered},
+      {"activations", activations},
+      {"communication", communication},
+      {"scratchpads", scratchpads},
+      {"stacks", stacks},
+      {"slack", slack}};
+  if (checkpoint != 0)
+    rows.emplace_back("checkpoint", checkpoint);
+  return rows;
 }
 
 // Sums the rows of the table. `allocated` is not a row: its bytes are already

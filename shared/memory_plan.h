@@ -26,11 +26,15 @@ struct MemoryPlan {
   int64_t communication = 0; // windows, pages of peers, gathered statistics
   int64_t scratchpads = 0;
   int64_t stacks = 0;
-  int64_t slack = 0;     // rest of the arena: room for maxRanks, fragmentation
+  int64_t slack = 0; // rest of the arena: room for maxRanks, fragmentation
+  // Host memory that the rank's part of a checkpoint is copied into. Only a run
+  // knows if it writes checkpoints along the way, so planMemory leaves it at 0.
+  int64_t checkpoint = 0;
   int64_t allocated = 0; // part of the total that runtime/core allocates: all
                          // but windows, scratchpads, stacks and constants
   int64_t total() const;
-  // The kinds with their bytes, in the order of the printed table.
+  // The kinds with their bytes, in the order of the printed table; "checkpoint"
+  // only if it is not 0.
   std::vector<std::pair<std::string, int64_t>> kinds() const;
 };
 

@@ -44,6 +44,9 @@ struct Options {
   std::string checkpointEvery; // as given; one of the next two, or neither
   int64_t checkpointSteps = 0;
   int64_t checkpointMinutes = 0;
+  bool writesAlongTheWay() const {
+    return checkpointSteps > 0 || checkpointMinutes > 0;
+  }
   std::string timeLimit; // as given
   double timeLimitSeconds = 0;
   int64_t keep = 0;            // checkpoints that stay

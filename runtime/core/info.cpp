@@ -5,6 +5,7 @@
 #include "runtime/core/device.h"
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
+#include "runtime/core/training_checkpoint.h"
 #include "shared/memory_plan.h"
 #include "shared/staging.h"
 
@@ -21,7 +22,8 @@ std::string padded(const std::string &text, size_t width, bool right = false) {
 
 // One column per number of ranks, one row per kind. The launcher is not known
 // here, so it shows the memory of MPI with all ranks on one node.
-std::string memoryTable(const Manifest &manifest, int threads, int shardGroup) {
+std::string memoryTable(const Manifest &manifest, int threads, int shardGroup,
+                        bool checkpoints) {
   std::vector<int> ranks;
   for (int64_t n : {1, 2, 4, 8, 64})
     if (n <= manifest.maxRanks)
@@ -34,6 +36,9 @@ std::string memoryTable(const Manifest &manifest, int threads, int shardGroup) {
     MemoryPlan plan = planMemory(manifest, n, group, threads,
                                  channelBytes(manifest, n, group, n, "mpi"),
                                  scratchpadBytes(manifest, n, threads));
+    if (checkpoints)
+      plan.checkpoint =
+          checkpointCopyBytes(describeCheckpoint(manifest, n, group));
     auto kinds = plan.kinds();
     // The rows are the same in every column, so the first one makes them.
     kinds.emplace_back("total", plan.total());
@@ -56,7 +61,8 @@ std::string memoryTable(const Manifest &manifest, int threads, int shardGroup) {
 } // namespace
 
 // Rows without a value are left out.
-std::string infoText(const Manifest &manifest, int threads, int shardGroup) {
+std::string infoText(const Manifest &manifest, int threads, int shardGroup,
+                     bool checkpoints) {
   std::string text;
   auto row = [&](const char *name, const std::string &value) {
     if (!value.empty())
@@ -127,7 +133,7 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup) {
          memoryTable(manifest,
                      threads ? threads
                              : int(std::max<int64_t>(1, manifest.planThreads)),
-                     shardGroup);
+                     shardGroup, checkpoints);
 }
 
 } // namespace fsdpc::runtime

@@ -154,7 +154,6 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"seed", options.seed},
                {"shuffle", options.shuffle},
                {"plan", plan},
-               {"checkpoint_copy", info.checkpointCopy},
                {"peak_rss", peakResidentBytes()}};
   if (usesGroups(manifest))
     json["shard_group"] = info.groupRanks;

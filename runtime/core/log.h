@@ -26,9 +26,7 @@ struct RunInfo {
   int groupRanks = 1; // of a shard group
   int cores = 1;      // cores per rank
   int64_t batch = 0, samples = 0;
-  int64_t firstStep = 0; // after 0 if the run resumes
-  // Bytes of a rank into which checkpoints are copied.
-  int64_t checkpointCopy = 0;
+  int64_t firstStep = 0;   // after 0 if the run resumes
   int64_t processPlan = 0; // planned bytes of all ranks of this process
   MemoryPlan plan;
   std::vector<std::string> notes; // Device::notes

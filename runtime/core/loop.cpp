@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <unistd.h>
 
 namespace fsdpc::runtime {
 
@@ -60,7 +62,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 6;
+  constexpr size_t header = 7;
   size_t perRank = header + 2 * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
@@ -72,15 +74,24 @@ void Trainer::exchange(StepRecord *record) {
   own[3] = double(stopRequest());
   own[4] = isCheckpointDue();
   own[5] = writer && writer->isActive() && !writer->isDone();
+  own[6] = computeMilliseconds;
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     own[header + 2 * k] = valid ? results.losses[k] : 0;
     own[header + 2 * k + 1] = valid;
   }
-  // Per rank: {failed, peak, over plan, request, checkpoint due, writing one},
-  // then {loss, valid} of each of its microbatches.
+  // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
+  // milliseconds of computing in the step before}, then {loss, valid} of each
+  // of its microbatches.
+  auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
+  exchangeMilliseconds = std::chrono::duration<double, std::milli>(
+                             std::chrono::steady_clock::now() - begin)
+                             .count();
+  exchanged.computed.resize(size_t(job.size));
+  for (size_t from = 0; from < exchanged.computed.size(); ++from)
+    exchanged.computed[from] = all[from * perRank + 6];
   nextFailure = -1;
   due = all[4] != 0; // rank 0's clock decides
   stageDone = writer && writer->isActive();
@@ -94,6 +105,7 @@ void Trainer::exchange(StepRecord *record) {
   }
   if (!record)
     return;
+  findStragglers(record->step - 1);
   record->overPlan = int64_t(own[2]);
   for (int from = 0; from < job.size; ++from) {
     const double *other = &all[size_t(from) * perRank];
@@ -118,6 +130,22 @@ void Trainer::exchange(StepRecord *record) {
   // With a dynamic scale the gradients decide: see `judge`.
   if (!std::isfinite(record->loss) && !scaler.isDynamic())
     stopAtLoss(record->step, record->loss);
+}
+
+// Warns on a rank that has been slow for some steps up to this one.
+void Trainer::findStragglers(int64_t step) {
+  stragglers.add(exchanged.computed);
+  if (!stragglers.turnedSlow(job.rank))
+    return;
+  char host[128] = "", times[96];
+  gethostname(host, sizeof host - 1);
+  std::snprintf(times, sizeof times, "%.0f ms where the median rank takes %.0f",
+                computeMilliseconds, stragglers.median());
+  printWarning("rank " + std::to_string(job.rank) + " on host '" + host +
+               "' has been slow for " + std::to_string(Stragglers::patience) +
+               " steps, and the others wait for it: step " +
+               std::to_string(step) + " took it " + times +
+               "; look for other load on its host, and for a slow disk");
 }
 
 // Returns what this rank knows of a request to stop, or 0. Under --time-limit
@@ -280,6 +308,9 @@ Status Trainer::finish(StepRecord &record) {
       double(rank->device->takeExposedNanoseconds()) / 1e6;
   record.milliseconds =
       std::chrono::duration<double, std::milli>(now - finished).count();
+  computeMilliseconds =
+      std::max(0., record.milliseconds - record.exposedMilliseconds -
+                       exchangeMilliseconds);
   finished = now;
   longestStepSeconds = std::max(longestStepSeconds, record.milliseconds / 1e3);
   state.step = record.step + 1;

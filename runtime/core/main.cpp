@@ -54,7 +54,8 @@ bool printText(const Manifest &manifest, const fsdpc_program &program,
                const Options &options, bool speaks) {
   std::string text = options.help;
   if (options.info)
-    text = infoText(manifest, options.threads, options.shardGroup);
+    text = infoText(manifest, options.threads, options.shardGroup,
+                    !options.checkpointEvery.empty());
   else if (options.manifest)
     text = std::string(program.manifest, program.manifest_bytes) + "\n";
   if (speaks)

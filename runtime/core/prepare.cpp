@@ -87,12 +87,10 @@ Status Trainer::check() {
                          channelBytes(manifest, job.size, info.groupRanks,
                                       job.ranksOnNode, job.transport),
                          scratchpadBytes(manifest, job.size, info.threads));
-  if (writesAlongTheWay())
-    info.checkpointCopy = checkpointCopyBytes(
-        describeCheckpoint(manifest, job.size, info.groupRanks));
-  info.processPlan = (info.plan.total() + info.checkpointCopy) *
-                     (job.sharesProcess ? job.size : 1);
-  return checkMemory(info.plan, manifest.memoryLimit);
+  FSDPC_TRY(checkMemory(info.plan, manifest.memoryLimit));
+  planCheckpoints();
+  info.processPlan = info.plan.total() * (job.sharesProcess ? job.size : 1);
+  return {};
 }
 
 // Makes the device and the rank's memory, loads the initial values, and reads

@@ -57,9 +57,9 @@ void Progress::start() const {
       (usesGroups(manifest) ? " in groups of " + count(info.groupRanks, "rank")
                             : "") +
       ", " + bytesText(info.plan.total()) + " per rank" +
-      (info.checkpointCopy
-           ? " and " + bytesText(info.checkpointCopy) + " to copy checkpoints"
-           : "") +
+      (info.plan.checkpoint ? ", " + bytesText(info.plan.checkpoint) +
+                                  " of it to copy checkpoints"
+                            : "") +
       "\n");
   // Threads without a core of their own wait for each other in every product.
   if (info.threads > info.cores)

@@ -38,7 +38,10 @@ bool Trainer::openCheckpoints() {
   if (!writable)
     writable = Error{writable.error().message +
                      "; every rank must be able to write to --checkpoint"};
-  return agree(job, writable) && chooseCheckpoint();
+  if (!agree(job, writable) || !chooseCheckpoint())
+    return false;
+  warnOfSmallDisk();
+  return true;
 }
 
 // Without --resume, a folder that has checkpoints belongs to another run.
@@ -53,12 +56,6 @@ Status Trainer::openFolder() {
                  "' has checkpoints already, the newest of step " +
                  std::to_string(steps->back()) +
                  "; continue with --resume, or name another folder"};
-  int64_t needed =
-      checkpointBytes(describeCheckpoint(manifest, job.size, info.groupRanks));
-  int64_t room = freeBytes(options.checkpoint);
-  if (room >= 0 && room < needed)
-    printWarning("a checkpoint takes " + bytesText(needed) + ", but '" +
-                 options.checkpoint + "' has room for " + bytesText(room));
   return {};
 }
 
@@ -205,16 +202,14 @@ Status Trainer::prepareCheckpoints() {
         if (Status removed = removeOld(step); !removed)
           printWarning(removed.error().message + "; an old checkpoint stays");
       });
-  return writesAlongTheWay() ? writer->allocateCopy() : Status();
+  return info.plan.checkpoint > 0 ? writer->allocateCopy() : Status();
 }
 
-bool Trainer::writesAlongTheWay() const {
-  return options.checkpointSteps > 0 || options.checkpointMinutes > 0;
-}
-
-// All ranks call it together after a step.
+// All ranks call it together after a step. The checkpoint of the last step is
+// left to writeLastCheckpoint, which reports its failure as an error.
 Status Trainer::writeDueCheckpoint() {
-  if (!due && !isCheckpointStep(state.step))
+  bool ends = stopping || exhausted || state.step >= options.steps;
+  if (ends || (!due && !isCheckpointStep(state.step)))
     return {};
   finishCheckpoint();
   if (Together begun = startCheckpoint(); begun.failed >= 0)

@@ -16,6 +16,7 @@
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
 #include "runtime/core/startup.h"
+#include "runtime/core/stragglers.h"
 #include "runtime/core/trace.h"
 #include "runtime/core/training_checkpoint.h"
 #include "runtime/core/training_state.h"
@@ -66,6 +67,7 @@ private:
   void begin(StepRecord &record);
   int stopRequest() const;
   void exchange(StepRecord *record);
+  void findStragglers(int64_t step);
   void judge(StepRecord &record);
   void countSent(StepRecord &record);
   Status checkNext();
@@ -77,6 +79,8 @@ private:
   // Checkpoints, in resume.cpp.
   bool openCheckpoints();
   Status openFolder();
+  void warnOfSmallDisk() const;
+  void planCheckpoints();
   bool chooseCheckpoint();
   std::vector<std::pair<std::string, std::string>> settings() const;
   void reportResumed() const;
@@ -85,7 +89,6 @@ private:
   Status writeDueCheckpoint();
   Status writeLastCheckpoint();
   Status prepareCheckpoints();
-  bool writesAlongTheWay() const;
   Together startCheckpoint();
   void advanceCheckpoint();
   void finishCheckpoint();
@@ -142,8 +145,12 @@ private:
   // Buffers that `exchange` sends and receives. Members, so that a step
   // allocates nothing.
   struct {
-    std::vector<double> own, all;
+    std::vector<double> own, all, computed;
   } exchanged;
+  Stragglers stragglers;
+  // Of this rank, in the last completed step: waiting in `exchange`, and what
+  // remains of the step without waiting for other ranks.
+  double exchangeMilliseconds = 0, computeMilliseconds = 0;
   // Bytes that ranks have sent so far, as in StepRecord::sent: all of them
   // together, and each.
   std::array<uint64_t, 3> sent = {};

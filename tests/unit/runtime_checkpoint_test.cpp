@@ -14,6 +14,7 @@ using namespace fsdpc;
 using namespace fsdpc::runtime;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 namespace {
 
@@ -245,6 +246,34 @@ TEST_F(Checkpoints, ACommandRunsAfterEach) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("warning: --after-checkpoint 'exit 3' "
                                      "ended with exit code 3"));
+}
+
+// The copy that a checkpoint is written from counts as memory of the rank. A
+// limit that has no room for it makes the steps wait for the disk instead.
+TEST_F(Checkpoints, TheCopyIsPlanned) {
+  // One checkpoint, at the end, needs no copy.
+  ASSERT_EQ(run("--steps 2 --threads 1 --log log --checkpoint c").code, 0);
+  int64_t total = log()[0]["plan"]["total"];
+  EXPECT_FALSE(log()[0]["plan"].contains("checkpoint"));
+  clear();
+  const std::string flags =
+      "--steps 2 --threads 1 --log log --checkpoint c --checkpoint-every 1";
+  ASSERT_EQ(run(flags).code, 0);
+  int64_t copy = log()[0]["plan"].value("checkpoint", 0);
+  EXPECT_GT(copy, 0);
+  EXPECT_EQ(log()[0]["plan"]["total"], total + copy);
+  EXPECT_THAT(run("--info --checkpoint c --checkpoint-every 1").out,
+              HasSubstr("\n  checkpoint  "));
+  EXPECT_THAT(run("--info").out, Not(HasSubstr("\n  checkpoint  ")));
+  clear();
+  Outcome outcome = run(flags, "TOY_LIMIT=" + std::to_string(total + copy - 1));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("does not fit in the --memory-limit"));
+  EXPECT_EQ(log()[0]["plan"]["total"], total);
+  EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000001", "step-0000002"));
+  clear();
+  outcome = run(flags, "TOY_LIMIT=" + std::to_string(total + copy));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("--memory-limit")));
 }
 
 // The checkpoint of the step after which the signal ended the run.

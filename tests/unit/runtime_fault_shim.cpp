@@ -9,6 +9,7 @@
 //   FAULT_PATH=t.json  count only calls on paths that contain this
 //   FAULT_CPUS=2000    the machine has so many cores, of which the last two may
 //                      be used
+//   FAULT_ROOM=5000    every disk has room for so many bytes
 //   FAULT_COUNTS=FILE  write how often each call was made, when the program
 //   ends
 //
@@ -25,6 +26,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -234,6 +236,16 @@ int mkdir(const char *path, mode_t mode) noexcept {
 }
 int rmdir(const char *path) noexcept {
   return fails(rmdirCall, path, -1) ? -1 : int(syscall(SYS_rmdir, path));
+}
+int statvfs(const char *path, struct statvfs *disk) noexcept {
+  struct stat status;
+  if (syscall(SYS_stat, path, &status) != 0)
+    return -1;
+  std::memset(disk, 0, sizeof *disk);
+  disk->f_frsize = 1;
+  disk->f_bavail = getenv("FAULT_ROOM") ? fsblkcnt_t(setting("FAULT_ROOM"))
+                                        : fsblkcnt_t(1) << 50;
+  return 0;
 }
 int access(const char *path, int mode) noexcept {
   return fails(accessCall, path, -1) ? -1

@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 
@@ -70,6 +73,13 @@ protected:
     for (const char *name : {"out.safetensors", "g.safetensors", "t.json"})
       folder.write(name, "old");
     folder.write("log", "{\"old\":1}\n");
+  }
+  // Returns the bytes before the tensors of a safetensors file.
+  static int64_t headerBytes(const std::filesystem::path &path) {
+    uint64_t length = 0;
+    std::ifstream(path, std::ios::binary)
+        .read(reinterpret_cast<char *>(&length), sizeof length);
+    return int64_t(sizeof length + length);
   }
   bool isSaved(const std::string &name) {
     return bool(fsdpc::runtime::SafeTensors::open(folder / name));
@@ -264,6 +274,78 @@ TEST_F(Faults, AFailureBesideTheTrainingIsAWarning) {
       std::string::npos)
       << outcome.err;
   EXPECT_EQ(shell("ls -A c").out, ".lock\nstep-0000012\n");
+}
+
+// With --keep K the disk holds K + 1 checkpoints for a while, because the
+// oldest goes only when the newest is whole. Those that are there already need
+// no more room.
+TEST_F(Faults, ASmallDiskIsNamedBeforeTraining) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  // A warning says how much one checkpoint takes.
+  auto warning = [&](int64_t room, const std::string &flags) {
+    Outcome outcome = runWith("FAULT_ROOM=" + std::to_string(room),
+                              "--checkpoint c " + flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    size_t at = outcome.err.find("has room for");
+    return at == std::string::npos ? "" : outcome.err;
+  };
+  std::string none = warning(0, "--steps 2");
+  EXPECT_THAT(none, HasSubstr("adds up to 1 checkpoint of "));
+  int64_t one = 0; // bytes of the tensors of one
+  for (const auto &entry :
+       std::filesystem::directory_iterator(folder / "c/step-0000002"))
+    if (entry.path().extension() == ".safetensors")
+      one += int64_t(entry.file_size()) - headerBytes(entry.path());
+  struct {
+    const char *flags;
+    int64_t checkpoints; // beside the one of step 2
+  } cases[] = {
+      // Steps 4, 6, 8: all of them stay.
+      {"--steps 8 --checkpoint-every 2 --resume", 3},
+      // One that is kept is there, two others come.
+      {"--steps 8 --checkpoint-every 2 --keep 2 --resume", 2},
+      {"--steps 8 --checkpoint-every 2 --keep 1 --resume", 1},
+      // The run writes fewer than it may keep.
+      {"--steps 4 --checkpoint-every 2 --keep 9 --resume", 1},
+      // While step 8 is written, 4 stays for ever and 7 is kept; 2 is gone.
+      {"--steps 8 --checkpoint-every 1 --keep 1 --keep-every 4 --resume", 2},
+  };
+  shell("cp -r c old");
+  for (auto &[flags, checkpoints] : cases) {
+    shell("rm -rf c && cp -r old c");
+    std::string text = warning(checkpoints * one - 1, flags);
+    EXPECT_THAT(text, HasSubstr(std::to_string(checkpoints) + " checkpoint"))
+        << flags;
+    shell("rm -rf c && cp -r old c");
+    EXPECT_EQ(warning(checkpoints * one, flags), "") << flags;
+  }
+}
+
+// The last checkpoint's failure is one line, also if it is due by
+// --checkpoint-every.
+TEST_F(Faults, TheLastCheckpointFailsOnce) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  Outcome outcome =
+      runWith("FAULT_PATH=rank- FAULT_CALL=fsync FAULT_FROM=1 FAULT_ERRNO=28",
+              "--steps 2 --ranks 2 --checkpoint c --checkpoint-every 2");
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("goes on"))) << outcome.err;
+}
+
+// Rank 0 writes the log. If that is slow, the other rank waits for it, and only
+// it is named.
+TEST_F(Faults, ASlowRankIsNamed) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  Outcome outcome = runWith("FAULT_PATH=/log FAULT_CALL=write FAULT_FROM=1 "
+                            "FAULT_SLEEP=40",
+                            "--steps 26 --ranks 2 --log log");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("warning: rank 0 on host '"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("warning: rank 1")));
 }
 
 // A log or a trace that cannot be written costs a warning, not the weights.

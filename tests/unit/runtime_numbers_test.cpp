@@ -6,6 +6,7 @@
 #include "runtime/core/init_rule.h"
 #include "runtime/core/loss_scaler.h"
 #include "runtime/core/shuffle.h"
+#include "runtime/core/stragglers.h"
 #include "runtime/core/weights.h"
 
 #include <gtest/gtest.h>
@@ -53,6 +54,42 @@ TEST(Shuffle, DiffersByEpochAndSeed) {
 
 // As torch.amp.GradScaler: a skipped step starts the count of good ones anew,
 // and the scale never grows past f32.
+// A rank is named once when it has been slow for 20 steps in a row, and again
+// after it has recovered. Of two ranks the slower one is compared with the
+// faster one.
+TEST(Stragglers, AreNamedOnce) {
+  Stragglers stragglers;
+  auto steps = [&](int count, const std::vector<double> &milliseconds) {
+    int named = 0;
+    for (int step = 0; step < count; ++step) {
+      stragglers.add(milliseconds);
+      named += stragglers.turnedSlow(1);
+      EXPECT_FALSE(stragglers.turnedSlow(0));
+    }
+    return named;
+  };
+  EXPECT_EQ(steps(19, {100, 131}), 0);
+  EXPECT_EQ(steps(1, {100, 129}), 0); // not 1.3 times
+  EXPECT_EQ(steps(19, {100, 131}), 0);
+  EXPECT_EQ(steps(1, {100, 131}), 1);
+  EXPECT_EQ(steps(100, {100, 131}), 0);
+  EXPECT_EQ(steps(1, {100, 100}), 0);
+  EXPECT_EQ(steps(20, {100, 131}), 1);
+  // Less than 10 ms a step is noise.
+  EXPECT_EQ(steps(40, {1, 10}), 0);
+}
+
+// The median of three is not moved by the slow one, and two may be slow.
+TEST(Stragglers, AreComparedWithTheMedian) {
+  Stragglers stragglers;
+  for (int step = 0; step < 20; ++step)
+    stragglers.add({100, 500, 110, 90, 400});
+  EXPECT_EQ(stragglers.median(), 110);
+  EXPECT_TRUE(stragglers.turnedSlow(1));
+  EXPECT_TRUE(stragglers.turnedSlow(4));
+  EXPECT_FALSE(stragglers.turnedSlow(2));
+}
+
 TEST(LossScaler, BacksOffAndGrows) {
   LossScaler scaler({8, 2, 0.5, 2});
   auto step = [&](bool finite) {

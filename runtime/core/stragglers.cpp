@@ -1,0 +1,20 @@
+#include "runtime/core/stragglers.h"
+
+#include <algorithm>
+
+namespace fsdpc::runtime {
+
+void Stragglers::add(const std::vector<double> &milliseconds) {
+  slow.resize(milliseconds.size());
+  sorted = milliseconds;
+  auto at = sorted.begin() + std::ptrdiff_t((sorted.size() - 1) / 2);
+  std::nth_element(sorted.begin(), at, sorted.end());
+  middle = *at;
+  for (size_t rank = 0; rank < slow.size(); ++rank) {
+    double own = milliseconds[rank];
+    bool isSlow = own >= ratio * middle && own - middle >= leastExcess;
+    slow[rank] = isSlow ? std::min(slow[rank] + 1, patience + 1) : 0;
+  }
+}
+
+} // namespace fsdpc::runtime
