@@ -58,6 +58,7 @@ File::File(File &&other) noexcept { *this = std::move(other); }
 File &File::operator=(File &&other) noexcept {
   std::swap(name, other.name);
   std::swap(descriptor, other.descriptor);
+  std::swap(hasPath, other.hasPath);
   std::swap(start, other.start);
   std::swap(bytes, other.bytes);
   return *this;
@@ -81,6 +82,15 @@ Result<File> File::open(const std::string &path) {
     return Error{"cannot open '" + path + "': it is " + kindOf(status.st_mode) +
                  ", but data is read by position, from a regular file"};
   file.bytes = uint64_t(status.st_size);
+  return file;
+}
+
+File File::adopt(const std::string &path, int descriptor, uint64_t size) {
+  File file;
+  file.name = path;
+  file.descriptor = descriptor;
+  file.hasPath = false;
+  file.bytes = size;
   return file;
 }
 
@@ -108,7 +118,7 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
       return done;
     warnOnce(done.error().message);
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    if (code == ESTALE)
+    if (code == ESTALE && hasPath)
       reopen();
     done = readAt(descriptor, name, start + offset, to, count);
     code = done ? 0 : errno;

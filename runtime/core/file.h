@@ -24,6 +24,9 @@ public:
   // Fails at once for what is not a regular file, such as a FIFO without a
   // writer.
   static Result<File> open(const std::string &path);
+  // Takes a descriptor that is open for reading, of a file of `size` bytes that
+  // is being written. Errors call it `path`.
+  static File adopt(const std::string &path, int descriptor, uint64_t size);
   const std::string &path() const { return name; }
   uint64_t size() const { return bytes; } // when it was opened
   // Reads exactly `count` bytes from `offset`. Fails if the file does not hold
@@ -41,7 +44,8 @@ private:
 
   std::string name;
   int descriptor = -1;
-  uint64_t start = 0; // of what is read
+  bool hasPath = true; // `name` leads to it
+  uint64_t start = 0;  // of what is read
   uint64_t bytes = 0;
 };
 

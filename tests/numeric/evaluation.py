@@ -125,6 +125,21 @@ def check_resume(bench) -> None:
         raise Failure(f"best.json names {best}, the evaluations were {parts}")
 
 
+def check_npz(bench) -> None:
+    """Data in NumPy's archives, stored and deflated, gives the loss of the same data in .npy files, on all ranks."""
+    fixture = harness.fixture("conv_net")
+    program, flags = bench.path("conv_net-zero3"), eval_flags(fixture)
+    arrays = {word.split("=")[1]: np.load(word.split("=", 2)[2]) for word in flags}
+    stored, packed = bench.path("stored.npz"), bench.path("packed.npz")
+    np.savez(stored, **arrays)
+    np.savez_compressed(packed, **arrays)
+    losses = [evaluate(bench, program, 2, *words)["eval_loss"]
+              for words in (flags, *([f"--eval={name}={path}" for name in arrays] for path in (stored, packed)))]
+    if len(set(losses)) != 1:
+        raise Failure(f"the losses of .npy, stored and deflated data are {losses}")
+    refuse([program, "--steps", 0, *(f"--eval={name}={stored}:labels" for name in arrays)], 3, "input 'pixel_values'")
+
+
 def check_old_dump(bench) -> None:
     """A dump without @evaluate compiles, and its program refuses only --eval."""
     fixture = harness.fixture("conv_net")
@@ -168,6 +183,7 @@ def test(bench, options):
         check_parity(bench, name, references[name])
     check_training(bench)
     check_resume(bench)
+    check_npz(bench)
     check_old_dump(bench)
     check_refusals(bench)
 
