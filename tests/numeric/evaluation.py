@@ -173,8 +173,23 @@ def check_refusals(bench) -> None:
     np.save(labels, np.full(58, 10, np.int32))
     beyond = [f"--eval=labels={labels}", *[flag for flag in flags if "labels" not in flag]]
     refuse([program, "--steps", 3, *fixture.data, *beyond], 3, str(labels))
+    check_not_finite(bench, program, flags)
     one = [program, *fixture.data, *flags, "--steps", 3, "--eval-every"]
     refuse([*harness.mpirun(1), *one, 1, ":", "-np", 1, *one, 2], 3, "--eval-every is '2' on rank 1 and '1' on rank 0")
+
+
+def check_not_finite(bench, program, flags) -> None:
+    """A loss that is not a number is a warning that names the sample, or says that no target counts."""
+    changed = {"pixel_values": bench.path("nan.npy"), "labels": bench.path("ignored.npy")}
+    arrays = {word.split("=")[1]: np.load(word.split("=", 2)[2]) for word in flags}
+    arrays["pixel_values"][5, 0, 0, 0] = np.nan
+    arrays["labels"][:] = -100
+    for name, why in (("pixel_values", "nan.npy' sample 5 element 0"), ("labels", "no target of its data counts")):
+        np.save(changed[name], arrays[name])
+        others = [word for word in flags if f"={name}=" not in word]
+        done = run([program, "--steps", 0, f"--eval={name}={changed[name]}", *others])
+        if done.stderr.count("warning:") != 1 or why not in done.stderr:
+            raise Failure(f"expected one warning with '{why}':\n{done.stderr}")
 
 
 def test(bench, options):
