@@ -132,7 +132,7 @@ TEST_F(Npz, NamesWhatIsWrong) {
 }
 
 // Whatever is cut off or changed, the file is refused or read without leaving
-// its bounds (the sanitizers look). Every seventh byte takes half a second.
+// its bounds (the sanitizers look). Each change is a file, so not every byte.
 TEST_F(Npz, SurvivesDamageAnywhere) {
   for (bool packs : {false, true}) {
     std::string bytes = whole(packs, packs);
