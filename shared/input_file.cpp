@@ -172,12 +172,19 @@ Status readAt(int descriptor, const std::string &name, uint64_t offset,
     ssize_t got = pread(descriptor, out, piece, off_t(offset));
     if (got < 0 && errno == EINTR)
       continue;
-    if (got < 0)
-      return Error{"cannot read '" + name + "' at byte " +
-                   std::to_string(offset) + ": " + std::strerror(errno)};
     // The range was inside the file when it was opened.
-    if (got == 0)
-      return Error{"'" + name + "' was truncated while it was being read"};
+    if (got <= 0) {
+      int code = got < 0 ? errno : 0;
+      std::string byte = std::to_string(offset);
+      Error error{got < 0 ? "cannot read '" + name + "' at byte " + byte +
+                                ": " + std::strerror(code)
+                          : "'" + name +
+                                "' was truncated while it was being read: it "
+                                "ends at or before byte " +
+                                byte};
+      errno = code;
+      return error;
+    }
     out += got;
     offset += uint64_t(got);
     count -= uint64_t(got);

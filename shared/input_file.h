@@ -27,7 +27,8 @@ std::optional<FileIdentity> identityOf(const std::string &path);
 const char *kindOf(unsigned mode);
 
 // Reads exactly `count` bytes from `offset` of an open file, which held them
-// when it was opened. `name` is what the error calls the file.
+// when it was opened. `name` is what the error calls the file. Leaves the code
+// of a read that failed in errno, and 0 if the file has become shorter.
 Status readAt(int descriptor, const std::string &name, uint64_t offset,
               void *to, uint64_t count);
 

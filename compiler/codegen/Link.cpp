@@ -78,7 +78,7 @@ LogicalResult fsdpc::codegen::linkProgram(Location loc, fsdp::Target target,
   } else {
     words.insert(words.end(), {"-ldnnl", "-lgomp"});
   }
-  words.insert(words.end(), {"-lpthread", "-ldl", "-rdynamic"});
+  words.insert(words.end(), {"-lz", "-lpthread", "-ldl", "-rdynamic"});
   std::string error = runProgram(words);
   if (!error.empty())
     return emitError(loc) << "cannot link '" << output << "': " << error;

@@ -1,5 +1,7 @@
-// Arrays as samples: a .npy file, or a tensor of a safetensors file.
+// Arrays as samples: a .npy file, an array of a .npz file, or a tensor of a
+// safetensors file.
 #include "runtime/core/dtype.h"
+#include "runtime/core/npz.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
@@ -9,10 +11,10 @@
 namespace fsdpc::runtime {
 namespace {
 
-// Cuts ":TENSOR" off the name of a safetensors file. Returns false for a file
-// of another kind.
-bool takeTensor(std::string &path, std::string &tensor) {
-  const std::string ending = ".safetensors";
+// Cuts ":TENSOR" off the name of a file that ends in `ending`. Returns false
+// for a file of another kind.
+bool takeTensor(const std::string &ending, std::string &path,
+                std::string &tensor) {
   size_t at = path.rfind(ending);
   size_t end = at + ending.size();
   if (at == std::string::npos || (end < path.size() && path[end] != ':'))
@@ -49,8 +51,9 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
 Result<SampleFile> openArraySamples(const Input &input,
                                     const std::string &name) {
   std::string path = name, tensor = input.name;
-  bool isTensor = takeTensor(path, tensor);
-  Result<File> file = File::open(path);
+  bool isTensor = takeTensor(".safetensors", path, tensor);
+  bool isArchive = !isTensor && takeTensor(".npz", path, tensor);
+  Result<File> file = isArchive ? openNpz(path, tensor) : File::open(path);
   FSDPC_TRY(file);
   Result<NpyHeader> header =
       isTensor ? readTensorHeader(input, path, tensor) : readNpyHeader(*file);

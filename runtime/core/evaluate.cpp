@@ -61,10 +61,13 @@ Status Trainer::evaluateNow(Progress &progress) {
   record.step = evaluated = state.step;
   FSDPC_TRY(evaluation.run(*rank, record));
   if (job.rank == 0) {
-    if (!std::isfinite(record.loss))
+    if (!std::isfinite(record.loss)) {
+      std::string why = evaluation.describeNonFinite();
       printWarning("the loss of the evaluation after step " +
                    std::to_string(record.step) + " is " +
-                   std::to_string(record.loss));
+                   std::to_string(record.loss) + (why.empty() ? "" : ": ") +
+                   why);
+    }
     progress.evaluation(record);
     if (Status logged = log.evaluation(record); !logged)
       printWarning(logged.error().message +

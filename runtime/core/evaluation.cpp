@@ -84,6 +84,15 @@ Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
   return {};
 }
 
+// The training waits for it, hence the bound.
+std::string Evaluation::describeNonFinite() const {
+  constexpr int64_t mostSamples = 4096;
+  if (weight == 0)
+    return "no target of its data counts: all have the ignored value";
+  int64_t evaluated = std::min(microbatches * samples.batch(), samples.count());
+  return samples.describeNonFinite(0, std::min(evaluated, mostSamples));
+}
+
 // Every rank runs all microbatches of a round, because it takes part in their
 // collectives. Those past the end do not count.
 Status Evaluation::runRound(fsdpc_rank &rank, int64_t step, int64_t first) {

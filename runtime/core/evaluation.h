@@ -39,6 +39,9 @@ public:
   // the input slot that holds none of the next step. The caller must end the
   // job if it fails, because the other ranks may be waiting for this one.
   Status run(fsdpc_rank &rank, EvaluationRecord &record);
+  // Says what in the data gave a loss that is not finite, as far as that is
+  // found in the first few thousand samples, or returns an empty string.
+  std::string describeNonFinite() const;
 
 private:
   Status runRound(fsdpc_rank &rank, int64_t step, int64_t first);

@@ -1,14 +1,20 @@
-// Reads files by position. Every range is checked against the size of the file,
-// because ranges come from headers that may be wrong. What is not a regular
-// file is refused when it is opened: it has no positions.
+// Reads files by position, and again where that may help. Every range is
+// checked against the size of the file, because ranges come from headers that
+// may be wrong. What is not a regular file is refused when it is opened: it has
+// no positions.
 #include "runtime/core/file.h"
+#include "runtime/core/failure.h"
 #include "shared/input_file.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <iterator>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -17,6 +23,27 @@
 #include <xxhash.h>
 
 namespace fsdpc::runtime {
+
+namespace {
+
+// Milliseconds before each further try of a read.
+constexpr int waits[] = {100, 400, 1600};
+
+// Returns true for errors after which the same read may succeed: a disk or a
+// server that answers late, or a file handle that the server has renewed.
+bool mayPass(int code) {
+  return code == EIO || code == ESTALE || code == EAGAIN;
+}
+
+// A bad network would fill the screen, so only the first error is printed.
+void warnOnce(const std::string &message) {
+  static std::atomic_flag warned = ATOMIC_FLAG_INIT;
+  if (!warned.test_and_set())
+    printWarning(message +
+                 "; trying again, and saying so only for this first error");
+}
+
+} // namespace
 
 // Takes errno first: the allocations below may change it.
 Error fileError(const std::string &path, const char *what) {
@@ -31,6 +58,8 @@ File::File(File &&other) noexcept { *this = std::move(other); }
 File &File::operator=(File &&other) noexcept {
   std::swap(name, other.name);
   std::swap(descriptor, other.descriptor);
+  std::swap(hasPath, other.hasPath);
+  std::swap(start, other.start);
   std::swap(bytes, other.bytes);
   return *this;
 }
@@ -56,6 +85,25 @@ Result<File> File::open(const std::string &path) {
   return file;
 }
 
+File File::adopt(const std::string &path, int descriptor, uint64_t size) {
+  File file;
+  file.name = path;
+  file.descriptor = descriptor;
+  file.hasPath = false;
+  file.bytes = size;
+  return file;
+}
+
+Status File::cut(uint64_t begin, uint64_t size) {
+  if (begin > bytes || size > bytes - begin)
+    return Error{"'" + name + "' has only " + std::to_string(bytes) +
+                 " bytes, but one of its parts begins at byte " +
+                 std::to_string(begin) + " and has " + std::to_string(size)};
+  start += begin;
+  bytes = size;
+  return {};
+}
+
 Status File::read(uint64_t offset, void *to, uint64_t count) const {
   // Compared this way round, since offset + count may wrap around.
   if (offset > bytes || count > bytes - offset)
@@ -63,7 +111,34 @@ Status File::read(uint64_t offset, void *to, uint64_t count) const {
                  " bytes, but bytes " + std::to_string(offset) + " to " +
                  std::to_string(offset) + " + " + std::to_string(count) +
                  " are needed"};
-  return readAt(descriptor, name, offset, to, count);
+  Status done = readAt(descriptor, name, start + offset, to, count);
+  int code = done ? 0 : errno;
+  for (int milliseconds : waits) {
+    if (!mayPass(code))
+      return done;
+    warnOnce(done.error().message);
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    if (code == ESTALE && hasPath)
+      reopen();
+    done = readAt(descriptor, name, start + offset, to, count);
+    code = done ? 0 : errno;
+  }
+  if (!done)
+    return Error{done.error().message + " (tried " +
+                 std::to_string(1 + std::size(waits)) + " times)"};
+  return done;
+}
+
+// A stale handle stays so; the path leads to the same file by a new one. The
+// number of the descriptor stays, for other threads are reading.
+void File::reopen() const {
+  int fresh = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat now;
+  if (fresh >= 0 && fstat(fresh, &now) == 0 && S_ISREG(now.st_mode) &&
+      uint64_t(now.st_size) >= start + bytes)
+    dup3(fresh, descriptor, O_CLOEXEC);
+  if (fresh >= 0)
+    ::close(fresh);
 }
 
 // Each piece's hash is the seed of the next, so their order counts. The number

@@ -24,15 +24,28 @@ public:
   // Fails at once for what is not a regular file, such as a FIFO without a
   // writer.
   static Result<File> open(const std::string &path);
+  // Takes a descriptor that is open for reading, of a file of `size` bytes that
+  // is being written. Errors call it `path`.
+  static File adopt(const std::string &path, int descriptor, uint64_t size);
   const std::string &path() const { return name; }
   uint64_t size() const { return bytes; } // when it was opened
   // Reads exactly `count` bytes from `offset`. Fails if the file does not hold
-  // all of them.
+  // all of them. Tries again, for about two seconds, after an error that may
+  // pass, as those of a network file system do. The first such error of the
+  // process is a warning.
   Status read(uint64_t offset, void *to, uint64_t count) const;
 
+  // Makes `size` bytes from `begin` on all that is read. Fails if the file does
+  // not hold them.
+  Status cut(uint64_t begin, uint64_t size);
+
 private:
+  void reopen() const;
+
   std::string name;
   int descriptor = -1;
+  bool hasPath = true; // `name` leads to it
+  uint64_t start = 0;  // of what is read
   uint64_t bytes = 0;
 };
 

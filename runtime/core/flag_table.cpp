@@ -56,7 +56,7 @@ Status schedule(const std::string &text) {
 const Flag flags[] = {
     {"--data", "NAME=FILE",
      "An input's samples, on the first axis of a .npy file or of a tensor, "
-     "FILE.safetensors[:TENSOR]; integers widen. "
+     "FILE.npz[:ARRAY] or FILE.safetensors[:TENSOR]; integers widen. "
      "FILE may be a list with commas, and have patterns such as 'part-*.npy'",
      [](Arguments &a) -> Target { return &a.data; }},
     {"--tokens", "NAME=FILE[:WIDTH][+SHIFT]",

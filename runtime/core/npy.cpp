@@ -154,6 +154,8 @@ Result<NpyHeader> readNpyHeader(const File &file) {
   auto wrong = [&](const std::string &what) {
     return Error{"'" + file.path() + "' " + what};
   };
+  if (file.size() == 0)
+    return wrong("is empty");
   if (!isNpy(file))
     return wrong("is not a .npy file");
   unsigned char start[12] = {};

@@ -43,8 +43,8 @@ Result<NpyHeader> readNpyHeader(const File &file);
 bool isNpy(const File &file);
 
 // Opens the file of --data NAME=FILE and checks it against the input: a .npy
-// file, or FILE.safetensors[:TENSOR], of which the tensor is called as the
-// input if no other is named.
+// file, FILE.npz[:ARRAY] or FILE.safetensors[:TENSOR], of which the tensor is
+// called as the input if no other is named.
 Result<SampleFile> openArraySamples(const Input &input,
                                     const std::string &name);
 // Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis of

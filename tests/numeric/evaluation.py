@@ -125,6 +125,21 @@ def check_resume(bench) -> None:
         raise Failure(f"best.json names {best}, the evaluations were {parts}")
 
 
+def check_npz(bench) -> None:
+    """Data in NumPy's archives, stored and deflated, gives the loss of the same data in .npy files, on all ranks."""
+    fixture = harness.fixture("conv_net")
+    program, flags = bench.path("conv_net-zero3"), eval_flags(fixture)
+    arrays = {word.split("=")[1]: np.load(word.split("=", 2)[2]) for word in flags}
+    stored, packed = bench.path("stored.npz"), bench.path("packed.npz")
+    np.savez(stored, **arrays)
+    np.savez_compressed(packed, **arrays)
+    losses = [evaluate(bench, program, 2, *words)["eval_loss"]
+              for words in (flags, *([f"--eval={name}={path}" for name in arrays] for path in (stored, packed)))]
+    if len(set(losses)) != 1:
+        raise Failure(f"the losses of .npy, stored and deflated data are {losses}")
+    refuse([program, "--steps", 0, *(f"--eval={name}={stored}:labels" for name in arrays)], 3, "input 'pixel_values'")
+
+
 def check_old_dump(bench) -> None:
     """A dump without @evaluate compiles, and its program refuses only --eval."""
     fixture = harness.fixture("conv_net")
@@ -158,8 +173,23 @@ def check_refusals(bench) -> None:
     np.save(labels, np.full(58, 10, np.int32))
     beyond = [f"--eval=labels={labels}", *[flag for flag in flags if "labels" not in flag]]
     refuse([program, "--steps", 3, *fixture.data, *beyond], 3, str(labels))
+    check_not_finite(bench, program, flags)
     one = [program, *fixture.data, *flags, "--steps", 3, "--eval-every"]
     refuse([*harness.mpirun(1), *one, 1, ":", "-np", 1, *one, 2], 3, "--eval-every is '2' on rank 1 and '1' on rank 0")
+
+
+def check_not_finite(bench, program, flags) -> None:
+    """A loss that is not a number is a warning that names the sample, or says that no target counts."""
+    changed = {"pixel_values": bench.path("nan.npy"), "labels": bench.path("ignored.npy")}
+    arrays = {word.split("=")[1]: np.load(word.split("=", 2)[2]) for word in flags}
+    arrays["pixel_values"][5, 0, 0, 0] = np.nan
+    arrays["labels"][:] = -100
+    for name, why in (("pixel_values", "nan.npy' sample 5 element 0"), ("labels", "no target of its data counts")):
+        np.save(changed[name], arrays[name])
+        others = [word for word in flags if f"={name}=" not in word]
+        done = run([program, "--steps", 0, f"--eval={name}={changed[name]}", *others])
+        if done.stderr.count("warning:") != 1 or why not in done.stderr:
+            raise Failure(f"expected one warning with '{why}':\n{done.stderr}")
 
 
 def test(bench, options):
@@ -168,6 +198,7 @@ def test(bench, options):
         check_parity(bench, name, references[name])
     check_training(bench)
     check_resume(bench)
+    check_npz(bench)
     check_old_dump(bench)
     check_refusals(bench)
 

@@ -152,6 +152,34 @@ TEST_F(Faults, EveryFileIsTheOldOneOrTheNewOne) {
   }
 }
 
+// A read that fails may succeed later: the run goes on, and says so once. A
+// disk that stays bad ends it, with the name of the file and the byte.
+TEST_F(Faults, ReadsOfDataAreTriedAgain) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  const std::string onIds = "FAULT_PATH=/ids.npy FAULT_CALL=read ";
+  ASSERT_EQ(runWith("", "--steps 2 --save whole").code, 0);
+  for (int code : {EIO, ESTALE, EAGAIN}) {
+    Outcome passed =
+        runWith(onIds + "FAULT_AT=7 FAULT_ERRNO=" + std::to_string(code),
+                "--steps 2 --save out");
+    EXPECT_EQ(passed.code, 0) << passed.err;
+    EXPECT_THAT(passed.err, HasSubstr("ids.npy' at byte "));
+    EXPECT_THAT(passed.err, HasSubstr("; trying again"));
+    EXPECT_EQ(folder.read("out"), folder.read("whole"));
+  }
+  Outcome stays = runWith(onIds + "FAULT_FROM=7 FAULT_ERRNO=5", "--steps 2");
+  EXPECT_EQ(stays.code, 3);
+  EXPECT_EQ(stays.errors(), 1);
+  EXPECT_THAT(stays.err, HasSubstr("error: cannot read 'ids.npy' at byte "));
+  EXPECT_THAT(stays.err, HasSubstr("(tried 4 times)"));
+  EXPECT_EQ(stays.err.find("trying again"), stays.err.rfind("trying again"));
+  // What cannot pass is not tried again.
+  Outcome refused = runWith(onIds + "FAULT_FROM=7 FAULT_ERRNO=1", "--steps 2");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, Not(HasSubstr("tried")));
+}
+
 // A machine may have more cores than a cpu_set_t, whose 1024 bits its kernel
 // then refuses, or more than the runtime knows of.
 TEST_F(Faults, MachinesMayHaveManyCores) {

@@ -34,6 +34,7 @@ TEST(Npy, ReadsEveryVersion) {
 
 // Each way in which a file can be wrong has its own message.
 TEST(Npy, NamesWhatIsWrong) {
+  EXPECT_THAT(npyError(""), HasSubstr("x.npy' is empty"));
   EXPECT_THAT(npyError("hello, world"), HasSubstr("is not a .npy file"));
   EXPECT_THAT(npyError(npy<float>("<f4", "(4, 3)", 12)),
               HasSubstr("contains f32, but input 'ids' is i64"));

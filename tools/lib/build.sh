@@ -8,7 +8,7 @@ build=${FSDPC_BUILD:-$root/build}
 packages=(g++ cmake ninja-build ccache git
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-format-22
   libopenmpi-dev openmpi-bin libdnnl-dev libsodium-dev
-  protobuf-compiler libprotobuf-dev libre2-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
+  protobuf-compiler libprotobuf-dev libre2-dev libxxhash-dev libcli11-dev zlib1g-dev nlohmann-json3-dev
   libgtest-dev libgmock-dev python3 python3-numpy)
 # A build for GPUs gets headers from PyPI.
 if [[ -x /usr/local/cuda/bin/nvcc ]]; then
