@@ -1,0 +1,347 @@
+// The ops of @update: the norm and clipping, sums over whole parameters, one
+// optimizer program per layout and group, and what gathers the parameters of
+// the strategies that keep them whole. They come after the microbatches of a
+// step and touch every shard once.
+#ifndef FSDPC_FSDP_UPDATE
+#define FSDPC_FSDP_UPDATE
+
+include "compiler/dialects/fsdp/FSDPCollectives.td"
+
+def FSDP_SumSquaresOp : FSDP_Op<"sum_squares",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "Sums the squares of this rank's gradients";
+  let description = [{
+    The sum of squares over this rank's part of each layout's gradient. With
+    `fsdp.all_reduce` it gives the gradients' norm. The sum over groups of 16 elements is
+    exact, so that its bits depend neither on ranks nor on layouts: a row of the result
+    holds the 16 digits of a number of fixed point (`runtime/core/square_sum.h`).
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable.
+    - The result is a tensor of f64 with one row of 16 elements per layout.
+
+    Example:
+    ```mlir
+    %sums = fsdp.sum_squares [@h.0.flat] : tensor<1x16xf64>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let assemblyFormat = "$layouts attr-dict `:` type($result)";
+}
+
+def FSDP_AllReduceOp : FSDP_Op<"all_reduce",
+    [ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Sums numbers over all ranks";
+  let description = [{
+    Sums in rank order, so that all ranks get the same bits. The result takes the
+    memory of the operand.
+
+    **Constraints**
+    - Operand and result have the same type, a tensor of f64.
+
+    Example:
+    ```mlir
+    %sums = fsdp.sum_squares [@h.0.flat] : tensor<1x16xf64>
+    %total = fsdp.all_reduce %sums : tensor<1x16xf64>
+    ```
+  }];
+  let arguments = (ins StaticShapeTensorOf<[F64]>:$input);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def FSDP_ClipScaleOp : FSDP_Op<"clip_scale", [MemoryEffects<[MemWrite<FSDP_StepReport>]>, UsesSymbols]> {
+  let summary = "The factor that scales and clips the gradients";
+  let description = [{
+    With V the number of microbatches of a step over all ranks (known at run time),
+    norm = sqrt(Σ sums) / V is reported and the result is
+    min(1, max_norm / (norm + 1e-6)) / V. A `max_norm` of 0 does not clip: the result
+    is 1 / V. With `--loss-scale`, V is multiplied by the scale of the step; with a
+    dynamic scale and a sum that is not finite, the optimizers of this step do nothing.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable.
+    - `sums` is a tensor of f64 with one row of 16 elements per layout.
+
+    Example:
+    ```mlir
+    %scale = fsdp.clip_scale [@h.0.flat], %sums {max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts,
+                       StaticShapeTensorOf<[F64]>:$sums, F64Attr:$max_norm);
+  let results = (outs StaticShapeTensorOf<[F32]>:$scale);
+  let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($sums) `->` type($scale)";
+}
+
+def FSDP_GatherGradientsOp : FSDP_Op<"gather_gradients",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "Gathers the reduced gradients of all ranks in place";
+  let description = [{
+    After it every rank holds the whole f32 gradient of each layout. It stands in
+    @update where the strategy is ddp, before the optimizer.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable.
+
+    Example:
+    ```mlir
+    fsdp.gather_gradients [@h.0.flat]
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let assemblyFormat = "$layouts attr-dict";
+}
+
+def FSDP_ReduceGradientsOp : FSDP_Op<"reduce_gradients",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "Sums the accumulated gradients over all ranks";
+  let description = [{
+    With `--reduce=step`, @update begins with it: the full-size accumulators that
+    `fsdp.accumulate` left are summed over ranks, in rank order, into each rank's part.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable.
+
+    Example:
+    ```mlir
+    fsdp.reduce_gradients [@h.0.flat]
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let assemblyFormat = "$layouts attr-dict";
+}
+
+def FSDP_FactorSumsOp : FSDP_Op<"factor_sums",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "Sums squares along rows and columns of this rank's gradients";
+  let description = [{
+    For each member, the sums of squares of the gradient along its last two axes, over
+    the elements that lie in this rank's shard: one f64 per row of each matrix, then
+    one per column. A member with fewer than two axes is a single row, of which only
+    the columns are listed, so their sums are the squares. The gradient is multiplied
+    by `scale`, and then its elements are clipped to `clip_value` if that is not 0.
+    `fsdp.all_reduce` makes them sums over whole parameters.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable.
+    - The result is a vector of f64 with an element per row and column of each member.
+
+    Example:
+    ```mlir
+    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale,
+                       F64Attr:$clip_value);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let assemblyFormat = "$layouts `,` $scale attr-dict `:` type($scale) `->` type($result)";
+  let extraClassDeclaration = [{
+    /// Returns where the layout's sums begin in the result, or nullopt if it is
+    /// not one of `layouts`.
+    std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
+  }];
+}
+
+def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
+    [ViewOf<"getSums()">, MemoryEffects<[MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols, AllTypesMatch<["sums", "result"]>]> {
+  let summary = "Updates the factored averages of squares";
+  let description = [{
+    Adafactor keeps averages of a gradient's squares along rows and along columns. They
+    are the buffers PARAMETER.row_var and PARAMETER.col_var marked `state`, or
+    PARAMETER.variance if it has fewer than two axes. With t the step, counted from 1,
+    each becomes itself · (1 - t^power) + mean · t^power, where the means follow from
+    `sums`. A step whose gradient is not finite leaves them.
+
+    The result holds a number per row and column, in the order of `sums`: the product
+    of those of an element is its average of squares. It is the row's average divided
+    by the mean of the averages of all rows of the matrix, or by `eps` if that is more,
+    and the column's average. The result takes the memory of the operand.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable and have
+      the buffers above.
+    - `sums` is a vector of f64 with an element per row and column of each member.
+
+    Example:
+    ```mlir
+    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
+    %total = fsdp.all_reduce %sums : tensor<12xf64>
+    %factors = fsdp.update_factors [@h.0.flat], %total {eps = 1.0e-7 : f64, power = -0.8 : f64} : tensor<12xf64>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F64]>:$sums,
+                       F64Attr:$eps, F64Attr:$power);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($result)";
+}
+
+def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_ParameterMemory>,
+                    MemRead<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols, SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "Sums a scalar program over this rank's part of each parameter";
+  let description = [{
+    The region takes the arguments of an optimizer's (`fsdp.optimizer`) and yields
+    one or several f64 for an element. They are summed over the elements of each
+    member that lie in this rank's shard. The result lists the sums of a member one
+    after the other, the members in the order of their layouts. `fsdp.all_reduce`
+    makes them sums over whole parameters, which optimizers take as operands: LAMB
+    and LARS scale a parameter's update by the ratio of two norms.
+
+    A rank sums its shard also where it keeps all of the state, so that the strategy
+    does not decide the order of additions.
+
+    `factors`, where present, are those of `fsdp.update_factors` for the same layouts.
+    The region then takes the average of squares of the element behind the gradient.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout` whose members are trainable, with the
+      number of states that the region takes.
+    - The region has one block with `states` + 5 arguments of an optimizer's types,
+      and one more with `factors`.
+    - It yields one to eight values, all of them f64.
+    - The result is a vector of f64 with that many elements per member.
+    - The ops of the region have no memory effects and no regions.
+
+    Example:
+    ```mlir
+    %sums = fsdp.member_sums [@h.0.flat], %scale : tensor<f32> -> tensor<1xf64> {
+    ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
+      %wide = arith.extf %p : f32 to f64
+      %square = arith.mulf %wide, %wide : f64
+      fsdp.yield %square : f64
+    }
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale,
+                       Optional<StaticShapeTensorOf<[F64]>>:$factors);
+  let results = (outs StaticShapeTensorOf<[F64]>:$result);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $layouts `,` $scale (`factors` $factors^)? `:` type($scale) (`,` type($factors)^)?
+    `->` type($result) attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Returns the number of sums per member.
+    int64_t getSumsPerMember() {
+      return getBody().front().getTerminator()->getNumOperands();
+    }
+    /// Returns where the layout's sums begin in the result, or nullopt if it is
+    /// not one of `layouts`.
+    std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
+  }];
+}
+
+def FSDP_OptimizerOp : FSDP_Op<"optimizer",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>,
+                    MemRead<FSDP_ParameterMemory>, MemWrite<FSDP_ParameterMemory>,
+                    MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols, AttrSizedOperandSegments,
+     SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "Applies a scalar program to each element of this rank's part of a layout";
+  let description = [{
+    The region's arguments are the parameter (f32), the gradient multiplied by `scale`
+    (f32), the states (f32 each), then the learning rate times the member's rate, the
+    step (counted from 1) and the member's decay (f64 each), then the member's `sums`
+    (f64 each). It yields the new parameter and the new states. Where the layout has a
+    copy in the compute type, it is cast from the new parameter.
+
+    `sums`, where present, are those of `fsdp.member_sums` over all ranks; those of the
+    layout's first member begin at `first`. `factors`, where present, are those of
+    `fsdp.update_factors`, and the layout's begin at `first_factor`. The region then
+    takes the average of squares of the element (f32) behind the gradient.
+
+    **Constraints**
+    - `layout` names an `fsdp.layout` whose members are trainable.
+    - The region has one block with `states` + 5 arguments of the types above, one more
+      with `factors`, and one for each sum if there are `sums`.
+    - The sums of the layout's members lie within `sums`, their factors within
+      `factors`.
+    - It yields one f32 for the parameter and one for each state.
+    - Its ops have no memory effects and no regions.
+
+    Example:
+    ```mlir
+    fsdp.optimizer @h.0.flat, %scale : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
+      %rate = arith.truncf %lr : f64 to f32
+      %change = arith.mulf %rate, %g : f32
+      %new = arith.subf %p, %change : f32
+      fsdp.yield %new, %m, %v : f32, f32, f32
+    }
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
+                       Optional<StaticShapeTensorOf<[F64]>>:$sums, OptionalAttr<I64Attr>:$first,
+                       Optional<StaticShapeTensorOf<[F64]>>:$factors, OptionalAttr<I64Attr>:$first_factor);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $layout `,` $scale (`sums` $sums^ `[` $first `]`)? (`factors` $factors^ `[` $first_factor `]`)?
+    `:` type($scale) (`,` type($sums)^)? (`,` type($factors)^)? attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Returns the number of sums per member that the region takes: what its
+    /// arguments exceed those for parameter, states, gradient, lr, step and decay.
+    int64_t getSumsPerMember() {
+      ::mlir::Block &body = getBody().front();
+      int64_t values = body.getTerminator()->getNumOperands();
+      int64_t others = 4 + values + (getFactors() ? 1 : 0);
+      return getSums() ? body.getNumArguments() - others : 0;
+    }
+  }];
+}
+
+def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator, ParentOneOf<["OptimizerOp", "MemberSumsOp"]>]> {
+  let summary = "Ends the program of an optimizer";
+  let description = [{
+    In an `fsdp.optimizer` its operands are the new parameter, then the new states in
+    the order of the region's arguments. In an `fsdp.member_sums` they are what is
+    summed.
+
+    **Constraints**
+    - The parent is an `fsdp.optimizer` or an `fsdp.member_sums`.
+    - In an optimizer there is one f32 for the parameter and one for each state.
+    - In an `fsdp.member_sums` there is at least one f64.
+
+    Example:
+    ```mlir
+    fsdp.optimizer @h.0.flat, %scale : tensor<f32> {
+    ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
+      fsdp.yield %p, %g, %v : f32, f32, f32
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
+}
+
+def FSDP_GatherParametersOp : FSDP_Op<"gather_parameters",
+    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemWrite<FSDP_ParameterMemory>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "Gathers the updated parameters of all ranks in place";
+  let description = [{
+    Each rank has updated its part; after this op every rank holds all parameters of
+    each layout in the compute type. It stands at the end of @update where the
+    strategy is zero1 or zero2.
+
+    **Constraints**
+    - Each of `layouts` names an `fsdp.layout`.
+
+    Example:
+    ```mlir
+    fsdp.gather_parameters [@h.0.flat]
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let assemblyFormat = "$layouts attr-dict";
+}
+
+#endif
