@@ -57,6 +57,7 @@ private:
   LogicalResult convert(Operation *op);
   LogicalResult convertCollective(Operation *op);
   LogicalResult convertUpdate(Operation *op);
+  LogicalResult convertOptimizer(Operation *op);
   void record(rt::Stream stream, int event) {
     rt::EventRecordOp::create(rtBuilder, here, stream, event);
   }
@@ -151,8 +152,7 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
       .Default([&](Operation *op) { return convertUpdate(op); });
 }
 
-// Converts the ops that occur in @update only. An op that no case knows has
-// been left over by an earlier phase.
+// Converts the collectives that occur in @update only.
 LogicalResult FunctionConverter::convertUpdate(Operation *op) {
   // In @update each collective runs on its own: there is nothing to overlap
   // with.
@@ -161,10 +161,6 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
     create(op.getLayoutsAttr());
     order(stream, rt::Stream::compute);
     return success();
-  };
-  auto sumsPerMember = [&](auto op) {
-    return rtBuilder.getI32IntegerAttr(
-        static_cast<int32_t>(op.getSumsPerMember()));
   };
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](fsdp::ReduceGradientsOp op) {
@@ -194,17 +190,28 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
             },
             rt::Stream::gather);
       })
-      .Case([&](fsdp::SumSquaresOp op) {
-        rt::SumSquaresOp::create(rtBuilder, here, op.getLayoutsAttr(),
-                                 pointers.get(here, op.getResult()));
-        return success();
-      })
       .Case([&](fsdp::AllReduceOp op) {
         order(rt::Stream::compute, rt::Stream::reduce);
         rt::AllReduceOp::create(rtBuilder, here,
                                 op.getInput().getType().getNumElements(),
                                 pointers.get(here, op.getInput()));
         order(rt::Stream::reduce, rt::Stream::compute);
+        return success();
+      })
+      .Default([&](Operation *op) { return convertOptimizer(op); });
+}
+
+// Converts the arithmetic of @update. An op that no case knows has been left
+// over by an earlier phase.
+LogicalResult FunctionConverter::convertOptimizer(Operation *op) {
+  auto sumsPerMember = [&](auto op) {
+    return rtBuilder.getI32IntegerAttr(
+        static_cast<int32_t>(op.getSumsPerMember()));
+  };
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](fsdp::SumSquaresOp op) {
+        rt::SumSquaresOp::create(rtBuilder, here, op.getLayoutsAttr(),
+                                 pointers.get(here, op.getResult()));
         return success();
       })
       .Case([&](fsdp::ClipScaleOp op) {

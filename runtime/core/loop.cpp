@@ -345,15 +345,8 @@ Status Trainer::train() {
   FSDPC_TRY(rank->device->gatherWholes(*rank));
   info.notes = rank->device->notes();
   Progress progress(manifest, options, info);
-  if (job.rank == 0) {
-    progress.start();
-    warnOfUnused();
-    reportResumed();
-    if (!evaluation.note().empty())
-      printWarning(evaluation.note());
-    FSDPC_TRY(log.header(manifest, options, info));
-    FSDPC_TRY(events.begin(info.firstStep));
-  }
+  if (job.rank == 0)
+    FSDPC_TRY(beginReports(progress));
   resumed.reset();
   Device &device = *rank->device;
   StepRecord record, next;
@@ -421,10 +414,26 @@ Status Trainer::train() {
     stopping = 0; // there was nothing to stop
   FSDPC_TRY(evaluateLast(progress));
   FSDPC_TRY(saveResults());
-  if (job.rank != 0)
-    return {};
+  if (job.rank == 0)
+    endReports(progress, record);
+  return {};
+}
+
+// Says what the run begins with, once everything is prepared.
+Status Trainer::beginReports(Progress &progress) {
+  progress.start();
+  warnOfUnused();
+  reportResumed();
+  if (!evaluation.note().empty())
+    printWarning(evaluation.note());
+  FSDPC_TRY(log.header(manifest, options, info));
+  return events.begin(info.firstStep);
+}
+
+// Says how the run ended; `record` is its last step.
+void Trainer::endReports(Progress &progress, const StepRecord &record) {
   if (options.steps == 0)
-    return {}; // the evaluation has been printed
+    return; // the evaluation has been printed
   if (started.step >= options.steps)
     progress.nothingToDo();
   else if (stopping)
@@ -434,7 +443,6 @@ Status Trainer::train() {
   if (record.overPlan > 64 * mebibyte)
     printWarning("peak memory is " + bytesText(record.overPlan) +
                  " above the planned " + bytesText(info.processPlan));
-  return {};
 }
 
 // Ranks that share a process set its abort function once.

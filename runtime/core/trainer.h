@@ -84,6 +84,8 @@ private:
   bool chooseCheckpoint();
   std::vector<std::pair<std::string, std::string>> settings() const;
   void reportResumed() const;
+  Status beginReports(Progress &progress);
+  void endReports(Progress &progress, const StepRecord &record);
   bool isCheckpointDue() const;
   bool isCheckpointStep(int64_t done) const;
   Status writeDueCheckpoint();
