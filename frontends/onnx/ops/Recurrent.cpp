@@ -162,13 +162,135 @@ static LogicalResult expectShape(Node &node, int64_t i,
   return success();
 }
 
+namespace {
+// The shapes and attributes of a node, and its input with time first.
+struct Recurrence {
+  Node &node;
+  Kind kind;
+  bool batchFirst;
+  std::string direction;
+  Value x; // T×N×I
+  int64_t directions, hidden, steps, batch, width;
+  SmallVector<std::string> activations;
+
+  // The part of input `i` that belongs to direction `d`.
+  Value of(int64_t i, int64_t d) {
+    Value part = node.b.slice(node.input(i), 0, d, 1);
+    return node.b.reshape(part, shapeOf(part).drop_front());
+  }
+  // A state before the first step, N×H; zeros where input `i` is absent.
+  Value initial(int64_t i, int64_t d) {
+    Shape shape = {batch, hidden};
+    if (!node.has(i))
+      return node.b.splat(tensorType(x).clone(shape), 0);
+    return node.b.reshape(node.b.slice(node.input(i), batchFirst ? 1 : 0, d, 1),
+                          shape);
+  }
+  LogicalResult checkShapes();
+  Cell cell(int64_t d);
+  Value run(Cell &cell, int64_t d);
+  void setState(int64_t output, ArrayRef<Value> states);
+};
+} // namespace
+
+LogicalResult Recurrence::checkShapes() {
+  int64_t rows = kind.gates * hidden;
+  Shape state = batchFirst ? Shape{batch, directions, hidden}
+                           : Shape{directions, batch, hidden};
+  if (hidden == 0 || node.getInt("hidden_size", hidden) != hidden)
+    return node.refuse("attribute 'hidden_size' must be that of the weights");
+  const std::pair<int64_t, Shape> expected[] = {{1, {directions, rows, width}},
+                                                {2, {directions, rows, hidden}},
+                                                {3, {directions, 2 * rows}},
+                                                {4, {batch}},
+                                                {5, state},
+                                                {6, state},
+                                                {7, {directions, 3 * hidden}}};
+  for (const auto &[i, shape] : expected)
+    if (failed(expectShape(node, i, shape)))
+      return failure();
+  return success();
+}
+
+// Prepares a direction: the product of all inputs with their weights, and the
+// biases that no reset comes between.
+Cell Recurrence::cell(int64_t d) {
+  Emitter &b = node.b;
+  Cell cell{node,
+            b,
+            hidden,
+            node.getFloat("clip", 0),
+            {},
+            {},
+            of(2, d),
+            {},
+            {},
+            initial(5, d),
+            kind.hasCell ? initial(6, d) : Value()};
+  cell.activations.assign(activations.begin() + d * kind.activations,
+                          activations.begin() + (d + 1) * kind.activations);
+  cell.inputs = cell.product(b.reshape(x, {steps * batch, width}), of(1, d));
+  if (node.has(3)) {
+    int64_t rows = kind.gates * hidden;
+    Value biases = of(3, d), own = b.slice(biases, 0, 0, rows);
+    cell.recurrenceBias = b.slice(biases, 0, rows, rows);
+    Value added = cell.recurrenceBias;
+    // GRU's last gate adds the recurrence's bias before the reset.
+    if (kind.gates == 3 && node.getInt("linear_before_reset", 0))
+      added = b.concat({b.slice(added, 0, 0, 2 * hidden),
+                        b.splat(tensorType(added).clone({hidden}), 0)},
+                       0);
+    cell.inputs =
+        cell.add(cell.inputs, cell.row(cell.add(own, added), cell.inputs));
+  }
+  if (node.has(7))
+    cell.peepholes = of(7, d);
+  return cell;
+}
+
+// Runs all steps of a direction. Returns the outputs, T×1×N×H, or null after it
+// has refused the node.
+Value Recurrence::run(Cell &cell, int64_t d) {
+  Emitter &b = node.b;
+  bool isReverse = direction == "reverse" || d == 1;
+  SmallVector<Value> results(steps);
+  for (int64_t i = 0; i < steps; ++i) {
+    if (b.hasTooManyOps)
+      return (void)node.refuse("the node needs " +
+                               Budgets::exceeded(Cost::ops)),
+             Value();
+    int64_t t = isReverse ? steps - 1 - i : i;
+    Value before = cell.hiddenState, cellBefore = cell.cellState;
+    (cell.*kind.step)(b.slice(cell.inputs, 0, t * batch, batch));
+    Value output = cell.hiddenState;
+    if (node.has(4)) {
+      Value lengths = b.cast(node.input(4), b.builder.getI64Type());
+      Value runs =
+          b.compare(nn::Predicate::gt, lengths, b.like(lengths, double(t)));
+      runs = b.broadcast(b.reshape(runs, {batch, 1}), {batch, hidden});
+      output = b.select(runs, output, b.like(output, 0));
+      cell.hiddenState = b.select(runs, cell.hiddenState, before);
+      if (kind.hasCell)
+        cell.cellState = b.select(runs, cell.cellState, cellBefore);
+    }
+    results[t] = b.reshape(output, {1, 1, batch, hidden});
+  }
+  return b.concat(results, 0);
+}
+
+// Stacks the states of all directions: D×N×H, or N×D×H.
+void Recurrence::setState(int64_t output, ArrayRef<Value> states) {
+  Value stacked = node.b.concat(states, 0);
+  node.setOutput(output,
+                 batchFirst ? node.b.transpose(stacked, {1, 0, 2}) : stacked);
+}
+
 static LogicalResult recurrent(Node &node) {
   Kind kind = kindOf(node);
   if (failed(node.expectInputs(3, kind.hasCell ? 8 : 6)) ||
       failed(node.expectFloat(node.input(0))))
     return failure();
   Emitter &b = node.b;
-  bool batchFirst = node.getInt("layout", 0);
   std::string direction = node.getString("direction", "forward");
   if (direction != "forward" && direction != "reverse" &&
       direction != "bidirectional")
@@ -177,108 +299,45 @@ static LogicalResult recurrent(Node &node) {
   Value x = node.input(0);
   if (rankOf(x) != 3 || rankOf(node.input(2)) != 3 ||
       tensorType(x).getNumElements() == 0)
-    return node.refuse(
-        "the input and the weights must have rank 3 and must not "
-        "be empty");
+    return node.refuse("the input and the weights must have rank 3 and must "
+                       "not be empty");
+  bool batchFirst = node.getInt("layout", 0);
   if (batchFirst)
     x = b.transpose(x, {1, 0, 2});
-  int64_t directions = direction == "bidirectional" ? 2 : 1;
-  int64_t hidden = shapeOf(node.input(2))[2];
-  int64_t steps = shapeOf(x)[0], batch = shapeOf(x)[1], width = shapeOf(x)[2];
-  int64_t rows = kind.gates * hidden;
-  Shape state = batchFirst ? Shape{batch, directions, hidden}
-                           : Shape{directions, batch, hidden};
-  if (hidden == 0 || node.getInt("hidden_size", hidden) != hidden)
-    return node.refuse("attribute 'hidden_size' must be that of the weights");
-  if (failed(expectShape(node, 1, {directions, rows, width})) ||
-      failed(expectShape(node, 2, {directions, rows, hidden})) ||
-      failed(expectShape(node, 3, {directions, 2 * rows})) ||
-      failed(expectShape(node, 4, {batch})) ||
-      failed(expectShape(node, 5, state)) ||
-      failed(expectShape(node, 6, state)) ||
-      failed(expectShape(node, 7, {directions, 3 * hidden})))
+  Recurrence r{node,
+               kind,
+               batchFirst,
+               direction,
+               x,
+               direction == "bidirectional" ? 2 : 1,
+               shapeOf(node.input(2))[2],
+               shapeOf(x)[0],
+               shapeOf(x)[1],
+               shapeOf(x)[2],
+               {}};
+  if (failed(r.checkShapes()))
     return failure();
-  auto names = readActivations(node, kind.activations, directions);
-  if (!names)
+  auto activations = readActivations(node, kind.activations, r.directions);
+  if (!activations)
     return failure();
-
-  // The states of one direction, N×H.
-  auto initial = [&](int64_t i, int64_t d) -> Value {
-    Shape shape = {batch, hidden};
-    if (!node.has(i))
-      return b.splat(tensorType(x).clone(shape), 0);
-    return b.reshape(b.slice(node.input(i), batchFirst ? 1 : 0, d, 1), shape);
-  };
-  auto of = [&](int64_t i, int64_t d) {
-    Value part = b.slice(node.input(i), 0, d, 1);
-    return b.reshape(part, shapeOf(part).drop_front());
-  };
+  r.activations = *activations;
   SmallVector<Value> outputs, lastHidden, lastCell;
-  for (int64_t d = 0; d < directions; ++d) {
-    bool isReverse = direction == "reverse" || d == 1;
-    Cell cell{node,
-              b,
-              hidden,
-              node.getFloat("clip", 0),
-              {},
-              {},
-              of(2, d),
-              {},
-              {},
-              initial(5, d),
-              kind.hasCell ? initial(6, d) : Value()};
-    cell.activations.assign(names->begin() + d * kind.activations,
-                            names->begin() + (d + 1) * kind.activations);
-    cell.inputs = cell.product(b.reshape(x, {steps * batch, width}), of(1, d));
-    if (node.has(3)) {
-      Value biases = of(3, d), own = b.slice(biases, 0, 0, rows);
-      cell.recurrenceBias = b.slice(biases, 0, rows, rows);
-      Value added = cell.recurrenceBias;
-      // GRU's last gate adds the recurrence's bias before the reset.
-      if (kind.gates == 3 && node.getInt("linear_before_reset", 0))
-        added = b.concat({b.slice(added, 0, 0, 2 * hidden),
-                          b.splat(tensorType(added).clone({hidden}), 0)},
-                         0);
-      cell.inputs =
-          cell.add(cell.inputs, cell.row(cell.add(own, added), cell.inputs));
-    }
-    if (node.has(7))
-      cell.peepholes = of(7, d);
-    SmallVector<Value> results(steps);
-    for (int64_t i = 0; i < steps && !b.hasTooManyOps; ++i) {
-      int64_t t = isReverse ? steps - 1 - i : i;
-      Value before = cell.hiddenState, cellBefore = cell.cellState;
-      (cell.*kind.step)(b.slice(cell.inputs, 0, t * batch, batch));
-      Value output = cell.hiddenState;
-      if (node.has(4)) {
-        Value lengths = b.cast(node.input(4), b.builder.getI64Type());
-        Value runs =
-            b.compare(nn::Predicate::gt, lengths, b.like(lengths, double(t)));
-        runs = b.broadcast(b.reshape(runs, {batch, 1}), {batch, hidden});
-        output = b.select(runs, output, b.like(output, 0));
-        cell.hiddenState = b.select(runs, cell.hiddenState, before);
-        if (kind.hasCell)
-          cell.cellState = b.select(runs, cell.cellState, cellBefore);
-      }
-      results[t] = b.reshape(output, {1, 1, batch, hidden});
-    }
-    if (b.hasTooManyOps)
-      return node.refuse("the node needs " + Budgets::exceeded(Cost::ops));
-    outputs.push_back(b.concat(results, 0));
-    lastHidden.push_back(b.reshape(cell.hiddenState, {1, batch, hidden}));
+  for (int64_t d = 0; d < r.directions; ++d) {
+    Cell cell = r.cell(d);
+    outputs.push_back(r.run(cell, d));
+    if (!outputs.back())
+      return failure();
+    Shape state = {1, r.batch, r.hidden};
+    lastHidden.push_back(b.reshape(cell.hiddenState, state));
     if (kind.hasCell)
-      lastCell.push_back(b.reshape(cell.cellState, {1, batch, hidden}));
+      lastCell.push_back(b.reshape(cell.cellState, state));
   }
-  // T×D×N×H, or N×T×D×H; D×N×H, or N×D×H.
+  // T×D×N×H, or N×T×D×H.
   Value all = b.concat(outputs, 1);
   node.setOutput(0, batchFirst ? b.transpose(all, {2, 0, 1, 3}) : all);
-  auto setState = [&](int64_t i, ArrayRef<Value> states) {
-    Value stacked = b.concat(states, 0);
-    node.setOutput(i, batchFirst ? b.transpose(stacked, {1, 0, 2}) : stacked);
-  };
-  setState(1, lastHidden);
+  r.setState(1, lastHidden);
   if (kind.hasCell)
-    setState(2, lastCell);
+    r.setState(2, lastCell);
   return success();
 }
 

@@ -1,5 +1,6 @@
 // Reductions, running sums and running products. nn reduces by sum, max, min
-// and prod; all other reductions are elementwise ops around these.
+// and prod; all other reductions are elementwise ops around these. Over no
+// elements a reduction gives its neutral element, as ONNX says.
 #include "frontends/onnx/Node.h"
 
 #include <limits>

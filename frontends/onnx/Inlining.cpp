@@ -1,0 +1,125 @@
+// The parts of GraphImporter that import nested graphs in place: functions, the
+// branches of If and the bodies of loops. Each has a frame of names of its own;
+// a branch and a body also see the names around them.
+#include "frontends/onnx/GraphImporter.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::frontend;
+
+LogicalResult
+GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
+  if (node.proto.input_size() > function.input_size() ||
+      node.proto.output_size() > function.output_size())
+    return node.refuse(
+        "the call has more inputs or outputs than the function declares");
+  Frame inner;
+  inner.prefix = node.name + "/";
+  inner.isInlined = true;
+  for (const auto &import : function.opset_import())
+    inner.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
+        import.version();
+  // Defaults come first, so that the attributes of the call replace them.
+  for (const auto &attribute : function.attribute_proto())
+    inner.attributes[attribute.name()] = &attribute; // defaults
+  for (const auto &attribute : node.proto.attribute())
+    if (const onnx::AttributeProto *resolved = resolve(attribute))
+      inner.attributes[attribute.name()] = resolved;
+  for (int i = 0; i < node.proto.input_size(); ++i) {
+    if (node.proto.input(i).empty())
+      continue;
+    const Entry &entry = *find(node.proto.input(i));
+    // A sequence is copied.
+    if (!summary.budgets.spend(Cost::ops, entry.sequence.size()))
+      return node.refuse(Budgets::exceeded(Cost::ops));
+    inner.values[function.input(i)] = entry;
+  }
+  // The function sees its parameters only; `inner` has no parent.
+  Frame *outer = frame;
+  frame = &inner;
+  size_t before = refusals.size();
+  importNodes(function.node());
+  frame = outer;
+  for (int i = 0; i < node.proto.output_size(); ++i) {
+    auto found = inner.values.find(function.output(i));
+    if (refusals.size() == before && found == inner.values.end())
+      return node.refuse("the function does not define output '" +
+                         function.output(i) + "'");
+    if (node.isUsed(i) && found != inner.values.end())
+      frame->values[node.proto.output(i)] = found->second;
+  }
+  return success(refusals.size() == before);
+}
+
+// A branch sees the names around it, unlike a function.
+LogicalResult GraphImporter::inlineBranch(Node &node,
+                                          const onnx::GraphProto &branch) {
+  if (branch.output_size() < node.proto.output_size() ||
+      branch.initializer_size() > 0)
+    return node.refuse("the branch has initializers or too few outputs; "
+                       "initializers in branches are not supported");
+  Frame inner;
+  inner.parent = frame;
+  inner.attributes = frame->attributes;
+  inner.opsets = frame->opsets;
+  inner.prefix = node.name + "/";
+  inner.isInlined = true;
+  frame = &inner;
+  size_t before = refusals.size();
+  importNodes(branch.node());
+  // Copies the results while the branch's names are still visible.
+  SmallVector<Entry> results;
+  for (int i = 0; i < node.proto.output_size(); ++i)
+    if (Entry *entry = find(branch.output(i).name());
+        entry &&
+        summary.budgets.spend(Cost::ops, int64_t(entry->sequence.size())))
+      results.push_back(*entry);
+  frame = inner.parent;
+  if (refusals.size() != before)
+    return failure();
+  if (int(results.size()) != node.proto.output_size())
+    return node.refuse("the branch does not define all of its outputs");
+  for (int i = 0; i < node.proto.output_size(); ++i)
+    if (node.isUsed(i))
+      frame->values[node.proto.output(i)] = results[i];
+  return success();
+}
+
+LogicalResult GraphImporter::inlineBody(Node &node,
+                                        const onnx::GraphProto &body,
+                                        const InliningCost::Size &size,
+                                        int64_t iteration,
+                                        ArrayRef<Value> inputs,
+                                        SmallVectorImpl<Value> &outputs) {
+  if (body.input_size() != int64_t(inputs.size()) ||
+      body.initializer_size() > 0)
+    return node.refuse("the body must have " + Twine(inputs.size()) +
+                       " inputs and no initializers");
+  Frame inner;
+  inner.parent = frame;
+  inner.attributes = frame->attributes;
+  inner.opsets = frame->opsets;
+  inner.prefix = node.name + "/" + std::to_string(iteration) + "/";
+  inner.isInlined = true;
+  for (auto [cost, amount] :
+       {std::pair(Cost::nodes, size.nodes + 1),
+        std::pair(Cost::inlinedBytes, size.bytes + int64_t(inputs.size()))})
+    if (!summary.budgets.spend(cost, amount))
+      return node.refuse("iteration " + Twine(iteration) + " needs " +
+                         Budgets::exceeded(cost));
+  for (auto [input, value] : llvm::zip(body.input(), inputs))
+    inner.values[input.name()].value = value;
+  frame = &inner;
+  size_t before = refusals.size();
+  importNodes(body.node());
+  for (const auto &output : body.output())
+    outputs.push_back(refusals.size() == before ? lookup(output.name())
+                                                : Value());
+  frame = inner.parent;
+  if (refusals.size() != before)
+    return failure();
+  if (llvm::is_contained(outputs, Value()))
+    return node.refuse(
+        "the body does not define all of its outputs as tensors");
+  return success();
+}
