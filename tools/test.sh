@@ -57,7 +57,7 @@ say "ONNX's own node tests"
 others=$build/python
 [[ -x $others/bin/python ]] || /usr/bin/python3 -m venv "$others"
 "$others"/bin/pip install -q onnx==1.22.0
-sample=(--sample 250 --seed "$(git -C "$root" rev-parse HEAD)")
+sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
 "$others"/bin/python "$root"/tests/numeric/backend_suite.py --build "$build" "${sample[@]}"
 if [[ $all ]]; then

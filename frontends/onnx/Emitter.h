@@ -48,6 +48,10 @@ public:
   // True if the ops that were built exceed their budget.
   bool hasTooManyOps = false;
 
+  // Charges constants that a handler computes itself. Returns false, and
+  // charges nothing, if the budget does not allow it.
+  bool spend(Cost cost, int64_t amount) { return budgets.spend(cost, amount); }
+
   // Builds an op that is not folded: one with several results or side effects.
   template <typename OpT, typename... Args> OpT op(Args &&...args) {
     auto created = OpT::create(builder, loc, std::forward<Args>(args)...);

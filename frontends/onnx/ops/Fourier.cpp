@@ -62,6 +62,18 @@ static Value transformed(Emitter &b, Value x, const Transform &t) {
   return b.reshape(y, shape);
 }
 
+// Charges a constant of so many floats, each of which takes a cosine.
+static LogicalResult chargeConstant(Node &node, int64_t entries) {
+  constexpr int64_t stepsPerEntry = 8;
+  for (auto [cost, amount] :
+       {std::pair(Cost::foldedBytes, int64_t(sizeof(float)) * entries),
+        std::pair(Cost::foldedSteps, stepsPerEntry * entries)})
+    if (!node.b.spend(cost, amount))
+      return node.refuse("the nodes up to this one need " +
+                         Budgets::exceeded(cost));
+  return success();
+}
+
 static LogicalResult expectMatrix(Node &node, const Transform &t) {
   // Each is bounded before they are multiplied.
   for (int64_t size : {t.length, t.from, t.to})
@@ -70,7 +82,7 @@ static LogicalResult expectMatrix(Node &node, const Transform &t) {
   if (t.from * t.parts > kMostEntries / (t.to * t.partsTo))
     return node.refuse("a transform of " + Twine(t.from) + " to " +
                        Twine(t.to) + " numbers is too long");
-  return success();
+  return chargeConstant(node, t.from * t.parts * t.to * t.partsTo);
 }
 
 // The axis is an attribute before opset 20.
@@ -172,6 +184,8 @@ static LogicalResult window(Node &node, ArrayRef<double> coefficients) {
   if (*size < 0 || *size > kMostEntries)
     return node.refuse("'size' is " + Twine(*size) +
                        ", which is negative or too large");
+  if (failed(chargeConstant(node, *size)))
+    return failure();
   double n = double(node.getInt("periodic", 1) ? *size : *size - 1);
   SmallVector<float> values;
   for (int64_t i = 0; i < *size; ++i) {

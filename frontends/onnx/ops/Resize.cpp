@@ -267,8 +267,17 @@ static LogicalResult resizeAll(Node &node, const Method &m,
       continue;
     Shape shape(shapeOf(x));
     shape[a.axis] = a.to;
+    // With antialias a kernel widens by what the axis shrinks.
+    constexpr double least = 1.0 / 1024;
+    if (m.antialias && a.scale < least)
+      return node.refuse("shrinking an axis more than 1024 times with "
+                         "'antialias' is not supported");
+    int64_t taps = tapsOf(m, a, 0).weights.size();
     if (failed(node.checkShape(shape)))
       return failure();
+    if (!node.b.spend(Cost::indices, a.to * taps))
+      return node.refuse("the nodes up to this one need " +
+                         Budgets::exceeded(Cost::indices));
     x = resized(node.b, m, x, a);
   }
   return node.result(x);

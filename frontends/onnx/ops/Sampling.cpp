@@ -129,13 +129,13 @@ static LogicalResult gridSample(Node &node) {
   Emitter &b = node.b;
   Value image = node.input(0), grid = node.input(1);
   int64_t rank = rankOf(image), dims = rank - 2;
-  if (dims < 1 || rankOf(grid) != rank || shapeOf(grid).back() != dims ||
-      shapeOf(grid)[0] != shapeOf(image)[0] ||
+  if (dims < 1 || dims > 3 || rankOf(grid) != rank ||
+      shapeOf(grid).back() != dims || shapeOf(grid)[0] != shapeOf(image)[0] ||
       tensorType(image).getNumElements() == 0 ||
       tensorType(grid).getNumElements() == 0)
-    return node.refuse(
-        "the grid must have the image's rank and batch, and one "
-        "coordinate per spatial dimension; neither may be empty");
+    return node.refuse("the grid must have the image's rank and batch, and one "
+                       "coordinate for each of one to three spatial "
+                       "dimensions; neither may be empty");
   std::string mode = node.getString("mode", "linear");
   if (mode == "bilinear")
     mode = "linear";
