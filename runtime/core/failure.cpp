@@ -4,27 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace fsdpc::runtime {
-namespace {
-
-// In a single write, so that lines of several ranks do not mix.
-void printLine(const std::string &line) {
-  std::string text = line + "\n";
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0)
-    return; // no other place to report it
-}
-
-} // namespace
-
-void printError(const std::string &message) { printLine("error: " + message); }
-
-void printWarning(const std::string &message) {
-  printLine("warning: " + message);
-}
-
 // The other ranks wait instead of returning, since they would go on into a
 // collective that rank 0 never joins.
 void failJob(Job &job, const std::string &message) {

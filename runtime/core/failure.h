@@ -8,17 +8,12 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/failure.h"
+#include "runtime/core/diagnostics.h"
 #include "shared/status.h"
 
 #include <string>
 
 namespace fsdpc::runtime {
-
-// Prints "error: message" to stderr in a single write, so that lines of several
-// ranks do not mix.
-void printError(const std::string &message);
-// Prints "warning: message" likewise.
-void printWarning(const std::string &message);
 
 // Ends the job for a reason that every rank finds at the same point, such as a
 // number that they all reduced. Rank 0 prints; every rank must call it.

@@ -3,7 +3,7 @@
 // may be wrong. What is not a regular file is refused when it is opened: it has
 // no positions.
 #include "runtime/core/file.h"
-#include "runtime/core/failure.h"
+#include "runtime/core/diagnostics.h"
 #include "shared/input_file.h"
 
 #include <algorithm>
