@@ -49,11 +49,10 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
   let summary = "State of the model that no gradient reaches";
   let description = [{
     Declares a tensor that training changes without an optimizer, such as the running
-    statistics of BatchNorm. Every rank keeps all of it. `counts` marks a
-    `num_batches_tracked`, which grows by the number of microbatches of a step. The
-    initial value is given as for `fsdp.parameter`. `state` marks a factor that
-    `fsdp.update_factors` keeps for an optimizer. It begins at zero and is in
-    checkpoints, but not in the model's files.
+    statistics of BatchNorm. Every rank keeps all of it, with an initial value as of
+    `fsdp.parameter`. `counts` marks a `num_batches_tracked`, which grows by the number
+    of microbatches of a step. `state` marks a factor of `fsdp.update_factors`, which
+    begins at zero and is in checkpoints, but not in the model's files.
 
     **Constraints**
     - The symbol is unique in its module.
@@ -63,7 +62,8 @@ def FSDP_BufferOp : FSDP_Op<"buffer", [Symbol]> {
     ```mlir
     fsdp.buffer @bn.running_mean : tensor<4xf32> {rule = "zeros"}
     fsdp.buffer @bn.num_batches_tracked : tensor<i64> counts {rule = "zeros"}
-    fsdp.buffer @w.row_var : tensor<8x1xf32> state {rule = "zeros"}
+    fsdp.buffer @h.0.weight.row_var : tensor<8x1xf32> state {rule = "zeros"}
+    fsdp.buffer @h.0.weight.col_var : tensor<1x4xf32> state {rule = "zeros"}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type,
