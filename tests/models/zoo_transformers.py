@@ -65,9 +65,10 @@ def model(name: str, config: str, inputs: dict, always: dict | None = None, **fi
 causal("GPT2LMHeadModel", "GPT2Config")
 causal("LlamaForCausalLM", "LlamaConfig", num_key_value_heads=2)
 causal("MistralForCausalLM", "MistralConfig", num_key_value_heads=2, sliding_window=8)
-causal("MixtralForCausalLM", "MixtralConfig", num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
+EXPERTS = dict(experts_implementation="batched_mm")   # the default, grouped_mm, has no ONNX form
+causal("MixtralForCausalLM", "MixtralConfig", **EXPERTS, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
 causal("Qwen2ForCausalLM", "Qwen2Config", num_key_value_heads=2)
-causal("Qwen2MoeForCausalLM", "Qwen2MoeConfig", num_key_value_heads=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+causal("Qwen2MoeForCausalLM", "Qwen2MoeConfig", **EXPERTS, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
        shared_expert_intermediate_size=24)
 causal("Qwen3ForCausalLM", "Qwen3Config", num_key_value_heads=2, head_dim=8)
 causal("GemmaForCausalLM", "GemmaConfig", num_key_value_heads=2, head_dim=8)
