@@ -3,7 +3,7 @@
 
 usage: code-report.py [--list]
 
-Knowledge of ops belongs into ODS, so few files may hold a TypeSwitch or name MatmulOp outside of the nn dialect. Long
+Knowledge of ops belongs into ODS, so few files may list ops or name MatmulOp outside of the nn dialect. Long
 files open with a head of three lines that says what they do. --list prints the files behind each count. The share of
 comment lines is printed for information: it has no limit, because a limit would be met with filler.
 """
@@ -14,7 +14,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("shared", "compiler", "passes", "frontends", "runtime", "tools", "tests")
-LIMITS = {"files with a TypeSwitch": 10, "files outside nn that name MatmulOp": 8,
+# Generated parsers of attributes need TypeSwitch.h, so its name alone does not count.
+LIST_OF_OPS = re.compile(r"isa(?:_and_nonnull)?<(?:[^<>()]*\w+Op,){2,}[^<>()]*\w+Op>")
+LIMITS = {"files that list ops (a TypeSwitch, or isa of three and more)": 10, "files outside nn that name MatmulOp": 8,
           "files of over 100 lines without a head of 3 lines": 0}
 
 
@@ -33,7 +35,8 @@ def main() -> int:
     texts = {name: (ROOT / name).read_text() for name in names}
     own = {name: text for name, text in texts.items() if not name.startswith("tests/")}
     found = {
-        "files with a TypeSwitch": [name for name, text in texts.items() if "TypeSwitch<" in text or "TypeSwitch.h" in text],
+        "files that list ops (a TypeSwitch, or isa of three and more)": [
+            name for name, text in own.items() if "TypeSwitch<" in text or LIST_OF_OPS.search(text)],
         "files outside nn that name MatmulOp": [name for name, text in own.items() if re.search(r"\bMatmulOp\b", text)
                                                 and not name.startswith("compiler/dialects/nn/")],
         "files of over 100 lines without a head of 3 lines": [

@@ -104,6 +104,8 @@ void fsdpc::analysis::reportOverLimit(
     separator = ", ";
   }
   diagnostic << "; increase --plan-ranks";
-  if (fsdp::CompileOptions::of(module).recompute != fsdp::RecomputeLevel::Units)
-    diagnostic << ", or keep fewer activations with --recompute=units";
+  fsdp::RecomputeLevel recompute = fsdp::CompileOptions::of(module).recompute;
+  if (recompute == fsdp::RecomputeLevel::None ||
+      recompute == fsdp::RecomputeLevel::Cheap)
+    diagnostic << ", or keep fewer activations with --recompute=auto";
 }

@@ -35,21 +35,19 @@ ProgramTables::ProgramTables(ModuleOp module) {
     if (value)
       weightOffsets[name] = appendElements(weights, *value);
   };
-  for (Operation &op : *module.getBody()) {
-    if (auto layout = dyn_cast<fsdp::LayoutOp>(op)) {
-      layouts.index(layout.getSymNameAttr());
-    } else if (auto buffer = dyn_cast<fsdp::BufferOp>(op)) {
-      buffers.index(buffer.getSymNameAttr());
-      embed(buffer.getSymNameAttr(), buffer.getValue());
-    } else if (auto parameter = dyn_cast<fsdp::ParameterOp>(op)) {
-      embed(parameter.getSymNameAttr(), parameter.getValue());
-    } else if (auto input = dyn_cast<rt::InputOp>(op)) {
-      inputs.index(input.getSymNameAttr());
-    } else if (auto constant = dyn_cast<rt::ConstantOp>(op)) {
-      constantOffsets[constant.getSymNameAttr()] =
-          appendElements(constants, constant.getValue());
-    }
+  for (auto layout : module.getOps<fsdp::LayoutOp>())
+    layouts.index(layout.getSymNameAttr());
+  for (auto parameter : module.getOps<fsdp::ParameterOp>())
+    embed(parameter.getSymNameAttr(), parameter.getValue());
+  for (auto buffer : module.getOps<fsdp::BufferOp>()) {
+    buffers.index(buffer.getSymNameAttr());
+    embed(buffer.getSymNameAttr(), buffer.getValue());
   }
+  for (auto input : module.getOps<rt::InputOp>())
+    inputs.index(input.getSymNameAttr());
+  for (auto constant : module.getOps<rt::ConstantOp>())
+    constantOffsets[constant.getSymNameAttr()] =
+        appendElements(constants, constant.getValue());
   // Plans and events are found on ops, at any depth. Two calls with equal plans
   // share one number.
   module.walk([&](Operation *op) {

@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/pipeline/Dump.h"
+#include "compiler/pipeline/RecomputeSearch.h"
 #include "passes/collectives/Passes.h"
 #include "passes/grad/Passes.h"
 #include "passes/import/Passes.h"
@@ -177,6 +178,14 @@ static const PipelineStep *checkAgain(const PipelineStep &step,
   return nullptr;
 }
 
+// Returns the passes from the one at `index` to the one that finds out whether
+// a memory limit is kept.
+static llvm::ArrayRef<PipelineStep> stepsToSchedule(size_t index) {
+  llvm::ArrayRef<PipelineStep> rest = pipelineSteps().drop_front(index);
+  return rest.take_until(
+      [](const PipelineStep &step) { return step.name == "verify-schedule"; });
+}
+
 LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
                                            const PipelineOptions &options) {
   FailureOr<size_t> first = firstStep(module);
@@ -202,6 +211,9 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
     // `last` may lie behind the module already; nothing runs then.
     if (step.phase > options.last)
       break;
+    if (step.name == "recompute" &&
+        failed(chooseRecomputed(module, stepsToSchedule(index))))
+      return failure();
     if (failed(run(step)))
       return failure();
     // Recorded after each pass, so that each dump says where to continue.

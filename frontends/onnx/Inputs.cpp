@@ -100,8 +100,7 @@ struct Selection {
 
 // Returns true for ops that only move integers.
 static bool movesIntegers(Operation *op) {
-  if (isa<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
-          nn::BroadcastOp, nn::PadOp>(op))
+  if (isa<nn::ElementSourceOpInterface>(op))
     return true;
   Type element = isa<nn::CastOp>(op) ? elementOf(op->getResult(0)) : Type();
   return element && isa<IntegerType>(element) && !element.isInteger(1);

@@ -19,8 +19,7 @@ bool isWeightAlias(Operation *op) {
   };
   while (op && readsThrough(op))
     op = op->getOperand(0).getDefiningOp();
-  return isa_and_nonnull<fsdp::FlatOp, fsdp::ReplicatedOp, fsdp::AllGatherOp,
-                         fsdp::AllGatherWaitOp, fsdp::ViewOp>(op);
+  return op && op->hasTrait<fsdp::HoldsWeights>();
 }
 
 bool readsWeights(Operation *op) {

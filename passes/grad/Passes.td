@@ -125,7 +125,9 @@ def Recompute : Pass<"recompute", "::mlir::ModuleOp"> {
     again, products and attention too, and only values that pass from one unit to another
     are kept. It costs about a third of the units' forward and backward.
     `--recompute-scope=REGEX` does so only in the units whose names match, and treats the
-    others as above. With `--recompute=none` the pass does nothing.
+    others as above. `--recompute=auto` does so in the units that have `recompute`, which
+    the compiler adds, before this pass, to as few as `--memory-limit` needs. With
+    `--recompute=none` the pass does nothing.
 
     Before:
     ```mlir

@@ -89,13 +89,10 @@ private:
   void convert(Operation *op) {
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
-    // Ops on flat buffers have the compute type of the layout, whatever their
-    // operands are.
-    bool compute =
-        isa<fsdp::FlatOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReduceOp>(op) ||
-        llvm::any_of(op->getOperands(), [&](Value operand) {
-          return isCompute(operand) && !keepsType(op, operand);
-        });
+    bool compute = op->hasTrait<fsdp::InComputeType>() ||
+                   llvm::any_of(op->getOperands(), [&](Value operand) {
+                     return isCompute(operand) && !keepsType(op, operand);
+                   });
     // A loss in bf16 would have two to three digits (in f16 three to four), and
     // running statistics are f32.
     if (lossTail.contains(op) || isa<fsdp::UpdateStatisticsOp>(op))

@@ -10,8 +10,8 @@ namespace fsdpc::passes {
 /// operand, so that the result of a weight is still that weight. Such ops cost
 /// a pass over the weight at most, and each unit may have its own.
 inline bool isRearrangement(mlir::Operation *op) {
-  return llvm::isa<nn::TransposeOp, nn::ReshapeOp, nn::CastOp, nn::SliceOp,
-                   nn::BroadcastOp>(op);
+  return op->getNumOperands() == 1 &&
+         llvm::isa<nn::ElementSourceOpInterface, nn::CastOp>(op);
 }
 
 } // namespace fsdpc::passes

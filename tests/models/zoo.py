@@ -298,8 +298,8 @@ def draw(shape, steps, random):
     return random.standard_normal((count, *shape)).astype(np.float32)
 
 
-def run(build, name, folder, steps):
-    make, shapes = CASES[name]
+def run(build, case, folder, steps):
+    make, shapes = case
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     module = make().train()
@@ -310,7 +310,9 @@ def run(build, name, folder, steps):
                                      output_names=["loss"])
         exported.save(folder / "model.onnx")
     except Exception as error:  # of many kinds
-        return "export", (str(error).strip().splitlines() or ["?"])[0]
+        while error.__cause__:
+            error = error.__cause__
+        return "export", f"{type(error).__name__}: {(str(error).strip().splitlines() or ['?'])[0]}"
     done = subprocess.run([build / "bin" / "fsdpc", folder / "model.onnx", "-o", folder / "program", "-q", "--optimizer=sgd",
                            f"--lr={RATE}"], capture_output=True, text=True)
     if done.returncode:
@@ -337,8 +339,8 @@ def run(build, name, folder, steps):
     return ("pass" if worst <= LIMIT else "wrong"), f"{worst:.1e}" + ("" if worst <= LIMIT else f"  {ours} {theirs}")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(cases: dict, description: str) -> int:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, type=Path, metavar="BUILD", help="the build folder")
     parser.add_argument("--only", default="", metavar="REGEX", help="only cases of such names")
     parser.add_argument("--steps", type=int, default=10, metavar="S", help="steps of training (default 10)")
@@ -347,14 +349,14 @@ def main() -> int:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     bad = 0
-    for name in CASES:
+    for name in cases:
         if not re.search(options.only, name):
             continue
         with tempfile.TemporaryDirectory() as scratch:
             folder = options.keep / name if options.keep else Path(scratch)
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                end, words = run(options.build.resolve(), name, folder, options.steps)
+                end, words = run(options.build.resolve(), cases[name], folder, options.steps)
             except Exception:
                 end, words = "failed", traceback.format_exc().splitlines()[-1]
         bad += end not in ("pass", "export")
@@ -363,4 +365,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(CASES, __doc__))

@@ -99,7 +99,8 @@ def hybrids(bench, fixture) -> list[tuple[tuple, str]]:
 
 # Flags that change when a value is computed and where it lies, never the value.
 SCHEDULES = [["--recompute=none"], ["--recompute=cheap"], ["--recompute=units"], ["--recompute=units", "--prefetch=none"],
-             ["--recompute=units", "--memory-limit=LEAST"], ["--recompute=units", "--recompute-scope=0"],
+             ["--recompute=units", "--memory-limit=LEAST"], ["--recompute=auto", "--memory-limit=LEAST"],
+             ["--recompute=units", "--recompute-scope=0"],
              ["--recompute=none", "--prefetch=post"], ["--recompute=cheap", "--limit-all-gathers=1"]]
 KINDS = {                                     # name -> flags of the programs that must be equal
     "host": [],

@@ -10,7 +10,8 @@ include "compiler/dialects/fsdp/FSDPSymbols.td"
 
 // ---- after shard-parameters ----
 
-def FSDP_FlatOp : FSDP_Op<"flat", [Pure, LayoutUserOpInterface, UsesSymbols]> {
+def FSDP_FlatOp : FSDP_Op<"flat", [Pure, HoldsWeights, InComputeType,
+    LayoutUserOpInterface, UsesSymbols]> {
   let summary = "A layout's parameters as one flat tensor";
   let description = [{
     Stands for the gathered parameters of a layout before anything is said about
@@ -31,7 +32,7 @@ def FSDP_FlatOp : FSDP_Op<"flat", [Pure, LayoutUserOpInterface, UsesSymbols]> {
   let assemblyFormat = "$layout attr-dict `:` type($result)";
 }
 
-def FSDP_ViewOp : FSDP_Op<"view", [Pure, UsesSymbols,
+def FSDP_ViewOp : FSDP_Op<"view", [Pure, HoldsWeights, InComputeType, UsesSymbols,
     ViewOf<"getFlat()", "static_cast<int64_t>(getOffset())">]> {
   let summary = "A member of a flat buffer";
   let description = [{
@@ -58,7 +59,7 @@ def FSDP_ViewOp : FSDP_Op<"view", [Pure, UsesSymbols,
   let hasVerifier = 1; // within the flat buffer, of its element type
 }
 
-def FSDP_PackOp : FSDP_Op<"pack", [Pure, UsesSymbols]> {
+def FSDP_PackOp : FSDP_Op<"pack", [Pure, InComputeType, UsesSymbols]> {
   let summary = "A layout's flat gradient from the gradients of its members";
   let description = [{
     Joins the members' gradients without copies: the memory planner places each
@@ -83,7 +84,7 @@ def FSDP_PackOp : FSDP_Op<"pack", [Pure, UsesSymbols]> {
 }
 
 def FSDP_ReduceOp : FSDP_Op<"reduce",
-    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
+    [InComputeType, MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Hands over a layout's flat gradient of this microbatch";
   let description = [{
@@ -146,7 +147,7 @@ def FSDP_ExitOp : FSDP_Op<"exit", [MemoryEffects<[MemWrite<FSDP_SegmentBounds>]>
 }
 
 def FSDP_ReplicatedOp : FSDP_Op<"replicated",
-    [OutsideArena, MemoryEffects<[MemRead<FSDP_ParameterMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, OutsideArena, MemoryEffects<[MemRead<FSDP_ParameterMemory>]>, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "A layout's parameters where every rank keeps all of them";
   let description = [{
     The flat buffer in the compute type, in memory that lives as long as the program.
@@ -168,7 +169,7 @@ def FSDP_ReplicatedOp : FSDP_Op<"replicated",
 }
 
 def FSDP_AllGatherOp : FSDP_Op<"all_gather",
-    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Every rank receives the shards of all ranks, in rank order, one result per
@@ -282,7 +283,7 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
 }
 
 def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",
-    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>,
+    [HoldsWeights, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>,
      DeclareOpInterfaceMethods<LayoutUserOpInterface, ["getLayoutRefs"]>, UsesSymbols]> {
   let summary = "Waits for an all-gather";
   let description = [{

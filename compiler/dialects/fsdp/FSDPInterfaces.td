@@ -23,6 +23,13 @@ def LayoutUserOpInterface : OpInterface<"LayoutUserOpInterface"> {
   ];
 }
 
+// The results hold parameters: a layout's, or a part of it.
+def HoldsWeights : NativeOpTrait<"HoldsWeights"> { let cppNamespace = "::fsdpc::fsdp"; }
+
+// mixed-precision gives the op the compute type of its layout, whatever types
+// its operands have.
+def InComputeType : NativeOpTrait<"InComputeType"> { let cppNamespace = "::fsdpc::fsdp"; }
+
 // The value is not a constant, though the op has no operands; it stays the same
 // during a microbatch, so the backward reads it and never computes it again.
 def FixedPerMicrobatch : NativeOpTrait<"FixedPerMicrobatch"> {

@@ -30,6 +30,12 @@ template <typename OpTy>
 struct FixedPerMicrobatch : mlir::OpTrait::TraitBase<OpTy, FixedPerMicrobatch> {
 };
 
+template <typename OpTy>
+struct HoldsWeights : mlir::OpTrait::TraitBase<OpTy, HoldsWeights> {};
+
+template <typename OpTy>
+struct InComputeType : mlir::OpTrait::TraitBase<OpTy, InComputeType> {};
+
 } // namespace fsdpc::fsdp
 
 #include "compiler/dialects/fsdp/FSDPInterfaces.h.inc"

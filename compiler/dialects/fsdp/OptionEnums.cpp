@@ -78,7 +78,8 @@ template <> ArrayRef<EnumName<RecomputeLevel>> enumNames() {
   static constexpr EnumName<RecomputeLevel> names[] = {
       {"none", RecomputeLevel::None},
       {"cheap", RecomputeLevel::Cheap},
-      {"units", RecomputeLevel::Units}};
+      {"units", RecomputeLevel::Units},
+      {"auto", RecomputeLevel::Auto}};
   return names;
 }
 

@@ -54,7 +54,7 @@ constexpr NumberRange notNegative,
 // Optimizers.h says which hyperparameters an optimizer takes.
 constexpr OptionCondition whereTaken = {"optimizer", ""},
                           gathering = {"strategy", "zero3|hybrid"},
-                          wholeUnits = {"recompute", "units"},
+                          wholeUnits = {"recompute", "units|auto"},
                           shards = {"strategy",
                                     "zero1|zero2|zero3|hybrid|hybrid_zero2"},
                           onGpus = {"target", "cuda|cuda-emulation"},

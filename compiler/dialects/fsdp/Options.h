@@ -65,8 +65,9 @@ enum class Optimizer {
   Adafactor,
   User
 };
-/// Which activations the backward computes again.
-enum class RecomputeLevel { None, Cheap, Units };
+/// Which activations the backward computes again. Auto is Cheap, and for a
+/// memory limit also the units that it takes.
+enum class RecomputeLevel { None, Cheap, Units, Auto };
 /// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
 enum class Target { Host, Cuda, CudaEmulation };
 /// Architectures of GPUs, oldest first.
@@ -203,7 +204,7 @@ struct CompileOptions {
   // The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
   int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
-  RecomputeLevel recompute = RecomputeLevel::Cheap;
+  RecomputeLevel recompute = RecomputeLevel::Auto;
   Patterns recomputeScope; // units for RecomputeLevel::Units; empty: all
   ByteLimit memoryLimit;   // of a rank's peak, at planRanks
   int64_t planRanks = 8;

@@ -1,0 +1,30 @@
+// The units that are worth computing again, for any number of bytes that a step
+// must save.
+#ifndef FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H
+#define FSDPC_COMPILER_SCHEDULE_RECOMPUTE_SETS_H
+
+#include <cstdint>
+#include <vector>
+
+namespace fsdpc::schedule {
+
+/// What computing a unit again in the backward saves and costs.
+struct RecomputeTrade {
+  int64_t freedBytes = 0; ///< kept from forward to backward, and then no longer
+  double costUs = 0;      ///< of the repeated ops
+};
+
+/// Indices of trades, ascending.
+using RecomputeSet = std::vector<int>;
+
+/// Returns the sets from none to all, each of which frees more bytes than the
+/// one before it for more time. Each is the cheapest set that frees what it
+/// frees: a knapsack, solved exactly up to a rounding of a trade's bytes to
+/// 1/2048 of their sum. Trades that free nothing are in no set. Among trades of
+/// equal worth the first are taken, whose activations live the longest.
+std::vector<RecomputeSet>
+cheapestRecomputeSets(const std::vector<RecomputeTrade> &trades);
+
+} // namespace fsdpc::schedule
+
+#endif
