@@ -31,6 +31,16 @@ struct Input {
   bool hasIgnored = false;
 };
 
+// A further output of the graph that the program can report (--keep-output),
+// with the shape of one microbatch. A scalar, which is f32, is a metric.
+struct Output {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string dtype; // "f32", "i64", "i32", "i1" (a byte per element)
+
+  bool isScalar() const { return shape.empty(); }
+};
+
 // Where the initial value of a parameter or buffer comes from.
 struct Source {
   std::string kind; // "file", "embedded", "rule", "none"
@@ -160,7 +170,7 @@ struct AttentionPlan {
 // A command of a stream as a trace shows it. Commands that differ only in their
 // operands share one entry. Call refers to it by index.
 struct CommandInfo {
-  std::string op;   // op of the rt dialect: "launch", "matmul", "all_gather", …
+  std::string op; // op of the rt dialect: "launch", "matmul", "all_gather", …
   std::string name; // the kernel, the shape of the product, or the layouts
   int64_t bytes = 0, flops = 0; // 0 if they depend on the number of ranks
   int64_t exps = 0;  // part of flops: exp, tanh, erf and similar functions
@@ -221,6 +231,7 @@ struct Manifest {
   // Targets of an ignored value count for neither.
   bool evaluatesMeans = false;
   std::vector<Input> inputs;
+  std::vector<Output> outputs;
   std::vector<Layout> layouts;
   std::vector<Buffer> buffers;
   std::vector<MatmulPlan> matmuls;

@@ -125,6 +125,7 @@ Status completeEvaluation(Arguments &arguments, const Manifest &manifest) {
           std::pair(options.evalSteps != 0, "--eval-steps"),
           std::pair(!options.best.empty(), "--best"),
           std::pair(options.patience != 0, "--patience"),
+          std::pair(!options.predictions.empty(), "--predict"),
           std::pair(arguments.steps == 0, "--steps 0")})
       if (given)
         return Error{std::string(name) + " needs --eval NAME=FILE"};
@@ -190,6 +191,12 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   options.schedule = *parsed;
   options.steps = std::max<int64_t>(0, arguments.steps);
   bool trains = arguments.steps != 0;
+  auto metrics = parseMetrics(arguments.metrics, manifest);
+  FSDPC_TRY(metrics);
+  options.metrics = std::move(*metrics);
+  auto predictions = parsePredictions(arguments.predictions, manifest);
+  FSDPC_TRY(predictions);
+  options.predictions = std::move(*predictions);
   FSDPC_TRY(completeEvaluation(arguments, manifest));
   // A run that only evaluates needs no other samples.
   if (trains || !arguments.data.empty() || !arguments.tokens.empty()) {

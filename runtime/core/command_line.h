@@ -5,6 +5,7 @@
 
 #include "runtime/core/device.h"
 #include "runtime/core/lr_schedule.h"
+#include "runtime/core/output_flags.h"
 #include "shared/manifest.h"
 #include "shared/status.h"
 
@@ -54,10 +55,12 @@ struct Options {
   std::string afterCheckpoint; // a command of the shell
   int64_t evalEvery = 0;       // steps between evaluations; 0: one at the end
   int64_t evalSteps = 0;       // microbatches of an evaluation; 0: all samples
-  std::string best;            // --best: a folder
-  int64_t patience = 0;        // evaluations without a better one; 0: no end
-  std::string resume;          // "newest" or the digits of a step
-  int ranks = 0;               // --ranks; 0: not given
+  std::vector<Metric> metrics;
+  std::vector<Prediction> predictions;
+  std::string best;     // --best: a folder
+  int64_t patience = 0; // evaluations without a better one; 0: no end
+  std::string resume;   // "newest" or the digits of a step
+  int ranks = 0;        // --ranks; 0: not given
   int ranksPerNode = 0;
   int shardGroup = 0;   // ranks; 0: those of a node
   DeviceOptions device; // `threads` and `accumulate` are filled in later

@@ -54,10 +54,16 @@ struct Section {
   bool evaluate = false; // a microbatch of an evaluation
 };
 
-// The results of one step: loss and divisor of each of this rank's
+// The results of one step: loss, divisor and metrics of each of this rank's
 // microbatches, and the gradient norm over all ranks.
 struct StepResults {
   std::vector<float> losses, valid;
+  // Of output i of the manifest, metrics[i * K + k] is that of microbatch k,
+  // for K microbatches per rank; only those of scalars are set.
+  std::vector<float> metrics;
+  float metricOf(size_t output, size_t k) const {
+    return metrics[output * losses.size() + k];
+  }
   double norm = 0;
   // The first layout whose gradient is not finite, on any rank. The update was
   // skipped then. -1: none.

@@ -110,6 +110,16 @@ const Flag flags[] = {
      "Evaluate on the first M microbatches (default: all samples)",
      [](Arguments &a) -> Target { return &a.options.evalSteps; },
      wholeNumber<1, int64_t(1) << 40>},
+    {"--metric", "OUTPUT[=NAME][:mean|sum]",
+     "Log a scalar output of the model under this name, in training and in "
+     "evaluations: its mean (default) or sum over the microbatches. The "
+     "program has the outputs of fsdpc's --keep-output (see --info); an "
+     "evaluation leaves out a microbatch that is not full",
+     [](Arguments &a) -> Target { return &a.metrics; }},
+    {"--predict", "OUTPUT=FILE.npy",
+     "Write another output for all samples of an evaluation, in their order; "
+     "with --eval-every the last evaluation's stays",
+     [](Arguments &a) -> Target { return &a.predictions; }},
     {"--best", "DIR",
      "Keep the parameters of the lowest eval_loss in this folder, as --save "
      "writes them; best.json names the file, its step and its loss",

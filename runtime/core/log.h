@@ -46,6 +46,7 @@ struct StepRecord {
   // and across groups. Counted where the program has groups.
   bool counted = false;
   std::array<double, 3> sent = {};
+  std::vector<double> metrics; // in the order of --metric
   int64_t overPlan = 0; // peak resident set minus processPlan; may be negative
 };
 
@@ -79,7 +80,7 @@ public:
   Status step(const Manifest &manifest, const Options &options,
               const RunInfo &info, const StepRecord &record);
   // A line with `eval_step` in place of `step`: the steps done before it.
-  Status evaluation(const EvaluationRecord &record);
+  Status evaluation(const Options &options, const EvaluationRecord &record);
 
 private:
   Status line(const std::string &text);

@@ -63,7 +63,8 @@ void Trainer::enter(const char *name, const Section &section,
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
   constexpr size_t header = 7;
-  size_t perRank = header + 2 * size_t(options.accumulate);
+  size_t width = 2 + options.metrics.size();
+  size_t perRank = header + width * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
   all.resize(perRank * size_t(job.size));
@@ -77,12 +78,15 @@ void Trainer::exchange(StepRecord *record) {
   own[6] = computeMilliseconds;
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
-    own[header + 2 * k] = valid ? results.losses[k] : 0;
-    own[header + 2 * k + 1] = valid;
+    double *row = &own[header + width * k];
+    row[0] = valid ? results.losses[k] : 0;
+    row[1] = valid;
+    for (size_t m = 0; m < options.metrics.size(); ++m)
+      row[2 + m] = double(results.metricOf(options.metrics[m].output, k));
   }
   // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
-  // milliseconds of computing in the step before}, then {loss, valid} of each
-  // of its microbatches.
+  // milliseconds of computing in the step before}, then a row {loss, valid,
+  // metrics} of each of its microbatches.
   auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
@@ -114,11 +118,15 @@ void Trainer::exchange(StepRecord *record) {
   }
   // Microbatch j ran on rank j mod N, as its number k = j / N.
   double sum = 0;
+  record->metrics.assign(options.metrics.size(), 0);
   for (int64_t j = 0; j < microbatches; ++j) {
-    const double *other = &all[size_t(j % job.size) * perRank];
-    size_t k = size_t(j / job.size);
-    sum += other[header + 2 * k];
-    if (other[header + 2 * k + 1] == 0 && !warned) {
+    const double *row = &all[size_t(j % job.size) * perRank + header +
+                             width * size_t(j / job.size)];
+    sum += row[0];
+    for (size_t m = 0; m < record->metrics.size(); ++m)
+      record->metrics[m] +=
+          row[2 + m] * (options.metrics[m].sum ? 1 : rank->inverseV);
+    if (row[1] == 0 && !warned) {
       warned = true;
       if (job.rank == 0)
         printWarning("microbatch " + std::to_string(j) + " of step " +

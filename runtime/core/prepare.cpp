@@ -28,6 +28,8 @@ Status Trainer::checkPaths() const {
   add(outputs, "--save-ema", options.saveEma);
   add(outputs, "--save-gradients", options.saveGradients);
   add(outputs, "--log", options.log);
+  for (const Prediction &prediction : options.predictions)
+    add(outputs, "--predict", prediction.file);
   if (!options.trace.empty())
     add(outputs, "--trace", Trace::pathOf(options.trace, job.rank, job.size));
   for (size_t i = 0; i < options.data.size(); ++i)
@@ -67,6 +69,8 @@ Status Trainer::check() {
          {options.save, options.saveEma, options.saveGradients})
       if (!path.empty())
         FSDPC_TRY(checkWritable(path));
+    for (const Prediction &prediction : options.predictions)
+      FSDPC_TRY(checkWritable(prediction.file));
     if (!options.log.empty())
       FSDPC_TRY(log.open(options.log));
     if (!options.tensorboard.empty())

@@ -127,9 +127,14 @@ void Progress::step(const StepRecord &record,
 }
 
 void Progress::evaluation(const EvaluationRecord &record) const {
-  say(format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples\n",
+  std::string text =
+      format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples",
              redraw ? "\r\x1b[K" : "", prefix, (long long)record.step,
-             (long long)options.steps, record.loss, (long long)record.samples));
+             (long long)options.steps, record.loss, (long long)record.samples);
+  for (size_t m = 0; m < record.metrics.size(); ++m)
+    text += "  " + printable(options.metrics[m].name) +
+            format(" %.6g", record.metrics[m]);
+  say(text + "\n");
 }
 
 void Progress::nothingToDo() const {

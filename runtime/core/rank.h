@@ -95,6 +95,9 @@ struct fsdpc_rank {
   std::array<void *, 2> random{};
   std::array<fsdpc::runtime::RandomKey *, 2> randomStaging{};
   std::vector<void *> buffers;
+  // The last report of each output of the manifest, in device memory; null for
+  // a metric.
+  std::vector<void *> outputs;
   float *statistics = nullptr; // one buffer's batch statistics of all ranks
 
   // The loop's position. Calls of the C ABI read it while they enqueue; work on
