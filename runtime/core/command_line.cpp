@@ -102,7 +102,9 @@ Status completeCheckpoints(Options &options) {
          {std::pair(!options.checkpointEvery.empty(), "--checkpoint-every"),
           std::pair(options.keep != 0, "--keep"),
           std::pair(!options.afterCheckpoint.empty(), "--after-checkpoint"),
-          std::pair(!options.resume.empty(), "--resume")})
+          std::pair(!options.resume.empty(), "--resume"),
+          std::pair(options.onNonFinite.kind == NonFinitePolicy::rollback,
+                    "--on-nonfinite=rollback")})
       if (given)
         return Error{std::string(name) + " needs --checkpoint DIR"};
   if (options.keepEvery != 0 && options.keep == 0)
@@ -179,7 +181,13 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;
+  options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
+  if (options.onNonFinite.kind != NonFinitePolicy::stop &&
+      manifest.target != "host")
+    return Error{"--on-nonfinite: a program of the target '" + manifest.target +
+                 "' has begun the next step when it learns of the loss, so it "
+                 "can only stop; omit the flag"};
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
   if (!options.saveEma.empty() && !keepsAverages(manifest))

@@ -23,6 +23,12 @@ struct DataSource {
   int64_t shift = 0;
 };
 
+// What a step is followed by whose loss or gradient is not finite.
+struct NonFinitePolicy {
+  enum Kind { stop, skip, rollback } kind = stop;
+  int64_t times = 10; // how often before the run ends after all
+};
+
 // A parsed command line. Empty strings and zeroes mean that an option was not
 // given, unless a comment says otherwise.
 struct Options {
@@ -48,6 +54,7 @@ struct Options {
   bool writesAlongTheWay() const {
     return checkpointSteps > 0 || checkpointMinutes > 0;
   }
+  NonFinitePolicy onNonFinite;
   std::string timeLimit; // as given
   double timeLimitSeconds = 0;
   int64_t keep = 0;            // checkpoints that stay

@@ -47,6 +47,11 @@ Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
 }
 
+Status nonFinite(const std::string &text) {
+  FSDPC_TRY(parseNonFinite(text));
+  return {};
+}
+
 // Parses only to check. The result is needed after all flags are known.
 Status schedule(const std::string &text) {
   FSDPC_TRY(parseSchedule(text));
@@ -171,6 +176,12 @@ const Flag flags[] = {
      "Write one after every N steps, or after M minutes",
      [](Arguments &a) -> Target { return &a.options.checkpointEvery; },
      interval},
+    {"--on-nonfinite", "HOW[,times=R]",
+     "When a loss or gradient is not finite: stop, skip (leave the step out, "
+     "as a dynamic loss scale does) or rollback (go back to the newest "
+     "checkpoint of --checkpoint, and on with the samples after that step); at "
+     "most R times (default 10), then stop. Programs of the host",
+     [](Arguments &a) -> Target { return &a.onNonFinite; }, nonFinite},
     {"--time-limit", "TIME",
      "End the run, as SIGTERM does, before the step that would pass TIME: 90s, "
      "30m, 12h, or [D-]HH:MM:SS as Slurm writes it; leave room for --save and "

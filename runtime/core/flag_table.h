@@ -19,6 +19,7 @@ struct Arguments {
   Options options;
   std::vector<std::string> data, tokens, eval, evalTokens, metrics, predictions;
   int64_t steps = -1; // not given
+  std::string onNonFinite = "stop";
   bool noGraph = false;
 };
 

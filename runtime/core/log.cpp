@@ -68,10 +68,10 @@ std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
   for (size_t m = 0; m < record.metrics.size(); ++m)
     scalars.emplace_back("metrics/" + options.metrics[m].name,
                          record.metrics[m]);
-  if (record.scaled) {
+  if (record.scaled)
     scalars.emplace_back("scale", record.scale);
+  if (record.counts)
     scalars.emplace_back("skipped", double(record.skipped));
-  }
   if (!isEmulation()) {
     scalars.emplace_back("step_ms", record.milliseconds);
     scalars.emplace_back(rateKey(manifest),
@@ -209,10 +209,10 @@ Status Log::step(const Manifest &manifest, const Options &options,
                {"lr", record.lr}};
   if (!record.metrics.empty())
     json["metrics"] = metricsOf(options, record.metrics);
-  if (record.scaled) {
+  if (record.scaled)
     json["scale"] = record.scale;
+  if (record.counts)
     json["skipped"] = record.skipped;
-  }
   if (isEmulation()) {
     json["emulated"] = true; // in place of times
   } else {

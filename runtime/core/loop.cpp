@@ -43,7 +43,7 @@ Status Trainer::runUpdate(int64_t step) {
   if (!rank->device->runsAhead())
     rank->device->synchronize();
   trace.leave();
-  if (step != started.step || options.saveGradients.empty())
+  if (step != started.step || leftOut > 0 || options.saveGradients.empty())
     return {};
   // The update does not change the gradients.
   rank->device->synchronize();
@@ -136,7 +136,8 @@ void Trainer::exchange(StepRecord *record) {
   }
   record->loss = sum * rank->inverseV;
   // With a dynamic scale the gradients decide: see `judge`.
-  if (!std::isfinite(record->loss) && !scaler.isDynamic())
+  if (!std::isfinite(record->loss) && !scaler.isDynamic() &&
+      !toleratesNonFinite())
     stopAtLoss(record->step, record->loss);
 }
 
@@ -191,7 +192,9 @@ void Trainer::begin(StepRecord &record) {
 void Trainer::judge(StepRecord &record) {
   record.scaled = scaler.isOn();
   bool finite = results.nonFinite < 0;
-  scaler.update(finite);
+  bool leavesOut = toleratesNonFinite() && !scaler.isDynamic();
+  scaler.update(finite && (!leavesOut || std::isfinite(record.loss)));
+  record.counts = scaler.isOn() || toleratesNonFinite();
   record.skipped = scaler.skipped();
   if (!scaler.isDynamic())
     return;
@@ -229,16 +232,20 @@ void Trainer::countSent(StepRecord &record) {
     record.sent[level] = double(sent[level] - before[level]) / job.size;
 }
 
-// Ends the job at a loss that is not finite, and names the data, or the first
-// unit whose gradient is not finite on any rank.
-void Trainer::stopAtLoss(int64_t step, double loss) {
+// Returns the first unit whose gradient is not finite on any rank, or "". All
+// ranks call it together.
+std::string Trainer::unitOfNonFinite() const {
   int64_t own = firstNonFinite(*rank);
   std::vector<int64_t> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   size_t first = size_t(*std::min_element(all.begin(), all.end()));
+  return first < manifest.layouts.size() ? manifest.layouts[first].unit : "";
+}
+
+// Ends the job at a loss that is not finite.
+void Trainer::stopAtLoss(int64_t step, double loss) {
   stopAtNonFinite(*rank, step, "the loss is " + std::to_string(loss),
-                  first < manifest.layouts.size() ? manifest.layouts[first].unit
-                                                  : "");
+                  unitOfNonFinite());
 }
 
 // Updates buffers that count microbatches, such as BatchNorm's
@@ -385,18 +392,28 @@ Status Trainer::train() {
     next = StepRecord();
     next.step = step;
     begin(next);
+    keepBuffers();
     FSDPC_TRY(runMicrobatches(step));
     if (!device.runsAhead()) {
       // The loss is checked before the update, so a bad one leaves the
       // parameters as they were. (With a dynamic scale the update is skipped.)
       device.results(*rank, step, results);
       exchange(&next);
-      FSDPC_TRY(runUpdate(step));
-      device.results(*rank, step, results);
+      if (std::isfinite(next.loss) || scaler.isDynamic()) {
+        FSDPC_TRY(runUpdate(step));
+        device.results(*rank, step, results);
+      } else {
+        results.norm = std::numeric_limits<double>::quiet_NaN();
+      }
       judge(next);
       countSent(next);
       record = next;
       FSDPC_TRY(complete());
+      FSDPC_TRY(leaveOut(record));
+      if (wentBack) {
+        step = state.step - 1; // the loop adds 1
+        continue;
+      }
       FSDPC_TRY(evaluateDue(progress));
       FSDPC_TRY(writeDueCheckpoint());
       continue;

@@ -116,6 +116,8 @@ Status Trainer::load() {
     rank->groups[channel] = groups[channel].get();
   rank->inverseV = 1.0 / double(microbatches);
   rank->accumulate = options.accumulate;
+  rank->skipsNonFinite =
+      scaler.isDynamic() || options.onNonFinite.kind != NonFinitePolicy::stop;
   rank->describeNonFinite = [this](int64_t step) {
     int64_t perStep = microbatches * samples.batch();
     return samples.describeNonFinite(numberOf(step, 0, 0), perStep);
@@ -124,17 +126,10 @@ Status Trainer::load() {
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
   FSDPC_TRY(prepareCheckpoints());
-  ValueSource source;
   if (resumed) {
-    FSDPC_TRY(loadStates(*rank, *resumed));
-    source.parameter = [this](const Member &member, int64_t begin,
-                              int64_t count, float *to) {
-      return resumed->readMaster(member, begin, count, to);
-    };
-    source.buffer = [this](const Buffer &buffer, void *to) {
-      return resumed->readBuffer(buffer, to);
-    };
+    FSDPC_TRY(loadFrom(*resumed));
   } else {
+    ValueSource source;
     FSDPC_TRY(weights.verify(job.rank, job.size));
     source.parameter = [this](const Member &member, int64_t begin,
                               int64_t count, float *to) {
@@ -143,9 +138,23 @@ Status Trainer::load() {
     source.buffer = [this](const Buffer &buffer, void *to) {
       return weights.readBuffer(buffer, to);
     };
+    FSDPC_TRY(loadShards(*rank, source));
   }
-  FSDPC_TRY(loadShards(*rank, source));
   return started.step < options.steps ? readStep(started.step) : Status();
+}
+
+// Sets this rank's shards, states and buffers to those of a checkpoint.
+Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
+  FSDPC_TRY(loadStates(*rank, checkpoint));
+  ValueSource source;
+  source.parameter = [&](const Member &member, int64_t begin, int64_t count,
+                         float *to) {
+    return checkpoint.readMaster(member, begin, count, to);
+  };
+  source.buffer = [&](const Buffer &buffer, void *to) {
+    return checkpoint.readBuffer(buffer, to);
+  };
+  return loadShards(*rank, source);
 }
 
 // Splits the channels that hybrid layouts use. All ranks know of the same size
