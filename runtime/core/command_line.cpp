@@ -181,6 +181,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;
+  if (options.watchdog >= 0)
+    options.device.watchdogSeconds = options.watchdog;
   options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
   if (options.onNonFinite.kind != NonFinitePolicy::stop &&

@@ -55,6 +55,9 @@ struct Options {
     return checkpointSteps > 0 || checkpointMinutes > 0;
   }
   NonFinitePolicy onNonFinite;
+  double watchdog = -1; // seconds; negative: by the length of steps; 0: never
+  double firstStepTimeout = 1800, joinTimeout = 0; // seconds; 0: none, default
+  std::string flightRecorder = "flight-recorder.json";
   std::string timeLimit; // as given
   double timeLimitSeconds = 0;
   int64_t keep = 0;            // checkpoints that stay

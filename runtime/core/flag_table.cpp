@@ -230,10 +230,25 @@ const Flag flags[] = {
      "graphs",
      [](Arguments &a) -> Target { return &a.noGraph; }},
     {"--watchdog", "S",
-     "End the job when a rank has been silent, or on CUDA a collective has not "
-     "ended, for S seconds (default 600; 0: never)",
-     [](Arguments &a) -> Target { return &a.options.device.watchdogSeconds; },
+     "End the job when a rank has been silent, or a step has not got on, for S "
+     "seconds (default: the larger of 300 and 20 median steps; 0: never). On "
+     "CUDA also when a collective has not ended for S (default 600)",
+     [](Arguments &a) -> Target { return &a.options.watchdog; },
      checkAtLeastZero},
+    {"--first-step-timeout", "S",
+     "The same for the first step of a run (default 1800; 0: never)",
+     [](Arguments &a) -> Target { return &a.options.firstStepTimeout; },
+     checkAtLeastZero},
+    {"--join-timeout", "S",
+     "How long ranks under torchrun or srun wait for each other at the start "
+     "(default: FSDPC_JOIN_SECONDS, or 300)",
+     [](Arguments &a) -> Target { return &a.options.joinTimeout; },
+     checkAboveZero},
+    {"--flight-recorder", "FILE.json",
+     "Where a rank writes the last commands of its streams before --watchdog "
+     "ends the job (default flight-recorder.json); of several ranks, rank R "
+     "writes FILE.R.json",
+     [](Arguments &a) -> Target { return &a.options.flightRecorder; }, path},
     {"--info", nullptr, "Print inputs, units, parameters and memory, and stop",
      [](Arguments &a) -> Target { return &a.options.info; }},
     {"--manifest", nullptr,

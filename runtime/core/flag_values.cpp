@@ -150,6 +150,13 @@ Status checkAtLeastZero(const std::string &text) {
   return Error{"'" + text + "' is not a number of at least 0"};
 }
 
+Status checkAboveZero(const std::string &text) {
+  double value;
+  if (parseNumber(text, value) && value > 0)
+    return {};
+  return Error{"'" + text + "' is not a number above 0"};
+}
+
 Status checkSeed(const std::string &text) {
   bool digits = !text.empty() &&
                 text.find_first_not_of("0123456789") == std::string::npos;

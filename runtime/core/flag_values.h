@@ -26,6 +26,7 @@ Status checkInteger(const std::string &text, int64_t least, int64_t most);
 // Parses weights between commas: two or more, each above zero.
 Result<std::vector<double>> parseWeights(const std::string &text);
 Status checkAtLeastZero(const std::string &text);
+Status checkAboveZero(const std::string &text);
 // Accepts the whole range of uint64. A sign is an error, where strtoull would
 // wrap around.
 Status checkSeed(const std::string &text);

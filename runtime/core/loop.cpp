@@ -28,7 +28,9 @@ Status Trainer::runMicrobatches(int64_t step) {
     rank->microbatch = k;
     enter("microbatch", {false, rank->slot, k == 0, k, step},
           program.microbatch);
+    recorder->at("reading samples");
     FSDPC_TRY(readNext(step, k));
+    recorder->at("waiting for the device");
     if (!rank->device->runsAhead())
       rank->device->synchronize();
     rank->slot ^= 1;
@@ -53,6 +55,7 @@ Status Trainer::runUpdate(int64_t step) {
 void Trainer::enter(const char *name, const Section &section,
                     void (*entry)(fsdpc_rank *)) {
   trace.enter(*rank, name);
+  recorder->enter(name);
   rank->device->enter(*rank, section, entry);
 }
 
@@ -87,6 +90,7 @@ void Trainer::exchange(StepRecord *record) {
   // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
   // milliseconds of computing in the step before}, then a row {loss, valid,
   // metrics} of each of its microbatches.
+  recorder->at("the exchange of losses");
   auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
@@ -327,6 +331,7 @@ Status Trainer::finish(StepRecord &record) {
       std::max(0., record.milliseconds - record.exposedMilliseconds -
                        exchangeMilliseconds);
   finished = now;
+  watch->endStep(record.milliseconds / 1e3);
   longestStepSeconds = std::max(longestStepSeconds, record.milliseconds / 1e3);
   state.step = record.step + 1;
   state.sample = numberOf(state.step, 0, 0);
@@ -363,6 +368,11 @@ Status Trainer::train() {
   if (job.rank == 0)
     FSDPC_TRY(beginReports(progress));
   resumed.reset();
+  recorder = std::make_unique<FlightRecorder>(*rank);
+  watch = std::make_unique<StepWatch>(
+      *rank, *recorder,
+      StepWatch::Limits{options.watchdog, options.firstStepTimeout},
+      Trace::pathOf(options.flightRecorder, job.rank, job.size));
   Device &device = *rank->device;
   StepRecord record, next;
   countSent(record);    // before the first step, not of it
@@ -391,6 +401,7 @@ Status Trainer::train() {
        step < options.steps && !stopping && !exhausted; ++step) {
     next = StepRecord();
     next.step = step;
+    watch->beginStep();
     begin(next);
     keepBuffers();
     FSDPC_TRY(runMicrobatches(step));

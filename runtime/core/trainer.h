@@ -16,6 +16,7 @@
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
 #include "runtime/core/startup.h"
+#include "runtime/core/step_watch.h"
 #include "runtime/core/stragglers.h"
 #include "runtime/core/trace.h"
 #include "runtime/core/training_checkpoint.h"
@@ -132,6 +133,8 @@ private:
   // For the gather and for the reduce channel; null if no layout is hybrid.
   std::array<std::unique_ptr<HybridGroups>, 2> groups;
   std::unique_ptr<fsdpc_rank> rank;
+  std::unique_ptr<FlightRecorder> recorder; // both from `train` on
+  std::unique_ptr<StepWatch> watch;
   TrainingState state;   // after the last completed step
   TrainingState started; // where this run began
   // Steps of which buffers count the microbatches, or that were left out.
