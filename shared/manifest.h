@@ -170,7 +170,7 @@ struct AttentionPlan {
 // A command of a stream as a trace shows it. Commands that differ only in their
 // operands share one entry. Call refers to it by index.
 struct CommandInfo {
-  std::string op; // op of the rt dialect: "launch", "matmul", "all_gather", …
+  std::string op;   // op of the rt dialect: "launch", "matmul", "all_gather", …
   std::string name; // the kernel, the shape of the product, or the layouts
   int64_t bytes = 0, flops = 0; // 0 if they depend on the number of ranks
   int64_t exps = 0;  // part of flops: exp, tanh, erf and similar functions

@@ -47,7 +47,8 @@ struct Options {
   std::string mixText;     // --mix as given
   std::vector<double> mix; // weights of the parts of each --data or --tokens
   int64_t splitAt = -1;    // --split-at; -1: not given
-  std::string checkpoint;  // --checkpoint: a folder
+  bool skipCorrupt = false;
+  std::string checkpoint;      // --checkpoint: a folder
   std::string checkpointEvery; // as given; one of the next two, or neither
   int64_t checkpointSteps = 0;
   int64_t checkpointMinutes = 0;

@@ -33,7 +33,8 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   Options reading = options;
   reading.data = options.eval;
   reading.shuffle = false;
-  reading.mix.clear(); // the weights are of the files of --data
+  reading.skipCorrupt = false; // that would be another evaluation
+  reading.mix.clear();         // the weights are of the files of --data
   auto isStream = [](const DataSource &source) { return source.tokens; };
   if (std::none_of(options.eval.begin(), options.eval.end(), isStream))
     reading.splitAt = -1;

@@ -143,6 +143,11 @@ const Flag flags[] = {
      "fills no window and is left out",
      [](Arguments &a) -> Target { return &a.options.splitAt; },
      wholeNumber<0, INT64_MAX>},
+    {"--skip-corrupt", nullptr,
+     "Take the next sample instead of one that cannot be read or has a value "
+     "out of its range, and count such samples in the log; evaluations still "
+     "refuse them",
+     [](Arguments &a) -> Target { return &a.options.skipCorrupt; }},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",

@@ -213,6 +213,8 @@ Status Log::step(const Manifest &manifest, const Options &options,
     json["scale"] = record.scale;
   if (record.counts)
     json["skipped"] = record.skipped;
+  if (options.skipCorrupt)
+    json["corrupt_samples"] = record.corrupt;
   if (isEmulation()) {
     json["emulated"] = true; // in place of times
   } else {

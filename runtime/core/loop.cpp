@@ -65,7 +65,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 7;
+  constexpr size_t header = 8;
   size_t width = 2 + options.metrics.size();
   size_t perRank = header + width * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
@@ -79,6 +79,7 @@ void Trainer::exchange(StepRecord *record) {
   own[4] = isCheckpointDue();
   own[5] = writer && writer->isActive() && !writer->isDone();
   own[6] = computeMilliseconds;
+  own[7] = double(samples.replaced());
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     double *row = &own[header + width * k];
@@ -88,8 +89,8 @@ void Trainer::exchange(StepRecord *record) {
       row[2 + m] = double(results.metricOf(options.metrics[m].output, k));
   }
   // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
-  // milliseconds of computing in the step before}, then a row {loss, valid,
-  // metrics} of each of its microbatches.
+  // milliseconds of computing in the step before, samples replaced}, then a row
+  // {loss, valid, metrics} of each of its microbatches.
   recorder->at("the exchange of losses");
   auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
@@ -118,6 +119,7 @@ void Trainer::exchange(StepRecord *record) {
   for (int from = 0; from < job.size; ++from) {
     const double *other = &all[size_t(from) * perRank];
     record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
+    record->corrupt += int64_t(other[7]);
     record->overPlan = std::max(record->overPlan, int64_t(other[2]));
   }
   // Microbatch j ran on rank j mod N, as its number k = j / N.

@@ -1,5 +1,6 @@
-// Finds outputs by name. Names of ONNX tensors may contain '=' and ':', so a
-// text is compared with the names that there are instead of being cut first.
+// Finds outputs by name, for --metric and --predict. Names of ONNX tensors may
+// contain '=' and ':', so a text is compared with the names that there are
+// instead of being cut first.
 #include "runtime/core/output_flags.h"
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"

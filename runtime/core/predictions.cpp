@@ -1,5 +1,6 @@
 // Writes NumPy's format (numpy.lib.format, version 1.0) while the evaluation
-// runs. The number of samples is known, so the header comes first.
+// runs. The number of samples is known, so the header comes first, and every
+// microbatch has its place in the file.
 #include "runtime/core/predictions.h"
 #include "shared/memory_plan.h"
 

@@ -1,4 +1,6 @@
-// The thread of the watch: look, sleep, look.
+// The thread of the watch. A rank that is stuck itself ends the job as soon as
+// its time is up. One that waits in a collective gives the others, and the
+// watches of the connections, a few seconds to say more.
 #include "runtime/core/step_watch.h"
 #include "runtime/comm/failure.h"
 #include "runtime/core/diagnostics.h"
