@@ -141,10 +141,12 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks) {
     scratch.wire = roundUp(largestWhole(manifest, ranks) * (wide ? 4 : 2), 256);
   scratch.collectives = collectiveScratchBytes(manifest, ranks);
   scratch.tables = tableBytes(manifest);
-  // At most 8 blocks per layout, one per buffer, two slots per input, and a
-  // constant number of others, each with up to 4096 bytes lost in front of it.
+  // At most 8 blocks per layout, one per buffer and output, two slots per
+  // input, and a constant number of others, each with up to 4096 bytes lost in
+  // front of it.
   int64_t blocks = 8 * int64_t(manifest.layouts.size()) +
                    int64_t(manifest.buffers.size()) +
+                   int64_t(manifest.outputs.size()) +
                    2 * int64_t(manifest.inputs.size()) + 16;
   scratch.alignment = blocks * 4096;
   return scratch;

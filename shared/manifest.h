@@ -31,6 +31,16 @@ struct Input {
   bool hasIgnored = false;
 };
 
+// A further output of the graph that the program can report (--keep-output),
+// with the shape of one microbatch. A scalar, which is f32, is a metric.
+struct Output {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::string dtype; // "f32", "i64", "i32", "i1" (a byte per element)
+
+  bool isScalar() const { return shape.empty(); }
+};
+
 // Where the initial value of a parameter or buffer comes from.
 struct Source {
   std::string kind; // "file", "embedded", "rule", "none"
@@ -221,6 +231,7 @@ struct Manifest {
   // Targets of an ignored value count for neither.
   bool evaluatesMeans = false;
   std::vector<Input> inputs;
+  std::vector<Output> outputs;
   std::vector<Layout> layouts;
   std::vector<Buffer> buffers;
   std::vector<MatmulPlan> matmuls;

@@ -34,6 +34,10 @@ template <class V> void fields(V &v, Input &x) {
   v("hasIgnored", x.hasIgnored);
 }
 
+template <class V> void fields(V &v, Output &x) {
+  v("name", x.name), v("shape", x.shape), v("dtype", x.dtype);
+}
+
 template <class V> void fields(V &v, Source &x) {
   v("kind", x.kind), v("file", x.file), v("offset", x.offset);
   v("length", x.length), v("hash", x.hash), v("dtype", x.dtype);
@@ -146,7 +150,8 @@ template <class V> void fields(V &v, Manifest &x) {
   v("constantBytes", x.constantBytes), v("events", x.events);
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("evaluatesMeans", x.evaluatesMeans);
-  v("inputs", x.inputs), v("layouts", x.layouts), v("buffers", x.buffers);
+  v("inputs", x.inputs), v("outputs", x.outputs), v("layouts", x.layouts),
+      v("buffers", x.buffers);
   v("matmuls", x.matmuls), v("convolutions", x.convolutions);
   v("poolings", x.poolings), v("attentions", x.attentions);
   v("commands", x.commands), v("sequences", x.sequences);
@@ -320,6 +325,9 @@ Status checkSizes(const Manifest &manifest) {
            {"stackBytes", manifest.stackBytes}})
     if (size < 0 || size > mostElements)
       return Error{std::string("'") + name + "' is " + std::to_string(size)};
+  for (const Output &output : manifest.outputs)
+    if (elementsOf(output.shape, 1) < 0)
+      return Error{"output '" + output.name + "' has a shape that overflows"};
   for (const Buffer &buffer : manifest.buffers)
     if (elementsOf(buffer.shape, 0) < 0)
       return Error{"buffer '" + buffer.name + "' has a shape that overflows"};

@@ -100,6 +100,16 @@ int64_t inputBytes(const Input &input) {
   return roundUp(product(input.shape) * dtypeBytes(input.dtype), 64);
 }
 
+size_t bytesOf(const Output &output) {
+  return size_t(product(output.shape) * dtypeBytes(output.dtype));
+}
+
+int64_t outputBytes(const Output &output) {
+  if (output.isScalar())
+    return 0;
+  return roundUp(int64_t(bytesOf(output)), 64);
+}
+
 int64_t bufferElements(const Buffer &buffer) { return product(buffer.shape); }
 
 int64_t bufferBytes(const Buffer &buffer) {
@@ -142,6 +152,8 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   for (const Input &input : manifest.inputs)
     // Two slots: one is filled while the other is computed on.
     plan.activations += 2 * inputBytes(input);
+  for (const Output &output : manifest.outputs)
+    plan.activations += outputBytes(output);
   int64_t statistics = statisticsBytes(manifest, ranks);
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.

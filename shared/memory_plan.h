@@ -22,7 +22,8 @@ struct MemoryPlan {
                           // the peak
   int64_t optimizer = 0;
   int64_t gathered = 0;      // share of the arena's peak
-  int64_t activations = 0;   // share of the arena's peak; inputs and constants
+  int64_t activations = 0;   // share of the arena's peak; inputs, outputs and
+                             // constants
   int64_t communication = 0; // windows, pages of peers, gathered statistics
   int64_t scratchpads = 0;
   int64_t stacks = 0;
@@ -88,6 +89,11 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
 // Bytes of one microbatch of an input. The runtime keeps two: it computes on
 // one and reads the next.
 int64_t inputBytes(const Input &input);
+// Bytes of one microbatch of an output, which the program keeps until it is
+// written; 0 for a metric.
+int64_t outputBytes(const Output &output);
+// The same without alignment, also of a metric.
+size_t bytesOf(const Output &output);
 // Bytes of a model buffer, aligned, so that there may be more than its elements
 // take.
 int64_t bufferBytes(const Buffer &buffer);

@@ -385,25 +385,48 @@ LogicalResult GraphImporter::run(func::FuncOp function,
   return reportRefusals();
 }
 
+void GraphImporter::listOutputs(InFlightDiagnostic &error) const {
+  for (const auto &output : model.proto.graph().output())
+    error << " '" << output.name() << "'";
+}
+
+// Looks up a tensor that a flag names.
+Value GraphImporter::findNamed(StringRef name, StringRef flag) {
+  Value value = lookup(name);
+  if (!value) {
+    InFlightDiagnostic error = emitError(b.builder.getUnknownLoc());
+    error << "no tensor '" << name << "' (" << flag << ") in '" << model.path
+          << "'; outputs:";
+    listOutputs(error);
+  }
+  return value;
+}
+
+Value GraphImporter::findOutput(StringRef name) {
+  Value value = findNamed(name, "--keep-output");
+  if (!value)
+    return nullptr;
+  const char *what = isa<BlockArgument>(value) ? "an input"
+                     : find(name)->loaded      ? "a parameter or buffer"
+                                               : nullptr;
+  if (!what)
+    return value;
+  emitError(b.builder.getUnknownLoc())
+      << "--keep-output '" << name << "' is " << what << " of '" << model.path
+      << "', but it must be computed by a node";
+  return nullptr;
+}
+
 Value GraphImporter::findLoss() {
   auto isLoss = [](Value value) {
     return value && isa<FloatType>(elementOf(value)) &&
            tensorType(value).getNumElements() == 1;
   };
   Location loc = b.builder.getUnknownLoc();
-  auto listOutputs = [&](InFlightDiagnostic &error) {
-    for (const auto &output : model.proto.graph().output())
-      error << " '" << output.name() << "'";
-  };
   if (!options.loss.empty()) {
-    Value value = lookup(options.loss);
-    if (!value) {
-      InFlightDiagnostic error = emitError(loc);
-      error << "no tensor '" << options.loss << "' (--loss) in '" << model.path
-            << "'; outputs:";
-      listOutputs(error);
+    Value value = findNamed(options.loss, "--loss");
+    if (!value)
       return nullptr;
-    }
     if (!isLoss(value)) {
       emitError(loc) << "loss '" << options.loss << "' of '" << model.path
                      << "' has type " << value.getType()
@@ -414,7 +437,9 @@ Value GraphImporter::findLoss() {
   }
   SmallVector<std::pair<StringRef, Value>> candidates;
   for (const auto &output : model.proto.graph().output())
-    if (Value value = lookup(output.name()); isLoss(value))
+    if (Value value = lookup(output.name());
+        isLoss(value) &&
+        !llvm::is_contained(options.keptOutputs, output.name()))
       candidates.push_back({output.name(), value});
   if (candidates.size() == 1)
     return candidates[0].second;

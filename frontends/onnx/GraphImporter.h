@@ -11,7 +11,8 @@
 
 namespace fsdpc::frontend {
 
-// Used for one import: construct, `run`, then `findLoss`. It keeps references
+// Used for one import: construct, `run`, then `findOutput` and
+// `findLoss`. It keeps references
 // to all arguments of its constructor.
 class GraphImporter {
 public:
@@ -25,9 +26,12 @@ public:
   mlir::LogicalResult run(mlir::func::FuncOp function,
                           llvm::ArrayRef<std::string> inputs);
   // Returns the loss: the tensor named by --loss, or the only output that is a
-  // single float. Returns null after an error if there is none or more than
-  // one.
+  // single float and not kept by --keep-output. Returns null after an error if
+  // there is none or more than one.
   mlir::Value findLoss();
+  // Returns the tensor of that name, which --keep-output names. Returns null
+  // after an error if there is none, or if no node computes it.
+  mlir::Value findOutput(llvm::StringRef name);
   Emitter &emitter() { return b; }
 
   // ---- for Node ----
@@ -108,6 +112,8 @@ private:
   void poison(const onnx::NodeProto &proto);
   void enterScope(const onnx::NodeProto &proto, const std::string &name);
   mlir::LogicalResult reportRefusals();
+  mlir::Value findNamed(llvm::StringRef name, llvm::StringRef flag);
+  void listOutputs(mlir::InFlightDiagnostic &error) const;
 
   const ModelFile &model;
   Weights &tensors;

@@ -46,6 +46,38 @@ static void remarkTraining(const fsdp::CompileOptions &options,
                        "--dropout=off to change this";
 }
 
+// Returns the value in one of the types that a program reports: f32 for numbers
+// with a fraction and for scalars, else i64, i32 or i1.
+static Value reported(Emitter &b, Value value, bool isScalar) {
+  Type element = elementOf(value);
+  if (isScalar || isa<FloatType>(element))
+    return b.cast(value, b.builder.getF32Type());
+  if (element.isInteger(1) || element.isInteger(32) || element.isInteger(64))
+    return value;
+  return b.cast(value, b.builder.getI64Type());
+}
+
+// Reports the tensors of --keep-output. One with a single element is a scalar.
+static LogicalResult reportOutputs(GraphImporter &importer,
+                                   const fsdp::CompileOptions &options) {
+  Emitter &b = importer.emitter();
+  llvm::StringSet<> seen;
+  for (const std::string &name : options.keptOutputs) {
+    if (!seen.insert(name).second)
+      return emitError(b.loc)
+             << "--keep-output '" << name << "' is given twice";
+    Value value = importer.findOutput(name);
+    if (!value)
+      return failure();
+    bool isScalar = tensorType(value).getNumElements() == 1;
+    if (isScalar)
+      value = b.reshape(value, {});
+    b.op<fsdp::ReportOutputOp>(b.builder.getStringAttr(name),
+                               reported(b, value, isScalar));
+  }
+  return success();
+}
+
 // Ends the function with the report of the loss. If the loss is a
 // cross-entropy, the number of valid targets is reported as well.
 static void reportLoss(Emitter &b, Value loss) {
@@ -140,6 +172,8 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
     return failure();
   Value lossValue = importer.findLoss();
   if (!lossValue)
+    return failure();
+  if (failed(reportOutputs(importer, options)))
     return failure();
   reportLoss(importer.emitter(), lossValue);
   eraseDead(function.getBody().front());

@@ -96,6 +96,23 @@ void keepCountOfMeans(fsdp::ReportLossOp report) {
     report.getValidMutable().clear();
 }
 
+/// Erases ops from the end, so that one pass removes whole chains: those that
+/// `isDropped` accepts, and those whose results nobody reads.
+template <typename Predicate>
+void eraseUnused(func::FuncOp function, Predicate isDropped) {
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(function.front())))
+    if (isDropped(op) || isOpTriviallyDead(&op))
+      op.erase();
+}
+
+/// Predictions are written in evaluations only, so that training computes and
+/// keeps nothing for them.
+bool isPrediction(Operation &op) {
+  auto report = dyn_cast<fsdp::ReportOutputOp>(op);
+  return report && !report.isScalar();
+}
+
 struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -116,10 +133,9 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
       dropout.getResult().replaceAllUsesWith(dropout.getInput());
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
       keepCountOfMeans(report);
-    for (Operation &op :
-         llvm::make_early_inc_range(llvm::reverse(evaluate.front())))
-      if (isa<fsdp::UpdateStatisticsOp>(op) || isOpTriviallyDead(&op))
-        op.erase();
+    eraseUnused(evaluate, llvm::IsaPred<fsdp::UpdateStatisticsOp>);
+    if (llvm::any_of(microbatch->front(), isPrediction))
+      eraseUnused(*microbatch, isPrediction);
   }
 };
 

@@ -11,8 +11,8 @@ def BuildEvaluate : Pass<"build-evaluate", "::mlir::ModuleOp"> {
   let description = [{
     @evaluate is what PyTorch computes after `model.eval()`: dropout passes its operand
     on, and a batch norm whose statistics are kept normalises by the running statistics
-    instead of the batch's. Nothing is updated. Ops that the loss does not need are
-    erased. The later passes treat @evaluate as @microbatch, but it has no backward.
+    instead of the batch's. Nothing is updated. Ops that no report needs are erased.
+    Outputs that are no scalars are reported in @evaluate only. The later passes treat @evaluate as @microbatch, but it has no backward.
 
     A batch norm without running statistics stays as it is, as in PyTorch. A loss that is
     a mean of targets reports how many of them were valid, so that the runtime can weight

@@ -83,6 +83,8 @@ def VerifyInput : Pass<"verify-input", "::mlir::ModuleOp"> {
     - A load names a parameter or buffer of its type, an update of statistics a buffer.
     - One loss is reported, and it depends on a trainable parameter.
     - `@evaluate`, if there is one, has the same arguments and reports one loss.
+    - A function reports an output (`fsdp.report_output`) once, and `@evaluate` those of
+      `@microbatch`, with the same types; the only others are no scalars.
 
     ```mlir
     func.func @microbatch(%x: tensor<4x8xf32>) {  // error: the argument has no name

@@ -88,6 +88,47 @@ static bool dependsOnParameter(fsdp::ReportLossOp report,
   return false;
 }
 
+using Outputs = llvm::StringMap<fsdp::ReportOutputOp>;
+
+// Collects the outputs that a function reports, by name. A name stands for one
+// output of the program.
+static LogicalResult collectOutputs(func::FuncOp function, Outputs &outputs) {
+  for (auto report : function.getOps<fsdp::ReportOutputOp>())
+    if (!outputs.try_emplace(report.getName(), report).second)
+      return report.emitError("output '")
+             << report.getName() << "' is reported twice";
+  return success();
+}
+
+// Metrics are logged in training and in evaluations, so both report them, with
+// one type. @evaluate may report further tensors.
+static LogicalResult verifyOutputs(func::FuncOp microbatch,
+                                   func::FuncOp evaluate) {
+  Outputs trained, evaluated;
+  if (failed(collectOutputs(microbatch, trained)))
+    return failure();
+  if (!evaluate)
+    return success();
+  if (failed(collectOutputs(evaluate, evaluated)))
+    return failure();
+  for (auto &[name, report] : trained) {
+    auto found = evaluated.find(name);
+    if (found == evaluated.end())
+      return evaluate.emitError("'@evaluate' does not report the output '")
+             << name << "' of '@microbatch'";
+    Type type = found->second.getValue().getType();
+    if (type != report.getValue().getType())
+      return found->second.emitError("output '")
+             << name << "' has type " << type << " in '@evaluate', but "
+             << report.getValue().getType() << " in '@microbatch'";
+  }
+  for (auto &[name, report] : evaluated)
+    if (report.isScalar() && !trained.contains(name))
+      return report.emitError("metric '")
+             << name << "' is not reported in '@microbatch'";
+  return success();
+}
+
 // @evaluate reads the inputs of @microbatch and reports the same loss.
 static LogicalResult verifyEvaluate(func::FuncOp function,
                                     func::FuncOp microbatch,
@@ -129,6 +170,8 @@ static LogicalResult verifyInput(ModuleOp module) {
   if (!dependsOnParameter(losses[0], symbols))
     return losses[0].emitError("no trainable parameter affects the loss");
   auto evaluate = module.lookupSymbol<func::FuncOp>(fsdp::kEvaluate);
+  if (failed(verifyOutputs(function, evaluate)))
+    return failure();
   return evaluate ? verifyEvaluate(evaluate, function, symbols) : success();
 }
 

@@ -241,5 +241,8 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
           [&](rt::FactorSumsOp op) { return index ? factorBytes(op) : scalar; })
       .Case([&](rt::UpdateFactorsOp op) { return factorBytes(op); })
       .Case<rt::ReportLossOp>([&](auto) { return scalar; })
+      .Case([&](rt::ReportOutputOp op) {
+        return tensorBytes(op.getPlan().getType());
+      })
       .Default([](Operation *) { return int64_t(0); });
 }

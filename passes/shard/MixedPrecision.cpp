@@ -58,11 +58,17 @@ public:
   int64_t casts = 0;
 
 private:
-  // Collects the primitives of the forward that lead to the loss and nowhere
-  // else. They stay in f32, since the loss is a sum of many terms.
+  // Returns true for reports of the loss and of metrics.
+  static bool reportsScalar(Operation &op) {
+    auto output = dyn_cast<fsdp::ReportOutputOp>(op);
+    return isa<fsdp::ReportLossOp>(op) || (output && output.isScalar());
+  }
+
+  // Collects the primitives of the forward that lead to the loss or a metric
+  // and nowhere else. They stay in f32, since the loss is a sum of many terms.
   void collectLossTail() {
     for (Operation &op : llvm::reverse(body.without_terminator())) {
-      if (isa<fsdp::ReportLossOp>(op)) {
+      if (reportsScalar(op)) {
         lossTail.insert(&op);
         continue;
       }
@@ -94,8 +100,9 @@ private:
                      return isCompute(operand) && !keepsType(op, operand);
                    });
     // A loss in bf16 would have two to three digits (in f16 three to four), and
-    // running statistics are f32.
-    if (lossTail.contains(op) || isa<fsdp::UpdateStatisticsOp>(op))
+    // running statistics and reported outputs are f32.
+    if (lossTail.contains(op) ||
+        isa<fsdp::UpdateStatisticsOp, fsdp::ReportOutputOp>(op))
       compute = false;
     Type element = compute ? Type(half) : Type(f32);
     for (OpOperand &operand : op->getOpOperands()) {

@@ -15,6 +15,7 @@ namespace {
 struct AbortState {
   std::mutex mutex;
   std::function<void(int)> function;
+  std::function<std::string()> where;
 };
 
 // Never destroyed, since threads may fail while static objects are destroyed.
@@ -28,6 +29,16 @@ AbortState &abortState() {
 void setAbort(std::function<void(int)> abort) {
   std::lock_guard<std::mutex> lock(abortState().mutex);
   abortState().function = std::move(abort);
+}
+
+void setWhereabouts(std::function<std::string()> where) {
+  std::lock_guard<std::mutex> lock(abortState().mutex);
+  abortState().where = std::move(where);
+}
+
+std::string whereabouts() {
+  std::lock_guard<std::mutex> lock(abortState().mutex);
+  return abortState().where ? "; " + abortState().where() : "";
 }
 
 // Only the first thread gets past the exchange; the process ends under the

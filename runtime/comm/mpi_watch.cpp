@@ -70,7 +70,7 @@ void MpiWatch::checkSilence(Deadline now) {
     char text[64];
     snprintf(text, sizeof text, "no answer for %g s", silence);
     fail("rank " + std::to_string(peer) + " on node '" + hosts[size_t(peer)] +
-         "' was lost (" + text + ")");
+         "' was lost (" + text + ")" + whereabouts());
   }
 }
 

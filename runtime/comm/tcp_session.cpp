@@ -168,7 +168,7 @@ void TcpSession::watch() {
                      std::chrono::duration<double>(silence)) {
         char text[64];
         snprintf(text, sizeof text, "no answer for %g s", silence);
-        gone(int(peer), text);
+        gone(int(peer), text + whereabouts());
       }
     }
   }

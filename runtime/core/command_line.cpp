@@ -102,7 +102,9 @@ Status completeCheckpoints(Options &options) {
          {std::pair(!options.checkpointEvery.empty(), "--checkpoint-every"),
           std::pair(options.keep != 0, "--keep"),
           std::pair(!options.afterCheckpoint.empty(), "--after-checkpoint"),
-          std::pair(!options.resume.empty(), "--resume")})
+          std::pair(!options.resume.empty(), "--resume"),
+          std::pair(options.onNonFinite.kind == NonFinitePolicy::rollback,
+                    "--on-nonfinite=rollback")})
       if (given)
         return Error{std::string(name) + " needs --checkpoint DIR"};
   if (options.keepEvery != 0 && options.keep == 0)
@@ -125,6 +127,7 @@ Status completeEvaluation(Arguments &arguments, const Manifest &manifest) {
           std::pair(options.evalSteps != 0, "--eval-steps"),
           std::pair(!options.best.empty(), "--best"),
           std::pair(options.patience != 0, "--patience"),
+          std::pair(!options.predictions.empty(), "--predict"),
           std::pair(arguments.steps == 0, "--steps 0")})
       if (given)
         return Error{std::string(name) + " needs --eval NAME=FILE"};
@@ -178,7 +181,15 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;
+  if (options.watchdog >= 0)
+    options.device.watchdogSeconds = options.watchdog;
+  options.onNonFinite = *parseNonFinite(arguments.onNonFinite);
   FSDPC_TRY(completeCheckpoints(options));
+  if (options.onNonFinite.kind != NonFinitePolicy::stop &&
+      manifest.target != "host")
+    return Error{"--on-nonfinite: a program of the target '" + manifest.target +
+                 "' has begun the next step when it learns of the loss, so it "
+                 "can only stop; omit the flag"};
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
   if (!options.saveEma.empty() && !keepsAverages(manifest))
@@ -190,6 +201,12 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   options.schedule = *parsed;
   options.steps = std::max<int64_t>(0, arguments.steps);
   bool trains = arguments.steps != 0;
+  auto metrics = parseMetrics(arguments.metrics, manifest);
+  FSDPC_TRY(metrics);
+  options.metrics = std::move(*metrics);
+  auto predictions = parsePredictions(arguments.predictions, manifest);
+  FSDPC_TRY(predictions);
+  options.predictions = std::move(*predictions);
   FSDPC_TRY(completeEvaluation(arguments, manifest));
   // A run that only evaluates needs no other samples.
   if (trains || !arguments.data.empty() || !arguments.tokens.empty()) {

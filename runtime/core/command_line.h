@@ -5,6 +5,7 @@
 
 #include "runtime/core/device.h"
 #include "runtime/core/lr_schedule.h"
+#include "runtime/core/output_flags.h"
 #include "shared/manifest.h"
 #include "shared/status.h"
 
@@ -20,6 +21,12 @@ struct DataSource {
   bool tokens = false;
   std::string width; // tokens: "u8", …; empty for a .npy file
   int64_t shift = 0;
+};
+
+// What a step is followed by whose loss or gradient is not finite.
+struct NonFinitePolicy {
+  enum Kind { stop, skip, rollback } kind = stop;
+  int64_t times = 10; // how often before the run ends after all
 };
 
 // A parsed command line. Empty strings and zeroes mean that an option was not
@@ -40,13 +47,18 @@ struct Options {
   std::string mixText;     // --mix as given
   std::vector<double> mix; // weights of the parts of each --data or --tokens
   int64_t splitAt = -1;    // --split-at; -1: not given
-  std::string checkpoint;  // --checkpoint: a folder
+  bool skipCorrupt = false;
+  std::string checkpoint;      // --checkpoint: a folder
   std::string checkpointEvery; // as given; one of the next two, or neither
   int64_t checkpointSteps = 0;
   int64_t checkpointMinutes = 0;
   bool writesAlongTheWay() const {
     return checkpointSteps > 0 || checkpointMinutes > 0;
   }
+  NonFinitePolicy onNonFinite;
+  double watchdog = -1; // seconds; negative: by the length of steps; 0: never
+  double firstStepTimeout = 1800, joinTimeout = 0; // seconds; 0: none, default
+  std::string flightRecorder = "flight-recorder.json";
   std::string timeLimit; // as given
   double timeLimitSeconds = 0;
   int64_t keep = 0;            // checkpoints that stay
@@ -54,10 +66,12 @@ struct Options {
   std::string afterCheckpoint; // a command of the shell
   int64_t evalEvery = 0;       // steps between evaluations; 0: one at the end
   int64_t evalSteps = 0;       // microbatches of an evaluation; 0: all samples
-  std::string best;            // --best: a folder
-  int64_t patience = 0;        // evaluations without a better one; 0: no end
-  std::string resume;          // "newest" or the digits of a step
-  int ranks = 0;               // --ranks; 0: not given
+  std::vector<Metric> metrics;
+  std::vector<Prediction> predictions;
+  std::string best;     // --best: a folder
+  int64_t patience = 0; // evaluations without a better one; 0: no end
+  std::string resume;   // "newest" or the digits of a step
+  int ranks = 0;        // --ranks; 0: not given
   int ranksPerNode = 0;
   int shardGroup = 0;   // ranks; 0: those of a node
   DeviceOptions device; // `threads` and `accumulate` are filled in later

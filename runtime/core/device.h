@@ -54,10 +54,16 @@ struct Section {
   bool evaluate = false; // a microbatch of an evaluation
 };
 
-// The results of one step: loss and divisor of each of this rank's
+// The results of one step: loss, divisor and metrics of each of this rank's
 // microbatches, and the gradient norm over all ranks.
 struct StepResults {
   std::vector<float> losses, valid;
+  // Of output i of the manifest, metrics[i * K + k] is that of microbatch k,
+  // for K microbatches per rank; only those of scalars are set.
+  std::vector<float> metrics;
+  float metricOf(size_t output, size_t k) const {
+    return metrics[output * losses.size() + k];
+  }
   double norm = 0;
   // The first layout whose gradient is not finite, on any rank. The update was
   // skipped then. -1: none.
@@ -137,6 +143,11 @@ public:
   virtual void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) = 0;
   // Number of commands enqueued on a stream so far, waits included.
   virtual uint64_t enqueued(int stream) const = 0;
+  // What a watchdog asks, on any thread; 0 and false on a device that does not
+  // count. The number of commands that have run on a stream so far, and whether
+  // a recent one is a wait for another stream.
+  virtual uint64_t completed(int) const { return 0; }
+  virtual bool isWait(int, uint64_t) const { return false; }
   // Returns when command `position` of a stream ran. The command must be done
   // and among those whose times are kept.
   virtual DeviceTimes times(int stream, uint64_t position) const = 0;

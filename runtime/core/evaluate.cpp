@@ -29,6 +29,13 @@ Status Trainer::findEvaluationFacts() {
                      {"--eval-steps", std::to_string(options.evalSteps)},
                      {"--patience", std::to_string(options.patience)},
                      {"--best", options.best.empty() ? "off" : "on"}};
+  std::string metrics, predicted;
+  for (const Metric &metric : options.metrics)
+    metrics += std::to_string(metric.output) + (metric.sum ? ":sum " : " ");
+  for (const Prediction &prediction : options.predictions)
+    predicted += std::to_string(prediction.output) + " ";
+  evaluationFacts.push_back({"--metric", metrics});
+  evaluationFacts.push_back({"--predict", predicted});
   for (size_t i = 0; i < manifest.inputs.size(); ++i) {
     Result<uint64_t> hash = isOn ? evaluation.data().hashOf(i) : uint64_t(0);
     FSDPC_TRY(hash);
@@ -69,11 +76,14 @@ Status Trainer::evaluateNow(Progress &progress) {
                    why);
     }
     progress.evaluation(record);
-    if (Status logged = log.evaluation(record); !logged)
+    if (Status logged = log.evaluation(options, record); !logged)
       printWarning(logged.error().message +
                    "; the run goes on, and its log ends here");
-    if (Status added = events.add(record.step, {{"eval_loss", record.loss}});
-        !added)
+    std::vector<Scalar> scalars = {{"eval_loss", record.loss}};
+    for (size_t m = 0; m < record.metrics.size(); ++m)
+      scalars.emplace_back("eval_metrics/" + options.metrics[m].name,
+                           record.metrics[m]);
+    if (Status added = events.add(record.step, scalars); !added)
       printWarning(added.error().message +
                    "; the run goes on, and its event file ends here");
   }

@@ -33,7 +33,8 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   Options reading = options;
   reading.data = options.eval;
   reading.shuffle = false;
-  reading.mix.clear(); // the weights are of the files of --data
+  reading.skipCorrupt = false; // that would be another evaluation
+  reading.mix.clear();         // the weights are of the files of --data
   auto isStream = [](const DataSource &source) { return source.tokens; };
   if (std::none_of(options.eval.begin(), options.eval.end(), isStream))
     reading.splitAt = -1;
@@ -47,6 +48,15 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   if (microbatches == 0)
     return Error{"--eval: " + file + " contains " + size +
                  ", but a microbatch takes " + std::to_string(batch)};
+  metrics = &options.metrics;
+  if (!options.predictions.empty()) {
+    predictions = std::make_unique<Predictions>(described, options.predictions);
+    computed = (samples.count() + batch - 1) / batch;
+  } else {
+    computed = microbatches;
+  }
+  if (options.evalSteps != 0)
+    computed = std::min(computed, options.evalSteps);
   if (options.evalSteps != 0 && options.evalSteps <= microbatches)
     microbatches = options.evalSteps;
   else if (rest != 0 && !masks)
@@ -58,7 +68,7 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
 }
 
 Status Evaluation::check(const Job &job) {
-  for (int64_t j = job.rank; j < microbatches; j += job.size)
+  for (int64_t j = job.rank; j < computed; j += job.size)
     FSDPC_TRY(samples.read(j * samples.batch(), nullptr));
   return {};
 }
@@ -66,10 +76,13 @@ Status Evaluation::check(const Job &job) {
 Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
   auto began = std::chrono::steady_clock::now();
   sum = weight = 0;
+  metricSums.assign(metrics->size(), 0);
+  if (predictions)
+    FSDPC_TRY(predictions->begin(rank.job, samplesOf(computed)));
   // The other slot holds the first samples of the next step.
   rank.slot ^= 1;
   int64_t perRound = rank.job.size * rank.accumulate;
-  for (int64_t first = 0; first < microbatches; first += perRound) {
+  for (int64_t first = 0; first < computed; first += perRound) {
     FSDPC_TRY(runRound(rank, record.step, first));
     add(rank, first);
   }
@@ -77,11 +90,30 @@ Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
   rank.device->takeExposedNanoseconds(); // of no step
   record.loss =
       weight > 0 ? sum / weight : std::numeric_limits<double>::quiet_NaN();
-  record.samples = std::min(microbatches * samples.batch(), samples.count());
+  record.samples = samplesOf(microbatches);
+  record.metrics.clear();
+  for (size_t m = 0; m < metricSums.size(); ++m)
+    record.metrics.push_back(finishMetric(m));
+  if (predictions)
+    FSDPC_TRY(predictions->commit());
   record.milliseconds = std::chrono::duration<double, std::milli>(
                             std::chrono::steady_clock::now() - began)
                             .count();
   return {};
+}
+
+// Returns the samples of the first `count` microbatches.
+int64_t Evaluation::samplesOf(int64_t count) const {
+  return std::min(count * samples.batch(), samples.count());
+}
+
+// The filled up rows of a last microbatch would count in a metric, which knows
+// no ignored targets, so only full microbatches do.
+double Evaluation::finishMetric(size_t m) const {
+  int64_t full = std::min(microbatches, samples.count() / samples.batch());
+  if (full == 0)
+    return std::numeric_limits<double>::quiet_NaN();
+  return (*metrics)[m].sum ? metricSums[m] : metricSums[m] / double(full);
 }
 
 // The training waits for it, hence the bound.
@@ -89,8 +121,8 @@ std::string Evaluation::describeNonFinite() const {
   constexpr int64_t mostSamples = 4096;
   if (weight == 0)
     return "no target of its data counts: all have the ignored value";
-  int64_t evaluated = std::min(microbatches * samples.batch(), samples.count());
-  return samples.describeNonFinite(0, std::min(evaluated, mostSamples));
+  return samples.describeNonFinite(
+      0, std::min(samplesOf(microbatches), mostSamples));
 }
 
 // Every rank runs all microbatches of a round, because it takes part in their
@@ -106,6 +138,8 @@ Status Evaluation::runRound(fsdpc_rank &rank, int64_t step, int64_t first) {
     section.step = step;
     rank.device->enter(rank, section, rank.program.evaluate);
     rank.device->synchronize();
+    if (predictions)
+      FSDPC_TRY(predictions->add(rank, first + k * rank.job.size));
   }
   rank.device->report(step);
   rank.device->results(rank, step, results);
@@ -144,25 +178,33 @@ void Evaluation::mask(const fsdpc_rank &rank, int64_t row) {
 
 // Adds the losses of a round in the order of j, in f64. A mean of targets is
 // weighted by their number, so that the result is the mean over all targets.
+// Metrics follow the pairs of loss and weight, a row per microbatch.
 void Evaluation::add(fsdpc_rank &rank, int64_t first) {
-  size_t perRank = 2 * size_t(rank.accumulate);
+  size_t width = 2 + metrics->size();
+  size_t perRank = width * size_t(rank.accumulate);
   own.resize(perRank);
   all.resize(perRank * size_t(rank.job.size));
   for (size_t k = 0; k < size_t(rank.accumulate); ++k) {
-    own[2 * k] = double(results.losses[k]);
-    own[2 * k + 1] = manifest->evaluatesMeans ? double(results.valid[k]) : 1.0;
+    double *row = &own[width * k];
+    row[0] = double(results.losses[k]);
+    row[1] = manifest->evaluatesMeans ? double(results.valid[k]) : 1.0;
+    for (size_t m = 0; m < metrics->size(); ++m)
+      row[2 + m] = double(results.metricOf((*metrics)[m].output, k));
   }
   rank.job.channel[controlChannel]->allGather(own.data(), all.data(),
                                               perRank * sizeof(double));
   int64_t ranks = rank.job.size;
   int64_t count = std::min(ranks * rank.accumulate, microbatches - first);
   for (int64_t j = 0; j < count; ++j) {
-    const double *pair =
-        &all[size_t(j % ranks) * perRank + 2 * size_t(j / ranks)];
-    if (pair[1] == 0) // the mean of no targets is not a number
+    const double *row =
+        &all[size_t(j % ranks) * perRank + width * size_t(j / ranks)];
+    if ((first + j + 1) * samples.batch() <= samples.count())
+      for (size_t m = 0; m < metricSums.size(); ++m)
+        metricSums[m] += row[2 + m];
+    if (row[1] == 0) // the mean of no targets is not a number
       continue;
-    sum += pair[0] * pair[1];
-    weight += pair[1];
+    sum += row[0] * row[1];
+    weight += row[1];
   }
 }
 

@@ -4,6 +4,7 @@
 // same bits at any number of ranks and any --accumulate.
 #pragma once
 
+#include "runtime/core/predictions.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
 
@@ -18,6 +19,7 @@ struct EvaluationRecord {
   int64_t step = 0; // steps that were done before it
   double loss = 0;
   int64_t samples = 0;
+  std::vector<double> metrics; // in the order of --metric; NaN: of no sample
   double milliseconds = 0;
 };
 
@@ -47,15 +49,24 @@ private:
   Status runRound(fsdpc_rank &rank, int64_t step, int64_t first);
   Status fill(fsdpc_rank &rank, int64_t k, int64_t j);
   void mask(const fsdpc_rank &rank, int64_t row);
+  double finishMetric(size_t m) const;
+  int64_t samplesOf(int64_t count) const;
   void add(fsdpc_rank &rank, int64_t first);
 
   const Manifest *manifest = nullptr;
   Samples samples;
-  int64_t microbatches = 0; // of one evaluation, over all ranks
+  // Of one evaluation, over all ranks: those that the loss is made of.
+  int64_t microbatches = 0;
   std::string leftOut;
+  // Those that run: also the last one that is not full, if its outputs are
+  // written.
+  int64_t computed = 0;
+  const std::vector<Metric> *metrics = nullptr;
+  std::unique_ptr<Predictions> predictions; // null without --predict
   // The sums of the evaluation that runs: the loss of each microbatch times its
-  // weight, and the weights.
+  // weight, and the weights; and the metrics.
   double sum = 0, weight = 0;
+  std::vector<double> metricSums;
   StepResults results;
   std::vector<double> own, all;
 };

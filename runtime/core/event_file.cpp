@@ -169,7 +169,7 @@ Status EventFile::add(int64_t step, const std::vector<Scalar> &scalars) {
   if (file < 0)
     return {};
   Message summary, event = eventAt(step);
-  for (auto [tag, number] : scalars) {
+  for (const auto &[tag, number] : scalars) {
     Message value;
     value.text(valueTag, tag);
     value.single(valueSimple, float(number));

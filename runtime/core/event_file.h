@@ -17,7 +17,7 @@
 namespace fsdpc::runtime {
 
 // A point of a curve: its tag and its value.
-using Scalar = std::pair<const char *, double>;
+using Scalar = std::pair<std::string, double>;
 
 // The event file of rank 0. Without `prepare` the functions do nothing.
 class EventFile {

@@ -47,6 +47,11 @@ Status stepOrNewest(const std::string &text) {
   return text == "newest" ? Status() : checkInteger(text, 0, int64_t(1) << 40);
 }
 
+Status nonFinite(const std::string &text) {
+  FSDPC_TRY(parseNonFinite(text));
+  return {};
+}
+
 // Parses only to check. The result is needed after all flags are known.
 Status schedule(const std::string &text) {
   FSDPC_TRY(parseSchedule(text));
@@ -110,6 +115,16 @@ const Flag flags[] = {
      "Evaluate on the first M microbatches (default: all samples)",
      [](Arguments &a) -> Target { return &a.options.evalSteps; },
      wholeNumber<1, int64_t(1) << 40>},
+    {"--metric", "OUTPUT[=NAME][:mean|sum]",
+     "Log a scalar output of the model under this name, in training and in "
+     "evaluations: its mean (default) or sum over the microbatches. The "
+     "program has the outputs of fsdpc's --keep-output (see --info); an "
+     "evaluation leaves out a microbatch that is not full",
+     [](Arguments &a) -> Target { return &a.metrics; }},
+    {"--predict", "OUTPUT=FILE.npy",
+     "Write another output for all samples of an evaluation, in their order; "
+     "with --eval-every the last evaluation's stays",
+     [](Arguments &a) -> Target { return &a.predictions; }},
     {"--best", "DIR",
      "Keep the parameters of the lowest eval_loss in this folder, as --save "
      "writes them; best.json names the file, its step and its loss",
@@ -128,6 +143,11 @@ const Flag flags[] = {
      "fills no window and is left out",
      [](Arguments &a) -> Target { return &a.options.splitAt; },
      wholeNumber<0, INT64_MAX>},
+    {"--skip-corrupt", nullptr,
+     "Take the next sample instead of one that cannot be read or has a value "
+     "out of its range, and count such samples in the log; evaluations still "
+     "refuse them",
+     [](Arguments &a) -> Target { return &a.options.skipCorrupt; }},
     {"--weights", "DIR", "Where the model's own files lie, if they moved",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
     {"--init", "FILE.safetensors",
@@ -161,6 +181,12 @@ const Flag flags[] = {
      "Write one after every N steps, or after M minutes",
      [](Arguments &a) -> Target { return &a.options.checkpointEvery; },
      interval},
+    {"--on-nonfinite", "HOW[,times=R]",
+     "When a loss or gradient is not finite: stop, skip (leave the step out, "
+     "as a dynamic loss scale does) or rollback (go back to the newest "
+     "checkpoint of --checkpoint, and on with the samples after that step); at "
+     "most R times (default 10), then stop. Programs of the host",
+     [](Arguments &a) -> Target { return &a.onNonFinite; }, nonFinite},
     {"--time-limit", "TIME",
      "End the run, as SIGTERM does, before the step that would pass TIME: 90s, "
      "30m, 12h, or [D-]HH:MM:SS as Slurm writes it; leave room for --save and "
@@ -209,10 +235,25 @@ const Flag flags[] = {
      "graphs",
      [](Arguments &a) -> Target { return &a.noGraph; }},
     {"--watchdog", "S",
-     "End the job when a rank has been silent, or on CUDA a collective has not "
-     "ended, for S seconds (default 600; 0: never)",
-     [](Arguments &a) -> Target { return &a.options.device.watchdogSeconds; },
+     "End the job when a rank has been silent, or a step has not got on, for S "
+     "seconds (default: the larger of 300 and 20 median steps; 0: never). On "
+     "CUDA also when a collective has not ended for S (default 600)",
+     [](Arguments &a) -> Target { return &a.options.watchdog; },
      checkAtLeastZero},
+    {"--first-step-timeout", "S",
+     "The same for the first step of a run (default 1800; 0: never)",
+     [](Arguments &a) -> Target { return &a.options.firstStepTimeout; },
+     checkAtLeastZero},
+    {"--join-timeout", "S",
+     "How long ranks under torchrun or srun wait for each other at the start "
+     "(default: FSDPC_JOIN_SECONDS, or 300)",
+     [](Arguments &a) -> Target { return &a.options.joinTimeout; },
+     checkAboveZero},
+    {"--flight-recorder", "FILE.json",
+     "Where a rank writes the last commands of its streams before --watchdog "
+     "ends the job (default flight-recorder.json); of several ranks, rank R "
+     "writes FILE.R.json",
+     [](Arguments &a) -> Target { return &a.options.flightRecorder; }, path},
     {"--info", nullptr, "Print inputs, units, parameters and memory, and stop",
      [](Arguments &a) -> Target { return &a.options.info; }},
     {"--manifest", nullptr,

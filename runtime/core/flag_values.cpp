@@ -106,6 +106,27 @@ Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   return Error{"'" + text + "' is not a whole number " + range};
 }
 
+Result<NonFinitePolicy> parseNonFinite(const std::string &text) {
+  NonFinitePolicy policy;
+  size_t comma = text.find(',');
+  std::string kind = text.substr(0, comma);
+  if (kind == "skip")
+    policy.kind = NonFinitePolicy::skip;
+  else if (kind == "rollback")
+    policy.kind = NonFinitePolicy::rollback;
+  else if (kind != "stop")
+    return Error{"'" + kind + "' is not one of stop, skip, rollback"};
+  if (comma == std::string::npos)
+    return policy;
+  const std::string key = "times=", rest = text.substr(comma + 1);
+  if (rest.rfind(key, 0) != 0 || policy.kind == NonFinitePolicy::stop)
+    return Error{"'" + text +
+                 "' is not like skip,times=10 or rollback,times=3"};
+  FSDPC_TRY(checkInteger(rest.substr(key.size()), 1, 1 << 20));
+  parseInteger(rest.substr(key.size()), policy.times);
+  return policy;
+}
+
 Result<std::vector<double>> parseWeights(const std::string &text) {
   std::vector<double> weights;
   for (size_t begin = 0; begin <= text.size();) {
@@ -127,6 +148,13 @@ Status checkAtLeastZero(const std::string &text) {
   if (parseNumber(text, value) && value >= 0)
     return {};
   return Error{"'" + text + "' is not a number of at least 0"};
+}
+
+Status checkAboveZero(const std::string &text) {
+  double value;
+  if (parseNumber(text, value) && value > 0)
+    return {};
+  return Error{"'" + text + "' is not a number above 0"};
 }
 
 Status checkSeed(const std::string &text) {

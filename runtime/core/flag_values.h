@@ -17,11 +17,16 @@ bool parseNumber(const std::string &text, double &value);
 // "90s", "30m", "12h", or "[D-]HH:MM:SS" as Slurm writes times; in seconds.
 bool parseDuration(const std::string &text, double &seconds);
 
+// Parses "stop", "skip" or "rollback", the latter two perhaps with
+// ",times=R".
+Result<NonFinitePolicy> parseNonFinite(const std::string &text);
+
 // These check the text of a flag's value.
 Status checkInteger(const std::string &text, int64_t least, int64_t most);
 // Parses weights between commas: two or more, each above zero.
 Result<std::vector<double>> parseWeights(const std::string &text);
 Status checkAtLeastZero(const std::string &text);
+Status checkAboveZero(const std::string &text);
 // Accepts the whole range of uint64. A sign is an error, where strtoull would
 // wrap around.
 Status checkSeed(const std::string &text);

@@ -93,6 +93,12 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
     text += "\n";
   }
 
+  if (!manifest.outputs.empty())
+    text += "\noutputs\n";
+  for (const Output &output : manifest.outputs)
+    text += "  " + padded(output.name, 24) + " " + output.dtype +
+            shapeText(output.shape) + "\n";
+
   // Counts parameters, not the padding and gaps of their layouts.
   int64_t total = 0, trained = 0;
   text += "\nunits\n";

@@ -30,6 +30,14 @@ std::string dump(const Json &json) {
 const char *rateKey(const Manifest &manifest) {
   return manifest.tokensInput.empty() ? "samples_per_s" : "tokens_per_s";
 }
+
+// An object of its own, so that no name can be that of another key.
+Json metricsOf(const Options &options, const std::vector<double> &values) {
+  Json json = Json::object();
+  for (size_t m = 0; m < values.size(); ++m)
+    json[options.metrics[m].name] = values[m];
+  return json;
+}
 } // namespace
 
 // All elements of the tokens' input, or else the first axis of the first input.
@@ -57,10 +65,13 @@ std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
                               const RunInfo &info, const StepRecord &record) {
   std::vector<Scalar> scalars = {
       {"loss", record.loss}, {"grad_norm", record.gradNorm}, {"lr", record.lr}};
-  if (record.scaled) {
+  for (size_t m = 0; m < record.metrics.size(); ++m)
+    scalars.emplace_back("metrics/" + options.metrics[m].name,
+                         record.metrics[m]);
+  if (record.scaled)
     scalars.emplace_back("scale", record.scale);
+  if (record.counts)
     scalars.emplace_back("skipped", double(record.skipped));
-  }
   if (!isEmulation()) {
     scalars.emplace_back("step_ms", record.milliseconds);
     scalars.emplace_back(rateKey(manifest),
@@ -196,10 +207,14 @@ Status Log::step(const Manifest &manifest, const Options &options,
                {"loss", record.loss},
                {"grad_norm", record.gradNorm},
                {"lr", record.lr}};
-  if (record.scaled) {
+  if (!record.metrics.empty())
+    json["metrics"] = metricsOf(options, record.metrics);
+  if (record.scaled)
     json["scale"] = record.scale;
+  if (record.counts)
     json["skipped"] = record.skipped;
-  }
+  if (options.skipCorrupt)
+    json["corrupt_samples"] = record.corrupt;
   if (isEmulation()) {
     json["emulated"] = true; // in place of times
   } else {
@@ -216,12 +231,14 @@ Status Log::step(const Manifest &manifest, const Options &options,
   return line(dump(json));
 }
 
-Status Log::evaluation(const EvaluationRecord &record) {
+Status Log::evaluation(const Options &options, const EvaluationRecord &record) {
   if (file < 0)
     return {};
   Json json = {{"eval_step", record.step},
                {"eval_loss", record.loss},
                {"eval_samples", record.samples}};
+  if (!record.metrics.empty())
+    json["eval_metrics"] = metricsOf(options, record.metrics);
   if (isEmulation())
     json["emulated"] = true;
   else

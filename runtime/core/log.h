@@ -39,6 +39,7 @@ struct StepRecord {
   double loss = 0, gradNorm = 0, lr = 0, milliseconds = 0;
   bool scaled = false; // the program scales its loss
   double scale = 1; // of this step's loss; `loss` and `gradNorm` are unscaled
+  bool counts = false; // steps may be skipped
   int64_t skipped = 0; // steps up to this one that changed no parameter
   double exposedMilliseconds = 0; // communication that no computation hid
   int64_t peakBytes = 0;          // peak resident set
@@ -46,6 +47,8 @@ struct StepRecord {
   // and across groups. Counted where the program has groups.
   bool counted = false;
   std::array<double, 3> sent = {};
+  std::vector<double> metrics; // in the order of --metric
+  int64_t corrupt = 0;  // samples replaced so far in this run (--skip-corrupt)
   int64_t overPlan = 0; // peak resident set minus processPlan; may be negative
 };
 
@@ -78,8 +81,11 @@ public:
                 const RunInfo &info);
   Status step(const Manifest &manifest, const Options &options,
               const RunInfo &info, const StepRecord &record);
+  // Cuts the lines of this step and of all later ones, which will be logged
+  // again.
+  Status goBack(int64_t step) { return file < 0 ? Status() : cut(step); }
   // A line with `eval_step` in place of `step`: the steps done before it.
-  Status evaluation(const EvaluationRecord &record);
+  Status evaluation(const Options &options, const EvaluationRecord &record);
 
 private:
   Status line(const std::string &text);

@@ -28,7 +28,9 @@ Status Trainer::runMicrobatches(int64_t step) {
     rank->microbatch = k;
     enter("microbatch", {false, rank->slot, k == 0, k, step},
           program.microbatch);
+    recorder->at("reading samples");
     FSDPC_TRY(readNext(step, k));
+    recorder->at("waiting for the device");
     if (!rank->device->runsAhead())
       rank->device->synchronize();
     rank->slot ^= 1;
@@ -43,7 +45,7 @@ Status Trainer::runUpdate(int64_t step) {
   if (!rank->device->runsAhead())
     rank->device->synchronize();
   trace.leave();
-  if (step != started.step || options.saveGradients.empty())
+  if (step != started.step || leftOut > 0 || options.saveGradients.empty())
     return {};
   // The update does not change the gradients.
   rank->device->synchronize();
@@ -53,6 +55,7 @@ Status Trainer::runUpdate(int64_t step) {
 void Trainer::enter(const char *name, const Section &section,
                     void (*entry)(fsdpc_rank *)) {
   trace.enter(*rank, name);
+  recorder->enter(name);
   rank->device->enter(*rank, section, entry);
 }
 
@@ -62,8 +65,9 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 7;
-  size_t perRank = header + 2 * size_t(options.accumulate);
+  constexpr size_t header = 8;
+  size_t width = 2 + options.metrics.size();
+  size_t perRank = header + width * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
   all.resize(perRank * size_t(job.size));
@@ -75,14 +79,19 @@ void Trainer::exchange(StepRecord *record) {
   own[4] = isCheckpointDue();
   own[5] = writer && writer->isActive() && !writer->isDone();
   own[6] = computeMilliseconds;
+  own[7] = double(samples.replaced());
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
-    own[header + 2 * k] = valid ? results.losses[k] : 0;
-    own[header + 2 * k + 1] = valid;
+    double *row = &own[header + width * k];
+    row[0] = valid ? results.losses[k] : 0;
+    row[1] = valid;
+    for (size_t m = 0; m < options.metrics.size(); ++m)
+      row[2 + m] = double(results.metricOf(options.metrics[m].output, k));
   }
   // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
-  // milliseconds of computing in the step before}, then {loss, valid} of each
-  // of its microbatches.
+  // milliseconds of computing in the step before, samples replaced}, then a row
+  // {loss, valid, metrics} of each of its microbatches.
+  recorder->at("the exchange of losses");
   auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
@@ -110,15 +119,20 @@ void Trainer::exchange(StepRecord *record) {
   for (int from = 0; from < job.size; ++from) {
     const double *other = &all[size_t(from) * perRank];
     record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
+    record->corrupt += int64_t(other[7]);
     record->overPlan = std::max(record->overPlan, int64_t(other[2]));
   }
   // Microbatch j ran on rank j mod N, as its number k = j / N.
   double sum = 0;
+  record->metrics.assign(options.metrics.size(), 0);
   for (int64_t j = 0; j < microbatches; ++j) {
-    const double *other = &all[size_t(j % job.size) * perRank];
-    size_t k = size_t(j / job.size);
-    sum += other[header + 2 * k];
-    if (other[header + 2 * k + 1] == 0 && !warned) {
+    const double *row = &all[size_t(j % job.size) * perRank + header +
+                             width * size_t(j / job.size)];
+    sum += row[0];
+    for (size_t m = 0; m < record->metrics.size(); ++m)
+      record->metrics[m] +=
+          row[2 + m] * (options.metrics[m].sum ? 1 : rank->inverseV);
+    if (row[1] == 0 && !warned) {
       warned = true;
       if (job.rank == 0)
         printWarning("microbatch " + std::to_string(j) + " of step " +
@@ -128,7 +142,8 @@ void Trainer::exchange(StepRecord *record) {
   }
   record->loss = sum * rank->inverseV;
   // With a dynamic scale the gradients decide: see `judge`.
-  if (!std::isfinite(record->loss) && !scaler.isDynamic())
+  if (!std::isfinite(record->loss) && !scaler.isDynamic() &&
+      !toleratesNonFinite())
     stopAtLoss(record->step, record->loss);
 }
 
@@ -183,7 +198,9 @@ void Trainer::begin(StepRecord &record) {
 void Trainer::judge(StepRecord &record) {
   record.scaled = scaler.isOn();
   bool finite = results.nonFinite < 0;
-  scaler.update(finite);
+  bool leavesOut = toleratesNonFinite() && !scaler.isDynamic();
+  scaler.update(finite && (!leavesOut || std::isfinite(record.loss)));
+  record.counts = scaler.isOn() || toleratesNonFinite();
   record.skipped = scaler.skipped();
   if (!scaler.isDynamic())
     return;
@@ -221,16 +238,20 @@ void Trainer::countSent(StepRecord &record) {
     record.sent[level] = double(sent[level] - before[level]) / job.size;
 }
 
-// Ends the job at a loss that is not finite, and names the data, or the first
-// unit whose gradient is not finite on any rank.
-void Trainer::stopAtLoss(int64_t step, double loss) {
+// Returns the first unit whose gradient is not finite on any rank, or "". All
+// ranks call it together.
+std::string Trainer::unitOfNonFinite() const {
   int64_t own = firstNonFinite(*rank);
   std::vector<int64_t> all(size_t(job.size));
   job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
   size_t first = size_t(*std::min_element(all.begin(), all.end()));
+  return first < manifest.layouts.size() ? manifest.layouts[first].unit : "";
+}
+
+// Ends the job at a loss that is not finite.
+void Trainer::stopAtLoss(int64_t step, double loss) {
   stopAtNonFinite(*rank, step, "the loss is " + std::to_string(loss),
-                  first < manifest.layouts.size() ? manifest.layouts[first].unit
-                                                  : "");
+                  unitOfNonFinite());
 }
 
 // Updates buffers that count microbatches, such as BatchNorm's
@@ -312,6 +333,7 @@ Status Trainer::finish(StepRecord &record) {
       std::max(0., record.milliseconds - record.exposedMilliseconds -
                        exchangeMilliseconds);
   finished = now;
+  watch->endStep(record.milliseconds / 1e3);
   longestStepSeconds = std::max(longestStepSeconds, record.milliseconds / 1e3);
   state.step = record.step + 1;
   state.sample = numberOf(state.step, 0, 0);
@@ -348,6 +370,11 @@ Status Trainer::train() {
   if (job.rank == 0)
     FSDPC_TRY(beginReports(progress));
   resumed.reset();
+  recorder = std::make_unique<FlightRecorder>(*rank);
+  watch = std::make_unique<StepWatch>(
+      *rank, *recorder,
+      StepWatch::Limits{options.watchdog, options.firstStepTimeout},
+      Trace::pathOf(options.flightRecorder, job.rank, job.size));
   Device &device = *rank->device;
   StepRecord record, next;
   countSent(record);    // before the first step, not of it
@@ -376,19 +403,30 @@ Status Trainer::train() {
        step < options.steps && !stopping && !exhausted; ++step) {
     next = StepRecord();
     next.step = step;
+    watch->beginStep();
     begin(next);
+    keepBuffers();
     FSDPC_TRY(runMicrobatches(step));
     if (!device.runsAhead()) {
       // The loss is checked before the update, so a bad one leaves the
       // parameters as they were. (With a dynamic scale the update is skipped.)
       device.results(*rank, step, results);
       exchange(&next);
-      FSDPC_TRY(runUpdate(step));
-      device.results(*rank, step, results);
+      if (std::isfinite(next.loss) || scaler.isDynamic()) {
+        FSDPC_TRY(runUpdate(step));
+        device.results(*rank, step, results);
+      } else {
+        results.norm = std::numeric_limits<double>::quiet_NaN();
+      }
       judge(next);
       countSent(next);
       record = next;
       FSDPC_TRY(complete());
+      FSDPC_TRY(leaveOut(record));
+      if (wentBack) {
+        step = state.step - 1; // the loop adds 1
+        continue;
+      }
       FSDPC_TRY(evaluateDue(progress));
       FSDPC_TRY(writeDueCheckpoint());
       continue;

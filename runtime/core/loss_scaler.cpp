@@ -6,10 +6,10 @@
 namespace fsdpc::runtime {
 
 void LossScaler::update(bool finite) {
+  current.skips += !finite;
   if (!isDynamic())
     return;
   if (!finite) {
-    ++current.skips;
     current.inARow = 0;
     current.scale = float(current.scale * rules.backoff);
     return;

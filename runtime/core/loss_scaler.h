@@ -40,7 +40,7 @@ public:
   // Steps that were skipped so far.
   int64_t skipped() const { return current.skips; }
 
-  // Ends a step. Without a dynamic scale this changes nothing.
+  // Ends a step, which was skipped if it was not finite.
   void update(bool finite);
 
 private:

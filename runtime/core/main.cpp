@@ -89,6 +89,12 @@ int refuse(const Error &error, int code, bool speaks = true) {
   return code;
 }
 
+// Returns for how many seconds a rank may be silent; 0: for ever. A rank that
+// lives says so whatever its steps take.
+double silenceOf(const Options &options) {
+  return options.watchdog >= 0 ? options.watchdog : 300;
+}
+
 // Parses, joins the other ranks, and runs. The order matters: mpirun tells a
 // process its rank only after joining, and one rank must report even a mistake
 // in the command line. So all join first. Other launchers announce the rank in
@@ -108,7 +114,7 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   bool meets = environment.ranks > 1 && environment.missing.empty();
   std::unique_ptr<Job> job;
   if (environment.mpi) {
-    auto joined = joinMpi(options.ranksPerNode, options.device.watchdogSeconds);
+    auto joined = joinMpi(options.ranksPerNode, silenceOf(options));
     if (!joined && !meets)
       return refuse(joined.error(), 3);
     // A job of one rank: this MPI does not know of the launcher.
@@ -129,8 +135,10 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   if (Status group = checkGroup(options, count); !group)
     return refuse(group.error(), 2, speaks);
   if (!job && meets) {
-    auto joined = joinTcp(environment, options.ranksPerNode,
-                          options.device.watchdogSeconds);
+    LaunchEnvironment meeting = environment;
+    if (options.joinTimeout > 0)
+      meeting.seconds = options.joinTimeout;
+    auto joined = joinTcp(meeting, options.ranksPerNode, silenceOf(options));
     if (!joined)
       return refuse(joined.error(), 3);
     job = std::move(*joined);

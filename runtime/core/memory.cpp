@@ -138,6 +138,8 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
       allocateLayout(layout);
     for (const Buffer &buffer : manifest.buffers)
       buffers.push_back(take(bufferBytes(buffer)));
+    for (const Output &output : manifest.outputs)
+      outputs.push_back(take(outputBytes(output)));
     findFactors();
     for (int slot = 0; slot < 2; ++slot)
       FSDPC_TRY(allocateSlot(slot));

@@ -28,6 +28,8 @@ Status Trainer::checkPaths() const {
   add(outputs, "--save-ema", options.saveEma);
   add(outputs, "--save-gradients", options.saveGradients);
   add(outputs, "--log", options.log);
+  for (const Prediction &prediction : options.predictions)
+    add(outputs, "--predict", prediction.file);
   if (!options.trace.empty())
     add(outputs, "--trace", Trace::pathOf(options.trace, job.rank, job.size));
   for (size_t i = 0; i < options.data.size(); ++i)
@@ -67,6 +69,8 @@ Status Trainer::check() {
          {options.save, options.saveEma, options.saveGradients})
       if (!path.empty())
         FSDPC_TRY(checkWritable(path));
+    for (const Prediction &prediction : options.predictions)
+      FSDPC_TRY(checkWritable(prediction.file));
     if (!options.log.empty())
       FSDPC_TRY(log.open(options.log));
     if (!options.tensorboard.empty())
@@ -112,6 +116,8 @@ Status Trainer::load() {
     rank->groups[channel] = groups[channel].get();
   rank->inverseV = 1.0 / double(microbatches);
   rank->accumulate = options.accumulate;
+  rank->skipsNonFinite =
+      scaler.isDynamic() || options.onNonFinite.kind != NonFinitePolicy::stop;
   rank->describeNonFinite = [this](int64_t step) {
     int64_t perStep = microbatches * samples.batch();
     return samples.describeNonFinite(numberOf(step, 0, 0), perStep);
@@ -120,17 +126,10 @@ Status Trainer::load() {
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
   FSDPC_TRY(prepareCheckpoints());
-  ValueSource source;
   if (resumed) {
-    FSDPC_TRY(loadStates(*rank, *resumed));
-    source.parameter = [this](const Member &member, int64_t begin,
-                              int64_t count, float *to) {
-      return resumed->readMaster(member, begin, count, to);
-    };
-    source.buffer = [this](const Buffer &buffer, void *to) {
-      return resumed->readBuffer(buffer, to);
-    };
+    FSDPC_TRY(loadFrom(*resumed));
   } else {
+    ValueSource source;
     FSDPC_TRY(weights.verify(job.rank, job.size));
     source.parameter = [this](const Member &member, int64_t begin,
                               int64_t count, float *to) {
@@ -139,9 +138,23 @@ Status Trainer::load() {
     source.buffer = [this](const Buffer &buffer, void *to) {
       return weights.readBuffer(buffer, to);
     };
+    FSDPC_TRY(loadShards(*rank, source));
   }
-  FSDPC_TRY(loadShards(*rank, source));
   return started.step < options.steps ? readStep(started.step) : Status();
+}
+
+// Sets this rank's shards, states and buffers to those of a checkpoint.
+Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
+  FSDPC_TRY(loadStates(*rank, checkpoint));
+  ValueSource source;
+  source.parameter = [&](const Member &member, int64_t begin, int64_t count,
+                         float *to) {
+    return checkpoint.readMaster(member, begin, count, to);
+  };
+  source.buffer = [&](const Buffer &buffer, void *to) {
+    return checkpoint.readBuffer(buffer, to);
+  };
+  return loadShards(*rank, source);
 }
 
 // Splits the channels that hybrid layouts use. All ranks know of the same size

@@ -114,10 +114,10 @@ void Progress::step(const StepRecord &record,
   // By the mean of all steps so far, the slow first one included.
   double left = now / double(record.step + 1 - info.firstStep) *
                 double(options.steps - record.step - 1);
-  std::string scale = record.scaled
-                          ? format("  scale %.6g  skipped %lld", record.scale,
-                                   (long long)record.skipped)
-                          : "";
+  std::string scale =
+      (record.scaled ? format("  scale %.6g", record.scale) : "") +
+      (record.counts ? format("  skipped %lld", (long long)record.skipped)
+                     : "");
   say(format(
       "%s%sstep %lld/%lld  loss %.4f  norm %.3g%s%s  %s left%s%s",
       redraw ? "\r\x1b[K" : "", prefix, (long long)record.step + 1,
@@ -127,9 +127,14 @@ void Progress::step(const StepRecord &record,
 }
 
 void Progress::evaluation(const EvaluationRecord &record) const {
-  say(format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples\n",
+  std::string text =
+      format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples",
              redraw ? "\r\x1b[K" : "", prefix, (long long)record.step,
-             (long long)options.steps, record.loss, (long long)record.samples));
+             (long long)options.steps, record.loss, (long long)record.samples);
+  for (size_t m = 0; m < record.metrics.size(); ++m)
+    text += "  " + printable(options.metrics[m].name) +
+            format(" %.6g", record.metrics[m]);
+  say(text + "\n");
 }
 
 void Progress::nothingToDo() const {

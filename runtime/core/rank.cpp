@@ -104,21 +104,25 @@ int64_t fsdpc::runtime::firstNonFinite(const fsdpc_rank &rank) {
 }
 
 // All ranks look at the data of all, so that none waits for another.
+std::string fsdpc::runtime::causeOfNonFinite(const fsdpc_rank &rank,
+                                             int64_t step,
+                                             const std::string &unit) {
+  std::string data = rank.describeNonFinite ? rank.describeNonFinite(step) : "";
+  if (!data.empty())
+    return data;
+  return (unit.empty()
+              ? "all gradients are finite"
+              : "first unit with a non-finite gradient: '" + unit + "'") +
+         std::string("; use a lower --lr or a longer warmup");
+}
+
 void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
                                      const std::string &what,
                                      const std::string &unit) {
   if (rank.finishCheckpoint)
     rank.finishCheckpoint();
-  std::string data = rank.describeNonFinite ? rank.describeNonFinite(step) : "";
-  std::string message = "step " + std::to_string(step) + ": " + what + "; ";
-  if (!data.empty())
-    message += data;
-  else if (!unit.empty())
-    message += "first unit with a non-finite gradient: '" + unit +
-               "'; use a lower --lr or a longer warmup";
-  else
-    message += "all gradients are finite; use a lower --lr or a longer warmup";
-  failJob(rank.job, message);
+  failJob(rank.job, "step " + std::to_string(step) + ": " + what + "; " +
+                        causeOfNonFinite(rank, step, unit));
 }
 
 void fsdpc::runtime::stopAtGradient(fsdpc_rank &rank, int64_t step,

@@ -95,6 +95,9 @@ struct fsdpc_rank {
   std::array<void *, 2> random{};
   std::array<fsdpc::runtime::RandomKey *, 2> randomStaging{};
   std::vector<void *> buffers;
+  // The last report of each output of the manifest, in device memory; null for
+  // a metric.
+  std::vector<void *> outputs;
   float *statistics = nullptr; // one buffer's batch statistics of all ranks
 
   // The loop's position. Calls of the C ABI read it while they enqueue; work on
@@ -108,6 +111,9 @@ struct fsdpc_rank {
   double gradientFactor = 1;
   int64_t accumulate = 1; // microbatches of this rank per step
   double lr = 0;
+  // The optimizers of a step whose gradients are not finite do nothing;
+  // otherwise such a step ends the job.
+  bool skipsNonFinite = false;
   // Describes a number in a step's data that is not finite, or returns an empty
   // string. Called on any thread.
   std::function<std::string(int64_t step)> describeNonFinite;
@@ -188,9 +194,13 @@ constexpr size_t varianceOperand = 2;
 // finite on this rank, or the number of layouts if all are. Reads all
 // gradients; for error messages only.
 int64_t firstNonFinite(const fsdpc_rank &rank);
-// Ends the job because `what` of a step is not finite: "the loss is nan". Names
-// the data if it is not finite either, else `unit`, the first one with such a
-// gradient (empty: none). Every rank must call it.
+// Says where a number that is not finite may come from: the data of the step if
+// it is not finite either, else `unit`, the first one with such a gradient
+// (empty: none). For messages.
+std::string causeOfNonFinite(const fsdpc_rank &rank, int64_t step,
+                             const std::string &unit);
+// Ends the job because `what` of a step is not finite: "the loss is nan".
+// `unit` is as above. Every rank must call it.
 [[noreturn]] void stopAtNonFinite(fsdpc_rank &rank, int64_t step,
                                   const std::string &what,
                                   const std::string &unit);

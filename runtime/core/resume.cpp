@@ -62,9 +62,12 @@ Status Trainer::openFolder() {
 // Rank 0 proposes one checkpoint after the other, newest first, until all ranks
 // find theirs whole. Returns false if some rank has an error.
 bool Trainer::chooseCheckpoint() {
-  if (options.resume.empty())
-    return true;
-  bool newest = options.resume == "newest";
+  return options.resume.empty() || findCheckpoint(options.resume);
+}
+
+// `wanted` is "newest" or a step.
+bool Trainer::findCheckpoint(const std::string &wantedStep) {
+  bool newest = wantedStep == "newest";
   std::vector<int64_t> steps;
   Status listed;
   if (job.rank == 0) {
@@ -73,7 +76,7 @@ bool Trainer::chooseCheckpoint() {
       listed = found.error();
     else
       steps = *found;
-    int64_t wanted = newest ? 0 : std::atoll(options.resume.c_str());
+    int64_t wanted = newest ? 0 : std::atoll(wantedStep.c_str());
     bool known = std::find(steps.begin(), steps.end(), wanted) != steps.end();
     if (listed && !newest && !known)
       listed = Error{"'" + options.checkpoint + "' has no checkpoint of step " +

@@ -3,6 +3,7 @@
 // which checks nothing.
 #include "runtime/core/samples.h"
 #include "runtime/core/data_files.h"
+#include "runtime/core/diagnostics.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/shuffle.h"
 #include "shared/memory_plan.h"
@@ -18,6 +19,7 @@ Status Samples::open(const Manifest &program, const Options &options,
   manifest = &program;
   seed = options.seed;
   shuffle = options.shuffle;
+  skipsCorrupt = options.skipCorrupt;
   for (const Input &input : program.inputs)
     if (input.shape[0] != program.inputs[0].shape[0])
       return Error{"inputs '" + program.inputs[0].name + "' and '" +
@@ -268,20 +270,41 @@ int64_t Samples::sampleOf(int64_t number) const {
 
 // Called in every step; allocates nothing after the first one.
 Status Samples::read(int64_t number, void *const *buffers) {
+  // A disk that is gone altogether shall not be looked through.
+  constexpr int64_t mostReplacements = 1000;
+  for (int64_t row = 0; row < perMicrobatch; ++row) {
+    int64_t sample = sampleOf(number + row);
+    Status first = readRow(sample, row, buffers), read = first;
+    if (!first && !skipsCorrupt)
+      return first;
+    if (!first && buffers && replacedSamples++ == 0)
+      printWarning(first.error().message +
+                   "; the next sample is taken instead, and further ones are "
+                   "counted in the log (--skip-corrupt)");
+    int64_t last = std::min(mostReplacements, samples - 1);
+    for (int64_t next = 1; !read && next <= last; ++next)
+      read = readRow((sample + next) % samples, row, buffers);
+    if (!read)
+      return Error{first.error().message + "; nor can the " +
+                   std::to_string(last) + " samples after it be read"};
+  }
+  return {};
+}
+
+// Reads one sample of every input to its row of the buffers.
+Status Samples::readRow(int64_t sample, int64_t row, void *const *buffers) {
   for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     // Only values with bounds can be wrong, so a check skips all other inputs.
     if (!buffers && input.bound <= 0)
       continue;
-    for (int64_t row = 0; row < perMicrobatch; ++row) {
-      Place place = find(i, sampleOf(number + row));
-      int64_t bytes = place.file.sampleElements * dtypeBytes(input.dtype);
-      void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
-                         : converted.data();
-      FSDPC_TRY(locate(i, place));
-      FSDPC_TRY(readSample(i, place, raw, to));
-      FSDPC_TRY(checkBounds(input, place, to));
-    }
+    Place place = find(i, sample);
+    int64_t bytes = place.file.sampleElements * dtypeBytes(input.dtype);
+    void *to = buffers ? static_cast<char *>(buffers[i]) + row * bytes
+                       : converted.data();
+    FSDPC_TRY(locate(i, place));
+    FSDPC_TRY(readSample(i, place, raw, to));
+    FSDPC_TRY(checkBounds(input, place, to));
   }
   return {};
 }

@@ -36,8 +36,12 @@ public:
 
   // Reads the microbatch that begins at `number` into one buffer per input, and
   // checks that values with bounds lie within them. With null `buffers` it only
-  // checks, and reads only inputs that have bounds.
+  // checks, and reads only inputs that have bounds. With --skip-corrupt a
+  // sample that fails is replaced by the first one after it that does not,
+  // which is the same one at every number of ranks.
   Status read(int64_t number, void *const *buffers);
+  // Returns how many samples were replaced in what was read into buffers.
+  int64_t replaced() const { return replacedSamples; }
 
   // Looks for numbers that are not finite in the `count` samples from `number`
   // on. Returns a description of the first NaN, or else of the first infinity,
@@ -74,6 +78,7 @@ private:
   int64_t placeIn(size_t part, int64_t number) const;
   Place find(size_t input, int64_t sample) const;
   Status locate(size_t input, Place &place);
+  Status readRow(int64_t sample, int64_t row, void *const *buffers);
   Status readSample(size_t input, const Place &place, std::vector<char> &raw,
                     void *to) const;
   Status checkBounds(const Input &input, const Place &place,
@@ -88,7 +93,8 @@ private:
   std::vector<int64_t> widened; // one sample of values with bounds
   int64_t samples = 0, perMicrobatch = 0;
   uint64_t seed = 0;
-  bool shuffle = false;
+  bool shuffle = false, skipsCorrupt = false;
+  int64_t replacedSamples = 0;
 };
 
 } // namespace fsdpc::runtime

@@ -16,6 +16,7 @@
 #include "runtime/core/rank.h"
 #include "runtime/core/samples.h"
 #include "runtime/core/startup.h"
+#include "runtime/core/step_watch.h"
 #include "runtime/core/stragglers.h"
 #include "runtime/core/trace.h"
 #include "runtime/core/training_checkpoint.h"
@@ -74,6 +75,14 @@ private:
   void publish(const StepRecord &record);
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
+  std::string unitOfNonFinite() const;
+  // Steps that are not finite, in nonfinite.cpp.
+  bool toleratesNonFinite() const {
+    return options.onNonFinite.kind != NonFinitePolicy::stop;
+  }
+  void keepBuffers();
+  Status leaveOut(StepRecord &record);
+  Status rollBack(int64_t step);
   void countMicrobatches();
   Status saveResults();
   // Checkpoints, in resume.cpp.
@@ -82,6 +91,8 @@ private:
   void warnOfSmallDisk() const;
   void planCheckpoints();
   bool chooseCheckpoint();
+  bool findCheckpoint(const std::string &wanted);
+  Status loadFrom(const TrainingCheckpoint &checkpoint);
   std::vector<std::pair<std::string, std::string>> settings() const;
   void reportResumed() const;
   Status beginReports(Progress &progress);
@@ -122,9 +133,12 @@ private:
   // For the gather and for the reduce channel; null if no layout is hybrid.
   std::array<std::unique_ptr<HybridGroups>, 2> groups;
   std::unique_ptr<fsdpc_rank> rank;
+  std::unique_ptr<FlightRecorder> recorder; // both from `train` on
+  std::unique_ptr<StepWatch> watch;
   TrainingState state;   // after the last completed step
   TrainingState started; // where this run began
-  int64_t counted = 0;   // steps up to which buffers count microbatches
+  // Steps of which buffers count the microbatches, or that were left out.
+  int64_t counted = 0;
   CheckpointFolder folder;
   std::optional<TrainingCheckpoint> resumed; // while it is being read
   CheckpointHook hook;                       // of rank 0
@@ -143,7 +157,12 @@ private:
   EventFile events; // of rank 0
   Trace trace;
   LossScaler scaler;
-  StepResults results; // of the last completed step
+  StepResults results;   // of the last completed step
+  int64_t leftOut = 0;   // steps that --on-nonfinite has left out in this run
+  bool wentBack = false; // the last step was followed by a rollback
+  // The buffers of the model before the step that runs, one after the other;
+  // empty if no step is left out.
+  std::vector<char> buffersBefore;
   // Buffers that `exchange` sends and receives. Members, so that a step
   // allocates nothing.
   struct {

@@ -86,7 +86,7 @@ Status CudaDevice::reserve(const MemoryPlan &plan) {
   int64_t constants = int64_t(program.constants_bytes);
   FSDPC_TRY(memory.reserve(
       plan.allocated + constants + scratch.total() +
-          CudaUpdate::reportBytes(options.accumulate),
+          CudaUpdate::reportBytes(manifest, options.accumulate),
       CudaInputs::pinnedBytes(manifest) +
           CudaUpdate::pinnedBytes(manifest, options.accumulate)));
   // One block: library workspace first, then the scratch of attention.
@@ -249,6 +249,12 @@ void CudaDevice::reportLoss(fsdpc_rank &rank, const void *loss,
                             const void *valid) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   update->reportLoss(rank, loss, valid);
+}
+
+void CudaDevice::reportOutput(fsdpc_rank &rank, int32_t plan,
+                              const void *value) {
+  CallScope scope(context, FSDPC_STREAM_COMPUTE);
+  update->reportOutput(rank, plan, value);
 }
 
 void CudaDevice::sumSquares(fsdpc_rank &, int count, const int32_t *layouts,

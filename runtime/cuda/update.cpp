@@ -22,16 +22,19 @@ int64_t membersOf(const Manifest &manifest) {
 
 } // namespace
 
-int64_t CudaUpdate::reportBytes(int64_t accumulate) {
+// A loss, a divisor and one number per output for each microbatch; those of
+// outputs that are no metrics are not used.
+int64_t CudaUpdate::reportBytes(const Manifest &manifest, int64_t accumulate) {
+  auto rows = 2 + int64_t(manifest.outputs.size());
   return int64_t(sizeof(DeviceReport)) +
-         accumulate * 2 * int64_t(sizeof(float));
+         accumulate * rows * int64_t(sizeof(float));
 }
 
 int64_t CudaUpdate::pinnedBytes(const Manifest &manifest, int64_t accumulate) {
   // Four blocks are taken: rates and a report for each parity.
   constexpr int64_t alignment = 4 * 4096;
   return 2 * (membersOf(manifest) * 4 * int64_t(sizeof(double)) +
-              reportBytes(accumulate)) +
+              reportBytes(manifest, accumulate)) +
          alignment;
 }
 
@@ -120,12 +123,13 @@ Status CudaUpdate::prepare(fsdpc_rank &rank) {
   FSDPC_TRY(upload(layouts, norms));
   FSDPC_TRY(upload(std::vector<double>(size_t(4 * members)), deviceRates));
   accumulate = rank.accumulate;
-  FSDPC_TRY(upload(std::vector<char>(size_t(reportBytes(accumulate))), report));
+  bytesOfReport = reportBytes(rank.manifest, accumulate);
+  FSDPC_TRY(upload(std::vector<char>(size_t(bytesOfReport)), report));
   for (size_t parity = 0; parity < 2; ++parity) {
     pinnedRates[parity] = static_cast<double *>(
         memory.takePinned(4 * members * int64_t(sizeof(double))));
     pinnedReports[parity] =
-        static_cast<char *>(memory.takePinned(reportBytes(accumulate)));
+        static_cast<char *>(memory.takePinned(bytesOfReport));
     if (!pinnedRates[parity] || !pinnedReports[parity])
       return Error{"out of pinned memory for an update"};
     reported[parity] = std::make_unique<OwnedEvent>(context);
@@ -163,7 +167,7 @@ void CudaUpdate::sendRates(const fsdpc_rank &rank, int64_t step) {
 // read it (Device::results).
 void CudaUpdate::sendReport(int64_t step) {
   size_t parity = size_t(step % 2);
-  context.copy(pinnedReports[parity], report, size_t(reportBytes(accumulate)),
+  context.copy(pinnedReports[parity], report, size_t(bytesOfReport),
                FSDPC_STREAM_COMPUTE);
   reported[parity]->record(FSDPC_STREAM_COMPUTE);
 }
@@ -175,27 +179,47 @@ void CudaUpdate::awaitReport(fsdpc_rank &rank, int64_t step,
   DeviceReport seen;
   const char *pinned = pinnedReports[parity];
   std::memcpy(&seen, pinned, sizeof seen);
-  // The losses of all microbatches, then their divisors.
+  // The losses of all microbatches, their divisors, then a row per output.
   size_t count = size_t(accumulate);
   auto *numbers = reinterpret_cast<const float *>(pinned + sizeof seen);
   results.losses.assign(numbers, numbers + count);
   results.valid.assign(numbers + count, numbers + 2 * count);
+  results.metrics.assign(numbers + 2 * count,
+                         numbers + (2 + rank.manifest.outputs.size()) * count);
   results.norm = seen.norm;
   if (seen.failed >= 0 && seen.failed < int64_t(clipped.size()))
     stopAtGradient(rank, step, clipped[size_t(seen.failed)]);
 }
 
-void CudaUpdate::reportLoss(fsdpc_rank &rank, const void *loss,
-                            const void *valid) {
+// The report is: head, one loss per microbatch, one divisor per microbatch,
+// then the rows of outputs.
+ReportLoss CudaUpdate::rowOf(const fsdpc_rank &rank, const void *value,
+                             size_t row) const {
   ReportLoss r;
-  r.loss = static_cast<const float *>(loss);
-  r.valid = static_cast<const float *>(valid);
+  r.loss = static_cast<const float *>(value);
   r.random = static_cast<const uint32_t *>(rank.random[size_t(rank.slot)]);
   r.ranks = uint32_t(rank.job.size);
-  r.losses = reinterpret_cast<float *>(report + 1);
-  // The report is: head, one loss per microbatch, one divisor per microbatch.
+  r.losses = reinterpret_cast<float *>(report + 1) + row * size_t(accumulate);
+  return r;
+}
+
+void CudaUpdate::reportLoss(fsdpc_rank &rank, const void *loss,
+                            const void *valid) {
+  ReportLoss r = rowOf(rank, loss, 0);
+  r.valid = static_cast<const float *>(valid);
   r.valids = r.losses + accumulate;
   context.launch(r, 1, FSDPC_STREAM_COMPUTE);
+}
+
+void CudaUpdate::reportOutput(fsdpc_rank &rank, int32_t index,
+                              const void *value) {
+  const Output &output = rank.manifest.outputs.at(size_t(index));
+  if (output.isScalar())
+    context.launch(rowOf(rank, value, 2 + size_t(index)), 1,
+                   FSDPC_STREAM_COMPUTE);
+  else
+    context.copy(rank.outputs[size_t(index)], value, bytesOf(output),
+                 FSDPC_STREAM_COMPUTE);
 }
 
 // Two kernels per group of layouts: segments first, then their sums.

@@ -22,7 +22,7 @@ public:
       : context(context), memory(memory) {}
 
   // Bytes of a report, and pinned bytes of rates and reports.
-  static int64_t reportBytes(int64_t accumulate);
+  static int64_t reportBytes(const Manifest &manifest, int64_t accumulate);
   static int64_t pinnedBytes(const Manifest &manifest, int64_t accumulate);
 
   // Makes the tables. The rank's memory must have been allocated.
@@ -36,8 +36,9 @@ public:
   // not finite.
   void awaitReport(fsdpc_rank &rank, int64_t step, StepResults &results);
 
-  // These three implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
+  // These implement calls of the C ABI (fsdpc.h), on stream COMPUTE.
   void reportLoss(fsdpc_rank &rank, const void *loss, const void *valid);
+  void reportOutput(fsdpc_rank &rank, int32_t index, const void *value);
   void sumSquares(int count, const int32_t *layouts, void *sums);
   void clip(fsdpc_rank &rank, int count, const int32_t *layouts,
             const void *sums, double maxNorm, void *scale);
@@ -68,6 +69,8 @@ private:
 
   Result<NormLayout> normOf(const fsdpc_rank &rank, size_t layout);
   Result<Optimizer> optimizerOf(const fsdpc_rank &rank, size_t layout);
+  // Returns the kernel's arguments for a row of the report.
+  ReportLoss rowOf(const fsdpc_rank &rank, const void *value, size_t row) const;
   template <typename T, typename Pointer>
   Status upload(const std::vector<T> &values, Pointer &table);
 
@@ -81,7 +84,8 @@ private:
   double *deviceRates = nullptr;
   std::array<double *, 2> pinnedRates{}; // of even and odd steps
   int64_t accumulate = 0;                // microbatches per step
-  // In device memory, reportBytes() long.
+  int64_t bytesOfReport = 0;             // reportBytes() of this run
+  // In device memory, of that many bytes.
   DeviceReport *report = nullptr;
   std::array<char *, 2> pinnedReports{};
   // Recorded after the report of an even or odd step has been copied.

@@ -107,6 +107,8 @@ void HostDevice::download(void *to, const void *from, size_t bytes) {
 // before work on a stream may write them.
 void HostDevice::enter(fsdpc_rank &rank, const Section &,
                        void (*entry)(fsdpc_rank *)) {
+  reported.metrics.resize(rank.manifest.outputs.size() *
+                          size_t(rank.accumulate));
   reported.losses.resize(size_t(rank.accumulate));
   reported.valid.resize(size_t(rank.accumulate));
   entry(&rank);
@@ -132,6 +134,19 @@ void HostDevice::reportLoss(fsdpc_rank &rank, const void *loss,
     reported.losses[k] = *static_cast<const float *>(loss);
     reported.valid[k] = valid ? *static_cast<const float *>(valid) : 1;
   });
+}
+
+// A scalar goes to the results of the step, any other output to the memory that
+// was planned for it.
+void HostDevice::reportOutput(fsdpc_rank &rank, int32_t plan,
+                              const void *value) {
+  const Output &output = rank.manifest.outputs.at(size_t(plan));
+  void *to = output.isScalar()
+                 ? &reported.metrics[size_t(plan) * size_t(rank.accumulate) +
+                                     size_t(rank.microbatch)]
+                 : rank.outputs[size_t(plan)];
+  size_t bytes = bytesOf(output);
+  run(FSDPC_STREAM_COMPUTE, [=] { std::memcpy(to, value, bytes); });
 }
 
 // All bits set are a NaN in f32 and bf16, so a read of freed memory shows in

@@ -53,6 +53,12 @@ public:
   bool canKeepTimes() const override { return true; }
   void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) override;
   uint64_t enqueued(int stream) const override;
+  uint64_t completed(int stream) const override {
+    return streams[stream]->done();
+  }
+  bool isWait(int stream, uint64_t position) const override {
+    return streams[stream]->isWait(position);
+  }
   DeviceTimes times(int stream, uint64_t position) const override;
 
   // Enqueues any work on a stream.

@@ -87,8 +87,8 @@ void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
 
 // The sums are of accumulated gradients, hence the factor (1/V, and 1 / the
 // loss's scale) in the norm and in the result. The constant 1e-6 is that of
-// PyTorch's clip_grad_norm_. With a dynamic loss scale a gradient that is not
-// finite makes the optimizers of this step do nothing.
+// PyTorch's clip_grad_norm_. With a dynamic loss scale or --on-nonfinite a
+// gradient that is not finite makes the optimizers of this step do nothing.
 void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
                       const void *sums, double maxNorm, void *scale) {
   int64_t step = rank.step;
@@ -101,7 +101,7 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
     int64_t failed;
     double sum = sumOfSquares(static_cast<const double *>(sums), count, failed);
     reported.nonFinite = failed < 0 ? -1 : layouts[failed];
-    if (failed >= 0 && !rank.manifest.lossScale.isDynamic())
+    if (failed >= 0 && !rank.skipsNonFinite)
       stopAtGradient(rank, step, layouts[failed]);
     double norm = std::sqrt(sum) * toMean;
     double factor = maxNorm > 0 ? std::min(1.0, maxNorm / (norm + 1e-6)) : 1;

@@ -100,6 +100,13 @@ public:
 
   // Number of commands enqueued so far; the position that an event records.
   uint64_t enqueued() const { return tail.load(); }
+  // Number of commands that have completed.
+  uint64_t done() const { return completed.load(); }
+  // Returns true if the command is a wait. It must be one of the last few
+  // thousand; for a command that was overwritten the answer means nothing.
+  bool isWait(uint64_t position) const {
+    return ring[position % capacity].kind == Command::Wait;
+  }
   // Blocks until `position` commands have completed.
   void waitFor(uint64_t position);
   // Returns the nanoseconds slept in Wait commands since the last call.

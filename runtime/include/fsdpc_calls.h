@@ -94,6 +94,11 @@ void fsdpc_poison(fsdpc_rank *, void *memory, int64_t bytes);
  * ensures that the gradient of such a microbatch is zero. */
 void fsdpc_report_loss(fsdpc_rank *, const void *loss, const void *valid);
 
+/* Reports a further output of the model. Stream COMPUTE. Reads `value`, a
+ * dense tensor of the plan's type. A scalar is kept per microbatch of the
+ * step, with the loss; of any other tensor the last report is kept. */
+void fsdpc_report_output(fsdpc_rank *, int32_t plan, const void *value);
+
 /* Gathers layouts from the shards of all ranks. Stream GATHER. Writes, for
  * each layout, the shards of all ranks in rank order to its destination, in
  * the compute type. The length is padded to equal shards, so that the
@@ -150,8 +155,9 @@ void fsdpc_all_reduce(fsdpc_rank *, int32_t count, void *values);
 /* Computes the factor that scales and clips the gradients. Stream COMPUTE.
  * With V the number of microbatches of a step over all ranks, norm = sqrt(Σ
  * sums) / V is reported, and `scale` (one f32) becomes min(1, max_norm / (norm
- * + 1e-6)) / V, or 1 / V where max_norm is 0. A sum that is not finite stops
- * the run and names the first unit that has one. */
+ * + 1e-6)) / V, or 1 / V where max_norm is 0. A sum that is not finite ends
+ * the run and names the first unit that has one; with a dynamic loss scale or
+ * `--on-nonfinite` the optimizers of this step do nothing instead. */
 void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
                 const void *sums, double max_norm, void *scale);
 

@@ -256,6 +256,10 @@ TEST_P(OwnKernels, reportLoss) {
   EXPECT_THAT(valids, ::testing::ElementsAre(0, 0, 0));
   run(ReportLoss{&loss, nullptr, random, 4, losses, valids});
   EXPECT_EQ(valids[2], 1);
+  // A metric has no divisor.
+  loss = 5;
+  run(ReportLoss{&loss, nullptr, random, 4, losses, nullptr});
+  EXPECT_EQ(losses[2], 5);
 }
 
 // The running average over ranks depends on their order.

@@ -224,6 +224,36 @@ def FSDP_ReportLossOp : FSDP_Op<"report_loss", [MemoryEffects<[MemWrite<FSDP_Ste
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict `:` type($loss) (`,` type($valid)^)?";
 }
 
+def FSDP_ReportOutputOp : FSDP_Op<"report_output", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports a further output of the model";
+  let description = [{
+    Hands a value to the runtime under the name that it has in the graph
+    (`--keep-output`). A scalar is a metric, which the program logs (`--metric`); any
+    other tensor is one microbatch of a prediction, which the program writes in
+    evaluations (`--predict`). `build-evaluate` leaves the scalars in `@microbatch`, and
+    all in `@evaluate`.
+
+    **Constraints**
+    - `name` is not empty.
+    - `value` is of f32, i64, i32 or i1; a scalar is f32.
+    - A function reports each name once, and `@evaluate` and `@microbatch` report a name
+      with one type (`verify-input`).
+
+    Example:
+    ```mlir
+    fsdp.report_output "accuracy" %accuracy : tensor<f32>
+    fsdp.report_output "logits" %logits : tensor<4x10xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, StaticShapeTensorOf<[F32, I64, I32, I1]>:$value);
+  let assemblyFormat = "$name $value attr-dict `:` type($value)";
+  let extraClassDeclaration = [{
+    /// Returns true if the value is a metric, and no prediction.
+    bool isScalar() { return getValue().getType().getRank() == 0; }
+  }];
+  let hasVerifier = 1;
+}
+
 def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
   let summary = "A flat buffer of a unit's parameters, cut into equal shards";
   let description = [{

@@ -58,7 +58,8 @@ def FSDP_ClipScaleOp : FSDP_Op<"clip_scale", [MemoryEffects<[MemWrite<FSDP_StepR
     norm = sqrt(Σ sums) / V is reported and the result is
     min(1, max_norm / (norm + 1e-6)) / V. A `max_norm` of 0 does not clip: the result
     is 1 / V. With `--loss-scale`, V is multiplied by the scale of the step; with a
-    dynamic scale and a sum that is not finite, the optimizers of this step do nothing.
+    dynamic scale and a sum that is not finite, the optimizers of this step do nothing
+    (also with `--on-nonfinite` of the program).
 
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable.

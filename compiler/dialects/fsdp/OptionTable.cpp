@@ -66,6 +66,10 @@ constexpr OptionInfo table[] = {
     option<&Options::loss>(
         "loss", Group::Model, "NAME",
         "the graph's output that is the loss (its only scalar output)"),
+    option<&Options::keptOutputs>(
+        "keep-output", Group::Model, "NAME",
+        "a further tensor of the graph that the program can report (--metric, "
+        "--predict)"),
     option<&Options::dims>("dim", Group::Model, "NAME=VALUE",
                            "fixes a symbolic dimension"),
     option<&Options::frozen>("frozen", Group::Model, "REGEX",

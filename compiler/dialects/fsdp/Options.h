@@ -145,8 +145,9 @@ struct ReduceHook {
 
 struct CompileOptions {
   // The model.
-  std::string loss;                    // an output; empty: the only scalar one
-  std::map<std::string, int64_t> dims; // symbolic dimensions, in elements
+  std::string loss;                     // an output; empty: the only scalar one
+  std::vector<std::string> keptOutputs; // tensors that a program can report
+  std::map<std::string, int64_t> dims;  // symbolic dimensions, in elements
   Patterns frozen;
   Patterns trainable; // if given, all other parameters are frozen
   TrainingMode batchnorm = TrainingMode::On;

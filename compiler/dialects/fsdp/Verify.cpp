@@ -12,6 +12,16 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+LogicalResult ReportOutputOp::verify() {
+  if (getName().empty())
+    return emitOpError("has an empty name");
+  if (isScalar() && !getValue().getType().getElementType().isF32())
+    return emitOpError() << "'" << getName() << "' is a scalar of type "
+                         << getValue().getType().getElementType()
+                         << "; cast it to f32";
+  return success();
+}
+
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
     return emitOpError() << "has compute type " << getCompute()

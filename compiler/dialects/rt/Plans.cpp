@@ -164,6 +164,19 @@ void PoolingPlanAttr::addTo(Manifest &manifest) const {
 
 std::string PoolingPlanAttr::getTitle() const { return getKind().str(); }
 
+// ---- outputs ----
+
+Output rt::describe(OutputPlanAttr plan) {
+  return {plan.getName().str(), plan.getType().getShape().vec(),
+          dtypeName(plan.getType().getElementType())};
+}
+
+void OutputPlanAttr::addTo(Manifest &manifest) const {
+  manifest.outputs.push_back(describe(*this));
+}
+
+std::string OutputPlanAttr::getTitle() const { return getName().str(); }
+
 // ---- attention ----
 
 void AttentionPlanAttr::addTo(Manifest &manifest) const {

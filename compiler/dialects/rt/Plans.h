@@ -14,5 +14,6 @@ MatmulPlan describe(MatmulPlanAttr plan);
 ConvolutionPlan describe(ConvolutionPlanAttr plan);
 PoolingPlan describe(PoolingPlanAttr plan);
 AttentionPlan describe(AttentionPlanAttr plan);
+Output describe(OutputPlanAttr plan);
 
 } // namespace fsdpc::rt

@@ -32,8 +32,8 @@ def RT_Dialect : Dialect {
     function. The op verifies the kernel that it names; events, bounds and races are
     the business of `verify-rt`.
   }];
-  // Library ops of nn become calls: see calls/.
-  let dependentDialects = ["::fsdpc::nn::NNDialect"];
+  // Library ops of nn and reports of fsdp become calls: see calls/.
+  let dependentDialects = ["::fsdpc::nn::NNDialect", "::fsdpc::fsdp::FSDPDialect"];
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let useDefaultAttributePrinterParser = 1;

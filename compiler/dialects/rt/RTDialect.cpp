@@ -3,6 +3,7 @@
 // wrong with a program of rt ops is the business of verify-rt.
 #include "compiler/dialects/rt/RTDialect.h"
 
+#include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/nn/DiscardableAttributes.h"
 #include "compiler/dialects/rt/CallArguments.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
@@ -44,6 +45,7 @@ void RTDialect::initialize() {
   attachMatmulCall(getContext());
   attachConvolutionCalls(getContext());
   attachPoolingCalls(getContext());
+  attachOutputCall(getContext());
   attachAttentionCalls(getContext());
 }
 

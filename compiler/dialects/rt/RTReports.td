@@ -1,4 +1,5 @@
-// What a run shows of itself: the loss, and NaN where a value is read after its end.
+// What a run shows of itself: the loss, further outputs, and NaN where a value is
+// read after its end.
 #ifndef FSDPC_RT_REPORTS
 #define FSDPC_RT_REPORTS
 
@@ -46,6 +47,40 @@ def RT_ReportLossOp : RT_Command<"report_loss", "compute", [MemoryEffects<[MemWr
   let usesRank = 1;
   let arguments = (ins RT_Read<>:$loss, RT_Read<Optional<RT_Pointer>>:$valid);
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict";
+}
+
+def RT_OutputPlan : AttrDef<RT_Dialect, "OutputPlan",
+    [DeclareAttrInterfaceMethods<PlanAttrInterface>]> {
+  let mnemonic = "output";
+  let summary = "name and type of a further output of the model";
+  let description = [{
+    Says what `rt.report_output` reports: a tensor of the graph by its name. `@microbatch`
+    and `@evaluate` report an output with one plan, so that it is one entry of the
+    manifest.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name, "::mlir::RankedTensorType":$type);
+  let assemblyFormat = "`<` $name `,` $type `>`";
+}
+
+def RT_ReportOutputOp : RT_Command<"report_output", "compute", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports a further output of the model";
+  let description = [{
+    Calls `fsdpc_report_output` on stream `compute`. Reads `value`, a dense tensor of the
+    plan's type. A scalar is kept per microbatch of the step, with the loss; of any other
+    tensor the last report is kept.
+
+    **Constraints**
+    - `value` reaches the bytes of the plan's type; elements below a byte take one.
+
+    Example:
+    ```mlir
+    %logits = rt.pointer arena + 0 bytes 160
+    rt.report_output <"logits", tensor<4x10xf32>> %logits
+    ```
+  }];
+  let usesRank = 1;
+  let arguments = (ins RT_PlanIndex<RT_OutputPlan>:$plan, RT_Read<>:$value);
+  let assemblyFormat = "$plan $value attr-dict";
 }
 
 #endif

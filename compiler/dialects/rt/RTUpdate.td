@@ -52,7 +52,8 @@ def RT_ClipOp : RT_Command<"clip", "compute", [MemoryEffects<[MemWrite<FSDP_Step
     Calls `fsdpc_clip` on stream `compute`. With V the number of microbatches of a
     step over all ranks, norm = sqrt(Σ sums) / V is reported, and `scale` (one f32)
     becomes min(1, max_norm / (norm + 1e-6)) / V, or 1 / V where max_norm is 0. A sum
-    that is not finite stops the run and names the first unit that has one.
+    that is not finite ends the run and names the first unit that has one; with a dynamic
+    loss scale or `--on-nonfinite` the optimizers of this step do nothing instead.
 
     **Constraints**
     - `sums` reaches 128 bytes per layout, `scale` 4 bytes.

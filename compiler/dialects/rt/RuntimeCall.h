@@ -36,11 +36,12 @@ public:
 
 namespace fsdpc::rt {
 
-/// Attaches RuntimeCallOpInterface to the library ops of nn, a function per
-/// family. The rt dialect calls them when it is loaded.
+/// Attaches RuntimeCallOpInterface to the library ops of nn and to reports of
+/// outputs, a function per family. The rt dialect calls them when it is loaded.
 void attachMatmulCall(mlir::MLIRContext *context);
 void attachConvolutionCalls(mlir::MLIRContext *context);
 void attachPoolingCalls(mlir::MLIRContext *context);
+void attachOutputCall(mlir::MLIRContext *context);
 void attachAttentionCalls(mlir::MLIRContext *context);
 
 } // namespace fsdpc::rt

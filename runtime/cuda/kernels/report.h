@@ -1,21 +1,21 @@
-// The results of a microbatch: its loss, and running statistics. Both kernels
-// run inside captured graphs, so everything that differs between replays is
-// read from memory.
+// The results of a microbatch: its loss, metrics and running statistics. Both
+// kernels run inside captured graphs, so everything that differs between
+// replays is read from memory.
 #pragma once
 
 #include "runtime/cuda/kernels/grid.h"
 
 namespace fsdpc::runtime {
 
-// Stores loss and divisor of this rank's microbatch k. The graph of a section
-// is replayed for several microbatches, so k cannot be an argument: it follows
-// from the microbatch's number among all ranks', which lies with the slot's
-// random key.
+// Stores loss and divisor, or a metric, of this rank's microbatch k. The graph
+// of a section is replayed for several microbatches, so k cannot be an
+// argument: it follows from the microbatch's number among all ranks', which
+// lies with the slot's random key.
 struct ReportLoss {
   const float *loss = nullptr, *valid = nullptr; // valid: null means 1
   const uint32_t *random = nullptr;
   uint32_t ranks = 1;
-  float *losses = nullptr, *valids = nullptr;
+  float *losses = nullptr, *valids = nullptr; // valids: null for a metric
 };
 
 // Applies buffer = (1 - momentum) · buffer + momentum · statistic once per
@@ -34,7 +34,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
     return;
   uint32_t k = r.random[2] / r.ranks;
   r.losses[k] = *r.loss;
-  r.valids[k] = r.valid ? *r.valid : 1;
+  if (r.valids)
+    r.valids[k] = r.valid ? *r.valid : 1;
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const UpdateStatistics &u) {

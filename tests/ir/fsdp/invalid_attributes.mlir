@@ -171,3 +171,20 @@ func.func @f(%x: tensor<4xi64> {rt.stream = "compute"}) {
 // expected-error @below {{is not a dictionary of f64 'exposed_us' and 'gathered_us'}}
 module attributes {fsdp.persist = {exposed_us = 1.0 : f64, gathered_us = -1.0 : f64}} {
 }
+
+// -----
+
+func.func @microbatch(%x: tensor<2xf32>) {
+  // expected-error @below {{has an empty name}}
+  fsdp.report_output "" %x : tensor<2xf32>
+  return
+}
+
+// -----
+
+// Metrics are averaged in f64 from f32.
+func.func @microbatch(%x: tensor<i64>) {
+  // expected-error @below {{'correct' is a scalar of type 'i64'; cast it to f32}}
+  fsdp.report_output "correct" %x : tensor<i64>
+  return
+}

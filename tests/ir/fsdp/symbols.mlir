@@ -40,5 +40,7 @@ func.func @microbatch(%loss: tensor<f32>, %mean: tensor<4xf32>, %dw: tensor<8x4x
   %s = fsdp.loss_scale : tensor<f32>
   // CHECK: fsdp.report_loss %{{.*}} valid %{{.*}} : tensor<f32>, tensor<f32>
   fsdp.report_loss %loss valid %loss : tensor<f32>, tensor<f32>
+  // CHECK: fsdp.report_output "mean" %{{.*}} : tensor<4xf32>
+  fsdp.report_output "mean" %mean : tensor<4xf32>
   return
 }

@@ -67,6 +67,31 @@ func.func @microbatch(%x: tensor<2x3xf32> {fsdp.input = "x"}, %w: tensor<3xf32> 
 
 // -----
 
+// A metric is reported in both functions. A prediction is reported in the
+// evaluation only, and training does not compute it.
+// CHECK-LABEL: func.func @microbatch
+// CHECK-NOT: nn.exp
+// CHECK: fsdp.report_output "half" %{{.*}} : tensor<f32>
+// CHECK-NOT: fsdp.report_output
+// CHECK: return
+// CHECK-LABEL: func.func @evaluate
+// CHECK: %[[E:.*]] = nn.exp
+// CHECK: fsdp.report_output "half" %{{.*}} : tensor<f32>
+// CHECK: fsdp.report_output "exp" %[[E]] : tensor<2x3xf32>
+func.func @microbatch(%x: tensor<2x3xf32> {fsdp.input = "x"}) {
+  %e = nn.exp %x : tensor<2x3xf32>
+  %s = nn.reduce sum %x [0, 1] : tensor<2x3xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  %c = nn.constant dense<0.5> : tensor<f32>
+  %m = nn.mul %l, %c : tensor<f32>
+  fsdp.report_output "half" %m : tensor<f32>
+  fsdp.report_output "exp" %e : tensor<2x3xf32>
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
+
+// -----
+
 // The divisor of a sum of losses is no weight of the microbatch.
 // CHECK-LABEL: func.func @microbatch
 // CHECK: fsdp.report_loss %{{.*}} valid

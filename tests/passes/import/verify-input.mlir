@@ -73,3 +73,51 @@ func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
 func.func @evaluate(%x: tensor<f32> {fsdp.input = "x"}) {
   return
 }
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+// A name stands for one output.
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  %y = nn.mul %x, %w : tensor<f32>
+  fsdp.report_output "y" %y : tensor<f32>
+  // expected-error @below {{output 'y' is reported twice}}
+  fsdp.report_output "y" %x : tensor<f32>
+  fsdp.report_loss %y : tensor<f32>
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  %y = nn.mul %x, %w : tensor<f32>
+  fsdp.report_output "y" %y : tensor<f32>
+  fsdp.report_loss %y : tensor<f32>
+  return
+}
+// An evaluation logs the metrics of the training.
+// expected-error @below {{'@evaluate' does not report the output 'y' of '@microbatch'}}
+func.func @evaluate(%x: tensor<f32> {fsdp.input = "x"}) {
+  fsdp.report_loss %x : tensor<f32>
+  return
+}
+
+// -----
+
+fsdp.parameter @w : tensor<f32> trainable
+func.func @microbatch(%x: tensor<f32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<f32>
+  %y = nn.mul %x, %w : tensor<f32>
+  fsdp.report_loss %y : tensor<f32>
+  return
+}
+// And the training those of an evaluation.
+func.func @evaluate(%x: tensor<f32> {fsdp.input = "x"}) {
+  // expected-error @below {{metric 'y' is not reported in '@microbatch'}}
+  fsdp.report_output "y" %x : tensor<f32>
+  fsdp.report_loss %x : tensor<f32>
+  return
+}

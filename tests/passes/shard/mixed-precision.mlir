@@ -143,3 +143,29 @@ module attributes {fsdp.options = {"param-dtype" = "f16"}} {
     return
   }
 }
+
+// -----
+
+// A prediction is written in f32, and what leads to a metric alone is computed in it.
+module attributes {fsdp.options = {"param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<8x8xf32> trainable unit @u
+  fsdp.unit @u
+  fsdp.layout @u.flat of @u trainable elements 64 : f32 states 2 {
+    members = [#fsdp.member<@w[0, 64] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // CHECK-LABEL: func.func @evaluate
+  func.func @evaluate(%x: tensor<4x8xf32>) {
+    %f = fsdp.flat @u.flat : tensor<64xf32>
+    %w = fsdp.view %f[@w at 0] : tensor<64xf32> -> tensor<8x8xf32>
+    // CHECK: %[[H:.*]] = nn.matmul {{.*}} -> tensor<4x8xbf16>
+    %h = nn.matmul %x, %w : tensor<4x8xf32>, tensor<8x8xf32> -> tensor<4x8xf32>
+    // CHECK: nn.reduce sum %{{.*}} [0, 1] : tensor<4x8xf32> -> tensor<1x1xf32>
+    %s = nn.reduce sum %h [0, 1] : tensor<4x8xf32> -> tensor<1x1xf32>
+    %m = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+    // CHECK: fsdp.report_output "sum" %{{.*}} : tensor<f32>
+    fsdp.report_output "sum" %m : tensor<f32>
+    // CHECK: fsdp.report_output "h" %{{.*}} : tensor<4x8xf32>
+    fsdp.report_output "h" %h : tensor<4x8xf32>
+    return
+  }
+  func.func @microbatch() { return }
+}

@@ -1,0 +1,122 @@
+// --on-nonfinite: what follows from a step whose loss or gradient is not
+// finite.
+//
+// Such a step changes nothing: neither parameters nor optimizer state (the
+// update does not run, or its optimizers do nothing), nor the running
+// statistics, which the forward has changed already and which are put back.
+// Going back to a checkpoint, and on with the samples that follow the step, is
+// how PaLM was trained past spikes of its loss (Chowdhery et al., 2022).
+//
+// Losses and sums of gradients are the same numbers on every rank, so all ranks
+// come to the same conclusions.
+#include "runtime/core/failure.h"
+#include "runtime/core/spelling.h"
+#include "runtime/core/trainer.h"
+#include "shared/memory_plan.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace fsdpc::runtime {
+namespace {
+
+// The bytes of a buffer that the forward may change, or 0.
+size_t changingBytes(const Buffer &buffer) {
+  return buffer.optimizerState
+             ? 0
+             : size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype));
+}
+
+} // namespace
+
+// Allocates in the first step only.
+void Trainer::keepBuffers() {
+  if (!toleratesNonFinite())
+    return;
+  size_t bytes = 0;
+  for (const Buffer &buffer : manifest.buffers)
+    bytes += changingBytes(buffer);
+  buffersBefore.resize(bytes);
+  char *to = buffersBefore.data();
+  for (size_t i = 0; i < manifest.buffers.size(); ++i) {
+    size_t size = changingBytes(manifest.buffers[i]);
+    rank->device->download(to, rank->buffers[i], size);
+    to += size;
+  }
+}
+
+// Called after each step. Puts the buffers back if it was not finite, says so,
+// and goes back to a checkpoint if that is asked for.
+Status Trainer::leaveOut(StepRecord &record) {
+  wentBack = false;
+  bool finite = std::isfinite(record.loss);
+  // The gradients of a dynamic loss scale overflow as a matter of course.
+  if (!toleratesNonFinite() || scaler.isDynamic() ||
+      (finite && results.nonFinite < 0))
+    return {};
+  std::string what = finite ? "the gradient is not finite"
+                            : "the loss is " + std::to_string(record.loss);
+  std::string unit = finite ? manifest.layouts[size_t(results.nonFinite)].unit
+                            : unitOfNonFinite();
+  if (leftOut == options.onNonFinite.times)
+    stopAtNonFinite(*rank, record.step,
+                    what + ", and --on-nonfinite has left out " +
+                        std::to_string(leftOut) + " steps before",
+                    unit);
+  ++leftOut;
+  ++counted; // the step's microbatches are not
+  const char *from = buffersBefore.data();
+  for (size_t i = 0; i < manifest.buffers.size(); ++i) {
+    size_t size = changingBytes(manifest.buffers[i]);
+    rank->device->upload(rank->buffers[i], from, size);
+    from += size;
+  }
+  if (job.rank == 0)
+    printWarning("step " + std::to_string(record.step) + ": " + what + "; " +
+                 causeOfNonFinite(*rank, record.step, unit) +
+                 "; the step is left out (" + std::to_string(leftOut) +
+                 " of at most " + std::to_string(options.onNonFinite.times) +
+                 ")");
+  return options.onNonFinite.kind == NonFinitePolicy::rollback
+             ? rollBack(record.step)
+             : Status();
+}
+
+// Sets everything to the newest checkpoint, but for the position in the data,
+// which is that after `step`. All ranks call it together.
+Status Trainer::rollBack(int64_t step) {
+  int64_t sample = numberOf(step + 1, 0, 0);
+  finishCheckpoint();
+  awaitHook();
+  resumed.reset();
+  if (!findCheckpoint("newest"))
+    awaitAbort(job);
+  if (!resumed)
+    failJob(job, "--on-nonfinite=rollback: '" + options.checkpoint +
+                     "' has no checkpoint yet to go back to; step " +
+                     std::to_string(step) + " is not finite");
+  Status loaded = loadFrom(*resumed);
+  resumed.reset();
+  state.sample = started.sample = sample;
+  rank->slot = 0;
+  nextRead = {};
+  if (loaded)
+    loaded = readStep(started.step);
+  if (!agree(job, loaded))
+    awaitAbort(job);
+  FSDPC_TRY(rank->device->gatherWholes(*rank));
+  if (job.rank == 0) {
+    if (Status cut = log.goBack(started.step); !cut)
+      printWarning(cut.error().message + "; the log keeps the steps that the "
+                                         "run has gone back from");
+    if (Status begun = events.begin(started.step); !begun)
+      printWarning(begun.error().message + "; the run has no further events");
+    std::fprintf(stderr, "going back to '%s'\n",
+                 folder.folderOf(started.step).c_str());
+  }
+  finished = std::chrono::steady_clock::now();
+  wentBack = true;
+  return {};
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,48 @@
+// The files of --predict: outputs of the evaluation, one row (or several) per
+// sample, in the order of the samples whatever the number of ranks. Rank 0
+// writes each microbatch where it belongs, so no rank holds more than one.
+#pragma once
+
+#include "runtime/core/new_file.h"
+#include "runtime/core/output_flags.h"
+#include "runtime/core/rank.h"
+
+#include <memory>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+class Predictions {
+public:
+  // Keeps references to both.
+  Predictions(const Manifest &manifest, const std::vector<Prediction> &wanted)
+      : manifest(manifest), wanted(wanted) {}
+
+  // Begins the files of one evaluation, for `samples` samples. Only rank 0
+  // opens them.
+  Status begin(const Job &job, int64_t samples);
+  // Writes the outputs of the microbatches j, j + 1, …, j + N - 1, of which
+  // rank r has just computed j + r; those past the last sample are left out.
+  // All ranks call it together, when their devices are idle. The caller must
+  // end the job if it fails, because the other ranks may be waiting.
+  Status add(fsdpc_rank &rank, int64_t j);
+  // Gives the files their names.
+  Status commit();
+
+private:
+  // What belongs to a microbatch: bytes of its rows in the file.
+  struct File {
+    NewFile file;
+    uint64_t header = 0;     // bytes before the first row
+    int64_t sampleBytes = 0; // of all rows of a sample
+  };
+  Status addOne(fsdpc_rank &rank, size_t index, int64_t j);
+
+  const Manifest &manifest;
+  const std::vector<Prediction> &wanted;
+  std::vector<std::unique_ptr<File>> files; // of rank 0
+  int64_t samples = 0, batch = 1;
+  std::vector<char> host; // an output that the host cannot read where it is
+};
+
+} // namespace fsdpc::runtime

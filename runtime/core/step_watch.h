@@ -1,0 +1,66 @@
+// --watchdog: ends the job when a step does not get on. A thread of each rank
+// looks whether the loop or a stream has moved since its last look. A rank that
+// is stuck ends the job with a line that says where; one that waits for others
+// speaks later, in case they can say more. Before the time is up each rank
+// writes its flight record, so that those of all ranks are there however the
+// job ends.
+//
+// Only steps are watched: how long a file takes to be written depends on the
+// disk. A rank that is silent is noticed by the other ranks (MpiWatch,
+// TcpSession), a collective of a GPU that hangs by its Watchdog.
+#pragma once
+
+#include "runtime/core/flight_recorder.h"
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace fsdpc::runtime {
+
+class StepWatch {
+public:
+  struct Limits {
+    // Of a step, in seconds; negative: the larger of 300 and 20 median steps;
+    // 0: none. `first` is that of the first step, which loads code and files.
+    double step = -1, first = 0;
+  };
+  // Starts the thread. Keeps references to rank and recorder. `path` is that of
+  // this rank's flight record.
+  StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
+            Limits limits, std::string path);
+  ~StepWatch();
+  StepWatch(const StepWatch &) = delete;
+
+  // Called by the loop around each step.
+  void beginStep();
+  void endStep(double seconds);
+
+private:
+  using Clock = std::chrono::steady_clock;
+  void loop();
+  void look(double limit);
+  void writeRecord();
+  void end(double waited);
+  double limit() const;
+
+  const fsdpc_rank &rank;
+  const FlightRecorder &recorder;
+  const Limits limits;
+  const std::string path;
+  // Used by the thread only.
+  uint64_t seen = 0;
+  Clock::time_point since, awake;
+  bool written = false;
+  mutable std::mutex mutex; // guards what follows
+  std::condition_variable changed;
+  std::array<double, 64> lengths{}; // of the last steps
+  size_t steps = 0;
+  bool running = false, stopping = false;
+  std::thread thread;
+};
+
+} // namespace fsdpc::runtime
