@@ -48,7 +48,7 @@ template <class V> void fields(V &v, Member &x) {
 
 template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
-  v("hybrid", x.hybrid);
+  v("hybrid", x.hybrid), v("secondary", x.secondary);
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("states", x.states);
@@ -310,6 +310,7 @@ Status checkSizes(const Manifest &manifest) {
   for (auto &[name, size] :
        std::initializer_list<std::pair<const char *, int64_t>>{
            {"planRanksPerNode", manifest.planRanksPerNode},
+           {"reshardTo", manifest.reshardTo},
            {"memoryLimit", manifest.memoryLimit},
            {"arenaBytes", manifest.arenaBytes},
            {"arenaGathered", manifest.arenaGathered},
@@ -320,6 +321,9 @@ Status checkSizes(const Manifest &manifest) {
            {"stackBytes", manifest.stackBytes}})
     if (size < 0 || size > mostElements)
       return Error{std::string("'") + name + "' is " + std::to_string(size)};
+  if (manifest.reshardTo > manifest.maxRanks)
+    return Error{"'reshardTo' is " + std::to_string(manifest.reshardTo) +
+                 ", above 'maxRanks'"};
   for (const Buffer &buffer : manifest.buffers)
     if (elementsOf(buffer.shape, 0) < 0)
       return Error{"buffer '" + buffer.name + "' has a shape that overflows"};
@@ -409,6 +413,9 @@ Status check(const Manifest &manifest) {
       return Error{
           "layout '" + layout.name +
           "' keeps its state replicated, but not its master and gradient"};
+    if (layout.secondary && (layout.hybrid || layout.computeWhole))
+      return Error{"layout '" + layout.name +
+                   "' has a secondary shard, but is not cut over all ranks"};
     if (layout.elements < 0 || layout.elements > mostElements)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.elements) + " elements"};

@@ -251,6 +251,33 @@ TEST(MemoryPlan, GroupsOwnSeveralShards) {
   EXPECT_EQ(memory.ownOf(4), zero3.shardOf(4));
 }
 
+// A secondary shard is the rank's part over its group, in the compute type. All
+// else is zero3's.
+TEST(MemoryPlan, SecondaryShardsAreOfAGroup) {
+  Manifest manifest = sample();
+  manifest.computeDtype = "bf16";
+  manifest.reshardTo = 2;
+  Layout &layout = manifest.layouts[0];
+  LayoutMemory zero3 = layoutMemory(manifest, layout, 6, 6);
+  EXPECT_EQ(zero3.secondary, 0);
+  EXPECT_FALSE(usesGroups(manifest));
+  MemoryPlan before = planMemory(manifest, 6, 6, 1, 0, 0);
+  layout.secondary = true;
+  LayoutMemory memory = layoutMemory(manifest, layout, 6, 2);
+  EXPECT_EQ(memory.secondary, memory.whole / 2 * 2);
+  EXPECT_EQ(memory.shard, zero3.shard);
+  EXPECT_EQ(memory.master, zero3.master);
+  EXPECT_TRUE(usesGroups(manifest));
+  EXPECT_FALSE(reducesInGroups(manifest));
+  MemoryPlan plan = planMemory(manifest, 6, 2, 1, 0, 0);
+  EXPECT_EQ(plan.parameters - before.parameters, memory.secondary);
+  EXPECT_EQ(plan.allocated - before.allocated, memory.secondary);
+  // Where the group does not divide the ranks, a plan takes them all.
+  EXPECT_EQ(plannedGroup(manifest, 6, 0), 2);
+  EXPECT_EQ(plannedGroup(manifest, 6, 3), 3);
+  EXPECT_EQ(plannedGroup(manifest, 5, 0), 5);
+}
+
 // Frozen layouts keep only their parameters.
 TEST(MemoryPlan, FrozenLayoutsHaveNoGradientAndNoState) {
   Manifest manifest = sample();
