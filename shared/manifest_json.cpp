@@ -139,6 +139,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);
   v("planThreads", x.planThreads);
   v("planRanksPerNode", x.planRanksPerNode);
+  v("reshardTo", x.reshardTo);
   v("shardAlignment", x.shardAlignment);
   v("memoryLimit", x.memoryLimit), v("arenaBytes", x.arenaBytes);
   v("arenaGathered", x.arenaGathered), v("arenaGradients", x.arenaGradients);

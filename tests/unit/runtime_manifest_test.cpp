@@ -72,11 +72,16 @@ std::string replaced(std::string text, const std::string &from,
 
 // Every field survives, including integers that a double could not hold.
 TEST(Manifest, RoundTrips) {
-  std::string text = toJson(sample());
+  Manifest manifest = sample();
+  manifest.reshardTo = 2;
+  manifest.layouts[0].secondary = true;
+  std::string text = toJson(manifest);
   auto read = fromJson(text.data(), text.size());
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(toJson(*read), text);
   EXPECT_EQ(read->lr, 0.1);
+  EXPECT_EQ(read->reshardTo, 2);
+  EXPECT_TRUE(read->layouts[0].secondary);
   EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
 
@@ -119,6 +124,15 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   manifest.layouts[0].stateWhole = true;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("keeps its state replicated"));
+  manifest = sample();
+  manifest.layouts[0].secondary = manifest.layouts[0].hybrid = true;
+  EXPECT_THAT(
+      readError(toJson(manifest)),
+      HasSubstr("'h.0' has a secondary shard, but is not cut over all"));
+  manifest = sample();
+  manifest.reshardTo = manifest.maxRanks + 1;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'reshardTo' is 1025, above 'maxRanks'"));
 }
 
 // Lists that library calls index, and extents that sizes are divided by.
