@@ -83,7 +83,7 @@ def check_groups(bench, model, data) -> list[str]:
     for name, flags in HYBRID.items():
         program, log = bench.path("program"), bench.path("log.jsonl")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
-        for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS]),
+        for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS, "--shard-group=4"]),
                               (2, [program, "--ranks", RANKS, "--shard-group=2"]),
                               (2, [*harness.mpirun(RANKS), program, "--ranks-per-node=2"])):
             harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])
