@@ -30,7 +30,7 @@ STRATEGIES = {
 
 HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_zero2"],
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
-          "resharded": ["--reshard-to=2"], "resharded, reduced once a step": ["--reshard-to=2", "--reduce=step"],
+          "resharded": ["--reshard-to=2"],
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 
