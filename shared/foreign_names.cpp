@@ -14,6 +14,9 @@ constexpr const char *strategy =
     "write '--strategy=zero3' (or 'zero2', 'zero1', 'ddp', 'hybrid') of fsdpc";
 constexpr const char *group =
     "write '--shard-group G' of the program, compiled with a hybrid strategy";
+constexpr const char *secondary = "write '--reshard-to=G' of fsdpc, or "
+                                  "'--shard-group G' of a program that was "
+                                  "compiled with it";
 constexpr const char *dtype = "write '--param-dtype=bf16' of fsdpc";
 constexpr const char *clip = "write '--clip-grad-norm=X' of fsdpc";
 constexpr const char *microbatch =
@@ -67,6 +70,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"reshard-after-forward", strategy},
       {"hybrid-shard-group-size", group},
       {"mics-shard-size", group},
+      {"zero-hpz-partition-size", secondary},
       {"auto-wrap-policy", units},
       {"fsdp-transformer-layer-cls-to-wrap", units},
       {"transformer-layer-cls-to-wrap", units},

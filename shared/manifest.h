@@ -73,12 +73,14 @@ constexpr int32_t mostStates = 8; // optimizer states per layout
 // N), shardAlignment) elements. A hybrid layout is cut over each group of G
 // ranks instead: a rank owns N / G such shards, and so does its counterpart in
 // every other group. "whole" buffers are replicated: every rank holds all
-// shards.
+// shards. A `secondary` layout is cut over all ranks, and a second time over
+// each group, in the compute type, for gathers within the group.
 struct Layout {
   std::string name;
   std::string unit;
   bool trainable = true;
   bool hybrid = false;
+  bool secondary = false; // has a shard over a group of ranks besides
   int64_t elements = 0;
   bool masterWhole = false;   // f32 masters; false: this rank's shard only
   bool gradientWhole = false; // f32 accumulator
@@ -217,9 +219,10 @@ struct Manifest {
   LossScale lossScale;
   int64_t maxRanks = 1024, planRanks = 8, planThreads = 1;
   int64_t planRanksPerNode = 0; // 0: all on one node
-  int64_t shardAlignment = 32;  // elements
-  int64_t memoryLimit = 0;      // bytes per rank; 0: none
-  int64_t arenaBytes = 0;       // as packed, with slack for maxRanks
+  int64_t reshardTo = 0;       // ranks of a group by --reshard-to; 0: not given
+  int64_t shardAlignment = 32; // elements
+  int64_t memoryLimit = 0;     // bytes per rank; 0: none
+  int64_t arenaBytes = 0;      // as packed, with slack for maxRanks
   int64_t arenaGathered = 0, arenaGradients = 0,
           arenaActivations = 0; // shares of the arena's peak, for the table;
                                 // the rest of the arena is slack

@@ -52,7 +52,7 @@ template <class V> void fields(V &v, Member &x) {
 
 template <class V> void fields(V &v, Layout &x) {
   v("name", x.name), v("unit", x.unit), v("trainable", x.trainable);
-  v("hybrid", x.hybrid);
+  v("hybrid", x.hybrid), v("secondary", x.secondary);
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("states", x.states);
@@ -143,6 +143,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);
   v("planThreads", x.planThreads);
   v("planRanksPerNode", x.planRanksPerNode);
+  v("reshardTo", x.reshardTo);
   v("shardAlignment", x.shardAlignment);
   v("memoryLimit", x.memoryLimit), v("arenaBytes", x.arenaBytes);
   v("arenaGathered", x.arenaGathered), v("arenaGradients", x.arenaGradients);
@@ -315,6 +316,7 @@ Status checkSizes(const Manifest &manifest) {
   for (auto &[name, size] :
        std::initializer_list<std::pair<const char *, int64_t>>{
            {"planRanksPerNode", manifest.planRanksPerNode},
+           {"reshardTo", manifest.reshardTo},
            {"memoryLimit", manifest.memoryLimit},
            {"arenaBytes", manifest.arenaBytes},
            {"arenaGathered", manifest.arenaGathered},
@@ -328,6 +330,9 @@ Status checkSizes(const Manifest &manifest) {
   for (const Output &output : manifest.outputs)
     if (elementsOf(output.shape, 1) < 0)
       return Error{"output '" + output.name + "' has a shape that overflows"};
+  if (manifest.reshardTo > manifest.maxRanks)
+    return Error{"'reshardTo' is " + std::to_string(manifest.reshardTo) +
+                 ", above 'maxRanks'"};
   for (const Buffer &buffer : manifest.buffers)
     if (elementsOf(buffer.shape, 0) < 0)
       return Error{"buffer '" + buffer.name + "' has a shape that overflows"};
@@ -417,6 +422,9 @@ Status check(const Manifest &manifest) {
       return Error{
           "layout '" + layout.name +
           "' keeps its state replicated, but not its master and gradient"};
+    if (layout.secondary && (layout.hybrid || layout.computeWhole))
+      return Error{"layout '" + layout.name +
+                   "' has a secondary shard, but is not cut over all ranks"};
     if (layout.elements < 0 || layout.elements > mostElements)
       return Error{"layout '" + layout.name + "' has " +
                    std::to_string(layout.elements) + " elements"};

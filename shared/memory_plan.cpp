@@ -42,12 +42,20 @@ int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment) {
 }
 
 bool usesGroups(const Manifest &manifest) {
+  return std::any_of(
+      manifest.layouts.begin(), manifest.layouts.end(),
+      [](const Layout &layout) { return layout.hybrid || layout.secondary; });
+}
+
+bool reducesInGroups(const Manifest &manifest) {
   return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
                      [](const Layout &layout) { return layout.hybrid; });
 }
 
 int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
-  int64_t group = wanted ? wanted : manifest.planRanksPerNode;
+  int64_t group = wanted               ? wanted
+                  : manifest.reshardTo ? manifest.reshardTo
+                                       : manifest.planRanksPerNode;
   return group > 0 && ranks % group == 0 ? int(group) : ranks;
 }
 
@@ -91,6 +99,9 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     memory.gradient = bytes(layout.gradientWhole, 4);
     memory.states = layout.states * bytes(layout.stateWhole, 4);
   }
+  if (layout.secondary)
+    memory.secondary = roundUp(
+        memory.whole / groupRanks * dtypeBytes(manifest.computeDtype), 64);
   return memory;
 }
 
@@ -130,9 +141,10 @@ int64_t statisticsBytes(const Manifest &manifest, int64_t ranks) {
 int64_t channelBytes(const Manifest &manifest, int ranks, int groupRanks,
                      int ranksPerNode, const std::string &transport) {
   int64_t bytes = communicationBytes(ranks, ranksPerNode, transport);
-  if (usesGroups(manifest))
-    bytes +=
-        groupCommunicationBytes(ranks, groupRanks, ranksPerNode, transport);
+  // GPUs gather in groups over the communicators that they have anyway.
+  if (usesGroups(manifest) && !manifest.target.starts_with("cuda"))
+    bytes += groupCommunicationBytes(ranks, groupRanks, ranksPerNode, transport,
+                                     reducesInGroups(manifest));
   return bytes;
 }
 
@@ -142,7 +154,7 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   MemoryPlan plan;
   for (const Layout &layout : manifest.layouts) {
     LayoutMemory memory = layoutMemory(manifest, layout, ranks, groupRanks);
-    plan.parameters += memory.master + memory.compute;
+    plan.parameters += memory.master + memory.compute + memory.secondary;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
   }

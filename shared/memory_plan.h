@@ -17,7 +17,8 @@ namespace fsdpc {
 
 // The memory table of one rank.
 struct MemoryPlan {
-  int64_t parameters = 0; // masters and compute copies that persist
+  int64_t parameters = 0; // masters, compute copies that persist and secondary
+                          // shards
   int64_t gradients = 0;  // f32 accumulators and the arena's gradient slots at
                           // the peak
   int64_t optimizer = 0;
@@ -46,12 +47,15 @@ int64_t dtypeBytes(const std::string &dtype);
 // Elements per shard of a layout, a multiple of `alignment` (in elements).
 int64_t shardElements(const Layout &layout, int64_t ranks, int64_t alignment);
 
-// Returns true if some layout is cut over groups of ranks.
+// Returns true if some layout is cut over groups of ranks, alone (hybrid) or
+// besides (secondary).
 bool usesGroups(const Manifest &manifest);
+// Returns true if some layout's gradients are reduced in groups of ranks.
+bool reducesInGroups(const Manifest &manifest);
 
 // Returns the ranks of a shard group that a plan for `ranks` ranks assumes:
-// `wanted`, else the ranks per node that the program was planned for, else all;
-// and all where it does not divide them.
+// `wanted`, else those of --reshard-to, else the ranks per node that the
+// program was planned for, else all; and all where it does not divide them.
 int plannedGroup(const Manifest &manifest, int ranks, int wanted);
 
 // How a layout is cut into shards. All sizes are in elements.
@@ -81,6 +85,8 @@ struct LayoutCut {
 // a compute copy even where that does not persist whole.
 struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
+  // The rank's part of the parameters over its group, in the compute type.
+  int64_t secondary = 0;
 };
 // `groupRanks`, which divides `ranks`, is the size of a shard group.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,

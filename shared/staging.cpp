@@ -65,22 +65,26 @@ int64_t communicationBytes(int ranks, int ranksPerNode,
 }
 
 int64_t groupCommunicationBytes(int ranks, int groupRanks, int ranksPerNode,
-                                const std::string &transport) {
+                                const std::string &transport, bool reduces) {
   if (ranks <= 1)
     return 0;
   // Sums from the group before, of this group, and complete ones.
-  int64_t bytes = groupRanks < ranks ? 3 * hybridPieceBytes : 0;
+  int64_t bytes = reduces && groupRanks < ranks ? 3 * hybridPieceBytes : 0;
   bool onOneNode =
       groupRanks > 1 && (ranksPerNode <= 0 || groupRanks <= ranksPerNode);
   if (onOneNode && transport == "local")
     return bytes;
   if (!onOneNode || transport == "tcp")
-    return bytes + 2 * int64_t(Staging::of(reduceChannel, groupRanks).half);
-  for (Channel channel : {gatherChannel, reduceChannel})
-    bytes += Staging::of(channel, groupRanks).touchedBytes(groupRanks) +
-             // Between groups nothing but the header is touched.
-             int64_t(Staging::header);
-  return bytes;
+    return bytes +
+           (reduces ? 2 * int64_t(Staging::of(reduceChannel, groupRanks).half)
+                    : 0);
+  // Between groups nothing but the header is touched.
+  auto touched = [&](Channel channel) {
+    return Staging::of(channel, groupRanks).touchedBytes(groupRanks) +
+           int64_t(Staging::header);
+  };
+  return bytes + touched(gatherChannel) +
+         (reduces ? touched(reduceChannel) : 0);
 }
 
 } // namespace fsdpc

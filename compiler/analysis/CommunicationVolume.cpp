@@ -20,6 +20,8 @@ using namespace mlir;
 namespace fsdpc::analysis {
 
 static constexpr llvm::StringLiteral communicationAttr = "fsdp.communication";
+// The name of the term of gathers that read secondary shards.
+static constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
 
 namespace {
 
@@ -35,19 +37,26 @@ const LevelText &textOf(Level level) { return levels[int(level)]; }
 
 } // namespace
 
-// A parameter is gathered for the forward and again for the backward. Frozen
-// parameters are gathered too, but have no gradient.
+// A parameter is gathered for the forward and again for the backward, from
+// secondary shards if there are any. Frozen parameters are gathered too, but
+// have no gradient.
 static std::string sumOf(const CommunicationVolume &volume, Level level) {
   std::string sum;
+  bool reshards =
+      llvm::any_of(volume.terms, [](const CommunicationVolume::Term &term) {
+        return term.what == gatherSecondary;
+      });
   for (const CommunicationVolume::Term &term : volume.terms) {
     if (term.level != level)
       continue;
-    bool gathers = term.what == "all_gather";
+    bool gathers = term.what == "all_gather" || term.what == gatherSecondary;
+    bool twice =
+        term.what == "all_gather" && !(reshards && term.level == Level::Ranks);
     StringRef elements = term.elements;
     if (elements.empty())
       elements = gathers && volume.frozen ? "(P+F)" : "P";
     sum += llvm::formatv("{0}{1}{2}{3}·{4}", sum.empty() ? "" : " + ",
-                         term.eachMicrobatch ? "K·" : "", gathers ? "2·" : "",
+                         term.eachMicrobatch ? "K·" : "", twice ? "2·" : "",
                          elements, term.type)
                .str();
   }
@@ -196,7 +205,8 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
     for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
       bool hybrid = parts.isHybrid(layout);
-      count(what, eachMicrobatch, hybrid ? Level::Group : Level::Ranks, layout,
+      bool inGroup = hybrid || what == gatherSecondary;
+      count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
             type);
       if (hybrid && what.starts_with("reduce"))
         count(what, eachMicrobatch, Level::Groups, layout,
@@ -210,7 +220,10 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
       return WalkResult::skip();
     TypeSwitch<Operation *>(op)
         .Case<fsdp::AllGatherOp, fsdp::AllGatherStartOp>([&](auto gather) {
-          add("all_gather", true, gather.getLayouts(), compute);
+          StringRef what = "all_gather";
+          if (gather.getFromSecondary())
+            what = gatherSecondary;
+          add(what, true, gather.getLayouts(), compute);
         })
         .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(
             [&](auto reduce) {

@@ -50,11 +50,11 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
 // libraries on a GPU.
 MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
   int threads = manifest.planThreads;
+  int group = plannedGroup(manifest, ranks, /*wanted=*/0);
   if (manifest.target != "host")
-    return planMemory(manifest, ranks, ranks, threads,
+    return planMemory(manifest, ranks, group, threads,
                       /*communicationBytes=*/0,
                       cudaScratch(manifest, ranks).total());
-  int group = plannedGroup(manifest, ranks, /*wanted=*/0);
   return planMemory(
       manifest, ranks, group, threads,
       channelBytes(manifest, ranks, group, group, ranks > 1 ? "mpi" : "none"),

@@ -40,6 +40,13 @@ ArrayAttr concat(ArrayAttr a, ArrayAttr b) {
   return ArrayAttr::get(a.getContext(), all);
 }
 
+// A gather keeps secondary shards, reads them or does neither, for all of its
+// layouts.
+bool haveSameMarks(fsdp::AllGatherOp a, fsdp::AllGatherOp b) {
+  return a.getKeepSecondary() == b.getKeepSecondary() &&
+         a.getFromSecondary() == b.getFromSecondary();
+}
+
 // The later gather joins the earlier one, which its users come after.
 int64_t fuseGathers(Block &body) {
   int64_t fused = 0;
@@ -53,9 +60,10 @@ int64_t fuseGathers(Block &body) {
         open = nullptr;
       continue;
     }
-    if (!open || !mayFuse(open, gather,
-                          bytesOf(open.getResultTypes()) +
-                              bytesOf(gather.getResultTypes()))) {
+    if (!open || !haveSameMarks(open, gather) ||
+        !mayFuse(open, gather,
+                 bytesOf(open.getResultTypes()) +
+                     bytesOf(gather.getResultTypes()))) {
       open = gather;
       continue;
     }
@@ -66,7 +74,8 @@ int64_t fuseGathers(Block &body) {
     types.append(gather->result_type_begin(), gather->result_type_end());
     auto both = fsdp::AllGatherOp::create(
         builder, open.getLoc(), types,
-        concat(open.getLayouts(), gather.getLayouts()));
+        concat(open.getLayouts(), gather.getLayouts()),
+        open.getKeepSecondaryAttr(), open.getFromSecondaryAttr());
     both->setDiscardableAttrs(open->getDiscardableAttrDictionary());
     unsigned count = open->getNumResults();
     open->replaceAllUsesWith(both.getResults().take_front(count));

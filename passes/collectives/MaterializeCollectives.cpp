@@ -126,9 +126,12 @@ bool keepWhole(ModuleOp module, Block &body) {
 // too.
 class Gatherer {
 public:
-  Gatherer(ModuleOp module, Block &body) : symbols(module), body(body) {}
+  Gatherer(ModuleOp module, const fsdp::CompileOptions &options, Block &body)
+      : symbols(module), options(options), body(body) {}
 
-  int64_t run() {
+  // With `reshard`, gathers of a layout after the first one read what that kept
+  // (--reshard-to).
+  int64_t run(bool reshard) {
     SmallVector<Operation *> readers, aliases;
     for (Operation &op : body) {
       if (readsWeights(&op))
@@ -146,6 +149,8 @@ public:
     for (Operation *alias : llvm::reverse(aliases))
       if (alias->use_empty())
         alias->erase();
+    if (reshard)
+      keepSecondary();
     return gathers;
   }
 
@@ -193,7 +198,8 @@ private:
       auto layout = symbols.lookup<fsdp::LayoutOp>(name);
       auto gather = fsdp::AllGatherOp::create(
           builder, layout.getLoc(), TypeRange(fsdp::getFlatType(layout)),
-          builder.getArrayAttr({FlatSymbolRefAttr::get(layout)}));
+          builder.getArrayAttr({FlatSymbolRefAttr::get(layout)}),
+          /*keep_secondary=*/UnitAttr(), /*from_secondary=*/UnitAttr());
       copyPlace(before, gather);
       use.gathered = gather.getResult(0);
       builder.setInsertionPointAfter(use.last);
@@ -208,6 +214,25 @@ private:
       for (OpOperand &operand : op->getOpOperands())
         if (flatBehind(operand.get()))
           operand.set(copyAlias(operand.get(), op, uses, copies));
+  }
+
+  // Parameters do not change within a microbatch. A layout that is gathered
+  // once needs no secondary shard.
+  void keepSecondary() {
+    llvm::StringMap<fsdp::AllGatherOp> first;
+    for (auto gather : body.getOps<fsdp::AllGatherOp>()) {
+      // fuse-small-collectives has not joined gathers yet.
+      auto layout = symbols.lookup<fsdp::LayoutOp>(
+          gather.getLayoutRefs().front().getValue());
+      if (fsdp::strategyOf(layout, options) != fsdp::Strategy::Zero3)
+        continue;
+      auto [known, isFirst] = first.try_emplace(layout.getSymName(), gather);
+      if (isFirst)
+        continue;
+      layout.setSecondary(true);
+      known->second.setKeepSecondary(true);
+      gather.setFromSecondary(true);
+    }
   }
 
   bool isOwn(StringRef layout, FlatSymbolRefAttr unit) {
@@ -234,6 +259,7 @@ private:
   }
 
   SymbolTable symbols;
+  const fsdp::CompileOptions &options;
   Block &body;
   int64_t gathers = 0;
 };
@@ -289,12 +315,25 @@ struct MaterializeCollectives
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     // @evaluate hands over no gradients, so nothing is reduced there.
     for (func::FuncOp function : *forwards)
-      materialize(module, options, function.front());
+      materialize(module, options, function);
     completeUpdate(module, options, update->front());
+    // Quietly ignored, the option would leave gathers between nodes that its
+    // user means to be rid of.
+    if (options.reshardTo > 0 && llvm::none_of(module.getOps<fsdp::LayoutOp>(),
+                                               [](fsdp::LayoutOp layout) {
+                                                 return layout.getSecondary();
+                                               })) {
+      module.emitError("'--reshard-to=")
+          << options.reshardTo
+          << "' has no effect: no unit of zero3 is gathered twice in a "
+             "microbatch; use smaller units, or omit it";
+      signalPassFailure();
+    }
   }
 
   void materialize(ModuleOp module, const fsdp::CompileOptions &options,
-                   Block &body) {
+                   func::FuncOp function) {
+    Block &body = function.front();
     if (options.reduce == fsdp::ReductionTime::Step)
       accumulateLocally(body);
     else
@@ -306,8 +345,11 @@ struct MaterializeCollectives
     segments += found.size();
     markSegments(found);
 
+    // An evaluation has no backward that would read secondary shards.
+    bool reshard = options.reshardTo > 0 &&
+                   function.getSymName() == FSDPDialect::kMicrobatch;
     if (keepWhole(module, body))
-      gathers += Gatherer(module, body).run();
+      gathers += Gatherer(module, options, body).run(reshard);
   }
 };
 

@@ -59,6 +59,10 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
     With `reduce = step` packs are accumulated locally, and @update begins with
     reduce_gradients.
 
+    With `reshard-to`, zero3's layouts that @microbatch gathers several times become
+    `secondary`: the first gather has the mark `keep_secondary`, the others
+    `from_secondary`, so that only the first one leaves its group of ranks.
+
     Before:
     ```mlir
     %f = fsdp.flat @h.0.flat {fsdp.unit = @h.0} : tensor<64xf32>
@@ -86,7 +90,8 @@ def FuseSmallCollectives : Pass<"fuse-small-collectives", "::mlir::ModuleOp"> {
     A collective costs its latency whatever its size. Neighbouring all_gathers, and
     neighbouring reduce_scatters with nothing but packs and marks between them, become one
     op on several layouts while they move at most 1 MiB together. Those of one unit (its
-    trainable and its frozen layout) are joined at any size.
+    trainable and its frozen layout) are joined at any size. Gathers with other marks for
+    secondary shards are not joined.
 
     Before:
     ```mlir
@@ -116,6 +121,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `stage` | an `fsdp.flat` or `fsdp.reduce` is left, or a collective is split |
     | `replicated` | a replicated layout is gathered, or a sharded one is not |
+    | `secondary` | a gather reads a secondary shard that no earlier gather of the function has kept, none of @microbatch keeps that of a layout that has one, or such a layout is not of zero3 |
     | `segment` | `fsdp.enter` and `fsdp.exit` do not alternate and match, or an op reads weights outside of a segment of its unit and direction |
     | `gather-once` | a layout is gathered while an earlier gather of it is not freed |
     | `used` | nothing computes with what an all_gather gathers |

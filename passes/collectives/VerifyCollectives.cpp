@@ -81,7 +81,8 @@ public:
     // are the only ones.
     for (Operation &op : body.without_terminator()) {
       if (failed(verifyStage(&op)) || failed(verifyUnits(&op)) ||
-          failed(verifySymmetry(&op)) || failed(verifyEffects(&op)))
+          failed(verifySymmetry(&op)) || failed(verifyEffects(&op)) ||
+          failed(verifySecondary(&op)))
         return failure();
       if (!scheduled &&
           (failed(verifySegment(&op)) || failed(lives.verify(&op))))
@@ -91,6 +92,12 @@ public:
       return broken(segment, "segment") << "no 'fsdp.exit' ends it";
     if (evaluates)
       return success();
+    for (auto layout : module.getOps<fsdp::LayoutOp>())
+      if (layout.getSecondary() && !kept.contains(layout.getSymNameAttr()))
+        return broken(layout, "secondary")
+               << "no gather of '@microbatch' keeps the secondary shard of "
+                  "layout '"
+               << layout.getSymName() << "'";
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       if (layout.getTrainable() &&
           !reductions.contains(layout.getSymNameAttr()))
@@ -217,6 +224,35 @@ private:
     return success();
   }
 
+  // A secondary shard is of the microbatch in which it was kept: an update has
+  // changed the parameters since an earlier one.
+  LogicalResult verifySecondary(Operation *op) {
+    if (auto gather = dyn_cast<fsdp::AllGatherOp>(op))
+      return verifyMarks(gather);
+    auto start = dyn_cast<fsdp::AllGatherStartOp>(op);
+    return start ? verifyMarks(start) : success();
+  }
+
+  template <typename OpTy> LogicalResult verifyMarks(OpTy gather) {
+    for (FlatSymbolRefAttr name : gather.getLayoutRefs()) {
+      auto layout = symbols.lookup<fsdp::LayoutOp>(name.getAttr());
+      fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+      if (layout.getSecondary() && strategy != fsdp::Strategy::Zero3)
+        return refuseWithNote(
+            broken(gather, "secondary")
+                << "layout '" << name.getValue()
+                << "' has a secondary shard, but not the strategy zero3",
+            layout, "the layout");
+      if (gather.getKeepSecondary())
+        kept.insert(name.getAttr());
+      else if (gather.getFromSecondary() && !kept.contains(name.getAttr()))
+        return broken(gather, "secondary")
+               << "no earlier gather keeps the secondary shard of layout '"
+               << name.getValue() << "' that it reads";
+    }
+    return success();
+  }
+
   // Each trainable layout's packed gradient is handed over once.
   LogicalResult verifyReduction(Operation *op) {
     if (isa<fsdp::ReduceScatterWaitOp>(op))
@@ -314,6 +350,7 @@ private:
   // The state of the scan.
   fsdp::EnterOp segment;
   Operation *atEnd = nullptr; // the reduction of zero1 and ddp
+  DenseSet<StringAttr> kept;  // layouts whose secondary shards are kept
   // The op that handed over the gradient of each layout, and the first update
   // of each buffer with each value, for the notes of errors.
   DenseMap<StringAttr, Operation *> reductions;

@@ -56,6 +56,7 @@ public:
 private:
   LogicalResult convert(Operation *op);
   LogicalResult convertCollective(Operation *op);
+  void gather(fsdp::AllGatherStartOp start, ValueRange destinations);
   LogicalResult convertUpdate(Operation *op);
   LogicalResult convertOptimizer(Operation *op);
   void record(rt::Stream stream, int event) {
@@ -100,6 +101,24 @@ private:
   DenseMap<Value, int> tokenEvents; // the event for which a token's wait waits
 };
 
+// A secondary shard is kept before the gather's event is recorded: until then
+// nothing overwrites the destination.
+void FunctionConverter::gather(fsdp::AllGatherStartOp start,
+                               ValueRange destinations) {
+  ArrayAttr layouts = start.getLayoutsAttr();
+  if (start.getFromSecondary()) {
+    rt::GatherSecondaryOp::create(rtBuilder, here, layouts, destinations);
+    return;
+  }
+  rt::AllGatherOp::create(rtBuilder, here, layouts, destinations);
+  if (!start.getKeepSecondary())
+    return;
+  auto keep =
+      rt::KeepSecondaryOp::create(rtBuilder, here, layouts, destinations);
+  // The bytes of the start are those that are gathered.
+  keep->removeAttr(fsdp::FSDPDialect::kBytesAttr);
+}
+
 // A start waits for compute to reach it, runs on its own stream and records an
 // event; the wait makes compute wait for this event.
 LogicalResult FunctionConverter::convertCollective(Operation *op) {
@@ -112,8 +131,7 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
         auto wait = cast<fsdp::AllGatherWaitOp>(*start.getToken().user_begin());
         for (Value gathered : wait.getResults())
           destinations.push_back(pointers.get(here, gathered));
-        rt::AllGatherOp::create(rtBuilder, here, start.getLayoutsAttr(),
-                                destinations);
+        gather(start, destinations);
         tokenEvents[start.getToken()] = events;
         record(rt::Stream::gather, events++);
         return success();

@@ -81,9 +81,10 @@ LogicalResult addOperand(OpOperand &operand,
            << rt::stringifySpace(pointer.getSpace())
            << "', which only the runtime writes";
   // Shards are multiples of 128 bytes, so a gather may write padding behind its
-  // destination. Its slot has room for that; any other buffer there would be
-  // overwritten.
-  if (access.isOfArena() && isa<rt::AllGatherOp>(op))
+  // destination, and secondary shards are cut from that too. Its slot has room
+  // for that; any other buffer there would be overwritten.
+  if (access.isOfArena() &&
+      isa<rt::AllGatherOp, rt::GatherSecondaryOp, rt::KeepSecondaryOp>(op))
     access.end += gatherPadding;
   accesses.push_back(access);
   return success();

@@ -211,7 +211,8 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       .Case<rt::MatmulOp, rt::ConvolutionOp, rt::PoolingOp, rt::AttentionOp,
             rt::AttentionGradOp, rt::LaunchOp>(
           [&](auto op) { return bytesOf(op, index); })
-      .Case<rt::AllGatherOp, rt::ReduceScatterOp>([&](auto op) {
+      .Case<rt::AllGatherOp, rt::KeepSecondaryOp, rt::GatherSecondaryOp,
+            rt::ReduceScatterOp>([&](auto op) {
         return index < op.getLayouts().size()
                    ? flatBytes(op, op.getLayouts()[index])
                    : 0;

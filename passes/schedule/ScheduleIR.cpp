@@ -61,6 +61,7 @@ public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
         machine(fsdp::machineOf(module)),
+        resharded(fsdp::groupMachineOf(module)),
         reduceBytes(
             schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
@@ -82,13 +83,15 @@ private:
   void readSlot(const Slot &slot, std::optional<int> id);
   void readActions();
   int positionOf(Operation *op) const { return positions.lookup(op); }
-  double gatherUs(ArrayAttr layouts, ValueRange buffers) const;
+  double gatherUs(Operation *gather, ArrayAttr layouts,
+                  ValueRange buffers) const;
   double reduceUs(ArrayAttr layouts, ValueRange gradients) const;
 
   func::FuncOp function;
   ModuleOp module;
   schedule::Machine machine;
-  int64_t reduceBytes; // per element of a gradient on the wire
+  schedule::Machine resharded; // the group of a gather of secondary shards
+  int64_t reduceBytes;         // per element of a gradient on the wire
   DenseSet<StringAttr> hybridLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
@@ -158,9 +161,19 @@ splitElements(const DenseSet<StringAttr> &hybridLayouts, ArrayAttr layouts,
   return {whole, groups};
 }
 
-double Reader::gatherUs(ArrayAttr layouts, ValueRange buffers) const {
-  auto [whole, groups] = splitElements(hybridLayouts, layouts, buffers);
+// Returns true if the gather, whole or split, reads secondary shards.
+bool readsSecondary(Operation *gather) {
+  if (auto start = dyn_cast<fsdp::AllGatherStartOp>(gather))
+    return start.getFromSecondary();
+  return cast<fsdp::AllGatherOp>(gather).getFromSecondary();
+}
+
+double Reader::gatherUs(Operation *gather, ArrayAttr layouts,
+                        ValueRange buffers) const {
   int64_t width = byteWidth(buffers[0].getType());
+  if (readsSecondary(gather))
+    return schedule::allGatherUs(resharded, elementsOf(buffers) * width);
+  auto [whole, groups] = splitElements(hybridLayouts, layouts, buffers);
   double us = groups ? schedule::groupGatherUs(machine, groups * width) : 0;
   return whole ? us + schedule::allGatherUs(machine, whole * width) : us;
 }
@@ -198,7 +211,7 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   // the problem, and verify-schedule refuses it.
   if (*c.lastUse < 0)
     return;
-  c.durationUs = gatherUs(layouts, results);
+  c.durationUs = gatherUs(first, layouts, results);
   c.label = labelOf("all_gather", layouts);
   ir.collectives.push_back(ops);
   ir.problem.collectives.push_back(c);

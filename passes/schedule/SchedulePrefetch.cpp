@@ -58,8 +58,9 @@ void Rewriter::start(int id) {
   Operation *start;
   auto token = fsdp::TokenType::get(builder.getContext());
   if (auto gather = dyn_cast<fsdp::AllGatherOp>(whole))
-    start = fsdp::AllGatherStartOp::create(builder, location, token,
-                                           gather.getLayoutsAttr());
+    start = fsdp::AllGatherStartOp::create(
+        builder, location, token, gather.getLayoutsAttr(),
+        gather.getKeepSecondaryAttr(), gather.getFromSecondaryAttr());
   else
     start = fsdp::ReduceScatterStartOp::create(
         builder, location, token,

@@ -192,7 +192,7 @@ private:
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
         builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
-        builder.getArrayAttr(members),
+        /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
     symbols.insert(layout);

@@ -177,7 +177,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   if (options.shardGroup && !usesGroups(manifest))
     return Error{"'--shard-group' has no effect: the program has the strategy "
                  "'" +
-                 manifest.strategy + "'; compile it with '--strategy=hybrid'"};
+                 manifest.strategy +
+                 "'; compile it with '--strategy=hybrid' or '--reshard-to=G'"};
   // These two need neither data nor steps.
   if (options.info || options.manifest)
     return options;

@@ -73,7 +73,7 @@ struct Options {
   std::string resume;   // "newest" or the digits of a step
   int ranks = 0;        // --ranks; 0: not given
   int ranksPerNode = 0;
-  int shardGroup = 0;   // ranks; 0: those of a node
+  int shardGroup = 0;   // ranks; 0: as compiled, or those of a node
   DeviceOptions device; // `threads` and `accumulate` are filled in later
   bool info = false, manifest = false;
   std::string help; // if not empty: print this and exit

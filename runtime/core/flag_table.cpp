@@ -223,7 +223,8 @@ const Flag flags[] = {
      wholeNumber<1, 1 << 20>},
     {"--shard-group", "G",
      "Ranks that share a layout under the hybrid strategies, which replicate "
-     "it across such groups; divides N (default: the ranks of a node)",
+     "it across such groups, or keep it with --reshard-to; divides N "
+     "(default: that of --reshard-to, or the ranks of a node)",
      [](Arguments &a) -> Target { return &a.options.shardGroup; },
      wholeNumber<1, 1 << 20>},
     {"--deterministic", nullptr,

@@ -112,7 +112,9 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
             std::to_string(layout.members.size()) + " parameters, " +
             std::to_string(elements) + " elements" +
             (layout.trainable ? "" : ", frozen") +
-            (layout.hybrid ? ", sharded in groups" : "") +
+            (layout.hybrid      ? ", sharded in groups"
+             : layout.secondary ? ", resharded to groups"
+                                : "") +
             (layout.masterWhole    ? ", kept whole"
              : layout.computeWhole ? ", weights kept whole"
                                    : "") +

@@ -223,6 +223,8 @@ void Trainer::countSent(StepRecord &record) {
   std::array<uint64_t, 3> own = {}, before = sent;
   for (Channel channel : {gatherChannel, reduceChannel}) {
     own[0] += job.channel[channel]->sentBytes();
+    if (!groups[channel])
+      continue;
     own[1] += groups[channel]->inner().sentBytes();
     own[2] += groups[channel]->sentAcross();
   }

@@ -72,13 +72,18 @@ Status checkRanks(const Options &options, const LaunchEnvironment &environment,
                environment.launcher + ", which sets the number of ranks"};
 }
 
-// Checks --shard-group before the ranks meet, as other flags.
-Status checkGroup(const Options &options, int ranks) {
-  if (!options.shardGroup || ranks % options.shardGroup == 0)
+// Checks the size of shard groups before the ranks meet, as other flags.
+Status checkGroup(const Manifest &manifest, const Options &options, int ranks) {
+  int64_t group = options.shardGroup ? options.shardGroup : manifest.reshardTo;
+  if (!group || ranks % group == 0)
     return {};
-  return Error{"--shard-group '" + std::to_string(options.shardGroup) +
-               "' does not divide the job's " + std::to_string(ranks) +
-               " ranks"};
+  std::string fault = " '" + std::to_string(group) +
+                      "' does not divide the job's " + std::to_string(ranks) +
+                      (ranks == 1 ? " rank" : " ranks");
+  if (options.shardGroup)
+    return Error{"--shard-group" + fault};
+  return Error{"the compiled --reshard-to" + fault +
+               "; choose other groups by --shard-group"};
 }
 
 // Prints the error of a rank, if it is the one to speak, and returns the exit
@@ -132,7 +137,7 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   int count = job     ? job->size
               : meets ? environment.ranks
                       : std::max(1, options.ranks);
-  if (Status group = checkGroup(options, count); !group)
+  if (Status group = checkGroup(manifest, options, count); !group)
     return refuse(group.error(), 2, speaks);
   if (!job && meets) {
     LaunchEnvironment meeting = environment;

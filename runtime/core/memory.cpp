@@ -69,6 +69,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   if (compute)
     buffers.computeShard = compute + (computeWhole ? first * computeBytes : 0);
   buffers.computeWhole = computeWhole ? compute : nullptr;
+  buffers.secondary = zeroed(memory.secondary);
 
   if (layout.trainable) {
     auto *gradient = reinterpret_cast<float *>(zeroed(memory.gradient));

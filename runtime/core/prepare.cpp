@@ -157,12 +157,15 @@ Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
   return loadShards(*rank, source);
 }
 
-// Splits the channels that hybrid layouts use. All ranks know of the same size
-// of groups by now, so none of them fails alone.
+// Splits the channels that are used in groups. All ranks know of the same size
+// of groups by now, so none of them fails alone. GPUs have communicators of
+// their own.
 Status Trainer::makeGroups() {
-  if (!usesGroups(manifest))
+  if (!usesGroups(manifest) || backendName() != std::string("host"))
     return {};
   for (Channel channel : {gatherChannel, reduceChannel}) {
+    if (channel == reduceChannel && !reducesInGroups(manifest))
+      continue;
     auto made = HybridGroups::make(*job.channel[channel], info.groupRanks);
     FSDPC_TRY(made);
     groups[channel] = std::move(*made);

@@ -54,9 +54,11 @@ void Progress::start() const {
                                       : " (" + info.launcher + ")";
   say(prefix + ranks + ", " + count(info.threads, "thread") +
       " each, rank 0 on cores " + info.binding + "; " + manifest.strategy +
-      (usesGroups(manifest) ? " in groups of " + count(info.groupRanks, "rank")
-                            : "") +
-      ", " + bytesText(info.plan.total()) + " per rank" +
+      (reducesInGroups(manifest) ? " in groups of "
+       : usesGroups(manifest)    ? " resharded to groups of "
+                                 : "") +
+      (usesGroups(manifest) ? count(info.groupRanks, "rank") : "") + ", " +
+      bytesText(info.plan.total()) + " per rank" +
       (info.plan.checkpoint ? ", " + bytesText(info.plan.checkpoint) +
                                   " of it to copy checkpoints"
                             : "") +

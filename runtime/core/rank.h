@@ -51,6 +51,9 @@ struct LayoutBuffers : LayoutCut {
   // the master instead.
   char *computeShard = nullptr, *computeWhole = nullptr;
   float *gradientShard = nullptr, *gradientWhole = nullptr;
+  // This rank's part of the parameters over its shard group, in the compute
+  // type; null if the layout has none.
+  char *secondary = nullptr;
   float *states = nullptr; // `part` elements per state, one after the other
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
@@ -83,7 +86,7 @@ struct fsdpc_rank {
   fsdpc::runtime::Job &job;
   int groupRanks; // of a shard group; set before `allocate`
   // Those of the gather and of the reduce channel, which the loop owns. Null if
-  // no layout is hybrid.
+  // no layout is gathered or reduced in groups, and on GPUs.
   std::array<fsdpc::runtime::HybridGroups *, 2> groups{};
   std::unique_ptr<fsdpc::runtime::Device> device;
 
@@ -189,6 +192,12 @@ OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, bool hasFactors = false);
 constexpr size_t varianceOperand = 2;
+
+// Returns the bytes of a layout's secondary shard without padding.
+inline size_t secondaryBytes(const fsdpc_rank &rank, int32_t layout) {
+  return size_t(rank.layouts[size_t(layout)].whole / rank.groupRanks *
+                dtypeBytes(rank.manifest.computeDtype));
+}
 
 // Returns the index of the first layout whose accumulated gradient is not
 // finite on this rank, or the number of layouts if all are. Reads all

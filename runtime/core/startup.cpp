@@ -121,6 +121,8 @@ Result<int> chooseGroup(const Manifest &manifest, const Options &options,
                                          sizeof(int));
   if (options.shardGroup)
     return options.shardGroup;
+  if (manifest.reshardTo)
+    return int(manifest.reshardTo);
   auto [least, most] = std::minmax_element(all.begin(), all.end());
   if (*least == *most && job.size % *least == 0)
     return *least;

@@ -22,7 +22,8 @@ struct Fact {
 // together and get the same answer.
 Status comparePrograms(const Manifest &manifest, Job &job);
 // Returns the ranks of a shard group: those of --shard-group, or else those of
-// a node. All ranks call it together; the error is the same on all.
+// --reshard-to of the compile, or else those of a node. All ranks call it
+// together; the error is the same on all.
 Result<int> chooseGroup(const Manifest &manifest, const Options &options,
                         Job &job);
 // Returns the options and hashes of files that decide what is learnt.

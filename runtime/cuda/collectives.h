@@ -56,6 +56,10 @@ public:
   // Writes rank r's `bytes` bytes at `shard` to whole[r · bytes …] for every r.
   // `shard` may already lie at its place.
   virtual void allGather(const void *shard, void *whole, size_t bytes) = 0;
+  // The same among this rank's group of `groupRanks` consecutive ranks, of
+  // which `groupRanks` must divide the number of ranks.
+  virtual void gatherInGroup(const void *shard, void *whole, size_t bytes,
+                             int groupRanks) = 0;
   // Sums all ranks' gradients and leaves rank r with part r of the sum.
   virtual void reduceScatter(const DeviceReduction &reduction) = 0;
   // Sums `count` f64 values over the ranks, in rank order and in place.

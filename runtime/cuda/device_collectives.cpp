@@ -93,6 +93,34 @@ void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
   }
 }
 
+void CudaDevice::keepSecondary(fsdpc_rank &rank, int count,
+                               const int32_t *layouts, void *const *sources) {
+  CallScope scope(context, FSDPC_STREAM_GATHER);
+  for (int i = 0; i < count; ++i) {
+    size_t bytes = secondaryBytes(rank, layouts[i]);
+    size_t place = size_t(rank.job.rank % rank.groupRanks);
+    context.copy(rank.layouts[size_t(layouts[i])].secondary,
+                 static_cast<const char *>(sources[i]) + place * bytes, bytes,
+                 FSDPC_STREAM_GATHER);
+  }
+}
+
+void CudaDevice::gatherSecondary(fsdpc_rank &rank, int count,
+                                 const int32_t *layouts,
+                                 void *const *destinations) {
+  CallScope scope(context, FSDPC_STREAM_GATHER);
+  announce(scope, gatherChannel);
+  for (int i = 0; i < count; ++i) {
+    const void *shard = rank.layouts[size_t(layouts[i])].secondary;
+    size_t bytes = secondaryBytes(rank, layouts[i]);
+    if (isAlone())
+      context.copy(destinations[i], shard, bytes, FSDPC_STREAM_GATHER);
+    else
+      channel(gatherChannel)
+          .gatherInGroup(shard, destinations[i], bytes, rank.groupRanks);
+  }
+}
+
 // Reduces one layout's gradient over the ranks. `gradient` holds the layout's
 // elements and, if it is accumulated, the padding too.
 void CudaDevice::reduce(fsdpc_rank &rank, int32_t index, const void *gradient,

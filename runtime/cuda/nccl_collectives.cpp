@@ -44,6 +44,26 @@ public:
     check(api.allGather(communicator, shard, whole, bytes, stream));
   }
 
+  // Messages between the ranks of the group need no communicator of its own.
+  void gatherInGroup(const void *shard, void *whole, size_t bytes,
+                     int groupRanks) override {
+    Scope scope(*this);
+    auto *places = static_cast<char *>(whole);
+    int place = rank() % groupRanks, first = rank() - place;
+    check(api.copy(places + size_t(place) * bytes, shard, bytes, stream));
+    if (groupRanks == 1)
+      return;
+    check(api.groupBegin());
+    for (int member = 0; member < groupRanks; ++member) {
+      if (member == place)
+        continue;
+      check(api.send(communicator, shard, bytes, first + member, stream));
+      check(api.receive(communicator, places + size_t(member) * bytes, bytes,
+                        first + member, stream));
+    }
+    check(api.groupEnd());
+  }
+
   // NCCL writes straight into the shard only if that overwrites f32. Otherwise
   // its result is widened or added by a kernel.
   void reduceScatter(const DeviceReduction &reduction) override {

@@ -48,12 +48,19 @@ public:
   }
 
   void allGather(const void *shard, void *whole, size_t bytes) override {
+    gatherInGroup(shard, whole, bytes, size());
+  }
+
+  // The ranks of all groups meet, but each copies from its own group only.
+  void gatherInGroup(const void *shard, void *whole, size_t bytes,
+                     int groupRanks) override {
     Scope scope(*this);
+    int first = rank() - rank() % groupRanks;
     share(shard, [&] {
-      for (int peer = 0; peer < size(); ++peer) {
-        char *place = static_cast<char *>(whole) + size_t(peer) * bytes;
-        if (place != source(peer))
-          check(api.copy(place, source(peer), bytes, stream));
+      for (int member = 0; member < groupRanks; ++member) {
+        char *place = static_cast<char *>(whole) + size_t(member) * bytes;
+        if (const void *from = source(first + member); place != from)
+          check(api.copy(place, from, bytes, stream));
       }
     });
   }

@@ -7,6 +7,8 @@
 #include "runtime/core/dtype.h"
 #include "runtime/core/rank.h"
 
+#include <cstring>
+
 namespace fsdpc::runtime {
 
 namespace {
@@ -62,6 +64,34 @@ void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
       }
       gathererOf(rank, layouts[i]).allGather(own, to[i], bytes);
     }
+  });
+}
+
+// The part lies within what all ranks have sent, so it is only copied.
+void HostDevice::keepSecondary(fsdpc_rank &rank, int count,
+                               const int32_t *layouts, void *const *sources) {
+  layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
+  void *const *from = keep(FSDPC_STREAM_GATHER, sources, count);
+  run(FSDPC_STREAM_GATHER, [=, &rank] {
+    for (int i = 0; i < count; ++i) {
+      size_t bytes = secondaryBytes(rank, layouts[i]);
+      size_t place = size_t(rank.job.rank % rank.groupRanks);
+      std::memcpy(rank.layouts[size_t(layouts[i])].secondary,
+                  static_cast<const char *>(from[i]) + place * bytes, bytes);
+    }
+  });
+}
+
+void HostDevice::gatherSecondary(fsdpc_rank &rank, int count,
+                                 const int32_t *layouts,
+                                 void *const *destinations) {
+  layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
+  void *const *to = keep(FSDPC_STREAM_GATHER, destinations, count);
+  run(FSDPC_STREAM_GATHER, [=, &rank] {
+    for (int i = 0; i < count; ++i)
+      rank.groups[gatherChannel]->inner().allGather(
+          rank.layouts[size_t(layouts[i])].secondary, to[i],
+          secondaryBytes(rank, layouts[i]));
   });
 }
 

@@ -108,6 +108,18 @@ void fsdpc_report_output(fsdpc_rank *, int32_t plan, const void *value);
 void fsdpc_all_gather(fsdpc_rank *, int32_t count, const int32_t *layouts,
                       void *const *destinations);
 
+/* Keeps the rank's part of gathered layouts over its group. Stream GATHER.
+ * Copies, from each gathered layout, the part that this rank has in its group
+ * of ranks to the layout's secondary shard. No communication. */
+void fsdpc_keep_secondary(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                          void *const *sources);
+
+/* Gathers layouts from the secondary shards of the rank's group. Stream
+ * GATHER. Writes, for each layout, what `fsdpc_all_gather` wrote when its
+ * secondary shards were kept, from the ranks of this rank's group alone. */
+void fsdpc_gather_secondary(fsdpc_rank *, int32_t count, const int32_t *layouts,
+                            void *const *destinations);
+
 /* Sums gradients over all ranks into the gradient shards. Stream REDUCE. Reads
  * each flat gradient, in the compute type, casts it to the wire type, sums
  * over ranks in rank order in f32, and writes this rank's part to the layout's

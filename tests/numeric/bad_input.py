@@ -132,6 +132,8 @@ def run_cases(bench, folder):
     program = small_program(bench, folder, "small")
     groups = small_program(bench, folder, "groups", "--strategy=hybrid")
     gpt = bench.compile(MODELS / "gpt_opset23.onnx", "gpt")
+    # The small model's only unit turns with one gather; gpt's are gathered twice.
+    resharded = bench.compile(MODELS / "gpt_opset23.onnx", "resharded", "--reshard-to=3")
     good = [f"--data=x={folder}/x.npy", "--steps=2"]
     text = [f"--tokens={n}={MODELS}/data/licence.txt:u8" for n in ("input_ids", "labels")] + ["--steps=2"]
 
@@ -163,6 +165,7 @@ def run_cases(bench, folder):
         ("unknown input", program, [f"--data=y={folder}/x.npy", "--steps=2"], 2, ["'x'"], {}),
         ("input without data", program, ["--steps=2"], 2, ["'x'"], {}),
         ("a shard group that does not divide the ranks", groups, [*good, "--shard-group=3"], 2, ["--shard-group '3'", " rank"], {}),
+        ("--reshard-to that does not divide the ranks", resharded, text, 2, ["--reshard-to '3'", " rank", "--shard-group"], {}),
         ("a shard group without a hybrid strategy", program, [*good, "--shard-group=1"], 2, ["'zero3'", "--strategy=hybrid"], {}),
         ("no steps", program, good[:1], 2, ["--steps"], {}),
         ("missing rank under torchrun", program, good, 3, ["rank 1 of 2", "WORLD_SIZE"], torchrun),

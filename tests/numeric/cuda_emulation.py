@@ -68,6 +68,7 @@ def parity(bench, fixture, options):
 PROGRAMS = [("zero3", "auto"), ("zero2", "auto"), ("zero1", "auto"), ("ddp", "auto"),
             ("zero3", "none"), ("zero3", "post"), ("zero3", "pre"), ("zero3", "auto", "--poison"),
             ("zero3", "auto", "--recompute=units"), ("zero3", "auto", "--strategy-of=root=ddp")]
+RESHARDED = ("zero3", "auto", "--reshard-to=2")
 WAYS = {                                      # ways to run the first program
     "again, with other delays": {"environment": {"FSDPC_EMULATION_SEED": "7"}},
     "no delays": {"environment": {"FSDPC_EMULATION_SEED": "0"}},
@@ -79,7 +80,7 @@ WAYS = {                                      # ways to run the first program
 def identity(bench, fixture, options):
     fixture.compiling = [flag for flag in fixture.compiling if not flag.startswith("--clip-grad-norm")]
     programs = {p: bench.compile_fixture(fixture, "-".join(p), "--target=cuda-emulation", f"--strategy={p[0]}",
-                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in PROGRAMS}
+                                         f"--prefetch={p[1]}", f"--clip-grad-norm={CLIP}", *p[2:]) for p in (*PROGRAMS, RESHARDED)}
     different = []
     for accumulate in (1, 3):
         def bits(program, flags=(), **how):
@@ -101,6 +102,14 @@ def identity(bench, fixture, options):
     ordered, free = (bench.train(programs[PROGRAMS[0]], fixture, 4, *flags, steps=options.steps or 4, accumulate=1)
                      for flags in (["--deterministic"], []))
     close("4 ranks in NCCL's order", free.losses(), ordered.losses())
+    # Two groups of two ranks, with NCCL and as threads; one group of four.
+    for way, flags, local in (("NCCL", (), False), ("threads", (), True), ("one group", ("--shard-group", 4), False)):
+        run = bench.train(programs[RESHARDED], fixture, 4, "--deterministic", *flags, steps=options.steps or 4, accumulate=1,
+                          local=local)
+        same = run.bits() == ordered.bits()
+        print(f"{'same     ' if same else 'DIFFERENT'} {' '.join(RESHARDED)}, 4 ranks, {way}", flush=True)
+        if not same:
+            different.append(f"{' '.join(RESHARDED)}, 4 ranks, {way}")
     if different:
         raise Failure(f"bits differ from those of zero3: {'; '.join(different)}")
 

@@ -6,8 +6,8 @@ usage: identity.py --build DIR [MODEL] [--ranks 2] [--steps 3] [--dtype f32] [--
 For a given N: four strategies, alone and mixed, four prefetch settings, three levels of recomputation, a memory cap, ranks as threads or under
 mpirun, one node or virtual nodes, one or two threads, and from run to run; each with K = 1 and K = 3 and active clipping.
 --quick leaves out some of the pairs. --schedules compares recomputation, prefetch and memory cap only, on one rank with K = 1,
-in f32 and in bf16, on the host and on the emulated GPU, and in f16 on the host. --hybrid compares hybrid strategies on 4 ranks, in
-groups of every size, with zero3.
+in f32 and in bf16, on the host and on the emulated GPU, and in f16 on the host. --hybrid compares hybrid strategies and
+--reshard-to on 4 ranks, in groups of every size, with zero3.
 """
 import json
 import re
@@ -18,6 +18,7 @@ from harness import Failure
 
 CLIP = 0.25
 FIRST = ("zero3", "auto")
+RESHARDED = ("zero3", "auto", "--reshard-to=2")
 WAYS = {                                      # name -> arguments of Bench.train
     "mpirun": {},
     "again": {},
@@ -85,7 +86,7 @@ def pairs(quick: bool) -> list[tuple[tuple, str]]:
 
 
 def hybrids(bench, fixture) -> list[tuple[tuple, str]]:
-    """Returns pairs as `pairs` does: groups of 1, 2 and all of 4 ranks, and units of which every other one is hybrid."""
+    """Returns pairs as `pairs` does: groups of 1, 2 and all of 4 ranks, alone, for secondary shards, and in some units only."""
     program = bench.compile_fixture(fixture, "units", "--compile-to=units")
     units = re.findall(r"fsdp.unit @(\S+)", program.read_text())
     turns = ("hybrid", "zero3", "hybrid_zero2", "ddp")
@@ -94,7 +95,9 @@ def hybrids(bench, fixture) -> list[tuple[tuple, str]]:
             (("hybrid", "auto"), "threads, groups of 1"), (("hybrid", "auto"), "mpirun, groups of 2"),
             (("hybrid", "auto"), "mpirun, groups of 4"), (("hybrid", "auto"), "mpirun, a group per node of 2"),
             (("hybrid_zero2", "auto"), "threads, groups of 2"), (("hybrid", "none"), "threads, groups of 2"),
-            (("zero3", "auto", *every), "threads, groups of 2")]
+            (("zero3", "auto", *every), "threads, groups of 2"),
+            (RESHARDED, "threads of one process"), (RESHARDED, "mpirun"), (RESHARDED, "threads, groups of 1"),
+            (RESHARDED, "mpirun, groups of 4"), ((*RESHARDED, *every), "threads, groups of 2")]
 
 
 # Flags that change when a value is computed and where it lies, never the value.
@@ -186,7 +189,7 @@ def arguments(parser):
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--dtype", default="f32", help="of parameters and of their gradients' reduction (default: f32)")
     parser.add_argument("--schedules", action="store_true", help="compare schedules only, for all targets and types")
-    parser.add_argument("--hybrid", action="store_true", help="compare hybrid strategies with zero3, on 4 ranks")
+    parser.add_argument("--hybrid", action="store_true", help="compare groups of ranks with zero3, on 4 ranks")
     parser.add_argument("--quick", action="store_true", help="run every program but the first in only one way")
 
 

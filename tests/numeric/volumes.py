@@ -4,8 +4,8 @@
 usage: volumes.py --build DIR
 
 NCCL in the emulation counts what each rank sends. The bytes of a step are the difference of runs of two and of one step, so what
-happens at the start does not count. Under hybrid strategies the communicators of the host count at each level of groups, and the
-log has the mean over the ranks. The parameters are such that shards need no padding, and the figures agree to the byte.
+happens at the start does not count. Where ranks form groups, the communicators of the host count at each level of groups, and the
+log has the mean over the ranks; NCCL moves secondary shards in single messages. The parameters are such that shards need no padding, and the figures agree to the byte.
 """
 import json
 import re
@@ -24,11 +24,14 @@ STRATEGIES = {
     "zero3, reduced once a step": ["--reduce=step"],
     "mixed": ["--strategy-of=layers.0=ddp", "--strategy-of=layers.1=zero2", "--strategy-of=layers.2=zero1"],
     "persistent and ignored": ["--persist=1000", "--ignored=s_0"],
+    "resharded": ["--reshard-to=2"],
 }
 
 
 HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_zero2"],
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
+          "resharded": ["--reshard-to=2"], "resharded, reduced once a step": ["--reshard-to=2", "--reduce=step"],
+          "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 
 
@@ -75,7 +78,7 @@ def levels(summary: str, group: int) -> list[float]:
 
 
 def check_groups(bench, model, data) -> list[str]:
-    """Compares hybrid programs in groups of several sizes, as threads and processes, on one and on several nodes."""
+    """Compares programs in groups of several sizes, as threads and processes, on one and on several nodes."""
     wrong = []
     for name, flags in HYBRID.items():
         program, log = bench.path("program"), bench.path("log.jsonl")
@@ -108,7 +111,7 @@ def test(bench, options):
         layouts = len(re.findall(r"^  \S+ +\d+ parameters?, ", harness.run([program, "--info"]).stdout, re.MULTILINE))
         gathered = sum(size for what, size in terms.items() if "gather" in what) // RANKS + NORM * layouts
         reduced = sum(size for what, size in terms.items() if "reduce" in what) // RANKS
-        expected = [(RANKS - 1) * gathered, (RANKS - 1) * reduced, 0]
+        expected = [(RANKS - 1) * gathered, (RANKS - 1) * reduced, int(levels(summary, 2)[1])]
         once, twice = (counted(bench, program, data, steps) for steps in (1, 2))
         found = [[b - a for a, b in zip(x, y)] for x, y in zip(once, twice)]
         same = found == [expected] * RANKS

@@ -182,11 +182,16 @@ TEST(Communication, takesAtMostEightMebibytesAChannel) {
   EXPECT_EQ(communicationBytes(4, 0, "local"), 0);
   EXPECT_EQ(communicationBytes(1, 0, "mpi"), 0);
   // Three pieces for the sums of groups, and the group's own staging.
-  EXPECT_EQ(groupCommunicationBytes(1, 1, 0, "mpi"), 0);
-  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local"), 768 << 10);
-  EXPECT_EQ(groupCommunicationBytes(4, 4, 0, "local"), 0);
-  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "tcp"), (768 << 10) + (2 << 20));
-  EXPECT_EQ(groupCommunicationBytes(4, 4, 2, "mpi"), 2 << 20);
+  EXPECT_EQ(groupCommunicationBytes(1, 1, 0, "mpi", true), 0);
+  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local", true), 768 << 10);
+  EXPECT_EQ(groupCommunicationBytes(4, 4, 0, "local", true), 0);
+  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "tcp", true),
+            (768 << 10) + (2 << 20));
+  EXPECT_EQ(groupCommunicationBytes(4, 4, 2, "mpi", true), 2 << 20);
+  // Groups that only gather hand on no sums, and send from where they are.
+  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "local", false), 0);
+  EXPECT_EQ(groupCommunicationBytes(4, 2, 0, "tcp", false), 0);
+  EXPECT_EQ(groupCommunicationBytes(4, 4, 2, "mpi", false), 0);
 }
 
 // A thread may fail while another sets how the job ends; the process ends by

@@ -92,6 +92,35 @@ protected:
   int ranks = std::get<1>(GetParam());
 };
 
+// Groups of every size that divides the ranks; each gathers its own shards.
+TEST_P(DeviceCollectives, gatherInGroups) {
+  onRanks(ranks, kind, [&](Rank &own) {
+    Collectives &channel = *own.channels[gatherChannel];
+    constexpr size_t bytes = 4096;
+    auto value = [](int rank, size_t i) { return char(rank * 7 + int(i)); };
+    for (int group = 1; group <= ranks; ++group) {
+      if (ranks % group)
+        continue;
+      std::memset(own.whole, 0x55, bytes * size_t(ranks));
+      auto *from = reinterpret_cast<char *>(own.shard);
+      for (size_t i = 0; i < bytes; ++i)
+        from[i] = value(own.job.rank, i);
+      channel.announce("gather_secondary", "h.0");
+      channel.gatherInGroup(from, own.whole, bytes, group);
+      own.synchronize(gatherChannel);
+      int first = own.job.rank / group * group;
+      for (size_t i = 0; i < bytes * size_t(ranks); ++i) {
+        int member = int(i / bytes);
+        EXPECT_EQ(own.whole[i], member < group
+                                    ? value(first + member, i % bytes)
+                                    : char(0x55))
+            << i << " in groups of " << group;
+      }
+      own.job.channel[controlChannel]->barrier();
+    }
+  });
+}
+
 // Small, page-sized and large shards, in place and not.
 TEST_P(DeviceCollectives, gatherEveryShard) {
   onRanks(ranks, kind, [&](Rank &own) {

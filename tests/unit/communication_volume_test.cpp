@@ -103,6 +103,30 @@ TEST_F(CommunicationVolumeTest, HybridHasTwoLevels) {
   EXPECT_EQ(volume.bytes(Level::Groups, 8, 8, 3), 0);
 }
 
+// A second gather reads what the first one kept, and does not leave the group.
+TEST_F(CommunicationVolumeTest, SecondGathersStayInTheGroup) {
+  module = parseSourceString<ModuleOp>(R"(
+fsdp.parameter @v : tensor<1000xf32> trainable unit @u
+fsdp.unit @u
+fsdp.layout @l of @u trainable elements 1000 : f32 states 0 secondary {members =
+  [#fsdp.member<@v[0, 1000] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+func.func @microbatch(%g: tensor<1000xf32>) {
+  %a = fsdp.all_gather [@l] keep_secondary : tensor<1000xf32>
+  %b = fsdp.all_gather [@l] from_secondary : tensor<1000xf32>
+  fsdp.reduce_scatter [@l], %g : tensor<1000xf32>
+  return
+})",
+                                       &context);
+  writeCommunication(*module, communicatedBytes(*module));
+  CommunicationVolume volume = *readCommunication(*module);
+  EXPECT_EQ(volume.formula(),
+            "(N-1)/N · (K·P·f32 + K·P·f32) + (G-1)/G · (K·P·f32)");
+  EXPECT_EQ(volume.bytes(Level::Ranks, 8, 2, 3), 3 * 8000 * 7 / 8.);
+  EXPECT_EQ(volume.bytes(Level::Group, 8, 2, 3), 3 * 4000 / 2.);
+  EXPECT_EQ(volume.bytes(Level::Group, 8, 1, 3), 0);
+  EXPECT_EQ(volume.bytes(Level::Groups, 8, 2, 3), 0);
+}
+
 // With several strategies each term says whose elements it sends.
 TEST_F(CommunicationVolumeTest, MixedStrategies) {
   module = parseSourceString<ModuleOp>(R"(

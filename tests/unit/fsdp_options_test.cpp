@@ -517,6 +517,14 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
       {{{"persist", "1000"}, {"strategy", "zero2"}},
        "'--persist' has no effect with '--strategy=zero2'; it needs "
        "'--strategy=zero3' or '--strategy=hybrid'"},
+      {{{"reshard-to", "2"}, {"strategy", "hybrid"}},
+       "'--reshard-to' has no effect with '--strategy=hybrid'; it needs "
+       "'--strategy=zero3'"},
+      {{{"reshard-to", "16"}, {"max-ranks", "8"}},
+       "'--reshard-to=16' is above '--max-ranks=8', the most ranks that the "
+       "program will run on"},
+      {{{"reshard-to", "3"}, {"plan-ranks", "8"}},
+       "'--reshard-to=3' does not divide '--plan-ranks=8'"},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
        "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2'"},

@@ -72,11 +72,16 @@ std::string replaced(std::string text, const std::string &from,
 
 // Every field survives, including integers that a double could not hold.
 TEST(Manifest, RoundTrips) {
-  std::string text = toJson(sample());
+  Manifest manifest = sample();
+  manifest.reshardTo = 2;
+  manifest.layouts[0].secondary = true;
+  std::string text = toJson(manifest);
   auto read = fromJson(text.data(), text.size());
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(toJson(*read), text);
   EXPECT_EQ(read->lr, 0.1);
+  EXPECT_EQ(read->reshardTo, 2);
+  EXPECT_TRUE(read->layouts[0].secondary);
   EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
 
@@ -119,6 +124,15 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   manifest.layouts[0].stateWhole = true;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("keeps its state replicated"));
+  manifest = sample();
+  manifest.layouts[0].secondary = manifest.layouts[0].hybrid = true;
+  EXPECT_THAT(
+      readError(toJson(manifest)),
+      HasSubstr("'h.0' has a secondary shard, but is not cut over all"));
+  manifest = sample();
+  manifest.reshardTo = manifest.maxRanks + 1;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'reshardTo' is 1025, above 'maxRanks'"));
 }
 
 // Lists that library calls index, and extents that sizes are divided by.
@@ -249,6 +263,33 @@ TEST(MemoryPlan, GroupsOwnSeveralShards) {
   memory = layoutMemory(manifest, layout, 6, 6);
   EXPECT_EQ(memory.shard, zero3.shard);
   EXPECT_EQ(memory.ownOf(4), zero3.shardOf(4));
+}
+
+// A secondary shard is the rank's part over its group, in the compute type. All
+// else is zero3's.
+TEST(MemoryPlan, SecondaryShardsAreOfAGroup) {
+  Manifest manifest = sample();
+  manifest.computeDtype = "bf16";
+  manifest.reshardTo = 2;
+  Layout &layout = manifest.layouts[0];
+  LayoutMemory zero3 = layoutMemory(manifest, layout, 6, 6);
+  EXPECT_EQ(zero3.secondary, 0);
+  EXPECT_FALSE(usesGroups(manifest));
+  MemoryPlan before = planMemory(manifest, 6, 6, 1, 0, 0);
+  layout.secondary = true;
+  LayoutMemory memory = layoutMemory(manifest, layout, 6, 2);
+  EXPECT_EQ(memory.secondary, memory.whole / 2 * 2);
+  EXPECT_EQ(memory.shard, zero3.shard);
+  EXPECT_EQ(memory.master, zero3.master);
+  EXPECT_TRUE(usesGroups(manifest));
+  EXPECT_FALSE(reducesInGroups(manifest));
+  MemoryPlan plan = planMemory(manifest, 6, 2, 1, 0, 0);
+  EXPECT_EQ(plan.parameters - before.parameters, memory.secondary);
+  EXPECT_EQ(plan.allocated - before.allocated, memory.secondary);
+  // Where the group does not divide the ranks, a plan takes them all.
+  EXPECT_EQ(plannedGroup(manifest, 6, 0), 2);
+  EXPECT_EQ(plannedGroup(manifest, 6, 3), 3);
+  EXPECT_EQ(plannedGroup(manifest, 5, 0), 5);
 }
 
 // Frozen layouts keep only their parameters.

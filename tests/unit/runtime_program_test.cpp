@@ -212,14 +212,15 @@ TEST_F(Program, BitsDoNotDependOnStrategyThreadsOrBackend) {
     EXPECT_EQ(trace(mpi(3, flags)), reference);
     EXPECT_EQ(trace(mpi(3, flags + " --ranks-per-node 2")), reference);
     EXPECT_EQ(trace(torchrun(3, flags)), reference);
-    const std::string hybrid = "TOY_STRATEGY=hybrid";
-    for (const char *group :
-         {" --shard-group 1", " --shard-group 3", " --ranks-per-node 1"}) {
-      EXPECT_EQ(trace(run(flags + " --ranks 3" + group, hybrid)), reference);
-      EXPECT_EQ(trace(mpi(3, flags + group, hybrid)), reference);
-      EXPECT_EQ(trace(torchrun(3, flags + group, {hybrid, hybrid, hybrid})),
-                reference);
-    }
+    for (const std::string name : {"hybrid", "resharded"})
+      for (const char *group :
+           {" --shard-group 1", " --shard-group 3", " --ranks-per-node 1"}) {
+        std::string toy = "TOY_STRATEGY=" + name;
+        EXPECT_EQ(trace(run(flags + " --ranks 3" + group, toy)), reference);
+        EXPECT_EQ(trace(mpi(3, flags + group, toy)), reference);
+        EXPECT_EQ(trace(torchrun(3, flags + group, {toy, toy, toy})),
+                  reference);
+      }
   }
 }
 
@@ -240,6 +241,18 @@ TEST_F(Program, GroupsAreChosenAtStart) {
   check("--ranks 4 --shard-group 0", 2, "--shard-group");
   check("--ranks 3 --ranks-per-node 2", 3,
         "the nodes have from 1 to 2 of the 3 ranks");
+  // Those of --reshard-to, unless the program is given others.
+  Outcome resharded =
+      run("--steps 1 --ranks 4", "TOY_STRATEGY=resharded TOY_RESHARD_TO=2");
+  EXPECT_THAT(resharded.err, HasSubstr("resharded to groups of 2 ranks"));
+  resharded = run("--steps 1 --ranks 4 --shard-group 4",
+                  "TOY_STRATEGY=resharded TOY_RESHARD_TO=2");
+  EXPECT_THAT(resharded.err, HasSubstr("resharded to groups of 4 ranks"));
+  resharded =
+      run("--steps 1 --ranks 4", "TOY_STRATEGY=resharded TOY_RESHARD_TO=3");
+  EXPECT_EQ(resharded.code, 2);
+  EXPECT_THAT(resharded.err,
+              HasSubstr("--reshard-to '3' does not divide the job's 4 ranks"));
   Outcome plain = run("--steps 1 --shard-group 1");
   EXPECT_EQ(plain.code, 2);
   EXPECT_THAT(plain.err, HasSubstr("'--shard-group' has no effect"));

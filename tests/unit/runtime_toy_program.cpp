@@ -41,7 +41,8 @@ std::string setting(const char *name, const char *otherwise) {
 const std::string strategy = setting("TOY_STRATEGY", "zero3");
 const std::string type = setting("TOY_TYPE", "f32");
 // Every rank keeps all parameters.
-const bool whole = strategy != "zero3" && strategy != "hybrid";
+const bool reshards = strategy == "resharded";
+const bool whole = strategy != "zero3" && strategy != "hybrid" && !reshards;
 
 constexpr int64_t samples = 2, width = 3, slot = 4096;
 enum Layouts { embed, root, frozen };
@@ -163,7 +164,16 @@ void microbatch(fsdpc_rank *rank) {
                              : arena(rank, gatheredAt + layout);
   if (!whole) {
     order(rank, FSDPC_STREAM_COMPUTE, FSDPC_STREAM_GATHER, computed);
-    fsdpc_all_gather(rank, 3, all, parameters);
+    if (reshards) {
+      // Slots that nothing has been written to yet.
+      void *first[] = {arena(rank, gradientAt), arena(rank, gradientAt + 1),
+                       arena(rank, scalarsAt)};
+      fsdpc_all_gather(rank, 3, all, first);
+      fsdpc_keep_secondary(rank, 3, all, first);
+      fsdpc_gather_secondary(rank, 3, all, parameters);
+    } else {
+      fsdpc_all_gather(rank, 3, all, parameters);
+    }
     order(rank, FSDPC_STREAM_GATHER, FSDPC_STREAM_COMPUTE, gathered);
   }
   void *gradients[] = {arena(rank, gradientAt), arena(rank, gradientAt + 1)};
@@ -244,6 +254,7 @@ Layout layout(const char *name, int64_t elements, bool trainable,
   layout.elements = elements;
   layout.trainable = trainable;
   layout.hybrid = strategy == "hybrid";
+  layout.secondary = reshards;
   layout.states = 1;
   layout.members = std::move(members);
   layout.computeWhole = whole;
@@ -292,6 +303,7 @@ Manifest describe() {
   manifest.lr = 0.05;
   manifest.maxNorm = 0.5;
   manifest.maxRanks = 8;
+  manifest.reshardTo = std::atoll(setting("TOY_RESHARD_TO", "0").c_str());
   manifest.arenaBytes = slots * slot;
   manifest.arenaGathered = 3 * slot;
   manifest.arenaGradients = 2 * slot;

@@ -168,8 +168,12 @@ def FSDP_ReplicatedOp : FSDP_Op<"replicated",
   let assemblyFormat = "$layout attr-dict `:` type($result)";
 }
 
+// Which memory a gather reads, and whether it writes any, depends on its marks
+// (gatherEffects in SymbolEffects.cpp).
+defvar GatherEffects = DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
+
 def FSDP_AllGatherOp : FSDP_Op<"all_gather",
-    [HoldsWeights, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>, LayoutUserOpInterface, UsesSymbols]> {
+    [HoldsWeights, GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Every rank receives the shards of all ranks, in rank order, one result per
@@ -177,20 +181,36 @@ def FSDP_AllGatherOp : FSDP_Op<"all_gather",
     merge the backward's gather with the forward's. `schedule-prefetch` splits it into
     `fsdp.all_gather_start` and `fsdp.all_gather_wait`.
 
+    With `--reshard-to` the first gather of a layout in a microbatch has the mark
+    `keep_secondary`: each rank keeps, of what it receives, the part that is its own in
+    a group of ranks, the layout's secondary shard. Later gathers have the mark
+    `from_secondary` and gather the secondary shards of the rank's group, so that
+    nothing leaves it (ZeRO++'s hpZ: Wang et al., ZeRO++, 2023).
+
     **Constraints**
-    - Each of `layouts` names an `fsdp.layout`.
+    - Each of `layouts` names an `fsdp.layout`, with a mark one that is `secondary`.
     - There is one result per layout: a vector of its elements in its compute type.
+    - It has at most one of the two marks.
 
     Example:
     ```mlir
     %flat, %frozen = fsdp.all_gather [@h.0.flat, @h.0.frozen] : tensor<32xbf16>, tensor<8xf32>
     fsdp.free %flat : tensor<32xbf16>
     fsdp.free %frozen : tensor<8xf32>
+    %first = fsdp.all_gather [@h.1.flat] keep_secondary : tensor<32xf32>
+    fsdp.free %first : tensor<32xf32>
+    %again = fsdp.all_gather [@h.1.flat] from_secondary : tensor<32xf32>
+    fsdp.free %again : tensor<32xf32>
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, UnitAttr:$keep_secondary,
+                       UnitAttr:$from_secondary);
   let results = (outs Variadic<NN_Tensor>:$results);
-  let assemblyFormat = "$layouts attr-dict `:` type($results)";
+  let assemblyFormat = [{
+    $layouts (`keep_secondary` $keep_secondary^)? (`from_secondary` $from_secondary^)?
+    attr-dict `:` type($results)
+  }];
+  let hasVerifier = 1; // at most one mark
 }
 
 def FSDP_FreeOp : FSDP_Op<"free"> {
@@ -261,14 +281,16 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate",
 // ---- after schedule-prefetch ----
 
 def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
-    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemAlloc]>, LayoutUserOpInterface, UsesSymbols]> {
+    [GatherEffects, LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Starts an all-gather";
   let description = [{
     Starts `fsdp.all_gather` on its own stream; compute goes on meanwhile. The
-    destinations are live from here. The token stands for the collective under way.
+    destinations are live from here. The token stands for the collective under way. The
+    marks are those of `fsdp.all_gather`.
 
     **Constraints**
-    - Each of `layouts` names an `fsdp.layout`.
+    - Each of `layouts` names an `fsdp.layout`, with a mark one that is `secondary`.
+    - It has at most one of the two marks.
     - The token is waited for exactly once (`verify-schedule`).
 
     Example:
@@ -277,9 +299,14 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start",
     %flat = fsdp.all_gather_wait %token : tensor<32xbf16>
     ```
   }];
-  let arguments = (ins FlatSymbolRefArrayAttr:$layouts);
+  let arguments = (ins FlatSymbolRefArrayAttr:$layouts, UnitAttr:$keep_secondary,
+                       UnitAttr:$from_secondary);
   let results = (outs FSDP_Token:$token);
-  let assemblyFormat = "$layouts attr-dict";
+  let assemblyFormat = [{
+    $layouts (`keep_secondary` $keep_secondary^)? (`from_secondary` $from_secondary^)?
+    attr-dict
+  }];
+  let hasVerifier = 1; // at most one mark
 }
 
 def FSDP_AllGatherWaitOp : FSDP_Op<"all_gather_wait",

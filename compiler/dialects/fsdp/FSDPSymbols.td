@@ -31,6 +31,7 @@ def FSDP_ParameterOp : FSDP_Op<"parameter", [Symbol, UsesSymbols]> {
       source = #fsdp.source<file = "gpt.onnx.data", offset = 128, length = 128, dtype = "float32", hash = "8fd5a3b1c2e49607">}
     fsdp.parameter @h.0.scale : tensor<8xf32> unit @h.0 {rule = "ones"}
     fsdp.parameter @h.0.bias : tensor<16xf32> trainable unit @h.0 {rule = "zeros"}
+    fsdp.parameter @h.1.weight : tensor<8x4xf32> trainable unit @h.1 {rule = "zeros"}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttrOf<NN_Tensor>:$type,
@@ -89,6 +90,7 @@ def FSDP_UnitOp : FSDP_Op<"unit", [Symbol]> {
     Example:
     ```mlir
     fsdp.unit @h.0 {module_class = "gpt.Block", recompute, scope = "h.0"}
+    fsdp.unit @h.1 {module_class = "gpt.Block", scope = "h.1"}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$module_class,
@@ -269,7 +271,9 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     `--group`, from 1, whose optimizer and hyperparameters update the members, where
     these are not those of the options. `whole` lists what every rank keeps in full
     under the strategy, any of "compute", "gradient", "master" and "state"; the rest is
-    sharded. Rates and decays of the members can be edited in a dump.
+    sharded. A layout that is `secondary` has a second shard per rank, over a group of
+    ranks and in the compute type, from which gathers may read within a microbatch
+    (`fsdp.all_gather`). Rates and decays of the members can be edited in a dump.
 
     **Constraints**
     - The symbol is unique in its module, and `unit` names an `fsdp.unit`.
@@ -282,7 +286,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - A frozen layout has no states, no `average` and no `group`.
     - With `average` there is at least one state.
     - `strategy`, where present, is one of the option's names.
-    - `whole` lists only the four kinds above.
+    - `whole` lists only the four kinds above, and not "compute" if the layout is
+      `secondary`.
 
     Example:
     ```mlir
@@ -292,18 +297,21 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
       members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+    fsdp.layout @h.1.flat of @h.1 trainable elements 32 : f32 states 2 secondary {
+      members = [#fsdp.member<@h.1.weight[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$unit,
                        OptionalAttr<StrAttr>:$strategy,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
                        UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       I64Attr:$states, UnitAttr:$average, FSDP_Members:$members,
+                       I64Attr:$states, UnitAttr:$average, UnitAttr:$secondary,
+                       FSDP_Members:$members,
                        StrArrayAttr:$whole);
   let assemblyFormat = [{
     $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
     (`trainable` $trainable^)? `elements` $elements `:` $compute `states` $states
-    (`average` $average^)? attr-dict
+    (`average` $average^)? (`secondary` $secondary^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
 }

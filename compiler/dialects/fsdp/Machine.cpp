@@ -19,3 +19,13 @@ fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
   machine.crossNodeGBs = options.planCrossNodeGBs;
   return machine;
 }
+
+// As plannedGroup of the memory plan: all ranks where the group does not divide
+// them.
+fsdpc::schedule::Machine fsdpc::fsdp::groupMachineOf(ModuleOp module) {
+  CompileOptions options = CompileOptions::of(module);
+  schedule::Machine machine = machineOf(module);
+  if (options.reshardTo > 0 && machine.ranks % options.reshardTo == 0)
+    machine.ranks = int(options.reshardTo);
+  return machine;
+}

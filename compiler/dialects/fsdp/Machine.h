@@ -12,4 +12,8 @@ namespace fsdpc::fsdp {
 /// nodes of --plan-ranks-per-node.
 schedule::Machine machineOf(mlir::ModuleOp module);
 
+/// Returns the same with the ranks of one group of --reshard-to, for gathers
+/// that do not leave it.
+schedule::Machine groupMachineOf(mlir::ModuleOp module);
+
 } // namespace fsdpc::fsdp

@@ -6,14 +6,18 @@
 
 namespace fsdpc::fsdp {
 
-/// The rank's parts of the parameters. Like the next two, it is divided by
-/// layout (symbolEffectsOf).
+/// The rank's parts of the parameters. Like the next three, it is divided
+/// by layout (symbolEffectsOf).
 struct ParameterMemory : mlir::SideEffects::Resource::Base<ParameterMemory> {
   llvm::StringRef getName() final { return "parameters"; }
 };
 /// The accumulators into which the microbatches of a step add.
 struct GradientMemory : mlir::SideEffects::Resource::Base<GradientMemory> {
   llvm::StringRef getName() final { return "gradients"; }
+};
+/// The secondary shards of layouts, which gathers write and read.
+struct SecondaryMemory : mlir::SideEffects::Resource::Base<SecondaryMemory> {
+  llvm::StringRef getName() final { return "secondary shards"; }
 };
 struct OptimizerMemory : mlir::SideEffects::Resource::Base<OptimizerMemory> {
   llvm::StringRef getName() final { return "optimizer state"; }

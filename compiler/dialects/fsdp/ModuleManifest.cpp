@@ -51,6 +51,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.planRanks = options.planRanks;
   manifest.planThreads = options.planThreads;
   manifest.planRanksPerNode = options.planRanksPerNode;
+  manifest.reshardTo = options.reshardTo;
   manifest.memoryLimit = options.memoryLimit.bytes;
   // Shards are multiples of 128 bytes in the compute type.
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);
@@ -75,6 +76,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.elements = op.getElements();
   layout.states = op.getStates();
   layout.average = op.getAverage();
+  layout.secondary = op.getSecondary();
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);
   for (auto kept : op.getWhole().getAsRange<StringAttr>()) {

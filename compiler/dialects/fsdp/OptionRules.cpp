@@ -129,9 +129,18 @@ std::string checkOptions(const CompileOptions &options) {
   if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0)
     return "'--plan-cross-node-gbs' has no effect without "
            "'--plan-ranks-per-node'";
+  if (options.reshardTo > options.maxRanks)
+    return "'--reshard-to=" + std::to_string(options.reshardTo) +
+           "' is above '--max-ranks=" + std::to_string(options.maxRanks) +
+           "', the most ranks that the program will run on";
   // The default of --plan-ranks may exceed a small --max-ranks; only a user who
   // gives both has contradicted themselves.
   bool plansRanks = llvm::is_contained(options.given, findOption("plan-ranks"));
+  if (plansRanks && options.reshardTo > 0 &&
+      options.planRanks % options.reshardTo)
+    return "'--reshard-to=" + std::to_string(options.reshardTo) +
+           "' does not divide '--plan-ranks=" +
+           std::to_string(options.planRanks) + "'";
   if (plansRanks && options.planRanks > options.maxRanks)
     return "'--plan-ranks=" + std::to_string(options.planRanks) +
            "' is above '--max-ranks=" + std::to_string(options.maxRanks) +

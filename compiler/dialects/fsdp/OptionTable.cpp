@@ -96,6 +96,12 @@ constexpr OptionInfo table[] = {
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
         "the strategy of the units of such a name; the first match counts"),
+    option<&Options::reshardTo>(
+        "reshard-to", Group::Sharding, "G",
+        "zero3's parameters are also kept in groups of G ranks, from the "
+        "forward to the backward, which gathers them there (0: not kept; "
+        "--shard-group of the program: other groups)",
+        notNegative, {"strategy", "zero3"}),
     option<&Options::persist>(
         "persist", Group::Sharding, "ELEMENTS",
         "parameters with fewer elements stay whole in zero3, never gathered",
@@ -247,8 +253,8 @@ constexpr OptionInfo table[] = {
         "threads per rank that costs and peak are evaluated for", fromOne),
     option<&Options::planRanksPerNode>(
         "plan-ranks-per-node", Group::Schedule, "R",
-        "ranks of a node, and of a hybrid strategy's group, that costs and "
-        "peak are evaluated for (0: all)"),
+        "ranks of a node, and of a shard group without --reshard-to, that "
+        "costs and peak are evaluated for (0: all)"),
     option<&Options::planCrossNodeGBs>(
         "plan-cross-node-gbs", Group::Schedule, "X",
         "10^9 bytes per second between nodes, for costs (0: as within one)"),

@@ -158,8 +158,9 @@ struct CompileOptions {
   // Sharding.
   Strategy strategy = Strategy::Zero3;
   std::vector<StrategyRule> strategyRules; // the first match counts
-  int64_t persist = 0; // elements; smaller parameters are never gathered
-  Patterns ignored;    // parameters whose strategy is ddp
+  int64_t reshardTo = 0; // ranks of a group; 0: no secondary shards
+  int64_t persist = 0;   // elements; smaller parameters are never gathered
+  Patterns ignored;      // parameters whose strategy is ddp
   UnitRule units = UnitRule::Auto;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;

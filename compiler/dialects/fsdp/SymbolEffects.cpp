@@ -1,4 +1,6 @@
-// Effects of ops on memory behind symbols; see SymbolEffects.h.
+// Effects of ops on memory behind symbols (SymbolEffects.h), and those of
+// gathers, which ODS cannot state: a gather reads the parameters' shards or
+// secondary ones, and may keep the latter.
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -16,6 +18,7 @@ bool isSame(SideEffects::Resource *a, SideEffects::Resource *b) {
 static bool isOfLayouts(SideEffects::Resource *resource) {
   return isSame(resource, ParameterMemory::get()) ||
          isSame(resource, GradientMemory::get()) ||
+         isSame(resource, SecondaryMemory::get()) ||
          isSame(resource, OptimizerMemory::get());
 }
 
@@ -59,6 +62,31 @@ symbolEffectsOf(Operation *op,
            << layouts.front().getValue()
            << "', but declares no effect on the memory of layouts";
   return result;
+}
+
+// A gather allocates its results. It reads the shards of all ranks, or the
+// secondary ones of its group.
+template <typename OpTy>
+static void
+gatherEffects(OpTy op,
+              SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  effects.emplace_back(MemoryEffects::Allocate::get());
+  if (op.getFromSecondary())
+    effects.emplace_back(MemoryEffects::Read::get(), SecondaryMemory::get());
+  else
+    effects.emplace_back(MemoryEffects::Read::get(), ParameterMemory::get());
+  if (op.getKeepSecondary())
+    effects.emplace_back(MemoryEffects::Write::get(), SecondaryMemory::get());
+}
+
+void AllGatherOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  gatherEffects(*this, effects);
+}
+
+void AllGatherStartOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  gatherEffects(*this, effects);
 }
 
 bool conflict(const SymbolEffect &a, const SymbolEffect &b) {

@@ -70,6 +70,9 @@ LogicalResult LayoutOp::verify() {
       return emitOpError()
              << "cannot keep '" << kind.getValue()
              << "' replicated; expected compute, gradient, master or state";
+  // What every rank has whole is never gathered.
+  if (getSecondary() && keepsWhole(*this, "compute"))
+    return emitOpError("has a secondary shard, but keeps 'compute' replicated");
   return success();
 }
 
@@ -97,6 +100,18 @@ LogicalResult FreeOp::verify() {
     return emitOpError("frees a value that is not the result of an all_gather");
   return success();
 }
+
+// A secondary shard is kept of what all ranks sent, so a gather that reads it
+// has nothing to keep.
+template <typename OpTy> static LogicalResult verifyMarks(OpTy gather) {
+  if (gather.getKeepSecondary() && gather.getFromSecondary())
+    return gather.emitOpError("both keeps secondary shards and reads them");
+  return success();
+}
+
+LogicalResult AllGatherOp::verify() { return verifyMarks(*this); }
+
+LogicalResult AllGatherStartOp::verify() { return verifyMarks(*this); }
 
 LogicalResult AllGatherWaitOp::verify() {
   if (!getToken().getDefiningOp<AllGatherStartOp>())

@@ -95,6 +95,23 @@ LogicalResult verifyLayouts(Operation *op, SymbolTableCollection &symbols,
   return success();
 }
 
+// The layouts of a gather that keeps or reads secondary shards have them. Must
+// be called when the names are verified.
+template <typename OpTy>
+LogicalResult verifySecondary(OpTy gather, SymbolTableCollection &symbols) {
+  if (!gather.getKeepSecondary() && !gather.getFromSecondary())
+    return success();
+  for (FlatSymbolRefAttr name : gather.getLayoutRefs()) {
+    auto layout = symbols.lookupNearestSymbolFrom<LayoutOp>(gather, name);
+    if (!layout.getSecondary())
+      return gather.emitOpError()
+             << (gather.getKeepSecondary() ? "keeps" : "reads")
+             << " the secondary shard of layout '" << name.getValue()
+             << "', which has none";
+  }
+  return success();
+}
+
 LogicalResult verifyUnit(Operation *op, SymbolTableCollection &symbols,
                          FlatSymbolRefAttr unit) {
   return find<UnitOp>(op, symbols, unit);
@@ -267,13 +284,17 @@ LogicalResult ExitOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult AllGatherOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyLayouts(*this, symbols, getLayouts(), Members::Any,
-                       getResultTypes());
+  if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Any,
+                           getResultTypes())))
+    return failure();
+  return verifySecondary(*this, symbols);
 }
 
 LogicalResult
 AllGatherStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
+  if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Any)))
+    return failure();
+  return verifySecondary(*this, symbols);
 }
 
 // The op's own verifier reports a token of unknown origin.

@@ -32,6 +32,52 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
   let assemblyFormat = "$layouts `->` $destinations attr-dict";
 }
 
+def RT_KeepSecondaryOp : RT_Command<"keep_secondary", "gather",
+    [MemoryEffects<[MemWrite<FSDP_SecondaryMemory>]>, LayoutUserOpInterface]> {
+  let summary = "Keeps the rank's part of gathered layouts over its group";
+  let description = [{
+    Calls `fsdpc_keep_secondary` on stream `gather`. Copies, from each gathered layout,
+    the part that this rank has in its group of ranks to the layout's secondary shard.
+    No communication.
+
+    **Constraints**
+    - There is one source per layout, which has a secondary shard. An `rt.all_gather`
+      has written it.
+
+    Example:
+    ```mlir
+    %flat = rt.pointer arena + 4096 bytes 9216
+    rt.all_gather [@h.1.flat] -> %flat
+    rt.keep_secondary [@h.1.flat], %flat
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_ReadEach:$sources);
+  let assemblyFormat = "$layouts `,` $sources attr-dict";
+}
+
+def RT_GatherSecondaryOp : RT_Command<"gather_secondary", "gather",
+    [MemoryEffects<[MemRead<FSDP_SecondaryMemory>, MemWrite<RT_GatherWindow>]>,
+     LayoutUserOpInterface]> {
+  let summary = "Gathers layouts from the secondary shards of the rank's group";
+  let description = [{
+    Calls `fsdpc_gather_secondary` on stream `gather`. Writes, for each layout, what
+    `fsdpc_all_gather` wrote when its secondary shards were kept, from the ranks of this
+    rank's group alone.
+
+    **Constraints**
+    - There is one destination per layout, which has a secondary shard.
+    - The padding for `--max-ranks` ranks stays within the arena (`verify-rt`).
+
+    Example:
+    ```mlir
+    %flat = rt.pointer arena + 4096 bytes 9216
+    rt.gather_secondary [@h.1.flat] -> %flat
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_WrittenEach:$destinations);
+  let assemblyFormat = "$layouts `->` $destinations attr-dict";
+}
+
 def RT_ReduceScatterOp : RT_Command<"reduce_scatter", "reduce",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemWrite<FSDP_GradientMemory>,

@@ -7,6 +7,10 @@ fsdp.layout @u.flat of @u trainable elements 32 : f32 states 2 {
   members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 fsdp.layout @u.frozen of @u elements 8 : f32 states 0 {
   members = [#fsdp.member<@f[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+fsdp.parameter @s : tensor<8xf32> unit @u
+// CHECK: fsdp.layout @u.secondary of @u elements 8 : f32 states 0 secondary {
+fsdp.layout @u.secondary of @u elements 8 : f32 states 0 secondary {
+  members = [#fsdp.member<@s[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 
 // Before collectives are materialised: flat buffers without a place.
 // CHECK-LABEL: func.func @flat
@@ -42,6 +46,20 @@ func.func @synchronous(%g: tensor<32xf32>) {
   %h = fsdp.replicated @u.frozen : tensor<8xf32>
   // CHECK: fsdp.exit @u
   fsdp.exit @u
+  return
+}
+
+// Secondary shards are kept by one gather and read by another, whole or split.
+// CHECK-LABEL: func.func @secondary
+func.func @secondary() {
+  // CHECK: fsdp.all_gather [@u.secondary] keep_secondary : tensor<8xf32>
+  %a = fsdp.all_gather [@u.secondary] keep_secondary : tensor<8xf32>
+  // CHECK: fsdp.all_gather [@u.secondary] from_secondary : tensor<8xf32>
+  %b = fsdp.all_gather [@u.secondary] from_secondary : tensor<8xf32>
+  // CHECK: fsdp.all_gather_start [@u.secondary] keep_secondary
+  %s = fsdp.all_gather_start [@u.secondary] keep_secondary
+  // CHECK: fsdp.all_gather_start [@u.secondary] from_secondary
+  %t = fsdp.all_gather_start [@u.secondary] from_secondary
   return
 }
 

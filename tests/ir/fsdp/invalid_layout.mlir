@@ -91,3 +91,37 @@ fsdp.parameter @w : tensor<8xf32> trainable unit @u
 // expected-error @below {{has an average, but no states; it is the last one}}
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 average {members = [
   #fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+
+// -----
+
+// What every rank has whole is not gathered, from no shards at all.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+// expected-error@+1 {{has a secondary shard, but keeps 'compute' replicated}}
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 secondary {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
+
+// -----
+
+// A gather keeps and reads secondary shards of layouts that have them.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+func.func @f() {
+  // expected-error@+1 {{reads the secondary shard of layout 'u.flat', which has none}}
+  %a = fsdp.all_gather [@u.flat] from_secondary : tensor<8xf32>
+  return
+}
+
+// -----
+
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 secondary {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+func.func @f() {
+  // expected-error@+1 {{both keeps secondary shards and reads them}}
+  %a = fsdp.all_gather_start [@u.flat] keep_secondary from_secondary
+  return
+}

@@ -40,6 +40,33 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 
 // -----
 
+// A gather that keeps secondary shards copies them before compute goes on, and
+// the next one reads them.
+// CHECK-LABEL: func.func @microbatch()
+// CHECK: rt.all_gather [@a.frozen] -> %[[F:.*]] {fsdp.bytes = 128 : i64}
+// CHECK-NEXT: rt.keep_secondary [@a.frozen], %[[F]]{{$}}
+// CHECK-NEXT: rt.event_record gather 1
+// CHECK: rt.gather_secondary [@a.frozen] -> %{{.*}} {fsdp.bytes = 128 : i64}
+// CHECK-NEXT: rt.event_record gather 3
+module attributes {fsdp.arena = {bytes = 1024 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @v : tensor<32xf32> unit @a
+  fsdp.layout @a.frozen of @a elements 32 : f32 states 0 secondary {
+    members = [#fsdp.member<@v[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch(%x: tensor<32xf32> {fsdp.input = "x"}) {
+    %t = fsdp.all_gather_start [@a.frozen] keep_secondary {fsdp.bytes = 128 : i64, fsdp.offsets = array<i64: 0>}
+    %f = fsdp.all_gather_wait %t : tensor<32xf32>
+    fsdp.free %f : tensor<32xf32>
+    %s = fsdp.all_gather_start [@a.frozen] from_secondary {fsdp.bytes = 128 : i64, fsdp.offsets = array<i64: 0>}
+    %g = fsdp.all_gather_wait %s : tensor<32xf32>
+    fsdp.free %g : tensor<32xf32>
+    return
+  }
+  func.func @update() { return }
+}
+
+// -----
+
 // @update: the all-reduce runs on stream reduce, between events. The
 // optimizer's code becomes a function, one for equal layouts.
 // CHECK-LABEL: func.func @update()
