@@ -267,8 +267,9 @@ LogicalResult FunctionConverter::convert(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
             nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReplicatedOp,
-            fsdp::RandomOp, fsdp::LossScaleOp, fsdp::LoadOp, fsdp::FreeOp,
-            fsdp::EnterOp, fsdp::ExitOp, func::ReturnOp>(
+            fsdp::RandomOp, fsdp::LossScaleOp, fsdp::MicrobatchWeightOp,
+            fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp, fsdp::ExitOp,
+            func::ReturnOp>(
           [](Operation *) { return success(); }) // addresses, or nothing at all
       .Case([&](nn::LaunchOp op) {
         SmallVector<Value> buffers = pointersOf(op->getOperands());
@@ -281,6 +282,11 @@ LogicalResult FunctionConverter::convert(Operation *op) {
         Value valid =
             op.getValid() ? pointers.get(here, op.getValid()) : Value();
         rt::ReportLossOp::create(rtBuilder, here, loss, valid);
+        return success();
+      })
+      .Case([&](fsdp::ReportZeroedOp op) {
+        rt::ReportZeroedOp::create(rtBuilder, here,
+                                   pointers.get(here, op.getZeroed()));
         return success();
       })
       .Default([&](Operation *op) { return convertCollective(op); });

@@ -240,6 +240,6 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       .Case(
           [&](rt::FactorSumsOp op) { return index ? factorBytes(op) : scalar; })
       .Case([&](rt::UpdateFactorsOp op) { return factorBytes(op); })
-      .Case<rt::ReportLossOp>([&](auto) { return scalar; })
+      .Case<rt::ReportLossOp, rt::ReportZeroedOp>([&](auto) { return scalar; })
       .Default([](Operation *) { return int64_t(0); });
 }

@@ -97,8 +97,9 @@ private:
           return isCompute(operand) && !keepsType(op, operand);
         });
     // A loss in bf16 would have two to three digits (in f16 three to four), and
-    // running statistics are f32.
-    if (lossTail.contains(op) || isa<fsdp::UpdateStatisticsOp>(op))
+    // running statistics are f32, as reports are.
+    if (lossTail.contains(op) ||
+        isa<fsdp::UpdateStatisticsOp, fsdp::ReportZeroedOp>(op))
       compute = false;
     Type element = compute ? Type(half) : Type(f32);
     for (OpOperand &operand : op->getOpOperands()) {

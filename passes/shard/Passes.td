@@ -31,11 +31,22 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     `reduce = step` adds gradient to every trainable layout.
 
-    Each `reduce-hook` becomes elementwise ops on the gradient of a member, in the order
-    given, in front of the pack: `cast` rounds to a 16-bit type and back, `clip-value`
-    bounds each element, of this rank's gradient of one microbatch (a loss scale
-    included). Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses
-    them with what computes the gradient.
+    Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
+    front of the pack. They see this rank's gradient of one microbatch, a loss scale
+    included:
+
+    | hook | its ops |
+    |---|---|
+    | `cast=T` | round to a 16-bit type and back |
+    | `clip-value=X` | bound each element |
+    | `predivide=X` | multiply by 1/X; the update multiplies the mean by X |
+    | `average=before` | multiply by `fsdp.microbatch_weight`; the update does not divide by V (`after`, the default, has no ops) |
+    | `zero-nonfinite` | select 0 where an element is not finite, and `fsdp.report_zeroed` |
+    | `quantize=i8,block=N` | round each N elements to multiples of the largest one's size over 127; the type on the wire stays |
+    | `FILE.mlir:@FUNCTION` | those of the function, which has constants and elementwise `nn` ops on tensor<1xf32>, with the gradient's shape |
+
+    Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses them with what
+    computes the gradient.
 
     Loads become views of the flat buffer. The gradients of a layout become one
     `fsdp.pack`, right after the last of them, whose operands the planner places inside

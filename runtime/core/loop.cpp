@@ -62,7 +62,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 7;
+  constexpr size_t header = 8;
   size_t perRank = header + 2 * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
   own.assign(perRank, 0);
@@ -75,14 +75,15 @@ void Trainer::exchange(StepRecord *record) {
   own[4] = isCheckpointDue();
   own[5] = writer && writer->isActive() && !writer->isDone();
   own[6] = computeMilliseconds;
+  own[7] = results.zeroed;
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     own[header + 2 * k] = valid ? results.losses[k] : 0;
     own[header + 2 * k + 1] = valid;
   }
   // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
-  // milliseconds of computing in the step before}, then {loss, valid} of each
-  // of its microbatches.
+  // milliseconds of computing in the step before, gradients with zeroed
+  // elements}, then {loss, valid} of each of its microbatches.
   auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
                                          perRank * sizeof(double));
@@ -111,6 +112,7 @@ void Trainer::exchange(StepRecord *record) {
     const double *other = &all[size_t(from) * perRank];
     record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
     record->overPlan = std::max(record->overPlan, int64_t(other[2]));
+    record->zeroed += other[7];
   }
   // Microbatch j ran on rank j mod N, as its number k = j / N.
   double sum = 0;
@@ -171,7 +173,8 @@ void Trainer::begin(StepRecord &record) {
   record.lr = rank->lr =
       options.schedule.at(rank->updates, options.steps, options.lr);
   record.scale = double(scaler.scale());
-  rank->gradientFactor = rank->inverseV / record.scale;
+  double mean = manifest.averagedBefore ? 1 : rank->inverseV;
+  rank->gradientFactor = mean * manifest.predivided / record.scale;
   // A device that runs ahead may still be reading the slots; it has no scale.
   if (scaler.isOn())
     for (RandomKey *key : rank->randomStaging)

@@ -31,6 +31,7 @@ constexpr int64_t normBlock = 4096;
 struct RandomKey {
   std::array<uint32_t, 4> words;
   float lossScale;
+  float microbatchWeight; // inverseV
 };
 
 // The state of an optimizer that keeps averages of squares along rows and
@@ -104,7 +105,8 @@ struct fsdpc_rank {
   int64_t step = 0;
   int64_t updates = 0; // steps before this one that were not skipped
   double inverseV = 1; // 1 / microbatches per step over all ranks
-  // From an accumulated gradient to the mean: inverseV / the loss's scale.
+  // From an accumulated gradient to the mean: inverseV / the loss's scale, less
+  // the factors that hooks on the reduction have applied.
   double gradientFactor = 1;
   int64_t accumulate = 1; // microbatches of this rank per step
   double lr = 0;

@@ -251,6 +251,11 @@ void CudaDevice::reportLoss(fsdpc_rank &rank, const void *loss,
   update->reportLoss(rank, loss, valid);
 }
 
+// The compiler refuses the hook for GPUs (checkOptions).
+void CudaDevice::reportZeroed(fsdpc_rank &, const void *) {
+  fail("a CUDA device does not count gradients with zeroed elements");
+}
+
 void CudaDevice::sumSquares(fsdpc_rank &, int count, const int32_t *layouts,
                             void *sums) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);

@@ -105,10 +105,12 @@ void HostDevice::download(void *to, const void *from, size_t bytes) {
 
 // Runs nothing itself: the entry function enqueues. Results are sized here,
 // before work on a stream may write them.
-void HostDevice::enter(fsdpc_rank &rank, const Section &,
+void HostDevice::enter(fsdpc_rank &rank, const Section &section,
                        void (*entry)(fsdpc_rank *)) {
   reported.losses.resize(size_t(rank.accumulate));
   reported.valid.resize(size_t(rank.accumulate));
+  if (section.first)
+    reported.zeroed = 0;
   entry(&rank);
 }
 
@@ -131,6 +133,12 @@ void HostDevice::reportLoss(fsdpc_rank &rank, const void *loss,
   run(FSDPC_STREAM_COMPUTE, [=, this] {
     reported.losses[k] = *static_cast<const float *>(loss);
     reported.valid[k] = valid ? *static_cast<const float *>(valid) : 1;
+  });
+}
+
+void HostDevice::reportZeroed(fsdpc_rank &, const void *zeroed) {
+  run(FSDPC_STREAM_COMPUTE, [=, this] {
+    reported.zeroed += double(*static_cast<const float *>(zeroed));
   });
 }
 

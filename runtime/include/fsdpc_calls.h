@@ -94,6 +94,11 @@ void fsdpc_poison(fsdpc_rank *, void *memory, int64_t bytes);
  * ensures that the gradient of such a microbatch is zero. */
 void fsdpc_report_loss(fsdpc_rank *, const void *loss, const void *valid);
 
+/* Reports that a gradient had elements that were not finite. Stream COMPUTE.
+ * Adds `zeroed`, one f32, to the number of gradients of the step in which
+ * elements were replaced by 0. Only the host counts them. */
+void fsdpc_report_zeroed(fsdpc_rank *, const void *zeroed);
+
 /* Gathers layouts from the shards of all ranks. Stream GATHER. Writes, for
  * each layout, the shards of all ranks in rank order to its destination, in
  * the compute type. The length is padded to equal shards, so that the

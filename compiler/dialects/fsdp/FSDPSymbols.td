@@ -201,6 +201,46 @@ def FSDP_LossScaleOp : FSDP_Op<"loss_scale",
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def FSDP_MicrobatchWeightOp : FSDP_Op<"microbatch_weight",
+    [Pure, OutsideArena, FixedPerMicrobatch]> {
+  let summary = "The weight of a microbatch in the mean gradient";
+  let description = [{
+    1/V, where V is the number of microbatches of a step over all ranks, which is known
+    when the program starts. The hook `--reduce-hook=average=before` multiplies each
+    gradient by it; `fsdp.clip_scale` then does not divide by V.
+
+    **Constraints**
+    - The result is a scalar of f32.
+
+    Example:
+    ```mlir
+    %weight = fsdp.microbatch_weight : tensor<f32>
+    ```
+  }];
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def FSDP_ReportZeroedOp : FSDP_Op<"report_zeroed", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports that a gradient had elements that were not finite";
+  let description = [{
+    The hook `--reduce-hook=zero-nonfinite` writes one of these per gradient. `zeroed` is
+    1 if elements of the gradient were replaced by 0, else 0. The runtime sums the reports
+    of a step over its microbatches and ranks; every rank gets the sum, and the log shows
+    it as `zeroed`.
+
+    **Constraints**
+    - `zeroed` is a scalar of f32.
+
+    Example:
+    ```mlir
+    fsdp.report_zeroed %zeroed : tensor<f32>
+    ```
+  }];
+  let arguments = (ins 0DTensorOf<[F32]>:$zeroed);
+  let assemblyFormat = "$zeroed attr-dict `:` type($zeroed)";
+}
+
 def FSDP_ReportLossOp : FSDP_Op<"report_loss", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
   let summary = "Reports the microbatch's loss";
   let description = [{

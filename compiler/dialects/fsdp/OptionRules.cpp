@@ -109,6 +109,12 @@ std::string checkOptions(const CompileOptions &options) {
            "'--target=" +
            findOption("target")->print(options) +
            "'; use bf16, which needs no loss scale";
+  auto countsZeroed = [](const ReduceHook &hook) {
+    return hook.kind == ReduceHook::Kind::ZeroNonfinite;
+  };
+  if (options.isCuda() && llvm::any_of(options.reduceHooks, countsZeroed))
+    return "'--reduce-hook=zero-nonfinite' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
   if (options.isCuda() && options.lossScale().isOn())
     return "'--loss-scale' is not supported with '--target=" +
            findOption("target")->print(options) + "'";

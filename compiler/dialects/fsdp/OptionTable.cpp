@@ -119,7 +119,9 @@ constexpr OptionInfo table[] = {
     option<&Options::reduceHooks>(
         "reduce-hook", Group::Sharding, "HOOK",
         "changes each rank's gradients before they are summed, in the order "
-        "given: cast=bf16|f16, clip-value=X"),
+        "given: cast=bf16|f16, clip-value=X, predivide=X, "
+        "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
+        "FILE.mlir:@FUNCTION"),
 
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",

@@ -249,7 +249,8 @@ using ReduceHooks = std::vector<ReduceHook>;
 /// ReduceHookOptions.cpp has the functions.
 template <> struct OptionType<ReduceHooks> : ListOption<ReduceHooks> {
   static std::string parse(const OptionInfo &, llvm::StringRef, ReduceHooks &);
-  static Strings texts(const ReduceHooks &list);
+  static std::string read(const OptionInfo &, mlir::Attribute, ReduceHooks &);
+  static mlir::Attribute write(const ReduceHooks &, mlir::Builder);
 };
 
 using StrategyRules = std::vector<StrategyRule>;

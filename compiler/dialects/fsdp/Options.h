@@ -136,10 +136,21 @@ struct StrategyRule {
 
 /// A function of a microbatch's gradient, applied before it is reduced.
 struct ReduceHook {
-  enum class Kind { Cast, ClipValue };
+  enum class Kind {
+    Cast,          // rounds to a narrow type
+    ClipValue,     // bounds each element
+    Predivide,     // divides here, and multiplies after the reduction
+    AverageBefore, // divides by the number of microbatches here
+    AverageAfter,  // after the reduction, which is the default
+    ZeroNonfinite, // replaces elements that are not finite by 0
+    Quantize,      // rounds to 8-bit integers with a scale per block
+    Program        // a function of the user's
+  };
   Kind kind = Kind::Cast;
   schedule::ElementType type = schedule::ElementType::BF16; // Cast
-  double limit = 0;                                         // ClipValue
+  double number = 0;                // the limit, or the divisor
+  int64_t block = 256;              // Quantize, in elements
+  std::string file, function, text; // Program: the text is the file's
 };
 
 struct CompileOptions {

@@ -1,4 +1,4 @@
-// What a run shows of itself: the loss, and NaN where a value is read after its end.
+// What a run shows of itself: the loss, gradients with zeroed elements, and NaN where a value is read after its end.
 #ifndef FSDPC_RT_REPORTS
 #define FSDPC_RT_REPORTS
 
@@ -46,6 +46,27 @@ def RT_ReportLossOp : RT_Command<"report_loss", "compute", [MemoryEffects<[MemWr
   let usesRank = 1;
   let arguments = (ins RT_Read<>:$loss, RT_Read<Optional<RT_Pointer>>:$valid);
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict";
+}
+
+def RT_ReportZeroedOp : RT_Command<"report_zeroed", "compute", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports that a gradient had elements that were not finite";
+  let description = [{
+    Calls `fsdpc_report_zeroed` on stream `compute`. Adds `zeroed`, one f32, to the number
+    of gradients of the step in which elements were replaced by 0. Only the host counts
+    them.
+
+    **Constraints**
+    - `zeroed` reaches 4 bytes.
+
+    Example:
+    ```mlir
+    %zeroed = rt.pointer arena + 0 bytes 4
+    rt.report_zeroed %zeroed
+    ```
+  }];
+  let usesRank = 1;
+  let arguments = (ins RT_Read<>:$zeroed);
+  let assemblyFormat = "$zeroed attr-dict";
 }
 
 #endif
