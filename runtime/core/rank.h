@@ -177,14 +177,14 @@ struct OptimizerOperands {
 // The operands of a layout's optimizer kernel, as fsdpc_optimizer lists them,
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
-// factors the device sets the operand of the average of squares.
+// factors or updates the device sets the operand of the element's number.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale, bool hasFactors = false);
+                                    const void *scale, bool hasNumber = false);
 // The same for fsdpc_member_sums, whose kernel reads no copy in the compute
 // type.
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale, bool hasFactors = false);
-constexpr size_t varianceOperand = 2;
+                                    const void *scale, bool hasNumber = false);
+constexpr size_t numberOperand = 2;
 
 // Returns the index of the first layout whose accumulated gradient is not
 // finite on this rank, or the number of layouts if all are. Reads all

@@ -59,10 +59,12 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--beta2-decay '" + printNumber(options.beta2Decay) + "' is above 0";
   if (options.clipThreshold < 1)
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
+  if (options.muonType == schedule::ElementType::F16)
+    return "--muon-dtype 'f16' is not f32 or bf16";
   if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
-           "' takes sums over whole parameters, which '--target=" +
-           findOption("target")->print(options) + "' does not compute yet";
+           "' works on whole parameters, which '--target=" +
+           findOption("target")->print(options) + "' cannot do yet";
   return "";
 }
 

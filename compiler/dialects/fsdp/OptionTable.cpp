@@ -193,6 +193,23 @@ constexpr OptionInfo table[] = {
         "d", Group::Training, "X",
         "adafactor's largest root mean square of an update", notNegative,
         whereTaken),
+    option<&Options::nsCoefficients>(
+        "ns-coefficients", Group::Training, "A,B,C",
+        "of Newton and Schulz's steps, by which muon makes singular values "
+        "equal",
+        anyNumber, whereTaken),
+    option<&Options::nsSteps>("ns-steps", Group::Training, "N",
+                              "number of these steps", NumberRange{1, 100},
+                              whereTaken),
+    option<&Options::adjustLr>(
+        "adjust-lr-fn", Group::Training, "HOW",
+        "how muon's learning rate depends on a matrix's shape", notNegative,
+        whereTaken),
+    option<&Options::muonType>(
+        "muon-dtype", Group::Training, "TYPE",
+        "the type that muon's products are rounded to: f32, or bf16 as torch "
+        "does",
+        notNegative, whereTaken),
     option<&Options::maximize>("maximize", Group::Training, "",
                                "ascends instead of descending"),
     option<&Options::noDecay>("no-decay", Group::Training, "REGEX",

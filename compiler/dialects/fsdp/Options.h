@@ -63,8 +63,12 @@ enum class Optimizer {
   LAMB,
   LARS,
   Adafactor,
+  Muon,
   User
 };
+/// How Muon's learning rate depends on a matrix's shape, torch's adjust_lr_fn:
+/// by sqrt(max(1, rows / columns)), or by 0.2 sqrt(max(rows, columns)).
+enum class LrAdjustment { Original, MatchRmsAdamW };
 /// Which activations the backward computes again.
 enum class RecomputeLevel { None, Cheap, Units };
 /// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
@@ -99,6 +103,11 @@ struct OptimizerChoice {
 /// Two numbers, such as the decay rates of Adam's averages.
 struct NumberPair {
   double first = 0, second = 0;
+};
+
+/// Three numbers: the coefficients of a polynomial.
+struct NumberTriple {
+  double a = 0, b = 0, c = 0;
 };
 
 /// A limit in bytes; 0 means none.
@@ -185,18 +194,22 @@ struct CompileOptions {
       givenAlpha;
   std::optional<NumberPair> givenBetas;
   double dampening = 0;
-  double rho = 0.9;                  // adadelta
-  double lrDecay = 0;                // adagrad
-  double initialAccumulator = 0;     // adagrad
-  double momentumDecay = 4e-3;       // nadam
-  NumberPair etas = {0.5, 1.2};      // rprop
-  NumberPair stepSizes = {1e-6, 50}; // rprop
-  double lambd = 1e-4;               // asgd
-  double t0 = 1e6;                   // asgd, in steps
-  double trust = 1e-3;               // lars
-  double beta2Decay = -0.8;          // adafactor
-  double eps1 = 0x1p-23;             // adafactor
-  double clipThreshold = 1;          // adafactor
+  double rho = 0.9;                                       // adadelta
+  double lrDecay = 0;                                     // adagrad
+  double initialAccumulator = 0;                          // adagrad
+  double momentumDecay = 4e-3;                            // nadam
+  NumberPair etas = {0.5, 1.2};                           // rprop
+  NumberPair stepSizes = {1e-6, 50};                      // rprop
+  double lambd = 1e-4;                                    // asgd
+  double t0 = 1e6;                                        // asgd, in steps
+  double trust = 1e-3;                                    // lars
+  double beta2Decay = -0.8;                               // adafactor
+  double eps1 = 0x1p-23;                                  // adafactor
+  double clipThreshold = 1;                               // adafactor
+  NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; // muon
+  int64_t nsSteps = 5;                                    // muon
+  LrAdjustment adjustLr = LrAdjustment::Original;         // muon
+  schedule::ElementType muonType = schedule::ElementType::F32;
   bool nesterov = false;
   bool amsgrad = false;
   bool centered = false; // rmsprop
@@ -248,6 +261,8 @@ struct CompileOptions {
   double eps() const;
   double weightDecay() const;
   double momentum() const;
+  /// Returns true if the momentum is Nesterov's: if given, or for Muon.
+  bool usesNesterov() const;
   double alpha() const;
   NumberPair betas() const;
   /// Returns true if gradients, or what they are computed from, are f16.
