@@ -217,6 +217,11 @@ struct Manifest {
   double lr = 0;
   double maxNorm = 0; // of clipping; 0: none
   LossScale lossScale;
+  // What hooks on the reduction do to gradients: they divide them by a number,
+  // and by the number of microbatches of a step, and count gradients that are
+  // not finite. The update takes the factors back.
+  double predivided = 1;
+  bool averagedBefore = false, countsZeroed = false;
   int64_t maxRanks = 1024, planRanks = 8, planThreads = 1;
   int64_t planRanksPerNode = 0; // 0: all on one node
   int64_t reshardTo = 0;       // ranks of a group by --reshard-to; 0: not given

@@ -139,7 +139,8 @@ template <class V> void fields(V &v, Manifest &x) {
   v("gpuArchs", x.gpuArchs), v("cpu", x.cpu);
   v("cpuFeatures", x.cpuFeatures), v("computeDtype", x.computeDtype);
   v("reduceDtype", x.reduceDtype), v("lr", x.lr), v("maxNorm", x.maxNorm);
-  v("lossScale", x.lossScale);
+  v("lossScale", x.lossScale), v("predivided", x.predivided);
+  v("averagedBefore", x.averagedBefore), v("countsZeroed", x.countsZeroed);
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);
   v("planThreads", x.planThreads);
   v("planRanksPerNode", x.planRanksPerNode);
@@ -403,6 +404,8 @@ Status check(const Manifest &manifest) {
   if (scale.init < 0 || scale.growth <= 1 || scale.backoff <= 0 ||
       scale.backoff >= 1 || scale.interval < 0)
     return Error{"'lossScale' has a number out of its range"};
+  if (!(manifest.predivided > 0) || !std::isfinite(manifest.predivided))
+    return Error{"'predivided' is not a number above 0"};
   for (const Input &input : manifest.inputs)
     // Axis 0 is the batch, which every input has. Sample sizes and counts are
     // divided by extents, so no extent may be 0.

@@ -142,6 +142,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
     | `sums` | the sums that an optimizer takes are not those of its layout's members, of gradients scaled by clip_scale and added up over the ranks once, or no optimizer takes them |
     | `factors` | the factors that an optimizer takes are not those of its layout's members, updated once from sums of all ranks |
+    | `updates` | the updates that an optimizer takes are not those of its layout's momentum, collected, orthogonalised and spread once each |
     | `reduce-once` | an op other than reduce_gradients and gather_gradients changes gradients |
     | `update` | a collective is missing, unwanted, there twice, of other layouts than those whose strategy wants it, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them |
 

@@ -216,6 +216,15 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
         order(rt::Stream::reduce, rt::Stream::compute);
         return success();
       })
+      .Case<fsdp::CollectMatricesOp, fsdp::SpreadMatricesOp>([&](auto op) {
+        bool toOwners = isa<fsdp::CollectMatricesOp>(*op);
+        order(rt::Stream::compute, rt::Stream::reduce);
+        rt::MoveMatricesOp::create(rtBuilder, here, op.getLayoutAttr(),
+                                   pointers.get(here, op.getInput()),
+                                   rtBuilder.getI32IntegerAttr(toOwners));
+        order(rt::Stream::reduce, rt::Stream::compute);
+        return success();
+      })
       .Default([&](Operation *op) { return convertOptimizer(op); });
 }
 
@@ -226,6 +235,7 @@ LogicalResult FunctionConverter::convertOptimizer(Operation *op) {
     return rtBuilder.getI32IntegerAttr(
         static_cast<int32_t>(op.getSumsPerMember()));
   };
+  auto flag = [&](bool set) { return rtBuilder.getI32IntegerAttr(set); };
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](fsdp::SumSquaresOp op) {
         rt::SumSquaresOp::create(rtBuilder, here, op.getLayoutsAttr(),
@@ -264,9 +274,27 @@ LogicalResult FunctionConverter::convertOptimizer(Operation *op) {
       .Case([&](fsdp::OptimizerOp op) {
         FlatSymbolRefAttr kernel = pointers.outlineOptimizer(op);
         Value scale = pointers.get(here, op.getScale());
-        rt::OptimizerOp::create(rtBuilder, here, kernel, op.getLayoutAttr(),
-                                scale, sumsPerMember(op), pointers.sumsOf(op),
-                                pointers.factorsOf(op));
+        rt::OptimizerOp::create(
+            rtBuilder, here, kernel, op.getLayoutAttr(), scale,
+            sumsPerMember(op), pointers.sumsOf(op), pointers.factorsOf(op),
+            op.getUpdates() ? pointers.get(here, op.getUpdates()) : Value());
+        return success();
+      })
+      .Case([&](fsdp::MomentumUpdatesOp op) {
+        rt::MomentumUpdatesOp::create(
+            rtBuilder, here, op.getLayoutAttr(),
+            pointers.get(here, op.getScale()), op.getMomentumAttr(),
+            op.getClipValueAttr(), flag(op.getNesterov()),
+            flag(op.getMaximize()), pointers.get(here, op.getResult()));
+        return success();
+      })
+      .Case([&](fsdp::OrthogonalizeOp op) {
+        Value updates = pointers.get(here, op.getUpdates());
+        rt::OrthogonalizeOp::create(
+            rtBuilder, here, op.getLayoutAttr(), updates, op.getAAttr(),
+            op.getBAttr(), op.getCAttr(), op.getEpsAttr(), op.getStepsAttr(),
+            flag(op.getBf16()), flag(op.getAdjust() == "match_rms_adamw"),
+            pointers.get(here, op.getResult()));
         return success();
       })
       .Default([](Operation *op) {
@@ -285,8 +313,9 @@ LogicalResult FunctionConverter::convert(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<nn::ReshapeOp, nn::TransposeOp, nn::SliceOp, nn::ConcatOp,
             nn::ConstantOp, fsdp::ViewOp, fsdp::PackOp, fsdp::ReplicatedOp,
-            fsdp::RandomOp, fsdp::LossScaleOp, fsdp::LoadOp, fsdp::FreeOp,
-            fsdp::EnterOp, fsdp::ExitOp, func::ReturnOp>(
+            fsdp::RandomOp, fsdp::LossScaleOp, fsdp::MicrobatchWeightOp,
+            fsdp::LoadOp, fsdp::FreeOp, fsdp::EnterOp, fsdp::ExitOp,
+            func::ReturnOp>(
           [](Operation *) { return success(); }) // addresses, or nothing at all
       .Case([&](nn::LaunchOp op) {
         SmallVector<Value> buffers = pointersOf(op->getOperands());
@@ -299,6 +328,11 @@ LogicalResult FunctionConverter::convert(Operation *op) {
         Value valid =
             op.getValid() ? pointers.get(here, op.getValid()) : Value();
         rt::ReportLossOp::create(rtBuilder, here, loss, valid);
+        return success();
+      })
+      .Case([&](fsdp::ReportZeroedOp op) {
+        rt::ReportZeroedOp::create(rtBuilder, here,
+                                   pointers.get(here, op.getZeroed()));
         return success();
       })
       .Default([&](Operation *op) { return convertCollective(op); });

@@ -94,9 +94,11 @@ Value PointerBuilder::get(Location loc, Value value) {
     return pointer(loc, rt::Space::buffer, load.getSymbolAttr(), offset, bytes);
   if (isa<fsdp::RandomOp>(op))
     return pointer(loc, rt::Space::random, {}, offset, bytes);
-  // The scale lies behind the four random numbers.
+  // The scale lies behind the four random numbers, then the weight.
   if (isa<fsdp::LossScaleOp>(op))
     return pointer(loc, rt::Space::random, {}, 16 + offset, bytes);
+  if (isa<fsdp::MicrobatchWeightOp>(op))
+    return pointer(loc, rt::Space::random, {}, 20 + offset, bytes);
   if (auto constantOp = dyn_cast<nn::ConstantOp>(op))
     return pointer(loc, rt::Space::constant, constant(constantOp), offset,
                    bytes);

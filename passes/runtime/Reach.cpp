@@ -194,6 +194,19 @@ template <typename UpdateOp> int64_t factorBytes(UpdateOp op) {
   return count * int64_t(sizeof(double));
 }
 
+// One f32 per element of the layout's members, or as many as
+// fsdp.orthogonalize needs.
+template <typename UpdateOp>
+int64_t matrixBytes(UpdateOp op, bool withRoom = false) {
+  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
+      op, op.getLayoutAttr());
+  if (!layout)
+    return 0;
+  int64_t elements = withRoom ? fsdp::orthogonalElementsOf(layout)
+                              : fsdp::memberElementsOf(layout);
+  return elements * int64_t(sizeof(float));
+}
+
 int64_t bufferBytes(rt::UpdateStatisticsOp op) {
   auto buffer = SymbolTable::lookupNearestSymbolFrom<fsdp::BufferOp>(
       op, op.getBufferAttr());
@@ -233,15 +246,27 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       })
       .Case(
           [&](rt::PoisonOp op) { return static_cast<int64_t>(op.getBytes()); })
-      .Case<rt::OptimizerOp, rt::MemberSumsOp>([&](auto op) {
+      .Case([&](rt::OptimizerOp op) {
+        if (operand.get() == op.getFactors())
+          return factorBytes(op);
+        if (operand.get() == op.getUpdates())
+          return matrixBytes(op);
+        return index ? memberSumBytes(op) : scalar;
+      })
+      .Case([&](rt::MemberSumsOp op) {
         if (operand.get() == op.getFactors())
           return factorBytes(op);
         return index ? memberSumBytes(op) : scalar;
       })
+      .Case([&](rt::MomentumUpdatesOp op) {
+        return index ? matrixBytes(op) : scalar;
+      })
+      .Case([&](rt::MoveMatricesOp op) { return matrixBytes(op); })
+      .Case([&](rt::OrthogonalizeOp op) { return matrixBytes(op, index); })
       .Case(
           [&](rt::FactorSumsOp op) { return index ? factorBytes(op) : scalar; })
       .Case([&](rt::UpdateFactorsOp op) { return factorBytes(op); })
-      .Case<rt::ReportLossOp>([&](auto) { return scalar; })
+      .Case<rt::ReportLossOp, rt::ReportZeroedOp>([&](auto) { return scalar; })
       .Case([&](rt::ReportOutputOp op) {
         return tensorBytes(op.getPlan().getType());
       })

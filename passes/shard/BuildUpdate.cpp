@@ -1,7 +1,7 @@
 // build-update: builds @update: the norm over all layouts, the factor that
-// averages and clips the gradients, the factors and the sums over whole
-// parameters that an optimizer takes, and for each layout the program of its
-// optimizer (optimizers/): that of the options, or of a --group.
+// averages and clips the gradients, the factors, sums over whole parameters and
+// updates of whole matrices that an optimizer takes, and for each layout the
+// program of its optimizer (optimizers/): that of the options, or of a --group.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -19,8 +19,9 @@ using namespace mlir;
 namespace {
 
 // Fills the region of an op with what `build` makes of the arguments: two
-// elements (parameter and gradient), the variance if there are factors, the
-// states, three scalars, and the sums that the program takes.
+// elements (parameter and gradient), the variance if there are factors or the
+// update if it is of whole matrices, the states, three scalars, and the sums
+// that the program takes.
 template <typename Build>
 void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
                   ArrayRef<StringRef> sums, const Build &build) {
@@ -32,13 +33,14 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   };
   ArrayRef<StringRef> states = program.states();
   add(inner.getF32Type(), {"parameter", "gradient"});
-  if (program.isFactored())
-    add(inner.getF32Type(), {"variance"});
+  bool takesNumber = program.isFactored() || program.isOrthogonal();
+  if (takesNumber)
+    add(inner.getF32Type(), {program.isFactored() ? "variance" : "update"});
   add(inner.getF32Type(), states);
   add(inner.getF64Type(), {"lr", "step", "decay"});
   add(inner.getF64Type(), sums);
-  Results results = build(Scalars{inner, loc},
-                          Arguments(body, states.size(), program.isFactored()));
+  Results results =
+      build(Scalars{inner, loc}, Arguments(body, states.size(), takesNumber));
   fsdp::YieldOp::create(inner, loc, results);
 }
 
@@ -134,10 +136,59 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
   return {sums, all.getResult()};
 }
 
+// The updates of a layout's matrices: those of the momentum, which go to the
+// matrices' owners, are orthogonalised there and come back. Null if the program
+// takes none. The layouts follow each other, so that their memory holds the
+// matrices of one at a time.
+FailureOr<Value> buildUpdates(OpBuilder &builder,
+                              const OptimizerProgram &program,
+                              fsdp::LayoutOp layout, Value scale,
+                              SymbolTable &symbols) {
+  if (!program.isOrthogonal())
+    return Value();
+  for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
+    StringRef name = member.getParameter().getValue();
+    auto parameter = symbols.lookup<fsdp::ParameterOp>(name);
+    int64_t rank = cast<RankedTensorType>(parameter.getType()).getRank();
+    if (rank != 2)
+      return parameter.emitOpError("'")
+             << name << "' has " << rank << " dimensions, but muon updates "
+             << "matrices; give it another optimizer, as with '--group=" << name
+             << ": optimizer=adamw'";
+  }
+  const fsdp::CompileOptions &options = program.own();
+  Location loc = layout.getLoc();
+  auto name = FlatSymbolRefAttr::get(layout);
+  auto flag = [&](bool set) {
+    return set ? builder.getUnitAttr() : UnitAttr();
+  };
+  auto number = [&](double value) { return builder.getF64FloatAttr(value); };
+  auto vector = [&](int64_t elements) {
+    return RankedTensorType::get({elements}, builder.getF32Type());
+  };
+  auto part = fsdp::MomentumUpdatesOp::create(
+      builder, loc, vector(fsdp::memberElementsOf(layout)), name, scale,
+      number(options.momentum()), number(options.clipGradValue),
+      flag(options.usesNesterov()), flag(options.maximize));
+  auto whole = fsdp::CollectMatricesOp::create(builder, loc, part.getType(),
+                                               name, part.getResult());
+  fsdp::NumberTriple by = options.nsCoefficients;
+  auto own = fsdp::OrthogonalizeOp::create(
+      builder, loc, vector(fsdp::orthogonalElementsOf(layout)), name,
+      whole.getResult(), number(by.a), number(by.b), number(by.c),
+      number(options.eps()),
+      builder.getI32IntegerAttr(int32_t(options.nsSteps)),
+      builder.getStringAttr(fsdp::nameOf(options.adjustLr)),
+      flag(options.muonType == schedule::ElementType::BF16));
+  return fsdp::SpreadMatricesOp::create(builder, loc, own.getType(), name,
+                                        own.getResult())
+      .getResult();
+}
+
 // Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
                     fsdp::LayoutOp layout, Value scale, Factors factors,
-                    WholeSums sums) {
+                    WholeSums sums, Value updates) {
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
   IntegerAttr first, firstFactor;
@@ -147,7 +198,7 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
     firstFactor = builder.getI64IntegerAttr(*factors.ofRank.getFirstSum(name));
   auto optimizer =
       fsdp::OptimizerOp::create(builder, loc, name, scale, sums.ofAll, first,
-                                factors.values, firstFactor);
+                                factors.values, firstFactor, updates);
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
 }
@@ -215,8 +266,13 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
     }
     for (fsdp::LayoutOp layout : layouts) {
       size_t group = layout.getGroup().value_or(0);
-      buildOptimizer(builder, (*programs)[group], layout, clip.getScale(),
-                     factors[group], wholeSums[group]);
+      const OptimizerProgram &program = (*programs)[group];
+      auto updates =
+          buildUpdates(builder, program, layout, clip.getScale(), symbols);
+      if (failed(updates))
+        return signalPassFailure();
+      buildOptimizer(builder, program, layout, clip.getScale(), factors[group],
+                     wholeSums[group], *updates);
     }
     func::ReturnOp::create(builder, loc);
   }

@@ -6,7 +6,6 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/NNDialect.h"
-#include "passes/shard/ReduceHooks.h"
 #include "llvm/ADT/STLExtras.h"
 
 namespace fsdpc::passes {
@@ -99,9 +98,8 @@ void GradientPacker::hookGradients(fsdp::LayoutOp layout) {
   for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
     fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
     OpBuilder builder(gradient);
-    gradient.getValueMutable().assign(
-        applyHooks(options, builder, gradient.getLoc(), layout.getUnitAttr(),
-                   gradient.getValue()));
+    gradient.getValueMutable().assign(hooks.apply(
+        builder, gradient.getLoc(), layout.getUnitAttr(), gradient.getValue()));
   }
 }
 

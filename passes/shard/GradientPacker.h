@@ -4,6 +4,7 @@
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "passes/shard/ReduceHooks.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
@@ -15,9 +16,11 @@ namespace fsdpc::passes {
 
 class GradientPacker {
 public:
-  /// `body` is that of @microbatch. Body and options must outlive the packer.
-  GradientPacker(mlir::Block &body, const fsdp::CompileOptions &options)
-      : body(body), options(options) {}
+  /// `body` is that of @microbatch. It, options and hooks must outlive the
+  /// packer.
+  GradientPacker(mlir::Block &body, const fsdp::CompileOptions &options,
+                 const ReduceHooks &hooks)
+      : body(body), options(options), hooks(hooks) {}
 
   /// Finds the gradients of parameters. A trainable parameter without a
   /// gradient joins the frozen ones, with a remark.
@@ -39,6 +42,7 @@ private:
 
   mlir::Block &body;
   const fsdp::CompileOptions &options;
+  const ReduceHooks &hooks;
   llvm::StringMap<fsdp::GradientOp> gradients;
   // The op behind which the next pack of a place stands.
   llvm::DenseMap<Place, mlir::Operation *> ends;

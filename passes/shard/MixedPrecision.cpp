@@ -100,9 +100,8 @@ private:
                      return isCompute(operand) && !keepsType(op, operand);
                    });
     // A loss in bf16 would have two to three digits (in f16 three to four), and
-    // running statistics and reported outputs are f32.
-    if (lossTail.contains(op) ||
-        isa<fsdp::UpdateStatisticsOp, fsdp::ReportOutputOp>(op))
+    // running statistics and reports are f32.
+    if (lossTail.contains(op) || op->hasTrait<fsdp::InF32>())
       compute = false;
     Type element = compute ? Type(half) : Type(f32);
     for (OpOperand &operand : op->getOpOperands()) {

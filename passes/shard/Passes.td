@@ -31,11 +31,22 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
 
     `reduce = step` adds gradient to every trainable layout.
 
-    Each `reduce-hook` becomes elementwise ops on the gradient of a member, in the order
-    given, in front of the pack: `cast` rounds to a 16-bit type and back, `clip-value`
-    bounds each element, of this rank's gradient of one microbatch (a loss scale
-    included). Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses
-    them with what computes the gradient.
+    Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
+    front of the pack. They see this rank's gradient of one microbatch, a loss scale
+    included:
+
+    | hook | its ops |
+    |---|---|
+    | `cast=T` | round to a 16-bit type and back |
+    | `clip-value=X` | bound each element |
+    | `predivide=X` | multiply by 1/X; the update multiplies the mean by X |
+    | `average=before` | multiply by `fsdp.microbatch_weight`; the update does not divide by V (`after`, the default, has no ops) |
+    | `zero-nonfinite` | select 0 where an element is not finite, and `fsdp.report_zeroed` |
+    | `quantize=i8,block=N` | round each N elements to multiples of the largest one's size over 127; the type on the wire stays |
+    | `FILE.mlir:@FUNCTION` | those of the function, which has constants and elementwise `nn` ops on tensor<1xf32>, with the gradient's shape |
+
+    Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses them with what
+    computes the gradient.
 
     Loads become views of the flat buffer. The gradients of a layout become one
     `fsdp.pack`, right after the last of them, whose operands the planner places inside
@@ -147,6 +158,17 @@ def BuildUpdate : Pass<"build-update", "::mlir::ModuleOp"> {
     fsdp.optimizer @a.flat, %c sums %t[0] factors %f[0] : tensor<f32>, tensor<3xf64>, tensor<12xf64> {
     ```
 
+    Muon updates whole matrices. For each layout with its program this rank's part of the
+    momentum's updates goes to the matrices' owners, which orthogonalise them, and comes
+    back; the region takes the element's update:
+    ```mlir
+    %p = fsdp.momentum_updates @a.flat, %c {clip_value = 0.0 : f64, momentum = 0.95 : f64, nesterov} : tensor<f32> -> tensor<64xf32>
+    %w = fsdp.collect_matrices @a.flat, %p : tensor<64xf32>
+    %o = fsdp.orthogonalize @a.flat, %w {a = 3.4445 : f64, b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64, steps = 5 : i32, adjust = "original"} : tensor<64xf32> -> tensor<320xf32>
+    %u = fsdp.spread_matrices @a.flat, %o : tensor<320xf32>
+    fsdp.optimizer @a.flat, %c updates %u : tensor<320xf32> : tensor<f32> {
+    ```
+
     With `--optimizer=FILE.mlir` the program is the file's one function. It has the
     arguments and results of the region, and each state has a name. Its ops are scalar
     ones of arith and math, which are copied into each region:
@@ -203,6 +225,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `optimizer` | a trainable layout does not have one optimizer, scaled by clip_scale |
     | `sums` | the sums that an optimizer takes are not those of its layout's members, of gradients scaled by clip_scale and added up over the ranks once, or no optimizer takes them |
     | `factors` | the factors that an optimizer takes are not those of its layout's members, updated once from sums of all ranks |
+    | `updates` | the updates that an optimizer takes are not those of its layout's momentum, collected, orthogonalised and spread once each |
 
     The verifier of `fsdp.layout` checks the rest of a layout: members are aligned,
     disjoint, and all trainable or all frozen; its last member ends it. In the dumps of the

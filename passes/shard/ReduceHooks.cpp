@@ -6,6 +6,8 @@
 
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/nn/Build.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/shard/HookOps.h"
 
 using namespace mlir;
 
@@ -14,35 +16,31 @@ namespace fsdpc::passes {
 using fsdp::FSDPDialect;
 using fsdp::ReduceHook;
 
-// Rounds to the narrow type and back. The wire has the type of --reduce-dtype,
-// which holds the rounded values exactly if it is f32 or the same.
-static Value buildCast(OpBuilder &builder, Location loc, const ReduceHook &hook,
-                       Value value) {
-  Type narrow = fsdp::floatType(hook.type, builder.getContext());
-  Type own = nn::tensorType(value).getElementType();
-  return nn::castTo(builder, loc, nn::castTo(builder, loc, value, narrow), own);
+FailureOr<ReduceHooks> ReduceHooks::of(const fsdp::CompileOptions &options,
+                                       MLIRContext *context) {
+  ReduceHooks result;
+  result.hooks = options.reduceHooks;
+  for (const ReduceHook &hook : result.hooks) {
+    bool isUsers = hook.kind == ReduceHook::Kind::Program;
+    result.programs.push_back(isUsers ? parseHookProgram(hook, context)
+                                      : nullptr);
+    if (isUsers && !result.programs.back())
+      return failure();
+  }
+  return result;
 }
 
-// NaN stays NaN, so that the norm shows it.
-static Value buildClip(OpBuilder &builder, Location loc, const ReduceHook &hook,
-                       Value value) {
-  Type type = value.getType();
-  Value low = nn::splat(builder, loc, type, -hook.limit);
-  Value above = nn::MaximumOp::create(builder, loc, value, low);
-  Value high = nn::splat(builder, loc, type, hook.limit);
-  return nn::MinimumOp::create(builder, loc, above, high);
-}
-
-Value applyHooks(const fsdp::CompileOptions &options, OpBuilder &builder,
-                 Location loc, FlatSymbolRefAttr unit, Value gradient) {
+Value ReduceHooks::apply(OpBuilder &builder, Location loc,
+                         FlatSymbolRefAttr unit, Value gradient) const {
   // The ops that hooks insert stand between these two.
   Block *block = builder.getInsertionBlock();
   auto end = builder.getInsertionPoint();
-  for (auto [index, hook] : llvm::enumerate(options.reduceHooks)) {
+  for (auto [index, hook] : llvm::enumerate(hooks)) {
     Operation *before = end == block->begin() ? nullptr : &*std::prev(end);
-    gradient = hook.kind == ReduceHook::Kind::Cast
-                   ? buildCast(builder, loc, hook, gradient)
-                   : buildClip(builder, loc, hook, gradient);
+    func::FuncOp program;
+    if (programs[index])
+      program = functionOf(hook, programs[index].get());
+    gradient = buildHook(builder, loc, hook, program, gradient);
     auto first = before ? std::next(before->getIterator()) : block->begin();
     for (Operation &op : llvm::make_range(first, end)) {
       op.setAttr(kHookAttr, builder.getI64IntegerAttr(index));
@@ -53,17 +51,41 @@ Value applyHooks(const fsdp::CompileOptions &options, OpBuilder &builder,
   return gradient;
 }
 
+static std::optional<int64_t> hookOf(Operation *op) {
+  auto number = op->getAttrOfType<IntegerAttr>(kHookAttr);
+  return number ? std::optional(number.getInt()) : std::nullopt;
+}
+
+// Returns the only value that the ops of a hook behind `value` read of others,
+// beside constants and the like; null if they read several.
+static Value sourceOf(Value value, int64_t hook) {
+  llvm::SetVector<Value> behind, sources;
+  behind.insert(value);
+  for (size_t i = 0; i < behind.size(); ++i) {
+    Operation *op = behind[i].getDefiningOp();
+    if (!op || hookOf(op) != hook) {
+      if (!op || op->getNumOperands() > 0)
+        sources.insert(behind[i]);
+      continue;
+    }
+    behind.insert(op->operand_begin(), op->operand_end());
+  }
+  return sources.size() == 1 ? sources.front() : Value();
+}
+
 // Returns the numbers of the hooks that the value has passed, the last first.
 // mixed-precision may have put casts of its own between.
 static SmallVector<int64_t> hooksBehind(Value value) {
   SmallVector<int64_t> numbers;
-  while (Operation *op = value.getDefiningOp()) {
-    auto number = op->getAttrOfType<IntegerAttr>(kHookAttr);
-    if (!number && !isa<nn::CastOp, nn::CopyOp>(op))
+  while (Operation *op = value ? value.getDefiningOp() : nullptr) {
+    if (std::optional<int64_t> number = hookOf(op)) {
+      numbers.push_back(*number);
+      value = sourceOf(value, *number);
+    } else if (isa<nn::CastOp, nn::CopyOp>(op)) {
+      value = op->getOperand(0);
+    } else {
       break;
-    if (number && (numbers.empty() || numbers.back() != number.getInt()))
-      numbers.push_back(number.getInt());
-    value = op->getOperand(0);
+    }
   }
   return numbers;
 }
@@ -76,18 +98,24 @@ static LogicalResult missesHook(fsdp::PackOp pack, size_t gradient) {
          << kHookAttr << "'";
 }
 
+// A cast to the type that the model computes in may have no ops, nor may a
+// function that returns what it takes; averaging after the reduction has none.
+static bool mayBeEmpty(const ReduceHook &hook,
+                       const fsdp::CompileOptions &options) {
+  return (hook.kind == ReduceHook::Kind::Cast &&
+          hook.type == options.paramType) ||
+         hook.kind == ReduceHook::Kind::AverageAfter ||
+         hook.kind == ReduceHook::Kind::Program;
+}
+
 LogicalResult verifyHooks(const fsdp::CompileOptions &options,
                           fsdp::PackOp pack) {
   for (auto [index, value] : llvm::enumerate(pack->getOperands())) {
     SmallVector<int64_t> found = hooksBehind(value);
     for (auto [number, hook] : llvm::enumerate(options.reduceHooks)) {
-      // A cast to the type that the model computes in may have no ops.
-      bool optional =
-          hook.kind == ReduceHook::Kind::Cast && hook.type == options.paramType;
-      bool isNext = !found.empty() && found.back() == int64_t(number);
-      if (isNext)
+      if (!found.empty() && found.back() == int64_t(number))
         found.pop_back();
-      else if (!optional)
+      else if (!mayBeEmpty(hook, options))
         return missesHook(pack, index);
     }
     if (!found.empty())

@@ -7,15 +7,29 @@
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
 
+#include "mlir/IR/OwningOpRef.h"
+
 namespace fsdpc::passes {
 
 inline constexpr llvm::StringLiteral kHookAttr = "fsdp.hook";
 
-/// Builds the hooks on `gradient` at the builder's insertion point, as ops of
-/// the backward of `unit`. Returns the gradient to reduce.
-mlir::Value applyHooks(const fsdp::CompileOptions &options,
-                       mlir::OpBuilder &builder, mlir::Location loc,
-                       mlir::FlatSymbolRefAttr unit, mlir::Value gradient);
+/// The hooks of the options, with the functions of those that are the user's.
+class ReduceHooks {
+public:
+  /// Emits an error if the function of a hook of the user's is not valid.
+  static mlir::FailureOr<ReduceHooks> of(const fsdp::CompileOptions &options,
+                                         mlir::MLIRContext *context);
+
+  /// Builds the hooks on `gradient` at the builder's insertion point, as ops of
+  /// the backward of `unit`. Returns the gradient to reduce.
+  mlir::Value apply(mlir::OpBuilder &builder, mlir::Location loc,
+                    mlir::FlatSymbolRefAttr unit, mlir::Value gradient) const;
+
+private:
+  std::vector<fsdp::ReduceHook> hooks;
+  // One per hook, null unless it is the user's.
+  std::vector<mlir::OwningOpRef<mlir::ModuleOp>> programs;
+};
 
 /// Fails with an error if one of the pack's gradients did not pass all hooks in
 /// their order, or passed others.

@@ -35,14 +35,14 @@ class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp function,
           const fsdp::CompileOptions &options, fsdp::NamePatterns ignored,
-          ArrayRef<OptimizerProgram> programs)
+          ArrayRef<OptimizerProgram> programs, const ReduceHooks &hooks)
       : module(module), symbols(module), body(function.front()),
-        options(options), programs(programs), strategies(options),
+        options(options), programs(programs), hooks(hooks), strategies(options),
         ignored(std::move(ignored)) {}
 
   // `evaluate` (may be null) reads the same layouts and has no gradients.
   LogicalResult run(func::FuncOp evaluate) {
-    GradientPacker packer(body, options);
+    GradientPacker packer(body, options, hooks);
     packer.findGradients(module);
     auto found = MemberRates::of(module, body);
     if (failed(found))
@@ -234,6 +234,7 @@ private:
   Block &body;
   const fsdp::CompileOptions &options;
   ArrayRef<OptimizerProgram> programs; // of the options, and of each --group
+  const ReduceHooks &hooks;
   fsdp::UnitStrategies strategies;
   llvm::StringMap<fsdp::Strategy> ofUnit;
   fsdp::NamePatterns ignored;
@@ -253,9 +254,11 @@ struct ShardParameters : impl::ShardParametersBase<ShardParameters> {
     if (failed(function) || failed(ignored))
       return signalPassFailure();
     auto programs = programsOf(options, &getContext());
-    if (failed(programs))
+    auto hooks = ReduceHooks::of(options, &getContext());
+    if (failed(programs) || failed(hooks))
       return signalPassFailure();
-    Sharder sharder(module, *function, options, std::move(*ignored), *programs);
+    Sharder sharder(module, *function, options, std::move(*ignored), *programs,
+                    *hooks);
     if (failed(sharder.run(fsdp::findEvaluate(module))))
       return signalPassFailure();
     layouts = sharder.layoutCount();

@@ -65,6 +65,9 @@ struct StepResults {
     return metrics[output * losses.size() + k];
   }
   double norm = 0;
+  // This rank's gradients with elements that --reduce-hook=zero-nonfinite has
+  // replaced, over all microbatches.
+  double zeroed = 0;
   // The first layout whose gradient is not finite, on any rank. The update was
   // skipped then. -1: none.
   int32_t nonFinite = -1;

@@ -72,6 +72,8 @@ std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
     scalars.emplace_back("scale", record.scale);
   if (record.counts)
     scalars.emplace_back("skipped", double(record.skipped));
+  if (manifest.countsZeroed)
+    scalars.emplace_back("zeroed", record.zeroed);
   if (!isEmulation()) {
     scalars.emplace_back("step_ms", record.milliseconds);
     scalars.emplace_back(rateKey(manifest),
@@ -215,6 +217,8 @@ Status Log::step(const Manifest &manifest, const Options &options,
     json["skipped"] = record.skipped;
   if (options.skipCorrupt)
     json["corrupt_samples"] = record.corrupt;
+  if (manifest.countsZeroed)
+    json["zeroed"] = record.zeroed;
   if (isEmulation()) {
     json["emulated"] = true; // in place of times
   } else {

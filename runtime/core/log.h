@@ -41,6 +41,9 @@ struct StepRecord {
   double scale = 1; // of this step's loss; `loss` and `gradNorm` are unscaled
   bool counts = false; // steps may be skipped
   int64_t skipped = 0; // steps up to this one that changed no parameter
+  // Gradients of all ranks and microbatches with elements that were not finite
+  // and became 0. Counted by --reduce-hook=zero-nonfinite.
+  double zeroed = 0;
   double exposedMilliseconds = 0; // communication that no computation hid
   int64_t peakBytes = 0;          // peak resident set
   // Bytes that a rank has sent on the mean: over all ranks, in its shard group,

@@ -65,7 +65,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 8;
+  constexpr size_t header = 9;
   size_t width = 2 + options.metrics.size();
   size_t perRank = header + width * size_t(options.accumulate);
   std::vector<double> &own = exchanged.own, &all = exchanged.all;
@@ -80,6 +80,7 @@ void Trainer::exchange(StepRecord *record) {
   own[5] = writer && writer->isActive() && !writer->isDone();
   own[6] = computeMilliseconds;
   own[7] = double(samples.replaced());
+  own[8] = results.zeroed;
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
     double *row = &own[header + width * k];
@@ -89,8 +90,9 @@ void Trainer::exchange(StepRecord *record) {
       row[2 + m] = double(results.metricOf(options.metrics[m].output, k));
   }
   // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
-  // milliseconds of computing in the step before, samples replaced}, then a row
-  // {loss, valid, metrics} of each of its microbatches.
+  // milliseconds of computing in the step before, samples replaced, gradients
+  // with zeroed elements}, then a row {loss, valid, metrics} of each of its
+  // microbatches.
   recorder->at("the exchange of losses");
   auto begin = std::chrono::steady_clock::now();
   job.channel[controlChannel]->allGather(own.data(), all.data(),
@@ -121,6 +123,7 @@ void Trainer::exchange(StepRecord *record) {
     record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
     record->corrupt += int64_t(other[7]);
     record->overPlan = std::max(record->overPlan, int64_t(other[2]));
+    record->zeroed += other[8];
   }
   // Microbatch j ran on rank j mod N, as its number k = j / N.
   double sum = 0;
@@ -186,7 +189,8 @@ void Trainer::begin(StepRecord &record) {
   record.lr = rank->lr =
       options.schedule.at(rank->updates, options.steps, options.lr);
   record.scale = double(scaler.scale());
-  rank->gradientFactor = rank->inverseV / record.scale;
+  double mean = manifest.averagedBefore ? 1 : rank->inverseV;
+  rank->gradientFactor = mean * manifest.predivided / record.scale;
   // A device that runs ahead may still be reading the slots; it has no scale.
   if (scaler.isOn())
     for (RandomKey *key : rank->randomStaging)

@@ -84,7 +84,7 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   layouts.push_back(std::move(buffers));
 }
 
-// Allocates one slot of every input. The random keys, 20 bytes per slot, are
+// Allocates one slot of every input. The random keys, 24 bytes per slot, are
 // not part of the plan.
 Status fsdpc_rank::allocateSlot(int slot) {
   size_t at = size_t(slot);
@@ -100,6 +100,7 @@ Status fsdpc_rank::allocateSlot(int slot) {
   Result<void *> staged = device->staging(slot, random[at], sizeof(RandomKey));
   FSDPC_TRY(staged);
   randomStaging[at] = static_cast<RandomKey *>(*staged);
+  randomStaging[at]->microbatchWeight = float(inverseV);
   return {};
 }
 

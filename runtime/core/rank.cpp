@@ -42,14 +42,14 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
 // squares if it follows from factors, and states.
 static OptimizerOperands commonOperands(const Layout &layout,
                                         const LayoutBuffers &buffers,
-                                        bool hasFactors) {
+                                        bool hasNumber) {
   // If the state is replicated, so are master and gradient; `check` of the
   // manifest makes sure of it.
   bool whole = layout.stateWhole;
   OptimizerOperands operands;
   operands.push(whole ? buffers.masterWhole : buffers.masterShard);
   operands.push(whole ? buffers.gradientWhole : buffers.gradientShard);
-  if (hasFactors)
+  if (hasNumber)
     operands.push(nullptr);
   for (int32_t state = 0; state < layout.states; ++state)
     operands.push(buffers.states + state * buffers.part);
@@ -59,10 +59,10 @@ static OptimizerOperands commonOperands(const Layout &layout,
 OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
                                                     int32_t index,
                                                     const void *scale,
-                                                    bool hasFactors) {
+                                                    bool hasNumber) {
   OptimizerOperands operands =
       commonOperands(rank.manifest.layouts[size_t(index)],
-                     rank.layouts[size_t(index)], hasFactors);
+                     rank.layouts[size_t(index)], hasNumber);
   operands.push(const_cast<void *>(scale));
   return operands;
 }
@@ -71,10 +71,10 @@ OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
 OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
                                                     int32_t index,
                                                     const void *scale,
-                                                    bool hasFactors) {
+                                                    bool hasNumber) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  OptimizerOperands operands = commonOperands(layout, buffers, hasFactors);
+  OptimizerOperands operands = commonOperands(layout, buffers, hasNumber);
   // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.computeWhole && rank.manifest.computeDtype != "f32")
     operands.push(layout.stateWhole ? buffers.computeWhole

@@ -31,6 +31,7 @@ constexpr int64_t normBlock = 4096;
 struct RandomKey {
   std::array<uint32_t, 4> words;
   float lossScale;
+  float microbatchWeight; // inverseV
 };
 
 // The state of an optimizer that keeps averages of squares along rows and
@@ -110,7 +111,8 @@ struct fsdpc_rank {
   int64_t step = 0;
   int64_t updates = 0; // steps before this one that were not skipped
   double inverseV = 1; // 1 / microbatches per step over all ranks
-  // From an accumulated gradient to the mean: inverseV / the loss's scale.
+  // From an accumulated gradient to the mean: inverseV / the loss's scale, less
+  // the factors that hooks on the reduction have applied.
   double gradientFactor = 1;
   int64_t accumulate = 1; // microbatches of this rank per step
   double lr = 0;
@@ -184,14 +186,14 @@ struct OptimizerOperands {
 // The operands of a layout's optimizer kernel, as fsdpc_optimizer lists them,
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
-// factors the device sets the operand of the average of squares.
+// factors or updates the device sets the operand of the element's number.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale, bool hasFactors = false);
+                                    const void *scale, bool hasNumber = false);
 // The same for fsdpc_member_sums, whose kernel reads no copy in the compute
 // type.
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale, bool hasFactors = false);
-constexpr size_t varianceOperand = 2;
+                                    const void *scale, bool hasNumber = false);
+constexpr size_t numberOperand = 2;
 
 // Returns the bytes of a layout's secondary shard without padding.
 inline size_t secondaryBytes(const fsdpc_rank &rank, int32_t layout) {

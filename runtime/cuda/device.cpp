@@ -257,6 +257,11 @@ void CudaDevice::reportOutput(fsdpc_rank &rank, int32_t plan,
   update->reportOutput(rank, plan, value);
 }
 
+// The compiler refuses the hook for GPUs (checkOptions).
+void CudaDevice::reportZeroed(fsdpc_rank &, const void *) {
+  fail("a CUDA device does not count gradients with zeroed elements");
+}
+
 void CudaDevice::sumSquares(fsdpc_rank &, int count, const int32_t *layouts,
                             void *sums) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
@@ -286,9 +291,24 @@ void CudaDevice::updateFactors(fsdpc_rank &, int32_t, const int32_t *, void *,
   fail("a CUDA device does not factor an optimizer's state");
 }
 
+void CudaDevice::momentumUpdates(fsdpc_rank &, int32_t, const void *, double,
+                                 double, int32_t, int32_t, void *) {
+  fail("a CUDA device does not collect updates of matrices");
+}
+
+void CudaDevice::moveMatrices(fsdpc_rank &, int32_t, void *, int32_t) {
+  fail("a CUDA device does not move matrices to their owners");
+}
+
+void CudaDevice::orthogonalize(fsdpc_rank &, int32_t, const void *, double,
+                               double, double, double, int32_t, int32_t,
+                               int32_t, void *) {
+  fail("a CUDA device does not orthogonalise matrices");
+}
+
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t,
-                           const void *, const void *) {
+                           const void *, const void *, const void *) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // A rank may own only padding of a layout. The scope above has still advanced
   // the program's position, so later calls keep their names.

@@ -247,7 +247,7 @@ void CudaUpdate::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   Clip c;
   c.sums = static_cast<const double *>(sums);
   c.count = count;
-  c.inverseV = rank.inverseV;
+  c.toMean = rank.gradientFactor;
   c.maxNorm = maxNorm;
   c.scale = static_cast<float *>(scale);
   c.norm = &report->norm;

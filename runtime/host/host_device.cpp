@@ -105,12 +105,14 @@ void HostDevice::download(void *to, const void *from, size_t bytes) {
 
 // Runs nothing itself: the entry function enqueues. Results are sized here,
 // before work on a stream may write them.
-void HostDevice::enter(fsdpc_rank &rank, const Section &,
+void HostDevice::enter(fsdpc_rank &rank, const Section &section,
                        void (*entry)(fsdpc_rank *)) {
   reported.metrics.resize(rank.manifest.outputs.size() *
                           size_t(rank.accumulate));
   reported.losses.resize(size_t(rank.accumulate));
   reported.valid.resize(size_t(rank.accumulate));
+  if (section.first)
+    reported.zeroed = 0;
   entry(&rank);
 }
 
@@ -147,6 +149,12 @@ void HostDevice::reportOutput(fsdpc_rank &rank, int32_t plan,
                  : rank.outputs[size_t(plan)];
   size_t bytes = bytesOf(output);
   run(FSDPC_STREAM_COMPUTE, [=] { std::memcpy(to, value, bytes); });
+}
+
+void HostDevice::reportZeroed(fsdpc_rank &, const void *zeroed) {
+  run(FSDPC_STREAM_COMPUTE, [=, this] {
+    reported.zeroed += double(*static_cast<const float *>(zeroed));
+  });
 }
 
 // All bits set are a NaN in f32 and bf16, so a read of freed memory shows in

@@ -8,6 +8,7 @@
 #include "runtime/core/rank.h"
 #include "runtime/core/square_sum.h"
 #include "runtime/host/host_factors.h"
+#include "runtime/host/host_muon.h"
 #include "shared/member_sums.h"
 
 #include <algorithm>
@@ -157,7 +158,7 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
     for (auto piece = size_t(begin); piece < size_t(end); ++piece) {
       auto [member, from, to] = pieces[piece];
       if (factors)
-        own.list[varianceOperand] =
+        own.list[numberOperand] =
             variancesOf(buffers, layout.members[member], member, factors, from,
                         to, variances.data());
       own.list[own.count] = const_cast<double *>(buffers.rates[member].data());
@@ -202,14 +203,15 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
 // be running.
 void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t perMember,
-                           const void *sums, const void *factors) {
+                           const void *sums, const void *factors,
+                           const void *updates) {
   if (!sums)
     setRates(rank, index);
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
 
   OptimizerOperands operands =
-      optimizerOperands(rank, index, scale, factors != nullptr);
+      optimizerOperands(rank, index, scale, factors || updates);
   fsdpc_kernel_body body = kernel->host;
 
   run(FSDPC_STREAM_COMPUTE, [=, this, &layout, &buffers] {
@@ -230,11 +232,14 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                           sums ? static_cast<const double *>(sums) +
                                      member * size_t(perMember)
                                : nullptr);
+                      if (updates)
+                        own.list[numberOperand] =
+                            updatesOf(buffers, layout, member, updates);
                       if (!factors)
                         return runBlock(from, to);
                       for (; from < to; from += sumBlock) {
                         int64_t last = std::min(from + sumBlock, to);
-                        own.list[varianceOperand] =
+                        own.list[numberOperand] =
                             variancesOf(buffers, layout.members[member], member,
                                         static_cast<const double *>(factors),
                                         from, last, variances.data());

@@ -99,6 +99,11 @@ void fsdpc_report_loss(fsdpc_rank *, const void *loss, const void *valid);
  * step, with the loss; of any other tensor the last report is kept. */
 void fsdpc_report_output(fsdpc_rank *, int32_t plan, const void *value);
 
+/* Reports that a gradient had elements that were not finite. Stream COMPUTE.
+ * Adds `zeroed`, one f32, to the number of gradients of the step in which
+ * elements were replaced by 0. Only the host counts them. */
+void fsdpc_report_zeroed(fsdpc_rank *, const void *zeroed);
+
 /* Gathers layouts from the shards of all ranks. Stream GATHER. Writes, for
  * each layout, the shards of all ranks in rank order to its destination, in
  * the compute type. The length is padded to equal shards, so that the
@@ -188,6 +193,32 @@ void fsdpc_factor_sums(fsdpc_rank *, int32_t count, const int32_t *layouts,
 void fsdpc_update_factors(fsdpc_rank *, int32_t count, const int32_t *layouts,
                           void *sums, double eps, double power);
 
+/* This rank's part of the momentum's updates. Stream COMPUTE. `updates` has
+ * one f32 per element of each member. The call writes the update of the
+ * momentum (`fsdp.momentum_updates`) for those that lie in this rank's shard.
+ * `nesterov` and `maximize` are 0 or 1. Only the host computes it. */
+void fsdpc_momentum_updates(fsdpc_rank *, int32_t layout, const void *scale,
+                            double momentum, double clip_value,
+                            int32_t nesterov, int32_t maximize, void *updates);
+
+/* Sends parts of matrices to their owners, or back. Stream REDUCE. `elements`
+ * has one f32 per element of each member. With `to_owners` every rank sends
+ * its part of a member to the rank that owns it; without, the owner sends
+ * every rank the part that this rank updates (`fsdp.collect_matrices`,
+ * `fsdp.spread_matrices`). Only the host does it. */
+void fsdpc_move_matrices(fsdpc_rank *, int32_t layout, void *elements,
+                         int32_t to_owners);
+
+/* Orthogonalises the matrices that this rank owns. Stream COMPUTE. Reads
+ * `updates`, one f32 per element of each member, and writes to `result` those
+ * of the members that this rank owns (`fsdp.orthogonalize`). Behind them
+ * `result` has room for four times the largest member, in which the call
+ * computes. `bf16` and `match_rms` are 0 or 1. Only the host computes it. */
+void fsdpc_orthogonalize(fsdpc_rank *, int32_t layout, const void *updates,
+                         double a, double b, double c, double eps,
+                         int32_t steps, int32_t bf16, int32_t match_rms,
+                         void *result);
+
 /* Sums a scalar program over this rank's shard of each parameter. Stream
  * COMPUTE. Writes `per_member` f64 for each member of each layout: the sums of
  * what an outlined program yields for the elements of the member that lie in
@@ -222,10 +253,11 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  *
  * With `sums` the last buffer is the address of the member's. With `factors`,
  * which hold an f64 per row and column of each member, the average of squares
- * that follows from them stands behind the gradient. GPUs have no code for
- * either. */
+ * that follows from them stands behind the gradient. With `updates`, an f32
+ * per element of the members, the element's stands there. GPUs have no code
+ * for any of them. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale, int32_t per_member, const void *sums,
-                     const void *factors);
+                     const void *factors, const void *updates);
 
 #endif

@@ -61,6 +61,26 @@ class Adafactor:
         return p * (1 - o["lr"] * o["weight_decay"]) - rate / max(1, mean_square(u) / o["d"]) * u
 
 
+class Muon:
+    """torch.optim.Muon, with Newton and Schulz's steps in f64."""
+    defaults = {"lr": 1e-3, "weight_decay": 0.1, "momentum": 0.95, "nesterov": True, "ns_coefficients": (3.4445, -4.775, 2.0315),
+                "eps": 1e-7, "ns_steps": 5, "adjust_lr_fn": "original"}
+
+    def step(self, o: dict, number: int, p: np.ndarray, g: np.ndarray, state: dict) -> np.ndarray:
+        m = state["m"] = state.get("m", 0) * o["momentum"] + g * (1 - o["momentum"])
+        x = g * (1 - o["momentum"]) + m * o["momentum"] if o["nesterov"] else m
+        rows, columns = x.shape
+        x = x.T if rows > columns else x
+        x = x / max(norm(x), o["eps"])
+        a, b, c = o["ns_coefficients"]
+        for _ in range(o["ns_steps"]):
+            gram = x @ x.T
+            x = a * x + (b * gram + c * gram @ gram) @ x
+        x = x.T if rows > columns else x
+        adjusted = np.sqrt(max(1, rows / columns)) if o["adjust_lr_fn"] == "original" else 0.2 * np.sqrt(max(rows, columns))
+        return p * (1 - o["lr"] * o["weight_decay"]) - o["lr"] * adjusted * x
+
+
 # As in tests/models/optimizers.py: the first variant of each optimizer has all defaults, and a further one changes every number.
 VARIANTS = {
     "lamb": [(LAMB, {}), {"lr": 0.05, "clip_grad_norm": 1.5, "weight_decay": 0.0},

@@ -7,12 +7,14 @@ The loss is the sum of parameters times samples, so each rank's gradient is its 
 twelve bits: their sums are exact in any order, and bf16 and f16 round them. After a step of SGD with a rate of 1 a parameter is
 itself less the mean of what the hooks make of the samples.
 
-  hooks       each hook and two orders of both, under zero3, zero2 and ddp, on one, two and four ranks
+  hooks       each hook and some orders of several, under zero3, zero2 and ddp, on one, two and four ranks
   emulated    the same with the kernels of the emulated GPU (bf16 only: f16 has no GPU)
   accumulated four microbatches of one rank: the bits of four ranks, since a hook sees each microbatch
   bf16        the GPT, computed in bf16: a cast to bf16 changes no bit, and a bound that no gradient reaches neither
-  refused     a hook that is unknown, has no legal value or changes nothing
+  zeroed      a gradient that is not finite where the loss is: zeros in its place, counted in the log over ranks and microbatches
+  refused     a hook that is unknown, has no legal value or changes nothing, and functions that are no hooks
 """
+import json
 import sys
 
 import harness
@@ -24,7 +26,22 @@ from harness import Failure
 SHAPES = {"matrix": (37, 24), "vector": (19,), "scalar": ()}
 SAMPLES = 4
 LIMIT = 3.7
-# The flags of a variant, and how numpy computes it.
+BLOCK = 64
+# Functions that are no hooks.
+FUNCTIONS = """
+func.func @narrow(%g: tensor<1xf32>) -> tensor<1xbf16> {
+  %h = nn.cast %g : tensor<1xf32> -> tensor<1xbf16>
+  return %h : tensor<1xbf16>
+}
+func.func @summed(%g: tensor<1xf32>) -> tensor<1xf32> {
+  %s = nn.reduce sum %g [0] : tensor<1xf32> -> tensor<1xf32>
+  return %s : tensor<1xf32>
+}
+func.func @matrix(%g: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  return %g : tensor<2x2xf32>
+}
+"""
+# The flags of a variant, and how numpy computes it. FILE stands for tests/models/hooks.mlir, OTHER for the functions above.
 VARIANTS = {
     "none": ([], []),
     "bf16": (["cast=bf16"], ["bf16"]),
@@ -32,7 +49,15 @@ VARIANTS = {
     "clipped": ([f"clip-value={LIMIT}"], ["clip"]),
     "rounded-clipped": (["cast=bf16", f"clip-value={LIMIT}"], ["bf16", "clip"]),
     "clipped-rounded": ([f"clip-value={LIMIT}", "cast=bf16"], ["clip", "bf16"]),
+    "predivided": (["predivide=8"], ["predivide"]),
+    "averaged-before": (["average=before"], ["average"]),
+    "averaged-after": (["average=after", "clip-value=3.7"], ["clip"]),
+    "quantized": ([f"quantize=i8,block={BLOCK}"], ["quantize"]),
+    "written": (["FILE:@halved"], ["halved"]),
+    "all": (["zero-nonfinite", "predivide=8", "FILE:@halved", "cast=bf16"], ["predivide", "halved", "bf16"]),
 }
+# What a hook has divided gradients by, which the update takes back.
+FACTORS = {"predivided": lambda count: 8.0, "all": lambda count: 8.0, "averaged-before": float}
 REFUSED = [
     ("clip-valu=1", "did you mean 'clip-value'?"),
     ("cast=bf61", "did you mean 'bf16'?"),
@@ -41,6 +66,19 @@ REFUSED = [
     ("clip-value=1e39", "which is no f32 above 0"),
     ("clip-value=nan", "which is no f32 above 0"),
     ("clip-value=much", "which is not a number"),
+    ("predivide=0", "which is no f32 above 0"),
+    ("average=never", "is neither before nor after"),
+    ("quantize=i4", "the only type of quantize"),
+    ("quantize=i8,block=1", "is not of the form i8,block=N"),
+    ("zero-nonfinite=1", "which is none of"),
+    ("none.mlir:@f", "cannot be read"),
+    ("FILE:@", "names no function"),
+]
+NO_HOOKS = [
+    ("FILE:@absent", "there is no function '@absent'"),
+    ("OTHER:@narrow", "changes the gradient's type"),
+    ("OTHER:@summed", "is not elementwise"),
+    ("OTHER:@matrix", "as tensor<1xf32>"),
 ]
 
 
@@ -50,7 +88,20 @@ def bf16(values: np.ndarray) -> np.ndarray:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
+def quantize(values: np.ndarray) -> np.ndarray:
+    """Of one sample: multiples of the largest element of a block over 127."""
+    flat = values.reshape(-1)
+    blocks = np.pad(flat, (0, -len(flat) % BLOCK)).reshape(-1, BLOCK)
+    steps = np.abs(blocks).max(axis=1, keepdims=True) * np.float32(1 / 127)
+    steps = np.maximum(steps, np.finfo(np.float32).tiny)
+    return (np.rint(blocks / steps) * steps).reshape(-1)[:len(flat)].reshape(values.shape)
+
+
 HOOKS = {
+    "predivide": lambda values: values * np.float32(1 / 8),
+    "average": lambda values: values * np.float32(1 / len(values)),
+    "quantize": lambda values: np.stack([quantize(sample) for sample in values]),
+    "halved": lambda values: np.maximum(values * np.float32(0.5), np.float32(-1)),
     "bf16": bf16,
     "f16": lambda values: values.astype(np.float16).astype(np.float32),
     "clip": lambda values: np.clip(values, np.float32(-LIMIT), np.float32(LIMIT)),
@@ -60,6 +111,8 @@ HOOKS = {
 class Trials:
     def __init__(self, bench):
         self.bench, self.model = bench, bench.path("model.onnx")
+        self.functions = bench.path("functions.mlir")
+        self.functions.write_text(FUNCTIONS)
         random = np.random.default_rng(7)
         self.start = {name: random.integers(-4096, 4096, shape).astype(np.float32) / 64 for name, shape in SHAPES.items()}
         self.samples = {name: random.integers(-4096, 4096, (SAMPLES, *shape)).astype(np.float32) / 512
@@ -75,8 +128,11 @@ class Trials:
         weights = [onnx.tensor(name, shape, np.asarray(self.start[name], "<f4").tobytes()) for name, shape in SHAPES.items()]
         self.model.write_bytes(onnx.model(nodes, inputs, [onnx.value(total, ())], weights))
 
+    def hook(self, text: str) -> str:
+        return "--reduce-hook=" + text.replace("FILE", str(harness.MODELS / "hooks.mlir")).replace("OTHER", str(self.functions))
+
     def compile(self, name: str, variant: str, *flags: str):
-        hooks = [f"--reduce-hook={hook}" for hook in VARIANTS[variant][0]]
+        hooks = [self.hook(hook) for hook in VARIANTS[variant][0]]
         return self.bench.compile(self.model, name, "-q", "--optimizer=sgd", "--lr=1", *hooks, *flags)
 
     def data(self, count: int) -> list:
@@ -98,7 +154,8 @@ class Trials:
             total = np.zeros(SHAPES[name], np.float32)
             for part in gradient:
                 total = (total + part).astype(np.float32)
-            expected = (self.start[name] - total * np.float32(1 / count)).astype(np.float32)
+            factor = FACTORS.get(variant, lambda count: 1.0)(count) / count
+            expected = (self.start[name] - total * np.float32(factor)).astype(np.float32)
             if np.asarray(found, np.float32).tobytes() != np.asarray(expected, np.float32).tobytes():
                 worst = np.max(np.abs(np.asarray(found, np.float64) - expected))
                 raise Failure(f"{program.name} on {ranks} ranks: '{name}' differs from numpy by up to {worst:.3g}")
@@ -116,6 +173,44 @@ def computed(bench) -> None:
     print("bf16: hooks that change no gradient change no bit of the GPT", flush=True)
 
 
+def zeroed(bench) -> None:
+    """The gradient of a root at 0 is not finite. Elsewhere it is a power of two."""
+    model, count = bench.path("roots.onnx"), 4
+    samples = np.full((count, 40), 0.25, np.float32)
+    samples[1, 7] = samples[3, :5] = 0
+    nodes = [onnx.node("Mul", ["w", "x"], ["product"]), onnx.node("Sqrt", ["product"], ["root"]),
+             onnx.node("ReduceSum", ["root"], ["loss"], onnx.integer("keepdims", 0))]
+    start = np.ones(40, np.float32)
+    model.write_bytes(onnx.model(nodes, [onnx.value("x", (1, 40))], [onnx.value("loss", ())],
+                                 [onnx.tensor("w", (40,), start.tobytes())]))
+    gradients = np.where(samples > 0, np.float32(0.25), np.float32(0))
+    expected = start - gradients.sum(axis=0) * np.float32(1 / count)
+    np.save(bench.path("roots.npy"), samples)
+    for strategy in ("zero3", "ddp"):
+        program = bench.compile(model, f"roots-{strategy}", "-q", "--optimizer=sgd", "--lr=1", "--reduce-hook=zero-nonfinite",
+                                f"--strategy={strategy}")
+        for ranks in (1, 2, 4):
+            saved, log = bench.path(f"roots-{strategy}-{ranks}.safetensors"), bench.path(f"roots-{strategy}-{ranks}.jsonl")
+            harness.run([program, "--ranks", ranks, "--accumulate", count // ranks, "--data", f"x={bench.path('roots.npy')}",
+                         "--steps", 1, "--threads", 1, "--save", saved, "--log", log])
+            if not np.array_equal(read_safetensors(saved)["w"], expected):
+                raise Failure(f"{program.name} on {ranks} ranks: other parameters than numpy's")
+            steps = [json.loads(line) for line in log.read_text().splitlines() if '"step"' in line]
+            if steps[-1]["zeroed"] != 2:
+                raise Failure(f"{program.name} on {ranks} ranks: the log has {steps[-1]}")
+    print("zeroed: zeros in place of what is not finite, and the log counts two gradients", flush=True)
+
+
+def refused(trials) -> None:
+    for expected, cases in ((2, REFUSED), (1, NO_HOOKS)):
+        for hook, reason in cases:
+            out = trials.bench.path("refused")
+            done = harness.run([trials.bench.build / "bin" / "fsdpc", trials.model, "-o", out, trials.hook(hook)], expected=expected)
+            if reason not in done.stderr or out.exists():
+                raise Failure(f"--reduce-hook={hook}: expected '{reason}' in\n{done.stderr}")
+    print(f"refused: {len(REFUSED) + len(NO_HOOKS)} hooks", flush=True)
+
+
 def test(bench, options):
     trials = Trials(bench)
     for variant in VARIANTS:
@@ -127,16 +222,12 @@ def test(bench, options):
                 trials.check(program, variant, ranks)
             trials.check(program, variant, 1, accumulate=4)
         print(f"{variant}: numpy's bits on one, two and four ranks, and with four microbatches", flush=True)
-    for variant in ("rounded-clipped", "clipped-rounded"):
+    for variant in ("rounded-clipped", "clipped-rounded", "averaged-before", "quantized", "predivided"):
         trials.check(trials.compile(f"{variant}-emulated", variant, "--target=cuda-emulation"), variant, 2)
     print("emulated GPU: numpy's bits", flush=True)
     computed(bench)
-    for hook, reason in REFUSED:
-        out = bench.path("refused")
-        done = harness.run([bench.build / "bin" / "fsdpc", trials.model, "-o", out, f"--reduce-hook={hook}"], expected=2)
-        if reason not in done.stderr or out.exists():
-            raise Failure(f"--reduce-hook={hook}: expected '{reason}' in\n{done.stderr}")
-    print(f"refused: {len(REFUSED)} hooks", flush=True)
+    zeroed(bench)
+    refused(trials)
 
 
 def arguments(parser):

@@ -249,6 +249,12 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"etas", "0.4, 1.5", "\"0.4,1.5\""},
       {"step-sizes", "1e-6,50", "\"1e-06,50\""},
       {"t0", "1e6", "1.000000e+06 : f64"},
+      {"ns-coefficients", "3, -4.0,2", "\"3,-4,2\""},
+      {"adjust-lr-fn", "match_rms_adamw", "\"match_rms_adamw\""},
+      {"muon-dtype", "bf16", "\"bf16\""},
+      {"reduce-hook", "predivide=2.0", "[\"predivide=2\"]"},
+      {"reduce-hook", "average=before", "[\"average=before\"]"},
+      {"reduce-hook", "quantize=i8", "[\"quantize=i8,block=256\"]"},
       {"limit-all-gathers", "0", "0 : i64"},
       {"recompute-scope", "h\\.0", "[\"h\\\\.0\"]"},
       {"memory-limit", "800B", "\"800\""},
@@ -348,7 +354,7 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
        "is none of none|post|pre|auto; did you mean 'pre'?"},
       {"optimizer", "torch.optim.SGD",
        "is none of adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|rmsprop|"
-       "rprop|asgd|lion|lamb|lars|adafactor; did you mean 'sgd'?"},
+       "rprop|asgd|lion|lamb|lars|adafactor|muon; did you mean 'sgd'?"},
       {"lr", "inf", "is not finite"},
       {"lr", "nan", "is not a number"},
       {"plan-ranks", "0", "is less than 1"},
@@ -465,17 +471,34 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        ""},
       {{{"momentum", "0.9"}},
        "'--momentum' has no effect with '--optimizer=adamw'; it needs "
-       "'--optimizer=sgd|rmsprop|lars'"},
+       "'--optimizer=sgd|rmsprop|lars|muon'"},
       {{{"nesterov", "true"}},
        "'--nesterov' has no effect with '--optimizer=adamw'; it needs "
-       "'--optimizer=sgd'"},
+       "'--optimizer=sgd' or '--optimizer=muon'"},
+      {{{"optimizer", "muon"},
+        {"ns-coefficients", "3,-4,2"},
+        {"ns-steps", "4"},
+        {"adjust-lr-fn", "match_rms_adamw"},
+        {"muon-dtype", "bf16"},
+        {"nesterov", "false"}},
+       ""},
+      {{{"optimizer", "muon"}, {"muon-dtype", "f16"}},
+       "--muon-dtype 'f16' is not f32 or bf16"},
+      {{{"optimizer", "muon"}, {"target", "cuda"}},
+       "'--optimizer=muon' works on whole parameters, which '--target=cuda' "
+       "cannot do yet"},
+      {{{"ns-steps", "4"}},
+       "'--ns-steps' has no effect with '--optimizer=adamw'; it needs "
+       "'--optimizer=muon'"},
+      {{{"reduce-hook", "zero-nonfinite"}, {"target", "cuda"}},
+       "'--reduce-hook=zero-nonfinite' is not supported with '--target=cuda'"},
       {{{"optimizer", "lars"}, {"momentum", "0"}, {"trust", "0.01"}}, ""},
       {{{"optimizer", "lamb"}, {"trust", "0.01"}},
        "'--trust' has no effect with '--optimizer=lamb'; it needs "
        "'--optimizer=lars'"},
       {{{"optimizer", "lamb"}, {"target", "cuda-emulation"}},
-       "'--optimizer=lamb' takes sums over whole parameters, which "
-       "'--target=cuda-emulation' does not compute yet"},
+       "'--optimizer=lamb' works on whole parameters, which "
+       "'--target=cuda-emulation' cannot do yet"},
       {{{"optimizer", "sgd"}, {"nesterov", "true"}},
        "'--nesterov' needs '--momentum' above 0"},
       {{{"optimizer", "sgd"},
@@ -499,12 +522,12 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--d' has no effect with '--optimizer=adamw'; it needs "
        "'--optimizer=adafactor'"},
       {{{"optimizer", "adafactor"}, {"target", "cuda"}},
-       "'--optimizer=adafactor' takes sums over whole parameters, which "
-       "'--target=cuda' does not compute yet"},
+       "'--optimizer=adafactor' works on whole parameters, which "
+       "'--target=cuda' cannot do yet"},
       {{{"optimizer", "rprop"}, {"weight-decay", "0.1"}},
        "'--weight-decay' has no effect with '--optimizer=rprop'; it needs "
        "'--optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|radam|"
-       "rmsprop|asgd|lion|lamb|lars|adafactor'"},
+       "rmsprop|asgd|lion|lamb|lars|adafactor|muon'"},
       {{{"betas", "0.9,0.95"}, {"optimizer", "sgd"}},
        "'--betas' has no effect with '--optimizer=sgd'; it needs "
        "'--optimizer=adamw|adam|adamax|nadam|radam|lion|lamb'"},
@@ -546,13 +569,13 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        ""},
       {{{"group", "a: momentum=0.9"}},
        "'--group=a: ...' sets momentum, which optimizer=adamw does not take; "
-       "it needs optimizer=sgd|rmsprop|lars"},
+       "it needs optimizer=sgd|rmsprop|lars|muon"},
       {{{"optimizer", "sgd"},
         {"momentum", "0.9"},
         {"group", "a: optimizer=rprop weight_decay=0"}},
        "'--group=a: ...' sets weight_decay, which optimizer=rprop does not "
        "take; it needs optimizer=adamw|adam|sgd|adadelta|adagrad|adamax|nadam|"
-       "radam|rmsprop|asgd|lion|lamb|lars|adafactor"},
+       "radam|rmsprop|asgd|lion|lamb|lars|adafactor|muon"},
       {{{"optimizer", "sgd"}, {"group", "a: nesterov=true"}},
        "'--group=a: ...': '--nesterov' needs '--momentum' above 0"},
       {{{"lr", "0"}, {"group", "a: lr=1"}},

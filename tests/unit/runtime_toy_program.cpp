@@ -221,7 +221,8 @@ void update(fsdpc_rank *rank) {
   order(rank, FSDPC_STREAM_REDUCE, FSDPC_STREAM_COMPUTE, summed);
   fsdpc_clip(rank, 2, trainable, sums, 0.5, scale);
   for (int32_t layout : trainable)
-    fsdpc_optimizer(rank, &kernels[1], layout, scale, 0, nullptr, nullptr);
+    fsdpc_optimizer(rank, &kernels[1], layout, scale, 0, nullptr, nullptr,
+                    nullptr);
   if (strategy == "zero1" || strategy == "step") {
     void *wholes[] = {fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, embed, 0),
                       fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, root, 0)};

@@ -30,6 +30,9 @@ def HoldsWeights : NativeOpTrait<"HoldsWeights"> { let cppNamespace = "::fsdpc::
 // its operands have.
 def InComputeType : NativeOpTrait<"InComputeType"> { let cppNamespace = "::fsdpc::fsdp"; }
 
+// mixed-precision casts the op's operands to f32.
+def InF32 : NativeOpTrait<"InF32"> { let cppNamespace = "::fsdpc::fsdp"; }
+
 // The value is not a constant, though the op has no operands; it stays the same
 // during a microbatch, so the backward reads it and never computes it again.
 def FixedPerMicrobatch : NativeOpTrait<"FixedPerMicrobatch"> {

@@ -141,7 +141,7 @@ def FSDP_GradientOp : FSDP_Op<"gradient", [MemoryEffects<[MemWrite<FSDP_Gradient
 }
 
 def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
-    [MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols]> {
+    [InF32, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols]> {
   let summary = "Applies the batch statistics of all ranks to a buffer";
   let description = [{
     Gathers this microbatch's statistic of every rank and computes, for rank 0, 1, …,
@@ -205,6 +205,46 @@ def FSDP_LossScaleOp : FSDP_Op<"loss_scale",
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def FSDP_MicrobatchWeightOp : FSDP_Op<"microbatch_weight",
+    [Pure, OutsideArena, FixedPerMicrobatch]> {
+  let summary = "The weight of a microbatch in the mean gradient";
+  let description = [{
+    1/V, where V is the number of microbatches of a step over all ranks, which is known
+    when the program starts. The hook `--reduce-hook=average=before` multiplies each
+    gradient by it; `fsdp.clip_scale` then does not divide by V.
+
+    **Constraints**
+    - The result is a scalar of f32.
+
+    Example:
+    ```mlir
+    %weight = fsdp.microbatch_weight : tensor<f32>
+    ```
+  }];
+  let results = (outs 0DTensorOf<[F32]>:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def FSDP_ReportZeroedOp : FSDP_Op<"report_zeroed", [InF32, MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports that a gradient had elements that were not finite";
+  let description = [{
+    The hook `--reduce-hook=zero-nonfinite` writes one of these per gradient. `zeroed` is
+    1 if elements of the gradient were replaced by 0, else 0. The runtime sums the reports
+    of a step over its microbatches and ranks; every rank gets the sum, and the log shows
+    it as `zeroed`.
+
+    **Constraints**
+    - `zeroed` is a scalar of f32.
+
+    Example:
+    ```mlir
+    fsdp.report_zeroed %zeroed : tensor<f32>
+    ```
+  }];
+  let arguments = (ins 0DTensorOf<[F32]>:$zeroed);
+  let assemblyFormat = "$zeroed attr-dict `:` type($zeroed)";
+}
+
 def FSDP_ReportLossOp : FSDP_Op<"report_loss", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
   let summary = "Reports the microbatch's loss";
   let description = [{
@@ -226,7 +266,7 @@ def FSDP_ReportLossOp : FSDP_Op<"report_loss", [MemoryEffects<[MemWrite<FSDP_Ste
   let assemblyFormat = "$loss (`valid` $valid^)? attr-dict `:` type($loss) (`,` type($valid)^)?";
 }
 
-def FSDP_ReportOutputOp : FSDP_Op<"report_output", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+def FSDP_ReportOutputOp : FSDP_Op<"report_output", [InF32, MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
   let summary = "Reports a further output of the model";
   let description = [{
     Hands a value to the runtime under the name that it has in the graph

@@ -181,6 +181,118 @@ def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
   let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($result)";
 }
 
+def FSDP_MomentumUpdatesOp : FSDP_Op<"momentum_updates",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "This rank's part of the momentum's updates, at its place in the whole";
+  let description = [{
+    Muon's update of an element before its matrix is orthogonalised. With g the gradient
+    times `scale`, its elements clipped to `clip_value` if that is not 0, and negated with
+    `maximize`, the momentum m (the first state) becomes m + (1 - momentum)·(g - m). The
+    update is that, or with `nesterov` g + momentum·(m - g). The state itself is left to
+    the optimizer's program, which computes the same.
+
+    The result has room for all elements of the members, one after the other. The op
+    writes those that lie in this rank's shard; `fsdp.collect_matrices` brings the others
+    to where they are needed.
+
+    **Constraints**
+    - `layout` names an `fsdp.layout` whose members are trainable matrices with a state.
+    - The result is a vector of f32 with an element per element of the members.
+
+    Example:
+    ```mlir
+    %part = fsdp.momentum_updates @h.0.flat, %scale {clip_value = 0.0 : f64, momentum = 0.95 : f64, nesterov} : tensor<f32> -> tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
+                       F64Attr:$momentum, F64Attr:$clip_value, UnitAttr:$nesterov,
+                       UnitAttr:$maximize);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = "$layout `,` $scale attr-dict `:` type($scale) `->` type($result)";
+}
+
+def FSDP_CollectMatricesOp : FSDP_Op<"collect_matrices",
+    [ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols,
+     AllTypesMatch<["input", "result"]>]> {
+  let summary = "Sends each matrix to the rank that owns it";
+  let description = [{
+    Every rank sends its part of each member to the member's owner, which then has it
+    whole; elsewhere the result is undefined. Owners follow from the shapes and the number
+    of ranks: the next largest matrix, by operations of `fsdp.orthogonalize`, goes to the
+    rank that has least. All ranks together send less than 4 bytes per element. The
+    result takes the memory of the operand.
+
+    **Constraints**
+    - The operand is the result of an `fsdp.momentum_updates` of the same layout
+      (verify-shard).
+
+    Example:
+    ```mlir
+    %updates = fsdp.collect_matrices @h.0.flat, %part : tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$input);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = "$layout `,` $input attr-dict `:` type($input)";
+}
+
+def FSDP_OrthogonalizeOp : FSDP_Op<"orthogonalize", [Pure, UsesSymbols]> {
+  let summary = "Orthogonalises the matrices that this rank owns";
+  let description = [{
+    Replaces each matrix X by nearly the nearest one whose singular values are equal, by
+    `steps` steps of Newton and Schulz (Jordan et al., Muon, 2024): X is divided by its
+    Frobenius norm, at least `eps`, and in each step becomes a·X + (b·A + c·A²)·X with
+    A = X·Xᵀ, in f32, or rounded to bf16 after each product with `bf16`. A matrix with
+    more rows than columns is transposed for that. With `adjust` = original it is then
+    multiplied by sqrt(max(1, rows / columns)), with match_rms_adamw by
+    0.2·sqrt(max(rows, columns)).
+
+    Each rank does so for the matrices that it owns (`fsdp.collect_matrices`); elsewhere
+    the result is undefined. Behind the elements of all members the result has room in
+    which the op computes: four times the largest member.
+
+    **Constraints**
+    - `layout` names an `fsdp.layout` whose members are trainable matrices.
+    - `updates` is a vector of f32 with an element per element of the members, and the
+      result is longer by four times the largest member.
+    - `adjust` is original or match_rms_adamw; `steps` is from 1 to 99.
+
+    Example:
+    ```mlir
+    %own = fsdp.orthogonalize @h.0.flat, %updates {a = 3.4445 : f64, b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64, steps = 5 : i32, adjust = "original"} : tensor<64xf32> -> tensor<320xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$updates,
+                       F64Attr:$a, F64Attr:$b, F64Attr:$c, F64Attr:$eps, I32Attr:$steps,
+                       StrAttr:$adjust, UnitAttr:$bf16);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = "$layout `,` $updates attr-dict `:` type($updates) `->` type($result)";
+}
+
+def FSDP_SpreadMatricesOp : FSDP_Op<"spread_matrices",
+    [ViewOf<"getInput()">, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols,
+     AllTypesMatch<["input", "result"]>]> {
+  let summary = "Sends each rank its part of the matrices of their owners";
+  let description = [{
+    The way back of `fsdp.collect_matrices`: the owner of each member sends every rank the
+    elements that this rank updates, which are all of them where the optimizer's state is
+    whole on every rank. The result takes the memory of the operand.
+
+    **Constraints**
+    - The operand is the result of an `fsdp.orthogonalize` of the same layout
+      (verify-shard).
+
+    Example:
+    ```mlir
+    %mine = fsdp.spread_matrices @h.0.flat, %own : tensor<320xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$input);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = "$layout `,` $input attr-dict `:` type($input)";
+}
+
 def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_ParameterMemory>,
                     MemRead<FSDP_OptimizerMemory>]>,
@@ -256,12 +368,15 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     `sums`, where present, are those of `fsdp.member_sums` over all ranks; those of the
     layout's first member begin at `first`. `factors`, where present, are those of
     `fsdp.update_factors`, and the layout's begin at `first_factor`. The region then
-    takes the average of squares of the element (f32) behind the gradient.
+    takes the average of squares of the element (f32) behind the gradient. `updates`,
+    where present, come from `fsdp.spread_matrices` of the layout; the region takes the
+    element's in the same place.
 
     **Constraints**
     - `layout` names an `fsdp.layout` whose members are trainable.
     - The region has one block with `states` + 5 arguments of the types above, one more
-      with `factors`, and one for each sum if there are `sums`.
+      with `factors` or `updates`, and one for each sum if there are `sums`.
+    - There are not both `factors` and `updates`.
     - The sums of the layout's members lie within `sums`, their factors within
       `factors`.
     - It yields one f32 for the parameter and one for each state.
@@ -280,11 +395,12 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
                        Optional<StaticShapeTensorOf<[F64]>>:$sums, OptionalAttr<I64Attr>:$first,
-                       Optional<StaticShapeTensorOf<[F64]>>:$factors, OptionalAttr<I64Attr>:$first_factor);
+                       Optional<StaticShapeTensorOf<[F64]>>:$factors, OptionalAttr<I64Attr>:$first_factor,
+                       Optional<StaticShapeTensorOf<[F32]>>:$updates);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $layout `,` $scale (`sums` $sums^ `[` $first `]`)? (`factors` $factors^ `[` $first_factor `]`)?
-    `:` type($scale) (`,` type($sums)^)? (`,` type($factors)^)? attr-dict-with-keyword $body
+    (`updates` $updates^ `:` type($updates))? `:` type($scale) (`,` type($sums)^)? (`,` type($factors)^)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -293,9 +409,12 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     int64_t getSumsPerMember() {
       ::mlir::Block &body = getBody().front();
       int64_t values = body.getTerminator()->getNumOperands();
-      int64_t others = 4 + values + (getFactors() ? 1 : 0);
+      int64_t others = 4 + values + takesNumbers();
       return getSums() ? body.getNumArguments() - others : 0;
     }
+    /// Returns true if an argument for the element's factors or update stands
+    /// behind the gradient.
+    bool takesNumbers() { return getFactors() || getUpdates(); }
   }];
 }
 

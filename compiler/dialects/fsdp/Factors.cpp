@@ -23,6 +23,20 @@ int64_t factorsOf(LayoutOp layout) {
   return count;
 }
 
+int64_t memberElementsOf(LayoutOp layout) {
+  int64_t count = 0;
+  for (auto member : layout.getMembers().getAsRange<MemberAttr>())
+    count += member.getElements();
+  return count;
+}
+
+int64_t orthogonalElementsOf(LayoutOp layout) {
+  int64_t largest = 0;
+  for (auto member : layout.getMembers().getAsRange<MemberAttr>())
+    largest = std::max<int64_t>(largest, member.getElements());
+  return memberElementsOf(layout) + 4 * largest;
+}
+
 SmallVector<FactorBuffer, 2> factorBuffersOf(ParameterOp parameter) {
   std::string name = parameter.getSymName().str();
   auto type = cast<RankedTensorType>(parameter.getType());

@@ -36,6 +36,9 @@ struct HoldsWeights : mlir::OpTrait::TraitBase<OpTy, HoldsWeights> {};
 template <typename OpTy>
 struct InComputeType : mlir::OpTrait::TraitBase<OpTy, InComputeType> {};
 
+template <typename OpTy>
+struct InF32 : mlir::OpTrait::TraitBase<OpTy, InF32> {};
+
 } // namespace fsdpc::fsdp
 
 #include "compiler/dialects/fsdp/FSDPInterfaces.h.inc"

@@ -31,6 +31,13 @@ FactorShape factorShapeOf(ParameterOp parameter);
 /// Returns the number of rows and columns of all members of the layout.
 int64_t factorsOf(LayoutOp layout);
 
+/// Returns the number of elements of all members of the layout, without gaps.
+int64_t memberElementsOf(LayoutOp layout);
+
+/// Returns the same with the room in which fsdp.orthogonalize computes: four
+/// times the largest member.
+int64_t orthogonalElementsOf(LayoutOp layout);
+
 /// A buffer in which such an optimizer keeps its state of a parameter.
 struct FactorBuffer {
   std::string name;

@@ -30,6 +30,16 @@ static std::vector<std::string> strings(std::optional<ArrayAttr> array) {
   return result;
 }
 
+// Copies what the update must know of the hooks on the reduction.
+static void addHooks(const CompileOptions &options, Manifest &manifest) {
+  for (const ReduceHook &hook : options.reduceHooks) {
+    if (hook.kind == ReduceHook::Kind::Predivide)
+      manifest.predivided *= hook.number;
+    manifest.averagedBefore |= hook.kind == ReduceHook::Kind::AverageBefore;
+    manifest.countsZeroed |= hook.kind == ReduceHook::Kind::ZeroNonfinite;
+  }
+}
+
 // Copies what the runtime needs of the options: what it prints, what decides
 // its memory, and what it refuses (more ranks than maxRanks).
 static void addOptions(ModuleOp module, Manifest &manifest) {
@@ -47,6 +57,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.lr = options.lr();
   manifest.maxNorm = options.clipGradNorm;
   manifest.lossScale = options.lossScale();
+  addHooks(options, manifest);
   manifest.maxRanks = options.maxRanks;
   manifest.planRanks = options.planRanks;
   manifest.planThreads = options.planThreads;

@@ -5,6 +5,8 @@
 // their papers tune them for each model.
 #include "compiler/dialects/fsdp/Optimizers.h"
 
+#include "compiler/dialects/fsdp/OptionTable.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -106,6 +108,15 @@ constexpr OptimizerInfo table[] = {
      .lr = 1e-2,
      .eps = 1e-3,
      .ofWholeParameters = true},
+    {.optimizer = Optimizer::Muon,
+     .name = "muon",
+     .hyperparameters = "momentum|nesterov|ns-coefficients|ns-steps|eps|"
+                        "adjust-lr-fn|muon-dtype|weight-decay|no-decay",
+     .lr = 1e-3,
+     .eps = 1e-7,
+     .weightDecay = 0.1,
+     .momentum = 0.95,
+     .ofWholeParameters = true},
 };
 
 // A program of the user's is given the decay; other numbers are its constants.
@@ -141,6 +152,10 @@ double CompileOptions::weightDecay() const {
 }
 double CompileOptions::momentum() const {
   return givenMomentum.value_or(infoOf(optimizer).momentum);
+}
+bool CompileOptions::usesNesterov() const {
+  bool given = llvm::is_contained(this->given, findOption("nesterov"));
+  return given ? nesterov : optimizer == Optimizer::Muon;
 }
 double CompileOptions::alpha() const {
   return givenAlpha.value_or(infoOf(optimizer).alpha);

@@ -24,7 +24,7 @@ struct OptimizerInfo {
   double weightDecay = 0;
   double alpha = 0;
   double momentum = 0;
-  bool ofWholeParameters = false; // takes sums over parameters
+  bool ofWholeParameters = false; // needs more than elements of parameters
 };
 
 /// Returns all optimizers that have a name, in the order of the help.

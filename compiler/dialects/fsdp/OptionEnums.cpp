@@ -66,6 +66,13 @@ template <> ArrayRef<EnumName<Optimizer>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<LrAdjustment>> enumNames() {
+  static constexpr EnumName<LrAdjustment> names[] = {
+      {"original", LrAdjustment::Original},
+      {"match_rms_adamw", LrAdjustment::MatchRmsAdamW}};
+  return names;
+}
+
 template <> ArrayRef<EnumName<Prefetch>> enumNames() {
   static constexpr EnumName<Prefetch> names[] = {{"none", Prefetch::None},
                                                  {"post", Prefetch::Post},
@@ -172,6 +179,7 @@ FSDPC_OPTION_ENUM(UnitRule)
 FSDPC_OPTION_ENUM(ReductionTime)
 FSDPC_OPTION_ENUM(ElementType)
 FSDPC_OPTION_ENUM(Optimizer)
+FSDPC_OPTION_ENUM(LrAdjustment)
 FSDPC_OPTION_ENUM(Prefetch)
 FSDPC_OPTION_ENUM(RecomputeLevel)
 FSDPC_OPTION_ENUM(Target)

@@ -36,6 +36,25 @@ std::string OptionType<NumberPair>::print(NumberPair value) {
   return printNumber(value.first) + "," + printNumber(value.second);
 }
 
+std::string OptionType<NumberTriple>::parse(const OptionInfo &option,
+                                            StringRef text,
+                                            NumberTriple &value) {
+  SmallVector<StringRef> parts;
+  text.split(parts, ',');
+  double *numbers[] = {&value.a, &value.b, &value.c};
+  if (parts.size() != std::size(numbers))
+    return "is not of the form " + option.placeholder.str();
+  for (auto [part, number] : llvm::zip_equal(parts, numbers))
+    if (part.trim().getAsDouble(*number) || !std::isfinite(*number))
+      return "has '" + part.trim().str() + "', which is not a number";
+  return "";
+}
+
+std::string OptionType<NumberTriple>::print(NumberTriple value) {
+  return printNumber(value.a) + "," + printNumber(value.b) + "," +
+         printNumber(value.c);
+}
+
 // The scale is an f32 on the device, as torch.amp.GradScaler's.
 static std::string checkScale(StringRef name, double value, double above,
                               double below) {

@@ -59,10 +59,12 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--beta2-decay '" + printNumber(options.beta2Decay) + "' is above 0";
   if (options.clipThreshold < 1)
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
+  if (options.muonType == schedule::ElementType::F16)
+    return "--muon-dtype 'f16' is not f32 or bf16";
   if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
-           "' takes sums over whole parameters, which '--target=" +
-           findOption("target")->print(options) + "' does not compute yet";
+           "' works on whole parameters, which '--target=" +
+           findOption("target")->print(options) + "' cannot do yet";
   return "";
 }
 
@@ -109,6 +111,12 @@ std::string checkOptions(const CompileOptions &options) {
            "'--target=" +
            findOption("target")->print(options) +
            "'; use bf16, which needs no loss scale";
+  auto countsZeroed = [](const ReduceHook &hook) {
+    return hook.kind == ReduceHook::Kind::ZeroNonfinite;
+  };
+  if (options.isCuda() && llvm::any_of(options.reduceHooks, countsZeroed))
+    return "'--reduce-hook=zero-nonfinite' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
   if (options.isCuda() && options.lossScale().isOn())
     return "'--loss-scale' is not supported with '--target=" +
            findOption("target")->print(options) + "'";

@@ -129,7 +129,9 @@ constexpr OptionInfo table[] = {
     option<&Options::reduceHooks>(
         "reduce-hook", Group::Sharding, "HOOK",
         "changes each rank's gradients before they are summed, in the order "
-        "given: cast=bf16|f16, clip-value=X"),
+        "given: cast=bf16|f16, clip-value=X, predivide=X, "
+        "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
+        "FILE.mlir:@FUNCTION"),
 
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",
@@ -201,6 +203,23 @@ constexpr OptionInfo table[] = {
         "d", Group::Training, "X",
         "adafactor's largest root mean square of an update", notNegative,
         whereTaken),
+    option<&Options::nsCoefficients>(
+        "ns-coefficients", Group::Training, "A,B,C",
+        "of Newton and Schulz's steps, by which muon makes singular values "
+        "equal",
+        anyNumber, whereTaken),
+    option<&Options::nsSteps>("ns-steps", Group::Training, "N",
+                              "number of these steps", NumberRange{1, 100},
+                              whereTaken),
+    option<&Options::adjustLr>(
+        "adjust-lr-fn", Group::Training, "HOW",
+        "how muon's learning rate depends on a matrix's shape", notNegative,
+        whereTaken),
+    option<&Options::muonType>(
+        "muon-dtype", Group::Training, "TYPE",
+        "the type that muon's products are rounded to: f32, or bf16 as torch "
+        "does",
+        notNegative, whereTaken),
     option<&Options::maximize>("maximize", Group::Training, "",
                                "ascends instead of descending"),
     option<&Options::noDecay>("no-decay", Group::Training, "REGEX",

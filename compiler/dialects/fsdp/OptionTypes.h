@@ -106,6 +106,12 @@ template <> struct OptionType<NumberPair> : TextOption<NumberPair> {
   static std::string print(NumberPair value);
 };
 
+/// Three numbers, "3.4445,-4.775,2.0315".
+template <> struct OptionType<NumberTriple> : TextOption<NumberTriple> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, NumberTriple &);
+  static std::string print(NumberTriple value);
+};
+
 /// "none", a number, or "dynamic" with assignments such as "init=1024".
 template <>
 struct OptionType<std::optional<LossScale>>
@@ -245,11 +251,14 @@ template <> struct OptionType<GroupList> : ListOption<GroupList> {
 };
 
 using ReduceHooks = std::vector<ReduceHook>;
-/// NAME=VALUE; kept in the order given, in which they are applied.
-/// ReduceHookOptions.cpp has the functions.
+/// NAME=VALUE, NAME, or FILE.mlir:@FUNCTION, whose file is read here; kept in
+/// the order given, in which they are applied. In the attribute a file's hook
+/// is an array of its flag's value and the file's text. ReduceHookOptions.cpp
+/// has the functions.
 template <> struct OptionType<ReduceHooks> : ListOption<ReduceHooks> {
   static std::string parse(const OptionInfo &, llvm::StringRef, ReduceHooks &);
-  static Strings texts(const ReduceHooks &list);
+  static std::string read(const OptionInfo &, mlir::Attribute, ReduceHooks &);
+  static mlir::Attribute write(const ReduceHooks &, mlir::Builder);
 };
 
 using StrategyRules = std::vector<StrategyRule>;

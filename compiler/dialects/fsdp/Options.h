@@ -63,11 +63,15 @@ enum class Optimizer {
   LAMB,
   LARS,
   Adafactor,
+  Muon,
   User
 };
 /// Which activations the backward computes again. Auto is Cheap, and for a
 /// memory limit also the units that it takes.
 enum class RecomputeLevel { None, Cheap, Units, Auto };
+/// How Muon's learning rate depends on a matrix's shape, torch's adjust_lr_fn:
+/// by sqrt(max(1, rows / columns)), or by 0.2 sqrt(max(rows, columns)).
+enum class LrAdjustment { Original, MatchRmsAdamW };
 /// CudaEmulation runs the CUDA runtime and kernels on host threads, for tests.
 enum class Target { Host, Cuda, CudaEmulation };
 /// Architectures of GPUs, oldest first.
@@ -100,6 +104,11 @@ struct OptimizerChoice {
 /// Two numbers, such as the decay rates of Adam's averages.
 struct NumberPair {
   double first = 0, second = 0;
+};
+
+/// Three numbers: the coefficients of a polynomial.
+struct NumberTriple {
+  double a = 0, b = 0, c = 0;
 };
 
 /// A limit in bytes; 0 means none.
@@ -137,10 +146,21 @@ struct StrategyRule {
 
 /// A function of a microbatch's gradient, applied before it is reduced.
 struct ReduceHook {
-  enum class Kind { Cast, ClipValue };
+  enum class Kind {
+    Cast,          // rounds to a narrow type
+    ClipValue,     // bounds each element
+    Predivide,     // divides here, and multiplies after the reduction
+    AverageBefore, // divides by the number of microbatches here
+    AverageAfter,  // after the reduction, which is the default
+    ZeroNonfinite, // replaces elements that are not finite by 0
+    Quantize,      // rounds to 8-bit integers with a scale per block
+    Program        // a function of the user's
+  };
   Kind kind = Kind::Cast;
   schedule::ElementType type = schedule::ElementType::BF16; // Cast
-  double limit = 0;                                         // ClipValue
+  double number = 0;                // the limit, or the divisor
+  int64_t block = 256;              // Quantize, in elements
+  std::string file, function, text; // Program: the text is the file's
 };
 
 struct CompileOptions {
@@ -177,18 +197,22 @@ struct CompileOptions {
       givenAlpha;
   std::optional<NumberPair> givenBetas;
   double dampening = 0;
-  double rho = 0.9;                  // adadelta
-  double lrDecay = 0;                // adagrad
-  double initialAccumulator = 0;     // adagrad
-  double momentumDecay = 4e-3;       // nadam
-  NumberPair etas = {0.5, 1.2};      // rprop
-  NumberPair stepSizes = {1e-6, 50}; // rprop
-  double lambd = 1e-4;               // asgd
-  double t0 = 1e6;                   // asgd, in steps
-  double trust = 1e-3;               // lars
-  double beta2Decay = -0.8;          // adafactor
-  double eps1 = 0x1p-23;             // adafactor
-  double clipThreshold = 1;          // adafactor
+  double rho = 0.9;                                       // adadelta
+  double lrDecay = 0;                                     // adagrad
+  double initialAccumulator = 0;                          // adagrad
+  double momentumDecay = 4e-3;                            // nadam
+  NumberPair etas = {0.5, 1.2};                           // rprop
+  NumberPair stepSizes = {1e-6, 50};                      // rprop
+  double lambd = 1e-4;                                    // asgd
+  double t0 = 1e6;                                        // asgd, in steps
+  double trust = 1e-3;                                    // lars
+  double beta2Decay = -0.8;                               // adafactor
+  double eps1 = 0x1p-23;                                  // adafactor
+  double clipThreshold = 1;                               // adafactor
+  NumberTriple nsCoefficients = {3.4445, -4.775, 2.0315}; // muon
+  int64_t nsSteps = 5;                                    // muon
+  LrAdjustment adjustLr = LrAdjustment::Original;         // muon
+  schedule::ElementType muonType = schedule::ElementType::F32;
   bool nesterov = false;
   bool amsgrad = false;
   bool centered = false; // rmsprop
@@ -240,6 +264,8 @@ struct CompileOptions {
   double eps() const;
   double weightDecay() const;
   double momentum() const;
+  /// Returns true if the momentum is Nesterov's: if given, or for Muon.
+  bool usesNesterov() const;
   double alpha() const;
   NumberPair betas() const;
   /// Returns true if gradients, or what they are computed from, are f16.

@@ -1,8 +1,11 @@
 // Parses and prints the hooks of --reduce-hook. passes/shard/ReduceHooks.h
-// writes them into the program.
+// writes them into the program. A hook of the user's is read here, so that a
+// dump does not depend on the file, but checked where its ops can be parsed.
 #include "compiler/dialects/fsdp/OptionTypes.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 
@@ -11,61 +14,181 @@ using namespace mlir;
 namespace fsdpc::fsdp {
 namespace {
 
-constexpr StringRef hookNames[] = {"cast", "clip-value"};
+using Kind = ReduceHook::Kind;
 
-StringRef nearestHook(StringRef name) {
-  return *llvm::min_element(hookNames, [&](StringRef a, StringRef b) {
-    return name.edit_distance(a) < name.edit_distance(b);
-  });
+constexpr StringLiteral hookNames[] = {
+    "cast", "clip-value", "predivide", "average", "quantize", "zero-nonfinite"};
+// Behind a file's name; what follows is the function's.
+constexpr StringLiteral fileEnd = ".mlir:@";
+
+std::string has(StringRef text, const Twine &fault) {
+  return ("has '" + text + "', which " + fault).str();
 }
 
 std::string parseCast(StringRef text, ReduceHook &hook) {
   std::string fault = parseName(text, hook.type);
   if (!fault.empty())
-    return "has '" + text.str() + "', which " + fault;
+    return has(text, fault);
   if (hook.type == schedule::ElementType::F32)
     return "changes nothing: no gradient is wider than f32; use cast=bf16 or "
            "cast=f16";
   return "";
 }
 
-// The limit is a constant of the gradient's type.
-std::string parseLimit(StringRef text, ReduceHook &hook) {
-  if (text.getAsDouble(hook.limit))
-    return "has '" + text.str() + "', which is not a number";
-  float limit = static_cast<float>(hook.limit);
-  return limit > 0 && std::isfinite(limit)
+// The number is a constant of the gradient's type.
+std::string parsePositive(StringRef text, StringRef what, ReduceHook &hook) {
+  if (text.getAsDouble(hook.number))
+    return has(text, "is not a number");
+  float number = static_cast<float>(hook.number);
+  return number > 0 && std::isfinite(number)
              ? ""
-             : "has the limit " + text.str() + ", which is no f32 above 0";
+             : ("has the " + what + " " + text + ", which is no f32 above 0")
+                   .str();
+}
+
+std::string parseAverage(StringRef text, ReduceHook &hook) {
+  hook.kind = text == "before" ? Kind::AverageBefore : Kind::AverageAfter;
+  return text == "before" || text == "after"
+             ? ""
+             : has(text, "is neither before nor after");
+}
+
+// i8, or i8,block=N. A block is padded with zeros, so its size is bounded by
+// what a gradient of one element may cost.
+std::string parseQuantize(StringRef text, ReduceHook &hook) {
+  auto [type, rest] = text.split(',');
+  if (type != "i8")
+    return has(type, "is not i8, the only type of quantize");
+  if (rest.empty())
+    return "";
+  if (!rest.consume_front("block=") || rest.getAsInteger(10, hook.block) ||
+      hook.block < 2 || hook.block > 65536)
+    return has(text, "is not of the form i8,block=N, with N from 2 to 65536");
+  return "";
+}
+
+std::string parseFile(StringRef text, ReduceHook &hook) {
+  size_t end = text.find(fileEnd);
+  hook.kind = Kind::Program;
+  hook.file = text.substr(0, end + fileEnd.size() - 2).str();
+  hook.function = text.substr(end + fileEnd.size()).str();
+  if (hook.function.empty())
+    return has(text, "names no function: FILE.mlir:@FUNCTION");
+  return "";
+}
+
+// Parses all but a file's text.
+std::string parseHook(StringRef text, ReduceHook &hook) {
+  if (text.contains(fileEnd))
+    return parseFile(text, hook);
+  auto [name, value] = text.split('=');
+  if (name == "cast") {
+    hook.kind = Kind::Cast;
+    return parseCast(value, hook);
+  }
+  if (name == "clip-value") {
+    hook.kind = Kind::ClipValue;
+    return parsePositive(value, "limit", hook);
+  }
+  if (name == "predivide") {
+    hook.kind = Kind::Predivide;
+    return parsePositive(value, "divisor", hook);
+  }
+  if (name == "average")
+    return parseAverage(value, hook);
+  if (name == "quantize") {
+    hook.kind = Kind::Quantize;
+    return parseQuantize(value, hook);
+  }
+  if (text == "zero-nonfinite") {
+    hook.kind = Kind::ZeroNonfinite;
+    return "";
+  }
+  SmallVector<StringRef> names(std::begin(hookNames), std::end(hookNames));
+  return "has the hook '" + name.str() + "', which is none of " +
+         llvm::join(names, ", ") + ", FILE.mlir:@FUNCTION; did you mean '" +
+         nearestName(name, names).str() + "'?";
+}
+
+std::string printHook(const ReduceHook &hook) {
+  switch (hook.kind) {
+  case Kind::Cast:
+    return "cast=" + nameOf(hook.type).str();
+  case Kind::ClipValue:
+    return "clip-value=" + printNumber(hook.number);
+  case Kind::Predivide:
+    return "predivide=" + printNumber(hook.number);
+  case Kind::AverageBefore:
+    return "average=before";
+  case Kind::AverageAfter:
+    return "average=after";
+  case Kind::ZeroNonfinite:
+    return "zero-nonfinite";
+  case Kind::Quantize:
+    return "quantize=i8,block=" + std::to_string(hook.block);
+  case Kind::Program:
+    return hook.file + ":@" + hook.function;
+  }
+  llvm_unreachable("covered above");
 }
 
 } // namespace
 
 std::string OptionType<ReduceHooks>::parse(const OptionInfo &, StringRef text,
                                            ReduceHooks &list) {
-  auto [name, value] = text.split('=');
-  if (!llvm::is_contained(hookNames, name))
-    return "has the hook '" + name.str() +
-           "', which is none of cast, clip-value; did you mean '" +
-           nearestHook(name).str() + "'?";
   ReduceHook hook;
-  hook.kind =
-      name == "cast" ? ReduceHook::Kind::Cast : ReduceHook::Kind::ClipValue;
-  std::string fault = hook.kind == ReduceHook::Kind::Cast
-                          ? parseCast(value, hook)
-                          : parseLimit(value, hook);
-  if (fault.empty())
-    list.push_back(hook);
-  return fault;
+  std::string fault = parseHook(text, hook);
+  if (!fault.empty())
+    return fault;
+  if (hook.kind == Kind::Program) {
+    auto buffer = llvm::MemoryBuffer::getFile(hook.file, /*IsText=*/true);
+    if (!buffer)
+      return "names a file that cannot be read: " + buffer.getError().message();
+    hook.text = (*buffer)->getBuffer().str();
+  }
+  list.push_back(std::move(hook));
+  return "";
 }
 
-Strings OptionType<ReduceHooks>::texts(const ReduceHooks &list) {
-  Strings texts;
-  for (const ReduceHook &hook : list)
-    texts.push_back(hook.kind == ReduceHook::Kind::Cast
-                        ? "cast=" + nameOf(hook.type).str()
-                        : "clip-value=" + printNumber(hook.limit));
-  return texts;
+std::string OptionType<ReduceHooks>::read(const OptionInfo &,
+                                          Attribute attribute,
+                                          ReduceHooks &list) {
+  constexpr StringLiteral expected =
+      "an array of strings, or of a file's hook and its text";
+  auto array = dyn_cast<ArrayAttr>(attribute);
+  if (!array)
+    return wrongAttribute(expected);
+  for (Attribute entry : array) {
+    auto pair = dyn_cast<ArrayAttr>(entry);
+    bool isFile = pair && pair.size() == 2 &&
+                  llvm::all_of(pair, llvm::IsaPred<StringAttr>);
+    auto value = dyn_cast<StringAttr>(isFile ? pair[0] : entry);
+    if (!value)
+      return wrongAttribute(expected);
+    ReduceHook hook;
+    std::string fault = parseHook(value.getValue(), hook);
+    if (!fault.empty())
+      return has(value.getValue(), fault);
+    if (isFile != (hook.kind == Kind::Program))
+      return wrongAttribute(expected);
+    if (isFile)
+      hook.text = cast<StringAttr>(pair[1]).str();
+    list.push_back(std::move(hook));
+  }
+  return "";
+}
+
+Attribute OptionType<ReduceHooks>::write(const ReduceHooks &list,
+                                         Builder builder) {
+  SmallVector<Attribute> entries;
+  for (const ReduceHook &hook : list) {
+    std::string value = printHook(hook);
+    if (hook.kind == Kind::Program)
+      entries.push_back(builder.getStrArrayAttr({value, hook.text}));
+    else
+      entries.push_back(builder.getStringAttr(value));
+  }
+  return builder.getArrayAttr(entries);
 }
 
 } // namespace fsdpc::fsdp

@@ -253,6 +253,46 @@ static LogicalResult verifyFactors(MemberSumsOp sums, ClipScaleOp clip) {
   return success();
 }
 
+// Follows the updates of an optimizer back to the momentum. All four ops are of
+// its layout, whose owners they agree on.
+static LogicalResult verifyUpdates(OptimizerOp optimizer, ClipScaleOp clip) {
+  if (!optimizer.getUpdates())
+    return success();
+  auto broken = [&](Operation *op, const Twine &what) {
+    InFlightDiagnostic diag = op->emitOpError("breaks rule 'updates': ")
+                              << what;
+    diag.attachNote(optimizer.getLoc())
+        << "the optimizer that takes the updates";
+    return diag;
+  };
+  auto spread = optimizer.getUpdates().getDefiningOp<SpreadMatricesOp>();
+  if (!spread)
+    return broken(optimizer, "its updates are not those of an "
+                             "'fsdp.spread_matrices'");
+  auto orthogonal = spread.getInput().getDefiningOp<OrthogonalizeOp>();
+  if (!orthogonal)
+    return broken(spread, "it does not take the result of an "
+                          "'fsdp.orthogonalize'");
+  auto whole = orthogonal.getUpdates().getDefiningOp<CollectMatricesOp>();
+  auto part = whole ? whole.getInput().getDefiningOp<MomentumUpdatesOp>()
+                    : MomentumUpdatesOp();
+  if (!part)
+    return broken(orthogonal, "its updates are not 'fsdp.momentum_updates' "
+                              "collected by 'fsdp.collect_matrices'");
+  StringRef wanted = optimizer.getLayout();
+  for (auto [op, layout] :
+       {std::pair<Operation *, StringRef>(spread, spread.getLayout()),
+        {orthogonal, orthogonal.getLayout()},
+        {whole, whole.getLayout()},
+        {part, part.getLayout()}})
+    if (layout != wanted)
+      return broken(op, "it is of layout '" + layout + "', not of '" + wanted +
+                            "'");
+  if (part.getScale() != clip.getScale())
+    return broken(part, "its scale is not that of the norm");
+  return success();
+}
+
 // The state of a layout is updated once in a step.
 static LogicalResult verifyFactorUpdates(Block &update) {
   DenseSet<Attribute> updated;
@@ -314,7 +354,8 @@ LogicalResult verifyUpdate(ModuleOp module, Block &update) {
       return diag;
     }
     if (failed(verifySums(optimizer, *clip)) ||
-        failed(verifyFactors(optimizer, *clip)))
+        failed(verifyFactors(optimizer, *clip)) ||
+        failed(verifyUpdates(optimizer, *clip)))
       return failure();
   }
   if (failed(verifyMemberSums(update, *clip)) ||

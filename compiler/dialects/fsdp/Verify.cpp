@@ -143,11 +143,12 @@ LogicalResult ReduceScatterWaitOp::verify() {
 // states…, lr, step, decay) and `sums` more f64. The data are f32; lr, step and
 // decay are f64, so that bias corrections such as 1 - beta^step keep their
 // digits. The program is run once per element, in any order and in vectors.
-// With factors the element's average of squares follows the gradient.
+// With factors the element's average of squares follows the gradient, with
+// updates the element's update; `number` says so.
 static LogicalResult verifyProgram(Operation *op, Block &body, unsigned sums,
-                                   bool factors, Type yielded) {
+                                   bool number, Type yielded) {
   unsigned count = body.getNumArguments();
-  if (count < 5 + sums + (factors ? 1 : 0))
+  if (count < 5 + sums + number)
     return op->emitOpError("region must have at least the arguments parameter, "
                            "gradient, lr, step and decay");
   for (auto [i, argument] : llvm::enumerate(body.getArguments())) {
@@ -187,10 +188,12 @@ LogicalResult OptimizerOp::verify() {
   // The assembly could not tell the types of the two apart.
   if (hasFactors && !hasSums)
     return emitOpError("has 'factors' without 'sums'");
-  if (failed(verifyProgram(*this, body, sums, hasFactors,
+  if (hasFactors && getUpdates())
+    return emitOpError("has both 'factors' and 'updates'");
+  if (failed(verifyProgram(*this, body, sums, takesNumbers(),
                            Float32Type::get(getContext()))))
     return failure();
-  unsigned needed = count - sums - 4 - (hasFactors ? 1 : 0);
+  unsigned needed = count - sums - 4 - takesNumbers();
   if (hasSums && sums == 0)
     return emitOpError("has 'sums', but its region takes none");
   if (values != needed)

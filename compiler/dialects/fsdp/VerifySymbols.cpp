@@ -409,6 +409,78 @@ UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+// Checks that the members of the layout are trainable matrices.
+static LogicalResult verifyMatrices(Operation *op,
+                                    SymbolTableCollection &symbols,
+                                    FlatSymbolRefAttr name) {
+  if (failed(verifyLayout(op, symbols, name, Members::Trainable)))
+    return failure();
+  auto layout = *find<LayoutOp>(op, symbols, name);
+  for (auto member : layout.getMembers().getAsRange<MemberAttr>()) {
+    auto parameter = find<ParameterOp>(op, symbols, member.getParameter());
+    if (failed(parameter))
+      return failure();
+    int64_t rank = cast<RankedTensorType>(parameter->getType()).getRank();
+    if (rank != 2)
+      return op->emitOpError()
+             << "takes matrices, but parameter '" << parameter->getSymName()
+             << "' has " << rank << " dimensions";
+  }
+  return success();
+}
+
+static LogicalResult verifyElements(Operation *op, Value value,
+                                    int64_t needed) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getShape() == ArrayRef<int64_t>{needed})
+    return success();
+  return op->emitOpError() << "has type " << type << " where " << needed
+                           << " elements are needed";
+}
+
+LogicalResult
+MomentumUpdatesOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyMatrices(*this, symbols, getLayoutAttr())))
+    return failure();
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  if (layout.getStates() < 1)
+    return emitOpError() << "needs a state, but layout '" << getLayout()
+                         << "' has none";
+  return verifyElements(*this, getResult(), memberElementsOf(layout));
+}
+
+LogicalResult
+CollectMatricesOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyMatrices(*this, symbols, getLayoutAttr())))
+    return failure();
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  return verifyElements(*this, getInput(), memberElementsOf(layout));
+}
+
+LogicalResult
+OrthogonalizeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyMatrices(*this, symbols, getLayoutAttr())))
+    return failure();
+  if (getAdjust() != "original" && getAdjust() != "match_rms_adamw")
+    return emitOpError() << "has adjust '" << getAdjust()
+                         << "'; expected original or match_rms_adamw";
+  auto steps = static_cast<int32_t>(getSteps());
+  if (steps < 1 || steps > 99)
+    return emitOpError() << "has " << steps << " steps; expected 1 to 99";
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  if (failed(verifyElements(*this, getUpdates(), memberElementsOf(layout))))
+    return failure();
+  return verifyElements(*this, getResult(), orthogonalElementsOf(layout));
+}
+
+LogicalResult
+SpreadMatricesOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyMatrices(*this, symbols, getLayoutAttr())))
+    return failure();
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  return verifyElements(*this, getInput(), orthogonalElementsOf(layout));
+}
+
 // The layout allocates `states` flat buffers; the region takes one argument for
 // each, beside parameter, gradient, lr, step and decay.
 static LogicalResult verifyStates(Operation *op, LayoutOp layout,
@@ -427,8 +499,13 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return failure();
   auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
   int64_t sums = getSumsPerMember();
-  unsigned others = sums + (getFactors() ? 1 : 0);
+  unsigned others = sums + takesNumbers();
   if (failed(verifyStates(*this, layout, getBody().getNumArguments() - others)))
+    return failure();
+  if (getUpdates() &&
+      (failed(verifyMatrices(*this, symbols, getLayoutAttr())) ||
+       failed(
+           verifyElements(*this, getUpdates(), orthogonalElementsOf(layout)))))
     return failure();
   if (getFactors()) {
     int64_t count = getFactors().getType().getNumElements(),

@@ -1,5 +1,5 @@
-// What a run shows of itself: the loss, further outputs, and NaN where a value is
-// read after its end.
+// What a run shows of itself: the loss, further outputs, gradients with zeroed
+// elements, and NaN where a value is read after its end.
 #ifndef FSDPC_RT_REPORTS
 #define FSDPC_RT_REPORTS
 
@@ -81,6 +81,27 @@ def RT_ReportOutputOp : RT_Command<"report_output", "compute", [MemoryEffects<[M
   let usesRank = 1;
   let arguments = (ins RT_PlanIndex<RT_OutputPlan>:$plan, RT_Read<>:$value);
   let assemblyFormat = "$plan $value attr-dict";
+}
+
+def RT_ReportZeroedOp : RT_Command<"report_zeroed", "compute", [MemoryEffects<[MemWrite<FSDP_StepReport>]>]> {
+  let summary = "Reports that a gradient had elements that were not finite";
+  let description = [{
+    Calls `fsdpc_report_zeroed` on stream `compute`. Adds `zeroed`, one f32, to the number
+    of gradients of the step in which elements were replaced by 0. Only the host counts
+    them.
+
+    **Constraints**
+    - `zeroed` reaches 4 bytes.
+
+    Example:
+    ```mlir
+    %zeroed = rt.pointer arena + 0 bytes 4
+    rt.report_zeroed %zeroed
+    ```
+  }];
+  let usesRank = 1;
+  let arguments = (ins RT_Read<>:$zeroed);
+  let assemblyFormat = "$zeroed attr-dict";
 }
 
 #endif

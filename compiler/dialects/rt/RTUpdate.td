@@ -118,6 +118,85 @@ def RT_UpdateFactorsOp : RT_Command<"update_factors", "compute",
   let assemblyFormat = "$layouts `,` $sums `eps` $eps `power` $power attr-dict";
 }
 
+def RT_MomentumUpdatesOp : RT_Command<"momentum_updates", "compute",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemRead<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface]> {
+  let summary = "This rank's part of the momentum's updates";
+  let description = [{
+    Calls `fsdpc_momentum_updates` on stream `compute`. `updates` has one f32 per element
+    of each member. The call writes the update of the momentum (`fsdp.momentum_updates`)
+    for those that lie in this rank's shard. `nesterov` and `maximize` are 0 or 1. Only
+    the host computes it.
+
+    **Constraints**
+    - `scale` reaches 4 bytes, `updates` 4 bytes per element of the members.
+
+    Example:
+    ```mlir
+    %scale = rt.pointer arena + 64 bytes 4
+    %updates = rt.pointer arena + 128 bytes 256
+    rt.momentum_updates @h.0.flat, %scale momentum 9.500000e-01 clip_value 0.000000e+00 nesterov 1 maximize 0 -> %updates
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<>:$scale, RT_Float64:$momentum,
+                       RT_Float64:$clip_value, RT_Int32:$nesterov, RT_Int32:$maximize,
+                       RT_Written<>:$updates);
+  let assemblyFormat = [{
+    $layout `,` $scale `momentum` $momentum `clip_value` $clip_value `nesterov` $nesterov
+    `maximize` $maximize `->` $updates attr-dict
+  }];
+}
+
+def RT_MoveMatricesOp : RT_Command<"move_matrices", "reduce", [MemoryEffects<[MemWrite<RT_ReduceWindow>]>]> {
+  let summary = "Sends parts of matrices to their owners, or back";
+  let description = [{
+    Calls `fsdpc_move_matrices` on stream `reduce`. `elements` has one f32 per element of
+    each member. With `to_owners` every rank sends its part of a member to the rank that
+    owns it; without, the owner sends every rank the part that this rank updates
+    (`fsdp.collect_matrices`, `fsdp.spread_matrices`). Only the host does it.
+
+    **Constraints**
+    - `elements` reaches 4 bytes per element of the members.
+
+    Example:
+    ```mlir
+    %updates = rt.pointer arena + 128 bytes 256
+    rt.move_matrices @h.0.flat, %updates to_owners 1
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndex:$layout, RT_Updated<>:$elements, RT_Int32:$to_owners);
+  let assemblyFormat = "$layout `,` $elements `to_owners` $to_owners attr-dict";
+}
+
+def RT_OrthogonalizeOp : RT_Command<"orthogonalize", "compute"> {
+  let summary = "Orthogonalises the matrices that this rank owns";
+  let description = [{
+    Calls `fsdpc_orthogonalize` on stream `compute`. Reads `updates`, one f32 per element
+    of each member, and writes to `result` those of the members that this rank owns
+    (`fsdp.orthogonalize`). Behind them `result` has room for four times the largest
+    member, in which the call computes. `bf16` and `match_rms` are 0 or 1. Only the host
+    computes it.
+
+    **Constraints**
+    - `updates` reaches 4 bytes per element of the members, `result` as many and 16 per
+      element of the largest one.
+
+    Example:
+    ```mlir
+    %updates = rt.pointer arena + 128 bytes 256
+    %result = rt.pointer arena + 384 bytes 1280
+    rt.orthogonalize @h.0.flat, %updates a 3.444500e+00 b -4.775000e+00 c 2.031500e+00 eps 1.000000e-07 steps 5 bf16 0 match_rms 0 -> %result
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndex:$layout, RT_Read<>:$updates, RT_Float64:$a,
+                       RT_Float64:$b, RT_Float64:$c, RT_Float64:$eps, RT_Int32:$steps,
+                       RT_Int32:$bf16, RT_Int32:$match_rms, RT_Written<>:$result);
+  let assemblyFormat = [{
+    $layout `,` $updates `a` $a `b` $b `c` $c `eps` $eps `steps` $steps `bf16` $bf16
+    `match_rms` $match_rms `->` $result attr-dict
+  }];
+}
+
 def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>,
                     MemRead<FSDP_ParameterMemory>,
@@ -191,7 +270,8 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
 
     With `sums` the last buffer is the address of the member's. With `factors`, which
     hold an f64 per row and column of each member, the average of squares that follows
-    from them stands behind the gradient. GPUs have no code for either.
+    from them stands behind the gradient. With `updates`, an f32 per element of the
+    members, the element's stands there. GPUs have no code for any of them.
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
@@ -211,9 +291,11 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
   }];
   let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale,
                        RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">, "int32_t $name", "constant">:$per_member,
-                       RT_Read<Optional<RT_Pointer>>:$sums, RT_Read<Optional<RT_Pointer>>:$factors);
+                       RT_Read<Optional<RT_Pointer>>:$sums, RT_Read<Optional<RT_Pointer>>:$factors,
+                       RT_Read<Optional<RT_Pointer>>:$updates);
   let assemblyFormat = [{
-    $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)? (`factors` $factors^)? attr-dict
+    $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)?
+    (`factors` $factors^)? (`updates` $updates^)? attr-dict
   }];
 }
 

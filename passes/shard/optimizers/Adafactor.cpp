@@ -18,7 +18,7 @@ static Value updateOf(const fsdp::CompileOptions &options, Scalars s,
                       Arguments in) {
   Value eps1 = s.number(options.eps1, "eps1");
   Value least = s.toElement(s.mul(eps1, eps1));
-  Value root = s.sqrt(s.max(in.variance, least));
+  Value root = s.sqrt(s.max(in.number, least));
   return s.div(in.gradient, root);
 }
 

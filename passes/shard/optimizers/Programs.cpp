@@ -64,6 +64,7 @@ StateNames adamaxStates(const Options &) {
 StateNames rpropStates(const Options &) { return names({"prev", "step_size"}); }
 StateNames asgdStates(const Options &) { return names({"ax"}); }
 StateNames adafactorStates(const Options &) { return {}; }
+StateNames muonStates(const Options &) { return names({"momentum_buffer"}); }
 StateNames lionStates(const Options &) { return names({"exp_avg"}); }
 
 constexpr Program programs[] = {
@@ -83,6 +84,7 @@ constexpr Program programs[] = {
     {Optimizer::LARS, sgdStates, buildLARS, larsSums, buildLARSSums},
     {Optimizer::Adafactor, adafactorStates, buildAdafactor, adafactorSums,
      buildAdafactorSums, true},
+    {Optimizer::Muon, muonStates, buildMuon},
 };
 
 const Program &programOf(const Options &options) {
@@ -178,6 +180,10 @@ FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
 
 ArrayRef<StringRef> OptimizerProgram::sums() const {
   return user ? ArrayRef<StringRef>() : programOf(options).sums;
+}
+
+bool OptimizerProgram::isOrthogonal() const {
+  return options.optimizer == Optimizer::Muon;
 }
 
 bool OptimizerProgram::isFactored() const {

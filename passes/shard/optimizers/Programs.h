@@ -35,6 +35,9 @@ public:
   /// Returns true if the program takes the average of the gradient's squares
   /// from factors instead of a state.
   bool isFactored() const;
+  /// Returns true if the program takes updates of whole matrices from
+  /// fsdp.orthogonalize.
+  bool isOrthogonal() const;
   /// The options of the program's group.
   const fsdp::CompileOptions &own() const { return options; }
 
@@ -67,6 +70,7 @@ Results buildLion(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLAMB(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildLARS(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildAdafactor(const fsdp::CompileOptions &, Scalars, Arguments);
+Results buildMuon(const fsdp::CompileOptions &, Scalars, Arguments);
 
 // The programs whose results are summed.
 Results buildLAMBSums(const fsdp::CompileOptions &, Scalars, Arguments);

@@ -94,19 +94,21 @@ struct Scalars {
 };
 
 /// The arguments of the region, in the order that fsdp.optimizer documents:
-/// parameter, gradient, variance and states are f32; learning rate, step (from
-/// 1), decay and sums are f64.
+/// parameter, gradient, variance or update, and states are f32; learning rate,
+/// step (from 1), decay and sums are f64.
 struct Arguments {
-  Arguments(mlir::Block &body, unsigned states, bool factored)
+  Arguments(mlir::Block &body, unsigned states, bool takesNumber)
       : parameter(body.getArgument(0)), gradient(body.getArgument(1)),
-        variance(factored ? body.getArgument(2) : mlir::Value()),
-        states(body.getArguments().slice(2 + factored, states)),
-        lr(body.getArgument(2 + factored + states)),
-        step(body.getArgument(3 + factored + states)),
-        decay(body.getArgument(4 + factored + states)),
-        sums(body.getArguments().drop_front(5 + factored + states)) {}
+        number(takesNumber ? body.getArgument(2) : mlir::Value()),
+        states(body.getArguments().slice(2 + takesNumber, states)),
+        lr(body.getArgument(2 + takesNumber + states)),
+        step(body.getArgument(3 + takesNumber + states)),
+        decay(body.getArgument(4 + takesNumber + states)),
+        sums(body.getArguments().drop_front(5 + takesNumber + states)) {}
   mlir::Value parameter, gradient;
-  mlir::Value variance; // from the factors; null without
+  // The average of squares that follows from factors, or the update of
+  // fsdp.orthogonalize; null without either.
+  mlir::Value number;
   mlir::ValueRange states;
   mlir::Value lr, step, decay;
   mlir::ValueRange sums; // of the member, over all ranks

@@ -42,13 +42,13 @@ struct SumSquares {
   double *sums = nullptr;
 };
 
-// Of normDigits numbers per layout. Computes norm = sqrt(Σ sums) · inverseV and
-// scale = the factor of clipping · inverseV. `failed` is the index of the first
+// Of normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean and
+// scale = the factor of clipping · toMean. `failed` is the index of the first
 // sum that is not finite, or -1.
 struct Clip {
   const double *sums = nullptr;
   int count = 0;
-  double inverseV = 1, maxNorm = 0;
+  double toMean = 1, maxNorm = 0;
   float *scale = nullptr;
   double *norm = nullptr;
   int64_t *failed = nullptr;
@@ -91,13 +91,13 @@ FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
   if (grid.first() != 0)
     return;
   int64_t failed;
-  double norm = sqrt(sumOfSquares(c.sums, c.count, failed)) * c.inverseV;
+  double norm = sqrt(sumOfSquares(c.sums, c.count, failed)) * c.toMean;
   // As in torch.nn.utils.clip_grad_norm_; maxNorm 0 means no clipping. A norm
   // that is NaN gives factor 1, and `failed` ends the run.
   double factor = c.maxNorm > 0 ? c.maxNorm / (norm + 1e-6) : 1;
   *c.norm = norm;
   *c.failed = failed;
-  *c.scale = float((factor < 1 ? factor : 1) * c.inverseV);
+  *c.scale = float((factor < 1 ? factor : 1) * c.toMean);
 }
 
 } // namespace fsdpc::runtime

@@ -137,7 +137,7 @@ module attributes {fsdp.options = {target = "cuda", "gpu-arch" = "sm_90,sm_75"}}
 // -----
 
 // An option that the others leave without effect is refused.
-// expected-error @below {{attribute 'fsdp.options': '--momentum' has no effect with '--optimizer=adamw'; it needs '--optimizer=sgd|rmsprop|lars'}}
+// expected-error @below {{attribute 'fsdp.options': '--momentum' has no effect with '--optimizer=adamw'; it needs '--optimizer=sgd|rmsprop|lars|muon'}}
 module attributes {fsdp.options = {momentum = 0.9 : f64}} {
 }
 

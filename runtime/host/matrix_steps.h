@@ -1,0 +1,30 @@
+// The steps of Newton and Schulz that make the singular values of a matrix
+// nearly equal (Jordan et al., Muon, 2024), in the order of roundings of
+// torch.optim.Muon. The products are cut by columns, so that neither threads
+// nor ranks change a bit.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace fsdpc::runtime {
+
+// X becomes a·X + (b·A + c·A²)·X with A = X·Xᵀ, `steps` times.
+struct MatrixSteps {
+  double a = 0, b = 0, c = 0, eps = 0;
+  int32_t steps = 0;
+  bool bf16 = false; // rounds X and every product
+};
+
+// Runs body(begin, end) on pieces of [0, count), side by side.
+using EachPiece = std::function<void(
+    int64_t count, const std::function<void(int64_t, int64_t)> &body)>;
+
+// Orthogonalises `x`, with at most as many rows as columns, in row-major order.
+// `other` has room for as many elements; `square` has room for two matrices of
+// rows × rows. Returns x or other, which holds the result.
+float *orthogonalized(float *x, float *other, float *square, int64_t rows,
+                      int64_t columns, const MatrixSteps &by,
+                      const EachPiece &each);
+
+} // namespace fsdpc::runtime
