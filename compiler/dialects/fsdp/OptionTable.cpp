@@ -235,6 +235,10 @@ constexpr OptionInfo table[] = {
     option<&Options::memoryLimit>(
         "memory-limit", Group::Schedule, "SIZE",
         "a rank's peak at --plan-ranks, kept or refused"),
+    option<&Options::machine>(
+        "machine", Group::Schedule, "NAME|FILE",
+        "the machine that costs are computed for: a committed one, or a .json "
+        "file, which 'fsdpc calibrate' writes (the target's)"),
     option<&Options::planRanks>("plan-ranks", Group::Schedule, "N",
                                 "ranks that costs and peak are evaluated for",
                                 fromOne),
