@@ -3,6 +3,7 @@
 // is split, waited for and freed once, and nothing touches its memory
 // meanwhile.
 #include "passes/schedule/Passes.h"
+#include "passes/schedule/Prediction.h"
 #include "passes/schedule/ScheduleIR.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -236,6 +237,9 @@ struct VerifySchedule
       // Costs and exposed times are written again, since an edit may have moved
       // a wait.
       annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+      if (function.getSymName() != fsdp::kEvaluate) {
+        writePrediction(module, *ir);
+      }
       hash += llvm::utohexstr(schedule::hashStarts(ir->problem, ir->schedule),
                               /*LowerCase=*/true);
     }

@@ -292,6 +292,7 @@ Manifest describe() {
   manifest.lr = 0.05;
   manifest.maxNorm = 0.5;
   manifest.maxRanks = 8;
+  manifest.predictions = {{1, 1000, 500}, {2, 1200, 250}};
   manifest.arenaBytes = slots * slot;
   manifest.arenaGathered = 3 * slot;
   manifest.arenaGradients = 2 * slot;

@@ -253,13 +253,21 @@ int compile(const CommandLine &line) {
   Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");
   if (line.last != Phase::Executable) {
+    // The module may go to stdout.
+    bool toFile = !line.output.empty() && line.output != "-";
+    if (!line.quiet && toFile && line.last >= Phase::Schedule) {
+      printModelSummary(*module);
+      printPrediction(*module);
+    }
     LogicalResult written = writeModule(*module, line.output);
     timing.begin("");
     return failed(written) ? inputFault : 0;
   }
 
-  if (!line.quiet)
+  if (!line.quiet) {
     printModelSummary(*module);
+    printPrediction(*module);
+  }
   // Called when the program is linked and not yet written, since the stacks of
   // kernels are part of the peak.
   executable.accept = [&](const Manifest &manifest) {
