@@ -122,7 +122,7 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
 // data, a dump or its constants, under any name.
 LogicalResult checkOverwrites(const CommandLine &line,
                               const std::set<FileIdentity> &read) {
-  std::vector<std::string> outputs{line.kernelReport};
+  std::vector<std::string> outputs{line.kernelReport, line.scheduleTable};
   if (line.output != "-")
     outputs.push_back(line.output);
   if (!line.dumpFolder.empty()) {
@@ -243,6 +243,7 @@ int compile(const CommandLine &line) {
   PipelineOptions options;
   options.last = line.last;
   options.dumpFolder = line.dumpFolder;
+  options.scheduleTable = line.scheduleTable;
   Progress progress(line.quiet, pipelineSteps().size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);

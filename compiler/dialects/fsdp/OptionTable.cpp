@@ -221,6 +221,10 @@ constexpr OptionInfo table[] = {
 
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
+    option<&Options::schedule>(
+        "schedule", Group::Schedule, "FILE",
+        "places the collectives as this table says, which --schedule-table has "
+        "written and you have edited"),
     option<&Options::limitAllGathers>(
         "limit-all-gathers", Group::Schedule, "K",
         "most units gathered at a time (0: as memory allows)", notNegative,

@@ -98,6 +98,12 @@ std::string OptionType<MachineFile>::check(const MachineFile &value) {
   return machine ? "" : "is " + machine.error().message;
 }
 
+std::string OptionType<ScheduleFile>::parse(const OptionInfo &, StringRef text,
+                                            ScheduleFile &value) {
+  value = {};
+  return readFile(text, value);
+}
+
 // ---- numbers ----
 
 // std::to_chars gives the shortest decimal that reads back to the same bits,

@@ -128,6 +128,11 @@ template <> struct OptionType<MachineFile> : FileOption<MachineFile> {
   static std::string check(const MachineFile &);
 };
 
+template <> struct OptionType<ScheduleFile> : FileOption<ScheduleFile> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, ScheduleFile &);
+  static std::string check(const ScheduleFile &) { return ""; }
+};
+
 /// Two numbers, "0.9,0.999".
 template <> struct OptionType<NumberPair> : TextOption<NumberPair> {
   static std::string parse(const OptionInfo &, llvm::StringRef, NumberPair &);

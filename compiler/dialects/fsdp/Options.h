@@ -106,6 +106,9 @@ struct TextFile {
 /// one of the committed ones.
 struct MachineFile : TextFile {};
 
+/// A table that places the collectives (compiler/schedule/table.h).
+struct ScheduleFile : TextFile {};
+
 /// Two numbers, such as the decay rates of Adam's averages.
 struct NumberPair {
   double first = 0, second = 0;
@@ -212,6 +215,7 @@ struct CompileOptions {
 
   // The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
+  ScheduleFile schedule;       // takes the solver's place
   MachineFile machine;         // none: the target's default
   int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
   RecomputeLevel recompute = RecomputeLevel::Cheap;
