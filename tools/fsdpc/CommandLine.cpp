@@ -213,6 +213,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
       "one and\n"
       "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
       "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
+      "  fsdpc calibrate --help    # measures this machine for --machine\n"
       "  fsdpc export --help    # writes trained values back into the ONNX\n"
       "  fsdpc top --help    # shows running jobs by their logs, and plots\n",
       "fsdpc");

@@ -11,6 +11,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Registration.h"
 #include "frontends/onnx/Import.h"
+#include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Export.h"
 #include "tools/fsdpc/CommandLine.h"
@@ -289,6 +290,8 @@ int main(int argc, char **argv) {
   StringRef command = argc > 1 ? argv[1] : "";
   if (command == "ckpt")
     return ckpt::runCkpt(argc - 1, argv + 1);
+  if (command == "calibrate")
+    return calibrate::runCalibrate(argc - 1, argv + 1);
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
   if (command == "export") {
