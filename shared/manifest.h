@@ -198,6 +198,12 @@ struct CallSequence {
   std::vector<Call> calls;
 };
 
+// The step that the cost model expects on so many ranks, at planThreads.
+struct Prediction {
+  int64_t ranks = 1;
+  double microbatchUs = 0, updateUs = 0;
+};
+
 // The whole program.
 struct Manifest {
   int32_t version = 1;
@@ -238,6 +244,7 @@ struct Manifest {
   // The program's evaluation reports its loss as a mean, with its divisor.
   // Targets of an ignored value count for neither.
   bool evaluatesMeans = false;
+  std::vector<Prediction> predictions;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Layout> layouts;

@@ -131,6 +131,11 @@ template <class V> void fields(V &v, LossScale &x) {
   v("interval", x.interval);
 }
 
+template <class V> void fields(V &v, Prediction &x) {
+  v("ranks", x.ranks), v("microbatchUs", x.microbatchUs);
+  v("updateUs", x.updateUs);
+}
+
 template <class V> void fields(V &v, Manifest &x) {
   v("version", x.version), v("compiler", x.compiler);
   v("commandLine", x.commandLine), v("scheduleHash", x.scheduleHash);
@@ -152,6 +157,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("constantBytes", x.constantBytes), v("events", x.events);
   v("stackBytes", x.stackBytes), v("tokensInput", x.tokensInput);
   v("evaluatesMeans", x.evaluatesMeans);
+  v("predictions", x.predictions);
   v("inputs", x.inputs), v("outputs", x.outputs), v("layouts", x.layouts),
       v("buffers", x.buffers);
   v("matmuls", x.matmuls), v("convolutions", x.convolutions);

@@ -129,10 +129,24 @@ static void addArena(ModuleOp module, Manifest &manifest) {
   manifest.arenaActivations = bytes("activations");
 }
 
+// Copies what verify-schedule has written into `fsdp.predicted`.
+static void addPredictions(ModuleOp module, Manifest &manifest) {
+  auto lists =
+      module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kPredictedAttr);
+  if (!lists)
+    return;
+  for (auto [ranks, microbatch, update] : llvm::zip_equal(
+           lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef(),
+           lists.getAs<DenseF64ArrayAttr>("microbatch_us").asArrayRef(),
+           lists.getAs<DenseF64ArrayAttr>("update_us").asArrayRef()))
+    manifest.predictions.push_back({ranks, microbatch, update});
+}
+
 Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   Manifest manifest = fsdp::describeModule(module);
   manifest.compiler = "fsdpc " FSDPC_VERSION;
   addArena(module, manifest);
+  addPredictions(module, manifest);
   manifest.scheduleHash = hashSchedule(module);
   manifest.programHash = hashProgram(module);
   manifest.events = tables.events;

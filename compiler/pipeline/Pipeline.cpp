@@ -197,7 +197,10 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
     if (options.progress)
       options.progress(step);
     PassManager manager(module.getContext());
-    manager.addPass(step.create());
+    bool writesTable =
+        step.name == "verify-schedule" && !options.scheduleTable.empty();
+    manager.addPass(writesTable ? createVerifySchedule({options.scheduleTable})
+                                : step.create());
     return manager.run(module);
   };
   // The verifiers behind the module. A dump that has been edited is refused

@@ -48,6 +48,8 @@ struct PipelineOptions {
   Phase last = Phase::Runtime;
   // The folder that gets NN-NAME.mlir after each pass, or empty for no dumps.
   std::string dumpFolder;
+  // The file that gets the table of the schedule, or empty for none.
+  std::string scheduleTable;
   // Called before each pass.
   std::function<void(const PipelineStep &)> progress;
 };

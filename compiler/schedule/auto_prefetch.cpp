@@ -37,7 +37,7 @@ public:
 
 private:
   double exposed(const Schedule &schedule) const {
-    return simulate(problem, schedule).totalExposedUs;
+    return simulate(problem, schedule).lostUs();
   }
   double exposed(const Policy &policy, int64_t budget) const {
     return exposed(walks.walk(policy, budget));
@@ -70,7 +70,7 @@ private:
 };
 
 bool AutoSolver::cannotWin(const Schedule &schedule) const {
-  if (!best || exposed(schedule) < best->timeline.totalExposedUs - epsilonUs)
+  if (!best || exposed(schedule) < best->timeline.lostUs() - epsilonUs)
     return false;
   int64_t live = livePeak(liveIntervals(problem, schedule)).bytes;
   return problem.baseBytes + live >= best->peakBytes;
@@ -88,8 +88,7 @@ int64_t AutoSolver::offer(Schedule schedule, const PackerOptions &packer) {
   }
   Solution &found = std::get<Solution>(solved);
   double gain =
-      best ? best->timeline.totalExposedUs - found.timeline.totalExposedUs
-           : unlimited;
+      best ? best->timeline.lostUs() - found.timeline.lostUs() : unlimited;
   if (gain > epsilonUs ||
       (gain >= -epsilonUs && found.peakBytes < best->peakBytes))
     best = std::move(found);
@@ -118,7 +117,7 @@ void AutoSolver::search(const Policy &policy, int64_t budget) {
   constexpr int attempts = 8;
   for (int i = 0; i < attempts; ++i) {
     double least = exposed(policy, budget);
-    if (best && least > best->timeline.totalExposedUs + epsilonUs)
+    if (best && least > best->timeline.lostUs() + epsilonUs)
       return;
     int64_t room = budget - walks.leastBytes();
     if (room > 0)
@@ -186,9 +185,9 @@ Solved AutoSolver::run() {
   searchAll(compute, atOnce, budget);
   searchAll(free, atOnce, budget);
   for (int round = 0; round < 2 && best; ++round) {
-    double before = best->timeline.totalExposedUs;
+    double before = best->timeline.lostUs();
     searchAll(Timeline(best->timeline), atOnce, budget);
-    if (best->timeline.totalExposedUs > before - epsilonUs)
+    if (best->timeline.lostUs() > before - epsilonUs)
       break;
   }
 
@@ -200,7 +199,7 @@ Solved AutoSolver::run() {
       rules.push_back(prePostSchedule(problem, mode, syncReduces));
   rules.push_back(noneSchedule(problem));
   for (Schedule &schedule : rules)
-    if (!best || exposed(schedule) < best->timeline.totalExposedUs - epsilonUs)
+    if (!best || exposed(schedule) < best->timeline.lostUs() - epsilonUs)
       offer(std::move(schedule), PackerOptions());
 
   if (!best)

@@ -2,7 +2,8 @@
 // on each channel, all collectives that can neither start before q nor be
 // waited for after p. What they take beyond the compute in the window stalls
 // the ops within it, and the stalls of disjoint windows add up; a dynamic
-// program over positions finds the windows whose stalls add up to the most.
+// program over positions finds the windows whose stalls add up to the most. Ops
+// count with their longest duration, beside a collective.
 //
 // A memory limit makes windows smaller. The bytes that are live under every
 // schedule (tensors, gathers from first to last use, reductions until they are
@@ -53,7 +54,8 @@ double leastExposedUs(const Problem &problem) {
   int n = problem.numOps();
   std::vector<double> elapsed(1, 0);
   for (const Op &op : problem.ops)
-    elapsed.push_back(elapsed.back() + op.durationUs);
+    elapsed.push_back(elapsed.back() +
+                      op.durationUs * (1 + problem.computeSlowdown));
   std::map<int, std::vector<Window>> channels = windowsOf(problem);
   for (auto &[channel, windows] : channels)
     std::sort(

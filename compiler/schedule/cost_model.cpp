@@ -8,30 +8,14 @@
 
 namespace fsdpc::schedule {
 
-// The slower of arithmetic and memory traffic. Rates are per core, and a kernel
-// is assumed to use all cores of the rank.
-double rooflineUs(const Machine &machine, double flops, double bytes,
-                  ElementType type) {
-  // The host converts the operands of f16 products to f32.
-  double gflops =
-      type == ElementType::BF16 ? machine.bf16Gflops : machine.f32Gflops;
-  return std::max(flops / gflops, bytes / machine.memoryGBs) /
-         (1e3 * machine.cores);
-}
-
-double gemmUs(const Machine &machine, int64_t m, int64_t n, int64_t k,
-              ElementType type, int64_t batch) {
-  double flops = 2.0 * double(batch) * double(m) * double(n) * double(k);
-  // Each operand is read once and the result written once: the least traffic
-  // possible.
-  double elements =
-      double(batch) *
-      (double(m) * double(k) + double(k) * double(n) + double(m) * double(n));
-  return rooflineUs(machine, flops, elements * double(bytesOf(type)), type);
-}
-
-double elementwiseUs(const Machine &machine, double bytes) {
-  return rooflineUs(machine, 0, bytes, ElementType::F32);
+// The slower of arithmetic and memory traffic. Rates are per core, and an op is
+// assumed to use all cores of the rank.
+double opUs(const Machine &machine, std::string_view opClass, double flops,
+            double bytes, ElementType type) {
+  const Rate &rate = machine.ratesOf(opClass)[size_t(type)];
+  double arithmetic = rate.gflops > 0 ? flops / rate.gflops : 0;
+  return rate.callUs +
+         std::max(arithmetic, bytes / rate.memoryGBs) / (1e3 * machine.cores);
 }
 
 static int ranksOfNode(const Machine &machine) {
@@ -40,40 +24,43 @@ static int ranksOfNode(const Machine &machine) {
              : machine.ranks;
 }
 
-static double crossNodeGBs(const Machine &machine) {
-  return machine.crossNodeGBs > 0 ? machine.crossNodeGBs
-                                  : machine.collectiveGBs;
-}
-
-/// The µs of `passes` exchanges, in each of which a rank receives all shards
-/// except its own.
-static double exchangeUs(const Machine &machine, int64_t bytes, int passes) {
+/// The µs of an exchange in which a rank receives all shards except its own:
+/// `rate` is that of the link for it.
+static double exchangeUs(const Machine &machine, int64_t bytes,
+                         double Link::*rate) {
   if (machine.ranks <= 1)
     return 0;
-  double received =
-      passes * double(bytes) * (machine.ranks - 1) / machine.ranks;
-  double crossing = passes * double(bytes) *
-                    (machine.ranks - ranksOfNode(machine)) / machine.ranks;
-  return machine.collectiveLatencyUs +
-         (received - crossing) / (1e3 * machine.collectiveGBs) +
-         crossing / (1e3 * crossNodeGBs(machine));
+  double received = double(bytes) * (machine.ranks - 1) / machine.ranks;
+  double crossing =
+      double(bytes) * (machine.ranks - ranksOfNode(machine)) / machine.ranks;
+  double us = machine.node.latencyUs +
+              (received - crossing) / (1e3 * machine.node.*rate);
+  // Both levels take their turn, and the slower one's latency counts.
+  return crossing > 0 ? us + crossing / (1e3 * machine.nodes.*rate) +
+                            std::max(0.0, machine.nodes.latencyUs -
+                                              machine.node.latencyUs)
+                      : us;
 }
 
 double allGatherUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, 1);
+  return exchangeUs(machine, bytes, &Link::gatherGBs);
 }
 
 // A reduce-scatter moves as many bytes as an all-gather of the same buffer.
 double reduceScatterUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, 1);
+  return exchangeUs(machine, bytes, &Link::reduceGBs);
 }
 
-// A collective of the ranks of one node.
-double groupGatherUs(const Machine &machine, int64_t bytes) {
+// The ranks of one node as a machine of their own.
+static Machine oneNode(const Machine &machine) {
   Machine node = machine;
   node.ranks = ranksOfNode(machine);
   node.ranksPerNode = 0;
-  return exchangeUs(node, bytes, 1);
+  return node;
+}
+
+double groupGatherUs(const Machine &machine, int64_t bytes) {
+  return allGatherUs(oneNode(machine), bytes);
 }
 
 // The last node sends the complete sums to every other one, which is the most
@@ -83,15 +70,18 @@ double groupReduceUs(const Machine &machine, int64_t bytes, int64_t sumBytes) {
   int node = ranksOfNode(machine), others = machine.ranks / node - 1;
   double part = double(sumBytes) / node;
   double handedOn = others * (part + std::min(part, double(hybridPieceBytes)));
-  double across = others ? machine.collectiveLatencyUs +
-                               handedOn / (1e3 * crossNodeGBs(machine))
+  double across = others ? machine.nodes.latencyUs +
+                               handedOn / (1e3 * machine.nodes.reduceGBs)
                          : 0;
-  return groupGatherUs(machine, bytes) + across;
+  return reduceScatterUs(oneNode(machine), bytes) + across;
 }
 
-// As a reduce-scatter followed by an all-gather.
+// As a reduce-scatter followed by an all-gather, started once.
 double allReduceUs(const Machine &machine, int64_t bytes) {
-  return exchangeUs(machine, bytes, 2);
+  if (machine.ranks <= 1)
+    return 0;
+  return reduceScatterUs(machine, bytes) + allGatherUs(machine, bytes) -
+         machine.node.latencyUs;
 }
 
 } // namespace fsdpc::schedule

@@ -183,8 +183,7 @@ Solution unlessWorse(const Problem &problem, Solution solution, Schedule other,
   // A moved action can shift a stall to a later collective; the sum must not
   // grow.
   if (found && found->peakBytes <= solution.peakBytes &&
-      found->timeline.totalExposedUs <=
-          solution.timeline.totalExposedUs + epsilonUs)
+      found->timeline.lostUs() <= solution.timeline.lostUs() + epsilonUs)
     return std::move(*found);
   return solution;
 }

@@ -26,9 +26,11 @@
 //                      of a gather are alive from start to free, each buffer of
 //                      a reduction from its definition to the wait
 //   timeline   a channel runs its collectives one at a time in the order of
-//              their starts; a wait stalls the ops until its collective is done
-//   objective  lexicographic: minimise the sum of stalls (exposed time), then
-//              the packed peak
+//              their starts; a wait stalls the ops until its collective is
+//              done; ops take longer by `computeSlowdown` while a channel is
+//              busy
+//   objective  lexicographic: minimise what the step takes beyond its ops
+//              (stalls, and what ops are slowed down), then the packed peak
 #ifndef FSDPC_COMPILER_SCHEDULE_PROBLEM_H
 #define FSDPC_COMPILER_SCHEDULE_PROBLEM_H
 
@@ -107,6 +109,7 @@ struct Collective {
 struct Segment {
   int begin = 0, end = 0;
   std::string label;
+  bool backward = false;
 };
 
 enum class Prefetch {
@@ -137,6 +140,8 @@ struct Problem {
   /// The bytes that the rank holds outside the arena: shards, optimizer state,
   /// stacks.
   int64_t baseBytes = 0;
+  /// By this share of their time, ops take longer while a channel is busy.
+  double computeSlowdown = 0;
   Options options;
 
   int numOps() const { return static_cast<int>(ops.size()); }
@@ -172,7 +177,12 @@ struct Timeline {
   /// Per position (n + 1 of them): when the ops reach it, before its actions.
   std::vector<double> reachUs;
   double totalExposedUs = 0;
+  /// How much longer ops take because of collectives beside them.
+  double slowedUs = 0;
   double stepUs = 0;
+
+  /// What the step takes beyond its ops: what solvers minimise.
+  double lostUs() const { return totalExposedUs + slowedUs; }
 };
 
 /// Simulates the schedule. Every collective must be started before it is waited

@@ -45,6 +45,8 @@ Problem parse(const Json &json) {
     return json.at("labels").at(number.get<size_t>()).get<std::string>();
   };
   problem.baseBytes = json.at("base_bytes");
+  // Problems that were written before it have none.
+  problem.computeSlowdown = json.value("compute_slowdown", 0.0);
   for (const Json &us : json.at("ops"))
     problem.ops.push_back({us.get<double>()});
   for (const Json &c : json.at("collectives")) {
@@ -71,7 +73,8 @@ Problem parse(const Json &json) {
     problem.later.push_back({i.at(0), i.at(1), i.at(2), i.at(3),
                              optionalFrom<int64_t>(i.at(4)), label(i.at(5))});
   for (const Json &s : json.at("segments"))
-    problem.segments.push_back({s.at(0), s.at(1), label(s.at(2))});
+    problem.segments.push_back(
+        {s.at(0), s.at(1), label(s.at(2)), s.size() > 3 && s.at(3) == 1});
   return problem;
 }
 
@@ -107,7 +110,8 @@ std::string toJson(const Problem &problem) {
         Json::array({i.bytes, i.alignment, i.begin, i.end,
                      orNull(i.fixedOffset), labels.number(i.label)}));
   for (const Segment &s : problem.segments)
-    segments.push_back(Json::array({s.begin, s.end, labels.number(s.label)}));
+    segments.push_back(
+        Json::array({s.begin, s.end, labels.number(s.label), int(s.backward)}));
   // One field per line: short enough to look at, long enough to stay small.
   std::string text = "{";
   auto field = [&](const char *name, const Json &value) {
@@ -115,6 +119,8 @@ std::string toJson(const Problem &problem) {
             "\": " + value.dump();
   };
   field("base_bytes", problem.baseBytes);
+  if (problem.computeSlowdown > 0)
+    field("compute_slowdown", problem.computeSlowdown);
   field("labels", labels.list);
   field("segments", segments);
   field("collectives", collectives);

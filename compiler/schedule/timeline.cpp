@@ -20,14 +20,22 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
   // When each channel is idle again. Collectives of one channel queue up in the
   // order of their starts.
   std::map<int, double> channelFree;
-  double now = 0;
+  double now = 0, busyUntil = 0;
+  // A channel is busy without a gap until its last collective ends, so an op
+  // that begins before then is slower until then.
+  auto run = [&](double us) {
+    double slow = 1 + problem.computeSlowdown;
+    double done = std::min(us, std::max(0.0, busyUntil - now) / slow);
+    timeline.slowedUs += done * problem.computeSlowdown;
+    return now += us + done * problem.computeSlowdown;
+  };
   timeline.reachUs.reserve(problem.ops.size() + 1);
   timeline.reachUs.push_back(0);
   // reachUs has an entry per position that the ops have reached, so its size is
   // also where they are.
   auto runOpsUntil = [&](size_t end) {
     for (size_t p = timeline.reachUs.size() - 1; p < end; ++p)
-      timeline.reachUs.push_back(now += problem.ops[p].durationUs);
+      timeline.reachUs.push_back(run(problem.ops[p].durationUs));
   };
   for (const Action &action : schedule.actions) {
     runOpsUntil(static_cast<size_t>(action.position));
@@ -37,6 +45,7 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
       double &free = channelFree[c.channel];
       timeline.beginUs[id] = std::max(free, now);
       free = timeline.finishUs[id] = timeline.beginUs[id] + c.durationUs;
+      busyUntil = std::max(busyUntil, free);
     } else if (action.kind == ActionKind::Wait) {
       // A wait for what is already done costs nothing.
       double stall = std::max(0.0, timeline.finishUs[id] - now);

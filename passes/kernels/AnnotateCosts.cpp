@@ -4,6 +4,7 @@
 // steers the schedule.
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/cost_model.h"
 #include "passes/kernels/Passes.h"
 
 namespace fsdpc::passes {
@@ -69,6 +70,21 @@ int64_t flops(Operation *op, const SymbolTable &kernels) {
   return sum;
 }
 
+// Returns the type that the op computes in: that of its first operand of
+// floats, or `otherwise`.
+schedule::ElementType typeOf(Operation *op, schedule::ElementType otherwise) {
+  for (Value operand : op->getOperands()) {
+    Type type = cast<RankedTensorType>(operand.getType()).getElementType();
+    if (type.isBF16())
+      return schedule::ElementType::BF16;
+    if (type.isF16())
+      return schedule::ElementType::F16;
+    if (isa<FloatType>(type))
+      return schedule::ElementType::F32;
+  }
+  return otherwise;
+}
+
 struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -80,11 +96,9 @@ struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
       if (!isa<nn::LaunchOp, nn::LibraryCallOpInterface>(op))
         return;
       int64_t bytes = bytesMoved(op, kernels), work = flops(op, kernels);
-      // A kernel's time is that of its memory traffic. A library call may be
-      // bound by compute instead.
-      double time = isa<nn::LaunchOp>(op)
-                        ? schedule::elementwiseUs(machine, bytes)
-                        : schedule::rooflineUs(machine, work, bytes, type);
+      double time =
+          schedule::opUs(machine, op->getName().stripDialect(), double(work),
+                         double(bytes), typeOf(op, type));
       op->setAttr(fsdp::FSDPDialect::kFlopsAttr,
                   builder.getI64IntegerAttr(work));
       op->setAttr(fsdp::FSDPDialect::kBytesAttr,

@@ -190,7 +190,7 @@ def AnnotateCosts : Pass<"annotate-costs", "::mlir::ModuleOp"> {
   let summary = "Annotates each op with operations, bytes moved and expected time";
   let description = [{
     Writes `fsdp.flops`, `fsdp.bytes` and `fsdp.cost_us` (microseconds) by the cost model of
-    compiler/schedule, for `--plan-threads` or for the newest of `--gpu-arch`.
+    compiler/schedule, for `--machine` or the target's default, and `--plan-threads`.
 
     Before:
     ```mlir

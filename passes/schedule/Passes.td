@@ -25,6 +25,10 @@ def SchedulePrefetch : Pass<"schedule-prefetch", "::mlir::ModuleOp"> {
     what one segment of prefetch costs. The rank's memory beside the arena is that of the
     runtime's own plan.
 
+    With `schedule`, a table (compiler/schedule/table.h) places the collectives instead of a
+    solver. A table that is not this module's, or breaks a rule of the model, is refused with
+    its row and the rule.
+
     `problem=FILE` also writes the problem as JSON. `schedule_bench FILE` then solves it with
     each rule under several caps, beside the lower bound of what must be exposed.
 
@@ -94,10 +98,15 @@ def VerifySchedule : Pass<"verify-schedule", "::mlir::ModuleOp"> {
     %t = fsdp.all_gather_start [@h.1.flat] {fsdp.bytes = 9216 : i64, fsdp.cost_us = 52.0 : f64}
     %w = fsdp.all_gather_wait %t {fsdp.exposed_us = 52.0 : f64} : tensor<2304xf32>
     ```
+    `table=FILE` also writes the schedule of @microbatch as a table, a row per segment.
+    `fsdp.predicted` on the module has the microseconds that a microbatch and an update are
+    expected to take, for `--plan-ranks` and some other numbers of ranks.
     `fsdp.schedule_hash` on the module is a hash of the order of the starts on each channel,
     on which all ranks must agree.
   }];
   let dependentDialects = ["::fsdpc::rt::RTDialect"]; // library plans
+  let options = [Option<"tableFile", "table", "std::string", /*default=*/"",
+    "also writes the schedule of @microbatch to this file, as a table">];
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/schedule/cost_model.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -60,8 +61,6 @@ class Reader {
 public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
-        machine(fsdp::machineOf(module)),
-        resharded(fsdp::groupMachineOf(module)),
         reduceBytes(
             schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
@@ -83,15 +82,10 @@ private:
   void readSlot(const Slot &slot, std::optional<int> id);
   void readActions();
   int positionOf(Operation *op) const { return positions.lookup(op); }
-  double gatherUs(Operation *gather, ArrayAttr layouts,
-                  ValueRange buffers) const;
-  double reduceUs(ArrayAttr layouts, ValueRange gradients) const;
 
   func::FuncOp function;
   ModuleOp module;
-  schedule::Machine machine;
-  schedule::Machine resharded; // the group of a gather of secondary shards
-  int64_t reduceBytes;         // per element of a gradient on the wire
+  int64_t reduceBytes; // per element of a gradient on the wire
   DenseSet<StringAttr> hybridLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
@@ -136,10 +130,10 @@ void Reader::readOps() {
     // The terminator has a position, for actions at the end, and no duration.
     if (&op == body.getTerminator())
       break;
-    ir.problem.ops.push_back({durationOf(&op, machine)});
+    ir.problem.ops.push_back({});
     if (auto enter = dyn_cast<fsdp::EnterOp>(op)) {
       close(position);
-      open = {position, position, enter.getUnit().str()};
+      open = {position, position, enter.getUnit().str(), enter.getBackward()};
       isOpen = true;
     } else if (isa<fsdp::ExitOp>(op)) {
       close(position + 1);
@@ -168,29 +162,38 @@ bool readsSecondary(Operation *gather) {
   return cast<fsdp::AllGatherOp>(gather).getFromSecondary();
 }
 
-double Reader::gatherUs(Operation *gather, ArrayAttr layouts,
-                        ValueRange buffers) const {
-  int64_t width = byteWidth(buffers[0].getType());
-  if (readsSecondary(gather))
-    return schedule::allGatherUs(resharded, elementsOf(buffers) * width);
-  auto [whole, groups] = splitElements(hybridLayouts, layouts, buffers);
-  double us = groups ? schedule::groupGatherUs(machine, groups * width) : 0;
-  return whole ? us + schedule::allGatherUs(machine, whole * width) : us;
+double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  // As plannedGroup of the memory plan: all ranks where the group does not
+  // divide them.
+  if (ops.secondaryRanks > 0 && machine.ranks % ops.secondaryRanks == 0) {
+    schedule::Machine group = machine;
+    group.ranks = int(ops.secondaryRanks);
+    return schedule::allGatherUs(group, ops.wholeBytes);
+  }
+  double us =
+      ops.groupBytes ? schedule::groupGatherUs(machine, ops.groupBytes) : 0;
+  return ops.wholeBytes ? us + schedule::allGatherUs(machine, ops.wholeBytes)
+                        : us;
 }
 
-// The sums that groups hand on are f32.
-double Reader::reduceUs(ArrayAttr layouts, ValueRange gradients) const {
-  auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
-  double us = groups ? schedule::groupReduceUs(machine, groups * reduceBytes,
-                                               groups * int64_t(sizeof(float)))
-                     : 0;
-  return whole ? us + schedule::reduceScatterUs(machine, whole * reduceBytes)
-               : us;
+double reduceUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  double us = ops.groupBytes ? schedule::groupReduceUs(machine, ops.groupBytes,
+                                                       ops.sumBytes)
+                             : 0;
+  return ops.wholeBytes
+             ? us + schedule::reduceScatterUs(machine, ops.wholeBytes)
+             : us;
 }
 
 void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
                         ValueRange results) {
   CollectiveOps ops{first, wait, SmallVector<Value>(results), {}};
+  auto [whole, groups] = splitElements(hybridLayouts, layouts, results);
+  int64_t width = byteWidth(results[0].getType());
+  ops.wholeBytes = whole * width;
+  ops.groupBytes = groups * width;
+  if (readsSecondary(first))
+    ops.secondaryRanks = fsdp::CompileOptions::of(module).reshardTo;
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Gather;
   c.channel = gatherChannel;
@@ -211,7 +214,6 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   // the problem, and verify-schedule refuses it.
   if (*c.lastUse < 0)
     return;
-  c.durationUs = gatherUs(first, layouts, results);
   c.label = labelOf("all_gather", layouts);
   ir.collectives.push_back(ops);
   ir.problem.collectives.push_back(c);
@@ -220,6 +222,10 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
 void Reader::readReduction(Operation *first, ArrayAttr layouts,
                            ValueRange gradients) {
   CollectiveOps ops{first, nullptr, {}, {}};
+  auto [whole, groups] = splitElements(hybridLayouts, layouts, gradients);
+  ops.wholeBytes = whole * reduceBytes;
+  ops.groupBytes = groups * reduceBytes;
+  ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
   if (auto start = dyn_cast<fsdp::ReduceScatterStartOp>(first))
     ops.wait = *start.getToken().user_begin();
   schedule::Collective c;
@@ -230,7 +236,6 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   for (Value gradient : gradients)
     if (Operation *op = gradient.getDefiningOp())
       c.earliest = std::max(c.earliest, positionOf(op) + 1);
-  c.durationUs = reduceUs(layouts, gradients);
   c.label = labelOf("reduce_scatter", layouts);
   ir.collectives.push_back(ops);
   ir.problem.collectives.push_back(c);
@@ -345,10 +350,25 @@ FailureOr<ScheduleIR> Reader::run() {
   if (failed(readMemory()))
     return failure();
   readActions();
+  setDurations(ir, fsdp::machineOf(module));
   return std::move(ir);
 }
 
 } // namespace
+
+void fsdpc::passes::setDurations(ScheduleIR &ir,
+                                 const schedule::Machine &machine) {
+  for (auto [op, timed] : llvm::zip(ir.ops, ir.problem.ops))
+    timed.durationUs = durationOf(op, machine);
+  for (auto [ops, c] :
+       llvm::zip_equal(ir.collectives, ir.problem.collectives)) {
+    bool gathers = c.kind == schedule::CollectiveKind::Gather;
+    c.durationUs = gathers ? gatherUs(machine, ops) : reduceUs(machine, ops);
+    if (machine.sharedLink)
+      c.channel = gatherChannel;
+  }
+  ir.problem.computeSlowdown = machine.computeSlowdown;
+}
 
 bool fsdpc::passes::isScheduled(Operation *op) {
   return isa<fsdp::AllGatherOp, fsdp::AllGatherStartOp, fsdp::AllGatherWaitOp,

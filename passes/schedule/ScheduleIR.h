@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/schedule/machine.h"
 #include "compiler/schedule/problem.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -14,6 +15,11 @@ struct CollectiveOps {
   mlir::Operation *wait;  // of a start, else null
   mlir::SmallVector<mlir::Value> results; // the gathered buffers
   mlir::SmallVector<mlir::Operation *> frees;
+  // The bytes that it moves: of layouts cut over all ranks, of those cut over
+  // groups, and the sums that groups hand on.
+  int64_t wholeBytes = 0, groupBytes = 0, sumBytes = 0;
+  // The ranks of a group that gathers secondary shards (0: none are read).
+  int64_t secondaryRanks = 0;
 };
 
 // A function as a scheduling problem, and its ops by the numbers that the
@@ -33,6 +39,9 @@ struct ScheduleIR {
 // must have one wait, and each gathered buffer one free and at least one use.
 // An all_gather that nothing uses is left out.
 llvm::FailureOr<ScheduleIR> readSchedule(mlir::func::FuncOp function);
+
+// Writes the durations of ops and collectives on a machine into the problem.
+void setDurations(ScheduleIR &ir, const schedule::Machine &machine);
 
 // Returns the ops that read or write the memory of `value`: its users except
 // frees and waits, those of its views, and those of what is accumulated in it.

@@ -11,6 +11,7 @@
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/problem_json.h"
 #include "compiler/schedule/solvers.h"
+#include "compiler/schedule/table.h"
 #include "shared/output_file.h"
 
 #include <cmath>
@@ -138,6 +139,18 @@ schedule::Solved solveProblem(schedule::Problem &problem) {
   return schedule::solve(problem);
 }
 
+// The schedule of a table takes the solver's place. It keeps the limits that
+// were given, or is refused as the solver's own would be.
+schedule::Solved solveByTable(const schedule::Problem &problem,
+                              const fsdp::ScheduleFile &table) {
+  Result<schedule::Schedule> read = schedule::readTable(problem, table.text);
+  if (read)
+    return schedule::evaluate(problem, *std::move(read));
+  schedule::Infeasible fault;
+  fault.message = "'--schedule=" + table.name + "': " + read.error().message;
+  return fault;
+}
+
 // Writes what the waits of a microbatch expose, and what they would expose if
 // --persist kept nothing whole; unless that would not fit a memory limit.
 void annotatePersist(ModuleOp module, double exposedUs,
@@ -223,13 +236,17 @@ struct SchedulePrefetch
     std::optional<schedule::Problem> without;
     if (options.persist > 0)
       without = gatherPersistent(module, *function, *ir);
-    schedule::Solved solved = solveProblem(problem);
+    schedule::Solved solved = options.schedule.name.empty()
+                                  ? solveProblem(problem)
+                                  : solveByTable(problem, options.schedule);
     if (auto *failed = std::get_if<schedule::Infeasible>(&solved)) {
       // A cap that cannot be kept is reported with what takes the memory.
       // Anything else is a fault of the problem.
       if (failed->capBytes > 0)
         reportOverLimit(module, memory, failed->largest, failed->peakBytes,
                         limit);
+      else if (!options.schedule.name.empty())
+        emitError(module.getLoc(), failed->message);
       else
         function->emitOpError("cannot be scheduled: ") << failed->message;
       return failure();

@@ -3,11 +3,15 @@
 // is split, waited for and freed once, and nothing touches its memory
 // meanwhile.
 #include "passes/schedule/Passes.h"
+#include "passes/schedule/Prediction.h"
 #include "passes/schedule/ScheduleIR.h"
 
+#include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
+#include "compiler/schedule/table.h"
+#include "shared/output_file.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -211,9 +215,23 @@ LogicalResult verifyModel(func::FuncOp function, const ScheduleIR &ir) {
 
 struct VerifySchedule
     : fsdpc::passes::impl::VerifyScheduleBase<VerifySchedule> {
+  using Base::Base;
+
   void runOnOperation() override {
     if (failed(verify(getOperation())))
       signalPassFailure();
+  }
+
+  LogicalResult writeTable(ModuleOp module, ScheduleIR &ir) const {
+    if (tableFile.empty())
+      return success();
+    ir.problem.baseBytes = analysis::RankMemory(module).total();
+    std::string text = schedule::writeTable(ir.problem, ir.schedule);
+    if (Status written = writeWhole(tableFile, text.data(), text.size());
+        !written)
+      return module.emitError("cannot write the table of the schedule: ")
+             << written.error().message;
+    return success();
   }
 
   LogicalResult verify(ModuleOp module) {
@@ -236,6 +254,11 @@ struct VerifySchedule
       // Costs and exposed times are written again, since an edit may have moved
       // a wait.
       annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+      if (function.getSymName() != fsdp::kEvaluate) {
+        if (failed(writeTable(module, *ir)))
+          return failure();
+        writePrediction(module, *ir);
+      }
       hash += llvm::utohexstr(schedule::hashStarts(ir->problem, ir->schedule),
                               /*LowerCase=*/true);
     }

@@ -134,6 +134,20 @@ Status Log::line(const std::string &text) {
   return error;
 }
 
+// Returns the ms that the compiler expects of a step, or null if it has not
+// planned for so many ranks and threads.
+static Json predictedStep(const Manifest &manifest, const Options &options,
+                          const RunInfo &info) {
+  if (info.threads != manifest.planThreads)
+    return nullptr;
+  for (const Prediction &prediction : manifest.predictions)
+    if (prediction.ranks == info.ranks)
+      return (double(options.accumulate) * prediction.microbatchUs +
+              prediction.updateUs) /
+             1e3;
+  return nullptr;
+}
+
 // The keys are an interface: scripts that compare runs read them.
 Status Log::header(const Manifest &manifest, const Options &options,
                    const RunInfo &info) {
@@ -167,6 +181,7 @@ Status Log::header(const Manifest &manifest, const Options &options,
                {"seed", options.seed},
                {"shuffle", options.shuffle},
                {"plan", plan},
+               {"predicted_step_ms", predictedStep(manifest, options, info)},
                {"peak_rss", peakResidentBytes()}};
   if (usesGroups(manifest))
     json["shard_group"] = info.groupRanks;

@@ -75,6 +75,8 @@ TEST_F(Program, LogsAHeaderAndEveryStep) {
                           "schedule_hash", "seed", "peak_rss", "compiled_with"})
     EXPECT_TRUE(header.contains(key)) << key;
   EXPECT_EQ(header["seed"], 7);
+  // Two microbatches of 1000 µs and an update of 500, as the manifest says.
+  EXPECT_EQ(header["predicted_step_ms"], 2.5);
   EXPECT_EQ(header["plan"]["gathered"], 3 * 4096);
   for (size_t i = 1; i < 5; ++i) {
     EXPECT_EQ(lines[i]["step"], i - 1);

@@ -305,6 +305,7 @@ Manifest describe() {
   manifest.maxNorm = 0.5;
   manifest.maxRanks = 8;
   manifest.reshardTo = std::atoll(setting("TOY_RESHARD_TO", "0").c_str());
+  manifest.predictions = {{1, 1000, 500}, {2, 1200, 250}};
   manifest.arenaBytes = slots * slot;
   manifest.arenaGathered = 3 * slot;
   manifest.arenaGradients = 2 * slot;

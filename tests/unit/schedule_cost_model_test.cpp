@@ -1,87 +1,171 @@
 // The cost model: each figure is worked out by hand from the machine's
 // constants.
 
-#include "compiler/schedule/gpu_machine.h"
+#include "compiler/schedule/cost_model.h"
 
 #include <gtest/gtest.h>
 
+using fsdpc::Result;
 using namespace fsdpc::schedule;
 
 namespace {
 
+// One core of the host: 80 GF/s in f32, 230 in bf16, 10 GB/s; links of 5 GB/s.
+Machine host() { return defaultMachine("host"); }
+
 // The roofline: the larger of the times for arithmetic and for memory.
-TEST(CostModel, GemmIsBoundByFlopsOrByMemory) {
-  Machine machine;
+TEST(CostModel, AProductIsBoundByFlopsOrByMemory) {
   // 2 · 1000³ flop at 80 GF/s: 25 ms; at 230: 8.7 ms.
-  EXPECT_DOUBLE_EQ(gemmUs(machine, 1000, 1000, 1000, ElementType::F32), 25e3);
-  EXPECT_NEAR(gemmUs(machine, 1000, 1000, 1000, ElementType::BF16), 8696, 1);
-  // A vector times a 1000×1000 matrix moves 4 bytes for 2 flop: 1,002,000
-  // elements at 10 GB/s.
-  EXPECT_DOUBLE_EQ(gemmUs(machine, 1, 1000, 1000, ElementType::F32), 400.8);
-  EXPECT_DOUBLE_EQ(gemmUs(machine, 64, 64, 64, ElementType::F32, 10),
-                   10 * gemmUs(machine, 64, 64, 64, ElementType::F32));
+  EXPECT_DOUBLE_EQ(opUs(host(), "matmul", 2e9, 12e6, ElementType::F32), 25e3);
+  EXPECT_NEAR(opUs(host(), "matmul", 2e9, 6e6, ElementType::BF16), 8696, 1);
+  // A vector times a 1000×1000 matrix moves 4 bytes for 2 flop.
+  EXPECT_DOUBLE_EQ(opUs(host(), "matmul", 2e6, 4008000, ElementType::F32),
+                   400.8);
+}
+
+// A kernel's time is that of its memory traffic.
+TEST(CostModel, AKernelMovesBytes) {
+  EXPECT_DOUBLE_EQ(opUs(host(), "launch", 1e12, 1e6, ElementType::F32), 100);
+}
+
+// A call costs time of its own, on any number of cores; a class without rates
+// has those of "default".
+TEST(CostModel, ClassesHaveRatesOfTheirOwn) {
+  Machine machine = host();
+  machine.rates["attention"][0] = {40, 10, 3};
+  EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::F32), 103);
+  EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 4e6, 1, ElementType::F32), 50);
+  machine.cores = 4;
+  EXPECT_DOUBLE_EQ(opUs(machine, "attention", 4e6, 1, ElementType::F32), 28);
 }
 
 // Bandwidth and arithmetic scale with the cores of a rank.
 TEST(CostModel, CoresShareAnOp) {
-  Machine machine;
+  Machine machine = host();
   machine.cores = 4;
-  EXPECT_DOUBLE_EQ(elementwiseUs(machine, 40e6), 1000);
-  EXPECT_DOUBLE_EQ(rooflineUs(machine, 320e6, 1, ElementType::F32), 1000);
+  EXPECT_DOUBLE_EQ(opUs(machine, "launch", 0, 40e6, ElementType::F32), 1000);
+  EXPECT_DOUBLE_EQ(opUs(machine, "matmul", 320e6, 1, ElementType::F32), 1000);
 }
 
 // GPUs have the rates of their data sheets; unknown ones count as an H200.
 TEST(CostModel, AGpuHasItsDataSheetsRates) {
+  auto copyUs = [](const char *arch) {
+    return opUs(defaultMachine(arch), "launch", 0, 1e9, ElementType::F32);
+  };
   // 10⁹ bytes at 4.8 TB/s; 989 · 10⁹ flop in bf16 take 1 ms.
-  Machine h200 = gpuMachine("sm_90");
-  EXPECT_NEAR(elementwiseUs(h200, 1e9), 208.3, 0.1);
-  EXPECT_DOUBLE_EQ(rooflineUs(h200, 989e9, 1, ElementType::BF16), 1000);
+  EXPECT_NEAR(copyUs("sm_90"), 208.3, 0.1);
+  Machine h200 = defaultMachine("sm_90");
+  EXPECT_DOUBLE_EQ(opUs(h200, "matmul", 989e9, 1, ElementType::BF16), 1000);
   // Seven of eight shards of 1 GB at 450 GB/s, plus the latency.
   EXPECT_NEAR(allGatherUs(h200, 1000000000), 1944.4 + 20, 0.1);
-  EXPECT_GT(elementwiseUs(gpuMachine("sm_80"), 1e9), elementwiseUs(h200, 1e9));
-  EXPECT_DOUBLE_EQ(elementwiseUs(gpuMachine("sm_1"), 1e9),
-                   elementwiseUs(h200, 1e9));
+  EXPECT_GT(copyUs("sm_80"), copyUs("sm_90"));
+  EXPECT_DOUBLE_EQ(copyUs("sm_1"), copyUs("sm_90"));
 }
 
-// A rank sends all shards but one; an all-reduce does so twice.
+// A rank receives all shards but one; an all-reduce does so twice.
 TEST(CostModel, CollectivesMoveAllShardsButOnesOwn) {
-  Machine machine;
+  Machine machine = host();
   machine.ranks = 4;
   // 3/4 of 20 MB at 5 GB/s, plus the latency.
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 3050);
   EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000), 3050);
   EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 6050);
+  // Gathers and reductions may differ.
+  machine.node.reduceGBs = 2.5;
+  EXPECT_DOUBLE_EQ(reduceScatterUs(machine, 20'000'000), 6050);
+  EXPECT_DOUBLE_EQ(allReduceUs(machine, 20'000'000), 9050);
 }
 
 // A rank receives 3/4, and 2/4 come from another node of two ranks, at a tenth
 // of the rate. Groups gather half within the node, and hand on the sums
 // of one half, piece by piece of 256 KiB.
 TEST(CostModel, NodesHaveASlowerLink) {
-  Machine machine;
+  Machine machine = host();
   machine.ranks = 4;
   machine.ranksPerNode = 2;
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 3050);
-  machine.crossNodeGBs = 0.5;
+  machine.nodes.gatherGBs = machine.nodes.reduceGBs = 0.5;
   EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 50 + 1000 + 20'000);
   EXPECT_DOUBLE_EQ(groupGatherUs(machine, 20'000'000), 50 + 2000);
   EXPECT_DOUBLE_EQ(groupReduceUs(machine, 20'000'000, 40'000'000),
                    50 + 2000 + 50 + (20'000'000 + 262'144) / 500.);
+  // The larger latency counts.
+  machine.nodes.latencyUs = 80;
+  EXPECT_DOUBLE_EQ(allGatherUs(machine, 20'000'000), 80 + 1000 + 20'000);
 }
 
 // Without nodes a group has all ranks, and hands nothing on.
 TEST(CostModel, OneGroupIsAllRanks) {
-  Machine machine;
-  EXPECT_EQ(groupGatherUs(machine, 1 << 20), allGatherUs(machine, 1 << 20));
-  EXPECT_EQ(groupReduceUs(machine, 1 << 20, 1 << 20),
-            reduceScatterUs(machine, 1 << 20));
+  EXPECT_EQ(groupGatherUs(host(), 1 << 20), allGatherUs(host(), 1 << 20));
+  EXPECT_EQ(groupReduceUs(host(), 1 << 20, 1 << 20),
+            reduceScatterUs(host(), 1 << 20));
 }
 
 TEST(CostModel, OneRankSendsNothing) {
-  Machine machine;
+  Machine machine = host();
   machine.ranks = 1;
   EXPECT_EQ(allGatherUs(machine, 1 << 20), 0);
   EXPECT_EQ(reduceScatterUs(machine, 1 << 20), 0);
   EXPECT_EQ(allReduceUs(machine, 1 << 20), 0);
+}
+
+// Every committed machine parses, and survives the way through JSON.
+TEST(Machines, AreRead) {
+  ASSERT_FALSE(machineNames().empty());
+  for (const std::string &name : machineNames()) {
+    Result<Machine> machine = machineFromJson(machineText(name));
+    ASSERT_TRUE(machine) << name << ": " << machine.error().message;
+    std::string text = toJson(*machine);
+    Result<Machine> again = machineFromJson(text);
+    ASSERT_TRUE(again) << name << ": " << again.error().message;
+    EXPECT_EQ(toJson(*again), text);
+  }
+  EXPECT_EQ(machineText("no such machine"), "");
+}
+
+// The message of a text in which `from` is replaced by `to`.
+std::string fault(std::string from, std::string to) {
+  std::string text(machineText("one-core"));
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  Result<Machine> machine = machineFromJson(text.replace(at, from.size(), to));
+  return machine ? "" : machine.error().message;
+}
+
+// A wrong figure is named by its path, with its range.
+TEST(Machines, WrongFiguresAreNamed) {
+  EXPECT_EQ(fault("\"memory_gbs\": 10", "\"memory_gbs\": -3"),
+            "not a machine: 'rates.default.f32.memory_gbs' is -3; it must be a "
+            "number above 0 and up to 1e9");
+  EXPECT_EQ(fault("\"gflops\": 80", "\"gflop\": 80"),
+            "not a machine: 'rates.default.f32.gflops' is missing");
+  EXPECT_EQ(fault("\"gflops\": 80", "\"gflops\": \"80\""),
+            "not a machine: 'rates.default.f32.gflops' is \"80\"; it must be a "
+            "number from 0 to 1e9");
+  EXPECT_EQ(fault("\"launch\"", "\"lunch\""),
+            "not a machine: 'rates.lunch' is not known");
+  EXPECT_EQ(fault("\"default\"", "\"matmul\""),
+            "not a machine: 'rates.default' is missing");
+  EXPECT_EQ(fault("\"ranks_per_node\": 0", "\"ranks_per_node\": 1.5"),
+            "not a machine: 'ranks_per_node' is 1.5; it must be an integer "
+            "from 0 to 1048576");
+  EXPECT_EQ(fault("\"gib\": 0", "\"gib\": 0, \"gib\": 1"),
+            "not a machine: 'gib' stands in it twice");
+  EXPECT_EQ(fault("\"one_link\": false", "\"one_link\": 0"),
+            "not a machine: 'sharing.one_link' is 0; it must be true or "
+            "false");
+  EXPECT_EQ(fault("\"gib\": 0", "\"gib\": 0, \"tib\": 1"),
+            "not a machine: 'memory.tib' is not known");
+}
+
+// Texts of others: cut off, nested without end, or another document.
+TEST(Machines, OtherTextsAreRefused) {
+  std::string text(machineText("one-core"));
+  for (size_t size = 0; size < text.size(); size += 97)
+    EXPECT_FALSE(machineFromJson(text.substr(0, size)));
+  EXPECT_FALSE(machineFromJson(std::string(1 << 20, '[')));
+  EXPECT_FALSE(machineFromJson("[]"));
+  EXPECT_FALSE(machineFromJson("{\"name\": {}}"));
 }
 
 } // namespace

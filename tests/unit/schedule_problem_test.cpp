@@ -64,6 +64,7 @@ TEST(ProblemCheck, SaysWhatIsWrong) {
       {[](Problem &p) { p.segments[1].begin = 1; }, "segment 'b' [1, 4)"},
       {[](Problem &p) { p.segments[1].end = 5; }, "segment 'b' [2, 5)"},
       {[](Problem &p) { p.baseBytes = -1; }, "base bytes"},
+      {[](Problem &p) { p.computeSlowdown = -1; }, "slowdown"},
       {[](Problem &p) { p.options.limitAllGathers = -1; }, "live gathers"},
   };
   for (const Case &c : cases) {
@@ -92,6 +93,26 @@ TEST(Timeline, ChannelsAreIndependent) {
   Problem problem = twoUnits();
   problem.collectives[1].channel = 1;
   EXPECT_THAT(simulate(problem, legal()).beginUs, ElementsAre(0, 0, 35));
+}
+
+// An op takes longer while a channel is busy, and only then.
+TEST(Timeline, CollectivesSlowOpsDown) {
+  // By half: gather b is under way from 15 to 30, so op 0, which begins at 15,
+  // takes until 30 with all of its 10 µs slowed to 15. Ops 1 and 2 run freely
+  // until 40 and 50, but the reduction begins at 40: op 2 ends at 55, and op 3
+  // ends at 65.
+  Problem problem = twoUnits();
+  problem.computeSlowdown = 0.5;
+  Timeline timeline = simulate(problem, legal());
+  EXPECT_THAT(timeline.reachUs, ElementsAre(0, 30, 40, 55, 65));
+  EXPECT_EQ(timeline.slowedUs, 10);
+  EXPECT_EQ(timeline.totalExposedUs, 15);
+  EXPECT_EQ(timeline.lostUs(), 25);
+  EXPECT_EQ(timeline.stepUs, 65);
+  // A part of an op: 30 µs of collective slow 20 µs of a 100 µs op.
+  problem.ops[0].durationUs = 100;
+  problem.collectives[1].durationUs = 30;
+  EXPECT_EQ(simulate(problem, legal()).reachUs[1], 15 + 100 + 10);
 }
 
 // Live ranges count positions in the merged order of ops and actions, since an

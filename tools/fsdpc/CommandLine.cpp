@@ -95,6 +95,9 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
   add("--kernel-report", line.kernelReport, "FILE",
       "for --target=cuda: registers, stack, spills and shared memory of each "
       "kernel on each architecture");
+  add("--schedule-table", line.scheduleTable, "FILE",
+      "writes the schedule as a table that can be edited and given to "
+      "--schedule");
   app.add_flag(
          "--timing", line.timing,
          "prints the processor seconds of the import, of each pass and of "
@@ -169,6 +172,10 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
     return usageError("unknown phase '" + phase +
                       "' in '--compile-to'; known: " + phaseNames());
   line.last = *last;
+  if (!line.scheduleTable.empty() && line.last < Phase::Schedule)
+    return usageError("'--schedule-table' requires the phase 'schedule'; the "
+                      "compile stops after '" +
+                      phase + "'");
   if (line.output.empty() && line.last == Phase::Executable)
     return usageError("no output given; add '-o PROGRAM', or '--compile-to'");
   return -1;
@@ -206,6 +213,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
       "one and\n"
       "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
       "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
+      "  fsdpc calibrate --help    # measures this machine for --machine\n"
       "  fsdpc export --help    # writes trained values back into the ONNX\n"
       "  fsdpc top --help    # shows running jobs by their logs, and plots\n",
       "fsdpc");

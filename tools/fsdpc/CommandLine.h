@@ -17,6 +17,7 @@ struct CommandLine {
   std::string dumpFolder;
   std::string cudaPath;
   std::string kernelReport;
+  std::string scheduleTable;
   // The last phase, from --compile-to.
   pipeline::Phase last = pipeline::Phase::Executable;
   bool quiet = false;

@@ -6,6 +6,8 @@
 #include "compiler/analysis/CommunicationVolume.h"
 #include "compiler/analysis/RankMemory.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Machine.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/ParameterGroups.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "shared/memory_plan.h"
@@ -88,6 +90,32 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
         "without --persist (estimates)\n",
         persist.getAs<FloatAttr>("exposed_us").getValueAsDouble(),
         persist.getAs<FloatAttr>("gathered_us").getValueAsDouble());
+}
+
+void fsdpc::driver::printPrediction(ModuleOp module) {
+  auto lists = module->getAttrOfType<DictionaryAttr>(
+      fsdp::FSDPDialect::kPredictedAttr);
+  if (!lists)
+    return;
+  auto times = [&](StringRef name) {
+    return lists.getAs<DenseF64ArrayAttr>(name).asArrayRef();
+  };
+  ArrayRef<double> microbatches = times("microbatch_us"),
+                   updates = times("update_us");
+  llvm::outs() << "predicted step in ms (" << fsdp::machineOf(module).name
+               << "):\n"
+               << llvm::left_justify("  ranks", 16);
+  for (int64_t ranks : lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef())
+    llvm::outs() << llvm::format("%11" PRId64, ranks);
+  auto row = [&](StringRef name, auto value) {
+    llvm::outs() << "\n  " << llvm::left_justify(name, 14);
+    for (size_t i = 0; i < updates.size(); ++i)
+      llvm::outs() << llvm::format("%11.3f", value(i) / 1e3);
+  };
+  row("microbatch", [&](size_t i) { return microbatches[i]; });
+  row("update", [&](size_t i) { return updates[i]; });
+  row("step", [&](size_t i) { return microbatches[i] + updates[i]; });
+  llvm::outs() << '\n';
 }
 
 int64_t fsdpc::driver::plannedPeak(const Manifest &manifest, int ranks) {

@@ -12,6 +12,9 @@ namespace fsdpc::driver {
 // module.
 void printImportSummary(const frontend::ImportSummary &summary);
 void printModelSummary(mlir::ModuleOp module);
+// Prints the step that the cost model expects at --plan-ranks, of a module
+// whose schedule is verified.
+void printPrediction(mlir::ModuleOp module);
 // Prints the memory of a rank by kind, for 1, 2, 4, 8 and 64 ranks at
 // --plan-threads.
 void printMemoryTable(const Manifest &manifest);

@@ -11,6 +11,7 @@
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Registration.h"
 #include "frontends/onnx/Import.h"
+#include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Export.h"
 #include "tools/fsdpc/CommandLine.h"
@@ -122,7 +123,7 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
 // data, a dump or its constants, under any name.
 LogicalResult checkOverwrites(const CommandLine &line,
                               const std::set<FileIdentity> &read) {
-  std::vector<std::string> outputs{line.kernelReport};
+  std::vector<std::string> outputs{line.kernelReport, line.scheduleTable};
   if (line.output != "-")
     outputs.push_back(line.output);
   if (!line.dumpFolder.empty()) {
@@ -243,6 +244,7 @@ int compile(const CommandLine &line) {
   PipelineOptions options;
   options.last = line.last;
   options.dumpFolder = line.dumpFolder;
+  options.scheduleTable = line.scheduleTable;
   Progress progress(line.quiet, pipelineSteps().size());
   options.progress = [&](const PipelineStep &step) {
     progress.step(step.name);
@@ -253,13 +255,21 @@ int compile(const CommandLine &line) {
   Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");
   if (line.last != Phase::Executable) {
+    // The module may go to stdout.
+    bool toFile = !line.output.empty() && line.output != "-";
+    if (!line.quiet && toFile && line.last >= Phase::Schedule) {
+      printModelSummary(*module);
+      printPrediction(*module);
+    }
     LogicalResult written = writeModule(*module, line.output);
     timing.begin("");
     return failed(written) ? inputFault : 0;
   }
 
-  if (!line.quiet)
+  if (!line.quiet) {
     printModelSummary(*module);
+    printPrediction(*module);
+  }
   // Called when the program is linked and not yet written, since the stacks of
   // kernels are part of the peak.
   executable.accept = [&](const Manifest &manifest) {
@@ -280,6 +290,8 @@ int main(int argc, char **argv) {
   StringRef command = argc > 1 ? argv[1] : "";
   if (command == "ckpt")
     return ckpt::runCkpt(argc - 1, argv + 1);
+  if (command == "calibrate")
+    return calibrate::runCalibrate(argc - 1, argv + 1);
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
   if (command == "export") {

@@ -8,6 +8,8 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace fsdpc::nn;
 
@@ -99,6 +101,22 @@ bool isPersist(Attribute value) {
          });
 }
 
+// As verify-schedule writes it: lists of equal length.
+bool isPrediction(Attribute value) {
+  auto lists = dyn_cast<DictionaryAttr>(value);
+  auto ranks = lists ? lists.getAs<DenseI64ArrayAttr>("ranks") : nullptr;
+  if (!ranks || lists.size() != 3)
+    return false;
+  auto areTimes = [&](StringRef name) {
+    auto times = lists.getAs<DenseF64ArrayAttr>(name);
+    return times && times.size() == ranks.size() &&
+           llvm::all_of(times.asArrayRef(),
+                        [](double us) { return std::isfinite(us) && us >= 0; });
+  };
+  return areTimes("microbatch_us") && areTimes("update_us") &&
+         llvm::all_of(ranks.asArrayRef(), [](int64_t n) { return n > 0; });
+}
+
 constexpr AttributePlace modules = {"a module", isModule},
                          ops = {"an op", isAnyOp};
 constexpr AttributeForm text = {"a string", isString},
@@ -117,6 +135,11 @@ constexpr DiscardableAttribute opTable[] = {
     {"fsdp.persist",
      modules,
      {"a dictionary of f64 'exposed_us' and 'gathered_us'", isPersist}},
+    {"fsdp.predicted",
+     modules,
+     {"a dictionary of the arrays 'ranks', 'microbatch_us' and 'update_us', of "
+      "equal length",
+      isPrediction}},
     {"fsdp.schedule_hash", modules, text},
     {"fsdp.arena",
      modules,

@@ -37,6 +37,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | estimated operations, bytes moved and microseconds |
     | `fsdp.exposed_us` | waits | microseconds that the wait is expected to stall compute |
     | `fsdp.persist` | module | microseconds that the waits of a microbatch are expected to stall compute, and those if `--persist` kept nothing whole |
+    | `fsdp.predicted` | module | microseconds that a microbatch and an update are expected to take, for several numbers of ranks |
     | `fsdp.schedule_hash` | module | hash of the order of the starts on each channel; all ranks must agree on it |
     | `fsdp.offsets` | ops | arena offset of each result in bytes, -1 where it shares or has no memory |
   }];
@@ -56,6 +57,7 @@ def FSDP_Dialect : Dialect {
     static constexpr llvm::StringLiteral kBytesAttr = "fsdp.bytes";
     static constexpr llvm::StringLiteral kCostAttr = "fsdp.cost_us";
     static constexpr llvm::StringLiteral kExposedAttr = "fsdp.exposed_us";
+    static constexpr llvm::StringLiteral kPredictedAttr = "fsdp.predicted";
     static constexpr llvm::StringLiteral kScheduleHashAttr = "fsdp.schedule_hash";
     static constexpr llvm::StringLiteral kOffsetsAttr = "fsdp.offsets";
     static constexpr llvm::StringLiteral kMicrobatch = "microbatch";

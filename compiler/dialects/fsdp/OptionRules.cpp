@@ -134,7 +134,8 @@ std::string checkOptions(const CompileOptions &options) {
            std::to_string(options.planRanksPerNode) +
            "' does not divide '--plan-ranks=" +
            std::to_string(options.planRanks) + "'";
-  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0)
+  if (options.planCrossNodeGBs > 0 && options.planRanksPerNode == 0 &&
+      options.machine.name.empty())
     return "'--plan-cross-node-gbs' has no effect without "
            "'--plan-ranks-per-node'";
   if (options.reshardTo > options.maxRanks)

@@ -250,6 +250,10 @@ constexpr OptionInfo table[] = {
 
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
+    option<&Options::schedule>(
+        "schedule", Group::Schedule, "FILE",
+        "places the collectives as this table says, which --schedule-table has "
+        "written and you have edited"),
     option<&Options::limitAllGathers>(
         "limit-all-gathers", Group::Schedule, "K",
         "most units gathered at a time (0: as memory allows)", notNegative,
@@ -264,6 +268,10 @@ constexpr OptionInfo table[] = {
     option<&Options::memoryLimit>(
         "memory-limit", Group::Schedule, "SIZE",
         "a rank's peak at --plan-ranks, kept or refused"),
+    option<&Options::machine>(
+        "machine", Group::Schedule, "NAME|FILE",
+        "the machine that costs are computed for: a committed one, or a .json "
+        "file, which 'fsdpc calibrate' writes (the target's)"),
     option<&Options::planRanks>("plan-ranks", Group::Schedule, "N",
                                 "ranks that costs and peak are evaluated for",
                                 fromOne),

@@ -4,6 +4,10 @@
 // dump and back.
 #include "compiler/dialects/fsdp/OptionTypes.h"
 
+#include "compiler/schedule/machine.h"
+#include "shared/input_file.h"
+
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -53,6 +57,51 @@ Attribute OptionType<OptimizerChoice>::write(const OptimizerChoice &value,
   if (value.kind == Optimizer::User)
     return builder.getStrArrayAttr({value.file, value.text});
   return builder.getStringAttr(value.name());
+}
+
+// ---- files ----
+
+// A text that stands in every dump should be small.
+static std::string readFile(StringRef path, TextFile &value) {
+  constexpr uint64_t most = 16 << 20;
+  Result<InputFile> file = InputFile::open(path.str());
+  if (!file)
+    return "cannot be read: " + file.error().message;
+  if (file->size() > most)
+    return "is larger than 16 MiB";
+  Result<std::string> text = file->readAll();
+  if (!text)
+    return "cannot be read: " + text.error().message;
+  value.name = path.str();
+  value.text = *std::move(text);
+  return "";
+}
+
+std::string OptionType<MachineFile>::parse(const OptionInfo &, StringRef text,
+                                           MachineFile &value) {
+  value = {};
+  if (std::string_view known = schedule::machineText(text); !known.empty()) {
+    value.name = text.str();
+    value.text = known;
+  } else if (!text.ends_with(".json")) {
+    return "is no committed machine (" +
+           llvm::join(schedule::machineNames(), ", ") +
+           "), nor a file that ends in .json";
+  } else if (std::string fault = readFile(text, value); !fault.empty()) {
+    return fault;
+  }
+  return check(value);
+}
+
+std::string OptionType<MachineFile>::check(const MachineFile &value) {
+  auto machine = schedule::machineFromJson(value.text);
+  return machine ? "" : "is " + machine.error().message;
+}
+
+std::string OptionType<ScheduleFile>::parse(const OptionInfo &, StringRef text,
+                                            ScheduleFile &value) {
+  value = {};
+  return readFile(text, value);
 }
 
 // ---- numbers ----

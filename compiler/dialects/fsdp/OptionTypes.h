@@ -100,6 +100,39 @@ template <> struct OptionType<OptimizerChoice> : SingleOption {
   static mlir::Attribute write(const OptimizerChoice &, mlir::Builder);
 };
 
+/// A file that is read here. In the attribute it is an array of its name and
+/// its text, which `check` has accepted: it returns an empty string or the
+/// fault.
+template <typename File> struct FileOption : SingleOption {
+  static std::string print(const File &value) { return value.name; }
+  static std::string read(const OptionInfo &, mlir::Attribute attribute,
+                          File &value) {
+    auto array = llvm::dyn_cast<mlir::ArrayAttr>(attribute);
+    if (!array || array.size() != 2 ||
+        !llvm::all_of(array, llvm::IsaPred<mlir::StringAttr>))
+      return wrongAttribute("the name of a file and its text");
+    value.name = llvm::cast<mlir::StringAttr>(array[0]).str();
+    value.text = llvm::cast<mlir::StringAttr>(array[1]).str();
+    return OptionType<File>::check(value);
+  }
+  static mlir::Attribute write(const File &value, mlir::Builder builder) {
+    return value.name.empty()
+               ? mlir::Attribute()
+               : builder.getStrArrayAttr({value.name, value.text});
+  }
+};
+
+/// A file, or the name of a committed machine.
+template <> struct OptionType<MachineFile> : FileOption<MachineFile> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, MachineFile &);
+  static std::string check(const MachineFile &);
+};
+
+template <> struct OptionType<ScheduleFile> : FileOption<ScheduleFile> {
+  static std::string parse(const OptionInfo &, llvm::StringRef, ScheduleFile &);
+  static std::string check(const ScheduleFile &) { return ""; }
+};
+
 /// Two numbers, "0.9,0.999".
 template <> struct OptionType<NumberPair> : TextOption<NumberPair> {
   static std::string parse(const OptionInfo &, llvm::StringRef, NumberPair &);

@@ -7,7 +7,7 @@
 // flag, its key in the attribute and its legal values.
 #pragma once
 
-#include "compiler/schedule/cost_model.h"
+#include "compiler/schedule/machine.h"
 #include "compiler/schedule/problem.h"
 #include "shared/loss_scale.h"
 
@@ -100,6 +100,19 @@ struct OptimizerChoice {
   /// Returns the optimizer's name, or that of the file.
   std::string name() const;
 };
+
+/// A file that is read when the option is set: its name and its text, so that a
+/// dump does not depend on the file. No name means that there is none.
+struct TextFile {
+  std::string name, text;
+};
+
+/// A machine of the cost model (compiler/schedule/machine.h): a JSON file, or
+/// one of the committed ones.
+struct MachineFile : TextFile {};
+
+/// A table that places the collectives (compiler/schedule/table.h).
+struct ScheduleFile : TextFile {};
 
 /// Two numbers, such as the decay rates of Adam's averages.
 struct NumberPair {
@@ -229,6 +242,8 @@ struct CompileOptions {
 
   // The schedule.
   schedule::Prefetch prefetch = schedule::Prefetch::Auto;
+  ScheduleFile schedule;       // takes the solver's place
+  MachineFile machine;         // none: the target's default
   int64_t limitAllGathers = 0; // units gathered at a time; 0: no limit
   RecomputeLevel recompute = RecomputeLevel::Auto;
   Patterns recomputeScope; // units for RecomputeLevel::Units; empty: all

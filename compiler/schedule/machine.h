@@ -1,0 +1,89 @@
+// The machine of a rank, as the cost model sees it: what classes of ops reach,
+// what links carry, and what shares what. Machines are JSON files; the folder
+// `machines` has the committed ones, each figure with its source.
+#ifndef FSDPC_COMPILER_SCHEDULE_MACHINE_H
+#define FSDPC_COMPILER_SCHEDULE_MACHINE_H
+
+#include "shared/status.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdpc::schedule {
+
+enum class ElementType { F32, BF16, F16 };
+inline int64_t bytesOf(ElementType type) {
+  return type == ElementType::F32 ? 4 : 2;
+}
+
+/// What the ops of one class reach in one type, per core of the host or per
+/// GPU.
+struct Rate {
+  double gflops = 0;    ///< 10⁹ flop/s; 0: memory alone bounds the class
+  double memoryGBs = 0; ///< 10⁹ bytes/s, read and written
+  double callUs = 0;    ///< µs per call, of any size
+};
+using Rates = std::array<Rate, 3>; ///< by ElementType
+
+/// One level of the network. A rank receives at these rates.
+struct Link {
+  double gatherGBs = 0; ///< 10⁹ bytes/s in an all-gather
+  double reduceGBs = 0; ///< 10⁹ bytes/s in a reduce-scatter
+  double latencyUs = 0; ///< µs per collective, of any size
+};
+
+struct Machine {
+  std::string name;
+  /// By class of op (see `opClasses`). "default" is there, and stands for the
+  /// classes that are not.
+  std::map<std::string, Rates, std::less<>> rates;
+  Link node;            ///< between ranks of a node
+  Link nodes;           ///< between nodes
+  int ranksPerNode = 0; ///< also the ranks of a shard group; 0: all
+  /// Gathers and reductions share one link: one waits for the other.
+  bool sharedLink = false;
+  /// By this share of their time, ops take longer while a collective is under
+  /// way: 0.1 is a tenth.
+  double computeSlowdown = 0;
+  double memoryGiB = 0; ///< of a rank; 0: not known
+  int cores = 1;        ///< per rank (--plan-threads)
+  int ranks = 8;        ///< N (--plan-ranks)
+
+  /// Returns the rates of a class of op.
+  const Rates &ratesOf(std::string_view opClass) const;
+};
+
+/// Returns the classes of ops that a machine may give rates for: "default", and
+/// the names of ops without their dialect.
+const std::vector<std::string_view> &opClasses();
+
+/// Reads a machine. Every figure is required and no other may be there. The
+/// error names the figure by its path, with its range.
+Result<Machine> machineFromJson(std::string_view text);
+
+/// Returns the machine as JSON. `sources` has a source by the path of the
+/// object that holds the figures ("rates.matmul.f32", "links.node"); an object
+/// without one is "measured".
+std::string toJson(const Machine &machine,
+                   const std::map<std::string, std::string> &sources = {});
+
+/// Returns the names of the committed machines.
+std::vector<std::string> machineNames();
+
+/// Returns the text of a committed machine, or "" if there is none of that
+/// name.
+std::string_view machineText(std::string_view name);
+
+/// Returns the machine that a target is planned for if the user names none:
+/// "host", or an architecture such as "sm_90". Of several products with one
+/// architecture, the one made for training is meant. An unknown architecture
+/// counts as sm_90.
+Machine defaultMachine(std::string_view target);
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_MACHINE_H

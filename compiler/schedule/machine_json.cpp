@@ -1,0 +1,219 @@
+// Machines as JSON. Reading is strict: a figure that is missing, unknown or out
+// of its range is an error that names it by its path, since a wrong cost would
+// only show as a bad schedule.
+
+#include "compiler/schedule/machine.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <stdexcept>
+
+namespace fsdpc::schedule {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view typeNames[] = {"f32", "bf16", "f16"};
+
+// The legal numbers of a figure: low (or above it, if `open`) to high.
+struct Range {
+  double low, high;
+  bool open = false;
+  const char *text;
+};
+constexpr Range aRate = {0, 1e9, true, "a number above 0 and up to 1e9"},
+                rateOrNone = {0, 1e9, false, "a number from 0 to 1e9"},
+                aTime = {0, 1e6, false, "a number of us from 0 to 1e6"},
+                aShare = {0, 100, false, "a number from 0 to 100"},
+                aSize = {0, 1e6, false, "a number of GiB from 0 to 1e6"},
+                aCount = {0, 1 << 20, false, "an integer from 0 to 1048576"};
+
+[[noreturn]] void fail(const std::string &message) {
+  throw std::runtime_error(message);
+}
+
+// One object of the file, with its path for messages. Its keys are read one by
+// one; `end` refuses the others.
+class Fields {
+public:
+  Fields(const Json &json, std::string path)
+      : json(json), path(std::move(path)) {
+    if (!json.is_object())
+      fail("'" + this->path + "' is not an object");
+  }
+
+  double number(const char *key, Range range) {
+    const Json &value = at(key);
+    double number = value.is_number() ? value.get<double>() : NAN;
+    bool inside = range.open ? number > range.low : number >= range.low;
+    if (!inside || number > range.high ||
+        (range.text == aCount.text && number != std::floor(number)))
+      fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
+           "; it must be " + range.text);
+    return number;
+  }
+  bool flag(const char *key) {
+    const Json &value = at(key);
+    if (!value.is_boolean())
+      fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
+           "; it must be true or false");
+    return value.get<bool>();
+  }
+  std::string text(const char *key) {
+    const Json &value = at(key);
+    if (!value.is_string() || value.get_ref<const std::string &>().empty())
+      fail("'" + pathOf(key) + "' is " + value.dump().substr(0, 40) +
+           "; it must be a text");
+    return value.get<std::string>();
+  }
+  Fields object(const char *key) { return Fields(at(key), pathOf(key)); }
+  const Json &all() const { return json; }
+  std::string pathOf(const std::string &key) const {
+    return path.empty() ? key : path + "." + key;
+  }
+  // After the last key. The source of the figures is for readers.
+  void end(bool sourced = true) {
+    if (sourced)
+      text("source");
+    for (const auto &[key, value] : json.items())
+      if (!known.count(key))
+        fail("'" + pathOf(key) + "' is not known");
+  }
+
+private:
+  const Json &at(const char *key) {
+    known.insert(key);
+    auto found = json.find(key);
+    if (found == json.end())
+      fail("'" + pathOf(key) + "' is missing");
+    return *found;
+  }
+
+  const Json &json;
+  std::string path;
+  std::set<std::string> known;
+};
+
+Rate rateFrom(Fields fields) {
+  Rate rate;
+  rate.gflops = fields.number("gflops", rateOrNone);
+  rate.memoryGBs = fields.number("memory_gbs", aRate);
+  rate.callUs = fields.number("call_us", aTime);
+  fields.end();
+  return rate;
+}
+
+Rates ratesFrom(Fields fields) {
+  Rates rates;
+  for (size_t type = 0; type < rates.size(); ++type)
+    rates[type] = rateFrom(fields.object(typeNames[type].data()));
+  fields.end(/*sourced=*/false);
+  return rates;
+}
+
+Link linkFrom(Fields fields) {
+  Link link;
+  link.gatherGBs = fields.number("all_gather_gbs", aRate);
+  link.reduceGBs = fields.number("reduce_scatter_gbs", aRate);
+  link.latencyUs = fields.number("latency_us", aTime);
+  fields.end();
+  return link;
+}
+
+Machine parse(const Json &json) {
+  Machine machine;
+  Fields top(json, "");
+  machine.name = top.text("name");
+  Fields rates = top.object("rates");
+  for (const auto &[name, value] : rates.all().items()) {
+    const auto &classes = opClasses();
+    if (std::find(classes.begin(), classes.end(), name) == classes.end())
+      fail("'rates." + name + "' is not known");
+    machine.rates[name] = ratesFrom(Fields(value, "rates." + name));
+  }
+  if (!machine.rates.count("default"))
+    fail("'rates.default' is missing");
+  Fields links = top.object("links");
+  machine.node = linkFrom(links.object("node"));
+  machine.nodes = linkFrom(links.object("nodes"));
+  links.end(/*sourced=*/false);
+  machine.ranksPerNode = int(top.number("ranks_per_node", aCount));
+  Fields sharing = top.object("sharing");
+  machine.sharedLink = sharing.flag("one_link");
+  machine.computeSlowdown = sharing.number("compute_slowdown", aShare);
+  sharing.end();
+  Fields memory = top.object("memory");
+  machine.memoryGiB = memory.number("gib", aSize);
+  memory.end();
+  top.end(/*sourced=*/false);
+  return machine;
+}
+
+// Of two equal keys the parser would keep the last one without a word, and a
+// text that is only nested would take many times its size in memory.
+bool checkText(int depth, Json::parse_event_t event, Json &parsed,
+               std::set<std::string> (&keys)[8]) {
+  if (depth >= 8)
+    fail("it is nested too deeply");
+  if (event == Json::parse_event_t::object_start)
+    keys[depth].clear();
+  if (event == Json::parse_event_t::key &&
+      !keys[depth - 1].insert(parsed.get<std::string>()).second)
+    fail("'" + parsed.get<std::string>() + "' stands in it twice");
+  return true;
+}
+
+} // namespace
+
+Result<Machine> machineFromJson(std::string_view text) {
+  // nlohmann's parser throws; nothing leaves this function.
+  try {
+    std::set<std::string> keys[8];
+    return parse(Json::parse(
+        text, [&](int depth, Json::parse_event_t event, Json &parsed) {
+          return checkText(depth, event, parsed, keys);
+        }));
+  } catch (const std::exception &failure) {
+    return Error{std::string("not a machine: ") + failure.what()};
+  }
+}
+
+std::string toJson(const Machine &machine,
+                   const std::map<std::string, std::string> &sources) {
+  auto sourced = [&](const std::string &path, Json object) {
+    auto found = sources.find(path);
+    object["source"] = found != sources.end() ? found->second : "measured";
+    return object;
+  };
+  auto link = [&](const std::string &name, const Link &link) {
+    return sourced("links." + name, {{"all_gather_gbs", link.gatherGBs},
+                                     {"reduce_scatter_gbs", link.reduceGBs},
+                                     {"latency_us", link.latencyUs}});
+  };
+  Json rates = Json::object();
+  for (const auto &[name, types] : machine.rates)
+    for (size_t type = 0; type < types.size(); ++type) {
+      std::string typeName(typeNames[type]);
+      rates[name][typeName] = sourced("rates." + name + "." + typeName,
+                                      {{"gflops", types[type].gflops},
+                                       {"memory_gbs", types[type].memoryGBs},
+                                       {"call_us", types[type].callUs}});
+    }
+  Json json = {{"name", machine.name},
+               {"rates", rates},
+               {"links",
+                {{"node", link("node", machine.node)},
+                 {"nodes", link("nodes", machine.nodes)}}},
+               {"ranks_per_node", machine.ranksPerNode},
+               {"sharing", sourced("sharing", {{"one_link", machine.sharedLink},
+                                               {"compute_slowdown",
+                                                machine.computeSlowdown}})},
+               {"memory", sourced("memory", {{"gib", machine.memoryGiB}})}};
+  return json.dump(1) + "\n";
+}
+
+} // namespace fsdpc::schedule

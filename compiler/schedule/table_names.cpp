@@ -1,0 +1,62 @@
+// See table_names.h.
+
+#include "compiler/schedule/table_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+namespace fsdpc::schedule {
+
+static bool isDigit(char c) {
+  return std::isdigit(static_cast<unsigned char>(c));
+}
+
+NumberedName splitName(std::string_view name) {
+  auto begin = std::find_if(name.begin(), name.end(), isDigit);
+  auto end = std::find_if_not(begin, name.end(), isDigit);
+  bool plain = end - begin == 1 || (begin != end && *begin != '0');
+  if (begin == end || end - begin > 6 || !plain)
+    return {std::string(name), "", std::nullopt};
+  return {std::string(name.begin(), begin), std::string(end, name.end()),
+          std::stoi(std::string(begin, end))};
+}
+
+std::string relativeName(std::string_view name, const NumberedName &unit) {
+  NumberedName parts = splitName(name);
+  if (!parts.number || !unit.number || parts.prefix != unit.prefix)
+    return std::string(name);
+  int distance = *parts.number - *unit.number;
+  std::string text = "{i";
+  if (distance != 0)
+    text += (distance > 0 ? "+" : "") + std::to_string(distance);
+  return parts.prefix + text + "}" + parts.suffix;
+}
+
+std::optional<std::string> absoluteName(std::string_view name, int number) {
+  size_t open = name.find('{'), close = name.find('}');
+  if (open == name.npos && close == name.npos)
+    return std::string(name);
+  if (open == name.npos || close == name.npos || close < open ||
+      name.find_first_of("{}", close + 1) != name.npos || name[open + 1] != 'i')
+    return std::nullopt;
+  std::string_view inner = name.substr(open + 2, close - open - 2);
+  int distance = 0;
+  if (!inner.empty()) {
+    bool plus = inner[0] == '+';
+    if (!plus && inner[0] != '-')
+      return std::nullopt;
+    inner.remove_prefix(plus);
+    auto read =
+        std::from_chars(inner.data(), inner.data() + inner.size(), distance);
+    if (read.ec != std::errc() || read.ptr != inner.data() + inner.size() ||
+        std::abs(distance) > 1'000'000)
+      return std::nullopt;
+  }
+  if (number + distance < 0)
+    return std::nullopt;
+  return std::string(name.substr(0, open)) + std::to_string(number + distance) +
+         std::string(name.substr(close + 1));
+}
+
+} // namespace fsdpc::schedule

@@ -1,0 +1,33 @@
+// Names with a running number, by which equal blocks fold into one row: the
+// number in `h.3.flat` is written relative to that of the row's unit `h.3`, as
+// `h.{i}.flat`.
+#ifndef FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H
+#define FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fsdpc::schedule {
+
+/// A name that is cut at one of its numbers, or has none.
+struct NumberedName {
+  std::string prefix, suffix;
+  std::optional<int> number; ///< of at most six digits, without leading zeros
+};
+
+/// Cuts a name at its first number.
+NumberedName splitName(std::string_view name);
+
+/// Returns `name` with its number relative to `unit`'s if both have the same
+/// prefix, as in "h.{i+1}.flat"; else as it is.
+std::string relativeName(std::string_view name, const NumberedName &unit);
+
+/// Returns the name that "h.{i+1}.flat" has where i is `number`. A name without
+/// braces is returned as it is; nullopt if the braces hold anything else, or
+/// the number would be negative.
+std::optional<std::string> absoluteName(std::string_view name, int number);
+
+} // namespace fsdpc::schedule
+
+#endif // FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H

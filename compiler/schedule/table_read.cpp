@@ -1,0 +1,235 @@
+// Reads tables of schedules. An edit must not get lost: every word of a row is
+// understood or refused, and the rows must be the problem's own.
+
+#include "compiler/schedule/table.h"
+#include "compiler/schedule/table_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+namespace fsdpc::schedule {
+
+namespace {
+
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text.substr(0, 80)) + "'";
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+    text.remove_prefix(1);
+  while (!text.empty() &&
+         (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
+    text.remove_suffix(1);
+  return text;
+}
+
+/// Takes the text up to the separator off the front.
+std::string_view takeUntil(std::string_view &text, char separator) {
+  size_t end = std::min(text.find(separator), text.size());
+  std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return trim(part);
+}
+
+std::string_view takeWord(std::string_view &text) {
+  text = trim(text);
+  return takeUntil(text, ' ');
+}
+
+std::optional<int> numberOf(std::string_view text) {
+  int number = 0;
+  auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() ||
+      number < 0)
+    return std::nullopt;
+  return number;
+}
+
+class Reader {
+public:
+  Reader(const Problem &problem)
+      : problem(problem), rows(tableRows(problem)),
+        seen(problem.collectives.size()), lines(problem.collectives.size()) {
+    for (size_t i = 0; i < problem.collectives.size(); ++i)
+      ids[tableName(problem.collectives[i])].push_back(int(i));
+  }
+
+  Result<Schedule> read(std::string_view text);
+
+private:
+  Status readLine(std::string_view line);
+  Status readRow(const std::string &unit, bool backward, int ops,
+                 std::string_view actions, int number);
+  Status readAction(std::string_view text, const TableRow &row, int number);
+  Error error(const std::string &message) const {
+    return Error{"row in line " + std::to_string(lineNumber) + ": " + message};
+  }
+
+  const Problem &problem;
+  std::vector<TableRow> rows;
+  size_t nextRow = 0;
+  int lineNumber = 0;
+  /// The collectives of a name, in their order.
+  std::map<std::string, std::vector<int>, std::less<>> ids;
+  /// Per collective: how often each kind of action stands in the table, and
+  /// the line of the last one.
+  struct Counts {
+    int of[3] = {0, 0, 0};
+  };
+  std::vector<Counts> seen;
+  std::vector<Counts> lines;
+  Schedule schedule;
+};
+
+// An action of a name belongs to the first collective of that name that has
+// none of its kind yet: their order in the table is that of the model.
+Status Reader::readAction(std::string_view text, const TableRow &row,
+                          int number) {
+  std::string whole(text);
+  std::string_view verb = takeWord(text), offsetText = text;
+  std::string_view nameText = takeUntil(offsetText, '@');
+  bool hasOffset = text.find('@') != text.npos;
+  std::optional<int> offset =
+      hasOffset ? numberOf(trim(offsetText)) : std::optional<int>(0);
+  ActionKind kind = verb == "gather" || verb == "reduce" ? ActionKind::Start
+                    : verb == "free"                     ? ActionKind::Free
+                                                         : ActionKind::Wait;
+  if (kind == ActionKind::Wait && verb != "wait" && verb != "reduced")
+    return error(quoted(whole) + " does not begin with 'gather', 'wait', "
+                                 "'free', 'reduce' or 'reduced'");
+  int ops = row.end - row.begin;
+  if (!offset || *offset > ops ||
+      (*offset == ops && row.end != problem.numOps()))
+    return error(quoted(whole) + " has no place '@N' with N from 0 to " +
+                 std::to_string(row.end == problem.numOps() ? ops : ops - 1));
+  std::optional<std::string> name = absoluteName(nameText, number);
+  auto found = name ? ids.find(*name) : ids.end();
+  if (found == ids.end())
+    return error(quoted(whole) + " names no collective of the model");
+  CollectiveKind wanted = verb == "reduce" || verb == "reduced"
+                              ? CollectiveKind::Reduce
+                              : CollectiveKind::Gather;
+  int most = 0;
+  for (int id : found->second) {
+    if (problem.collectives[id].kind != wanted)
+      continue;
+    ++most;
+    int &count = seen[id].of[int(kind)];
+    if (count > 0)
+      continue;
+    ++count;
+    lines[id].of[int(kind)] = lineNumber;
+    int position = row.begin + *offset;
+    if (!schedule.actions.empty() &&
+        schedule.actions.back().position > position)
+      return error(quoted(whole) + " stands after an action of a later '@N'; "
+                                   "list them in order");
+    schedule.actions.push_back({position, kind, id});
+    return {};
+  }
+  return error(quoted(whole) + " stands more than the " + std::to_string(most) +
+               " times of the model");
+}
+
+Status Reader::readRow(const std::string &unit, bool backward, int ops,
+                       std::string_view actions, int number) {
+  if (nextRow == rows.size())
+    return error("the model has only " + std::to_string(rows.size()) +
+                 " segments; rows cannot be added");
+  const TableRow &row = rows[nextRow++];
+  if (row.unit != unit || row.backward != backward ||
+      row.end - row.begin != ops)
+    return error("unit " + quoted(unit) +
+                 (backward ? " backward" : " forward") + " of " +
+                 std::to_string(ops) +
+                 " ops stands where the model "
+                 "has " +
+                 quoted(row.unit) + (row.backward ? " backward" : " forward") +
+                 " of " + std::to_string(row.end - row.begin) +
+                 "; rows cannot be added, removed or moved");
+  while (!trim(actions).empty())
+    FSDPC_TRY(readAction(takeUntil(actions, ';'), row, number));
+  return {};
+}
+
+// A row, or a fold of rows "h.{1..10}".
+Status Reader::readLine(std::string_view line) {
+  line = trim(line.substr(0, line.find('#')));
+  if (line.empty())
+    return {};
+  std::string unit(takeWord(line));
+  std::string_view pass = takeWord(line);
+  std::optional<int> ops = numberOf(takeWord(line));
+  if ((pass != "forward" && pass != "backward") || !ops)
+    return error("expected a unit, 'forward' or 'backward', and the number of "
+                 "ops");
+  bool backward = pass == "backward";
+  size_t open = unit.find('{'), dots = unit.find("..");
+  size_t close = unit.find('}');
+  if (open == unit.npos)
+    return readRow(unit, backward, *ops, line,
+                   splitName(unit).number.value_or(0));
+  auto first =
+      dots < close
+          ? numberOf(std::string_view(unit).substr(open + 1, dots - open - 1))
+          : std::nullopt;
+  auto last =
+      dots < close && close != unit.npos
+          ? numberOf(std::string_view(unit).substr(dots + 2, close - dots - 2))
+          : std::nullopt;
+  if (!first || !last)
+    return error(quoted(unit) + " is not of the form 'NAME{FIRST..LAST}'");
+  int step = *first <= *last ? 1 : -1;
+  for (int number = *first;; number += step) {
+    FSDPC_TRY(readRow(unit.substr(0, open) + std::to_string(number) +
+                          unit.substr(close + 1),
+                      backward, *ops, line, number));
+    if (number == *last)
+      return {};
+  }
+}
+
+// The line of the action that a violated rule is about.
+ActionKind actionOf(const std::string &rule) {
+  if (rule == "wait-before-use" || rule == "wait-after-start")
+    return ActionKind::Wait;
+  return rule == "free-after-use" ? ActionKind::Free : ActionKind::Start;
+}
+
+Result<Schedule> Reader::read(std::string_view text) {
+  while (!text.empty()) {
+    ++lineNumber;
+    size_t end = std::min(text.find('\n'), text.size());
+    FSDPC_TRY(readLine(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  if (nextRow < rows.size())
+    return Error{"the row of unit " + quoted(rows[nextRow].unit) +
+                 (rows[nextRow].backward ? " backward" : " forward") +
+                 " is missing; rows cannot be removed"};
+  for (const Violation &violation : verifyPlaces(problem, schedule)) {
+    std::string where;
+    if (!violation.collectives.empty()) {
+      const Counts &line = lines[violation.collectives.back()];
+      int number = line.of[int(actionOf(violation.rule))];
+      // What is missing is named by what is there.
+      if (number == 0)
+        number = *std::max_element(std::begin(line.of), std::end(line.of));
+      if (number > 0)
+        where = "row in line " + std::to_string(number) + ": ";
+    }
+    return Error{where + "violates rule '" + violation.rule +
+                 "': " + violation.message};
+  }
+  return std::move(schedule);
+}
+
+} // namespace
+
+Result<Schedule> readTable(const Problem &problem, std::string_view text) {
+  return Reader(problem).read(text);
+}
+
+} // namespace fsdpc::schedule

@@ -1,0 +1,94 @@
+// Predicts a step. A microbatch is the schedule's own timeline, with the costs
+// of so many ranks. An update moves the rank's parts of the layouts through
+// memory and sends what is sent once per step; nothing overlaps there.
+#include "passes/schedule/Prediction.h"
+
+#include "compiler/analysis/CommunicationVolume.h"
+#include "compiler/dialects/fsdp/Machine.h"
+#include "compiler/dialects/fsdp/ModuleManifest.h"
+#include "compiler/schedule/cost_model.h"
+
+#include <cmath>
+#include <set>
+
+using namespace mlir;
+
+namespace fsdpc::passes {
+namespace {
+
+using analysis::CommunicationVolume;
+using analysis::Level;
+
+// The time of what is sent once per step: gradients that are reduced there, and
+// parameters that are gathered after the update.
+double sentUs(const CommunicationVolume &volume,
+              const schedule::Machine &machine) {
+  double us = 0;
+  for (const CommunicationVolume::Term &term : volume.terms) {
+    if (term.eachMicrobatch)
+      continue;
+    bool reduces = StringRef(term.what).starts_with("reduce");
+    int64_t bytes = int64_t(term.bytes);
+    if (term.level == Level::Groups)
+      us += schedule::groupReduceUs(machine, 0, bytes);
+    else if (term.level == Level::Group)
+      us += schedule::groupGatherUs(machine, bytes);
+    else
+      us += reduces ? schedule::reduceScatterUs(machine, bytes)
+                    : schedule::allGatherUs(machine, bytes);
+  }
+  return us;
+}
+
+// The optimizer reads and writes the parameter and its states, and reads the
+// gradient, all in f32; the norm has read the gradient before. It writes the
+// copy that the model computes in, if there is one.
+double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
+  double us = 0;
+  for (const Layout &layout : manifest.layouts) {
+    if (!layout.trainable)
+      continue;
+    double part = double(layout.elements);
+    if (!layout.stateWhole)
+      part = std::ceil(part / machine.ranks);
+    double words = 4 + 2 * layout.states;
+    double copy = manifest.computeDtype == "f32" ? 0 : 2;
+    us += schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
+                         schedule::ElementType::F32);
+  }
+  return us + schedule::allReduceUs(machine, sizeof(double));
+}
+
+// Dumps show a thousandth of a µs.
+double rounded(double us) { return std::round(us * 1e3) / 1e3; }
+
+} // namespace
+
+void writePrediction(ModuleOp module, ScheduleIR &ir) {
+  schedule::Machine machine = fsdp::machineOf(module);
+  Manifest manifest = fsdp::describeModule(module);
+  CommunicationVolume volume = analysis::communicatedBytes(module);
+  std::set<int64_t> counts = {1, 2, 4, 8, 16, 32, 64, machine.ranks};
+  SmallVector<double> microbatches, updates;
+  for (int64_t ranks : counts) {
+    machine.ranks = int(ranks);
+    setDurations(ir, machine);
+    microbatches.push_back(
+        rounded(schedule::simulate(ir.problem, ir.schedule).stepUs));
+    updates.push_back(
+        rounded(sentUs(volume, machine) + optimizerUs(manifest, machine)));
+  }
+  Builder builder(module.getContext());
+  auto list = [&](StringRef name, Attribute values) {
+    return builder.getNamedAttr(name, values);
+  };
+  module->setAttr(
+      fsdp::FSDPDialect::kPredictedAttr,
+      builder.getDictionaryAttr(
+          {list("ranks", builder.getDenseI64ArrayAttr(SmallVector<int64_t>(
+                             counts.begin(), counts.end()))),
+           list("microbatch_us", builder.getDenseF64ArrayAttr(microbatches)),
+           list("update_us", builder.getDenseF64ArrayAttr(updates))}));
+}
+
+} // namespace fsdpc::passes

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Checks machine files and schedule tables on whole programs.
+
+usage: machines.py --build DIR
+
+Calibration writes a file that the compile takes, and with which it predicts a step of the right size; neither costs nor an edited
+table change a bit; the log predicts for the ranks, threads and microbatches of its run.
+"""
+import json
+import statistics
+import sys
+
+import harness
+from harness import Failure
+
+WITHIN = 4                                    # predicted and measured steps: other work on the machine makes a run slower
+
+
+def demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise Failure(what)
+
+
+def calibration(bench) -> str:
+    fsdpc, machine = bench.build / "bin" / "fsdpc", bench.path("here.json")
+    harness.run([fsdpc, "calibrate", "--few", "--ranks", 2, "-o", machine])
+    rates = json.loads(machine.read_text())["rates"]
+    print("products:", {dtype: rates["matmul"][dtype]["gflops"] for dtype in ("f32", "bf16")}, "GF/s")
+    refused = harness.run([fsdpc, "calibrate", "-o", bench.path("none") / "x.json"], 1).stderr
+    demand("the folder does not exist" in refused, f"calibrate into no folder says: {refused}")
+    harness.run([fsdpc, "calibrate", "-o", bench.path("x.txt")], 2)
+    return f"--machine={machine}"
+
+
+def test(bench, options):
+    machine, gpt = calibration(bench), harness.fixture("gpt")
+    flags = ("--unit-class=*Block", "--plan-ranks=2")
+    plain = bench.train(bench.compile_fixture(gpt, "plain", *flags), gpt, 2, steps=3)
+
+    program = bench.compile_fixture(gpt, "calibrated", machine, *flags)
+    training = bench.train(program, gpt, 2, steps=12, accumulate=1)
+    predicted = training.header()["predicted_step_ms"]
+    measured = statistics.median(line["step_ms"] for line in training.lines()[2:])
+    print(f"predicted {predicted:.3f} ms, measured {measured:.3f} ms")
+    demand(1 / WITHIN < predicted / measured < WITHIN, "the predicted step is of another size than the measured one")
+    more = bench.train(program, gpt, 2, steps=1, accumulate=3).header()["predicted_step_ms"]
+    demand(2 * predicted < more < 3 * predicted, f"three microbatches are predicted to take {more} ms")
+    other = bench.train(program, gpt, 1, steps=1, threads=2).header()["predicted_step_ms"]
+    demand(other is None, f"a step on threads that were not planned is predicted: {other} ms")
+    demand(bench.train(program, gpt, 2, steps=3).bits() == plain.bits(), "--machine changes bits")
+
+    table, edited = bench.path("table"), bench.path("edited")
+    bench.compile_fixture(gpt, "none", *flags, "--prefetch=none", f"--schedule-table={table}")
+    text = table.read_text().replace("gather h.1.flat; wait h.1.flat", "wait h.1.flat", 1)
+    text = text.replace("wait h.0.flat", "wait h.0.flat; gather h.1.flat", 1)
+    edited.write_text(text)
+    moved = bench.train(bench.compile_fixture(gpt, "moved", *flags, f"--schedule={edited}"), gpt, 2, steps=3)
+    demand(moved.bits() == plain.bits(), "an edited table changes bits")
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main(__doc__, test))

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Prints predicted and measured steps of models that `fsdpc calibrate` has not measured.
+
+usage: predictions.py --fsdpc FSDPC --machine FILE.json [--ranks 1 2] [--steps 12]
+
+Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the median step over the predicted
+one of the log's header.
+"""
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "calibrate"))
+from transformer import Shape, module
+
+SHAPES = (Shape(4, 128, 4, 128, 8), Shape(3, 384, 6, 128, 4), Shape(2, 640, 10, 192, 2, 2048))
+
+
+def step(arguments, folder: Path, shape: Shape, dtype: str, ranks: int) -> tuple[float, float]:
+    """Returns the predicted and the measured ms."""
+    source, program, log = (folder / name for name in ("model.mlir", "train", "run.jsonl"))
+    machine = json.dumps(arguments.machine.read_text())
+    text = machine.replace("\\n", "\\0A")             # MLIR writes a line feed in hexadecimal
+    source.write_text(module(shape, {"machine": f'["{arguments.machine}", {text}]', "unit-size": "1000000 : i64",
+                                     "param-dtype": f'"{dtype}"', "plan-ranks": f"{ranks} : i64"}))
+    subprocess.run([arguments.fsdpc, source, "-q", "-o", program], check=True)
+    launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks)] if ranks > 1 else []
+    subprocess.run([*launch, program, *(f"--tokens={name}={folder / 'tokens'}:u8" for name in ("ids", "labels")), "--threads", "1",
+                    "--steps", str(arguments.steps), "--log", log], check=True, stdout=subprocess.DEVNULL)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return lines[0]["predicted_step_ms"], statistics.median(line["step_ms"] for line in lines[2:] if "step_ms" in line)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fsdpc", type=Path, required=True)
+    parser.add_argument("--machine", type=Path, required=True)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--steps", type=int, default=12)
+    arguments = parser.parse_args()
+    print("| layers, width, tokens, batch | type | ranks | predicted ms | measured ms | predicted ÷ measured |\n|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "tokens").write_bytes(random.Random(1).randbytes(1 << 20))
+        for shape in SHAPES:
+            for dtype in ("f32", "bf16"):
+                for ranks in arguments.ranks:
+                    predicted, measured = step(arguments, folder, shape, dtype, ranks)
+                    print(f"| {shape.layers}, {shape.width}, {shape.tokens}, {shape.batch} | {dtype} | {ranks} | {predicted:.2f} | "
+                          f"{measured:.2f} | {predicted / measured:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""Measures this machine and writes it as a file for --machine, in about a minute.
+
+Compiles small transformers with fsdpc, runs them with --trace on one rank and on several real ones (mpirun), and fits the rates of
+the cost model to the times of their commands: calls of the same libraries and kernels that training runs.
+"""
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from fit import Sample, link, rate, rounded
+from transformer import Shape, module
+
+# Layers, width, heads, tokens, batch: products from small to large, rows from short to long.
+SHAPES = (Shape(2, 64, 2, 64, 4), Shape(2, 256, 4, 128, 4), Shape(1, 512, 8, 256, 2), Shape(1, 768, 12, 128, 4))
+TYPES = {"f32": 4, "bf16": 2}
+PRODUCTS = ("matmul", "attention", "attention_grad")
+STEPS = 9                                         # a trace keeps the last eight
+
+
+def fail(message: str):
+    sys.exit(f"error: {message}")
+
+
+def demand(*command) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        fail(f"'{command[0]}' failed while it was measured: {(done.stderr or done.stdout).strip()[-400:]}")
+    return done.stdout
+
+
+class Program:
+    """A compiled transformer, and the traces of its runs."""
+
+    def __init__(self, arguments, folder: Path, shape: Shape, dtype: str):
+        self.arguments, self.dtype = arguments, dtype
+        self.path = folder / f"w{shape.width}-{dtype}"
+        source, self.tokens = self.path.with_suffix(".mlir"), folder / "tokens"
+        options = {"unit-size": "1000000 : i64", "param-dtype": f'"{dtype}"', "plan-ranks": f"{arguments.ranks} : i64", "plan-threads": f"{arguments.threads} : i64"}
+        source.write_text(module(shape, options))
+        demand(arguments.fsdpc, source, "-q", "-o", self.path)
+        self.manifest = json.loads(demand(self.path, "--manifest"))
+
+    def events(self, ranks: int) -> list[dict]:
+        """Returns the commands of rank 0, without those of the first traced step."""
+        trace = self.path.with_suffix(f".{ranks}.json")
+        launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks] if ranks > 1 else []
+        demand(*launch, self.path, *(f"--tokens={name}={self.tokens}:u8" for name in ("ids", "labels")),
+               "--threads", self.arguments.threads, "--steps", STEPS, "--trace", trace)
+        if ranks > 1:
+            trace = trace.with_suffix(".0.json")
+        events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X" and event["cat"] not in ("entry", "wait")]
+        first = min(event["args"]["step"] for event in events)
+        return [event for event in events if event["args"]["step"] > first]
+
+
+def key(event: dict) -> tuple:
+    return event["tid"], event["cat"], event["args"]["command"], event["args"]["flops"], event["args"]["bytes"]
+
+
+def grouped(events: list[dict]) -> dict:
+    groups = defaultdict(list)
+    for event in events:
+        groups[key(event)].append(event)
+    return groups
+
+
+def typical(events: list[dict]) -> float:
+    """A machine that does something else as well makes a command slower, never faster: the lower quartile."""
+    times = sorted(event["dur"] for event in events)
+    return max(times[len(times) // 4], 1e-3)
+
+
+def compute_samples(events: list[dict], classes: dict) -> None:
+    """Adds the commands of the compute stream by class; what updates layouts is one class."""
+    for (stream, op, _, flops, bytes), group in grouped(events).items():
+        if stream == 0 and (op in PRODUCTS or op == "launch"):
+            classes[op].append(Sample(flops, bytes, typical(group), len(group) / (STEPS - 2)))
+
+
+def update_sample(program: Program, events: list[dict]) -> Sample:
+    """The optimizer and the norm of a rank that owns everything, as passes/schedule/Prediction.cpp counts their bytes."""
+    us = sum(typical(group) for (_, op, *_), group in grouped(events).items() if op in ("optimizer", "sum_squares", "clip"))
+    copy = 0 if program.dtype == "f32" else 2
+    return Sample(0, sum(layout["elements"] * (4 * (4 + 2 * layout["states"]) + copy) for layout in program.manifest["layouts"]), us)
+
+
+def collective_samples(program: Program, events: list[dict], ranks: int, links: dict) -> None:
+    """Adds (bytes received, µs) of the collectives that move a single layout."""
+    elements = {layout["name"]: layout["elements"] for layout in program.manifest["layouts"]}
+    widths = {"all_gather": TYPES[program.dtype], "reduce_scatter": 4}
+    for (_, op, name, *_), group in grouped(events).items():
+        if op in widths and name in elements:
+            links[op].append((elements[name] * widths[op] * (ranks - 1) / ranks, typical(group)))
+
+
+def slowdown(alone: list[dict], together: list[dict]) -> tuple[float, float]:
+    """Returns the µs by which compute beside collectives took longer than alone, and the µs that it would have taken."""
+    usual = {name: typical(group) for name, group in grouped(alone).items()}
+    busy = [(event["ts"], event["ts"] + event["dur"]) for event in together if event["tid"] > 0]
+    longer = beside = 0.0
+    for event in together:
+        if event["tid"] > 0 or key(event) not in usual or usual[key(event)] < 50:
+            continue
+        begin, end = event["ts"], event["ts"] + event["dur"]
+        overlap = sum(max(0.0, min(end, stop) - max(begin, start)) for start, stop in busy)
+        if overlap > 0.9 * event["dur"]:
+            longer, beside = longer + event["dur"] - usual[key(event)], beside + usual[key(event)]
+    return longer, beside
+
+
+def measure(arguments, folder: Path) -> dict:
+    (folder / "tokens").write_bytes(random.Random(0).randbytes(1 << 20))
+    classes = {dtype: defaultdict(list) for dtype in TYPES}
+    updates, links, longer, beside = [], defaultdict(list), 0.0, 0.0
+    for dtype in TYPES:
+        for shape in SHAPES[:2] if arguments.few else SHAPES:
+            program = Program(arguments, folder, shape, dtype)
+            alone = program.events(1)
+            compute_samples(alone, classes[dtype])
+            updates.append(update_sample(program, alone))
+            if arguments.ranks > 1:
+                together = program.events(arguments.ranks)
+                collective_samples(program, together, arguments.ranks, links)
+                more, usual = slowdown(alone, together)
+                longer, beside = longer + more, beside + usual
+    return machine(arguments, classes, updates, links, longer / beside if beside else 0)
+
+
+def figures(samples: list[Sample], threads: int, source: str) -> dict:
+    """The rates of a class per core."""
+    fitted = rate(samples)
+    return {"gflops": rounded(fitted["gflops"] / threads), "memory_gbs": rounded(fitted["memory_gbs"] / threads),
+            "call_us": fitted["call_us"], "source": source}
+
+
+def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower: float) -> dict:
+    threads, ranks = arguments.threads, arguments.ranks
+    source = f"fsdpc calibrate: {threads} thread{'s' if threads > 1 else ''} per rank"
+
+    def types(name: str) -> dict:
+        fitted = {dtype: figures(classes[dtype][name], threads, source) for dtype in TYPES}
+        return {**fitted, "f16": {**fitted["f32"], "source": f"{source}; as f32"}}
+
+    update = figures(updates, threads, source)
+    rates = {"default": types("matmul"), **{name: types(name) for name in (*PRODUCTS, "launch")},
+             "optimizer": {dtype: update for dtype in ("f32", "bf16", "f16")}}
+    node = {"all_gather_gbs": 1e9, "reduce_scatter_gbs": 1e9, "latency_us": 0, "source": "one rank: nothing is sent"}
+    if ranks > 1:
+        gather, latency = link(links["all_gather"])
+        reduce, reduce_latency = link(links["reduce_scatter"])
+        node = {"all_gather_gbs": gather, "reduce_scatter_gbs": reduce, "latency_us": rounded((latency + reduce_latency) / 2),
+                "source": f"fsdpc calibrate: {ranks} ranks under mpirun"}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
+    return {"name": arguments.name, "rates": rates, "links": {"node": node, "nodes": {**node, "source": "as within a node"}},
+            "ranks_per_node": 0, "sharing": {"one_link": False, "compute_slowdown": rounded(max(0.0, slower)), "source": source},
+            "memory": {"gib": rounded(memory / ranks), "source": f"this machine's, for one of {ranks} ranks"}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="fsdpc calibrate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fsdpc", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--few", action="store_true", help="measures only the two smallest models: less precise, for tests")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the machine, a .json file")
+    parser.add_argument("--threads", type=int, default=1, metavar="T", help="threads per rank (default 1)")
+    parser.add_argument("--ranks", type=int, default=2, metavar="N", help="ranks whose collectives are measured (default 2)")
+    parser.add_argument("--name", default=os.uname().nodename, help="what the compile calls the machine (default: the host's name)")
+    arguments = parser.parse_args()
+    if arguments.threads < 1 or arguments.ranks < 1 or not arguments.output.endswith(".json") or not arguments.name:
+        parser.error("'--threads' and '--ranks' must be 1 or more, '--output' must end in .json, and '--name' must not be empty")
+    target = Path(arguments.output)
+    if not target.parent.is_dir():
+        fail(f"cannot write '{target}': the folder does not exist")
+    with tempfile.TemporaryDirectory() as folder:
+        text = json.dumps(measure(arguments, Path(folder)), indent=1) + "\n"
+    with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as new:
+        new.write(text)
+    os.chmod(new.name, 0o644)
+    os.replace(new.name, target)
+
+
+if __name__ == "__main__":
+    main()
