@@ -12,6 +12,8 @@ namespace fsdpc::driver {
 // module.
 void printImportSummary(const frontend::ImportSummary &summary);
 void printModelSummary(mlir::ModuleOp module);
+// Prints the parameters of each unit.
+void printUnits(mlir::ModuleOp module);
 // Prints the memory of a rank by kind, for 1, 2, 4, 8 and 64 ranks at
 // --plan-threads.
 void printMemoryTable(const Manifest &manifest);
