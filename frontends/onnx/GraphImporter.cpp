@@ -4,7 +4,9 @@
 // reports every unsupported node of a model once.
 #include "frontends/onnx/GraphImporter.h"
 
+#include "compiler/dialects/fsdp/OptionTable.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -13,9 +15,10 @@ using namespace fsdpc::frontend;
 GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
                              ParameterTable &parameters,
                              const fsdp::CompileOptions &options,
-                             MLIRContext *context, ImportSummary &summary)
+                             const TorchExport &torch, MLIRContext *context,
+                             ImportSummary &summary)
     : model(model), tensors(weights), parameters(parameters), options(options),
-      summary(summary), b(context, summary.budgets) {
+      torch(torch), summary(summary), b(context, summary.budgets) {
   for (const auto &import : model.proto.opset_import())
     root.opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
         import.version();
@@ -106,7 +109,29 @@ void GraphImporter::refuse(Node &node, const Twine &reason) {
     StringRef module = cast<StringAttr>(b.scope[b.scope.size() - 2]).getValue();
     text += " in module '" + module.str() + "'";
   }
-  refusals.push_back({b.loc, text + ": " + reason.str()});
+  refusals.push_back(
+      {b.loc, text + ": " + reason.str() + describeInputs(node.proto)});
+}
+
+// Returns the types of the node's inputs, as the end of a refusal.
+std::string GraphImporter::describeInputs(const onnx::NodeProto &proto) {
+  constexpr int most = 6;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  for (int i = 0; i < std::min(proto.input_size(), most); ++i) {
+    Entry *entry = proto.input(i).empty() ? nullptr : find(proto.input(i));
+    stream << (i ? ", " : "; inputs: ");
+    if (proto.input(i).empty())
+      stream << "none";
+    else if (entry && entry->isSequence)
+      stream << "a sequence";
+    else if (entry && (entry->loaded || entry->value))
+      stream << (entry->loaded ? Type(entry->loaded->type)
+                               : entry->value.getType());
+    else
+      stream << "unknown";
+  }
+  return text + (proto.input_size() > most ? ", …" : "");
 }
 
 // ---- nodes ----
@@ -141,6 +166,18 @@ static bool takesSequences(StringRef op) {
          op == "ConcatFromSequence";
 }
 
+// Says that there is no handler, and what would help.
+std::string GraphImporter::unsupported(const Node &node) const {
+  if (!node.proto.domain().empty() && node.proto.domain() != "ai.onnx")
+    return "unsupported op; ops of other domains must be functions of the "
+           "model";
+  if (std::optional<int64_t> oldest = handlers.oldest(node.proto.op_type()))
+    return "unsupported op in this opset; export with opset " +
+           std::to_string(*oldest) + " or newer";
+  return "unsupported op; write it with others that are supported, or add it "
+         "(docs/add-an-onnx-op.md)";
+}
+
 // Imports one node: finds its function or handler, checks that its inputs
 // exist, calls the handler, and checks the outputs that it has set.
 void GraphImporter::importNode(const onnx::NodeProto &proto) {
@@ -170,7 +207,7 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   Handler handler =
       domain.empty() ? handlers.find(proto.op_type(), node.version) : nullptr;
   if (function == functions.end() && !handler)
-    return refused("unsupported op");
+    return refused(unsupported(node));
   for (const std::string &input : proto.input()) {
     if (input.empty())
       continue;
@@ -186,6 +223,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
       return refused("input '" + input +
                      "' cannot be read: " + tensors.problem);
   }
+  if (std::string lost = lostInExport(proto); !lost.empty())
+    return refused(lost);
   if (std::optional<Cost> cost = exceededBy(proto))
     return refused("the nodes up to this one need " + Budgets::exceeded(*cost) +
                    "; export a smaller or simpler graph");
@@ -200,6 +239,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
       refuse(node, "the node is malformed");
     return poison(proto);
   }
+  if (isDetach(tracedCall(proto)))
+    stopGradients(proto);
   bool isFolded = true;
   for (const std::string &output : proto.output()) {
     if (output.empty())
@@ -249,8 +290,67 @@ void GraphImporter::importNodes(
 
 // ONNX's Gather has no padding index, but the exporter's metadata names it.
 std::optional<int64_t> GraphImporter::paddingIndex(Node &node) const {
-  return parsePaddingIndex(
-      metadata(node.proto.metadata_props(), "pkg.torch.onnx.fx_node"));
+  return paddingIndexOf(tracedCall(node.proto));
+}
+
+// SoftmaxCrossEntropyLoss has no smoothing either.
+double GraphImporter::labelSmoothing(Node &node) const {
+  return labelSmoothingOf(tracedCall(node.proto));
+}
+
+// The export of a detach is an Identity.
+void GraphImporter::stopGradients(const onnx::NodeProto &proto) {
+  for (const std::string &output : proto.output()) {
+    auto entry = frame->values.find(output);
+    if (entry == frame->values.end() || !entry->second.value)
+      continue;
+    Value value = entry->second.value;
+    if (!isa<FloatType>(elementOf(value)))
+      continue;
+    entry->second.value = b.unary<nn::StopGradientOp>(value);
+    ++summary.detached;
+  }
+}
+
+// Walks back from the value. Ops without a trainable parameter before them are
+// remembered, so that each is visited once.
+bool GraphImporter::dependsOnTrainable(Value value) {
+  SmallVector<Operation *> stack, seen;
+  auto push = [&](Value next) {
+    if (Operation *op = next.getDefiningOp(); op && untrained.insert(op).second)
+      stack.push_back(op), seen.push_back(op);
+  };
+  push(value);
+  while (!stack.empty()) {
+    Operation *op = stack.pop_back_val();
+    auto load = dyn_cast<fsdp::LoadOp>(op);
+    if (load && parameters.mayTrain(load.getSymbol())) {
+      for (Operation *other : seen)
+        untrained.erase(other);
+      return true;
+    }
+    if (!isa<nn::StopGradientOp>(op))
+      llvm::for_each(op->getOperands(), push);
+  }
+  return false;
+}
+
+std::string GraphImporter::lostInExport(const onnx::NodeProto &proto) {
+  TracedCall call = tracedCall(proto);
+  if (call.target == "aten.embedding.default" &&
+      call.argument(3, "scale_grad_by_freq") == "True")
+    return "the embedding scales gradients by frequency "
+           "(scale_grad_by_freq=True), which is not supported";
+  if (!torch.mayLackGradient(proto) ||
+      llvm::none_of(proto.input(), [&](const std::string &input) {
+        Value value = input.empty() ? Value() : lookup(input);
+        return value && dependsOnTrainable(value);
+      }))
+    return "";
+  return "torch has traced the node in a block under torch.no_grad() or "
+         "autocast, the file does not say which, and trainable parameters "
+         "affect it; export with fsdpc.export of the Python package, or name "
+         "these parameters in --frozen";
 }
 
 // A batch norm can train only if its statistics are buffers of the model.
@@ -259,6 +359,12 @@ bool GraphImporter::trainsBatchNorm(Node &node) {
     return false;
   if (options.batchnorm == fsdp::TrainingMode::Graph)
     return node.getInt("training_mode", 0);
+  auto isBatchnorm = [](const fsdp::OptionInfo *option) {
+    return option->name == "batchnorm";
+  };
+  if (torch.fixesStatistics(node.proto) &&
+      llvm::none_of(options.given, isBatchnorm))
+    return false;
   for (int i : {3, 4}) {
     Entry *entry = find(node.proto.input(i));
     if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
@@ -359,7 +465,8 @@ LogicalResult GraphImporter::reportRefusals() {
 }
 
 LogicalResult GraphImporter::run(func::FuncOp function,
-                                 ArrayRef<std::string> inputs) {
+                                 ArrayRef<std::string> inputs,
+                                 const llvm::StringSet<> &refused) {
   if (failed(checkDefined()))
     return failure();
   // Comes before any node is imported: nested functions can ask for 2^40 nodes.
@@ -379,6 +486,8 @@ LogicalResult GraphImporter::run(func::FuncOp function,
   for (const auto &input : model.proto.graph().input())
     if (const NamedTensor *tensor = parameters.find(input.name()))
       root.values[input.name()].loaded = tensor;
+  for (const auto &name : refused)
+    root.values[name.getKey()].isPoisoned = true;
   importNodes(model.proto.graph().node());
   b.scope = b.classes = nullptr;
   b.loc = b.builder.getUnknownLoc();

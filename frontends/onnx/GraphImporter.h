@@ -6,6 +6,7 @@
 #include "frontends/onnx/InliningCost.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
+#include "frontends/onnx/TorchExport.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -19,12 +20,15 @@ public:
   // `summary` counts nodes, and keeps the budgets.
   GraphImporter(const ModelFile &model, Weights &weights,
                 ParameterTable &parameters, const fsdp::CompileOptions &options,
-                mlir::MLIRContext *context, ImportSummary &summary);
+                const TorchExport &torch, mlir::MLIRContext *context,
+                ImportSummary &summary);
 
   // Imports all nodes into the body of `function`, whose arguments are the
-  // inputs. Emits one error for all nodes that are refused.
+  // inputs. `refused` are the tensors that were refused before; what reads them
+  // is skipped. Emits one error for all nodes that are refused.
   mlir::LogicalResult run(mlir::func::FuncOp function,
-                          llvm::ArrayRef<std::string> inputs);
+                          llvm::ArrayRef<std::string> inputs,
+                          const llvm::StringSet<> &refused);
   // Returns the loss: the tensor named by --loss, or the only output that is a
   // single float and not kept by --keep-output. Returns null after an error if
   // there is none or more than one.
@@ -62,6 +66,8 @@ public:
   }
   // Returns the row of an embedding that receives no gradient, if any.
   std::optional<int64_t> paddingIndex(Node &node) const;
+  // Returns the label smoothing of a cross-entropy, 0 for none.
+  double labelSmoothing(Node &node) const;
   // Returns true if the node uses the statistics of the batch.
   bool trainsBatchNorm(Node &node);
   // running = (1 - momentum) · running + momentum · value, as in PyTorch;
@@ -111,6 +117,12 @@ private:
   std::optional<Cost> exceededBy(const onnx::NodeProto &proto);
   void poison(const onnx::NodeProto &proto);
   void enterScope(const onnx::NodeProto &proto, const std::string &name);
+  std::string unsupported(const Node &node) const;
+  // Returns why the gradients of the node are not those of the module, or "".
+  std::string lostInExport(const onnx::NodeProto &proto);
+  bool dependsOnTrainable(mlir::Value value);
+  void stopGradients(const onnx::NodeProto &proto);
+  std::string describeInputs(const onnx::NodeProto &proto);
   mlir::LogicalResult reportRefusals();
   mlir::Value findNamed(llvm::StringRef name, llvm::StringRef flag);
   void listOutputs(mlir::InFlightDiagnostic &error) const;
@@ -119,6 +131,7 @@ private:
   Weights &tensors;
   ParameterTable &parameters;
   const fsdp::CompileOptions &options;
+  const TorchExport &torch;
   ImportSummary &summary;
   Emitter b;
   HandlerTable handlers;
@@ -127,6 +140,7 @@ private:
   std::vector<Refusal> refusals;
   FunctionTable functions;
   mlir::Value randomValue;
+  llvm::DenseSet<mlir::Operation *> untrained; // no trainable parameter before
 };
 
 } // namespace fsdpc::frontend

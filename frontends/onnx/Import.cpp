@@ -32,6 +32,16 @@ static void warnOptimized(const ModelFile &model, Location loc) {
            "export with optimize=False to keep the model's names and shapes";
 }
 
+// What the exporter has dropped without a trace may train another model.
+static void warnUnknown(const TorchExport &torch, const ModelFile &model,
+                        Location loc) {
+  if (std::string unknowns = torch.unknowns(); !unknowns.empty())
+    emitWarning(loc) << "'" << model.path
+                     << "' does not say where the module has " << unknowns
+                     << ", which torch.onnx.export drops; fsdpc.export of the "
+                        "Python package keeps or refuses them";
+}
+
 // Tells the user what was assumed about training behaviour, since the exported
 // graph often does not say.
 static void remarkTraining(const fsdp::CompileOptions &options,
@@ -102,7 +112,7 @@ static bool reachesLoss(func::FuncOp function, SymbolTable &symbols) {
   llvm::SmallPtrSet<Operation *, 32> seen;
   while (!stack.empty()) {
     Operation *op = stack.pop_back_val();
-    if (!seen.insert(op).second)
+    if (!seen.insert(op).second || isa<nn::StopGradientOp>(op))
       continue;
     if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
       auto parameter = symbols.lookup<fsdp::ParameterOp>(load.getSymbol());
@@ -161,14 +171,23 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
     return failure();
   // Only a warning: the model trains, but its names may not be the user's.
   warnOptimized(*model, loc);
+  TorchExport torch(model->proto);
+  warnUnknown(torch, *model, loc);
 
   OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
   OpBuilder builder(module->getBodyRegion());
   auto function =
       func::FuncOp::create(builder, loc, fsdp::FSDPDialect::kMicrobatch,
                            builder.getFunctionType(inputs->types, {}));
-  GraphImporter importer(*model, weights, parameters, options, context, counts);
-  if (failed(importer.run(function, inputs->names)))
+  GraphImporter importer(*model, weights, parameters, options, torch, context,
+                         counts);
+  // Tensors that are refused do not keep the nodes from being looked at: one
+  // run reports all that is wrong with a model.
+  llvm::StringSet<> refused = parameters.refused();
+  for (const auto &name : inputs->refused)
+    refused.insert(name.getKey());
+  if (failed(importer.run(function, inputs->names, refused)) ||
+      !refused.empty())
     return failure();
   Value lossValue = importer.findLoss();
   if (!lossValue)

@@ -7,6 +7,7 @@
 
 #include "frontends/onnx/Budgets.h"
 #include "frontends/onnx/Emitter.h"
+#include "frontends/onnx/Node.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -27,29 +28,41 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
   llvm::SetVector<StringRef> unfixed;
   llvm::StringSet<> used;
   for (const onnx::ValueInfoProto &input : model.proto.graph().input()) {
-    if (parameters.find(input.name()))
+    if (parameters.find(input.name()) ||
+        parameters.refused().contains(input.name()))
       continue;
-    auto refuse = [&](const Twine &why) -> FailureOr<ModelInputs> {
-      return emitError(loc) << "input '" << input.name() << "' of '"
-                            << model.path << "' " << why;
+    auto refuse = [&](const Twine &why) {
+      result.refused.insert(input.name());
+      if (result.refused.size() <= kMostRefusedTensors)
+        emitError(loc) << "input '" << input.name() << "' of '" << model.path
+                       << "' " << why;
     };
     const auto &type = input.type().tensor_type();
     Type element = importedType(type.elem_type(), context);
-    if (!input.type().has_tensor_type() || !element)
-      return refuse("has an unsupported element type");
-    if (!type.has_shape())
-      return refuse("has no shape; export with static shapes, or with named "
-                    "dimensions and --dim NAME=VALUE");
+    if (!input.type().has_tensor_type()) {
+      refuse("is no tensor; sequences, maps and optionals cannot be fed");
+      continue;
+    }
+    if (!element) {
+      refuse(tensorFault(type.elem_type(), {}, context));
+      continue;
+    }
+    if (!type.has_shape()) {
+      refuse("has no shape; export with static shapes, or with named "
+             "dimensions and --dim NAME=VALUE");
+      continue;
+    }
     Shape shape;
+    std::optional<size_t> unnamed;
     for (auto [i, dim] : llvm::enumerate(type.shape().dim())) {
       if (dim.has_dim_value()) {
         shape.push_back(dim.dim_value());
         continue;
       }
-      if (dim.dim_param().empty())
-        return refuse("has a dynamic dimension " + Twine(i) +
-                      " without a name; export with static shapes, or name the "
-                      "dimension and set it with --dim NAME=VALUE");
+      if (dim.dim_param().empty()) {
+        unnamed = unnamed.value_or(i);
+        continue;
+      }
       auto fixed = options.dims.find(dim.dim_param());
       if (fixed == options.dims.end()) {
         unfixed.insert(dim.dim_param());
@@ -60,10 +73,18 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
       used.insert(dim.dim_param());
       shape.push_back(fixed->second);
     }
+    if (unnamed) {
+      refuse("has a dynamic dimension " + Twine(*unnamed) +
+             " without a name; export with static shapes, or name the "
+             "dimension and set it with --dim NAME=VALUE");
+      continue;
+    }
     std::optional<int64_t> count = countElements(shape);
-    if (!count || *count == 0)
-      return refuse("has a dimension of 0 or less, more than " +
-                    Twine(kHighestRank) + " dimensions, or too many elements");
+    if (!count || *count == 0) {
+      std::string fault = tensorFault(type.elem_type(), shape, context);
+      refuse(fault.empty() ? "has a dimension of 0" : fault);
+      continue;
+    }
     result.names.push_back(input.name());
     result.types.push_back(RankedTensorType::get(shape, element));
   }

@@ -12,10 +12,11 @@ namespace fsdpc::frontend {
 struct ModelInputs {
   std::vector<std::string> names;
   llvm::SmallVector<mlir::Type> types;
+  llvm::StringSet<> refused; // an error is emitted for each
 };
 
 // Returns the graph inputs that are not parameters. Emits an error that lists
-// all symbolic dimensions without a value.
+// all symbolic dimensions without a value, and fails.
 mlir::FailureOr<ModelInputs> readInputs(const ModelFile &model,
                                         const ParameterTable &parameters,
                                         const fsdp::CompileOptions &options,

@@ -1,5 +1,6 @@
-// Parses the metadata of torch's exporter. Metadata is a hint: text of an
-// unexpected form yields nothing instead of an error.
+// Parses the metadata of torch's exporter, most of which is Python's repr of
+// something. Metadata is a hint: text of an unexpected form yields nothing
+// instead of an error.
 #include "frontends/onnx/Metadata.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -53,17 +54,86 @@ std::vector<SignatureEntry> frontend::parseSignature(StringRef text) {
   return result;
 }
 
-// The text reads "…[aten.embedding.default](args = (%weight, %ids, 0), …". A
-// missing third argument, or -1, means that there is no padding index.
-std::optional<int64_t> frontend::parsePaddingIndex(StringRef tracedNode) {
-  auto [before, arguments] =
-      tracedNode.split("aten.embedding.default](args = (");
+// Splits at the commas that are outside of all brackets.
+static SmallVector<StringRef> splitArguments(StringRef text) {
   SmallVector<StringRef> parts;
-  arguments.take_until([](char c) { return c == ')'; }).split(parts, ',');
+  int depth = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i <= text.size(); ++i) {
+    char c = i < text.size() ? text[i] : ',';
+    if (StringRef("([{").contains(c))
+      ++depth;
+    else if (StringRef(")]}").contains(c))
+      --depth;
+    if (c != ',' || depth > 0)
+      continue;
+    // A tuple of one element ends with a comma.
+    if (StringRef part = text.slice(begin, i).trim(); !part.empty())
+      parts.push_back(part);
+    begin = i + 1;
+  }
+  return parts;
+}
+
+// Returns the text up to the bracket that closes what `text` is inside of.
+static StringRef untilClosed(StringRef text) {
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (StringRef("([{").contains(text[i]))
+      ++depth;
+    else if (StringRef(")]}").contains(text[i]) && --depth < 0)
+      return text.take_front(i);
+  }
+  return "";
+}
+
+StringRef TracedCall::argument(size_t position, StringRef name) const {
+  if (position < arguments.size())
+    return arguments[position];
+  for (auto [keyword, value] : keywords)
+    if (keyword == name)
+      return value;
+  return "";
+}
+
+// The text reads "… = call_function[target=torch.ops.aten.x.default](args =
+// (%a, [1, 2]), kwargs = {name: value})".
+TracedCall frontend::parseTracedCall(StringRef text) {
+  TracedCall call;
+  auto [before, after] = text.split("[target=torch.ops.");
+  auto [target, rest] = after.split("](args = (");
+  if (rest.empty())
+    return call;
+  call.target = target;
+  StringRef arguments = untilClosed(rest);
+  call.arguments = splitArguments(arguments);
+  StringRef keywords = rest.substr(arguments.size());
+  if (keywords.consume_front("), kwargs = {"))
+    for (StringRef part : splitArguments(untilClosed(keywords)))
+      call.keywords.push_back(part.split(": "));
+  return call;
+}
+
+// -1 means that there is no padding index.
+std::optional<int64_t> frontend::paddingIndexOf(const TracedCall &call) {
   int64_t index;
-  if (parts.size() < 3 || parts[2].trim().getAsInteger(10, index) || index < 0)
+  if (call.target != "aten.embedding.default" ||
+      call.argument(2, "padding_idx").getAsInteger(10, index) || index < 0)
     return std::nullopt;
   return index;
+}
+
+double frontend::labelSmoothingOf(const TracedCall &call) {
+  double smoothing;
+  if (!call.target.starts_with("aten.cross_entropy_loss.") ||
+      call.argument(5, "label_smoothing").getAsDouble(smoothing))
+    return 0;
+  return smoothing;
+}
+
+bool frontend::isDetach(const TracedCall &call) {
+  return call.target.starts_with("aten.detach.") ||
+         call.target.starts_with("aten.detach_copy.");
 }
 
 StringRef frontend::inputKind(const onnx::ValueInfoProto &value) {

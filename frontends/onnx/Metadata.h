@@ -30,10 +30,26 @@ struct SignatureEntry {
 // entry per line.
 std::vector<SignatureEntry> parseSignature(llvm::StringRef text);
 
-// Returns the padding index of `aten.embedding.default` in
-// `pkg.torch.onnx.fx_node`: the third argument, if it is present and not
-// negative.
-std::optional<int64_t> parsePaddingIndex(llvm::StringRef tracedNode);
+// The call from which torch's exporter has made a node.
+struct TracedCall {
+  llvm::StringRef target;                       // aten.embedding.default
+  llvm::SmallVector<llvm::StringRef> arguments; // by position, in Python
+  llvm::SmallVector<std::pair<llvm::StringRef, llvm::StringRef>> keywords;
+
+  // Returns the text of an argument that is given by position or by name, or
+  // "" if it has its default.
+  llvm::StringRef argument(size_t position, llvm::StringRef name) const;
+};
+// Parses `pkg.torch.onnx.fx_node`. The result refers to `text`; it is empty if
+// the text is no call of a torch op.
+TracedCall parseTracedCall(llvm::StringRef text);
+
+// Returns the call's padding index if it is an embedding that has one.
+std::optional<int64_t> paddingIndexOf(const TracedCall &call);
+// Returns the call's label smoothing, 0 if it is no cross-entropy.
+double labelSmoothingOf(const TracedCall &call);
+// Returns true for torch's detach: no gradient passes its result.
+bool isDetach(const TracedCall &call);
 
 // Returns the kind of a value (PARAMETER, BUFFER, CONSTANT_TENSOR …), or "" if
 // it is unknown.

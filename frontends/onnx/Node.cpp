@@ -241,3 +241,10 @@ Handler HandlerTable::find(StringRef op, int64_t version) const {
   auto above = versions->second.upper_bound(version);
   return above == versions->second.begin() ? nullptr : std::prev(above)->second;
 }
+
+std::optional<int64_t> HandlerTable::oldest(StringRef op) const {
+  auto versions = table.find(op.str());
+  if (versions == table.end())
+    return std::nullopt;
+  return versions->second.begin()->first;
+}

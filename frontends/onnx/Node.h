@@ -120,6 +120,8 @@ public:
   }
   // Returns the handler with the highest version up to `version`, or null.
   Handler find(llvm::StringRef op, int64_t version) const;
+  // Returns the first version of the op that has a handler, if any has.
+  std::optional<int64_t> oldest(llvm::StringRef op) const;
 
 private:
   std::map<std::string, std::map<int64_t, Handler>> table;

@@ -5,6 +5,8 @@
 #include "frontends/onnx/Parameters.h"
 
 #include "frontends/onnx/Emitter.h"
+#include "frontends/onnx/Node.h"
+#include "frontends/onnx/TorchExport.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/GlobPattern.h"
@@ -30,11 +32,19 @@ static bool matches(fsdp::NamePatterns &patterns, const NamedTensor &tensor) {
   return any;
 }
 
-// --frozen takes precedence over --trainable.
+// --frozen takes precedence over --trainable, and --trainable over what the
+// module says.
 bool ParameterTable::isTrainable(const NamedTensor &tensor) {
-  bool kept = matches(trainable, tensor) || trainable.empty();
+  bool kept = matches(trainable, tensor) ||
+              (trainable.empty() && !tensor.isDeclaredFrozen);
   bool dropped = matches(frozen, tensor);
   return kept && !dropped;
+}
+
+bool ParameterTable::mayTrain(StringRef name) {
+  const NamedTensor *tensor = find(name);
+  return tensor && tensor->role == TensorRole::parameter &&
+         isTrainable(*tensor);
 }
 
 LogicalResult ParameterTable::compilePatterns() {
@@ -63,14 +73,45 @@ ParameterTable::rule(const NamedTensor &tensor) const {
 
 // ---- roles ----
 
-// Also adds constants, so that a name that is defined twice is found.
-LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
-                                  ArrayRef<int64_t> shape, int initializer) {
-  if (!element || !countElements(shape))
-    return emitError(UnknownLoc::get(context))
-           << "tensor '" << name << "' of '" << model.path
-           << "' has an unsupported element type, or a shape that is dynamic "
-              "or invalid";
+std::string frontend::tensorFault(int64_t onnxType, ArrayRef<int64_t> shape,
+                                  MLIRContext *context) {
+  if (!importedType(onnxType, context)) {
+    bool isKnown = onnx::TensorProto_DataType_IsValid(int(onnxType));
+    return "has the element type " +
+           (isKnown ? onnx::TensorProto_DataType_Name(
+                          onnx::TensorProto_DataType(onnxType))
+                    : std::to_string(onnxType)) +
+           ", which is not supported; cast it to a float or integer type "
+           "before the export";
+  }
+  for (auto [i, size] : llvm::enumerate(shape))
+    if (size == kDynamicSize)
+      return "has a dynamic dimension " + std::to_string(i) +
+             "; a parameter needs a static shape";
+  if (int64_t(shape.size()) > kHighestRank)
+    return "has " + std::to_string(shape.size()) + " dimensions, more than " +
+           std::to_string(kHighestRank);
+  if (!countElements(shape))
+    return "has the shape " + printShape(shape) +
+           ", which has a negative dimension or too many elements";
+  return "";
+}
+
+// Also adds constants, so that a name that is defined twice is found. A refused
+// tensor is none of the table's, but no failure: the nodes that do not read it
+// are still looked at.
+LogicalResult ParameterTable::add(StringRef name, TensorRole role,
+                                  int64_t onnxType, ArrayRef<int64_t> shape,
+                                  int initializer) {
+  Type element = importedType(onnxType, context);
+  if (std::string fault = tensorFault(onnxType, shape, context);
+      !fault.empty()) {
+    refusedNames.insert(name);
+    if (refusedNames.size() <= kMostRefusedTensors)
+      emitError(UnknownLoc::get(context))
+          << "tensor '" << name << "' of '" << model.path << "' " << fault;
+    return success();
+  }
   std::string fqn = name.str();
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)
@@ -82,7 +123,8 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
                      role,
                      RankedTensorType::get(shape, element),
                      initializer,
-                     {}});
+                     {},
+                     declaredFrozen.contains(name)});
   return success();
 }
 
@@ -98,9 +140,12 @@ LogicalResult ParameterTable::build() {
                "pkg.torch.export.ExportedProgram.graph_signature"));
   llvm::StringMap<std::string> kinds;
   for (const auto *values : {&graph.value_info(), &graph.input()})
-    for (const auto &value : *values)
+    for (const auto &value : *values) {
       if (StringRef kind = inputKind(value); !kind.empty())
         kinds[value.name()] = kind.str();
+      if (isDeclaredFrozen(value))
+        declaredFrozen.insert(value.name());
+    }
   for (const SignatureEntry &entry : signature)
     if (!entry.target.empty()) {
       // Metadata of the value itself takes precedence over the signature.
@@ -131,8 +176,8 @@ LogicalResult ParameterTable::build() {
     bool mayBeParameter =
         element && isa<FloatType>(element) && tensor.dims_size() > 0;
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
-    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter), element,
-                   shape, i)))
+    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter),
+                   tensor.data_type(), shape, i)))
       return failure();
   }
   // Inputs that metadata calls parameters: the model was exported without
@@ -145,9 +190,8 @@ LogicalResult ParameterTable::build() {
     Shape shape;
     // A symbolic dimension makes `add` refuse the tensor.
     for (const auto &dim : type.shape().dim())
-      shape.push_back(dim.has_dim_value() ? dim.dim_value() : -1);
-    if (failed(add(input.name(), kind, importedType(type.elem_type(), context),
-                   shape, -1)))
+      shape.push_back(dim.has_dim_value() ? dim.dim_value() : kDynamicSize);
+    if (failed(add(input.name(), kind, type.elem_type(), shape, -1)))
       return failure();
   }
   findAliases();

@@ -10,6 +10,8 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
+#include <limits>
+
 namespace fsdpc::frontend {
 
 // A constant is built into the graph; a parameter becomes an fsdp.parameter,
@@ -27,7 +29,15 @@ struct NamedTensor {
   int initializer = -1; // -1: a graph input, without a value
   // Other names of a tied weight in the state_dict.
   std::vector<std::string> aliases;
+  // The module has requires_grad=False for it.
+  bool isDeclaredFrozen = false;
 };
+
+// Returns what is wrong with a tensor's type or shape, as the end of an error,
+// or "". A dimension of kDynamicSize is symbolic.
+constexpr int64_t kDynamicSize = std::numeric_limits<int64_t>::min();
+std::string tensorFault(int64_t onnxType, llvm::ArrayRef<int64_t> shape,
+                        mlir::MLIRContext *context);
 
 // The named tensors of a model. `build` comes first; `find` and `counterOf` are
 // valid after it, and `emit` comes once the used symbols are known.
@@ -38,12 +48,18 @@ public:
                  mlir::MLIRContext *context)
       : model(model), weights(weights), options(options), context(context) {}
 
-  // Classifies initializers and inputs, and finds aliases. Emits an error if a
-  // tensor has an unsupported type or is defined twice.
+  // Classifies initializers and inputs, and finds aliases. Emits an error for
+  // each tensor that has an unsupported type or shape; `refused` names them.
+  // Fails if a tensor is defined twice.
   mlir::LogicalResult build();
+  const llvm::StringSet<> &refused() const { return refusedNames; }
 
   // Returns a tensor by its name in the graph, or null for the user's inputs.
   const NamedTensor *find(llvm::StringRef name) const;
+
+  // Returns true if `name` is a parameter of the graph that is to be trained,
+  // by --trainable, --frozen and what the module says.
+  bool mayTrain(llvm::StringRef name);
 
   // Defines the symbols of the tensors in `used`, and warns of the others.
   // Emits an error if a value cannot be read.
@@ -56,7 +72,7 @@ public:
 
 private:
   mlir::LogicalResult add(llvm::StringRef name, TensorRole role,
-                          mlir::Type element, llvm::ArrayRef<int64_t> shape,
+                          int64_t onnxType, llvm::ArrayRef<int64_t> shape,
                           int initializer);
   void findAliases();
   // Defines one symbol, with its source, its value or its initial rule.
@@ -75,6 +91,8 @@ private:
   fsdp::NamePatterns frozen, trainable;
   std::vector<SignatureEntry> signature;
   llvm::StringSet<> buffers;        // those that the signature names
+  llvm::StringSet<> declaredFrozen; // requires_grad=False in the module
+  llvm::StringSet<> refusedNames;
   std::vector<NamedTensor> tensors; // in the order of the graph
   llvm::StringMap<size_t> byName;
 };

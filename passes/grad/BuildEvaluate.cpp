@@ -131,6 +131,8 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
       useRunningStatistics(norm);
     for (auto dropout : evaluate.getOps<nn::DropoutOp>())
       dropout.getResult().replaceAllUsesWith(dropout.getInput());
+    for (auto stop : evaluate.getOps<nn::StopGradientOp>())
+      stop.getResult().replaceAllUsesWith(stop.getInput());
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
       keepCountOfMeans(report);
     eraseUnused(evaluate, llvm::IsaPred<fsdp::UpdateStatisticsOp>);

@@ -65,7 +65,8 @@ private:
   // Active ops are those whose operands depend on a trainable parameter and on
   // whose results the loss depends; no other op needs an adjoint.
   bool isActive(Operation *op) const {
-    return llvm::any_of(op->getOperands(),
+    return !isa<nn::StopGradientOp>(op) &&
+           llvm::any_of(op->getOperands(),
                         [&](Value v) { return varied.contains(v); }) &&
            llvm::any_of(op->getResults(),
                         [&](Value v) { return useful.contains(v); });
@@ -108,7 +109,7 @@ void Differentiator::analyseActivity(Value loss) {
       reached = parameter && parameter.getTrainable();
       if (reached)
         loads.push_back(load);
-    } else {
+    } else if (!isa<nn::StopGradientOp>(op)) {
       reached = llvm::any_of(op.getOperands(),
                              [&](Value v) { return varied.contains(v); });
     }
@@ -118,7 +119,8 @@ void Differentiator::analyseActivity(Value loss) {
   }
   useful.insert(loss);
   for (Operation &op : llvm::reverse(body))
-    if (llvm::any_of(op.getResults(),
+    if (!isa<nn::StopGradientOp>(op) &&
+        llvm::any_of(op.getResults(),
                      [&](Value v) { return useful.contains(v); }))
       for (Value operand : op.getOperands())
         if (isFloat(operand))
@@ -359,6 +361,13 @@ struct Grad : impl::GradBase<Grad> {
              "'--loss-scale=none'; omit it for a dynamic scale";
     if (failed(differentiator.run(reports.front(), scalesLoss)))
       return signalPassFailure();
+    // They have done their work, and would only keep kernels and composites
+    // apart.
+    for (auto stop : llvm::make_early_inc_range(
+             function.getFunctionBody().front().getOps<nn::StopGradientOp>())) {
+      stop.getResult().replaceAllUsesWith(stop.getInput());
+      stop.erase();
+    }
     // Parameters off the path to the loss get no gradient, so they must not
     // count as trainable in later phases.
     for (auto parameter : getOperation().getOps<fsdp::ParameterOp>())

@@ -63,7 +63,8 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     (a cast or transpose of a weight) is an exception: it is visited as soon as its
     cotangent is complete, so that the gradient can be reduced early. Cotangents of one
     value are added in the order in which the sweep meets them; those of the parts of a
-    split are concatenated.
+    split are concatenated. No cotangent passes `nn.stop_gradient`, which is replaced by its
+    operand.
 
     An op of the backward has the location, unit and module of its primal, and
     `fsdp.backward`. A parameter's `fsdp.gradient` follows the op that completes the sum

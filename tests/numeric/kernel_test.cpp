@@ -26,9 +26,10 @@ INSTANTIATE_TEST_SUITE_P(Grid, KernelTest, ::testing::Values(1, 32, 128),
 
 // Every unary op in every float type, on a length that no vector divides.
 TEST_P(KernelTest, UnaryOps) {
-  for (const char *op : {"neg", "abs", "exp", "tanh", "erf", "sigmoid", "relu",
-                         "sin", "cos", "atan", "floor", "round", "silu",
-                         "gelu erf", "gelu tanh", "expm1", "softplus"})
+  for (const char *op :
+       {"neg", "abs", "exp", "tanh", "erf", "sigmoid", "relu", "sin", "cos",
+        "atan", "floor", "round", "silu", "stop_gradient", "gelu erf",
+        "gelu tanh", "expm1", "softplus"})
     for (const char *type : kFloats)
       if (hasCode(op, type))
         add(expand(

@@ -166,7 +166,17 @@ static int parseFlags(CLI::App &app, int argc, char **argv) {
 // code.
 static int checkDriverFlags(CommandLine &line, const std::string &phase) {
   if (line.model.empty())
-    return usageError("no model given; fsdpc MODEL -o PROGRAM (see --help)");
+    return usageError(line.isCheck ? "no model given; fsdpc check MODEL"
+                                   : "no model given; fsdpc MODEL -o PROGRAM "
+                                     "(see --help)");
+  if (line.isCheck) {
+    line.last = Phase::Runtime;
+    if (!line.output.empty() || !line.dumpFolder.empty() ||
+        !line.kernelReport.empty() || phase != phaseName(Phase::Executable))
+      return usageError("'fsdpc check' writes no file; omit '--output', "
+                        "'--compile-to', '--dump-ir' and '--kernel-report'");
+    return -1;
+  }
   std::optional<Phase> last = parsePhase(phase);
   if (!last)
     return usageError("unknown phase '" + phase +
@@ -202,21 +212,30 @@ static int setOptions(const std::vector<TableFlag> &flags,
   return -1;
 }
 
+static const char *const compileHelp =
+    "Compiles a training graph (ONNX, or a dump of an earlier compile) into "
+    "one program that trains it, sharded over the ranks of mpirun.\n\n"
+    "  fsdpc gpt.onnx -o train --unit-class='*Block' --lr=3e-4\n"
+    "  mpirun -np 2 ./train --data input_ids=tokens.npy --steps 1000\n"
+    "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; edit "
+    "one and\n"
+    "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
+    "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
+    "  fsdpc calibrate --help    # measures this machine for --machine\n"
+    "  fsdpc export --help    # writes trained values back into the ONNX\n"
+    "  fsdpc top --help    # shows running jobs by their logs, and plots\n"
+    "  fsdpc check --help    # says if a model compiles, without compiling\n";
+
+static const char *const checkHelp =
+    "Says if a model compiles, without compiling it: all that is refused in "
+    "one list, or what was recognised, the units, and the memory per rank. "
+    "Takes the flags of a compile.\n"
+    "A model file that is called 'check' is written './check'.\n\n"
+    "  fsdpc check gpt.onnx --unit-class='*Block' --plan-ranks=16";
+
 int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
-  CLI::App app(
-      "Compiles a training graph (ONNX, or a dump of an earlier compile) into "
-      "one program that trains it, sharded over the ranks of mpirun.\n\n"
-      "  fsdpc gpt.onnx -o train --unit-class='*Block' --lr=3e-4\n"
-      "  mpirun -np 2 ./train --data input_ids=tokens.npy --steps 1000\n"
-      "  fsdpc gpt.onnx -o train --dump-ir=ir    # the IR after each pass; "
-      "edit "
-      "one and\n"
-      "  fsdpc ir/*-schedule-prefetch.mlir -o train    # goes on from there\n"
-      "  fsdpc ckpt --help    # inspects, verifies and converts checkpoints\n"
-      "  fsdpc calibrate --help    # measures this machine for --machine\n"
-      "  fsdpc export --help    # writes trained values back into the ONNX\n"
-      "  fsdpc top --help    # shows running jobs by their logs, and plots\n",
-      "fsdpc");
+  CLI::App app(line.isCheck ? checkHelp : compileHelp,
+               line.isCheck ? "fsdpc check" : "fsdpc");
   std::string phase = "executable";
   addDriverFlags(app, line, phase);
   std::vector<TableFlag> flags = addTableFlags(app);

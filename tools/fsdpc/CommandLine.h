@@ -20,6 +20,8 @@ struct CommandLine {
   std::string scheduleTable;
   // The last phase, from --compile-to.
   pipeline::Phase last = pipeline::Phase::Executable;
+  // `fsdpc check`: stops before code generation, and writes no file.
+  bool isCheck = false;
   bool quiet = false;
   bool timing = false;
   // The options of the table, checked one by one but not yet against each other
@@ -28,8 +30,9 @@ struct CommandLine {
   std::string text; // the whole line, for --info
 };
 
-// Reads the command line. Returns -1 to continue, or the exit code to stop
-// with: 0 after --help, 2 after an error, which is already printed.
+// Reads the command line, of `fsdpc check` if `commandLine.isCheck` is set.
+// Returns -1 to continue, or the exit code to stop with: 0 after --help, 2
+// after an error, which is already printed.
 int parseCommandLine(int argc, char **argv, CommandLine &commandLine);
 
 } // namespace fsdpc::driver

@@ -32,8 +32,10 @@ void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
                << " folded), " << summary.parameters << " parameters of "
                << summary.parameterElements << " elements ("
                << summary.trainableElements << " trainable), "
-               << summary.aliases << " tied, " << summary.buffers
-               << " buffers\n";
+               << summary.aliases << " tied, " << summary.buffers << " buffers";
+  if (summary.detached > 0)
+    llvm::outs() << ", " << summary.detached << " detached values";
+  llvm::outs() << "\n";
 }
 
 // Lists the groups of --group with what they contain, since an expression
@@ -116,6 +118,26 @@ void fsdpc::driver::printPrediction(ModuleOp module) {
   row("update", [&](size_t i) { return updates[i]; });
   row("step", [&](size_t i) { return microbatches[i] + updates[i]; });
   llvm::outs() << '\n';
+}
+
+void fsdpc::driver::printUnits(ModuleOp module) {
+  struct Content {
+    int64_t parameters = 0, elements = 0, trainable = 0;
+  };
+  llvm::MapVector<StringRef, Content> units;
+  for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
+    FlatSymbolRefAttr unit = parameter.getUnitAttr();
+    Content &content = units[unit ? unit.getValue() : StringRef("(none)")];
+    int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
+    ++content.parameters;
+    content.elements += elements;
+    content.trainable += parameter.getTrainable() ? elements : 0;
+  }
+  llvm::outs() << "units:\n";
+  for (auto &[name, content] : units)
+    llvm::outs() << "  " << llvm::left_justify(name, 30) << " "
+                 << content.parameters << " parameters of " << content.elements
+                 << " elements (" << content.trainable << " trainable)\n";
 }
 
 int64_t fsdpc::driver::plannedPeak(const Manifest &manifest, int ranks) {

@@ -15,6 +15,9 @@ void printModelSummary(mlir::ModuleOp module);
 // Prints the step that the cost model expects at --plan-ranks, of a module
 // whose schedule is verified.
 void printPrediction(mlir::ModuleOp module);
+
+// Prints the parameters of each unit.
+void printUnits(mlir::ModuleOp module);
 // Prints the memory of a rank by kind, for 1, 2, 4, 8 and 64 ranks at
 // --plan-threads.
 void printMemoryTable(const Manifest &manifest);

@@ -5,6 +5,7 @@
 // takes long.
 #include "compiler/codegen/Executable.h"
 #include "compiler/codegen/Link.h"
+#include "compiler/codegen/ManifestBuilder.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "compiler/pipeline/Dump.h"
@@ -226,6 +227,21 @@ LogicalResult checkPeak(const Manifest &manifest) {
                     " bytes; increase --memory-limit or --plan-ranks");
 }
 
+// Prints what a compile would print, of a module whose kernels are not
+// compiled.
+LogicalResult reportCheck(const CommandLine &line, ModuleOp module) {
+  printModelSummary(module);
+  printUnits(module);
+  ProgramTables tables(module);
+  Manifest manifest = buildManifest(module, tables);
+  manifest.cpu = nameOf(CompileOptions::of(module).cpu);
+  printMemoryTable(manifest);
+  if (failed(checkPeak(manifest)))
+    return failure();
+  llvm::outs() << "'" << line.model << "' compiles\n";
+  return success();
+}
+
 // The steps of a compile. Returns the exit code.
 int compile(const CommandLine &line) {
   DialectRegistry registry;
@@ -254,6 +270,8 @@ int compile(const CommandLine &line) {
     return inputFault;
   Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");
+  if (line.isCheck)
+    return failed(reportCheck(line, *module)) ? inputFault : 0;
   if (line.last != Phase::Executable) {
     // The module may go to stdout.
     bool toFile = !line.output.empty() && line.output != "-";
@@ -300,7 +318,10 @@ int main(int argc, char **argv) {
     return code >= 0 ? code : exporting::run(arguments);
   }
   CommandLine line;
-  if (int code = parseCommandLine(argc, argv, line); code >= 0)
+  line.isCheck = command == "check";
+  int skipped = line.isCheck; // the subcommand takes the place of the program
+  if (int code = parseCommandLine(argc - skipped, argv + skipped, line);
+      code >= 0)
     return code;
   int code = compile(line);
   // Success includes that everything printed has arrived.

@@ -14,8 +14,11 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
-// MLIR's spelling of a type is the manifest's.
+// MLIR's spelling of a type is the manifest's, but for unsigned integers, which
+// the runtime names as the formats of its files do.
 std::string dtypeName(Type type) {
+  if (type.isUnsignedInteger())
+    return "u" + std::to_string(type.getIntOrFloatBitWidth());
   std::string text;
   llvm::raw_string_ostream stream(text);
   stream << type;

@@ -112,6 +112,13 @@ LogicalResult RoundOp::buildAdjoint(OpBuilder &, ValueRange, ArrayRef<bool>,
   return success();
 }
 
+// `grad` does not differentiate through it; this is for the ops around it.
+LogicalResult StopGradientOp::buildAdjoint(OpBuilder &, ValueRange,
+                                           ArrayRef<bool>,
+                                           SmallVectorImpl<Value> &) {
+  return success();
+}
+
 // dx = dy for both operands.
 LogicalResult AddOp::buildAdjoint(OpBuilder &, ValueRange resultGrads,
                                   ArrayRef<bool>,

@@ -81,6 +81,10 @@ def NN_FloorOp : NN_Unary<"floor", "Rounds down",
 def NN_RoundOp : NN_Unary<"round", "Rounds to the nearest integer",
     "Computes the integer nearest to x, and the even one of two that are equally near. The adjoint is zero.">;
 
+def NN_StopGradientOp : NN_Unary<"stop_gradient", "Value without a gradient",
+    "Returns x as it is. No gradient passes: a parameter that affects the loss only through such ops is not trained. "
+    "It is PyTorch's `detach`. The pass `grad` removes it.", traits = [IsExact]>;
+
 def NN_NotOp : NN_Op<"not", [Pure, SameOperandsAndResultType, ElementwiseScalar]> {
   let summary = "Logical not";
   let description = [{

@@ -159,3 +159,7 @@ Value FloorOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
 Value RoundOp::buildScalar(OpBuilder &builder, Location loc, ValueRange xs) {
   return math::RoundEvenOp::create(builder, loc, xs[0]);
 }
+
+Value StopGradientOp::buildScalar(OpBuilder &, Location, ValueRange xs) {
+  return xs[0];
+}

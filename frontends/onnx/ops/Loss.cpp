@@ -2,7 +2,7 @@
 // sum becomes one nn.cross_entropy, which computes the softmax itself, never
 // stores the probabilities, and reports how many targets were valid. Exporters
 // write the same loss as log-softmax plus NegativeLogLikelihoodLoss.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/GraphImporter.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -140,6 +140,50 @@ static LogicalResult reduced(Node &node, const Classification &c,
   return node.result(loss.getLoss());
 }
 
+// Reduces losses of rows, which already have their weights. `weights` are those
+// of the rows, or null for 1.
+static LogicalResult reduceRows(Node &node, const Classification &c,
+                                Value losses, Value weights) {
+  Emitter &b = node.b;
+  if (c.reduction == "none")
+    return node.result(b.reshape(losses, shapeOf(node.input(1))));
+  if (c.reduction != "mean" && c.reduction != "sum")
+    return node.refuse("attribute 'reduction' is '" + c.reduction +
+                       "'; use none, mean or sum");
+  auto total = [&](Value rows) {
+    return b.reshape(b.reduce(nn::ReduceKind::sum, rows, {0}), {});
+  };
+  Value sum = total(losses);
+  if (c.reduction == "sum")
+    return node.result(sum);
+  // The mean is over the weights of the targets that count.
+  if (!weights)
+    weights = masked(b, c, b.like(losses, 1));
+  return node.result(b.binary<nn::DivOp>(sum, total(weights)));
+}
+
+// The loss against (1 - smoothing) of the target and smoothing / C of every
+// class. As in PyTorch, each class has its weight in the second term, and the
+// mean divides by the weights of the targets alone.
+static LogicalResult smoothed(Node &node, const Classification &c,
+                              double smoothing) {
+  Emitter &b = node.b;
+  int64_t classes = shapeOf(c.logits)[1];
+  Value logs = b.unary<nn::LogSoftmaxOp>(c.logits);
+  Value targets = perRow(node, c, logs);
+  Value weights = c.weights ? weightPerRow(b, c) : Value();
+  if (weights) {
+    targets = b.binary<nn::MulOp>(targets, weights);
+    logs = b.binary<nn::MulOp>(logs, b.broadcast(c.weights, shapeOf(logs)));
+  }
+  Value all =
+      b.reshape(b.reduce(nn::ReduceKind::sum, logs, {1}), {shapeOf(logs)[0]});
+  Value losses = b.binary<nn::AddOp>(
+      b.binary<nn::MulOp>(targets, 1 - smoothing),
+      masked(b, c, b.binary<nn::MulOp>(all, -smoothing / double(classes))));
+  return reduceRows(node, c, losses, weights);
+}
+
 // Turns rows×C back into N×C×d….
 static Value fromRows(Emitter &b, Value rows, ArrayRef<int64_t> shape) {
   Shape split = {shape[0]}, permutation = {0, int64_t(shape.size()) - 1};
@@ -159,6 +203,11 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
     node.setOutput(1,
                    fromRows(node.b, node.b.unary<nn::LogSoftmaxOp>(c->logits),
                             shapeOf(node.input(0))));
+  double smoothing = node.importer.labelSmoothing(node);
+  if (!(smoothing >= 0 && smoothing <= 1))
+    return node.refuse("the label smoothing must be between 0 and 1");
+  if (smoothing != 0)
+    return smoothed(node, *c, smoothing);
   return reduced(node, *c, c->logits);
 }
 
@@ -169,21 +218,7 @@ static LogicalResult reducedScores(Node &node, const Classification &c) {
   Value weights = c.weights ? weightPerRow(b, c) : Value();
   if (weights)
     losses = b.binary<nn::MulOp>(losses, weights);
-  if (c.reduction == "none")
-    return node.result(b.reshape(losses, shapeOf(node.input(1))));
-  if (c.reduction != "mean" && c.reduction != "sum")
-    return node.refuse("attribute 'reduction' is '" + c.reduction +
-                       "'; use none, mean or sum");
-  auto total = [&](Value rows) {
-    return b.reshape(b.reduce(nn::ReduceKind::sum, rows, {0}), {});
-  };
-  Value sum = total(losses);
-  if (c.reduction == "sum")
-    return node.result(sum);
-  // The mean is over the weights of the targets that count.
-  if (!weights)
-    weights = masked(b, c, b.like(losses, 1));
-  return node.result(b.binary<nn::DivOp>(sum, total(weights)));
+  return reduceRows(node, c, losses, weights);
 }
 
 // Only a log-softmax makes the loss a cross-entropy, so the handler looks

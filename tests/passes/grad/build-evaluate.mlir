@@ -102,3 +102,18 @@ func.func @microbatch(%x: tensor<2x3xf32> {fsdp.input = "x"}, %t: tensor<2xi64> 
   fsdp.report_loss %loss valid %valid : tensor<f32>, tensor<f32>
   return
 }
+
+// -----
+
+// An evaluation has no gradients to stop.
+// CHECK-LABEL: func.func @evaluate
+// CHECK-NOT: nn.stop_gradient
+// CHECK: nn.mul %arg0, %arg0
+func.func @microbatch(%x: tensor<2xf32> {fsdp.input = "x"}) {
+  %d = nn.stop_gradient %x : tensor<2xf32>
+  %y = nn.mul %d, %x : tensor<2xf32>
+  %s = nn.reduce sum %y [0] : tensor<2xf32> -> tensor<1xf32>
+  %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  return
+}

@@ -183,3 +183,51 @@ func.func @microbatch(%i: tensor<3xi64> {fsdp.input = "i"}) {
   // CHECK: fsdp.gradient @w, %[[DW]]
   return
 }
+
+// -----
+
+// No cotangent passes nn.stop_gradient, which is gone afterwards: @w has a
+// gradient from the left factor alone.
+fsdp.parameter @w : tensor<4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
+  %w = fsdp.load @w : tensor<4xf32>
+  %y = nn.mul %x, %w : tensor<4xf32>
+  %d = nn.stop_gradient %y : tensor<4xf32>
+  // CHECK-NOT: nn.stop_gradient
+  // CHECK: %[[Y:.*]] = nn.mul
+  // CHECK: %[[Z:.*]] = nn.mul %[[Y]], %[[Y]]
+  %z = nn.mul %y, %d : tensor<4xf32>
+  %s = nn.reduce sum %z [0] : tensor<4xf32> -> tensor<1xf32>
+  %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+  // CHECK: %[[G:.*]] = nn.broadcast
+  // CHECK-NEXT: %[[DY:.*]] = nn.mul %[[G]], %[[Y]] {fsdp.backward}
+  // CHECK-NEXT: %[[DW:.*]] = nn.mul %[[DY]], %arg0 {fsdp.backward}
+  // CHECK-NEXT: fsdp.gradient @w, %[[DW]]
+  fsdp.report_loss %l : tensor<f32>
+  return
+}
+
+// -----
+
+// A parameter that reaches the loss only through nn.stop_gradient has no
+// gradient, as in PyTorch, and one that is loaded for a detached use as well
+// still gets its own.
+fsdp.parameter @w : tensor<4xf32> trainable
+// expected-remark @+1 {{parameter 'teacher' does not affect the loss and is not trained}}
+fsdp.parameter @teacher : tensor<4xf32> trainable
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%x: tensor<4xf32> {fsdp.input = "x"}) {
+  %t = fsdp.load @teacher : tensor<4xf32>
+  %w = fsdp.load @w : tensor<4xf32>
+  %dt = nn.stop_gradient %t : tensor<4xf32>
+  %dw = nn.stop_gradient %w : tensor<4xf32>
+  %y = nn.mul %w, %dt : tensor<4xf32>
+  %z = nn.mul %y, %dw : tensor<4xf32>
+  %s = nn.reduce sum %z [0] : tensor<4xf32> -> tensor<1xf32>
+  %l = nn.reshape %s : tensor<1xf32> -> tensor<f32>
+  // CHECK: fsdp.gradient @w
+  // CHECK-NOT: fsdp.gradient @teacher
+  fsdp.report_loss %l : tensor<f32>
+  return
+}

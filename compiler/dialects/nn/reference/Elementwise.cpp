@@ -243,6 +243,7 @@ static void addFunctions(ReferenceTable &table) {
   add<FloorOp>(table, [](FloorOp, Floats x) { return std::floor(x[0]); });
   // The default rounding mode takes the even one of two equally near integers.
   add<RoundOp>(table, [](RoundOp, Floats x) { return std::nearbyint(x[0]); });
+  add<StopGradientOp>(table, [](StopGradientOp, Floats x) { return x[0]; });
   add<GeluOp>(table,
               [](GeluOp op, Floats x) { return gelu(x[0], op.getForm()); });
   add<GeluGradOp>(table, [](GeluGradOp op, Floats x) {

@@ -1,0 +1,119 @@
+"""Compares the first loss and gradients of a compiled program with those of the module that was exported."""
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .errors import MismatchError
+from .program import run
+from .tool import PathLike, call, compile
+
+_DROPOUTS = ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How near the program is to the module."""
+    loss: float           # of the module
+    loss_error: float     # relative
+    gradients: int        # that were compared
+    worst_gradient: str   # the parameter with the largest difference
+    gradient_error: float  # its difference, relative to the L2 norm of the module's gradient
+
+
+@contextlib.contextmanager
+def _without_dropout() -> Iterator[None]:
+    """The program's random numbers are its own, so dropout is off on both sides."""
+    functional = torch.nn.functional
+    before = {name: getattr(functional, name) for name in (*_DROPOUTS, "scaled_dot_product_attention")}
+
+    def attention(*arguments: Any, **keywords: Any) -> Any:
+        keywords.pop("dropout_p", None)
+        return before["scaled_dot_product_attention"](*arguments[:4], *([0.0] if len(arguments) > 4 else []), *arguments[5:], **keywords)
+
+    for name in _DROPOUTS:
+        setattr(functional, name, lambda input, *_, **__: input)
+    functional.scaled_dot_product_attention = attention
+    try:
+        yield
+    finally:
+        for name, function in before.items():
+            setattr(functional, name, function)
+
+
+def module_gradients(model: torch.nn.Module, inputs: dict[str, Any],
+                     loss: Callable[..., Any] | None) -> tuple[float, dict[str, torch.Tensor | None]]:
+    """Returns the loss of one microbatch and the gradient of each parameter, None where torch has none. Keeps `model` as it is."""
+    from .exporting import prepared
+    clone = copy.deepcopy(model).float()
+    with prepared(clone, inputs, loss), _without_dropout(), torch.enable_grad():
+        clone.zero_grad(set_to_none=True)
+        output = clone(**inputs)
+        value = output if isinstance(output, torch.Tensor) else _scalar(output)
+        value.backward()
+        return value.item(), {name: parameter.grad for name, parameter in clone.named_parameters()}
+
+
+def _scalar(output: Any) -> torch.Tensor:
+    values = output.values() if hasattr(output, "values") else output
+    return next(value for value in values if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() == 1)
+
+
+def check_export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *, loss: Callable[..., Any] | None = None,
+                 tolerance: float = 1e-4, tool: PathLike | None = None, **flags: Any) -> Agreement:
+    """Compiles the exported model, runs one step on the example inputs, and compares loss and gradients with the module's.
+
+    Dropout is off on both sides. `tolerance` bounds the relative difference of the loss, and of each gradient in L2. `flags` are
+    those of the compile that the model needs, such as dim=["batch=8"]. Raises MismatchError with every parameter that differs.
+    """
+    from safetensors.torch import load_file
+
+    from .exporting import named_inputs
+    inputs = named_inputs(model, example_inputs)
+    expected, gradients = module_gradients(model, inputs, loss)
+    with tempfile.TemporaryDirectory(prefix="fsdpc-") as scratch:
+        program, file = Path(scratch) / "program", Path(scratch) / "gradients.safetensors"
+        # The gradients are those before the update, so the optimizer does not matter.
+        compile(path, program, tool=tool, dropout="off", optimizer="sgd", lr=1, strategy="ddp", **flags)
+        read = {entry["name"] for entry in json.loads(call([str(program), "--manifest"]))["inputs"]}
+        data = {name: value for name, value in inputs.items() if name in read}
+        done = run(program, steps=1, data=data, progress=False, save_gradients=file, threads=1)
+        saved = load_file(file)
+    return _compare(expected, done.losses[0], gradients, saved, tolerance)
+
+
+def _compare(expected: float, found: float, gradients: dict[str, torch.Tensor | None], saved: dict[str, torch.Tensor],
+             tolerance: float) -> Agreement:
+    loss_error = abs(found - expected) / max(abs(expected), 1e-6)
+    faults = [] if loss_error <= tolerance else [f"the loss is {found:.7g} in the program and {expected:.7g} in the module"]
+    worst, worst_error = "", 0.0
+    norm = sum(float(gradient.norm()) ** 2 for gradient in gradients.values() if gradient is not None) ** 0.5
+    for name, gradient in gradients.items():
+        ours = saved.get(name)
+        if gradient is None and ours is None:
+            continue
+        if gradient is None or ours is None:
+            trained, other = ("program", "module") if gradient is None else ("module", "program")
+            present = ours if gradient is None else gradient
+            assert present is not None
+            if float(present.norm()) > 0:
+                faults.append(f"'{name}' has a gradient in the {trained}, but none in the {other}")
+            continue
+        # A gradient that is zero but for rounding is measured by the size of all.
+        error = float((ours.to(gradient) - gradient).norm()) / max(float(gradient.norm()), 1e-4 * norm, 1e-12)
+        if error > worst_error:
+            worst, worst_error = name, error
+        if error > tolerance:
+            faults.append(f"the gradient of '{name}' differs by {error:.1e}")
+    if faults:
+        raise MismatchError("the program is not the module: " + "; ".join(faults))
+    compared = sum(gradient is not None and name in saved for name, gradient in gradients.items())
+    return Agreement(expected, loss_error, compared, worst, worst_error)

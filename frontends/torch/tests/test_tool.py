@@ -1,0 +1,160 @@
+"""What needs no torch: finding the tool, flags, messages, the log of a run. Runs with unittest or pytest.
+
+The tool and the programs are scripts that behave as fsdpc and its programs do: exit codes, one "error: " line, a log.
+"""
+import io
+import json
+import os
+import stat
+import sys
+import tempfile
+import unittest
+import warnings
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import fsdpc
+from fsdpc.errors import messages
+from fsdpc.program import LogReader, ProgressLine, Step, launch_words
+from fsdpc.tool import flags_of
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def script(self, name: str, body: str) -> Path:
+        path = self.folder / name
+        path.write_text(f"#!{sys.executable}\nimport json, os, sys, time\n{body}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+
+class Finding(Scratch):
+    def test_argument_before_environment_before_path(self):
+        one, two = self.script("one", ""), self.script("two", "")
+        (self.folder / "bin").mkdir()
+        three = self.script("bin/fsdpc", "")
+        with mock.patch.dict(os.environ, {"FSDPC": str(two), "PATH": str(three.parent)}):
+            self.assertEqual(fsdpc.find_tool(one), str(one))
+            self.assertEqual(fsdpc.find_tool(), str(two))
+            del os.environ["FSDPC"]
+            self.assertEqual(fsdpc.find_tool(), str(three))
+
+    def test_what_is_missing_is_named(self):
+        with mock.patch.dict(os.environ, {"FSDPC": "/nowhere/fsdpc", "PATH": str(self.folder)}):
+            with self.assertRaisesRegex(fsdpc.ToolNotFound, "'/nowhere/fsdpc', from the environment variable FSDPC"):
+                fsdpc.find_tool()
+            del os.environ["FSDPC"]
+            with self.assertRaisesRegex(fsdpc.ToolNotFound, "no 'fsdpc' on PATH"):
+                fsdpc.find_tool()
+
+
+class Flags(unittest.TestCase):
+    def test_words(self):
+        self.assertEqual(flags_of({"param_dtype": "bf16", "lr": 1e-3, "nesterov": True, "amsgrad": False, "loss": None,
+                                   "frozen": ["^a", "b$"], "init": Path("w.safetensors")}),
+                         ["--param-dtype=bf16", "--lr=0.001", "--nesterov", "--frozen=^a", "--frozen=b$", "--init=w.safetensors"])
+
+    def test_launchers(self):
+        self.assertEqual(launch_words("./train", 3, "threads"), ["./train", "--ranks", "3"])
+        with self.assertRaisesRegex(fsdpc.CommandLineError, "unknown launcher 'slurm'"):
+            launch_words("./train", 3, "slurm")
+        with self.assertRaisesRegex(fsdpc.CommandLineError, "'ranks' is 0"):
+            launch_words("./train", 0, "threads")
+
+
+class Messages(Scratch):
+    def test_notes_belong_to_their_error(self):
+        text = "remark: r\nerror: cannot import 2 nodes\n  note: a (node 'a')\n  note: b\nwarning: w\n"
+        self.assertEqual(messages(text, "error"), ["cannot import 2 nodes\n  note: a (node 'a')\n  note: b"])
+        self.assertEqual(messages(text, "warning"), ["w"])
+
+    def test_exit_codes(self):
+        for code, kind in ((1, fsdpc.InputError), (2, fsdpc.CommandLineError), (3, fsdpc.RunError), (4, fsdpc.InterruptedRun)):
+            tool = self.script("tool", f"print('error: no file', file=sys.stderr); sys.exit({code})")
+            with self.assertRaises(kind) as caught:
+                fsdpc.compile("model.onnx", "train", tool=tool)
+            self.assertEqual((str(caught.exception), caught.exception.code), ("no file", code))
+
+    def test_killed(self):
+        tool = self.script("tool", "os.kill(os.getpid(), 9)")
+        with self.assertRaisesRegex(fsdpc.RunError, "killed by signal 9"):
+            fsdpc.check("model.onnx", tool=tool)
+
+    def test_command_lines_and_warnings(self):
+        tool = self.script("tool", "print(sys.argv[1:]); print('warning: optimized', file=sys.stderr)")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.assertEqual(fsdpc.compile("m.onnx", "out", tool=tool, lr=1).strip(), "['m.onnx', '-o', 'out', '--lr=1']")
+            self.assertEqual(fsdpc.check("m.onnx", tool=tool).strip(), "['check', 'm.onnx']")
+        self.assertEqual([(w.category, str(w.message)) for w in caught], [(fsdpc.ToolWarning, "optimized")] * 2)
+
+
+class Running(Scratch):
+    PROGRAM = """
+words = sys.argv[1:]
+steps, log = (words[words.index(flag) + 1] for flag in ("--steps", "--log"))
+with open(log, "w") as file:
+    print(json.dumps({"words": words}), file=file)
+    for step in range(int(steps)):
+        print(json.dumps({"step": step, "loss": 1 / (step + 1)}), file=file, flush=True)
+    print(json.dumps({"eval_step": int(steps), "eval_loss": 0.25}), file=file)
+"""
+
+    def test_log_and_flags(self):
+        seen = []
+        done = fsdpc.run(self.script("train", self.PROGRAM), 2, steps=3, tokens={"ids": "book.txt:u8"}, shuffle=True, on_step=seen.append)
+        self.assertEqual(done.losses, [1, 0.5, 1 / 3])
+        self.assertEqual([step.loss for step in done.evaluations], [0.25])
+        self.assertEqual(len(seen), 4)
+        words = done.header["words"]
+        self.assertEqual(words[:4] + words[-1:], ["--ranks", "2", "--tokens", "ids=book.txt:u8", "--shuffle"])
+
+    def test_failure_has_the_programs_words(self):
+        program = self.script("train", "print('2 ranks', file=sys.stderr); print('error: x.npy is short', file=sys.stderr); sys.exit(1)")
+        with self.assertRaises(fsdpc.InputError) as caught:
+            fsdpc.run(program, steps=1)
+        self.assertEqual(str(caught.exception), "x.npy is short")
+        self.assertIn("2 ranks", caught.exception.output)
+
+    def test_a_log_is_read_line_by_line(self):
+        reader = LogReader(self.folder / "log")
+        reader.update()  # not there yet
+        for text, losses in (('{"header": 1}\n{"step": 0, "lo', []), ('ss": 2}\n', [2]), ('{"step": 1, "loss": 1}', [2]), ("\n", [2, 1])):
+            with reader.path.open("a") as file:
+                file.write(text)
+            reader.update()
+            self.assertEqual(reader.run.losses, losses)
+
+    def test_a_log_that_the_program_truncates_is_read_anew(self):
+        path = self.folder / "log"
+        path.write_text(json.dumps({"step": 0, "loss": 9, "from": "an earlier run"}) + "\n")
+        reader = LogReader(path)
+        reader.update()
+        self.assertEqual(reader.run.losses, [])
+        path.write_text('{"step": 0, "loss": 2}\n')
+        reader.update()
+        self.assertEqual(reader.run.losses, [2])
+
+
+class Progress(unittest.TestCase):
+    def test_line(self):
+        line = ProgressLine(20, io.StringIO())
+        self.assertEqual(line.text(Step({"step": 9, "loss": 0.5}), line.began + 5), "[##########          ] step 10 of 20  loss 0.5000  50 s left")
+        line = ProgressLine(4, io.StringIO())
+        self.assertEqual(line.text(Step({"step": 0, "loss": 2.0}), line.began + 1), "[#####               ] step 1 of 4  loss 2.0000  3 s left")
+
+    def test_nothing_without_a_terminal(self):
+        stream = io.StringIO()
+        line = ProgressLine(4, stream)
+        line.show(Step({"step": 0, "loss": 2.0}))
+        line.close()
+        self.assertEqual(stream.getvalue(), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
