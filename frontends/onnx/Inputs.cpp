@@ -35,7 +35,8 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     };
     const auto &type = input.type().tensor_type();
     Type element = importedType(type.elem_type(), context);
-    if (!input.type().has_tensor_type() || !element)
+    if (!input.type().has_tensor_type() || !element ||
+        isStorageType(type.elem_type()))
       return refuse("has an unsupported element type");
     if (!type.has_shape())
       return refuse("has no shape; export with static shapes, or with named "

@@ -4,6 +4,8 @@
 // that weights saved by a program load back into torch.
 #include "frontends/onnx/Parameters.h"
 
+#include "compiler/dialects/fsdp/Entries.h"
+
 #include "frontends/onnx/Emitter.h"
 
 #include "mlir/IR/Builders.h"
@@ -71,6 +73,12 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role, Type element,
            << "tensor '" << name << "' of '" << model.path
            << "' has an unsupported element type, or a shape that is dynamic "
               "or invalid";
+  if (role != TensorRole::constant &&
+      (name == fsdp::FSDPDialect::kMicrobatch ||
+       name == fsdp::FSDPDialect::kUpdate || name == fsdp::kEvaluate))
+    return emitError(UnknownLoc::get(context))
+           << "tensor '" << name << "' of '" << model.path
+           << "' has the name of a function of the compiled module; rename it";
   std::string fqn = name.str();
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)
@@ -116,6 +124,16 @@ LogicalResult ParameterTable::build() {
       for (int i : {3, 4})
         statistics.insert(node.input(i));
 
+  // A node that differentiates with respect to a tensor keeps it from being a
+  // constant, which would be folded.
+  llvm::StringSet<> differentiated;
+  for (const auto &node : graph.node())
+    if (node.op_type() == "Gradient")
+      for (const auto &attribute : node.attribute())
+        if (attribute.name() == "xs")
+          differentiated.insert(attribute.strings().begin(),
+                                attribute.strings().end());
+
   auto role = [&](StringRef name, bool mayBeParameter) {
     if (statistics.contains(name))
       return TensorRole::buffer;
@@ -128,11 +146,15 @@ LogicalResult ParameterTable::build() {
   for (int i = 0; i < graph.initializer_size(); ++i) {
     const onnx::TensorProto &tensor = graph.initializer(i);
     Type element = importedType(tensor.data_type(), context);
-    bool mayBeParameter =
-        element && isa<FloatType>(element) && tensor.dims_size() > 0;
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
-    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter), element,
-                   shape, i)))
+    // An empty tensor has nothing to train, and quantised values are constants.
+    bool mayBeParameter =
+        element && isa<FloatType>(element) && !llvm::is_contained(shape, 0) &&
+        (!shape.empty() || differentiated.contains(tensor.name()));
+    TensorRole kind = isStorageType(tensor.data_type())
+                          ? TensorRole::constant
+                          : role(tensor.name(), mayBeParameter);
+    if (failed(add(tensor.name(), kind, element, shape, i)))
       return failure();
   }
   // Inputs that metadata calls parameters: the model was exported without
