@@ -243,11 +243,13 @@ HandlerTable::HandlerTable() {
   registerLoop(*this);
   registerLoss(*this);
   registerNormalisation(*this);
+  registerPooling(*this);
   registerProduct(*this);
   registerQuantization(*this);
   registerRearrange(*this);
   registerRecurrent(*this);
   registerReduction(*this);
+  registerRegions(*this);
   registerResize(*this);
   registerSampling(*this);
   registerScatter(*this);
