@@ -237,9 +237,11 @@ HandlerTable::HandlerTable() {
   registerConvolution(*this);
   registerDropout(*this);
   registerElementwise(*this);
+  registerFlexAttention(*this);
   registerFourier(*this);
   registerGather(*this);
   registerIntegerProduct(*this);
+  registerLinearAttention(*this);
   registerLoop(*this);
   registerLoss(*this);
   registerNormalisation(*this);
