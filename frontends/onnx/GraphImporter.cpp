@@ -66,17 +66,53 @@ ArrayRef<Value> GraphImporter::lookupSequence(StringRef name) {
   return entry ? ArrayRef<Value>(entry->sequence) : ArrayRef<Value>();
 }
 
-void GraphImporter::define(StringRef name, Value value) {
+void GraphImporter::define(StringRef name, Value value, int64_t elementType) {
   Entry &entry = frame->values[name];
   entry = Entry();
   entry.value = value;
+  entry.elementType = elementType;
 }
 
-void GraphImporter::defineSequence(StringRef name, SmallVector<Value> values) {
+Type GraphImporter::carrierOf(const Entry &entry) {
+  if (entry.loaded)
+    return entry.loaded->type.getElementType();
+  return entry.value ? elementOf(entry.value) : Type();
+}
+
+int64_t GraphImporter::elementTypeOf(const Entry &entry) {
+  if (entry.elementType)
+    return entry.elementType;
+  Type carrier = carrierOf(entry);
+  return carrier ? naturalType(carrier) : 0;
+}
+
+int64_t GraphImporter::elementType(StringRef name) {
+  Entry *entry = find(name);
+  return entry ? elementTypeOf(*entry) : 0;
+}
+
+int64_t GraphImporter::derivedType(const onnx::NodeProto &proto, Value output) {
+  for (const std::string &input : proto.input())
+    if (Entry *entry = input.empty() ? nullptr : find(input);
+        entry && carrierOf(*entry) == elementOf(output))
+      return entry->elementType;
+  return 0;
+}
+
+std::optional<Item> GraphImporter::lookupItem(StringRef name) {
+  Entry *entry = find(name);
+  if (!entry ||
+      !summary.budgets.spend(Cost::ops, int64_t(entry->sequence.size())))
+    return std::nullopt;
+  if (entry->loaded)
+    return Item::tensor(lookup(name));
+  return *entry;
+}
+
+void GraphImporter::define(StringRef name, Item item) {
   Entry &entry = frame->values[name];
   entry = Entry();
-  entry.sequence = std::move(values);
-  entry.isSequence = true;
+  static_cast<Item &>(entry) = std::move(item);
 }
 
 // In the body of a function, an attribute may refer to one of the calling node.
@@ -160,10 +196,23 @@ static bool isConstant(Value value) {
   return value.getDefiningOp<nn::ConstantOp>() != nullptr;
 }
 
-// Returns true for ops that accept sequences as inputs.
+// Returns true for ops that accept sequences and optionals as inputs.
 static bool takesSequences(StringRef op) {
-  return op == "SequenceAt" || op == "SequenceLength" ||
-         op == "ConcatFromSequence";
+  return llvm::is_contained(
+      {"SequenceAt", "SequenceLength", "ConcatFromSequence", "SequenceInsert",
+       "SequenceErase", "SequenceMap", "Identity", "Loop", "Optional",
+       "OptionalGetElement", "OptionalHasElement"},
+      op);
+}
+
+// Returns true for ops that accept storage types (isStorageType): ONNX lets no
+// other op compute with them.
+static bool takesStorageTypes(StringRef op) {
+  return llvm::is_contained({"Cast", "CastLike", "BitCast", "QuantizeLinear",
+                             "DequantizeLinear", "Identity", "Reshape",
+                             "Flatten", "Squeeze", "Unsqueeze", "Transpose",
+                             "Shape", "Size", "If", "Loop", "Scan"},
+                            op);
 }
 
 // Says that there is no handler, and what would help.
@@ -204,8 +253,9 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   };
   // A function of the model takes precedence over a handler of the same name.
   auto function = functions.find({proto.domain(), proto.op_type()});
-  Handler handler =
-      domain.empty() ? handlers.find(proto.op_type(), node.version) : nullptr;
+  Handler handler = handlers.find(
+      domain.empty() ? proto.op_type() : domain + "." + proto.op_type(),
+      node.version);
   if (function == functions.end() && !handler)
     return refused(unsupported(node));
   for (const std::string &input : proto.input()) {
@@ -216,12 +266,20 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
       return refused("input '" + input + "' is not defined before this node");
     if (entry->isPoisoned)
       return poison(proto); // the cause is reported already
-    if (entry->isSequence && !takesSequences(proto.op_type()))
-      return refused("input '" + input +
-                     "' is a sequence; a tensor is expected");
-    if (!entry->isSequence && !lookup(input))
+    bool isTensor = !entry->isSequence && !entry->isAbsent;
+    if (!isTensor && function == functions.end() &&
+        !takesSequences(proto.op_type()))
+      return refused("input '" + input + "' is " +
+                     (entry->isSequence ? "a sequence" : "an empty optional") +
+                     "; a tensor is expected");
+    if (isTensor && !lookup(input))
       return refused("input '" + input +
                      "' cannot be read: " + tensors.problem);
+    if (int64_t type = elementTypeOf(*entry);
+        isStorageType(type) && function == functions.end() &&
+        !takesStorageTypes(proto.op_type()))
+      return refused("input '" + input + "' has element type " + nameOf(type) +
+                     "; dequantise or cast it first");
   }
   if (std::string lost = lostInExport(proto); !lost.empty())
     return refused(lost);
@@ -241,6 +299,11 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   }
   if (isDetach(tracedCall(proto)))
     stopGradients(proto);
+  // What a function or a nested graph gives has its own type already.
+  bool isNested = function != functions.end() ||
+                  llvm::any_of(proto.attribute(), [](const auto &attribute) {
+                    return attribute.has_g();
+                  });
   bool isFolded = true;
   for (const std::string &output : proto.output()) {
     if (output.empty())
@@ -249,6 +312,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
     if (entry == frame->values.end())
       return refused("output '" + output + "' is not supported");
     Value value = entry->second.value;
+    if (value && !entry->second.elementType && !isNested)
+      entry->second.elementType = derivedType(proto, value);
     if (value && !countElements(shapeOf(value)))
       return refused("the result has too many elements or dimensions");
     isFolded &= value && isConstant(value);
@@ -481,11 +546,17 @@ LogicalResult GraphImporter::run(func::FuncOp function,
   b.builder.setInsertionPointToEnd(body);
   for (auto [name, argument] : llvm::zip(inputs, body->getArguments()))
     define(name, argument);
-  for (const auto &tensor : model.proto.graph().initializer())
-    root.values[tensor.name()].loaded = parameters.find(tensor.name());
-  for (const auto &input : model.proto.graph().input())
+  for (const auto &input : model.proto.graph().input()) {
+    Entry &entry = root.values[input.name()];
     if (const NamedTensor *tensor = parameters.find(input.name()))
-      root.values[input.name()].loaded = tensor;
+      entry.loaded = tensor;
+    entry.elementType = input.type().tensor_type().elem_type();
+  }
+  for (const auto &tensor : model.proto.graph().initializer()) {
+    Entry &entry = root.values[tensor.name()];
+    entry.loaded = parameters.find(tensor.name());
+    entry.elementType = tensor.data_type();
+  }
   for (const auto &name : refused)
     root.values[name.getKey()].isPoisoned = true;
   importNodes(model.proto.graph().node());

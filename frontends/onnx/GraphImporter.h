@@ -3,6 +3,7 @@
 // demands; a node whose input is defined later is refused.
 #pragma once
 
+#include "frontends/onnx/ElementTypes.h"
 #include "frontends/onnx/InliningCost.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Parameters.h"
@@ -41,9 +42,16 @@ public:
   // ---- for Node ----
   mlir::Value lookup(llvm::StringRef name); // null for a sequence
   llvm::ArrayRef<mlir::Value> lookupSequence(llvm::StringRef name);
-  void define(llvm::StringRef name, mlir::Value value);
-  void defineSequence(llvm::StringRef name,
-                      llvm::SmallVector<mlir::Value> values);
+  // Returns what a name stands for, and spends the length of a sequence, which
+  // is copied, on the budgets. Returns nullopt if it exceeds them, or if the
+  // name is not defined.
+  std::optional<Item> lookupItem(llvm::StringRef name);
+  // Returns the ONNX type of a tensor's elements.
+  int64_t elementType(llvm::StringRef name);
+  // `elementType` is an ONNX type; 0 stands for the one that importNode
+  // derives.
+  void define(llvm::StringRef name, mlir::Value value, int64_t elementType = 0);
+  void define(llvm::StringRef name, Item item);
   // Returns the attribute, or the one of the calling node that it refers to;
   // null if the caller has not set it.
   const onnx::AttributeProto *
@@ -52,15 +60,17 @@ public:
 
   // ---- for handlers ----
   Weights &weights() { return tensors; }
+  // Defines the initializers of a nested graph in the current frame.
+  mlir::LogicalResult defineInitializers(Node &node,
+                                         const onnx::GraphProto &graph);
   // Imports the branch of an If whose condition is constant.
   mlir::LogicalResult inlineBranch(Node &node, const onnx::GraphProto &branch);
-  // Imports the body of a loop once, with values for its inputs, and returns
+  // Imports the body of a loop once, with items for its inputs, and returns
   // those of its outputs. Spends `size`, the body's cost, on the budgets.
   mlir::LogicalResult inlineBody(Node &node, const onnx::GraphProto &body,
                                  const InliningCost::Size &size,
-                                 int64_t iteration,
-                                 llvm::ArrayRef<mlir::Value> inputs,
-                                 llvm::SmallVectorImpl<mlir::Value> &outputs);
+                                 int64_t iteration, llvm::ArrayRef<Item> inputs,
+                                 llvm::SmallVectorImpl<Item> &outputs);
   InliningCost::Size costOf(const onnx::GraphProto &body) {
     return InliningCost(functions).of(body);
   }
@@ -83,12 +93,12 @@ public:
   mlir::Value random();
 
 private:
-  // The meaning of a name: a value, a sequence, or a symbol that is loaded.
-  struct Entry {
-    mlir::Value value;
-    llvm::SmallVector<mlir::Value> sequence;
+  // The meaning of a name: an item, or a symbol that is loaded.
+  struct Entry : Item {
     const NamedTensor *loaded = nullptr; // a symbol, loaded anew at each use
-    bool isSequence = false, isPoisoned = false;
+    // Of ONNX; 0 stands for the natural type of the carrier.
+    int64_t elementType = 0;
+    bool isPoisoned = false;
   };
   // The names of one graph. A branch also sees those of its surroundings
   // (parent); a function does not.
@@ -107,6 +117,13 @@ private:
   };
 
   Entry *find(llvm::StringRef name);
+  // Returns the type of nn that carries the elements of a tensor.
+  static mlir::Type carrierOf(const Entry &entry);
+  static int64_t elementTypeOf(const Entry &entry);
+  // Returns the ONNX type of an output whose handler has not said it: that of
+  // the first input with the same carrier, since ONNX's ops take and give one
+  // type where they do not name another.
+  int64_t derivedType(const onnx::NodeProto &proto, mlir::Value output);
   void
   importNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes);
   void importNode(const onnx::NodeProto &proto);

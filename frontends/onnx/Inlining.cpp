@@ -51,13 +51,25 @@ GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   return success(refusals.size() == before);
 }
 
+// They are constants: parameters are initializers of the model's own graph.
+LogicalResult GraphImporter::defineInitializers(Node &node,
+                                                const onnx::GraphProto &graph) {
+  for (const onnx::TensorProto &tensor : graph.initializer()) {
+    FailureOr<DenseElementsAttr> value = tensors.constant(tensor);
+    if (failed(value))
+      return node.refuse(
+          "initializer '" + tensor.name() +
+          "' of a nested graph cannot be read: " + tensors.problem);
+    define(tensor.name(), b.constant(*value), tensor.data_type());
+  }
+  return success();
+}
+
 // A branch sees the names around it, unlike a function.
 LogicalResult GraphImporter::inlineBranch(Node &node,
                                           const onnx::GraphProto &branch) {
-  if (branch.output_size() < node.proto.output_size() ||
-      branch.initializer_size() > 0)
-    return node.refuse("the branch has initializers or too few outputs; "
-                       "initializers in branches are not supported");
+  if (branch.output_size() < node.proto.output_size())
+    return node.refuse("the branch has too few outputs");
   Frame inner;
   inner.parent = frame;
   inner.attributes = frame->attributes;
@@ -66,7 +78,8 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   inner.isInlined = true;
   frame = &inner;
   size_t before = refusals.size();
-  importNodes(branch.node());
+  if (succeeded(defineInitializers(node, branch)))
+    importNodes(branch.node());
   // Copies the results while the branch's names are still visible.
   SmallVector<Entry> results;
   for (int i = 0; i < node.proto.output_size(); ++i)
@@ -85,16 +98,12 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   return success();
 }
 
-LogicalResult GraphImporter::inlineBody(Node &node,
-                                        const onnx::GraphProto &body,
-                                        const InliningCost::Size &size,
-                                        int64_t iteration,
-                                        ArrayRef<Value> inputs,
-                                        SmallVectorImpl<Value> &outputs) {
-  if (body.input_size() != int64_t(inputs.size()) ||
-      body.initializer_size() > 0)
+LogicalResult GraphImporter::inlineBody(
+    Node &node, const onnx::GraphProto &body, const InliningCost::Size &size,
+    int64_t iteration, ArrayRef<Item> inputs, SmallVectorImpl<Item> &outputs) {
+  if (body.input_size() != int64_t(inputs.size()))
     return node.refuse("the body must have " + Twine(inputs.size()) +
-                       " inputs and no initializers");
+                       " inputs");
   Frame inner;
   inner.parent = frame;
   inner.attributes = frame->attributes;
@@ -107,19 +116,25 @@ LogicalResult GraphImporter::inlineBody(Node &node,
     if (!summary.budgets.spend(cost, amount))
       return node.refuse("iteration " + Twine(iteration) + " needs " +
                          Budgets::exceeded(cost));
-  for (auto [input, value] : llvm::zip(body.input(), inputs))
-    inner.values[input.name()].value = value;
   frame = &inner;
+  for (auto [input, item] : llvm::zip(body.input(), inputs))
+    define(input.name(), item);
   size_t before = refusals.size();
-  importNodes(body.node());
-  for (const auto &output : body.output())
-    outputs.push_back(refusals.size() == before ? lookup(output.name())
-                                                : Value());
+  if (succeeded(defineInitializers(node, body)))
+    importNodes(body.node());
+  for (const auto &output : body.output()) {
+    std::optional<Item> item =
+        refusals.size() == before ? lookupItem(output.name()) : std::nullopt;
+    int64_t type = item ? elementType(output.name()) : 0;
+    if (refusals.size() == before && !item)
+      (void)node.refuse("the body does not define output '" + output.name() +
+                        "'");
+    else if (type && !isPlainType(type))
+      (void)node.refuse("output '" + output.name() +
+                        "' of the body has element type " + nameOf(type) +
+                        ", which loops do not carry");
+    outputs.push_back(item.value_or(Item()));
+  }
   frame = inner.parent;
-  if (refusals.size() != before)
-    return failure();
-  if (llvm::is_contained(outputs, Value()))
-    return node.refuse(
-        "the body does not define all of its outputs as tensors");
-  return success();
+  return success(refusals.size() == before);
 }

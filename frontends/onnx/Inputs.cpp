@@ -47,6 +47,11 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
       refuse(tensorFault(type.elem_type(), {}, context));
       continue;
     }
+    if (isStorageType(type.elem_type())) {
+      refuse("has the element type " + nameOf(type.elem_type()) +
+             ", which cannot be fed; make it a constant");
+      continue;
+    }
     if (!type.has_shape()) {
       refuse("has no shape; export with static shapes, or with named "
              "dimensions and --dim NAME=VALUE");

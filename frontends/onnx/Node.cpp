@@ -17,6 +17,16 @@ Value Node::input(int64_t i) {
   return has(i) ? importer.lookup(proto.input(i)) : Value();
 }
 
+std::optional<Item> Node::item(int64_t i) {
+  std::optional<Item> found;
+  if (!has(i))
+    (void)refuse("input " + Twine(i) + " is missing");
+  else if (!(found = importer.lookupItem(proto.input(i))))
+    (void)refuse("the sequences up to this node need " +
+                 Budgets::exceeded(Cost::ops));
+  return found;
+}
+
 // Handlers need shapes, axes and the like as constants. They are constants only
 // if earlier nodes have folded.
 std::optional<SmallVector<int64_t>> Node::integers(int64_t i, StringRef what) {
@@ -105,14 +115,18 @@ std::optional<SmallVector<int64_t>> Node::getInts(StringRef name) const {
   return SmallVector<int64_t>(found->ints().begin(), found->ints().end());
 }
 
-void Node::setOutput(int64_t i, Value value) {
-  if (isUsed(i))
-    importer.define(proto.output(i), value);
+int64_t Node::elementType(int64_t i) {
+  return has(i) ? importer.elementType(proto.input(i)) : 0;
 }
 
-void Node::setSequence(int64_t i, SmallVector<Value> values) {
+void Node::setOutput(int64_t i, Value value, int64_t elementType) {
   if (isUsed(i))
-    importer.defineSequence(proto.output(i), std::move(values));
+    importer.define(proto.output(i), value, elementType);
+}
+
+void Node::setItem(int64_t i, Item item) {
+  if (isUsed(i))
+    importer.define(proto.output(i), std::move(item));
 }
 
 LogicalResult Node::refuse(const Twine &reason) {
@@ -177,6 +191,13 @@ LogicalResult Node::expectFloat(Value value) {
   return success();
 }
 
+LogicalResult Node::expectPlain(int64_t i) {
+  if (int64_t type = elementType(i); type && !isPlainType(type))
+    return refuse("input '" + proto.input(i) + "' has element type " +
+                  nameOf(type) + ", which loops and sequences do not carry");
+  return success();
+}
+
 std::string frontend::printShape(ArrayRef<int64_t> shape) {
   std::string text = "[";
   for (int64_t size : shape)
@@ -210,27 +231,39 @@ bool Node::broadcastsTo(Value value, ArrayRef<int64_t> shape) {
 HandlerTable::HandlerTable() {
   registerActivation(*this);
   registerAttention(*this);
+  registerBits(*this);
+  registerClassical(*this);
   registerConstants(*this);
   registerControl(*this);
   registerConvolution(*this);
+  registerDeterminant(*this);
   registerDropout(*this);
+  registerEinsum(*this);
   registerElementwise(*this);
+  registerFlexAttention(*this);
   registerFourier(*this);
   registerGather(*this);
+  registerGradient(*this);
+  registerIntegerProduct(*this);
+  registerLinearAttention(*this);
+  registerLoop(*this);
   registerLoss(*this);
+  registerNGrams(*this);
   registerNormalisation(*this);
+  registerOptimizers(*this);
+  registerPooling(*this);
   registerProduct(*this);
-  registerReduction(*this);
-  registerSequence(*this);
-  registerScatter(*this);
-  registerSort(*this);
-  registerResize(*this);
+  registerQuantization(*this);
   registerRearrange(*this);
   registerRecurrent(*this);
-  registerQuantization(*this);
-  registerLoop(*this);
+  registerReduction(*this);
+  registerRegions(*this);
+  registerResize(*this);
   registerSampling(*this);
+  registerScatter(*this);
+  registerSequence(*this);
   registerShape(*this);
+  registerSort(*this);
 }
 
 // An opset has the newest version of an op up to its own.

@@ -14,6 +14,20 @@ namespace fsdpc::frontend {
 
 class GraphImporter;
 
+// A tensor, or a sequence of tensors, which exists only during the import. An
+// optional is its element; without one it is absent.
+struct Item {
+  mlir::Value value; // null for a sequence, and for what is absent
+  llvm::SmallVector<mlir::Value> sequence;
+  bool isSequence = false, isAbsent = false;
+
+  static Item tensor(mlir::Value value) { return {value, {}, false, false}; }
+  static Item list(llvm::SmallVector<mlir::Value> values) {
+    return {{}, std::move(values), true, false};
+  }
+  static Item absent() { return {{}, {}, false, true}; }
+};
+
 // Lives while its node is imported. It owns nothing but its name; the importer
 // and the proto outlive it.
 class Node {
@@ -35,6 +49,11 @@ public:
     return i < numInputs() && !proto.input(i).empty();
   }
   mlir::Value input(int64_t i);
+  // Returns the ONNX type of an input's elements, or 0 if it is absent.
+  int64_t elementType(int64_t i);
+  // Returns an input that may be a sequence, or nullopt after it has refused
+  // the node.
+  std::optional<Item> item(int64_t i);
   // Returns the integers of a constant input; refuses the node if it is not
   // constant. `what` names the input in the message. It also refuses more than
   // kMostIntegers.
@@ -74,10 +93,12 @@ public:
     return i < numOutputs() && !proto.output(i).empty();
   }
   // Does nothing if output `i` is unused, so handlers may set all outputs.
-  void setOutput(int64_t i, mlir::Value value);
-  void setSequence(int64_t i, llvm::SmallVector<mlir::Value> values);
-  mlir::LogicalResult result(mlir::Value value) {
-    setOutput(0, value);
+  // `elementType` is the ONNX type of its elements, which must be given unless
+  // it is that of the first input with the same carrier (ElementTypes.h).
+  void setOutput(int64_t i, mlir::Value value, int64_t elementType = 0);
+  void setItem(int64_t i, Item item);
+  mlir::LogicalResult result(mlir::Value value, int64_t elementType = 0) {
+    setOutput(0, value, elementType);
     return mlir::success();
   }
 
@@ -96,6 +117,9 @@ public:
   // hostile model can ask for any size.
   mlir::LogicalResult checkShape(llvm::ArrayRef<int64_t> shape);
   mlir::LogicalResult expectFloat(mlir::Value value);
+  // Refuses types of which the carrier does not say everything (isPlainType),
+  // where a list of values passes an input on without its ONNX type.
+  mlir::LogicalResult expectPlain(int64_t i);
   // Broadcasts all values to their common shape.
   mlir::LogicalResult broadcast(llvm::MutableArrayRef<mlir::Value> values);
   // Returns true if the value broadcasts to exactly `shape`, one way.
@@ -110,8 +134,9 @@ std::string printShape(llvm::ArrayRef<int64_t> shape);
 
 using Handler = mlir::LogicalResult (*)(Node &);
 
-// The handlers of each op of the default domain, by the opset version since
-// which they apply.
+// The handlers of each op, by the opset version since which they apply. An op
+// of another domain than the default one is named with it, as in
+// "ai.onnx.preview.FlexAttention".
 class HandlerTable {
 public:
   HandlerTable();
@@ -130,26 +155,38 @@ private:
 // One function per file in ops/.
 void registerActivation(HandlerTable &table);
 void registerAttention(HandlerTable &table);
+void registerBits(HandlerTable &table);
+void registerClassical(HandlerTable &table);
 void registerConstants(HandlerTable &table);
 void registerControl(HandlerTable &table);
 void registerConvolution(HandlerTable &table);
+void registerDeterminant(HandlerTable &table);
 void registerDropout(HandlerTable &table);
+void registerEinsum(HandlerTable &table);
 void registerElementwise(HandlerTable &table);
+void registerFlexAttention(HandlerTable &table);
 void registerFourier(HandlerTable &table);
 void registerGather(HandlerTable &table);
+void registerGradient(HandlerTable &table);
+void registerIntegerProduct(HandlerTable &table);
+void registerLinearAttention(HandlerTable &table);
+void registerLoop(HandlerTable &table);
 void registerLoss(HandlerTable &table);
+void registerNGrams(HandlerTable &table);
 void registerNormalisation(HandlerTable &table);
+void registerOptimizers(HandlerTable &table);
+void registerPooling(HandlerTable &table);
 void registerProduct(HandlerTable &table);
-void registerReduction(HandlerTable &table);
-void registerSequence(HandlerTable &table);
-void registerScatter(HandlerTable &table);
-void registerSort(HandlerTable &table);
-void registerResize(HandlerTable &table);
+void registerQuantization(HandlerTable &table);
 void registerRearrange(HandlerTable &table);
 void registerRecurrent(HandlerTable &table);
-void registerQuantization(HandlerTable &table);
-void registerLoop(HandlerTable &table);
+void registerReduction(HandlerTable &table);
+void registerRegions(HandlerTable &table);
+void registerResize(HandlerTable &table);
 void registerSampling(HandlerTable &table);
+void registerScatter(HandlerTable &table);
+void registerSequence(HandlerTable &table);
 void registerShape(HandlerTable &table);
+void registerSort(HandlerTable &table);
 
 } // namespace fsdpc::frontend

@@ -173,11 +173,14 @@ LogicalResult ParameterTable::build() {
   for (int i = 0; i < graph.initializer_size(); ++i) {
     const onnx::TensorProto &tensor = graph.initializer(i);
     Type element = importedType(tensor.data_type(), context);
-    bool mayBeParameter =
-        element && isa<FloatType>(element) && tensor.dims_size() > 0;
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
-    if (failed(add(tensor.name(), role(tensor.name(), mayBeParameter),
-                   tensor.data_type(), shape, i)))
+    // An empty tensor has nothing to train, and quantised values are constants.
+    bool mayBeParameter = element && isa<FloatType>(element) &&
+                          !shape.empty() && !llvm::is_contained(shape, 0);
+    TensorRole kind = isStorageType(tensor.data_type())
+                          ? TensorRole::constant
+                          : role(tensor.name(), mayBeParameter);
+    if (failed(add(tensor.name(), kind, tensor.data_type(), shape, i)))
       return failure();
   }
   // Inputs that metadata calls parameters: the model was exported without

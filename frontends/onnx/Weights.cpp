@@ -21,63 +21,38 @@ using onnx::TensorProto;
 
 // ---- types ----
 
-Type frontend::importedType(int64_t onnxType, MLIRContext *context) {
-  Builder b(context);
+// Returns the type's name in a source, or "" for a type that only this reader
+// understands.
+static StringRef sourceType(int64_t onnxType) {
   switch (onnxType) {
   case TensorProto::FLOAT:
+    return "f32";
   case TensorProto::FLOAT16:
+    return "f16";
   case TensorProto::BFLOAT16:
+    return "bf16";
   case TensorProto::DOUBLE:
-    return b.getF32Type();
+    return "f64";
   case TensorProto::INT64:
+    return "i64";
   case TensorProto::UINT64:
-  case TensorProto::UINT32:
-    return b.getI64Type();
+    return "ui64";
   case TensorProto::INT32:
-  case TensorProto::INT16:
-  case TensorProto::UINT16:
-    return b.getI32Type();
-  case TensorProto::INT8:
-    return b.getI8Type();
-  case TensorProto::UINT8:
-    return b.getIntegerType(8, /*isSigned=*/false);
-  case TensorProto::BOOL:
-    return b.getI1Type();
-  }
-  return nullptr;
-}
-
-// Returns the bytes of an element as stored, and the type's name in a source.
-static std::pair<uint64_t, StringRef> storedType(int64_t onnxType) {
-  switch (onnxType) {
-  case TensorProto::FLOAT:
-    return {4, "f32"};
-  case TensorProto::FLOAT16:
-    return {2, "f16"};
-  case TensorProto::BFLOAT16:
-    return {2, "bf16"};
-  case TensorProto::DOUBLE:
-    return {8, "f64"};
-  case TensorProto::INT64:
-    return {8, "i64"};
-  case TensorProto::UINT64:
-    return {8, "ui64"};
-  case TensorProto::INT32:
-    return {4, "i32"};
+    return "i32";
   case TensorProto::UINT32:
-    return {4, "ui32"};
+    return "ui32";
   case TensorProto::INT16:
-    return {2, "i16"};
+    return "i16";
   case TensorProto::UINT16:
-    return {2, "ui16"};
+    return "ui16";
   case TensorProto::INT8:
-    return {1, "i8"};
+    return "i8";
   case TensorProto::UINT8:
-    return {1, "ui8"};
+    return "ui8";
   case TensorProto::BOOL:
-    return {1, "i1"};
+    return "i1";
   }
-  return {0, ""};
+  return "";
 }
 
 // Records why a read failed. The caller emits the error, since it knows which
@@ -87,17 +62,18 @@ LogicalResult Weights::fail(const Twine &why) {
   return failure();
 }
 
-// Returns the bytes that a tensor's shape and type need.
+// Returns the bytes that a tensor's shape and type need. Elements of less than
+// a byte share one.
 FailureOr<uint64_t> Weights::storedBytes(const TensorProto &tensor) {
-  auto [width, name] = storedType(tensor.data_type());
-  if (width == 0)
+  uint64_t bits = bitsOf(tensor.data_type());
+  if (bits == 0)
     return fail("element type " + Twine(tensor.data_type()) +
                 " is not supported");
   auto count =
       countElements(ArrayRef(tensor.dims().data(), tensor.dims_size()));
   if (!count)
     return fail("the shape has a negative dimension or too many elements");
-  return *count * width;
+  return (*count * bits + 7) / 8;
 }
 
 // ---- external files ----
@@ -261,8 +237,11 @@ FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
     case TensorProto::BOOL:
       gather<int8_t>(tensor.int32_data(), owned);
       break;
-    default: // 16-bit types
-      gather<int16_t>(tensor.int32_data(), owned);
+    default:
+      if (isStorageType(tensor.data_type()))
+        gather<int8_t>(tensor.int32_data(), owned);
+      else // 16-bit types
+        gather<int16_t>(tensor.int32_data(), owned);
     }
     bytes = owned;
   }
@@ -298,6 +277,28 @@ static std::vector<char> widen(ArrayRef<char> bytes,
   return result;
 }
 
+// Converts narrow floats to f32, and integers of less than a byte to bytes. The
+// first element of a byte has its lowest bits.
+static std::vector<char> unpack(ArrayRef<char> bytes, int64_t count,
+                                int64_t onnxType) {
+  unsigned bits = bitsOf(onnxType), perByte = 8 / bits;
+  bool isFloat = isNarrowFloat(onnxType);
+  std::vector<char> result(count * (isFloat ? 4 : 1));
+  for (int64_t i = 0; i < count; ++i) {
+    auto byte = static_cast<uint8_t>(bytes[i / perByte]);
+    llvm::APInt code(bits, (byte >> (i % perByte * bits)) & ((1 << bits) - 1));
+    if (isFloat) {
+      float value = APFloat(semanticsOf(onnxType), code).convertToDouble();
+      memcpy(&result[i * 4], &value, 4);
+    } else {
+      result[i] =
+          static_cast<char>(isSignedInteger(onnxType) ? code.getSExtValue()
+                                                      : code.getZExtValue());
+    }
+  }
+  return result;
+}
+
 // Spends the stored size before anything is read.
 FailureOr<DenseElementsAttr> Weights::constant(const TensorProto &tensor) {
   FailureOr<uint64_t> size = storedBytes(tensor);
@@ -319,6 +320,9 @@ FailureOr<DenseElementsAttr> Weights::value(const TensorProto &tensor) {
   auto type =
       RankedTensorType::get(ArrayRef(tensor.dims().data(), tensor.dims_size()),
                             importedType(tensor.data_type(), context));
+  if (isStorageType(tensor.data_type()))
+    return constantFrom(
+        type, unpack(*bytes, type.getNumElements(), tensor.data_type()));
   switch (tensor.data_type()) {
   case TensorProto::FLOAT16:
     return constantFrom(type, widen(*bytes, APFloat::IEEEhalf()));
@@ -348,6 +352,9 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   FailureOr<uint64_t> size = storedBytes(tensor);
   if (failed(size))
     return failure();
+  StringRef type = sourceType(tensor.data_type());
+  if (type.empty())
+    return fsdp::SourceAttr();
   std::string path = model.path, hash;
   ByteRange range = model.initializers[index];
   if (tensor.data_location() == TensorProto::EXTERNAL) {
@@ -369,6 +376,6 @@ FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   // The path is absolute, since the program may be started from another folder.
   llvm::SmallString<128> file(path);
   llvm::sys::fs::make_absolute(file);
-  return fsdp::SourceAttr::get(context, file, range.offset, range.length,
-                               storedType(tensor.data_type()).second, hash);
+  return fsdp::SourceAttr::get(context, file, range.offset, range.length, type,
+                               hash);
 }

@@ -2,6 +2,7 @@
 // folder. Parameters are not copied; only their place and hash are recorded.
 #pragma once
 
+#include "frontends/onnx/ElementTypes.h"
 #include "frontends/onnx/ModelFile.h"
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -9,10 +10,6 @@
 #include <set>
 
 namespace fsdpc::frontend {
-
-// Returns nn's element type for an ONNX type (f32 for all floats), or null if
-// it is not supported.
-mlir::Type importedType(int64_t onnxType, mlir::MLIRContext *context);
 
 // Reads tensors of one model. Not thread-safe: `problem` and the budgets change
 // with each read.

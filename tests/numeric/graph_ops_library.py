@@ -135,8 +135,16 @@ def gemm(g):
 def einsum(g):
     a = g.real(lambda v: v.ndim == 3)
     i, j, k = a.value.shape
-    equation, shape = g.pick([("ijk,kl->ijl", (k, 3)), ("ijk,ijk->ij", (i, j, k)), ("ijk,jl->ikl", (j, 2)), ("bij,bkj->bik", (i, 2, k))])
+    equation, shape = g.pick([("ijk,kl->ijl", (k, 3)), ("ijk,ijk->ij", (i, j, k)), ("ijk,jl->ikl", (j, 2)), ("bij,bkj->bik", (i, 2, k)),
+                              ("...k,kl", (k, 3)), ("ijk,...->k...", (2, 3)), ("a...,b...->...ab", (2, j, k)), ("ijk,ll->kji", (3, 3))])
     return g.node("Einsum", [a, g.parameter(shape, scale=k ** -0.5)], lambda x, y: np.einsum(equation, x, y), equation=equation)
+
+
+@op(1)
+def det(g):
+    matrix = g.parameter((g.integer(3, 6), g.integer(1, 3)), scale=0.5)
+    square = g.node("Gemm", [matrix, matrix], lambda a, b: a.T @ b, transA=1)
+    return g.node("Det", [square], np.linalg.det)
 
 
 def windows(v, kernel, strides, dilations):
@@ -207,6 +215,46 @@ def pool(g):
             return total / math.prod(kernel)
         return total / windows(np.pad(np.ones_like(v), [(0, 0), (0, 0), *pads]), kernel, strides, ones).sum(axes)
     return g.node(name, [x], average, kernel_shape=kernel, strides=strides, pads=flat(pads), count_include_pad=include)
+
+
+@op(1)
+def pool_of_powers(g):
+    x = g.real(lambda v: v.ndim in (3, 4) and np.all(np.abs(v) > 0.05))
+    kernel, strides, dilations, pads = window_shape(g, x)
+    axes, p = tuple(range(-len(kernel), 0)), g.integer(1, 3)
+    around = [(0, 0), (0, 0), *pads]
+    counts = windows(np.pad(np.ones_like(x.value), around), kernel, strides, dilations).sum(axes)
+    g.need(counts.min() >= 1)
+
+    def norm(v):
+        return windows(np.pad(np.abs(v) ** p, around), kernel, strides, dilations).sum(axes) ** (1 / p)
+    return g.node("LpPool", [x], norm, kernel_shape=kernel, strides=strides, dilations=dilations, pads=flat(pads), p=p)
+
+
+@op(1)
+def dilated_pool(g):
+    x = g.real(lambda v: v.ndim in (3, 4) and distinct(v))
+    kernel, strides, dilations, pads = window_shape(g, x)
+    axes, around = tuple(range(-len(kernel), 0)), [(0, 0), (0, 0), *pads]
+    seen = lambda v, fill: windows(np.pad(v, around, constant_values=fill), kernel, strides, dilations)
+    counts = seen(np.ones_like(x.value), 0).sum(axes)
+    g.need(counts.min() >= 1 and all(max(pad) < n for pad, n in zip(pads, kernel)))
+    given = dict(kernel_shape=kernel, strides=strides, dilations=dilations, pads=flat(pads))
+    if g.chance(0.5):
+        return g.node("MaxPool", [x], lambda v: seen(v, -np.inf).max(axes), **given)
+    return g.node("AveragePool", [x], lambda v: seen(v, 0).sum(axes) / counts, **given)
+
+
+@op(1)
+def response_norm(g):
+    x = g.real(lambda v: v.ndim in (3, 4))
+    size, alpha, beta, bias = g.integer(1, 4), 0.5, 0.75, 2.0
+
+    def compute(v):
+        squares = np.pad(v * v, [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (v.ndim - 2)])
+        total = sum(squares[:, k:k + v.shape[1]] for k in range(size))
+        return v / (bias + alpha / size * total) ** beta
+    return g.node("LRN", [x], compute, size=size, alpha=alpha, beta=beta, bias=bias)
 
 
 @op(1)

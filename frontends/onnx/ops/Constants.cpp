@@ -1,7 +1,7 @@
 // Constants, generated tensors, and type conversions. Generated tensors become
 // a small constant or an nn.iota plus broadcasts, never a large constant, so
 // that importing a model with long sequences needs no memory for its masks.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/ops/Rounding.h"
 
 #include "frontends/onnx/GraphImporter.h"
 #include "frontends/onnx/Weights.h"
@@ -21,7 +21,7 @@ static LogicalResult constant(Node &node) {
     if (failed(tensor))
       return node.refuse("cannot read attribute 'value': " +
                          node.importer.weights().problem);
-    return node.result(b.constant(*tensor));
+    return node.result(b.constant(*tensor), value->t().data_type());
   }
   if (const auto *value = node.attribute("value_int"))
     return node.result(b.reshape(b.integers({value->i()}), {}));
@@ -48,13 +48,15 @@ static LogicalResult constantOfShape(Node &node) {
   if (!shape || failed(node.checkShape(*shape)))
     return failure();
   Value value = b.scalar(b.builder.getF32Type(), 0);
+  int64_t type = onnx::TensorProto::FLOAT;
   if (const auto *given = node.attribute("value"); given && given->has_t()) {
     auto tensor = node.importer.weights().constant(given->t());
     if (failed(tensor) || (*tensor).getNumElements() != 1)
       return node.refuse("attribute 'value' must have one element");
     value = b.reshape(b.constant(*tensor), {});
+    type = given->t().data_type();
   }
-  return node.result(b.broadcast(value, *shape));
+  return node.result(b.broadcast(value, *shape), type);
 }
 
 // start + step · iota. The length must be constant, since shapes are static.
@@ -81,23 +83,26 @@ static LogicalResult range(Node &node) {
   return node.result(numbers);
 }
 
-// All float types become f32 (importedType), so a cast between them is dropped:
+// Wide floats all become f32 (importedType), so a cast between them is dropped:
 // --param-dtype decides the type that the model computes in.
+static LogicalResult castTo(Node &node, int64_t type) {
+  if (!importedType(type, node.b.builder.getContext()))
+    return node.refuse("element type " + nameOf(type) + " is not supported");
+  return node.result(converted(node.b, node.input(0), node.elementType(0), type,
+                               readConversion(node)),
+                     type);
+}
+
 static LogicalResult cast(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
-  auto element =
-      importedType(node.getInt("to", 0), node.b.builder.getContext());
-  if (!element)
-    return node.refuse("attribute 'to' names unsupported element type " +
-                       Twine(node.getInt("to", 0)));
-  return node.result(node.b.cast(node.input(0), element));
+  return castTo(node, node.getInt("to", 0));
 }
 
 static LogicalResult castLike(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
-  return node.result(node.b.cast(node.input(0), elementOf(node.input(1))));
+  return castTo(node, node.elementType(1));
 }
 
 // The diagonal is where the column equals the row plus k.
@@ -106,16 +111,16 @@ static LogicalResult eyeLike(Node &node) {
     return failure();
   Emitter &b = node.b;
   Value x = node.input(0);
-  Type element = elementOf(x);
-  if (node.attribute("dtype"))
-    element = importedType(node.getInt("dtype", 1), b.builder.getContext());
+  int64_t type = node.getInt("dtype", node.elementType(0));
+  Type element = importedType(type, b.builder.getContext());
   if (rankOf(x) != 2 || !element)
     return node.refuse(
         "the input must be a matrix, and attribute 'dtype' a supported type");
   Value row =
       b.binary<nn::AddOp>(b.iota(shapeOf(x), 0), double(node.getInt("k", 0)));
-  return node.result(b.cast(
-      b.compare(nn::Predicate::eq, b.iota(shapeOf(x), 1), row), element));
+  return node.result(
+      b.cast(b.compare(nn::Predicate::eq, b.iota(shapeOf(x), 1), row), element),
+      type);
 }
 
 void frontend::registerConstants(HandlerTable &table) {

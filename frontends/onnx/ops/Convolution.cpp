@@ -1,4 +1,4 @@
-// Convolution, transposed convolution and pooling. nn has them for two spatial
+// Convolution and transposed convolution. nn has them for two spatial
 // dimensions only; one spatial dimension becomes an image of height 1 by a
 // reshape. A transposed convolution is the cotangent of a convolution's input,
 // which is an op of its own.
@@ -7,27 +7,6 @@
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
-
-// Returns N×C×L as N×C×1×L. Refuses more than two spatial dimensions and
-// returns null.
-static Value image(Node &node, Value x) {
-  if (rankOf(x) == 4)
-    return x;
-  if (rankOf(x) != 3)
-    return (void)node.refuse("the input has " + Twine(rankOf(x) - 2) +
-                             " spatial dimensions; only 1 and 2 are supported"),
-           Value();
-  ArrayRef<int64_t> s = shapeOf(x);
-  return node.b.reshape(x, {s[0], s[1], 1, s[2]});
-}
-
-// Removes the dimension that image() has added to an input of rank `rank`.
-static Value likeInput(Emitter &b, Value y, int64_t rank) {
-  if (rank == 4)
-    return y;
-  ArrayRef<int64_t> s = shapeOf(y);
-  return b.reshape(y, {s[0], s[1], s[3]});
-}
 
 namespace {
 // The operands of Conv and ConvTranspose: an image, and a filter per channel of
@@ -84,14 +63,41 @@ static LogicalResult addBias(Node &node, Value y) {
   return node.result(b.binary<nn::AddOp>(y, bias));
 }
 
+// Adds the bias of a node over volumes, N×C×D×H×W.
+static LogicalResult addVolumeBias(Node &node, Value y) {
+  Emitter &b = node.b;
+  Value bias = node.input(2);
+  int64_t channels = shapeOf(y)[1];
+  if (bias && shapeOf(bias) != ArrayRef<int64_t>({channels}))
+    return node.refuse("the bias must have one element per output channel");
+  if (!bias || matchSplat(bias) == 0.0)
+    return node.result(y);
+  bias = b.broadcast(b.reshape(bias, {channels, 1, 1, 1}), shapeOf(y));
+  return node.result(b.binary<nn::AddOp>(y, bias));
+}
+
+static LogicalResult convTranspose3d(Node &node) {
+  if (failed(node.expectInputs(2, 3)) ||
+      failed(node.expectFloat(node.input(0))) ||
+      failed(node.expectFloat(node.input(1))))
+    return failure();
+  Value x = node.input(0), filter = node.input(1);
+  ArrayRef<int64_t> s = shapeOf(x), f = shapeOf(filter);
+  int64_t group = node.getInt("group", 1);
+  if (f.size() != 5 || group < 1 || f[0] != s[1] || s[1] % group != 0)
+    return node.refuse("the filter does not fit the input's channels in " +
+                       Twine(group) + " groups");
+  Value y = convolveVolumeTransposed(node, x, filter, group);
+  return y ? addVolumeBias(node, y) : failure();
+}
+
 // A convolution of N×C×D×H×W.
 static LogicalResult conv3d(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))) ||
       failed(node.expectFloat(node.input(1))))
     return failure();
-  Emitter &b = node.b;
-  Value x = node.input(0), filter = node.input(1), bias = node.input(2);
+  Value x = node.input(0), filter = node.input(1);
   ArrayRef<int64_t> s = shapeOf(x), f = shapeOf(filter);
   int64_t group = node.getInt("group", 1);
   if (f.size() != 5 || group < 1 || s[1] % group != 0 || s[1] / group != f[1] ||
@@ -99,14 +105,7 @@ static LogicalResult conv3d(Node &node) {
     return node.refuse("the filter does not fit the input's channels in " +
                        Twine(group) + " groups");
   Value y = convolveVolume(node, x, filter, group);
-  if (!y)
-    return failure();
-  if (bias && shapeOf(bias) != ArrayRef<int64_t>({f[0]}))
-    return node.refuse("the bias must have one element per output channel");
-  if (!bias || matchSplat(bias) == 0.0)
-    return node.result(y);
-  bias = b.broadcast(b.reshape(bias, {f[0], 1, 1, 1}), shapeOf(y));
-  return node.result(b.binary<nn::AddOp>(y, bias));
+  return y ? addVolumeBias(node, y) : failure();
 }
 
 // The filter is M×(C/group)×kH×kW. The image's channels fall into `group` equal
@@ -138,6 +137,8 @@ static LogicalResult conv(Node &node) {
 // The filter of ConvTranspose is that of the convolution whose input's
 // cotangent it computes: one filter per channel of the node's input.
 static LogicalResult convTranspose(Node &node) {
+  if (node.has(0) && rankOf(node.input(0)) == 5)
+    return convTranspose3d(node);
   auto operands = readOperands(node);
   if (!operands)
     return failure();
@@ -158,90 +159,68 @@ static LogicalResult convTranspose(Node &node) {
                            w->pads, w->dilations, group));
 }
 
-// The second result holds the position of each maximum, for the backward.
-static LogicalResult maxPool(Node &node) {
-  if (failed(node.expectInputs(1, 1)) ||
-      failed(node.expectFloat(node.input(0))))
+// Adds up N×(C·K)×L columns, one per place of a window of K elements, into the
+// image that they were taken from: any number of spatial dimensions.
+static LogicalResult col2Im(Node &node) {
+  if (failed(node.expectInputs(3, 3)))
     return failure();
   Emitter &b = node.b;
-  if (node.isUsed(1))
-    return node.refuse("output 'Indices' is not supported, but is used");
-  if (rankOf(node.input(0)) == 5) {
-    Value y = maxPoolVolume(node, node.input(0));
-    return y ? node.result(y) : failure();
-  }
-  int64_t rank = rankOf(node.input(0));
-  Value x = image(node, node.input(0));
-  auto kernel = node.getInts("kernel_shape");
-  if (!x || !kernel)
-    return x ? node.refuse("attribute 'kernel_shape' is missing") : failure();
-  auto w = readWindow(node, shapeOf(node.input(0)).drop_front(2), *kernel);
-  if (!w)
-    return failure();
-  if (w->dilations != Shape{1, 1})
-    return node.refuse("attribute 'dilations' is " + printShape(w->dilations) +
-                       "; only 1 is supported");
-  Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
-  auto index = RankedTensorType::get(shape, b.builder.getI32Type());
-  auto pool =
-      b.op<nn::MaxPool2dOp>(TypeRange{tensorType(x).clone(shape), index}, x,
-                            w->kernel, w->strides, w->pads);
-  return node.result(likeInput(b, pool.getResult(), rank));
-}
-
-// With count_include_pad, the pads that ceil_mode adds would count as well,
-// which ONNX does not mean; the combination is refused.
-static LogicalResult averagePool(Node &node) {
-  if (failed(node.expectInputs(1, 1)) ||
-      failed(node.expectFloat(node.input(0))))
-    return failure();
-  Emitter &b = node.b;
-  if (rankOf(node.input(0)) == 5) {
-    Value y = averagePoolVolume(node, node.input(0));
-    return y ? node.result(y) : failure();
-  }
-  int64_t rank = rankOf(node.input(0));
-  Value x = image(node, node.input(0));
-  auto kernel = node.getInts("kernel_shape");
-  if (!x || !kernel)
-    return x ? node.refuse("attribute 'kernel_shape' is missing") : failure();
-  auto w = readWindow(node, shapeOf(node.input(0)).drop_front(2), *kernel);
-  if (!w)
-    return failure();
-  if (w->dilations != Shape{1, 1})
-    return node.refuse("attribute 'dilations' is " + printShape(w->dilations) +
-                       "; only 1 is supported");
-  bool counted = node.getInt("count_include_pad", 0);
-  if (counted && node.getInt("ceil_mode", 0))
-    return node.refuse(
-        "'ceil_mode' and 'count_include_pad' are not supported together");
-  Shape shape = {shapeOf(x)[0], shapeOf(x)[1], w->output[0], w->output[1]};
-  Value y = b.make<nn::AvgPool2dOp>(tensorType(x).clone(shape), x, w->kernel,
-                                    w->strides, w->pads, counted);
-  return node.result(likeInput(b, y, rank));
-}
-
-// A reduction over all spatial dimensions, of any number.
-template <bool isMax> static LogicalResult globalPool(Node &node) {
-  if (failed(node.expectInputs(1, 1)) ||
-      failed(node.expectFloat(node.input(0))))
-    return failure();
   Value x = node.input(0);
-  if (rankOf(x) < 3 || tensorType(x).getNumElements() == 0)
-    return node.refuse("the input must have at least one spatial dimension and "
-                       "must not be empty");
-  Shape axes;
-  for (int64_t i = 2; i < rankOf(x); ++i)
-    axes.push_back(i);
-  return node.result(isMax ? node.b.reduce(nn::ReduceKind::max, x, axes)
-                           : node.b.mean(x, axes));
+  auto sizes = node.integers(1, "'image_shape'");
+  auto kernel = sizes ? node.integers(2, "'block_shape'") : std::nullopt;
+  if (!kernel)
+    return failure();
+  size_t dims = sizes->size();
+  if (dims < 1 || dims > 6 || kernel->size() != dims || rankOf(x) != 3 ||
+      elementOf(x).isInteger(1))
+    return node.refuse("the input must be N×(C·K)×L numbers, 'image_shape' and "
+                       "'block_shape' of one to six dimensions");
+  for (int64_t size : *sizes)
+    if (size < 1 || size > (1 << 24))
+      return node.refuse("'image_shape' is " + printShape(*sizes) +
+                         "; its sizes must be positive and below 2^24");
+  auto w = readPlainWindow(node, *sizes, *kernel);
+  if (!w)
+    return failure();
+  int64_t taps = countElements(w->kernel).value_or(0);
+  int64_t places = countElements(w->output).value_or(0);
+  constexpr int64_t mostTaps = 4096;
+  if (taps < 1 || taps > mostTaps || shapeOf(x)[1] % taps != 0 ||
+      shapeOf(x)[2] != places)
+    return node.refuse("the input's shape " + printShape(shapeOf(x)) +
+                       " does not fit " + Twine(taps) + " elements at " +
+                       Twine(places) + " places of a window");
+  int64_t channels = shapeOf(x)[1] / taps;
+  Shape split = {shapeOf(x)[0], channels, taps}, placed = {split[0], channels},
+        padded = placed, image = placed, begin = {0, 0}, ones(dims + 2, 1);
+  split.append(w->output);
+  placed.append(w->output);
+  image.append(sizes->begin(), sizes->end());
+  for (size_t d = 0; d < dims; ++d) {
+    padded.push_back((*sizes)[d] + w->pads[d] + w->pads[d + dims]);
+    begin.push_back(w->pads[d]);
+  }
+  if (failed(node.checkShape(padded)) || failed(node.checkShape(split)))
+    return failure();
+  Value columns = b.reshape(x, split), sum;
+  for (int64_t k = 0; k < taps; ++k) {
+    Shape offsets(dims + 2, 0), strides(dims + 2, 1);
+    int64_t rest = k;
+    for (int64_t d = dims - 1; d >= 0; --d) {
+      offsets[2 + d] = rest % w->kernel[d] * w->dilations[d];
+      strides[2 + d] = w->strides[d];
+      rest /= w->kernel[d];
+    }
+    Value part = b.reshape(b.slice(columns, 2, k, 1), placed);
+    part = b.make<nn::PadOp>(tensorType(part).clone(padded), part, offsets,
+                             strides);
+    sum = sum ? b.binary<nn::AddOp>(sum, part) : part;
+  }
+  return node.result(b.slice(sum, begin, ones, image));
 }
 
 void frontend::registerConvolution(HandlerTable &table) {
   table.add("Conv", 1, conv);
   table.add("ConvTranspose", 1, convTranspose);
-  table.add("MaxPool", 1, maxPool);
-  table.add("AveragePool", 7, averagePool);
-  table.add("GlobalAveragePool", 1, globalPool<false>);
-  table.add("GlobalMaxPool", 1, globalPool<true>);
+  table.add("Col2Im", 18, col2Im);
 }

@@ -13,8 +13,6 @@ static LogicalResult dropout(Node &node) {
   if (failed(node.expectInputs(1, 3)) ||
       failed(node.expectFloat(node.input(0))))
     return failure();
-  if (node.isUsed(1))
-    return node.refuse("output 'mask' is not supported, but is used");
   double ratio = 0.5;
   if (node.has(1, "ratio")) {
     auto number = node.numberOrAttribute(1, "ratio");
@@ -31,13 +29,22 @@ static LogicalResult dropout(Node &node) {
     return failure();
   std::optional<int64_t> ordinal =
       node.importer.dropoutOrdinal(node, ratio, mode);
-  if (!ordinal)
-    return node.result(node.input(0));
-  Value random = node.importer.random();
-  return node.result(
-      node.b.make<nn::DropoutOp>(node.input(0).getType(), node.input(0), random,
-                                 node.b.builder.getF64FloatAttr(ratio),
-                                 node.b.builder.getI64IntegerAttr(*ordinal)));
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  auto dropped = [&](Value value) -> Value {
+    if (!ordinal)
+      return value;
+    return b.make<nn::DropoutOp>(value.getType(), value, node.importer.random(),
+                                 b.builder.getF64FloatAttr(ratio),
+                                 b.builder.getI64IntegerAttr(*ordinal));
+  };
+  node.setOutput(0, dropped(x));
+  // The mask says which elements are kept: of ones the others become 0.
+  if (node.isUsed(1)) {
+    Value ones = dropped(b.like(x, 1));
+    node.setOutput(1, b.compare(nn::Predicate::ne, ones, b.like(x, 0)));
+  }
+  return success();
 }
 
 void frontend::registerDropout(HandlerTable &table) {

@@ -231,10 +231,17 @@ static LogicalResult logicalNot(Node &node) {
   return node.result(node.b.unary<nn::NotOp>(node.input(0)));
 }
 
+// Of a tensor, a sequence or an optional.
 static LogicalResult identity(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
-  return node.result(node.input(0));
+  std::optional<Item> item = node.item(0);
+  if (!item)
+    return failure();
+  if (item->value)
+    return node.result(item->value);
+  node.setItem(0, *std::move(item));
+  return success();
 }
 
 // 1 / sqrt(x) is how exporters write rsqrt.

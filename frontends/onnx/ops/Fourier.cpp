@@ -202,6 +202,51 @@ static LogicalResult window(Node &node, ArrayRef<double> coefficients) {
       node.b.constant(DenseElementsAttr::get(type, ArrayRef(values))));
 }
 
+// Triangles of equal width on the mel scale, in which each bin of a spectrum
+// has its weights: (dft_length / 2 + 1)×bins.
+static LogicalResult melWeights(Node &node) {
+  if (failed(node.expectInputs(5, 5)))
+    return failure();
+  auto bins = node.wholeNumber(0, "'num_mel_bins'");
+  auto length = bins ? node.wholeNumber(1, "'dft_length'") : std::nullopt;
+  auto rate = length ? node.wholeNumber(2, "'sample_rate'") : std::nullopt;
+  auto lower = rate ? node.number(3, "'lower_edge_hertz'") : std::nullopt;
+  auto upper = lower ? node.number(4, "'upper_edge_hertz'") : std::nullopt;
+  if (!upper)
+    return failure();
+  if (*bins < 1 || *length < 1 || *rate < 1 || *bins > kMostEntries ||
+      *length > kMostEntries || (*length / 2 + 1) * *bins > kMostEntries ||
+      !(*lower >= 0 && *lower <= *upper && *upper <= double(*rate)))
+    return node.refuse("the numbers of bins and samples must be positive and "
+                       "not too large, and the edges between 0 and the rate");
+  int64_t rows = *length / 2 + 1;
+  if (failed(chargeConstant(node, rows * *bins)))
+    return failure();
+  auto toMel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  double least = toMel(*lower);
+  double step = (toMel(*upper) - least) / double(*bins + 2);
+  // The place in the spectrum of edge `i`: each triangle has three.
+  auto place = [&](int64_t i) {
+    double hertz =
+        700 * (std::pow(10.0, (double(i) * step + least) / 2595) - 1);
+    double at = std::floor(double(*length + 1) * hertz / double(*rate));
+    return std::min(static_cast<int64_t>(at), rows - 1);
+  };
+  std::vector<float> values(rows * *bins);
+  for (int64_t i = 0; i < *bins; ++i) {
+    int64_t left = place(i), centre = place(i + 1), right = place(i + 2);
+    if (left == centre)
+      values[centre * *bins + i] = 1;
+    for (int64_t j = left; j <= centre && left < centre; ++j)
+      values[j * *bins + i] = float(j - left) / float(centre - left);
+    for (int64_t j = centre; j < right; ++j)
+      values[j * *bins + i] = float(right - j) / float(right - centre);
+  }
+  auto type = RankedTensorType::get({rows, *bins}, node.b.builder.getF32Type());
+  return node.result(
+      node.b.constant(DenseElementsAttr::get(type, ArrayRef<float>(values))));
+}
+
 static LogicalResult hann(Node &node) { return window(node, {0.5, -0.5}); }
 static LogicalResult hamming(Node &node) {
   return window(node, {25.0 / 46, -21.0 / 46});
@@ -213,6 +258,7 @@ static LogicalResult blackman(Node &node) {
 void frontend::registerFourier(HandlerTable &table) {
   table.add("DFT", 17, dft);
   table.add("STFT", 17, stft);
+  table.add("MelWeightMatrix", 17, melWeights);
   table.add("HannWindow", 17, hann);
   table.add("HammingWindow", 17, hamming);
   table.add("BlackmanWindow", 17, blackman);

@@ -256,8 +256,11 @@ static LogicalResult oneHot(Node &node) {
   Emitter &b = node.b;
   Value indices = node.input(0), values = node.input(2);
   auto depth = node.wholeNumber(1, "'depth'");
-  if (!depth || failed(expectIndices(node, indices)))
+  if (!depth)
     return failure();
+  // Indices may have any numeric type; that of their values is ONNX's choice.
+  if (elementOf(indices).isInteger(1))
+    return node.refuse("indices must be numbers");
   auto axis = node.axis(node.getInt("axis", -1), rankOf(indices) + 1);
   if (!axis || rankOf(values) != 1 || shapeOf(values)[0] != 2)
     return axis ? node.refuse("'values' must have two elements") : failure();

@@ -1,6 +1,7 @@
-// Loop and Scan, unrolled: their numbers of iterations must be constant. Each
-// iteration imports the body anew, so a value of a loop may change its shape,
-// and each is spent on the importer's budgets.
+// Loop, Scan and SequenceMap, unrolled: their numbers of iterations must be
+// constant. Each iteration imports the body anew, so a value of a loop may
+// change its shape, a sequence its length, and each is spent on the importer's
+// budgets.
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"
@@ -39,18 +40,27 @@ static Value stacked(Node &node, ArrayRef<Value> values, int64_t axis) {
   return failed(node.checkShape(shape)) ? Value() : node.b.concat(parts, axis);
 }
 
-// The inputs that the loop carries, from `first` on; null after it has refused
-// the node.
+// Reads the inputs that the loop carries, from `first` on. Returns false after
+// it has refused the node.
 static bool readCarried(Node &node, int64_t first, int64_t end,
-                        SmallVectorImpl<Value> &values) {
+                        SmallVectorImpl<Item> &items) {
   for (int64_t i = first; i < end; ++i) {
-    values.push_back(node.input(i));
-    if (!values.back()) {
-      (void)node.refuse("input " + Twine(i) + " must be a tensor");
+    std::optional<Item> item = node.item(i);
+    if (!item || failed(node.expectPlain(i)))
       return false;
-    }
+    items.push_back(*std::move(item));
   }
   return true;
+}
+
+// Collects the output of an iteration that the node stacks. Returns false after
+// it has refused the node.
+static bool collect(Node &node, SmallVectorImpl<Value> &list,
+                    const Item &item) {
+  list.push_back(item.value);
+  if (!item.value)
+    (void)node.refuse("an output that is stacked must be a tensor");
+  return item.value != nullptr;
 }
 
 // Inputs: the number of iterations, a condition, and the values that are
@@ -68,7 +78,7 @@ static LogicalResult loop(Node &node) {
   std::optional<double> condition = 1;
   if (node.has(1) && !(condition = node.number(1, "'cond'")))
     return failure();
-  SmallVector<Value> carried;
+  SmallVector<Item> carried;
   if (!readCarried(node, 2, node.numInputs(), carried))
     return failure();
   size_t count = carried.size();
@@ -78,23 +88,25 @@ static LogicalResult loop(Node &node) {
   SmallVector<SmallVector<Value>> scanned(body->output_size() - count - 1);
   InliningCost::Size size = node.importer.costOf(*body);
   for (int64_t i = 0; *condition != 0 && (!times || i < *times); ++i) {
-    SmallVector<Value> inputs = {b.reshape(b.integers({i}), {}),
-                                 b.scalar(b.builder.getI1Type(), 1)};
+    SmallVector<Item> inputs = {
+        Item::tensor(b.reshape(b.integers({i}), {})),
+        Item::tensor(b.scalar(b.builder.getI1Type(), 1))};
     inputs.append(carried);
-    SmallVector<Value> outputs;
+    SmallVector<Item> outputs;
     if (failed(node.importer.inlineBody(node, *body, size, i, inputs, outputs)))
       return failure();
-    condition = matchSplat(outputs[0]);
+    condition = outputs[0].value ? matchSplat(outputs[0].value) : std::nullopt;
     if (!condition)
       return node.refuse("the condition after iteration " + Twine(i) +
                          " is not constant");
     carried.assign(outputs.begin() + 1, outputs.begin() + 1 + count);
-    for (auto [list, value] :
+    for (auto [list, item] :
          llvm::zip(scanned, ArrayRef(outputs).drop_front(count + 1)))
-      list.push_back(value);
+      if (!collect(node, list, item))
+        return failure();
   }
   for (size_t i = 0; i < count; ++i)
-    node.setOutput(i, carried[i]);
+    node.setItem(i, carried[i]);
   for (auto [i, list] : llvm::enumerate(scanned)) {
     if (!node.isUsed(count + i))
       continue;
@@ -125,10 +137,13 @@ static LogicalResult scan(Node &node) {
   if (scans < 1 || states < 0 || body->output_size() < states)
     return node.refuse("attribute 'num_scan_inputs' is " + Twine(scans) +
                        ", which does not fit the inputs and the body");
-  SmallVector<Value> carried, sequences;
+  SmallVector<Item> carried, scannedInputs;
   if (!readCarried(node, 0, states, carried) ||
-      !readCarried(node, states, node.numInputs(), sequences))
+      !readCarried(node, states, node.numInputs(), scannedInputs))
     return failure();
+  SmallVector<Value> sequences;
+  for (const Item &item : scannedInputs)
+    sequences.push_back(item.value);
   auto inputAxes = node.getInts("scan_input_axes");
   auto inputTurns = node.getInts("scan_input_directions");
   auto outputAxes = node.getInts("scan_output_axes");
@@ -148,23 +163,24 @@ static LogicalResult scan(Node &node) {
   SmallVector<SmallVector<Value>> scanned(body->output_size() - states);
   InliningCost::Size size = node.importer.costOf(*body);
   for (int64_t i = 0; i < *times; ++i) {
-    SmallVector<Value> inputs = carried, outputs;
+    SmallVector<Item> inputs = carried, outputs;
     for (auto [k, sequence] : llvm::enumerate(sequences)) {
       int64_t at = entryOf(inputTurns, k) ? *times - 1 - i : i;
       Value part = b.slice(sequence, axes[k], at, 1);
       Shape shape(shapeOf(part));
       shape.erase(shape.begin() + axes[k]);
-      inputs.push_back(b.reshape(part, shape));
+      inputs.push_back(Item::tensor(b.reshape(part, shape)));
     }
     if (failed(node.importer.inlineBody(node, *body, size, i, inputs, outputs)))
       return failure();
     carried.assign(outputs.begin(), outputs.begin() + states);
-    for (auto [list, value] :
+    for (auto [list, item] :
          llvm::zip(scanned, ArrayRef(outputs).drop_front(states)))
-      list.push_back(value);
+      if (!collect(node, list, item))
+        return failure();
   }
   for (int64_t i = 0; i < states; ++i)
-    node.setOutput(i, carried[i]);
+    node.setItem(i, carried[i]);
   for (auto [i, list] : llvm::enumerate(scanned)) {
     if (!node.isUsed(states + i))
       continue;
@@ -183,7 +199,38 @@ static LogicalResult scan(Node &node) {
   return success();
 }
 
+// Calls the body once per tensor of the first sequence. The other inputs are
+// sequences of the same length, or tensors that each call gets.
+static LogicalResult sequenceMap(Node &node) {
+  const onnx::GraphProto *body = bodyOf(node);
+  SmallVector<Item> given;
+  if (!body || !readCarried(node, 0, node.numInputs(), given))
+    return failure();
+  if (given.empty() || !given[0].isSequence)
+    return node.refuse("the first input must be a sequence");
+  size_t length = given[0].sequence.size();
+  for (const Item &item : given)
+    if (item.isSequence && item.sequence.size() != length)
+      return node.refuse("the sequences have different lengths");
+  SmallVector<SmallVector<Value>> results(body->output_size());
+  InliningCost::Size size = node.importer.costOf(*body);
+  for (size_t i = 0; i < length; ++i) {
+    SmallVector<Item> inputs, outputs;
+    for (const Item &item : given)
+      inputs.push_back(item.isSequence ? Item::tensor(item.sequence[i]) : item);
+    if (failed(node.importer.inlineBody(node, *body, size, i, inputs, outputs)))
+      return failure();
+    for (auto [list, item] : llvm::zip(results, outputs))
+      if (!collect(node, list, item))
+        return failure();
+  }
+  for (auto [i, list] : llvm::enumerate(results))
+    node.setItem(i, Item::list(list));
+  return success();
+}
+
 void frontend::registerLoop(HandlerTable &table) {
   table.add("Loop", 1, loop);
   table.add("Scan", 9, scan);
+  table.add("SequenceMap", 17, sequenceMap);
 }

@@ -57,6 +57,32 @@ static Shape rowsShape(Value x, int64_t axis) {
   return shape;
 }
 
+// nn.layer_norm has no gradient of its statistics; where a node gives them, it
+// is arithmetic on rows. `weight` and `bias` may be null.
+static LogicalResult layerNormWithStatistics(Node &node, Value rows,
+                                             Value weight, Value bias,
+                                             double epsilon) {
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  int64_t last = rankOf(rows) - 1;
+  Value mean = b.mean(rows, {last});
+  Value centred = b.binary<nn::SubOp>(rows, b.broadcast(mean, shapeOf(rows)));
+  Value variance = b.mean(b.binary<nn::MulOp>(centred, centred), {last});
+  Value rstd = b.unary<nn::RsqrtOp>(b.binary<nn::AddOp>(variance, epsilon));
+  Value y = b.binary<nn::MulOp>(centred, b.broadcast(rstd, shapeOf(rows)));
+  if (weight)
+    y = b.binary<nn::MulOp>(y, b.broadcast(weight, shapeOf(rows)));
+  if (bias)
+    y = b.binary<nn::AddOp>(y, b.broadcast(bias, shapeOf(rows)));
+  node.setOutput(0, b.reshape(y, shapeOf(x)));
+  // ONNX keeps normalised dimensions as 1.
+  Shape kept(shapeOf(x).take_front(last));
+  kept.resize(rankOf(x), 1);
+  node.setOutput(1, b.reshape(mean, kept));
+  node.setOutput(2, b.reshape(rstd, kept));
+  return success();
+}
+
 // A weight of 1 and a bias of 0 change nothing and are left out.
 static LogicalResult layerNorm(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
@@ -82,18 +108,15 @@ static LogicalResult layerNorm(Node &node) {
   if (bias && matchSplat(bias) == 0.0)
     bias = nullptr;
   Value input = b.reshape(x, rows);
+  double epsilon = node.getFloat("epsilon", 1e-5f);
+  if (node.isUsed(1) || node.isUsed(2))
+    return layerNormWithStatistics(node, input, weight, bias, epsilon);
   auto statistics =
       RankedTensorType::get(ArrayRef(rows).drop_back(), b.builder.getF32Type());
   auto norm = b.op<nn::LayerNormOp>(
       TypeRange{input.getType(), statistics, statistics}, input, weight, bias,
-      b.builder.getF64FloatAttr(node.getFloat("epsilon", 1e-5f)));
-  node.setOutput(0, b.reshape(norm.getResult(), shapeOf(x)));
-  Shape kept(shapeOf(x).take_front(*axis));
-  // ONNX keeps normalised dimensions as 1 in the optional statistics.
-  kept.resize(rankOf(x), 1);
-  node.setOutput(1, b.reshape(norm.getMean(), kept));
-  node.setOutput(2, b.reshape(norm.getRstd(), kept));
-  return success();
+      b.builder.getF64FloatAttr(epsilon));
+  return node.result(b.reshape(norm.getResult(), shapeOf(x)));
 }
 
 // x / √(mean(x²) + epsilon) · scale.
@@ -202,6 +225,60 @@ static LogicalResult lpNorm(Node &node) {
   return node.result(b.binary<nn::DivOp>(x, b.broadcast(norm, shapeOf(x))));
 }
 
+// x / (bias + alpha / size · Σx²)^beta, where the sum is over `size` channels
+// around each one (Krizhevsky et al. 2012).
+static LogicalResult localResponseNorm(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  int64_t size = node.getInt("size", 0);
+  if (rankOf(x) < 2 || size < 1 || size > (1 << 16))
+    return node.refuse("the input must have a channel dimension, and 'size' "
+                       "must lie between 1 and 65536");
+  int64_t channels = shapeOf(x)[1];
+  Shape padded(shapeOf(x)), offsets(rankOf(x), 0), ones(rankOf(x), 1);
+  padded[1] += size - 1;
+  offsets[1] = (size - 1) / 2;
+  if (failed(node.checkShape(padded)))
+    return failure();
+  Value squares = b.make<nn::PadOp>(tensorType(x).clone(padded),
+                                    b.binary<nn::MulOp>(x, x), offsets, ones);
+  Value sum;
+  for (int64_t k = 0; k < size; ++k) {
+    Value part = b.slice(squares, 1, k, channels);
+    sum = sum ? b.binary<nn::AddOp>(sum, part) : part;
+  }
+  double alpha = node.getFloat("alpha", 1e-4f),
+         beta = node.getFloat("beta", 0.75);
+  Value base = b.binary<nn::AddOp>(
+      b.binary<nn::MulOp>(sum, alpha / double(size)), node.getFloat("bias", 1));
+  return node.result(b.binary<nn::MulOp>(x, b.binary<nn::PowOp>(base, -beta)));
+}
+
+// (x - mean) / (√variance + 1e-9), as ONNX's function body has it.
+static LogicalResult meanVarianceNorm(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  auto given = node.getInts("axes");
+  auto axes =
+      node.axes(given ? *given : SmallVector<int64_t>{0, 2, 3}, rankOf(x));
+  if (!axes)
+    return failure();
+  if (tensorType(x).getNumElements() == 0)
+    return node.refuse("the input is empty");
+  Value mean = b.mean(x, *axes);
+  Value centred = b.binary<nn::SubOp>(x, b.broadcast(mean, shapeOf(x)));
+  Value variance = b.mean(b.binary<nn::MulOp>(centred, centred), *axes);
+  Value deviation = b.binary<nn::AddOp>(b.unary<nn::SqrtOp>(variance), 1e-9f);
+  return node.result(
+      b.binary<nn::DivOp>(centred, b.broadcast(deviation, shapeOf(x))));
+}
+
 // Inputs: x, scale, bias, running mean, running variance. With fixed statistics
 // y = (x - mean) · (scale / √(variance + epsilon)) + bias.
 static LogicalResult batchNorm(Node &node) {
@@ -238,6 +315,14 @@ static LogicalResult batchNorm(Node &node) {
       b.op<nn::BatchNormOp>(TypeRange{x.getType(), statistics, statistics}, x,
                             weight, bias, b.builder.getF64FloatAttr(epsilon));
   node.setOutput(0, norm.getResult());
+  // The new statistics as outputs are those of ONNX's text.
+  double kept = node.getFloat("momentum", 0.9f);
+  for (auto [i, value] :
+       {std::pair(3, norm.getMean()), std::pair(4, norm.getVariance())})
+    if (node.isUsed(i - 2))
+      node.setOutput(
+          i - 2, b.binary<nn::AddOp>(b.binary<nn::MulOp>(node.input(i), kept),
+                                     b.binary<nn::MulOp>(value, 1 - kept)));
   // The running variance is the unbiased one in PyTorch and the biased one in
   // ONNX's definition. The exporters that write training graphs follow PyTorch.
   int64_t count = tensorType(x).getNumElements() / channels[0];
@@ -261,5 +346,7 @@ void frontend::registerNormalisation(HandlerTable &table) {
   table.add("GroupNormalization", 18, groupNorm);
   table.add("InstanceNormalization", 6, instanceNorm);
   table.add("LpNormalization", 1, lpNorm);
+  table.add("LRN", 1, localResponseNorm);
+  table.add("MeanVarianceNormalization", 9, meanVarianceNorm);
   table.add("BatchNormalization", 9, batchNorm);
 }

@@ -1,9 +1,9 @@
-// QuantizeLinear and DequantizeLinear, per tensor, per axis or in blocks. The
-// quantised types are integers here. Rounding has a gradient of 0, so a model
-// trains what stands behind its dequantised weights, not the integers.
-#include "frontends/onnx/Node.h"
+// QuantizeLinear and DequantizeLinear, per tensor, per axis or in blocks, and
+// DynamicQuantizeLinear. Rounding has a gradient of 0, so a model trains what
+// stands behind its dequantised weights, not the quantised values.
+#include "frontends/onnx/ops/Rounding.h"
 
-#include "frontends/onnx/Weights.h"
+#include "onnx-ml.pb.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -61,33 +61,12 @@ static LogicalResult dequantize(Node &node) {
       return failure();
     x = b.binary<nn::SubOp>(x, b.cast(zero, real));
   }
-  return node.result(b.binary<nn::MulOp>(x, scale));
+  return node.result(b.binary<nn::MulOp>(x, scale),
+                     node.getInt("output_dtype", node.elementType(1)));
 }
 
-namespace {
-struct Range {
-  double least, most;
-};
-} // namespace
-
-static std::optional<Range> rangeOf(int64_t onnxType) {
-  using onnx::TensorProto;
-  switch (onnxType) {
-  case TensorProto::UINT8:
-    return Range{0, 255};
-  case TensorProto::INT8:
-    return Range{-128, 127};
-  case TensorProto::UINT16:
-    return Range{0, 65535};
-  case TensorProto::INT16:
-    return Range{-32768, 32767};
-  }
-  return std::nullopt;
-}
-
-// round(x / scale) + zero, saturated. The type is that of 'output_dtype', else
-// that of the zero point; both of its forms of 8 bits keep their own type here,
-// 16 bits are stored in 32.
+// round(x / scale) + zero, saturated; for a narrow float x / scale + zero,
+// rounded. The type is that of 'output_dtype', else that of the zero point.
 static LogicalResult quantize(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))) ||
@@ -97,34 +76,68 @@ static LogicalResult quantize(Node &node) {
   using onnx::TensorProto;
   Value x = node.input(0), zero = node.input(2);
   int64_t type = node.getInt("output_dtype", 0);
-  if (type == 0 && zero && elementOf(zero).isInteger(8))
-    type = elementOf(zero).isUnsignedInteger() ? TensorProto::UINT8
-                                               : TensorProto::INT8;
-  else if (type == 0 && zero)
-    return node.refuse("the zero point's type is not supported; use int8 or "
-                       "uint8, or 'output_dtype'");
   if (type == 0)
-    type = TensorProto::UINT8;
-  std::optional<Range> range = rangeOf(type);
-  if (!range)
-    return node.refuse("attribute 'output_dtype' is " + Twine(type) +
-                       "; int8, uint8, int16 and uint16 are supported");
+    type = zero ? node.elementType(2) : int64_t(TensorProto::UINT8);
+  bool isFloat = isNarrowFloat(type);
+  if (!isFloat && (bitsOf(type) > 16 ||
+                   !(isSignedInteger(type) || isUnsignedInteger(type))))
+    return node.refuse("the quantised type is " + nameOf(type) +
+                       "; integers of up to 16 bits, float8 and float4 are "
+                       "supported");
   Value scale = alongAxis(node, node.input(1), x);
   if (!scale)
     return failure();
-  Value y = b.unary<nn::RoundOp>(b.binary<nn::DivOp>(x, scale));
+  Value y = b.binary<nn::DivOp>(x, scale);
+  if (!isFloat)
+    y = b.unary<nn::RoundOp>(y);
   if (zero) {
     zero = alongAxis(node, zero, x);
     if (!zero)
       return failure();
     y = b.binary<nn::AddOp>(y, b.cast(zero, elementOf(y)));
   }
-  y = b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(y, range->least),
-                              range->most);
-  return node.result(b.cast(y, importedType(type, b.builder.getContext())));
+  if (isFloat)
+    return node.result(rounded(b, y, type, readConversion(node)), type);
+  return node.result(saturated(b, y, type), type);
+}
+
+// The scale and the zero point come from the extremes of x and 0, which are
+// quantised to uint8.
+static LogicalResult dynamicQuantize(Node &node) {
+  if (failed(node.expectInputs(1, 1)) ||
+      failed(node.expectFloat(node.input(0))))
+    return failure();
+  Emitter &b = node.b;
+  Value x = node.input(0);
+  if (tensorType(x).getNumElements() == 0)
+    return node.refuse("the input is empty");
+  Shape axes;
+  for (int64_t i = 0; i < rankOf(x); ++i)
+    axes.push_back(i);
+  auto extreme = [&](nn::ReduceKind kind) {
+    return b.reshape(b.reduce(kind, x, axes), {});
+  };
+  Value most = b.binary<nn::MaximumOp>(extreme(nn::ReduceKind::max), 0.0);
+  Value least = b.binary<nn::MinimumOp>(extreme(nn::ReduceKind::min), 0.0);
+  Value isFlat = b.compare(nn::Predicate::eq, most, least);
+  Value width =
+      b.select(isFlat, b.like(most, 1), b.binary<nn::SubOp>(most, least));
+  Value scale = b.binary<nn::DivOp>(width, 255.0);
+  Value zero = b.unary<nn::NegOp>(b.binary<nn::DivOp>(least, scale));
+  zero = b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(zero, 0.0), 255.0);
+  zero = b.unary<nn::RoundOp>(zero);
+  Value y = b.unary<nn::RoundOp>(
+      b.binary<nn::DivOp>(x, b.broadcast(scale, shapeOf(x))));
+  y = b.binary<nn::AddOp>(y, b.broadcast(zero, shapeOf(x)));
+  using onnx::TensorProto;
+  node.setOutput(0, saturated(b, y, TensorProto::UINT8), TensorProto::UINT8);
+  node.setOutput(1, scale, node.elementType(0));
+  node.setOutput(2, saturated(b, zero, TensorProto::UINT8), TensorProto::UINT8);
+  return success();
 }
 
 void frontend::registerQuantization(HandlerTable &table) {
   table.add("DequantizeLinear", 10, dequantize);
   table.add("QuantizeLinear", 10, quantize);
+  table.add("DynamicQuantizeLinear", 11, dynamicQuantize);
 }

@@ -177,8 +177,57 @@ static LogicalResult scatterND(Node &node) {
                 node.getString("reduction", "none"));
 }
 
+// Writes the update of each sample into its cache from a place of its own on.
+// Each element of the cache looks up which element of the update is its own.
+static LogicalResult tensorScatter(Node &node) {
+  if (failed(node.expectInputs(2, 3)))
+    return failure();
+  Emitter &b = node.b;
+  Value cache = node.input(0), update = node.input(1), first = node.input(2);
+  auto axis = node.axis(node.getInt("axis", -2), rankOf(cache));
+  if (!axis)
+    return failure();
+  std::string mode = node.getString("mode", "linear");
+  if (*axis == 0 || (mode != "linear" && mode != "circular"))
+    return node.refuse("'axis' must not be the batch's, and 'mode' must be "
+                       "linear or circular");
+  int64_t length = shapeOf(cache)[*axis];
+  Shape expected(shapeOf(cache));
+  bool fits = rankOf(update) == rankOf(cache);
+  int64_t count = fits ? shapeOf(update)[*axis] : 0;
+  expected[*axis] = count;
+  if (!fits || shapeOf(update) != ArrayRef<int64_t>(expected) || count < 1 ||
+      count > length || elementOf(update) != elementOf(cache))
+    return node.refuse("the update must have the cache's shape but for at most "
+                       "as many elements along 'axis'");
+  Value place = b.iota(shapeOf(cache), *axis);
+  if (first) {
+    if (failed(expectIndices(node, first)) ||
+        shapeOf(first) != shapeOf(cache).take_front(1))
+      return node.refuse("'write_indices' must have one integer per sample");
+    for (int64_t value : integersOf(first).value_or(SmallVector<int64_t>()))
+      if (value < 0 || value >= length ||
+          (mode == "linear" && value + count > length))
+        return node.refuse("write index " + Twine(value) +
+                           " does not fit a cache of length " + Twine(length));
+    Shape column(rankOf(cache), 1);
+    column[0] = shapeOf(cache)[0];
+    Value begin = b.reshape(b.cast(first, b.builder.getI64Type()), column);
+    place = b.binary<nn::SubOp>(place, b.broadcast(begin, shapeOf(cache)));
+  }
+  if (mode == "circular")
+    place = b.binary<nn::ModOp>(place, double(length));
+  Value isNew = b.binary<nn::AndOp>(
+      b.compare(nn::Predicate::ge, place, b.like(place, 0)),
+      b.compare(nn::Predicate::lt, place, b.like(place, double(count))));
+  Value source = b.select(isNew, place, b.like(place, 0));
+  return node.result(
+      b.select(isNew, takeElements(b, update, source, *axis), cache));
+}
+
 void frontend::registerScatter(HandlerTable &table) {
   table.add("Scatter", 9, scatterElements);
   table.add("ScatterElements", 11, scatterElements);
   table.add("ScatterND", 11, scatterND);
+  table.add("TensorScatter", 24, tensorScatter);
 }

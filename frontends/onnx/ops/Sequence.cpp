@@ -1,6 +1,6 @@
-// Sequences of tensors. They exist only during the import, as lists of values:
-// their lengths are constant in a static graph, so each op on them is resolved
-// here and none reaches nn.
+// Sequences of tensors, and optionals. They exist only during the import: the
+// length of a sequence is constant in a static graph, and so is whether an
+// optional has an element, so each op on them is resolved here.
 #include "frontends/onnx/Node.h"
 
 #include "frontends/onnx/GraphImporter.h"
@@ -62,7 +62,7 @@ static LogicalResult splitToSequence(Node &node) {
     parts.push_back(slice);
     begin += part;
   }
-  node.setSequence(0, parts);
+  node.setItem(0, Item::list(parts));
   return success();
 }
 
@@ -70,9 +70,81 @@ static LogicalResult sequenceConstruct(Node &node) {
   if (failed(node.expectInputs(node.numInputs(), 65536)))
     return failure();
   SmallVector<Value> values;
-  for (int64_t i = 0; i < node.numInputs(); ++i)
+  for (int64_t i = 0; i < node.numInputs(); ++i) {
+    if (failed(node.expectPlain(i)))
+      return failure();
     values.push_back(node.input(i));
-  node.setSequence(0, values);
+  }
+  node.setItem(0, Item::list(values));
+  return success();
+}
+
+static LogicalResult sequenceEmpty(Node &node) {
+  node.setItem(0, Item::list({}));
+  return success();
+}
+
+// Reads the constant position in input `i`, which may count from the end, up to
+// `most`; `absent` without the input. Returns nullopt after it has refused the
+// node.
+static std::optional<int64_t> readPosition(Node &node, int64_t i, int64_t size,
+                                           int64_t most, int64_t absent) {
+  if (!node.has(i))
+    return absent;
+  auto place = node.wholeNumber(i, "'position'");
+  if (!place)
+    return std::nullopt;
+  int64_t at = *place < 0 ? *place + size : *place;
+  if (at >= 0 && at <= most)
+    return at;
+  (void)node.refuse("position " + Twine(*place) +
+                    " is out of range for a sequence of length " + Twine(size));
+  return std::nullopt;
+}
+
+// Reads input 0. Returns nullopt after it has refused the node.
+static std::optional<SmallVector<Value>> readSequence(Node &node) {
+  std::optional<Item> item = node.item(0);
+  if (item && !item->isSequence)
+    (void)node.refuse("input 0 must be a sequence");
+  if (!item || !item->isSequence)
+    return std::nullopt;
+  return item->sequence;
+}
+
+// Without a position at the end.
+static LogicalResult sequenceInsert(Node &node) {
+  if (failed(node.expectInputs(2, 3)) || failed(node.expectPlain(1)))
+    return failure();
+  auto values = readSequence(node);
+  if (!values)
+    return failure();
+  int64_t size = values->size();
+  auto at = readPosition(node, 2, size, size, size);
+  if (!at)
+    return failure();
+  if (!node.input(1))
+    return node.refuse("input 1 must be a tensor");
+  values->insert(values->begin() + *at, node.input(1));
+  node.setItem(0, Item::list(*values));
+  return success();
+}
+
+// Without a position the last one.
+static LogicalResult sequenceErase(Node &node) {
+  if (failed(node.expectInputs(1, 2)))
+    return failure();
+  auto values = readSequence(node);
+  if (!values)
+    return failure();
+  int64_t size = values->size();
+  if (size == 0)
+    return node.refuse("the sequence is empty");
+  auto at = readPosition(node, 1, size, size - 1, size - 1);
+  if (!at)
+    return failure();
+  values->erase(values->begin() + *at);
+  node.setItem(0, Item::list(*values));
   return success();
 }
 
@@ -81,15 +153,8 @@ static LogicalResult sequenceAt(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
   ArrayRef<Value> values = node.importer.lookupSequence(node.proto.input(0));
-  auto place = node.wholeNumber(1, "'position'");
-  if (!place)
-    return failure();
-  int64_t size = values.size(), at = *place < 0 ? *place + size : *place;
-  if (at < 0 || at >= size)
-    return node.refuse("position " + Twine(*place) +
-                       " is out of range for a sequence of length " +
-                       Twine(size));
-  return node.result(values[at]);
+  auto at = readPosition(node, 1, values.size(), int64_t(values.size()) - 1, 0);
+  return at ? node.result(values[*at]) : failure();
 }
 
 static LogicalResult sequenceLength(Node &node) {
@@ -128,10 +193,52 @@ static LogicalResult concatFromSequence(Node &node) {
   return node.result(b.concat(values, *axis));
 }
 
+// ---- optionals ----
+
+// An optional is its element; without an input it is absent.
+static LogicalResult optional(Node &node) {
+  if (failed(node.expectInputs(0, 1)))
+    return failure();
+  std::optional<Item> item = node.has(0) ? node.item(0) : Item::absent();
+  if (!item)
+    return failure();
+  if (item->value)
+    return node.result(item->value, node.elementType(0));
+  node.setItem(0, *std::move(item));
+  return success();
+}
+
+static LogicalResult optionalHasElement(Node &node) {
+  if (failed(node.expectInputs(0, 1)))
+    return failure();
+  std::optional<Item> item = node.has(0) ? node.item(0) : Item::absent();
+  if (!item)
+    return failure();
+  return node.result(
+      node.b.scalar(node.b.builder.getI1Type(), !item->isAbsent));
+}
+
+static LogicalResult optionalGetElement(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  std::optional<Item> item = node.item(0);
+  if (!item)
+    return failure();
+  if (item->isAbsent)
+    return node.refuse("the optional has no element");
+  return optional(node);
+}
+
 void frontend::registerSequence(HandlerTable &table) {
   table.add("SplitToSequence", 11, splitToSequence);
   table.add("SequenceConstruct", 11, sequenceConstruct);
+  table.add("SequenceEmpty", 11, sequenceEmpty);
+  table.add("SequenceInsert", 11, sequenceInsert);
+  table.add("SequenceErase", 11, sequenceErase);
   table.add("SequenceAt", 11, sequenceAt);
   table.add("SequenceLength", 11, sequenceLength);
   table.add("ConcatFromSequence", 11, concatFromSequence);
+  table.add("Optional", 15, optional);
+  table.add("OptionalHasElement", 15, optionalHasElement);
+  table.add("OptionalGetElement", 15, optionalGetElement);
 }

@@ -20,8 +20,10 @@ struct VolumeWindow {
 
 static std::optional<VolumeWindow> readVolumeWindow(Node &node,
                                                     ArrayRef<int64_t> sizes,
-                                                    ArrayRef<int64_t> kernel) {
-  auto w = readWindow(node, sizes, kernel);
+                                                    ArrayRef<int64_t> kernel,
+                                                    bool isTransposed = false) {
+  auto w = isTransposed ? readTransposedWindow(node, sizes, kernel)
+                        : readWindow(node, sizes, kernel);
   if (!w)
     return std::nullopt;
   auto rest = [](const Shape &values) {
@@ -99,6 +101,39 @@ Value frontend::convolveVolume(Node &node, Value volume, Value filter,
     sum = sum ? b.binary<nn::AddOp>(sum, y) : y;
   }
   return volumeOf(b, sum, s[0]);
+}
+
+Value frontend::convolveVolumeTransposed(Node &node, Value volume, Value filter,
+                                         int64_t group) {
+  Emitter &b = node.b;
+  ArrayRef<int64_t> s = shapeOf(volume), f = shapeOf(filter);
+  auto w = readVolumeWindow(node, s.drop_front(2), f.drop_front(2),
+                            /*isTransposed=*/true);
+  if (!w)
+    return Value();
+  // The depth that all windows cover, pads included.
+  int64_t depth = w->before + w->output + w->after;
+  Shape covered = {s[0], f[1] * group, depth, w->imageOutput[0],
+                   w->imageOutput[1]};
+  if (failed(node.checkShape(covered)))
+    return Value();
+  Value images = b.reshape(b.transpose(volume, {0, 2, 1, 3, 4}),
+                           {s[0] * s[2], s[1], s[3], s[4]});
+  Value sum;
+  for (int64_t k = 0; k < w->kernel; ++k) {
+    Value part = b.reshape(b.slice(filter, 2, k, 1), {f[0], f[1], f[3], f[4]});
+    Shape shape = {s[0] * s[2], covered[1], covered[3], covered[4]};
+    Value y = b.make<nn::Conv2dGradInputOp>(
+        tensorType(images).clone(shape), images, part, w->imageStrides,
+        w->imagePads, w->imageDilations, group);
+    Shape offsets(5, 0), strides(5, 1);
+    offsets[2] = k * w->dilation;
+    strides[2] = w->stride;
+    Value placed = b.make<nn::PadOp>(tensorType(y).clone(covered),
+                                     volumeOf(b, y, s[0]), offsets, strides);
+    sum = sum ? b.binary<nn::AddOp>(sum, placed) : placed;
+  }
+  return b.slice(sum, 2, w->before, w->output);
 }
 
 // Reads the window of a pool. Dilation is supported along the depth alone.

@@ -7,6 +7,24 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+Value frontend::image(Node &node, Value x) {
+  if (rankOf(x) == 4)
+    return x;
+  if (rankOf(x) != 3)
+    return (void)node.refuse("the input has " + Twine(rankOf(x) - 2) +
+                             " spatial dimensions; only 1 and 2 are supported"),
+           Value();
+  ArrayRef<int64_t> s = shapeOf(x);
+  return node.b.reshape(x, {s[0], s[1], 1, s[2]});
+}
+
+Value frontend::likeInput(Emitter &b, Value y, int64_t rank) {
+  if (rank != 3)
+    return y;
+  ArrayRef<int64_t> s = shapeOf(y);
+  return b.reshape(y, {s[0], s[1], s[3]});
+}
+
 // The largest kernel, stride, dilation, pad or transposed input size.
 static constexpr int64_t kLimit = 1 << 24;
 
@@ -27,6 +45,7 @@ static std::optional<Window> readAttributes(Node &node, size_t rank,
   w.strides = given("strides", 1, rank);
   w.dilations = given("dilations", 1, rank);
   w.pads = given("pads", 0, 2 * rank);
+  w.extra = Shape(rank, 0);
   if (w.kernel.size() != rank || w.strides.size() != rank ||
       w.dilations.size() != rank || w.pads.size() != 2 * rank)
     return refuse(
@@ -62,11 +81,19 @@ static Window overImage(Window w) {
   for (Shape *values : {&w.kernel, &w.strides, &w.dilations, &w.output})
     values->insert(values->begin(), 1);
   w.pads = {0, w.pads[0], 0, w.pads[1]};
+  w.extra.insert(w.extra.begin(), 0);
   return w;
 }
 
 std::optional<Window> frontend::readWindow(Node &node, ArrayRef<int64_t> sizes,
                                            ArrayRef<int64_t> kernel) {
+  std::optional<Window> w = readPlainWindow(node, sizes, kernel);
+  return w ? std::optional(overImage(*w)) : std::nullopt;
+}
+
+std::optional<Window> frontend::readPlainWindow(Node &node,
+                                                ArrayRef<int64_t> sizes,
+                                                ArrayRef<int64_t> kernel) {
   size_t rank = sizes.size();
   std::optional<Window> w = readAttributes(node, rank, kernel);
   std::optional<std::string> automatic = w ? readAutoPad(node) : std::nullopt;
@@ -101,11 +128,12 @@ std::optional<Window> frontend::readWindow(Node &node, ArrayRef<int64_t> sizes,
       if (room + extra < sizes[i] + before) {
         after += extra;
         room += extra;
+        w->extra[i] = extra;
       }
     }
     w->output.push_back(room / stride + 1);
   }
-  return overImage(*w);
+  return w;
 }
 
 // Computes the output's size along dimension `i` of a transposed window, and
