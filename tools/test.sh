@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
-# all tests. Then runs clang-tidy, the importer and the fuzz targets under the
+# all tests and the blocks of docs/fine-tune.md. Then runs clang-tidy, the importer and the fuzz targets under the
 # address and undefined-behaviour sanitizers, and the CUDA runtime on the emulated
 # GPU under the thread sanitizer.
 #
