@@ -41,8 +41,8 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
     names.push_back(printable(name));
   std::string near = meant(tensor, names);
   return Error{"'" + path + "' has no tensor '" + printable(tensor) + "'" +
-               (near.empty() ? "; name one that it has, as in --data " +
-                                   input.name + "=" + path + ":NAME"
+               (near.empty() ? "; name one that it has, as in '" + input.name +
+                                   "=" + path + ":NAME'"
                              : near)};
 }
 

@@ -15,9 +15,15 @@ namespace fsdpc::runtime {
 
 using Json = nlohmann::ordered_json;
 
+BestFolder::~BestFolder() {
+  if (made && file.empty())
+    rmdir(folder.c_str());
+}
+
 Status BestFolder::open(const std::string &path, bool resumes) {
   folder = path;
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+  made = mkdir(path.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST)
     return fileError(path, "create");
   std::string index = path + "/best.json";
   if (access(index.c_str(), F_OK) != 0)

@@ -13,6 +13,12 @@ namespace fsdpc::runtime {
 
 class BestFolder {
 public:
+  BestFolder() = default;
+  BestFolder(const BestFolder &) = delete;
+  // Removes a folder that `open` has made if it is still empty: a run that is
+  // refused leaves nothing.
+  ~BestFolder();
+
   // Makes the folder if it does not exist. If the run resumes, the best of
   // before counts on; otherwise a folder that holds one is refused.
   Status open(const std::string &folder, bool resumes);
@@ -26,6 +32,7 @@ public:
 
 private:
   std::string folder, file; // `file`: the name of the best, or empty
+  bool made = false;
   double lowest = std::numeric_limits<double>::infinity();
 };
 

@@ -50,7 +50,13 @@ std::string nameOf(int64_t step) {
 
 } // namespace
 
+// The lock goes last, so that no other run takes a folder that is about to go.
+// A folder that holds anything else stays.
 CheckpointFolder::~CheckpointFolder() {
+  if (unused) {
+    unlink((path + "/.lock").c_str());
+    rmdir(path.c_str());
+  }
   if (lockFile >= 0)
     close(lockFile);
 }
@@ -62,11 +68,29 @@ std::string CheckpointFolder::temporaryOf(int64_t step) const {
   return path + "/." + nameOf(step);
 }
 
+// A run that was refused may remove its folder between two of these calls; then
+// there is another lock to take.
 Status CheckpointFolder::open() {
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
-    return fileError(path, "make the folder");
-  FSDPC_TRY(lock());
+  for (Result<bool> holds = false; !*holds;) {
+    unused = mkdir(path.c_str(), 0777) == 0;
+    if (!unused && errno != EEXIST)
+      return fileError(path, "make the folder");
+    FSDPC_TRY(lock());
+    holds = holdsLock();
+    FSDPC_TRY(holds);
+  }
   return recover();
+}
+
+// Returns false if the locked file is not the one in the folder any more.
+Result<bool> CheckpointFolder::holdsLock() const {
+  struct stat locked, named;
+  std::string file = path + "/.lock";
+  if (fstat(lockFile, &locked) != 0)
+    return fileError(file, "read");
+  if (stat(file.c_str(), &named) != 0)
+    return errno == ENOENT ? Result<bool>(false) : fileError(file, "read");
+  return locked.st_dev == named.st_dev && locked.st_ino == named.st_ino;
 }
 
 // Under the lock nobody else writes here. A checkpoint that had made room for
@@ -75,6 +99,10 @@ Status CheckpointFolder::recover() const {
   auto names = namesIn(path);
   FSDPC_TRY(names);
   for (const std::string &name : *names) {
+    // What a rank tried to write, to see whether it can.
+    if (name.rfind(".rank-", 0) == 0 &&
+        unlink((path + "/" + name).c_str()) != 0)
+      return fileError(path + "/" + name, "remove");
     if (name.rfind(".step-", 0) != 0)
       continue;
     std::string left = path + "/" + name, step = name.substr(1);
@@ -97,6 +125,8 @@ Status CheckpointFolder::recover() const {
 // lock is never stale. The text is for the message only.
 Status CheckpointFolder::lock() {
   std::string file = path + "/.lock";
+  if (lockFile >= 0)
+    close(lockFile);
   lockFile =
       ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lockFile < 0)
@@ -134,6 +164,7 @@ Result<std::vector<int64_t>> CheckpointFolder::steps() const {
 }
 
 Status CheckpointFolder::begin(int64_t step) {
+  unused = false;
   drop(step);
   std::string folder = temporaryOf(step);
   if (mkdir(folder.c_str(), 0777) != 0)

@@ -16,7 +16,8 @@ class CheckpointFolder {
 public:
   CheckpointFolder() = default;
   CheckpointFolder(const CheckpointFolder &) = delete;
-  // Gives up the lock.
+  // Gives up the lock. Removes a folder that `open` has made if `begin` was
+  // never called: a run that is refused leaves nothing.
   ~CheckpointFolder();
 
   // Names the folder, without touching the disk.
@@ -43,11 +44,13 @@ public:
 
 private:
   Status lock();
+  Result<bool> holdsLock() const;
   Status recover() const;
   Status removeFolder(const std::string &folder) const;
   Status sync() const;
   std::string path;
   int lockFile = -1;
+  bool unused = false; // `open` made the folder, and nothing is in it
 };
 
 // Bytes that may still be written to the disk of a folder, or -1 if unknown.

@@ -33,10 +33,6 @@ std::string hexadecimal(uint64_t number) {
   return digits;
 }
 
-uint64_t fromHexadecimal(const Json &text) {
-  return std::stoull(text.get<std::string>(), nullptr, 16);
-}
-
 // Names come from the model and may be invalid UTF-8, which is replaced.
 std::string dump(const Json &json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -46,24 +42,73 @@ std::string checksum(const std::string &text) {
   return hexadecimal(XXH64(text.data(), text.size(), 0));
 }
 
+// The next functions throw, with what is wrong as the text: parseCheckpoint
+// makes it an error.
+const Json &fieldIn(const Json &json, const char *key) {
+  auto found = json.is_object() ? json.find(key) : json.end();
+  if (found == json.end())
+    throw std::runtime_error(std::string("it has no '") + key + "'");
+  return *found;
+}
+
+[[noreturn]] void refuse(const char *key, const Json &value,
+                         const std::string &wanted) {
+  std::string text = dump(value);
+  if (text.size() > 60)
+    text = text.substr(0, 60) + "…";
+  throw std::runtime_error(std::string("'") + key + "' is " + text + ", not " +
+                           wanted);
+}
+
+std::string asText(const Json &value, const char *key) {
+  if (!value.is_string())
+    refuse(key, value, "a text");
+  return value.get<std::string>();
+}
+
+std::string textIn(const Json &json, const char *key) {
+  return asText(fieldIn(json, key), key);
+}
+
+const Json &listIn(const Json &json, const char *key) {
+  const Json &value = fieldIn(json, key);
+  if (!value.is_array())
+    refuse(key, value, "a list");
+  return value;
+}
+
+bool truthIn(const Json &json, const char *key, bool otherwise) {
+  if (!json.contains(key))
+    return otherwise;
+  if (!json.at(key).is_boolean())
+    refuse(key, json.at(key), "true or false");
+  return json.at(key).get<bool>();
+}
+
+uint64_t checksumIn(const Json &value, const char *key) {
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  if (text.size() != 16 ||
+      text.find_first_not_of("0123456789abcdef") != std::string::npos)
+    refuse(key, value, "a checksum");
+  return std::stoull(text, nullptr, 16);
+}
+
 int64_t numberIn(const Json &json, const char *key, int64_t most) {
-  const Json &value = json.at(key);
+  const Json &value = fieldIn(json, key);
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t(most))
-    throw std::runtime_error(std::string("'") + key + "' is " + dump(value) +
-                             ", not a whole number from 0 to " +
-                             std::to_string(most));
+    refuse(key, value, "a whole number from 0 to " + std::to_string(most));
   return value.get<int64_t>();
 }
 
 // Returns the product of the extents, and throws if it is beyond any layout.
 int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
   int64_t elements = 1;
-  for (const Json &extent : json.at("shape")) {
+  for (const Json &extent : listIn(json, "shape")) {
     if (!extent.is_number_unsigned() ||
         extent.get<uint64_t>() > uint64_t(mostElements) ||
         __builtin_mul_overflow(elements, extent.get<int64_t>(), &elements) ||
         elements > mostElements)
-      throw std::runtime_error("a shape is " + dump(json.at("shape")));
+      refuse("shape", json.at("shape"), "a shape");
     shape.push_back(extent.get<int64_t>());
   }
   return elements;
@@ -71,13 +116,14 @@ int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
 
 StoredLayout parseLayout(const Json &json, int64_t ranks) {
   StoredLayout layout;
-  layout.name = json.at("name").get<std::string>();
+  layout.name = textIn(json, "name");
   layout.shard = numberIn(json, "shard", mostElements / ranks);
   layout.states = int32_t(numberIn(json, "states", mostStates));
   // Checkpoints written before there were averages do not have it.
-  layout.average = json.value("average", false);
+  layout.average = truthIn(json, "average", false);
   // Nor the optimizer, which says whose the states are.
-  layout.optimizer = json.value("optimizer", "");
+  if (json.contains("optimizer"))
+    layout.optimizer = textIn(json, "optimizer");
   if (layout.ownStates() < 0)
     throw std::runtime_error("layout '" + layout.name +
                              "' has an average among no states");
@@ -88,14 +134,15 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
                                std::to_string(layout.group) +
                                " does not divide its ranks");
   }
-  for (const Json &entry : json.at("members")) {
+  for (const Json &entry : listIn(json, "members")) {
     Member member;
-    member.name = entry.at("name").get<std::string>();
+    member.name = textIn(entry, "name");
     member.offset = numberIn(entry, "offset", mostElements);
     member.elements = elementsOf(entry, member.shape);
     // The first checkpoints had no aliases.
     if (entry.contains("aliases"))
-      member.aliases = entry.at("aliases").get<std::vector<std::string>>();
+      for (const Json &alias : listIn(entry, "aliases"))
+        member.aliases.push_back(asText(alias, "aliases"));
     if (member.offset + member.elements > layout.shard * ranks)
       throw std::runtime_error("parameter '" + member.name +
                                "' is outside its layout");
@@ -109,35 +156,37 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
 
 CheckpointManifest parseBody(const Json &json) {
   CheckpointManifest stored;
-  const Json &state = json.at("state");
+  const Json &state = fieldIn(json, "state");
   stored.state.step = numberIn(state, "step", INT64_MAX / 2);
   stored.state.sample = numberIn(state, "sample", INT64_MAX / 2);
-  const Json &scaler = state.at("scaler");
-  float scale = scaler.at("scale").get<float>();
+  const Json &scaler = fieldIn(state, "scaler");
+  const Json &number = fieldIn(scaler, "scale");
+  float scale = number.is_number() ? number.get<float>() : 0;
   if (!(scale > 0 && std::isfinite(scale)))
-    throw std::runtime_error("its loss scale is " + std::to_string(scale));
+    refuse("scale", number, "a loss scale");
   stored.state.scaler = {scale, numberIn(scaler, "inARow", INT64_MAX / 2),
                          numberIn(scaler, "skips", stored.state.step)};
-  for (auto &[name, value] : json.at("settings").items())
-    stored.settings.emplace_back(name, value.get<std::string>());
+  const Json &settings = fieldIn(json, "settings");
+  for (auto &[name, value] : settings.items())
+    stored.settings.emplace_back(name, textIn(settings, name.c_str()));
   stored.ranks = numberIn(json, "ranks", mostRanks);
   if (stored.ranks == 0)
     throw std::runtime_error("it has no ranks");
-  for (const Json &layout : json.at("layouts"))
+  for (const Json &layout : listIn(json, "layouts"))
     stored.layouts.push_back(parseLayout(layout, stored.ranks));
-  for (const Json &entry : json.at("buffers")) {
+  for (const Json &entry : listIn(json, "buffers")) {
     Buffer buffer;
-    buffer.name = entry.at("name").get<std::string>();
-    buffer.dtype = entry.at("dtype").get<std::string>();
+    buffer.name = textIn(entry, "name");
+    buffer.dtype = textIn(entry, "dtype");
     elementsOf(entry, buffer.shape);
-    buffer.optimizerState = entry.value("optimizerState", false);
+    buffer.optimizerState = truthIn(entry, "optimizerState", false);
     stored.buffers.push_back(std::move(buffer));
   }
-  for (const Json &entry : json.at("files")) {
+  for (const Json &entry : listIn(json, "files")) {
     StoredFile file;
-    file.header = fromHexadecimal(entry.at("header"));
-    for (const Json &tensor : entry.at("tensors"))
-      file.tensors.push_back(fromHexadecimal(tensor));
+    file.header = checksumIn(fieldIn(entry, "header"), "header");
+    for (const Json &tensor : listIn(entry, "tensors"))
+      file.tensors.push_back(checksumIn(tensor, "tensors"));
     stored.files.push_back(std::move(file));
   }
   if (int64_t(stored.files.size()) != stored.ranks)
@@ -148,6 +197,12 @@ CheckpointManifest parseBody(const Json &json) {
 }
 
 } // namespace
+
+static std::string formatText(uint64_t version) {
+  return "format " + std::to_string(version) +
+         ", but this program reads formats " + std::to_string(plainFormat) +
+         " to " + std::to_string(groupFormat);
+}
 
 CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
                                       int groupRanks) {
@@ -291,26 +346,38 @@ std::string toJson(const CheckpointManifest &stored) {
          "\n";
 }
 
-// The parser throws at whatever is missing or of another type.
 Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
+  if (text.empty())
+    return Error{"it is empty"};
   try {
     Json json = Json::parse(text);
     int64_t version = numberIn(json, "format", INT64_MAX);
     if (version < plainFormat || version > groupFormat)
-      return Error{"it has format " + std::to_string(version) +
-                   ", but this program reads formats " +
-                   std::to_string(plainFormat) + " to " +
-                   std::to_string(groupFormat)};
-    const Json &body = json.at("checkpoint");
+      return Error{"it has " + formatText(uint64_t(version))};
+    const Json &body = fieldIn(json, "checkpoint");
     // The same content could be written otherwise, as with "1E5" for "1e5".
     // Only what toJson writes is accepted, so that no bit can change unnoticed.
-    if (json.at("checksum").get<std::string>() != checksum(dump(body)) ||
+    if (textIn(json, "checksum") != checksum(dump(body)) ||
         dump(json) + "\n" != text)
       return Error{"its checksum is wrong"};
     return parseBody(body);
+  } catch (const Json::parse_error &fault) {
+    return Error{"it is no JSON from byte " +
+                 std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
   } catch (const std::exception &fault) {
     return Error{printable(fault.what())};
   }
+}
+
+std::optional<std::string> laterFormat(const std::string &text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") ||
+      !json["format"].is_number_unsigned())
+    return {};
+  uint64_t version = json["format"].get<uint64_t>();
+  if (version <= uint64_t(groupFormat))
+    return {};
+  return formatText(version);
 }
 
 // Collects up to five differences, so that one line says what kind of model it

@@ -11,6 +11,7 @@
 #include "shared/status.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,6 +91,11 @@ std::string toJson(const CheckpointManifest &stored);
 // within its layout and every layout within its shards, so that later
 // arithmetic cannot overflow.
 Result<CheckpointManifest> parseCheckpoint(const std::string &text);
+
+// Returns what is wrong with the format of a manifest that a later version has
+// written: "format 3, but this program reads …". Returns nothing for any other
+// text: a manifest of a known format, or what is damaged.
+std::optional<std::string> laterFormat(const std::string &text);
 
 // Fails unless a program can resume from it: same parameters and buffers, and
 // equally many optimizer states. An average may be new or no longer wanted. The

@@ -19,20 +19,40 @@ Error damaged(const std::string &path) {
   return {"'" + path + "' is damaged: its checksum is wrong"};
 }
 
-} // namespace
-
-Result<CheckpointManifest> readCheckpointManifest(const std::string &folder) {
-  std::string path = folder + checkpointManifestName;
+Result<std::string> readText(const std::string &path) {
   Result<File> file = File::open(path);
   FSDPC_TRY(file);
   if (file->size() > mostManifestBytes)
     return Error{"'" + path + "' is not a manifest of a checkpoint"};
   std::string text(file->size(), '\0');
   FSDPC_TRY(file->read(0, text.data(), text.size()));
-  Result<CheckpointManifest> parsed = parseCheckpoint(text);
+  return text;
+}
+
+} // namespace
+
+Result<CheckpointManifest> readCheckpointManifest(const std::string &folder) {
+  std::string path = folder + checkpointManifestName;
+  Result<std::string> text = readText(path);
+  FSDPC_TRY(text);
+  if (auto later = laterFormat(*text))
+    return Error{"'" + path + "' has " + *later +
+                 "; use the version of fsdpc that wrote it"};
+  Result<CheckpointManifest> parsed = parseCheckpoint(*text);
   if (!parsed)
     return Error{"'" + path + "' is damaged: " + parsed.error().message};
   return parsed;
+}
+
+Status checkCheckpointFormat(const std::string &folder) {
+  std::string path = folder + checkpointManifestName;
+  Result<std::string> text = readText(path);
+  auto later = text ? laterFormat(*text) : std::nullopt;
+  if (!later)
+    return {};
+  return Error{"'" + path + "' has " + *later +
+               "; resume with a program of the fsdpc that wrote it, or name an "
+               "earlier checkpoint with --resume=STEP"};
 }
 
 Result<TrainingCheckpoint> TrainingCheckpoint::open(const std::string &folder) {

@@ -99,6 +99,9 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
       return agree(job, first ? Status()
                               : Error{"no checkpoint in '" +
                                       options.checkpoint + "' is whole"});
+    // It may be whole for a newer program, so the one before is no remedy.
+    if (!agree(job, checkCheckpointFormat(folder.folderOf(all[0]))))
+      return false;
     Result<TrainingCheckpoint> opened =
         TrainingCheckpoint::open(folder.folderOf(all[0]));
     Status whole =

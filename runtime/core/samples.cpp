@@ -118,7 +118,8 @@ Status Samples::splitDocuments(const Options &options) {
       const std::string name = "input '" + manifest->inputs[i].name + "'";
       if (!options.data[i].tokens)
         return Error{"--split-at needs token streams, but " + name +
-                     " has --data; give its tokens with --tokens"};
+                     " has samples; give its tokens with --tokens or "
+                     "--eval-tokens"};
       if (file.tokens != first.tokens ||
           file.sampleElements != first.sampleElements)
         return Error{

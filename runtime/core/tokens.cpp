@@ -100,15 +100,16 @@ Result<Stream> streamOf(const Input &input, const File &file,
         return *stream;
     return Error{"'" + path +
                  "' has no header of NumPy or llm.c, and no index of Megatron; "
-                 "give the type of its tokens, as in --tokens " +
-                 input.name + "=" + path + ":u8"};
+                 "give the type of its tokens, as in '" +
+                 input.name + "=" + path + ":u8'"};
   }
   Result<NpyHeader> header = readNpyHeader(file);
   FSDPC_TRY(header);
   if (header->shape.size() != 1)
     return Error{
         "'" + path + "' has shape " + shapeText(header->shape) +
-        ", but a token stream must have one axis; use --data for samples"};
+        ", but a token stream must have one axis; samples are given with "
+        "--data or --eval"};
   return Stream{header->dtype, header->offset, uint64_t(header->shape[0])};
 }
 
@@ -119,7 +120,8 @@ Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
   if (input.shape.size() != 2 || !isInteger(input.dtype))
     return Error{"input '" + input.name + "' is " + input.dtype +
                  shapeText(input.shape) +
-                 ", but --tokens requires [samples, T] integers; use --data"};
+                 ", but a token stream requires [samples, T] integers; give "
+                 "samples with --data or --eval"};
   Result<File> file = File::open(path);
   FSDPC_TRY(file);
   Result<Stream> stream = streamOf(input, *file, width);

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import Failure, fixture, main, run
+from harness import Failure, MODELS, fixture, main, run
 
 PEAK = 48 << 20                               # bytes that a command may take more for a large checkpoint than for a small one
 
@@ -142,6 +142,59 @@ def check_memory(bench) -> None:
         expect(large - small < PEAK, f"peaks of {peaks} bytes")
 
 
+# In place of torch_convert.py: the exchange file is the output, with the numbers of the command line, or the input.
+STAND_IN = """#!/usr/bin/python3
+import json, struct, sys
+_, _, what, source, out, *flags = sys.argv
+data = open(source, "rb").read()
+length = 8 + int.from_bytes(data[:8], "little")
+header, data = json.loads(data[8:length]), data[length:]
+for flag, text in zip(flags[::2], flags[1::2]):
+    name = flag[2:].replace("-", "_")
+    if name != "scale_rules":
+        number = struct.pack("<f", float(text)) if name == "scale" else struct.pack("<q", int(text))
+        header[name] = {"dtype": "F32" if name == "scale" else "I64", "shape": [], "data_offsets": [len(data), len(data) + len(number)]}
+        data += number
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open(out, "wb").write(struct.pack("<Q", len(text)) + text + data)
+"""
+
+
+def kept_facts(folder: Path) -> dict:
+    """What a checkpoint says of the run and of each parameter, whatever its layouts."""
+    found = json.loads((folder / "checkpoint.json").read_text())["checkpoint"]
+    return {"state": found["state"], "buffers": {b["name"]: (b["shape"], b.get("optimizerState", False)) for b in found["buffers"]},
+            "parameters": {m["name"]: (layout["states"], layout["average"], m.get("since", 0), m.get("aliases"))
+                           for layout in found["layouts"] for m in layout["members"]}}
+
+
+def check_round_trip(bench, name: str, python: Path, form: str, first: list[str], then: list[str]) -> None:
+    """A run goes on with other parameters trained; what it leaves survives the way to torch and back, and resumes with the same bits."""
+    chosen = fixture("gpt")
+    folder, there, back = (bench.path(f"{name}-{part}") for part in ("checkpoints", "there", "back"))
+    for flags, steps in ((first, 3), (then, 6)):
+        program = bench.compile(chosen.model, f"{name}-{steps}", "-q", "--lr=1e-3", *flags)
+        bench.train(program, chosen, 2, "--checkpoint", folder, "--resume", local=True, steps=steps)
+    ckpt(bench, "convert", folder, "--to", form, "-o", there, "--python", python)
+    ckpt(bench, "convert", there, "--from", form, "-o", back, "--ranks", 3, "--python", python)
+    expect(kept_facts(folder / "step-0000006") == kept_facts(back / "step-0000006"),
+           f"{name}: {kept_facts(folder / 'step-0000006')}, then {kept_facts(back / 'step-0000006')}")
+    ckpt(bench, "diff", folder / "step-0000006", back)
+    ends = [bench.train(program, chosen, 2, "--checkpoint", path, "--resume", local=True, steps=8) for path in (folder, back)]
+    expect(ends[0].bits() == ends[1].bits(), f"{name}: a run resumes with other bits")
+
+
+def check_exchange(bench, python: Path, form: str) -> None:
+    """States of every kind: Adafactor's, another optimizer's per group, those of an optimizer of one's own, states that are younger
+    than the run, an average, and the loss scale."""
+    groups = ["--group=ln: optimizer=adamw lr=1e-3", "--group=bias: optimizer=sgd lr=1e-2 momentum=0.9"]
+    check_round_trip(bench, f"adafactor-{form}", python, form, ["--optimizer=adafactor", *groups, "--frozen=proj"], ["--optimizer=adafactor", *groups])
+    check_round_trip(bench, f"scaled-{form}", python, form, ["--param-dtype=f16", "--frozen=proj"], ["--param-dtype=f16", "--ema=0.9"])
+    own = [f"--optimizer={MODELS}/lion.mlir", "--clip-grad-norm=0"]
+    check_round_trip(bench, f"own-{form}", python, form, own, own)
+
+
 def check_torch(bench, folder: Path, python: str, resume) -> None:
     """Through torch and back, tensors and states keep their bits, and the run that resumes its own."""
     for form in ("dcp", "state-dict"):
@@ -175,7 +228,14 @@ def test(bench, options) -> None:
     check_diff(bench, folder, trained.saved)
     check_reshard(bench, folder, resume)
     check_memory(bench)
-    if options.python:
+    if not options.python:
+        stand_in = bench.path("stand-in")
+        stand_in.write_text(STAND_IN)
+        stand_in.chmod(0o755)
+        check_exchange(bench, stand_in, "state-dict")
+    else:
+        for form in ("dcp", "state-dict"):
+            check_exchange(bench, Path(options.python), form)
         check_torch(bench, folder, options.python, resume)
 
 

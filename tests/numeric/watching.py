@@ -201,6 +201,30 @@ def check_top(bench, program: Path, chosen) -> None:
         expect(failed.stderr.startswith("error: ") and f"'{log}'" in failed.stderr and mention in failed.stderr, failed.stderr)
 
 
+def check_evaluations(bench, program: Path, chosen) -> None:
+    """Lines of evaluations stand between the steps: the table and the plot show both, also of a run that only evaluates."""
+    held_out = [word.replace("--data", "--eval") for word in chosen.data]
+    log, image = bench.path("evaluated.jsonl"), bench.path("evaluated.svg")
+    command = [program, *chosen.data, *held_out, "--eval-every", 2, "--log", log]
+    run([*command, "--steps", 5, "--checkpoint", bench.path("evaluated")])
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    losses, found = ({line[step]: line[key] for line in lines if step in line} for step, key in (("step", "loss"), ("eval_step", "eval_loss")))
+    expect(list(losses) == [0, 1, 2, 3, 4] and list(found) == [2, 4, 5], f"lines {lines}")
+    row, = table(bench, log)
+    wanted = {"STEP": "5/5", "STATE": "done", "LOSS": f"{losses[4]:.4f}", "EVAL": f"{found[5]:.4f}"}
+    expect({key: row[key] for key in wanted} == wanted, f"{row}, not {wanted}")
+    top(bench, log, "--plot", image)
+    drawn = [len(line.get("points").split()) for line in xml.fromstring(image.read_text()).iter("{http://www.w3.org/2000/svg}polyline")]
+    expect(drawn[:2] == [5, 3], f"points of the curves {drawn}")
+    # A header after steps, as of a run that goes on in the same file: the evaluation before its first step stays.
+    log.write_text(log.read_text() + made_log(bench.path("goes_on"), 5, 8, first=4))
+    row, = table(bench, log)
+    expect((row["STEP"], row["EVAL"]) == ("5/8", f"{found[4]:.4f}"), str(row))
+    run([*command, "--steps", 0])
+    row, = table(bench, log)
+    expect((row["STEP"], row["STATE"], row["LOSS"]) == ("0/0", "done", "-") and row["EVAL"] != "-", str(row))
+
+
 def check_plot(bench) -> None:
     """A curve has every spike, leaves a gap where a value is not finite, and a name that ends otherwise is refused."""
     log, image = bench.path("a<b.jsonl"), bench.path("plot.svg")
@@ -229,6 +253,7 @@ def test(bench, options) -> None:
     check_refusals(bench, program, chosen)
     check_progress(bench, program, chosen)
     check_top(bench, program, chosen)
+    check_evaluations(bench, program, chosen)
     check_plot(bench)
 
 

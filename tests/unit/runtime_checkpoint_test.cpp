@@ -204,6 +204,27 @@ TEST_F(Checkpoints, DamageIsNamedAndTheOneBeforeTaken) {
   EXPECT_THAT(outcome.err, HasSubstr("error: no checkpoint in 'c' is whole"));
 }
 
+// A checkpoint of a later version is not a damaged one: going back to the one
+// before it would throw steps away, so the run is refused.
+TEST_F(Checkpoints, ALaterFormatIsRefused) {
+  std::string flags = "--steps 6 --checkpoint c" + common;
+  ASSERT_EQ(run(flags + "--checkpoint-every 3").code, 0);
+  const std::string manifest = "c/step-0000006/checkpoint.json";
+  ASSERT_EQ(shell("sed -i 's/{\"format\":1,/{\"format\":3,/' " + manifest).code,
+            0);
+  for (const char *resume : {"--resume", "--resume=6"}) {
+    Outcome outcome = run(flags + resume);
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("error: '" + manifest +
+                                       "' has format 3, but this program reads "
+                                       "formats 1 to 2; "));
+    EXPECT_THAT(outcome.err, Not(HasSubstr("damaged")));
+  }
+  EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000003", "step-0000006"));
+  EXPECT_EQ(run(flags + "--resume=3").code, 0);
+}
+
 TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
   std::string flags = "--checkpoint c" + common;
   Outcome outcome = run("--steps 3 --resume " + flags);
@@ -323,6 +344,31 @@ TEST_F(Checkpoints, MistakesAreRefused) {
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000002"));
 }
 
+// A run that is refused leaves no folder, whatever was wrong. One that was
+// there stays, and so does one in which the run has written something else.
+TEST_F(Checkpoints, ARefusedRunLeavesNoFolder) {
+  const std::string flags = " --steps 2 --checkpoint c";
+  std::string before = shell("ls -A").out;
+  auto refused = [&](const Outcome &outcome) {
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+  };
+  for (const char *wrong :
+       {"--init none.safetensors", "--resume=7", "--accumulate 41"}) {
+    refused(run(wrong + flags));
+    EXPECT_EQ(shell("ls -A").out, before) << wrong;
+  }
+  refused(mpi(2, "--accumulate 30" + flags));
+  refused(run("--log c/log --accumulate 41" + flags));
+  EXPECT_EQ(shell("ls -A").out, before);
+  folder.write("ids.npy", npy<int64_t>("<i8", "(40, 3)", 120)); // up to 119
+  refused(run("--log c/log --accumulate 2" + flags));
+  EXPECT_THAT(names("c"), ElementsAre("log"));
+  ASSERT_EQ(shell("rm c/log").code, 0);
+  refused(run("--accumulate 2" + flags));
+  EXPECT_THAT(names("c"), ElementsAre(".lock"));
+}
+
 // The leftovers of a killed run are removed, and a checkpoint that had made
 // room gets its name back.
 TEST_F(Checkpoints, LeftoversOfAKilledRunAreCleared) {
@@ -385,6 +431,29 @@ TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   }));
   for (const char *text : {"", "{}", "[", "{\"format\":2}", "[[[["})
     EXPECT_FALSE(parseCheckpoint(text)) << text;
+}
+
+// Each message says in words what is wrong and where, without those of the JSON
+// library.
+TEST(CheckpointManifest, FaultsAreNamed) {
+  auto fault = [](const std::string &text) {
+    auto parsed = parseCheckpoint(text);
+    return parsed ? "none" : parsed.error().message;
+  };
+  const std::string text = toJson(small());
+  EXPECT_EQ(fault(""), "it is empty");
+  EXPECT_EQ(fault("[]"), "it has no 'format'");
+  EXPECT_EQ(fault("{\"format\":\"1\"}"),
+            "'format' is \"1\", not a whole number from 0 to " +
+                std::to_string(INT64_MAX));
+  EXPECT_EQ(fault("{\"format\":1}"), "it has no 'checkpoint'");
+  EXPECT_EQ(fault(text.substr(0, 100)), "it is no JSON from byte 100 on");
+  std::string broken = text;
+  broken[20] = '\x01';
+  EXPECT_EQ(fault(broken), "it is no JSON from byte 20 on");
+  broken = text;
+  broken.replace(text.find("\"ranks\""), 7, "\"ranky\"");
+  EXPECT_EQ(fault(broken), "its checksum is wrong");
 }
 
 // Every bit of the text counts, also in escapes and numbers that could be

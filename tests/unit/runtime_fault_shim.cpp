@@ -5,6 +5,7 @@
 //   FAULT_FROM=3       or: from which one on all fail, as on a full disk
 //   FAULT_ERRNO=28     what it fails with
 //   FAULT_KILL=1       or: the process is killed in its place
+//   FAULT_KILL=all     or: all processes of its group are
 //   FAULT_SLEEP=500    or: it works, after so many milliseconds
 //   FAULT_PATH=t.json  count only calls on paths that contain this
 //   FAULT_CPUS=2000    the machine has so many cores, of which the last two may
@@ -86,8 +87,10 @@ bool fails(Kind kind, const char *path, int descriptor) {
   long from = setting("FAULT_FROM");
   if (count != setting("FAULT_AT") && (from == 0 || count < from))
     return false;
-  if (setting("FAULT_KILL"))
-    syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+  if (const char *killed = getenv("FAULT_KILL")) {
+    bool all = std::strcmp(killed, "all") == 0;
+    syscall(SYS_kill, all ? 0 : syscall(SYS_getpid), SIGKILL);
+  }
   if (long milliseconds = setting("FAULT_SLEEP")) {
     usleep(useconds_t(milliseconds * 1000));
     return false;

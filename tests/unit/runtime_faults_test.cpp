@@ -41,6 +41,11 @@ const std::map<std::string, std::vector<int>> codes = {
     {"mkdir", {ENOSPC}},
     {"rmdir", {EIO}}};
 
+// A command that succeeds if a folder of checkpoints holds anything else.
+std::string leftovers(const std::string &checkpoints) {
+  return "ls -A " + checkpoints + " | grep '^[.]' | grep -vx '[.]lock'";
+}
+
 struct Fault {
   std::string call;
   int64_t at;
@@ -57,6 +62,28 @@ protected:
                  " " TOY_PROGRAM " --data ids=ids.npy --data "
                  "target=target.npy --threads 1 " +
                  flags);
+  }
+  // Runs two ranks as processes of their own, in a group of their own. Returns
+  // when the lock of their folder is free, since processes that are killed
+  // together need not end together.
+  Outcome pair(const std::string &first, const std::string &second,
+               const std::string &flags) {
+    static int port = 13000 + getpid() % 7000;
+    ++port;
+    std::string script;
+    for (const std::string *variables : {&first, &second})
+      script += std::string("env RANK=") + (variables == &first ? "0" : "1") +
+                " WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=" +
+                std::to_string(port) +
+                " LD_PRELOAD=" FAULT_SHIM " FAULT_PATH=checkpoints " +
+                *variables +
+                " " TOY_PROGRAM " --data ids=ids.npy --data target=target.npy "
+                "--threads 1 " +
+                flags + " & pids=\"$pids $!\"\n";
+    folder.write("job", script + "for pid in $pids; do wait $pid || code=$?; "
+                                 "done\nexit $code\n");
+    return shell("timeout 60 setsid sh job; code=$?; "
+                 "flock checkpoints/.lock true; exit $code");
   }
   // Returns the faults of every call that a run counted.
   std::vector<Fault> countedFaults() {
@@ -116,7 +143,8 @@ protected:
 };
 
 // Draws the sample. A test that fails prints its fault, so it can be repeated.
-std::vector<Fault> sampled(std::vector<Fault> faults) {
+template <class Any>
+std::vector<Any> sampled(std::vector<Any> faults, size_t most = 40) {
   const char *wanted = std::getenv("FSDPC_FAULTS");
   if (wanted && std::string(wanted) == "all")
     return faults;
@@ -129,7 +157,8 @@ std::vector<Fault> sampled(std::vector<Fault> faults) {
   std::seed_seq seed(commit.begin(), commit.end());
   std::mt19937 random(seed);
   std::shuffle(faults.begin(), faults.end(), random);
-  faults.resize(std::min<size_t>(faults.size(), 40));
+  if (faults.size() > most)
+    faults.erase(faults.begin() + std::ptrdiff_t(most), faults.end());
   return faults;
 }
 
@@ -236,10 +265,7 @@ TEST_F(Faults, AKilledRunLeavesAWholeCheckpoint) {
   ASSERT_EQ(runWith("", common + "2").code, 0);
   shell("cp -r c old");
   ASSERT_EQ(runWith("FAULT_COUNTS=counts", more).code, 0);
-  std::vector<Fault> faults = sampled(countedFaults());
-  const char *wanted = std::getenv("FSDPC_FAULTS");
-  if (!wanted || std::string(wanted) != "all")
-    faults.resize(std::min<size_t>(faults.size(), 20));
+  std::vector<Fault> faults = sampled(countedFaults(), 20);
   size_t ends = 0;
   for (const Fault &fault : faults) {
     std::string variables = "FAULT_KILL=1 FAULT_CALL=" + fault.call +
@@ -256,9 +282,60 @@ TEST_F(Faults, AKilledRunLeavesAWholeCheckpoint) {
     EXPECT_THAT(next.err, HasSubstr("resuming from 'c/step-000000"));
     EXPECT_THAT(next.err, Not(HasSubstr("trying the checkpoint"))) << variables;
     EXPECT_EQ(folder.read("after"), folder.read("whole")) << variables;
-    EXPECT_NE(shell("{ ls -A c | grep '^[.]step-'; }").code, 0) << variables;
+    EXPECT_NE(shell(leftovers("c")).code, 0) << variables;
   }
   EXPECT_GT(ends, faults.size() / 2);
+}
+
+// Two ranks are processes of their own, and one of them or both at once are
+// killed at a system call on the folder of checkpoints: while they resume,
+// write two checkpoints or remove one. One process then continues for both,
+// from a whole checkpoint, and ends with the bits of a job that was never
+// stopped.
+TEST_F(Faults, AKilledJobLeavesAWholeCheckpoint) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  const std::string common = "--checkpoint checkpoints --keep 2 --resume ",
+                    more = common + "--steps 6 --checkpoint-every 2 ";
+  ASSERT_EQ(pair("", "", common + "--steps 2").code, 0);
+  shell("cp -r checkpoints old");
+  Outcome counted = pair("FAULT_COUNTS=counts-0", "FAULT_COUNTS=counts-1",
+                         more + "--save whole");
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  struct Kill {
+    int rank;
+    std::string variables;
+  };
+  std::vector<Kill> kills;
+  for (int rank : {0, 1}) {
+    std::istringstream counts(folder.read("counts-" + std::to_string(rank)));
+    std::string call;
+    for (int64_t count; counts >> call >> count;)
+      for (int64_t at = 1; at <= count; ++at)
+        for (const char *who : {"1", "all"})
+          kills.push_back({rank, std::string("FAULT_KILL=") + who +
+                                     " FAULT_CALL=" + call +
+                                     " FAULT_AT=" + std::to_string(at)});
+  }
+  EXPECT_GT(kills.size(), 100u);
+  size_t ends = 0;
+  kills = sampled(std::move(kills), 16);
+  for (const auto &[rank, variables] : kills) {
+    shell("rm -rf checkpoints && cp -r old checkpoints");
+    Outcome killed = rank == 0 ? pair(variables, "", more + "--save again")
+                               : pair("", variables, more + "--save again");
+    ends += killed.code != 0;
+    Outcome next =
+        runWith("", common + "--steps 6 --accumulate 2 --save after");
+    EXPECT_EQ(next.code, 0) << rank << variables << next.err;
+    EXPECT_THAT(next.err, HasSubstr("resuming from 'checkpoints/step-000000"));
+    EXPECT_THAT(next.err, Not(HasSubstr("trying the checkpoint")))
+        << rank << variables;
+    EXPECT_EQ(folder.read("after"), folder.read("whole")) << rank << variables;
+    EXPECT_NE(shell(leftovers("checkpoints")).code, 0) << rank << variables;
+  }
+  // Threads may make a few calls less than in the run that counted them.
+  EXPECT_GT(ends, kills.size() * 3 / 4);
 }
 
 // Steps do not wait for the disk: while a checkpoint is synced, which takes

@@ -39,10 +39,10 @@ class Program : public testing::Test {
 protected:
   Program() { writeToyData(folder); }
 
-  // Runs a shell command in the test's folder.
+  // Runs a shell command in the test's folder. What all its parts print counts.
   Outcome shell(const std::string &command) {
     int status = std::system(
-        ("cd " + folder / "" + " && " + command + " >out 2>err </dev/null")
+        ("cd " + folder / "" + " && { " + command + "\n} >out 2>err </dev/null")
             .c_str());
     Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                     folder.read("out"), folder.read("err")};

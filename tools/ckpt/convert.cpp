@@ -1,24 +1,25 @@
 // `fsdpc ckpt convert`: to and from PyTorch. Formats of torch are read and
 // written by torch itself, in torch_convert.py, which a Python with torch runs.
 // Between it and this program lies one safetensors file, in which a name says
-// what a tensor is: "value/NAME", "buffer/NAME", "exp_avg/NAME"; and the
-// numbers "step" and "sample".
+// what a tensor is: "value/NAME", "buffer/NAME", "exp_avg/NAME"; the updates of
+// a parameter's state are the number "step/NAME", and the run's own numbers are
+// "step", "sample", "skipped", "scale" and "in_a_row".
 #include "runtime/core/file.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/safetensors.h"
-#include "runtime/core/spelling.h"
-#include "tools/ckpt/checkpoint_writer.h"
 #include "tools/ckpt/checkpoints.h"
 #include "tools/ckpt/commands.h"
+#include "tools/ckpt/imported.h"
 #include "tools/ckpt/new_folder.h"
 
-#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 extern char **environ;
 
@@ -61,9 +62,24 @@ std::string exchangeName(const Tensor &tensor) {
          "/" + tensor.name;
 }
 
-Status writeExchange(const TensorSource &source, const std::string &path) {
+// Updates that each parameter's optimizer state has seen, by its name.
+std::map<std::string, int64_t> updatesOf(const CheckpointManifest &stored) {
+  std::map<std::string, int64_t> updates;
+  int64_t done = stored.state.step - stored.state.scaler.skips;
+  for (const StoredLayout &layout : stored.layouts)
+    for (size_t i = 0; i < layout.members.size(); ++i)
+      updates[layout.members[i].name] = done - layout.sinceOf(i);
+  return updates;
+}
+
+// Writes the tensors, and a number "step/NAME" for each parameter with states.
+Status writeExchange(const TensorSource &source,
+                     const CheckpointManifest &stored,
+                     const std::string &path) {
   SafeTensorsHeader header;
   std::vector<uint64_t> offsets;
+  std::map<std::string, int64_t> updates = updatesOf(stored);
+  std::vector<std::pair<uint64_t, int64_t>> numbers; // offset, number
   for (const Tensor &tensor : source.tensors()) {
     std::vector<std::string> aliases;
     for (const std::string &alias : tensor.aliases)
@@ -71,6 +87,12 @@ Status writeExchange(const TensorSource &source, const std::string &path) {
         aliases.push_back("value/" + alias);
     offsets.push_back(
         header.add(exchangeName(tensor), tensor.dtype, tensor.shape, aliases));
+    auto step = updates.find(tensor.name);
+    if (tensor.part.empty() || step == updates.end())
+      continue;
+    numbers.emplace_back(header.add("step/" + tensor.name, "i64", {}, {}),
+                         step->second);
+    updates.erase(step); // a parameter has several states, and one step
   }
   std::string text = header.text();
   NewFile file;
@@ -81,7 +103,20 @@ Status writeExchange(const TensorSource &source, const std::string &path) {
         source, i, [&](const char *piece, uint64_t at, uint64_t bytes) {
           return file.write(text.size() + offsets[i] + at, piece, bytes);
         }));
+  for (auto &[offset, number] : numbers)
+    FSDPC_TRY(file.write(text.size() + offset, &number, sizeof number));
   return file.commit();
+}
+
+// The keys of --loss-scale=dynamic,KEY=X in the compile's command line.
+std::string scaleRules(const CheckpointManifest &stored) {
+  std::string command = settingOf(stored, "the command line of the compile");
+  const std::string flag = "--loss-scale=dynamic,";
+  size_t begin = command.find(flag);
+  if (begin == std::string::npos)
+    return "";
+  begin += flag.size();
+  return command.substr(begin, command.find_first_of(" '\"", begin) - begin);
 }
 
 int toTorch(const Arguments &arguments) {
@@ -99,14 +134,27 @@ int toTorch(const Arguments &arguments) {
     return report(made.error(), failed);
   std::string exchange = work.temporary() + "/exchange.safetensors",
               result = work.temporary() + "/result";
-  if (Status written = writeExchange(**source, exchange); !written)
+  if (Status written = writeExchange(**source, *stored, exchange); !written)
     return report(written.error(), failed);
   const TrainingState &state = stored->state;
-  Status ran =
-      runTorch(arguments, {"to-" + arguments.to, exchange, result, "--step",
-                           std::to_string(state.step), "--sample",
-                           std::to_string(state.sample), "--updates",
-                           std::to_string(state.step - state.scaler.skips)});
+  std::vector<std::string> words = {"to-" + arguments.to,
+                                    exchange,
+                                    result,
+                                    "--step",
+                                    std::to_string(state.step),
+                                    "--sample",
+                                    std::to_string(state.sample),
+                                    "--skipped",
+                                    std::to_string(state.scaler.skips)};
+  const LossScaler::State off;
+  if (state.scaler.scale != off.scale || state.scaler.inARow != 0) {
+    char scale[32];
+    std::snprintf(scale, sizeof scale, "%.9g", double(state.scaler.scale));
+    words.insert(words.end(), {"--scale", scale, "--in-a-row",
+                               std::to_string(state.scaler.inARow),
+                               "--scale-rules", scaleRules(*stored)});
+  }
+  Status ran = runTorch(arguments, std::move(words));
   if (!ran)
     return report(ran.error(), failed);
   if (rename(result.c_str(), arguments.output.c_str()) != 0)
@@ -115,155 +163,6 @@ int toTorch(const Arguments &arguments) {
 }
 
 // ---- from torch ----
-
-// The content of an exchange file, or of a plain file of weights.
-struct Exchange {
-  std::unique_ptr<TensorSource> source;
-  // By part ("value", "buffer", a state) and name: the tensor's index.
-  std::map<std::string, std::map<std::string, size_t>> parts;
-  std::vector<std::string> states; // in the order of the optimizer's
-  CheckpointManifest stored;
-
-  Status readNumbers(const Arguments &arguments);
-  Status addLayouts();
-  Status addBuffers();
-};
-
-// The order in which optimizers hold their states; each has only some of them.
-const char *const stateOrder[] = {
-    "exp_avg",    "exp_avg_sq", "exp_inf",   "max_exp_avg_sq",
-    "square_avg", "acc_delta",  "grad_avg",  "momentum_buffer",
-    "sum",        "prev",       "step_size", "ax",
-    "ema"}; // the average is the last state
-
-// Splits names at the first slash. Of a plain file of weights, all are values,
-// except for what torch keeps in buffers.
-void sortNames(Exchange &exchange, bool isExchange) {
-  auto &tensors = exchange.source->tensors();
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string &name = tensors[i].name;
-    size_t slash = name.find('/');
-    auto endsWith = [&](const std::string &end) {
-      return name.size() >= end.size() &&
-             name.compare(name.size() - end.size(), end.size(), end) == 0;
-    };
-    if (isExchange && slash != std::string::npos)
-      exchange.parts[name.substr(0, slash)][name.substr(slash + 1)] = i;
-    else if (isExchange)
-      exchange.parts["number"][name] = i;
-    else
-      exchange.parts[tensors[i].dtype != "f32" || endsWith("running_mean") ||
-                             endsWith("running_var")
-                         ? "buffer"
-                         : "value"][name] = i;
-  }
-  for (const char *state : stateOrder)
-    if (exchange.parts.count(state))
-      exchange.states.push_back(state);
-}
-
-// The flags come before the numbers of the file.
-Status Exchange::readNumbers(const Arguments &arguments) {
-  const struct {
-    const char *name;
-    const std::optional<int64_t> &given;
-    int64_t &number;
-  } numbers[] = {{"step", arguments.step, stored.state.step},
-                 {"sample", arguments.samples, stored.state.sample}};
-  for (auto &[name, given, number] : numbers) {
-    auto found = parts["number"].find(name);
-    if (given)
-      number = *given;
-    else if (found != parts["number"].end() &&
-             source->tensors()[found->second].bytes == sizeof number)
-      FSDPC_TRY(source->read(found->second, 0, &number, sizeof number));
-    if (number < 0)
-      return Error{std::string("its ") + name + " is " +
-                   std::to_string(number)};
-  }
-  stored.state.scaler.scale = 1;
-  return {};
-}
-
-// Parameters with states and those without become a layout each.
-Status Exchange::addLayouts() {
-  StoredLayout trained, frozen;
-  trained.name = "trained";
-  trained.states = int32_t(states.size());
-  trained.average = !states.empty() && states.back() == "ema";
-  frozen.name = "frozen";
-  for (auto &[name, index] : parts["value"]) {
-    const Tensor &tensor = source->tensors()[index];
-    if (tensor.dtype != "f32")
-      return Error{tensor.label() + " is of type " + tensor.dtype +
-                   ", but masters are f32"};
-    size_t has = 0;
-    for (const std::string &state : states)
-      if (auto found = parts[state].find(name); found != parts[state].end()) {
-        const Tensor &held = source->tensors()[found->second];
-        if (held.dtype != "f32" || held.shape != tensor.shape)
-          return Error{"optimizer state '" + state + "' of '" +
-                       printable(name) + "' is not f32 of the same shape"};
-        ++has;
-      }
-    if (has != 0 && has != states.size())
-      return Error{"'" + printable(name) + "' has only " + std::to_string(has) +
-                   " of the optimizer states " + listed(states)};
-    StoredLayout &layout = has == 0 ? frozen : trained;
-    Member member;
-    member.name = name;
-    for (const std::string &alias : tensor.aliases)
-      member.aliases.push_back(alias.substr(alias.find('/') + 1));
-    member.shape = tensor.shape;
-    member.elements = int64_t(tensor.bytes / sizeof(float));
-    if (!layout.members.empty())
-      member.offset =
-          layout.members.back().offset + layout.members.back().elements;
-    layout.members.push_back(std::move(member));
-  }
-  for (StoredLayout *layout : {&trained, &frozen})
-    if (!layout->members.empty())
-      stored.layouts.push_back(std::move(*layout));
-  if (stored.layouts.empty())
-    return Error{"it holds no parameters"};
-  return {};
-}
-
-Status Exchange::addBuffers() {
-  for (auto &[name, index] : parts["buffer"]) {
-    const Tensor &tensor = source->tensors()[index];
-    Buffer buffer;
-    buffer.name = name;
-    buffer.dtype = tensor.dtype;
-    buffer.shape = tensor.shape;
-    stored.buffers.push_back(std::move(buffer));
-  }
-  return {};
-}
-
-Status writeImported(Exchange &exchange, const Arguments &arguments) {
-  FSDPC_TRY(exchange.readNumbers(arguments));
-  FSDPC_TRY(exchange.addLayouts());
-  FSDPC_TRY(exchange.addBuffers());
-  CheckpointManifest &stored = exchange.stored;
-  stored.settings = {{"converted from", arguments.from}};
-  cutFor(stored, arguments.ranks);
-  CheckpointValues values;
-  values.parameter = [&](const Member &member, int32_t part, int64_t begin,
-                         int64_t count, float *to) {
-    const std::string &kind =
-        part == 0 ? "value" : exchange.states[size_t(part - 1)];
-    return exchange.source->read(exchange.parts[kind].at(member.name),
-                                 uint64_t(begin) * sizeof(float), to,
-                                 uint64_t(count) * sizeof(float));
-  };
-  values.buffer = [&](const Buffer &buffer, void *to) {
-    size_t index = exchange.parts["buffer"].at(buffer.name);
-    return exchange.source->read(index, 0, to,
-                                 exchange.source->tensors()[index].bytes);
-  };
-  return writeCheckpoint(stored, values, arguments.output);
-}
 
 int fromTorch(const Arguments &arguments) {
   bool isExchange = arguments.from != "safetensors";
@@ -280,15 +179,12 @@ int fromTorch(const Arguments &arguments) {
       return report(ran.error());
     }
   }
-  Exchange exchange;
   auto opened = openTensors(path, Content::values);
   if (!scratch.empty())
     unlink(scratch.c_str()); // it stays readable as long as it is open
   if (!opened)
     return report(opened.error());
-  exchange.source = *std::move(opened);
-  sortNames(exchange, isExchange);
-  Status written = writeImported(exchange, arguments);
+  Status written = writeImported(**opened, isExchange, arguments);
   if (!written)
     return report({"cannot convert '" + arguments.input +
                    "': " + written.error().message});

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """The part of `fsdpc ckpt convert` that needs torch: reads and writes torch's own formats.
 
-usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N --updates N
+usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N] [--scale X --in-a-row N --scale-rules TEXT]
        torch_convert.py from-dcp|from-state-dict IN EXCHANGE
 
-EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", and the numbers "step" and "sample".
-Torch's side is {"model": {name: tensor}, "optimizer": {"state": {name: {"exp_avg": tensor, …}}}, "step": N, "sample": N},
-with names of the model's state_dict, as torch.distributed.checkpoint.state_dict.get_state_dict has them. Files are mapped, so
-no tensor is in memory twice. Needs torch 2.4 or newer and no other package.
+EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", the updates that a parameter's state has
+seen as "step/NAME", and the numbers "step", "sample", "skipped", "in_a_row" and "scale". Torch's side is {"model": {name: tensor},
+"optimizer": {"state": {name: {"step": tensor, "exp_avg": tensor, …}}}, "step": N, "sample": N, "skipped": N}, and with a loss
+scale "scaler", which a GradScaler loads. It has the names of the model's state_dict, as get_state_dict of
+torch.distributed.checkpoint.state_dict has them. Files are mapped, so no tensor is in memory twice. Needs torch 2.4 or newer and
+no other package.
 """
 import argparse
 import json
@@ -24,7 +26,8 @@ except ImportError as missing:
 TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
          "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool}
 NAMES = {dtype: name for name, dtype in TYPES.items()}
-NUMBERS = ("step", "sample")
+NUMBERS = ("step", "sample", "skipped")
+SCALER = {"scale": "scale", "_growth_tracker": "in_a_row"}  # of a GradScaler, and what the exchange calls it
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
@@ -69,18 +72,26 @@ def make_exchange(path: str, wanted: dict[str, tuple[torch.dtype, list[int]]], a
 
 # ---- to torch ----
 
-def state_of(path: str, step: int, sample: int, updates: int) -> dict:
-    tensors, aliases = open_exchange(path)
+def scaler_of(options) -> dict:
+    """Returns the state of a GradScaler. The rules that the compile did not give are torch's own."""
+    rules = dict(rule.split("=", 1) for rule in options.scale_rules.split(",") if "=" in rule)
+    return {"scale": options.scale, "growth_factor": float(rules.get("growth", 2)), "backoff_factor": float(rules.get("backoff", 0.5)),
+            "growth_interval": int(rules.get("interval", 2000)), "_growth_tracker": options.in_a_row}
+
+
+def state_of(options) -> dict:
+    tensors, aliases = open_exchange(options.input)
     model, states = {}, {}
     for name, tensor in tensors.items():
         part, _, rest = name.partition("/")
         if part in ("value", "buffer"):
             model[rest] = tensor
         else:
-            states.setdefault(rest, {"step": torch.tensor(float(updates))})[part] = tensor
+            states.setdefault(rest, {})[part] = tensor.float() if part == "step" else tensor
     for alias, name in aliases.items():
         model[alias.partition("/")[2]] = model[name.partition("/")[2]]
-    return {"model": model, "optimizer": {"state": states}, "step": step, "sample": sample}
+    state = {"model": model, "optimizer": {"state": states}} | {name: getattr(options, name) for name in NUMBERS}
+    return state | ({"scaler": scaler_of(options)} if options.scale is not None else {})
 
 
 # ---- from torch ----
@@ -95,10 +106,10 @@ def exchange_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def place(path: tuple) -> str | None:
     """Returns the exchange's name for a place in the state, or None for what fsdpc does not keep."""
-    if path[0] in ("optimizer", "optim"):
-        if len(path) == 4 and path[1] == "state":
-            return None if path[3] == "step" else f"{path[3]}/{path[2]}"
+    if path[0] in (*NUMBERS, "scaler"):
         return None
+    if path[0] in ("optimizer", "optim"):
+        return f"{path[3]}/{path[2]}" if len(path) == 4 and path[1] == "state" else None
     if path[0] in ("model", "state_dict") and len(path) == 2:
         path = path[1:]
     if len(path) != 1:
@@ -112,16 +123,31 @@ def kept(path: tuple, dtype: torch.dtype, shape: list[int]) -> str | None:
         return None
     if name.startswith("value/") and not dtype.is_floating_point:
         return "buffer/" + name[6:]
+    if name.startswith("step/"):
+        return None  # a number
     # Counters such as NAdam's mu_product follow from the step.
     if not name.startswith(("value/", "buffer/")) and not shape:
         return None
     return name
 
 
-def finish(path: str, sources: dict[str, torch.Tensor | None], wanted: dict, aliases: dict[str, str], numbers: dict[str, int]) -> dict:
+def number_at(path: tuple, value) -> tuple[str, int | float] | None:
+    """Returns the exchange's name and value of a number in the state: the run's, the scaler's, or a parameter's step."""
+    number = number_in(value)
+    if number is None:
+        return None
+    if len(path) == 1 and path[0] in NUMBERS:
+        return path[0], int(number)
+    if len(path) == 2 and path[0] == "scaler" and path[1] in SCALER:
+        return SCALER[path[1]], float(number) if path[1] == "scale" else int(number)
+    name = place(path)
+    return (name, int(number)) if name is not None and name.startswith("step/") else None
+
+
+def finish(path: str, sources: dict[str, torch.Tensor | None], wanted: dict, aliases: dict[str, str], numbers: dict) -> dict:
     if not any(name.startswith("value/") for name in wanted):
         fail("it has no parameters; expected {\"model\": state_dict, …} or a state_dict")
-    wanted |= {name: (torch.int64, []) for name in numbers}
+    wanted |= {name: (torch.float32 if isinstance(number, float) else torch.int64, []) for name, number in numbers.items()}
     made = make_exchange(path, wanted, aliases)
     for name, number in numbers.items():
         made[name].fill_(number)
@@ -138,10 +164,10 @@ def leaves(value, path: tuple = ()):
         yield path, value
 
 
-def number_in(number) -> int | None:
+def number_in(number) -> int | float | None:
     if isinstance(number, torch.Tensor) and number.numel() == 1:
         number = number.item()
-    return int(number) if isinstance(number, (int, float)) else None
+    return number if isinstance(number, (int, float)) else None
 
 
 def from_state_dict(source: str, out: str) -> None:
@@ -156,14 +182,14 @@ def from_state_dict(source: str, out: str) -> None:
             fail(f"the optimizer state of '{source}' has numbers in place of names; save that of "
                  "torch.distributed.checkpoint.state_dict.get_optimizer_state_dict")
         optimizer["state"] = {names[index]: held for index, held in optimizer["state"].items()}
-    numbers = {name: number_in(state[name]) for name in NUMBERS if number_in(state.get(name)) is not None}
-    wanted, sources, aliases, seen = {}, {}, {}, {}
+    numbers, wanted, sources, aliases, seen = {}, {}, {}, {}, {}
     for path, value in leaves(state):
-        if path[-1] == "step":
-            numbers.setdefault("step", number_in(value) or 0)
+        path = tuple(map(str, path))
+        if found := number_at(path, value):
+            numbers[found[0]] = found[1]
         if not isinstance(value, torch.Tensor):
             continue
-        name = kept(tuple(map(str, path)), value.dtype, list(value.shape))
+        name = kept(path, value.dtype, list(value.shape))
         if name is None:
             continue
         key = (value.data_ptr(), tuple(value.shape), tuple(value.stride()))
@@ -179,20 +205,17 @@ def from_dcp(source: str, out: str) -> None:
     metadata = dcp.FileSystemReader(source).read_metadata()
     # Without planner_data, names are joined by dots: "model.h.0.weight".
     paths = metadata.planner_data or {key: key.split(".", 1) for key in metadata.state_dict_metadata}
-    wanted, keys, counters = {}, {}, {}
+    wanted, keys, held, paths_of = {}, {}, {}, {}
     for key, entry in metadata.state_dict_metadata.items():
         path = tuple(map(str, paths[key]))
         is_tensor = hasattr(entry, "properties")
-        # The step of the run, or else that of any parameter.
-        if path in {(name,) for name in NUMBERS} or path[-1] == "step" and not any(p[-1] == "step" for p in counters):
-            counters[path] = key, torch.zeros((), dtype=entry.properties.dtype) if is_tensor else 0
+        if number_at(path, 0):
+            held[key], paths_of[key] = torch.zeros(entry.size, dtype=entry.properties.dtype) if is_tensor else 0, path
         if is_tensor and (name := kept(path, entry.properties.dtype, list(entry.size))):
             wanted[name], keys[name] = (exchange_dtype(entry.properties.dtype), list(entry.size)), key
-    held = {key: empty for key, empty in counters.values()}
     if held:
         dcp.load(held, checkpoint_id=source, no_dist=True)
-    # That of the run comes last and stays.
-    numbers = {path[-1]: number_in(held[counters[path][0]]) or 0 for path in sorted(counters, key=len, reverse=True)}
+    numbers = dict(found for key, path in paths_of.items() if (found := number_at(path, held[key])))
     made = finish(out, {}, wanted, {}, numbers)
     # A flat dict is what the checkpoint holds; torch writes into the mapped file.
     dcp.load({keys[name]: tensor for name, tensor in made.items() if name in keys}, checkpoint_id=source, no_dist=True)
@@ -205,10 +228,13 @@ def main() -> None:
     parser.add_argument("output")
     parser.add_argument("--step", type=int, default=0)
     parser.add_argument("--sample", type=int, default=0)
-    parser.add_argument("--updates", type=int, default=0, help="steps that were not skipped")
+    parser.add_argument("--skipped", type=int, default=0, help="steps that the loss scaler skipped")
+    parser.add_argument("--scale", type=float, help="the loss scale of the next step")
+    parser.add_argument("--in-a-row", type=int, default=0, help="steps since the scale changed")
+    parser.add_argument("--scale-rules", default="", help="the keys of --loss-scale=dynamic")
     options = parser.parse_args()
     if options.what.startswith("to-"):
-        state = state_of(options.input, options.step, options.sample, options.updates)
+        state = state_of(options)
         if options.what == "to-dcp":
             dcp.save(state, checkpoint_id=options.output, no_dist=True)
         else:

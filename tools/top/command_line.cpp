@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -35,11 +36,9 @@ Status update(std::vector<RunLog> &logs) {
 
 // Returns true if every run has logged its last step.
 bool allDone(const std::vector<RunLog> &logs) {
-  for (const RunLog &log : logs)
-    if (log.curve("loss").empty() ||
-        log.curve("loss").rbegin()->first + 1 < log.steps())
-      return false;
-  return true;
+  return std::all_of(logs.begin(), logs.end(), [](const RunLog &log) {
+    return log.done() >= log.steps();
+  });
 }
 
 int watch(const Arguments &arguments, std::vector<RunLog> &logs) {

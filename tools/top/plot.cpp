@@ -141,8 +141,9 @@ std::string panelOf(const std::vector<RunLog> &logs, const std::string &title,
 std::string plotOf(const std::vector<RunLog> &logs) {
   Range steps;
   for (const RunLog &log : logs)
-    for (auto [step, value] : log.curve("loss"))
-      steps.add(double(step));
+    for (const char *key : {"loss", "eval_loss"})
+      for (auto [step, value] : log.curve(key))
+        steps.add(double(step));
   steps.widen();
   const std::pair<const char *, std::vector<std::string>> panels[] = {
       {"loss (dashed: eval_loss)", {"loss", "eval_loss"}},

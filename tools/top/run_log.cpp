@@ -50,8 +50,9 @@ Status RunLog::update() {
   return {};
 }
 
-// A line without a step is a header. Lines of kinds that are not known are
-// passed over: later versions may add some.
+// A line with the program's hash is a header, one with `eval_step` an
+// evaluation after so many steps. Lines of kinds that are not known are passed
+// over: later versions may add some.
 Status RunLog::line(const std::string &text, int64_t number) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || (number == 1 && !json.contains("program_hash")))
@@ -63,22 +64,29 @@ Status RunLog::line(const std::string &text, int64_t number) {
                ? found->get<int64_t>()
                : otherwise;
   };
-  int64_t step = whole("step", -1);
-  if (step < 0) {
+  if (json.contains("program_hash")) {
     wanted = whole("steps", wanted);
     ranksOfRun = int(whole("ranks", ranksOfRun));
-    // A resumed run computes these steps again.
-    int64_t first = whole("first_step", 0);
-    for (auto &[key, curve] : curves)
-      curve.erase(curve.lower_bound(first), curve.end());
+    forgetFrom(whole("first_step", 0));
     return {};
   }
+  const char *place = json.contains("eval_step") ? "eval_step" : "step";
+  int64_t step = whole(place, -1);
   for (auto &[key, value] : json.items())
-    if (key != "step" && (value.is_number() || value.is_null()))
+    if (step >= 0 && key != place && (value.is_number() || value.is_null()))
       curves[key][step] = value.is_null()
                               ? std::numeric_limits<double>::quiet_NaN()
                               : value.get<double>();
   return {};
+}
+
+// A resumed run computes the steps from its first one on again. An evaluation
+// after so many steps is of the steps before.
+void RunLog::forgetFrom(int64_t first) {
+  for (auto &[key, curve] : curves) {
+    bool evaluates = key.rfind("eval_", 0) == 0;
+    curve.erase(curve.lower_bound(first + evaluates), curve.end());
+  }
 }
 
 const Curve &RunLog::curve(const std::string &key) const {

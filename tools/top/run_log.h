@@ -11,7 +11,8 @@
 
 namespace fsdpc::top {
 
-// A curve: values by step. What is no number in the log (null) is NaN.
+// A curve: values by step; those of evaluations by the steps done before. What
+// is no number in the log (null) is NaN.
 using Curve = std::map<int64_t, double>;
 
 class RunLog {
@@ -27,6 +28,11 @@ public:
   // Returns the newest value of a curve, or NaN.
   double newest(const std::string &key) const;
   int64_t steps() const { return wanted; } // --steps
+  // Steps that are logged.
+  int64_t done() const {
+    const Curve &losses = curve("loss");
+    return losses.empty() ? 0 : losses.rbegin()->first + 1;
+  }
   int ranks() const { return ranksOfRun; }
   double changed() const { return changedAt; } // seconds since the epoch
   // "tokens_per_s" or "samples_per_s"; empty if the log has no times.
@@ -34,6 +40,7 @@ public:
 
 private:
   Status line(const std::string &text, int64_t number);
+  void forgetFrom(int64_t first);
   void clear();
   std::string path, partial;
   std::map<std::string, Curve> curves;

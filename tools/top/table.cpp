@@ -35,7 +35,7 @@ double stepTime(const RunLog &log) {
 // A run counts as quiet after ten steps without a line, and at least a minute,
 // since only the run itself knows whether it still lives.
 std::string stateOf(const RunLog &log, int64_t done, double step, double now) {
-  if (done == log.steps())
+  if (done >= log.steps())
     return "done";
   double silent = now - log.changed();
   double patience = std::max(60., std::isnan(step) ? 0. : step / 100);
@@ -45,8 +45,7 @@ std::string stateOf(const RunLog &log, int64_t done, double step, double now) {
 
 std::vector<std::string> rowOf(const RunLog &log, double now) {
   using runtime::bytesText, runtime::countText, runtime::durationText;
-  const Curve &losses = log.curve("loss");
-  int64_t done = losses.empty() ? 0 : losses.rbegin()->first + 1;
+  int64_t done = log.done();
   double step = stepTime(log), peak = log.newest("peak_bytes");
   double rate = log.newest(log.rateKey());
   std::string comm = number("%.0f %%", 100 * log.newest("exposed_comm_ms") /
