@@ -53,7 +53,7 @@ MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
   if (manifest.target != "host")
     return planMemory(manifest, ranks, ranks, threads,
                       /*communicationBytes=*/0,
-                      cudaScratch(manifest, ranks).total());
+                      cudaScratch(manifest, ranks, ranks > 1).total());
   int group = plannedGroup(manifest, ranks, /*wanted=*/0);
   return planMemory(
       manifest, ranks, group, threads,
