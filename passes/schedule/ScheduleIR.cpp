@@ -62,7 +62,8 @@ public:
       : function(function), module(function->getParentOfType<ModuleOp>()),
         machine(fsdp::machineOf(module)),
         reduceBytes(
-            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {
+            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)),
+        onGpu(fsdp::CompileOptions::of(module).isCuda()) {
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
@@ -83,12 +84,14 @@ private:
   void readActions();
   int positionOf(Operation *op) const { return positions.lookup(op); }
   double gatherUs(ArrayAttr layouts, ValueRange buffers) const;
+  double castUs(int64_t elements, int64_t width) const;
   double reduceUs(ArrayAttr layouts, ValueRange gradients) const;
 
   func::FuncOp function;
   ModuleOp module;
   schedule::Machine machine;
   int64_t reduceBytes; // per element of a gradient on the wire
+  bool onGpu;
   DenseSet<StringAttr> hybridLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
@@ -158,11 +161,25 @@ splitElements(const DenseSet<StringAttr> &hybridLayouts, ArrayAttr layouts,
   return {whole, groups};
 }
 
+// A gather first writes the rank's own part, from f32 masters of 4 bytes: it
+// narrows them, and a single rank also copies what is not narrowed. On a GPU
+// this is a kernel on the stream of gathers, which overlaps with compute. On
+// the host it runs on the cores that compute, so starting it early gains
+// nothing.
+double Reader::castUs(int64_t elements, int64_t width) const {
+  if (!onGpu || (width == 4 && machine.ranks > 1))
+    return 0;
+  return schedule::elementwiseUs(machine, double(elements / machine.ranks) *
+                                              double(4 + width));
+}
+
 double Reader::gatherUs(ArrayAttr layouts, ValueRange buffers) const {
   auto [whole, groups] = splitElements(hybridLayouts, layouts, buffers);
   int64_t width = byteWidth(buffers[0].getType());
   double us = groups ? schedule::groupGatherUs(machine, groups * width) : 0;
-  return whole ? us + schedule::allGatherUs(machine, whole * width) : us;
+  return whole ? us + castUs(whole, width) +
+                     schedule::allGatherUs(machine, whole * width)
+               : us;
 }
 
 // The sums that groups hand on are f32.
