@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <nccl.h>
@@ -88,6 +89,14 @@ cudaStream_t real(CudaStream stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
+// The gathers and reductions of a rank meet on parallel branches of a graph,
+// where nothing orders the two communicators. Two ranks that run them in
+// different orders would wait for each other for ever, so NCCL is told to keep
+// the order of the host's calls. It reads the variable at its first use.
+void orderCommunicators() {
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+}
+
 } // namespace
 
 std::string describeNccl(int status) {
@@ -102,6 +111,7 @@ std::string describeNccl(int status) {
 
 CudaStatus RealCudaApi::makeNcclId(NcclId &id) {
   static_assert(sizeof(ncclUniqueId) == sizeof(NcclId));
+  orderCommunicators();
   ncclUniqueId made;
   ncclResult_t result = ncclGetUniqueId(&made);
   memcpy(id.data(), made.internal, id.size());
@@ -110,6 +120,7 @@ CudaStatus RealCudaApi::makeNcclId(NcclId &id) {
 
 CudaStatus RealCudaApi::initCommunicator(CudaCommunicator &communicator,
                                          int rank, int size, const NcclId &id) {
+  orderCommunicators();
   ncclUniqueId taken;
   memcpy(taken.internal, id.data(), id.size());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -137,13 +148,17 @@ CudaStatus RealCudaApi::abortCommunicator(CudaCommunicator communicator) {
   return checked(ncclCommAbort(aborted.comm));
 }
 
-// Finalize completes what is enqueued; an aborted communicator is gone already.
+// Finalize completes what is enqueued; an aborted communicator is gone already,
+// and one that cannot be finalized is aborted.
 CudaStatus RealCudaApi::destroyCommunicator(CudaCommunicator communicator) {
   std::unique_ptr<NcclChannel> ended(&of(communicator));
   if (ended->aborted)
     return cudaOk;
   CudaStatus status = settled(*ended, ncclCommFinalize(ended->comm));
-  return status ? status : checked(ncclCommDestroy(ended->comm));
+  if (status == cudaOk)
+    return checked(ncclCommDestroy(ended->comm));
+  ncclCommAbort(ended->comm);
+  return status;
 }
 
 CudaStatus RealCudaApi::registerMemory(CudaCommunicator communicator,
