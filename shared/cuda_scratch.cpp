@@ -113,15 +113,14 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
 }
 
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
-  if (ranks == 1)
-    return 0;
   int64_t whole = largestWhole(manifest, ranks);
   int64_t sums = ranks * int64_t(manifest.layouts.size()) * normDigits * 8;
   return roundUp(whole * 4, 256) + roundUp(whole / ranks * 4, 256) +
          roundUp(sums, 256);
 }
 
-CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks) {
+CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
+                        bool communicates) {
   CudaScratch scratch;
   bool products = !manifest.matmuls.empty() || !manifest.convolutions.empty() ||
                   !manifest.attentions.empty();
@@ -137,9 +136,10 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks) {
   }
   bool wide = manifest.computeDtype == "f32" || manifest.reduceDtype == "f32";
   // 4 bytes per element unless both types are bf16.
-  if (ranks > 1)
+  if (communicates) {
     scratch.wire = roundUp(largestWhole(manifest, ranks) * (wide ? 4 : 2), 256);
-  scratch.collectives = collectiveScratchBytes(manifest, ranks);
+    scratch.collectives = collectiveScratchBytes(manifest, ranks);
+  }
   scratch.tables = tableBytes(manifest);
   // At most 8 blocks per layout, one per buffer and output, two slots per
   // input, and a constant number of others, each with up to 4096 bytes lost in

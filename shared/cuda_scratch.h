@@ -54,7 +54,9 @@ struct CudaScratch {
     return library + attention + wire + collectives + tables + alignment;
   }
 };
-CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks);
+// `communicates` is false for a single rank, unless it tests NCCL alone.
+CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
+                        bool communicates);
 
 // Scratch that the collectives of both channels need together: one gradient
 // with all ranks' shards, one shard, and the sums of every rank.

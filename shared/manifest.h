@@ -199,7 +199,7 @@ struct CallSequence {
 };
 
 // The step that the cost model expects on so many ranks, at planThreads.
-struct Prediction {
+struct PredictedStep {
   int64_t ranks = 1;
   double microbatchUs = 0, updateUs = 0;
 };
@@ -244,7 +244,7 @@ struct Manifest {
   // The program's evaluation reports its loss as a mean, with its divisor.
   // Targets of an ignored value count for neither.
   bool evaluatesMeans = false;
-  std::vector<Prediction> predictions;
+  std::vector<PredictedStep> predictions;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::vector<Layout> layouts;

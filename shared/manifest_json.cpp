@@ -131,7 +131,7 @@ template <class V> void fields(V &v, LossScale &x) {
   v("interval", x.interval);
 }
 
-template <class V> void fields(V &v, Prediction &x) {
+template <class V> void fields(V &v, PredictedStep &x) {
   v("ranks", x.ranks), v("microbatchUs", x.microbatchUs);
   v("updateUs", x.updateUs);
 }

@@ -35,6 +35,7 @@ EXTENSIONS = "cpp|h|td|md|py|sh|cu|mlir|textproto|cmake|json|txt|onnx|npz|test|i
 # Files that programs or scripts write in the current folder, and files of other projects.
 WRITTEN = {
     "README.md": {"model.onnx", "run.json", "run.jsonl", "x.npy", "y.npy", "trained.safetensors", "gpt.onnx"},
+    "docs/fine-tune.md": {"tuned.onnx"},
     "docs/gpu-check.md": {"results.json", "results.md"},
     "docs/architecture.md": {"model.onnx", "NN-PASS.mlir"},
     "tests/models/README.md": {"NAME.onnx"},

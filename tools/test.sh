@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs missing packages, checks the sources (tools/check.sh), builds, and runs
-# all tests. Then runs clang-tidy, the importer and the fuzz targets under the
-# address and undefined-behaviour sanitizers, and the CUDA runtime on the emulated
-# GPU under the thread sanitizer.
+# all tests, ONNX's own node tests and the blocks of docs/fine-tune.md. Then runs
+# clang-tidy, the importer and the fuzz targets under the address and
+# undefined-behaviour sanitizers, and the CUDA runtime on the emulated GPU under the
+# thread sanitizer.
 #
 # usage: tools/test.sh [--all]
 #        tools/test.sh ARGUMENTS OF CTEST      e.g. tools/test.sh -R lit
@@ -56,13 +57,15 @@ fi
 say "ONNX's own node tests"
 others=$build/python
 [[ -x $others/bin/python ]] || /usr/bin/python3 -m venv "$others"
-"$others"/bin/pip install -q onnx==1.22.0
+"$others"/bin/pip install -q onnx==1.22.0 tokenizers==0.23.3
 sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
 "$others"/bin/python "$root"/tests/numeric/backend_suite.py --build "$build" "${sample[@]}"
+say "the blocks of docs/fine-tune.md"
+/usr/bin/python3 "$root"/tests/numeric/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
   say "reading event files with TensorBoard, and converting data"
-  "$others"/bin/pip install -q numpy tensorboard pyarrow tokenizers
+  "$others"/bin/pip install -q tensorboard pyarrow
   for test in watching data_converter; do
     /usr/bin/python3 "$root"/tests/numeric/$test.py --build "$build" --python "$others"/bin/python
   done

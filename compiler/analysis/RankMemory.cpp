@@ -54,7 +54,7 @@ MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
   if (manifest.target != "host")
     return planMemory(manifest, ranks, group, threads,
                       /*communicationBytes=*/0,
-                      cudaScratch(manifest, ranks).total());
+                      cudaScratch(manifest, ranks, ranks > 1).total());
   return planMemory(
       manifest, ranks, group, threads,
       channelBytes(manifest, ranks, group, group, ranks > 1 ? "mpi" : "none"),

@@ -1,4 +1,6 @@
-// Writes schedules as tables: rows, their figures, folding, totals.
+// Writes schedules as tables: the rows with their actions and figures, the
+// folding of equal ones, and the totals. Names in rows are kept relative to the
+// row's unit, by which equal blocks are found.
 
 #include "compiler/schedule/bound.h"
 #include "compiler/schedule/table.h"

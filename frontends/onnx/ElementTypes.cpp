@@ -1,4 +1,6 @@
-// The tables of ONNX's element types.
+// The tables of ONNX's element types, one switch per question, so that a type
+// that onnx-ml.proto adds is unknown to all of them until it is listed. Formats
+// of narrow floats are LLVM's.
 #include "frontends/onnx/ElementTypes.h"
 
 #include "mlir/IR/Builders.h"

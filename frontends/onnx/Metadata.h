@@ -4,6 +4,8 @@
 
 #include "mlir/Support/LLVM.h"
 #include "onnx-ml.pb.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <map>
 #include <optional>

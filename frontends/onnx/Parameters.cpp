@@ -4,6 +4,7 @@
 // that weights saved by a program load back into torch.
 #include "frontends/onnx/Parameters.h"
 
+#include "compiler/dialects/fsdp/Entries.h"
 #include "frontends/onnx/Emitter.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/TorchExport.h"
@@ -112,6 +113,12 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
           << "tensor '" << name << "' of '" << model.path << "' " << fault;
     return success();
   }
+  if (role != TensorRole::constant &&
+      (name == fsdp::FSDPDialect::kMicrobatch ||
+       name == fsdp::FSDPDialect::kUpdate || name == fsdp::kEvaluate))
+    return emitError(UnknownLoc::get(context))
+           << "tensor '" << name << "' of '" << model.path
+           << "' has the name of a function of the compiled module; rename it";
   std::string fqn = name.str();
   auto [place, fresh] = byName.try_emplace(name, tensors.size());
   if (!fresh)
@@ -161,6 +168,16 @@ LogicalResult ParameterTable::build() {
       for (int i : {3, 4})
         statistics.insert(node.input(i));
 
+  // A node that differentiates with respect to a tensor keeps it from being a
+  // constant, which would be folded.
+  llvm::StringSet<> differentiated;
+  for (const auto &node : graph.node())
+    if (node.op_type() == "Gradient")
+      for (const auto &attribute : node.attribute())
+        if (attribute.name() == "xs")
+          differentiated.insert(attribute.strings().begin(),
+                                attribute.strings().end());
+
   auto role = [&](StringRef name, bool mayBeParameter) {
     if (statistics.contains(name))
       return TensorRole::buffer;
@@ -175,8 +192,9 @@ LogicalResult ParameterTable::build() {
     Type element = importedType(tensor.data_type(), context);
     ArrayRef<int64_t> shape(tensor.dims().data(), tensor.dims_size());
     // An empty tensor has nothing to train, and quantised values are constants.
-    bool mayBeParameter = element && isa<FloatType>(element) &&
-                          !shape.empty() && !llvm::is_contained(shape, 0);
+    bool mayBeParameter =
+        element && isa<FloatType>(element) && !llvm::is_contained(shape, 0) &&
+        (!shape.empty() || differentiated.contains(tensor.name()));
     TensorRole kind = isStorageType(tensor.data_type())
                           ? TensorRole::constant
                           : role(tensor.name(), mayBeParameter);

@@ -1,12 +1,13 @@
-// What the backward computes again: the cheap ops of a unit that pay, chosen like
-// a min-cut partitioner would, but greedily and within the unit; or all ops of a
-// unit; and what the latter is worth to a search for a memory limit.
+// What the backward computes again: the cheap ops of a unit that pay, chosen
+// like a min-cut partitioner would, but greedily and within the unit; or all
+// ops of a unit; and what the latter is worth to a search for a memory limit.
 #include "passes/grad/RecomputeChooser.h"
 
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "compiler/schedule/cost_model.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -245,9 +246,10 @@ static double costUs(Operation *op, const schedule::Machine &machine,
       bytes += bytesOf(value);
   for (Value value : op->getResults())
     bytes += bytesOf(value);
-  if (auto call = dyn_cast<nn::LibraryCallOpInterface>(op))
-    return schedule::rooflineUs(machine, call.getFlops(), bytes, type);
-  return schedule::elementwiseUs(machine, bytes);
+  auto call = dyn_cast<nn::LibraryCallOpInterface>(op);
+  StringRef opClass = call ? op->getName().stripDialect() : "launch";
+  return schedule::opUs(machine, opClass, call ? double(call.getFlops()) : 0,
+                        double(bytes), type);
 }
 
 FailureOr<std::vector<UnitTrade>> fsdpc::passes::unitTrades(ModuleOp module) {

@@ -45,10 +45,11 @@ int64_t rowsOfBlock(int64_t rows, int64_t bytesPerRow, int64_t blockBytes) {
 // leave), products compute in the type of the input.
 class LossBuilder {
 public:
-  LossBuilder(nn::LinearCrossEntropyOp op, int64_t blockBytes)
-      : op(op), blockBytes(blockBytes), builder(op), b(builder, op.getLoc()),
+  LossBuilder(nn::LinearCrossEntropyOp op, bool onGpu)
+      : op(op), blockBytes(onGpu ? cudaBlockBytes : hostBlockBytes),
+        sumsWide(onGpu), builder(op), b(builder, op.getLoc()),
         input(nn::tensorType(op.getInput())),
-        weight(nn::tensorType(op.getWeight())),
+        weight(nn::tensorType(op.getWeight())), gradient(weight),
         statistics(nn::tensorType(op.getLoss())), rows(input.getDimSize(0)),
         classes(weight.getDimSize(op.getTransposeWeight() ? 0 : 1)) {}
 
@@ -85,9 +86,12 @@ private:
 
   nn::LinearCrossEntropyOp op;
   int64_t blockBytes;
+  // The weight's gradient is summed over blocks in the type of statistics. On
+  // the host, products in bf16 sum in f32 and round each block's result.
+  bool sumsWide;
   OpBuilder builder;
   nn::DecomposeBuilder b;
-  RankedTensorType input, weight, statistics;
+  RankedTensorType input, weight, gradient, statistics;
   int64_t rows, classes;
   // They do not depend on the logits and are computed once for all rows.
   Value weights, factors; // of each row's loss and of its gradient, R elements
@@ -122,8 +126,8 @@ void LossBuilder::addBlock(int64_t begin, int64_t count) {
   // The weight's gradient has the weight's layout, so a transposed weight
   // exchanges the operands.
   if (!op.getDweight().use_empty())
-    dweight = transposed ? product(weight, dlogits, x, true, false, dweight)
-                         : product(weight, x, dlogits, true, false, dweight);
+    dweight = transposed ? product(gradient, dlogits, x, true, false, dweight)
+                         : product(gradient, x, dlogits, true, false, dweight);
   if (op.getBias() && !op.getDbias().use_empty()) {
     Value sum = b.reshape(b.sum(b.enter(dlogits), {0}), classes);
     dbias = dbias ? b.add(dbias, sum) : sum;
@@ -146,6 +150,9 @@ void LossBuilder::run() {
   factors = b.reshape(factor, {rows});
   int64_t count = rowsOfBlock(
       rows, classes * input.getElementTypeBitWidth() / 8, blockBytes);
+  // One block needs no sum.
+  if (sumsWide && count < rows)
+    gradient = statistics.clone(gradient.getShape());
   for (int64_t begin = 0; begin < rows; begin += count)
     addBlock(begin, std::min(count, rows - begin));
 
@@ -155,7 +162,8 @@ void LossBuilder::run() {
   if (!dinputs.empty())
     op.getDinput().replaceAllUsesWith(join(dinputs, input));
   if (dweight)
-    op.getDweight().replaceAllUsesWith(dweight);
+    op.getDweight().replaceAllUsesWith(
+        b.leave(dweight, op.getDweight().getType()));
   if (dbias)
     op.getDbias().replaceAllUsesWith(b.leave(dbias, op.getDbias().getType()));
 }
@@ -165,10 +173,9 @@ struct DecomposeLinearCrossEntropy
           DecomposeLinearCrossEntropy> {
   void runOnOperation() override {
     bool onGpu = fsdp::CompileOptions::of(getOperation()).isCuda();
-    int64_t blockBytes = onGpu ? cudaBlockBytes : hostBlockBytes;
     getOperation().walk([&](nn::LinearCrossEntropyOp op) {
       Operation *before = op->getPrevNode();
-      LossBuilder(op, blockBytes).run();
+      LossBuilder(op, onGpu).run();
       inheritAttributes(before, op);
       op->erase();
     });

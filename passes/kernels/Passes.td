@@ -44,7 +44,8 @@ def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir
     A block of logits has about 64 MiB (256 on CUDA), but at least 128 rows. One kernel reads
     each row of a block once and writes its loss and the gradient of its logits. That
     gradient is multiplied into rows of the input's gradient and added to the weight's
-    gradient, before the next block takes the same memory.
+    gradient, before the next block takes the same memory. On CUDA the weight's gradient is
+    summed over blocks in f32 and rounded at the end; on the host in the weight's type.
 
     Before:
     ```mlir

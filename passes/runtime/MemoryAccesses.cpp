@@ -83,8 +83,7 @@ LogicalResult addOperand(OpOperand &operand,
   // Shards are multiples of 128 bytes, so a gather may write padding behind its
   // destination, and secondary shards are cut from that too. Its slot has room
   // for that; any other buffer there would be overwritten.
-  if (access.isOfArena() &&
-      isa<rt::AllGatherOp, rt::GatherSecondaryOp, rt::KeepSecondaryOp>(op))
+  if (access.isOfArena() && op->hasTrait<fsdp::ReachesPadding>())
     access.end += gatherPadding;
   accesses.push_back(access);
   return success();

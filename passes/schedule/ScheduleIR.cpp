@@ -62,7 +62,8 @@ public:
   explicit Reader(func::FuncOp function)
       : function(function), module(function->getParentOfType<ModuleOp>()),
         reduceBytes(
-            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)) {
+            schedule::bytesOf(fsdp::CompileOptions::of(module).reduceType)),
+        onGpu(fsdp::CompileOptions::of(module).isCuda()) {
     fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       if (fsdp::isHybrid(fsdp::strategyOf(layout, options)))
@@ -86,6 +87,7 @@ private:
   func::FuncOp function;
   ModuleOp module;
   int64_t reduceBytes; // per element of a gradient on the wire
+  bool onGpu;
   DenseSet<StringAttr> hybridLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
@@ -162,6 +164,20 @@ bool readsSecondary(Operation *gather) {
   return cast<fsdp::AllGatherOp>(gather).getFromSecondary();
 }
 
+// A gather first writes the rank's own part, from f32 masters of 4 bytes: it
+// narrows them, and a single rank also copies what is not narrowed. On a GPU
+// this is a kernel on the stream of gathers, which overlaps with compute. On
+// the host it runs on the cores that compute, so starting it early gains
+// nothing.
+double castUs(const schedule::Machine &machine, const CollectiveOps &ops) {
+  if (ops.castElements == 0 || (ops.elementBytes == 4 && machine.ranks > 1))
+    return 0;
+  double bytes =
+      double(ops.castElements / machine.ranks) * double(4 + ops.elementBytes);
+  return schedule::opUs(machine, "launch", 0, bytes,
+                        schedule::ElementType::F32);
+}
+
 double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   // As plannedGroup of the memory plan: all ranks where the group does not
   // divide them.
@@ -172,7 +188,8 @@ double gatherUs(const schedule::Machine &machine, const CollectiveOps &ops) {
   }
   double us =
       ops.groupBytes ? schedule::groupGatherUs(machine, ops.groupBytes) : 0;
-  return ops.wholeBytes ? us + schedule::allGatherUs(machine, ops.wholeBytes)
+  return ops.wholeBytes ? us + castUs(machine, ops) +
+                              schedule::allGatherUs(machine, ops.wholeBytes)
                         : us;
 }
 
@@ -192,8 +209,11 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   int64_t width = byteWidth(results[0].getType());
   ops.wholeBytes = whole * width;
   ops.groupBytes = groups * width;
+  ops.elementBytes = width;
   if (readsSecondary(first))
     ops.secondaryRanks = fsdp::CompileOptions::of(module).reshardTo;
+  else if (onGpu)
+    ops.castElements = whole;
   schedule::Collective c;
   c.kind = schedule::CollectiveKind::Gather;
   c.channel = gatherChannel;

@@ -7,6 +7,7 @@
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/Build.h"
+#include "passes/shard/ReduceHooks.h"
 
 namespace fsdpc::passes {
 #define GEN_PASS_DEF_MIXEDPRECISION
@@ -42,8 +43,8 @@ class Converter {
 public:
   // `half` is the type to compute in.
   Converter(ModuleOp module, Block &body, FloatType half)
-      : module(module), body(body), half(half),
-        f32(Float32Type::get(module.getContext())) {}
+      : module(module), body(body), options(fsdp::CompileOptions::of(module)),
+        half(half), f32(Float32Type::get(module.getContext())) {}
 
   void run() {
     // The compute type is that of gathered buffers. Master weights stay f32 in
@@ -101,7 +102,8 @@ private:
                    });
     // A loss in bf16 would have two to three digits (in f16 three to four), and
     // running statistics and reports are f32.
-    if (lossTail.contains(op) || op->hasTrait<fsdp::InF32>())
+    if (lossTail.contains(op) || op->hasTrait<fsdp::InF32>() ||
+        computesInF32(options, op))
       compute = false;
     Type element = compute ? Type(half) : Type(f32);
     for (OpOperand &operand : op->getOpOperands()) {
@@ -172,6 +174,7 @@ private:
 
   ModuleOp module;
   Block &body;
+  fsdp::CompileOptions options;
   FloatType half, f32;
   llvm::DenseSet<Operation *> lossTail;
   llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;

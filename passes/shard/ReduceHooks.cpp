@@ -63,18 +63,18 @@ static Value sourceOf(Value value, int64_t hook) {
   behind.insert(value);
   for (size_t i = 0; i < behind.size(); ++i) {
     Operation *op = behind[i].getDefiningOp();
-    if (!op || hookOf(op) != hook) {
-      if (!op || op->getNumOperands() > 0)
-        sources.insert(behind[i]);
-      continue;
-    }
-    behind.insert(op->operand_begin(), op->operand_end());
+    // mixed-precision puts casts of its own between.
+    bool isOwn =
+        op && (hookOf(op) == hook || (isa<nn::CastOp>(op) && !hookOf(op)));
+    if (isOwn)
+      behind.insert(op->operand_begin(), op->operand_end());
+    else if (!op || op->getNumOperands() > 0)
+      sources.insert(behind[i]);
   }
   return sources.size() == 1 ? sources.front() : Value();
 }
 
 // Returns the numbers of the hooks that the value has passed, the last first.
-// mixed-precision may have put casts of its own between.
 static SmallVector<int64_t> hooksBehind(Value value) {
   SmallVector<int64_t> numbers;
   while (Operation *op = value ? value.getDefiningOp() : nullptr) {
@@ -88,6 +88,15 @@ static SmallVector<int64_t> hooksBehind(Value value) {
     }
   }
   return numbers;
+}
+
+bool computesInF32(const fsdp::CompileOptions &options, Operation *op) {
+  std::optional<int64_t> number = hookOf(op);
+  if (!number || *number < 0 || *number >= int64_t(options.reduceHooks.size()))
+    return false;
+  ReduceHook::Kind kind = options.reduceHooks[size_t(*number)].kind;
+  return kind == ReduceHook::Kind::Predivide ||
+         kind == ReduceHook::Kind::AverageBefore;
 }
 
 static LogicalResult missesHook(fsdp::PackOp pack, size_t gradient) {

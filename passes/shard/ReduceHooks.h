@@ -31,6 +31,11 @@ private:
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> programs;
 };
 
+/// Returns true if the op is of a hook that multiplies by a factor which the
+/// update takes back. A factor that was rounded to 16 bits would make the mean
+/// another one.
+bool computesInF32(const fsdp::CompileOptions &options, mlir::Operation *op);
+
 /// Fails with an error if one of the pack's gradients did not pass all hooks in
 /// their order, or passed others.
 llvm::LogicalResult verifyHooks(const fsdp::CompileOptions &options,

@@ -140,7 +140,7 @@ static Json predictedStep(const Manifest &manifest, const Options &options,
                           const RunInfo &info) {
   if (info.threads != manifest.planThreads)
     return nullptr;
-  for (const Prediction &prediction : manifest.predictions)
+  for (const PredictedStep &prediction : manifest.predictions)
     if (prediction.ranks == info.ranks)
       return (double(options.accumulate) * prediction.microbatchUs +
               prediction.updateUs) /

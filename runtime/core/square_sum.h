@@ -104,6 +104,17 @@ struct SquareSum {
     carry();
   }
 
+  // Adds what write() gave, or sums of that. Carries.
+  FSDPC_SHARED void addWritten(const double *sums) {
+    if (!std::isfinite(sums[0])) {
+      notFinite += sums[0];
+      return;
+    }
+    for (int i = 0; i < normDigits; ++i)
+      digit[i] += uint64_t(sums[i]);
+    carry();
+  }
+
   // Writes normDigits numbers that may be summed over ranks in f64: digits,
   // whose sums are exact, and an infinity or NaN in place of the first one.
   FSDPC_SHARED void write(double *sums) const {
@@ -121,15 +132,9 @@ FSDPC_SHARED inline double sumOfSquares(const double *sums, int count,
   SquareSum total;
   failed = -1;
   for (int i = 0; i < count; ++i, sums += normDigits) {
-    if (!std::isfinite(sums[0])) {
-      if (failed < 0)
-        failed = i;
-      total.notFinite += sums[0];
-      continue;
-    }
-    for (int k = 0; k < normDigits; ++k)
-      total.digit[k] += uint64_t(sums[k]);
-    total.carry();
+    if (failed < 0 && !std::isfinite(sums[0]))
+      failed = i;
+    total.addWritten(sums);
   }
   if (failed >= 0)
     return total.notFinite;

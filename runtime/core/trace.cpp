@@ -48,6 +48,8 @@ int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
     else if (command.op == "update_factors") // averages, both ways
       for (const MemberFactors &member : buffers.factors)
         bytes += 8 * member.shape.count();
+    else if (command.op == "momentum_updates") // gradient, state and update
+      bytes += buffers.own * 4 * 3;
     else if (command.op == "member_sums") // all is read
       bytes += buffers.own * 4 * (2 + layout.states);
     else if (command.op == "optimizer") // all but the gradient is written

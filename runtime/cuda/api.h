@@ -46,7 +46,13 @@ struct CudaDeviceInfo {
   int major = 0, minor = 0; // compute capability
   int multiprocessors = 0;
   std::string id; // identifies the device on the whole machine
+  // The device's PCI address as sysfs writes it, "0000:3b:00.0"; may be empty.
+  std::string pciAddress;
   size_t freeBytes = 0, totalBytes = 0;
+  // Estimates of the device memory that the driver and the libraries take after
+  // a program has its own: for kernels that are loaded at their first launch,
+  // and for graphs; and for each communicator of several ranks.
+  size_t laterBytes = 0, communicatorBytes = 0;
 };
 
 // C[i] = A[i] · B[i] + beta · C[i] for `count` row-major products. Leading

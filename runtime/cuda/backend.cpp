@@ -32,7 +32,7 @@ Result<std::unique_ptr<Device>> makeDevice(const Manifest &manifest,
 // The threads of the host do not matter here: kernels and libraries run on the
 // device.
 int64_t scratchpadBytes(const Manifest &manifest, int ranks, int) {
-  return cudaScratch(manifest, ranks).total();
+  return cudaScratch(manifest, ranks, ranks > 1).total();
 }
 
 } // namespace fsdpc::runtime

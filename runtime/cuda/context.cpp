@@ -3,8 +3,11 @@
 // stream, in order.
 #include "runtime/cuda/context.h"
 #include "runtime/comm/failure.h"
+#include "runtime/core/failure.h"
 
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <thread>
 
 namespace fsdpc::runtime {
@@ -14,10 +17,16 @@ namespace {
 // Current while no call of the program is being enqueued.
 const NamedCall unnamed{"the runtime", "", "fsdpc"};
 
+bool usesNcclAlone() {
+  const char *value = getenv("FSDPC_NCCL_ALONE");
+  return value && !strcmp(value, "1");
+}
+
 } // namespace
 
 CudaContext::CudaContext(CudaApi &api, Job &job, const Manifest &manifest)
-    : api(api), job(job), manifest(manifest), current(&unnamed) {
+    : api(api), job(job), manifest(manifest),
+      alone(job.size == 1 && !usesNcclAlone()), current(&unnamed) {
   for (const CallSequence &sequence : manifest.sequences)
     for (const Call &call : sequence.calls) {
       const CommandInfo &command = manifest.commands[size_t(call.command)];
@@ -51,6 +60,14 @@ void CudaContext::begin(const char *name, int64_t newStep) {
   auto found = entries.find(name);
   entry = found == entries.end() ? nullptr : &found->second;
   position = {};
+  // What was enqueued last is long done if graphs run.
+  if (replayed)
+    current = &unnamed;
+}
+
+void CudaContext::replay() {
+  replayed = true;
+  current = &unnamed;
 }
 
 // The sequences of the manifest hold the calls per stream in the order in which
@@ -74,19 +91,42 @@ void CudaContext::check(CudaStatus status) const {
     return;
   std::string unit =
       current->unit.empty() ? "" : " of unit '" + current->unit + "'";
+  std::string what = current->op + unit, advice;
+  // The calls of a graph have no place on the host, and one of them may have
+  // failed some time ago.
+  if (replayed && current == &unnamed) {
+    what = "graph replay (asynchronous)";
+    advice = "; run with --no-graph and CUDA_LAUNCH_BLOCKING=1 to name the op";
+  }
   fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
-       ": " + current->op + unit + " failed: " + api.errorText(status));
+       ": " + what + " failed: " + api.errorText(status) + advice);
+}
+
+// Another rank may be waiting for this one in a collective; its line says more.
+void CudaContext::endHung() const {
+  awaitTurn(job, /*later=*/true);
+  char seconds[32];
+  snprintf(seconds, sizeof seconds, "%g", limitSeconds);
+  fail("rank " + std::to_string(job.rank) + ", step " + std::to_string(step) +
+       ": the GPU has made no progress for " + seconds +
+       " s; a kernel hangs, or is slower than --watchdog allows");
 }
 
 // Polls with growing pauses of up to 100 µs. CUDA's own wait spins by default,
 // on a core that other ranks may need.
 void OwnedEvent::await() {
   using namespace std::chrono_literals;
+  auto began = std::chrono::steady_clock::now();
   bool done = !recorded;
   for (auto pause = 1us; !done; pause = std::min(2 * pause, 100us)) {
     context.check(context.api.queryEvent(event, done));
-    if (!done)
-      std::this_thread::sleep_for(pause);
+    if (done)
+      return;
+    std::chrono::duration<double> waited =
+        std::chrono::steady_clock::now() - began;
+    if (context.limitSeconds > 0 && waited.count() >= context.limitSeconds)
+      context.endHung();
+    std::this_thread::sleep_for(pause);
   }
 }
 

@@ -41,11 +41,18 @@ public:
 
   // Marks that an entry function is about to enqueue its calls.
   void begin(const char *entry, int64_t step);
+  // Marks that a graph is about to run. From here on no call is current until
+  // the next one is enqueued, and a failure is that of a replay.
+  void replay();
   // Returns the next call on a stream and makes it the current one.
   const NamedCall &next(int stream);
   // Ends the job if a call of the table failed, with one line that names the
   // rank, the step, and the current op and unit.
   void check(CudaStatus status) const;
+
+  // Ends the job because the device has not reached an event within
+  // limitSeconds.
+  [[noreturn]] void endHung() const;
 
   // Enqueues one of the runtime's own kernels for `units` elements of work, one
   // per thread.
@@ -69,6 +76,11 @@ public:
   CudaApi &api;
   Job &job;
   const Manifest &manifest;
+  // True if no collective runs: a single rank, unless FSDPC_NCCL_ALONE=1 makes
+  // it use NCCL as several do, which tests NCCL on one GPU.
+  const bool alone;
+  // How long the host waits for an event; 0: no limit.
+  double limitSeconds = 0;
   // Indexed by FSDPC_STREAM_* and copyStream; null until makeStreams().
   std::array<CudaStream, cudaStreams> streams{};
   // The step of the last begin(), for messages.
@@ -80,6 +92,7 @@ private:
   using Calls = std::array<std::vector<NamedCall>, FSDPC_STREAMS>;
   std::map<std::string, Calls, std::less<>> entries; // by name
   const Calls *entry = nullptr;
+  bool replayed = false; // a graph has run
   // Per stream, the index of the next call in `entry`.
   std::array<size_t, FSDPC_STREAMS> position{};
 };
@@ -126,7 +139,8 @@ public:
       context.check(
           context.api.waitEvent(context.streams[size_t(stream)], event));
   }
-  // Blocks the host until the last record is reached. Sleeps between queries.
+  // Blocks the host until the last record is reached. Sleeps between queries,
+  // and ends the job after CudaContext::limitSeconds.
   void await();
 
 private:

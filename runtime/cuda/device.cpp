@@ -4,6 +4,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/comm/failure.h"
 #include "runtime/core/plan_checks.h"
+#include "runtime/cuda/affinity.h"
 #include "runtime/cuda/device_choice.h"
 
 namespace fsdpc::runtime {
@@ -12,7 +13,9 @@ CudaDevice::CudaDevice(CudaApi &api, const Manifest &manifest,
                        const fsdpc_program &program, Job &job,
                        const DeviceOptions &options)
     : context(api, job, manifest), program(program), options(options),
-      memory(context), products(context) {}
+      memory(context), products(context) {
+  context.limitSeconds = options.watchdogSeconds;
+}
 
 CudaDevice::~CudaDevice() {
   // Work must be complete before the memory and events that it uses are
@@ -24,6 +27,12 @@ CudaDevice::~CudaDevice() {
 
 Status CudaDevice::selectDevice() {
   FSDPC_TRY(chooseDevice(context.api, context.job));
+  CudaDeviceInfo info;
+  if (CudaStatus status = context.api.deviceInfo(info))
+    return Error{"cannot use the GPU: " + context.api.errorText(status)};
+  // Pinned memory is allocated after this, so it lies near the GPU.
+  if (std::string list = stayNear(info.pciAddress); !list.empty())
+    chosen.push_back("processors near GPU " + info.pciAddress + ": " + list);
   if (CudaStatus status = context.api.loadProgram(program))
     return Error{"cannot load the program's kernels: " +
                  context.api.errorText(status)};
@@ -48,7 +57,7 @@ Status CudaDevice::planLibraries() {
     FSDPC_TRY(choice);
     chosen.push_back("convolution " + plan.kind + ": " + *choice);
   }
-  CudaScratch scratch = cudaScratch(manifest, context.job.size);
+  CudaScratch scratch = scratchSizes();
   for (const AttentionPlan &plan : manifest.attentions) {
     attentions.emplace_back(context);
     auto choice = attentions.back().plan(plan, products, options.deterministic,
@@ -73,6 +82,8 @@ Status CudaDevice::prepare() {
   FSDPC_TRY(planLibraries());
   // These create events, so they follow the choice of the device.
   sections = std::make_unique<Sections>(context, context.manifest.events);
+  for (std::unique_ptr<OwnedEvent> &event : drained)
+    event = std::make_unique<OwnedEvent>(context);
   inputs = std::make_unique<CudaInputs>(context, memory);
   update = std::make_unique<CudaUpdate>(context, memory);
   return {};
@@ -82,7 +93,7 @@ Status CudaDevice::prepare() {
 // scratch and reports. Takes this device's own parts first.
 Status CudaDevice::reserve(const MemoryPlan &plan) {
   const Manifest &manifest = context.manifest;
-  CudaScratch scratch = cudaScratch(manifest, context.job.size);
+  CudaScratch scratch = scratchSizes();
   int64_t constants = int64_t(program.constants_bytes);
   FSDPC_TRY(memory.reserve(
       plan.allocated + constants + scratch.total() +
@@ -151,9 +162,12 @@ void CudaDevice::results(fsdpc_rank &rank, int64_t step, StepResults &results) {
 void CudaDevice::report(int64_t step) { update->sendReport(step); }
 
 // Also waits for the copy stream, whose copies of inputs belong to no section.
+// By events, since a wait for a stream has no time limit.
 void CudaDevice::synchronize() {
-  for (CudaStream stream : context.streams)
-    context.check(context.api.synchronizeStream(stream));
+  for (int stream = 0; stream < cudaStreams; ++stream) {
+    drained[size_t(stream)]->record(stream);
+    drained[size_t(stream)]->await();
+  }
 }
 
 void CudaDevice::eventRecord(int32_t stream, int32_t event) {

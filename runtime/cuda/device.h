@@ -79,8 +79,11 @@ private:
                     void *const *buffers, int count);
   void reduce(fsdpc_rank &rank, int32_t layout, const void *gradient,
               WireType type, bool add);
-  // Returns true if there is no other rank to communicate with.
-  bool isAlone() const { return context.job.size == 1; }
+  // Returns true if no collective runs.
+  bool isAlone() const { return context.alone; }
+  CudaScratch scratchSizes() const {
+    return cudaScratch(context.manifest, context.job.size, !isAlone());
+  }
 
   // First, so that it is destroyed last: the members below refer to it.
   CudaContext context;
@@ -111,6 +114,8 @@ private:
   std::unique_ptr<Sections> sections;
   std::unique_ptr<CudaInputs> inputs;
   std::unique_ptr<CudaUpdate> update;
+  // Recorded on each stream by synchronize().
+  std::array<std::unique_ptr<OwnedEvent>, cudaStreams> drained;
 };
 
 } // namespace fsdpc::runtime

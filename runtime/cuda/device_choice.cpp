@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -16,18 +17,29 @@ namespace {
 
 // The GPUs that a rank sees, and on which node. Exchanged as bytes.
 struct Sight {
-  char node[64] = {}, only[64] = {};
+  NodeName node;
+  char only[64] = {};
   uint64_t visible = 0; // a hash: a list of GPUs' ids has any length
 };
 
 } // namespace
 
-Status chooseDevice(CudaApi &api, Job &job) {
+NodeName NodeName::own() {
+  NodeName name;
+  gethostname(name.host, sizeof name.host - 1);
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  boot.copy(name.boot, sizeof name.boot - 1);
+  return name;
+}
+
+Status chooseDevice(CudaApi &api, Job &job, const NodeName &node) {
   int count = 0;
   CudaStatus status = api.deviceCount(count);
   // Zeroed, because all bytes are compared below.
   Sight own;
-  gethostname(own.node, sizeof own.node - 1);
+  own.node = node;
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   if (visible)
     own.visible = XXH64(visible, strlen(visible), 1);
@@ -56,7 +68,7 @@ Status chooseDevice(CudaApi &api, Job &job) {
     place = 0;
   else if (status == cudaOk && sharing > count) {
     std::string ranks = std::to_string(sharing);
-    return Error{std::string("node '") + own.node + "' has " +
+    return Error{std::string("node '") + node.host + "' has " +
                  std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
                  (visible
                       ? std::string(" (CUDA_VISIBLE_DEVICES=") + visible + ")"
@@ -70,7 +82,7 @@ Status chooseDevice(CudaApi &api, Job &job) {
     status = api.selectDevice(place);
   if (status != cudaOk)
     return Error{"cannot use GPU " + std::to_string(place) + " of node '" +
-                 own.node + "': " + api.errorText(status)};
+                 node.host + "': " + api.errorText(status)};
   return {};
 }
 

@@ -1,5 +1,7 @@
 // One allocation each of device memory and pinned memory. Free memory is asked
-// for first, so that the message can say how much is missing.
+// for first, so that the message can say how much is missing. It must leave
+// room for what the driver and NCCL allocate later, or a program that starts
+// could run out of memory in its second step.
 #include "runtime/cuda/memory.h"
 #include "shared/cuda_scratch.h"
 
@@ -31,14 +33,20 @@ CudaMemory::~CudaMemory() {
 Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
+  // Of ranks that share a process none has a communicator.
+  bool communicators = !context.alone && !context.job.sharesProcess;
+  size_t later =
+      info.laterBytes + (communicators ? 2 : 0) * info.communicatorBytes;
   auto tooLittle = [&](const std::string &why) {
-    return Error{"the program requires " + std::to_string(deviceBytes) +
-                 " bytes of GPU memory, but " + std::to_string(info.freeBytes) +
-                 " of " + std::to_string(info.totalBytes) + " are free on '" +
-                 info.name + "'" + why +
-                 "; use more ranks, or compile with a lower --memory-limit"};
+    return Error{
+        "the program requires " + std::to_string(deviceBytes) +
+        " bytes of GPU memory and a reserve of " + std::to_string(later) +
+        " for graphs, kernels" + (communicators ? " and NCCL" : "") + ", but " +
+        std::to_string(info.freeBytes) + " of " +
+        std::to_string(info.totalBytes) + " are free on '" + info.name + "'" +
+        why + "; use more ranks, or compile with a lower --memory-limit"};
   };
-  if (status == cudaOk && info.freeBytes < size_t(deviceBytes))
+  if (status == cudaOk && info.freeBytes < size_t(deviceBytes) + later)
     return tooLittle("");
   if (status == cudaOk)
     status = context.api.allocateDevice(device.memory, size_t(deviceBytes));

@@ -14,8 +14,9 @@ public:
   ~CudaMemory();
   CudaMemory(const CudaMemory &) = delete;
 
-  // Makes both allocations. If the device has too little free memory, the error
-  // has both numbers.
+  // Makes both allocations. If the device has too little free memory for them
+  // and for what is allocated later (CudaDeviceInfo), the error has all
+  // numbers.
   Status reserve(int64_t deviceBytes, int64_t pinnedBytes);
   // Take aligned blocks. They return null if what was reserved is used up.
   void *takeDevice(int64_t bytes);

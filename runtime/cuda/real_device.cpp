@@ -4,6 +4,7 @@
 #include "runtime/cuda/kernels/own.h"
 #include "runtime/cuda/real_api.h"
 
+#include <cctype>
 #include <cuda_runtime_api.h>
 #include <mutex>
 #include <nvtx3/nvToolsExt.h>
@@ -39,6 +40,13 @@ std::string driverText() {
          ", but the program requires " + versionText(runtime) +
          "; install a newer driver";
 }
+
+// Device memory that CUDA and NCCL take once a program runs. Estimates: kernels
+// of some megabytes and a graph per kind of section; of a communicator, the
+// buffers of some 30 channels to each neighbour.
+constexpr size_t megabyte = size_t(1) << 20;
+constexpr size_t laterBytes = 256 * megabyte;
+constexpr size_t communicatorBytes = 384 * megabyte;
 
 // The device code of this process. A cudaLibrary serves every device.
 struct LoadedProgram {
@@ -94,10 +102,13 @@ CudaStatus RealCudaApi::selectDevice(int device) {
 // The UUID tells GPUs apart across processes, whose ordinals may differ.
 CudaStatus RealCudaApi::deviceInfo(CudaDeviceInfo &info) {
   int device = 0;
+  char address[32] = "";
   cudaDeviceProp properties;
   cudaError_t status = cudaGetDevice(&device);
   if (!status)
     status = cudaGetDeviceProperties(&properties, device);
+  if (!status)
+    status = cudaDeviceGetPCIBusId(address, sizeof address, device);
   if (!status)
     status = cudaMemGetInfo(&info.freeBytes, &info.totalBytes);
   if (status)
@@ -107,6 +118,12 @@ CudaStatus RealCudaApi::deviceInfo(CudaDeviceInfo &info) {
   info.major = properties.major;
   info.minor = properties.minor;
   info.multiprocessors = properties.multiProcessorCount;
+  // sysfs writes it in lower case.
+  info.pciAddress = address;
+  for (char &digit : info.pciAddress)
+    digit = char(tolower(digit));
+  info.laterBytes = laterBytes;
+  info.communicatorBytes = communicatorBytes;
   return cudaOk;
 }
 

@@ -71,6 +71,7 @@ void Sections::run(const Section &section, bool graphs,
     enqueueJoined(enqueue);
     context.check(api.endCapture(compute, own.graph));
   }
+  context.replay();
   context.check(api.launchGraph(own.graph, compute));
 }
 

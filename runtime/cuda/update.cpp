@@ -252,7 +252,7 @@ void CudaUpdate::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
   c.scale = static_cast<float *>(scale);
   c.norm = &report->norm;
   c.failed = &report->failed;
-  context.launch(c, 1, FSDPC_STREAM_COMPUTE);
+  context.launchBlocks(c, 1, FSDPC_STREAM_COMPUTE);
 }
 
 } // namespace fsdpc::runtime

@@ -81,8 +81,12 @@ void Watchdog::watch(Channel channel, CudaCommunicator communicator) {
 void Watchdog::beginStep(int64_t step) {
   // Without a count: the step is only read for messages and is not watched.
   Mark mark{&words[stepWord], uint32_t(step), false};
-  check(0, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark, sizeof mark,
-                         compute));
+  // A launch also returns what earlier work has met, such as a graph's.
+  static constexpr char op[] =
+      "earlier work (asynchronous; run with --no-graph and "
+      "CUDA_LAUNCH_BLOCKING=1 to name the op)";
+  check(nameOf(op, ""), api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark,
+                                      sizeof mark, compute));
 }
 
 // Strings are compared by address. Equal names at two addresses get two

@@ -86,6 +86,8 @@ CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.id = info.name;
   info.totalBytes = settings.memory;
   info.freeBytes = settings.memory - memory.usedBytes(selected);
+  // Nothing is taken here, but a reserve is kept as on a GPU.
+  info.laterBytes = info.communicatorBytes = 1 << 20;
   return currentDevice().state();
 }
 

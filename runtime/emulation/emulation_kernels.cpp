@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,13 @@ void eachBlock(Chance &chance, int64_t blocks, Run run) {
     run(block);
   for (int64_t block = 0; block < first; ++block)
     run(block);
+}
+
+// A kernel that hangs keeps its stream until the process ends.
+void hangIfStruck(Faults &faults, int rank) {
+  if (faults.strikes(Fault::hang, rank))
+    for (;;)
+      pause();
 }
 
 } // namespace
@@ -72,6 +80,7 @@ CudaStatus Emulation::launch(CudaFunction function, int64_t blocks, int threads,
   return submit(stream, /*bound=*/true,
                 [this, kernel, blocks, arguments = std::move(arguments),
                  &device = currentDevice()](Chance &chance) {
+                  hangIfStruck(faults, settings.rank);
                   if (faults.strikes(Fault::launch, settings.rank))
                     return device.fail(status::launchFailure,
                                        std::string("kernel '") + kernel->name +
@@ -97,6 +106,7 @@ CudaStatus Emulation::launchOwn(int kernel, int64_t blocks,
   return submit(stream, /*bound=*/true,
                 [this, kernel, blocks, copied = std::move(copied),
                  &device = currentDevice()](Chance &chance) {
+                  hangIfStruck(faults, settings.rank);
                   if (faults.strikes(Fault::launch, settings.rank))
                     return device.fail(status::launchFailure,
                                        "the runtime's kernel " +

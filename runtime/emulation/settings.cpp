@@ -46,9 +46,13 @@ uint64_t numberOf(const char *variable, uint64_t least, uint64_t otherwise) {
 
 Result<Fault> parseFault(const std::string &text) {
   static constexpr std::pair<const char *, Fault::Kind> kinds[] = {
-      {"launch", Fault::launch}, {"nccl", Fault::nccl},
-      {"silent", Fault::silent}, {"memory", Fault::memory},
-      {"driver", Fault::driver}, {"few-devices", Fault::fewDevices},
+      {"launch", Fault::launch},
+      {"hang", Fault::hang},
+      {"nccl", Fault::nccl},
+      {"silent", Fault::silent},
+      {"memory", Fault::memory},
+      {"driver", Fault::driver},
+      {"few-devices", Fault::fewDevices},
   };
   size_t at = text.find('@'), colon = text.find(':');
   std::string name = text.substr(0, std::min(colon, at));
@@ -58,8 +62,8 @@ Result<Fault> parseFault(const std::string &text) {
       fault.kind = kind;
   // Only these count events; the others hold from the start, so a number would
   // mean nothing.
-  bool counts = fault.kind == Fault::launch || fault.kind == Fault::nccl ||
-                fault.kind == Fault::silent;
+  bool counts = fault.kind == Fault::launch || fault.kind == Fault::hang ||
+                fault.kind == Fault::nccl || fault.kind == Fault::silent;
   uint64_t number = 1, rank = 0;
   bool good = fault.kind != Fault::none;
   if (colon != text.npos)
@@ -71,8 +75,9 @@ Result<Fault> parseFault(const std::string &text) {
     good &= counts && parseNumber(text.substr(at + 1), 0, rank);
   if (!good)
     return Error{"'" + text +
-                 "' is not a valid fault; use launch:N, nccl:N or silent:N, "
-                 "optionally with @RANK, or memory, driver, few-devices"};
+                 "' is not a valid fault; use launch:N, hang:N, nccl:N or "
+                 "silent:N, optionally with @RANK, or memory, driver, "
+                 "few-devices"};
   fault.number = int64_t(number);
   fault.rank = int(rank);
   return fault;

@@ -11,9 +11,9 @@ namespace fsdpc::runtime::emulation {
 
 // A fault to inject.
 struct Fault {
-  enum Kind { none, launch, nccl, silent, memory, driver, fewDevices };
-  // `number` and `rank` matter only for launch, nccl and silent. README.md says
-  // what each fault does.
+  enum Kind { none, launch, hang, nccl, silent, memory, driver, fewDevices };
+  // `number` and `rank` matter only for launch, hang, nccl and silent.
+  // README.md says what each fault does.
   Kind kind = none;
   int64_t number = 1; // of the launch or collective, from 1
   int rank = 0;

@@ -37,6 +37,8 @@ CONSTANT_INPUTS = {
     "BlackmanWindow": (0,), "Loop": (0, 1), "RoiAlign": (1,), "DynamicQuantizeLinear": ()}
 # Of the sum of the absolute terms. Half floats are computed in f32, but the expected outputs are not.
 TOLERANCE, HALF_TOLERANCE = 2e-5, 4e-3
+# Cases whose expected outputs are written with so many decimals.
+DECIMALS = {"test_averagepool_2d_ceil_last_window_starts_on_pad": 4}
 # Inputs and outputs of the cases below depend on random numbers that ONNX does not define.
 RANDOM = re.compile("^test_(training_dropout|bernoulli|dropout_random)(?!.*zero_ratio)")
 
@@ -66,10 +68,15 @@ def training_graph(case: pathlib.Path) -> tuple[onnx.ModelProto, float, float]:
         except Exception:  # of many kinds, from C++
             raise Skipped("an opset below 7")
     model.ir_version = max(model.ir_version, 8)
+    if all(i.domain not in ("", "ai.onnx") for i in model.opset_import):  # of the nodes that are added below
+        model.opset_import.append(helper.make_opsetid("", 22))
     graph, data = model.graph, case / "test_data_set_0"
     known = {tensor.name for tensor in graph.initializer}
     constants, number = [], 0
+    for node in graph.node:  # a parameter may not have the name of a function of fsdpc's modules
+        node.input[:] = ["new_rows" if name == "update" else name for name in node.input]
     for value in graph.input:
+        value.name = "new_rows" if value.name == "update" else value.name
         if value.name in known:
             continue
         tensor = load(data / f"input_{number}.pb", value)
@@ -81,7 +88,7 @@ def training_graph(case: pathlib.Path) -> tuple[onnx.ModelProto, float, float]:
             graph.initializer.append(tensor)
         else:
             constants.append(helper.make_node("Constant", [], [value.name], name=f"constant_{value.name}", value=tensor))
-    added, terms, expected, scale = [], [], 0.0, 0.0
+    added, terms, expected, scale, rounding = [], [], 0.0, 0.0, 0.0
     generator = np.random.default_rng(int(hashlib.sha256(case.name.encode()).hexdigest()[:8], 16))
     for index, value in enumerate(graph.output):
         file = data / f"output_{index}.pb"
@@ -96,6 +103,7 @@ def training_graph(case: pathlib.Path) -> tuple[onnx.ModelProto, float, float]:
         finite = np.isfinite(wanted)
         expected += float(np.sum(np.where(finite, wanted, 0) * weights))
         scale += float(np.sum(np.abs(np.where(finite, wanted, 0) * weights)))
+        rounding += float(weights.sum()) * 0.5 * 10.0 ** -DECIMALS.get(case.name, 40)
         name = f"fsdpc_{index}"
         constants.append(helper.make_node("Constant", [], [f"{name}_w"], value=numpy_helper.from_array(weights)))
         last = value.name
@@ -127,7 +135,7 @@ def training_graph(case: pathlib.Path) -> tuple[onnx.ModelProto, float, float]:
         any(a.type == onnx.AttributeProto.TENSOR and a.t.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16) or
             a.name in ("to", "dtype", "stash_type") and a.i in (TensorProto.FLOAT16, TensorProto.BFLOAT16)
             for n in nodes for a in n.attribute)
-    return model, expected, (HALF_TOLERANCE if is_half else TOLERANCE) * scale + 1e-6
+    return model, expected, (HALF_TOLERANCE if is_half else TOLERANCE) * scale + rounding + 1e-6
 
 
 def run_case(build: pathlib.Path, case: pathlib.Path) -> tuple[str, str]:

@@ -35,7 +35,7 @@ def canonical(module: str) -> str:
     text = re.sub(r"^#loc.*\n", "", module, flags=re.M)
     text = re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
     text = re.sub(r"fsdp\.(unit = @[\w.$-]+|backward|(bytes|flops) = \d+ : i64|(cost_us|exposed_us) = [\d.e+-]+ : f64)(, )?", "", text)
-    text = re.sub(r"(fsdp\.recognised|fsdp\.communication) = \{[^{}]*(\{[^{}]*\}[^{}]*)*\}(, )?", "", text)
+    text = re.sub(r"(fsdp\.recognised|fsdp\.communication|fsdp\.predicted) = \{[^{}]*(\{[^{}]*\}[^{}]*)*\}(, )?", "", text)
     text = re.sub(r"fsdp\.schedule_hash = \"\w*\"(, )?", "", text)
     text = re.sub(r"(activations|gathered|gradients|lower_bound) = \d+ : i64(, )?", "", text)
     text = re.sub(r"reused = \[.*?\]\}", "}", text)

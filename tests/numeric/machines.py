@@ -7,13 +7,13 @@ Calibration writes a file that the compile takes, and with which it predicts a s
 table change a bit; the log predicts for the ranks, threads and microbatches of its run.
 """
 import json
-import statistics
+import re
 import sys
 
 import harness
 from harness import Failure
 
-WITHIN = 4                                    # predicted and measured steps: other work on the machine makes a run slower
+WITHIN = 4                                    # predicted and fastest step, on one rank: other work on the machine delays ranks
 
 
 def demand(holds: bool, what: str) -> None:
@@ -38,11 +38,13 @@ def test(bench, options):
     plain = bench.train(bench.compile_fixture(gpt, "plain", *flags), gpt, 2, steps=3)
 
     program = bench.compile_fixture(gpt, "calibrated", machine, *flags)
-    training = bench.train(program, gpt, 2, steps=12, accumulate=1)
-    predicted = training.header()["predicted_step_ms"]
-    measured = statistics.median(line["step_ms"] for line in training.lines()[2:])
-    print(f"predicted {predicted:.3f} ms, measured {measured:.3f} ms")
-    demand(1 / WITHIN < predicted / measured < WITHIN, "the predicted step is of another size than the measured one")
+    training = bench.train(program, gpt, 1, steps=30, accumulate=1)
+    alone = training.header()["predicted_step_ms"]
+    measured = min(line["step_ms"] for line in training.lines())
+    print(f"predicted {alone:.3f} ms, measured {measured:.3f} ms")
+    demand(1 / WITHIN < alone / measured < WITHIN, "the predicted step is of another size than the measured one")
+    predicted = bench.train(program, gpt, 2, steps=1, accumulate=1).header()["predicted_step_ms"]
+    demand(predicted > alone / 2, f"a step on two ranks is predicted to take {predicted} ms")
     more = bench.train(program, gpt, 2, steps=1, accumulate=3).header()["predicted_step_ms"]
     demand(2 * predicted < more < 3 * predicted, f"three microbatches are predicted to take {more} ms")
     other = bench.train(program, gpt, 1, steps=1, threads=2).header()["predicted_step_ms"]
@@ -51,8 +53,11 @@ def test(bench, options):
 
     table, edited = bench.path("table"), bench.path("edited")
     bench.compile_fixture(gpt, "none", *flags, "--prefetch=none", f"--schedule-table={table}")
-    text = table.read_text().replace("gather h.1.flat; wait h.1.flat", "wait h.1.flat", 1)
-    text = text.replace("wait h.0.flat", "wait h.0.flat; gather h.1.flat", 1)
+    # The second block is gathered before the first one computes.
+    text, count = re.subn(r"^h\.\{0\.\.1\} +forward +(\d+) .*; free h\.\{i\}\.flat@(\d+).*$",
+                          r"h.0 forward \1 gather h.0.flat@1; wait h.0.flat@1; gather h.1.flat@1; free h.0.flat@\2" "\n"
+                          r"h.1 forward \1 wait h.1.flat@1; free h.1.flat@\2", table.read_text(), flags=re.M)
+    demand(count == 1, f"the blocks are not one row:\n{table.read_text()}")
     edited.write_text(text)
     moved = bench.train(bench.compile_fixture(gpt, "moved", *flags, f"--schedule={edited}"), gpt, 2, steps=3)
     demand(moved.bits() == plain.bits(), "an edited table changes bits")

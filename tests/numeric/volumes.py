@@ -30,7 +30,7 @@ STRATEGIES = {
 
 HYBRID = {"hybrid": ["--strategy=hybrid"], "hybrid_zero2": ["--strategy=hybrid_zero2"],
           "hybrid, reduced once a step": ["--strategy=hybrid", "--reduce=step"],
-          "resharded": ["--reshard-to=2"], "resharded, reduced once a step": ["--reshard-to=2", "--reduce=step"],
+          "resharded": ["--reshard-to=2"],
           "resharded and hybrid": ["--reshard-to=2", "--strategy-of=layers.0=hybrid"],
           "hybrid and others": ["--strategy-of=layers.0=hybrid", "--strategy-of=layers.1=hybrid_zero2", "--strategy-of=layers.2=ddp"]}
 
@@ -83,7 +83,7 @@ def check_groups(bench, model, data) -> list[str]:
     for name, flags in HYBRID.items():
         program, log = bench.path("program"), bench.path("log.jsonl")
         summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--unit-class=Layer", *flags]).stdout
-        for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS]),
+        for group, launch in ((1, [program, "--ranks", RANKS, "--shard-group=1"]), (4, [program, "--ranks", RANKS, "--shard-group=4"]),
                               (2, [program, "--ranks", RANKS, "--shard-group=2"]),
                               (2, [*harness.mpirun(RANKS), program, "--ranks-per-node=2"])):
             harness.run([*launch, "--data", f"x={data}", "--steps", 2, "--accumulate", ACCUMULATE, "--log", log])

@@ -247,6 +247,31 @@ TEST_P(OwnKernels, clip) {
   EXPECT_EQ(failed, 1);
 }
 
+// More layouts than threads, of which each adds some. The sum has the bits of
+// the host, and the first of several sums that are not finite is reported.
+TEST_P(OwnKernels, clipOfManyLayouts) {
+  constexpr int count = 600;
+  std::vector<float> values = randomFloats(16 * count, 11);
+  std::vector<double> sums(size_t(count) * normDigits);
+  for (int i = 0; i < count; ++i) {
+    SquareSum sum;
+    sum.addSquares(values.data() + 16 * i, 16);
+    sum.write(sums.data() + i * normDigits);
+  }
+  float scale = 0;
+  double norm = 0;
+  int64_t failed = 7;
+  double expected = std::sqrt(sumOfSquares(sums.data(), count, failed));
+  run(Clip{sums.data(), count, 0.5, 0, &scale, &norm, &failed});
+  EXPECT_EQ(norm, expected * 0.5);
+  EXPECT_EQ(failed, -1);
+  sums[size_t(570) * normDigits] = std::numeric_limits<double>::quiet_NaN();
+  sums[size_t(333) * normDigits] = std::numeric_limits<double>::infinity();
+  run(Clip{sums.data(), count, 0.5, 0, &scale, &norm, &failed});
+  EXPECT_EQ(failed, 333);
+  EXPECT_FALSE(std::isfinite(norm));
+}
+
 // A microbatch's index on this rank follows from its number among all ranks'.
 TEST_P(OwnKernels, reportLoss) {
   float loss = 3, valid = 0, losses[3] = {}, valids[3] = {};

@@ -147,6 +147,24 @@ TEST_F(CudaProgram, saysWhatIsMissing) {
   }
 }
 
+// What graphs, kernels and NCCL take later must be free at the start.
+TEST_F(CudaProgram, keepsAReserveOfMemory) {
+  EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", "FSDPC_EMULATION_MEMORY=9"), 3);
+  long long program = 0, reserve = 0;
+  ASSERT_EQ(sscanf(error().c_str(),
+                   "the program requires %lld bytes of GPU memory and a "
+                   "reserve of %lld for graphs, kernels, but 9 of 9 are free",
+                   &program, &reserve),
+            2)
+      << error();
+  auto memory = [](long long bytes) {
+    return "FSDPC_EMULATION_MEMORY=" + std::to_string(bytes);
+  };
+  EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", memory(program + reserve - 1)),
+            3);
+  EXPECT_EQ(run(EMULATED_PROGRAM, "--steps 2", memory(program + reserve)), 0);
+}
+
 #ifdef CUDA_PROGRAM
 // The program for a real GPU, started without one, alone or as several ranks,
 // ends with one line.
@@ -185,6 +203,7 @@ TEST_F(CudaProgram, endsEveryRankOfAFaultWithOneLine) {
        ": all_gather has not ended within 1 s"},
       {"FSDPC_EMULATION_FAULT=nccl:9@1", "60",
        "rank 1, step 1, unit 'toy': all_gather failed: "},
+      {"FSDPC_EMULATION_FAULT=launch:300@1", "60", "CUDA_LAUNCH_BLOCKING=1"},
       {"FSDPC_EMULATION_FAULT=memory", "60", "the program requires "}};
   for (const Case &c : cases)
     for (const std::string &launcher : {std::string(mpirun), torchrun()}) {
@@ -203,6 +222,47 @@ TEST_F(CudaProgram, namesTheStepOfAFailingLaunch) {
   EXPECT_EQ(
       run(EMULATED_PROGRAM, "--steps 9", "FSDPC_EMULATION_FAULT=launch:6"), 3);
   EXPECT_THAT(error(), testing::StartsWith("rank 0, step "));
+}
+
+// The calls of a graph have no place on the host. A fault in a replay is not
+// blamed on the call that was captured last.
+TEST_F(CudaProgram, saysThatAGraphReplayFailed) {
+  EXPECT_EQ(
+      run(EMULATED_PROGRAM, "--steps 60", "FSDPC_EMULATION_FAULT=launch:200"),
+      3);
+  EXPECT_THAT(error(), testing::ContainsRegex(
+                           "^rank 0, step [0-9]+: graph replay "
+                           "\\(asynchronous\\) failed: .*--no-graph and "
+                           "CUDA_LAUNCH_BLOCKING=1"));
+}
+
+// A kernel that never ends, on a single rank, which has no collective that a
+// watchdog could see.
+TEST_F(CudaProgram, endsALoneRankWhoseKernelHangs) {
+  for (const char *flags : {"", " --no-graph"}) {
+    EXPECT_EQ(run(EMULATED_PROGRAM,
+                  std::string("--steps 60 --watchdog 1") + flags,
+                  "FSDPC_EMULATION_FAULT=hang:200"),
+              3);
+    EXPECT_THAT(error(), testing::ContainsRegex(
+                             "^rank 0, step [0-9]+: the GPU has made no "
+                             "progress for 1 s; a kernel hangs"));
+  }
+}
+
+// A single rank can use NCCL, so that one GPU tests it: joining, registration,
+// captured collectives, the end.
+TEST_F(CudaProgram, usesNcclAlone) {
+  std::string flags = "--steps 7 --accumulate 3";
+  std::string environment = "FSDPC_EMULATION_VOLUMES=volumes ";
+  std::string host = trace(HOST_PROGRAM, flags, "");
+  EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment), host);
+  EXPECT_EQ(folder.read("volumes"), "");
+  environment += "FSDPC_NCCL_ALONE=1";
+  EXPECT_EQ(trace(EMULATED_PROGRAM, flags, environment), host);
+  EXPECT_THAT(folder.read("volumes"), testing::StartsWith("0 "));
+  EXPECT_EQ(trace(EMULATED_PROGRAM, flags + " --deterministic", environment),
+            host);
 }
 
 // The second step's samples are read before any results are. The device runs

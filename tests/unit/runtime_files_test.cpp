@@ -388,7 +388,20 @@ TEST_F(SamplesTest, SplitAtTheEndsOfDocuments) {
   options.data[1].tokens = false;
   options.data[1].file = folder / "ids.npy";
   EXPECT_THAT(samples.open(manifest, options, 2).error().message,
-              HasSubstr("input 'labels' has --data"));
+              HasSubstr("input 'labels' has samples; give its tokens with "
+                        "--tokens or --eval-tokens"));
+}
+
+// The same readers serve --data and --eval, --tokens and --eval-tokens, so what
+// is wrong with a file is said without a flag that the user may not have given.
+TEST_F(SamplesTest, FaultsOfFilesNameNoFlagOfTheirs) {
+  Input tokens = {"ids", {2, 3}, "i64"};
+  std::string path = folder.write("text", "some text");
+  EXPECT_THAT(openTokenWindows(tokens, path, "", 0).error().message,
+              HasSubstr("as in 'ids=" + path + ":u8'"));
+  path = folder.write("rows.npy", npy<int64_t>("<i8", "(4, 3)", 12));
+  EXPECT_THAT(openTokenWindows(tokens, path, "", 0).error().message,
+              HasSubstr("samples are given with --data or --eval"));
 }
 
 // Parts must be as many as weights, the same for all inputs, and not empty.

@@ -116,6 +116,10 @@ TEST(LossScaler, IsConstantOrOff) {
   EXPECT_EQ(constant.scale(), 1024);
   EXPECT_EQ(off.scale(), 1);
   EXPECT_FALSE(off.isOn());
+  // A step that --on-nonfinite leaves out is counted.
+  constant.update(false);
+  EXPECT_EQ(constant.scale(), 1024);
+  EXPECT_EQ(constant.skipped(), 1);
 }
 
 // Ties go to even; infinity and NaN survive.

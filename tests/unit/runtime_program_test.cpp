@@ -65,7 +65,7 @@ TEST_F(Program, AStepAllocatesNothing) {
 // resident set stays within 64 MiB of the plan.
 TEST_F(Program, LogsAHeaderAndEveryStep) {
   Outcome outcome =
-      run("--steps 4 --accumulate 2 --lr 0.01 --seed 7" + outputs);
+      run("--steps 4 --accumulate 2 --threads 1 --lr 0.01 --seed 7" + outputs);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   std::vector<json> lines = log();
   ASSERT_EQ(lines.size(), 5u);

@@ -35,7 +35,7 @@ namespace {
       return status;                                                           \
   while (false)
 
-constexpr size_t megabyte = size_t(1) << 20, workspaceBytes = megabyte;
+constexpr size_t megabyte = size_t(1) << 20;
 constexpr size_t cap = size_t(32) << 20;
 
 // Undoes what a rank has made, in the reverse order. Keeps the first error.

@@ -3,11 +3,13 @@
 
 usage: predictions.py --fsdpc FSDPC --machine FILE.json [--ranks 1 2] [--steps 12]
 
-Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the median step over the predicted
-one of the log's header.
+Compiles transformers of other shapes than calibration's for the machine, runs them, and prints the predicted step of the log's header
+over the median one. On one rank it also prints it over the core time of the compute stream, which other work on the machine hardly
+changes.
 """
 import argparse
 import json
+import math
 import random
 import statistics
 import subprocess
@@ -21,19 +23,30 @@ from transformer import Shape, module
 SHAPES = (Shape(4, 128, 4, 128, 8), Shape(3, 384, 6, 128, 4), Shape(2, 640, 10, 192, 2, 2048))
 
 
-def step(arguments, folder: Path, shape: Shape, dtype: str, ranks: int) -> tuple[float, float]:
-    """Returns the predicted and the measured ms."""
-    source, program, log = (folder / name for name in ("model.mlir", "train", "run.jsonl"))
+def core_ms(trace: Path) -> float:
+    """Returns the median core time of the commands of a step on the compute stream."""
+    steps = {}
+    for event in json.loads(trace.read_text())["traceEvents"]:
+        if event["ph"] == "X" and event["tid"] == 0 and event["cat"] not in ("entry", "wait"):
+            number = event["args"]["step"]
+            steps[number] = steps.get(number, 0) + event["args"]["cpu_us"] / 1e3
+    return statistics.median(steps.values())
+
+
+def step(arguments, folder: Path, shape: Shape, dtype: str, ranks: int) -> tuple[float, float, float]:
+    """Returns the predicted and the measured ms, and the core time on one rank, or NaN."""
+    source, program, log, trace = (folder / name for name in ("model.mlir", "train", "run.jsonl", "trace.json"))
     machine = json.dumps(arguments.machine.read_text())
     text = machine.replace("\\n", "\\0A")             # MLIR writes a line feed in hexadecimal
     source.write_text(module(shape, {"machine": f'["{arguments.machine}", {text}]', "unit-size": "1000000 : i64",
                                      "param-dtype": f'"{dtype}"', "plan-ranks": f"{ranks} : i64"}))
-    subprocess.run([arguments.fsdpc, source, "-q", "-o", program], check=True)
+    subprocess.run([arguments.fsdpc, source, "-q", "-o", program], check=True, capture_output=True)
     launch = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks)] if ranks > 1 else []
     subprocess.run([*launch, program, *(f"--tokens={name}={folder / 'tokens'}:u8" for name in ("ids", "labels")), "--threads", "1",
-                    "--steps", str(arguments.steps), "--log", log], check=True, stdout=subprocess.DEVNULL)
+                    "--steps", str(arguments.steps), "--log", log, "--trace", trace], check=True, capture_output=True)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return lines[0]["predicted_step_ms"], statistics.median(line["step_ms"] for line in lines[2:] if "step_ms" in line)
+    measured = statistics.median(line["step_ms"] for line in lines[2:] if "step_ms" in line)
+    return lines[0]["predicted_step_ms"], measured, core_ms(trace) if ranks == 1 else math.nan
 
 
 def main() -> None:
@@ -43,16 +56,16 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=12)
     arguments = parser.parse_args()
-    print("| layers, width, tokens, batch | type | ranks | predicted ms | measured ms | predicted ÷ measured |\n|---|---|---|---|---|---|")
+    print("| layers, width, tokens, batch | type | ranks | predicted ms | measured ms | core ms | predicted ÷ measured | ÷ core |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "tokens").write_bytes(random.Random(1).randbytes(1 << 20))
         for shape in SHAPES:
             for dtype in ("f32", "bf16"):
                 for ranks in arguments.ranks:
-                    predicted, measured = step(arguments, folder, shape, dtype, ranks)
+                    predicted, measured, core = step(arguments, folder, shape, dtype, ranks)
                     print(f"| {shape.layers}, {shape.width}, {shape.tokens}, {shape.batch} | {dtype} | {ranks} | {predicted:.2f} | "
-                          f"{measured:.2f} | {predicted / measured:.3f} |", flush=True)
+                          f"{measured:.2f} | {core:.2f} | {predicted / measured:.3f} | {predicted / core:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

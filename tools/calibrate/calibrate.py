@@ -71,22 +71,25 @@ def grouped(events: list[dict]) -> dict:
     return groups
 
 
-def typical(events: list[dict]) -> float:
-    """A machine that does something else as well makes a command slower, never faster: the lower quartile."""
-    times = sorted(event["dur"] for event in events)
+def typical(events: list[dict], core: bool = False) -> float:
+    """A machine that does something else as well makes a command slower, never faster: the lower quartile.
+
+    `core`: of the time on its core, in which a single thread is not interrupted.
+    """
+    times = sorted(event["args"]["cpu_us"] if core else event["dur"] for event in events)
     return max(times[len(times) // 4], 1e-3)
 
 
-def compute_samples(events: list[dict], classes: dict) -> None:
+def compute_samples(events: list[dict], classes: dict, core: bool) -> None:
     """Adds the commands of the compute stream by class; what updates layouts is one class."""
     for (stream, op, _, flops, bytes), group in grouped(events).items():
         if stream == 0 and (op in PRODUCTS or op == "launch"):
-            classes[op].append(Sample(flops, bytes, typical(group), len(group) / (STEPS - 2)))
+            classes[op].append(Sample(flops, bytes, typical(group, core), len(group) / (STEPS - 2)))
 
 
-def update_sample(program: Program, events: list[dict]) -> Sample:
+def update_sample(program: Program, events: list[dict], core: bool) -> Sample:
     """The optimizer and the norm of a rank that owns everything, as passes/schedule/Prediction.cpp counts their bytes."""
-    us = sum(typical(group) for (_, op, *_), group in grouped(events).items() if op in ("optimizer", "sum_squares", "clip"))
+    us = sum(typical(group, core) for (_, op, *_), group in grouped(events).items() if op in ("optimizer", "sum_squares", "clip"))
     copy = 0 if program.dtype == "f32" else 2
     return Sample(0, sum(layout["elements"] * (4 * (4 + 2 * layout["states"]) + copy) for layout in program.manifest["layouts"]), us)
 
@@ -123,8 +126,9 @@ def measure(arguments, folder: Path) -> dict:
         for shape in SHAPES[:2] if arguments.few else SHAPES:
             program = Program(arguments, folder, shape, dtype)
             alone = program.events(1)
-            compute_samples(alone, classes[dtype])
-            updates.append(update_sample(program, alone))
+            core = arguments.threads == 1
+            compute_samples(alone, classes[dtype], core)
+            updates.append(update_sample(program, alone, core))
             if arguments.ranks > 1:
                 together = program.events(arguments.ranks)
                 collective_samples(program, together, arguments.ranks, links)

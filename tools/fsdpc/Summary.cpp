@@ -95,8 +95,8 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
 }
 
 void fsdpc::driver::printPrediction(ModuleOp module) {
-  auto lists = module->getAttrOfType<DictionaryAttr>(
-      fsdp::FSDPDialect::kPredictedAttr);
+  auto lists =
+      module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kPredictedAttr);
   if (!lists)
     return;
   auto times = [&](StringRef name) {
@@ -108,11 +108,11 @@ void fsdpc::driver::printPrediction(ModuleOp module) {
                << "):\n"
                << llvm::left_justify("  ranks", 16);
   for (int64_t ranks : lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef())
-    llvm::outs() << llvm::format("%11" PRId64, ranks);
+    llvm::outs() << llvm::format("%14" PRId64, ranks);
   auto row = [&](StringRef name, auto value) {
     llvm::outs() << "\n  " << llvm::left_justify(name, 14);
     for (size_t i = 0; i < updates.size(); ++i)
-      llvm::outs() << llvm::format("%11.3f", value(i) / 1e3);
+      llvm::outs() << llvm::format("%14.3f", value(i) / 1e3);
   };
   row("microbatch", [&](size_t i) { return microbatches[i]; });
   row("update", [&](size_t i) { return updates[i]; });

@@ -30,6 +30,10 @@ def HoldsWeights : NativeOpTrait<"HoldsWeights"> { let cppNamespace = "::fsdpc::
 // its operands have.
 def InComputeType : NativeOpTrait<"InComputeType"> { let cppNamespace = "::fsdpc::fsdp"; }
 
+// A call whose operands in the arena are flat layouts, each with room for the
+// padding of its shards behind it.
+def ReachesPadding : NativeOpTrait<"ReachesPadding"> { let cppNamespace = "::fsdpc::fsdp"; }
+
 // mixed-precision casts the op's operands to f32.
 def InF32 : NativeOpTrait<"InF32"> { let cppNamespace = "::fsdpc::fsdp"; }
 

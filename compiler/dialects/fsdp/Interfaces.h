@@ -37,6 +37,9 @@ template <typename OpTy>
 struct InComputeType : mlir::OpTrait::TraitBase<OpTy, InComputeType> {};
 
 template <typename OpTy>
+struct ReachesPadding : mlir::OpTrait::TraitBase<OpTy, ReachesPadding> {};
+
+template <typename OpTy>
 struct InF32 : mlir::OpTrait::TraitBase<OpTy, InF32> {};
 
 } // namespace fsdpc::fsdp

@@ -9,7 +9,7 @@ include "compiler/dialects/rt/RTBase.td"
 let usesRank = 1 in {
 
 def RT_AllGatherOp : RT_Command<"all_gather", "gather",
-    [MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemWrite<RT_GatherWindow>]>, LayoutUserOpInterface]> {
+    [ReachesPadding, MemoryEffects<[MemRead<FSDP_ParameterMemory>, MemWrite<RT_GatherWindow>]>, LayoutUserOpInterface]> {
   let summary = "Gathers layouts from the shards of all ranks";
   let description = [{
     Calls `fsdpc_all_gather` on stream `gather`. Writes, for each layout, the shards
@@ -33,7 +33,7 @@ def RT_AllGatherOp : RT_Command<"all_gather", "gather",
 }
 
 def RT_KeepSecondaryOp : RT_Command<"keep_secondary", "gather",
-    [MemoryEffects<[MemWrite<FSDP_SecondaryMemory>]>, LayoutUserOpInterface]> {
+    [ReachesPadding, MemoryEffects<[MemWrite<FSDP_SecondaryMemory>]>, LayoutUserOpInterface]> {
   let summary = "Keeps the rank's part of gathered layouts over its group";
   let description = [{
     Calls `fsdpc_keep_secondary` on stream `gather`. Copies, from each gathered layout,
@@ -56,7 +56,7 @@ def RT_KeepSecondaryOp : RT_Command<"keep_secondary", "gather",
 }
 
 def RT_GatherSecondaryOp : RT_Command<"gather_secondary", "gather",
-    [MemoryEffects<[MemRead<FSDP_SecondaryMemory>, MemWrite<RT_GatherWindow>]>,
+    [ReachesPadding, MemoryEffects<[MemRead<FSDP_SecondaryMemory>, MemWrite<RT_GatherWindow>]>,
      LayoutUserOpInterface]> {
   let summary = "Gathers layouts from the secondary shards of the rank's group";
   let description = [{

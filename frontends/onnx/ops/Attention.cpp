@@ -252,18 +252,6 @@ static Value deinterleave(Emitter &b, Value x, bool back) {
   return b.reshape(b.transpose(b.reshape(x, pairs), swap), shape);
 }
 
-// x · cos + (-second half, first half) · sin. nn.rotary has no gradient of its
-// tables.
-static Value byRotation(Emitter &b, Value x, Value cos, Value sin) {
-  int64_t half = shapeOf(x)[3] / 2;
-  Value turned = b.concat(
-      {b.unary<nn::NegOp>(b.slice(x, 3, half, half)), b.slice(x, 3, 0, half)},
-      3);
-  return b.binary<nn::AddOp>(
-      b.binary<nn::MulOp>(x, b.broadcast(cos, shapeOf(x))),
-      b.binary<nn::MulOp>(turned, b.broadcast(sin, shapeOf(x))));
-}
-
 // Rotates the first `rotated` elements of each head and passes the rest on. The
 // tables come as one row per position, already selected, or are looked up by
 // position_ids.
@@ -309,10 +297,8 @@ static LogicalResult rotary(Node &node) {
   bool interleaved = node.getInt("interleaved", 0);
   if (interleaved)
     part = deinterleave(b, part, false);
-  part = dependsOnParameter(table[0]) || dependsOnParameter(table[1])
-             ? byRotation(b, part, table[0], table[1])
-             : b.make<nn::RotaryOp>(part.getType(), part, table[0], table[1],
-                                    UnitAttr());
+  part = b.make<nn::RotaryOp>(part.getType(), part, table[0], table[1],
+                              UnitAttr());
   if (interleaved)
     part = deinterleave(b, part, true);
   if (rotated < size)

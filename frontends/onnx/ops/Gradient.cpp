@@ -133,6 +133,9 @@ static LogicalResult gradient(Node &node) {
                          names->strings(i) + "', as 'xs' says");
     if (failed(node.expectFloat(xs.back())))
       return failure();
+    if (constantOf(xs.back()))
+      return node.refuse("'" + names->strings(i) +
+                         "' is constant, and what depends on it is folded");
   }
   Sweep sweep(node, xs);
   if (failed(sweep.run(y)))

@@ -315,14 +315,6 @@ static LogicalResult batchNorm(Node &node) {
       b.op<nn::BatchNormOp>(TypeRange{x.getType(), statistics, statistics}, x,
                             weight, bias, b.builder.getF64FloatAttr(epsilon));
   node.setOutput(0, norm.getResult());
-  // The new statistics as outputs are those of ONNX's text.
-  double kept = node.getFloat("momentum", 0.9f);
-  for (auto [i, value] :
-       {std::pair(3, norm.getMean()), std::pair(4, norm.getVariance())})
-    if (node.isUsed(i - 2))
-      node.setOutput(
-          i - 2, b.binary<nn::AddOp>(b.binary<nn::MulOp>(node.input(i), kept),
-                                     b.binary<nn::MulOp>(value, 1 - kept)));
   // The running variance is the unbiased one in PyTorch and the biased one in
   // ONNX's definition. The exporters that write training graphs follow PyTorch.
   int64_t count = tensorType(x).getNumElements() / channels[0];

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import json
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .errors import MismatchError
+from .errors import MismatchError, ToolWarning
 from .program import run
 from .tool import PathLike, call, compile
 
@@ -79,7 +80,9 @@ def check_export(model: torch.nn.Module, example_inputs: Any, path: PathLike, *,
     from .exporting import named_inputs
     inputs = named_inputs(model, example_inputs)
     expected, gradients = module_gradients(model, inputs, loss)
-    with tempfile.TemporaryDirectory(prefix="fsdpc-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="fsdpc-") as scratch, warnings.catch_warnings():
+        # They are for the compile that trains.
+        warnings.simplefilter("ignore", ToolWarning)
         program, file = Path(scratch) / "program", Path(scratch) / "gradients.safetensors"
         # The gradients are those before the update, so the optimizer does not matter.
         compile(path, program, tool=tool, dropout="off", optimizer="sgd", lr=1, strategy="ddp", **flags)
@@ -107,8 +110,8 @@ def _compare(expected: float, found: float, gradients: dict[str, torch.Tensor | 
             if float(present.norm()) > 0:
                 faults.append(f"'{name}' has a gradient in the {trained}, but none in the {other}")
             continue
-        # A gradient that is zero but for rounding is measured by the size of all.
-        error = float((ours.to(gradient) - gradient).norm()) / max(float(gradient.norm()), 1e-4 * norm, 1e-12)
+        # A gradient that is zero but for rounding, as that of a bias before a batch norm, is measured by the size of all.
+        error = float((ours.to(gradient) - gradient).norm()) / max(float(gradient.norm()), 1e-2 * norm, 1e-12)
         if error > worst_error:
             worst, worst_error = name, error
         if error > tolerance:

@@ -86,12 +86,30 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumSquares &s) {
   }
 }
 
-// A single thread, since there is one value per layout.
+// One block: its threads add some layouts each, and then their digits, which
+// remain whole numbers below 2^53, so any order gives the same bits.
 FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
-  if (grid.first() != 0)
+  if (grid.block != 0)
+    return;
+  SquareSum own;
+  int64_t first = c.count; // layout whose sum is not finite
+  for (int64_t i = grid.thread; i < c.count; i += grid.threads) {
+    const double *sums = c.sums + i * normDigits;
+    if (first == c.count && !std::isfinite(sums[0]))
+      first = i;
+    own.addWritten(sums);
+  }
+  double total[normDigits];
+  own.write(total);
+  for (double &digit : total)
+    digit = grid.sum(digit);
+  first =
+      grid.reduce(first, [](int64_t a, int64_t b) { return a < b ? a : b; });
+  if (grid.thread != 0)
     return;
   int64_t failed;
-  double norm = sqrt(sumOfSquares(c.sums, c.count, failed)) * c.toMean;
+  double norm = sqrt(sumOfSquares(total, 1, failed)) * c.toMean;
+  failed = first < c.count ? first : -1;
   // As in torch.nn.utils.clip_grad_norm_; maxNorm 0 means no clipping. A norm
   // that is NaN gives factor 1, and `failed` ends the run.
   double factor = c.maxNorm > 0 ? c.maxNorm / (norm + 1e-6) : 1;

@@ -48,7 +48,7 @@ func.func @unary(%x: tensor<2x3xf32>, %i: tensor<2xi64>, %c: tensor<2xi1>) {
   // CHECK: nn.round
   %20 = nn.round %x : tensor<2x3xf32>
   // CHECK: nn.stop_gradient
-  %20b = nn.stop_gradient %x : tensor<2x3xf32>
+  %stopped = nn.stop_gradient %x : tensor<2x3xf32>
   // CHECK: nn.expm1
   %21 = nn.expm1 %x : tensor<2x3xf32>
   // CHECK: nn.log1p

@@ -30,6 +30,14 @@
 // CUDA-NOT: nn.slice
 // CUDA: nn.matmul %arg0, %arg1 : tensor<256x2xf32>, tensor<2x100000xf32>
 
+// On a GPU the gradient of a bf16 weight is summed over its blocks in f32 and
+// rounded once. On the host every block rounds it.
+// RUN: sed 's/^module {/module attributes {fsdp.options = {"target" = "cuda"}} {/; s/xf32>/xbf16>/g; s/256x/2560x/g; s/<256xi64>/<2560xi64>/g' %s | fsdpc-opt --decompose-linear-cross-entropy | FileCheck %s --check-prefix=SUMS
+// SUMS-LABEL: func.func @microbatch
+// SUMS: %[[S0:.*]] = nn.matmul %{{.*}} {transpose_a} : tensor<1280x2xbf16>, tensor<1280x100000xbf16> -> tensor<2x100000xf32>
+// SUMS: %[[S1:.*]] = nn.matmul %{{.*}} accumulate %[[S0]] {transpose_a} : {{.*}} -> tensor<2x100000xf32>
+// SUMS: nn.cast %[[S1]] : tensor<2x100000xf32> -> tensor<2x100000xbf16>
+
 // The full logits never exist, and a block's gradients overwrite its logits:
 // 51.2 MB.
 // MEMORY: fsdp.arena = {{{.*}}bytes = 52{{[0-9]*}} : i64

@@ -72,6 +72,27 @@ module @zeroed attributes {fsdp.options = {"reduce-hook" = ["zero-nonfinite", "p
 
 // -----
 
+// What the update takes back is not rounded to 16 bits.
+// CHECK-LABEL: @divided
+// CHECK: %[[G:.*]] = nn.neg %{{.*}} : tensor<16xbf16>
+// CHECK: %[[THIRD:.*]] = nn.constant {{.*}} dense<0.333333343> : tensor<16xf32>
+// CHECK: %[[WIDE:.*]] = nn.cast %[[G]] {{.*}} -> tensor<16xf32>
+// CHECK: %[[DIVIDED:.*]] = nn.mul %[[WIDE]], %[[THIRD]] {{.*}} : tensor<16xf32>
+// CHECK: %[[NARROW:.*]] = nn.cast %[[DIVIDED]] {{.*}} -> tensor<16xbf16>
+// CHECK: fsdp.pack @root.flat(%[[NARROW]])
+module @divided attributes {fsdp.options = {"reduce-hook" = ["predivide=3"], "param-dtype" = "bf16"}} {
+  fsdp.parameter @w : tensor<16xf32> trainable unit @root
+  fsdp.unit @root
+  func.func @microbatch(%x: tensor<16xf32>) {
+    %a = fsdp.load @w {fsdp.unit = @root} : tensor<16xf32>
+    %0 = nn.neg %a {fsdp.unit = @root, fsdp.backward} : tensor<16xf32>
+    fsdp.gradient @w, %0 {fsdp.unit = @root} : tensor<16xf32>
+    return
+  }
+}
+
+// -----
+
 // Six elements are two blocks of four, the last one filled with zeros.
 // CHECK-LABEL: @quantized
 // CHECK: %[[PADDED:.*]] = nn.pad %{{.*}} [0] by [1] {{.*}} -> tensor<8xf32>
