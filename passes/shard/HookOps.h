@@ -4,6 +4,7 @@
 
 #include "compiler/dialects/fsdp/Options.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OwningOpRef.h"
 
