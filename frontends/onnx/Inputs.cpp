@@ -126,8 +126,11 @@ struct Selection {
 
 // Returns true for ops that only move integers.
 static bool movesIntegers(Operation *op) {
-  if (isa<nn::ElementSourceOpInterface>(op))
-    return true;
+  // An op that looks elements up reads the input as an index.
+  if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op))
+    return llvm::none_of(moves.getElementSources(), [](const nn::ElementSource &source) {
+      return source.dynamic.has_value();
+    });
   Type element = isa<nn::CastOp>(op) ? elementOf(op->getResult(0)) : Type();
   return element && isa<IntegerType>(element) && !element.isInteger(1);
 }

@@ -16,7 +16,7 @@ module attributes {fsdp.options = {optimizer = "muon", "ns-coefficients" = "3,-4
 }
 // CHECK-LABEL: func.func @update
 // CHECK: %[[C:.*]] = fsdp.clip_scale
-// CHECK: %[[P:.*]] = fsdp.momentum_updates @u.flat, %[[C]] {clip_value = 2.500000e-01 : f64, momentum = 9.500000e-01 : f64, nesterov} : tensor<f32> -> tensor<32xf32>
+// CHECK: %[[P:.*]] = fsdp.momentum_updates @u.flat, %[[C]] {clip_value = 2.500000e-01 : f64, momentum = 0.94999999999999996 : f64, nesterov} : tensor<f32> -> tensor<32xf32>
 // CHECK: %[[W:.*]] = fsdp.collect_matrices @u.flat, %[[P]] : tensor<32xf32>
 // CHECK: %[[O:.*]] = fsdp.orthogonalize @u.flat, %[[W]] {a = 3.000000e+00 : f64, adjust = "original", b = -4.000000e+00 : f64, bf16, c = 2.000000e+00 : f64, eps = 9.9999999999999995E-8 : f64, steps = 5 : i32} : tensor<32xf32> -> tensor<128xf32>
 // CHECK: %[[U:.*]] = fsdp.spread_matrices @u.flat, %[[O]] : tensor<128xf32>
