@@ -202,7 +202,7 @@ def FSDP_MomentumUpdatesOp : FSDP_Op<"momentum_updates",
 
     Example:
     ```mlir
-    %part = fsdp.momentum_updates @h.0.flat, %scale {clip_value = 0.0 : f64, momentum = 0.95 : f64, nesterov} : tensor<f32> -> tensor<64xf32>
+    %part = fsdp.momentum_updates @h.0.flat, %scale {clip_value = 0.0 : f64, momentum = 0.95 : f64, nesterov} : tensor<f32> -> tensor<32xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
@@ -229,7 +229,7 @@ def FSDP_CollectMatricesOp : FSDP_Op<"collect_matrices",
 
     Example:
     ```mlir
-    %updates = fsdp.collect_matrices @h.0.flat, %part : tensor<64xf32>
+    %updates = fsdp.collect_matrices @h.0.flat, %part : tensor<32xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$input);
@@ -260,7 +260,7 @@ def FSDP_OrthogonalizeOp : FSDP_Op<"orthogonalize", [Pure, UsesSymbols]> {
 
     Example:
     ```mlir
-    %own = fsdp.orthogonalize @h.0.flat, %updates {a = 3.4445 : f64, b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64, steps = 5 : i32, adjust = "original"} : tensor<64xf32> -> tensor<320xf32>
+    %own = fsdp.orthogonalize @h.0.flat, %updates {a = 3.4445 : f64, b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64, steps = 5 : i32, adjust = "original"} : tensor<32xf32> -> tensor<160xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$updates,
@@ -285,7 +285,7 @@ def FSDP_SpreadMatricesOp : FSDP_Op<"spread_matrices",
 
     Example:
     ```mlir
-    %mine = fsdp.spread_matrices @h.0.flat, %own : tensor<320xf32>
+    %mine = fsdp.spread_matrices @h.0.flat, %own : tensor<160xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$input);
