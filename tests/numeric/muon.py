@@ -29,8 +29,8 @@ SHAPES = {"matrix": (13, 17), "tall": (70, 3), "square": (24, 24), "wide": (5, 3
 STEPS = 4
 VARIANTS = {
     "muon-0": {},
-    "muon-1": {"lr": 0.05, "momentum": 0.4, "weight_decay": 0.3, "adjust_lr_fn": "match_rms_adamw", "ns_steps": 3, "eps": 0.5,
-               "ns_coefficients": (3.0, -4.0, 2.0), "nesterov": False, "clip_grad_norm": 1.5, "clip_grad_value": 0.02, "maximize": True},
+    "muon-1": {"lr": 0.01, "momentum": 0.4, "weight_decay": 0.3, "adjust_lr_fn": "match_rms_adamw", "ns_steps": 3, "eps": 0.5,
+               "ns_coefficients": (2.0, -1.5, 0.5), "nesterov": False, "clip_grad_norm": 1.5, "clip_grad_value": 0.02, "maximize": True},
 }
 # Flags of fsdpc print a text without quotes, and a flag that is off by name.
 TEXTS = {"adjust_lr_fn": "--adjust-lr-fn={}", "nesterov": "--nesterov=false"}

@@ -201,9 +201,8 @@ static int setOptions(const std::vector<TableFlag> &flags,
       continue;
     if (!option->mayRepeat && flag->count() > 1)
       return usageError("'--" + option->name.str() + "' is given twice");
-    std::vector<std::string> texts =
-        option->isFlag ? std::vector<std::string>{"true"} : flag->results();
-    for (const std::string &text : texts) {
+    // A flag that stands alone has the result "true".
+    for (const std::string &text : flag->results()) {
       std::string error = fsdp::setOption(*option, text, options);
       if (!error.empty())
         return usageError(error);
