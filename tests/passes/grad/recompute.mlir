@@ -197,3 +197,25 @@ module attributes {fsdp.options = {recompute = "units", "recompute-scope" = ["la
     return
   }
 }
+
+// -----
+
+// With --recompute=auto, the default, a unit that has `recompute` is computed
+// again as a whole, products too; other units as always.
+fsdp.unit @a {recompute}
+fsdp.unit @b
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%in: tensor<8x8xf32>, %g: tensor<8x8xf32>) {
+  %h = nn.matmul %in, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %y = nn.gelu erf %h {fsdp.unit = @a} : tensor<8x8xf32>
+  %z = nn.matmul %y, %in {fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %k = nn.matmul %z, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %l = nn.matmul %k, %in {fsdp.unit = @b} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  // CHECK: %[[AGAIN:.*]] = nn.matmul {{.*}} {fsdp.backward, fsdp.unit = @a}
+  // CHECK: nn.gelu erf %[[AGAIN]] {fsdp.backward, fsdp.unit = @a}
+  // CHECK-NOT: nn.matmul {{.*}} {fsdp.backward, fsdp.unit = @b}
+  %dk = nn.add %k, %g {fsdp.backward, fsdp.unit = @b} : tensor<8x8xf32>
+  %dw = nn.matmul %y, %dk {transpose_a, fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+  %dh = nn.gelu_grad erf %dk, %h {fsdp.backward, fsdp.unit = @a} : tensor<8x8xf32>
+  return
+}
