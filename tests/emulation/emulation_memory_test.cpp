@@ -185,9 +185,10 @@ TEST(Faults, areRead) {
   for (const char *wrong : {"lunch:7", "launch:0", "launch:x", "memory:1",
                             "driver@1", "nccl:1@", ""})
     EXPECT_FALSE(parseFault(wrong)) << wrong;
-  EXPECT_EQ(parseFault("").error().message,
-            "'' is not a valid fault; use launch:N, nccl:N or silent:N, "
-            "optionally with @RANK, or memory, driver, few-devices");
+  EXPECT_EQ(
+      parseFault("").error().message,
+      "'' is not a valid fault; use launch:N, hang:N, nccl:N or silent:N, "
+      "optionally with @RANK, or memory, driver, few-devices");
 }
 
 // A misspelt variable would silently leave out the fault that a test is about.

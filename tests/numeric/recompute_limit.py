@@ -24,11 +24,14 @@ def peak_of_error(bench, model, limit: str, *flags: str) -> int:
 
 
 def compiled(bench, model, name: str, *flags: str):
-    """Returns a program and the units that its backward computes again."""
-    folder = bench.path(f"{name}-ir")
-    program = bench.compile(model, name, "--plan-ranks=1", f"--dump-ir={folder}", *flags)
-    text = harness.dump(folder, "recompute").read_text()
-    return program, re.findall(r"fsdp\.unit @(\S+) \{.*\brecompute\b", text)
+    """Returns a program and the units that its backward computes again, which the summary lists."""
+    folder, program = bench.path(f"{name}-ir"), bench.path(name)
+    summary = harness.run([bench.build / "bin" / "fsdpc", model, "-o", program, "--plan-ranks=1", f"--dump-ir={folder}", *flags]).stdout
+    units = re.findall(r"fsdp\.unit @(\S+) \{.*\brecompute\b", harness.dump(folder, "recompute").read_text())
+    listed = re.search("^computed again .*: (.*)$", summary, re.MULTILINE)
+    if (listed[1].split() if listed else []) != units:
+        raise Failure(f"the summary does not list the units that are computed again, {units}:\n{summary}")
+    return program, units
 
 
 def losses(bench, program, fixture) -> tuple:

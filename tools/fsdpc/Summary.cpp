@@ -71,13 +71,21 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
     llvm::outs() << "\n";
   }
   unsigned units = 0, kernels = 0;
+  SmallVector<StringRef> again;
   for (Operation &op : *module.getBody()) {
-    units += isa<fsdp::UnitOp>(op);
     kernels += op.hasAttr("nn.kernel");
+    if (auto unit = dyn_cast<fsdp::UnitOp>(op)) {
+      ++units;
+      if (unit.getRecompute())
+        again.push_back(unit.getSymName());
+    }
   }
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
                << units << " units, " << kernels << " kernels\n";
+  if (!again.empty())
+    llvm::outs() << "computed again in the backward, for --memory-limit: "
+                 << llvm::join(again, " ") << '\n';
   if (options.paramType == schedule::ElementType::F16)
     llvm::outs() << "f16: products convert their operands to f32, which is "
                     "slower than f32 or bf16\n";
