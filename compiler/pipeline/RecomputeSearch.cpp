@@ -26,7 +26,7 @@ public:
   Search(ModuleOp module, ArrayRef<PipelineStep> steps,
          std::vector<passes::UnitTrade> trades);
 
-  /// Returns the units to mark.
+  /// Returns the units to mark, by names that live as long as the search.
   SmallVector<StringRef> run();
 
 private:
@@ -133,7 +133,7 @@ LogicalResult fsdpc::pipeline::chooseRecomputed(ModuleOp module,
   FailureOr<std::vector<passes::UnitTrade>> trades = passes::unitTrades(module);
   if (failed(trades))
     return failure();
-  SmallVector<StringRef> units = Search(module, steps, *trades).run();
-  mark(module, units);
+  Search search(module, steps, std::move(*trades));
+  mark(module, search.run());
   return success();
 }
