@@ -274,13 +274,16 @@ static Value ceil(Node &node, Value x) {
       node.b.unary<nn::FloorOp>(node.b.unary<nn::NegOp>(x)));
 }
 
-// 0 for NaN, for which both comparisons are false.
-static Value sign(Node &node, Value x) {
+// 0 for NaN, for which both comparisons are false. Integers have signs too.
+static LogicalResult sign(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
   Emitter &b = node.b;
+  Value x = node.input(0);
   Value negative = b.compare(Predicate::lt, x, b.like(x, 0));
   Value below = b.select(negative, b.like(x, -1), b.like(x, 0));
   Value positive = b.compare(Predicate::gt, x, b.like(x, 0));
-  return b.select(positive, b.like(x, 1), below);
+  return node.result(b.select(positive, b.like(x, 1), below));
 }
 
 // The numbers are the versions of the op since which the handler is right. Many
@@ -317,7 +320,7 @@ void frontend::registerElementwise(HandlerTable &table) {
   table.add("Floor", 6, activation<unary<nn::FloorOp>>);
   table.add("Round", 11, activation<unary<nn::RoundOp>>);
   table.add("Ceil", 6, activation<ceil>);
-  table.add("Sign", 9, activation<sign>);
+  table.add("Sign", 9, sign);
   table.add("Reciprocal", 6, activation<reciprocal>);
   table.add("IsNaN", 9, activation<isNaN>);
   table.add("IsInf", 10, activation<isInf>);
