@@ -247,6 +247,14 @@ TEST_F(SamplesTest, WrapAroundTheEpoch) {
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
 }
 
+// A loss of parameters alone is trained without data.
+TEST_F(SamplesTest, AModelWithoutInputsReadsNothing) {
+  manifest.inputs.clear();
+  options.data.clear();
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_TRUE(samples.read(0, nullptr));
+}
+
 // A tensor of a safetensors file is an array too, by the input's name or its
 // own.
 TEST_F(SamplesTest, TensorsAreArrays) {
