@@ -128,9 +128,10 @@ struct Selection {
 static bool movesIntegers(Operation *op) {
   // An op that looks elements up reads the input as an index.
   if (auto moves = dyn_cast<nn::ElementSourceOpInterface>(op))
-    return llvm::none_of(moves.getElementSources(), [](const nn::ElementSource &source) {
-      return source.dynamic.has_value();
-    });
+    return llvm::none_of(moves.getElementSources(),
+                         [](const nn::ElementSource &source) {
+                           return source.dynamic.has_value();
+                         });
   Type element = isa<nn::CastOp>(op) ? elementOf(op->getResult(0)) : Type();
   return element && isa<IntegerType>(element) && !element.isInteger(1);
 }

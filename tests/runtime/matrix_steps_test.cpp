@@ -145,7 +145,8 @@ TEST(MatrixSteps, RoundToBf16) {
   EXPECT_LT(other, 0.1);
 }
 
-// The matrices cost 64, 512, 256 and 64. On two ranks the largest has one alone.
+// The matrices cost 64, 512, 256 and 64. On two ranks the largest has one
+// alone.
 TEST(Owners, GetTheNextLargestMatrixWhereTheLoadIsLeast) {
   Layout layout;
   for (auto [rows, columns] :
