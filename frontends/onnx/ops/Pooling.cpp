@@ -2,6 +2,7 @@
 // integers, Lp norms) are taken along one spatial dimension after the other, as
 // the extreme or the sum of one slice per element of the window.
 #include "frontends/onnx/ops/Gather.h"
+#include "frontends/onnx/ops/Pad.h"
 #include "frontends/onnx/ops/Volume.h"
 
 #include <cmath>
@@ -13,22 +14,6 @@ using namespace fsdpc::frontend;
 
 // ---- one dimension after the other ----
 
-// Extends dimension `axis` on both sides by a value.
-static Value extended(Emitter &b, Value x, int64_t axis, int64_t before,
-                      int64_t after, double value) {
-  SmallVector<Value> parts;
-  auto fill = [&](int64_t count) {
-    Shape shape(shapeOf(x));
-    shape[axis] = count;
-    if (count > 0)
-      parts.push_back(b.splat(tensorType(x).clone(shape), value));
-  };
-  fill(before);
-  parts.push_back(x);
-  fill(after);
-  return b.concat(parts, axis);
-}
-
 // Combines the elements of each window with OpT, of which `neutral` is the
 // neutral element. `x` has the dimensions of the window behind batch and
 // channels.
@@ -38,7 +23,7 @@ static Value alongDimensions(Emitter &b, Value x, const Window &w,
   size_t dims = w.kernel.size();
   for (size_t d = 0; d < dims; ++d) {
     int64_t axis = 2 + d;
-    Value padded = extended(b, x, axis, w.pads[d], w.pads[d + dims], neutral);
+    Value padded = padByValue(b, x, axis, w.pads[d], w.pads[d + dims], neutral);
     Shape offsets(rankOf(x), 0), strides(rankOf(x), 1), shape(shapeOf(x));
     strides[axis] = w.output[d] > 1 ? w.strides[d] : 1;
     shape[axis] = w.output[d];

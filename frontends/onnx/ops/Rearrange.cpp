@@ -2,6 +2,7 @@
 // depth and space, crops, compression by a constant condition, and reversal of
 // sequences.
 #include "frontends/onnx/ops/Gather.h"
+#include "frontends/onnx/ops/Pad.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -37,8 +38,8 @@ static Value padByElements(Emitter &b, Value x, int64_t axis, int64_t before,
   return b.concat(parts, axis);
 }
 
-static Value padByValue(Emitter &b, Value x, int64_t axis, int64_t before,
-                        int64_t after, double value) {
+Value frontend::padByValue(Emitter &b, Value x, int64_t axis, int64_t before,
+                           int64_t after, double value) {
   SmallVector<Value> parts;
   auto fill = [&](int64_t count) {
     Shape shape(shapeOf(x));
