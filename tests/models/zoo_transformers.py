@@ -114,8 +114,7 @@ model("SwinForImageClassification", "SwinConfig", IMAGE, image_size=32, patch_si
       window_size=4, num_labels=5)
 model("ConvNextForImageClassification", "ConvNextConfig", IMAGE, hidden_sizes=[8, 16], depths=[1, 1], num_stages=2, num_labels=5)
 model("ResNetForImageClassification", "ResNetConfig", IMAGE, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=5)
-model("MobileNetV2ForImageClassification", "MobileNetV2Config", IMAGE, image_size=32, depth_multiplier=0.25, num_labels=5,
-      classifier_dropout_prob=0.0)
+model("MobileNetV2ForImageClassification", "MobileNetV2Config", IMAGE, image_size=32, depth_multiplier=0.25, num_labels=5)
 model("SegformerForSemanticSegmentation", "SegformerConfig", dict(pixel_values=(3, 32, 32), labels=((32, 32), 5)), num_encoder_blocks=2,
       depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[8, 16], patch_sizes=[3, 3], strides=[4, 2], num_attention_heads=[1, 2],
       mlp_ratios=[2, 2], decoder_hidden_size=16, num_labels=5)
