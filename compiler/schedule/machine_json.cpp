@@ -153,8 +153,8 @@ Machine parse(const Json &json) {
   return machine;
 }
 
-// Of two equal keys the parser would keep the last one without a word, and a
-// text that is only nested would take many times its size in memory.
+// Stops the parser at a repeated key, of which it would silently keep the last,
+// and at deep nesting, which takes many times the text's size in memory.
 bool checkText(int depth, Json::parse_event_t event, Json &parsed,
                std::set<std::string> (&keys)[8]) {
   if (depth >= 8)

@@ -215,7 +215,8 @@ Result<Schedule> Reader::read(std::string_view text) {
     if (!violation.collectives.empty()) {
       const Counts &line = lines[violation.collectives.back()];
       int number = line.of[int(actionOf(violation.rule))];
-      // What is missing is named by what is there.
+      // An action that is missing has no row: name the last row of the same
+      // collective.
       if (number == 0)
         number = *std::max_element(std::begin(line.of), std::end(line.of));
       if (number > 0)

@@ -299,7 +299,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   }
   if (isDetach(tracedCall(proto)))
     stopGradients(proto);
-  // What a function or a nested graph gives has its own type already.
+  // The nodes of a function or a nested graph have set the types of its
+  // results.
   bool isNested = function != functions.end() ||
                   llvm::any_of(proto.attribute(), [](const auto &attribute) {
                     return attribute.has_g();
