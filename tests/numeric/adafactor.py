@@ -101,13 +101,14 @@ def bits(trials) -> None:
     print("zero1, zero2, ddp and hybrid give zero3's bits", flush=True)
 
 
-def beside(trials) -> None:
-    alone = read_safetensors(trials.train(trials.bench.path("exact"), 3, 3))
-    program = trials.compile("adafactor", "beside", "--group=tall|scalar: optimizer=adamw lr=0.01", "--ema=0.5")
+def beside(trials, variant: str = "adafactor", whole: str = "exact", shapes=SHAPES, others: set = frozenset(("tall", "scalar"))) -> None:
+    """Trains `variant` with the parameters `others` under AdamW. `whole` is the program in which it updates all of them."""
+    alone = read_safetensors(trials.train(trials.bench.path(whole), 3, 3))
+    program = trials.compile(variant, "beside", f"--group={'|'.join(sorted(others))}: optimizer=adamw lr=0.01", "--ema=0.5")
     found = read_safetensors(trials.train(program, 3, 3))
-    for name in SHAPES:
+    for name in shapes:
         same = np.array_equal(alone[name], found[name])
-        demand(same == (name not in ("tall", "scalar")), f"'{name}' has {'the same' if same else 'other'} bits beside AdamW")
+        demand(same == (name not in others), f"'{name}' has {'the same' if same else 'other'} bits beside AdamW")
     print("beside AdamW its own parameters have the same bits", flush=True)
 
 

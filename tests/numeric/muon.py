@@ -103,13 +103,7 @@ def rounded(trials) -> None:
 
 
 def beside(trials) -> None:
-    alone = read_safetensors(trials.train(trials.bench.path("muon-0"), 3, 3))
-    program = trials.compile("muon-0", "beside", "--group=row: optimizer=adamw lr=0.01", "--ema=0.5")
-    found = read_safetensors(trials.train(program, 3, 3))
-    for name in SHAPES:
-        same = np.array_equal(alone[name], found[name])
-        demand(same == (name != "row"), f"'{name}' has {'the same' if same else 'other'} bits beside AdamW")
-    print("beside AdamW its own parameters have the same bits", flush=True)
+    adafactor.beside(trials, "muon-0", "muon-0", SHAPES, {"row"})
 
 
 def resumed(trials) -> None:

@@ -76,7 +76,10 @@ static LogicalResult addVolumeBias(Node &node, Value y) {
   return node.result(b.binary<nn::AddOp>(y, bias));
 }
 
-static LogicalResult convTranspose3d(Node &node) {
+// A convolution of N×C×D×H×W, or its transpose. A filter of the convolution is
+// M×(C/group)×kD×kH×kW, one of the transpose C×(M/group)×kD×kH×kW, so it counts
+// the input's channels along another axis.
+static LogicalResult convVolume(Node &node, bool transposed) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))) ||
       failed(node.expectFloat(node.input(1))))
@@ -84,27 +87,12 @@ static LogicalResult convTranspose3d(Node &node) {
   Value x = node.input(0), filter = node.input(1);
   ArrayRef<int64_t> s = shapeOf(x), f = shapeOf(filter);
   int64_t group = node.getInt("group", 1);
-  if (f.size() != 5 || group < 1 || f[0] != s[1] || s[1] % group != 0)
+  if (f.size() != 5 || group < 1 || s[1] % group != 0 || f[0] % group != 0 ||
+      (transposed ? f[0] != s[1] : f[1] != s[1] / group))
     return node.refuse("the filter does not fit the input's channels in " +
                        Twine(group) + " groups");
-  Value y = convolveVolumeTransposed(node, x, filter, group);
-  return y ? addVolumeBias(node, y) : failure();
-}
-
-// A convolution of N×C×D×H×W.
-static LogicalResult conv3d(Node &node) {
-  if (failed(node.expectInputs(2, 3)) ||
-      failed(node.expectFloat(node.input(0))) ||
-      failed(node.expectFloat(node.input(1))))
-    return failure();
-  Value x = node.input(0), filter = node.input(1);
-  ArrayRef<int64_t> s = shapeOf(x), f = shapeOf(filter);
-  int64_t group = node.getInt("group", 1);
-  if (f.size() != 5 || group < 1 || s[1] % group != 0 || s[1] / group != f[1] ||
-      f[0] % group != 0)
-    return node.refuse("the filter does not fit the input's channels in " +
-                       Twine(group) + " groups");
-  Value y = convolveVolume(node, x, filter, group);
+  Value y = transposed ? convolveVolumeTransposed(node, x, filter, group)
+                       : convolveVolume(node, x, filter, group);
   return y ? addVolumeBias(node, y) : failure();
 }
 
@@ -112,7 +100,7 @@ static LogicalResult conv3d(Node &node) {
 // runs, each with M/group filters of its own.
 static LogicalResult conv(Node &node) {
   if (node.has(0) && rankOf(node.input(0)) == 5)
-    return conv3d(node);
+    return convVolume(node, /*transposed=*/false);
   auto operands = readOperands(node);
   if (!operands)
     return failure();
@@ -138,7 +126,7 @@ static LogicalResult conv(Node &node) {
 // cotangent it computes: one filter per channel of the node's input.
 static LogicalResult convTranspose(Node &node) {
   if (node.has(0) && rankOf(node.input(0)) == 5)
-    return convTranspose3d(node);
+    return convVolume(node, /*transposed=*/true);
   auto operands = readOperands(node);
   if (!operands)
     return failure();
