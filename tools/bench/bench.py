@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import before
 import checkpoint_cost
 import compile_times
 import memory_experiment
@@ -20,6 +21,7 @@ from workbench import Workbench
 
 PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FSDP2"),
          "step": (step_time.against_products, "time of a step against its own matrix products, and the ten largest other costs"),
+         "before": (before.against_before, "steps against those of another build (--before), in turn; only with --before"),
          "ddp": (shapes.against_ddp, "fsdpc's zero3 against its ddp"),
          "plan": (plans.against_bound, "planned arena against its lower bound, for these shapes and tests/models"),
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
@@ -38,12 +40,14 @@ def main() -> int:
     parser.add_argument("--python", type=Path, required=True, help="a Python with torch and onnx (default: an environment that tools/bench/setup-peer.sh creates)")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder for models, programs, traces and results.json (default: build/bench)")
     parser.add_argument("--only", metavar="PART,…", help="run only these parts, separated by commas (default: all)")
+    parser.add_argument("--before", type=Path, metavar="FSDPC", help="the compiler of another build, for the part 'before'")
     parser.add_argument("--memory", action="store_true", help="the same as --only memory")
     parser.add_argument("--quick", action="store_true", help="measure only the first shape, in f32")
     parser.add_argument("--ranks", type=int, default=2, help="ranks per run (default: 2)")
     parser.add_argument("--steps", type=int, default=6, help="measured steps, after one for warm-up; at least 5 (default: 6)")
     options = parser.parse_args()
-    chosen = ["memory"] if options.memory else options.only.split(",") if options.only else list(PARTS)
+    chosen = ["memory"] if options.memory else options.only.split(",") if options.only else [
+        name for name in PARTS if name != "before" or options.before]
     for name in chosen:
         if name not in PARTS:
             parser.error(f"unknown part '{name}'; available: {', '.join(PARTS)}")

@@ -94,6 +94,7 @@ class Training:
 class Workbench:
     def __init__(self, options):
         self.fsdpc, self.limits, self.python = options.fsdpc, options.limits, options.python
+        self.before = options.before              # the compiler of another build, or None
         self.out, self.ranks, self.steps = options.out, options.ranks, options.steps
         self.out.mkdir(parents=True, exist_ok=True)
 
