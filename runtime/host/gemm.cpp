@@ -295,143 +295,113 @@ private:
   Primitive product;
 };
 
-// Copies a matrix into or out of scratch memory without transposing it: row by
-// row, or by a reorder primitive of oneDNN if the type changes or the copy
-// adds. oneDNN does not convert f16 on every processor, so those copies are row
-// by row as well.
+// Copies a matrix into or out of scratch memory row by row, without transposing
+// it. The copy may change the type, and may add to its destination. oneDNN's
+// reorders would do the same, but where a processor has no instructions for a
+// 16-bit type they convert one element at a time, which costs more than the
+// product.
 class Copy {
 public:
   // `dense` is the one of the two that lies in scratch memory; `adds` makes the
-  // copy add to its destination. Returns false if oneDNN has no such reorder.
-  bool make(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
-            const dnnl_memory_desc_t &dense, bool adds, int threads) {
+  // copy add to its destination.
+  Copy(const dnnl_memory_desc_t &from, const dnnl_memory_desc_t &to,
+       const dnnl_memory_desc_t &dense, bool adds)
+      : adds(adds) {
     if (dnnl_memory_desc_equal(&from, &to))
-      return true;
+      return;
     bytes = round64(dnnl_memory_desc_get_size(&dense));
-    bool ofF16 = from.data_type == dnnl_f16 || to.data_type == dnnl_f16;
-    if (ofF16 || (from.data_type == to.data_type && !adds)) {
-      // The axis whose elements are not adjacent: what this calls a row may be
-      // a column.
-      int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
-      auto elementBytes = [](const dnnl_memory_desc_t &matrix) {
-        return matrix.data_type == dnnl_f32 ? 4 : 2;
-      };
-      rows = from.dims[outer];
-      columns = from.dims[1 - outer];
-      rowBytes = columns * elementBytes(from);
-      fromStride =
-          from.format_desc.blocking.strides[outer] * elementBytes(from);
-      toStride = to.format_desc.blocking.strides[outer] * elementBytes(to);
-      widens = from.data_type == dnnl_f16 && to.data_type == dnnl_f32;
-      rounds = from.data_type == dnnl_f32 && to.data_type == dnnl_f16;
-      this->adds = adds;
-      return !adds || rounds;
-    }
-    dnnl_primitive_desc_t desc = nullptr;
-    if (dnnl_reorder_primitive_desc_create(&desc, &from, cpuEngine(), &to,
-                                           cpuEngine(), Attributes(adds)))
-      return false;
-    reorder = std::make_unique<Primitive>(
-        desc, threads,
-        std::vector<std::pair<int, dnnl_memory_desc_t>>{{DNNL_ARG_FROM, from},
-                                                        {DNNL_ARG_TO, to}});
-    return true;
+    // The axis whose elements are not adjacent: what this calls a row may be a
+    // column.
+    int outer = from.format_desc.blocking.strides[1] == 1 ? 0 : 1;
+    rows = from.dims[outer];
+    columns = from.dims[1 - outer];
+    fromType = wireOf(from.data_type);
+    toType = wireOf(to.data_type);
+    fromStride = from.format_desc.blocking.strides[outer] * wireBytes(fromType);
+    toStride = to.format_desc.blocking.strides[outer] * wireBytes(toType);
   }
 
   // Bytes of the dense matrix, or 0 if no copy is needed.
   size_t denseBytes() const { return bytes; }
-  size_t scratchBytes() const { return reorder ? reorder->scratchBytes() : 0; }
-  void prepare() {
-    if (reorder)
-      reorder->prepare();
-  }
 
-  void run(int thread, const void *from, void *to, void *scratch) {
-    if (reorder)
-      return reorder->run(thread, {from, to, scratch});
+  void run(const void *from, void *to) const {
     for (int64_t row = 0; row < rows; ++row)
       copyRow(static_cast<const char *>(from) + row * fromStride,
               static_cast<char *>(to) + row * toStride);
   }
 
 private:
-  void copyRow(const char *from, char *to) const {
-    if (widens)
-      castToWire(from, WireType::f16, WireType::f32, columns, to);
-    else if (rounds && adds)
-      addToF16(reinterpret_cast<const float *>(from), columns, to);
-    else if (rounds)
-      castToWire(from, WireType::f32, WireType::f16, columns, to);
-    else
-      std::memcpy(to, from, rowBytes);
+  static WireType wireOf(dnnl_data_type_t type) {
+    return type == dnnl_f32    ? WireType::f32
+           : type == dnnl_bf16 ? WireType::bf16
+                               : WireType::f16;
   }
 
-  // to += from, rounded once.
-  static void addToF16(const float *from, int64_t count, char *to) {
+  void copyRow(const char *from, char *to) const {
+    if (adds)
+      addRow(from, to);
+    else if (fromType == toType)
+      std::memcpy(to, from, columns * wireBytes(fromType));
+    else
+      castToWire(from, fromType, toType, columns, to);
+  }
+
+  // to += from, in f32, rounded once.
+  void addRow(const char *from, char *to) const {
     constexpr int64_t piece = 256;
     float sums[piece];
-    for (int64_t i = 0; i < count; i += piece) {
-      int64_t length = std::min(piece, count - i);
-      Addend terms[] = {{from + i, WireType::f32}, {to + 2 * i, WireType::f16}};
+    for (int64_t i = 0; i < columns; i += piece) {
+      int64_t length = std::min(piece, columns - i);
+      char *target = to + i * wireBytes(toType);
+      Addend terms[] = {{from + i * wireBytes(fromType), fromType},
+                        {target, toType}};
       sumRanks(terms, 2, WireType::f32, length, sums, false);
-      castToWire(sums, WireType::f32, WireType::f16, length, to + 2 * i);
+      castToWire(sums, WireType::f32, toType, length, target);
     }
   }
 
+  bool adds;
   size_t bytes = 0;
-  int64_t rows = 0, columns = 0, rowBytes = 0, fromStride = 0, toStride = 0;
-  bool widens = false, rounds = false, adds = false; // f16 only
-  std::unique_ptr<Primitive> reorder;
+  int64_t rows = 0, columns = 0, fromStride = 0, toStride = 0;
+  WireType fromType = WireType::f32, toType = WireType::f32;
 };
 
 // A product that first copies those matrices that `inner` needs in another
-// layout or type. Scratch memory: [the primitive that is running | A | B | C].
+// layout or type. Scratch memory: [the product's own | A | B | C].
 class CopyingGemm : public Gemm {
 public:
-  static std::shared_ptr<Gemm> make(const GemmShape &outer,
-                                    const GemmShape &inner,
-                                    std::shared_ptr<Gemm> product,
-                                    int threads) {
-    auto gemm = std::make_shared<CopyingGemm>();
-    Matrices of(outer), copies(inner);
-    // The product adds if it writes C directly; else the copy of C does.
-    bool adds = outer.accumulate && !inner.accumulate;
-    bool made = gemm->a.make(of.a, copies.a, copies.a, false, threads) &&
-                gemm->b.make(of.b, copies.b, copies.b, false, threads) &&
-                gemm->c.make(copies.c, of.c, copies.c, adds, threads);
-    gemm->product = std::move(product);
-    return made ? gemm : nullptr;
-  }
+  CopyingGemm(const GemmShape &outer, const GemmShape &inner,
+              std::shared_ptr<Gemm> product)
+      : CopyingGemm(Matrices(outer), Matrices(inner), std::move(product),
+                    // The product adds if it writes C directly; else the copy
+                    // of C does.
+                    outer.accumulate && !inner.accumulate) {}
 
   size_t scratchBytes() const override {
-    return ownScratch() + a.denseBytes() + b.denseBytes() + c.denseBytes();
+    return product->scratchBytes() + a.denseBytes() + b.denseBytes() +
+           c.denseBytes();
   }
   bool avoidsScratch() const override { return product->avoidsScratch(); }
-  void prepare() override {
-    product->prepare();
-    for (Copy *copy : {&a, &b, &c})
-      copy->prepare();
-  }
+  void prepare() override { product->prepare(); }
 
   void run(int thread, const void *fromA, const void *fromB, void *toC,
            void *scratch) override {
-    char *denseA = static_cast<char *>(scratch) + ownScratch();
+    char *denseA = static_cast<char *>(scratch) + product->scratchBytes();
     char *denseB = denseA + a.denseBytes(), *denseC = denseB + b.denseBytes();
-    // Copies and product run one after the other, so they share the first part
-    // of the scratch. A copy that is not needed does nothing.
-    a.run(thread, fromA, denseA, scratch);
-    b.run(thread, fromB, denseB, scratch);
+    // A copy that is not needed does nothing.
+    a.run(fromA, denseA);
+    b.run(fromB, denseB);
     product->run(thread, a.denseBytes() ? denseA : fromA,
                  b.denseBytes() ? denseB : fromB, c.denseBytes() ? denseC : toC,
                  scratch);
-    c.run(thread, denseC, toC, scratch);
+    c.run(denseC, toC);
   }
 
 private:
-  size_t ownScratch() const {
-    return std::max({product->scratchBytes(), a.scratchBytes(),
-                     b.scratchBytes(), c.scratchBytes()});
-  }
+  CopyingGemm(const Matrices &of, const Matrices &copies,
+              std::shared_ptr<Gemm> product, bool adds)
+      : product(std::move(product)), a(of.a, copies.a, copies.a, false),
+        b(of.b, copies.b, copies.b, false), c(copies.c, of.c, copies.c, adds) {}
 
   std::shared_ptr<Gemm> product;
   Copy a, b, c;
@@ -472,8 +442,7 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
   }
   if (dense) {
     auto product = std::make_shared<NativeGemm>(inner, threads, dense);
-    if (auto gemm = CopyingGemm::make(shape, inner, product, threads))
-      return gemm;
+    return std::make_shared<CopyingGemm>(shape, inner, std::move(product));
   }
   return Error{"oneDNN does not support a matrix product of " +
                std::to_string(shape.m) + "x" + std::to_string(shape.k) +
