@@ -2,7 +2,7 @@
 // the values of --tokens.
 #include "fuzz/input.h"
 #include "runtime/core/command_line.h"
-#include "runtime/core/init_rule.h"
+#include "runtime/core/init_values.h"
 #include "runtime/core/lr_schedule.h"
 
 #include <cmath>
@@ -16,10 +16,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int64_t step : {int64_t(0), int64_t(1), int64_t(999)})
       fuzz::demand(schedule->at(step, 1000, 0.1) >= 0,
                    "rates are not negative");
+  const std::vector<int64_t> shape = {4, 6};
   if (auto rule = parseInitRule(text)) {
+    auto shaped = ruleForShape(*rule, shape);
     // Elements 5 to 13, as a shard that does not begin at 0.
     float values[9];
-    applyInitRule(*rule, "name", 3, 5, 9, values);
+    if (shaped && shaped->kind == InitRule::orthogonal)
+      orthogonalValues(*shaped, "name", 3, shape);
+    else if (shaped)
+      applyInitRule(*shaped, "name", 3, 5, 9, values);
   }
   DataSource source;
   parseTokens(text, source);

@@ -49,7 +49,7 @@ struct Source {
   uint64_t length = 0; // bytes in the file
   std::string hash;    // XXH64 of the bytes with seed 0, 16 hex digits
   std::string dtype;   // in the file: "f32", "bf16", "f16", "f64", "i64", …
-  std::string rule; // rule: "normal(0,0.02)", "uniform(a,b)", "zeros", "ones"
+  std::string rule;    // rule: as in shared/init_rule.h, "normal(0,0.02)"
 };
 
 // A parameter as a member of a layout. `offset` and `elements` are in elements

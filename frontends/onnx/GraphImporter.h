@@ -30,9 +30,10 @@ public:
   mlir::LogicalResult run(mlir::func::FuncOp function,
                           llvm::ArrayRef<std::string> inputs,
                           const llvm::StringSet<> &refused);
-  // Returns the loss: the tensor named by --loss, or the only output that is a
-  // single float and not kept by --keep-output. Returns null after an error if
-  // there is none or more than one.
+  // Returns the loss, a float of one element: the tensor named by --loss or the
+  // sum that it says, or the only output that is a single float and not kept by
+  // --keep-output. Tensors of more elements are reduced by --loss-reduction.
+  // Returns null after an error if there is none or more than one.
   mlir::Value findLoss();
   // Returns the tensor of that name, which --keep-output names. Returns null
   // after an error if there is none, or if no node computes it.
@@ -142,6 +143,8 @@ private:
   std::string describeInputs(const onnx::NodeProto &proto);
   mlir::LogicalResult reportRefusals();
   mlir::Value findNamed(llvm::StringRef name, llvm::StringRef flag);
+  mlir::Value findTerm(llvm::StringRef name);
+  mlir::Value findChosenLoss();
   void listOutputs(mlir::InFlightDiagnostic &error) const;
 
   const ModelFile &model;

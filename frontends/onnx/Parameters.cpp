@@ -8,6 +8,7 @@
 #include "frontends/onnx/Emitter.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/TorchExport.h"
+#include "shared/init_rule.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/Support/GlobPattern.h"
@@ -290,6 +291,14 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
       value = *elements;
     }
   } else if (std::optional<std::string> found = this->rule(tensor)) {
+    // The option has checked the rule's form, but not if it is one for this
+    // shape.
+    Result<InitRule> shaped =
+        ruleForShape(*parseInitRule(*found), tensor.type.getShape().vec());
+    if (!shaped)
+      return emitError(UnknownLoc::get(context))
+             << "--init-rule '" << *found << "' of parameter '" << tensor.fqn
+             << "', " << tensor.type << ", " << shaped.error().message;
     rule = builder.getStringAttr(*found);
   }
   ArrayAttr aliases;

@@ -193,6 +193,8 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
                  "can only stop; omit the flag"};
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
+  if (!options.rename.empty() && options.init.empty())
+    return Error{"--rename needs --init FILE, whose names it changes"};
   if (!options.saveEma.empty() && !keepsAverages(manifest))
     return Error{"--save-ema: the program keeps no average of the parameters; "
                  "compile it with --ema=DECAY"};

@@ -43,6 +43,7 @@ struct Options {
   uint64_t seed = 0;
   bool shuffle = false;
   std::string weights, init, log, trace, save, saveEma, saveGradients;
+  std::string rename;      // --rename: FROM=TO, prefixes of names
   std::string tensorboard; // a folder
   std::string mixText;     // --mix as given
   std::vector<double> mix; // weights of the parts of each --data or --tokens

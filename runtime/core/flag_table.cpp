@@ -21,6 +21,17 @@ Status path(const std::string &text) {
   return Error{"'' is not a path"};
 }
 
+// "FROM=TO"; which of several '=' is meant would be a guess.
+Status prefixes(const std::string &text) {
+  size_t equals = text.find('=');
+  if (equals != std::string::npos && text.size() > 1 &&
+      text.find('=', equals + 1) == std::string::npos)
+    return {};
+  return Error{"'" + text +
+               "' is not of the form FROM=TO, such as '=model.' for names that "
+               "lack 'model.'"};
+}
+
 // "100" or "15m".
 Status interval(const std::string &text) {
   bool minutes = !text.empty() && text.back() == 'm';
@@ -148,11 +159,18 @@ const Flag flags[] = {
      "out of its range, and count such samples in the log; evaluations still "
      "refuse them",
      [](Arguments &a) -> Target { return &a.options.skipCorrupt; }},
-    {"--weights", "DIR", "Where the model's own files lie, if they moved",
+    {"--weights", "DIR",
+     "Where the model's own files lie, if they moved; those that are not there "
+     "are taken from where they were",
      [](Arguments &a) -> Target { return &a.options.weights; }, path},
-    {"--init", "FILE.safetensors",
-     "Start from these parameters instead, by name or alias",
+    {"--init", "FILE",
+     "Start from these parameters instead, by name or alias: a safetensors "
+     "file, a folder of them with an index, or a .npz file of numpy.savez",
      [](Arguments &a) -> Target { return &a.options.init; }, path},
+    {"--rename", "FROM=TO",
+     "Names of --init that begin with FROM begin with TO in the program; "
+     "either may be empty (default: one prefix that all have or lack)",
+     [](Arguments &a) -> Target { return &a.options.rename; }, prefixes},
     {"--log", "FILE.jsonl", "Write a header and a line per step",
      [](Arguments &a) -> Target { return &a.options.log; }, path},
     {"--tensorboard", "DIR",

@@ -466,6 +466,8 @@ Status Trainer::train() {
 // Says what the run begins with, once everything is prepared.
 Status Trainer::beginReports(Progress &progress) {
   progress.start();
+  if (std::string note = weights.initNote(); !note.empty())
+    std::fprintf(stderr, "%s\n", note.c_str());
   warnOfUnused();
   reportResumed();
   if (!evaluation.note().empty())

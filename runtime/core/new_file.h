@@ -25,6 +25,8 @@ public:
   // regular file, or one that may not be written.
   Status open(const std::string &path);
   Status write(uint64_t offset, const void *data, uint64_t bytes);
+  // The name under which another program may write the data instead.
+  const std::string &temporaryPath() const { return temporary; }
   // Flushes the data to the disk and gives the file its name. If only the name
   // cannot be given, the file stays, and the error names it.
   Status commit();

@@ -3,6 +3,7 @@
 // checked against the file, because a damaged archive may hold any number.
 // Inflating is zlib's.
 #include "runtime/core/npz.h"
+#include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
 
 #include <algorithm>
@@ -201,15 +202,31 @@ Status inflateTo(const File &file, const Member &member, int to) {
   return {};
 }
 
-// Cuts the file on the bytes of a member, which follow its local header.
-Status cutOn(File &file, const Member &member) {
+// Returns the place of a member's bytes, which follow its local header.
+Result<uint64_t> beginOf(const File &file, const Member &member) {
   auto header = bytesOf(file, member.begin, 30);
   FSDPC_TRY(header);
   if (number(*header, 0, 4) != 0x04034b50)
     return damaged(file, "'" + printable(member.name) +
                              "' is not where its directory says");
-  uint64_t skipped = 30 + number(*header, 26, 2) + number(*header, 28, 2);
-  return file.cut(member.begin + skipped, member.packed);
+  return member.begin + 30 + number(*header, 26, 2) + number(*header, 28, 2);
+}
+
+// Cuts the file on the bytes of a member.
+Status cutOn(File &file, const Member &member) {
+  auto begin = beginOf(file, member);
+  FSDPC_TRY(begin);
+  return file.cut(*begin, member.packed);
+}
+
+bool isEncrypted(const Member &member) { return member.flags & 1; }
+
+// Returns the name of the array, without the suffix of its file.
+std::string arrayName(const Member &member) {
+  const std::string &name = member.name;
+  bool hasSuffix =
+      name.size() > 4 && name.compare(name.size() - 4, 4, ".npy") == 0;
+  return hasSuffix ? name.substr(0, name.size() - 4) : name;
 }
 
 Error noSuch(const File &file, const std::string &name,
@@ -217,9 +234,7 @@ Error noSuch(const File &file, const std::string &name,
   std::vector<std::string> names;
   std::string all;
   for (const Member &member : members) {
-    std::string array = printable(member.name);
-    if (array.size() > 4 && array.substr(array.size() - 4) == ".npy")
-      array.resize(array.size() - 4);
+    std::string array = printable(arrayName(member));
     if (names.size() < 5)
       all += (names.empty() ? "'" : ", '") + array + "'";
     names.push_back(array);
@@ -245,8 +260,8 @@ Result<File> openNpz(const std::string &path, const std::string &name) {
       });
   if (member == members->end())
     return noSuch(*file, name, *members);
-  bool stored = member->method == 0, encrypted = member->flags & 1;
-  if ((!stored && member->method != 8) || encrypted)
+  bool stored = member->method == 0;
+  if ((!stored && member->method != 8) || isEncrypted(*member))
     return Error{"'" + path + "' array '" + printable(name) +
                  "' is encrypted or packed by another method than deflate; "
                  "save it with numpy.savez"};
@@ -258,6 +273,37 @@ Result<File> openNpz(const std::string &path, const std::string &name) {
   File inflated = File::adopt(path, *unnamed, member->size);
   FSDPC_TRY(inflateTo(*file, *member, *unnamed));
   return inflated;
+}
+
+Result<std::map<std::string, SafeTensor>> arraysInNpz(const std::string &path) {
+  Result<File> file = File::open(path);
+  FSDPC_TRY(file);
+  auto members = membersOf(*file);
+  FSDPC_TRY(members);
+  std::map<std::string, SafeTensor> arrays;
+  for (const Member &member : *members) {
+    std::string name = arrayName(member);
+    if (member.method != 0 || isEncrypted(member))
+      return Error{"'" + path + "' has the array '" + printable(name) +
+                   "' in compressed form, of which a rank cannot read its "
+                   "part; save it with numpy.savez"};
+    auto begin = beginOf(*file, member);
+    FSDPC_TRY(begin);
+    // The reader of headers takes a file, of which all must be the array's.
+    Result<File> part = File::open(path);
+    FSDPC_TRY(part);
+    FSDPC_TRY(part->cut(*begin, member.packed));
+    Result<NpyHeader> header = readNpyHeader(*part);
+    if (!header)
+      return Error{"array '" + printable(name) + "' of " +
+                   header.error().message};
+    SafeTensor array{header->dtype, header->shape, *begin + header->offset,
+                     member.packed - header->offset};
+    if (!arrays.emplace(name, std::move(array)).second)
+      return damaged(*file,
+                     "the array '" + printable(name) + "' stands in it twice");
+  }
+  return arrays;
 }
 
 } // namespace fsdpc::runtime

@@ -1,8 +1,11 @@
-// Arrays of a .npz file: a zip archive with a .npy file per array.
+// Arrays of a .npz file: a zip archive with a .npy file per array. Like any
+// file from outside, it may be damaged; no array lies past its end.
 #pragma once
 
 #include "runtime/core/file.h"
+#include "runtime/core/safetensors.h"
 
+#include <map>
 #include <string>
 
 namespace fsdpc::runtime {
@@ -13,5 +16,9 @@ namespace fsdpc::runtime {
 // a name in $TMPDIR or /tmp that goes with the result, because samples are read
 // in any order.
 Result<File> openNpz(const std::string &path, const std::string &name);
+
+// Returns where the arrays of a .npz file lie in it, by name. Fails for one
+// that numpy.savez_compressed has written, whose arrays have no place.
+Result<std::map<std::string, SafeTensor>> arraysInNpz(const std::string &path);
 
 } // namespace fsdpc::runtime

@@ -2,7 +2,7 @@
 // SC 2011), a counter-based generator. It has no state to keep or to save: a
 // number depends on what it is for, never on who draws it or when. The key is
 // (seed low, seed high); each use defines its own counter (dropout,
-// init_rule.h, shuffle.h).
+// init_values.h, shuffle.h).
 #pragma once
 
 #include <array>

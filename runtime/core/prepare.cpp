@@ -45,6 +45,9 @@ Status Trainer::checkPaths() const {
     others.push_back({"the model's weights", path});
   FSDPC_TRY(checkDistinct(outputs, others));
   add(inputs, "--init", options.init);
+  for (const std::string &path : weights.initPaths())
+    if (path != options.init)
+      add(inputs, "--init", path);
   auto replaces = [](const RunFile &file) {
     return file.use == "--save" || file.use == "--save-ema";
   };

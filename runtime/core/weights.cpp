@@ -1,27 +1,19 @@
-// Finds, checks and reads initial values. A rank reads only the bytes of its
-// own shard, so start-up scales with the number of ranks. Hashes need whole
-// tensors; therefore the ranks share the hashing, one tensor each in turn.
+// Finds and reads initial values. A rank reads only the bytes of its own shard,
+// so start-up scales with the number of ranks. Where each value comes from is
+// decided before any is read.
 #include "runtime/core/weights.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/sample_file.h"
-#include "runtime/core/spelling.h"
 #include "shared/memory_plan.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 namespace fsdpc::runtime {
 namespace {
-
-constexpr uint64_t pieceBytes = 1 << 20;
 
 int64_t product(const std::vector<int64_t> &shape) {
   int64_t elements = 1;
@@ -40,11 +32,8 @@ Status Weights::open(const Manifest &itsManifest,
   program = &itsProgram;
   directory = options.weights;
   seed = options.seed;
-  if (!options.init.empty()) {
-    Result<SafeTensors> opened = SafeTensors::open(options.init);
-    FSDPC_TRY(opened);
-    init = std::move(*opened);
-  }
+  if (!options.init.empty())
+    FSDPC_TRY(openInit(options));
   for (const Layout &layout : manifest->layouts)
     for (const Member &member : layout.members)
       FSDPC_TRY(locate(member.name, member.aliases, member.shape, member.source,
@@ -56,23 +45,38 @@ Status Weights::open(const Manifest &itsManifest,
   return {};
 }
 
+// Returns all names of a parameter or buffer, its own first.
+static InitFile::Names namesOf(const std::string &name,
+                               const std::vector<std::string> &aliases) {
+  InitFile::Names names = {name};
+  names.insert(names.end(), aliases.begin(), aliases.end());
+  return names;
+}
+
+Status Weights::openInit(const Options &options) {
+  Result<InitFile> opened = InitFile::open(options.init);
+  FSDPC_TRY(opened);
+  init = std::move(*opened);
+  std::vector<InitFile::Names> parameters;
+  for (const Layout &layout : manifest->layouts)
+    for (const Member &member : layout.members)
+      parameters.push_back(namesOf(member.name, member.aliases));
+  return init->match(parameters, options.rename);
+}
+
 // Decides where the value of one parameter or buffer comes from: --init first,
 // then the source in the manifest.
 Status Weights::locate(const std::string &name,
                        const std::vector<std::string> &aliases,
                        const std::vector<int64_t> &shape, const Source &source,
                        bool parameter) {
-  const SafeTensor *tensor = init ? init->find(name, aliases) : nullptr;
+  const InitTensor *tensor =
+      init ? init->find(namesOf(name, aliases)) : nullptr;
   // PyTorch saves no buffers that are non-persistent, so only a missing
   // parameter is an error.
-  if (init && !tensor && parameter) {
-    std::vector<std::string> names;
-    for (auto &[other, ignored] : init->tensors())
-      names.push_back(other);
-    std::string near = nearest(name, names);
-    return Error{"'" + init->file().path() + "' has no tensor '" + name + "'" +
-                 (near.empty() ? "" : "; the nearest is '" + near + "'")};
-  }
+  if (init && !tensor && parameter)
+    return Error{"'" + init->path() + "' has no tensor '" + name + "'" +
+                 init->nearestTo(name)};
   Result<Place> place = tensor ? placeInInit(name, *tensor, shape, parameter)
                                : placeOf(name, shape, source, parameter);
   FSDPC_TRY(place);
@@ -83,24 +87,24 @@ Status Weights::locate(const std::string &name,
 // The place of a value that --init holds. Shapes must match exactly: a tensor
 // that is transposed or padded elsewhere would train from garbage.
 Result<Weights::Place> Weights::placeInInit(const std::string &name,
-                                            const SafeTensor &tensor,
+                                            const InitTensor &tensor,
                                             const std::vector<int64_t> &shape,
                                             bool parameter) {
+  const auto &[dtype, itsShape, offset, bytes] = tensor.place;
   // Parameters are floats. A buffer's type is checked when it is read.
-  if (tensor.shape != shape || tensor.dtype.empty() ||
-      (parameter && !isFloat(tensor.dtype)))
-    return Error{"'" + init->file().path() + "' has '" + name + "' as " +
-                 (tensor.dtype.empty()
-                      ? "an unknown type"
-                      : tensor.dtype + shapeText(tensor.shape)) +
-                 ", but the program needs " + (parameter ? "floats of " : "") +
-                 "shape " + shapeText(shape)};
+  if (itsShape != shape || dtype.empty() || (parameter && !isFloat(dtype)))
+    return Error{
+        "'" + tensor.file->path() + "' has '" + name + "' as " +
+        (dtype.empty() ? "an unknown type" : dtype + shapeText(itsShape)) +
+        ", but the program needs " + (parameter ? "floats of " : "") +
+        "shape " + shapeText(shape)};
   // `unused` reports the tensors that remain unmarked.
   used[&tensor] = name;
   Place place;
-  place.file = &init->file();
-  place.offset = tensor.offset;
-  place.dtype = tensor.dtype;
+  place.file = tensor.file;
+  place.offset = offset;
+  place.dtype = dtype;
+  place.isInit = true;
   return place;
 }
 
@@ -112,8 +116,11 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
   Place place;
   if (source.kind == "rule") {
     Result<InitRule> rule = parseInitRule(source.rule);
+    if (rule)
+      rule = ruleForShape(*rule, shape);
     if (!rule)
-      return Error{"the init rule of '" + name + "': " + rule.error().message};
+      return Error{"the init rule '" + source.rule + "' of '" + name + "' " +
+                   rule.error().message};
     place.rule = *rule;
     return place;
   }
@@ -148,7 +155,9 @@ Result<Weights::Place> Weights::placeOf(const std::string &name,
 }
 
 // Opens a file once. With --weights DIR it looks for the same relative path
-// there, then for the bare name.
+// there, then for the bare name, and else takes the file where it was compiled:
+// a model's small tensors are in the model itself, which need not have moved
+// with the others. A file that has changed is found by its hash.
 Result<const File *> Weights::openFile(const std::string &path,
                                        const std::string &name) {
   auto known = files.find(path);
@@ -161,6 +170,8 @@ Result<const File *> Weights::openFile(const std::string &path,
     // compiled.
     if (path.rfind('/', 0) == 0 || access(actual.c_str(), F_OK) != 0)
       actual = directory + "/" + path.substr(path.rfind('/') + 1);
+    if (access(actual.c_str(), F_OK) != 0 && access(path.c_str(), F_OK) == 0)
+      actual = path;
   }
   Result<File> opened = File::open(actual);
   if (!opened)
@@ -171,103 +182,6 @@ Result<const File *> Weights::openFile(const std::string &path,
   File &file = files[path];
   file = std::move(*opened);
   return &file;
-}
-
-// Values that --init replaces are not checked.
-Status Weights::verify(int rank, int ranks) const {
-  // Every rank counts the same values, so each value has exactly one rank.
-  int turn = 0;
-  auto check = [&](const std::string &name, const Source &source) -> Status {
-    const Place &place = places.at(name);
-    if (source.kind != "file" || source.hash.empty() ||
-        (init && place.file == &init->file()) || turn++ % ranks != rank)
-      return {};
-    return verifyFile(name, *place.file, source);
-  };
-  for (const Layout &layout : manifest->layouts)
-    for (const Member &member : layout.members)
-      FSDPC_TRY(check(member.name, member.source));
-  for (const Buffer &buffer : manifest->buffers)
-    if (!buffer.optimizerState)
-      FSDPC_TRY(check(buffer.name, buffer.source));
-  return {};
-}
-
-// Hashes a range of a file in pieces of 1 MiB.
-Status Weights::verifyFile(const std::string &name, const File &file,
-                           const Source &source) const {
-  std::unique_ptr<XXH64_state_t, XXH_errorcode (*)(XXH64_state_t *)> state(
-      XXH64_createState(), XXH64_freeState);
-  std::vector<char> piece(pieceBytes);
-  // Seed 0, as the compiler hashed it (Source::hash).
-  XXH64_reset(state.get(), 0);
-  for (uint64_t done = 0; done < source.length; done += pieceBytes) {
-    uint64_t bytes = std::min(pieceBytes, source.length - done);
-    Status got = file.read(source.offset + done, piece.data(), bytes);
-    if (!got)
-      return Error{"the weights of '" + name +
-                   "' changed since compiling: " + got.error().message};
-    XXH64_update(state.get(), piece.data(), bytes);
-  }
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx",
-                static_cast<unsigned long long>(XXH64_digest(state.get())));
-  if (source.hash == digits)
-    return {};
-  return Error{"the weights of '" + name + "' in '" + file.path() +
-               "' changed since compiling; compile the model again, or load "
-               "them with --init"};
-}
-
-// Ranks read different shards, so hashes of what each has loaded could not be
-// compared. Reading whole files for a hash would take each rank as long as all
-// ranks take to load; files that differ do so nearly everywhere, so each rank
-// hashes the same sample of every tensor.
-constexpr uint64_t hashedPieces = 4;
-
-Result<std::string> Weights::hashOfInit() const {
-  if (!init)
-    return std::string("none");
-  uint64_t hash = 0;
-  // In the order of names, since files may hold equal tensors in any order.
-  for (auto &[name, tensor] : init->tensors()) {
-    auto taken = used.find(&tensor);
-    if (taken == used.end())
-      continue;
-    std::string about = taken->second + " " + tensor.dtype;
-    hash = XXH64(about.data(), about.size(), hash);
-    Result<uint64_t> values =
-        hashOf(init->file(), tensor.offset, tensor.bytes, hashedPieces);
-    FSDPC_TRY(values);
-    hash = XXH64(&*values, sizeof *values, hash);
-  }
-  return std::to_string(hash);
-}
-
-Result<std::string> Weights::hashOfFiles() const {
-  if (!manifest)
-    return std::string("none"); // a run that resumes opens no weights
-  uint64_t hash = 0;
-  auto add = [&](const std::string &name, const Source &source) -> Status {
-    auto place = places.find(name);
-    if (source.kind != "file" || place == places.end() ||
-        (init && place->second.file == &init->file()))
-      return {};
-    Result<uint64_t> values =
-        hashOf(*place->second.file, source.offset, source.length, hashedPieces);
-    if (!values)
-      return Error{"the weights of '" + name +
-                   "' changed since compiling: " + values.error().message};
-    hash = XXH64(&*values, sizeof *values, hash);
-    return {};
-  };
-  for (const Layout &layout : manifest->layouts)
-    for (const Member &member : layout.members)
-      FSDPC_TRY(add(member.name, member.source));
-  for (const Buffer &buffer : manifest->buffers)
-    if (!buffer.optimizerState)
-      FSDPC_TRY(add(buffer.name, buffer.source));
-  return std::to_string(hash);
 }
 
 // Reads and converts part of a value, without holding more than one piece of
@@ -302,8 +216,20 @@ Status Weights::readParameter(const Member &member, int64_t begin,
   const Place &place = places.at(member.name);
   if (!place.rule)
     return read(place, begin, count, to, "f32");
-  applyInitRule(*place.rule, member.name, seed, begin, count, to);
+  compute(*place.rule, member.name, member.shape, begin, count, to);
   return {};
+}
+
+void Weights::compute(const InitRule &rule, const std::string &name,
+                      const std::vector<int64_t> &shape, int64_t begin,
+                      int64_t count, float *to) const {
+  if (rule.kind != InitRule::orthogonal)
+    return applyInitRule(rule, name, seed, begin, count, to);
+  if (orthogonalName != name) {
+    orthogonal = orthogonalValues(rule, name, seed, shape);
+    orthogonalName = name;
+  }
+  std::copy_n(orthogonal.begin() + begin, count, to);
 }
 
 // Returns the bits of the number 1. Those of an integer are the low bytes of a
@@ -331,8 +257,8 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
                  ", but its value is stored as " + place.dtype};
   }
   if (buffer.dtype == "f32") {
-    applyInitRule(*place.rule, buffer.name, seed, 0, elements,
-                  static_cast<float *>(to));
+    compute(*place.rule, buffer.name, buffer.shape, 0, elements,
+            static_cast<float *>(to));
     return {};
   }
   // Random rules give f32 only.
@@ -352,6 +278,8 @@ Status Weights::readBuffer(const Buffer &buffer, void *to) const {
 // Only whole pages inside the values: the rest of a page may hold something
 // else.
 void Weights::release() const {
+  std::vector<float>().swap(orthogonal);
+  orthogonalName.clear();
   auto page = uintptr_t(sysconf(_SC_PAGESIZE));
   auto begin = reinterpret_cast<uintptr_t>(program->weights);
   uintptr_t first = (begin + page - 1) / page * page;
@@ -365,6 +293,10 @@ std::vector<std::string> Weights::paths() const {
   for (auto &[path, file] : files)
     paths.push_back(file.path());
   return paths;
+}
+
+std::vector<std::string> Weights::initPaths() const {
+  return init ? init->files() : std::vector<std::string>();
 }
 
 std::vector<std::string> Weights::unused() const {

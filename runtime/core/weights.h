@@ -1,11 +1,11 @@
 // Initial values of parameters and buffers: from the model's own files, from
-// the program itself (--embed-weights), from a rule (--init-rule), or from a
-// safetensors file (--init), which takes precedence.
+// the program itself (--embed-weights), from a rule (--init-rule), or from the
+// files of --init, which take precedence.
 #pragma once
 
 #include "runtime/core/command_line.h"
-#include "runtime/core/init_rule.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/core/init_file.h"
+#include "runtime/core/init_values.h"
 #include "runtime/include/fsdpc.h"
 
 #include <map>
@@ -40,7 +40,7 @@ public:
   Status readBuffer(const Buffer &buffer, void *to) const;
 
   // Drops the pages of embedded values, which count as memory of this process
-  // once they are read. They can be read again from the executable.
+  // once they are read, and what was computed of a rule. Both can be had again.
   void release() const;
 
   // Paths of the model's own files that hold values.
@@ -48,29 +48,39 @@ public:
 
   // Names of tensors in --init that the program has no parameter or buffer for.
   std::vector<std::string> unused() const;
+  // The files of --init, and what to say of their names, or "".
+  std::vector<std::string> initPaths() const;
+  std::string initNote() const { return init ? init->note() : ""; }
 
 private:
+  static constexpr uint64_t pieceBytes = 1 << 20; // read at once
   // Where the bytes of a value are: in a file, in memory, or nowhere (a rule).
   struct Place {
     const File *file = nullptr;
     const char *memory = nullptr;
     uint64_t offset = 0;
     std::string dtype;
-    std::optional<InitRule> rule;
+    std::optional<InitRule> rule; // of ruleForShape
+    bool isInit = false;          // of --init
   };
   Status locate(const std::string &name,
                 const std::vector<std::string> &aliases,
                 const std::vector<int64_t> &shape, const Source &source,
                 bool parameter);
-  Result<Place> placeInInit(const std::string &name, const SafeTensor &tensor,
+  Result<Place> placeInInit(const std::string &name, const InitTensor &tensor,
                             const std::vector<int64_t> &shape, bool parameter);
   Result<Place> placeOf(const std::string &name,
                         const std::vector<int64_t> &shape, const Source &source,
                         bool parameter);
+  Status openInit(const Options &options);
   Result<const File *> openFile(const std::string &path,
                                 const std::string &name);
   Status verifyFile(const std::string &name, const File &file,
                     const Source &source) const;
+  // Computes elements [begin, begin + count) of a tensor that has a rule.
+  void compute(const InitRule &rule, const std::string &name,
+               const std::vector<int64_t> &shape, int64_t begin, int64_t count,
+               float *to) const;
   Status read(const Place &place, int64_t begin, int64_t count, void *to,
               const std::string &dtype) const;
 
@@ -78,11 +88,14 @@ private:
   const fsdpc_program *program = nullptr;
   std::string directory; // --weights
   uint64_t seed = 0;
-  std::optional<SafeTensors> init;     // --init
+  std::optional<InitFile> init;        // --init
   std::map<std::string, File> files;   // by path in the manifest
   std::map<std::string, Place> places; // by name of the parameter or buffer
   // The tensors of --init that the program takes, and for which value.
-  std::map<const SafeTensor *, std::string> used;
+  std::map<const InitTensor *, std::string> used;
+  // The last orthogonal parameter that was read: a shard may be read in pieces.
+  mutable std::string orthogonalName;
+  mutable std::vector<float> orthogonal;
 };
 
 } // namespace fsdpc::runtime

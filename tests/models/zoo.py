@@ -2,7 +2,8 @@
 
 usage: PYTHON-WITH-TORCH zoo.py --build BUILD [--only REGEX] [--steps S] [--keep DIR]
 
-Each case is a module whose forward gives a loss. It is exported, compiled, and trained with SGD on the ranks and microbatches below;
+Each case is a module whose forward gives a loss. It is exported by the Python package, which keeps what torch's exporter drops
+(parameters with requires_grad=False, say), compiled, and trained with SGD on the ranks and microbatches below;
 the losses are compared with those of torch in f32 on the same samples. A line says how each ended: the largest relative difference
 of a loss, the words of the refusal, or the error of torch's exporter.
 """
@@ -21,6 +22,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "frontends" / "torch"))
+import fsdpc
 
 RANKS, MICROBATCHES, BATCH, RATE, LIMIT = 2, 2, 4, 0.05, 1e-4
 CASES = {}
@@ -306,9 +310,7 @@ def run(build, case, folder, steps):
     data = {key: draw(shape, steps, random) for key, shape in shapes.items()}
     inputs = {key: torch.from_numpy(value) for key, value in data.items()}
     try:
-        exported = torch.onnx.export(module, kwargs={k: v[:BATCH] for k, v in inputs.items()}, dynamo=True, optimize=False, verbose=False,
-                                     output_names=["loss"])
-        exported.save(folder / "model.onnx")
+        fsdpc.export(module, {k: v[:BATCH] for k, v in inputs.items()}, folder / "model.onnx")
     except Exception as error:  # of many kinds
         while error.__cause__:
             error = error.__cause__

@@ -208,6 +208,9 @@ def check_torch(bench, folder: Path, python: str, resume) -> None:
         expect(told["step"] == 2, f"step {told['step']} after {form}")
         ckpt(bench, "diff", folder / "step-0000002", back)
         resume(back)
+        weights = bench.path(f"{form}.safetensors")
+        ckpt(bench, "convert", there, "--from", form, "--to", "safetensors", "-o", weights, "--python", python)
+        ckpt(bench, "diff", folder / "step-0000002", weights)
 
 
 def test(bench, options) -> None:
@@ -222,6 +225,8 @@ def test(bench, options) -> None:
 
     refused(bench, "cannot run 'no-python'", "convert", folder, "--to", "dcp", "-o", bench.path("x"), "--python", "no-python", code=3)
     refused(bench, "--to or --from", "convert", folder, "-o", bench.path("x"), code=2)
+    refused(bench, "excludes --to dcp", "convert", folder, "--from", "safetensors", "--to", "dcp", "-o", bench.path("x"), code=2)
+    refused(bench, "needs --from", "convert", folder, "--to", "safetensors", "-o", bench.path("x"), code=2)
     refused(bench, "", "inspect", folder, "--unknown", code=2)
     refused(bench, "", "unknown", code=2)
     check_inspect(bench, folder)

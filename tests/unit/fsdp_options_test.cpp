@@ -217,6 +217,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
     const char *name, *text, *attribute;
   } cases[] = {
       {"loss", "nll", "\"nll\""},
+      {"loss-reduction", "mean", "\"mean\""},
       {"dim", "batch=4", "[\"batch=4\"]"},
       {"frozen", "^wte", "[\"^wte\"]"},
       {"trainable", "h\\.0", "[\"h\\\\.0\"]"},
@@ -412,8 +413,11 @@ TEST_F(OptionsTest, IllegalValuesAreRefused) {
       {"strategy-of", "h[=zero2",
        "has 'h[', which is not a glob: invalid glob pattern, unmatched '['"},
       {"init-rule", "*=gauss(0,1)",
-       "has the rule 'gauss(0,1)', which is none of normal(mean,deviation), "
-       "uniform(low,high), zeros, ones"},
+       "has the rule 'gauss(0,1)', which is none of zeros, ones, constant(x), "
+       "normal(mean,std), trunc_normal(mean,std[,low,high]), "
+       "uniform(low,high), xavier_uniform[(gain)], xavier_normal[(gain)], "
+       "kaiming_uniform[(slope)], kaiming_normal[(slope)], "
+       "orthogonal[(gain)]"},
   };
   for (auto [name, text, fault] : cases)
     EXPECT_EQ(set(name, text),

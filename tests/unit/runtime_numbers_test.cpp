@@ -3,7 +3,7 @@
 // version of the program must reproduce a run.
 #include "runtime/core/command_line.h"
 #include "runtime/core/dtype.h"
-#include "runtime/core/init_rule.h"
+#include "runtime/core/init_values.h"
 #include "runtime/core/loss_scaler.h"
 #include "runtime/core/shuffle.h"
 #include "runtime/core/stragglers.h"
@@ -189,11 +189,114 @@ TEST(InitRule, HasItsMoments) {
   EXPECT_NEAR(sum / 1e5, 1, 0.02);
 }
 
-// Anything after a valid rule, and numbers that are not finite, are errors.
+// Anything after a valid rule, numbers that are not finite, and too few or too
+// many are errors.
 TEST(InitRule, RefusesOtherText) {
-  for (const char *text : {"norml(0,1)", "normal(0)", "normal(0,1)x", "", "one",
-                           "uniform(a,b)", "normal(0,inf)", "normal(0,1e39)"})
+  for (const char *text :
+       {"norml(0,1)", "normal(0)", "normal(0,1)x", "", "one", "uniform(a,b)",
+        " normal(0,1)", "normal(0,inf)", "normal(0,1e39)", "normal(0,1,2)",
+        "zeros()", "(", "normal(", "normal(0,1", "constant",
+        "trunc_normal(0,1,2,-2)", "trunc_normal(0,0)", "xavier_uniform(1,2)",
+        "orthogonal(x)"})
     EXPECT_FALSE(parseInitRule(text)) << text;
+  EXPECT_EQ(parseInitRule("normal( 0 , 1 )")->numbers[1], 1);
+}
+
+// The scales that torch.nn.init computes from the shape: a linear layer, and a
+// convolution whose window counts on both sides.
+TEST(InitRule, ScalesAsTorch) {
+  auto shaped = [](const char *text, std::vector<int64_t> shape) {
+    return *ruleForShape(*parseInitRule(text), shape);
+  };
+  InitRule rule = shaped("kaiming_uniform(2.23606797749979)", {5, 7});
+  EXPECT_EQ(rule.kind, InitRule::uniform); // torch.nn.Linear's own
+  EXPECT_NEAR(rule.numbers[0], -1 / std::sqrt(7.0), 1e-15);
+  EXPECT_NEAR(rule.numbers[1], 1 / std::sqrt(7.0), 1e-15);
+  rule = shaped("kaiming_normal", {8, 3, 2, 2});
+  EXPECT_EQ(rule.kind, InitRule::normal);
+  EXPECT_NEAR(rule.numbers[1], std::sqrt(2.0 / 12), 1e-15);
+  rule = shaped("xavier_uniform(2)", {8, 3, 2, 2});
+  EXPECT_NEAR(rule.numbers[1], 2 * std::sqrt(6.0 / (12 + 32)), 1e-15);
+  rule = shaped("xavier_normal", {4, 6});
+  EXPECT_NEAR(rule.numbers[1], std::sqrt(2.0 / 10), 1e-15);
+  for (const char *text : {"xavier_normal", "kaiming_uniform", "orthogonal"})
+    for (std::vector<int64_t> shape :
+         std::vector<std::vector<int64_t>>{{}, {3}, {0, 3}, {1 << 13, 1 << 13}})
+      EXPECT_EQ(bool(ruleForShape(*parseInitRule(text), shape)),
+                shape == std::vector<int64_t>({1 << 13, 1 << 13}) &&
+                    std::string(text) != "orthogonal");
+}
+
+// Within the ends, by the quantiles of the law: the median, and the share below
+// one deviation, also far out in a tail.
+TEST(InitRule, TruncatesTheNormalLaw) {
+  std::vector<float> values(100000);
+  auto law = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
+  struct {
+    const char *text;
+    double mean, deviation, low, high;
+  } cases[] = {{"trunc_normal(0,1)", 0, 1, -2, 2},
+               {"trunc_normal(1,2,-1,9)", 1, 2, -1, 9},
+               {"trunc_normal(0,1,5,6)", 0, 1, 5, 6},
+               {"trunc_normal(0,0.02)", 0, 0.02, -2, 2}};
+  for (auto [text, mean, deviation, low, high] : cases) {
+    applyInitRule(*parseInitRule(text), "w", 0, 0, 100000, values.data());
+    double from = law((low - mean) / deviation),
+           share = law((high - mean) / deviation) - from;
+    double middle = mean + deviation * 0.7;
+    if (middle < low)
+      middle = low + 0.1;
+    int64_t below = 0;
+    for (float value : values) {
+      ASSERT_GE(value, float(low)) << text;
+      ASSERT_LE(value, float(high)) << text;
+      below += value < middle;
+    }
+    EXPECT_NEAR(double(below) / 1e5,
+                (law((middle - mean) / deviation) - from) / share, 0.005)
+        << text;
+  }
+}
+
+// Rows are orthogonal, or columns if there are fewer of them, and of length
+// `gain`. A parameter that is read in pieces has the values of a whole one.
+TEST(InitRule, MakesOrthogonalRowsOrColumns) {
+  InitRule rule = *parseInitRule("orthogonal(3)");
+  for (std::vector<int64_t> shape :
+       std::vector<std::vector<int64_t>>{{4, 4}, {3, 2, 5}, {7, 3}}) {
+    std::vector<float> values = orthogonalValues(rule, "w", 1, shape);
+    int64_t rows = shape[0], columns = int64_t(values.size()) / rows;
+    bool isHigh = rows > columns;
+    int64_t count = std::min(rows, columns), length = std::max(rows, columns);
+    auto at = [&](int64_t i, int64_t k) {
+      return double(values[size_t(isHigh ? k * columns + i : i * columns + k)]);
+    };
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t j = 0; j < count; ++j) {
+        double product = 0;
+        for (int64_t k = 0; k < length; ++k)
+          product += at(i, k) * at(j, k);
+        EXPECT_NEAR(product, i == j ? 9 : 0, 1e-5);
+      }
+  }
+  Member member;
+  member.name = "w";
+  member.shape = {7, 3};
+  member.elements = 21;
+  member.source.kind = "rule";
+  member.source.rule = "orthogonal(3)";
+  Manifest manifest;
+  manifest.layouts.resize(1);
+  manifest.layouts[0].members = {member};
+  fsdpc_program program = {};
+  Weights weights;
+  Options options;
+  options.seed = 1;
+  ASSERT_TRUE(weights.open(manifest, program, options));
+  std::vector<float> values(21);
+  ASSERT_TRUE(weights.readParameter(member, 0, 8, values.data()));
+  ASSERT_TRUE(weights.readParameter(member, 8, 13, values.data() + 8));
+  EXPECT_EQ(values, orthogonalValues(rule, "w", 1, member.shape));
 }
 
 // A buffer of ones holds the number 1 in each type, not its integer.

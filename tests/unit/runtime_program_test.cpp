@@ -401,6 +401,94 @@ TEST_F(Program, InitFindsAliasesAndChecksShapes) {
               HasSubstr("has no tensor 'table'; the nearest is 'tablet'"));
 }
 
+// The names of a wrapped model begin with a prefix that a checkpoint lacks, and
+// the other way round. Where one prefix makes all names fit, it is taken and
+// said; where several do, the error shows the flag that decides.
+TEST_F(Program, InitMatchesOnePrefix) {
+  auto write = [&](std::vector<std::string> prefixes) {
+    SafeTensorsHeader header;
+    for (const std::string &prefix : prefixes)
+      for (auto &[name, size] : {std::pair("table", 10), std::pair("weight", 3),
+                                 std::pair("bias", 1), std::pair("scale", 1)})
+        header.add(prefix + name, "f32", {size}, {});
+    folder.write("i.safetensors",
+                 header.text() + std::string(60 * prefixes.size(), '\0'));
+  };
+  std::string flags = "--steps 1 --lr 0 --init i.safetensors --save out";
+  write({"model."});
+  Outcome outcome = run(flags + " --ranks 2");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("'i.safetensors' has the names of the "
+                                     "parameters with 'model.' in front\n"));
+  EXPECT_EQ(saved("out", "table"), std::vector<float>(10));
+  write({"a.", "b."});
+  outcome = run(flags);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("'i.safetensors' has the program's parameters under 2 "
+                        "prefixes; say which is meant with '--rename=a.=' or "
+                        "'--rename=b.='"));
+  EXPECT_EQ(run(flags + " --rename=b.=").code, 0);
+  outcome = run(flags + " --rename=c.=");
+  EXPECT_THAT(outcome.err, HasSubstr("has no tensor 'table'"));
+  write({"pre"}); // no whole component
+  EXPECT_THAT(run(flags).err, HasSubstr("has no tensor 'table'"));
+  EXPECT_EQ(run(flags + " --rename=pre=").code, 0);
+  for (const char *bad : {"--rename=x", "--rename==", "--rename=a=b=c"})
+    EXPECT_EQ(run(flags + " " + bad).code, 2) << bad;
+  EXPECT_EQ(run("--steps 1 --rename=a.=").code, 2);
+}
+
+// --init takes the arrays of a .npz file, and a folder in Hugging Face's
+// layout. A file of torch.save is named with the command that converts it.
+TEST_F(Program, InitReadsNpzAndShards) {
+  folder.write("make.py", R"(
+import io, json, struct, zipfile
+def array(count):
+    text = "{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % count
+    text += " " * (63 - (10 + len(text)) % 64) + "\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(text)) + text.encode() + struct.pack("<f", 2) * count
+sizes = dict(table=10, weight=3, bias=1, scale=1)
+for name, method in ("i.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(name, "w", method) as file:
+        for key, size in sizes.items():
+            file.writestr(key + ".npy", array(size))
+)");
+  ASSERT_EQ(shell("python3 make.py").code, 0);
+  Outcome outcome = run("--steps 1 --lr 0 --ranks 3 --init i.npz --save out");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(saved("out", "table"), std::vector<float>(10, 2));
+  outcome = run("--steps 1 --init packed.npz");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("in compressed form"));
+
+  auto shard = [&](const char *file,
+                   std::vector<std::pair<const char *, int>> tensors) {
+    SafeTensorsHeader header;
+    uint64_t bytes = 0;
+    for (auto &[name, size] : tensors)
+      bytes = header.add(name, "f32", {size}, {}) + uint64_t(size) * 4;
+    folder.write(file, header.text() + std::string(bytes, '\0'));
+  };
+  shard("one.safetensors", {{"table", 10}, {"weight", 3}});
+  shard("two.safetensors", {{"bias", 1}, {"scale", 1}});
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map": {"table": "one.safetensors",
+ "weight": "one.safetensors", "bias": "two.safetensors",
+ "scale": "two.safetensors"}})");
+  for (const char *init : {".", "model.safetensors.index.json"})
+    EXPECT_EQ(run(std::string("--steps 1 --ranks 2 --init ") + init).code, 0);
+  outcome = run("--steps 1 --init . --log two.safetensors");
+  EXPECT_THAT(outcome.err,
+              HasSubstr("--init './two.safetensors' are the same file"));
+  folder.write("m.pt", "PK\3\4 and so on");
+  outcome = run("--steps 1 --init m.pt");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("'m.pt' is a file of torch.save; write its tensors to "
+                        "a safetensors file with 'fsdpc ckpt convert m.pt"));
+}
+
 // The model's own files may move (--weights), but not change: their hashes were
 // taken by the compiler.
 TEST_F(Program, WeightsMoveAndChange) {
@@ -411,6 +499,8 @@ TEST_F(Program, WeightsMoveAndChange) {
   EXPECT_THAT(outcome.err, HasSubstr("the weights of 'weight' are missing"));
   EXPECT_THAT(outcome.err, HasSubstr("--weights DIR"));
   EXPECT_EQ(run("--steps 1 --ranks 2 --weights .", far).code, 0);
+  // Small tensors are in the model itself, which stays where it was.
+  EXPECT_EQ(run("--steps 1 --ranks 2 --weights elsewhere").code, 0);
   folder.write("weights.bin", std::string(20, '\1'));
   for (const char *ranks : {"1", "3"}) {
     outcome = run("--steps 1 --ranks " + std::string(ranks));

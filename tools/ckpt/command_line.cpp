@@ -142,20 +142,19 @@ void addWriters(CLI::App &app, Arguments &arguments) {
       "\"optimizer\": {\"state\": …}, \"step\": N, \"sample\": N},\nby the "
       "names of the "
       "state_dict. --from reads the same, or a plain state_dict, or a "
-      "safetensors\nfile, and writes a checkpoint to resume from. dcp and "
+      "safetensors\nfile, and writes a checkpoint to resume from, or with --to "
+      "safetensors the weights alone, for\n--init of a program. dcp and "
       "state-dict need a Python with torch.\n\n  fsdpc ckpt convert runs/ckpt "
       "--to dcp -o dcp\n  fsdpc ckpt convert model.pt --from state-dict -o "
-      "runs/ckpt");
-  CLI::Option *to =
-      command->add_option("--to", arguments.to, "dcp or state-dict")
-          ->check(CLI::IsMember({"dcp", "state-dict"}));
-  CLI::Option *from =
-      command
-          ->add_option("--from", arguments.from,
-                       "dcp, state-dict or safetensors")
-          ->check(CLI::IsMember({"dcp", "state-dict", "safetensors"}))
-          ->excludes(to);
-  to->excludes(from);
+      "runs/ckpt\n  fsdpc ckpt convert model.pt --from state-dict --to "
+      "safetensors -o model.safetensors");
+  command
+      ->add_option("--to", arguments.to,
+                   "dcp or state-dict; with --from safetensors, weights alone")
+      ->check(CLI::IsMember({"dcp", "state-dict", "safetensors"}));
+  command
+      ->add_option("--from", arguments.from, "dcp, state-dict or safetensors")
+      ->check(CLI::IsMember({"dcp", "state-dict", "safetensors"}));
   addStep(command, arguments);
   addRanks(command, arguments);
   command
@@ -169,6 +168,20 @@ void addWriters(CLI::App &app, Arguments &arguments) {
       ->option_text("PYTHON");
   addOutput(command, arguments, "OUT",
             "the folder or file; with --from a folder of checkpoints");
+}
+
+// Returns what is wrong with --from and --to of `convert`, or "".
+std::string checkFormats(const Arguments &arguments) {
+  const std::string &from = arguments.from, &to = arguments.to;
+  if (to.empty() && from.empty())
+    return "convert needs --to or --from";
+  if (to == "safetensors" && from.empty())
+    return "--to safetensors needs --from; consolidate writes a checkpoint's "
+           "weights";
+  bool fromTorch = from == "dcp" || from == "state-dict";
+  if (!to.empty() && !from.empty() && !(to == "safetensors" && fromTorch))
+    return "--from " + from + " excludes --to " + to;
+  return "";
 }
 
 int usageError(const std::string &message) {
@@ -197,8 +210,9 @@ int runCkpt(int argc, char **argv) {
     return usageError(error.what());
   }
   const std::string name = app.get_subcommands().front()->get_name();
-  if (name == "convert" && arguments.to.empty() && arguments.from.empty())
-    return usageError("convert needs --to or --from");
+  if (name == "convert")
+    if (std::string fault = checkFormats(arguments); !fault.empty())
+      return usageError(fault);
   const struct {
     const char *name;
     int (*run)(const Arguments &);

@@ -191,9 +191,27 @@ int fromTorch(const Arguments &arguments) {
   return done;
 }
 
+// ---- from torch to safetensors ----
+
+// Writes the values alone, for --init of a program.
+int toSafetensors(const Arguments &arguments) {
+  NewFile file;
+  if (Status made = file.open(arguments.output); !made)
+    return report(made.error(), failed);
+  Status ran = runTorch(arguments, {"from-" + arguments.from, arguments.input,
+                                    file.temporaryPath(), "--plain"});
+  if (!ran)
+    return report(ran.error());
+  if (Status committed = file.commit(); !committed)
+    return report(committed.error(), failed);
+  return done;
+}
+
 } // namespace
 
 int convert(const Arguments &arguments) {
+  if (arguments.to == "safetensors")
+    return toSafetensors(arguments);
   return arguments.to.empty() ? fromTorch(arguments) : toTorch(arguments);
 }
 

@@ -1,12 +1,8 @@
-// Opens safetensors files and sharded folders. The index of a sharded folder
-// comes from outside like the files: a name in it must be a file of that
-// folder, and every tensor must be where the index says.
+// Opens safetensors files and sharded folders.
 #include "tools/ckpt/source.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/core/sharded_safetensors.h"
 #include "runtime/core/spelling.h"
 #include "tools/ckpt/checkpoints.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
@@ -15,7 +11,6 @@
 
 namespace fsdpc::ckpt {
 
-using runtime::File;
 using runtime::printable;
 using runtime::SafeTensor;
 using runtime::SafeTensors;
@@ -26,16 +21,12 @@ std::string Tensor::label() const {
 
 namespace {
 
-const char indexName[] = "model.safetensors.index.json";
-constexpr uint64_t mostIndexBytes = 100000000;
-
 class FileSource : public TensorSource {
 public:
   // Adds the tensors of a file in the order of their data.
-  Status add(const std::string &path) {
-    Result<SafeTensors> opened = SafeTensors::open(path);
-    FSDPC_TRY(opened);
-    files.push_back(std::make_unique<SafeTensors>(*std::move(opened)));
+  Status add(SafeTensors opened) {
+    const std::string path = opened.file().path();
+    files.push_back(std::make_unique<SafeTensors>(std::move(opened)));
     paths.push_back(path);
     const SafeTensors &file = *files.back();
     std::map<std::string, std::vector<std::string>> aliases;
@@ -72,77 +63,26 @@ private:
   std::vector<std::pair<const SafeTensors *, const SafeTensor *>> places;
 };
 
-// Reads the weight_map: tensor → file. The parser throws at anything else.
-Result<std::map<std::string, std::string>> readIndex(const std::string &path) {
-  Result<File> file = File::open(path);
-  FSDPC_TRY(file);
-  if (file->size() > mostIndexBytes)
-    return Error{"'" + path + "' is too large for an index"};
-  std::string text(file->size(), '\0');
-  FSDPC_TRY(file->read(0, text.data(), text.size()));
-  try {
-    return nlohmann::json::parse(text)
-        .at("weight_map")
-        .get<std::map<std::string, std::string>>();
-  } catch (const std::exception &fault) {
-    return Error{"'" + path + "' is not an index of safetensors files: " +
-                 printable(fault.what())};
-  }
-}
-
-Result<std::unique_ptr<TensorSource>> openSharded(const std::string &folder) {
-  std::string path = folder + "/" + indexName;
-  auto index = readIndex(path);
-  FSDPC_TRY(index);
-  std::vector<std::string> names;
-  for (auto &[tensor, file] : *index) {
-    if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos)
-      return Error{"'" + path + "' names the file '" + printable(file) +
-                   "', which is not in its folder"};
-    names.push_back(file);
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  auto source = std::make_unique<FileSource>();
-  for (const std::string &name : names) {
-    size_t first = source->tensors().size();
-    FSDPC_TRY(source->add(folder + "/" + name));
-    for (size_t i = first; i < source->tensors().size(); ++i) {
-      auto entry = index->find(source->tensors()[i].name);
-      if (entry == index->end() || entry->second != name)
-        return Error{"'" + path + "' does not say that tensor " +
-                     source->tensors()[i].label() + " is in '" + name + "'"};
-      index->erase(entry);
-    }
-  }
-  if (!index->empty())
-    return Error{"'" + folder + "/" + index->begin()->second +
-                 "' lacks tensor '" + printable(index->begin()->first) +
-                 "', which the index says it has"};
-  return std::unique_ptr<TensorSource>(std::move(source));
-}
-
-bool exists(const std::string &path) {
-  struct stat status;
-  return stat(path.c_str(), &status) == 0;
-}
-
 } // namespace
 
 Result<std::unique_ptr<TensorSource>> openTensors(const std::string &path,
                                                   Content content,
                                                   std::optional<int64_t> step) {
-  struct stat status;
-  bool isFolder = stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-  if (isFolder && exists(path + "/" + indexName))
-    return openSharded(path);
-  if (isFolder)
-    return openCheckpointTensors(path, content, step);
-  size_t slash = path.rfind('/') + 1; // 0 without a slash
-  if (path.substr(slash) == indexName)
-    return openSharded(slash == 0 ? "." : path.substr(0, slash - 1));
   auto source = std::make_unique<FileSource>();
-  FSDPC_TRY(source->add(path));
+  std::string folder = runtime::shardedFolder(path);
+  if (!folder.empty()) {
+    auto files = runtime::openSharded(folder);
+    FSDPC_TRY(files);
+    for (SafeTensors &file : *files)
+      FSDPC_TRY(source->add(std::move(file)));
+    return std::unique_ptr<TensorSource>(std::move(source));
+  }
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+    return openCheckpointTensors(path, content, step);
+  Result<SafeTensors> file = SafeTensors::open(path);
+  FSDPC_TRY(file);
+  FSDPC_TRY(source->add(*std::move(file)));
   return std::unique_ptr<TensorSource>(std::move(source));
 }
 

@@ -2,14 +2,14 @@
 """The part of `fsdpc ckpt convert` that needs torch: reads and writes torch's own formats.
 
 usage: torch_convert.py to-dcp|to-state-dict EXCHANGE OUT --step N --sample N [--skipped N] [--scale X --in-a-row N --scale-rules TEXT]
-       torch_convert.py from-dcp|from-state-dict IN EXCHANGE
+       torch_convert.py from-dcp|from-state-dict IN EXCHANGE [--plain]
 
 EXCHANGE is a safetensors file: "value/NAME", "buffer/NAME", a state as "exp_avg/NAME", the updates that a parameter's state has
 seen as "step/NAME", and the numbers "step", "sample", "skipped", "in_a_row" and "scale". Torch's side is {"model": {name: tensor},
 "optimizer": {"state": {name: {"step": tensor, "exp_avg": tensor, …}}}, "step": N, "sample": N, "skipped": N}, and with a loss
 scale "scaler", which a GradScaler loads. It has the names of the model's state_dict, as get_state_dict of
-torch.distributed.checkpoint.state_dict has them. Files are mapped, so no tensor is in memory twice. Needs torch 2.4 or newer and
-no other package.
+torch.distributed.checkpoint.state_dict has them. With --plain, EXCHANGE has only the values and buffers, under their own names, as
+--init of a program takes them. Files are mapped, so no tensor is in memory twice. Needs torch 2.4 or newer and no other package.
 """
 import argparse
 import json
@@ -144,9 +144,19 @@ def number_at(path: tuple, value) -> tuple[str, int | float] | None:
     return (name, int(number)) if name is not None and name.startswith("step/") else None
 
 
-def finish(path: str, sources: dict[str, torch.Tensor | None], wanted: dict, aliases: dict[str, str], numbers: dict) -> dict:
+def finish(path: str, sources: dict[str, torch.Tensor | None], wanted: dict, aliases: dict[str, str], numbers: dict,
+           plain: bool) -> dict:
+    """Writes the exchange and returns its tensors, mapped for writing, by the exchange's names."""
     if not any(name.startswith("value/") for name in wanted):
         fail("it has no parameters; expected {\"model\": state_dict, …} or a state_dict")
+    if plain:
+        own = {name: name.partition("/")[2] for name in wanted if name.startswith(("value/", "buffer/"))}
+        renamed = {alias.partition("/")[2]: own[name] for alias, name in aliases.items()}
+        made = make_exchange(path, {own[name]: wanted[name] for name in own}, renamed)
+        made = {name: made[own[name]] for name in own}
+        for name in sources.keys() & own.keys():
+            made[name].copy_(sources[name])
+        return made
     wanted |= {name: (torch.float32 if isinstance(number, float) else torch.int64, []) for name, number in numbers.items()}
     made = make_exchange(path, wanted, aliases)
     for name, number in numbers.items():
@@ -170,7 +180,7 @@ def number_in(number) -> int | float | None:
     return number if isinstance(number, (int, float)) else None
 
 
-def from_state_dict(source: str, out: str) -> None:
+def from_state_dict(source: str, out: str, plain: bool) -> None:
     state = torch.load(source, map_location="cpu", mmap=True, weights_only=True)
     if not isinstance(state, dict):
         fail(f"'{source}' holds a {type(state).__name__}, not a state_dict")
@@ -198,10 +208,10 @@ def from_state_dict(source: str, out: str) -> None:
             continue
         wanted[name] = (exchange_dtype(value.dtype), list(value.shape))
         sources[name] = value
-    finish(out, sources, wanted, aliases, numbers)
+    finish(out, sources, wanted, aliases, numbers, plain)
 
 
-def from_dcp(source: str, out: str) -> None:
+def from_dcp(source: str, out: str, plain: bool) -> None:
     metadata = dcp.FileSystemReader(source).read_metadata()
     # Without planner_data, names are joined by dots: "model.h.0.weight".
     paths = metadata.planner_data or {key: key.split(".", 1) for key in metadata.state_dict_metadata}
@@ -216,7 +226,7 @@ def from_dcp(source: str, out: str) -> None:
     if held:
         dcp.load(held, checkpoint_id=source, no_dist=True)
     numbers = dict(found for key, path in paths_of.items() if (found := number_at(path, held[key])))
-    made = finish(out, {}, wanted, {}, numbers)
+    made = finish(out, {}, wanted, {}, numbers, plain)
     # A flat dict is what the checkpoint holds; torch writes into the mapped file.
     dcp.load({keys[name]: tensor for name, tensor in made.items() if name in keys}, checkpoint_id=source, no_dist=True)
 
@@ -232,6 +242,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, help="the loss scale of the next step")
     parser.add_argument("--in-a-row", type=int, default=0, help="steps since the scale changed")
     parser.add_argument("--scale-rules", default="", help="the keys of --loss-scale=dynamic")
+    parser.add_argument("--plain", action="store_true", help="only values and buffers, under their own names")
     options = parser.parse_args()
     if options.what.startswith("to-"):
         state = state_of(options)
@@ -240,7 +251,7 @@ def main() -> None:
         else:
             torch.save(state, options.output)
     else:
-        (from_dcp if options.what == "from-dcp" else from_state_dict)(options.input, options.output)
+        (from_dcp if options.what == "from-dcp" else from_state_dict)(options.input, options.output, options.plain)
 
 
 if __name__ == "__main__":

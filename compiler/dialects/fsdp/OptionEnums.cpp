@@ -22,6 +22,14 @@ template <> ArrayRef<EnumName<TrainingMode>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<LossReduction>> enumNames() {
+  static constexpr EnumName<LossReduction> names[] = {
+      {"none", LossReduction::None},
+      {"mean", LossReduction::Mean},
+      {"sum", LossReduction::Sum}};
+  return names;
+}
+
 // The aliases are the names of PyTorch's FSDP.
 template <> ArrayRef<EnumName<Strategy>> enumNames() {
   static constexpr EnumName<Strategy> names[] = {
@@ -174,6 +182,7 @@ template <typename Enum> std::string parseName(StringRef text, Enum &value) {
   template std::string joinNames<Enum>();                                      \
   template std::string parseName(StringRef, Enum &);
 FSDPC_OPTION_ENUM(TrainingMode)
+FSDPC_OPTION_ENUM(LossReduction)
 FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)
 FSDPC_OPTION_ENUM(ReductionTime)

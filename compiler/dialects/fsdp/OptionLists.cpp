@@ -4,6 +4,7 @@
 // compile them again.
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/OptionTypes.h"
+#include "shared/init_rule.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -176,19 +177,6 @@ Strings OptionType<Dimensions>::texts(const Dimensions &list) {
   return texts;
 }
 
-// Checks the form of a rule. The runtime parses it again when it fills the
-// parameter.
-static bool isRule(StringRef rule) {
-  if (rule == "zeros" || rule == "ones")
-    return true;
-  if (!rule.consume_front("normal(") && !rule.consume_front("uniform("))
-    return false;
-  auto [first, second] = rule.split(',');
-  double value;
-  return second.consume_back(")") && !first.trim().getAsDouble(value) &&
-         !second.trim().getAsDouble(value);
-}
-
 // Returns an empty string if `text` is a glob, else the fault.
 static std::string checkGlob(StringRef text) {
   llvm::Expected<llvm::GlobPattern> pattern = llvm::GlobPattern::create(text);
@@ -200,10 +188,8 @@ static std::string checkGlob(StringRef text) {
 std::string OptionType<InitRules>::parse(const OptionInfo &, StringRef text,
                                          InitRules &list) {
   auto [glob, rule] = text.split('=');
-  if (!isRule(rule))
-    return "has the rule '" + rule.str() +
-           "', which is none of normal(mean,deviation), uniform(low,high), "
-           "zeros, ones";
+  if (auto parsed = parseInitRule(rule.str()); !parsed)
+    return "has the rule '" + rule.str() + "', which " + parsed.error().message;
   std::string fault = checkGlob(glob);
   if (!fault.empty())
     return fault;

@@ -64,8 +64,13 @@ constexpr OptionCondition whereTaken = {"optimizer", ""},
 // dumps, so renaming one breaks dumps that users have kept.
 constexpr OptionInfo table[] = {
     option<&Options::loss>(
-        "loss", Group::Model, "NAME",
-        "the graph's output that is the loss (its only scalar output)"),
+        "loss", Group::Model, "NAME[+X*NAME...]",
+        "the graph's output that is the loss, or several with factors, as in "
+        "a+0.1*b (its only scalar output)"),
+    option<&Options::lossReduction>(
+        "loss-reduction", Group::Model, "HOW",
+        "takes the mean or the sum of a loss that has an element per sample "
+        "or target"),
     option<&Options::keptOutputs>(
         "keep-output", Group::Model, "NAME",
         "a further tensor of the graph that the program can report (--metric, "
@@ -85,7 +90,10 @@ constexpr OptionInfo table[] = {
         "dropout of ratio > 0: on, off, or as the graph says"),
     option<&Options::initRules>(
         "init-rule", Group::Model, "GLOB=RULE",
-        "initial values: normal(m,s), uniform(a,b), zeros, ones"),
+        "initial values as by torch.nn.init: normal(m,s), trunc_normal(m,s), "
+        "uniform(a,b), constant(x), zeros, ones, xavier_uniform, "
+        "xavier_normal, kaiming_uniform(slope), kaiming_normal, orthogonal; "
+        "the first match counts"),
     option<&Options::embedWeights>("embed-weights", Group::Model, "",
                                    "puts the weights into the program"),
 

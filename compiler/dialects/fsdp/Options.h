@@ -28,6 +28,9 @@ struct OptionInfo;
 /// says, or always or never in training mode. torch's exports of a model in
 /// train() mode omit the attribute, hence the default On.
 enum class TrainingMode { Graph, On, Off };
+/// How a loss of several elements becomes the number that is trained: it does
+/// not, or by its mean or sum, as torch's `reduction`.
+enum class LossReduction { None, Mean, Sum };
 /// ZeRO's stages (Rajbhandari et al., SC 2020). Each shards one thing more:
 /// nothing, optimizer state, gradients, parameters. The hybrid ones shard what
 /// zero2 and zero3 do, but over groups of ranks, and replicate it across
@@ -134,8 +137,8 @@ struct Patterns {
   std::vector<std::string> texts;
 };
 
-/// The initial values of the parameters whose name matches the glob: zeros,
-/// ones, normal(mean, deviation) or uniform(low, high).
+/// The initial values of the parameters whose name matches the glob. The rule
+/// is one of shared/init_rule.h.
 struct InitRule {
   std::string glob, rule;
 };
@@ -178,7 +181,10 @@ struct ReduceHook {
 
 struct CompileOptions {
   // The model.
-  std::string loss;                     // an output; empty: the only scalar one
+  /// A tensor, or a sum of tensors with factors, "a+0.1*b" (see
+  /// GraphImporter::findLoss). Empty: the only scalar output.
+  std::string loss;
+  LossReduction lossReduction = LossReduction::None; // of each tensor of `loss`
   std::vector<std::string> keptOutputs; // tensors that a program can report
   std::map<std::string, int64_t> dims;  // symbolic dimensions, in elements
   Patterns frozen;

@@ -3,6 +3,7 @@
 // that importing a model with long sequences needs no memory for its masks.
 #include "frontends/onnx/ops/Rounding.h"
 
+#include "compiler/dialects/nn/reference/Reference.h"
 #include "frontends/onnx/GraphImporter.h"
 #include "frontends/onnx/Weights.h"
 
@@ -123,6 +124,39 @@ static LogicalResult eyeLike(Node &node) {
       type);
 }
 
+// How many elements are not 0 decides the shape, so the input must be constant:
+// a mask, say, that the exporter computes from shapes. Of a scalar the result
+// has no rows, where NumPy's has one.
+static LogicalResult nonZero(Node &node) {
+  if (failed(node.expectInputs(1, 1)))
+    return failure();
+  Emitter &b = node.b;
+  DenseElementsAttr value = constantOf(node.input(0));
+  if (!value)
+    return node.refuse("the shape of the result depends on the input's values, "
+                       "which must be constant; use a mask with Where instead");
+  ArrayRef<int64_t> shape = value.getType().getShape();
+  int64_t count = value.getNumElements(), rank = shape.size();
+  auto tensor = nn::ReferenceTensor::fromAttr(value);
+  if (failed(tensor) || !b.spend(Cost::foldedSteps, count) ||
+      !b.spend(Cost::foldedBytes, count * 8 * std::max<int64_t>(rank, 1)))
+    return node.refuse("the input is too large");
+  SmallVector<int64_t> places; // in row-major order
+  for (int64_t i = 0; i < count; ++i)
+    if (tensor->isFloat() ? tensor->floats[i] != 0 : tensor->ints[i] != 0)
+      places.push_back(i);
+  SmallVector<int64_t> indices;
+  int64_t inner = count;
+  for (int64_t size : shape) {
+    inner /= std::max<int64_t>(size, 1);
+    for (int64_t place : places)
+      indices.push_back(place / inner % size);
+  }
+  return node.result(
+      b.reshape(b.integers(indices), {rank, int64_t(places.size())}),
+      onnx::TensorProto::INT64);
+}
+
 void frontend::registerConstants(HandlerTable &table) {
   table.add("Constant", 1, constant);
   table.add("ConstantOfShape", 9, constantOfShape);
@@ -130,4 +164,5 @@ void frontend::registerConstants(HandlerTable &table) {
   table.add("Cast", 6, cast);
   table.add("CastLike", 15, castLike);
   table.add("EyeLike", 9, eyeLike);
+  table.add("NonZero", 9, nonZero);
 }

@@ -281,6 +281,23 @@ static LogicalResult meanVarianceNorm(Node &node) {
 
 // Inputs: x, scale, bias, running mean, running variance. With fixed statistics
 // y = (x - mean) · (scale / √(variance + epsilon)) + bias.
+// Sets the outputs that few graphs read: the statistics after this batch, with
+// the biased variance of ONNX's definition. They are buffers, so no gradient
+// passes.
+static void setStatistics(Node &node, Value mean, Value variance) {
+  Emitter &b = node.b;
+  double kept = node.getFloat("momentum", 0.9f);
+  for (auto [output, input, batch] :
+       {std::tuple(1, 3, mean), std::tuple(2, 4, variance)}) {
+    if (!node.isUsed(output))
+      continue;
+    Value old = b.cast(node.input(input), elementOf(batch));
+    Value sum = b.binary<nn::AddOp>(b.binary<nn::MulOp>(old, kept),
+                                    b.binary<nn::MulOp>(batch, 1 - kept));
+    node.setOutput(output, b.unary<nn::StopGradientOp>(sum));
+  }
+}
+
 static LogicalResult batchNorm(Node &node) {
   if (failed(node.expectInputs(5, 5)) ||
       failed(node.expectFloat(node.input(0))))
@@ -315,6 +332,7 @@ static LogicalResult batchNorm(Node &node) {
       b.op<nn::BatchNormOp>(TypeRange{x.getType(), statistics, statistics}, x,
                             weight, bias, b.builder.getF64FloatAttr(epsilon));
   node.setOutput(0, norm.getResult());
+  setStatistics(node, norm.getMean(), norm.getVariance());
   // The running variance is the unbiased one in PyTorch and the biased one in
   // ONNX's definition. The exporters that write training graphs follow PyTorch.
   int64_t count = tensorType(x).getNumElements() / channels[0];

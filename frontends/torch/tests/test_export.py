@@ -45,6 +45,7 @@ CASES = {
     "plain": lambda: Function(lambda m, x, y: F.mse_loss(m.a(x), y), a=linear()),
     "detach": lambda: Function(lambda m, x, y: F.mse_loss(m.a(x), m.b(x).detach()) + m.b(x).mean(), a=linear(), b=linear()),
     "dropout": lambda: Function(lambda m, x, y: F.mse_loss(m.d(m.a(x)), y), a=linear(), d=nn.Dropout(0.5)),
+    "dropout of nothing": lambda: Function(lambda m, x, y: F.mse_loss(m.d(m.a(x)), y), a=linear(), d=nn.Dropout(0.0)),
     "frozen": lambda: Function(lambda m, x, y: F.mse_loss(m.a(x) * m.b(x), y), a=linear(), b=linear().requires_grad_(False)),
     "batch norm": lambda: Function(lambda m, x, y: F.mse_loss(m.n(m.a(x)), y), a=linear(), n=nn.BatchNorm1d(3)),
     "soft targets": lambda: Function(lambda m, x, y: F.cross_entropy(m.a(x), y.argmax(-1), label_smoothing=0.2), a=linear()),

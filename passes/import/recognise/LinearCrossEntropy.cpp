@@ -14,18 +14,21 @@ namespace {
 // The ops between a product and its loss, collected from the loss backwards.
 struct Head {
   nn::MatmulOp product;
-  Value bias; // C elements, or null
+  // C elements of any shape, such as 1xC of BART's final_logits_bias, or null.
+  Value bias;
   // Reshapes and slices of rows, the last one first.
   SmallVector<Operation *> rearranged;
 };
 
-// Returns the vector along the last axis that `value` broadcasts, or null.
+// Returns the `classes` elements that `value` broadcasts along the last axis,
+// or null. The broadcast tells a row from a column, so it decides before
+// reshapes are looked through.
 Value vectorOf(Value value, int64_t classes) {
-  value = throughReshapes(throughBroadcasts(value));
+  value = throughBroadcasts(value);
   ArrayRef<int64_t> shape = nn::shapeOf(value);
-  bool along = !shape.empty() && shape.back() == classes &&
+  bool isRow = !shape.empty() && shape.back() == classes &&
                nn::tensorType(value).getNumElements() == classes;
-  return along ? value : Value();
+  return isRow ? throughReshapes(value) : Value();
 }
 
 // Returns true if the op only moves rows and leaves each intact. A reshape or
@@ -111,17 +114,20 @@ struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
                                 PatternRewriter &rewriter) const override {
     if (!op.getLse().use_empty())
       return failure();
-    std::optional<Head> head =
-        findHead(op.getLogits(), nn::shapeOf(op.getLogits())[1]);
+    int64_t classes = nn::shapeOf(op.getLogits())[1];
+    std::optional<Head> head = findHead(op.getLogits(), classes);
     if (!head)
       return failure();
     // The fused op belongs to the module of the product, whose weight it reads.
     recognise::Builder b(rewriter, head->product);
-    Value input = moveRows(b, *head), weight = head->product.getRhs();
+    Value input = moveRows(b, *head), weight = head->product.getRhs(),
+          bias = head->bias;
+    if (bias)
+      bias = b.reshape(bias, classes);
     auto loss = b.create<nn::LinearCrossEntropyOp>(
         op.getLoss().getType(), op.getValid().getType(), input.getType(),
-        weight.getType(), head->bias ? head->bias.getType() : Type(), input,
-        weight, head->bias, op.getTargets(), op.getWeights(), /*scale=*/Value(),
+        weight.getType(), bias ? bias.getType() : Type(), input, weight, bias,
+        op.getTargets(), op.getWeights(), /*scale=*/Value(),
         op.getReductionAttr(), op.getIgnoreIndexAttr(),
         head->product.getTransposeBAttr());
     op.getLoss().replaceAllUsesWith(loss.getLoss());

@@ -19,6 +19,33 @@ func.func @shifted(%x: tensor<2x5x4xf32>, %w: tensor<9x4xf32>, %b: tensor<9xf32>
   return %l : tensor<f32>
 }
 
+// A bias of 1xC, which BART has, becomes the vector that the fused op takes.
+// CHECK-LABEL: func.func @row_bias
+// CHECK: %[[B:.*]] = nn.reshape %arg2 : tensor<1x9xf32> -> tensor<9xf32>
+// CHECK: nn.linear_cross_entropy mean %{{.*}}, %arg1, %arg3 bias %[[B]]
+// CHECK-NOT: nn.matmul
+func.func @row_bias(%x: tensor<2x5x4xf32>, %w: tensor<9x4xf32>, %b: tensor<1x9xf32>, %t: tensor<10xi64>) -> tensor<f32> {
+  %p = nn.matmul %x, %w {transpose_b} : tensor<2x5x4xf32>, tensor<9x4xf32> -> tensor<2x5x9xf32>
+  %bb = nn.broadcast %b : tensor<1x9xf32> -> tensor<2x5x9xf32>
+  %y = nn.add %p, %bb : tensor<2x5x9xf32>
+  %r = nn.reshape %y : tensor<2x5x9xf32> -> tensor<10x9xf32>
+  %l, %e, %v = nn.cross_entropy mean %r, %t : tensor<10x9xf32>, tensor<10xi64> -> tensor<f32>, tensor<10xf32>, tensor<f32>
+  return %l : tensor<f32>
+}
+
+// A column of as many elements as there are classes is no bias of the classes.
+// CHECK-LABEL: func.func @column
+// CHECK: nn.matmul
+// CHECK: nn.cross_entropy
+func.func @column(%x: tensor<9x4xf32>, %w: tensor<9x4xf32>, %b: tensor<9xf32>, %t: tensor<9xi64>) -> tensor<f32> {
+  %p = nn.matmul %x, %w {transpose_b} : tensor<9x4xf32>, tensor<9x4xf32> -> tensor<9x9xf32>
+  %c = nn.reshape %b : tensor<9xf32> -> tensor<9x1xf32>
+  %bb = nn.broadcast %c : tensor<9x1xf32> -> tensor<9x9xf32>
+  %y = nn.add %p, %bb : tensor<9x9xf32>
+  %l, %e, %v = nn.cross_entropy mean %y, %t : tensor<9x9xf32>, tensor<9xi64> -> tensor<f32>, tensor<9xf32>, tensor<f32>
+  return %l : tensor<f32>
+}
+
 // Logits with another reader must be computed.
 // CHECK-LABEL: func.func @read
 // CHECK: nn.matmul

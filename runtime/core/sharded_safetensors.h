@@ -1,0 +1,21 @@
+// Hugging Face's layout of large weights: several safetensors files in a
+// folder, and an index that says which tensor is in which.
+#pragma once
+
+#include "runtime/core/safetensors.h"
+
+#include <string>
+#include <vector>
+
+namespace fsdpc::runtime {
+
+// Returns the folder of sharded weights that `path` names, itself or by its
+// index, or "" if it names none.
+std::string shardedFolder(const std::string &path);
+
+// Opens the files that the folder's index names, in the order of their names.
+// The index comes from outside: a name in it must be that of a file in the
+// folder, and every tensor must be where the index says.
+Result<std::vector<SafeTensors>> openSharded(const std::string &folder);
+
+} // namespace fsdpc::runtime
