@@ -1,5 +1,6 @@
 // See cluster.h. One pass over the actions moves the clocks of all ranks, since
-// all ranks have the same actions in the same order.
+// all ranks have the same actions in the same order. No queue of events is
+// needed: when a collective starts, the time of every rank is known.
 
 #include "compiler/schedule/cluster.h"
 

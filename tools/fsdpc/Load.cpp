@@ -1,5 +1,6 @@
 // Reads the model or the dump of a command line, after all that can be checked
-// without reading it.
+// without reading it: a model of many gigabytes takes long, and its user has
+// mistyped a folder.
 #include "tools/fsdpc/Load.h"
 
 #include "compiler/codegen/Link.h"

@@ -1,4 +1,6 @@
 // The flags of `fsdpc simulate` and `fsdpc tune`, with CLI11, which throws.
+// They say how a plan is run or varied. What a plan is made of are the options
+// of the table, which both commands take as a compile does.
 #include "tools/fsdpc/PlanFlags.h"
 
 #include "compiler/dialects/fsdp/OptionTable.h"

@@ -1,5 +1,6 @@
 // See Measure.h. A step's time does not depend on the values of its inputs, so
-// any that the program accepts will do.
+// any that the program accepts will do. The first steps warm up and do not
+// count; of the others the median is printed, which a busy moment hardly moves.
 #include "tools/plan/Measure.h"
 
 #include "compiler/codegen/Executable.h"

@@ -1,5 +1,6 @@
 // A plan as JSON, for reports and for other tools. Lists of ops are arrays of
-// arrays, whose columns `columns` names, since a model has thousands.
+// arrays, whose columns `columns` names, since a model has thousands. Times are
+// those of one rank among equal ones; the figures of the step are the caller's.
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/nn/NNDialect.h"
 #include "compiler/schedule/bound.h"

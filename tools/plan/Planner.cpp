@@ -1,4 +1,7 @@
-// See Planner.h.
+// See Planner.h. Phases up to `units` depend on few settings, and the strategy
+// and the types come in with `shard`. So one module of the phase `units` is
+// kept per import, and the last one of the phase `collectives`, from which
+// schedules are made in a fraction of the time.
 #include "tools/plan/Planner.h"
 
 #include "compiler/analysis/RankMemory.h"

@@ -49,9 +49,7 @@ public:
 
   // Plans the model for --plan-ranks with the settings.
   Point plan(Settings settings, int64_t accumulate);
-  mlir::MLIRContext *context() {
-    return units.begin()->second->getContext();
-  }
+  mlir::MLIRContext *context() { return units.begin()->second->getContext(); }
   // Returns "" if the settings go together, else what a compile says.
   std::string check(const Settings &settings) const;
 

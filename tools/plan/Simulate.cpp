@@ -1,4 +1,6 @@
-// The table of `fsdpc simulate`: one row per number of ranks.
+// The table of `fsdpc simulate`: one row per number of ranks. The schedule is
+// the same in all rows, as the program will run it on any number; only
+// durations and memory follow the ranks.
 #include "tools/plan/Simulate.h"
 
 #include "compiler/codegen/Files.h"

@@ -1,4 +1,6 @@
-// What `fsdpc tune` prints: the front, and what binds its fastest plan.
+// What `fsdpc tune` prints: the front, and what binds its fastest plan. A plan
+// is bound by the largest part of its step, and by memory too if a plan above
+// the cap would be faster. Search.cpp decides what is planned.
 #include "tools/plan/Tune.h"
 
 #include "compiler/codegen/Files.h"
