@@ -26,6 +26,8 @@ if [[ $# == 0 ]]; then
   packages+=(clang-22 clang-tidy-22 libclang-rt-22-dev)
   packages+=(python3-venv)
 fi
+# Shows reports in the test `report`, which is skipped without a browser.
+packages+=(chromium-headless-shell)
 install_missing
 if [[ $# == 0 ]]; then
   say "checking sources"

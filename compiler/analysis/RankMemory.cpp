@@ -3,6 +3,7 @@
 // cap of a compile is about the bytes that a program will really allocate.
 #include "compiler/analysis/RankMemory.h"
 
+#include "compiler/analysis/kernels/KernelPlan.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
@@ -45,6 +46,41 @@ static void addLibraryPlans(ModuleOp module, Manifest &manifest) {
     cast<rt::PlanAttrInterface>(plan).addTo(manifest);
 }
 
+static Manifest describeOutsideArena(ModuleOp module) {
+  Manifest manifest = fsdp::describeModule(module);
+  manifest.constantBytes = constantBytes(module);
+  addLibraryPlans(module, manifest);
+  return manifest;
+}
+
+void fsdpc::analysis::addArena(ModuleOp module, Manifest &manifest) {
+  auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
+  auto bytes = [&](StringRef name) {
+    auto value = arena ? arena.getAs<IntegerAttr>(name) : IntegerAttr();
+    return value ? value.getInt() : 0;
+  };
+  manifest.arenaBytes = bytes("bytes");
+  manifest.arenaGathered = bytes("gathered");
+  manifest.arenaGradients = bytes("gradients");
+  manifest.arenaActivations = bytes("activations");
+}
+
+void fsdpc::analysis::addStacks(ModuleOp module, Manifest &manifest) {
+  // Grids keep nothing on a stack.
+  if (fsdp::CompileOptions::of(module).isCuda())
+    return;
+  for (Operation &op : *module.getBody())
+    if (nn::KernelPlanAttr plan = planOf(&op))
+      manifest.stackBytes = std::max(manifest.stackBytes, plan.getStackBytes());
+}
+
+Manifest fsdpc::analysis::describeRank(ModuleOp module) {
+  Manifest manifest = describeOutsideArena(module);
+  addArena(module, manifest);
+  addStacks(module, manifest);
+  return manifest;
+}
+
 // Both targets ask the same function. They differ in what they need besides the
 // module's own memory: windows and scratchpads on the host, workspaces of
 // libraries on a GPU.
@@ -64,10 +100,8 @@ MemoryPlan fsdpc::analysis::planRank(const Manifest &manifest, int ranks) {
 // `ranks` is --plan-ranks and not the number of an actual run, which is not
 // known yet.
 RankMemory::RankMemory(ModuleOp module) {
-  Manifest manifest = fsdp::describeModule(module);
-  manifest.constantBytes = constantBytes(module);
+  Manifest manifest = describeOutsideArena(module);
   ranks = manifest.planRanks;
-  addLibraryPlans(module, manifest);
   MemoryPlan plan = planRank(manifest, ranks);
   for (auto &[kind, bytes] : plan.kinds())
     if (bytes > 0)

@@ -19,6 +19,16 @@ namespace fsdpc::analysis {
 // libraries.
 MemoryPlan planRank(const Manifest &manifest, int ranks);
 
+// Copy what plan-memory has written into `fsdp.arena`, and the deepest stack of
+// the kernels' plans.
+void addArena(mlir::ModuleOp module, Manifest &manifest);
+void addStacks(mlir::ModuleOp module, Manifest &manifest);
+
+// Returns the manifest of a module of the phases `kernels` to `memory` as far
+// as memory depends on it: what planRank answers for it is what it answers for
+// the program. Without the arena before plan-memory.
+Manifest describeRank(mlir::ModuleOp module);
+
 // The memory of a rank at --plan-ranks under mpi and --plan-threads, without
 // the arena, and without the stacks of kernels, which are known once these are
 // compiled.

@@ -30,7 +30,7 @@ LogicalResult fsdpc::codegen::checkOutput(Location loc, StringRef path) {
   if (!mayBeReplaced(path.str()))
     return emitError(loc) << "'" << path
                           << "' exists and is not a regular file; choose "
-                             "another output with -o";
+                             "another output";
   StringRef folder = llvm::sys::path::parent_path(path);
   if (folder.empty())
     folder = ".";

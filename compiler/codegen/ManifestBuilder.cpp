@@ -6,11 +6,10 @@
 // same program.
 #include "compiler/codegen/ManifestBuilder.h"
 
-#include "compiler/analysis/kernels/KernelPlan.h"
+#include "compiler/analysis/RankMemory.h"
 #include "compiler/codegen/CallTables.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/ModuleManifest.h"
-#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/Plans.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -116,19 +115,6 @@ static Input inputOf(rt::InputOp op) {
   return input;
 }
 
-// Copies what plan-memory has written into `fsdp.arena`.
-static void addArena(ModuleOp module, Manifest &manifest) {
-  auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
-  auto bytes = [&](StringRef name) {
-    auto value = arena ? arena.getAs<IntegerAttr>(name) : IntegerAttr();
-    return value ? value.getInt() : 0;
-  };
-  manifest.arenaBytes = bytes("bytes");
-  manifest.arenaGathered = bytes("gathered");
-  manifest.arenaGradients = bytes("gradients");
-  manifest.arenaActivations = bytes("activations");
-}
-
 // Copies what verify-schedule has written into `fsdp.predicted`.
 static void addPredictions(ModuleOp module, Manifest &manifest) {
   auto lists =
@@ -145,7 +131,8 @@ static void addPredictions(ModuleOp module, Manifest &manifest) {
 Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   Manifest manifest = fsdp::describeModule(module);
   manifest.compiler = "fsdpc " FSDPC_VERSION;
-  addArena(module, manifest);
+  analysis::addArena(module, manifest);
+  analysis::addStacks(module, manifest);
   addPredictions(module, manifest);
   manifest.scheduleHash = hashSchedule(module);
   manifest.programHash = hashProgram(module);
@@ -155,14 +142,8 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   if (func::FuncOp evaluate = fsdp::findEvaluate(module))
     for (auto report : evaluate.getOps<rt::ReportLossOp>())
       manifest.evaluatesMeans = report.getValid() != nullptr;
-  bool onGpu = fsdp::CompileOptions::of(module).isCuda();
-  for (Operation &op : *module.getBody()) {
-    if (auto input = dyn_cast<rt::InputOp>(op))
-      manifest.inputs.push_back(inputOf(input));
-    // Grids keep nothing on a stack.
-    else if (nn::KernelPlanAttr plan = analysis::planOf(&op); plan && !onGpu)
-      manifest.stackBytes = std::max(manifest.stackBytes, plan.getStackBytes());
-  }
+  for (auto input : module.getOps<rt::InputOp>())
+    manifest.inputs.push_back(inputOf(input));
   // The log reports tokens per second if the first input looks like a batch of
   // sequences: two dimensions of i64.
   if (!manifest.inputs.empty() && manifest.inputs[0].shape.size() == 2 &&

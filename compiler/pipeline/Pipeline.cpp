@@ -22,6 +22,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 
+#include <utility>
+
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::pipeline;
@@ -205,12 +207,17 @@ LogicalResult fsdpc::pipeline::runPipeline(ModuleOp module,
   };
   // The verifiers behind the module. A dump that has been edited is refused
   // before another pass builds on it.
-  for (const PipelineStep &step : pipelineSteps().take_front(*first))
+  size_t behind = options.unedited ? 0 : *first;
+  for (const PipelineStep &step : pipelineSteps().take_front(behind))
     if (const PipelineStep *check = checkAgain(step, steps[*first - 1]))
       if (failed(run(*check)))
         return failure();
+  bool planned = false; // options.planned has been called
   for (size_t index = *first; index < pipelineSteps().size(); ++index) {
     const PipelineStep &step = steps[index];
+    if (step.phase > Phase::Memory && options.planned &&
+        !std::exchange(planned, true) && failed(options.planned()))
+      return failure();
     // `last` may lie behind the module already; nothing runs then.
     if (step.phase > options.last)
       break;

@@ -50,8 +50,15 @@ struct PipelineOptions {
   std::string dumpFolder;
   // The file that gets the table of the schedule, or empty for none.
   std::string scheduleTable;
+  // The module comes from this process, so nobody has edited it, and the
+  // verifiers behind it need not run again.
+  bool unedited = false;
   // Called before each pass.
   std::function<void(const PipelineStep &)> progress;
+  // Called once, when the phase `memory` is behind the module and the next one
+  // has not begun: what describes a plan reads the module there. A failure ends
+  // the run.
+  std::function<llvm::LogicalResult()> planned;
 };
 
 // Runs the passes after the one named by `fsdp.done`, which says how far the

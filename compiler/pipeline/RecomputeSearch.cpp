@@ -7,11 +7,10 @@
 // the next ones are tried as long as the predicted step gets shorter.
 #include "compiler/pipeline/RecomputeSearch.h"
 
-#include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/schedule/recompute_sets.h"
 #include "passes/grad/RecomputeChooser.h"
-#include "passes/schedule/ScheduleIR.h"
+#include "passes/schedule/Prediction.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -45,23 +44,6 @@ void mark(ModuleOp module, ArrayRef<StringRef> units) {
     symbols.lookup<fsdp::UnitOp>(unit).setRecompute(true);
 }
 
-// Returns the time that the costs and the schedule predict for a microbatch.
-double predictedUs(ModuleOp module) {
-  double sum = 0;
-  auto add = [&](Operation *op, StringRef name) {
-    if (auto us = op->getAttrOfType<FloatAttr>(name))
-      sum += us.getValueAsDouble();
-  };
-  for (Operation &op : fsdp::getMicrobatch(module)->front()) {
-    // The cost of a collective passes beside the computation; its wait holds
-    // the rest.
-    if (!passes::isScheduled(&op))
-      add(&op, fsdp::FSDPDialect::kCostAttr);
-    add(&op, fsdp::FSDPDialect::kExposedAttr);
-  }
-  return sum;
-}
-
 Search::Search(ModuleOp module, ArrayRef<PipelineStep> steps,
                std::vector<passes::UnitTrade> trades)
     : module(module), steps(steps), trades(std::move(trades)) {
@@ -91,7 +73,8 @@ std::optional<double> Search::stepUs(size_t index) {
     manager.addPass(step.create());
   if (failed(manager.run(*copy)))
     return std::nullopt;
-  return predictedUs(*copy);
+  FailureOr<double> us = passes::predictMicrobatchUs(*copy);
+  return succeeded(us) ? std::optional(*us) : std::nullopt;
 }
 
 SmallVector<StringRef> Search::run() {

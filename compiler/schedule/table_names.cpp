@@ -1,4 +1,6 @@
-// See table_names.h.
+// See table_names.h. What writes, reads and compares tables shares these
+// functions, so that all three take a name, a range or a number for the same.
+// Texts come from users, hence every number has a bound.
 
 #include "compiler/schedule/table_names.h"
 
@@ -57,6 +59,57 @@ std::optional<std::string> absoluteName(std::string_view name, int number) {
     return std::nullopt;
   return std::string(name.substr(0, open)) + std::to_string(number + distance) +
          std::string(name.substr(close + 1));
+}
+
+std::optional<UnitRange> rangeOf(std::string_view unit) {
+  size_t open = unit.find('{'), dots = unit.find(".."), close = unit.find('}');
+  UnitRange range;
+  if (open == unit.npos) {
+    range.single = unit;
+    range.first = range.last = splitName(unit).number.value_or(0);
+    return range;
+  }
+  if (dots >= close || dots < open || close == unit.npos)
+    return std::nullopt;
+  auto first = numberOf(unit.substr(open + 1, dots - open - 1));
+  auto last = numberOf(unit.substr(dots + 2, close - dots - 2));
+  if (!first || !last)
+    return std::nullopt;
+  range.prefix = unit.substr(0, open);
+  range.suffix = unit.substr(close + 1);
+  range.first = *first;
+  range.last = *last;
+  return range;
+}
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+    text.remove_prefix(1);
+  while (!text.empty() &&
+         (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
+    text.remove_suffix(1);
+  return text;
+}
+
+std::string_view takeUntil(std::string_view &text, char separator) {
+  size_t end = std::min(text.find(separator), text.size());
+  std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return trim(part);
+}
+
+std::string_view takeWord(std::string_view &text) {
+  text = trim(text);
+  return takeUntil(text, ' ');
+}
+
+std::optional<int> numberOf(std::string_view text) {
+  int number = 0;
+  auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() ||
+      number < 0)
+    return std::nullopt;
+  return number;
 }
 
 } // namespace fsdpc::schedule

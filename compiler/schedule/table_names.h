@@ -28,6 +28,29 @@ std::string relativeName(std::string_view name, const NumberedName &unit);
 /// the number would be negative.
 std::optional<std::string> absoluteName(std::string_view name, int number);
 
+/// The units of a row: one, or the range of a folded row "h.{1..10}".
+struct UnitRange {
+  std::string prefix, suffix; ///< of a range
+  std::string single;         ///< or the only unit
+  int first = 0, last = 0;    ///< of one unit: its number, or 0
+
+  std::string unit(int number) const {
+    return single.empty() ? prefix + std::to_string(number) + suffix : single;
+  }
+};
+
+/// Reads the unit of a row. Returns nullopt if it has braces that hold no
+/// range.
+std::optional<UnitRange> rangeOf(std::string_view unit);
+
+/// Return the text without blanks at its ends.
+std::string_view trim(std::string_view text);
+/// Take the text up to the separator, or the first word, off the front.
+std::string_view takeUntil(std::string_view &text, char separator);
+std::string_view takeWord(std::string_view &text);
+/// Returns the number that the whole text is, from 0 on.
+std::optional<int> numberOf(std::string_view text);
+
 } // namespace fsdpc::schedule
 
 #endif // FSDPC_COMPILER_SCHEDULE_TABLE_NAMES_H

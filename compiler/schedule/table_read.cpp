@@ -6,7 +6,6 @@
 #include "compiler/schedule/table_names.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 namespace fsdpc::schedule {
@@ -15,37 +14,6 @@ namespace {
 
 std::string quoted(std::string_view text) {
   return "'" + std::string(text.substr(0, 80)) + "'";
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
-    text.remove_prefix(1);
-  while (!text.empty() &&
-         (text.back() == ' ' || text.back() == '\t' || text.back() == '\r'))
-    text.remove_suffix(1);
-  return text;
-}
-
-/// Takes the text up to the separator off the front.
-std::string_view takeUntil(std::string_view &text, char separator) {
-  size_t end = std::min(text.find(separator), text.size());
-  std::string_view part = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return trim(part);
-}
-
-std::string_view takeWord(std::string_view &text) {
-  text = trim(text);
-  return takeUntil(text, ' ');
-}
-
-std::optional<int> numberOf(std::string_view text) {
-  int number = 0;
-  auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (read.ec != std::errc() || read.ptr != text.data() + text.size() ||
-      number < 0)
-    return std::nullopt;
-  return number;
 }
 
 class Reader {
@@ -167,27 +135,13 @@ Status Reader::readLine(std::string_view line) {
     return error("expected a unit, 'forward' or 'backward', and the number of "
                  "ops");
   bool backward = pass == "backward";
-  size_t open = unit.find('{'), dots = unit.find("..");
-  size_t close = unit.find('}');
-  if (open == unit.npos)
-    return readRow(unit, backward, *ops, line,
-                   splitName(unit).number.value_or(0));
-  auto first =
-      dots < close
-          ? numberOf(std::string_view(unit).substr(open + 1, dots - open - 1))
-          : std::nullopt;
-  auto last =
-      dots < close && close != unit.npos
-          ? numberOf(std::string_view(unit).substr(dots + 2, close - dots - 2))
-          : std::nullopt;
-  if (!first || !last)
+  std::optional<UnitRange> range = rangeOf(unit);
+  if (!range)
     return error(quoted(unit) + " is not of the form 'NAME{FIRST..LAST}'");
-  int step = *first <= *last ? 1 : -1;
-  for (int number = *first;; number += step) {
-    FSDPC_TRY(readRow(unit.substr(0, open) + std::to_string(number) +
-                          unit.substr(close + 1),
-                      backward, *ops, line, number));
-    if (number == *last)
+  int step = range->first <= range->last ? 1 : -1;
+  for (int number = range->first;; number += step) {
+    FSDPC_TRY(readRow(range->unit(number), backward, *ops, line, number));
+    if (number == range->last)
       return {};
   }
 }

@@ -3,6 +3,7 @@
 // row's unit, by which equal blocks are found.
 
 #include "compiler/schedule/bound.h"
+#include "compiler/schedule/live_bytes.h"
 #include "compiler/schedule/table.h"
 #include "compiler/schedule/table_names.h"
 
@@ -56,35 +57,9 @@ const char *verbOf(const Collective &c, ActionKind kind) {
   return "free";
 }
 
-/// The bytes of the arena that are live at each op.
-std::vector<int64_t> liveBytes(const Problem &problem,
-                               const Schedule &schedule) {
-  std::vector<int64_t> change(problem.numOps() + 2, 0);
-  for (const Tensor &t : problem.tensors) {
-    change[t.begin] += t.bytes;
-    change[t.end + 1] -= t.bytes;
-  }
-  for (const Collective &c : problem.collectives)
-    if (c.kind == CollectiveKind::Reduce)
-      for (const Buffer &buffer : c.buffers)
-        change[buffer.definition] += buffer.bytes;
-  for (const Action &action : schedule.actions) {
-    const Collective &c = problem.collectives[action.collective];
-    bool reduces = c.kind == CollectiveKind::Reduce;
-    if (action.kind == ActionKind::Start && !reduces)
-      change[action.position] += c.bytes();
-    else if (action.kind == ActionKind::Free ||
-             (action.kind == ActionKind::Wait && reduces))
-      change[action.position] -= c.bytes();
-  }
-  for (size_t p = 1; p < change.size(); ++p)
-    change[p] += change[p - 1];
-  return change;
-}
-
 std::vector<Row> rowsOf(const Problem &problem, const Schedule &schedule,
                         const Timeline &timeline) {
-  std::vector<int64_t> live = liveBytes(problem, schedule);
+  LiveBytes live = liveBytesByKind(problem, schedule);
   std::vector<Row> rows;
   size_t next = 0;
   int n = problem.numOps();
@@ -96,7 +71,7 @@ std::vector<Row> rowsOf(const Problem &problem, const Schedule &schedule,
     row.first = row.last = unit.number.value_or(0);
     for (int p = place.begin; p < place.end; ++p) {
       row.costUs += problem.ops[p].durationUs;
-      row.liveBytes = std::max(row.liveBytes, live[p]);
+      row.liveBytes = std::max(row.liveBytes, live.at(p));
     }
     for (; next < schedule.actions.size() &&
            (schedule.actions[next].position < place.end || place.end == n);

@@ -2,6 +2,8 @@
 // `largestContributors`), and for the other ranks (`hashStarts`). All solvers
 // and the verifier judge schedules by these functions, so they cannot disagree.
 
+#include "compiler/schedule/clock.h"
+#include "compiler/schedule/live_bytes.h"
 #include "compiler/schedule/problem.h"
 
 #include <algorithm>
@@ -20,22 +22,15 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
   // When each channel is idle again. Collectives of one channel queue up in the
   // order of their starts.
   std::map<int, double> channelFree;
-  double now = 0, busyUntil = 0;
-  // A channel is busy without a gap until its last collective ends, so an op
-  // that begins before then is slower until then.
-  auto run = [&](double us) {
-    double slow = 1 + problem.computeSlowdown;
-    double done = std::min(us, std::max(0.0, busyUntil - now) / slow);
-    timeline.slowedUs += done * problem.computeSlowdown;
-    return now += us + done * problem.computeSlowdown;
-  };
+  Clock clock;
   timeline.reachUs.reserve(problem.ops.size() + 1);
   timeline.reachUs.push_back(0);
   // reachUs has an entry per position that the ops have reached, so its size is
   // also where they are.
   auto runOpsUntil = [&](size_t end) {
     for (size_t p = timeline.reachUs.size() - 1; p < end; ++p)
-      timeline.reachUs.push_back(run(problem.ops[p].durationUs));
+      timeline.reachUs.push_back(
+          clock.run(problem.ops[p].durationUs, problem.computeSlowdown));
   };
   for (const Action &action : schedule.actions) {
     runOpsUntil(static_cast<size_t>(action.position));
@@ -43,19 +38,18 @@ Timeline simulate(const Problem &problem, const Schedule &schedule) {
     const Collective &c = problem.collectives[id];
     if (action.kind == ActionKind::Start) {
       double &free = channelFree[c.channel];
-      timeline.beginUs[id] = std::max(free, now);
+      timeline.beginUs[id] = std::max(free, clock.nowUs);
       free = timeline.finishUs[id] = timeline.beginUs[id] + c.durationUs;
-      busyUntil = std::max(busyUntil, free);
+      clock.busyUntilUs = std::max(clock.busyUntilUs, free);
     } else if (action.kind == ActionKind::Wait) {
-      // A wait for what is already done costs nothing.
-      double stall = std::max(0.0, timeline.finishUs[id] - now);
+      double stall = clock.waitFor(timeline.finishUs[id]);
       timeline.exposedUs[id] = stall;
       timeline.totalExposedUs += stall;
-      now += stall;
     }
   }
   runOpsUntil(problem.ops.size());
-  timeline.stepUs = now;
+  timeline.slowedUs = clock.slowedUs;
+  timeline.stepUs = clock.nowUs;
   return timeline;
 }
 
@@ -119,6 +113,38 @@ std::vector<Interval> liveIntervals(const Problem &problem,
     intervals.push_back(std::move(interval));
   }
   return intervals;
+}
+
+LiveBytes liveBytesByKind(const Problem &problem, const Schedule &schedule) {
+  // Changes at positions first, which are then summed up.
+  size_t positions = problem.ops.size() + 2;
+  LiveBytes live;
+  for (std::vector<int64_t> *bytes :
+       {&live.tensors, &live.gathered, &live.reduced})
+    bytes->assign(positions, 0);
+  for (const Tensor &t : problem.tensors) {
+    live.tensors[t.begin] += t.bytes;
+    live.tensors[t.end + 1] -= t.bytes;
+  }
+  for (const Collective &c : problem.collectives)
+    if (c.kind == CollectiveKind::Reduce)
+      for (const Buffer &buffer : c.buffers)
+        live.reduced[buffer.definition] += buffer.bytes;
+  for (const Action &action : schedule.actions) {
+    const Collective &c = problem.collectives[action.collective];
+    bool reduces = c.kind == CollectiveKind::Reduce;
+    if (action.kind == ActionKind::Start && !reduces)
+      live.gathered[action.position] += c.bytes();
+    else if (action.kind == ActionKind::Free)
+      live.gathered[action.position] -= c.bytes();
+    else if (action.kind == ActionKind::Wait && reduces)
+      live.reduced[action.position] -= c.bytes();
+  }
+  for (std::vector<int64_t> *bytes :
+       {&live.tensors, &live.gathered, &live.reduced})
+    for (size_t p = 1; p < positions; ++p)
+      (*bytes)[p] += (*bytes)[p - 1];
+  return live;
 }
 
 std::vector<Contributor>

@@ -4,7 +4,6 @@
 // steers the schedule.
 #include "compiler/dialects/fsdp/Machine.h"
 #include "compiler/dialects/fsdp/Options.h"
-#include "compiler/schedule/cost_model.h"
 #include "passes/kernels/Passes.h"
 
 namespace fsdpc::passes {
@@ -70,21 +69,6 @@ int64_t flops(Operation *op, const SymbolTable &kernels) {
   return sum;
 }
 
-// Returns the type that the op computes in: that of its first operand of
-// floats, or `otherwise`.
-schedule::ElementType typeOf(Operation *op, schedule::ElementType otherwise) {
-  for (Value operand : op->getOperands()) {
-    Type type = cast<RankedTensorType>(operand.getType()).getElementType();
-    if (type.isBF16())
-      return schedule::ElementType::BF16;
-    if (type.isF16())
-      return schedule::ElementType::F16;
-    if (isa<FloatType>(type))
-      return schedule::ElementType::F32;
-  }
-  return otherwise;
-}
-
 struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -96,14 +80,12 @@ struct AnnotateCosts : fsdpc::passes::impl::AnnotateCostsBase<AnnotateCosts> {
       if (!isa<nn::LaunchOp, nn::LibraryCallOpInterface>(op))
         return;
       int64_t bytes = bytesMoved(op, kernels), work = flops(op, kernels);
-      double time =
-          schedule::opUs(machine, op->getName().stripDialect(), double(work),
-                         double(bytes), typeOf(op, type));
       op->setAttr(fsdp::FSDPDialect::kFlopsAttr,
                   builder.getI64IntegerAttr(work));
       op->setAttr(fsdp::FSDPDialect::kBytesAttr,
                   builder.getI64IntegerAttr(bytes));
-      op->setAttr(fsdp::FSDPDialect::kCostAttr, builder.getF64FloatAttr(time));
+      op->setAttr(fsdp::FSDPDialect::kCostAttr,
+                  builder.getF64FloatAttr(fsdp::opUs(op, machine, type)));
     });
   }
 };

@@ -5,6 +5,13 @@
 
 namespace fsdpc::passes {
 
+// Returns the µs that the scheduled microbatch takes on the machine that the
+// module was scheduled for. `module` must be past schedule-prefetch.
+llvm::FailureOr<double> predictMicrobatchUs(mlir::ModuleOp module);
+
+// Returns the µs that an update takes on the machine.
+double predictUpdateUs(mlir::ModuleOp module, const schedule::Machine &machine);
+
 // Writes `fsdp.predicted` on the module: the times of a microbatch and of an
 // update at --plan-threads, for --plan-ranks and some other numbers of ranks.
 // `ir` is the scheduled @microbatch, whose durations are those of the last

@@ -2,6 +2,7 @@
 // from, equal blocks fold, and no edit gets lost.
 
 #include "compiler/schedule/table.h"
+#include "compiler/schedule/table_diff.h"
 #include "compiler/schedule/table_names.h"
 #include "tests/unit/schedule_fixtures.h"
 
@@ -202,6 +203,43 @@ TEST(Table, OtherTextsAreRefused) {
         "h.{2..0} forward 6", "h.0 forward", "h.0 sideways 6",
         "h.{0..99999999999} forward 6", "h.{0..999999999} forward 6"})
     EXPECT_FALSE(readTable(problem, text)) << text;
+}
+
+std::string differences(const std::string &a, const std::string &b) {
+  Result<TableDifference> found = diffTables(a, "a", b, "b");
+  return found ? found->text : found.error().message;
+}
+
+// Equal blocks whose gathers move by one block are one line.
+TEST(TableDiff, NamesWhatMoved) {
+  Problem problem = blocks(6);
+  std::string none = writeTable(problem, solved(problem, Prefetch::None)),
+              pre = writeTable(problem, solved(problem, Prefetch::Pre));
+  std::string text = differences(none, pre);
+  EXPECT_THAT(text, HasSubstr("gather h.{i}.flat: h.{i} forward in A, "
+                              "h.{i-1} forward in B  (i = 1..5)"));
+  EXPECT_THAT(text, HasSubstr("exposed ms"));
+  Result<TableDifference> same = diffTables(pre, "a", pre, "b");
+  ASSERT_TRUE(same);
+  EXPECT_TRUE(same->equal);
+}
+
+TEST(TableDiff, NamesRowsOfOtherModels) {
+  Problem four = blocks(4), six = blocks(6);
+  std::string text = differences(writeTable(four, solved(four, Prefetch::None)),
+                                 writeTable(six, solved(six, Prefetch::None)));
+  EXPECT_THAT(text, HasSubstr("row h.{i} forward: only in B  (i = 4..5)"));
+  EXPECT_THAT(text, HasSubstr("gather h.{i}.flat: nowhere in A, h.{i} forward "
+                              "in B  (i = 4..5)"));
+}
+
+TEST(TableDiff, RefusesWhatIsNoTable) {
+  EXPECT_EQ(differences("", ""), "'a' has no row of a schedule; give a file of "
+                                 "--schedule-table, or a dump");
+  EXPECT_THAT(differences("h.0 sideways 5 free x", ""),
+              HasSubstr("'a' line 1"));
+  EXPECT_THAT(differences("h.{0..999999999} forward 5\n", ""),
+              HasSubstr("more than 1000000 rows"));
 }
 
 } // namespace

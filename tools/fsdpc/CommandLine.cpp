@@ -6,6 +6,7 @@
 
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "shared/foreign_names.h"
+#include "tools/fsdpc/PlanFlags.h"
 
 #include "llvm/ADT/StringExtras.h"
 
@@ -49,6 +50,20 @@ static std::string describe(const fsdp::OptionInfo &option) {
   else if (!absent.empty() && !option.isFlag)
     text += " (default " + absent + ")";
   return text;
+}
+
+static std::string commandName(Command command) {
+  switch (command) {
+  case Command::Compile:
+    return "fsdpc";
+  case Command::Check:
+    return "fsdpc check";
+  case Command::Simulate:
+    return "fsdpc simulate";
+  case Command::Tune:
+    break;
+  }
+  return "fsdpc tune";
 }
 
 // Prints an error and returns the exit code of a wrong command line.
@@ -98,6 +113,12 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
   add("--schedule-table", line.scheduleTable, "FILE",
       "writes the schedule as a table that can be edited and given to "
       "--schedule");
+  add("--report", line.report, "FILE.html",
+      "writes a page about the plan: the step on a timeline, memory, units and "
+      "what bounds them; it needs no network");
+  add("--report-trace", line.reportTrace, "TRACE.json",
+      "the trace of a run of this program, which the report sets beside the "
+      "prediction");
   app.add_flag(
          "--timing", line.timing,
          "prints the processor seconds of the import, of each pass and of "
@@ -165,16 +186,31 @@ static int parseFlags(CLI::App &app, int argc, char **argv) {
 // Checks what CLI11 does not know of the driver's flags. Returns -1 or the exit
 // code.
 static int checkDriverFlags(CommandLine &line, const std::string &phase) {
+  std::string name = commandName(line.command);
   if (line.model.empty())
-    return usageError(line.isCheck ? "no model given; fsdpc check MODEL"
-                                   : "no model given; fsdpc MODEL -o PROGRAM "
-                                     "(see --help)");
-  if (line.isCheck) {
-    line.last = Phase::Runtime;
+    return usageError("no model given; " + name +
+                      (line.command == Command::Compile
+                           ? " MODEL -o PROGRAM (see --help)"
+                           : " MODEL"));
+  if (line.report.empty() && !line.reportTrace.empty())
+    return usageError("'--report-trace' has no effect without '--report'");
+  if (line.command != Command::Compile) {
+    bool checks = line.command == Command::Check;
+    line.last = checks ? Phase::Runtime : Phase::Memory;
     if (!line.output.empty() || !line.dumpFolder.empty() ||
         !line.kernelReport.empty() || phase != phaseName(Phase::Executable))
-      return usageError("'fsdpc check' writes no file; omit '--output', "
-                        "'--compile-to', '--dump-ir' and '--kernel-report'");
+      return usageError("'" + name + "' writes no " +
+                        (checks ? "file" : "program") +
+                        "; omit '--output', '--compile-to', '--dump-ir' and "
+                        "'--kernel-report'");
+    if (line.command == Command::Tune &&
+        llvm::StringRef(line.model).ends_with(".mlir"))
+      return usageError("'" + line.model +
+                        "' is a dump, whose settings are "
+                        "decided; give 'fsdpc tune' the .onnx model");
+    if (checks && !line.report.empty())
+      return usageError("'fsdpc check' writes no file; omit '--report', or use "
+                        "'fsdpc simulate'");
     return -1;
   }
   std::optional<Phase> last = parsePhase(phase);
@@ -185,6 +221,10 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
   if (!line.scheduleTable.empty() && line.last < Phase::Schedule)
     return usageError("'--schedule-table' requires the phase 'schedule'; the "
                       "compile stops after '" +
+                      phase + "'");
+  if (!line.report.empty() && line.last < Phase::Memory)
+    return usageError("'--report' requires the phase 'memory'; the compile "
+                      "stops after '" +
                       phase + "'");
   if (line.output.empty() && line.last == Phase::Executable)
     return usageError("no output given; add '-o PROGRAM', or '--compile-to'");
@@ -223,7 +263,10 @@ static const char *const compileHelp =
     "  fsdpc calibrate --help    # measures this machine for --machine\n"
     "  fsdpc export --help    # writes trained values back into the ONNX\n"
     "  fsdpc top --help    # shows running jobs by their logs, and plots\n"
-    "  fsdpc check --help    # says if a model compiles, without compiling\n";
+    "  fsdpc check --help    # says if a model compiles, without compiling\n"
+    "  fsdpc simulate --help    # estimates steps on other numbers of ranks\n"
+    "  fsdpc tune --help    # finds the flags of the fastest step that fits\n"
+    "  fsdpc diff --help    # tells two schedules apart\n";
 
 static const char *const checkHelp =
     "Says if a model compiles, without compiling it: all that is refused in "
@@ -232,11 +275,45 @@ static const char *const checkHelp =
     "A model file that is called 'check' is written './check'.\n\n"
     "  fsdpc check gpt.onnx --unit-class='*Block' --plan-ranks=16";
 
+static const char *const simulateHelp =
+    "Estimates steps of a model, or of the dump of a compile, on a machine: "
+    "step, throughput, what the network exposes and the peak, for any number "
+    "of ranks. Takes the flags of a compile; --machine and --plan-threads also "
+    "go with a dump.\n\n"
+    "  fsdpc simulate gpt.onnx --machine=h100 --target=cuda "
+    "--ranks=64,256,1024\n"
+    "  fsdpc simulate ir/*-verify-memory.mlir --machine=b200 "
+    "--stragglers=1,0.1";
+
+static const char *const tuneHelp =
+    "Plans a model with many settings and prints those that no other beats in "
+    "both step and memory, with their flags, and why the fastest is fastest. "
+    "Takes the flags of a compile. What you give is kept; the others of "
+    "--strategy, --reshard-to, --recompute, --prefetch and --param-dtype are "
+    "varied.\n\n"
+    "  fsdpc tune gpt.onnx --machine=h100 --target=cuda --ranks=64 "
+    "--memory=40GiB";
+
+static const char *helpOf(Command command) {
+  switch (command) {
+  case Command::Compile:
+    return compileHelp;
+  case Command::Check:
+    return checkHelp;
+  case Command::Simulate:
+    return simulateHelp;
+  case Command::Tune:
+    break;
+  }
+  return tuneHelp;
+}
+
 int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
-  CLI::App app(line.isCheck ? checkHelp : compileHelp,
-               line.isCheck ? "fsdpc check" : "fsdpc");
+  CLI::App app(helpOf(line.command), commandName(line.command));
   std::string phase = "executable";
   addDriverFlags(app, line, phase);
+  if (line.command == Command::Simulate || line.command == Command::Tune)
+    addPlanFlags(app, line);
   std::vector<TableFlag> flags = addTableFlags(app);
   if (int code = parseFlags(app, argc, argv); code >= 0)
     return code;
@@ -244,6 +321,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
     return code;
   if (int code = setOptions(flags, line.options); code >= 0)
     return code;
+  setRanks(line);
   // For --info. The quotes of the shell are gone.
   for (int i = 0; i < argc; ++i)
     line.text += (i ? " " : "") + std::string(argv[i]);

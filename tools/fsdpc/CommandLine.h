@@ -4,10 +4,30 @@
 
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/pipeline/Pipeline.h"
+#include "compiler/schedule/cluster.h"
 
 #include <string>
+#include <vector>
 
 namespace fsdpc::driver {
+
+// What is done with a model. All take the flags of a compile.
+enum class Command {
+  Compile,
+  Check,    // stops before code generation, and writes no program
+  Simulate, // estimates steps of the plan
+  Tune,     // plans the model with many settings
+};
+
+// What `fsdpc simulate` and `fsdpc tune` take besides.
+struct PlanFlags {
+  std::vector<int64_t> ranks; // empty: as the compile's flags say
+  int64_t accumulate = 1;     // microbatches of a step
+  schedule::Unevenness unevenness;
+  std::string json;     // the file that gets the figures, or empty
+  std::string batchDim; // tune: the dimension that microbatches may cut
+  int64_t measured = 0; // tune: how many of the best are run
+};
 
 // The parsed command line. Paths are as given; an empty one means that its
 // flag is absent.
@@ -18,10 +38,12 @@ struct CommandLine {
   std::string cudaPath;
   std::string kernelReport;
   std::string scheduleTable;
+  std::string report;
+  std::string reportTrace;
   // The last phase, from --compile-to.
   pipeline::Phase last = pipeline::Phase::Executable;
-  // `fsdpc check`: stops before code generation, and writes no file.
-  bool isCheck = false;
+  Command command = Command::Compile;
+  PlanFlags plan;
   bool quiet = false;
   bool timing = false;
   // The options of the table, checked one by one but not yet against each other
@@ -30,7 +52,7 @@ struct CommandLine {
   std::string text; // the whole line, for --info
 };
 
-// Reads the command line, of `fsdpc check` if `commandLine.isCheck` is set.
+// Reads the command line of `commandLine.command`.
 // Returns -1 to continue, or the exit code to stop with: 0 after --help, 2
 // after an error, which is already printed.
 int parseCommandLine(int argc, char **argv, CommandLine &commandLine);

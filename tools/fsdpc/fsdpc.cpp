@@ -4,195 +4,36 @@
 // folder, the toolkit, contradictory flags) is checked first, since a compile
 // takes long.
 #include "compiler/codegen/Executable.h"
-#include "compiler/codegen/Link.h"
 #include "compiler/codegen/ManifestBuilder.h"
 #include "compiler/dialects/fsdp/FSDPDialect.h"
-#include "compiler/dialects/fsdp/OptionTable.h"
 #include "compiler/pipeline/Dump.h"
 #include "compiler/pipeline/Pipeline.h"
 #include "compiler/pipeline/Registration.h"
-#include "frontends/onnx/Import.h"
 #include "tools/calibrate/command.h"
 #include "tools/ckpt/commands.h"
 #include "tools/export/Export.h"
 #include "tools/fsdpc/CommandLine.h"
 #include "tools/fsdpc/Diagnostics.h"
+#include "tools/fsdpc/Load.h"
 #include "tools/fsdpc/Summary.h"
+#include "tools/plan/Diff.h"
+#include "tools/plan/Report.h"
+#include "tools/plan/Simulate.h"
+#include "tools/plan/Tune.h"
 #include "tools/top/top.h"
 
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <set>
 
 using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::driver;
 using namespace fsdpc::codegen;
-using namespace fsdpc::frontend;
 using namespace fsdpc::pipeline;
 using fsdpc::fsdp::CompileOptions;
 
 namespace {
-
-constexpr int inputFault = 1, usageFault = 2;
-
-// A dump keeps the options it was made with. A flag that contradicts them is an
-// error, since passes that have run already depend on them.
-LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
-  CompileOptions kept = CompileOptions::of(module);
-  MLIRContext *context = module.getContext();
-  for (const fsdp::OptionInfo *option : given.given) {
-    // Compares attributes rather than values, since an option knows how to
-    // write itself.
-    Attribute before = option->write(kept, context);
-    if (before == option->write(given, context))
-      continue;
-    llvm::errs() << "error: '--" << option->name
-                 << "' conflicts with the dump, which was compiled ";
-    std::string text = option->print(kept);
-    // The dump's flag, or the default that it was compiled with, must be shown:
-    // the user has to know which of the two to change.
-    if (llvm::is_contained(kept.given, option))
-      llvm::errs() << "with " << before;
-    else if (!text.empty())
-      llvm::errs() << "without it (default '" << text << "')";
-    else
-      llvm::errs() << "without it";
-    llvm::errs() << "; omit the flag, or compile the model again\n";
-    return failure();
-  }
-  return success();
-}
-
-// Prints an error that belongs to no place in the input.
-LogicalResult usageError(const Twine &text) {
-  Progress::clear();
-  llvm::errs() << "error: " << text << "\n";
-  return failure();
-}
-
-// Refuses the driver's own flags where they would be ignored: that would
-// quietly build a different program than was meant.
-LogicalResult checkTarget(const CommandLine &line, fsdp::Target target) {
-  auto needsCuda = [&](StringRef flag) {
-    return usageError("'--" + flag +
-                      "' requires '--target=cuda'; the target is '" +
-                      nameOf(target) + "'");
-  };
-  bool onGpu = target == fsdp::Target::Cuda;
-  if (!line.cudaPath.empty() && !onGpu)
-    return needsCuda("cuda-path");
-  if (line.kernelReport.empty())
-    return success();
-  if (!onGpu)
-    return needsCuda("kernel-report");
-  if (line.last != Phase::Executable)
-    return usageError(
-        "'--kernel-report' requires a full compile; omit '--compile-to'");
-  return success();
-}
-
-// Fills in `executable`, and checks all that the program's file, its target and
-// its link need: before the import, since a compile can take minutes. Returns 0
-// or the exit code.
-int prepareOutput(const CommandLine &line, fsdp::Target target,
-                  MLIRContext *context, ExecutableOptions &executable) {
-  executable.path = line.output;
-  executable.commandLine = line.text;
-  executable.dumpFolder = line.dumpFolder;
-  executable.kernelReport = line.kernelReport;
-  if (failed(checkTarget(line, target)))
-    return usageFault;
-  // Without a program there is nothing to link, so neither folder nor toolkit
-  // is needed.
-  if (line.last != Phase::Executable)
-    return 0;
-  Location nowhere = UnknownLoc::get(context);
-  if (failed(checkOutput(nowhere, line.output)))
-    return inputFault;
-  if (target == fsdp::Target::Cuda) {
-    FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
-    if (failed(toolkit))
-      return usageFault;
-    executable.toolkit = *toolkit;
-  }
-  return failed(findLinkInputs(nowhere, target)) ? usageFault : 0;
-}
-
-// Refuses outputs that would replace what was read: the model, its external
-// data, a dump or its constants, under any name.
-LogicalResult checkOverwrites(const CommandLine &line,
-                              const std::set<FileIdentity> &read) {
-  std::vector<std::string> outputs{line.kernelReport, line.scheduleTable};
-  if (line.output != "-")
-    outputs.push_back(line.output);
-  if (!line.dumpFolder.empty()) {
-    // Dumps have fixed names, so a dump may be about to replace the very file
-    // that is compiled.
-    outputs.push_back(dumpPath(line.dumpFolder, 0, "import"));
-    for (auto [index, step] : llvm::enumerate(pipelineSteps()))
-      outputs.push_back(dumpPath(line.dumpFolder, index + 1, step.name));
-  }
-  // Paths are compared by file identity, so that links and other spellings
-  // count.
-  for (const std::string &output : outputs) {
-    std::optional<FileIdentity> id = identityOf(output);
-    if (id && read.count(*id))
-      return usageError("'" + output + "' is a file that '" + line.model +
-                        "' is read from; choose another output");
-  }
-  return success();
-}
-
-// Returns the module to compile, with its options. Returns null after an error
-// and sets `code` to the exit code.
-OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
-                           ExecutableOptions &executable, int &code) {
-  code = inputFault;
-  // A dump brings its options, so the target is known only after it has been
-  // read. For a model, the checks come before the import.
-  if (StringRef(line.model).ends_with(".mlir")) {
-    std::set<FileIdentity> read;
-    OwningOpRef<ModuleOp> module = readDump(line.model, context, &read);
-    if (!module)
-      return nullptr;
-    code = failed(checkAgainstDump(*module, line.options)) ||
-                   failed(checkOverwrites(line, read))
-               ? usageFault
-               : prepareOutput(line, CompileOptions::of(*module).target,
-                               context, executable);
-    return code ? nullptr : std::move(module);
-  }
-  if (std::string fault = fsdp::checkOptions(line.options); !fault.empty()) {
-    code = usageFault;
-    return (void)usageError(fault), nullptr;
-  }
-  if (int fault =
-          prepareOutput(line, line.options.target, context, executable)) {
-    code = fault;
-    return nullptr;
-  }
-  ImportSummary summary;
-  auto module = importOnnx(line.model, line.options, context, &summary);
-  if (failed(module))
-    return nullptr;
-  if (failed(checkOverwrites(line, summary.files))) {
-    code = usageFault;
-    return nullptr;
-  }
-  // From here on the module carries its options, and passes read them there.
-  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
-                      fsdp::writeOptions(line.options, context));
-  (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
-                      StringAttr::get(context, "import"));
-  if (!line.quiet)
-    printImportSummary(summary);
-  if (!line.dumpFolder.empty() &&
-      failed(writeNumberedDump(**module, line.dumpFolder, 0, "import")))
-    return nullptr;
-  return std::move(*module);
-}
 
 // Returns failure after an error if what was printed has not arrived, as on a
 // full disk. LLVM would end the process by a signal otherwise.
@@ -242,6 +83,26 @@ LogicalResult reportCheck(const CommandLine &line, ModuleOp module) {
   return success();
 }
 
+// Writes the report of a compile, for --plan-ranks.
+LogicalResult reportPlan(const CommandLine &line, ModuleOp module) {
+  FailureOr<plan::Plan> found = plan::Plan::of(module);
+  if (failed(found))
+    return failure();
+  plan::Estimate estimate = found->estimate(found->manifest.planRanks);
+  return plan::writeReport(*found, estimate, line.report, line.reportTrace);
+}
+
+// Plans the model with many settings. It is imported again only for other
+// shapes.
+int tuneModel(const CommandLine &line, OwningOpRef<ModuleOp> module,
+              MLIRContext *context) {
+  plan::Importer importAgain = [&](const CompileOptions &options) {
+    return importModel(line.model, options, context);
+  };
+  return failed(plan::tune(line, std::move(module), importAgain)) ? inputFault
+                                                                  : 0;
+}
+
 // The steps of a compile. Returns the exit code.
 int compile(const CommandLine &line) {
   DialectRegistry registry;
@@ -257,8 +118,12 @@ int compile(const CommandLine &line) {
   OwningOpRef<ModuleOp> module = load(line, &context, executable, code);
   if (!module)
     return code;
+  if (line.command == Command::Tune)
+    return tuneModel(line, std::move(module), &context);
   PipelineOptions options;
   options.last = line.last;
+  if (!line.report.empty() && line.command == Command::Compile)
+    options.planned = [&] { return reportPlan(line, *module); };
   options.dumpFolder = line.dumpFolder;
   options.scheduleTable = line.scheduleTable;
   Progress progress(line.quiet, pipelineSteps().size());
@@ -270,8 +135,10 @@ int compile(const CommandLine &line) {
     return inputFault;
   Progress::clear();
   timing.begin(line.last == Phase::Executable ? "program" : "write");
-  if (line.isCheck)
+  if (line.command == Command::Check)
     return failed(reportCheck(line, *module)) ? inputFault : 0;
+  if (line.command == Command::Simulate)
+    return failed(plan::simulate(*module, line)) ? inputFault : 0;
   if (line.last != Phase::Executable) {
     // The module may go to stdout.
     bool toFile = !line.output.empty() && line.output != "-";
@@ -312,14 +179,21 @@ int main(int argc, char **argv) {
     return calibrate::runCalibrate(argc - 1, argv + 1);
   if (command == "top")
     return top::runTop(argc - 1, argv + 1);
+  if (command == "diff")
+    return plan::runDiff(argc - 1, argv + 1);
   if (command == "export") {
     exporting::Arguments arguments;
     int code = exporting::parseArguments(argc - 1, argv + 1, arguments);
     return code >= 0 ? code : exporting::run(arguments);
   }
   CommandLine line;
-  line.isCheck = command == "check";
-  int skipped = line.isCheck; // the subcommand takes the place of the program
+  line.command = llvm::StringSwitch<Command>(command)
+                     .Case("check", Command::Check)
+                     .Case("simulate", Command::Simulate)
+                     .Case("tune", Command::Tune)
+                     .Default(Command::Compile);
+  // The subcommand takes the place of the program.
+  int skipped = line.command != Command::Compile;
   if (int code = parseCommandLine(argc - skipped, argv + skipped, line);
       code >= 0)
     return code;

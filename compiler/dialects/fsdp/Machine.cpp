@@ -1,7 +1,9 @@
 // Turns the options of a compile into the machine of the cost model.
 #include "compiler/dialects/fsdp/Machine.h"
 
+#include "compiler/dialects/fsdp/FSDPDialect.h"
 #include "compiler/dialects/fsdp/Options.h"
+#include "compiler/schedule/cost_model.h"
 
 using namespace mlir;
 
@@ -29,4 +31,31 @@ fsdpc::schedule::Machine fsdpc::fsdp::machineOf(ModuleOp module) {
     machine.nodes.gatherGBs = machine.nodes.reduceGBs =
         options.planCrossNodeGBs;
   return machine;
+}
+
+// Returns the type that the op computes in: that of its first operand of
+// floats, or `otherwise`.
+static fsdpc::schedule::ElementType
+typeOf(Operation *op, fsdpc::schedule::ElementType otherwise) {
+  using fsdpc::schedule::ElementType;
+  for (Value operand : op->getOperands()) {
+    Type type = cast<RankedTensorType>(operand.getType()).getElementType();
+    if (type.isBF16())
+      return ElementType::BF16;
+    if (type.isF16())
+      return ElementType::F16;
+    if (isa<FloatType>(type))
+      return ElementType::F32;
+  }
+  return otherwise;
+}
+
+double fsdpc::fsdp::opUs(Operation *op, const schedule::Machine &machine,
+                         schedule::ElementType otherwise) {
+  auto count = [&](StringRef name) {
+    return double(op->getAttrOfType<IntegerAttr>(name).getInt());
+  };
+  return schedule::opUs(machine, op->getName().stripDialect(),
+                        count(FSDPDialect::kFlopsAttr),
+                        count(FSDPDialect::kBytesAttr), typeOf(op, otherwise));
 }

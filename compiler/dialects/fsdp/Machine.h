@@ -13,4 +13,10 @@ namespace fsdpc::fsdp {
 /// --plan-ranks-per-node.
 schedule::Machine machineOf(mlir::ModuleOp module);
 
+/// Returns the µs of an op that annotate-costs has annotated, from its
+/// `fsdp.flops` and `fsdp.bytes`. An op without an operand of floats computes
+/// in `otherwise`.
+double opUs(mlir::Operation *op, const schedule::Machine &machine,
+            schedule::ElementType otherwise);
+
 } // namespace fsdpc::fsdp

@@ -1,0 +1,215 @@
+// Reads the model or the dump of a command line, after all that can be checked
+// without reading it: a model of many gigabytes takes long, and its user has
+// mistyped a folder.
+#include "tools/fsdpc/Load.h"
+
+#include "compiler/codegen/Link.h"
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/OptionTable.h"
+#include "compiler/pipeline/Dump.h"
+#include "compiler/pipeline/Pipeline.h"
+#include "shared/input_file.h"
+#include "tools/fsdpc/Diagnostics.h"
+#include "tools/fsdpc/Summary.h"
+#include "tools/plan/Simulate.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::driver;
+using namespace fsdpc::codegen;
+using namespace fsdpc::frontend;
+using namespace fsdpc::pipeline;
+using fsdpc::fsdp::CompileOptions;
+
+LogicalResult fsdpc::driver::usageError(const Twine &text) {
+  Progress::clear();
+  llvm::errs() << "error: " << text << "\n";
+  return failure();
+}
+
+FailureOr<OwningOpRef<ModuleOp>>
+fsdpc::driver::importModel(StringRef path, const CompileOptions &options,
+                           MLIRContext *context, ImportSummary *summary) {
+  auto module = importOnnx(path, options, context, summary);
+  if (failed(module))
+    return failure();
+  // From here on the module carries its options, and passes read them there.
+  (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
+                      fsdp::writeOptions(options, context));
+  (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
+                      StringAttr::get(context, "import"));
+  return module;
+}
+
+namespace {
+
+// A dump keeps the options it was made with. A flag that contradicts them is an
+// error, since passes that have run already depend on them.
+LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
+  CompileOptions kept = CompileOptions::of(module);
+  MLIRContext *context = module.getContext();
+  for (const fsdp::OptionInfo *option : given.given) {
+    // Compares attributes rather than values, since an option knows how to
+    // write itself.
+    Attribute before = option->write(kept, context);
+    if (before == option->write(given, context))
+      continue;
+    llvm::errs() << "error: '--" << option->name
+                 << "' conflicts with the dump, which was compiled ";
+    std::string text = option->print(kept);
+    // The dump's flag, or the default that it was compiled with, must be shown:
+    // the user has to know which of the two to change.
+    if (llvm::is_contained(kept.given, option))
+      llvm::errs() << "with " << before;
+    else if (!text.empty())
+      llvm::errs() << "without it (default '" << text << "')";
+    else
+      llvm::errs() << "without it";
+    llvm::errs() << "; omit the flag, or compile the model again\n";
+    return failure();
+  }
+  return success();
+}
+
+// Refuses the driver's own flags where they would be ignored: that would
+// quietly build a different program than was meant.
+LogicalResult checkTarget(const CommandLine &line, fsdp::Target target) {
+  auto needsCuda = [&](StringRef flag) {
+    return usageError("'--" + flag +
+                      "' requires '--target=cuda'; the target is '" +
+                      nameOf(target) + "'");
+  };
+  bool onGpu = target == fsdp::Target::Cuda;
+  if (!line.cudaPath.empty() && !onGpu)
+    return needsCuda("cuda-path");
+  if (line.kernelReport.empty())
+    return success();
+  if (!onGpu)
+    return needsCuda("kernel-report");
+  if (line.last != Phase::Executable)
+    return usageError(
+        "'--kernel-report' requires a full compile; omit '--compile-to'");
+  return success();
+}
+
+// Fills in `executable`, and checks all that the program's file, its target and
+// its link need: before the import, since a compile can take minutes. Returns 0
+// or the exit code.
+int prepareOutput(const CommandLine &line, fsdp::Target target,
+                  MLIRContext *context, ExecutableOptions &executable) {
+  executable.path = line.output;
+  executable.commandLine = line.text;
+  executable.dumpFolder = line.dumpFolder;
+  executable.kernelReport = line.kernelReport;
+  if (failed(checkTarget(line, target)))
+    return usageFault;
+  Location nowhere = UnknownLoc::get(context);
+  for (const std::string &path : {line.report, line.plan.json})
+    if (!path.empty() && failed(checkOutput(nowhere, path)))
+      return inputFault;
+  // Without a program there is nothing to link, so neither folder nor toolkit
+  // is needed.
+  if (line.last != Phase::Executable)
+    return 0;
+  if (failed(checkOutput(nowhere, line.output)))
+    return inputFault;
+  if (target == fsdp::Target::Cuda) {
+    FailureOr<CudaToolkit> toolkit = findCudaToolkit(nowhere, line.cudaPath);
+    if (failed(toolkit))
+      return usageFault;
+    executable.toolkit = *toolkit;
+  }
+  return failed(findLinkInputs(nowhere, target)) ? usageFault : 0;
+}
+
+// Refuses outputs that would replace what was read: the model, its external
+// data, a dump or its constants, under any name.
+LogicalResult checkOverwrites(const CommandLine &line,
+                              std::set<FileIdentity> read) {
+  std::vector<std::string> outputs{line.kernelReport, line.scheduleTable,
+                                   line.report, line.plan.json};
+  if (std::optional<FileIdentity> trace = identityOf(line.reportTrace))
+    read.insert(*trace);
+  if (line.output != "-")
+    outputs.push_back(line.output);
+  if (!line.dumpFolder.empty()) {
+    // Dumps have fixed names, so a dump may be about to replace the very file
+    // that is compiled.
+    outputs.push_back(dumpPath(line.dumpFolder, 0, "import"));
+    for (auto [index, step] : llvm::enumerate(pipelineSteps()))
+      outputs.push_back(dumpPath(line.dumpFolder, index + 1, step.name));
+  }
+  // Paths are compared by file identity, so that links and other spellings
+  // count.
+  for (const std::string &output : outputs) {
+    std::optional<FileIdentity> id = identityOf(output);
+    if (id && read.count(*id))
+      return usageError("'" + output + "' is a file that '" + line.model +
+                        "' is read from; choose another output");
+  }
+  return success();
+}
+
+// Reads a dump, and checks the command line against it.
+OwningOpRef<ModuleOp> loadDump(const CommandLine &line, MLIRContext *context,
+                               ExecutableOptions &executable, int &code) {
+  std::set<FileIdentity> read;
+  OwningOpRef<ModuleOp> module = readDump(line.model, context, &read);
+  if (!module)
+    return nullptr;
+  CompileOptions given = line.options;
+  if (line.command == Command::Simulate)
+    plan::takeMachine(*module, given);
+  code = failed(checkAgainstDump(*module, given)) ||
+                 failed(checkOverwrites(line, std::move(read)))
+             ? usageFault
+             : prepareOutput(line, CompileOptions::of(*module).target, context,
+                             executable);
+  return code ? nullptr : std::move(module);
+}
+
+} // namespace
+
+OwningOpRef<ModuleOp> fsdpc::driver::load(const CommandLine &line,
+                                          MLIRContext *context,
+                                          ExecutableOptions &executable,
+                                          int &code) {
+  code = inputFault;
+  // A dump brings its options, so the target is known only after it has been
+  // read. For a model, the checks come before the import.
+  if (StringRef(line.model).ends_with(".mlir"))
+    return loadDump(line, context, executable, code);
+  if (std::string fault = fsdp::checkOptions(line.options); !fault.empty()) {
+    code = usageFault;
+    return (void)usageError(fault), nullptr;
+  }
+  if (line.plan.measured > 0 && line.options.target != fsdp::Target::Host) {
+    code = usageFault;
+    return (void)usageError("'--measure' runs programs on this machine; it "
+                            "requires '--target=host'"),
+           nullptr;
+  }
+  if (int fault =
+          prepareOutput(line, line.options.target, context, executable)) {
+    code = fault;
+    return nullptr;
+  }
+  ImportSummary summary;
+  auto module = importModel(line.model, line.options, context, &summary);
+  if (failed(module))
+    return nullptr;
+  if (failed(checkOverwrites(line, summary.files))) {
+    code = usageFault;
+    return nullptr;
+  }
+  if (!line.quiet)
+    printImportSummary(summary);
+  if (!line.dumpFolder.empty() &&
+      failed(writeNumberedDump(**module, line.dumpFolder, 0, "import")))
+    return nullptr;
+  return std::move(*module);
+}

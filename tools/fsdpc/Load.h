@@ -1,0 +1,32 @@
+// The module that a command line names, with its options.
+#pragma once
+
+#include "compiler/codegen/Executable.h"
+#include "frontends/onnx/Import.h"
+#include "tools/fsdpc/CommandLine.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace fsdpc::driver {
+
+// Exit codes.
+constexpr int inputFault = 1, usageFault = 2;
+
+// Prints an error that belongs to no place in the input.
+llvm::LogicalResult usageError(const llvm::Twine &text);
+
+// Imports a model, with the options in the module.
+mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
+importModel(llvm::StringRef path, const fsdp::CompileOptions &options,
+            mlir::MLIRContext *context,
+            frontend::ImportSummary *summary = nullptr);
+
+// Returns the module to compile, with its options, and fills in what its
+// program needs. Returns null after an error and sets `code` to the exit code.
+mlir::OwningOpRef<mlir::ModuleOp> load(const CommandLine &line,
+                                       mlir::MLIRContext *context,
+                                       codegen::ExecutableOptions &executable,
+                                       int &code);
+
+} // namespace fsdpc::driver

@@ -1,0 +1,100 @@
+// `fsdpc diff` on two files, each a dump of the phases `schedule` and `memory`,
+// or a table of --schedule-table. Both become tables, and those are compared.
+#include "tools/plan/Diff.h"
+
+#include "compiler/analysis/RankMemory.h"
+#include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/pipeline/Dump.h"
+#include "compiler/pipeline/Registration.h"
+#include "compiler/schedule/table.h"
+#include "compiler/schedule/table_diff.h"
+#include "passes/schedule/Passes.h"
+#include "passes/schedule/ScheduleIR.h"
+#include "tools/fsdpc/Diagnostics.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace fsdpc;
+using namespace fsdpc::plan;
+
+namespace {
+
+enum ExitCode { equal = 0, different = 1, usageFault = 2, unreadable = 3 };
+
+constexpr StringLiteral help =
+    "Tells two schedules apart: the actions that stand elsewhere, and what "
+    "that "
+    "changes.\n\n"
+    "usage: fsdpc diff A B\n\n"
+    "A, B: a dump of 'schedule-prefetch' or later, or a file of "
+    "--schedule-table\n"
+    "Exit code 0: equal, 1: different, 3: one cannot be read.\n";
+
+// Returns the table of a dump's schedule.
+FailureOr<std::string> tableOfDump(StringRef path, MLIRContext *context) {
+  OwningOpRef<ModuleOp> module = pipeline::readDump(path, context);
+  if (!module)
+    return failure();
+  // A dump may have been edited, and a schedule can be read only if it is one.
+  PassManager manager(context);
+  manager.addPass(passes::createVerifySchedule());
+  FailureOr<func::FuncOp> function = fsdp::getMicrobatch(*module);
+  if (failed(function) || failed(manager.run(*module)))
+    return failure();
+  FailureOr<passes::ScheduleIR> ir = passes::readSchedule(*function);
+  if (failed(ir))
+    return failure();
+  ir->problem.baseBytes = analysis::RankMemory(*module).total();
+  return schedule::writeTable(ir->problem, ir->schedule);
+}
+
+FailureOr<std::string> tableOf(StringRef path, MLIRContext *context) {
+  if (path.ends_with(".mlir"))
+    return tableOfDump(path, context);
+  auto file = llvm::MemoryBuffer::getFile(path);
+  if (!file)
+    return emitError(UnknownLoc::get(context), "cannot read '")
+           << path << "': " << file.getError().message();
+  return (*file)->getBuffer().str();
+}
+
+} // namespace
+
+int plan::runDiff(int argc, char **argv) {
+  StringRef first = argc > 1 ? argv[1] : "";
+  if (first == "--help" || first == "-h") {
+    llvm::outs() << help;
+    return equal;
+  }
+  if (argc != 3 || first.starts_with("-") ||
+      StringRef(argv[2]).starts_with("-")) {
+    llvm::errs() << "error: 'fsdpc diff' takes two files, dumps or tables (see "
+                    "--help)\n";
+    return usageFault;
+  }
+  DialectRegistry registry;
+  pipeline::registerDialects(registry);
+  MLIRContext context(registry);
+  context.printOpOnDiagnostic(false);
+  driver::DiagnosticPrinter diagnostics(&context, /*quiet=*/false);
+  FailureOr<std::string> a = tableOf(argv[1], &context);
+  if (failed(a))
+    return unreadable;
+  FailureOr<std::string> b = tableOf(argv[2], &context);
+  if (failed(b))
+    return unreadable;
+  Result<schedule::TableDifference> difference =
+      schedule::diffTables(*a, argv[1], *b, argv[2]);
+  if (!difference) {
+    llvm::errs() << "error: " << difference.error().message << "\n";
+    return unreadable;
+  }
+  llvm::outs() << "A: " << argv[1] << "\nB: " << argv[2] << "\n"
+               << difference->text;
+  if (difference->equal)
+    llvm::outs() << "the schedules are equal\n";
+  return difference->equal ? equal : different;
+}
