@@ -96,13 +96,19 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
       return agree(job, first ? Status()
                               : Error{"no checkpoint in '" +
                                       options.checkpoint + "' is whole"});
-    // It may be whole for a newer program, so the one before is no remedy.
-    if (!agree(job, checkCheckpointFormat(folder.folderOf(all[0]))))
+    // It may be whole for a newer program or for another user, so the one
+    // before is no remedy.
+    if (!agree(job, checkReadable(folder.folderOf(all[0]))))
       return false;
     Result<TrainingCheckpoint> opened =
         TrainingCheckpoint::open(folder.folderOf(all[0]));
     Status whole =
         opened ? opened->verify(job.rank, job.size) : Status(opened.error());
+    if (whole && opened->manifest().state.step != all[0])
+      whole = Error{"'" + folder.folderOf(all[0]) +
+                    "' holds the checkpoint of step " +
+                    std::to_string(opened->manifest().state.step) +
+                    "; a copy must keep the name of its step"};
     if (!newest && !agree(job, whole))
       return false;
     Together outcome = together(job, whole);
