@@ -93,7 +93,7 @@ def check_flipped_bits(bench, program: Path, chosen, folder: Path, every: bool) 
     blocks = [(file, at) for file in sorted((copy / "step-0000004").iterdir()) for at in range(0, file.stat().st_size, 4096)]
     drawn = random.Random(len(blocks))
     resume = [program, *chosen.data, "--steps", 5, "--checkpoint", copy, "--resume"]
-    tried = blocks if every else drawn.sample(blocks, SAMPLE)
+    tried = blocks if every else drawn.sample(blocks, min(SAMPLE, len(blocks)))
     for file, block in tried:
         whole = file.read_bytes()
         at = min(block + drawn.randrange(4096), len(whole) - 1)
