@@ -7,7 +7,9 @@
 #include "shared/memory_plan.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <unistd.h>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -44,15 +46,27 @@ Result<CheckpointManifest> readCheckpointManifest(const std::string &folder) {
   return parsed;
 }
 
-Status checkCheckpointFormat(const std::string &folder) {
-  std::string path = folder + checkpointManifestName;
-  Result<std::string> text = readText(path);
-  auto later = text ? laterFormat(*text) : std::nullopt;
-  if (!later)
+// Fails if this user may not read a file that is there.
+static Status checkPermission(const std::string &path) {
+  if (access(path.c_str(), R_OK) == 0 || (errno != EACCES && errno != EPERM))
     return {};
-  return Error{"'" + path + "' has " + *later +
-               "; resume with a program of the fsdpc that wrote it, or name an "
-               "earlier checkpoint with --resume=STEP"};
+  return Error{"no permission to read '" + path +
+               "'; let this user read it, or name an earlier checkpoint with "
+               "--resume=STEP"};
+}
+
+Status checkReadable(const std::string &folder) {
+  std::string path = folder + checkpointManifestName;
+  FSDPC_TRY(checkPermission(path));
+  Result<std::string> text = readText(path);
+  if (auto later = text ? laterFormat(*text) : std::nullopt)
+    return Error{"'" + path + "' has " + *later +
+                 "; resume with a program of the fsdpc that wrote it, or name "
+                 "an earlier checkpoint with --resume=STEP"};
+  auto parsed = readCheckpointManifest(folder);
+  for (int64_t rank = 0; parsed && rank < parsed->ranks; ++rank)
+    FSDPC_TRY(checkPermission(folder + "/" + rankFileName(rank)));
+  return {};
 }
 
 Result<TrainingCheckpoint> TrainingCheckpoint::open(const std::string &folder) {

@@ -17,9 +17,10 @@ namespace fsdpc::runtime {
 // is damaged.
 Result<CheckpointManifest> readCheckpointManifest(const std::string &folder);
 
-// Fails if a later version of the program wrote the manifest in a folder. Any
-// other fault is left to TrainingCheckpoint::open.
-Status checkCheckpointFormat(const std::string &folder);
+// Fails if the checkpoint in a folder may be whole, and only this run cannot
+// read it: a later version of the program wrote it, or its permissions forbid
+// it. Any other fault is left to TrainingCheckpoint::open.
+Status checkReadable(const std::string &folder);
 
 // A checkpoint on disk, open for reading.
 class TrainingCheckpoint {

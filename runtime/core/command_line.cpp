@@ -191,6 +191,12 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
     return Error{"--on-nonfinite: a program of the target '" + manifest.target +
                  "' has begun the next step when it learns of the loss, so it "
                  "can only stop; omit the flag"};
+  if (options.histogramEvery != 0 && options.tensorboard.empty())
+    return Error{"--histogram-every needs --tensorboard DIR"};
+  if (options.histogramEvery != 0 && manifest.target != "host")
+    return Error{"--histogram-every: a program of the target '" +
+                 manifest.target +
+                 "' does not measure its updates; omit the flag"};
   if (!options.timeLimit.empty())
     parseDuration(options.timeLimit, options.timeLimitSeconds);
   if (!options.rename.empty() && options.init.empty())

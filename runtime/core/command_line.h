@@ -43,11 +43,12 @@ struct Options {
   uint64_t seed = 0;
   bool shuffle = false;
   std::string weights, init, log, trace, save, saveEma, saveGradients;
-  std::string rename;      // --rename: FROM=TO, prefixes of names
-  std::string tensorboard; // a folder
-  std::string mixText;     // --mix as given
-  std::vector<double> mix; // weights of the parts of each --data or --tokens
-  int64_t splitAt = -1;    // --split-at; -1: not given
+  std::string rename;         // --rename: FROM=TO, prefixes of names
+  std::string tensorboard;    // a folder
+  int64_t histogramEvery = 0; // steps between histograms; 0: none
+  std::string mixText;        // --mix as given
+  std::vector<double> mix;    // weights of the parts of each --data or --tokens
+  int64_t splitAt = -1;       // --split-at; -1: not given
   bool skipCorrupt = false;
   std::string checkpoint;      // --checkpoint: a folder
   std::string checkpointEvery; // as given; one of the next two, or neither

@@ -144,13 +144,17 @@ public:
   // Keeps the times of the last count[s] commands of each stream s. Must be
   // called before anything is enqueued.
   virtual void keepTimes(const std::array<size_t, FSDPC_STREAMS> &count) = 0;
-  // Number of commands enqueued on a stream so far, waits included.
+  // Number of commands enqueued on a stream so far, with waits if they are
+  // commands; 0 for a stream whose commands the device does not count.
   virtual uint64_t enqueued(int stream) const = 0;
   // What a watchdog asks, on any thread; 0 and false on a device that does not
   // count. The number of commands that have run on a stream so far, and whether
   // a recent one is a wait for another stream.
   virtual uint64_t completed(int) const { return 0; }
   virtual bool isWait(int, uint64_t) const { return false; }
+  // Returns false if the next command of a stream waits for another stream,
+  // which on some devices is no command of its own.
+  virtual bool hasBegun(int) const { return true; }
   // Returns when command `position` of a stream ran. The command must be done
   // and among those whose times are kept.
   virtual DeviceTimes times(int stream, uint64_t position) const = 0;

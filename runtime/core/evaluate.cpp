@@ -19,16 +19,18 @@ Status Trainer::openEvaluation() {
   return best.open(options.best, !options.resume.empty());
 }
 
-// Ranks that evaluate at other times would wait for each other for ever. These
-// facts are no part of a checkpoint, since they decide nothing that is learnt.
-// Every rank lists as many.
+// Ranks that evaluate or measure at other times would wait for each other for
+// ever. These facts are no part of a checkpoint, since they decide nothing that
+// is learnt. Every rank lists as many.
 Status Trainer::findEvaluationFacts() {
   bool isOn = evaluation.isOn();
-  evaluationFacts = {{"--eval", isOn ? "on" : "off"},
-                     {"--eval-every", std::to_string(options.evalEvery)},
-                     {"--eval-steps", std::to_string(options.evalSteps)},
-                     {"--patience", std::to_string(options.patience)},
-                     {"--best", options.best.empty() ? "off" : "on"}};
+  evaluationFacts = {
+      {"--eval", isOn ? "on" : "off"},
+      {"--eval-every", std::to_string(options.evalEvery)},
+      {"--eval-steps", std::to_string(options.evalSteps)},
+      {"--patience", std::to_string(options.patience)},
+      {"--histogram-every", std::to_string(options.histogramEvery)},
+      {"--best", options.best.empty() ? "off" : "on"}};
   std::string metrics, predicted;
   for (const Metric &metric : options.metrics)
     metrics += std::to_string(metric.output) + (metric.sum ? ":sum " : " ");

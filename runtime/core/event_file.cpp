@@ -1,7 +1,7 @@
 // Writes event files: TFRecord framing around the messages of TensorFlow's
-// event.proto and summary.proto. Of these, four messages with six kinds of
-// fields are needed, so they are encoded here by hand; docs/rationale.md says
-// why protobuf is not linked into programs.
+// event.proto and summary.proto. Of these, five messages are needed, so they
+// are encoded here by hand; docs/rationale.md says why protobuf is not linked
+// into programs.
 #include "runtime/core/event_file.h"
 #include "runtime/core/crc32c.h"
 #include "runtime/core/file.h"
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,7 +33,16 @@ enum Field {
   summaryValue = 1,     // repeated Summary.Value
   valueTag = 1,         // string
   valueSimple = 2,      // float
+  valueHistogram = 5,   // HistogramProto
   sessionStatus = 1,    // enum
+  // HistogramProto; bucket i holds the values in (limit[i-1], limit[i]].
+  histogramLeast = 1, // double, as those that follow
+  histogramMost = 2,
+  histogramCount = 3,
+  histogramSum = 4,
+  histogramSquares = 5, // the sum of squares
+  histogramLimits = 6,  // repeated double, packed
+  histogramBuckets = 7, // repeated double, packed: how many values
 };
 constexpr uint64_t sessionStart = 1;
 
@@ -58,6 +68,11 @@ public:
     key(field, counted);
     append(value.size());
     bytes += value;
+  }
+  void reals(Field field, const std::vector<double> &values) {
+    key(field, counted);
+    append(values.size() * sizeof(double));
+    raw(values.data(), values.size() * sizeof(double));
   }
   void message(Field field, const Message &value) { text(field, value.bytes); }
   const std::string &encoded() const { return bytes; }
@@ -93,6 +108,42 @@ Message eventAt(int64_t step) {
 uint32_t maskedChecksum(const void *data, size_t bytes) {
   uint32_t crc = crc32c(data, bytes);
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+// Returns the bucket of a value: bucket i ends at 10^(i/10). Ratios of norms
+// spread over many powers of ten. What is outside of 1e-12 to 1e12 counts in
+// the first or last one.
+int bucketOf(double value) {
+  return value <= 1e-12 ? -120
+                        : std::min(120, int(std::ceil(std::log10(value) * 10)));
+}
+
+Message encoded(const Histogram &histogram) {
+  std::vector<double> values = histogram.values, limits, buckets;
+  std::sort(values.begin(), values.end());
+  double sum = 0, squares = 0;
+  // Buckets follow each other without gaps, empty ones between others too,
+  // since TensorBoard spreads the values of a bucket over its width.
+  int first = bucketOf(values.front());
+  for (double value : values) {
+    sum += value;
+    squares += value * value;
+    for (int next = first + int(limits.size()); next <= bucketOf(value);
+         ++next) {
+      limits.push_back(std::pow(10, next / 10.));
+      buckets.push_back(0);
+    }
+    buckets.back() += 1;
+  }
+  Message message;
+  message.real(histogramLeast, values.front());
+  message.real(histogramMost, values.back());
+  message.real(histogramCount, double(values.size()));
+  message.real(histogramSum, sum);
+  message.real(histogramSquares, squares);
+  message.reals(histogramLimits, limits);
+  message.reals(histogramBuckets, buckets);
+  return message;
 }
 
 constexpr const char *prefix = "events.out.tfevents.";
@@ -165,7 +216,8 @@ Status EventFile::begin(int64_t firstStep) {
   return record(start.encoded());
 }
 
-Status EventFile::add(int64_t step, const std::vector<Scalar> &scalars) {
+Status EventFile::add(int64_t step, const std::vector<Scalar> &scalars,
+                      const std::vector<Histogram> &histograms) {
   if (file < 0)
     return {};
   Message summary, event = eventAt(step);
@@ -173,6 +225,12 @@ Status EventFile::add(int64_t step, const std::vector<Scalar> &scalars) {
     Message value;
     value.text(valueTag, tag);
     value.single(valueSimple, float(number));
+    summary.message(summaryValue, value);
+  }
+  for (const Histogram &histogram : histograms) {
+    Message value;
+    value.text(valueTag, histogram.tag);
+    value.message(valueHistogram, encoded(histogram));
     summary.message(summaryValue, value);
   }
   event.message(eventSummary, summary);

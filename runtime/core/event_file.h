@@ -19,6 +19,12 @@ namespace fsdpc::runtime {
 // A point of a curve: its tag and its value.
 using Scalar = std::pair<std::string, double>;
 
+// Values of which TensorBoard shows the distribution; none is negative.
+struct Histogram {
+  std::string tag;
+  std::vector<double> values;
+};
+
 // The event file of rank 0. Without `prepare` the functions do nothing.
 class EventFile {
 public:
@@ -30,9 +36,11 @@ public:
   Status prepare(const std::string &folder);
   // Makes the file of a run that begins at `firstStep`.
   Status begin(int64_t firstStep);
-  // Adds a point at `step` to the curve of each tag. After a failure the file
-  // ends with its last whole record, and further calls do nothing.
-  Status add(int64_t step, const std::vector<Scalar> &scalars);
+  // Adds a point at `step` to the curve of each tag, and the histograms. After
+  // a failure the file ends with its last whole record, and further calls do
+  // nothing.
+  Status add(int64_t step, const std::vector<Scalar> &scalars,
+             const std::vector<Histogram> &histograms = {});
   // Returns false if nothing will be written, so nothing need be computed.
   bool isOpen() const { return file >= 0; }
 

@@ -177,6 +177,11 @@ const Flag flags[] = {
      "Write the curves of the log as an event file in this folder, for "
      "TensorBoard; a resumed run adds a file",
      [](Arguments &a) -> Target { return &a.options.tensorboard; }, path},
+    {"--histogram-every", "M",
+     "After every M steps also write a histogram per unit: of each parameter "
+     "the ratio of its update's norm to its own. Programs of the host",
+     [](Arguments &a) -> Target { return &a.options.histogramEvery; },
+     wholeNumber<1, int64_t(1) << 40>},
     {"--trace", "FILE.json",
      "Write when each command of each stream ran in the last 8 steps, as trace "
      "events for ui.perfetto.dev or chrome://tracing; of several ranks, rank R "

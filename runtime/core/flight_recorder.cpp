@@ -99,7 +99,7 @@ FlightRecorder::Place FlightRecorder::place() const {
     if (done >= rank.device->enqueued(stream))
       continue;
     Command command = find(stream, done);
-    if (command.isWait)
+    if (command.isWait || !rank.device->hasBegun(stream))
       continue; // the stream that it waits for says more
     place.waitsForOthers = stream != FSDPC_STREAM_COMPUTE;
     if (command.entry)
@@ -129,13 +129,14 @@ Status FlightRecorder::write(const std::string &path) const {
   for (int stream = 0; stream < FSDPC_STREAMS; ++stream) {
     uint64_t done = rank.device->completed(stream);
     uint64_t end = std::min(rank.device->enqueued(stream), done + queuedShown);
+    bool hasBegun = rank.device->hasBegun(stream);
     Json list = Json::array();
     for (uint64_t at = done - std::min(done, doneShown); at < end; ++at) {
       Command command = find(stream, at);
       Json row = {{"command", titleOf(command)},
-                  {"state", at < done    ? "done"
-                            : at == done ? "running"
-                                         : "queued"}};
+                  {"state", at < done                ? "done"
+                            : at == done && hasBegun ? "running"
+                                                     : "queued"}};
       if (command.entry)
         row.update({{"entry", command.entry->name},
                     {"step", command.entry->step},

@@ -51,6 +51,7 @@ struct StepRecord {
   bool counted = false;
   std::array<double, 3> sent = {};
   std::vector<double> metrics; // in the order of --metric
+  bool measured = false;       // the update, for --histogram-every
   int64_t corrupt = 0;  // samples replaced so far in this run (--skip-corrupt)
   int64_t overPlan = 0; // peak resident set minus processPlan; may be negative
 };

@@ -1,5 +1,5 @@
-// --on-nonfinite: what follows from a step whose loss or gradient is not
-// finite.
+// What follows from a step whose loss or gradient is not finite: the job ends,
+// or a dynamic loss scale or --on-nonfinite leaves the step out.
 //
 // Such a step changes nothing: neither parameters nor optimizer state (the
 // update does not run, or its optimizers do nothing), nor the running
@@ -14,6 +14,7 @@
 #include "runtime/core/trainer.h"
 #include "shared/memory_plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -28,6 +29,43 @@ size_t changingBytes(const Buffer &buffer) {
 }
 
 } // namespace
+
+// Takes note of a step that was skipped because of its gradients. Every rank
+// comes to the same conclusion, so they may stop together.
+void Trainer::judge(StepRecord &record) {
+  record.scaled = scaler.isOn();
+  bool finite = results.nonFinite < 0;
+  bool leavesOut = toleratesNonFinite() && !scaler.isDynamic();
+  scaler.update(finite && (!leavesOut || std::isfinite(record.loss)));
+  record.counts = scaler.isOn() || toleratesNonFinite();
+  record.skipped = scaler.skipped();
+  if (!scaler.isDynamic())
+    return;
+  if (finite && !std::isfinite(record.loss))
+    stopAtLoss(record.step, record.loss);
+  if (!finite && double(scaler.scale()) < leastLossScale)
+    stopAtNonFinite(*rank, record.step,
+                    "the loss scale fell below 1e-06, since the gradients of " +
+                        std::to_string(record.skipped) +
+                        " steps were not finite",
+                    manifest.layouts[size_t(results.nonFinite)].unit);
+}
+
+// Returns the first unit whose gradient is not finite on any rank, or "". All
+// ranks call it together.
+std::string Trainer::unitOfNonFinite() const {
+  int64_t own = firstNonFinite(*rank);
+  std::vector<int64_t> all(size_t(job.size));
+  job.channel[controlChannel]->allGather(&own, all.data(), sizeof own);
+  size_t first = size_t(*std::min_element(all.begin(), all.end()));
+  return first < manifest.layouts.size() ? manifest.layouts[first].unit : "";
+}
+
+// Ends the job at a loss that is not finite.
+void Trainer::stopAtLoss(int64_t step, double loss) {
+  stopAtNonFinite(*rank, step, "the loss is " + std::to_string(loss),
+                  unitOfNonFinite());
+}
 
 // Allocates in the first step only.
 void Trainer::keepBuffers() {

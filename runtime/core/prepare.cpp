@@ -126,6 +126,8 @@ Status Trainer::load() {
     return samples.describeNonFinite(numberOf(step, 0, 0), perStep);
   };
   rank->finishCheckpoint = [this] { finishCheckpoint(); };
+  if (options.histogramEvery > 0)
+    updateRatios = std::make_unique<UpdateRatios>(manifest);
   trace.start(*rank, options.accumulate);
   FSDPC_TRY(rank->allocate(info.plan));
   FSDPC_TRY(prepareCheckpoints());

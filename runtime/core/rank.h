@@ -23,6 +23,8 @@
 
 namespace fsdpc::runtime {
 
+class UpdateRatios;
+
 // Elements that one thread sums for the norm before it goes on. The sum has the
 // same bits for every multiple of a group (square_sum.h).
 constexpr int64_t normBlock = 4096;
@@ -119,6 +121,9 @@ struct fsdpc_rank {
   // The optimizers of a step whose gradients are not finite do nothing;
   // otherwise such a step ends the job.
   bool skipsNonFinite = false;
+  // Where the update adds what it changes; null in a step that is not measured.
+  // Read while the update is enqueued.
+  fsdpc::runtime::UpdateRatios *updateRatios = nullptr;
   // Describes a number in a step's data that is not finite, or returns an empty
   // string. Called on any thread.
   std::function<std::string(int64_t step)> describeNonFinite;

@@ -7,12 +7,9 @@
 // checkpoint before it is whole. The last one is an error: nothing comes after.
 #include "runtime/core/failure.h"
 #include "runtime/core/new_file.h"
-#include "runtime/core/progress.h"
-#include "runtime/core/spelling.h"
 #include "runtime/core/trainer.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -99,13 +96,19 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
       return agree(job, first ? Status()
                               : Error{"no checkpoint in '" +
                                       options.checkpoint + "' is whole"});
-    // It may be whole for a newer program, so the one before is no remedy.
-    if (!agree(job, checkCheckpointFormat(folder.folderOf(all[0]))))
+    // It may be whole for a newer program or for another user, so the one
+    // before is no remedy.
+    if (!agree(job, checkReadable(folder.folderOf(all[0]))))
       return false;
     Result<TrainingCheckpoint> opened =
         TrainingCheckpoint::open(folder.folderOf(all[0]));
     Status whole =
         opened ? opened->verify(job.rank, job.size) : Status(opened.error());
+    if (whole && opened->manifest().state.step != all[0])
+      whole = Error{"'" + folder.folderOf(all[0]) +
+                    "' holds the checkpoint of step " +
+                    std::to_string(opened->manifest().state.step) +
+                    "; a copy must keep the name of its step"};
     if (!newest && !agree(job, whole))
       return false;
     Together outcome = together(job, whole);
@@ -145,48 +148,6 @@ std::vector<std::pair<std::string, std::string>> Trainer::settings() const {
         fact.name.find("the model's files") == std::string::npos)
       settings.emplace_back(fact.name, fact.value);
   return settings;
-}
-
-// Lists the parameters whose state begins here: "'a', 'b' and 3 more".
-static std::string begunStates(const Manifest &manifest,
-                               const TrainingCheckpoint &checkpoint) {
-  std::string names;
-  size_t count = 0;
-  for (const Layout &layout : manifest.layouts)
-    for (const Member &member : layout.members)
-      if (layout.trainable && !checkpoint.since(layout, member) && ++count <= 5)
-        names += (count > 1 ? ", '" : "'") + printable(member.name) + "'";
-  if (count > 5)
-    names += " and " + std::to_string(count - 5) + " more";
-  return names;
-}
-
-// Says where the run continues, and with what else than before.
-void Trainer::reportResumed() const {
-  if (options.resume.empty())
-    return;
-  if (!resumed) {
-    std::fprintf(stderr, "'%s' has no checkpoint yet: starting at step 0\n",
-                 options.checkpoint.c_str());
-    return;
-  }
-  std::fprintf(stderr, "resuming from '%s'\n",
-               folder.folderOf(started.step).c_str());
-  std::string begun = begunStates(manifest, *resumed);
-  if (started.step > 0 && !begun.empty())
-    std::fprintf(stderr, "%s: newly trained, from a state of zero and step 1\n",
-                 begun.c_str());
-  auto &before = resumed->manifest().settings;
-  std::string differing;
-  for (auto &[name, value] : settings()) {
-    auto same = [&name = name](auto &other) { return other.first == name; };
-    auto old = std::find_if(before.begin(), before.end(), same);
-    if (old != before.end() && old->second != value)
-      differing += (differing.empty() ? "" : ", ") + name + " is '" + value +
-                   "', was '" + printable(old->second) + "'";
-  }
-  if (!differing.empty())
-    printWarning("the run resumes with other settings: " + differing);
 }
 
 bool Trainer::isCheckpointDue() const {

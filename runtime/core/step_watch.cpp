@@ -13,8 +13,9 @@
 
 namespace fsdpc::runtime {
 
-// The time that is up when a rank writes its record.
-constexpr double recordAt = 0.6;
+// The time that is up when a rank writes its record. Before the device's own
+// watchdog ends the job, which has the first word (see `limit`).
+constexpr double recordAt = 0.6, recordAtRunningAhead = 0.3;
 
 StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
                      Limits limits, std::string path)
@@ -93,7 +94,8 @@ void StepWatch::look(double limit) {
     return;
   }
   std::chrono::duration<double> waited = now - since;
-  if (waited.count() >= recordAt * limit && !written)
+  double part = rank.device->runsAhead() ? recordAtRunningAhead : recordAt;
+  if (waited.count() >= part * limit && !written)
     writeRecord();
   if (waited.count() >= limit)
     end(waited.count());

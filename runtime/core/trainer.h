@@ -1,5 +1,6 @@
 // Training on one rank: what is opened and checked before the first step
-// (prepare.cpp), and the steps themselves (loop.cpp).
+// (prepare.cpp), the steps themselves (loop.cpp), what the ranks tell each
+// other in a step (exchange.cpp), and what the run says (reports.cpp).
 //
 // Input errors must be found on all ranks before any rank waits for another in
 // a collective, or the job would hang. Therefore `prepare` and every step
@@ -21,6 +22,7 @@
 #include "runtime/core/trace.h"
 #include "runtime/core/training_checkpoint.h"
 #include "runtime/core/training_state.h"
+#include "runtime/core/update_ratios.h"
 #include "runtime/core/weights.h"
 
 #include <chrono>
@@ -67,7 +69,11 @@ private:
   Status runUpdate(int64_t step);
   void begin(StepRecord &record);
   int stopRequest() const;
+  bool isHistogramStep(int64_t step) const {
+    return updateRatios && (step + 1) % options.histogramEvery == 0;
+  }
   void exchange(StepRecord *record);
+  void sumUpdateRatios(StepRecord &record);
   void findStragglers(int64_t step);
   void judge(StepRecord &record);
   void countSent(StepRecord &record);
@@ -76,7 +82,7 @@ private:
   Status finish(StepRecord &record);
   [[noreturn]] void stopAtLoss(int64_t step, double loss);
   std::string unitOfNonFinite() const;
-  // Steps that are not finite, in nonfinite.cpp.
+  // Steps that are not finite, in nonfinite.cpp, with `judge` and what stops.
   bool toleratesNonFinite() const {
     return options.onNonFinite.kind != NonFinitePolicy::stop;
   }
@@ -155,7 +161,8 @@ private:
   int64_t worse = 0;      // evaluations since the lowest loss
   bool exhausted = false; // --patience has run out
   Log log;
-  EventFile events; // of rank 0
+  EventFile events;                           // of rank 0
+  std::unique_ptr<UpdateRatios> updateRatios; // null without --histogram-every
   Trace trace;
   LossScaler scaler;
   StepResults results;   // of the last completed step

@@ -32,6 +32,9 @@ public:
       watchdog->beginStep(step);
   }
 
+  uint64_t enqueued() const override { return watchdog->enqueued(channel); }
+  uint32_t marks() const override { return watchdog->marks(channel); }
+
 protected:
   // Marks the begin and end of one collective, on the host and on the stream.
   class Scope {

@@ -14,6 +14,7 @@
 #include "shared/status.h"
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -52,6 +53,12 @@ public:
   virtual void announce(const char *op, const char *unit) = 0;
   // Marks that work of `step` is enqueued or replayed from here on.
   virtual void beginSection(int64_t step) = 0;
+
+  // Return how many collectives calls have enqueued, without those of replays,
+  // and how often one has begun or ended on the stream, in 32 bits: an odd
+  // number while one runs. Any thread may call them.
+  virtual uint64_t enqueued() const = 0;
+  virtual uint32_t marks() const = 0;
 
   // Writes rank r's `bytes` bytes at `shard` to whole[r · bytes …] for every r.
   // `shard` may already lie at its place.

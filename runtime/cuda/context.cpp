@@ -73,6 +73,7 @@ void CudaContext::replay() {
 // The sequences of the manifest hold the calls per stream in the order in which
 // the entry function makes them, so counting is enough to know which one it is.
 const NamedCall &CudaContext::next(int stream) {
+  commands.called(stream);
   current = &unnamed;
   if (entry) {
     // Programs without sequences, such as those of tests, have no names.

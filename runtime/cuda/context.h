@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/cuda/api.h"
+#include "runtime/cuda/command_counts.h"
 #include "runtime/cuda/kernels/own.h"
 #include "shared/status.h"
 
@@ -87,6 +88,8 @@ public:
   int64_t step = 0;
   // The current call, or a name for work of the runtime itself.
   const NamedCall *current = nullptr;
+  // How far the streams that communicate have come.
+  CommandCounts commands;
 
 private:
   using Calls = std::array<std::vector<NamedCall>, FSDPC_STREAMS>;

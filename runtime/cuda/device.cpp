@@ -147,7 +147,9 @@ void CudaDevice::enter(fsdpc_rank &rank, const Section &section,
     update->sendRates(rank, section.step);
   else
     inputs->beginUse(section.slot);
+  context.commands.begin(section);
   sections->run(section, options.graphs, [&] { entry(&rank); });
+  context.commands.end();
   if (section.update)
     update->sendReport(section.step);
   else

@@ -58,11 +58,20 @@ public:
 #define FSDPC_DEVICE_OVERRIDES
 #include "runtime/core/calls.inc"
 
+  uint64_t enqueued(int stream) const override {
+    return context.commands.enqueued(stream);
+  }
+  uint64_t completed(int stream) const override {
+    return context.commands.completed(stream);
+  }
+  bool hasBegun(int stream) const override {
+    return context.commands.hasBegun(stream);
+  }
+
   // No times are kept; profilers see the ranges that CallScope opens.
   int64_t takeExposedNanoseconds() override { return 0; }
   bool canKeepTimes() const override { return false; }
   void keepTimes(const std::array<size_t, FSDPC_STREAMS> &) override {}
-  uint64_t enqueued(int) const override { return 0; }
   DeviceTimes times(int, uint64_t) const override { return {}; }
 
 private:

@@ -33,8 +33,10 @@ Status CudaDevice::makeCollectives() {
 }
 
 void CudaDevice::announce(const CallScope &scope, Channel on) {
-  if (!isAlone())
-    channel(on).announce(scope.call.op.c_str(), scope.call.unit.c_str());
+  if (isAlone())
+    return;
+  channel(on).announce(scope.call.op.c_str(), scope.call.unit.c_str());
+  context.commands.announced(on);
 }
 
 void CudaDevice::gather(const void *shard, void *whole, size_t bytes,
@@ -66,6 +68,8 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   }
   // The loop may read or overwrite the wholes on any stream afterwards.
   synchronize();
+  if (!isAlone())
+    context.commands.start(channels);
   return {};
 }
 

@@ -106,9 +106,14 @@ void Watchdog::markHost(Channel channel, uint32_t name, bool begins) {
 
 void Watchdog::markStream(Channel channel, uint32_t name, bool begins,
                           CudaStream stream) {
+  marked[channel] += begins;
   Mark mark{&words[channel], value(name, begins), true};
   check(name, api.launchOwn(OwnKernels::numberOf<Mark>(), 1, &mark, sizeof mark,
                             stream));
+}
+
+uint32_t Watchdog::marks(Channel channel) const {
+  return uint32_t(load(words[channel]) >> 32);
 }
 
 std::string Watchdog::describe(uint32_t name) {

@@ -48,6 +48,11 @@ public:
   void markStream(Channel channel, uint32_t name, bool begins,
                   CudaStream stream);
 
+  // Collectives of a channel that markStream has seen, and the marks that its
+  // stream has reached, in 32 bits. Any thread may call them.
+  uint64_t enqueued(Channel channel) const { return marked[channel]; }
+  uint32_t marks(Channel channel) const;
+
   // Describes a collective for messages: "rank 1, step 12, unit 'h.3':
   // all_gather".
   std::string describe(uint32_t name);
@@ -77,6 +82,7 @@ private:
   // The marks of the host, in the format of `words`. Written by the thread of
   // the rank.
   std::array<std::atomic<uint64_t>, 2> hosts{};
+  std::array<std::atomic<uint64_t>, 2> marked{}; // by the thread of the rank
   // Used by the thread only.
   std::array<Progress, 2> seen;
   std::mutex mutex; // guards the members below

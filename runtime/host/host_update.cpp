@@ -1,115 +1,26 @@
-// The update on the host: norm, clipping, sums per member, optimizer. The
-// norm's sum is exact over groups of elements (square_sum.h), so that its bits
-// depend neither on the processor nor on the number of threads and ranks. The
-// CUDA kernels have the same bits (runtime/cuda/kernels/norm.h).
+// The update on the host after the norm (host_norm.cpp): sums per member, the
+// optimizer, and what it changes, in the steps of --histogram-every. Each runs
+// on the compute threads, by members, in blocks of one size.
 #include "runtime/host/host_device.h"
 
-#include "runtime/comm/each_processor.h"
 #include "runtime/core/rank.h"
-#include "runtime/core/square_sum.h"
+#include "runtime/core/update_ratios.h"
 #include "runtime/host/host_factors.h"
 #include "runtime/host/host_muon.h"
+#include "runtime/host/host_squares.h"
 #include "shared/member_sums.h"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <mutex>
 
 namespace fsdpc::runtime {
 
 namespace {
 
-constexpr int64_t optimizerGrain = 1 << 14; // elements per piece of a thread
-constexpr int64_t sumBlock = 4096;          // elements per partial sum
-
-using FourFloats =
-    float __attribute__((vector_size(16), aligned(4), may_alias));
-using FourDoubles = double __attribute__((vector_size(32)));
-
-// SquareSum::addSquares, with the same order and vectors of the processor. The
-// products are exact, so no version has other bits.
-FSDPC_EACH_PROCESSOR
-void addSquares(const float *values, int64_t count, SquareSum &sum) {
-  int64_t i = 0;
-  for (; i + squareGroup <= count; i += squareGroup) {
-    auto *four = reinterpret_cast<const FourFloats *>(values + i);
-    FourDoubles a = __builtin_convertvector(four[0], FourDoubles);
-    FourDoubles b = __builtin_convertvector(four[1], FourDoubles);
-    FourDoubles c = __builtin_convertvector(four[2], FourDoubles);
-    FourDoubles d = __builtin_convertvector(four[3], FourDoubles);
-    FourDoubles lanes = (a * a + c * c) + (b * b + d * d);
-    sum.add((lanes[0] + lanes[2]) + (lanes[1] + lanes[3]));
-    if (i % (squareGroup * SquareSum::mostAdditions) == 0)
-      sum.carry();
-  }
-  sum.addRest(values + i, count - i);
-}
+constexpr int64_t sumBlock = 4096;    // elements per partial sum, and per copy
+constexpr int64_t optimizerGrain = 4; // such blocks per piece of a thread
 
 } // namespace
-
-// Sum of squares of the elements for which this rank answers, without gaps and
-// padding.
-SquareSum HostDevice::layoutSquares(fsdpc_rank &rank, int32_t index) {
-  const Layout &layout = rank.manifest.layouts[size_t(index)];
-  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  int64_t first = buffers.ownOf(rank.job.rank);
-  const float *own =
-      buffers.gradientShard + (first - buffers.shardOf(rank.job.rank));
-  int64_t blocks = (buffers.own + normBlock - 1) / normBlock;
-  SquareSum sum;
-  std::mutex adding;
-  parallelFor(blocks, 16, [&](int64_t begin, int64_t end) {
-    SquareSum piece;
-    for (int64_t block = begin; block < end; ++block) {
-      int64_t from = first + block * normBlock;
-      int64_t to = std::min(from + normBlock, first + buffers.own);
-      forEachMember(layout, from, to, [&](size_t, int64_t a, int64_t b) {
-        addSquares(own + (a - first), b - a, piece);
-      });
-    }
-    std::lock_guard<std::mutex> lock(adding);
-    sum.add(piece); // in any order
-  });
-  return sum;
-}
-
-// Writes one sum per layout, of this rank's part; the program then reduces
-// their digits over the ranks.
-void HostDevice::sumSquares(fsdpc_rank &rank, int count, const int32_t *layouts,
-                            void *sums) {
-  layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
-  run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums] {
-    for (int i = 0; i < count; ++i)
-      layoutSquares(rank, layouts[i])
-          .write(static_cast<double *>(sums) + i * normDigits);
-  });
-}
-
-// The sums are of accumulated gradients, hence the factor (1/V, and 1 / the
-// loss's scale) in the norm and in the result. The constant 1e-6 is that of
-// PyTorch's clip_grad_norm_. With a dynamic loss scale or --on-nonfinite a
-// gradient that is not finite makes the optimizers of this step do nothing.
-void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
-                      const void *sums, double maxNorm, void *scale) {
-  int64_t step = rank.step;
-  double toMean = rank.gradientFactor;
-  layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
-  run(FSDPC_STREAM_COMPUTE, [this, &rank, count, layouts, sums, maxNorm, scale,
-                             step, toMean] {
-    // The sums are the same on every rank, so all ranks stop at the same
-    // layout.
-    int64_t failed;
-    double sum = sumOfSquares(static_cast<const double *>(sums), count, failed);
-    reported.nonFinite = failed < 0 ? -1 : layouts[failed];
-    if (failed >= 0 && !rank.skipsNonFinite)
-      stopAtGradient(rank, step, layouts[failed]);
-    double norm = std::sqrt(sum) * toMean;
-    double factor = maxNorm > 0 ? std::min(1.0, maxNorm / (norm + 1e-6)) : 1;
-    reported.norm = norm;
-    *static_cast<float *>(scale) = float(factor * toMean);
-  });
-}
 
 // The rates change from step to step and are read when the kernel runs. They
 // may be overwritten only after that, which the loop's synchronize after each
@@ -199,6 +110,34 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   });
 }
 
+// Runs `update` on a member's elements [from, to), block by block, and adds to
+// `ratios` what it changed of those for which this rank answers: each replica
+// of a shard answers for a part of it. A block's copy is all the memory that
+// this takes, and blocks begin with a group (square_sum.h), so the sums are the
+// same for any number of ranks and threads.
+template <class Update>
+static void measure(const fsdpc_rank &rank, int32_t layout, size_t member,
+                    const float *part, int64_t from, int64_t to,
+                    UpdateRatios &ratios, const Update &update) {
+  const LayoutBuffers &buffers = rank.layouts[size_t(layout)];
+  int64_t first = buffers.ownOf(rank.job.rank);
+  std::array<float, sumBlock> before;
+  UpdateSums sums;
+  for (int64_t last; from < to; from = last) {
+    last = std::min(from + sumBlock, to);
+    int64_t begin = std::max(from, first);
+    int64_t end = std::max(begin, std::min(last, first + buffers.own));
+    const float *values = part + (begin - buffers.partBegin);
+    std::copy(values, values + (end - begin), before.begin());
+    update(from, last);
+    addSquares(before.data(), end - begin, sums.values);
+    for (int64_t i = 0; i < end - begin; ++i)
+      before[size_t(i)] = values[i] - before[size_t(i)];
+    addSquares(before.data(), end - begin, sums.changes);
+  }
+  ratios.add(size_t(layout), member, sums);
+}
+
 // With sums the rates have been set for them, and a kernel that reads these may
 // be running.
 void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
@@ -213,11 +152,13 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   OptimizerOperands operands =
       optimizerOperands(rank, index, scale, factors || updates);
   fsdpc_kernel_body body = kernel->host;
+  UpdateRatios *ratios = rank.updateRatios;
 
-  run(FSDPC_STREAM_COMPUTE, [=, this, &layout, &buffers] {
+  run(FSDPC_STREAM_COMPUTE, [=, this, &rank, &layout, &buffers] {
     if (reported.nonFinite >= 0)
       return;
-    parallelFor(buffers.part, optimizerGrain, [&](int64_t begin, int64_t end) {
+    int64_t blocks = (buffers.part + sumBlock - 1) / sumBlock;
+    parallelFor(blocks, optimizerGrain, [&](int64_t begin, int64_t end) {
       // A copy per piece: the last operands are the rates and the sums of the
       // member at hand.
       auto own = operands;
@@ -225,27 +166,35 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
       auto runBlock = [&](int64_t from, int64_t to) {
         body(from - buffers.partBegin, to - buffers.partBegin, own.list.data());
       };
-      forEachMember(layout, buffers.partBegin + begin, buffers.partBegin + end,
-                    [&](size_t member, int64_t from, int64_t to) {
-                      own.list[own.count] = buffers.rates[member].data();
-                      own.list[own.count + 1] = const_cast<double *>(
-                          sums ? static_cast<const double *>(sums) +
-                                     member * size_t(perMember)
-                               : nullptr);
-                      if (updates)
-                        own.list[numberOperand] =
-                            updatesOf(buffers, layout, member, updates);
-                      if (!factors)
-                        return runBlock(from, to);
-                      for (; from < to; from += sumBlock) {
-                        int64_t last = std::min(from + sumBlock, to);
-                        own.list[numberOperand] =
-                            variancesOf(buffers, layout.members[member], member,
-                                        static_cast<const double *>(factors),
-                                        from, last, variances.data());
-                        runBlock(from, last);
-                      }
-                    });
+      auto update = [&](size_t member, int64_t from, int64_t to) {
+        own.list[own.count] = buffers.rates[member].data();
+        own.list[own.count + 1] =
+            const_cast<double *>(sums ? static_cast<const double *>(sums) +
+                                            member * size_t(perMember)
+                                      : nullptr);
+        if (updates)
+          own.list[numberOperand] = updatesOf(buffers, layout, member, updates);
+        if (!factors)
+          return runBlock(from, to);
+        for (; from < to; from += sumBlock) {
+          int64_t last = std::min(from + sumBlock, to);
+          own.list[numberOperand] =
+              variancesOf(buffers, layout.members[member], member,
+                          static_cast<const double *>(factors), from, last,
+                          variances.data());
+          runBlock(from, last);
+        }
+      };
+      forEachMember(
+          layout, buffers.partBegin + begin * sumBlock,
+          buffers.partBegin + std::min(end * sumBlock, buffers.part),
+          [&](size_t member, int64_t from, int64_t to) {
+            if (!ratios)
+              return update(member, from, to);
+            measure(rank, index, member, static_cast<float *>(operands.list[0]),
+                    from, to, *ratios,
+                    [&](int64_t a, int64_t b) { update(member, a, b); });
+          });
     });
   });
 }

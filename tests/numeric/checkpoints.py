@@ -1,10 +1,12 @@
 """Checks `fsdpc ckpt` on checkpoints of a model with running statistics: what each subcommand prints, writes and refuses.
 
-With --python, a Python that has torch, it also converts to and from torch's formats.
+With --python, a Python that has torch, it also converts to and from torch's formats. With --all a bit is flipped in every block of
+4 KiB of every file, one after the other.
 """
 import argparse
 import json
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 
 from harness import Failure, MODELS, fixture, main, run
 
+SAMPLE = 12                                   # blocks of 4 KiB that get a flipped bit without --all
 PEAK = 48 << 20                               # bytes that a command may take more for a large checkpoint than for a small one
 
 
@@ -81,6 +84,26 @@ def check_verify(bench, folder: Path) -> None:
         expect("step-0000002' is whole" in text and "step-0000004/" in text and text.count("\n") == 2, f"{number}: {text}")
         ckpt(bench, "consolidate", copy, "-o", bench.path("none.safetensors"), code=1)
     expect(not bench.path("none.safetensors").exists(), "a damaged checkpoint was consolidated")
+
+
+def check_flipped_bits(bench, program: Path, chosen, folder: Path, every: bool) -> None:
+    """A bit is flipped in a block of 4 KiB: `verify` names the file, and --resume names it too and takes no other checkpoint."""
+    copy = bench.path("flipped")
+    shutil.copytree(folder / "step-0000004", copy / "step-0000004")
+    blocks = [(file, at) for file in sorted((copy / "step-0000004").iterdir()) for at in range(0, file.stat().st_size, 4096)]
+    drawn = random.Random(len(blocks))
+    resume = [program, *chosen.data, "--steps", 5, "--checkpoint", copy, "--resume"]
+    tried = blocks if every else drawn.sample(blocks, min(SAMPLE, len(blocks)))
+    for file, block in tried:
+        whole = file.read_bytes()
+        at = min(block + drawn.randrange(4096), len(whole) - 1)
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << drawn.randrange(8)]) + whole[at + 1:])
+        expect(file.name in ckpt(bench, "verify", copy, code=1), f"verify does not name '{file}', of which byte {at} has a flipped bit")
+        told = run(resume, expected=3).stderr
+        expect(file.name in told and "is whole" in told and told.count("error: ") == 1, f"byte {at} of '{file}': {told}")
+        file.write_bytes(whole)
+    print(f"a bit in each of {len(tried)} blocks of 4 KiB, of {len(blocks)}")
+    run(resume)
 
 
 def check_consolidate(bench, folder: Path, saved: Path) -> None:
@@ -232,6 +255,7 @@ def test(bench, options) -> None:
     check_inspect(bench, folder)
     check_states(bench, chosen)
     check_verify(bench, folder)
+    check_flipped_bits(bench, program, chosen, folder, options.all)
     check_consolidate(bench, folder, trained.saved)
     check_diff(bench, folder, trained.saved)
     check_reshard(bench, folder, resume)
@@ -247,9 +271,10 @@ def test(bench, options) -> None:
         check_torch(bench, folder, options.python, resume)
 
 
-def add_python(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="flip a bit in every block of a checkpoint, not in a sample")
     parser.add_argument("--python", metavar="PYTHON", help="a Python that has torch: also convert to and from its formats")
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, test, add_python))
+    sys.exit(main(__doc__, test, add_arguments))

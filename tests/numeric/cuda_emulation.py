@@ -7,8 +7,9 @@ parity    losses are within 1e-5 of the host's program (bf16: 2e-3) on 1, 2 and 
           that use NCCL, and within the reference's limits, those of evaluations too; graphs change no bit
 identity  with --deterministic, no strategy, schedule, graph, delay, or choice of threads or processes changes a bit; without
           it, losses stay within 1e-5
-faults    each fault ends every rank within the watchdog's time, with one message that names the place
+faults    each fault ends every rank within the watchdog's time, with one message that names the place; the flight records say so too
 """
+import json
 import os
 import re
 import subprocess
@@ -119,6 +120,7 @@ FAULTS = [                                    # fault, launcher, words of the me
     ("launch:400", "threads", r"rank \d, step \d+(, unit '[^']+')?: .* failed: unspecified launch failure"),
     ("nccl:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ failed"),
     ("silent:20@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
+    ("silent:100@1", "mpirun", r"rank \d, step \d+, unit '[^']+': \w+ has not ended within 6 s"),
     ("memory", "mpirun", r"the program requires \d+ bytes of GPU memory"),
     ("memory", "threads", r"the program requires \d+ bytes of GPU memory"),
     ("few-devices", "mpirun", r"node '[^']+' has 1 GPU for 2 ranks; .*--ranks 2"),
@@ -126,12 +128,28 @@ FAULTS = [                                    # fault, launcher, words of the me
 ]
 
 
+def check_records(bench, error: str) -> str:
+    """The flight record of the rank that speaks has the collective of its message running, after others that are done, also in a
+    replayed graph. Returns what is wrong, or an empty string."""
+    rank, step, unit, op = re.search(r"rank (\d), step (\d+), unit '([^']+)': (\w+)", error).groups()
+    for other in (0, 1):
+        if not bench.path(f"flight.{other}.json").exists():
+            return f"there is no flight record of rank {other}"
+    record = json.loads(bench.path(f"flight.{rank}.json").read_text())
+    rows = [row for rows in record["streams"].values() for row in rows]
+    running = [(row["command"].split()[0], row["unit"], row["step"]) for row in rows if row["state"] == "running"]
+    if (op, unit, int(step)) not in running or sum(row["state"] == "done" for row in rows) < 5:
+        return f"the record has {running} running, the message is {error!r}: {record}"
+    return "" if f"unit '{unit}': {op}" in record["place"] else f"the record is at {record['place']}, the message is {error!r}"
+
+
 def faults(bench, fixture, options):
     program = bench.compile_fixture(fixture, "emulated", "--target=cuda-emulation")
     wrong = []
     for fault, launcher, message in FAULTS:
         launch = [program, "--ranks", 2] if launcher == "threads" else [*harness.mpirun(2), program]
-        command = [*launch, *fixture.data, "--steps", options.steps or 40, "--watchdog", WATCHDOG]
+        command = [*launch, *fixture.data, "--steps", options.steps or 40, "--watchdog", WATCHDOG,
+                   "--flight-recorder", bench.path("flight.json")]
         began = time.monotonic()
         try:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -144,6 +162,8 @@ def faults(bench, fixture, options):
         print(f"{fault}, {launcher}: {time.monotonic() - began:.1f} s, exit code {done.returncode}, {errors}", flush=True)
         if done.returncode != 3 or len(errors) != 1 or not re.search(message, errors[0]):
             wrong.append(f"{fault}, {launcher}: exit code {done.returncode}, {errors}")
+        elif fault.startswith("silent") and (fault_of_record := check_records(bench, errors[0])):
+            wrong.append(f"{fault}, {launcher}: {fault_of_record}")
     if wrong:
         raise Failure("; ".join(wrong))
 

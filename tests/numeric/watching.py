@@ -12,6 +12,9 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+import numpy as np
+
+from compare import read_safetensors
 from harness import Failure, fixture, main, run
 
 CURVES = {"loss", "grad_norm", "lr", "step_ms", "samples_per_s", "exposed_comm_ms", "peak_bytes"}
@@ -75,18 +78,32 @@ def fields(message: bytes) -> list[tuple[int, object]]:
     return found
 
 
-def curves(path: Path) -> tuple[int, dict[str, dict[int, float]]]:
-    """Returns the step from which the file replaces earlier ones, and its curves."""
+def summaries(path: Path) -> tuple[int, list[tuple[int, str, int, object]]]:
+    """Returns the step from which the file replaces earlier ones, and of each value: step, tag, field of its kind, and itself."""
     version, start, *rest = [fields(record) for record in records(path)]
     expect(dict(version)[3] == b"brain.Event:2" and dict(version)[1] > 1.7e9, f"{path}: version")
     expect(dict(fields(dict(start)[7])) == {1: 1}, f"{path}: no start of a session")
-    found: dict[str, dict[int, float]] = {}
+    found = []
     for event in map(dict, rest):
         for number, value in fields(event[5]):
             expect(number == 1, f"{path}: field {number} of a summary")
-            point = dict(fields(value))
-            found.setdefault(point[1].decode(), {})[event[2]] = point[2]
+            (_, tag), (kind, point) = fields(value)
+            found.append((event[2], tag.decode(), kind, point))
     return dict(start)[2], found
+
+
+def curves(path: Path) -> tuple[int, dict[str, dict[int, float]]]:
+    start, found = summaries(path)
+    by_tag: dict[str, dict[int, float]] = {}
+    for step, tag, kind, point in found:
+        if kind == 2:
+            by_tag.setdefault(tag, {})[step] = point
+    return start, by_tag
+
+
+def histograms(path: Path) -> dict[tuple[int, str], bytes]:
+    """Returns the encoded HistogramProto of each step and tag."""
+    return {(step, tag): point for step, tag, kind, point in summaries(path)[1] if kind == 5}
 
 
 def compare(found: dict[int, float], lines: list[dict], key: str) -> None:
@@ -98,7 +115,7 @@ def compare(found: dict[int, float], lines: list[dict], key: str) -> None:
 READER = """
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-reader = EventAccumulator(sys.argv[1])
+reader = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0})  # 0: all of them
 reader.Reload()
 print(json.dumps({tag: [[e.step, e.value] for e in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}))
 """
@@ -125,6 +142,53 @@ def check_events(bench, program: Path, chosen, python: Path | None) -> None:
         for key in CURVES:
             expect([step for step, _ in read[key]] == list(range(9)), f"tensorboard reads the steps {read[key]}")
             compare(dict(map(tuple, read[key])), lines, key)
+
+
+HISTOGRAM_READER = READER.replace('reader.Scalars(tag)', 'reader.Histograms(tag)').replace('"scalars"', '"histograms"').replace(
+    "e.value", "[e.histogram_value.num, e.histogram_value.min, e.histogram_value.max]")
+
+
+def check_ratios(bench, program: Path, chosen, steps: int, found: dict[tuple[int, str], bytes], measured: Path) -> None:
+    """The histograms of the last step are those of the parameters as they were saved before and after it. `measured` is what the
+    run with histograms saved: measuring changes no bit."""
+    saved = [bench.train(program, chosen, 1, local=True, steps=done, accumulate=4).saved for done in (steps - 1, steps)]
+    expect(saved[1].read_bytes() == measured.read_bytes(), "a run with histograms learns something else")
+    states = [read_safetensors(path) for path in saved]
+    ratios: dict[str, list[float]] = {}
+    for layout in json.loads(run([program, "--manifest"]).stdout)["layouts"]:
+        for member in layout["members"]:
+            before, after = (state[member["name"]] for state in states)
+            if np.any(before):
+                ratios.setdefault("update_ratio/" + layout["unit"], []).append(np.linalg.norm(after - before) / np.linalg.norm(before))
+    expect({tag for step, tag in found if step == steps - 1} == set(ratios), f"histograms {sorted(found)}, units {sorted(ratios)}")
+    for tag, values in ratios.items():
+        told = fields(found[steps - 1, tag])
+        expect([number for number, _ in told] == [1, 2, 3, 4, 5, 6, 7], f"fields {told}")
+        numbers, limits, buckets = [value for _, value in told[:5]], *(np.frombuffer(value) for _, value in told[5:])
+        wanted = [min(values), max(values), len(values), sum(values), sum(value * value for value in values)]
+        expect(np.allclose(numbers, wanted, rtol=1e-12, atol=0), f"{tag}: {numbers}, from the saved parameters {wanted}")
+        counts = np.bincount(np.searchsorted(limits, values), minlength=len(limits))
+        expect(np.array_equal(buckets, counts) and buckets[0] > 0, f"{tag}: buckets {buckets}, counted {counts}")
+        expect(np.allclose(np.diff(np.log10(limits)), 0.1), f"{tag}: limits {limits}")
+
+
+def check_histograms(bench, python: Path | None) -> None:
+    """Every second step has the ratios of its update, the same bytes for all ranks, threads and strategies."""
+    chosen, steps = fixture("gpt"), 4
+    programs = [bench.compile_fixture(chosen, name, f"--strategy={name}") for name in ("zero3", "ddp")]
+    seen = []
+    for program, ranks, threads in ((programs[0], 1, 2), (programs[0], 2, 1), (programs[1], 4, 1)):
+        folder = bench.path(f"histograms-{ranks}")
+        training = bench.train(program, chosen, ranks, "--tensorboard", folder, "--histogram-every", 2, local=True, steps=steps,
+                               threads=threads, accumulate=4 // ranks)
+        seen.append(histograms(next(folder.iterdir())))
+        expect(seen[-1].keys() == seen[0].keys() and {step for step, _ in seen[0]} == {1, 3}, f"histograms {sorted(seen[-1])}")
+        expect(seen[-1] == seen[0], f"{ranks} ranks have other histograms")
+    check_ratios(bench, programs[0], chosen, steps, seen[0], training.saved)
+    if python:
+        read = json.loads(run([python, "-c", HISTOGRAM_READER, bench.path("histograms-1")]).stdout)
+        wanted = {(step, tag): [dict(fields(point))[number] for number in (3, 1, 2)] for (step, tag), point in seen[0].items()}
+        expect({(step, tag): value for tag, points in read.items() for step, value in points} == wanted, f"tensorboard reads {read}")
 
 
 def check_refusals(bench, program: Path, chosen) -> None:
@@ -250,6 +314,7 @@ def test(bench, options) -> None:
     chosen = fixture("linears")
     program = bench.compile_fixture(chosen, "program")
     check_events(bench, program, chosen, options.python)
+    check_histograms(bench, options.python)
     check_refusals(bench, program, chosen)
     check_progress(bench, program, chosen)
     check_top(bench, program, chosen)

@@ -112,6 +112,7 @@ TEST(CommandLine, MistakesNameTheNearest) {
       {{"--steps", "-1"}, "--steps: '-1' is not a whole number of at least 0"},
       {{"--steps", "0"}, "--steps 0 needs --eval NAME=FILE"},
       {{"--eval-every", "5"}, "--eval-every needs --eval NAME=FILE"},
+      {with({"--histogram-every=5"}), "needs --tensorboard DIR"},
       {{"--patience", "5"}, "--patience needs --eval NAME=FILE"},
       {{"--eval", "labels=a.npy"},
        "input 'input_ids' has no data: give --eval input_ids=FILE.npy"},

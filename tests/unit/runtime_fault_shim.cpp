@@ -7,6 +7,7 @@
 //   FAULT_KILL=1       or: the process is killed in its place
 //   FAULT_KILL=all     or: all processes of its group are
 //   FAULT_SLEEP=500    or: it works, after so many milliseconds
+//   FAULT_SHORT=1      or: a read or write moves half of its bytes
 //   FAULT_PATH=t.json  count only calls on paths that contain this
 //   FAULT_CPUS=2000    the machine has so many cores, of which the last two may
 //                      be used
@@ -58,6 +59,7 @@ constexpr const char *names[kinds] = {
     "fchmod",    "access", "mkdir", "rmdir"};
 
 std::atomic<long> counts[kinds];
+thread_local bool halves = false; // the call that `fails` let pass is short
 
 long setting(const char *name) {
   const char *text = getenv(name);
@@ -68,6 +70,7 @@ long setting(const char *name) {
 // the terminal is not counted.
 bool fails(Kind kind, const char *path, int descriptor) {
   char link[64], target[512];
+  halves = false;
   if (descriptor >= 0 && descriptor <= 2)
     return false;
   if (const char *wanted = getenv("FAULT_PATH")) {
@@ -95,9 +98,15 @@ bool fails(Kind kind, const char *path, int descriptor) {
     usleep(useconds_t(milliseconds * 1000));
     return false;
   }
+  halves = setting("FAULT_SHORT") != 0;
+  if (halves)
+    return false;
   errno = int(setting("FAULT_ERRNO"));
   return true;
 }
+
+// Returns how many of its bytes a read or write may move.
+size_t moved(size_t bytes) { return halves ? (bytes + 1) / 2 : bytes; }
 
 [[gnu::destructor]] void writeCounts() {
   const char *path = getenv("FAULT_COUNTS");
@@ -147,23 +156,24 @@ int openat(int folder, const char *path, int flags, ...) {
   return file;
 }
 ssize_t read(int file, void *to, size_t bytes) {
-  return fails(readCall, nullptr, file) ? -1
-                                        : syscall(SYS_read, file, to, bytes);
+  return fails(readCall, nullptr, file)
+             ? -1
+             : syscall(SYS_read, file, to, moved(bytes));
 }
 ssize_t pread(int file, void *to, size_t bytes, off_t offset) {
   return fails(readCall, nullptr, file)
              ? -1
-             : syscall(SYS_pread64, file, to, bytes, offset);
+             : syscall(SYS_pread64, file, to, moved(bytes), offset);
 }
 ssize_t write(int file, const void *from, size_t bytes) {
   return fails(writeCall, nullptr, file)
              ? -1
-             : syscall(SYS_write, file, from, bytes);
+             : syscall(SYS_write, file, from, moved(bytes));
 }
 ssize_t pwrite(int file, const void *from, size_t bytes, off_t offset) {
   return fails(writeCall, nullptr, file)
              ? -1
-             : syscall(SYS_pwrite64, file, from, bytes, offset);
+             : syscall(SYS_pwrite64, file, from, moved(bytes), offset);
 }
 int fsync(int file) {
   return fails(fsyncCall, nullptr, file) ? -1 : int(syscall(SYS_fsync, file));

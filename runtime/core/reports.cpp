@@ -1,0 +1,115 @@
+// What a run says: where it continues, its first and last lines, and a step's
+// lines in the log and the event file. All of it on rank 0. A log that can no
+// longer be written is a warning, since the weights matter more.
+#include "runtime/core/failure.h"
+#include "runtime/core/progress.h"
+#include "runtime/core/spelling.h"
+#include "runtime/core/stop_request.h"
+#include "runtime/core/trainer.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace fsdpc::runtime {
+
+constexpr int64_t mebibyte = 1 << 20;
+
+void Trainer::warnOfUnused() const {
+  std::string names;
+  std::vector<std::string> unused = weights.unused();
+  for (size_t i = 0; i < unused.size() && i < 5; ++i)
+    names += (i ? ", '" : "'") + printable(unused[i]) + "'";
+  if (unused.size() > 5)
+    names += " and " + std::to_string(unused.size() - 5) + " more";
+  if (!names.empty())
+    printWarning("'" + options.init +
+                 "' contains tensors that the program does not use: " + names);
+}
+
+// Lists the parameters whose state begins here: "'a', 'b' and 3 more".
+static std::string begunStates(const Manifest &manifest,
+                               const TrainingCheckpoint &checkpoint) {
+  std::string names;
+  size_t count = 0;
+  for (const Layout &layout : manifest.layouts)
+    for (const Member &member : layout.members)
+      if (layout.trainable && !checkpoint.since(layout, member) && ++count <= 5)
+        names += (count > 1 ? ", '" : "'") + printable(member.name) + "'";
+  if (count > 5)
+    names += " and " + std::to_string(count - 5) + " more";
+  return names;
+}
+
+// Says where the run continues, and with what else than before.
+void Trainer::reportResumed() const {
+  if (options.resume.empty())
+    return;
+  if (!resumed) {
+    std::fprintf(stderr, "'%s' has no checkpoint yet: starting at step 0\n",
+                 options.checkpoint.c_str());
+    return;
+  }
+  std::fprintf(stderr, "resuming from '%s'\n",
+               folder.folderOf(started.step).c_str());
+  std::string begun = begunStates(manifest, *resumed);
+  if (started.step > 0 && !begun.empty())
+    std::fprintf(stderr, "%s: newly trained, from a state of zero and step 1\n",
+                 begun.c_str());
+  auto &before = resumed->manifest().settings;
+  std::string differing;
+  for (auto &[name, value] : settings()) {
+    auto same = [&name = name](auto &other) { return other.first == name; };
+    auto old = std::find_if(before.begin(), before.end(), same);
+    if (old != before.end() && old->second != value)
+      differing += (differing.empty() ? "" : ", ") + name + " is '" + value +
+                   "', was '" + printable(old->second) + "'";
+  }
+  if (!differing.empty())
+    printWarning("the run resumes with other settings: " + differing);
+}
+
+// Writes a step to the log and to the event file. The run does not depend on
+// them.
+void Trainer::publish(const StepRecord &record) {
+  auto warn = [&](const Status &written, const char *what) {
+    if (!written)
+      printWarning(written.error().message + "; the run goes on, and its " +
+                   what + " ends before step " + std::to_string(record.step));
+  };
+  warn(log.step(manifest, options, info, record), "log");
+  if (events.isOpen()) // a step allocates nothing without it
+    warn(events.add(record.step, scalarsOf(manifest, options, info, record),
+                    record.measured ? updateRatios->histograms()
+                                    : std::vector<Histogram>()),
+         "event file");
+}
+
+// Says what the run begins with, once everything is prepared.
+Status Trainer::beginReports(Progress &progress) {
+  progress.start();
+  if (std::string note = weights.initNote(); !note.empty())
+    std::fprintf(stderr, "%s\n", note.c_str());
+  warnOfUnused();
+  reportResumed();
+  if (!evaluation.note().empty())
+    printWarning(evaluation.note());
+  FSDPC_TRY(log.header(manifest, options, info));
+  return events.begin(info.firstStep);
+}
+
+// Says how the run ended; `record` is its last step.
+void Trainer::endReports(Progress &progress, const StepRecord &record) {
+  if (options.steps == 0)
+    return; // the evaluation has been printed
+  if (started.step >= options.steps)
+    progress.nothingToDo();
+  else if (stopping)
+    progress.stop(record, nameOfRequest(stopping));
+  else
+    progress.finish(record);
+  if (record.overPlan > 64 * mebibyte)
+    printWarning("peak memory is " + bytesText(record.overPlan) +
+                 " above the planned " + bytesText(info.processPlan));
+}
+
+} // namespace fsdpc::runtime

@@ -1,0 +1,14 @@
+// Sums of squares on the host, for norms.
+#pragma once
+
+#include "runtime/core/square_sum.h"
+
+#include <cstdint>
+
+namespace fsdpc::runtime {
+
+// SquareSum::addSquares with vectors: adds the squares of a part of a member
+// that begins with a group, and carries.
+void addSquares(const float *values, int64_t count, SquareSum &sum);
+
+} // namespace fsdpc::runtime
