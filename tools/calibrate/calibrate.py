@@ -2,6 +2,10 @@
 
 Compiles small transformers with fsdpc, runs them with --trace on one rank and on several real ones (mpirun), and fits the rates of
 the cost model to the times of their commands: calls of the same libraries and kernels that training runs.
+
+Other work on the machine shall not change the figures. So compute is measured in core time, in which a thread does not count while
+it is interrupted; only collectives, which wait for each other, and several threads per rank are measured by the clock. All
+programs run in turn, several times over, and a figure is the median of these rounds.
 """
 import argparse
 import json
@@ -22,6 +26,7 @@ SHAPES = (Shape(2, 64, 2, 64, 4), Shape(2, 256, 4, 128, 4), Shape(1, 512, 8, 256
 TYPES = {"f32": 4, "bf16": 2}
 PRODUCTS = ("matmul", "attention", "attention_grad")
 STEPS = 9                                         # a trace keeps the last eight
+ROUNDS = 3
 
 
 def fail(message: str):
@@ -71,70 +76,90 @@ def grouped(events: list[dict]) -> dict:
     return groups
 
 
-def typical(events: list[dict], core: bool = False) -> float:
-    """A machine that does something else as well makes a command slower, never faster: the lower quartile.
-
-    `core`: of the time on its core, in which a single thread is not interrupted.
-    """
-    times = sorted(event["args"]["cpu_us"] if core else event["dur"] for event in events)
-    return max(times[len(times) // 4], 1e-3)
+def time_of(event: dict, core: bool) -> float:
+    return event["args"]["cpu_us"] if core else event["dur"]
 
 
-def compute_samples(events: list[dict], classes: dict, core: bool) -> None:
-    """Adds the commands of the compute stream by class; what updates layouts is one class."""
-    for (stream, op, _, flops, bytes), group in grouped(events).items():
+def lower_quartile(times: list[float]) -> float:
+    """Other work makes a command slower, never faster: by the clock, or by what it leaves in the caches."""
+    return max(sorted(times)[len(times) // 4], 1e-3)
+
+
+def typical(rounds: list[list[dict]], core: bool) -> dict:
+    """Returns the µs of each group of equal commands, the median of its rounds, and how often it runs in a step."""
+    times, calls = defaultdict(list), {}
+    for events in rounds:
+        for name, group in grouped(events).items():
+            times[name].append(lower_quartile([time_of(event, core) for event in group]))
+            calls[name] = len(group) / (STEPS - 2)
+    return {name: (statistics.median(times[name]), calls[name]) for name in times}
+
+
+def compute_samples(commands: dict, classes: dict) -> None:
+    """Adds the commands of the compute stream by class."""
+    for (stream, op, _, flops, bytes), (us, calls) in commands.items():
         if stream == 0 and (op in PRODUCTS or op == "launch"):
-            classes[op].append(Sample(flops, bytes, typical(group, core), len(group) / (STEPS - 2)))
+            classes[op].append(Sample(flops, bytes, us, calls))
 
 
-def update_sample(program: Program, events: list[dict], core: bool) -> Sample:
+def update_sample(program: Program, commands: dict) -> Sample:
     """The optimizer and the norm of a rank that owns everything, as passes/schedule/Prediction.cpp counts their bytes."""
-    us = sum(typical(group, core) for (_, op, *_), group in grouped(events).items() if op in ("optimizer", "sum_squares", "clip"))
+    us = sum(us for (_, op, *_), (us, _) in commands.items() if op in ("optimizer", "sum_squares", "clip"))
     copy = 0 if program.dtype == "f32" else 2
     return Sample(0, sum(layout["elements"] * (4 * (4 + 2 * layout["states"]) + copy) for layout in program.manifest["layouts"]), us)
 
 
-def collective_samples(program: Program, events: list[dict], ranks: int, links: dict) -> None:
+def collective_samples(program: Program, commands: dict, ranks: int, links: dict) -> None:
     """Adds (bytes received, µs) of the collectives that move a single layout."""
     elements = {layout["name"]: layout["elements"] for layout in program.manifest["layouts"]}
     widths = {"all_gather": TYPES[program.dtype], "reduce_scatter": 4}
-    for (_, op, name, *_), group in grouped(events).items():
+    for (_, op, name, *_), (us, _) in commands.items():
         if op in widths and name in elements:
-            links[op].append((elements[name] * widths[op] * (ranks - 1) / ranks, typical(group)))
+            links[op].append((elements[name] * widths[op] * (ranks - 1) / ranks, us))
 
 
-def slowdown(alone: list[dict], together: list[dict]) -> tuple[float, float]:
-    """Returns the µs by which compute beside collectives took longer than alone, and the µs that it would have taken."""
-    usual = {name: typical(group) for name, group in grouped(alone).items()}
-    busy = [(event["ts"], event["ts"] + event["dur"]) for event in together if event["tid"] > 0]
-    longer = beside = 0.0
-    for event in together:
-        if event["tid"] > 0 or key(event) not in usual or usual[key(event)] < 50:
-            continue
-        begin, end = event["ts"], event["ts"] + event["dur"]
-        overlap = sum(max(0.0, min(end, stop) - max(begin, start)) for start, stop in busy)
-        if overlap > 0.9 * event["dur"]:
-            longer, beside = longer + event["dur"] - usual[key(event)], beside + usual[key(event)]
-    return longer, beside
+def contention(alone: dict, rounds: list[list[dict]], core: bool) -> list[float]:
+    """Returns per round by which share compute takes longer while all ranks compute and a collective is under way, than alone.
+
+    In core time it shows what the ranks share besides cores: caches and the way to memory.
+    """
+    shares = []
+    for events in rounds:
+        busy = [(event["ts"], event["ts"] + event["dur"]) for event in events if event["tid"] > 0]
+        longer = beside = 0.0
+        for event in events:
+            usual, _ = alone.get(key(event), (0, 0))
+            if event["tid"] > 0 or usual < 50:
+                continue
+            begin, end = event["ts"], event["ts"] + event["dur"]
+            overlap = sum(max(0.0, min(end, stop) - max(begin, start)) for start, stop in busy)
+            if overlap > 0.9 * event["dur"]:
+                longer, beside = longer + time_of(event, core) - usual, beside + usual
+        if beside > 0:
+            shares.append(longer / beside)
+    return shares
 
 
 def measure(arguments, folder: Path) -> dict:
     (folder / "tokens").write_bytes(random.Random(0).randbytes(1 << 20))
-    classes = {dtype: defaultdict(list) for dtype in TYPES}
-    updates, links, longer, beside = [], defaultdict(list), 0.0, 0.0
-    for dtype in TYPES:
-        for shape in SHAPES[:2] if arguments.few else SHAPES:
-            program = Program(arguments, folder, shape, dtype)
-            alone = program.events(1)
-            core = arguments.threads == 1
-            compute_samples(alone, classes[dtype], core)
-            updates.append(update_sample(program, alone, core))
+    core = arguments.threads == 1
+    programs = [Program(arguments, folder, shape, dtype) for dtype in TYPES for shape in (SHAPES[:2] if arguments.few else SHAPES)]
+    alone, together = defaultdict(list), defaultdict(list)
+    for _ in range(1 if arguments.few else ROUNDS):
+        for program in programs:
+            alone[program].append(program.events(1))
             if arguments.ranks > 1:
-                together = program.events(arguments.ranks)
-                collective_samples(program, together, arguments.ranks, links)
-                more, usual = slowdown(alone, together)
-                longer, beside = longer + more, beside + usual
-    return machine(arguments, classes, updates, links, longer / beside if beside else 0)
+                together[program].append(program.events(arguments.ranks))
+    classes = {dtype: defaultdict(list) for dtype in TYPES}
+    updates, links, shares = [], defaultdict(list), []
+    for program in programs:
+        commands = typical(alone[program], core)
+        compute_samples(commands, classes[program.dtype])
+        updates.append(update_sample(program, commands))
+        if arguments.ranks > 1:
+            collective_samples(program, typical(together[program], core=False), arguments.ranks, links)
+            shares += contention(commands, together[program], core)
+    return machine(arguments, classes, updates, links, statistics.median(shares) if shares else 0)
 
 
 def figures(samples: list[Sample], threads: int, source: str) -> dict:
@@ -146,7 +171,8 @@ def figures(samples: list[Sample], threads: int, source: str) -> dict:
 
 def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower: float) -> dict:
     threads, ranks = arguments.threads, arguments.ranks
-    source = f"fsdpc calibrate: {threads} thread{'s' if threads > 1 else ''} per rank"
+    how = "by the clock" if threads > 1 else "in core time"
+    source = f"fsdpc calibrate: {threads} thread{'s' if threads > 1 else ''} per rank, {how}"
 
     def types(name: str) -> dict:
         fitted = {dtype: figures(classes[dtype][name], threads, source) for dtype in TYPES}
@@ -160,7 +186,7 @@ def machine(arguments, classes: dict, updates: list[Sample], links: dict, slower
         gather, latency = link(links["all_gather"])
         reduce, reduce_latency = link(links["reduce_scatter"])
         node = {"all_gather_gbs": gather, "reduce_scatter_gbs": reduce, "latency_us": rounded((latency + reduce_latency) / 2),
-                "source": f"fsdpc calibrate: {ranks} ranks under mpirun"}
+                "source": f"fsdpc calibrate: {ranks} ranks under mpirun, by the clock"}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2 ** 30
     return {"name": arguments.name, "rates": rates, "links": {"node": node, "nodes": {**node, "source": "as within a node"}},
             "ranks_per_node": 0, "sharing": {"one_link": False, "compute_slowdown": rounded(max(0.0, slower)), "source": source},
