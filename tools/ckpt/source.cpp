@@ -27,8 +27,10 @@ std::string Tensor::label() const {
 namespace {
 
 const char indexName[] = "model.safetensors.index.json";
+// An index has about 100 bytes per tensor; this allows a million of them.
 constexpr uint64_t mostIndexBytes = 100000000;
 
+// The tensors of one or more safetensors files, as one list.
 class FileSource : public TensorSource {
 public:
   // Adds the tensors of a file in the order of their data.
@@ -36,6 +38,7 @@ public:
     Result<SafeTensors> opened = SafeTensors::open(path);
     FSDPC_TRY(opened);
     files.push_back(std::make_unique<SafeTensors>(*std::move(opened)));
+    // The file is behind a pointer, so its address holds when `files` grows.
     paths.push_back(path);
     const SafeTensors &file = *files.back();
     std::map<std::string, std::vector<std::string>> aliases;
@@ -94,6 +97,7 @@ Result<std::unique_ptr<TensorSource>> openSharded(const std::string &folder) {
   std::string path = folder + "/" + indexName;
   auto index = readIndex(path);
   FSDPC_TRY(index);
+  // Each file is opened once, in the order of its name.
   std::vector<std::string> names;
   for (auto &[tensor, file] : *index) {
     if (file.empty() || file[0] == '.' || file.find('/') != std::string::npos)
@@ -104,6 +108,7 @@ Result<std::unique_ptr<TensorSource>> openSharded(const std::string &folder) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   auto source = std::make_unique<FileSource>();
+  // Erases the index's entries as they are found; what remains is missing.
   for (const std::string &name : names) {
     size_t first = source->tensors().size();
     FSDPC_TRY(source->add(folder + "/" + name));

@@ -41,6 +41,8 @@ bool allDone(const std::vector<RunLog> &logs) {
   });
 }
 
+// Prints the table until all runs are done. The exit code is 1 if a log cannot
+// be read, 3 if stdout cannot be written.
 int watch(const Arguments &arguments, std::vector<RunLog> &logs) {
   bool redraw = !arguments.once && isatty(STDOUT_FILENO);
   for (;;) {
