@@ -13,7 +13,9 @@ namespace {
 using Group = OptionGroup;
 using Options = CompileOptions;
 
-// Makes the row of a field; the functions follow from the field's type.
+// Makes the row of a field; the functions follow from the field's type. `field`
+// is a template parameter, so each lambda converts to a plain function pointer
+// and the table stays constexpr.
 template <auto field>
 constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
                             llvm::StringLiteral placeholder,
@@ -47,11 +49,13 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
       }};
 }
 
-// The values in an OptionCondition are spelt as `print` writes them.
+// The values in an OptionCondition are spelt as `print` writes them. `below` is
+// exclusive: a decay of 1 would keep an average forever.
 constexpr NumberRange notNegative,
     fromOne = {1}, belowOne = {0, 1},
     anyNumber = {-std::numeric_limits<double>::infinity()};
-// Optimizers.h says which hyperparameters an optimizer takes.
+// Conditions that several rows share. checkOptions refuses an option outside of
+// its condition. Optimizers.h says which hyperparameters an optimizer takes.
 constexpr OptionCondition whereTaken = {"optimizer", ""},
                           gathering = {"strategy", "zero3|hybrid"},
                           wholeUnits = {"recompute", "units|auto"},
@@ -89,6 +93,7 @@ constexpr OptionInfo table[] = {
     option<&Options::embedWeights>("embed-weights", Group::Model, "",
                                    "puts the weights into the program"),
 
+    // ---- sharding ----
     option<&Options::strategy>(
         "strategy", Group::Sharding, "NAME",
         "what is sharded: nothing, optimizer, also gradients, also parameters; "
@@ -133,6 +138,7 @@ constexpr OptionInfo table[] = {
         "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
         "FILE.mlir:@FUNCTION"),
 
+    // ---- training ----
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",
         "as in torch.optim, with its defaults; or a FILE.mlir with a program"),
@@ -248,6 +254,7 @@ constexpr OptionInfo table[] = {
         "factor of the loss's gradient, as torch's GradScaler, with the keys "
         "init, growth, backoff, interval (dynamic for f16)"),
 
+    // ---- schedule ----
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
     option<&Options::schedule>(
@@ -289,6 +296,7 @@ constexpr OptionInfo table[] = {
                                "most ranks that the program will run on",
                                fromOne),
 
+    // ---- output ----
     option<&Options::target>(
         "target", Group::Output, "NAME",
         "the device; the emulation runs a CUDA program's runtime and kernels "

@@ -176,6 +176,8 @@ struct ReduceHook {
   std::string file, function, text; // Program: the text is the file's
 };
 
+/// All options of a compile, with their defaults. Copied freely: passes and
+/// groups change copies of their own.
 struct CompileOptions {
   // The model.
   std::string loss;                     // an output; empty: the only scalar one
@@ -262,7 +264,8 @@ struct CompileOptions {
   bool poison = false;
 
   /// The options that were set, in the order of the first setting. The fields
-  /// of all others have their defaults.
+  /// of all others have their defaults. The order does not matter to
+  /// `fsdp.options`, whose keys are sorted.
   std::vector<const OptionInfo *> given;
 
   /// Returns the options of a module. The dialect has verified the attribute.
