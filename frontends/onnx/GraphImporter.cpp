@@ -12,6 +12,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// "ai.onnx" and "" are the same domain, written in two ways.
 GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
                              ParameterTable &parameters,
                              const fsdp::CompileOptions &options,
@@ -61,11 +62,14 @@ Value GraphImporter::lookup(StringRef name) {
   return entry->value;
 }
 
+// Empty for an unknown name too; importNode has refused those.
 ArrayRef<Value> GraphImporter::lookupSequence(StringRef name) {
   Entry *entry = find(name);
   return entry ? ArrayRef<Value>(entry->sequence) : ArrayRef<Value>();
 }
 
+// A name that is defined again, as in another iteration of a loop, loses its
+// old meaning.
 void GraphImporter::define(StringRef name, Value value, int64_t elementType) {
   Entry &entry = frame->values[name];
   entry = Entry();
@@ -79,6 +83,7 @@ Type GraphImporter::carrierOf(const Entry &entry) {
   return entry.value ? elementOf(entry.value) : Type();
 }
 
+// What a handler has said, else what the carrier suggests.
 int64_t GraphImporter::elementTypeOf(const Entry &entry) {
   if (entry.elementType)
     return entry.elementType;
@@ -228,12 +233,16 @@ std::string GraphImporter::unsupported(const Node &node) const {
 }
 
 // Imports one node: finds its function or handler, checks that its inputs
-// exist, calls the handler, and checks the outputs that it has set.
+// exist, calls the handler, and checks the outputs that it has set. The order
+// of the checks is that of their messages: the first thing that is wrong is the
+// one to report.
 void GraphImporter::importNode(const onnx::NodeProto &proto) {
   std::string name = proto.name();
   if (name.empty() && proto.output_size() > 0)
     name = proto.output(0);
   name = frame->prefix + name;
+  // Nodes of a function without scopes of their own have those of the call, and
+  // the next node has its own again.
   auto outerScope = b.scope, outerClasses = b.classes;
   Location outerLoc = b.loc;
   llvm::scope_exit leave([&] {
@@ -305,6 +314,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
                   llvm::any_of(proto.attribute(), [](const auto &attribute) {
                     return attribute.has_g();
                   });
+  // Only for the summary: a node counts as folded if all of its outputs are
+  // constants.
   bool isFolded = true;
   for (const std::string &output : proto.output()) {
     if (output.empty())
@@ -379,7 +390,9 @@ void GraphImporter::stopGradients(const onnx::NodeProto &proto) {
 }
 
 // Walks back from the value. Ops without a trainable parameter before them are
-// remembered, so that each is visited once.
+// remembered, so that each is visited once. If a trainable parameter is found,
+// what was seen on the way is forgotten, since only parts of it may depend on
+// it.
 bool GraphImporter::dependsOnTrainable(Value value) {
   SmallVector<Operation *> stack, seen;
   auto push = [&](Value next) {
@@ -401,6 +414,8 @@ bool GraphImporter::dependsOnTrainable(Value value) {
   return false;
 }
 
+// Called for each node; the walk over operands runs only for blocks that torch
+// leaves in doubt.
 std::string GraphImporter::lostInExport(const onnx::NodeProto &proto) {
   TracedCall call = tracedCall(proto);
   if (call.target == "aten.embedding.default" &&
@@ -420,6 +435,8 @@ std::string GraphImporter::lostInExport(const onnx::NodeProto &proto) {
 }
 
 // A batch norm can train only if its statistics are buffers of the model.
+// Without the flag, a module that fixes its statistics (eval() on a batch norm)
+// keeps them fixed.
 bool GraphImporter::trainsBatchNorm(Node &node) {
   if (options.batchnorm == fsdp::TrainingMode::Off)
     return false;
@@ -458,6 +475,8 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
 }
 
 std::optional<int64_t>
+// Every dropout of the graph counts, running or not, so that turning one off
+// leaves the random numbers of the others as they are.
 GraphImporter::dropoutOrdinal(Node &, double ratio,
                               std::optional<double> trainingMode) {
   int64_t ordinal = summary.dropouts++;
@@ -530,6 +549,8 @@ LogicalResult GraphImporter::reportRefusals() {
   return error;
 }
 
+// Defines inputs, then initializers: a name that is both has the initializer's
+// value.
 LogicalResult GraphImporter::run(func::FuncOp function,
                                  ArrayRef<std::string> inputs,
                                  const llvm::StringSet<> &refused) {
@@ -571,7 +592,8 @@ void GraphImporter::listOutputs(InFlightDiagnostic &error) const {
     error << " '" << output.name() << "'";
 }
 
-// Looks up a tensor that a flag names.
+// Looks up a tensor that a flag names. Emits an error that lists the outputs,
+// which is what users mostly mean.
 Value GraphImporter::findNamed(StringRef name, StringRef flag) {
   Value value = lookup(name);
   if (!value) {
@@ -583,6 +605,8 @@ Value GraphImporter::findNamed(StringRef name, StringRef flag) {
   return value;
 }
 
+// An input or parameter is not a result, so there would be nothing to report of
+// it.
 Value GraphImporter::findOutput(StringRef name) {
   Value value = findNamed(name, "--keep-output");
   if (!value)
@@ -598,6 +622,7 @@ Value GraphImporter::findOutput(StringRef name) {
   return nullptr;
 }
 
+// With --loss any tensor of the graph may be the loss, not only an output.
 Value GraphImporter::findLoss() {
   auto isLoss = [](Value value) {
     return value && isa<FloatType>(elementOf(value)) &&
