@@ -46,6 +46,7 @@ public:
     key(field, varint);
     append(value);
   }
+  // A double, 8 bytes.
   void real(Field field, double value) {
     key(field, eight);
     raw(&value, sizeof value);
@@ -75,12 +76,14 @@ private:
   std::string bytes;
 };
 
+// Seconds since the epoch.
 double wallTime() {
   return std::chrono::duration<double>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
+// An event carries its time and the step that its points belong to.
 Message eventAt(int64_t step) {
   Message event;
   event.real(eventWallTime, wallTime());
@@ -151,6 +154,8 @@ Status EventFile::create() {
   return file < 0 ? Status(fileError(path, "write")) : Status();
 }
 
+// The first record names the format's version, the second starts a session at
+// `firstStep`: TensorBoard drops what it has from there on.
 Status EventFile::begin(int64_t firstStep) {
   if (folder.empty())
     return {};
@@ -165,6 +170,7 @@ Status EventFile::begin(int64_t firstStep) {
   return record(start.encoded());
 }
 
+// All points of a step are one record.
 Status EventFile::add(int64_t step, const std::vector<Scalar> &scalars) {
   if (file < 0)
     return {};

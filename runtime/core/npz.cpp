@@ -57,7 +57,8 @@ Error damaged(const File &file, const std::string &why) {
 }
 
 // Returns the directory. Its place and size stand in a record at the end of the
-// file, before a comment of at most 64 KiB.
+// file, before a comment of at most 64 KiB. The record of large archives
+// precedes that record, found through a locator of 20 bytes.
 Result<std::string> readDirectory(const File &file) {
   const std::string mark("PK\5\6", 4);
   constexpr uint64_t recordBytes = 22;
@@ -104,6 +105,7 @@ void read64(const std::string &extra, Member &member) {
   }
 }
 
+// Offsets within an entry are those of APPNOTE 4.3.12.
 Result<std::vector<Member>> membersOf(const File &file) {
   auto directory = readDirectory(file);
   FSDPC_TRY(directory);
@@ -132,7 +134,8 @@ Result<std::vector<Member>> membersOf(const File &file) {
   return members;
 }
 
-// Returns the descriptor of a new file that has no name.
+// Returns the descriptor of a new file that has no name. The kernel frees it
+// with the last descriptor, also if the program crashes.
 Result<int> makeUnnamed() {
   const char *folder = std::getenv("TMPDIR");
   std::string path =
@@ -167,7 +170,9 @@ Status append(const File &file, const Member &member, int to,
   return {};
 }
 
-// Inflates the packed bytes, on which `file` has been cut.
+// Inflates the packed bytes, on which `file` has been cut. Stops at a stream
+// that gives more than the directory promised, so a hostile archive cannot fill
+// the disk.
 Status inflateTo(const File &file, const Member &member, int to) {
   z_stream stream = {};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) // no header of zlib's own
@@ -201,7 +206,9 @@ Status inflateTo(const File &file, const Member &member, int to) {
   return {};
 }
 
-// Cuts the file on the bytes of a member, which follow its local header.
+// Cuts the file on the bytes of a member, which follow its local header. The
+// header repeats the name and may have another further field, so its own
+// lengths count.
 Status cutOn(File &file, const Member &member) {
   auto header = bytesOf(file, member.begin, 30);
   FSDPC_TRY(header);
@@ -212,6 +219,7 @@ Status cutOn(File &file, const Member &member) {
   return file.cut(member.begin + skipped, member.packed);
 }
 
+// Suggests the nearest name, or lists the first five.
 Error noSuch(const File &file, const std::string &name,
              const std::vector<Member> &members) {
   std::vector<std::string> names;
@@ -234,6 +242,7 @@ Error noSuch(const File &file, const std::string &name,
 
 } // namespace
 
+// Users write the name without ".npy", as numpy.load shows it.
 Result<File> openNpz(const std::string &path, const std::string &name) {
   Result<File> file = File::open(path);
   FSDPC_TRY(file);

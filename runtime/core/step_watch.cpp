@@ -13,9 +13,11 @@
 
 namespace fsdpc::runtime {
 
-// The time that is up when a rank writes its record.
+// The share of the limit after which a rank writes its record. The rest is time
+// for all ranks to do so before one of them ends the job.
 constexpr double recordAt = 0.6;
 
+// From now on an error of any kind says where the rank is (setWhereabouts).
 StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
                      Limits limits, std::string path)
     : rank(rank), recorder(recorder), limits(limits), path(std::move(path)),
@@ -79,6 +81,8 @@ void StepWatch::loop() {
   }
 }
 
+// Compares the recorder's progress with that of the last look. If nothing has
+// moved for long enough, it writes the record, and later ends the job.
 void StepWatch::look(double limit) {
   auto now = Clock::now();
   // A rank that was stopped itself, and goes on, has nothing to complain of.
