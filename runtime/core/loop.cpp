@@ -52,6 +52,8 @@ Status Trainer::runUpdate(int64_t step) {
   return saveTo(options.saveGradients, Saved::gradients);
 }
 
+// All calls of entry functions pass here, so trace and flight recorder know
+// them.
 void Trainer::enter(const char *name, const Section &section,
                     void (*entry)(fsdpc_rank *)) {
   trace.enter(*rank, name);
@@ -65,6 +67,7 @@ void Trainer::enter(const char *name, const Section &section,
 // the order of j, so that its bits do not depend on the number of ranks. Every
 // number is exact in a double.
 void Trainer::exchange(StepRecord *record) {
+  // Numbers per rank before its microbatches; the list below names them.
   constexpr size_t header = 9;
   size_t width = 2 + options.metrics.size();
   size_t perRank = header + width * size_t(options.accumulate);
@@ -167,7 +170,8 @@ void Trainer::findStragglers(int64_t step) {
 }
 
 // Returns what this rank knows of a request to stop, or 0. Under --time-limit
-// the run ends if another step as long as the longest might not fit.
+// the run ends if another step as long as the longest might not fit. A signal
+// counts before the time limit.
 int Trainer::stopRequest() const {
   if (int signal = stopSignal())
     return signal;

@@ -86,6 +86,7 @@ Result<uint64_t> wholeNumber(const std::string &name,
 }
 
 // Parses one tensor of the header. Its offset counts from the data's begin.
+// `dataBytes` is the size of everything after the header.
 Result<SafeTensor> parseTensor(const std::string &name,
                                const nlohmann::json &value,
                                uint64_t dataBytes) {
@@ -163,6 +164,7 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   return tensors;
 }
 
+// Throws where the JSON is not of the format; `open` catches it.
 Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   auto json = nlohmann::json::parse(header, HeaderRules());
   uint64_t dataBytes = source.size() - dataOffset;

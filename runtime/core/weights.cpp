@@ -23,6 +23,7 @@ namespace {
 
 constexpr uint64_t pieceBytes = 1 << 20;
 
+// The manifest's reader has checked that it does not overflow.
 int64_t product(const std::vector<int64_t> &shape) {
   int64_t elements = 1;
   for (int64_t extent : shape)
@@ -33,7 +34,8 @@ int64_t product(const std::vector<int64_t> &shape) {
 } // namespace
 
 // Decides for every value where it comes from, before any is read: the error of
-// a missing file must not come after minutes of loading.
+// a missing file must not come after minutes of loading. Call it once. Files
+// stay open until the values are loaded.
 Status Weights::open(const Manifest &itsManifest,
                      const fsdpc_program &itsProgram, const Options &options) {
   manifest = &itsManifest;
@@ -225,6 +227,8 @@ Status Weights::verifyFile(const std::string &name, const File &file,
 // hashes the same sample of every tensor.
 constexpr uint64_t hashedPieces = 4;
 
+// Names of the program and not of the file enter, so an alias gives the same
+// hash.
 Result<std::string> Weights::hashOfInit() const {
   if (!init)
     return std::string("none");
@@ -297,6 +301,8 @@ Status Weights::read(const Place &place, int64_t begin, int64_t count, void *to,
   return {};
 }
 
+// A rule depends on name, seed and element alone, so every rank fills its part
+// with the same numbers as any other would.
 Status Weights::readParameter(const Member &member, int64_t begin,
                               int64_t count, float *to) const {
   const Place &place = places.at(member.name);
