@@ -23,6 +23,7 @@ Result<InitRule> parseInitRule(const std::string &text) {
   auto matches = [&](const char *form) {
     return std::sscanf(text.c_str(), form, &rule.a, &rule.b, &end) == 2;
   };
+  // sscanf skips white space before a number, so "normal( 0, 1)" is taken too.
   if (matches("normal(%lf,%lf)%n"))
     rule.kind = InitRule::normal;
   else if (matches("uniform(%lf,%lf)%n"))
@@ -41,7 +42,10 @@ Result<InitRule> parseInitRule(const std::string &text) {
 
 void applyInitRule(const InitRule &rule, const std::string &name, uint64_t seed,
                    int64_t begin, int64_t count, float *to) {
+  // 2^-32.
   constexpr double unit = 1.0 / 4294967296.0;
+  // By name, not by position in the model: adding a parameter leaves the values
+  // of the others alone.
   uint64_t hash = XXH64(name.data(), name.size(), 0);
   int64_t block = -1;
   PhiloxBlock words{};

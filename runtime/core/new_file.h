@@ -24,6 +24,8 @@ public:
   // Creates the temporary file. Fails if `path` names something that is not a
   // regular file, or one that may not be written.
   Status open(const std::string &path);
+  // Writes all of the bytes at an offset. Calls may come in any order, but from
+  // one thread.
   Status write(uint64_t offset, const void *data, uint64_t bytes);
   // Flushes the data to the disk and gives the file its name. If only the name
   // cannot be given, the file stays, and the error names it.
