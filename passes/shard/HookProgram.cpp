@@ -12,6 +12,7 @@ using namespace mlir;
 namespace fsdpc::passes {
 namespace {
 
+// One element stands for all, so the function need not be generic over shapes.
 bool isOneElement(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getShape() == ArrayRef<int64_t>{1};
@@ -63,6 +64,8 @@ func::FuncOp functionOf(const fsdp::ReduceHook &hook, ModuleOp module) {
 
 OwningOpRef<ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
                                        MLIRContext *context) {
+  // The text was read when options were parsed, so a module is compiled from
+  // the same file that its options name.
   ParserConfig config(context);
   auto module = parseSourceString<ModuleOp>(hook.text, config, hook.file);
   if (!module)
