@@ -57,6 +57,7 @@ bool widens(Operation *op) {
 
 std::optional<Head> findHead(Value logits, int64_t classes) {
   Head head;
+  // One chain: each op has one operand that leads on to the product.
   while (Operation *op = logits.getDefiningOp()) {
     // Another reader needs the logits in memory, and then nothing is saved.
     if (!logits.hasOneUse())
@@ -109,6 +110,7 @@ struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
                                 PatternRewriter &rewriter) const override {
+    // The fused op has no such result.
     if (!op.getLse().use_empty())
       return failure();
     std::optional<Head> head =
@@ -124,6 +126,7 @@ struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
         weight, head->bias, op.getTargets(), op.getWeights(), /*scale=*/Value(),
         op.getReductionAttr(), op.getIgnoreIndexAttr(),
         head->product.getTransposeBAttr());
+    // The head's ops lose their last reader and are removed later.
     op.getLoss().replaceAllUsesWith(loss.getLoss());
     op.getValid().replaceAllUsesWith(loss.getValid());
     rewriter.eraseOp(op);
