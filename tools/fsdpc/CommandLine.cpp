@@ -57,7 +57,8 @@ static int usageError(const std::string &message) {
   return 2;
 }
 
-// Returns the known flag that is nearest to a misspelt one.
+// Returns the known flag that is nearest to a misspelt one. Never empty: there
+// are flags.
 static std::string nearestFlag(const std::string &flag, const CLI::App &app) {
   // Edit distance over long names only; a short flag is near to everything.
   llvm::StringRef name = llvm::StringRef(flag).ltrim('-').split('=').first;
@@ -77,6 +78,8 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
                            std::string &phase) {
   app.set_version_flag("--version", "fsdpc " FSDPC_VERSION);
   app.add_option("model", line.model, "the model, .onnx or .mlir")
+      // Not required here: `fsdpc --help` has no model, and a missing one has a
+      // message of its own.
       ->option_text("MODEL");
   auto add = [&](const char *flag, std::string &value, const char *text,
                  const std::string &help) {
@@ -135,7 +138,8 @@ static std::vector<TableFlag> addTableFlags(CLI::App &app) {
   return flags;
 }
 
-// Lets CLI11 read the line. Returns -1 or the exit code.
+// Lets CLI11 read the line. Returns -1 or the exit code. The exit code is that
+// of CLI11 for help and version, 2 otherwise.
 static int parseFlags(CLI::App &app, int argc, char **argv) {
   try {
     app.parse(argc, argv);
@@ -170,6 +174,7 @@ static int checkDriverFlags(CommandLine &line, const std::string &phase) {
                                    : "no model given; fsdpc MODEL -o PROGRAM "
                                      "(see --help)");
   if (line.isCheck) {
+    // All phases that can refuse a model, without the code of its kernels.
     line.last = Phase::Runtime;
     if (!line.output.empty() || !line.dumpFolder.empty() ||
         !line.kernelReport.empty() || phase != phaseName(Phase::Executable))
@@ -235,9 +240,13 @@ static const char *const checkHelp =
 int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   CLI::App app(line.isCheck ? checkHelp : compileHelp,
                line.isCheck ? "fsdpc check" : "fsdpc");
+  // As text until the driver's flags are checked: an unknown phase gets its own
+  // message.
   std::string phase = "executable";
   addDriverFlags(app, line, phase);
   std::vector<TableFlag> flags = addTableFlags(app);
+  // The order is that of the messages: what is no flag at all, then the
+  // driver's flags, then the options.
   if (int code = parseFlags(app, argc, argv); code >= 0)
     return code;
   if (int code = checkDriverFlags(line, phase); code >= 0)

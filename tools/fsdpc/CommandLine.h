@@ -22,6 +22,7 @@ struct CommandLine {
   pipeline::Phase last = pipeline::Phase::Executable;
   // `fsdpc check`: stops before code generation, and writes no file.
   bool isCheck = false;
+  // Hides everything but errors and warnings.
   bool quiet = false;
   bool timing = false;
   // The options of the table, checked one by one but not yet against each other

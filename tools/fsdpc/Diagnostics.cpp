@@ -15,7 +15,8 @@ using namespace fsdpc;
 using namespace fsdpc::driver;
 
 // Returns the name of the node, or the position in a dump, or "". The first
-// name or position in the location decides.
+// name or position in the location decides. Locations nest: a fused op has
+// those of all its parts.
 static std::string placeOf(Location location) {
   std::string place;
   location->walk([&](Location inner) {
@@ -49,6 +50,7 @@ static void print(Diagnostic &diagnostic, StringRef indent) {
     kind = "remark";
     break;
   }
+  // The message would otherwise continue the line of the pass.
   Progress::clear();
   llvm::errs() << indent << kind << ": " << diagnostic;
   if (std::string place = placeOf(diagnostic.getLocation()); !place.empty())
@@ -81,6 +83,7 @@ Progress::Progress(bool quiet, unsigned steps)
     : shown(!quiet && llvm::sys::Process::StandardErrIsDisplayed()),
       steps(steps) {}
 
+// One per process, as there is one terminal.
 static bool hasLine = false; // the terminal shows a name
 
 void Progress::step(StringRef name) {

@@ -42,6 +42,7 @@ constexpr int inputFault = 1, usageFault = 2;
 LogicalResult checkAgainstDump(ModuleOp module, const CompileOptions &given) {
   CompileOptions kept = CompileOptions::of(module);
   MLIRContext *context = module.getContext();
+  // Only flags that were given: absent ones leave the dump's values.
   for (const fsdp::OptionInfo *option : given.given) {
     // Compares attributes rather than values, since an option knows how to
     // write itself.
@@ -108,6 +109,7 @@ int prepareOutput(const CommandLine &line, fsdp::Target target,
   // is needed.
   if (line.last != Phase::Executable)
     return 0;
+  // The faults below are of no place in the model.
   Location nowhere = UnknownLoc::get(context);
   if (failed(checkOutput(nowhere, line.output)))
     return inputFault;
@@ -153,6 +155,7 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
   // A dump brings its options, so the target is known only after it has been
   // read. For a model, the checks come before the import.
   if (StringRef(line.model).ends_with(".mlir")) {
+    // By device and inode.
     std::set<FileIdentity> read;
     OwningOpRef<ModuleOp> module = readDump(line.model, context, &read);
     if (!module)
@@ -177,6 +180,8 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
   auto module = importOnnx(line.model, line.options, context, &summary);
   if (failed(module))
     return nullptr;
+  // After the import, which finds out what files the model has; nothing has
+  // been written yet.
   if (failed(checkOverwrites(line, summary.files))) {
     code = usageFault;
     return nullptr;
@@ -184,6 +189,7 @@ OwningOpRef<ModuleOp> load(const CommandLine &line, MLIRContext *context,
   // From here on the module carries its options, and passes read them there.
   (**module)->setAttr(fsdp::FSDPDialect::kOptionsAttr,
                       fsdp::writeOptions(line.options, context));
+  // The last step that has run: a compile of the dump goes on behind it.
   (**module)->setAttr(fsdp::FSDPDialect::kDoneAttr,
                       StringAttr::get(context, "import"));
   if (!line.quiet)
@@ -232,6 +238,7 @@ LogicalResult checkPeak(const Manifest &manifest) {
 LogicalResult reportCheck(const CommandLine &line, ModuleOp module) {
   printModelSummary(module);
   printUnits(module);
+  // Tables and manifest are those of a program without code.
   ProgramTables tables(module);
   Manifest manifest = buildManifest(module, tables);
   manifest.cpu = nameOf(CompileOptions::of(module).cpu);
@@ -266,6 +273,7 @@ int compile(const CommandLine &line) {
     progress.step(step.name);
     timing.begin(step.name);
   };
+  // The diagnostics have been printed by their handler.
   if (failed(runPipeline(*module, options)))
     return inputFault;
   Progress::clear();
@@ -280,6 +288,7 @@ int compile(const CommandLine &line) {
       printPrediction(*module);
     }
     LogicalResult written = writeModule(*module, line.output);
+    // Ends the last step.
     timing.begin("");
     return failed(written) ? inputFault : 0;
   }
