@@ -40,6 +40,7 @@ void addSquares(const float *values, int64_t count, SquareSum &sum) {
     FourDoubles d = __builtin_convertvector(four[3], FourDoubles);
     FourDoubles lanes = (a * a + c * c) + (b * b + d * d);
     sum.add((lanes[0] + lanes[2]) + (lanes[1] + lanes[3]));
+    // Before so many groups have been added that a digit could overflow.
     if (i % (squareGroup * SquareSum::mostAdditions) == 0)
       sum.carry();
   }
@@ -105,6 +106,7 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
     if (failed >= 0 && !rank.skipsNonFinite)
       stopAtGradient(rank, step, layouts[failed]);
     double norm = std::sqrt(sum) * toMean;
+    // A limit of 0 clips nothing.
     double factor = maxNorm > 0 ? std::min(1.0, maxNorm / (norm + 1e-6)) : 1;
     reported.norm = norm;
     *static_cast<float *>(scale) = float(factor * toMean);
@@ -117,6 +119,8 @@ void HostDevice::clip(fsdpc_rank &rank, int count, const int32_t *layouts,
 static void setRates(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  // The rate, the member's step, its decay, and a place that kernels do not
+  // read.
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
     buffers.rates[i] = {rank.lr * layout.members[i].rate,
@@ -147,6 +151,7 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   }
                 });
   size_t count = size_t(perMember);
+  // Grows in the first step only.
   if (partials.size() < pieces.size() * count)
     partials.resize(pieces.size() * count);
   OptimizerOperands operands =
@@ -167,11 +172,14 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   own.list.data());
       double *partial = &partials[piece * count];
       std::fill(partial, partial + count, 0.0);
+      // The kernel wrote one sum per group of elements, those of one group
+      // together.
       size_t values = size_t((to - from + sumGroup - 1) / sumGroup) * count;
       for (size_t i = 0; i < values; ++i)
         partial[i % count] += groups[i];
     }
   });
+  // Members of which this rank holds nothing add 0.
   std::fill(sums, sums + layout.members.size() * count, 0.0);
   for (size_t piece = 0; piece < pieces.size(); ++piece)
     for (size_t i = 0; i < count; ++i)
@@ -183,6 +191,7 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                             int32_t count, const int32_t *layouts,
                             const void *scale, int32_t perMember, void *sums,
                             const void *factors) {
+  // Now, on the loop's thread; the lambda runs later.
   for (int32_t i = 0; i < count; ++i)
     setRates(rank, layouts[i]);
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
@@ -221,6 +230,7 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
       // A copy per piece: the last operands are the rates and the sums of the
       // member at hand.
       auto own = operands;
+      // In blocks, so that the variances of a piece lie on the stack.
       std::array<float, sumBlock> variances;
       auto runBlock = [&](int64_t from, int64_t to) {
         body(from - buffers.partBegin, to - buffers.partBegin, own.list.data());
