@@ -27,6 +27,7 @@ public:
       : module(module), symbols(module), body(body) {}
 
   LogicalResult run() {
+    // Any layout is one too many.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       return broken(layout, "forward")
              << "there are no layouts before the phase 'shard'";
