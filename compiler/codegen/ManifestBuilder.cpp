@@ -121,6 +121,7 @@ static void addArena(ModuleOp module, Manifest &manifest) {
   auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
   auto bytes = [&](StringRef name) {
     auto value = arena ? arena.getAs<IntegerAttr>(name) : IntegerAttr();
+    // 0 if a dump lacks the entry, as one from before the phase `memory` does.
     return value ? value.getInt() : 0;
   };
   manifest.arenaBytes = bytes("bytes");
@@ -152,6 +153,7 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   manifest.events = tables.events;
   manifest.constantBytes = tables.constants.size();
   addSources(module, tables, manifest);
+  // A loss with a divisor is a mean.
   if (func::FuncOp evaluate = fsdp::findEvaluate(module))
     for (auto report : evaluate.getOps<rt::ReportLossOp>())
       manifest.evaluatesMeans = report.getValid() != nullptr;
@@ -168,6 +170,7 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   if (!manifest.inputs.empty() && manifest.inputs[0].shape.size() == 2 &&
       manifest.inputs[0].dtype == "i64")
     manifest.tokensInput = manifest.inputs[0].name;
+  // In the order of their numbers, which generated code uses.
   for (auto &[kind, table] : tables.plans)
     for (auto &[plan, index] : table)
       cast<rt::PlanAttrInterface>(plan).addTo(manifest);
