@@ -291,7 +291,7 @@ private:
       if (!pack || pack.getLayoutAttr() != name)
         return broken(op, "gradient")
                << "its gradient of layout '" << name.getValue()
-               << "' is no 'fsdp.pack' of that layout";
+               << "' is not an 'fsdp.pack' of that layout";
       ofUnit |= layout.getUnitAttr() == getUnit(op);
     }
     if (!ofUnit)

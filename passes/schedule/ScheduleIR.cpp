@@ -315,8 +315,8 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   // If the slot ends at a free or a wait, the last op that reads it is the one
   // before that gap.
   int last = positionOf(end) - (isScheduled(end) ? 1 : 0);
-  // The terminator is no op of the problem, so a tensor that it reads dies at
-  // the op before it.
+  // The terminator is not an op of the problem, so a tensor that it reads dies
+  // at the op before it.
   last = std::min(last, problem.numOps() - 1);
   // At least one position long, even if nothing reads it.
   problem.tensors.push_back({bytes, slotAlignment, positionOf(begin),

@@ -44,7 +44,7 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   fsdp::YieldOp::create(inner, loc, results);
 }
 
-// Ops of @update name layouts by symbols, since their memory is no value.
+// Ops of @update name layouts by symbols, since their memory is not a value.
 SmallVector<Attribute> namesOf(ArrayRef<fsdp::LayoutOp> layouts) {
   SmallVector<Attribute> names;
   for (fsdp::LayoutOp layout : layouts)

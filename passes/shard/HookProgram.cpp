@@ -24,7 +24,8 @@ bool isGradient(Type type) {
 
 LogicalResult checkSignature(func::FuncOp function) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
-    return function.emitOpError("is no hook: it needs a body of one block");
+    return function.emitOpError(
+        "is not a valid hook: it needs a body of one block");
   if (function.getNumArguments() != 1 || function.getNumResults() != 1 ||
       !isGradient(function.getArgumentTypes()[0]))
     return function.emitOpError()

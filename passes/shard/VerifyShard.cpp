@@ -197,7 +197,7 @@ private:
     if (view && !fsdp::getLayoutOf(view.getFlat()))
       return broken(op, "weight")
              << "it views '" << view.getMember()
-             << "' in a value that is no layout's flat buffer";
+             << "' in a value that is not the flat buffer of a layout";
     if (!view && !isa<fsdp::FlatOp>(op))
       return success();
     // A view in another unit would keep the gathered buffer alive over the end
@@ -244,7 +244,7 @@ private:
     auto pack = reduce.getGradient().getDefiningOp<fsdp::PackOp>();
     if (!pack || pack.getLayoutAttr() != reduce.getLayoutAttr())
       return broken(reduce, "gradient")
-             << "its gradient is no 'fsdp.pack' of layout '"
+             << "its gradient is not an 'fsdp.pack' of layout '"
              << reduce.getLayout() << "'";
     auto layout = symbols.lookup<fsdp::LayoutOp>(reduce.getLayout());
     for (Operation *op : {pack.getOperation(), reduce.getOperation()})

@@ -48,7 +48,7 @@ public:
   }
 
 private:
-  // `scope` and `cls` are empty for units that are no module: the root, its
+  // `scope` and `cls` are empty for units that are not modules: the root, its
   // parts, single parameters.
   struct Unit {
     std::string name;

@@ -47,7 +47,7 @@ private:
                                 << "'; give it the unit of the op before it";
     if (!symbols.lookup<fsdp::UnitOp>(name.getAttr()))
       return broken(op, "unit") << "it belongs to '" << name.getValue()
-                                << "', which is no fsdp.unit";
+                                << "', which is not an fsdp.unit";
     return success();
   }
 

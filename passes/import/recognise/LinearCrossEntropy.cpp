@@ -68,8 +68,8 @@ std::optional<Head> findHead(Value logits, int64_t classes) {
     } else if (widens(op)) {
       logits = op->getOperand(0);
     } else if (auto add = dyn_cast<nn::AddOp>(op); add && !head.bias) {
-      // A second addition is no bias. It takes the branch below and ends the
-      // match, since it is no product.
+      // A second addition is not a bias. It takes the branch below and ends the
+      // match, since it is not a product.
       Value left = vectorOf(add.getLhs(), classes);
       head.bias = left ? left : vectorOf(add.getRhs(), classes);
       if (!head.bias)
