@@ -88,7 +88,7 @@ std::string OptionType<MachineFile>::parse(const OptionInfo &, StringRef text,
     value.name = text.str();
     value.text = known;
   } else if (!text.ends_with(".json")) {
-    return "is no committed machine (" +
+    return "is neither a known machine (" +
            llvm::join(schedule::machineNames(), ", ") +
            "), nor a file that ends in .json";
   } else if (std::string fault = readFile(text, value); !fault.empty()) {

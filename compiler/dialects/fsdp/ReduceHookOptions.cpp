@@ -41,10 +41,10 @@ std::string parsePositive(StringRef text, StringRef what, ReduceHook &hook) {
   if (text.getAsDouble(hook.number))
     return has(text, "is not a number");
   float number = static_cast<float>(hook.number);
-  return number > 0 && std::isfinite(number)
-             ? ""
-             : ("has the " + what + " " + text + ", which is no f32 above 0")
-                   .str();
+  return number > 0 && std::isfinite(number) ? ""
+                                             : ("has the " + what + " " + text +
+                                                ", which is not an f32 above 0")
+                                                   .str();
 }
 
 std::string parseAverage(StringRef text, ReduceHook &hook) {

@@ -10,7 +10,7 @@ using namespace mlir;
 
 namespace fsdpc::nn::reference {
 
-/// Returns the element of a target, or NaN for a target that is no class.
+/// Returns the element of a target, or NaN for a target that is not a class.
 static double at(const double *values, int64_t classes, int64_t target) {
   return target >= 0 && target < classes
              ? values[target]
@@ -18,7 +18,7 @@ static double at(const double *values, int64_t classes, int64_t target) {
 }
 
 /// Returns the weight of a row's target, or 0 if the row is ignored. NaN for a
-/// target that is no class, if there are weights.
+/// target that is not a class, if there are weights.
 template <typename LossOp>
 static double weightOf(LossOp op, Inputs in, int64_t target) {
   if (op.getIgnoreIndexAttr() &&
