@@ -380,7 +380,7 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
       return Error{"its checksum is wrong"};
     return parseBody(body);
   } catch (const Json::parse_error &fault) {
-    return Error{"it is no JSON from byte " +
+    return Error{"it is not valid JSON from byte " +
                  std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
   } catch (const std::exception &fault) {
     return Error{printable(fault.what())};

@@ -20,7 +20,7 @@ Status Trainer::openEvaluation() {
 }
 
 // Ranks that evaluate at other times would wait for each other for ever. These
-// facts are no part of a checkpoint, since they decide nothing that is learnt.
+// facts are not part of a checkpoint, since they decide nothing that is learnt.
 // Every rank lists as many.
 Status Trainer::findEvaluationFacts() {
   bool isOn = evaluation.isOn();

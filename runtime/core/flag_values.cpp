@@ -94,7 +94,7 @@ bool parseDuration(const std::string &text, double &seconds) {
          minutes >= 0 && minutes < 60 && rest >= 0 && rest < 60;
 }
 
-// Names the bound that was missed, the lower one if it is no number at all.
+// Names the bound that was missed, the lower one if it is not a number at all.
 Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   int64_t value;
   bool parsed = parseInteger(text, value);

@@ -1,6 +1,6 @@
 // Finds the names of commands by their positions on a stream. An entry function
 // enqueues the same commands in every call, so the n-th command of a stream
-// that is no wait is the n-th of the manifest's sequence.
+// that is not a wait is the n-th of the manifest's sequence.
 #include "runtime/core/flight_recorder.h"
 #include "runtime/core/new_file.h"
 

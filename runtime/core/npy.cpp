@@ -84,7 +84,7 @@ bool parseShape(Cursor &cursor, std::vector<int64_t> &shape) {
       return false;
     shape.push_back(extent);
     if (!cursor.token(','))
-      return shape.size() > 1 && cursor.token(')'); // "(3)" is no tuple
+      return shape.size() > 1 && cursor.token(')'); // "(3)" is not a tuple
     if (shape.size() > 32)
       return false;
   }

@@ -114,7 +114,7 @@ Result<std::vector<Member>> membersOf(const File &file) {
   for (uint64_t at = 0; at < text.size();) {
     if (number(text, at, 4) != 0x02014b50)
       return damaged(file, "entry " + std::to_string(members.size()) +
-                               " of its directory is none");
+                               " of its directory has no signature");
     Member member;
     member.flags = unsigned(number(text, at + 8, 2));
     member.method = unsigned(number(text, at + 10, 2));

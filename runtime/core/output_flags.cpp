@@ -96,7 +96,7 @@ parsePredictions(const std::vector<std::string> &texts,
     if (wanted.shape[0] % samples != 0)
       return Error{"--predict: output '" + wanted.name + "' has shape " +
                    shapeText(wanted.shape) +
-                   ", whose first axis is no multiple of the " +
+                   ", whose first axis is not a multiple of the " +
                    std::to_string(samples) + " samples of a microbatch"};
     if (prediction.file.empty())
       return Error{"--predict: '" + printable(text) +

@@ -101,7 +101,7 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
       return agree(job, first ? Status()
                               : Error{"no checkpoint in '" +
                                       options.checkpoint + "' is whole"});
-    // It may be whole for a newer program, so the one before is no remedy.
+    // It may be whole for a newer program, so the one before is not a remedy.
     if (!agree(job, checkCheckpointFormat(folder.folderOf(all[0]))))
       return false;
     Result<TrainingCheckpoint> opened =

@@ -115,7 +115,7 @@ Result<SafeTensor> parseTensor(const std::string &name,
   uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
   const nlohmann::json &shape = value.at("shape");
   if (!shape.is_array())
-    return Error{"tensor '" + name + "' has a shape that is no list"};
+    return Error{"tensor '" + name + "' has a shape that is not a list"};
   for (auto &extent : shape) {
     Result<uint64_t> size = wholeNumber(name, extent);
     FSDPC_TRY(size);

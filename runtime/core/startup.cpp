@@ -131,8 +131,8 @@ Result<int> chooseGroup(const Manifest &manifest, const Options &options,
     return *least;
   return Error{"the nodes have from " + std::to_string(*least) + " to " +
                std::to_string(*most) + " of the " + std::to_string(job.size) +
-               " ranks, and are no equal shard groups; say how many ranks "
-               "share a layout with --shard-group"};
+               " ranks, so they do not form equal shard groups; say how "
+               "many ranks share a layout with --shard-group"};
 }
 
 // Of longer values the first 63 characters are compared.

@@ -132,7 +132,7 @@ Json commandSlice(const fsdpc_rank &rank, const Call &call, int stream,
 std::string Trace::pathOf(const std::string &path, int rank, int ranks) {
   if (ranks == 1)
     return path;
-  // A dot in a folder's name is no extension.
+  // A dot in a folder's name is not an extension.
   size_t dot = path.rfind('.');
   if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
     dot = path.size();

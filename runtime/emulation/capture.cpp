@@ -1,5 +1,6 @@
 // Capture and replay. Before each piece of work a lane waits until every other
-// lane has progressed as far as the clock says.
+// lane has progressed as far as the clock says. Lanes that no wait relates run
+// side by side, in an order that differs from run to run.
 #include "runtime/emulation/capture.h"
 
 #include <algorithm>

@@ -142,7 +142,7 @@ void Memory::checkMargins(const Mapping &mapping) {
   abort();
 }
 
-// A null pointer is no error, as in CUDA.
+// A null pointer is not an error, as in CUDA.
 CudaStatus Memory::release(void *memory, bool ofPinned) {
   if (!memory)
     return cudaOk;

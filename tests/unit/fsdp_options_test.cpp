@@ -436,7 +436,7 @@ TEST_F(OptionsTest, AdviceNamesOptions) {
     EXPECT_TRUE(!own || findOption(flag.take_until([](char c) {
       return StringRef("= '").contains(c);
     }))) << foreign.name;
-    // A flag of this command is no foreign one.
+    // A flag of this command is not a foreign one.
     EXPECT_TRUE(advice != "it is a flag of fsdpc, at compile time" ||
                 findOption(foreign.name))
         << foreign.name;
