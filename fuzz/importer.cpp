@@ -1,8 +1,8 @@
 // Fuzzes the import of a model, to the end of phase `units`. A model is refused
 // with one error, or it becomes a module that the verifiers accept.
 //
-// Most random bytes are no protobuf, so two of three mutations change the
-// parsed model: its ops, their inputs and attributes, and the shapes of
+// Most random bytes are not valid protobuf, so two of three mutations change
+// the parsed model: its ops, their inputs and attributes, and the shapes of
 // tensors.
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "frontends/onnx/Import.h"

@@ -106,7 +106,7 @@ Result<std::optional<int64_t>> Import::numberOf(const std::string &part,
   const Tensor &tensor = source.tensors()[index];
   int64_t number;
   if (tensor.dtype != "i64" || tensor.bytes != sizeof number)
-    return Error{tensor.label() + " is no whole number"};
+    return Error{tensor.label() + " is not a whole number"};
   FSDPC_TRY(source.read(index, 0, &number, sizeof number));
   if (number < 0)
     return Error{"its " + (part == "number" ? name : tensor.label()) + " is " +
@@ -142,7 +142,7 @@ Status Import::readNumbers(const Arguments &arguments) {
     return {};
   const Tensor &tensor = source.tensors()[scale->second];
   if (tensor.dtype != "f32" || tensor.bytes != sizeof(float))
-    return Error{"its scale is no f32 number"};
+    return Error{"its scale is not an f32 number"};
   FSDPC_TRY(source.read(scale->second, 0, &state.scaler.scale, sizeof(float)));
   if (!(state.scaler.scale > 0 && std::isfinite(state.scaler.scale)))
     return Error{"its loss scale is " + std::to_string(state.scaler.scale)};

@@ -148,7 +148,7 @@ Result<Values> matchValues(const frontend::ModelFile &model,
       if (found == byName.end())
         found = byName.find(alias);
     }
-    // Counters of batches are no tensors of the graph.
+    // Counters of batches are not tensors of the graph.
     if (auto counter = parameters.counterOf(name))
       known.insert(*counter);
     std::string quoted = "'" + printable(name) + "'";

@@ -245,7 +245,7 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   std::string phase = "executable";
   addDriverFlags(app, line, phase);
   std::vector<TableFlag> flags = addTableFlags(app);
-  // The order is that of the messages: what is no flag at all, then the
+  // The order is that of the messages: what is not a flag at all, then the
   // driver's flags, then the options.
   if (int code = parseFlags(app, argc, argv); code >= 0)
     return code;

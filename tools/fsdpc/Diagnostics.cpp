@@ -1,5 +1,6 @@
 // Prints diagnostics and progress. MLIR's own handler shows file locations and
 // whole ops; users of a compiler for models want the name of the ONNX node.
+// Everything goes to stderr, since stdout may carry the compiled module.
 #include "tools/fsdpc/Diagnostics.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
