@@ -299,12 +299,14 @@ TEST_F(OptionsTest, SizesHaveUnits) {
   EXPECT_EQ(options.memoryLimit.bytes, 4096);
 }
 
+// What is said about CUDA holds for programs that only pretend to run there.
 TEST_F(OptionsTest, TheEmulationCountsAsCuda) {
   EXPECT_FALSE(options.isCuda());
   EXPECT_EQ(set("target", "cuda-emulation"), "");
   EXPECT_TRUE(options.isCuda());
 }
 
+// RE2's search finds a pattern anywhere, as re.search does.
 TEST_F(OptionsTest, PatternsAreSearchedAsInPython) {
   auto matches = [](StringRef text, StringRef name) {
     std::string error;

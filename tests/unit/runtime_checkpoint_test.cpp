@@ -225,6 +225,7 @@ TEST_F(Checkpoints, ALaterFormatIsRefused) {
   EXPECT_EQ(run(flags + "--resume=3").code, 0);
 }
 
+// --steps counts from the first step ever, not from where a run resumes.
 TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
   std::string flags = "--checkpoint c" + common;
   Outcome outcome = run("--steps 3 --resume " + flags);
@@ -239,12 +240,14 @@ TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
   EXPECT_EQ(folder.read("out.safetensors"), saved);
 }
 
+// Of five checkpoints the two newest stay.
 TEST_F(Checkpoints, KeepRemovesTheOldest) {
   ASSERT_EQ(run("--steps 9 --checkpoint c --checkpoint-every 2 --keep 2").code,
             0);
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000008", "step-0000009"));
 }
 
+// Multiples of 4 stay for good.
 TEST_F(Checkpoints, KeepEveryKeepsMultiples) {
   ASSERT_EQ(run("--steps 11 --checkpoint c --checkpoint-every 1 --keep 2 "
                 "--keep-every 4")
@@ -313,6 +316,7 @@ TEST_F(Checkpoints, ASignalLeavesACheckpoint) {
   EXPECT_THAT(outcome.err, HasSubstr("resuming from 'c/" + std::string(name)));
 }
 
+// Each mistake in a flag or a folder ends the run before it trains.
 TEST_F(Checkpoints, MistakesAreRefused) {
   ASSERT_EQ(run("--steps 2 --checkpoint c").code, 0);
   folder.write("file", "");
@@ -395,6 +399,7 @@ CheckpointManifest small() {
   return stored;
 }
 
+// And sizes of files follow from what the manifest says.
 TEST(CheckpointManifest, ReadsBackAndChecksSizes) {
   CheckpointManifest stored = small();
   stored.state = {7, 70, {0.125f, 3, 2}};
@@ -522,6 +527,8 @@ TEST(CheckpointManifest, GroupsReadBackInAnotherFormat) {
   EXPECT_EQ(rankOfShard(stored, stored.layouts[0], 3), 3);
 }
 
+// The message names what differs, so that a user sees which of the two is
+// wrong.
 TEST(CheckpointManifest, AnotherModelIsNamed) {
   Manifest program;
   Layout layout;

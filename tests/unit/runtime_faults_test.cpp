@@ -162,6 +162,7 @@ std::vector<Any> sampled(std::vector<Any> faults, size_t most = 40) {
   return faults;
 }
 
+// Whichever call of a run fails: no file is ever half of each.
 TEST_F(Faults, EveryFileIsTheOldOneOrTheNewOne) {
   if (sanitized)
     GTEST_SKIP() << "sanitizers must be loaded first";
