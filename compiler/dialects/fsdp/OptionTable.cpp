@@ -96,11 +96,12 @@ constexpr OptionInfo table[] = {
     // ---- sharding ----
     option<&Options::strategy>(
         "strategy", Group::Sharding, "NAME",
-        "what is sharded: nothing, optimizer, also gradients, also parameters; "
-        "hybrid: over groups of ranks (--shard-group of the program)"),
+        "what is sharded: nothing, optimizer states, gradients as well, "
+        "parameters as well; hybrid: within groups of ranks (--shard-group of "
+        "the program)"),
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
-        "the strategy of the units of such a name; the first match counts"),
+        "the strategy of units whose names match; the first match wins"),
     option<&Options::reshardTo>(
         "reshard-to", Group::Sharding, "G",
         "zero3's parameters are also kept in groups of G ranks, from the "
@@ -118,13 +119,14 @@ constexpr OptionInfo table[] = {
     option<&Options::units>(
         "units", Group::Sharding, "HOW",
         "repeated siblings, or one unit; large parameters of the root apart"),
-    option<&Options::unitClasses>("unit-class", Group::Sharding, "GLOB",
-                                  "a unit for each module of such a class"),
+    option<&Options::unitClasses>(
+        "unit-class", Group::Sharding, "GLOB",
+        "makes each module of a matching class a unit"),
     option<&Options::unitScopes>("unit-scope", Group::Sharding, "REGEX",
-                                 "a unit for each module of such a name"),
+                                 "makes each module of a matching name a unit"),
     option<&Options::unitSize>(
         "unit-size", Group::Sharding, "N",
-        "cuts what is left to the root into units of N elements"),
+        "splits the parameters left in the root into units of N elements"),
     option<&Options::reduce>("reduce", Group::Sharding, "WHEN",
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",
@@ -147,7 +149,7 @@ constexpr OptionInfo table[] = {
                                  "decay of the two averages", belowOne,
                                  whereTaken),
     option<&Options::givenEps>("eps", Group::Training, "X",
-                               "addend of the denominator", notNegative,
+                               "added to the denominator", notNegative,
                                whereTaken),
     option<&Options::givenWeightDecay>("weight-decay", Group::Training, "X",
                                        "weight decay", notNegative, whereTaken),
@@ -158,7 +160,7 @@ constexpr OptionInfo table[] = {
     option<&Options::givenMomentum>("momentum", Group::Training, "X",
                                     "momentum", notNegative, whereTaken),
     option<&Options::dampening>("dampening", Group::Training, "X",
-                                "less of the gradient in the momentum",
+                                "reduces the gradient's share of the momentum",
                                 anyNumber, whereTaken),
     option<&Options::nesterov>("nesterov", Group::Training, "",
                                "Nesterov's momentum", notNegative, whereTaken),
@@ -199,12 +201,13 @@ constexpr OptionInfo table[] = {
                             notNegative, whereTaken),
     option<&Options::beta2Decay>(
         "beta2-decay", Group::Training, "X",
-        "power of the step by which the average of squares forgets", anyNumber,
-        whereTaken),
-    option<&Options::eps1>("eps1", Group::Training, "X",
-                           "adafactor's least root of the average of squares, "
-                           "the first of torch's eps",
-                           notNegative, whereTaken),
+        "exponent of the step in the decay of the average of squares",
+        anyNumber, whereTaken),
+    option<&Options::eps1>(
+        "eps1", Group::Training, "X",
+        "adafactor's lower bound on the root of the average of "
+        "squares, the first of torch's eps",
+        notNegative, whereTaken),
     option<&Options::clipThreshold>(
         "d", Group::Training, "X",
         "adafactor's largest root mean square of an update", notNegative,
@@ -236,14 +239,14 @@ constexpr OptionInfo table[] = {
                              "torch's names, of some parameters"),
     option<&Options::layerDecay>(
         "layer-decay", Group::Training, "X",
-        "multiplies the learning rate from each layer to the one before it"),
+        "factor of the learning rate from each layer to the one before it"),
     option<&Options::clipGradNorm>(
         "clip-grad-norm", Group::Training, "X",
-        "largest norm of the gradient (0: as it is)"),
+        "clips the norm of the gradient to X (0: no clipping)"),
     option<&Options::clipGradValue>(
         "clip-grad-value", Group::Training, "X",
-        "largest element of the gradient, after its norm is clipped (0: as it "
-        "is)"),
+        "clips each element of the gradient to -X..X, after its norm (0: "
+        "no clipping)"),
     option<&Options::ema>(
         "ema", Group::Training, "DECAY",
         "keeps an average of the parameters, decay times itself plus the rest "
@@ -259,7 +262,7 @@ constexpr OptionInfo table[] = {
                                "when all-gathers start"),
     option<&Options::schedule>(
         "schedule", Group::Schedule, "FILE",
-        "places the collectives as this table says, which --schedule-table has "
+        "places the collectives as in this table, which --schedule-table has "
         "written and you have edited"),
     option<&Options::limitAllGathers>(
         "limit-all-gathers", Group::Schedule, "K",
@@ -267,10 +270,10 @@ constexpr OptionInfo table[] = {
         gathering),
     option<&Options::recompute>(
         "recompute", Group::Schedule, "WHAT",
-        "activations computed again in the backward instead of kept"),
+        "activations recomputed in the backward instead of being kept"),
     option<&Options::recomputeScope>(
         "recompute-scope", Group::Schedule, "REGEX",
-        "units that are computed again; the others as by cheap", notNegative,
+        "units to recompute; the others are treated as by cheap", notNegative,
         wholeUnits),
     option<&Options::memoryLimit>(
         "memory-limit", Group::Schedule, "SIZE",
