@@ -260,7 +260,7 @@ const Flag flags[] = {
     {"--info", nullptr, "Print inputs, units, parameters and memory, and stop",
      [](Arguments &a) -> Target { return &a.options.info; }},
     {"--manifest", nullptr,
-     "Print what the compiler wrote down of the program as JSON, and stop",
+     "Print the compiler's description of the program as JSON, and stop",
      [](Arguments &a) -> Target { return &a.options.manifest; }},
 };
 
