@@ -52,6 +52,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static SharedContext shared;
   MLIRContext &context = shared.get();
   int errors = 0;
+  // Errors are counted, and nothing is printed: the fuzzer runs thousands of
+  // inputs per second.
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     errors += diagnostic.getSeverity() == DiagnosticSeverity::Error;
     return success();
@@ -95,6 +97,8 @@ std::vector<std::pair<size_t, size_t>> tokens(const std::string &text,
 
 // Edits a number, a name, or a line.
 void edit(std::string &text, std::mt19937 &random) {
+  // Sizes and axes of small tensors, and the bounds of the types that a parser
+  // may choose.
   static const char *edges[] = {"0",
                                 "1",
                                 "2",
@@ -116,6 +120,7 @@ void edit(std::string &text, std::mt19937 &random) {
     if (places.empty())
       return;
     auto [at, length] = places[random() % places.size()];
+    // May be the same place; then nothing changes.
     auto [from, size] = places[random() % places.size()];
     std::string other = kind == 0 ? edges[random() % std::size(edges)]
                                   : text.substr(from, size);
@@ -142,6 +147,7 @@ void edit(std::string &text, std::mt19937 &random) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
                                           size_t most, unsigned seed) {
   std::mt19937 random(seed);
+  // Bytes now and then, for the parser itself.
   if (size == 0 || random() % 8 == 0)
     return LLVMFuzzerMutate(data, size, most);
   std::string text(reinterpret_cast<char *>(data), size);

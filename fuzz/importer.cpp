@@ -1,8 +1,8 @@
 // Fuzzes the import of a model, to the end of phase `units`. A model is refused
 // with one error, or it becomes a module that the verifiers accept.
 //
-// Most random bytes are no protobuf, so two of three mutations change the
-// parsed model: its ops, their inputs and attributes, and the shapes of
+// Most random bytes are not valid protobuf, so two of three mutations change
+// the parsed model: its ops, their inputs and attributes, and the shapes of
 // tensors.
 #include "compiler/dialects/fsdp/OptionTable.h"
 #include "frontends/onnx/Import.h"
@@ -24,6 +24,8 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static fuzz::MemoryFile file;
+  // A context per input: the importer creates locations and types by the names
+  // of the input, which would pile up.
   MLIRContext context(MLIRContext::Threading::DISABLED);
   int errors = 0;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
@@ -162,6 +164,7 @@ private:
       added.add_input(names[number(names.size())]);
     if (graph.node(at).input_size() > 0)
       graph.mutable_node(at)->set_input(0, added.output(0));
+    // Nodes are in order, so the new one moves from the end to its place.
     *graph.add_node() = added;
     for (int i = graph.node_size() - 1; i > at; --i)
       graph.mutable_node()->SwapElements(i, i - 1);
@@ -281,6 +284,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
   if (seed % 3 == 0 || !model.ParseFromArray(data, int(size)) ||
       !model.has_graph())
     return LLVMFuzzerMutate(data, size, most);
+  // Up to four changes at once.
   Mutation mutation(model, seed);
   for (unsigned i = 0; i <= seed / 3 % 4; ++i)
     mutation.apply();

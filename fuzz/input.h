@@ -14,7 +14,8 @@ namespace fsdpc::fuzz {
 
 // A file in memory, which is written anew for each input.
 // A target keeps one as a static and passes the path to a reader, which opens
-// it like any other file.
+// it like any other file. Not copied: the descriptor stays open until the
+// process ends.
 class MemoryFile {
 public:
   MemoryFile() : descriptor(memfd_create("input", MFD_CLOEXEC)) {}
@@ -30,7 +31,8 @@ private:
   int descriptor;
 };
 
-// Ends the target unless a promise holds.
+// Ends the target unless a promise holds. Aborts, which the fuzzer reports with
+// the input.
 inline void demand(bool holds, const char *promise) {
   if (holds)
     return;

@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static fuzz::MemoryFile file;
   Manifest manifest;
   // One float input, and one of integers with a range that values may leave.
+  // The bound is 100, and -5 is the ignored index.
   manifest.inputs = {{"x", {2, 3}, "f32"}, {"i", {2, 3}, "i64", 100, -5}};
   std::string path = file.write(data, size);
   for (const Input &input : manifest.inputs) {

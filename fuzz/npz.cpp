@@ -13,6 +13,7 @@ using namespace fsdpc::runtime;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static fuzz::MemoryFile file;
   std::string path = file.write(data, size);
+  // An array of the archive, and one that a right archive lacks.
   for (const char *name : {"x", "none"}) {
     Result<File> array = openNpz(path, name);
     if (!array) {

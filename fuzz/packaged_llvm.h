@@ -1,6 +1,6 @@
 // Options of the sanitizers for targets that link LLVM as it is packaged. It is
 // not instrumented, so the memory that its allocators poison is not checked,
-// and what it keeps until the process ends is no leak of ours.
+// and what it keeps until the process ends is not a leak of ours.
 #pragma once
 
 extern "C" const char *__asan_default_options() {

@@ -85,6 +85,7 @@ void tryChallenge(Bytes bytes) {
   fuzz::demand(!parseChallenge(bytes, talk), "nothing parses without its seal");
 }
 
+// A hello has no seal: it comes before any key is known to be shared.
 void tryHello(Bytes bytes) {
   if (auto hello = parseHello(bytes))
     fuzz::demand(hello->protocol == protocol, "a hello names the protocol");

@@ -26,6 +26,8 @@ static constexpr llvm::StringLiteral gatherSecondary = "gather_secondary";
 namespace {
 
 // The names of the levels in output and dumps, in the order of the enum.
+// `share` is the part of a buffer that a rank sends, `suffix` and `name` stand
+// in the summary and in dumps.
 struct LevelText {
   StringLiteral share, suffix, name;
 };
@@ -39,7 +41,7 @@ const LevelText &textOf(Level level) { return levels[int(level)]; }
 
 // A parameter is gathered for the forward and again for the backward, from
 // secondary shards if there are any. Frozen parameters are gathered too, but
-// have no gradient.
+// have no gradient. Empty if no term is of this level.
 static std::string sumOf(const CommunicationVolume &volume, Level level) {
   std::string sum;
   bool reshards =
@@ -115,7 +117,8 @@ std::string CommunicationVolume::describe() const {
 
 namespace {
 
-// Names the elements that terms are about where layouts differ in strategy.
+// Names the elements that terms are about where layouts differ in strategy. A
+// program of one strategy needs no names: then P and F say all.
 class Parts {
 public:
   explicit Parts(ModuleOp module)
@@ -150,6 +153,7 @@ public:
     }
   }
 
+  // Notes that a term is about the layout; `describe` comes after all of them.
   void add(StringRef what, Level level, fsdp::LayoutOp layout) {
     terms[{what.str(), level}].insert(symbolOf(layout));
   }

@@ -27,6 +27,7 @@ static std::optional<int64_t> plannedOffset(Value value) {
                 : std::nullopt;
 }
 
+// Two values without an offset count as tied.
 bool fsdpc::analysis::isPlannedTie(OpResult result, Value operand) {
   return ::plannedOffset(result) == ::plannedOffset(operand);
 }

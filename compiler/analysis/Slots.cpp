@@ -11,6 +11,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::analysis;
 
+// Elements narrower than a byte take one.
 static int64_t byteWidth(Type type) {
   return (cast<RankedTensorType>(type).getElementTypeBitWidth() + 7) / 8;
 }
@@ -35,6 +36,7 @@ struct Place {
   int64_t offset = 0;
 };
 
+// Positions count the ops of the function from `firstPosition` on.
 class SlotFinder {
 public:
   SlotFinder(func::FuncOp function, int firstPosition,
@@ -56,6 +58,7 @@ private:
     parent.push_back({static_cast<int>(slots.size()) - 1, 0});
     return slots.size() - 1;
   }
+  // The two walks of run() call `define` and `use` for each op.
   void define(Operation *op);
   void gather(Operation *op, ValueRange results);
   void use(Operation *op);
@@ -94,6 +97,7 @@ private:
   const SlotOptions &options;
   SymbolTableCollection symbols;
   SmallVector<Slot> slots;
+  // By node: itself at offset 0, or where it has moved.
   SmallVector<Place> parent;
   DenseMap<Value, Place> places;
 };
@@ -193,6 +197,7 @@ LogicalResult SlotFinder::place(fsdp::PackOp pack) {
   Place target = placeOf(pack.getResult());
   auto layout = symbols.lookupNearestSymbolFrom<fsdp::LayoutOp>(
       pack, pack.getLayoutAttr());
+  // Per element of the pack.
   int64_t size = bytesOf(pack.getType()) / pack.getType().getNumElements();
   auto members = layout.getMembers().getAsRange<fsdp::MemberAttr>();
   for (auto [value, member] : llvm::zip_equal(pack.getValues(), members)) {

@@ -9,6 +9,7 @@
 
 namespace fsdpc::analysis {
 
+// Gradients are packs; gathered slots are those of parameters.
 enum class SlotKind { Activation, Gathered, Gradient };
 
 // A result that owns memory, and its offset in its slot.
@@ -18,6 +19,7 @@ struct SlotValue {
   int64_t offset;
 };
 
+// Live from `begin` to `end`, both included.
 struct Slot {
   SlotKind kind = SlotKind::Activation;
   int64_t bytes = 0;
@@ -49,7 +51,8 @@ std::string labelOf(const Slot &slot);
 std::vector<schedule::Interval> intervalsOf(llvm::ArrayRef<Slot> slots);
 
 // The slots that share the arena. @update runs after @microbatch, @evaluate
-// between steps; positions count from the beginning of each function.
+// between steps; positions count from the beginning of each function. Functions
+// that the module lacks have none.
 struct ArenaSlots {
   llvm::SmallVector<Slot> microbatch, update, evaluate;
 };

@@ -22,7 +22,8 @@ using namespace fsdpc::codegen;
 namespace {
 
 // Returns the name of the ONNX node that an op came from, or "" if its location
-// holds no name. A fused location has the name of its first part.
+// holds no name. A fused location has the name of its first part. Op locations
+// nest as the importer made them: a node's name around a place in a file.
 std::string nodeOf(Location location) {
   if (auto fused = dyn_cast<FusedLoc>(location))
     return fused.getLocations().empty() ? ""
@@ -46,7 +47,8 @@ int64_t countExps(func::FuncOp kernel) {
 }
 
 // Names a command by the arguments of its call: by its layouts, its plan or its
-// buffer if it has one, else by its kernel.
+// buffer if it has one, else by its kernel. Arguments arrive in the order of
+// the call.
 class CommandNamer : public rt::CallArguments {
 public:
   CommandNamer(SymbolTable &symbols, ProgramTables &tables,
@@ -115,6 +117,7 @@ private:
   SymbolTable symbols;
   ProgramTables &tables;
   Manifest &manifest;
+  // Op, name and plan, bytes, flops: what a trace shows of a command.
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;
   std::map<Key, int32_t> indices;
 };

@@ -66,6 +66,7 @@ fsdpc::codegen::buildExecutable(ModuleOp module,
   TemporaryFolder folder(loc);
   if (!folder.valid())
     return failure();
+  // In the order in which the linker gets them; it does not matter to it.
   std::vector<std::string> objects;
   std::string deviceCode;
   if (onGpu) {

@@ -1,3 +1,6 @@
+// Temporary files and external tools of a compile (Files.h). Files appear under
+// their names whole or not at all: they are written beside and renamed.
+
 #include "compiler/codegen/Files.h"
 
 #include "shared/output_file.h"

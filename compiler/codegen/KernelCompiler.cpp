@@ -65,6 +65,8 @@ LogicalResult fsdpc::codegen::compileGroups(ModuleOp module, AddPasses lower,
   // The passes above run on MLIR's threads by themselves. Translation is no
   // pass, hence the loop.
   auto modules = llvm::to_vector(groups->getOps<ModuleOp>());
+  // A group's error is emitted by its own thread; any of them fails the
+  // compile.
   return failableParallelForEachN(
       module.getContext(), 0, modules.size(),
       [&](size_t group) -> LogicalResult {

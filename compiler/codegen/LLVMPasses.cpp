@@ -1,3 +1,6 @@
+// LLVM's own pipeline, with the new pass manager, and its code generator, which
+// still needs the legacy one.
+
 #include "compiler/codegen/LLVMPasses.h"
 
 #include "llvm/ADT/SmallString.h"

@@ -1,3 +1,6 @@
+// Finds and runs the linker. The C++ driver is called and not ld itself, since
+// it knows where this system keeps its start files and libraries.
+
 #include "compiler/codegen/Link.h"
 
 #include "compiler/codegen/Files.h"

@@ -6,7 +6,8 @@
 
 namespace fsdpc::codegen {
 
-// The files of this machine that a link needs besides the objects.
+// The files of this machine that a link needs besides the objects. Both paths
+// exist when the struct is returned.
 struct LinkInputs {
   std::string driver;  // path of `c++`
   std::string archive; // path of the runtime for the target

@@ -139,6 +139,7 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   manifest.events = tables.events;
   manifest.constantBytes = tables.constants.size();
   addSources(module, tables, manifest);
+  // A loss with a divisor is a mean.
   if (func::FuncOp evaluate = fsdp::findEvaluate(module))
     for (auto report : evaluate.getOps<rt::ReportLossOp>())
       manifest.evaluatesMeans = report.getValid() != nullptr;
@@ -149,6 +150,7 @@ Manifest fsdpc::codegen::buildManifest(ModuleOp module, ProgramTables &tables) {
   if (!manifest.inputs.empty() && manifest.inputs[0].shape.size() == 2 &&
       manifest.inputs[0].dtype == "i64")
     manifest.tokensInput = manifest.inputs[0].name;
+  // In the order of their numbers, which generated code uses.
   for (auto &[kind, table] : tables.plans)
     for (auto &[plan, index] : table)
       cast<rt::PlanAttrInterface>(plan).addTo(manifest);

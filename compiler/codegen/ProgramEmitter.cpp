@@ -197,6 +197,8 @@ void ProgramEmitter::emitKernels(bool onHost) {
       llvm::ConstantArray::get(type, all), "fsdpc_kernels");
 }
 
+// Only the arena's base is known to the function; others are asked for by
+// number when they are needed.
 llvm::Value *ProgramEmitter::emitPointer(rt::PointerOp op) {
   int64_t offset = op.getOffset();
   if (op.getSpace() == rt::Space::arena)

@@ -13,7 +13,8 @@
 
 namespace fsdpc::codegen {
 
-// Numbers keys in the order of first use.
+// Numbers keys in the order of first use. Attributes are unique in a context,
+// so equal plans and names are one key.
 class IndexTable {
 public:
   // Returns the key's number, and adds the key if it is new.
@@ -28,7 +29,8 @@ private:
 };
 
 struct ProgramTables {
-  // Fills the tables from the symbols and rt ops of the final module.
+  // Fills the tables from the symbols and rt ops of the final module. Borrows
+  // nothing: the bytes are copied.
   explicit ProgramTables(mlir::ModuleOp module);
 
   // Keys are symbol names (StringAttr).

@@ -217,8 +217,8 @@ static bool isClosingAngle(StringRef text, size_t at) {
 static StringRef whyUnparsable(StringRef text) {
   constexpr int deepest = 256;
   int depth = 0;
-  // The scan is no parser: it skips strings and comments and counts brackets,
-  // so that it takes linear time and no stack.
+  // The scan is not a parser: it skips strings and comments and counts
+  // brackets, so that it takes linear time and no stack.
   for (size_t i = 0; i < text.size(); ++i) {
     char c = text[i];
     if (c == '"') {

@@ -131,9 +131,9 @@ std::string fsdpc::pipeline::phaseNames() {
 }
 
 // Returns the index of the first step that has not run, according to
-// `fsdp.done`. A dump of the phase `runtime` shows the program and is no input:
-// its addresses and events say nothing of the values that they are for, so
-// nothing could prove an edit of it.
+// `fsdp.done`. A dump of the phase `runtime` shows the program and is not an
+// input: its addresses and events say nothing of the values that they are for,
+// so nothing could prove an edit of it.
 static FailureOr<size_t> firstStep(ModuleOp module) {
   auto done = module->getAttrOfType<StringAttr>(fsdp::FSDPDialect::kDoneAttr);
   if (!done || done == "import")

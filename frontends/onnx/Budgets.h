@@ -49,6 +49,7 @@ enum class Cost {
 };
 constexpr int kCosts = int(Cost::constantBytes) + 1;
 
+// `name` is what an error calls the budget, `unit` what the number counts.
 struct BudgetInfo {
   llvm::StringRef name, unit;
   int64_t limit;

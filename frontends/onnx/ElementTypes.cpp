@@ -11,6 +11,8 @@ using namespace mlir;
 using namespace fsdpc;
 using onnx::TensorProto;
 
+// A type that nn lacks is carried by the next wider one that holds all of its
+// values. uint64 is the exception: its upper half becomes negative.
 Type frontend::importedType(int64_t onnxType, MLIRContext *context) {
   Builder b(context);
   if (isNarrowFloat(onnxType))
@@ -55,6 +57,7 @@ int64_t frontend::naturalType(Type carrier) {
   return carrier.isInteger(1) ? TensorProto::BOOL : TensorProto::UNDEFINED;
 }
 
+// Bools take a byte in a file.
 int64_t frontend::bitsOf(int64_t onnxType) {
   switch (onnxType) {
   case TensorProto::DOUBLE:
@@ -130,6 +133,8 @@ bool frontend::isStorageType(int64_t onnxType) {
          (bitsOf(onnxType) > 0 && bitsOf(onnxType) < 8);
 }
 
+// 16-bit integers and unsigned 32- and 64-bit ones are missing: their carriers
+// are wider or signed.
 bool frontend::isPlainType(int64_t onnxType) {
   switch (onnxType) {
   case TensorProto::FLOAT:

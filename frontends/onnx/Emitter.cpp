@@ -14,6 +14,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// The limit leaves room for products with element sizes and costs in 64 bits.
 std::optional<int64_t> frontend::countElements(ArrayRef<int64_t> shape) {
   constexpr int64_t limit = int64_t(1) << 40;
   if (int64_t(shape.size()) > kHighestRank)
@@ -98,11 +99,15 @@ static DenseElementsAttr expand(DenseElementsAttr value,
   return constantFrom(type, result);
 }
 
+// Expanding may cost memory once per caller; the emitter's own folds use the
+// reduced form.
 DenseElementsAttr frontend::constantOf(Value value) {
   DenseElementsAttr constant = reducedConstant(value);
   return constant ? expand(constant, tensorType(value)) : nullptr;
 }
 
+// The limit is checked on the type first, so that a large constant is not even
+// expanded.
 std::optional<SmallVector<int64_t>> frontend::integersOf(Value value,
                                                          int64_t limit) {
   if (!elementOf(value).isIntOrIndex() ||
@@ -201,6 +206,8 @@ DenseElementsAttr Emitter::foldOnce(Operation *op,
 // Folds on reduced constants. There are three cases: a broadcast only changes
 // the type that the constant is broadcast to; an elementwise op is computed in
 // the smaller shape of its operands; any other op needs its operands in full.
+// Returns the op's result if it stays, or a constant, and then the op is
+// erased.
 Value Emitter::fold(Operation *op) {
   Value result = op->getResult(0);
   auto type = tensorType(result);
@@ -266,6 +273,7 @@ void Emitter::annotate(Operation *op) {
     op->setAttr(nn::NNDialect::kClassAttr, classes);
 }
 
+// Not through `make`: a constant has nothing to fold.
 Value Emitter::constant(DenseElementsAttr value) {
   return nn::ConstantOp::create(builder, loc, value.getType(), value);
 }
@@ -276,6 +284,7 @@ Value Emitter::scalar(Type element, double value) {
       DenseElementsAttr::get(RankedTensorType::get({}, element), attribute));
 }
 
+// The type may be of any size; the constant has one element.
 Value Emitter::splat(RankedTensorType type, double value) {
   return broadcast(scalar(type.getElementType(), value), type.getShape());
 }
@@ -290,6 +299,8 @@ Value Emitter::like(Value like, double value) {
   return splat(tensorType(like), value);
 }
 
+// Built with `op` and not `make`: a broadcast of a constant is the reduced
+// form, so there is nothing to fold.
 Value Emitter::broadcast(Value input, ArrayRef<int64_t> shape) {
   if (shapeOf(input) == shape)
     return input;
@@ -383,6 +394,7 @@ Value Emitter::mean(Value input, ArrayRef<int64_t> axes) {
   return binary<nn::DivOp>(reduce(nn::ReduceKind::sum, input, axes), count);
 }
 
+// No bias; fuse-epilogues adds one later.
 Value Emitter::matmul(Value lhs, Value rhs, ArrayRef<int64_t> shape,
                       bool transposeLhs, bool transposeRhs) {
   return make<nn::MatmulOp>(tensorType(lhs).clone(shape), lhs, rhs, Value(),

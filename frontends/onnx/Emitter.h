@@ -13,6 +13,7 @@ namespace fsdpc::frontend {
 
 using Shape = llvm::SmallVector<int64_t, 6>;
 
+// Queries of nn that handlers use without its prefix.
 using nn::matchSplat;
 using nn::shapeOf;
 using nn::tensorType;
@@ -39,6 +40,7 @@ public:
   Emitter(mlir::MLIRContext *context, Budgets &budgets)
       : builder(context), loc(builder.getUnknownLoc()), budgets(budgets) {}
 
+  // Handlers insert at its insertion point, the end of the function.
   mlir::OpBuilder builder;
   mlir::Location loc;
   mlir::ArrayAttr scope, classes; // of the node; null if it has none
@@ -64,7 +66,8 @@ public:
   }
 
   mlir::Value constant(mlir::DenseElementsAttr value);
-  // Constants of rank 0 and of type `type`; the latter is a broadcast scalar.
+  // Constants of rank 0, and of a whole type, which is a broadcast scalar.
+  // `value` is converted to the element type.
   mlir::Value scalar(mlir::Type element, double value);
   mlir::Value splat(mlir::RankedTensorType type, double value);
   // A vector of i64.
@@ -87,11 +90,12 @@ public:
   mlir::Value concat(mlir::ValueRange inputs, int64_t axis);
   // Positions along `axis` as i64, broadcast along the other dimensions.
   mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t axis);
+  // Reduced dimensions stay as 1, so a broadcast undoes the change of shape.
   mlir::Value reduce(nn::ReduceKind kind, mlir::Value input,
                      llvm::ArrayRef<int64_t> axes); // dimensions kept as 1
   mlir::Value mean(mlir::Value input, llvm::ArrayRef<int64_t> axes);
-  // The product of batches of matrices, whose shape the caller
-  // knows. Batch dimensions broadcast.
+  // The product of batches of matrices. The caller knows its shape; batch
+  // dimensions broadcast.
   mlir::Value matmul(mlir::Value lhs, mlir::Value rhs,
                      llvm::ArrayRef<int64_t> shape, bool transposeLhs = false,
                      bool transposeRhs = false);
@@ -101,12 +105,14 @@ public:
   mlir::Value select(mlir::Value condition, mlir::Value onTrue,
                      mlir::Value onFalse);
 
+  // The result has the type of the operand, or of the left one.
   template <typename OpT> mlir::Value unary(mlir::Value input) {
     return make<OpT>(input.getType(), input);
   }
   template <typename OpT> mlir::Value binary(mlir::Value lhs, mlir::Value rhs) {
     return make<OpT>(lhs.getType(), lhs, rhs);
   }
+  // With a number in place of the right operand.
   template <typename OpT> mlir::Value binary(mlir::Value lhs, double rhs) {
     return binary<OpT>(lhs, like(lhs, rhs));
   }

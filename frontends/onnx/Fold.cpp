@@ -10,7 +10,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// An attribute stores i1 elements as bits.
+// An attribute stores i1 elements as bits. The interpreter has one byte per
+// bool, so both directions convert.
 std::vector<char> frontend::bytesOf(DenseElementsAttr value) {
   auto type = cast<RankedTensorType>(value.getType());
   std::vector<char> bytes;
@@ -69,6 +70,8 @@ int64_t frontend::foldingCost(Operation *op) {
 }
 
 DenseElementsAttr
+// An op that the interpreter does not know is not an error: it stays in the
+// graph.
 frontend::foldConstants(Operation *op, ArrayRef<DenseElementsAttr> operands) {
   nn::ReferenceTensors tensors;
   for (DenseElementsAttr operand : operands) {

@@ -11,6 +11,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// "ai.onnx" and "" are the same domain, written in two ways.
 GraphImporter::GraphImporter(const ModelFile &model, Weights &weights,
                              ParameterTable &parameters,
                              const fsdp::CompileOptions &options,
@@ -60,11 +61,14 @@ Value GraphImporter::lookup(StringRef name) {
   return entry->value;
 }
 
+// Empty for an unknown name too; importNode has refused those.
 ArrayRef<Value> GraphImporter::lookupSequence(StringRef name) {
   Entry *entry = find(name);
   return entry ? ArrayRef<Value>(entry->sequence) : ArrayRef<Value>();
 }
 
+// A name that is defined again, as in another iteration of a loop, loses its
+// old meaning.
 void GraphImporter::define(StringRef name, Value value, int64_t elementType) {
   Entry &entry = frame->values[name];
   entry = Entry();
@@ -78,6 +82,7 @@ Type GraphImporter::carrierOf(const Entry &entry) {
   return entry.value ? elementOf(entry.value) : Type();
 }
 
+// What a handler has said, else what the carrier suggests.
 int64_t GraphImporter::elementTypeOf(const Entry &entry) {
   if (entry.elementType)
     return entry.elementType;
@@ -227,12 +232,16 @@ std::string GraphImporter::unsupported(const Node &node) const {
 }
 
 // Imports one node: finds its function or handler, checks that its inputs
-// exist, calls the handler, and checks the outputs that it has set.
+// exist, calls the handler, and checks the outputs that it has set. The order
+// of the checks is that of their messages: the first thing that is wrong is the
+// one to report.
 void GraphImporter::importNode(const onnx::NodeProto &proto) {
   std::string name = proto.name();
   if (name.empty() && proto.output_size() > 0)
     name = proto.output(0);
   name = frame->prefix + name;
+  // Nodes of a function without scopes of their own have those of the call, and
+  // the next node has its own again.
   auto outerScope = b.scope, outerClasses = b.classes;
   Location outerLoc = b.loc;
   llvm::scope_exit leave([&] {
@@ -304,6 +313,8 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
                   llvm::any_of(proto.attribute(), [](const auto &attribute) {
                     return attribute.has_g();
                   });
+  // Only for the summary: a node counts as folded if all of its outputs are
+  // constants.
   bool isFolded = true;
   for (const std::string &output : proto.output()) {
     if (output.empty())
@@ -399,6 +410,8 @@ LogicalResult GraphImporter::reportRefusals() {
   return error;
 }
 
+// Defines inputs, then initializers: a name that is both has the initializer's
+// value.
 LogicalResult GraphImporter::run(func::FuncOp function,
                                  ArrayRef<std::string> inputs,
                                  const llvm::StringSet<> &refused) {

@@ -13,9 +13,8 @@
 
 namespace fsdpc::frontend {
 
-// Used for one import: construct, `run`, then `findOutput` and
-// `findLoss`. It keeps references
-// to all arguments of its constructor.
+// Used for one import: construct, `run`, then `findOutput` and `findLoss`. It
+// keeps references to all arguments of its constructor.
 class GraphImporter {
 public:
   // `summary` counts nodes, and keeps the budgets.
@@ -38,6 +37,7 @@ public:
   // Returns the tensor of that name, which --keep-output names. Returns null
   // after an error if there is none, or if no node computes it.
   mlir::Value findOutput(llvm::StringRef name);
+  // For what is built after the graph, such as reports.
   Emitter &emitter() { return b; }
 
   // ---- for Node ----

@@ -98,14 +98,16 @@ static void reportLoss(Emitter &b, Value loss) {
   b.op<func::ReturnOp>();
 }
 
-// Erases from the end, so that one pass removes whole chains.
+// Erases from the end, so that one pass removes whole chains. Ops with effects,
+// such as the reports and updates of statistics, stay.
 static void eraseDead(Block &body) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
     if (isOpTriviallyDead(&op))
       op.erase();
 }
 
-// Returns true if the loss depends on a trainable parameter.
+// Returns true if the loss depends on a trainable parameter. A walk from the
+// report backwards that stops at detached values.
 static bool reachesLoss(func::FuncOp function, SymbolTable &symbols) {
   SmallVector<Operation *> stack;
   function.walk([&](fsdp::ReportLossOp report) { stack.push_back(report); });

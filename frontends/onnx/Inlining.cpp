@@ -8,6 +8,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 LogicalResult
+// Outputs take the frame's entries, so a function may return parameters,
+// sequences and poisoned values alike.
 GraphImporter::inlineFunction(Node &node, const onnx::FunctionProto &function) {
   if (node.proto.input_size() > function.input_size() ||
       node.proto.output_size() > function.output_size())
@@ -98,6 +100,8 @@ LogicalResult GraphImporter::inlineBranch(Node &node,
   return success();
 }
 
+// `outputs` receives an item per output also after a refusal, so that the
+// caller may index it.
 LogicalResult GraphImporter::inlineBody(
     Node &node, const onnx::GraphProto &body, const InliningCost::Size &size,
     int64_t iteration, ArrayRef<Item> inputs, SmallVectorImpl<Item> &outputs) {

@@ -11,6 +11,7 @@ static int64_t limited(Cost cost, int64_t value) {
   return std::min(value, Budgets::info(cost).limit + 1);
 }
 
+// `level` is the depth of nesting, which bounds the recursion.
 InliningCost::Size InliningCost::sizeOf(const Nodes &nodes, int64_t level) {
   Size total;
   for (const onnx::NodeProto &node : nodes) {
@@ -50,6 +51,7 @@ InliningCost::Size InliningCost::sizeOf(const onnx::NodeProto &node,
           inner.depth};
 }
 
+// A depth of -1 marks a function whose size is being computed.
 InliningCost::Size InliningCost::sizeOf(const onnx::FunctionProto &function,
                                         int64_t level) {
   int64_t deepest = Budgets::info(Cost::depth).limit;

@@ -40,7 +40,7 @@ FailureOr<ModelInputs> frontend::readInputs(const ModelFile &model,
     const auto &type = input.type().tensor_type();
     Type element = importedType(type.elem_type(), context);
     if (!input.type().has_tensor_type()) {
-      refuse("is no tensor; sequences, maps and optionals cannot be fed");
+      refuse("is not a tensor; sequences, maps and optionals cannot be fed");
       continue;
     }
     if (!element) {

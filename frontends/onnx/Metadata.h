@@ -43,12 +43,12 @@ struct TracedCall {
   llvm::StringRef argument(size_t position, llvm::StringRef name) const;
 };
 // Parses `pkg.torch.onnx.fx_node`. The result refers to `text`; it is empty if
-// the text is no call of a torch op.
+// the text is not a call of a torch op.
 TracedCall parseTracedCall(llvm::StringRef text);
 
 // Returns the call's padding index if it is an embedding that has one.
 std::optional<int64_t> paddingIndexOf(const TracedCall &call);
-// Returns the call's label smoothing, 0 if it is no cross-entropy.
+// Returns the call's label smoothing, 0 if it is not a cross-entropy.
 double labelSmoothingOf(const TracedCall &call);
 // Returns true for torch's detach: no gradient passes its result.
 bool isDetach(const TracedCall &call);

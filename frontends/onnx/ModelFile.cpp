@@ -170,6 +170,7 @@ static Measured measure(Wire wire, Message::Kind kind, Budgets &budgets,
   return Measured::fits;
 }
 
+// The IR version says how to read the file, the opset what the ops mean.
 static LogicalResult checkVersions(const ModelFile &model, Location loc) {
   // Handlers are registered for these opsets only. A newer opset may change an
   // op without changing its name.
@@ -189,6 +190,8 @@ static LogicalResult checkVersions(const ModelFile &model, Location loc) {
   return success();
 }
 
+// Everything that is checked here is checked before memory in proportion to it
+// is allocated.
 std::unique_ptr<ModelFile> ModelFile::read(StringRef path, Budgets &budgets,
                                            MLIRContext *context) {
   Location loc = UnknownLoc::get(context);

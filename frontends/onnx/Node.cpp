@@ -13,6 +13,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// A load is built at each call for a parameter, so handlers call it once per
+// use.
 Value Node::input(int64_t i) {
   return has(i) ? importer.lookup(proto.input(i)) : Value();
 }
@@ -56,7 +58,7 @@ std::optional<double> Node::number(int64_t i, StringRef what) {
   return result;
 }
 
-// NaN fails the comparison.
+// NaN fails both comparisons, so it is refused as well.
 std::optional<int64_t> Node::wholeNumber(int64_t i, StringRef what) {
   constexpr double largest = 9007199254740992.0; // 2^53
   std::optional<double> value = number(i, what);
@@ -77,6 +79,7 @@ Node::integersOrAttribute(int64_t i, StringRef attributeName) {
   return integers(i, ("'" + attributeName + "'").str());
 }
 
+// The input wins where a node has both.
 std::optional<double> Node::numberOrAttribute(int64_t i,
                                               StringRef attributeName) {
   if (!has(i) && attribute(attributeName))
@@ -108,6 +111,7 @@ std::string Node::getString(StringRef name, StringRef absent) const {
   return found && found->has_s() ? found->s() : absent.str();
 }
 
+// nullopt and an empty list differ: some ops give them different meanings.
 std::optional<SmallVector<int64_t>> Node::getInts(StringRef name) const {
   const auto *found = attribute(name);
   if (!found)
@@ -205,7 +209,8 @@ std::string frontend::printShape(ArrayRef<int64_t> shape) {
   return text + "]";
 }
 
-// NumPy's rule over all values at once.
+// NumPy's rule over all values at once. Starts from a scalar's shape, to which
+// everything broadcasts.
 LogicalResult Node::broadcast(MutableArrayRef<Value> values) {
   Shape shape;
   for (Value value : values) {

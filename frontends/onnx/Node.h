@@ -132,6 +132,7 @@ private:
 // Returns a shape as it reads in an error, such as "[2, 3]".
 std::string printShape(llvm::ArrayRef<int64_t> shape);
 
+// Imports one node: sets its outputs, or refuses it and returns failure.
 using Handler = mlir::LogicalResult (*)(Node &);
 
 // The handlers of each op, by the opset version since which they apply. An op
@@ -140,6 +141,8 @@ using Handler = mlir::LogicalResult (*)(Node &);
 class HandlerTable {
 public:
   HandlerTable();
+  // `since` is the opset version from which the handler applies; a later one of
+  // the same op replaces it from there on.
   void add(llvm::StringRef op, int64_t since, Handler handler) {
     table[op.str()][since] = handler;
   }

@@ -35,7 +35,8 @@ static bool matches(fsdp::NamePatterns &patterns, const NamedTensor &tensor) {
 }
 
 // --frozen takes precedence over --trainable, and --trainable over what the
-// module says.
+// module says. Both patterns are asked in any case, so that each learns of its
+// match.
 bool ParameterTable::isTrainable(const NamedTensor &tensor) {
   bool kept = matches(trainable, tensor) ||
               (trainable.empty() && !tensor.isDeclaredFrozen);
@@ -75,6 +76,7 @@ ParameterTable::rule(const NamedTensor &tensor) const {
 
 // ---- roles ----
 
+// The first fault counts; the message says what to do before the export.
 std::string frontend::tensorFault(int64_t onnxType, ArrayRef<int64_t> shape,
                                   MLIRContext *context) {
   if (!importedType(onnxType, context)) {
@@ -99,9 +101,9 @@ std::string frontend::tensorFault(int64_t onnxType, ArrayRef<int64_t> shape,
   return "";
 }
 
-// Also adds constants, so that a name that is defined twice is found. A refused
-// tensor is none of the table's, but no failure: the nodes that do not read it
-// are still looked at.
+// Also adds constants, so that a name that is defined twice is found. A tensor
+// that is refused is left out of the table without failing: nodes that do not
+// read it are still checked, and one run reports everything.
 LogicalResult ParameterTable::add(StringRef name, TensorRole role,
                                   int64_t onnxType, ArrayRef<int64_t> shape,
                                   int initializer) {
@@ -179,6 +181,8 @@ LogicalResult ParameterTable::build() {
           differentiated.insert(attribute.strings().begin(),
                                 attribute.strings().end());
 
+  // Without any metadata the model is not torch's, and a float initializer of
+  // rank 1 or more is a parameter.
   auto role = [&](StringRef name, bool mayBeParameter) {
     if (statistics.contains(name))
       return TensorRole::buffer;
@@ -262,6 +266,9 @@ ParameterTable::counterOf(StringRef runningMean) const {
 
 // ---- symbols ----
 
+// The value is in one of four places: a range of a file that the program reads
+// (source), the module (value), a rule that fills it, or --init of the program
+// (none of them).
 LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
                                          const NamedTensor &tensor,
                                          bool isTrainable) {
@@ -325,6 +332,7 @@ static bool isHeldByLayouts(const NamedTensor &tensor) {
   return element.isF32() || element.isF16() || element.isBF16();
 }
 
+// Symbols are defined in the order of the graph.
 LogicalResult ParameterTable::emit(OpBuilder &builder,
                                    const llvm::StringSet<> &used,
                                    ImportSummary &summary) {

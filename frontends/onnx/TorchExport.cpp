@@ -37,6 +37,8 @@ static bool castsToHalf(const TracedCall &call) {
          (type == "torch.bfloat16" || type == "torch.float16");
 }
 
+// One pass over the nodes. A block that casts to a half type was autocast's,
+// whose gradients the graph has.
 TorchExport::TorchExport(const onnx::ModelProto &model)
     : fromTorch(model.producer_name() == "pytorch"),
       complete(!metadata(model.metadata_props(), "fsdpc.export").empty()) {

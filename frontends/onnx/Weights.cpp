@@ -192,7 +192,8 @@ static void gather(const List &list, std::vector<char> &bytes) {
 
 // Elements come from one of three places: an external file, raw_data, or the
 // list of the tensor's type. The size is checked in each case, so that readers
-// of the result need no checks.
+// of the result need no checks. Returned bytes point into `owned` or into the
+// parsed model, and live as long as these.
 FailureOr<ArrayRef<char>> Weights::stored(const TensorProto &tensor,
                                           std::vector<char> &owned) {
   FailureOr<uint64_t> size = storedBytes(tensor);
@@ -347,6 +348,8 @@ FailureOr<DenseElementsAttr> Weights::value(const TensorProto &tensor) {
 }
 
 // The hash lets the program find out that a weight file has changed since.
+// XXH64 is not a cryptographic hash: it finds files that were replaced by
+// mistake, not by an attacker.
 FailureOr<fsdp::SourceAttr> Weights::source(int index) {
   const TensorProto &tensor = model.proto.graph().initializer(index);
   FailureOr<uint64_t> size = storedBytes(tensor);

@@ -10,7 +10,8 @@
 namespace fsdpc::frontend {
 
 // Reads protobuf's wire format from position `at` to `end` of the file. All
-// functions return false at the end or on malformed bytes.
+// functions return false at the end or on malformed bytes. Positions are
+// absolute, so nested messages are read by a Wire of their own range.
 struct Wire {
   const char *base;
   uint64_t at, end;
@@ -26,8 +27,9 @@ struct Wire {
     return false;
   }
 
-  // Reads the next field: its number and, if it is length-delimited, its
-  // payload.
+  // Reads the next field: its number and, if it is length-delimited
+  // (`isBytes`), the range of its payload. Skips the value of any other field.
+  // `payload` is left alone then.
   bool next(uint64_t &field, ByteRange &payload, bool &isBytes) {
     uint64_t tag, value;
     if (at >= end || !varint(tag))

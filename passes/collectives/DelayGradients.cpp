@@ -22,6 +22,8 @@ namespace {
 
 class Delay {
 public:
+  // One scan: views come after what they view, so `owner` always leads to the
+  // memory itself.
   explicit Delay(Block &body) {
     for (Operation &op : body) {
       position[&op] = order.size();

@@ -17,7 +17,8 @@ using namespace mlir;
 namespace {
 
 // Below this size the latency of a collective outweighs its transfer, and one
-// collective of two layouts costs less than two.
+// collective of two layouts costs less than two. Bytes of whole buffers, over
+// all ranks.
 constexpr int64_t kSmallBytes = 1 << 20;
 
 int64_t bytesOf(TypeRange types) {
@@ -47,7 +48,8 @@ bool haveSameMarks(fsdp::AllGatherOp a, fsdp::AllGatherOp b) {
          a.getFromSecondary() == b.getFromSecondary();
 }
 
-// The later gather joins the earlier one, which its users come after.
+// The later gather joins the earlier one, which its users come after. Returns
+// how many gathers were saved.
 int64_t fuseGathers(Block &body) {
   int64_t fused = 0;
   // The gather that a later one may join, or null if anything but views and
@@ -76,6 +78,7 @@ int64_t fuseGathers(Block &body) {
         builder, open.getLoc(), types,
         concat(open.getLayouts(), gather.getLayouts()),
         open.getKeepSecondaryAttr(), open.getFromSecondaryAttr());
+    // Unit and direction are those of the earlier one.
     both->setDiscardableAttrs(open->getDiscardableAttrDictionary());
     unsigned count = open->getNumResults();
     open->replaceAllUsesWith(both.getResults().take_front(count));
@@ -89,7 +92,7 @@ int64_t fuseGathers(Block &body) {
 }
 
 // The earlier reduction joins the later one, since both sources must be
-// complete.
+// complete. Returns how many reductions were saved.
 int64_t fuseReductions(Block &body) {
   int64_t fused = 0;
   fsdp::ReduceScatterOp open;

@@ -35,6 +35,7 @@ static void collectUses(Value buffer, SmallVectorImpl<Operation *> &users,
 // weights.
 GatherLives::GatherLives(Block &body) {
   for (Operation &op : body) {
+    // An op's own reading does not count as before it.
     readersBefore[&op] = readers.size();
     if (!readsWeights(&op))
       continue;
@@ -44,6 +45,7 @@ GatherLives::GatherLives(Block &body) {
   }
 }
 
+// A scan in program order, so `alive` is what is gathered at `op`.
 LogicalResult GatherLives::verify(Operation *op) {
   if (auto gather = dyn_cast<fsdp::AllGatherOp>(op))
     return verifyGather(gather);

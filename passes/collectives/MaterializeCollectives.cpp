@@ -98,6 +98,8 @@ void markSegments(ArrayRef<Segment> segments) {
 // true if there are any.
 bool keepWhole(ModuleOp module, Block &body) {
   SymbolTable symbols(module);
+  // One fsdp.replicated per layout, at its first use: it costs nothing and
+  // lives as long as the function.
   llvm::StringMap<Value> wholes;
   bool left = false;
   for (auto flat : llvm::make_early_inc_range(body.getOps<fsdp::FlatOp>())) {
@@ -132,6 +134,7 @@ public:
   // With `reshard`, gathers of a layout after the first one read what that kept
   // (--reshard-to).
   int64_t run(bool reshard) {
+    // Both in program order.
     SmallVector<Operation *> readers, aliases;
     for (Operation &op : body) {
       if (readsWeights(&op))
@@ -146,6 +149,7 @@ public:
       gatherRun({it, end});
       it = end;
     }
+    // Last first: a view of a view is erased before what it views.
     for (Operation *alias : llvm::reverse(aliases))
       if (alias->use_empty())
         alias->erase();
@@ -155,6 +159,7 @@ public:
   }
 
 private:
+  // The readers of a layout within a run, and its gather once that exists.
   struct Use {
     Operation *first, *last;
     Value gathered;
@@ -173,6 +178,7 @@ private:
   // after its last reader, and makes the readers use the gathered buffers.
   void gatherRun(ArrayRef<Operation *> readers) {
     FlatSymbolRefAttr unit = getUnit(readers.front());
+    // In the order of first use, which is the order of the gathers.
     llvm::MapVector<StringRef, Use> uses;
     for (Operation *op : readers)
       for (Value operand : op->getOperands())
@@ -219,6 +225,8 @@ private:
   // Parameters do not change within a microbatch. A layout that is gathered
   // once needs no secondary shard.
   void keepSecondary() {
+    // By layout, in program order: its first gather keeps what the later ones
+    // read.
     llvm::StringMap<fsdp::AllGatherOp> first;
     for (auto gather : body.getOps<fsdp::AllGatherOp>()) {
       // fuse-small-collectives has not joined gathers yet.
@@ -285,6 +293,7 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
   }
   OpBuilder builder = OpBuilder::atBlockBegin(&body);
   Location loc = body.getParentOp()->getLoc();
+  // First of all: the norm reads the reduced gradients.
   if (options.reduce == fsdp::ReductionTime::Step)
     fsdp::ReduceGradientsOp::create(builder, loc, builder.getArrayAttr(all));
   auto optimizers = body.getOps<fsdp::OptimizerOp>();

@@ -12,6 +12,7 @@ FlatSymbolRefAttr getUnit(Operation *op) {
   return op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr);
 }
 
+// Follows the chain to its end: the alias of an alias counts too.
 bool isWeightAlias(Operation *op) {
   // A strided op has no memory of its own either: a library reads through it.
   auto readsThrough = [](Operation *op) {
@@ -41,7 +42,8 @@ SmallVector<Segment> findSegments(Block &body) {
     if (getUnit(&op) && !isWeightAlias(&op) && op.getNumOperands() != 0)
       ops.push_back(&op);
 
-  // For each op, the key of the first op at or after it that reads weights.
+  // For each op, the key of the first op at or after it that reads weights. The
+  // key behind the last op is null: no reader follows.
   SmallVector<Key> next(ops.size() + 1);
   for (size_t i = ops.size(); i-- > 0;)
     next[i] = readsWeights(ops[i]) ? keyOf(ops[i]) : next[i + 1];

@@ -15,14 +15,16 @@ struct Segment {
   mlir::Operation *first, *last;
 };
 
-/// Returns the unit that form-units gave the op, or null.
+/// Returns the unit that form-units gave the op, or null. As set by form-units,
+/// and by later passes on the ops that they insert.
 mlir::FlatSymbolRefAttr getUnit(mlir::Operation *op);
 
 /// Returns true if the result of `op` is a flat parameter buffer or a part of
 /// one in place: flat, whole, a gather, a view, or a reshape of one.
 bool isWeightAlias(mlir::Operation *op);
 
-/// Returns true if the op computes with a weight.
+/// Returns true if the op computes with a weight. Views of weights read
+/// nothing: their users do.
 bool readsWeights(mlir::Operation *op);
 
 /// Returns the segments in program order. An op between two readers of one unit

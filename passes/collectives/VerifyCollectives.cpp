@@ -108,6 +108,7 @@ public:
   }
 
 private:
+  // For diagnostics: what the microbatch does with gradients under --reduce.
   StringRef reduction() const {
     return reducesInUpdate ? "accumulated" : "reduced";
   }
@@ -145,7 +146,7 @@ private:
   }
 
   // Marks alternate, and an op that reads weights is in a segment of its unit
-  // and direction.
+  // and direction. Segments do not nest.
   LogicalResult verifySegment(Operation *op) {
     if (auto enter = dyn_cast<fsdp::EnterOp>(op)) {
       if (segment)
@@ -243,6 +244,8 @@ private:
                 << "layout '" << name.getValue()
                 << "' has a secondary shard, but not the strategy zero3",
             layout, "the layout");
+      // One pass in program order, so `kept` holds what earlier gathers have
+      // kept.
       if (gather.getKeepSecondary())
         kept.insert(name.getAttr());
       else if (gather.getFromSecondary() && !kept.contains(name.getAttr()))
@@ -288,7 +291,7 @@ private:
       if (!pack || pack.getLayoutAttr() != name)
         return broken(op, "gradient")
                << "its gradient of layout '" << name.getValue()
-               << "' is no 'fsdp.pack' of that layout";
+               << "' is not an 'fsdp.pack' of that layout";
       ofUnit |= layout.getUnitAttr() == getUnit(op);
     }
     if (!ofUnit)
@@ -360,7 +363,8 @@ private:
 // ---- the rules of @update ----
 
 // Checks that there is one `Op` for all trainable layouts that want it, none if
-// there are no such layouts. Returns it, or null.
+// there are no such layouts. Returns it, or null. `isWanted` is asked of
+// trainable layouts; the op must name exactly those it accepts.
 template <typename Op>
 FailureOr<Op> verifyOnly(ModuleOp module, Block &update,
                          llvm::function_ref<bool(fsdp::LayoutOp)> isWanted) {
@@ -386,6 +390,7 @@ FailureOr<Op> verifyOnly(ModuleOp module, Block &update,
   return found;
 }
 
+// Either may be null: nothing to order then.
 LogicalResult verifyOrder(Operation *first, Operation *second) {
   if (!first || !second || first->isBeforeInBlock(second))
     return success();

@@ -58,6 +58,7 @@ void useRunningStatistics(nn::BatchNormOp norm) {
   builder.setInsertionPoint(norm);
   nn::DecomposeBuilder b(builder, norm.getLoc());
   auto load = [&](fsdp::UpdateStatisticsOp update) -> Value {
+    // Buffers have the statistic's type.
     Value value = fsdp::LoadOp::create(builder, norm.getLoc(),
                                        update.getStatistic().getType(),
                                        update.getBufferAttr());
@@ -73,6 +74,7 @@ void useRunningStatistics(nn::BatchNormOp norm) {
     return b.broadcast(b.reshape(value, perChannel), shape);
   };
   double epsilon = norm.getEpsilon().convertToDouble();
+  // On the channels, before it is broadcast: C elements instead of all.
   Value rstd = b.rsqrt(b.add(load(variance), epsilon));
   Value centred = b.sub(x, perElement(load(mean)));
   Value scaled = b.mul(centred, perElement(b.mul(norm.getWeight(), rstd)));
@@ -122,6 +124,7 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
     // The module may come from a dump that has one.
     if (module.lookupSymbol(fsdp::kEvaluate))
       return;
+    // Unit and module attributes are copied with the ops.
     func::FuncOp evaluate = microbatch->clone();
     evaluate.setSymName(fsdp::kEvaluate);
     module.getBody()->getOperations().insertAfter(
@@ -129,12 +132,14 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
 
     for (auto norm : evaluate.getOps<nn::BatchNormOp>())
       useRunningStatistics(norm);
+    // Dropout scales in training, so it is the identity here.
     for (auto dropout : evaluate.getOps<nn::DropoutOp>())
       dropout.getResult().replaceAllUsesWith(dropout.getInput());
     for (auto stop : evaluate.getOps<nn::StopGradientOp>())
       stop.getResult().replaceAllUsesWith(stop.getInput());
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
       keepCountOfMeans(report);
+    // Running statistics change in training only.
     eraseUnused(evaluate, llvm::IsaPred<fsdp::UpdateStatisticsOp>);
     if (llvm::any_of(microbatch->front(), isPrediction))
       eraseUnused(*microbatch, isPrediction);

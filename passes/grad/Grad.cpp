@@ -61,6 +61,7 @@ public:
   llvm::MapVector<StringAttr, SmallVector<fsdp::LoadOp>> active;
 
 private:
+  // Called once, before the sweep.
   void analyseActivity(Value loss);
   // Active ops are those whose operands depend on a trainable parameter and on
   // whose results the loss depends; no other op needs an adjoint.
@@ -101,6 +102,8 @@ private:
 // complete.
 void Differentiator::analyseActivity(Value loss) {
   SmallVector<fsdp::LoadOp> loads;
+  // Forwards for what varies, backwards for what is useful: one scan each
+  // suffices in a flat block.
   for (Operation &op : body) {
     bool reached = false;
     if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
@@ -170,6 +173,7 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
   // The op fsdp.gradient and the additions belong to the backward of this load.
   mark.primal = load;
   Value sum;
+  // Last load first, in the order in which their gradients are complete.
   for (fsdp::LoadOp each : llvm::reverse(active[name]))
     if (Value gradient = gradients.lookup(each.getResult()))
       sum = addTo(sum, gradient);
@@ -206,6 +210,7 @@ LogicalResult Differentiator::buildAdjoint(Operation *op) {
   if (!adjoint)
     return op->emitOpError("has no adjoint, but a trainable parameter affects "
                            "the loss through it");
+  // An adjoint builds nothing for operands that no parameter reaches.
   SmallVector<bool> needed;
   for (Value operand : op->getOperands())
     needed.push_back(varied.contains(operand));
@@ -271,6 +276,8 @@ Value Differentiator::makeSeed(fsdp::ReportLossOp report, bool scalesLoss) {
   if (!scalesLoss)
     return nn::splat(builder, report.getLoc(), type, 1);
   Operation *first = report;
+  // The scale stands before the first of them, or before the report if there
+  // are none.
   SmallVector<nn::LinearCrossEntropyOp> losses;
   for (Operation &op : body)
     if (auto loss = dyn_cast<nn::LinearCrossEntropyOp>(op)) {
@@ -306,6 +313,7 @@ LogicalResult Differentiator::run(fsdp::ReportLossOp report, bool scalesLoss) {
         "depends on no trainable parameter, so there is nothing to train");
 
   mark.primal = report;
+  // What follows it is the backward.
   Operation *last = body.getTerminator()->getPrevNode();
   gradients[loss] = makeSeed(report, scalesLoss);
   // The loss may be a parameter itself, which no op of the sweep would finish.

@@ -42,6 +42,7 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     if (options.recompute == fsdp::RecomputeLevel::None)
       return;
     Block &body = function.getFunctionBody().front();
+    // Whole units first: what they keep and free changes which cheap ops pay.
     RecomputeChooser chooser(body);
     FailureOr<DenseSet<Attribute>> units =
         wholeUnits(getOperation(), options.recompute);
@@ -57,6 +58,7 @@ struct Recompute : impl::RecomputeBase<Recompute> {
     for (Operation &op : body)
       if (isBackward(&op))
         backward.push_back(&op);
+    // One map for all: an op is cloned once, before its first reader.
     IRMapping clones;
     auto isCloned = [&](Value value) {
       Operation *storage = storageOf(value).getDefiningOp();

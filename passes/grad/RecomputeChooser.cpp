@@ -15,6 +15,7 @@ using namespace fsdpc::passes;
 
 namespace {
 
+/// Dense, in the types before mixed precision.
 int64_t bytesOf(Value value) {
   RankedTensorType type = nn::tensorType(value);
   return type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
@@ -64,6 +65,7 @@ RecomputeChooser::RecomputeChooser(Block &body) : body(body), origins(body) {
         kept.insert(storage);
     }
   }
+  // From the end, so that users are known before what feeds them.
   for (Operation &op : llvm::reverse(body))
     if (!isBackward(&op) && llvm::any_of(op.getUsers(), [&](Operation *user) {
           return !isBackward(user) &&
@@ -80,6 +82,8 @@ bool RecomputeChooser::isCandidate(Operation *op) const {
   if (isBackward(op) || !isCheap(op) || !feedsProduct.contains(op) ||
       origins.of(op->getResult(0)) != Origin::Data)
     return false;
+  // The forward's readers must stand before the last product: a value that is
+  // read later is in memory anyway.
   return llvm::any_of(op->getResults(), [&](Value v) { return isKept(v); }) &&
          llvm::all_of(op->getResults(), [&](Value result) {
            auto found = readers.find(result);
@@ -178,6 +182,8 @@ void RecomputeChooser::chooseUnits(const DenseSet<Attribute> &units) {
   for (Operation &op : body)
     if (units.contains(unitOf(&op)) && isInner(&op))
       chosen.insert(&op);
+  // All choices are made by now, so what one chosen op reads of another is not
+  // kept.
   for (Operation *op : chosen) {
     for (Value result : op->getResults())
       kept.erase(result);
@@ -237,7 +243,8 @@ FailureOr<DenseSet<Attribute>> fsdpc::passes::unitsInScope(ModuleOp module) {
   return units;
 }
 
-// Returns the time of an op before it is fused with others.
+// Returns the time of an op before it is fused with others. Fusion makes it
+// less, so the estimate is on the safe side.
 static double costUs(Operation *op, const schedule::Machine &machine,
                      schedule::ElementType type) {
   int64_t bytes = 0;
@@ -266,6 +273,8 @@ FailureOr<std::vector<UnitTrade>> fsdpc::passes::unitTrades(ModuleOp module) {
   DenseMap<Attribute, double> us;
   schedule::Machine machine = fsdp::machineOf(module);
   schedule::ElementType type = fsdp::CompileOptions::of(module).paramType;
+  // Only what the whole unit costs beyond its cheap ops, which are computed
+  // again in any case.
   for (Operation *op : whole.choice())
     if (!cheap.choice().contains(op))
       us[unitOf(op)] += costUs(op, machine, type);

@@ -13,7 +13,8 @@
 namespace fsdpc::passes {
 
 /// Returns the value whose memory is read when `value` is: reshapes are views,
-/// and broadcasts of the forward are repeated where they are read.
+/// and broadcasts of the forward are repeated where they are read. The result
+/// may be `value` itself.
 mlir::Value storageOf(mlir::Value value);
 
 /// The cost of computing an op in the backward.

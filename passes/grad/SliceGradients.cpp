@@ -46,7 +46,8 @@ static int64_t axisOf(nn::PadOp part) {
 }
 
 // The parts are sorted by offset and must follow each other without gaps or
-// overlap. Anything else keeps the sum, which is correct in all cases.
+// overlap. Anything else keeps the sum, which is correct in all cases. Returns
+// `sum` itself if the parts do not make up the whole.
 static Value concatParts(OpBuilder &builder, Value sum) {
   SmallVector<nn::PadOp> parts;
   if (failed(collectParts(sum, parts)))

@@ -58,6 +58,8 @@ LogicalResult verifyGradients(ModuleOp module, Block &body) {
     diag.attachNote(first->second.getLoc()) << "first gradient is here";
     return diag;
   }
+  // Both ways round: a gradient of a frozen parameter would be reduced for
+  // nothing.
   for (auto parameter : module.getOps<fsdp::ParameterOp>())
     if (parameter.getTrainable() !=
         gradients.contains(parameter.getSymNameAttr()))

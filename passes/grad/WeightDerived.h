@@ -30,6 +30,7 @@ class Origins {
 public:
   explicit Origins(mlir::Block &body);
 
+  /// Constant for a value of another function.
   Origin of(mlir::Value value) const { return origins.lookup(value); }
   bool isWeight(mlir::Value value) const { return of(value) == Origin::Weight; }
   /// Returns true if the op is a weight itself, before or after

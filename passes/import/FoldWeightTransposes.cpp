@@ -12,11 +12,14 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::passes;
 
-// Returns the load behind a transpose of the last two axes, or null.
+// Returns the load behind a transpose of the last two axes, or null. Only
+// weights: a product reads them from the gathered buffer, where a transposed
+// copy would take memory and time in every microbatch.
 static Value transposedWeight(Value operand) {
   auto transpose = operand.getDefiningOp<nn::TransposeOp>();
   if (!transpose || !transpose.getInput().getDefiningOp<fsdp::LoadOp>())
     return nullptr;
+  // The identity, with the last two exchanged.
   SmallVector<int64_t> swap =
       llvm::to_vector(llvm::seq<int64_t>(0, transpose.getPermutation().size()));
   if (swap.size() < 2)

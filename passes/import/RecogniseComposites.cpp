@@ -18,6 +18,8 @@ namespace {
 struct RecogniseComposites
     : fsdpc::passes::impl::RecogniseCompositesBase<RecogniseComposites> {
   void runOnOperation() override {
+    // All in one set, since matches build on each other: linear_cross_entropy
+    // takes a cross_entropy that was found before.
     RewritePatternSet patterns(&getContext());
     recognise::populateAttention(patterns);
     recognise::populateCrossEntropy(patterns);
@@ -39,6 +41,7 @@ struct RecogniseComposites
   // Counts ops and not matches: a model may already contain composites, and a
   // pattern may absorb those of another one.
   void count() {
+    // The attribute is the summary's; no pass reads it.
     NamedAttrList counts;
     Builder b(&getContext());
     llvm::StringMap<int64_t> ops;

@@ -17,7 +17,8 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 
 // The names of inputs are how the runtime finds their data, so they must be
-// there and differ.
+// there and differ. Results would have no reader: a function hands over its
+// loss and outputs by ops that report them.
 static LogicalResult verifySignature(func::FuncOp function) {
   if (function.getNumResults() != 0 || !function.getBody().hasOneBlock())
     return function.emitError("'@")
@@ -45,6 +46,7 @@ static LogicalResult verifyOp(Operation *op, SymbolTable &symbols) {
            << op->getName() << "' is not an op of the dialects nn and fsdp";
   if (auto load = dyn_cast<fsdp::LoadOp>(op)) {
     Operation *symbol = symbols.lookup(load.getSymbol());
+    // Parameters and buffers both have the attribute `type`.
     auto type = symbol ? symbol->getAttrOfType<TypeAttr>("type") : TypeAttr();
     if (!isa_and_nonnull<fsdp::ParameterOp, fsdp::BufferOp>(symbol) || !type ||
         type.getValue() != load.getType())
@@ -71,6 +73,7 @@ static FlatSymbolRefAttr readBy(Operation *op) {
 // loss upwards and visits each op once.
 static bool dependsOnParameter(fsdp::ReportLossOp report,
                                SymbolTable &symbols) {
+  // Without recursion: a deep model has chains of many thousand ops.
   SmallVector<Operation *> stack = {report};
   llvm::SmallPtrSet<Operation *, 32> seen;
   while (!stack.empty()) {
@@ -122,6 +125,8 @@ static LogicalResult verifyOutputs(func::FuncOp microbatch,
              << name << "' has type " << type << " in '@evaluate', but "
              << report.getValue().getType() << " in '@microbatch'";
   }
+  // A metric that only evaluations have would leave a gap in the log of the
+  // steps.
   for (auto &[name, report] : evaluated)
     if (report.isScalar() && !trained.contains(name))
       return report.emitError("metric '")
@@ -135,6 +140,7 @@ static LogicalResult verifyEvaluate(func::FuncOp function,
                                     SymbolTable &symbols) {
   if (failed(verifySignature(function)))
     return failure();
+  // Equal attributes of arguments mean equal names of inputs.
   if (function.getFunctionType() != microbatch.getFunctionType() ||
       function.getArgAttrsAttr() != microbatch.getArgAttrsAttr())
     return function.emitError(

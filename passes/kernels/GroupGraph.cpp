@@ -39,7 +39,7 @@ int GroupGraph::find(int node) {
 }
 
 // Looks at one edge. `first` and `last` are the earlier and the later node of
-// the merge; the edge that connects them directly is no path.
+// the merge; the edge that connects them directly is not a path.
 GroupGraph::Found GroupGraph::advance(Side &side, bool forward, int first,
                                       int last) {
   // A side works off its nodes in the order in which it found them, one edge

@@ -282,7 +282,7 @@ def VerifyKernels : Pass<"verify-kernels", "::mlir::ModuleOp"> {
     - The grain is at most the extent, and the stack holds what is kept. A value marked
       `nn.kept` is a row of f32 that a later stage reads.
 
-    Refused, since 768 elements are no multiple of 500 lanes:
+    Refused, since 768 elements are not a multiple of 500 lanes:
     ```mlir
     func.func private @gelu_8x768(…) -> … attributes {nn.kernel, nn.plan = #nn.kernel_plan<map rows 8 stages[500] extent 8 grain 2>} {
     ```

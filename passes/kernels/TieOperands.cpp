@@ -133,7 +133,7 @@ struct TieOperands : fsdpc::passes::impl::TieOperandsBase<TieOperands> {
   }
 
   void tie(nn::LaunchOp launch, func::FuncOp kernel) {
-    // The two special forms have one tie each, and their kernels are no maps.
+    // The two special forms have one tie each, and their kernels are not maps.
     if (std::optional<unsigned> table = accumulatorOf(kernel))
       return tie(launch, {0, *table});
     if (std::optional<Tie> logits = logitsInPlace(kernel))

@@ -32,7 +32,7 @@ bool needsNoKernel(Operation *op) {
 LogicalResult verifyOutlined(func::FuncOp function) {
   for (Operation &op : function.getBody().front())
     if (isa<nn::NNDialect>(op.getDialect()) && !needsNoKernel(&op))
-      return op.emitOpError("is no library call, view or launch; "
+      return op.emitOpError("is not a library call, view or launch; "
                             "outline-kernels puts it into a kernel");
   return success();
 }

@@ -23,7 +23,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     std::optional<int64_t> cap;
     fsdp::CompileOptions options = fsdp::CompileOptions::of(getOperation());
     // The arena may take what the cap leaves after shards, states and all that
-    // lies outside it.
+    // lies outside it. May be negative; the packer then reports what takes the
+    // most.
     if (int64_t limit = options.memoryLimit.bytes)
       cap = limit - RankMemory(getOperation()).total();
     FailureOr<ArenaPlan> plan = packArena(getOperation(), cap);
@@ -34,7 +35,8 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     writeArena(plan->slots, plan->packing, plan->evaluatePacking.peak);
   }
 
-  // An op with several results has one list. Results without a slot keep -1.
+  // An op with several results has one list. Results without a slot keep -1. A
+  // slot's values lie at their own offsets within it, as members of a pack do.
   void writeOffsets(ArrayRef<Slot> slots, ArrayRef<int64_t> offsets) {
     DenseMap<Operation *, SmallVector<int64_t>> byOp;
     for (auto [slot, offset] : llvm::zip_equal(slots, offsets))
@@ -52,6 +54,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
   // are live. @evaluate may need more only if a step needs next to nothing.
   void writeArena(ArrayRef<Slot> slots, const schedule::Packing &packing,
                   int64_t evaluatePeak) {
+    // A position in the program, as those of the slots.
     int peak = schedule::livePeak(intervalsOf(slots)).position;
     int64_t gathered = 0, gradients = 0, activations = 0;
     // Only slots that are live at the peak count, so the shares add up to what
@@ -64,6 +67,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
                                                          : activations;
       share += slot.bytes - slot.slack;
     }
+    // Of @microbatch only.
     std::vector<std::string> reused = reusedAcrossStreams(slots, packing);
     reuses = reused.size();
     SmallVector<StringRef> texts(reused.begin(), reused.end());
@@ -71,6 +75,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
     auto entry = [&](StringRef name, int64_t bytes) {
       return builder.getNamedAttr(name, builder.getI64IntegerAttr(bytes));
     };
+    // One arena serves both functions, which never run at the same time.
     getOperation()->setAttr(
         "fsdp.arena",
         builder.getDictionaryAttr(

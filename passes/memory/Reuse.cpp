@@ -55,7 +55,8 @@ private:
   std::map<int64_t, Range> ranges;
 };
 
-// Returns the stream that touches a slot first.
+// Returns the stream that touches a slot first. A gather writes its slot on its
+// own stream; everything else is written by compute.
 StringRef firstStream(const Slot &slot) {
   return slot.kind == SlotKind::Gathered ? "gather" : "compute";
 }
@@ -100,9 +101,11 @@ fsdpc::passes::reusedAcrossStreams(ArrayRef<Slot> slots,
   for (size_t taker : byBegin) {
     const Slot &slot = slots[taker];
     int64_t begin = packing.offsets[taker], end = begin + slot.bytes;
+    // One line per stream, however many slots it had there.
     llvm::SetVector<StringRef> streams;
     for (size_t before : holders.take(begin, end, taker))
       streams.insert(lastStream(slots[before]));
+    // Within one stream the order of commands is enough.
     for (StringRef stream : streams)
       if (stream != firstStream(slot))
         lines.push_back(llvm::formatv("[{0}, {1}) {2} to {3}: {4}", begin, end,

@@ -54,7 +54,7 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
   }
 
   // Slots are found from the IR again, and the ties that the offsets show are
-  // taken as decided.
+  // taken as decided. In both entry functions alike.
   LogicalResult verify() {
     ModuleOp module = getOperation();
     auto arena = module->getAttrOfType<DictionaryAttr>("fsdp.arena");
@@ -108,7 +108,8 @@ struct VerifyMemory : fsdpc::passes::impl::VerifyMemoryBase<VerifyMemory> {
     }
     if (schedule::verify(intervalsOf(slots), offsets).empty())
       return success();
-    // Searched again, in order to report it in terms of ops.
+    // Searched again, in order to report it in terms of ops. Quadratic, but
+    // only once an overlap is known to exist.
     for (size_t later = 0; later < slots.size(); ++later)
       for (size_t earlier = 0; earlier < slots.size(); ++earlier) {
         const Slot &a = slots[earlier], &b = slots[later];

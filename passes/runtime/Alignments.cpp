@@ -19,6 +19,7 @@ fsdpc::passes::launchAlignments(ModuleOp module) {
     // A kernel may be launched many times. Each launch can only lower what is
     // known; gcd(x, 0) = x, so an offset of 0 lowers nothing.
     bytes.resize(launch.getBuffers().size(), kWidestLoad);
+    // A missing optional buffer is null, whose alignment does not matter.
     for (auto [least, buffer] : llvm::zip(bytes, launch.getBuffers()))
       if (auto pointer = buffer.getDefiningOp<rt::PointerOp>())
         least = std::gcd(least, static_cast<int64_t>(pointer.getOffset()));

@@ -24,7 +24,8 @@ using namespace fsdpc::analysis;
 namespace {
 
 // Gives each call the attributes of its op that a trace shows. Only work is
-// marked: events and pointers take no time of their own.
+// marked: events and pointers take no time of their own. A listener, so that no
+// case of the converter can forget it.
 struct CallAnnotator : OpBuilder::Listener {
   void notifyOperationInserted(Operation *call,
                                OpBuilder::InsertPoint) override {
@@ -43,6 +44,8 @@ struct CallAnnotator : OpBuilder::Listener {
 // Converts one function op by op, and erases the ops that it has converted.
 class FunctionConverter : rt::CallBuilder {
 public:
+  // Converts in place. `symbols` is the module's, and gets the symbols that
+  // calls need.
   FunctionConverter(func::FuncOp function, SymbolTable &symbols)
       : function(function), rtBuilder(function.getContext(), &annotator),
         pointers(symbols, rtBuilder) {}
@@ -71,6 +74,7 @@ private:
     record(earlier, events);
     wait(later, events++);
   }
+  // In the order of the values.
   SmallVector<Value> pointersOf(ValueRange values) {
     SmallVector<Value> result;
     for (Value value : values)
@@ -354,6 +358,7 @@ LogicalResult FunctionConverter::run(const DeadMemory &deadMemory) {
     if (failed(convert(op)))
       return failure();
     annotator.source = nullptr;
+    // Behind the op, which reads the memory last.
     for (auto [offset, bytes] : deadMemory.lookup(op))
       rt::PoisonOp::create(rtBuilder, here, pointers.arena(here, offset, bytes),
                            bytes);
@@ -405,6 +410,7 @@ struct ConvertToRT : fsdpc::passes::impl::ConvertToRTBase<ConvertToRT> {
             << name << "' is missing; run the earlier phases first";
         return signalPassFailure();
       }
+    // Each function numbers its events from 0.
     for (func::FuncOp function : fsdp::entriesOf(getOperation())) {
       FailureOr<FunctionConverter::DeadMemory> dead =
           FunctionConverter::DeadMemory();

@@ -29,6 +29,8 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
   // record is useful is known only when all later waits have been seen.
   LogicalResult elide(func::FuncOp function) {
     StreamClocks clocks;
+    // An event that no wait needs is missing; one that is needed has no number
+    // until its record is seen.
     DenseMap<int, int> number; // from an event's old number to its new one
     for (Operation &op :
          llvm::make_early_inc_range(function.getBody().front())) {
@@ -44,6 +46,8 @@ struct ElideEvents : fsdpc::passes::impl::ElideEventsBase<ElideEvents> {
       if (wait)
         number.try_emplace(wait.getEvent(), unrecorded);
     }
+    // In order of the records, so that numbers do not depend on what was
+    // removed.
     int next = 0;
     for (Operation &op :
          llvm::make_early_inc_range(function.getBody().front())) {

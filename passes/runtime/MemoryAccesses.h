@@ -11,7 +11,8 @@ namespace fsdpc::passes {
 
 // Bytes [begin, end) of a memory. If `symbol` is null, all of that kind of
 // memory is meant, else only the symbol's. `begin` and `end` count within the
-// arena or within the symbol's memory.
+// arena or within the symbol's memory. What is behind a symbol as a whole has
+// the range of all bytes.
 struct MemoryAccess {
   mlir::SideEffects::Resource *memory;
   mlir::SymbolRefAttr symbol;

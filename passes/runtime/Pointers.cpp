@@ -149,6 +149,7 @@ func::FuncOp PointerBuilder::outline(Operation *op, StringRef name) {
                         yield->getOperandTypes()));
   kernel.setPrivate();
   kernel->setAttr("nn.kernel", builder.getUnitAttr());
+  // Also on member sums, which are called like optimizers.
   kernel->setAttr("nn.optimizer", builder.getUnitAttr());
   IRMapping mapping;
   region.cloneInto(&kernel.getBody(), mapping);
@@ -228,6 +229,7 @@ FlatSymbolRefAttr PointerBuilder::outlineRows(Operation *attention) {
 // with one kernel each. The element type of the extra copy is an attribute and
 // is compared separately.
 FlatSymbolRefAttr PointerBuilder::share(func::FuncOp kernel, StringRef mark) {
+  // Linear in the functions; a program has few with such a mark.
   for (auto other : kernel->getParentOfType<ModuleOp>().getOps<func::FuncOp>())
     if (other != kernel && other->hasAttr(mark) &&
         other->getAttr("nn.compute") == kernel->getAttr("nn.compute") &&

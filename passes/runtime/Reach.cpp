@@ -153,7 +153,8 @@ int64_t bytesOf(rt::AttentionGradOp op, unsigned index) {
 
 // ---- calls on symbols ----
 
-// A flat buffer of the layout, in its compute type.
+// A flat buffer of the layout, in its compute type. 0 if the module lacks the
+// layout.
 int64_t flatBytes(Operation *op, Attribute name) {
   auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(
       op, cast<FlatSymbolRefAttr>(name));
@@ -174,7 +175,7 @@ int64_t bytesOf(rt::LaunchOp op, unsigned index) {
                                     : kernel.getResultTypes()[index - inputs]);
 }
 
-// One f64 per sum of each member of the layouts.
+// One f64 per sum of each member of the layouts. 0 if the op takes no sums.
 template <typename UpdateOp> int64_t memberSumBytes(UpdateOp op) {
   int64_t members = 0;
   for (FlatSymbolRefAttr name : op.getLayoutRefs())
@@ -219,6 +220,7 @@ int64_t bufferBytes(rt::UpdateStatisticsOp op) {
 // normDigits per layout.
 int64_t fsdpc::passes::reachOf(OpOperand &operand) {
   unsigned index = operand.getOperandNumber();
+  // In bytes.
   constexpr int64_t scalar = 4, sum = 8 * normDigits;
   return TypeSwitch<Operation *, int64_t>(operand.getOwner())
       .Case<rt::MatmulOp, rt::ConvolutionOp, rt::PoolingOp, rt::AttentionOp,
@@ -262,6 +264,7 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
         return index ? matrixBytes(op) : scalar;
       })
       .Case([&](rt::MoveMatricesOp op) { return matrixBytes(op); })
+      // Operand 1 is the result, with room for the matrices of the steps.
       .Case([&](rt::OrthogonalizeOp op) { return matrixBytes(op, index); })
       .Case(
           [&](rt::FactorSumsOp op) { return index ? factorBytes(op) : scalar; })
@@ -270,5 +273,6 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       .Case([&](rt::ReportOutputOp op) {
         return tensorBytes(op.getPlan().getType());
       })
+      // Ops without addresses.
       .Default([](Operation *) { return int64_t(0); });
 }

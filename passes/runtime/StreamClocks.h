@@ -17,9 +17,10 @@ public:
   using Clock = std::array<int64_t, rt::kStreams>;
 
   // Advances by the next op of the function. Returns false if the op waits for
-  // an event that was not recorded.
+  // an event that was not recorded. Ops that run on no stream change nothing.
   bool advance(mlir::Operation *op);
   // Returns true if everything that the wait would order is ordered already.
+  // False for an event that was not recorded.
   bool isRedundant(rt::EventWaitOp op) const;
   // Returns what precedes the last op of `stream`, including that op.
   const Clock &clock(rt::Stream stream) const {

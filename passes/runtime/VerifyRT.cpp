@@ -18,7 +18,8 @@ using namespace fsdpc::passes;
 
 namespace {
 
-// The memory that a command touches, and the commands that precede it.
+// The memory that a command touches, and the commands that precede it. Only
+// commands that touch memory are kept.
 struct Command {
   Operation *op;
   rt::Stream stream;

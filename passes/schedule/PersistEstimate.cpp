@@ -21,6 +21,7 @@ namespace {
 // Adds gathers to a copy of a problem.
 class Estimator {
 public:
+  // `ir` and its ops must outlive the estimator.
   Estimator(ModuleOp module, const ScheduleIR &ir)
       : problem(ir.problem), machine(fsdp::machineOf(module)) {
     for (auto [position, op] : llvm::enumerate(ir.ops))
@@ -45,6 +46,7 @@ public:
     auto type = cast<RankedTensorType>(replicated.getResult().getType());
     int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
     for (const schedule::Segment &run : runs) {
+      // The first and last reader within the run; no reader: no gather.
       int first = run.end, last = -1;
       for (Operation *user : usersOfMemory(replicated.getResult())) {
         auto it = positions.find(user);
@@ -69,6 +71,7 @@ private:
     constexpr int64_t alignment = 128;
     auto timeOf = inGroups ? schedule::groupGatherUs : schedule::allGatherUs;
     std::vector<schedule::Collective> &all = problem.collectives;
+    // Of the same unit and alive in the run: its window must lie in it.
     auto found = llvm::find_if(all, [&](const schedule::Collective &c) {
       return c.kind == schedule::CollectiveKind::Gather &&
              units[&c - all.data()] == run.label && c.latest < run.end &&
@@ -82,6 +85,7 @@ private:
     }
     found->latest = std::min(found->latest, first);
     found->lastUse = std::max(found->lastUse.value_or(last), last);
+    // The latency is paid once per collective, so only the difference counts.
     int64_t before = found->bytes();
     found->durationUs += timeOf(machine, before + bytes) -
                          (before ? timeOf(machine, before) : 0);
@@ -105,6 +109,8 @@ schedule::Problem gatherPersistent(ModuleOp module, func::FuncOp function,
   Estimator estimator(module, ir);
   for (auto replicated : function.getOps<fsdp::ReplicatedOp>()) {
     auto layout = symbols.lookup<fsdp::LayoutOp>(replicated.getLayout());
+    // Layouts that are whole for another reason would not be gathered without
+    // the option either.
     fsdp::Strategy ofUnit = strategies.of(layout.getUnit());
     if (fsdp::gathersWeights(ofUnit) &&
         fsdp::strategyOf(layout, options) == fsdp::persistent(ofUnit))

@@ -28,6 +28,7 @@ double sentUs(const CommunicationVolume &volume,
   for (const CommunicationVolume::Term &term : volume.terms) {
     if (term.eachMicrobatch)
       continue;
+    // By the name of the term, since both directions move as many bytes.
     bool reduces = StringRef(term.what).starts_with("reduce");
     int64_t bytes = int64_t(term.bytes);
     if (term.level == Level::Groups)
@@ -52,11 +53,14 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     double part = double(layout.elements);
     if (!layout.stateWhole)
       part = std::ceil(part / machine.ranks);
+    // Reads: gradient twice, parameter and states; writes: parameter and
+    // states.
     double words = 4 + 2 * layout.states;
     double copy = manifest.computeDtype == "f32" ? 0 : 2;
     us += schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
                          schedule::ElementType::F32);
   }
+  // The norm's all-reduce is bound by latency, so its few bytes hardly matter.
   return us + schedule::allReduceUs(machine, sizeof(double));
 }
 
@@ -84,6 +88,7 @@ void writePrediction(ModuleOp module, ScheduleIR &ir) {
   schedule::Machine machine = fsdp::machineOf(module);
   Manifest manifest = fsdp::describeModule(module);
   CommunicationVolume volume = analysis::communicatedBytes(module);
+  // Powers of two, which most jobs are, and --plan-ranks.
   std::set<int64_t> counts = {1, 2, 4, 8, 16, 32, 64, machine.ranks};
   SmallVector<double> microbatches, updates;
   for (int64_t ranks : counts) {

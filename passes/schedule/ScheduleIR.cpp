@@ -23,7 +23,8 @@ using namespace fsdpc::analysis;
 namespace {
 
 // All gathers share a channel and a communicator, and all reductions share
-// another.
+// another. Collectives of one channel run one after the other; on a machine
+// whose links are shared setDurations puts all on one.
 enum Channel { gatherChannel, reduceChannel };
 
 int64_t elementsOf(ValueRange values) {
@@ -88,6 +89,7 @@ private:
   ModuleOp module;
   int64_t reduceBytes; // per element of a gradient on the wire
   bool onGpu;
+  // Layouts that are cut over the ranks of a group.
   DenseSet<StringAttr> hybridLayouts;
   ScheduleIR ir;
   // The position of an op, or of the gap that contains it.
@@ -97,6 +99,8 @@ private:
 
 // Returns the duration of an op on the compute stream, in µs.
 double durationOf(Operation *op, const schedule::Machine &machine) {
+  // Written by the cost pass for the machine of the options, so it does not
+  // change with the number of ranks.
   if (auto cost = op->getAttrOfType<FloatAttr>(fsdp::FSDPDialect::kCostAttr))
     return cost.getValueAsDouble();
   // It stops the compute stream until the statistics of all ranks have arrived.
@@ -132,6 +136,7 @@ void Reader::readOps() {
     // The terminator has a position, for actions at the end, and no duration.
     if (&op == body.getTerminator())
       break;
+    // Its duration comes from setDurations.
     ir.problem.ops.push_back({});
     if (auto enter = dyn_cast<fsdp::EnterOp>(op)) {
       close(position);
@@ -218,7 +223,7 @@ void Reader::readGather(Operation *first, ArrayAttr layouts, Operation *wait,
   c.kind = schedule::CollectiveKind::Gather;
   c.channel = gatherChannel;
   // The window: a gather must be done before the first op that reads any of its
-  // buffers.
+  // buffers. One behind the last op, if no reader lowers it.
   c.latest = ir.problem.numOps();
   c.lastUse = -1;
   for (Value result : results) {
@@ -246,6 +251,7 @@ void Reader::readReduction(Operation *first, ArrayAttr layouts,
   ops.wholeBytes = whole * reduceBytes;
   ops.groupBytes = groups * reduceBytes;
   ops.sumBytes = groups * int64_t(sizeof(float)); // groups hand on f32
+  // The token has one user (verify-schedule's rule 'token').
   if (auto start = dyn_cast<fsdp::ReduceScatterStartOp>(first))
     ops.wait = *start.getToken().user_begin();
   schedule::Collective c;
@@ -309,9 +315,10 @@ void Reader::readSlot(const Slot &slot, std::optional<int> id) {
   // If the slot ends at a free or a wait, the last op that reads it is the one
   // before that gap.
   int last = positionOf(end) - (isScheduled(end) ? 1 : 0);
-  // The terminator is no op of the problem, so a tensor that it reads dies at
-  // the op before it.
+  // The terminator is not an op of the problem, so a tensor that it reads dies
+  // at the op before it.
   last = std::min(last, problem.numOps() - 1);
+  // At least one position long, even if nothing reads it.
   problem.tensors.push_back({bytes, slotAlignment, positionOf(begin),
                              std::max(last, positionOf(begin)), std::nullopt,
                              labelOf(slot)});
@@ -334,6 +341,8 @@ LogicalResult Reader::readMemory() {
         id = found->second;
     readSlot(slot, id);
   }
+  // Slots of @update take no part in the schedule, but the arena must hold them
+  // too.
   if (!evaluates)
     ir.problem.later = intervalsOf(arena->update);
   return success();
@@ -384,6 +393,7 @@ void fsdpc::passes::setDurations(ScheduleIR &ir,
        llvm::zip_equal(ir.collectives, ir.problem.collectives)) {
     bool gathers = c.kind == schedule::CollectiveKind::Gather;
     c.durationUs = gathers ? gatherUs(machine, ops) : reduceUs(machine, ops);
+    // Gathers and reductions then wait for each other, as on one channel.
     if (machine.sharedLink)
       c.channel = gatherChannel;
   }
@@ -399,6 +409,7 @@ bool fsdpc::passes::isScheduled(Operation *op) {
 SmallVector<Operation *> fsdpc::passes::usersOfMemory(Value value) {
   SmallVector<Operation *> users;
   SmallVector<Value> values = {value};
+  // A stack: values that share the memory are pushed as they are found.
   while (!values.empty())
     for (OpOperand &use : values.pop_back_val().getUses()) {
       Operation *user = use.getOwner();

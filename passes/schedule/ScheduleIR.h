@@ -44,10 +44,13 @@ struct ScheduleIR {
 llvm::FailureOr<ScheduleIR> readSchedule(mlir::func::FuncOp function);
 
 // Writes the durations of ops and collectives on a machine into the problem.
+// Also for another number of ranks than the schedule was made for: bytes are of
+// whole layouts.
 void setDurations(ScheduleIR &ir, const schedule::Machine &machine);
 
 // Returns the ops that read or write the memory of `value`: its users except
 // frees and waits, those of its views, and those of what is accumulated in it.
+// In no particular order, and an op may be listed more than once.
 mlir::SmallVector<mlir::Operation *> usersOfMemory(mlir::Value value);
 
 // Returns true for collectives, in one piece or split, and frees: ops without a

@@ -121,6 +121,7 @@ void Rewriter::run(const schedule::Schedule &schedule) {
       break;
     }
   }
+  // All uses have turned to the split ops by now.
   for (const CollectiveOps &ops : wholes)
     ops.first->erase();
 }
@@ -129,6 +130,7 @@ void Rewriter::run(const schedule::Schedule &schedule) {
 // time is not bought with memory that nobody has allowed.
 schedule::Solved solveProblem(schedule::Problem &problem) {
   schedule::Options &options = problem.options;
+  // If not even `pre` can be scheduled, the solver reports it.
   if (options.prefetch == schedule::Prefetch::Auto && !options.memoryLimit &&
       problem.check().empty()) {
     schedule::Solved pre =
@@ -143,6 +145,7 @@ schedule::Solved solveProblem(schedule::Problem &problem) {
 // were given, or is refused as the solver's own would be.
 schedule::Solved solveByTable(const schedule::Problem &problem,
                               const fsdp::ScheduleFile &table) {
+  // An error of the table names its row.
   Result<schedule::Schedule> read = schedule::readTable(problem, table.text);
   if (read)
     return schedule::evaluate(problem, *std::move(read));
@@ -220,6 +223,7 @@ struct SchedulePrefetch
     FailureOr<ScheduleIR> ir = readSchedule(*function);
     if (failed(ir))
       return failure();
+    // The problem's base: shards, states and what else lies outside the arena.
     RankMemory memory(module);
     schedule::Problem &problem = ir->problem;
     // Memory outside the arena counts against the cap too.
@@ -233,6 +237,7 @@ struct SchedulePrefetch
 
     if (failed(writeProblem(module, problem)))
       return failure();
+    // Before the solver, since the rewriter erases the ops that it reads.
     std::optional<schedule::Problem> without;
     if (options.persist > 0)
       without = gatherPersistent(module, *function, *ir);
@@ -270,6 +275,8 @@ struct SchedulePrefetch
     FailureOr<ScheduleIR> ir = readSchedule(function);
     if (failed(ir))
       return failure();
+    // No limit is set: the memory was made to fit for the step, which needs
+    // more.
     ir->problem.options.prefetch = schedule::Prefetch::None;
     schedule::Solved solved = schedule::solve(ir->problem);
     if (auto *failed = std::get_if<schedule::Infeasible>(&solved))

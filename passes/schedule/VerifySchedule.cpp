@@ -26,6 +26,8 @@ using namespace fsdpc::passes;
 
 namespace {
 
+// Every diagnostic of this pass names the rule, by which tests and documents
+// refer to it.
 InFlightDiagnostic broken(Operation *op, StringRef rule) {
   return op->emitOpError("violates rule '") << rule << "': ";
 }
@@ -41,6 +43,7 @@ LogicalResult verifySplit(Operation *op) {
 // Without its wait nothing says when the memory of the collective may be used
 // again.
 LogicalResult verifyToken(Operation *start) {
+  // Users are listed last first, so notes reverse them.
   auto users = llvm::to_vector(start->getResult(0).getUsers());
   if (users.size() == 1 &&
       isa<fsdp::AllGatherWaitOp, fsdp::ReduceScatterWaitOp>(users[0]))
@@ -149,6 +152,7 @@ LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
        op = op->getNextNode()) {
     auto others = effects.find(op);
     Operation *other = startOf(op);
+    // Two gathers, or two reductions, are ordered by their channel.
     if (others == effects.end() ||
         (other && other->getName() == start->getName()))
       continue;
@@ -157,6 +161,7 @@ LogicalResult verifySymbols(Operation *start, const EffectsByOp &effects) {
             return fsdp::conflict(effect, its);
           }))
         continue;
+      // An effect without a symbol is on the memory of any layout.
       StringRef name =
           effect.symbol ? effect.symbol.getLeafReference().getValue() : "any";
       auto diagnostic = broken(op, "symbol-hazard")
@@ -202,6 +207,8 @@ LogicalResult verifyModel(func::FuncOp function, const ScheduleIR &ir) {
   for (const schedule::Violation &violation :
        schedule::verifyPlaces(ir.problem, ir.schedule)) {
     Operation *op = function;
+    // The last collective of a violation is that which breaks the rule; the
+    // others get notes.
     if (!violation.collectives.empty())
       op = ir.collectives[violation.collectives.back()].first;
     auto diagnostic = broken(op, violation.rule) << violation.message;
@@ -225,6 +232,7 @@ struct VerifySchedule
   LogicalResult writeTable(ModuleOp module, ScheduleIR &ir) const {
     if (tableFile.empty())
       return success();
+    // A reader of the table sees the memory that the schedule was judged with.
     ir.problem.baseBytes = analysis::RankMemory(module).total();
     std::string text = schedule::writeTable(ir.problem, ir.schedule);
     if (Status written = writeWhole(tableFile, text.data(), text.size());
@@ -235,6 +243,7 @@ struct VerifySchedule
   }
 
   LogicalResult verify(ModuleOp module) {
+    // Kernels are functions too, with ops of other dialects.
     for (auto function : module.getOps<func::FuncOp>())
       if (!function->hasAttr("nn.kernel") && failed(verifyStructure(function)))
         return failure();
@@ -254,6 +263,7 @@ struct VerifySchedule
       // Costs and exposed times are written again, since an edit may have moved
       // a wait.
       annotate(*ir, schedule::simulate(ir->problem, ir->schedule));
+      // Tables and predictions are of training only.
       if (function.getSymName() != fsdp::kEvaluate) {
         if (failed(writeTable(module, *ir)))
           return failure();

@@ -44,6 +44,7 @@ void buildProgram(Region &region, Location loc, const OptimizerProgram &program,
   fsdp::YieldOp::create(inner, loc, results);
 }
 
+// Ops of @update name layouts by symbols, since their memory is not a value.
 SmallVector<Attribute> namesOf(ArrayRef<fsdp::LayoutOp> layouts) {
   SmallVector<Attribute> names;
   for (fsdp::LayoutOp layout : layouts)
@@ -65,6 +66,8 @@ LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
     auto parameter =
         symbols.lookup<fsdp::ParameterOp>(member.getParameter().getValue());
     for (const fsdp::FactorBuffer &factor : fsdp::factorBuffersOf(parameter)) {
+      // Buffers are tensors of checkpoints, under one namespace with the
+      // model's own.
       if (symbols.lookup(factor.name))
         return parameter.emitOpError("needs a buffer '")
                << factor.name << "' for the optimizer's state, but the model "
@@ -87,18 +90,22 @@ FailureOr<Factors> buildFactors(OpBuilder &builder, Location loc,
                                 SymbolTable &symbols) {
   if (!program.isFactored() || layouts.empty())
     return Factors();
+  // The vector holds the factors of one member behind those of the other, over
+  // all layouts: one message instead of one per parameter.
   int64_t count = 0;
   for (fsdp::LayoutOp layout : layouts) {
     if (failed(declareFactors(layout, symbols)))
       return failure();
     count += fsdp::factorsOf(layout);
   }
+  // f64, so that the order in which ranks are added hardly matters.
   auto type = RankedTensorType::get({count}, builder.getF64Type());
   ArrayAttr names = builder.getArrayAttr(namesOf(layouts));
   const fsdp::CompileOptions &options = program.own();
   auto sums = fsdp::FactorSumsOp::create(
       builder, loc, type, names, scale,
       builder.getF64FloatAttr(options.clipGradValue));
+  // A factor is a mean over rows or columns that several ranks hold.
   auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
   auto factors = fsdp::UpdateFactorsOp::create(
       builder, loc, type, names, all.getResult(),
@@ -124,6 +131,8 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
   int64_t members = 0;
   for (fsdp::LayoutOp layout : layouts)
     members += layout.getMembers().size();
+  // Members in the order of the layouts; the sums of one member follow each
+  // other.
   int64_t perMember = program.sums().size();
   auto type =
       RankedTensorType::get({members * perMember}, builder.getF64Type());
@@ -192,6 +201,7 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
   IntegerAttr first, firstFactor;
+  // Where this layout's sums begin in the vector over all layouts.
   if (sums.ofAll)
     first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
   if (factors.values)
@@ -214,6 +224,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
         layouts.push_back(layout);
         names.push_back(FlatSymbolRefAttr::get(layout));
       }
+    // A run with nothing to train is a mistake in the patterns far more often
+    // than a wish.
     if (layouts.empty()) {
       emitError(module.getLoc(), "no parameter is trained: none has a "
                                  "gradient; check --frozen and --trainable");
@@ -231,6 +243,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
                              builder.getFunctionType({}, {}));
     builder.setInsertionPointToStart(function.addEntryBlock());
     ArrayAttr all = builder.getArrayAttr(names);
+    // One row per layout; several digits of f64, whose sum is exact, so that
+    // the norm does not depend on the number of ranks.
     auto sumsType = RankedTensorType::get(
         {static_cast<int64_t>(names.size()), normDigits}, builder.getF64Type());
     // The norm is global, over all layouts. With a limit of 0 the scale still
@@ -264,6 +278,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
       wholeSums.push_back(buildSums(builder, loc, program, own, clip.getScale(),
                                     ofOwn->values));
     }
+    // In the order of layouts, that is of units, whatever their groups. A
+    // whole-matrix update stands directly before the optimizer that takes it.
     for (fsdp::LayoutOp layout : layouts) {
       size_t group = layout.getGroup().value_or(0);
       const OptimizerProgram &program = (*programs)[group];

@@ -16,6 +16,8 @@ using fsdp::FSDPDialect;
 void GradientPacker::findGradients(ModuleOp module) {
   for (auto gradient : body.getOps<fsdp::GradientOp>())
     gradients[gradient.getParameter()] = gradient;
+  // A remark and not an error: models have parameters that the loss does not
+  // use, and --trainable may name more than it needs.
   for (auto parameter : module.getOps<fsdp::ParameterOp>())
     if (parameter.getTrainable() && !gradients.count(parameter.getSymName())) {
       parameter.emitRemark()
@@ -26,6 +28,8 @@ void GradientPacker::findGradients(ModuleOp module) {
 }
 
 int64_t GradientPacker::pack(ArrayRef<fsdp::LayoutOp> layouts) {
+  // The hooks follow after all ends are known: they insert ops before the
+  // gradients, of which the ends are the last.
   for (fsdp::LayoutOp layout : layouts)
     findEnd(layout);
   for (fsdp::LayoutOp layout : layouts)
@@ -36,6 +40,7 @@ int64_t GradientPacker::pack(ArrayRef<fsdp::LayoutOp> layouts) {
 }
 
 static Value rootOf(Value value) {
+  // A reshape shares the memory of what it reshapes.
   while (auto reshape = value.getDefiningOp<nn::ReshapeOp>())
     value = reshape.getInput();
   return value;
@@ -55,14 +60,19 @@ static bool isReadAfter(Value root, Operation *end) {
 bool GradientPacker::isPlaceable(Value value, Operation *end) {
   Value root = rootOf(value);
   Operation *op = root.getDefiningOp();
+  // Block arguments have no op; ops without operands are constants, buffers and
+  // the like.
   if (!op || op->getNumOperands() == 0 || isa<fsdp::ViewOp, nn::SliceOp>(op))
     return false;
+  // A later reader would find the pack's memory reduced or given to others.
   return !isReadAfter(root, end) && placed.insert(root).second;
 }
 
 // Layouts of one unit that are reduced when they are packed are packed at one
 // place, so that they share a reduction.
 GradientPacker::Place GradientPacker::endOf(fsdp::LayoutOp layout) const {
+  // A layout that is reduced at the end of the step does not wait for the
+  // others of its unit.
   bool alone = reducesAtEnd(fsdp::strategyOf(layout, options));
   return {layout.getUnitAttr(),
           alone ? Attribute(layout.getSymNameAttr()) : Attribute()};
@@ -128,6 +138,7 @@ void GradientPacker::packLayout(fsdp::LayoutOp layout) {
   auto reduce =
       fsdp::ReduceOp::create(builder, layout.getLoc(), name, pack.getResult());
   created.append({pack, reduce});
+  // The next layout of this place is packed behind this reduction.
   last = reduce;
   for (Operation *op : created) {
     op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());

@@ -23,14 +23,17 @@ public:
       : body(body), options(options), hooks(hooks) {}
 
   /// Finds the gradients of parameters. A trainable parameter without a
-  /// gradient joins the frozen ones, with a remark.
+  /// gradient joins the frozen ones, with a remark. Called before the layouts
+  /// exist, since they separate trainable parameters from frozen ones.
   void findGradients(mlir::ModuleOp module);
   /// Packs and reduces the gradients of the layouts, whose members all have
   /// one, and erases the fsdp.gradient ops. Returns the number of gradients
-  /// that had to be copied into their pack.
+  /// that had to be copied into their pack. Called once: places and copies are
+  /// remembered over all layouts.
   int64_t pack(mlir::ArrayRef<fsdp::LayoutOp> layouts);
 
 private:
+  /// A unit, and the layout's name if it is reduced on its own, or null.
   using Place = std::pair<mlir::Attribute, mlir::Attribute>;
 
   bool isPlaceable(mlir::Value value, mlir::Operation *end);
@@ -46,7 +49,9 @@ private:
   llvm::StringMap<fsdp::GradientOp> gradients;
   // The op behind which the next pack of a place stands.
   llvm::DenseMap<Place, mlir::Operation *> ends;
+  /// Values that are written into a pack directly.
   llvm::DenseSet<mlir::Value> placed;
+  /// From a value to its copy that stands last.
   llvm::DenseMap<mlir::Value, mlir::Value> lastCopy;
   int64_t copies = 0;
 };

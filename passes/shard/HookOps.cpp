@@ -22,6 +22,7 @@ struct HookBuilder {
   OpBuilder &builder;
   Location loc;
 
+  // A constant of the shape and type of `like`.
   Value splat(Value like, double value) {
     return nn::splat(builder, loc, like.getType(), value);
   }
@@ -32,6 +33,7 @@ struct HookBuilder {
   Value cast(Value value, schedule::ElementType type) {
     Type narrow = fsdp::floatType(type, builder.getContext());
     Type own = nn::tensorType(value).getElementType();
+    // Kernels fuse the pair, so that it costs no memory.
     return nn::castTo(builder, loc, nn::castTo(builder, loc, value, narrow),
                       own);
   }
@@ -39,6 +41,7 @@ struct HookBuilder {
   // NaN stays NaN, so that the norm shows it.
   Value bound(Value value, double limit) {
     Value low = splat(value, -limit);
+    // Maximum and minimum return NaN if either side is one.
     Value above = nn::MaximumOp::create(builder, loc, value, low);
     Value high = splat(value, limit);
     return nn::MinimumOp::create(builder, loc, above, high);
@@ -70,6 +73,7 @@ struct HookBuilder {
         nn::CmpOp::create(builder, loc, type, nn::Predicate::lt, size, limit);
     Value zero = splat(value, 0), one = splat(value, 1);
     Value mask = nn::SelectOp::create(builder, loc, finite, zero, one);
+    // Over all axes: a scalar reaches the report however large the gradient.
     SmallVector<int64_t> axes =
         llvm::to_vector(llvm::seq<int64_t>(nn::shapeOf(value).size()));
     Value any = nn::reduceAlong(builder, loc, nn::ReduceKind::max, mask, axes);
@@ -79,6 +83,8 @@ struct HookBuilder {
   }
 
   // The flat gradient in rows of `block` elements, the last filled with zeros.
+  // Blocks begin at the parameter's first element and never span two
+  // parameters, so a block does not depend on the layout or on the ranks.
   Value toBlocks(Value value, int64_t block) {
     int64_t count = nn::tensorType(value).getNumElements(),
             rows = llvm::divideCeil(count, block);
@@ -112,6 +118,7 @@ struct HookBuilder {
     Value largest =
         nn::reduceAlong(builder, loc, nn::ReduceKind::max, sizes, {1});
     Value step = scale(largest, 1.0 / 127);
+    // Otherwise 0 / 0 would make a NaN of each element of such a block.
     Value least = splat(step, std::numeric_limits<float>::min());
     step = nn::MaximumOp::create(builder, loc, step, least);
     Value steps = nn::broadcastTo(builder, loc, step, nn::shapeOf(blocks));
@@ -133,6 +140,7 @@ struct HookBuilder {
       type = RankedTensorType::get(shape, type.getElementType());
       if (auto constant = dyn_cast<nn::ConstantOp>(copy)) {
         auto elements = llvm::cast<DenseElementsAttr>(constant.getValueAttr());
+        // A constant of one element is a splat already.
         constant.setValueAttr(elements.resizeSplat(type));
       }
       copy->getResult(0).setType(type);
@@ -156,6 +164,7 @@ Value buildHook(OpBuilder &builder, Location loc, const ReduceHook &hook,
   case ReduceHook::Kind::AverageBefore:
     return build.average(gradient);
   case ReduceHook::Kind::AverageAfter:
+    // Averaging after the reduction is a factor of the update.
     return gradient;
   case ReduceHook::Kind::ZeroNonfinite:
     return build.zeroNonfinite(gradient);

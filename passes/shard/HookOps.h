@@ -12,7 +12,8 @@ namespace fsdpc::passes {
 
 /// Builds one hook at the builder's insertion point, on the gradient of a
 /// parameter in f32. `program` is the function of a hook of the user's, else
-/// null. Returns the gradient that the next hook takes.
+/// null. Returns the gradient that the next hook takes. The last result has the
+/// type of `gradient`.
 mlir::Value buildHook(mlir::OpBuilder &builder, mlir::Location loc,
                       const fsdp::ReduceHook &hook, mlir::func::FuncOp program,
                       mlir::Value gradient);
@@ -24,7 +25,7 @@ mlir::OwningOpRef<mlir::ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
                                                    mlir::MLIRContext *context);
 
 /// Returns the function of the hook in a module that parseHookProgram has
-/// checked.
+/// checked. Owned by the module.
 mlir::func::FuncOp functionOf(const fsdp::ReduceHook &hook,
                               mlir::ModuleOp module);
 

@@ -12,6 +12,7 @@ using namespace mlir;
 namespace fsdpc::passes {
 namespace {
 
+// One element stands for all, so the function need not be generic over shapes.
 bool isOneElement(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getShape() == ArrayRef<int64_t>{1};
@@ -23,7 +24,8 @@ bool isGradient(Type type) {
 
 LogicalResult checkSignature(func::FuncOp function) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
-    return function.emitOpError("is no hook: it needs a body of one block");
+    return function.emitOpError(
+        "is not a valid hook: it needs a body of one block");
   if (function.getNumArguments() != 1 || function.getNumResults() != 1 ||
       !isGradient(function.getArgumentTypes()[0]))
     return function.emitOpError()
@@ -63,6 +65,8 @@ func::FuncOp functionOf(const fsdp::ReduceHook &hook, ModuleOp module) {
 
 OwningOpRef<ModuleOp> parseHookProgram(const fsdp::ReduceHook &hook,
                                        MLIRContext *context) {
+  // The text was read when options were parsed, so a module is compiled from
+  // the same file that its options name.
   ParserConfig config(context);
   auto module = parseSourceString<ModuleOp>(hook.text, config, hook.file);
   if (!module)

@@ -18,6 +18,7 @@ FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
     if (!noDecay->match(parameter) && parameter.getTrainable())
       rates.decayed.insert(parameter);
   }
+  // A pattern that matches nothing is a spelling mistake.
   if (failed(noDecay->checkUsed(module.getLoc(), names, "parameter")))
     return failure();
   FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
@@ -26,6 +27,8 @@ FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
   rates.groups = std::move(*groups);
   for (const fsdp::ParameterGroup &group : rates.options.groups)
     rates.ofGroups.push_back(rates.options.ofGroup(group));
+  // Without decay over layers the model need not have any that can be told
+  // apart.
   if (rates.options.layerDecay == 1)
     return rates;
   auto factors = fsdp::layerFactors(module, body, rates.options.layerDecay);
@@ -37,6 +40,7 @@ FailureOr<MemberRates> MemberRates::of(ModuleOp module, Block &body) {
 
 double MemberRates::rateOf(fsdp::ParameterOp parameter) const {
   auto factor = layerFactors.find(parameter);
+  // A group's rate and the layer's factor multiply.
   double rate = factor == layerFactors.end() ? 1 : factor->second;
   std::optional<size_t> group = groups.groupOf(parameter);
   // A rate of 0 is that of all groups.
@@ -48,6 +52,8 @@ double MemberRates::rateOf(fsdp::ParameterOp parameter) const {
 double MemberRates::decayOf(fsdp::ParameterOp parameter) const {
   std::optional<size_t> group = groups.groupOf(parameter);
   double decay = group ? ofGroups[*group].weightDecay() : options.weightDecay();
+  // A group without a weight-decay of its own takes over that of the options,
+  // to which --no-decay applies.
   bool named = group && options.groups[*group].find("weight-decay");
   return named || decayed.contains(parameter) ? decay : 0;
 }

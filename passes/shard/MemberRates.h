@@ -19,7 +19,8 @@ public:
                                          mlir::Block &body);
 
   /// Returns the factor of the learning rate. A group's rate is kept as a
-  /// ratio, so that --lr and --lr-schedule of the program act on all groups.
+  /// ratio, so that --lr and --lr-schedule of the program act on all groups. 1:
+  /// the rate of the run.
   double rateOf(fsdp::ParameterOp parameter) const;
   /// Returns the weight decay. One that the parameter's group names outweighs
   /// --no-decay.
@@ -31,8 +32,10 @@ public:
 
 private:
   fsdp::CompileOptions options;
+  /// In the order of --group.
   std::vector<fsdp::CompileOptions> ofGroups; // those of each group's members
   fsdp::ParameterGroups groups;
+  /// Empty without --layer-decay; a parameter that is missing has factor 1.
   llvm::DenseMap<mlir::Operation *, double> layerFactors;
   llvm::DenseSet<mlir::Operation *> decayed; // without those of --no-decay
 };

@@ -68,6 +68,7 @@ private:
   // Collects the primitives of the forward that lead to the loss or a metric
   // and nowhere else. They stay in f32, since the loss is a sum of many terms.
   void collectLossTail() {
+    // From the end, so that all users of an op are decided before the op.
     for (Operation &op : llvm::reverse(body.without_terminator())) {
       if (reportsScalar(op)) {
         lossTail.insert(&op);
@@ -77,6 +78,7 @@ private:
           !(isa<nn::ElementwiseOpInterface>(op) ||
             op.hasTrait<nn::InLossTail>()))
         continue;
+      // Users in the backward do not count: they read what was saved, in f32.
       if (llvm::all_of(op.getUsers(), [&](Operation *user) {
             return isBackward(user) || lossTail.contains(user);
           }))
@@ -96,6 +98,7 @@ private:
   void convert(Operation *op) {
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
+    // An operand that keeps its type says nothing about the type of the op.
     bool compute = op->hasTrait<fsdp::InComputeType>() ||
                    llvm::any_of(op->getOperands(), [&](Value operand) {
                      return isCompute(operand) && !keepsType(op, operand);
@@ -106,6 +109,8 @@ private:
         computesInF32(options, op))
       compute = false;
     Type element = compute ? Type(half) : Type(f32);
+    // An nn.cast is written by the model: its operand stays, and its result's
+    // type is what it asks for.
     for (OpOperand &operand : op->getOpOperands()) {
       Type type = operand.get().getType();
       if ((isF32(type) || isHalf(type)) && !keepsType(op, operand.get()) &&
@@ -134,6 +139,7 @@ private:
   Value castTo(Value value, Type element, Operation *user) {
     if (getElementTypeOrSelf(value.getType()) == element)
       return value;
+    // One cast per value, type and direction.
     Value &result = cache[{value, {element, isBackward(user)}}];
     if (result)
       return result;
@@ -142,6 +148,8 @@ private:
     OpBuilder builder(user);
     auto cast = nn::CastOp::create(
         builder, user->getLoc(), withElement(value.getType(), element), value);
+    // A cast belongs to the unit that uses its result, so that units stay
+    // separate regions of the program.
     for (StringRef name : {FSDPDialect::kUnitAttr, FSDPDialect::kBackwardAttr})
       if (Attribute attr = user->getAttr(name))
         cast->setAttr(name, attr);
@@ -185,6 +193,7 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
     ModuleOp module = getOperation();
     FloatType half = fsdp::floatType(fsdp::CompileOptions::of(module).paramType,
                                      &getContext());
+    // Everything is f32 already.
     if (half.isF32())
       return markAllAnalysesPreserved();
     auto functions = fsdp::getForwards(module);

@@ -36,6 +36,8 @@ Value ReduceHooks::apply(OpBuilder &builder, Location loc,
   Block *block = builder.getInsertionBlock();
   auto end = builder.getInsertionPoint();
   for (auto [index, hook] : llvm::enumerate(hooks)) {
+    // The insertion point itself stays; what is new lies between `before` and
+    // it.
     Operation *before = end == block->begin() ? nullptr : &*std::prev(end);
     func::FuncOp program;
     if (programs[index])
@@ -60,6 +62,7 @@ static std::optional<int64_t> hookOf(Operation *op) {
 // beside constants and the like; null if they read several.
 static Value sourceOf(Value value, int64_t hook) {
   llvm::SetVector<Value> behind, sources;
+  // A worklist: `behind` grows while it is walked, and its entries are unique.
   behind.insert(value);
   for (size_t i = 0; i < behind.size(); ++i) {
     Operation *op = behind[i].getDefiningOp();
@@ -68,6 +71,8 @@ static Value sourceOf(Value value, int64_t hook) {
         op && (hookOf(op) == hook || (isa<nn::CastOp>(op) && !hookOf(op)));
     if (isOwn)
       behind.insert(op->operand_begin(), op->operand_end());
+    // A hook's constants and weights have no operands and are sources of
+    // nothing.
     else if (!op || op->getNumOperands() > 0)
       sources.insert(behind[i]);
   }
@@ -75,6 +80,7 @@ static Value sourceOf(Value value, int64_t hook) {
 }
 
 // Returns the numbers of the hooks that the value has passed, the last first.
+// Stops at the first op that is of no hook, which computes the gradient.
 static SmallVector<int64_t> hooksBehind(Value value) {
   SmallVector<int64_t> numbers;
   while (Operation *op = value ? value.getDefiningOp() : nullptr) {
@@ -121,6 +127,7 @@ LogicalResult verifyHooks(const fsdp::CompileOptions &options,
                           fsdp::PackOp pack) {
   for (auto [index, value] : llvm::enumerate(pack->getOperands())) {
     SmallVector<int64_t> found = hooksBehind(value);
+    // `found` has the last first, so the hooks that come first are at its back.
     for (auto [number, hook] : llvm::enumerate(options.reduceHooks)) {
       if (!found.empty() && found.back() == int64_t(number))
         found.pop_back();

@@ -21,7 +21,8 @@ public:
                                          mlir::MLIRContext *context);
 
   /// Builds the hooks on `gradient` at the builder's insertion point, as ops of
-  /// the backward of `unit`. Returns the gradient to reduce.
+  /// the backward of `unit`. Returns the gradient to reduce. The attributes it
+  /// sets make verify-shard and mixed-precision know the ops again.
   mlir::Value apply(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::FlatSymbolRefAttr unit, mlir::Value gradient) const;
 

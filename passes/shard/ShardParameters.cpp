@@ -43,6 +43,8 @@ public:
   // `evaluate` (may be null) reads the same layouts and has no gradients.
   LogicalResult run(func::FuncOp evaluate) {
     GradientPacker packer(body, options, hooks);
+    // First of all: it decides which parameters are frozen, which rates and
+    // layouts depend on.
     packer.findGradients(module);
     auto found = MemberRates::of(module, body);
     if (failed(found))
@@ -67,7 +69,8 @@ public:
 private:
   // The properties that the members of a layout share, in the order of layouts:
   // by unit, trainable ones first, and the unit's own strategy and the
-  // optimizer of the options before others.
+  // optimizer of the options before others. Compared member by member in this
+  // order, so std::map iterates over groups in the order of layouts.
   struct Group {
     unsigned unit;
     bool frozen, deviates;
@@ -79,9 +82,12 @@ private:
   // A parameter has the strategy of its unit, unless it is ignored, or small
   // and would be gathered: gathers of small parameters cost their latency.
   fsdp::Strategy strategyOf(fsdp::ParameterOp parameter) {
+    // An ignored parameter is not sharded at all: every rank holds it and its
+    // state, as with DDP.
     if (ignored.match(parameter))
       return fsdp::Strategy::DDP;
     fsdp::Strategy own = ofUnit.lookup(*parameter.getUnit());
+    // In elements, as stage3_param_persistence_threshold of DeepSpeed.
     int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
     return elements < options.persist ? fsdp::persistent(own) : own;
   }
@@ -125,6 +131,7 @@ private:
     }
     for (auto &[group, members] : groups)
       createLayout(units[group.unit], group, members);
+    // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
         failed(checkGathers()))
@@ -170,12 +177,16 @@ private:
       end = offset + elements;
     }
     auto unitOp = symbols.lookup<fsdp::UnitOp>(unit);
+    // Unique, since each name says in what the group differs from the unit's
+    // first.
     std::string name = (unit + (trainable ? ".flat" : ".frozen")).str();
     if (group.deviates)
       name += "." + nameOf(group.strategy).str();
     if (group.program)
       name += ".group" + std::to_string(group.program);
     OpBuilder builder(module.getContext());
+    // Frozen members have no states. The average is a state too, and follows
+    // those of the optimizer.
     int64_t states = trainable ? programs[group.program].states().size() : 0;
     bool average = trainable && options.ema > 0;
     // Layouts stand behind the units and in their order.
@@ -223,6 +234,7 @@ private:
     auto view = fsdp::ViewOp::create(
         builder, load.getLoc(), load.getResult().getType(), flat.getResult(),
         load.getSymbolAttr(), builder.getI64IntegerAttr(offset));
+    // Both keep the unit of the load, and whether it is in the backward.
     flat->setDiscardableAttrs(load->getDiscardableAttrDictionary());
     view->setDiscardableAttrs(load->getDiscardableAttrDictionary());
     load.replaceAllUsesWith(view.getResult());
@@ -239,8 +251,10 @@ private:
   llvm::StringMap<fsdp::Strategy> ofUnit;
   fsdp::NamePatterns ignored;
   MemberRates rates;
+  // In the order of creation.
   llvm::MapVector<StringRef, fsdp::LayoutOp> layouts;
   Operation *lastSymbol = nullptr;
+  // By the parameter's symbol: its layout and its offset there, in elements.
   llvm::DenseMap<Attribute, std::pair<fsdp::LayoutOp, int64_t>> memberOf;
 };
 

@@ -29,10 +29,12 @@ using fsdp::refuseWithNote;
 
 namespace {
 
+// Null if the op belongs to no unit.
 FlatSymbolRefAttr unitOf(Operation *op) {
   return op->getAttrOfType<FlatSymbolRefAttr>(FSDPDialect::kUnitAttr);
 }
 
+// The memory of parameters, gradients or optimizer states, whatever the layout.
 bool touchesLayouts(ArrayRef<MemoryEffects::EffectInstance> effects) {
   return llvm::any_of(effects, [](const MemoryEffects::EffectInstance &effect) {
     SideEffects::Resource *resource = effect.getResource();
@@ -96,6 +98,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << layout.getCompute() << ", but --param-dtype is "
              << fsdp::nameOf(options.paramType);
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+    // Two layouts that agree in all four should have been one.
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(),
          static_cast<int>(strategy), layout.getGroup().value_or(0)},
@@ -135,6 +138,7 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
     if (failed(verifyOptimizer(layout, symbols, options, *groups)))
       return failure();
   }
+  // Checked last, when all members of all layouts are known.
   for (auto parameter : module.getOps<fsdp::ParameterOp>())
     if (!layoutOf.contains(parameter.getSymNameAttr()))
       return broken(parameter, "member-once")
@@ -193,9 +197,11 @@ private:
     if (view && !fsdp::getLayoutOf(view.getFlat()))
       return broken(op, "weight")
              << "it views '" << view.getMember()
-             << "' in a value that is no layout's flat buffer";
+             << "' in a value that is not the flat buffer of a layout";
     if (!view && !isa<fsdp::FlatOp>(op))
       return success();
+    // A view in another unit would keep the gathered buffer alive over the end
+    // of its unit.
     for (Operation *user : op->getUsers())
       if (unitOf(user) != unitOf(op))
         return refuseWithNote(
@@ -238,7 +244,7 @@ private:
     auto pack = reduce.getGradient().getDefiningOp<fsdp::PackOp>();
     if (!pack || pack.getLayoutAttr() != reduce.getLayoutAttr())
       return broken(reduce, "gradient")
-             << "its gradient is no 'fsdp.pack' of layout '"
+             << "its gradient is not an 'fsdp.pack' of layout '"
              << reduce.getLayout() << "'";
     auto layout = symbols.lookup<fsdp::LayoutOp>(reduce.getLayout());
     for (Operation *op : {pack.getOperation(), reduce.getOperation()})
@@ -248,6 +254,7 @@ private:
                                   << "it is not of the backward of unit '"
                                   << layout.getUnit() << "'",
                               layout, "the layout");
+    // Kernels have taken up the ops of hooks, whose attributes are gone.
     return outlined ? success() : verifyHooks(options, pack);
   }
 
@@ -302,6 +309,8 @@ private:
 // of layouts. Those are collectives, which the phase `collectives` inserts.
 LogicalResult verifyUpdateStage(Block &update) {
   for (Operation &op : update) {
+    // These two write what is theirs: optimizers parameters and states, and
+    // update_factors the buffers of factors.
     auto layouts = dyn_cast<fsdp::LayoutUserOpInterface>(op);
     if (!layouts || isa<fsdp::OptimizerOp, fsdp::UpdateFactorsOp>(op))
       continue;
@@ -331,6 +340,8 @@ struct VerifyShard : impl::VerifyShardBase<VerifyShard> {
   }
 
   static LogicalResult verify(ModuleOp module, bool outlined) {
+    // Layouts before functions: the checks of a function look up layouts and
+    // rely on them.
     SymbolTable symbols(module);
     auto forwards = fsdp::getForwards(module);
     auto update = fsdp::getEntry(module, FSDPDialect::kUpdate);

@@ -29,6 +29,7 @@ public:
   Former(ModuleOp module, func::FuncOp function, UnitPolicy policy)
       : module(module), symbols(module), function(function),
         body(function.front()), policy(std::move(policy)) {
+    // The root is number 0 and needs no name from a module.
     units.push_back({"root", {}, {}});
   }
 
@@ -47,7 +48,7 @@ public:
   }
 
 private:
-  // `scope` and `cls` are empty for units that are no module: the root, its
+  // `scope` and `cls` are empty for units that are not modules: the root, its
   // parts, single parameters.
   struct Unit {
     std::string name;
@@ -99,7 +100,8 @@ private:
     return cast<ShapedType>(parameter.getType()).getNumElements();
   }
 
-  // Returns the unit with this name, or adds it.
+  // Returns the unit with this name, or adds it. Names are those of modules or
+  // parameters, so equal names are one unit.
   int unitNamed(StringRef name, ModuleScope scope) {
     auto [it, inserted] = byName.try_emplace(name, units.size());
     if (inserted)
@@ -138,6 +140,7 @@ private:
   int64_t largeThreshold() {
     std::vector<int64_t> elements(units.size());
     llvm::StringSet<> seen;
+    // A tied parameter counts where it is read first.
     for (Operation &op : body.without_terminator())
       for (fsdp::LoadOp load : weightsRead(&op))
         if (unitOf.count(&op) && seen.insert(load.getSymbol()).second)
@@ -188,6 +191,7 @@ private:
   // where it is read first.
   void cutRoot(int64_t size) {
     llvm::StringSet<> seen;
+    // Units are named root.1, root.2 and so on; the first part stays the root.
     int64_t elements = 0, parts = 0;
     int unit = kRoot;
     StringRef previous;
@@ -243,6 +247,7 @@ private:
         continue;
       }
       bool ofWeight = weightOf(op->getResult(0)) != nullptr;
+      // By the number of the unit.
       std::map<int, Operation *> firstUser;
       for (Operation *user : op->getUsers()) {
         Operation *&first = firstUser[unitOf.lookup(user)];
@@ -282,7 +287,8 @@ private:
   }
 
   // Creates the symbols in order of first use, writes the attributes, and sets
-  // the owner of each parameter.
+  // the owner of each parameter. Returns the number of units that something
+  // belongs to.
   int createSymbols() {
     OpBuilder builder(function);
     std::map<int, FlatSymbolRefAttr> names;

@@ -27,6 +27,7 @@ public:
       : module(module), symbols(module), body(body) {}
 
   LogicalResult run() {
+    // Any layout is one too many.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
       return broken(layout, "forward")
              << "there are no layouts before the phase 'shard'";
@@ -46,7 +47,7 @@ private:
                                 << "'; give it the unit of the op before it";
     if (!symbols.lookup<fsdp::UnitOp>(name.getAttr()))
       return broken(op, "unit") << "it belongs to '" << name.getValue()
-                                << "', which is no fsdp.unit";
+                                << "', which is not an fsdp.unit";
     return success();
   }
 

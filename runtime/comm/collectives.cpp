@@ -11,7 +11,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// The most bytes that all ranks' parts of a piece may take on one rank.
+// The most bytes that all ranks' parts of a piece may take on one rank. 256
+// KiB, which a core's L2 holds.
 constexpr size_t scratchBytes = size_t(1) << 18;
 
 // Elements [begin, begin + count) of the whole array.
@@ -19,7 +20,8 @@ struct Range {
   int64_t begin, count;
 };
 
-// The messages of one collective. A rank's message to itself is a copy.
+// The messages of one collective. A rank's message to itself is a copy. At most
+// one to itself at a time.
 class Messages {
 public:
   explicit Messages(Communicator &ranks) : ranks(ranks) {}
@@ -79,6 +81,7 @@ public:
                  void *result) {
     int self = ranks.rank();
     size_t own = size_t(parts[size_t(self)].count) * width;
+    // One place per rank, this rank's own unused.
     scratch.resize(own * size_t(ranks.size()));
     for (int peer = 0; peer < ranks.size(); ++peer) {
       const Range &part = parts[size_t(peer)];
@@ -118,6 +121,7 @@ public:
     }
   }
 
+  // Part r of `count` elements goes to rank r.
   void scatterParts(const void *values, void *result, int64_t count) {
     for (int64_t begin = 0; begin < count; begin += partElements()) {
       int64_t length = std::min(partElements(), count - begin);
@@ -170,6 +174,7 @@ size_t elementBytes(ElementType type) {
 void broadcast(Communicator &ranks, void *data, size_t bytes, int root) {
   size_t count = size_t(ranks.size());
   auto begin = [&](size_t rank) {
+    // The first ranks take a byte more where the parts are not equal.
     return bytes / count * rank + std::min(rank, bytes % count);
   };
   auto place = [&](int rank) { return at(data, begin(size_t(rank))); };

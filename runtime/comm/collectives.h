@@ -39,7 +39,8 @@ void scatter(Communicator &ranks, const void *whole, void *piece, size_t bytes,
 void allToAll(Communicator &ranks, const void *sent, void *received,
               size_t bytes);
 // A message from one rank to another, which receives it. Other ranks do not
-// call.
+// call. Both block: the sender until the data has left its memory, the receiver
+// until it is there.
 void send(Communicator &ranks, const void *data, size_t bytes, int to);
 void receive(Communicator &ranks, void *data, size_t bytes, int from);
 

@@ -11,7 +11,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// A thread may fail while another one sets the function.
+// A thread may fail while another one sets the function. What the job has set,
+// under a lock.
 struct AbortState {
   std::mutex mutex;
   std::function<void(int)> function;

@@ -12,6 +12,7 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// 4 to 8 KiB of wide values.
 constexpr int64_t block = 1024;
 
 // How values of a type are combined: as `Wide`, which for integers is unsigned,
@@ -24,6 +25,7 @@ template <typename T> struct Arithmetic {
   static bool less(float a, float b) { return a < b; }
   static bool isNan(float a) { return a != a; }
 };
+// Signed where it matters: averages and comparisons.
 template <typename T> struct IntegerArithmetic {
   using Wide = uint64_t;
   static uint64_t wide(T value) { return uint64_t(int64_t(value)); }

@@ -15,6 +15,7 @@ namespace {
 // latency.
 constexpr int64_t pieceElements = hybridPieceBytes / int64_t(sizeof(float));
 
+// The last piece may be shorter.
 int64_t piecesOf(const ReduceScatter &part) {
   return (part.shardElements + pieceElements - 1) / pieceElements;
 }
@@ -49,6 +50,7 @@ Result<std::unique_ptr<HybridGroups>> HybridGroups::make(Communicator &whole,
     return Error{"a shard group of " + std::to_string(groupRanks) +
                  " ranks does not divide the job's " +
                  std::to_string(whole.size()) + " ranks"};
+  // Both splits are collective, in the same order on every rank.
   auto group = whole.split(whole.rank() / groupRanks);
   auto peers = whole.split(whole.rank() % groupRanks);
   return std::unique_ptr<HybridGroups>(
@@ -77,6 +79,8 @@ void HybridGroups::tradePieces(const ReduceScatter &part, int64_t tick) {
   };
   sends.clear();
   receives.clear();
+  // The piece that this group has just summed, and the one that is complete
+  // now.
   int64_t piece = tick - own, finished = tick - last;
   if (isPiece(piece))
     for (int to = 0; to <= last; ++to)
@@ -106,6 +110,8 @@ void HybridGroups::reduceScatter(const ReduceScatter &part) {
   // Until the shard's part is complete nothing of it is written: it may lie
   // inside the gradient, and with `add` the first group continues it.
   int64_t pieces = piecesOf(part);
+  // The last piece reaches the last group `last` ticks after the first group
+  // has summed it.
   for (int64_t tick = 0; tick < pieces + last; ++tick) {
     if (tick >= own && tick - own < pieces)
       reducePiece(part, tick - own);

@@ -44,7 +44,7 @@ bool MpiWatch::allLeft() const {
                      [&](int peer) { return left[size_t(peer)]; });
 }
 
-// Anything that arrives is a sign of life, even a byte that is no word.
+// Anything that arrives is a sign of life, even a byte that is not a word.
 void MpiWatch::hearAll() {
   int peer;
   unsigned char byte;

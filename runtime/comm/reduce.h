@@ -20,7 +20,7 @@ void castToWire(const void *source, WireType type, WireType wire, int64_t count,
                 void *destination);
 
 // One rank's contribution to a shard. The values may be cast to the wire type
-// already, or not yet.
+// already, or not yet. The values belong to the caller.
 struct Addend {
   const void *values;
   WireType type;

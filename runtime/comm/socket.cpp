@@ -260,7 +260,7 @@ Result<Endpoint> Socket::ownEndpoint() const {
   return endpoint;
 }
 
-// Bytes that are no address read as an address of IPv4.
+// Bytes that are not an address read as an address of IPv4.
 std::string textOf(const Endpoint &endpoint) {
   char text[INET6_ADDRSTRLEN] = "";
   inet_ntop(endpoint.family == AF_INET6 ? AF_INET6 : AF_INET,

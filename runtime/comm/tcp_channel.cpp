@@ -17,8 +17,11 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// What the ranks must agree on: a collective of the training loop, or a plain
+// transfer.
 enum class Operation : uint64_t { transfer, barrier, gather, exchange };
 
+// Sent as it lies in memory: all ranks run the same executable.
 struct Header {
   uint64_t communicator = 0;
   Operation operation = Operation::transfer;

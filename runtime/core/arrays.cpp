@@ -48,6 +48,7 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
 
 } // namespace
 
+// Without a name in the file, the input's own name is looked for.
 Result<SampleFile> openArraySamples(const Input &input,
                                     const std::string &name) {
   std::string path = name, tensor = input.name;

@@ -20,6 +20,7 @@ BestFolder::~BestFolder() {
     rmdir(folder.c_str());
 }
 
+// A folder without best.json may hold other files, which stay.
 Status BestFolder::open(const std::string &path, bool resumes) {
   folder = path;
   made = mkdir(path.c_str(), 0777) == 0;
@@ -54,6 +55,8 @@ std::string BestFolder::pathOf(int64_t step) const {
   return folder + name;
 }
 
+// The order keeps best.json true at every moment: new file, new index, and only
+// then is the old file removed.
 Status BestFolder::publish(int64_t step, double loss) {
   std::string path = pathOf(step), name = path.substr(folder.size() + 1);
   std::string text =

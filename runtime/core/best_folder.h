@@ -11,6 +11,8 @@
 
 namespace fsdpc::runtime {
 
+// Call open once; then, for each evaluation that is better, save to
+// pathOf(step) and publish.
 class BestFolder {
 public:
   BestFolder() = default;

@@ -16,6 +16,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// 4 MiB of f32 in the staging buffer, for all ranks together.
 constexpr int64_t pieceElements = 1 << 20;
 
 // Where the data of each tensor begins in the file, in bytes.
@@ -29,6 +30,8 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   SafeTensorsHeader header;
   for (const Layout &layout : manifest.layouts) {
     offsets.members.emplace_back();
+    // An aliased name is a second entry in the header with the same offsets, so
+    // the data is written once.
     for (const Member &member : layout.members)
       if (what != Saved::gradients || layout.trainable)
         offsets.members.back().push_back(
@@ -62,7 +65,8 @@ OwnPart f32Part(const float *values) {
 }
 
 // Returns this rank's part of what is saved of a layout: its shard, or a part
-// of that if it has replicas. Replicated states hold it at its place.
+// of that if it has replicas. Replicated states hold it at its place. The
+// averages are the last of a layout's states; moments come before them.
 OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
@@ -88,12 +92,16 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
   const LayoutBuffers &buffers = rank.layouts[index];
   OwnPart own = ownPart(rank, index, what);
   std::vector<char> narrow;
-  // Elements per rank and piece.
+  // Elements per rank and piece. The same for all ranks, as all-gather demands.
+  // Shards of a layout are of one size, so all ranks also take the same number
+  // of pieces.
   int64_t most = std::max<int64_t>(1, pieceElements / rank.job.size);
   for (int64_t begin = 0; begin < buffers.own; begin += most) {
     int64_t count = std::min(most, buffers.own - begin);
     size_t bytes = size_t(count) * sizeof(float);
     const char *from = own.values + size_t(begin) * wireBytes(own.type);
+    // all-gather takes a piece that lies at its own place in the result without
+    // a copy.
     float *place = &staging[size_t(rank.job.rank * count)];
     const void *piece = from;
     if (own.type != WireType::f32) {
@@ -106,6 +114,7 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
       piece = place;
     }
     rank.job.channel[controlChannel]->allGather(piece, staging.data(), bytes);
+    // The others have sent their part; what they received is overwritten next.
     if (rank.job.rank != 0)
       continue;
     // The accumulated gradient is a sum over V microbatches, times the scale.

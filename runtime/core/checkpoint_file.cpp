@@ -1,6 +1,5 @@
-// Writes files of checkpoints and computes their checksums. Only this file of
-// the checkpoints includes the hash, which is a header of several thousand
-// lines.
+// Writes files of checkpoints and computes their checksums. The hash is a
+// header of several thousand lines, so few files include it.
 #include "runtime/core/checkpoint_file.h"
 #include "runtime/core/safetensors.h"
 
@@ -38,6 +37,8 @@ Result<uint64_t> checksumOf(const File &file, uint64_t offset, uint64_t bytes) {
   return sum.value();
 }
 
+// The header is known from the shapes alone, so it is written first and its
+// checksum noted at once.
 Status CheckpointFile::open(const std::string &folder, int64_t rank,
                             const std::vector<StoredTensor> &tensors,
                             StoredFile &noted) {
@@ -67,6 +68,7 @@ void CheckpointFile::endTensor() {
   current = std::make_unique<Checksum>();
 }
 
+// Renamed into place like every file, so a manifest that can be read is whole.
 Status writeManifest(const std::string &folder,
                      const CheckpointManifest &stored) {
   NewFile file;

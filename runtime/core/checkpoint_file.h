@@ -17,7 +17,8 @@ namespace fsdpc::runtime {
 // Bytes that readers and writers of checkpoints hold at once.
 constexpr uint64_t checkpointPiece = 4 << 20;
 
-// XXH64 with seed 0, piece by piece.
+// XXH64 with seed 0, piece by piece. Feeding the same bytes in other pieces
+// gives the same value.
 class Checksum {
 public:
   Checksum();
@@ -33,6 +34,8 @@ private:
 // Returns the checksum of `bytes` bytes from `offset`.
 Result<uint64_t> checksumOf(const File &file, uint64_t offset, uint64_t bytes);
 
+// Call open, then for each tensor write as often as needed and endTensor, then
+// commit. The file has its name only after commit.
 class CheckpointFile {
 public:
   // Begins the file of one rank in `folder`, and notes checksums in `sums`,

@@ -163,6 +163,7 @@ Result<std::vector<int64_t>> CheckpointFolder::steps() const {
   return steps;
 }
 
+// What a killed run has left of the same step goes first.
 Status CheckpointFolder::begin(int64_t step) {
   unused = false;
   drop(step);
@@ -173,7 +174,9 @@ Status CheckpointFolder::begin(int64_t step) {
 }
 
 // A checkpoint of the same step makes room under a name with a dot, and is
-// removed only when the new one has its place.
+// removed only when the new one has its place. Every file inside is synced
+// already. After a crash between the two renames, recover() gives the old one
+// its name back.
 Status CheckpointFolder::publish(int64_t step) {
   std::string folder = folderOf(step), old = temporaryOf(step) + replaced;
   FSDPC_TRY(removeFolder(old));
@@ -230,6 +233,7 @@ Status CheckpointFolder::sync() const {
   return synced ? Status() : error;
 }
 
+// What an unprivileged process may use, without the blocks reserved for root.
 int64_t freeBytes(const std::string &folder) {
   struct statvfs disk;
   if (statvfs(folder.c_str(), &disk) != 0)

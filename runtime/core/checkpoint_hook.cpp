@@ -22,6 +22,8 @@ std::string quoted(const std::string &text) {
   return result + "'";
 }
 
+// Replaces every {}. The search goes on behind the name, which may hold {}
+// itself.
 std::string withFolder(std::string command, const std::string &folder) {
   std::string name = quoted(folder);
   for (size_t at = 0; (at = command.find("{}", at)) != std::string::npos;
@@ -32,7 +34,8 @@ std::string withFolder(std::string command, const std::string &folder) {
 
 } // namespace
 
-// The command gets no signals blocked and nothing to read.
+// The command gets no signals blocked, whatever its starter blocks, and nothing
+// to read.
 Status CheckpointHook::start(const std::string &command,
                              const std::string &folder) {
   if (command.empty())

@@ -10,6 +10,7 @@
 
 namespace fsdpc::runtime {
 
+// Used by the training loop of rank 0.
 class CheckpointHook {
 public:
   // Starts a command of the shell, with the checkpoint's folder, quoted, for

@@ -21,8 +21,12 @@ namespace fsdpc::runtime {
 namespace {
 using Json = nlohmann::ordered_json;
 
-// Format 2 says of a layout how many ranks share it, if they are not all.
+// Format 2 says of a layout how many ranks share it, if they are not all. The
+// oldest format that can hold a checkpoint is written, so older programs read
+// what they understand.
 constexpr int64_t plainFormat = 1, groupFormat = 2;
+// Bounds of what is read, far above any run. They keep products of two of them
+// within 64 bits.
 constexpr int64_t mostRanks = 1 << 20;
 constexpr int64_t mostElements = int64_t(1) << 48;
 
@@ -51,6 +55,7 @@ const Json &fieldIn(const Json &json, const char *key) {
   return *found;
 }
 
+// Long values are cut, since a damaged manifest may hold anything.
 [[noreturn]] void refuse(const char *key, const Json &value,
                          const std::string &wanted) {
   std::string text = dump(value);
@@ -85,6 +90,7 @@ bool truthIn(const Json &json, const char *key, bool otherwise) {
   return json.at(key).get<bool>();
 }
 
+// Sixteen hexadecimal digits in small letters, as hexadecimal() prints them.
 uint64_t checksumIn(const Json &value, const char *key) {
   const std::string text = value.is_string() ? value.get<std::string>() : "";
   if (text.size() != 16 ||
@@ -93,6 +99,7 @@ uint64_t checksumIn(const Json &value, const char *key) {
   return std::stoull(text, nullptr, 16);
 }
 
+// A negative number is not "unsigned" to the parser, so it is refused too.
 int64_t numberIn(const Json &json, const char *key, int64_t most) {
   const Json &value = fieldIn(json, key);
   if (!value.is_number_unsigned() || value.get<uint64_t>() > uint64_t(most))
@@ -114,6 +121,7 @@ int64_t elementsOf(const Json &json, std::vector<int64_t> &shape) {
   return elements;
 }
 
+// `ranks` bounds the shard, so that shard times ranks cannot overflow.
 StoredLayout parseLayout(const Json &json, int64_t ranks) {
   StoredLayout layout;
   layout.name = textIn(json, "name");
@@ -154,6 +162,8 @@ StoredLayout parseLayout(const Json &json, int64_t ranks) {
   return layout;
 }
 
+// The order of fields in the text does not matter here; parseCheckpoint has
+// compared it already.
 CheckpointManifest parseBody(const Json &json) {
   CheckpointManifest stored;
   const Json &state = fieldIn(json, "state");
@@ -204,6 +214,8 @@ static std::string formatText(uint64_t version) {
          " to " + std::to_string(groupFormat);
 }
 
+// Names are stored as valid UTF-8, and compared in that form when a run
+// resumes.
 CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
                                       int groupRanks) {
   CheckpointManifest stored;
@@ -239,6 +251,8 @@ CheckpointManifest describeCheckpoint(const Manifest &manifest, int ranks,
   return stored;
 }
 
+// The inverse of LayoutCut::ownOf: shard s is part s mod groups of the shard of
+// rank s / groups in a group.
 int64_t rankOfShard(const CheckpointManifest &stored,
                     const StoredLayout &layout, int64_t shard) {
   int64_t group = layout.group ? layout.group : stored.ranks;
@@ -264,6 +278,8 @@ std::vector<StoredTensor> tensorsOf(const CheckpointManifest &stored,
   return tensors;
 }
 
+// Through the serialiser itself, so that both directions replace the same
+// bytes.
 std::string storedName(const std::string &name) {
   return Json::parse(dump(Json(name))).get<std::string>();
 }
@@ -282,6 +298,8 @@ std::string rankFileName(int64_t rank) {
   return name;
 }
 
+// The checksum covers the text of "checkpoint"; the outer object only carries
+// it.
 std::string toJson(const CheckpointManifest &stored) {
   int64_t format = plainFormat;
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array();
@@ -362,13 +380,14 @@ Result<CheckpointManifest> parseCheckpoint(const std::string &text) {
       return Error{"its checksum is wrong"};
     return parseBody(body);
   } catch (const Json::parse_error &fault) {
-    return Error{"it is no JSON from byte " +
+    return Error{"it is not valid JSON from byte " +
                  std::to_string(fault.byte ? fault.byte - 1 : 0) + " on"};
   } catch (const std::exception &fault) {
     return Error{printable(fault.what())};
   }
 }
 
+// Needs no checksum: a later version may compute it in another way.
 std::optional<std::string> laterFormat(const std::string &text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("format") ||
@@ -380,8 +399,9 @@ std::optional<std::string> laterFormat(const std::string &text) {
   return formatText(version);
 }
 
-// Collects up to five differences, so that one line says what kind of model it
-// is.
+// Collects up to five differences, so that one line says what kind of model the
+// checkpoint is of. Layouts are not compared: another strategy or number of
+// units reads the same parameters.
 Status checkSameModel(const CheckpointManifest &stored,
                       const Manifest &manifest) {
   std::vector<std::string> found;
@@ -426,6 +446,8 @@ Status checkSameModel(const CheckpointManifest &stored,
                         " optimizer states, but " + layout.optimizer + " has " +
                         std::to_string(own));
     }
+  // Parameters of the checkpoint that the program lacks; aliases were taken
+  // with their names.
   for (auto &[name, place] : known)
     if (taken.insert(place.first).second)
       found.push_back("the program has no " +

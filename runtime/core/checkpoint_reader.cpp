@@ -15,6 +15,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// Far more than any manifest has; larger files are something else.
 constexpr uint64_t mostManifestBytes = 100000000;
 
 Error damaged(const std::string &path) {
@@ -113,6 +114,7 @@ Status TrainingCheckpoint::openFiles(const std::string &folder) {
   return {};
 }
 
+// Rank r of N checks files r, r + N, …: together the ranks read each byte once.
 Status TrainingCheckpoint::verify(int rank, int ranks) const {
   for (size_t file = size_t(rank); file < files.size(); file += size_t(ranks)) {
     const File &source = files[file].file();
@@ -196,6 +198,7 @@ std::optional<int64_t> TrainingCheckpoint::since(const Layout &layout,
   return 0;
 }
 
+// The average is the last state. Without one it begins at the parameters.
 Status TrainingCheckpoint::readAverage(const Member &member, int64_t begin,
                                        int64_t count, float *to) const {
   const Place &place = placeOf(member);

@@ -17,8 +17,11 @@ namespace {
 
 // The checkpoints that a run writes: one per multiple of `every`, and the last.
 int64_t writtenBy(const CheckpointPlan &plan) {
+  // Without a period in steps, as with the clock, at least the last.
   if (plan.every == 0)
     return 1;
+  // The steps in (first, last] that are multiples of `every`, and the last step
+  // if it is none of them.
   return plan.last / plan.every - plan.first / plan.every +
          (plan.last % plan.every != 0);
 }
@@ -43,6 +46,7 @@ int64_t checkpointsToAdd(const CheckpointPlan &plan,
                          const std::vector<int64_t> &steps) {
   if (plan.last <= plan.first)
     return 0;
+  // Without --keep nothing is removed.
   int64_t written = writtenBy(plan);
   if (plan.keep == 0)
     return written;
@@ -51,6 +55,8 @@ int64_t checkpointsToAdd(const CheckpointPlan &plan,
       std::count_if(steps.begin(), steps.end(), [&plan](int64_t step) {
         return plan.keepEvery == 0 || step % plan.keepEvery != 0;
       });
+  // How many of the run's own checkpoints fit beside the old ones before the
+  // first is removed.
   int64_t window = plan.keep - removable; // may be negative
   if (plan.byTime)
     return std::max<int64_t>(1, window + 1);
@@ -65,6 +71,7 @@ int64_t checkpointsToAdd(const CheckpointPlan &plan,
 void Trainer::warnOfSmallDisk() const {
   auto found = folder.steps();
   int64_t room = freeBytes(options.checkpoint);
+  // Unknown room is not small room.
   if (job.rank != 0 || !found || room < 0)
     return;
   CheckpointPlan plan;
@@ -94,6 +101,7 @@ void Trainer::planCheckpoints() {
     return;
   info.plan.checkpoint = checkpointCopyBytes(
       describeCheckpoint(manifest, job.size, info.groupRanks));
+  // checkMemory holds an error if the plan exceeds the limit.
   if (std::string(backendName()) != "host" ||
       checkMemory(info.plan, manifest.memoryLimit))
     return;

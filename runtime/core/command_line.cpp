@@ -80,7 +80,8 @@ std::string footer(const Manifest &manifest) {
          "--tokens labels=book.txt:u8+1";
 }
 
-// The error of an argument that is no flag.
+// The error of an argument that is not a flag: advice if it is another tool's
+// name, else the nearest flag.
 Error unknown(const std::string &argument) {
   if (argument.rfind("-", 0) != 0)
     return {"unexpected argument '" + argument + "'; see --help"};
@@ -113,6 +114,7 @@ Status completeCheckpoints(Options &options) {
   if (options.checkpointEvery.empty())
     return {};
   bool minutes = options.checkpointEvery.back() == 'm';
+  // stoll stops at the 'm'.
   int64_t number = std::stoll(options.checkpointEvery);
   (minutes ? options.checkpointMinutes : options.checkpointSteps) = number;
   return {};
@@ -142,6 +144,7 @@ Status completeEvaluation(Arguments &arguments, const Manifest &manifest) {
   return {};
 }
 
+// Returns true if the program was compiled with --ema.
 bool keepsAverages(const Manifest &manifest) {
   return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
                      [](const Layout &layout) { return layout.average; });
@@ -149,6 +152,8 @@ bool keepsAverages(const Manifest &manifest) {
 
 } // namespace
 
+// Refuses a flag that has no effect, as the compiler does: ignoring it would
+// run another training than was asked for.
 Result<Options> parseCommandLine(int argc, const char *const *argv,
                                  const Manifest &manifest) {
   CLI::App app("Trains the model that this program was compiled from.");

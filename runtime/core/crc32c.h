@@ -8,6 +8,8 @@
 
 namespace fsdpc::runtime {
 
+// 0x82f63b78 is the polynomial with its bits reversed, since bytes go in lowest
+// bit first.
 constexpr std::array<uint32_t, 256> makeCrcTable() {
   std::array<uint32_t, 256> table = {};
   for (uint32_t byte = 0; byte < 256; ++byte) {

@@ -8,6 +8,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// Adds the files of one entry: a name, or the matches of a pattern.
 Status addMatches(const std::string &pattern, std::vector<std::string> &files) {
   // A file may have such characters in its name.
   if (pattern.find_first_of("*?[") == std::string::npos ||
@@ -31,6 +32,8 @@ Status addMatches(const std::string &pattern, std::vector<std::string> &files) {
 
 } // namespace
 
+// A name that exists as it stands wins over any reading of its commas and
+// stars.
 Result<std::vector<std::vector<std::string>>>
 dataFiles(const std::string &text) {
   std::vector<std::vector<std::string>> files;

@@ -87,6 +87,7 @@ public:
   // The caller releases it.
   virtual void *allocate(size_t bytes) = 0;
   virtual void release(void *memory, size_t bytes) = 0;
+  // Bytes are set to 0, which is zero in every element type.
   virtual void zero(void *memory, size_t bytes) = 0;
   virtual void upload(void *to, const void *from, size_t bytes) = 0;
   virtual void download(void *to, const void *from, size_t bytes) = 0;
@@ -117,7 +118,8 @@ public:
   // results of this one. Otherwise the loop synchronizes after each section.
   virtual bool runsAhead() const = 0;
   // Enqueues the report of an evaluation, which ends with no update; `results`
-  // of the same step reads it.
+  // of the same step reads it. The default does nothing: the results of the
+  // host need no report.
   virtual void report(int64_t) {}
   // Blocks until `step` has run and reads what it reported. `step` must be one
   // of the last two steps.

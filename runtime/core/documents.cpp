@@ -10,6 +10,8 @@
 namespace fsdpc::runtime {
 
 namespace {
+// Blocks of 4,096 tokens, or larger ones so that there are at most 2^20 marks
+// of 16 bytes.
 constexpr int64_t leastBlock = 4096, mostMarks = 1 << 20;
 } // namespace
 
@@ -18,6 +20,7 @@ int64_t DocumentWindows::windowsOf(int64_t tokens) const {
   return tokens < reach ? 0 : (tokens - reach) / window + 1;
 }
 
+// Reads the tokens of a block as i64, whatever the stream's type.
 Status DocumentWindows::read(const TokenStream &stream, int64_t block,
                              Scratch &scratch) const {
   int64_t first = block * blockTokens;
@@ -54,6 +57,7 @@ int64_t DocumentWindows::walk(int64_t block, int64_t document,
   return document;
 }
 
+// One pass over the stream, in memory of one block.
 Result<DocumentWindows> DocumentWindows::build(const TokenStream &stream,
                                                int64_t end, int64_t window,
                                                int64_t reach) {
@@ -78,6 +82,8 @@ Result<DocumentWindows> DocumentWindows::build(const TokenStream &stream,
   return index;
 }
 
+// The last mark that counts no more windows than `index` is that of its block:
+// a window counts in the block where the last token that it needs lies.
 Result<int64_t> DocumentWindows::begin(const TokenStream &stream, int64_t index,
                                        Scratch &scratch) const {
   auto after = std::upper_bound(

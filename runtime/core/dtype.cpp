@@ -21,7 +21,9 @@ struct F16 {
   operator float() const { return fromF16(bits); }
 };
 
-// Calls `body` with a null pointer to the C++ type that holds `dtype`.
+// Calls `body` with a null pointer to the C++ type that holds `dtype`; a
+// pointer, since it carries the type without a value. Calls nothing for an
+// unknown name: manifests and file headers are checked when they are read.
 template <class Body> void withType(const std::string &dtype, Body body) {
   if (dtype == "f32")
     body((float *)nullptr);
@@ -115,6 +117,8 @@ bool converts(const std::string &from, const std::string &to) {
   if (!isInteger(from) || !isInteger(to))
     return false;
   bool narrower = dtypeBytes(from) < dtypeBytes(to);
+  // Widening keeps every value only if the sign fits: u8 goes to i16, i8 never
+  // to u16.
   return narrower && (from[0] == 'u' || to[0] == 'i');
 }
 

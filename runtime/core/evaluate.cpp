@@ -59,12 +59,14 @@ Status Trainer::evaluateDue(Progress &progress) {
                                                    : Status();
 }
 
+// After the last step, unless that step has just been evaluated.
 Status Trainer::evaluateLast(Progress &progress) {
   return evaluation.isOn() && evaluated != state.step && !stopping
              ? evaluateNow(progress)
              : Status();
 }
 
+// A loss that is not finite is a warning only: the training itself may be fine.
 Status Trainer::evaluateNow(Progress &progress) {
   EvaluationRecord record;
   record.step = evaluated = state.step;
@@ -99,7 +101,8 @@ Status Trainer::evaluateNow(Progress &progress) {
   return {};
 }
 
-// Without --best the lowest loss counts from where this run began.
+// Without --best the lowest loss counts from where this run began. Rank 0's
+// lowest loss counts for all, since it alone reads best.json.
 Status Trainer::keepBest(const EvaluationRecord &record) {
   std::vector<double> lowest(size_t(job.size));
   double own = options.best.empty() ? lowestLoss : best.loss();

@@ -22,6 +22,8 @@ bool canMask(const Manifest &manifest) {
 
 } // namespace
 
+// The options are those of training with the evaluation's own files: no shuffle
+// and no mixture, so the samples come in their order.
 Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
                         const Options &options) {
   if (options.eval.empty())
@@ -67,12 +69,14 @@ Status Evaluation::open(const Manifest &described, const fsdpc_program &program,
   return {};
 }
 
+// Rank r takes microbatches r, r + N, …, those that it will run.
 Status Evaluation::check(const Job &job) {
   for (int64_t j = job.rank; j < computed; j += job.size)
     FSDPC_TRY(samples.read(j * samples.batch(), nullptr));
   return {};
 }
 
+// Parameters and optimizer states stay as they are.
 Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
   auto began = std::chrono::steady_clock::now();
   sum = weight = 0;
@@ -81,6 +85,8 @@ Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
     FSDPC_TRY(predictions->begin(rank.job, samplesOf(computed)));
   // The other slot holds the first samples of the next step.
   rank.slot ^= 1;
+  // As many microbatches as a step, since the device reports one result per
+  // microbatch of a step.
   int64_t perRound = rank.job.size * rank.accumulate;
   for (int64_t first = 0; first < computed; first += perRound) {
     FSDPC_TRY(runRound(rank, record.step, first));
@@ -146,6 +152,9 @@ Status Evaluation::runRound(fsdpc_rank &rank, int64_t step, int64_t first) {
   return {};
 }
 
+// Microbatch j of the evaluation becomes microbatch k of this rank's round.
+// Past the end all rows are masked; what such a microbatch reads does not
+// matter.
 Status Evaluation::fill(fsdpc_rank &rank, int64_t k, int64_t j) {
   size_t slot = size_t(rank.slot);
   rank.device->awaitSlot(rank.slot);

@@ -23,6 +23,8 @@ struct EvaluationRecord {
   double milliseconds = 0;
 };
 
+// Call open and check before the run, then run on all ranks together whenever
+// an evaluation is due.
 class Evaluation {
 public:
   // Opens the files of --eval and checks them against the inputs, as those of

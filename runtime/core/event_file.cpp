@@ -56,6 +56,7 @@ public:
     key(field, varint);
     append(value);
   }
+  // A double, 8 bytes.
   void real(Field field, double value) {
     key(field, eight);
     raw(&value, sizeof value);
@@ -90,12 +91,14 @@ private:
   std::string bytes;
 };
 
+// Seconds since the epoch.
 double wallTime() {
   return std::chrono::duration<double>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
 }
 
+// An event carries its time and the step that its points belong to.
 Message eventAt(int64_t step) {
   Message event;
   event.real(eventWallTime, wallTime());
@@ -202,6 +205,8 @@ Status EventFile::create() {
   return file < 0 ? Status(fileError(path, "write")) : Status();
 }
 
+// The first record names the format's version, the second starts a session at
+// `firstStep`: TensorBoard drops what it has from there on.
 Status EventFile::begin(int64_t firstStep) {
   if (folder.empty())
     return {};

@@ -85,6 +85,7 @@ Result<File> File::open(const std::string &path) {
   return file;
 }
 
+// A file without a path cannot be opened again after ESTALE.
 File File::adopt(const std::string &path, int descriptor, uint64_t size) {
   File file;
   file.name = path;
@@ -104,6 +105,8 @@ Status File::cut(uint64_t begin, uint64_t size) {
   return {};
 }
 
+// An error that passes costs the training at most two seconds; one that does
+// not is the caller's.
 Status File::read(uint64_t offset, void *to, uint64_t count) const {
   // Compared this way round, since offset + count may wrap around.
   if (offset > bytes || count > bytes - offset)

@@ -1,6 +1,6 @@
 // The rows of the table of flags, and the checks of single values. A check says
-// what would have been right, and CLI11 puts the flag's name in front; so
-// conditions between two flags are not here but in command_line.cpp.
+// what would have been right, and CLI11 puts the flag's name in front.
+// Conditions between two flags are in command_line.cpp.
 #include "runtime/core/flag_table.h"
 #include "runtime/core/flag_values.h"
 
@@ -40,6 +40,7 @@ Status interval(const std::string &text) {
   return checkInteger(text.substr(0, text.size() - 1), 1, 1 << 20);
 }
 
+// Checked here, computed when the options are complete.
 Status duration(const std::string &text) {
   double seconds;
   if (parseDuration(text, seconds) && seconds > 0)
@@ -48,6 +49,7 @@ Status duration(const std::string &text) {
                "' is not a time such as 90s, 30m, 12h or 11:30:00"};
 }
 
+// The weights of --mix; how many there must be depends on --data.
 Status weights(const std::string &text) {
   FSDPC_TRY(parseWeights(text));
   return {};
@@ -281,7 +283,7 @@ const Flag flags[] = {
     {"--info", nullptr, "Print inputs, units, parameters and memory, and stop",
      [](Arguments &a) -> Target { return &a.options.info; }},
     {"--manifest", nullptr,
-     "Print what the compiler wrote down of the program as JSON, and stop",
+     "Print the compiler's description of the program as JSON, and stop",
      [](Arguments &a) -> Target { return &a.options.manifest; }},
 };
 

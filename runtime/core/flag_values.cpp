@@ -94,7 +94,7 @@ bool parseDuration(const std::string &text, double &seconds) {
          minutes >= 0 && minutes < 60 && rest >= 0 && rest < 60;
 }
 
-// Names the bound that was missed, the lower one if it is no number at all.
+// Names the bound that was missed, the lower one if it is not a number at all.
 Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   int64_t value;
   bool parsed = parseInteger(text, value);
@@ -106,6 +106,7 @@ Status checkInteger(const std::string &text, int64_t least, int64_t most) {
   return Error{"'" + text + "' is not a whole number " + range};
 }
 
+// "stop" ends the run at the first one, so it takes no number.
 Result<NonFinitePolicy> parseNonFinite(const std::string &text) {
   NonFinitePolicy policy;
   size_t comma = text.find(',');
@@ -127,6 +128,7 @@ Result<NonFinitePolicy> parseNonFinite(const std::string &text) {
   return policy;
 }
 
+// They need not add up to 1.
 Result<std::vector<double>> parseWeights(const std::string &text) {
   std::vector<double> weights;
   for (size_t begin = 0; begin <= text.size();) {
@@ -157,6 +159,7 @@ Status checkAboveZero(const std::string &text) {
   return Error{"'" + text + "' is not a number above 0"};
 }
 
+// The check comes before CLI11's own conversion to uint64.
 Status checkSeed(const std::string &text) {
   bool digits = !text.empty() &&
                 text.find_first_not_of("0123456789") == std::string::npos;
@@ -191,6 +194,8 @@ void parseTokens(const std::string &text, DataSource &source) {
   }
 }
 
+// Each input needs exactly one source; the error for a missing one shows both
+// ways to give it.
 Result<std::vector<DataSource>>
 assignData(const std::vector<std::string> &data,
            const std::vector<std::string> &tokens, const Manifest &manifest,

@@ -12,6 +12,8 @@
 
 namespace fsdpc::runtime {
 
+// These return false if any character of the text is not part of the number,
+// and may have written to `value` then.
 bool parseInteger(const std::string &text, int64_t &value);
 bool parseNumber(const std::string &text, double &value);
 // "90s", "30m", "12h", or "[D-]HH:MM:SS" as Slurm writes times; in seconds.

@@ -1,6 +1,6 @@
 // Finds the names of commands by their positions on a stream. An entry function
 // enqueues the same commands in every call, so the n-th command of a stream
-// that is no wait is the n-th of the manifest's sequence.
+// that is not a wait is the n-th of the manifest's sequence.
 #include "runtime/core/flight_recorder.h"
 #include "runtime/core/new_file.h"
 
@@ -19,6 +19,7 @@ constexpr const char *streamNames[FSDPC_STREAMS] = {"compute", "gather",
 // Commands that are written: so many that have run, and so many that follow.
 constexpr uint64_t doneShown = 12, queuedShown = 4;
 
+// Returns null for an entry without commands on the stream.
 const std::vector<Call> *callsOf(const Manifest &manifest,
                                  const std::string &entry, int stream) {
   for (const CallSequence &sequence : manifest.sequences)
@@ -29,6 +30,8 @@ const std::vector<Call> *callsOf(const Manifest &manifest,
 
 } // namespace
 
+// Notes how many commands each stream has been given so far; those of this call
+// follow.
 void FlightRecorder::enter(const char *name) {
   std::lock_guard<std::mutex> lock(mutex);
   Entry &entry = entries[entered++ % entries.size()];
@@ -67,6 +70,7 @@ FlightRecorder::Command FlightRecorder::find(int stream,
   if (!command.entry || command.isWait)
     return command;
   size_t place = 0;
+  // Waits are not in the manifest's sequence, so they are not counted.
   for (uint64_t at = command.entry->first[size_t(stream)]; at < position; ++at)
     place += !rank.device->isWait(stream, at);
   auto *calls = callsOf(rank.manifest, command.entry->name, stream);
@@ -116,6 +120,8 @@ FlightRecorder::Place FlightRecorder::place() const {
   return place;
 }
 
+// Called while the rank hangs, by another thread. It asks the device for
+// counters only and waits for no stream.
 Status FlightRecorder::write(const std::string &path) const {
   char host[128] = "";
   gethostname(host, sizeof host - 1);

@@ -14,7 +14,7 @@
 namespace fsdpc::runtime {
 namespace {
 
-// Fills up with spaces; `right` puts the text at the right end.
+// Pads a text to a width, on its right side, or on its left for numbers.
 std::string padded(const std::string &text, size_t width, bool right = false) {
   size_t fill = width > text.size() ? width - text.size() : 0;
   return right ? std::string(fill, ' ') + text : text + std::string(fill, ' ');

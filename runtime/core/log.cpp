@@ -61,6 +61,7 @@ double itemsPerSecond(const Manifest &manifest, const Options &options,
   return items * 1000 / record.milliseconds;
 }
 
+// Times of an emulated device mean nothing and are left out.
 std::vector<Scalar> scalarsOf(const Manifest &manifest, const Options &options,
                               const RunInfo &info, const StepRecord &record) {
   std::vector<Scalar> scalars = {
@@ -199,6 +200,8 @@ Status Log::cut(int64_t firstStep) {
   if (firstStep > 0) {
     std::ifstream old(path, std::ios::binary);
     std::string text;
+    // A last line without its end was being written when the run died, and
+    // goes.
     while (std::getline(old, text) && !old.eof()) {
       Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
       if (!json.is_object() || (written == 0 && !json.contains("program_hash")))
@@ -216,6 +219,8 @@ Status Log::cut(int64_t firstStep) {
   return {};
 }
 
+// Optional keys appear in every line or in none, so a table of a log has no
+// holes.
 Status Log::step(const Manifest &manifest, const Options &options,
                  const RunInfo &info, const StepRecord &record) {
   if (file < 0) // before anything is formatted: a step allocates nothing

@@ -51,6 +51,8 @@ Status Trainer::runUpdate(int64_t step) {
   return saveTo(options.saveGradients, Saved::gradients);
 }
 
+// All calls of entry functions pass here, so trace and flight recorder know
+// them.
 void Trainer::enter(const char *name, const Section &section,
                     void (*entry)(fsdpc_rank *)) {
   trace.enter(*rank, name);

@@ -17,6 +17,7 @@ void LossScaler::update(bool finite) {
   if (++current.inARow < rules.interval)
     return;
   current.inARow = 0;
+  // As in torch, a scale that would overflow stays as it is.
   float grown = float(current.scale * rules.growth);
   if (std::isfinite(grown))
     current.scale = grown;

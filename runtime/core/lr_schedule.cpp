@@ -50,6 +50,7 @@ Status parse(const std::string &key, const std::string &value, bool mayBeZero,
                (mayBeZero ? "of at least 0" : "above 0")};
 }
 
+// parseSchedule has checked that the kind takes the key.
 Status setKey(LrSchedule &schedule, const std::string &key,
               const std::string &value) {
   if (key == "warmup")
@@ -85,7 +86,7 @@ Status setKey(LrSchedule &schedule, const std::string &key,
 }
 
 // Reads lines of a step and its rate. Empty lines, and what follows a '#', are
-// skipped.
+// skipped. The rates must begin at step 0, so that every step has one.
 Result<LrSchedule> readRates(const std::string &path) {
   Result<InputFile> file = InputFile::open(path);
   FSDPC_TRY(file);
@@ -192,6 +193,8 @@ static double cycleRate(const LrSchedule &s, double at, int64_t steps,
                  s.straight);
 }
 
+// `at` counts the updates so far, since a skipped step does not advance the
+// schedule.
 double LrSchedule::at(int64_t at, int64_t steps, double rate) const {
   if (kind == file)
     return std::prev(std::upper_bound(rates.begin(), rates.end(), at,

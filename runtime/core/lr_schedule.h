@@ -10,9 +10,8 @@
 //   step,size=S[,gamma=0.1] rate · gamma^(t / S), rounded down
 //   exponential,gamma=G     rate · G^t
 //   wsd[,decay=D]           constant, then linear to `min` over the last D
-//   steps
-//                           (default a tenth of --steps; Hu et al., MiniCPM,
-//                           2024: warm-up, stable, decay)
+//                           steps (default a tenth of --steps; Hu et al.,
+//                           MiniCPM, 2024: warm-up, stable, decay)
 //   onecycle[,start=0.3][,div=25][,final=1e4][,anneal=cos]
 //                           from rate / div up to the rate over the fraction
 //                           `start` of the steps, then down to rate / div /

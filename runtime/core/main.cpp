@@ -119,6 +119,8 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
   bool meets = environment.ranks > 1 && environment.missing.empty();
   std::unique_ptr<Job> job;
   if (environment.mpi) {
+    // MPI must be joined before the command line is judged, because only then
+    // the rank is known.
     auto joined = joinMpi(options.ranksPerNode, silenceOf(options));
     if (!joined && !meets)
       return refuse(joined.error(), 3);
@@ -161,7 +163,9 @@ int runProgram(int argc, char **argv, const fsdpc_program &program) {
 int fsdpc_main(int argc, char **argv, const fsdpc_program *program) {
   // Without AVX-512, oneDNN's products allocate large buffers in each call,
   // which the plan does not hold. Returned at once they cost little; kept in
-  // one heap per thread they would exceed the plan.
+  // one heap per thread they would exceed the plan. One heap for all threads,
+  // and blocks of 128 KiB or more as mappings of their own, which `free` gives
+  // back.
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   mallopt(M_TRIM_THRESHOLD, 128 << 10);

@@ -16,7 +16,8 @@ fsdpc_rank::~fsdpc_rank() {
     device->release(block.memory, block.bytes);
 }
 
-// Throws if memory runs out; `allocate` turns that into an error.
+// Throws if memory runs out; `allocate` turns that into an error. Blocks are
+// not counted towards the plan; `take` counts.
 char *fsdpc_rank::allocateBlock(int64_t bytes) {
   void *memory = device->allocate(size_t(bytes));
   if (!memory)
@@ -85,7 +86,8 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
 }
 
 // Allocates one slot of every input. The random keys, 24 bytes per slot, are
-// not part of the plan.
+// not part of the plan. Where the host cannot write to the device, `staging` is
+// memory of its own, from which send() copies.
 Status fsdpc_rank::allocateSlot(int slot) {
   size_t at = size_t(slot);
   for (const Input &input : manifest.inputs) {
@@ -105,7 +107,8 @@ Status fsdpc_rank::allocateSlot(int slot) {
 }
 
 // Every member of a layout has its buffers, or none has (the verifier of
-// fsdp.update_factors).
+// fsdp.update_factors). Without the first member's columns the layout keeps no
+// factors.
 void fsdpc_rank::findFactors() {
   std::map<std::string, float *> states;
   for (size_t i = 0; i < manifest.buffers.size(); ++i)

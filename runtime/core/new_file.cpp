@@ -42,6 +42,8 @@ Status NewFile::open(const std::string &target) {
   // The rename would replace a file that is write-protected.
   if (exists && access(path.c_str(), W_OK) != 0)
     return fileError(path, "save");
+  // In the same folder, because a rename cannot cross file systems. 0666 is cut
+  // by the process's umask, as for any new file.
   descriptor = createBeside(path, 0666, temporary);
   if (descriptor < 0)
     return fileError(path, "save");
@@ -72,6 +74,8 @@ Status NewFile::commit() {
   // final name.
   if (fsync(descriptor) != 0)
     return fileError(path, "save");
+  // close releases the descriptor even if it fails, so it is never called
+  // twice.
   bool closed = close(descriptor) == 0;
   descriptor = -1;
   if (!closed)

@@ -24,6 +24,8 @@ public:
   // Creates the temporary file. Fails if `path` names something that is not a
   // regular file, or one that may not be written.
   Status open(const std::string &path);
+  // Writes all of the bytes at an offset. Calls may come in any order, but from
+  // one thread.
   Status write(uint64_t offset, const void *data, uint64_t bytes);
   // The name under which another program may write the data instead.
   const std::string &temporaryPath() const { return temporary; }

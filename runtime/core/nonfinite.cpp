@@ -21,7 +21,9 @@
 namespace fsdpc::runtime {
 namespace {
 
-// The bytes of a buffer that the forward may change, or 0.
+// The bytes of a buffer that the forward may change, or 0. Running statistics
+// and counters. The states of optimizers are behind the update, which does not
+// run.
 size_t changingBytes(const Buffer &buffer) {
   return buffer.optimizerState
              ? 0
@@ -96,6 +98,7 @@ Status Trainer::leaveOut(StepRecord &record) {
                             : "the loss is " + std::to_string(record.loss);
   std::string unit = finite ? manifest.layouts[size_t(results.nonFinite)].unit
                             : unitOfNonFinite();
+  // Does not return: the job ends with the message.
   if (leftOut == options.onNonFinite.times)
     stopAtNonFinite(*rank, record.step,
                     what + ", and --on-nonfinite has left out " +
@@ -123,7 +126,9 @@ Status Trainer::leaveOut(StepRecord &record) {
 // Sets everything to the newest checkpoint, but for the position in the data,
 // which is that after `step`. All ranks call it together.
 Status Trainer::rollBack(int64_t step) {
+  // Taken before `started` changes, from which it counts.
   int64_t sample = numberOf(step + 1, 0, 0);
+  // The newest checkpoint may still be on its way to the disk.
   finishCheckpoint();
   awaitHook();
   resumed.reset();
@@ -136,12 +141,15 @@ Status Trainer::rollBack(int64_t step) {
   Status loaded = loadFrom(*resumed);
   resumed.reset();
   state.sample = started.sample = sample;
+  // As after a start: slot 0 is read first, and no error of a prefetched step
+  // counts.
   rank->slot = 0;
   nextRead = {};
   if (loaded)
     loaded = readStep(started.step);
   if (!agree(job, loaded))
     awaitAbort(job);
+  // Replicated copies still hold the values of the step that went wrong.
   FSDPC_TRY(rank->device->gatherWholes(*rank));
   if (job.rank == 0) {
     if (Status cut = log.goBack(started.step); !cut)

@@ -15,8 +15,9 @@ namespace {
 
 constexpr char magic[] = "\x93NUMPY";
 
-// A cursor over the header's text. Each function returns whether it matched,
-// and moves on if so.
+// A cursor over the header's text. Each function returns true if it matched,
+// and then stands behind the match. After a failure it may stand anywhere,
+// since no caller goes on.
 class Cursor {
 public:
   explicit Cursor(const std::string &text) : text(text) {}
@@ -83,7 +84,7 @@ bool parseShape(Cursor &cursor, std::vector<int64_t> &shape) {
       return false;
     shape.push_back(extent);
     if (!cursor.token(','))
-      return shape.size() > 1 && cursor.token(')'); // "(3)" is no tuple
+      return shape.size() > 1 && cursor.token(')'); // "(3)" is not a tuple
     if (shape.size() > 32)
       return false;
   }
@@ -122,7 +123,8 @@ bool parseHeader(const std::string &text, std::string &descr, bool &fortran,
 }
 
 // Translates a NumPy type ("<i8") to the manifest's name ("i64"). Empty if
-// there is none.
+// there is none. '=' is the machine's own order, '|' has none; '>' is
+// big-endian and refused.
 std::string dtypeOf(const std::string &descr) {
   if (descr == "|b1" || descr == "?")
     return "i1";
@@ -137,6 +139,7 @@ std::string dtypeOf(const std::string &descr) {
 
 } // namespace
 
+// "[2, 3]", as in all messages.
 std::string shapeText(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (int64_t extent : shape)
@@ -150,6 +153,7 @@ bool isNpy(const File &file) {
          std::memcmp(start, magic, 6) == 0;
 }
 
+// The file must end where the array does.
 Result<NpyHeader> readNpyHeader(const File &file) {
   auto wrong = [&](const std::string &what) {
     return Error{"'" + file.path() + "' " + what};

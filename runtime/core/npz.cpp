@@ -58,7 +58,8 @@ Error damaged(const File &file, const std::string &why) {
 }
 
 // Returns the directory. Its place and size stand in a record at the end of the
-// file, before a comment of at most 64 KiB.
+// file, before a comment of at most 64 KiB. The record of large archives
+// precedes that record, found through a locator of 20 bytes.
 Result<std::string> readDirectory(const File &file) {
   const std::string mark("PK\5\6", 4);
   constexpr uint64_t recordBytes = 22;
@@ -105,6 +106,7 @@ void read64(const std::string &extra, Member &member) {
   }
 }
 
+// Offsets within an entry are those of APPNOTE 4.3.12.
 Result<std::vector<Member>> membersOf(const File &file) {
   auto directory = readDirectory(file);
   FSDPC_TRY(directory);
@@ -113,7 +115,7 @@ Result<std::vector<Member>> membersOf(const File &file) {
   for (uint64_t at = 0; at < text.size();) {
     if (number(text, at, 4) != 0x02014b50)
       return damaged(file, "entry " + std::to_string(members.size()) +
-                               " of its directory is none");
+                               " of its directory has no signature");
     Member member;
     member.flags = unsigned(number(text, at + 8, 2));
     member.method = unsigned(number(text, at + 10, 2));
@@ -133,7 +135,8 @@ Result<std::vector<Member>> membersOf(const File &file) {
   return members;
 }
 
-// Returns the descriptor of a new file that has no name.
+// Returns the descriptor of a new file that has no name. The kernel frees it
+// with the last descriptor, also if the program crashes.
 Result<int> makeUnnamed() {
   const char *folder = std::getenv("TMPDIR");
   std::string path =
@@ -168,7 +171,9 @@ Status append(const File &file, const Member &member, int to,
   return {};
 }
 
-// Inflates the packed bytes, on which `file` has been cut.
+// Inflates the packed bytes, on which `file` has been cut. Stops at a stream
+// that gives more than the directory promised, so a hostile archive cannot fill
+// the disk.
 Status inflateTo(const File &file, const Member &member, int to) {
   z_stream stream = {};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) // no header of zlib's own
@@ -229,6 +234,7 @@ std::string arrayName(const Member &member) {
   return hasSuffix ? name.substr(0, name.size() - 4) : name;
 }
 
+// Suggests the nearest name, or lists the first five.
 Error noSuch(const File &file, const std::string &name,
              const std::vector<Member> &members) {
   std::vector<std::string> names;
@@ -249,6 +255,7 @@ Error noSuch(const File &file, const std::string &name,
 
 } // namespace
 
+// Users write the name without ".npy", as numpy.load shows it.
 Result<File> openNpz(const std::string &path, const std::string &name) {
   Result<File> file = File::open(path);
   FSDPC_TRY(file);

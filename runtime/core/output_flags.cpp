@@ -51,6 +51,7 @@ bool takeSum(std::string &text) {
 
 } // namespace
 
+// Two metrics of one output may differ in name and in how they are combined.
 Result<std::vector<Metric>> parseMetrics(const std::vector<std::string> &texts,
                                          const Manifest &manifest) {
   std::vector<Metric> metrics;
@@ -76,6 +77,8 @@ Result<std::vector<Metric>> parseMetrics(const std::vector<std::string> &texts,
   return metrics;
 }
 
+// The first axis must be a multiple of the microbatch's samples, so that each
+// sample owns whole rows.
 Result<std::vector<Prediction>>
 parsePredictions(const std::vector<std::string> &texts,
                  const Manifest &manifest) {
@@ -93,7 +96,7 @@ parsePredictions(const std::vector<std::string> &texts,
     if (wanted.shape[0] % samples != 0)
       return Error{"--predict: output '" + wanted.name + "' has shape " +
                    shapeText(wanted.shape) +
-                   ", whose first axis is no multiple of the " +
+                   ", whose first axis is not a multiple of the " +
                    std::to_string(samples) + " samples of a microbatch"};
     if (prediction.file.empty())
       return Error{"--predict: '" + printable(text) +

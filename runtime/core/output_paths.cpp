@@ -39,7 +39,8 @@ std::string targetOf(const std::string &path) {
 }
 
 // stat follows links to files that exist. A link to a file that does not is
-// followed by hand, since writing would create its target.
+// followed by hand, since writing would create its target. Returns an unknown
+// place if not even the folder exists; opening the file will report that.
 Place placeOf(std::string path) {
   struct stat status;
   Place place;

@@ -17,6 +17,8 @@ struct PoolingShape {
   bool countPadding;
 };
 
+// The plan of the manifest in the form that both sides compute with: plain
+// arrays, which a kernel can take as an argument.
 inline PoolingShape poolingShape(const PoolingPlan &p) {
   return {{p.height, p.width},
           {p.outHeight, p.outWidth},
@@ -65,6 +67,8 @@ FSDPC_SHARED T maxCell(const PoolingShape &p, const T *x, int64_t row,
   for (int64_t i = rows.begin; i < rows.end; ++i)
     for (int64_t j = columns.begin; j < columns.end; ++j) {
       float value = widen(x[i * p.in[1] + j]);
+      // A NaN compares false with everything, so it needs a test of its own;
+      // `best == best` is false once the best is a NaN.
       if (value > best || (value != value && best == best)) {
         best = value;
         index = place(i, j);
@@ -93,6 +97,9 @@ struct PoolingCover {
 
 FSDPC_SHARED inline PoolingCover poolingCover(const PoolingShape &p, int axis,
                                               int64_t position) {
+  // Output o covers [o * stride, o * stride + kernel) of the padded axis, so
+  // `reach`, the position with padding before it, is covered by the outputs
+  // with o * stride <= reach < o * stride + kernel.
   int64_t reach = position + p.padsBegin[axis], kernel = p.kernel[axis];
   int64_t stride = p.strides[axis], last = reach / stride + 1;
   return {reach < kernel ? 0 : (reach - kernel) / stride + 1,
@@ -113,6 +120,8 @@ FSDPC_SHARED T poolingGradCell(const PoolingShape &p, const T *dy,
     for (int64_t j = columns.first; j < columns.last; ++j) {
       PoolingSpan down = poolingSpan(p, 0, i), across = poolingSpan(p, 1, j);
       int64_t out = i * p.out[1] + j;
+      // As `maxCell` numbers the cells of a window, cells in the padding
+      // included.
       int64_t index =
           (row - down.window) * p.kernel[1] + column - across.window;
       if (!indices)

@@ -10,6 +10,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// "|b1", "<f4", "<i8": NumPy's byte order, kind and size.
 std::string numpyType(const std::string &dtype) {
   if (dtype == "i1")
     return "|b1";
@@ -34,6 +35,8 @@ std::string headerOf(const Output &output, int64_t rows) {
 
 } // namespace
 
+// Files have their names only after commit, so an evaluation that fails leaves
+// the last one's.
 Status Predictions::begin(const Job &job, int64_t count) {
   samples = count;
   batch = manifest.inputs.empty() ? 1 : manifest.inputs[0].shape[0];
@@ -77,6 +80,7 @@ Status Predictions::addOne(fsdpc_rank &rank, size_t index, int64_t first) {
     values = host.data();
   }
   Communicator &channel = *rank.job.channel[controlChannel];
+  // The last round may have fewer microbatches than ranks.
   auto exists = [&](int peer) { return (first + peer) * batch < samples; };
   if (rank.job.rank != 0) {
     Outgoing message{0, values, bytes};

@@ -148,7 +148,8 @@ Status Trainer::load() {
   return started.step < options.steps ? readStep(started.step) : Status();
 }
 
-// Sets this rank's shards, states and buffers to those of a checkpoint.
+// Sets this rank's shards, states and buffers to those of a checkpoint. Also
+// called by a rollback, in the middle of training.
 Status Trainer::loadFrom(const TrainingCheckpoint &checkpoint) {
   FSDPC_TRY(loadStates(*rank, checkpoint));
   ValueSource source;
@@ -180,7 +181,8 @@ Status Trainer::makeGroups() {
 
 bool Trainer::prepare() {
   // Before anything else: ranks that run different programs would disagree
-  // about every later exchange.
+  // about every later exchange. Each `agree` is a point at which all ranks stop
+  // or none does.
   if (!agree(job, comparePrograms(manifest, job)))
     return false;
   Result<int> group = chooseGroup(manifest, options, job);
@@ -243,6 +245,8 @@ Status Trainer::fill(size_t slot, int64_t step, int64_t k) {
 // of the others, so that a bad sample is reported before any rank computes on
 // it.
 Status Trainer::readStep(int64_t step) {
+  // The first step has no other slot in use, and takes slot 0. Later the free
+  // slot is that which no microbatch reads.
   FSDPC_TRY(fill(step == started.step ? 0 : size_t(rank->slot ^ 1), step, 0));
   for (int64_t k = 1; k < options.accumulate; ++k)
     FSDPC_TRY(samples.read(numberOf(step, k, job.rank), nullptr));

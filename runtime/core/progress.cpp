@@ -44,6 +44,7 @@ double Progress::elapsed() const {
   return std::chrono::duration<double>(Clock::now() - began).count();
 }
 
+// One line: ranks, threads, strategy, planned memory.
 void Progress::start() const {
   auto count = [](int number, const char *what) {
     return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
@@ -128,6 +129,7 @@ void Progress::step(const StepRecord &record,
       nextCheckpoint(record, checkpointedAt).c_str(), redraw ? "" : "\n"));
 }
 
+// On a line of its own that stays.
 void Progress::evaluation(const EvaluationRecord &record) const {
   std::string text =
       format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples",
@@ -145,6 +147,7 @@ void Progress::nothingToDo() const {
       std::to_string(options.steps) + "\n");
 }
 
+// The rate counts the steps of this run, not those before it resumed.
 void Progress::finish(const StepRecord &last) {
   double seconds = elapsed();
   std::string rate =
@@ -157,6 +160,7 @@ void Progress::finish(const StepRecord &last) {
              rate.c_str(), last.loss, bytesText(last.peakBytes).c_str()));
 }
 
+// Tells the person who stopped the run how to go on.
 void Progress::stop(const StepRecord &last, const char *signal) const {
   std::string place;
   auto add = [&](const std::string &file, const std::string &what,

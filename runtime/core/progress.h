@@ -17,12 +17,14 @@ public:
   using Clock = std::chrono::steady_clock;
   Progress(const Manifest &manifest, const Options &options,
            const RunInfo &info);
+  // Prints the layout of the run, and warns of threads without a core.
   void start() const;
   // `checkpointedAt` is when the last checkpoint was written, or the run began.
   void step(const StepRecord &record, Clock::time_point checkpointedAt);
   // Prints the end of a run that a signal ended after the step `last`, and
   // where its parameters are.
   void stop(const StepRecord &last, const char *signal) const;
+  // Prints how the run ended: steps, speed, final loss and peak.
   void finish(const StepRecord &last);
   // Prints that a resumed run had no step left.
   void evaluation(const EvaluationRecord &record) const;

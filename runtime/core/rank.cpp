@@ -116,6 +116,8 @@ std::string fsdpc::runtime::causeOfNonFinite(const fsdpc_rank &rank,
          std::string("; use a lower --lr or a longer warmup");
 }
 
+// A checkpoint that is being written is finished first: it is of a step before
+// the fault.
 void fsdpc::runtime::stopAtNonFinite(fsdpc_rank &rank, int64_t step,
                                      const std::string &what,
                                      const std::string &unit) {

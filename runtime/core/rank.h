@@ -29,7 +29,8 @@ class UpdateRatios;
 // same bits for every multiple of a group (square_sum.h).
 constexpr int64_t normBlock = 4096;
 
-// Content of FSDPC_SPACE_RANDOM.
+// Content of FSDPC_SPACE_RANDOM. `words` are the counter and key of the random
+// numbers (philox.h); the two factors are read by the backward.
 struct RandomKey {
   std::array<uint32_t, 4> words;
   float lossScale;

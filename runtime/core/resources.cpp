@@ -23,7 +23,8 @@ namespace {
 constexpr size_t mostCores = 8192;
 
 // A rank's host and the cores that it may run on, as ranks exchange them. Sent
-// as bytes: all ranks run the same executable.
+// as bytes: all ranks run the same executable. Names longer than 63 characters
+// are cut, as the kernel's are.
 struct Binding {
   char host[64] = {};
   std::bitset<mostCores> cores;
@@ -123,7 +124,9 @@ std::string readCpuInfo() {
 std::vector<std::string>
 lackingFeatures(const std::vector<std::string> &features,
                 const std::string &cpuinfo) {
-  // Features to which LLVM and the kernel give different names.
+  // Features to which LLVM and the kernel give different names. Only those that
+  // LLVM lists for x86-64 processors; on ARM the list in cpuinfo is called
+  // "Features", so nothing is lacking there.
   static const std::array<const char *, 2> renamed[] = {
       {"64bit", "lm"},     {"bmi", "bmi1"},         {"crc32", "sse4_2"},
       {"lzcnt", "abm"},    {"pclmul", "pclmulqdq"}, {"prfchw", "3dnowprefetch"},

@@ -87,6 +87,8 @@ bool Trainer::findCheckpoint(const std::string &wantedStep) {
   if (!agree(job, listed))
     return false;
   std::vector<int64_t> all(size_t(job.size));
+  // Every round all ranks look at the same checkpoint: rank 0's proposal is
+  // element 0 of the exchange, and -1 ends the search.
   for (bool first = true;; first = false) {
     int64_t step = steps.empty() ? -1 : steps.back();
     if (!steps.empty())
@@ -156,6 +158,7 @@ bool Trainer::isCheckpointDue() const {
              std::chrono::minutes(options.checkpointMinutes);
 }
 
+// Counted from step 0, so a resumed run writes at the same steps.
 bool Trainer::isCheckpointStep(int64_t done) const {
   return options.checkpointSteps > 0 && done % options.checkpointSteps == 0;
 }
@@ -173,7 +176,9 @@ Status Trainer::prepareCheckpoints() {
 }
 
 // All ranks call it together after a step. The checkpoint of the last step is
-// left to writeLastCheckpoint, which reports its failure as an error.
+// left to writeLastCheckpoint, which reports its failure as an error. A
+// checkpoint that is still being written when the next is due is finished
+// first: the training waits for the disk only then.
 Status Trainer::writeDueCheckpoint() {
   bool ends = stopping || exhausted || state.step >= options.steps;
   if (ends || (!due && !isCheckpointStep(state.step)))
@@ -203,6 +208,8 @@ Status Trainer::writeLastCheckpoint() {
   return outcome.own;
 }
 
+// The command of --after-checkpoint reads the checkpoint before, which this one
+// may remove.
 Together Trainer::startCheckpoint() {
   awaitHook();
   countMicrobatches();
@@ -249,7 +256,8 @@ void Trainer::awaitHook() {
     printWarning(ended.error().message);
 }
 
-// Checkpoints of later steps belong to a course that this run has left.
+// Checkpoints of later steps belong to a course that this run has left. Called
+// on rank 0 when a checkpoint has its name. --keep counts the newest ones.
 Status Trainer::removeOld(int64_t newest) {
   auto steps = folder.steps();
   FSDPC_TRY(steps);

@@ -86,6 +86,7 @@ Result<uint64_t> wholeNumber(const std::string &name,
 }
 
 // Parses one tensor of the header. Its offset counts from the data's begin.
+// `dataBytes` is the size of everything after the header.
 Result<SafeTensor> parseTensor(const std::string &name,
                                const nlohmann::json &value,
                                uint64_t dataBytes) {
@@ -114,7 +115,7 @@ Result<SafeTensor> parseTensor(const std::string &name,
   uint64_t bytes = uint64_t(dtypeBytes(tensor.dtype));
   const nlohmann::json &shape = value.at("shape");
   if (!shape.is_array())
-    return Error{"tensor '" + name + "' has a shape that is no list"};
+    return Error{"tensor '" + name + "' has a shape that is not a list"};
   for (auto &extent : shape) {
     Result<uint64_t> size = wholeNumber(name, extent);
     FSDPC_TRY(size);
@@ -163,6 +164,7 @@ Result<SafeTensors> SafeTensors::open(const std::string &path) {
   return tensors;
 }
 
+// Throws where the JSON is not of the format; `open` catches it.
 Status SafeTensors::parse(const std::string &header, uint64_t dataOffset) {
   auto json = nlohmann::json::parse(header, HeaderRules());
   uint64_t dataBytes = source.size() - dataOffset;

@@ -42,7 +42,8 @@ private:
 };
 
 // Builds a header. The data of the tensors follows in the order of `add`,
-// without gaps.
+// without gaps. A name may be added once; the reader would refuse the file
+// otherwise.
 class SafeTensorsHeader {
 public:
   // Adds a tensor and returns its offset within the data, in bytes.

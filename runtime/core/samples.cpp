@@ -13,7 +13,9 @@
 
 namespace fsdpc::runtime {
 
-// The data sources are in the order of the manifest's inputs (assignData).
+// The data sources are in the order of the manifest's inputs (assignData). All
+// checks of files come before the first step, so a run does not fail hours
+// later on its data.
 Status Samples::open(const Manifest &program, const Options &options,
                      int64_t microbatches) {
   manifest = &program;
@@ -53,6 +55,7 @@ Status Samples::open(const Manifest &program, const Options &options,
   return {};
 }
 
+// The files of the first input decide how many shards and parts there are.
 Status Samples::openFiles(const Options &options) {
   shards.clear();
   size_t largest = 0;
@@ -213,6 +216,8 @@ Result<uint64_t> Samples::hashOf(size_t input) const {
         runtime::hashOf(file.file, file.offset, bytes,
                         std::max<uint64_t>(2, mostPieces / shards.size()));
     FSDPC_TRY(hash);
+    // Depends on the order of the files; the factor is 2^64 over the golden
+    // ratio.
     combined = combined * 0x9e3779b97f4a7c15 + *hash;
   }
   return combined;
@@ -237,7 +242,8 @@ Samples::Place Samples::find(size_t input, int64_t sample) const {
   return {file, sample, sample * file.sampleElements};
 }
 
-// Corrects the element of a window that does not lie where its number says.
+// Corrects the element of a window that does not lie where its number says: one
+// of --split-at.
 Status Samples::locate(size_t input, Place &place) {
   if (!place.file.documents)
     return {};
@@ -252,7 +258,8 @@ Status Samples::locate(size_t input, Place &place) {
   return {};
 }
 
-// The epoch enters the permutation, so each epoch has another order.
+// Number n is in epoch n / count. The epoch enters the permutation, so each
+// epoch has another order.
 int64_t Samples::placeIn(size_t part, int64_t number) const {
   auto [firstShard, begin, count] = parts[part];
   int64_t index = number % count;
@@ -262,6 +269,7 @@ int64_t Samples::placeIn(size_t part, int64_t number) const {
                                   uint64_t(number / count), seed));
 }
 
+// With --mix the mixture says which part is next, and which number within it.
 int64_t Samples::sampleOf(int64_t number) const {
   if (!mixture.isOn())
     return placeIn(0, number);
@@ -275,6 +283,8 @@ Status Samples::read(int64_t number, void *const *buffers) {
     return {};
   // A disk that is gone altogether shall not be looked through.
   constexpr int64_t mostReplacements = 1000;
+  // The replacement depends on the sample's number alone, and not on what other
+  // rows were replaced by.
   for (int64_t row = 0; row < perMicrobatch; ++row) {
     int64_t sample = sampleOf(number + row);
     Status first = readRow(sample, row, buffers), read = first;

@@ -74,6 +74,7 @@ std::string listed(const std::vector<std::string> &names) {
   return text;
 }
 
+// In powers of 1024, one decimal above bytes.
 std::string bytesText(int64_t bytes) {
   const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = double(bytes);
@@ -86,6 +87,7 @@ std::string bytesText(int64_t bytes) {
   return text;
 }
 
+// 999.5 and more would round to four digits, so it takes the next unit.
 std::string countText(double number) {
   const char *units[] = {"", "k", "M", "G", "T"};
   size_t unit = 0;

@@ -28,7 +28,8 @@ struct Difference {
 };
 
 // Exchanges the texts in a fixed size, because ranks of different programs
-// share nothing else. What lies beyond it is not compared.
+// share nothing else. What lies beyond it is not compared. All ranks get the
+// same answer, since all compare everything.
 std::optional<Difference> findDifference(const std::vector<std::string> &texts,
                                          Job &job) {
   constexpr size_t width = 64;
@@ -112,6 +113,8 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
   return facts;
 }
 
+// The exchange comes before any early return, so that ranks with other flags do
+// not wait for each other; compareFacts finds the difference later.
 Result<int> chooseGroup(const Manifest &manifest, const Options &options,
                         Job &job) {
   if (!usesGroups(manifest))
@@ -128,10 +131,11 @@ Result<int> chooseGroup(const Manifest &manifest, const Options &options,
     return *least;
   return Error{"the nodes have from " + std::to_string(*least) + " to " +
                std::to_string(*most) + " of the " + std::to_string(job.size) +
-               " ranks, and are no equal shard groups; say how many ranks "
-               "share a layout with --shard-group"};
+               " ranks, so they do not form equal shard groups; say how "
+               "many ranks share a layout with --shard-group"};
 }
 
+// Of longer values the first 63 characters are compared.
 Status compareFacts(const std::vector<Fact> &facts, Job &job) {
   std::vector<std::string> values;
   for (const Fact &fact : facts)
@@ -246,6 +250,8 @@ Status loadCompute(Device &device, uint16_t *to, int64_t count, WireType type,
 
 } // namespace
 
+// Reads only this rank's elements: start-up time falls with the number of
+// ranks.
 Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
   const Manifest &manifest = rank.manifest;
   Device &device = *rank.device;

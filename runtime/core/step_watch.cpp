@@ -17,6 +17,7 @@ namespace fsdpc::runtime {
 // watchdog ends the job, which has the first word (see `limit`).
 constexpr double recordAt = 0.6, recordAtRunningAhead = 0.3;
 
+// From now on an error of any kind says where the rank is (setWhereabouts).
 StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
                      Limits limits, std::string path)
     : rank(rank), recorder(recorder), limits(limits), path(std::move(path)),
@@ -80,6 +81,8 @@ void StepWatch::loop() {
   }
 }
 
+// Compares the recorder's progress with that of the last look. If nothing has
+// moved for long enough, it writes the record, and later ends the job.
 void StepWatch::look(double limit) {
   auto now = Clock::now();
   // A rank that was stopped itself, and goes on, has nothing to complain of.

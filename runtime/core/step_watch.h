@@ -35,7 +35,8 @@ public:
   ~StepWatch();
   StepWatch(const StepWatch &) = delete;
 
-  // Called by the loop around each step.
+  // Called by the loop around each step. `seconds` is how long the step took;
+  // the median of the last 64 decides the limit.
   void beginStep();
   void endStep(double seconds);
 

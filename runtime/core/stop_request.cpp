@@ -7,6 +7,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// The only type that a handler may write and other code read.
 volatile std::sig_atomic_t remembered = 0;
 
 // A second Ctrl-C gets the default action, so that it ends a run that hangs.

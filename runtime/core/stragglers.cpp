@@ -4,6 +4,9 @@
 
 namespace fsdpc::runtime {
 
+// Every rank computes this from the same numbers, so all agree which one is
+// slow. The counter stops one past `patience`, so that turnedSlow is true for
+// one step only.
 void Stragglers::add(const std::vector<double> &milliseconds) {
   slow.resize(milliseconds.size());
   sorted = milliseconds;

@@ -21,7 +21,9 @@ struct Stream {
 };
 
 // The files of llm.c and of what descends from it: 256 numbers of which the
-// first tells the type of the tokens and the third their number.
+// first tells the type of the tokens and the third their number. Returns
+// nullopt for a file without such a header, an error for one whose header does
+// not fit.
 std::optional<Result<Stream>> llmcStream(const File &file) {
   int32_t header[256];
   if (file.size() < sizeof header || !file.read(0, header, sizeof header))
@@ -43,7 +45,8 @@ std::optional<Result<Stream>> llmcStream(const File &file) {
 }
 
 // Megatron's tokens, whose type stands in an index beside them. Its documents
-// are one stream here.
+// are one stream here. Only the head of the index is read: the type. Sizes and
+// documents in it are not used.
 std::optional<Result<Stream>> megatronStream(const File &file) {
   std::string index = file.path();
   if (index.size() < 4 || index.substr(index.size() - 4) != ".bin")
@@ -73,6 +76,8 @@ std::optional<Result<Stream>> megatronStream(const File &file) {
   return Stream{dtypes[code], 0, file.size() / bytes};
 }
 
+// A width is for raw tokens. A file with a header states its own type, so both
+// together are refused.
 Result<Stream> streamOf(const Input &input, const File &file,
                         const std::string &width) {
   const std::string &path = file.path();
@@ -115,6 +120,7 @@ Result<Stream> streamOf(const Input &input, const File &file,
 
 } // namespace
 
+// Window i holds tokens [shift + i·T, shift + (i + 1)·T).
 Result<SampleFile> openTokenWindows(const Input &input, const std::string &path,
                                     const std::string &width, int64_t shift) {
   if (input.shape.size() != 2 || !isInteger(input.dtype))

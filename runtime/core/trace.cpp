@@ -30,7 +30,8 @@ int64_t now() {
 }
 
 // Bytes that a command on layouts touches on this rank. The manifest does not
-// have them, because the compiler does not know the number of ranks.
+// have them, because the compiler does not know the number of ranks. Reads and
+// writes, in bytes. Gathers count what one rank moves.
 int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
   int64_t bytes = 0, element = dtypeBytes(rank.manifest.computeDtype);
   for (int32_t index : command.layouts) {
@@ -131,7 +132,7 @@ Json commandSlice(const fsdpc_rank &rank, const Call &call, int stream,
 std::string Trace::pathOf(const std::string &path, int rank, int ranks) {
   if (ranks == 1)
     return path;
-  // A dot in a folder's name is no extension.
+  // A dot in a folder's name is not an extension.
   size_t dot = path.rfind('.');
   if (dot == std::string::npos || path.find('/', dot) != std::string::npos)
     dot = path.size();
@@ -211,6 +212,8 @@ void Trace::writeEntry(const fsdpc_rank &rank, const Entry &entry,
   }
 }
 
+// Times are those of this machine's clock since it booted; traces of ranks on
+// several machines do not line up.
 Status Trace::write(const fsdpc_rank &rank) {
   if (path.empty())
     return {};

@@ -55,6 +55,8 @@ public:
   bool wasInterrupted() const { return stopping != 0; }
 
 private:
+  // Before the first step, in prepare.cpp. The ranks agree on what each of
+  // these returned before the next is called.
   Status check();
   Status checkPaths() const;
   Status makeGroups();
@@ -63,6 +65,7 @@ private:
   int64_t numberOf(int64_t step, int64_t k, int64_t rank) const;
   Status fill(size_t slot, int64_t step, int64_t k);
   Status readNext(int64_t step, int64_t k);
+  // One step, in loop.cpp.
   void enter(const char *name, const Section &section,
              void (*entry)(fsdpc_rank *));
   Status runMicrobatches(int64_t step);
@@ -131,6 +134,7 @@ private:
   const Options &options;
   Job &job;
   const int64_t microbatches; // V: microbatches per step over all ranks
+  // What the header of the run shows and the log records.
   RunInfo info;
   std::vector<Fact> facts;           // that must be the same on every rank
   std::vector<Fact> evaluationFacts; // likewise
@@ -154,6 +158,7 @@ private:
   int64_t checkpointed = -1; // step of the newest checkpoint, -1: none
   std::chrono::steady_clock::time_point checkpointedAt;
   bool due = false; // by the clock of rank 0
+  // Its data and counts are opened by `openEvaluation`; empty without --eval.
   Evaluation evaluation;
   BestFolder best;        // of rank 0
   int64_t evaluated = -1; // steps before the last evaluation, -1: none
@@ -164,6 +169,7 @@ private:
   EventFile events;                           // of rank 0
   std::unique_ptr<UpdateRatios> updateRatios; // null without --histogram-every
   Trace trace;
+  // The same on all ranks, since it sees the agreed result only.
   LossScaler scaler;
   StepResults results;   // of the last completed step
   int64_t leftOut = 0;   // steps that --on-nonfinite has left out in this run
@@ -192,6 +198,7 @@ private:
   // For --time-limit.
   const std::chrono::steady_clock::time_point constructed =
       std::chrono::steady_clock::now();
+  // A run stops before a step that may not fit into what is left of the limit.
   double longestStepSeconds = 0;
 };
 

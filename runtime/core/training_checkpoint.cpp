@@ -17,6 +17,8 @@ namespace fsdpc::runtime {
 namespace {
 
 // Sends every rank's checksums to all. Rank 0's file has the most tensors.
+// Every rank knows how many tensors each file has, so only the checksums
+// travel.
 void gatherSums(Job &job, const StoredFile &own, CheckpointManifest &stored) {
   size_t width = 1 + tensorsOf(stored, 0).size();
   std::vector<uint64_t> mine(width), all(width * size_t(job.size));
@@ -43,6 +45,8 @@ std::thread threadWithoutSignals(std::function<void()> work) {
 
 } // namespace
 
+// One number per rank over the control channel. It is the barrier after which
+// all ranks know that all are done.
 Together together(Job &job, Status own) {
   Together outcome{std::move(own)};
   int64_t fails = outcome.own ? 0 : 1;
@@ -94,7 +98,8 @@ Status CheckpointWriter::allocateCopy() {
   return {};
 }
 
-// Each replica of a shard writes a part of it.
+// Each replica of a shard writes a part of it. A frozen layout may have no f32
+// master; then its values are widened from the compute type.
 CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   const LayoutBuffers &buffers = rank.layouts[layout];
   int64_t first = buffers.ownOf(rank.job.rank) - buffers.shardOf(rank.job.rank);
@@ -105,6 +110,7 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   return {buffers.computeShard + size_t(first) * wireBytes(type), bytes, type};
 }
 
+// In the order of tensorsOf, on which readers rely.
 std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
   std::vector<Piece> pieces;
   int self = rank.job.rank;
@@ -145,6 +151,8 @@ void CheckpointWriter::read(const Piece &piece, uint64_t done, uint64_t length,
   }
 }
 
+// Memory to memory, between two steps: the training waits for this and not for
+// the disk.
 void CheckpointWriter::copy() {
   char *to = copied.data();
   for (const Piece &piece : pieces()) {
@@ -161,6 +169,7 @@ Status CheckpointWriter::writeFile() {
   std::vector<char> staging;
   const char *next = copied.data();
   for (const Piece &piece : pieces()) {
+    // Host memory in f32 is written where it lies.
     bool direct = rank.device->isHostMemory() && piece.type == WireType::f32;
     if (copied.empty() && !direct)
       staging.resize(size_t(checkpointPiece));
@@ -200,6 +209,8 @@ Status CheckpointWriter::join() {
   return std::exchange(outcome, Status());
 }
 
+// A failure to make the folder is rank 0's, and all ranks learn of it before
+// any file is written.
 Together CheckpointWriter::start(
     const TrainingState &state,
     std::vector<std::pair<std::string, std::string>> settings) {
@@ -227,6 +238,8 @@ Together CheckpointWriter::start(
   return begun;
 }
 
+// What the thread found counts only here, so a rank never acts on a failure
+// that the others do not know of.
 Together CheckpointWriter::advance() {
   bool leads = rank.job.rank == 0;
   Together ended = together(rank.job, join());

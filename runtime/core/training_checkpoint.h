@@ -41,7 +41,8 @@ public:
   ~CheckpointWriter();
 
   // Allocates the copy. Without it `start` writes the memory of the rank itself
-  // before it returns.
+  // before it returns. Call it before the first step; its bytes are in the
+  // memory plan.
   Status allocateCopy();
 
   // Returns true while a checkpoint is being written, and the step that it is

@@ -25,7 +25,8 @@ int64_t product(const std::vector<int64_t> &shape) {
 } // namespace
 
 // Decides for every value where it comes from, before any is read: the error of
-// a missing file must not come after minutes of loading.
+// a missing file must not come after minutes of loading. Call it once. Files
+// stay open until the values are loaded.
 Status Weights::open(const Manifest &itsManifest,
                      const fsdpc_program &itsProgram, const Options &options) {
   manifest = &itsManifest;
@@ -211,6 +212,8 @@ Status Weights::read(const Place &place, int64_t begin, int64_t count, void *to,
   return {};
 }
 
+// A rule depends on name, seed and element alone, so every rank fills its part
+// with the same numbers as any other would.
 Status Weights::readParameter(const Member &member, int64_t begin,
                               int64_t count, float *to) const {
   const Place &place = places.at(member.name);

@@ -23,7 +23,7 @@ int64_t membersOf(const Manifest &manifest) {
 } // namespace
 
 // A loss, a divisor and one number per output for each microbatch; those of
-// outputs that are no metrics are not used.
+// outputs that are not metrics are not used.
 int64_t CudaUpdate::reportBytes(const Manifest &manifest, int64_t accumulate) {
   auto rows = 2 + int64_t(manifest.outputs.size());
   return int64_t(sizeof(DeviceReport)) +

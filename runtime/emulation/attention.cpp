@@ -22,6 +22,7 @@ using Rows = std::vector<float>; // a dense matrix
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // One query head of one batch entry, and the matrices that belong to it.
+// Operands are those of the whole batch; this picks the head's rows.
 struct Head {
   const AttentionPlan &p;
   int64_t batch, head;
@@ -49,7 +50,7 @@ Matrix dense(const Rows &rows, int64_t width) {
   return {rows.data(), "f32", width, 1};
 }
 
-// Returns A · B as a dense matrix.
+// Returns A · B as a dense matrix. m × n, of an m × k and a k × n matrix.
 Rows product(int64_t m, int64_t n, int64_t k, const Matrix &a,
              const Matrix &b) {
   Rows result(m * n);
@@ -57,6 +58,7 @@ Rows product(int64_t m, int64_t n, int64_t k, const Matrix &a,
   return result;
 }
 
+// The same, added to `sum`, which has m × n elements.
 void addProduct(int64_t m, int64_t n, int64_t k, const Matrix &a,
                 const Matrix &b, Rows &sum) {
   multiply({m, n, k, a, b, sum.data(), "f32", n, true});
@@ -98,6 +100,7 @@ Rows scoresOf(const Head &h, const void *query, const void *key,
         p.causal ? std::clamp<int64_t>(i + 1 + p.keys - p.queries, 0, p.keys)
                  : p.keys;
     float *row = scores.data() + i * p.keys;
+    // The mask comes after the scale, which does not apply to it.
     for (int64_t j = 0; j < seen; ++j)
       row[j] = row[j] * float(p.scale) + maskAt(h, mask, i, j);
     std::fill(row + seen, row + p.keys, -infinity);
@@ -119,10 +122,14 @@ void weigh(const AttentionPlan &p, const float *lse, Rows &scores) {
 void forward(const Head &h, const void *const *operands) {
   const AttentionPlan &p = h.p;
   Rows scores = scoresOf(h, operands[0], operands[1], operands[3]);
+  // One number per query of the head; dense, whatever the strides of the
+  // output.
   float *lse = static_cast<float *>(const_cast<void *>(operands[5])) +
                (h.batch * p.heads + h.head) * p.queries;
   for (int64_t i = 0; i < p.queries; ++i) {
     const float *row = scores.data() + i * p.keys;
+    // Subtracted before exp, so that the largest term is 1. A row of minus
+    // infinities would give NaN, hence the test.
     float most = *std::max_element(row, row + p.keys);
     float sum = 0;
     for (int64_t j = 0; j < p.keys; ++j)
@@ -161,6 +168,7 @@ void backward(const Head &h, const void *const *operands, Rows &dkey,
              loadValue(output.values, p.dtype, i * output.row + j);
     for (int64_t j = 0; j < p.keys; ++j) {
       float &cell = dscores[i * p.keys + j];
+      // The scale belongs to the scores, so their gradient takes it once more.
       cell = rounded(weights[i * p.keys + j] * (cell - dot) * float(p.scale),
                      p.dtype);
     }

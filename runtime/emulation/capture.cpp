@@ -1,5 +1,6 @@
 // Capture and replay. Before each piece of work a lane waits until every other
-// lane has progressed as far as the clock says.
+// lane has progressed as far as the clock says. Lanes that no wait relates run
+// side by side, in an order that differs from run to run.
 #include "runtime/emulation/capture.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 namespace fsdpc::runtime::emulation {
 
 // The first lane needs no thread of its own: run() executes it on the stream
-// that launches the graph, which is busy anyway.
+// that launches the graph, which is busy anyway. `progress` has a count per
+// lane; a lane that has run all of its steps is done.
 Graph::Graph(std::vector<std::vector<Step>> lanesOfWork, Device &device,
              uint64_t seed)
     : device(device), lanes(std::move(lanesOfWork)), progress(lanes.size()) {
@@ -31,6 +33,7 @@ void Graph::run(Chance &chance) {
   runLane(0, chance);
   std::unique_lock<std::mutex> lock(mutex);
   changed.wait(lock, [this] {
+    // Lanes end in any order; the graph has run when all have.
     for (size_t lane = 0; lane < lanes.size(); ++lane)
       if (progress[lane] < lanes[lane].size())
         return false;
@@ -60,6 +63,8 @@ void Graph::runLane(size_t lane, Chance &chance) {
   }
 }
 
+// The clock of a new lane holds what it waited for to join, and later its own
+// count.
 size_t Capture::addLane(const Clock &clock) {
   lanes.emplace_back();
   clocks.emplace_back();

@@ -26,6 +26,8 @@ struct Step {
 // An instantiated graph; it may be launched any number of times.
 class Graph {
 public:
+  // Takes over the work. `device` must outlive the graph; `seed` is of the
+  // lanes' delays.
   Graph(std::vector<std::vector<Step>> lanes, Device &device, uint64_t seed);
   // Runs all lanes, the first of them on the calling thread, and returns when
   // all are done. Only one run at a time is allowed; others wait.

@@ -31,6 +31,7 @@ struct LiveObjects {
 // it. A refused call leaves a detail that errorText adds on the same thread.
 class Emulation : public CudaApi {
 public:
+  // Makes the devices, and applies a fault of the settings to all calls.
   explicit Emulation(const Settings &settings);
   LiveObjects alive();
 
@@ -136,6 +137,7 @@ private:
     size_t bytes;
   };
 
+  // That of the calling thread, which selectDevice has chosen.
   Device &currentDevice();
   // Adds work to a stream, or to the capture that it takes part in. If `bound`,
   // the stream must belong to the calling thread's device, as kernels require.
@@ -154,6 +156,8 @@ private:
   // Returns cudaOk if kernels and libraries on the current device may access
   // the bytes.
   CudaStatus checkBuffer(const void *memory, size_t bytes, const char *what);
+  // `handle` becomes the plan's; `choice` says what a real library would have
+  // chosen.
   template <typename Plan>
   CudaStatus addPlan(Handles<LibraryPlan<Plan>> &handles, const Plan &plan,
                      size_t workspaceBytes, void *&handle, CudaChoice &choice);

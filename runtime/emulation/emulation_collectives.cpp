@@ -13,7 +13,8 @@ using Lock = std::lock_guard<std::mutex>;
 
 namespace {
 
-// The sends and receives of the calling thread since groupBegin.
+// The sends and receives of the calling thread since groupBegin. NCCL's groups
+// belong to the thread too: ncclGroupStart names no communicator.
 struct Group {
   struct Exchange {
     CudaCommunicator communicator;
@@ -107,6 +108,7 @@ CudaStatus Emulation::registerMemory(CudaCommunicator handle, void *address,
   registration = nullptr;
   if (CudaStatus status = refuseInCapture("registerMemory"))
     return status;
+  // The whole range, since NCCL maps it for the peers.
   if (CudaStatus status = checkBuffer(address, bytes, "a registration"))
     return status;
   Lock lock(mutex);
@@ -146,6 +148,7 @@ CudaStatus Emulation::collective(CudaCommunicator handle, CudaStream stream,
                                  std::function<void(NcclCommunicator &)> work) {
   std::shared_ptr<NcclCommunicator> communicator;
   {
+    // Not held while the work is submitted, which takes it again.
     Lock lock(mutex);
     communicator = communicators.find(handle);
   }

@@ -16,6 +16,7 @@ CudaApi &cudaApi() { return emulation::theEmulation(); }
 
 namespace emulation {
 
+// CUDA's current device is of the thread too.
 static thread_local int selected = 0; // device of the calling thread
 static thread_local int ranges = 0;   // open ranges of the calling thread
 
@@ -63,6 +64,7 @@ CudaStatus Emulation::deviceCount(int &count) {
 }
 
 CudaStatus Emulation::selectDevice(int device) {
+  // A fault may hide devices, so the count decides and not the settings.
   int count;
   if (CudaStatus status = deviceCount(count))
     return status;
@@ -80,6 +82,7 @@ Device &Emulation::currentDevice() { return *devices[selected]; }
 // The name is unique per device, so it serves as the identity too.
 CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.name = "emulated device " + std::to_string(selected);
+  // Of the H100, for which the programs of the tests are compiled.
   info.major = 9;
   info.minor = 0;
   info.multiprocessors = 4;
@@ -127,6 +130,7 @@ CudaStatus Emulation::freePinned(void *address) {
   return status ? status : currentDevice().state();
 }
 
+// memmove on the stream's thread, which may access device memory.
 CudaStatus Emulation::copy(void *to, const void *from, size_t bytes,
                            CudaStream stream) {
   // Both ends may lie on any device, so this check differs from checkBuffer.

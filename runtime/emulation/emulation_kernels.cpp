@@ -18,6 +18,7 @@ namespace {
 // Runs every block once, beginning with a random one.
 template <typename Run>
 void eachBlock(Chance &chance, int64_t blocks, Run run) {
+  // A rotation: cheap, and no block is first in every run.
   int64_t first = chance.pick(blocks);
   for (int64_t block = first; block < blocks; ++block)
     run(block);
@@ -27,6 +28,7 @@ void eachBlock(Chance &chance, int64_t blocks, Run run) {
 
 // A kernel that hangs keeps its stream until the process ends.
 void hangIfStruck(Faults &faults, int rank) {
+  // The watchdog of runtime/cuda has to find it.
   if (faults.strikes(Fault::hang, rank))
     for (;;)
       pause();
@@ -69,7 +71,7 @@ CudaStatus Emulation::launch(CudaFunction function, int64_t blocks, int threads,
                               " blocks of " + std::to_string(threads) +
                               " threads");
   // Only the first byte: a kernel does not say how much it accesses. The guard
-  // pages catch the rest.
+  // pages catch the rest. Null is a missing optional operand.
   for (int i = 0; i < count; ++i)
     if (buffers[i])
       if (CudaStatus status = checkBuffer(buffers[i], 1, kernel->name))

@@ -20,6 +20,7 @@ namespace {
 // was given.
 constexpr size_t wantedWorkspace = size_t(64) << 10;
 
+// Not an error: the caller takes another way and says why in its notes.
 CudaStatus refusePlan(CudaChoice &choice, const char *reason) {
   choice.algorithm = reason;
   return cudaRefused;
@@ -59,6 +60,7 @@ template <typename Plan>
 CudaStatus Emulation::addPlan(Handles<LibraryPlan<Plan>> &handles,
                               const Plan &plan, size_t workspaceBytes,
                               void *&handle, CudaChoice &choice) {
+  // Libraries allocate when they plan.
   if (CudaStatus status = refuseInCapture("a plan"))
     return status;
   choice = {workspaceBytes, "plain loops"};
@@ -108,6 +110,7 @@ Emulation::call(Handles<LibraryPlan<Plan>> &handles, const void *handle,
                 // The work holds the plan, so destroying the handle does not
                 // disturb what is enqueued.
                 [plan, workspace, run = std::move(run)](Chance &) {
+                  // The workspace becomes a NaN in every float type.
                   if (plan->workspaceBytes)
                     memset(workspace, 0xff, plan->workspaceBytes);
                   run(plan->plan);
@@ -203,6 +206,7 @@ CudaStatus Emulation::destroyConvolution(CudaConvolution convolution) {
 CudaStatus Emulation::planAttention(const AttentionPlan &plan, bool,
                                     CudaAttention &attention,
                                     CudaChoice &choice) {
+  // The same limits as cuDNN's fused kernels.
   if (plan.dtype != "bf16")
     return refusePlan(choice, "fused attention supports bf16 only");
   if (!plan.dtypeMask.empty())
@@ -260,6 +264,7 @@ CudaStatus Emulation::attention(CudaAttention attention,
   return call<AttentionPlan>(
       attentions, attention,
       [&](const AttentionPlan &p) {
+        // The caller's array is gone when the work runs.
         copied->assign(operands, operands + (p.backward ? 10 : 6));
         return buffers(p);
       },

@@ -47,6 +47,7 @@ CudaStatus Emulation::submit(CudaStream stream, bool bound, Work work) {
   if (!live)
     return status::refuse(status::invalidHandle, "a stream");
   Device &device = live->stream.device;
+  // Copies and fills may use a stream of another device, kernels may not.
   if (bound && &device != &currentDevice())
     return status::refuse(status::invalidHandle,
                           "the stream belongs to another device");
@@ -60,6 +61,7 @@ CudaStatus Emulation::createStream(CudaStream &stream, bool) {
   Device &device = currentDevice();
   if (CudaStatus status = device.state())
     return status;
+  // Before the lock: it starts a thread.
   auto live = std::make_shared<LiveStream>(device, settings.seed);
   Lock lock(mutex);
   stream = streams.add(std::move(live));
@@ -203,6 +205,7 @@ CudaStatus Emulation::beginCapture(CudaStream stream) {
   if (live->capture)
     return spoil(*live->capture, status::illegalState,
                  "the stream is already capturing");
+  // The stream's lane is number 0, by which endCapture knows it again.
   live->capture = std::make_shared<Capture>(live->stream.device);
   live->lane = live->capture->addLane({});
   captures.push_back(live->capture);
@@ -234,6 +237,7 @@ CudaStatus Emulation::endCapture(CudaStream stream, CudaGraph &graph) {
     return spoil(*capture, status::captureUnmatched, "");
   if (capture->thread != std::this_thread::get_id())
     return spoil(*capture, status::captureWrongThread, "");
+  // From here on the streams run their work again.
   leaveCapture(*capture);
   if (capture->invalid)
     return status::captureInvalidated;
@@ -258,6 +262,7 @@ CudaStatus Emulation::launchGraph(CudaGraph graph, CudaStream stream) {
     return spoil(*live->capture, status::captureUnsupported, "launchGraph");
   if (CudaStatus status = live->stream.device.state())
     return status;
+  // The work holds the graph, so its handle may be destroyed meanwhile.
   return submitLocked(*live,
                       [captured](Chance &chance) { captured->run(chance); });
 }

@@ -13,6 +13,7 @@ namespace fsdpc::runtime::emulation {
 // enqueued keeps what it uses alive after the handle is gone.
 template <typename T> class Handles {
 public:
+  // The address is unique while the object lives.
   void *add(std::shared_ptr<T> object) {
     void *handle = object.get();
     objects.emplace(handle, std::move(object));
@@ -30,6 +31,7 @@ public:
     objects.erase(handle);
     return object;
   }
+  // In no particular order. `visit` must not add or remove objects.
   template <typename Visit> void each(Visit visit) {
     for (auto &[handle, object] : objects)
       visit(*object);

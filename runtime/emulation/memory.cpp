@@ -82,6 +82,7 @@ Memory::~Memory() {
     munmap(mapping.reserved, mapping.reservedBytes);
 }
 
+// No bytes give a null pointer, as in CUDA.
 CudaStatus Memory::allocate(void *&memory, size_t bytes, int owner) {
   memory = nullptr;
   std::unique_lock lock(mutex);
@@ -141,6 +142,7 @@ void Memory::checkMargins(const Mapping &mapping) {
   abort();
 }
 
+// A null pointer is not an error, as in CUDA.
 CudaStatus Memory::release(void *memory, bool ofPinned) {
   if (!memory)
     return cudaOk;

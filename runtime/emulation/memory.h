@@ -17,7 +17,8 @@ namespace fsdpc::runtime::emulation {
 
 constexpr int pinnedMemory = -1; // owner, in place of a device
 
-// While an object lives, the calling thread may access device memory.
+// While an object lives, the calling thread may access device memory. They
+// nest: the destructor restores what the thread had.
 class DeviceAccess {
 public:
   DeviceAccess();

@@ -22,16 +22,19 @@
 namespace fsdpc::runtime::emulation {
 
 constexpr int mostRanks = 64;
+// Longer transfers take several turns.
 constexpr size_t piece = size_t(128) << 10; // capacity of a mailbox
 
 // Zeroed memory is a valid communicator that nobody has joined.
 struct alignas(64) NcclCommunicator::Shared {
+  // 0 until the first rank sets it; `aborted` is the rank that did, plus 1.
   std::atomic<int> size, joined, aborted;
   std::atomic<bool> present[mostRanks];
   // Counts the events at the mailboxes of each rank, which sleeps on its count.
   std::atomic<uint32_t> bells[mostRanks];
 };
 
+// The sender owns it while it is empty, the receiver while it is full.
 struct alignas(64) NcclCommunicator::Box {
   std::atomic<bool> full;
   uint64_t call;  // the collective it belongs to: kind and bytes
@@ -46,6 +49,8 @@ void makeNcclId(NcclId &id) {
            random(), random());
 }
 
+// One box per ordered pair, those of a rank with itself included and never
+// touched.
 size_t NcclCommunicator::sharedBytes(int ranks) {
   return sizeof(Shared) + sizeof(Box) * ranks * ranks;
 }
@@ -118,6 +123,7 @@ NcclCommunicator::Box &NcclCommunicator::box(int from, int to) {
   return reinterpret_cast<Box *>(shared + 1)[from * ranks + to];
 }
 
+// An error of this rank counts before that of another.
 CudaStatus NcclCommunicator::state() const {
   if (error != cudaOk)
     return status::refuse(error, "on rank " + std::to_string(self));
@@ -217,6 +223,7 @@ void NcclCommunicator::run(Kind kind, const std::vector<Transfer> &transfers) {
   }
   std::vector<size_t> done(transfers.size());
   for (;;) {
+    // Read before the mailboxes are: what happens after this wakes the rank.
     uint32_t bell = shared->bells[self];
     if (isAborted())
       return;
@@ -306,6 +313,8 @@ void NcclCommunicator::reduceScatter(const void *whole, void *shard,
   // NCCL's order is unspecified, so each seed begins with another rank.
   std::vector<const void *> parts;
   for (int i = 0; i < ranks; ++i) {
+    // Seed 0 adds in rank order on every rank; another seed begins at another
+    // rank for each shard.
     int peer = int((seed + uint64_t(seed ? self : 0) + i) % uint64_t(ranks));
     parts.push_back(peer == self ? part(self) : received[peer].data());
   }

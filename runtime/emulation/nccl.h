@@ -65,6 +65,7 @@ public:
 private:
   struct Shared;
   struct Box;
+  // From 1: an empty mailbox has no label.
   enum Kind : uint64_t { gathering = 1, reducing, sending, kinds };
 
   NcclCommunicator(int rank, int size, uint64_t seed, Faults &faults)

@@ -30,7 +30,8 @@ bool parseNumber(const std::string &text, uint64_t least, uint64_t &number) {
   exit(2);
 }
 
-// An empty variable counts as unset.
+// An empty variable counts as unset. Ends the process if the value is not a
+// whole number.
 uint64_t numberOf(const char *variable, uint64_t least, uint64_t otherwise) {
   const char *text = getenv(variable);
   if (!text || !*text)
@@ -54,6 +55,7 @@ Result<Fault> parseFault(const std::string &text) {
       {"driver", Fault::driver},
       {"few-devices", Fault::fewDevices},
   };
+  // KIND[:NUMBER][@RANK].
   size_t at = text.find('@'), colon = text.find(':');
   std::string name = text.substr(0, std::min(colon, at));
   Fault fault;

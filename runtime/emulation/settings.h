@@ -28,7 +28,7 @@ struct Settings {
   std::string volumes; // file for what communicators have sent; may be empty
 };
 
-// Parses FSDPC_EMULATION_FAULT.
+// Parses FSDPC_EMULATION_FAULT. The error names the legal forms.
 Result<Fault> parseFault(const std::string &text);
 // Returns the name of the first variable that begins like the emulation's but
 // is not one of them, or an empty string.

@@ -11,6 +11,8 @@
 
 namespace fsdpc::runtime::emulation {
 
+// Seeds that differ by one must not give similar sequences, hence the
+// multiplication.
 Chance::Chance(uint64_t seed, uint64_t stream)
     : idle(seed == 0),
       random(unsigned(seed * 0x9e3779b97f4a7c15u >> 33) + stream * 7919 + 1) {}
@@ -93,6 +95,7 @@ void Stream::enqueueAlways(Work work) {
 
 // A mark runs even if the device has failed, so this always returns.
 void Stream::synchronize() {
+  // On the heap: the work may touch it after the waiter has gone on.
   auto marker = std::make_shared<Marker>();
   enqueueAlways([marker](Chance &) { marker->reach(); });
   marker->await();

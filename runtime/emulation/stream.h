@@ -17,7 +17,8 @@
 
 namespace fsdpc::runtime::emulation {
 
-// Random delays and orders of one stream.
+// Random delays and orders of one stream. Not thread-safe: it belongs to one
+// stream's thread.
 class Chance {
 public:
   // Every `stream` has its own sequence. Seed 0 means no delays and pick() = 0.
@@ -50,12 +51,14 @@ private:
   std::string detail;
 };
 
+// What a stream runs, on its thread; it must not throw.
 using Work = std::function<void(Chance &)>;
 
 // A point in a stream that others wait for.
 // Reached once and for good; every record of an event makes a new one.
 class Marker {
 public:
+  // Wakes everyone who waits.
   void reach();
   void await();
   bool isReached();

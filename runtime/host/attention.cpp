@@ -27,6 +27,7 @@ Byte *at(Byte *base, const std::vector<int64_t> &strides, int64_t batch,
 } // namespace
 
 // The operands by name; those below `grad` are set in the backward pass only.
+// Null where the call has none: a mask is optional.
 struct Attention::Operands {
   const char *query, *key, *value, *mask;
   char *output, *lse;
@@ -34,7 +35,8 @@ struct Attention::Operands {
   char *dquery = nullptr, *dkey = nullptr, *dvalue = nullptr;
 };
 
-// The scratch of one thread.
+// The scratch of one thread. Pointers into it; blocks of a thread follow each
+// other, so one set serves all.
 struct Attention::Work {
   int thread;
   fsdpc_kernel_body rows;
@@ -61,6 +63,7 @@ Status Attention::plan(const AttentionPlan &plan, GemmCache &cache) {
 
 Status Attention::planBlock(Block &block, GemmCache &cache) {
   auto get = [&](std::shared_ptr<Gemm> &gemm, GemmShape shape) -> Status {
+    // Blocks of equal shape share a product.
     auto made = cache.get(shape);
     FSDPC_TRY(made);
     gemm = std::move(*made);
@@ -81,6 +84,8 @@ Status Attention::planBlock(Block &block, GemmCache &cache) {
   return get(block.firstDValue, cut.dvalue(block, false));
 }
 
+// Products that blocks share are prepared once; `prepare` of a Gemm may be
+// called again.
 void Attention::prepare() {
   for (const std::shared_ptr<Gemm> &gemm : gemms)
     gemm->prepare();
@@ -108,6 +113,8 @@ static void *maskAt(const AttentionPlan &p, const char *mask, int64_t batch,
 // blocks run in any order.
 void Attention::runForward(const Operands &o, const Work &work, int64_t batch,
                            int64_t head, const Block &block) const {
+  // Query heads in sequence share a key head: the first heads / groups of them
+  // the first one.
   int64_t group = head / (cut.plan.heads / cut.plan.groups);
   const char *query = at(o.query, cut.plan.strideQuery, batch, head, bytes) +
                       block.begin * cut.plan.strideQuery[2] * bytes;
@@ -136,6 +143,7 @@ void Attention::runBackward(const Operands &o, const Work &work, int64_t batch,
   const char *value = at(o.value, cut.plan.strideValue, batch, group, bytes);
   char *results[] = {at(o.dkey, cut.plan.strideDKey, batch, group, bytes),
                      at(o.dvalue, cut.plan.strideDValue, batch, group, bytes)};
+  // f32 where the results are narrower, so that each is rounded once.
   void *dkey = cut.sumsApart ? work.sums[0] : static_cast<void *>(results[0]);
   void *dvalue = cut.sumsApart ? work.sums[1] : static_cast<void *>(results[1]);
   int64_t shared = cut.plan.heads / cut.plan.groups;

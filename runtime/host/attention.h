@@ -12,12 +12,16 @@ namespace fsdpc::runtime {
 
 class Attention {
 public:
-  // Prepares for a plan. Fails if it cannot be run.
+  // Prepares for a plan. Fails if it cannot be run. Must be called once, before
+  // anything else.
   Status plan(const AttentionPlan &plan, GemmCache &cache);
   // Bytes of scratch that each thread needs.
   size_t scratchBytes() const { return gemmScratch + size_t(cut.ownScratch()); }
+  // Creates the primitives, which takes milliseconds each; needed before `run`
+  // only.
   void prepare();
-  // Operands in the order of fsdpc_attention or fsdpc_attention_grad.
+  // Operands in the order of fsdpc_attention or fsdpc_attention_grad. Blocks
+  // until all is done. `rows` is the compiled row kernel of this plan.
   void run(ThreadPool &pool, const Scratch &scratch, fsdpc_kernel_body rows,
            void *const *operands) const;
 

@@ -14,7 +14,8 @@ size_t roundUp64(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Writes one row of the window matrix: kernel cell (ki, kj) of a plane, for
 // output rows [row, row + rows). It copies bits, so T stands for the element's
-// width only.
+// width only. An output row is outWidth cells, of which those outside the plane
+// read zeros.
 template <typename T>
 void windowRow(const ConvolutionPlan &c, const T *plane, int64_t ki, int64_t kj,
                int64_t row, int64_t rows, T *out) {
@@ -54,6 +55,8 @@ void addWindows(const ConvolutionPlan &c, const float *matrix, float *plane) {
   for (int64_t ki = 0; ki < c.kernelHeight; ++ki)
     for (int64_t kj = 0; kj < c.kernelWidth; ++kj, matrix += cells)
       for (int64_t i = 0; i < c.outHeight; ++i) {
+        // Which windows cover a cell follows from the loops; the order of
+        // additions is fixed by them.
         int64_t y = i * c.strides[0] + ki * c.dilations[0] - c.padsBegin[0];
         if (y < 0 || y >= c.height)
           continue;
@@ -131,6 +134,7 @@ const char *Convolution::windows(const char *image, int64_t channel,
 // y block = weights · windows, for some output rows of one image and group.
 void Convolution::runForward(const Unit &u, int thread, char *scratch,
                              const char *x, const char *w, char *y) const {
+  // First channel and filter of the unit, counted over the batch.
   int64_t channel = (u.image * cut.plan.groups + u.group) * cut.groupChannels;
   int64_t filter = (u.image * cut.plan.groups + u.group) * cut.groupFilters;
   const char *matrix = windows(x, channel, cut.groupChannels, u.block->begin,
@@ -181,6 +185,7 @@ void Convolution::runWeight(const Unit &u, int thread, char *scratch,
   char *to = dw + (u.group * cut.groupFilters * depth +
                    u.block->begin * cut.kernelCells) *
                       bytes;
+  // f32 results are summed where they lie.
   char *sum = cut.type == ElementType::f32
                   ? to
                   : scratch + gemmScratch + cut.matrixBytes;

@@ -9,12 +9,15 @@ namespace fsdpc::runtime {
 
 class Convolution {
 public:
-  // Prepares for a plan. Fails if it cannot be run.
+  // Prepares for a plan. Fails if it cannot be run. `cache` may be shared with
+  // other plans, and is not needed afterwards.
   Status plan(const ConvolutionPlan &plan, GemmCache &cache);
   // Bytes of scratch that each thread needs.
   size_t scratchBytes() const;
+  // Creates the primitives; needed before `run` only.
   void prepare();
-  // Operands as ConvolutionPlan's kind says.
+  // Operands as ConvolutionPlan's kind says. Blocks until all is done.
+  // `scratch` has scratchBytes() per thread of the pool.
   void run(ThreadPool &pool, const Scratch &scratch, const void *x,
            const void *w, void *y) const;
 

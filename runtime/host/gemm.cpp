@@ -164,11 +164,13 @@ public:
   }
 
 private:
+  // What one thread calls the primitive with.
   struct Call {
     dnnl_stream_t stream = nullptr;
     std::vector<dnnl_exec_arg_t> arguments;
   };
 
+  // Owned, as all of oneDNN's handles here.
   dnnl_primitive_desc_t desc;
   int threads;
   std::vector<std::pair<int, dnnl_memory_desc_t>> operands;
@@ -186,6 +188,7 @@ public:
                                             dnnl_scratchpad_mode_user);
     check(dnnl_post_ops_create(&sum), "creating post-ops");
     if (accumulate) {
+      // dst = result + 1 · dst.
       dnnl_post_ops_append_sum(sum, 1);
       dnnl_primitive_attr_set_post_ops(attributes, sum);
     }
@@ -217,6 +220,7 @@ public:
   FoundProduct() = default;
   FoundProduct(const GemmShape &s, size_t mostScratch) {
     Matrices of(s);
+    // oneDNN lists implementations by its own preference, fastest first.
     dnnl_matmul_desc_t matmul;
     dnnl_primitive_desc_iterator_t iterator;
     // A failure of either call means that oneDNN has no such product, which is
@@ -417,6 +421,7 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
   SingleThreadedOpenMp single;
   GemmShape shape = withFixedStrides(of);
   GemmShape inner = denseShape(shape, false);
+  // Copies and the product's own scratch share what is allowed.
   auto room = [&](const GemmShape &copies) {
     return mostScratch - size_t(copyBytes(shape, copies));
   };
@@ -436,6 +441,7 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
       return std::make_shared<NativeGemm>(shape, threads, given);
   }
   if (!dense) {
+    // All in f32, which oneDNN supports on every processor.
     inner = denseShape(shape, true);
     if (hasRoom(inner))
       dense = FoundProduct(inner, room(inner));
@@ -452,6 +458,7 @@ Result<std::shared_ptr<Gemm>> Gemm::make(const GemmShape &of, int threads,
 }
 
 Result<std::shared_ptr<Gemm>> GemmCache::get(const GemmShape &shape) {
+  // The entry stays empty if making it fails, so a later call tries again.
   std::shared_ptr<Gemm> &gemm = gemms[shape];
   if (!gemm) {
     auto made =

@@ -35,6 +35,7 @@ public:
   // Creates the primitive. Must be called before `run`.
   virtual void prepare() = 0;
   // Computes the product. Calls with different `thread` may run concurrently.
+  // Operands must not overlap; their strides are those of the shape.
   virtual void run(int thread, const void *a, const void *b, void *c,
                    void *scratch) = 0;
 };

@@ -75,6 +75,7 @@ void HostDevice::keepSecondary(fsdpc_rank &rank, int count,
   run(FSDPC_STREAM_GATHER, [=, &rank] {
     for (int i = 0; i < count; ++i) {
       size_t bytes = secondaryBytes(rank, layouts[i]);
+      // Groups are runs of ranks, so this is the rank's number in its group.
       size_t place = size_t(rank.job.rank % rank.groupRanks);
       std::memcpy(rank.layouts[size_t(layouts[i])].secondary,
                   static_cast<const char *>(from[i]) + place * bytes, bytes);
@@ -163,6 +164,8 @@ void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
     channelOf(rank, reduceChannel)
         .allGather(statistic, rank.statistics, elements * sizeof(float));
+    // Batch statistics of different ranks are different batches: each moves the
+    // average in turn.
     for (int from = 0; from < rank.job.size; ++from) {
       const float *other = rank.statistics + size_t(from) * elements;
       for (size_t i = 0; i < elements; ++i)
@@ -172,6 +175,7 @@ void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
   });
 }
 
+// The values are f64 on every backend.
 void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
     channelOf(rank, reduceChannel)

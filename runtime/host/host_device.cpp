@@ -20,6 +20,7 @@ constexpr size_t hugePage = size_t(2) << 20;
 // Streams start last: their threads use everything before.
 Result<std::unique_ptr<HostDevice>> HostDevice::make(const Manifest &manifest,
                                                      int threads) {
+  // The constructor is private, hence no make_unique.
   std::unique_ptr<HostDevice> device(new HostDevice(threads));
   FSDPC_TRY(device->plans.make(manifest, threads));
   device->plans.prepare();
@@ -111,11 +112,14 @@ void HostDevice::enter(fsdpc_rank &rank, const Section &section,
                           size_t(rank.accumulate));
   reported.losses.resize(size_t(rank.accumulate));
   reported.valid.resize(size_t(rank.accumulate));
+  // A sum over the microbatches of the step; the other results have a place per
+  // microbatch.
   if (section.first)
     reported.zeroed = 0;
   entry(&rank);
 }
 
+// One step at a time (runsAhead is false), so `step` is the last.
 void HostDevice::results(fsdpc_rank &, int64_t, StepResults &results) {
   synchronize();
   results = reported;
@@ -134,6 +138,7 @@ void HostDevice::reportLoss(fsdpc_rank &rank, const void *loss,
   size_t k = size_t(rank.microbatch);
   run(FSDPC_STREAM_COMPUTE, [=, this] {
     reported.losses[k] = *static_cast<const float *>(loss);
+    // A loss without a divisor counts once per microbatch.
     reported.valid[k] = valid ? *static_cast<const float *>(valid) : 1;
   });
 }
@@ -177,6 +182,8 @@ void HostDevice::eventWait(int32_t stream, int32_t event) {
   // recorded stands for no work.
   if (!recorded.stream || recorded.stream == streams[stream].get())
     return;
+  // The position is taken now; recording the event again later does not change
+  // it.
   streams[stream]->enqueue([&](Command &command) {
     command.kind = Command::Wait;
     command.other = recorded.stream;

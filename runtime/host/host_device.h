@@ -24,6 +24,8 @@ public:
                                                   int threads);
   ~HostDevice() override;
 
+  // Memory is taken block by block: the kernel backs it only when it is
+  // touched.
   Status reserve(const MemoryPlan &) override { return {}; }
   void *allocate(size_t bytes) override;
   void release(void *memory, size_t bytes) override;
@@ -36,11 +38,14 @@ public:
     return program.constants;
   }
 
+  // The host writes where the kernels read.
   Result<void *> staging(int, void *memory, size_t) override { return memory; }
   void awaitSlot(int) override {}
   void send(int) override {}
   void enter(fsdpc_rank &rank, const Section &section,
              void (*entry)(fsdpc_rank *)) override;
+  // A step's results are there as soon as its work is done, and reading them
+  // costs nothing.
   bool runsAhead() const override { return false; }
   void results(fsdpc_rank &rank, int64_t step, StepResults &results) override;
   void synchronize() override;
@@ -106,10 +111,13 @@ private:
   void sumFactors(const fsdpc_rank &rank, int32_t layout, float scale,
                   double clipValue, double *sums);
 
+  // `threads` compute threads, the compute stream's own among them.
   ThreadPool pool;
   LibraryPlans plans;
   Scratch scratch;
   size_t scratchTotal = 0;
+  // By the number that the program gives an event. Recorded and waited for by
+  // the loop's thread only.
   std::vector<Event> events;
   StepResults reported; // results of the step that is running
   // Elements [from, to) of a member, in elements of the layout.

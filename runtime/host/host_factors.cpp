@@ -17,6 +17,7 @@
 namespace fsdpc::runtime {
 namespace {
 
+// A row of 64 f32 is four cache lines, read whole.
 constexpr int64_t columnBlock = 64; // columns that a thread sums at a time
 
 // The part of a member's gradient that this rank sums; [begin, end) counts from
@@ -28,6 +29,7 @@ struct Part {
 
   double square(int64_t element) const {
     float value = values[element - begin] * scale;
+    // After the scale, as the optimizer clips.
     double clipped = std::min(std::max(value, -limit), limit);
     return clipped * clipped;
   }
@@ -55,6 +57,7 @@ void sumColumns(const Part &part, const FactorShape &shape, int64_t base,
   std::copy_n(block.begin(), count, sums);
 }
 
+// Tensor.lerp_ in f64, rounded once.
 float blend(float old, double value, double weight) {
   return float(double(old) + weight * (value - double(old)));
 }
@@ -73,6 +76,7 @@ void updateMatrices(const MemberFactors &member, double weight, double eps,
           blend(member.rows[at], sums[at] / double(shape.columns), weight);
       total += member.rows[at];
     }
+    // eps keeps the quotient finite for a matrix without gradients.
     double mean = std::max(total / double(shape.rows), eps);
     for (int64_t i = 0; i < shape.rows; ++i) {
       int64_t at = matrix * shape.rows + i;
@@ -90,6 +94,7 @@ void updateMatrices(const MemberFactors &member, double weight, double eps,
 } // namespace
 
 int64_t countOf(const std::vector<MemberFactors> &members) {
+  // The numbers of the last member end where those of the layout end.
   return members.empty() ? 0
                          : members.back().first + members.back().shape.count();
 }
@@ -105,7 +110,10 @@ void *variancesOf(const LayoutBuffers &buffers, const Member &member,
   while (element < end) {
     int64_t row = element / shape.columns, column = element % shape.columns;
     int64_t count = std::min(shape.columns - column, end - element);
+    // A vector has no rows: its columns are its elements.
     double ofRow = shape.factored ? rows[row] : 1;
+    // Of the matrix that the row lies in; a parameter of more dimensions is
+    // several matrices.
     const double *ofColumns = columns + row / shape.rows * shape.columns;
     for (int64_t i = 0; i < count; ++i)
       *next++ = float(ofRow * ofColumns[column + i]);
@@ -140,6 +148,8 @@ void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index, float scale,
         double *rows = sums + factors.first, *columns = rows + shape.rowCount();
         int64_t width = shape.columns, height = shape.rows;
         if (shape.factored) {
+          // Rows that this rank holds a part of; the ranks' parts of a row add
+          // up in the all-reduce.
           int64_t firstRow = part.begin / width,
                   count = (part.end - 1) / width + 1 - firstRow;
           parallelFor(count, 16, [&](int64_t begin, int64_t end) {
@@ -192,12 +202,14 @@ void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
       const LayoutBuffers &buffers = rank.layouts[size_t(layouts[i])];
       for (size_t m = 0; m < buffers.factors.size(); ++m) {
         const MemberFactors &member = buffers.factors[m];
+        // Steps count from the one that the member was first trained in.
         double weight = std::pow(double(updates + 1 - buffers.since[m]), power);
         double *own = ofLayout + member.first;
         if (member.shape.factored) {
           updateMatrices(member, weight, eps, own);
           continue;
         }
+        // A vector keeps plain averages of squares, one per element.
         for (int64_t k = 0; k < member.shape.columns; ++k) {
           member.columns[k] = blend(member.columns[k], own[k], weight);
           own[k] = member.columns[k];

@@ -29,6 +29,8 @@ struct MomentumStep {
   bool nesterov;
 
   float update(float gradient, float buffer) const {
+    // In the order of prepare() in the optimizers' programs: clip, then
+    // maximize.
     float g = std::min(std::max(gradient * scale, -limit), limit) * sign;
     float average = blend(buffer, g, 1 - momentum);
     return nesterov ? blend(g, average, momentum) : average;
@@ -107,6 +109,8 @@ Messages messagesOf(const Parts &parts, const Member &member, int owner,
       continue;
     Range range =
         toOwner ? parts.sentBy(other, member) : parts.updatedBy(other, member);
+    // The owner receives on the way to it and sends on the way back; every
+    // other rank the reverse.
     bool sends = (rank == owner) != toOwner;
     int peer = rank == owner ? other : owner;
     if (sends)
@@ -126,6 +130,8 @@ void orthogonalizeMember(const Member &member, const float *updates,
           count = member.elements;
   int64_t low = std::min(rows, columns), high = std::max(rows, columns);
   bool tall = rows > columns;
+  // Its own inverse up to the shape: the same index writes the transposed copy
+  // and reads the result back.
   auto at = [&](int64_t element) {
     return tall ? element % columns * rows + element / columns : element;
   };
@@ -133,6 +139,7 @@ void orthogonalizeMember(const Member &member, const float *updates,
     room[at(i)] = updates[i];
   const float *found =
       orthogonalized(room, room + count, room + 2 * count, low, high, by, each);
+  // torch's adjust_lr_fn: "match_rms_adamw", or "original".
   double factor =
       matchRms ? 0.2 * std::sqrt(double(high))
                : std::sqrt(std::max(1.0, double(rows) / double(columns)));
@@ -142,6 +149,8 @@ void orthogonalizeMember(const Member &member, const float *updates,
 
 } // namespace
 
+// Stable, so that equal members go to the same ranks everywhere; every rank
+// computes this for itself.
 std::vector<int> ownersOf(const Layout &layout, int ranks) {
   std::vector<size_t> order(layout.members.size());
   std::iota(order.begin(), order.end(), size_t(0));
@@ -210,6 +219,8 @@ void HostDevice::moveMatrices(fsdpc_rank &rank, int32_t index, void *elements,
       Messages messages =
           messagesOf(parts, member, owners[m], rank.job.rank, rank.job.size,
                      toOwners != 0, first - member.offset);
+      // transfer posts all messages of a member before it waits for any, so no
+      // pair of ranks can block each other.
       rank.job.channel[reduceChannel]->transfer(messages.sends,
                                                 messages.receives);
       first += member.elements;
@@ -229,6 +240,7 @@ void HostDevice::orthogonalize(fsdpc_rank &rank, int32_t index,
       parallelFor(count, 1, body);
     };
     auto *from = static_cast<const float *>(updates);
+    // The room lies behind the results: the program has planned it with them.
     auto *to = static_cast<float *>(result),
          *room = to + elementsBefore(layout, layout.members.size());
     for (size_t m = 0; m < layout.members.size(); ++m) {

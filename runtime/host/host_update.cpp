@@ -28,6 +28,8 @@ constexpr int64_t optimizerGrain = 4; // such blocks per piece of a thread
 static void setRates(fsdpc_rank &rank, int32_t index) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
+  // The rate, the member's step, its decay, and a place that kernels do not
+  // read.
   for (size_t i = 0; i < layout.members.size(); ++i)
     // Steps count from 1 here, as in Adam's bias correction.
     buffers.rates[i] = {rank.lr * layout.members[i].rate,
@@ -58,6 +60,7 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   }
                 });
   size_t count = size_t(perMember);
+  // Grows in the first step only.
   if (partials.size() < pieces.size() * count)
     partials.resize(pieces.size() * count);
   OptimizerOperands operands =
@@ -78,11 +81,14 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   own.list.data());
       double *partial = &partials[piece * count];
       std::fill(partial, partial + count, 0.0);
+      // The kernel wrote one sum per group of elements, those of one group
+      // together.
       size_t values = size_t((to - from + sumGroup - 1) / sumGroup) * count;
       for (size_t i = 0; i < values; ++i)
         partial[i % count] += groups[i];
     }
   });
+  // Members of which this rank holds nothing add 0.
   std::fill(sums, sums + layout.members.size() * count, 0.0);
   for (size_t piece = 0; piece < pieces.size(); ++piece)
     for (size_t i = 0; i < count; ++i)
@@ -94,6 +100,7 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                             int32_t count, const int32_t *layouts,
                             const void *scale, int32_t perMember, void *sums,
                             const void *factors) {
+  // Now, on the loop's thread; the lambda runs later.
   for (int32_t i = 0; i < count; ++i)
     setRates(rank, layouts[i]);
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
@@ -162,6 +169,7 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
       // A copy per piece: the last operands are the rates and the sums of the
       // member at hand.
       auto own = operands;
+      // In blocks, so that the variances of a piece lie on the stack.
       std::array<float, sumBlock> variances;
       auto runBlock = [&](int64_t from, int64_t to) {
         body(from - buffers.partBegin, to - buffers.partBegin, own.list.data());

@@ -56,6 +56,8 @@ Status Matmul::plan(const MatmulPlan &p, MatmulGrid grid, GemmCache &cache) {
     batchC.push_back(c * bytesC);
   }
 
+  // Chunks at the edges are smaller, so a plan has up to four shapes of
+  // products.
   for (int64_t i = 0; i < p.m; i += grid.rows)
     for (int64_t j = 0; j < p.n; j += grid.columns) {
       shape = chunkOf(*whole, grid, i, j);
@@ -95,6 +97,7 @@ void Matmul::run(ThreadPool &pool, const Scratch &scratch, const void *a,
   pool.run(pieces, [&](int64_t piece, int thread) {
     int64_t end = std::min(units, (piece + 1) * unitsPerPiece);
     for (int64_t unit = piece * unitsPerPiece; unit < end; ++unit) {
+      // Chunks fastest: neighbouring units read the same batch entry.
       const Chunk &chunk = chunks[unit % grid];
       int64_t entry = unit / grid;
       char *result = static_cast<char *>(c) + batchC[entry] + chunk.c;

@@ -11,7 +11,8 @@
 
 namespace fsdpc::runtime {
 
-// Scratch of the compute threads, `bytes` for each, one after the other.
+// Scratch of the compute threads, `bytes` for each, one after the other. Owned
+// by the device.
 struct Scratch {
   char *base = nullptr;
   size_t bytes = 0;
@@ -20,12 +21,14 @@ struct Scratch {
 
 class Matmul {
 public:
-  // Prepares for a plan. Fails if it cannot be run.
+  // Prepares for a plan. Fails if it cannot be run. Call once.
   Status plan(const MatmulPlan &plan, GemmCache &cache);
   // The same with a given grid, for measuring grids.
   Status plan(const MatmulPlan &plan, MatmulGrid grid, GemmCache &cache);
+  // Bytes that each thread needs.
   size_t scratchBytes() const;
   void prepare();
+  // Blocks until all is done. C is added to if the plan accumulates.
   void run(ThreadPool &pool, const Scratch &scratch, const void *a,
            const void *b, void *c) const;
 

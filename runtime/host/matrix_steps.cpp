@@ -13,12 +13,15 @@
 namespace fsdpc::runtime {
 namespace {
 
-constexpr int64_t width = 16;  // columns of a block
+// One AVX-512 register of f32, or two of AVX2.
+constexpr int64_t width = 16; // columns of a block
+// A panel takes 16 KiB of the stack.
 constexpr int64_t depth = 256; // terms of a sum that are copied at a time
 constexpr int64_t height = 4;  // rows that are kept in registers
 
 using Lanes = float __attribute__((vector_size(4 * width), aligned(64)));
 
+// Rounds to a bf16 and back: the values stay f32 in memory.
 float toBf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
@@ -35,6 +38,7 @@ void roundAll(float *values, int64_t count) {
 }
 
 // C[m×n] = alpha · A[m×k] · B[k×n] + beta · D[m×n], all row-major. D may be C.
+// Alpha and beta apply only if there is a D.
 struct Product {
   const float *a, *b, *d;
   float *c;
@@ -48,6 +52,8 @@ struct Product {
 FSDPC_EACH_PROCESSOR
 void addTerms(const float *a, int64_t strideA, const Lanes *panel,
               int64_t count, int64_t rows, Lanes *sums) {
+  // The full block is written out, so that its sums stay in registers over the
+  // loop.
   if (rows == height) {
     Lanes s0 = sums[0], s1 = sums[1], s2 = sums[2], s3 = sums[3];
     for (int64_t k = 0; k < count; ++k) {
@@ -71,10 +77,13 @@ void addTerms(const float *a, int64_t strideA, const Lanes *panel,
 // the terms so far; the last pass scales them.
 void multiplyColumns(const Product &p, int64_t first, int64_t count) {
   Lanes panel[depth], sums[height];
+  // The order of a sum's terms is that of k, whatever the blocks, so cuts
+  // change no bit.
   for (int64_t from = 0; from < p.k; from += depth) {
     int64_t terms = std::min(depth, p.k - from);
     for (int64_t k = 0; k < terms; ++k) {
       panel[k] = Lanes{};
+      // Columns past the last stay zero; their sums are not stored.
       std::memcpy(&panel[k], p.b + (from + k) * p.n + first,
                   size_t(count) * sizeof(float));
     }
@@ -102,6 +111,7 @@ void multiplyColumns(const Product &p, int64_t first, int64_t count) {
   }
 }
 
+// Pieces are blocks of columns, each of which one thread computes whole.
 void multiply(const Product &product, const EachPiece &each) {
   each((product.n + width - 1) / width, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
@@ -111,6 +121,7 @@ void multiply(const Product &product, const EachPiece &each) {
   });
 }
 
+// `to` becomes columns × rows.
 void transpose(const float *from, int64_t rows, int64_t columns, float *to) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
@@ -123,6 +134,7 @@ void normalize(float *x, int64_t count, const MatrixSteps &by) {
   for (int64_t i = 0; i < count; ++i)
     sum += double(x[i]) * x[i];
   float norm = float(std::sqrt(sum));
+  // torch takes the norm of a bf16 tensor, which is a bf16.
   if (by.bf16)
     norm = toBf16(norm);
   norm = std::max(norm, float(by.eps));
@@ -136,6 +148,7 @@ float *orthogonalized(float *x, float *other, float *square, int64_t rows,
                       int64_t columns, const MatrixSteps &by,
                       const EachPiece &each) {
   int64_t count = rows * columns;
+  // Symmetric, both of them, so their rows are their columns.
   float *gram = square, *polynomial = square + rows * rows;
   if (by.bf16)
     roundAll(x, count);
@@ -143,6 +156,8 @@ float *orthogonalized(float *x, float *other, float *square, int64_t rows,
   if (by.bf16)
     roundAll(x, count);
   for (int32_t step = 0; step < by.steps; ++step) {
+    // `other` holds the transpose until the last product of the step writes the
+    // new x over it.
     transpose(x, rows, columns, other);
     multiply({x, other, nullptr, gram, rows, rows, columns, 1, 0, by.bf16},
              each);

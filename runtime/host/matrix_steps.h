@@ -16,7 +16,8 @@ struct MatrixSteps {
   bool bf16 = false; // rounds X and every product
 };
 
-// Runs body(begin, end) on pieces of [0, count), side by side.
+// Runs body(begin, end) on pieces of [0, count), side by side. The body must
+// not depend on how the range is cut.
 using EachPiece = std::function<void(
     int64_t count, const std::function<void(int64_t, int64_t)> &body)>;
 

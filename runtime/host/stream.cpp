@@ -151,6 +151,7 @@ void Stream::runCommand(Command &command) {
 void Stream::runWait(const Command &command) {
   int64_t begin = now();
   command.other->waitFor(command.position);
+  // Only sleeps of waits count, which are for other streams.
   waited += now() - begin;
 }
 

@@ -122,7 +122,10 @@ public:
   }
 
 private:
+  // Commands in flight, some of a step's; beyond them the loop waits for the
+  // stream.
   static constexpr uint64_t capacity = 4096;
+  // Some hundred bytes for a command.
   static constexpr uint64_t memoryBytes = 512 << 10;
   static constexpr uint64_t memoryAlignment = 16;
 

@@ -36,7 +36,7 @@ void ThreadPool::fork(int64_t newPieces, const void *newContext,
     return;
   }
   // Closes the ticket: no thread can take a piece of a job that is half
-  // written.
+  // written. A piece number of all ones is past the end of every job.
   ticket = ticket | 0xffffffff;
   function = newFunction;
   context = newContext;
@@ -45,11 +45,13 @@ void ThreadPool::fork(int64_t newPieces, const void *newContext,
   {
     // Under the lock, or a worker could check, miss the new job and then sleep.
     std::lock_guard<std::mutex> lock(mutex);
+    // Job numbers wrap; only equality counts.
     ticket = uint64_t(jobOf(ticket) + 1) << 32;
   }
   started.notify_all();
   takePieces(0);
   auto allDone = [&] { return done.load() == newPieces; };
+  // Threads that are about to finish are cheaper to wait for than to sleep for.
   if (spinFor20Microseconds(allDone))
     return;
   std::unique_lock<std::mutex> lock(mutex);

@@ -40,6 +40,7 @@ private:
 
   void fork(int64_t pieces, const void *context, Function function);
   void work(int thread);
+  // Runs pieces of the current job until none is left.
   void takePieces(int thread);
 
   // The current job. The caller writes it while the ticket is closed, then

@@ -64,6 +64,7 @@ protected:
     return made;
   }
 
+  // Pinned memory for the addresses of works, one in each 256 bytes.
   static constexpr size_t pointerBytes = size_t(1) << 20;
   std::vector<std::unique_ptr<std::function<void()>>> works;
   void *pointers = nullptr;

@@ -24,7 +24,8 @@ inline CudaStatus awaitCommunicator(CudaApi &cuda,
   return state;
 }
 
-// One rank with its own stream and memory.
+// One rank with its own stream and memory. Used by one thread. `cuda` must
+// outlive it.
 class NcclRank {
 public:
   NcclRank(CudaApi &cuda, const NcclId &id, int rank, int size)
@@ -46,6 +47,7 @@ public:
   NcclRank(const NcclRank &) = delete;
   NcclRank &operator=(const NcclRank &) = delete;
 
+  // Keeps the first error; later ones follow from it.
   void check(CudaStatus status, const char *what) {
     if (status != cudaOk && error.empty())
       error = std::string(what) + ": " + cuda.errorText(status);
@@ -82,6 +84,7 @@ private:
   std::vector<void *> allocations;
 };
 
+// In place, as the runtime gathers.
 inline void NcclRank::gather(size_t elements) {
   auto *whole = allocate<int32_t>(elements * size_t(size));
   auto *own = whole + elements * size_t(rank);

@@ -7,6 +7,7 @@
 
 namespace fsdpc::test {
 
+// Rows are the last axis, whatever the rank.
 TEST(Adjoint, SoftmaxAndLogSoftmax) {
   forSeeds([](Shapes &s, unsigned seed) {
     std::string type = tensor({s.size(), s.size(), s.size(7)});

@@ -95,6 +95,7 @@ TEST(Adjoint, PowWithTensorExponent) {
   });
 }
 
+// The condition has no gradient, and each branch that of the elements it gave.
 TEST(Adjoint, Select) {
   forSeeds([](Shapes &s, unsigned seed) {
     int64_t rows = s.size(), columns = s.size(7);

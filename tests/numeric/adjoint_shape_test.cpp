@@ -20,6 +20,7 @@ TEST(Adjoint, Broadcast) {
   });
 }
 
+// Sizes of 1 come and go.
 TEST(Adjoint, Reshape) {
   forSeeds([](Shapes &s, unsigned seed) {
     int64_t a = s.size(), b = s.size(), c = s.size();
@@ -29,6 +30,8 @@ TEST(Adjoint, Reshape) {
   });
 }
 
+// The adjoint is the inverse permutation; all three axes move, so that it
+// differs from the permutation.
 TEST(Adjoint, Transpose) {
   forSeeds([](Shapes &s, unsigned seed) {
     int64_t a = s.size(), b = s.size(), c = s.size();
@@ -39,6 +42,7 @@ TEST(Adjoint, Transpose) {
   });
 }
 
+// Each is the other's adjoint, with strides and offsets.
 TEST(Adjoint, SliceAndPad) {
   forSeeds([](Shapes &s, unsigned seed) {
     int64_t rows = s.size(), columns = s.size();
@@ -71,6 +75,7 @@ TEST(Adjoint, Concat) {
 
 class ReduceAdjoint : public testing::TestWithParam<const char *> {};
 
+// Over two axes that are not adjacent.
 TEST_P(ReduceAdjoint, MatchesCentralDifferences) {
   forSeeds([](Shapes &s, unsigned seed) {
     int64_t a = s.size(), b = s.size(), c = s.size();
@@ -85,6 +90,7 @@ TEST_P(ReduceAdjoint, MatchesCentralDifferences) {
 INSTANTIATE_TEST_SUITE_P(Kinds, ReduceAdjoint,
                          testing::Values("sum", "max", "min", "prod"));
 
+// One element of each row gets the cotangent, the others 0.
 TEST(Adjoint, TakeAlongAxis) {
   forSeeds([](Shapes &s, unsigned seed) {
     int64_t rows = s.size(), columns = s.size();

@@ -166,6 +166,8 @@ const RowCase kRowCases[] = {
      0},
 };
 
+// Softmax, norms and losses of rows of magnitudes from 0 to 1e15, and of rows
+// of which one or all elements are masked.
 TEST_P(EdgesTest, Rows) {
   constexpr size_t kSize = 8;
   std::vector<double> all;

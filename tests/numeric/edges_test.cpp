@@ -258,6 +258,8 @@ std::string nameOf(const ::testing::TestParamInfo<int> &info) {
 }
 INSTANTIATE_TEST_SUITE_P(Targets, EdgesTest, ::testing::Values(0, 1), nameOf);
 
+// Each function and its derivative at points(), where naive formulas cancel or
+// overflow.
 TEST_P(EdgesTest, Functions) {
   std::vector<double> all = points();
   std::string text;

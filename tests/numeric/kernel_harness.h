@@ -25,6 +25,7 @@ public:
   explicit Buffer(mlir::RankedTensorType type);
   void *data() { return storage.data() + start; }
   size_t bytes() const { return size; }
+  // False if somebody wrote outside of the tensor.
   bool guardsIntact() const;
   void fill(const nn::ReferenceTensor &tensor);
   nn::ReferenceTensor read(mlir::RankedTensorType type) const;

@@ -103,16 +103,19 @@ void addRows(llvm::function_ref<void(const std::string &)> add,
       return %s, %a, %b, %c : tensor<6x1xf32>, tensor<6x1xf32>, tensor<6x1xf32>, tensor<6x1xf32>)");
 }
 
+// A length that no vector divides.
 TEST_P(OrderTest, Short) {
   addRows([&](const std::string &body) { add(body); }, "83");
   runAll();
 }
 
+// Long enough for several parts (ReductionOrder.h) with a tail.
 TEST_P(OrderTest, Long) {
   addRows([&](const std::string &body) { add(body); }, "260");
   runAll();
 }
 
+// Fewer lanes per vector, hence other parts.
 TEST_P(LoopOrderTest, LongAvx2) {
   addRows([&](const std::string &body) { add(body); }, "260");
   runAll("x86-64-v3");
@@ -220,11 +223,13 @@ void addBlocks(llvm::function_ref<void(const std::string &)> add,
       return %s, %a, %b, %c, %t : $S, $S, $S, $S, $T)");
 }
 
+// On a GPU one warp shares such a row.
 TEST_P(OrderTest, BlocksOfRows) {
   addBlocks([&](const std::string &body) { add(body); }, "768");
   runAll();
 }
 
+// And a whole block this one.
 TEST_P(OrderTest, BlocksOfLongRows) {
   addBlocks([&](const std::string &body) { add(body); }, "1300");
   runAll();

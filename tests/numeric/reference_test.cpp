@@ -62,6 +62,7 @@ TEST_F(Reference, RoundsOnceToTheResultsType) {
               ElementsAre(1.0));
 }
 
+// 127 + 1 is -128 in i8; constants keep what an attribute holds.
 TEST_F(Reference, WrapsIntegersAndKeepsAttributes) {
   auto value = evaluate("%x = nn.constant dense<[127, -128]> : tensor<2xi8>\n"
                         "%one = nn.constant dense<1> : tensor<2xi8>\n"
@@ -83,6 +84,7 @@ TEST_F(Reference, ModHasTheSignOfTheDivisor) {
               ElementsAre(2, -2, 0));
 }
 
+// Both forms, with values of torch.nn.functional.gelu.
 TEST_F(Reference, Gelu) { // PyTorch
   std::string x = "%x = nn.constant dense<[-1.0, 0.5]> : tensor<2xf64>\n";
   EXPECT_THAT(
@@ -93,6 +95,7 @@ TEST_F(Reference, Gelu) { // PyTorch
       near({-0.15880801, 0.34571401}));
 }
 
+// A negative stride reads backwards from the offset.
 TEST_F(Reference, SliceWithNegativeStride) {
   EXPECT_THAT(floats("%x = nn.constant dense<[0.0, 1.0, 2.0, 3.0]> : "
                      "tensor<4xf64>\n"

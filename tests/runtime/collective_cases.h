@@ -46,6 +46,7 @@ inline std::vector<ReduceCase> reduceCases(
   return cases;
 }
 
+// A multiple of 32 elements, as layouts are cut.
 inline int64_t shardOf(const ReduceCase &c, int ranks) {
   if (c.shardElements)
     return c.shardElements;
@@ -142,6 +143,8 @@ inline std::string runGroupCases(Job &job) {
   return results;
 }
 
+// Reductions, gathers with the piece in place and elsewhere, sums of doubles,
+// and a barrier.
 inline std::string runCases(Job &job) {
   std::string results;
   auto append = [&](const void *data, size_t bytes) {

@@ -87,6 +87,7 @@ void expectSums(const std::vector<ReduceCase> &cases, const std::string &shards,
     }
 }
 
+// Against sums in rank order by a plain loop.
 TEST_P(Collectives, reduceScatterSumsInRankOrder) {
   int ranks = GetParam();
   auto jobs = makeLocalJobs(ranks, 0);

@@ -52,12 +52,14 @@ TEST(DeviceChoice, comparesTheBootOfNodesOfOneName) {
               testing::StartsWith("node 'worker' has 1 GPU for 2 ranks"));
 }
 
+// The boot id tells two machines of one name apart.
 TEST(DeviceChoice, knowsItsNode) {
   NodeName node = NodeName::own();
   EXPECT_STRNE(node.host, "");
   EXPECT_EQ(strlen(node.boot), std::filesystem::exists("/proc") ? 36u : 0u);
 }
 
+// As in /sys/devices: numbers and ranges; anything else is an empty set.
 TEST(Affinity, parsesLists) {
   cpu_set_t found = parseProcessors("0-3,8,10-11");
   EXPECT_EQ(CPU_COUNT(&found), 7);
@@ -93,6 +95,7 @@ protected:
   cpu_set_t left; // where the thread may run afterwards
 };
 
+// The processors near a GPU, less those that the thread may not use.
 TEST_F(AffinityOfThread, isWhatIsNearAndAllowed) {
   cpu_set_t allowed;
   sched_getaffinity(0, sizeof allowed, &allowed);

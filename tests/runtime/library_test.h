@@ -17,7 +17,7 @@ namespace fsdpc::testing {
 using namespace fsdpc::runtime;
 
 // A tensor that is stored as f32 or in a 16-bit type, and read and written as
-// doubles.
+// doubles. Aligned to 64 bytes, as the runtime's memory is.
 struct Tensor {
   Tensor(const std::string &dtype, int64_t elements)
       : type(wireType(dtype)), bytes(elements * wireBytes(type) + 64) {
@@ -45,6 +45,7 @@ struct Tensor {
   int64_t size() const {
     return int64_t((bytes.size() - 64) / wireBytes(type));
   }
+  // One unit in the last place, with room for sums in f32.
   double tolerance() const {
     return type == WireType::f32    ? 1e-5
            : type == WireType::bf16 ? 1.0 / 128

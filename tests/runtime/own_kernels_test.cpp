@@ -94,8 +94,8 @@ template <typename T> struct Aligned {
   T *data;
 };
 
-// Casts both ways, with zeroes as padding, for lengths that are no multiple of
-// a vector's.
+// Casts both ways, with zeroes as padding, for lengths that are not a multiple
+// of a vector's.
 TEST_P(OwnKernels, cast) {
   for (int64_t elements : {1, 3, 64, 1027}) {
     int64_t padded = elements + 37;

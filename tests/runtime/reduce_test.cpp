@@ -38,6 +38,7 @@ std::vector<char> packed(const std::vector<float> &values, WireType type) {
   return bytes;
 }
 
+// To nearest, ties to even; widening back is exact.
 TEST(CastToWire, RoundsEachElement) {
   std::vector<float> values = numbers(1001, 1);
   for (WireType type : types) {

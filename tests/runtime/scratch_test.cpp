@@ -87,6 +87,8 @@ std::string describe(const GemmShape &s) {
   return text;
 }
 
+// Random shapes, strides and types against the bound that the memory plan
+// counts.
 TEST(Scratch, NoProductNeedsMoreThanItsBound) {
   HostIsa isa = thisIsa();
   Shapes shapes(1);

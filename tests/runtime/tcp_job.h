@@ -22,6 +22,7 @@ namespace fsdpc::runtime::testing {
 
 using Variables = std::map<std::string, std::string>;
 
+// Another process may take it before the job does, which is rare.
 inline int freePort() {
   int file = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in name = {};
@@ -61,6 +62,7 @@ protected:
             {"FSDPC_JOIN_SECONDS", "20"}};
   }
 
+  // The process inherits this one's environment and `variables`.
   void start(const Variables &variables, std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), TCP_PEER);
     pid_t process = fork();

@@ -52,6 +52,7 @@ module attributes {fsdp.options = {)" +
 
 const char *reduceScatter = "fsdp.reduce_scatter [@l], %g : tensor<1000xf32>\n";
 
+// In words of the ZeRO paper: ddp and zero2 send 2 P, zero3 sends 3 P.
 TEST_F(CommunicationVolumeTest, StrategiesAre2To2To3) {
   CommunicationVolume ddp =
       count("", "f32", reduceScatter, "fsdp.gather_gradients [@l]");

@@ -300,12 +300,14 @@ TEST_F(OptionsTest, SizesHaveUnits) {
   EXPECT_EQ(options.memoryLimit.bytes, 4096);
 }
 
+// What is said about CUDA holds for programs that only pretend to run there.
 TEST_F(OptionsTest, TheEmulationCountsAsCuda) {
   EXPECT_FALSE(options.isCuda());
   EXPECT_EQ(set("target", "cuda-emulation"), "");
   EXPECT_TRUE(options.isCuda());
 }
 
+// RE2's search finds a pattern anywhere, as re.search does.
 TEST_F(OptionsTest, PatternsAreSearchedAsInPython) {
   auto matches = [](StringRef text, StringRef name) {
     std::string error;
@@ -440,7 +442,7 @@ TEST_F(OptionsTest, AdviceNamesOptions) {
     EXPECT_TRUE(!own || findOption(flag.take_until([](char c) {
       return StringRef("= '").contains(c);
     }))) << foreign.name;
-    // A flag of this command is no foreign one.
+    // A flag of this command is not a foreign one.
     EXPECT_TRUE(advice != "it is a flag of fsdpc, at compile time" ||
                 findOption(foreign.name))
         << foreign.name;

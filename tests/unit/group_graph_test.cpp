@@ -62,6 +62,7 @@ private:
   std::vector<std::set<int>> readers;
 };
 
+// Merging 0 and 2 would leave 1 both before and behind the group.
 TEST(GroupGraph, RefusesATriangle) {
   GroupGraph graph(3);
   graph.addEdge(0, 1);
@@ -72,6 +73,7 @@ TEST(GroupGraph, RefusesATriangle) {
   EXPECT_TRUE(graph.merge(0, 2)); // nothing is between them now
 }
 
+// No path leads between the two, so no cycle can arise.
 TEST(GroupGraph, MergesWhatNothingConnects) {
   GroupGraph graph(4);
   graph.addEdge(0, 1);
@@ -80,6 +82,8 @@ TEST(GroupGraph, MergesWhatNothingConnects) {
   EXPECT_FALSE(graph.merge(1, 2)); // 2 leads to the group, which leads to 1
 }
 
+// On random graphs, a merge is legal if and only if a search finds no other
+// path.
 TEST(GroupGraph, AnswersAsAPlainSearchDoes) {
   for (int seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);

@@ -218,6 +218,7 @@ TEST_F(OnnxBudgets, NestedFunctions) {
   EXPECT_THAT(import(model), HasSubstr("budget 'nodes'"));
 }
 
+// Functions that call each other 20,000 deep need no stack for it.
 TEST_F(OnnxBudgets, DeepFunctions) {
   Model model;
   model.caller("f0", "Relu", 1);
@@ -228,6 +229,7 @@ TEST_F(OnnxBudgets, DeepFunctions) {
   EXPECT_THAT(import(model), HasSubstr("budget 'depth'"));
 }
 
+// A function that calls itself would never end.
 TEST_F(OnnxBudgets, RecursiveFunctions) {
   Model model;
   model.caller("f", "g", 2);
@@ -276,6 +278,8 @@ TEST_F(OnnxBudgets, SumOfSplat) {
   EXPECT_EQ(import(model), "");
 }
 
+// Too large to compute while the model is imported, 69 billion products: the
+// ops stay in the program.
 TEST_F(OnnxBudgets, ProductOfConstants) {
   Model model;
   model.integers("row", {1, 4096});
@@ -288,6 +292,7 @@ TEST_F(OnnxBudgets, ProductOfConstants) {
   EXPECT_EQ(import(model), "");
 }
 
+// The same of a convolution.
 TEST_F(OnnxBudgets, ConvolutionOfConstants) {
   Model model;
   model.integers("image", {1, 1, 1024, 1024});
@@ -355,6 +360,7 @@ TEST_F(OnnxBudgets, Sequences) {
   EXPECT_THAT(import(model), HasSubstr("budget 'ops'"));
 }
 
+// 20,000 gathers, each of which reads 65,536 indices.
 TEST_F(OnnxBudgets, IndicesReadOften) {
   Model model;
   model.addInput("table", onnx::TensorProto::FLOAT, {65536});
@@ -372,6 +378,7 @@ TEST_F(OnnxBudgets, IndicesReadOften) {
   EXPECT_THAT(import(model), HasSubstr("budget 'indices'"));
 }
 
+// A rank that no model has.
 TEST_F(OnnxBudgets, HighRank) {
   Model model;
   std::vector<int64_t> axes(60000);
@@ -399,6 +406,7 @@ TEST_F(OnnxBudgets, LongChainOfIntegers) {
   EXPECT_EQ(import(model), "");
 }
 
+// Linear in the inputs.
 TEST_F(OnnxBudgets, ManyInputs) {
   Model model;
   for (int i = 0; i < 50000; ++i)
@@ -407,6 +415,7 @@ TEST_F(OnnxBudgets, ManyInputs) {
   EXPECT_EQ(import(model), "");
 }
 
+// The list of refusals ends at a thousand.
 TEST_F(OnnxBudgets, ManyRefusals) {
   Model model;
   for (int i = 0; i < 100000; ++i)

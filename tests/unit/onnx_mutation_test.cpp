@@ -45,12 +45,14 @@ protected:
   std::string bytes, file;
 };
 
+// Cut at random places: refused, and nothing worse.
 TEST_P(OnnxMutation, Truncated) {
   std::mt19937 random(1);
   for (int i = 0; i < 20; ++i)
     importBytes(bytes.substr(0, random() % bytes.size()));
 }
 
+// A few bytes changed: the import ends with a module or an error.
 TEST_P(OnnxMutation, BytesFlipped) {
   for (int seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);

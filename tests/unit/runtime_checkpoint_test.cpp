@@ -148,12 +148,14 @@ TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
   EXPECT_EQ(folder.read("out.safetensors"), saved);
 }
 
+// Of five checkpoints the two newest stay.
 TEST_F(Checkpoints, KeepRemovesTheOldest) {
   ASSERT_EQ(run("--steps 9 --checkpoint c --checkpoint-every 2 --keep 2").code,
             0);
   EXPECT_THAT(names("c"), ElementsAre(".lock", "step-0000008", "step-0000009"));
 }
 
+// Multiples of 4 stay for good.
 TEST_F(Checkpoints, KeepEveryKeepsMultiples) {
   ASSERT_EQ(run("--steps 11 --checkpoint c --checkpoint-every 1 --keep 2 "
                 "--keep-every 4")

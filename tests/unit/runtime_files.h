@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 
+// Under the system's folder for temporary files.
 class TemporaryFolder {
 public:
   TemporaryFolder() {

@@ -58,7 +58,7 @@ TEST(Npy, NamesWhatIsWrong) {
               HasSubstr("malformed"));
   EXPECT_THAT(npyError(npy<int64_t>("<i8", "(-4, 3)", 12)),
               HasSubstr("malformed"));
-  // A key stands twice, text after the dict, and what is no tuple.
+  // A key stands twice, text after the dict, and what is not a tuple.
   for (const char *shape :
        {"(4, 3), 'shape': (3,)", "(4, 3), 'descr': '<i8'",
         "(4, 3), 'shape': (4, 3)", "(4, 3), 'fortran_order': True",
@@ -548,7 +548,7 @@ TEST(SafeTensors, ChecksKindsOfValues) {
            ",\"data_offsets\":[0,4]}";
   };
   EXPECT_THAT(safetensorsError(tensor("a", "1") + "}", "1234"),
-              HasSubstr("tensor 'a' has a shape that is no list"));
+              HasSubstr("tensor 'a' has a shape that is not a list"));
   for (const char *metadata :
        {"1", "[]", "{\"format\":1}", "{\"aliases\":\"[]\"}",
         "{\"aliases\":\"{\\\"a\\\":[[[[1]]]]}\"}"})

@@ -33,6 +33,7 @@ void expectRates(const std::string &text, std::vector<double> expected) {
     EXPECT_NEAR(got[i], expected[i], 1e-11) << text << " step " << i;
 }
 
+// Rates of the classes of torch.optim.lr_scheduler.
 TEST(LrSchedule, IsPyTorchs) {
   // StepLR(3)
   expectRates("step,size=3",
@@ -78,6 +79,7 @@ TEST(LrSchedule, WarmsUpAndDecays) {
               {0.25, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125});
 }
 
+// Warmup, stable, decay: constant between the two ramps.
 TEST(LrSchedule, IsStableUntilItDecays) {
   expectRates("wsd,warmup=2,decay=4,min=0.1",
               {0.25, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.2});

@@ -35,6 +35,7 @@ struct Outcome {
   }
 };
 
+// Each test has a folder of its own, with the toy's data.
 class Program : public testing::Test {
 protected:
   Program() { writeToyData(folder); }
@@ -48,6 +49,7 @@ protected:
                     folder.read("out"), folder.read("err")};
     return outcome;
   }
+  // `environment` is a list of NAME=VALUE before the command.
   Outcome run(const std::string &flags, const std::string &environment = "") {
     return shell(environment +
                  " " TOY_PROGRAM

@@ -74,6 +74,7 @@ TEST(NewFile, TakesTheLongestName) {
 
 // ---- one path for two uses ----
 
+// Two spellings or links of one file are one file.
 TEST(OutputPaths, AreComparedAsFiles) {
   TemporaryFolder folder;
   std::string file = folder.write("file", "");
@@ -95,6 +96,7 @@ TEST(OutputPaths, AreComparedAsFiles) {
   EXPECT_FALSE(distinct("file", "hard"));
 }
 
+// Neither an input nor another output, under any name.
 TEST_F(Program, NoFileOfARunIsOverwritten) {
   ASSERT_EQ(run("--steps 1 --save init.safetensors").code, 0);
   struct {
@@ -260,6 +262,7 @@ std::string background(const std::string &flags, const std::string &condition,
 
 const std::string logged = "[ $(wc -l <log) -gt 2 ] 2>/dev/null";
 
+// The second run is refused while the first one lives.
 TEST_F(Program, TwoRunsDoNotShareALog) {
   folder.write("old", "{}\n");
   Outcome outcome = shell(background(

@@ -213,6 +213,7 @@ TEST(PackerVerify, NamesTheTwoThatOverlap) {
             " positions 5 to 6) at offset 12");
 }
 
+// The check of plans, whoever wrote them, looks at what the packer promises.
 TEST(PackerVerify, ChecksAlignmentAndFixedOffsets) {
   Interval a = interval(8, 0, 5, "a");
   a.alignment = 64;

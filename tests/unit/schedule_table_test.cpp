@@ -55,6 +55,8 @@ std::string fault(const Problem &problem, const std::string &text) {
   return read ? "" : read.error().message;
 }
 
+// A table of repeated units has one row, whose names hold the unit's number as
+// {i}.
 TEST(TableNames, AreRelativeToTheUnit) {
   NumberedName unit = splitName("h.3");
   EXPECT_EQ(relativeName("h.3.flat", unit), "h.{i}.flat");
@@ -67,6 +69,7 @@ TEST(TableNames, AreRelativeToTheUnit) {
     EXPECT_EQ(absoluteName(relativeName(name, unit), 3), name);
 }
 
+// Only {i} and {i+N} stand for a number.
 TEST(TableNames, OtherBracesAreRefused) {
   for (const char *name :
        {"h.{", "h.}", "h.{j}", "h.{i", "h.{i*2}", "h.{i+}", "h.{i+x}",

@@ -175,6 +175,7 @@ constexpr const char *pointers = R"(
     %1 = rt.pointer arena + 64 bytes 64
 )";
 
+// An op that no verifier knows passes if its effects do.
 TEST_F(VerifyEffectsTest, AcceptsAForeignOpThatStatesItsEffects) {
   EXPECT_EQ(verifyRT(pointers + std::string(R"(
     "test.write"(%0, %1) : (!rt.ptr, !rt.ptr) -> ()
@@ -207,6 +208,7 @@ TEST_F(VerifyEffectsTest, RefusesALayoutWithoutEffect) {
   EXPECT_ERROR(verifySchedule(op), message);
 }
 
+// What an op touches counts, not which op it is.
 TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
   EXPECT_ERROR(
       verifyRT(pointers + std::string(R"(
@@ -230,6 +232,7 @@ TEST_F(VerifyEffectsTest, OrdersForeignOpsLikeTheRuntimes) {
                "accesses unspecified memory without waiting");
 }
 
+// Two commands that use one channel's window must be ordered like any others.
 TEST_F(VerifyEffectsTest, OrdersCommunicationWindows) {
   EXPECT_ERROR(verifyRT(pointers + std::string(R"(
     rt.all_gather [@l] -> %0

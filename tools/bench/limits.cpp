@@ -103,6 +103,7 @@ public:
   explicit Bench(Job *job) : job(job) {}
 
   // Times the median run. The result is the mean over ranks, which run at once.
+  // Collective: every rank must time the same bodies in the same order.
   template <typename Body> Taken time(Body &&body) {
     body(); // warms code and tables
     std::vector<double> wall, core;
@@ -111,6 +112,8 @@ public:
       if (job)
         job->channel[controlChannel]->barrier();
       double began = milliseconds(CLOCK_MONOTONIC);
+      // All threads of the process, so more than the wall clock if the device
+      // computes on several.
       double coreBegan = milliseconds(CLOCK_PROCESS_CPUTIME_ID);
       body();
       core.push_back(milliseconds(CLOCK_PROCESS_CPUTIME_ID) - coreBegan);
@@ -157,6 +160,7 @@ nlohmann::json timeCall(Bench &bench, ColdMemory &memory, size_t plan,
   return {{"plan", plan}, {"cold", toJson(cold)}, {"warm", toJson(warm)}};
 }
 
+// The operands follow each other in the memory of one call.
 nlohmann::json timeMatmuls(const Manifest &manifest, Device &device,
                            Bench &bench, ColdMemory &memory) {
   auto list = nlohmann::json::array();

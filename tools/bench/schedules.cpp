@@ -21,6 +21,7 @@ Solved solveAs(Problem problem, Prefetch mode) {
   return solve(problem);
 }
 
+// The exposed time in ms, or a dash where the rule does not fit the limit.
 void cell(const Solved &solved) {
   if (auto *found = std::get_if<Solution>(&solved))
     std::printf(" %9.2f", found->timeline.totalExposedUs / 1e3);
@@ -28,6 +29,8 @@ void cell(const Solved &solved) {
     std::printf(" %9s", "-");
 }
 
+// The bound, each rule's exposed time, then the peak and the seconds of the
+// solver's own search.
 void row(const Problem &problem) {
   std::printf(" %9.2f", leastExposedUs(problem) / 1e3);
   for (Prefetch mode : {Prefetch::None, Prefetch::Post, Prefetch::Pre})
@@ -64,6 +67,7 @@ int main(int count, char **files) {
     Solved pre = solveAs(*problem, Prefetch::Pre);
     int64_t least = std::get<Solution>(none).peakBytes;
     int64_t most = std::get<Solution>(pre).peakBytes;
+    // Limits between the two, and above.
     for (double share : {0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0}) {
       Problem capped = *problem;
       capped.options.memoryLimit =

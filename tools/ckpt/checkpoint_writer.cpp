@@ -42,6 +42,9 @@ Status writePart(const StoredLayout &layout, int32_t part, int64_t rank,
   return {};
 }
 
+// Writes the file of one rank: for each layout the master and then its states,
+// in the order of tensorsOf(), and for rank 0 the buffers, which are
+// replicated. `sums` receives the checksums.
 Status writeRank(const CheckpointManifest &stored, int64_t rank,
                  const CheckpointValues &values, const std::string &folder,
                  StoredFile &sums) {
@@ -65,6 +68,8 @@ Status writeRank(const CheckpointManifest &stored, int64_t rank,
 Status writeFiles(CheckpointManifest &stored, const CheckpointValues &values,
                   const std::string &folder) {
   stored.files.clear();
+  // Shards are adjacent pieces of the flat buffer, so one file after the other
+  // is written and only one piece is ever in memory.
   for (int64_t rank = 0; rank < stored.ranks; ++rank) {
     stored.files.emplace_back();
     FSDPC_TRY(writeRank(stored, rank, values, folder, stored.files.back()));
@@ -101,6 +106,8 @@ Status writeCheckpoint(CheckpointManifest stored,
                  "' exists already; name another folder with -o"};
   FSDPC_TRY(folder.begin(step));
   Status written = writeFiles(stored, values, folder.temporaryOf(step));
+  // A failure removes the temporary folder; a folder of checkpoints never shows
+  // half of one.
   if (written)
     written = folder.publish(step);
   if (!written)

@@ -11,6 +11,10 @@ namespace fsdpc::ckpt {
 
 // Where the values come from. Part 0 of a parameter is its master, part 1 + s
 // its optimizer state s.
+// `parameter` writes `count` elements of one part to `to`, in f32, starting at
+// element `begin` of the parameter. It is called with at most checkpointPiece
+// bytes at a time. `buffer` writes a whole buffer in its own dtype. Both may
+// read files, so both can fail.
 struct CheckpointValues {
   std::function<Status(const Member &member, int32_t part, int64_t begin,
                        int64_t count, float *to)>

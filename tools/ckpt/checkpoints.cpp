@@ -68,9 +68,10 @@ std::string settingOf(const CheckpointManifest &stored,
 
 namespace {
 
-// A checkpoint counts states and knows each layout's optimizer; which states an
-// optimizer has is said by passes/shard/optimizers/Programs.cpp. Returns fewer
-// names than there are states if the optimizer is not known.
+// A checkpoint counts states and knows each layout's optimizer, but not the
+// names of the states, which passes/shard/optimizers/Programs.cpp defines.
+// Returns an empty list if the optimizer is not known or has fewer states than
+// the layout.
 std::vector<std::string> knownStates(const CheckpointManifest &stored,
                                      const StoredLayout &layout) {
   static const struct {
@@ -115,6 +116,8 @@ std::vector<std::string> knownStates(const CheckpointManifest &stored,
 
 } // namespace
 
+// The weight average comes last, as in the layout's own order of states
+// (StoredLayout::average).
 std::vector<std::string> stateNames(const CheckpointManifest &stored,
                                     const StoredLayout &layout) {
   std::vector<std::string> names = knownStates(stored, layout);
@@ -127,6 +130,9 @@ std::vector<std::string> stateNames(const CheckpointManifest &stored,
 
 namespace {
 
+// The tensors of a checkpoint, in the order of --save: parameters, then
+// buffers. States follow, those of factored optimizers first. The constructor
+// fixes the list; read() then finds each tensor's place by its index.
 class CheckpointSource : public TensorSource {
 public:
   CheckpointSource(TrainingCheckpoint opened, const std::string &folder,

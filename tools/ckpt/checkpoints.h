@@ -22,6 +22,10 @@ Result<std::string> findCheckpoint(const std::string &path,
 Result<runtime::TrainingCheckpoint> openWhole(const std::string &path,
                                               std::optional<int64_t> step);
 
+// Opens a checkpoint as a list of tensors in which each parameter is whole,
+// whatever the ranks and layouts that it is stored under. Compares all
+// checksums first, so a read that succeeds afterwards returns what the run has
+// written. `step` as in findCheckpoint.
 Result<std::unique_ptr<TensorSource>>
 openCheckpointTensors(const std::string &path, Content content,
                       std::optional<int64_t> step);

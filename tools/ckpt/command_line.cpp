@@ -12,6 +12,8 @@
 
 namespace fsdpc::ckpt {
 
+// Every subcommand ends through report() or print(), so an error goes to stderr
+// as one line and a full disk does not look like success.
 int report(const Error &error, ExitCode code) {
   std::cerr << "error: " << error.message << "\n";
   return code;
@@ -34,6 +36,8 @@ std::string scriptPath() {
       .string();
 }
 
+// Adds a subcommand with what all of them have: the positional argument DIR and
+// a help with an example.
 CLI::App *addCommand(CLI::App &app, Arguments &arguments, const char *name,
                      const char *summary, const std::string &help) {
   CLI::App *command = app.add_subcommand(name, summary);
@@ -45,6 +49,7 @@ CLI::App *addCommand(CLI::App &app, Arguments &arguments, const char *name,
   return command;
 }
 
+// Each flag that several subcommands share is declared once below.
 void addStep(CLI::App *command, Arguments &arguments) {
   command
       ->add_option("--step", arguments.step,
@@ -68,6 +73,7 @@ void addRanks(CLI::App *command, Arguments &arguments) {
       ->check(CLI::Range(1, 1 << 20));
 }
 
+// Subcommands that write nothing: inspect, verify and diff.
 void addReaders(CLI::App &app, Arguments &arguments) {
   CLI::App *command = addCommand(
       app, arguments, "inspect", "Says what a checkpoint holds",
@@ -109,6 +115,7 @@ void addReaders(CLI::App &app, Arguments &arguments) {
       ->check(CLI::NonNegativeNumber);
 }
 
+// Subcommands that write files: consolidate, reshard and convert.
 void addWriters(CLI::App &app, Arguments &arguments) {
   CLI::App *command = addCommand(
       app, arguments, "consolidate", "Writes whole weights",

@@ -15,6 +15,7 @@ namespace fsdpc::ckpt {
 enum ExitCode { done = 0, inputFault = 1, usageFault = 2, failed = 3 };
 
 // The arguments of all subcommands; each reads its own.
+// input: DIR, a checkpoint or a folder of them. other: B of `diff`. output: -o.
 struct Arguments {
   std::string input, other, output;
   std::optional<int64_t> step;
@@ -29,6 +30,7 @@ struct Arguments {
   std::string script;                // convert: the part that needs torch
 };
 
+// Each is one subcommand: see its file and `fsdpc ckpt NAME --help`.
 int inspect(const Arguments &arguments);
 int verify(const Arguments &arguments);
 int diff(const Arguments &arguments);

@@ -68,6 +68,8 @@ std::string shardName(size_t file, size_t files) {
   return files == 1 ? "model.safetensors" : name;
 }
 
+// Writes the folder under a temporary name and renames it at the end, so that a
+// reader never finds an index whose files are missing.
 Status writeSharded(const TensorSource &source, const Arguments &arguments) {
   NewFolder folder;
   FSDPC_TRY(folder.open(arguments.output));
@@ -83,6 +85,7 @@ Status writeSharded(const TensorSource &source, const Arguments &arguments) {
     for (size_t tensor : files[i])
       index["weight_map"][source.tensors()[tensor].name] = name;
   }
+  // transformers reads a single model.safetensors without an index.
   if (files.size() > 1) {
     std::string text =
         index.dump(2, ' ', false,
@@ -96,6 +99,8 @@ Status writeSharded(const TensorSource &source, const Arguments &arguments) {
   return folder.commit();
 }
 
+// Refuses an output that is a file of the checkpoint, also under another path:
+// the rename at the end would destroy what is being read.
 Status writeOne(const TensorSource &source, const std::string &path) {
   std::vector<RunFile> inputs;
   for (const std::string &file : source.files())

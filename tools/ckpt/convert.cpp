@@ -31,6 +31,7 @@ namespace {
 
 // Runs torch_convert.py, which prints its own errors.
 Status runTorch(const Arguments &arguments, std::vector<std::string> words) {
+  // Runs without a shell, so names with spaces or quotes are safe.
   words.insert(words.begin(), {arguments.python, arguments.script});
   std::vector<char *> pointers;
   for (std::string &word : words)
@@ -55,6 +56,7 @@ Status runTorch(const Arguments &arguments, std::vector<std::string> words) {
 
 // ---- to torch ----
 
+// "value/h.0.fc.weight", "buffer/bn.running_mean", "exp_avg/h.0.fc.weight".
 std::string exchangeName(const Tensor &tensor) {
   return (tensor.isBuffer       ? "buffer"
           : tensor.part.empty() ? "value"
@@ -65,6 +67,8 @@ std::string exchangeName(const Tensor &tensor) {
 // Updates that each parameter's optimizer state has seen, by its name.
 std::map<std::string, int64_t> updatesOf(const CheckpointManifest &stored) {
   std::map<std::string, int64_t> updates;
+  // Steps that overflowed under a dynamic loss scale updated nothing, so they
+  // do not count as updates, as in torch's own `step`.
   int64_t done = stored.state.step - stored.state.scaler.skips;
   for (const StoredLayout &layout : stored.layouts)
     for (size_t i = 0; i < layout.members.size(); ++i)
@@ -94,6 +98,8 @@ Status writeExchange(const TensorSource &source,
                          step->second);
     updates.erase(step); // a parameter has several states, and one step
   }
+  // Offsets in the header are relative to its end, so every write adds the
+  // header's size.
   std::string text = header.text();
   NewFile file;
   FSDPC_TRY(file.open(path));
@@ -119,6 +125,8 @@ std::string scaleRules(const CheckpointManifest &stored) {
   return command.substr(begin, command.find_first_of(" '\"", begin) - begin);
 }
 
+// Writes the exchange file, lets torch make the result of it, and renames the
+// result. Nothing but the result remains, whatever fails.
 int toTorch(const Arguments &arguments) {
   auto folder = findCheckpoint(arguments.input, arguments.step);
   if (!folder)
@@ -146,6 +154,7 @@ int toTorch(const Arguments &arguments) {
                                     std::to_string(state.sample),
                                     "--skipped",
                                     std::to_string(state.scaler.skips)};
+  // A run without loss scaling has the default state, and no scaler is written.
   const LossScaler::State off;
   if (state.scaler.scale != off.scale || state.scaler.inARow != 0) {
     char scale[32];
@@ -164,6 +173,8 @@ int toTorch(const Arguments &arguments) {
 
 // ---- from torch ----
 
+// Lets torch write the exchange file, or takes a safetensors file as it is, and
+// makes a checkpoint of its tensors.
 int fromTorch(const Arguments &arguments) {
   bool isExchange = arguments.from != "safetensors";
   std::string path = arguments.input, scratch;

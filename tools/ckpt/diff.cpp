@@ -21,6 +21,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+// How two tensors of one name differ. `relative` is |a - b| / max(|a|, |b|),
+// the largest over the elements.
 struct Difference {
   int64_t elements = 0; // that differ by more than the tolerances
   double absolute = 0, relative = 0;
@@ -47,6 +49,8 @@ std::vector<double> toDoubles(const char *from, const std::string &dtype,
   return values;
 }
 
+// Compares tensors in pieces, so memory does not grow with their size. Equal
+// bytes are skipped before anything is converted, the common case.
 class Comparison {
 public:
   Comparison(const TensorSource &a, const TensorSource &b,
@@ -60,6 +64,7 @@ public:
     uint64_t widthA = uint64_t(dtypeBytes(typeA)),
              widthB = uint64_t(dtypeBytes(typeB));
     uint64_t elements = a.tensors()[i].bytes / widthA;
+    // A piece has room for elements of 8 bytes, the widest type.
     constexpr uint64_t most = pieceBytes / 8;
     std::vector<char> pieceA(most * widthA), pieceB(most * widthB);
     for (uint64_t at = 0; at < elements; at += most) {
@@ -100,6 +105,7 @@ private:
   const Arguments &arguments;
 };
 
+// An entry of the JSON list, from which lineOf() also makes the printed line.
 Json entryOf(const Tensor &tensor, const std::string &what) {
   return {{"name", tensor.name}, {"part", tensor.part}, {"difference", what}};
 }
@@ -128,6 +134,7 @@ private:
   std::map<std::pair<std::string, std::string>, size_t> byName;
 };
 
+// Walks A in its order and then names what only B has.
 Result<Json> compareAll(const TensorSource &a, const TensorSource &b,
                         const Arguments &arguments) {
   Json found = Json::array();
@@ -168,6 +175,8 @@ std::string lineOf(const Json &entry) {
               part = entry["part"].get<std::string>(),
               what = entry["difference"].get<std::string>();
   std::string line = "'" + name + "'" + (part.empty() ? "" : " " + part) + " ";
+  // "only in A" is continued to "is only in A"; "is [2, 3] in A …" has its
+  // verb.
   if (what != "values")
     return line + (what[0] == 'o' ? "is " : "") + what + "\n";
   char numbers[128];

@@ -42,6 +42,8 @@ bool comesBefore(const std::string &a, const std::string &b) {
   return std::pair(place(a), a) < std::pair(place(b), b);
 }
 
+// Builds the manifest of the new checkpoint from the names of tensors. Call the
+// functions in the order in which they are declared.
 struct Import {
   explicit Import(const TensorSource &source) : source(source) {}
 
@@ -64,6 +66,10 @@ struct Import {
   Status addBuffers();
 };
 
+// Fills `parts` and `states`. Names of an exchange file say what a tensor is
+// ("exp_avg/NAME"). Those of a plain file do not, so tensors that torch keeps
+// in buffers are known by their type or by the names of batch norm's
+// statistics.
 void Import::sortNames(bool isExchange) {
   auto &tensors = source.tensors();
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -100,7 +106,7 @@ Result<std::optional<int64_t>> Import::numberOf(const std::string &part,
   const Tensor &tensor = source.tensors()[index];
   int64_t number;
   if (tensor.dtype != "i64" || tensor.bytes != sizeof number)
-    return Error{tensor.label() + " is no whole number"};
+    return Error{tensor.label() + " is not a whole number"};
   FSDPC_TRY(source.read(index, 0, &number, sizeof number));
   if (number < 0)
     return Error{"its " + (part == "number" ? name : tensor.label()) + " is " +
@@ -119,6 +125,8 @@ Status Import::readNumbers(const Arguments &arguments) {
     number = given ? *given : found->value_or(number);
     return {};
   };
+  // Without a step of the run, that of the parameter with most updates is
+  // taken.
   for (auto &[name, index] : parts["step"]) {
     auto updates = numberOf("step", name);
     FSDPC_TRY(updates);
@@ -134,7 +142,7 @@ Status Import::readNumbers(const Arguments &arguments) {
     return {};
   const Tensor &tensor = source.tensors()[scale->second];
   if (tensor.dtype != "f32" || tensor.bytes != sizeof(float))
-    return Error{"its scale is no f32 number"};
+    return Error{"its scale is not an f32 number"};
   FSDPC_TRY(source.read(scale->second, 0, &state.scaler.scale, sizeof(float)));
   if (!(state.scaler.scale > 0 && std::isfinite(state.scaler.scale)))
     return Error{"its loss scale is " + std::to_string(state.scaler.scale)};
@@ -171,6 +179,7 @@ Status Import::addParameter(const std::string &name, size_t index) {
         return parts.count(factor) && parts.at(factor).count(name);
       });
   std::string optimizer = isFactored ? "adafactor" : "";
+  // The layout with the same states and optimizer, or a new one.
   size_t at = 0;
   while (at < statesOf.size() &&
          (statesOf[at] != *has || stored.layouts[at].optimizer != optimizer))
@@ -204,6 +213,8 @@ Status Import::addParameter(const std::string &name, size_t index) {
   return {};
 }
 
+// Buffers keep their order by name, factors follow; writeRank writes them in
+// this order too.
 Status Import::addBuffers() {
   auto add = [&](const std::string &name, size_t index, bool isState) {
     const Tensor &tensor = source.tensors()[index];

@@ -26,6 +26,7 @@ Json bytesOf(const std::string &path) {
   return int64_t(status.st_size);
 }
 
+// The parameters of a layout at their offsets, in elements of the flat buffer.
 Json describeLayout(const CheckpointManifest &stored,
                     const StoredLayout &layout) {
   Json parameters = Json::array();
@@ -41,6 +42,7 @@ Json describeLayout(const CheckpointManifest &stored,
           {"parameters", parameters}};
 }
 
+// Keys are part of the interface for scripts: add some, but rename none.
 Json describe(const std::string &folder, const CheckpointManifest &stored) {
   Json layouts = Json::array(), buffers = Json::array(), files = Json::array(),
        settings = Json::object();
@@ -71,6 +73,7 @@ Json describe(const std::string &folder, const CheckpointManifest &stored) {
           {"files", files}};
 }
 
+// Names fill a column of 14 characters.
 std::string row(const std::string &name, const std::string &value) {
   return name + std::string(name.size() < 14 ? 14 - name.size() : 1, ' ') +
          value + "\n";
@@ -93,6 +96,8 @@ std::string tensorLine(const std::string &name, const std::string &dtype,
   return text + "\n";
 }
 
+// The size of all files, and how many are gone. The manifest alone does not
+// know either.
 std::string sizeLine(const std::string &folder,
                      const CheckpointManifest &stored) {
   int64_t bytes = 0, missing = 0;
@@ -115,6 +120,7 @@ std::string table(const std::string &folder, const CheckpointManifest &stored) {
       ++tensors;
       elements += member.elements;
     }
+  // Scale 1 without skips is a run without loss scaling.
   const LossScaler::State &scaler = stored.state.scaler;
   std::string text = row("checkpoint", folder) +
                      row("step", std::to_string(stored.state.step)) +

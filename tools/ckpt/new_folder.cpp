@@ -35,6 +35,8 @@ Status NewFolder::open(const std::string &wanted) {
   }
   size_t begin = path.rfind('/') + 1; // 0 without a slash
   std::string pattern =
+      // A file name has at most 255 bytes; 200 leave room for the dot and the
+      // suffix.
       path.substr(0, begin) + "." + path.substr(begin, 200) + ".tmp-XXXXXX";
   std::vector<char> text(pattern.begin(), pattern.end());
   text.push_back(0);

@@ -14,6 +14,8 @@ int reshard(const Arguments &arguments) {
   if (!opened)
     return report(opened.error());
   const TrainingCheckpoint &from = *opened;
+  // Shards lie elsewhere in the new files, but each is read and written by the
+  // parameter's name, so no index between the two cuts is needed.
   CheckpointManifest stored = from.manifest();
   cutFor(stored, arguments.ranks);
   CheckpointValues values;

@@ -29,6 +29,8 @@ struct Tensor {
   std::string label() const;
 };
 
+// The list of tensors is complete when the source is opened and does not
+// change. Sources keep their files open, and read() may be called in any order.
 class TensorSource {
 public:
   virtual ~TensorSource() = default;
@@ -46,6 +48,8 @@ protected:
   std::vector<std::string> paths;
 };
 
+// `values`: parameters and buffers, the contents of --save. Files other than
+// checkpoints have no states, so for them both are the same.
 enum class Content { values, valuesAndStates };
 
 // Opens a safetensors file, a sharded folder or its index, or a checkpoint,

@@ -13,6 +13,8 @@ using namespace runtime;
 
 namespace {
 
+// Returns one message per damaged file, or a single one if the manifest itself
+// cannot be read. Empty if the checkpoint is sound.
 std::vector<std::string> faultsOf(const std::string &folder) {
   Result<TrainingCheckpoint> opened = TrainingCheckpoint::open(folder);
   if (!opened)

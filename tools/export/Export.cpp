@@ -29,6 +29,8 @@ namespace {
 constexpr uint64_t externalBytes = 1024; // smaller tensors stay inline
 constexpr uint64_t externalAlignment = 64;
 
+// Field numbers of onnx.proto3: ModelProto.graph, GraphProto.initializer, and
+// those of TensorProto.
 enum Field : uint64_t {
   modelGraph = 7,
   graphInitializer = 5,
@@ -45,6 +47,8 @@ bool isData(uint64_t field) {
          field == externalData || field == dataLocation;
 }
 
+// Protobuf's base-128 integer: seven bits per byte, lowest first, with the top
+// bit set on all bytes but the last.
 std::string varint(uint64_t value) {
   std::string text;
   for (; value > 127; value >>= 7)
@@ -52,7 +56,9 @@ std::string varint(uint64_t value) {
   return text + char(value);
 }
 
-// A length-delimited field: tag and length, or all of it.
+// Each returns a field's bytes. The tag is the field number and a wire type: 2
+// for length-delimited, 0 for a varint. prefix() is the tag and the length
+// alone.
 std::string prefix(uint64_t field, uint64_t length) {
   return varint(field << 3 | 2) + varint(length);
 }
@@ -63,7 +69,8 @@ std::string numberField(uint64_t field, uint64_t number) {
   return varint(field << 3) + varint(number);
 }
 
-// A part of the output: bytes of the model, own bytes, or a tensor's values.
+// A part of the output: a range of the model, `text`, or the values of a
+// tensor. Exactly one of the three is set; `bytes` is its size in the output.
 struct Piece {
   ByteRange range;
   std::string text;
@@ -71,6 +78,8 @@ struct Piece {
   uint64_t bytes = 0;
 };
 
+// The output as a list of pieces. Its size is known before any value is read,
+// which lengths of enclosing messages need.
 class Pieces {
 public:
   void copy(uint64_t begin, uint64_t end) {
@@ -114,6 +123,8 @@ public:
   Plan(const ModelFile &model, Weights &weights, const Values &values,
        const Arguments &arguments)
       : model(model), weights(weights), values(values), arguments(arguments) {
+    // The location of external data is a file name relative to the model's
+    // folder.
     dataName = StringRef(arguments.output).rsplit('/').second.str();
     if (StringRef(arguments.output).find('/') == StringRef::npos)
       dataName = arguments.output;
@@ -126,6 +137,9 @@ public:
   std::string dataPath() const { return arguments.output + ".data"; }
 
 private:
+  // Both rewrite the message in `range` of the model. `index` counts the
+  // initializers of the merged graph, in the order in which protobuf merges
+  // them.
   Result<Pieces> graph(ByteRange range, bool isLast);
   Result<Pieces> tensor(ByteRange range, int index);
   std::string placeInData(External entry, const TensorProto *old);
@@ -161,6 +175,7 @@ private:
 // Returns the fields that say where the tensor is in the new file of data.
 // Other entries than place and checksum are kept.
 std::string Plan::placeInData(External entry, const TensorProto *old) {
+  // Unsigned negation gives the bytes to the next multiple of a power of two.
   dataBytes += -dataBytes % externalAlignment;
   entry.offset = dataBytes;
   dataBytes += entry.bytes;
@@ -180,7 +195,9 @@ std::string Plan::placeInData(External entry, const TensorProto *old) {
   return text + numberField(dataLocation, TensorProto::EXTERNAL);
 }
 
-// The new data stand where the old ones began.
+// The new data stand where the old ones began. Data may be in several fields
+// (raw_data and a location, or a repeated field in pieces); the first is
+// replaced and the rest dropped.
 Result<Pieces> Plan::tensor(ByteRange range, int index) {
   const TensorProto &old = model.proto.graph().initializer(index);
   auto found = values.find(old.name());
@@ -228,6 +245,7 @@ Result<Pieces> Plan::tensor(ByteRange range, int index) {
   return pieces;
 }
 
+// The fields of a TensorProto but its data: dims, data_type and name.
 std::string Plan::newTensor(const std::string &name, const Value &value) {
   std::string text;
   for (int64_t extent : value.shape)
@@ -236,6 +254,8 @@ std::string Plan::newTensor(const std::string &name, const Value &value) {
          textField(tensorName, name);
 }
 
+// Rewrites the graph's initializers and copies everything else. `isLast` marks
+// the last piece of a graph that is stored in several.
 Result<Pieces> Plan::graph(ByteRange range, bool isLast) {
   Wire wire{model.bytes.data(), range.offset, range.offset + range.length};
   Pieces pieces;
@@ -337,6 +357,7 @@ Status writeValue(const ckpt::TensorSource &source, const Value &value,
       });
 }
 
+// Writes all pieces in order. `at` counts bytes of the output.
 Status writeModel(const ModelFile &model, const Plan &plan,
                   const ckpt::TensorSource &source, runtime::NewFile &file) {
   uint64_t at = 0;
@@ -353,6 +374,7 @@ Status writeModel(const ModelFile &model, const Plan &plan,
   return {};
 }
 
+// Writes the new file of external data; gaps of alignment stay zero.
 Status writeData(const Plan &plan, const ckpt::TensorSource &source,
                  runtime::NewFile &file) {
   std::vector<char> piece(ckpt::pieceBytes);
@@ -411,6 +433,7 @@ int run(const Arguments &arguments) {
     return ckpt::inputFault;
   fsdp::CompileOptions options;
   Weights weights(*model, budgets, &context);
+  // The importer's own table names the tensors, as in a compile.
   ParameterTable parameters(*model, weights, options, &context);
   if (failed(weights.check()) || failed(parameters.build()))
     return ckpt::inputFault;

@@ -48,6 +48,8 @@ void convertTo(const char *from, const std::string &fromType, char *to,
     std::memcpy(to, from, count * size_t(dtypeBytes(toType)));
     return;
   }
+  // Every type goes through f32, so a cast from f64 to f64 is never one of
+  // these (it is the copy above), and f64 to bf16 rounds twice.
   std::vector<float> values(count);
   runtime::convert(from, fromType, values.data(), "f32", int64_t(count));
   for (size_t i = 0; i < count; ++i) {
@@ -120,6 +122,9 @@ placesOf(const frontend::ModelFile &model,
 
 } // namespace
 
+// Two passes: over the graph, to find a value for each of its tensors, and over
+// the file, to find tensors that the graph does not have. A misspelt name shows
+// up in both, with the name that was probably meant.
 Result<Values> matchValues(const frontend::ModelFile &model,
                            const frontend::ParameterTable &parameters,
                            const ckpt::TensorSource &source,
@@ -143,7 +148,7 @@ Result<Values> matchValues(const frontend::ModelFile &model,
       if (found == byName.end())
         found = byName.find(alias);
     }
-    // Counters of batches are no tensors of the graph.
+    // Counters of batches are not tensors of the graph.
     if (auto counter = parameters.counterOf(name))
       known.insert(*counter);
     std::string quoted = "'" + printable(name) + "'";

@@ -72,7 +72,8 @@ static int usageError(const std::string &message) {
   return 2;
 }
 
-// Returns the known flag that is nearest to a misspelt one.
+// Returns the known flag that is nearest to a misspelt one. Never empty: there
+// are flags.
 static std::string nearestFlag(const std::string &flag, const CLI::App &app) {
   // Edit distance over long names only; a short flag is near to everything.
   llvm::StringRef name = llvm::StringRef(flag).ltrim('-').split('=').first;
@@ -92,6 +93,8 @@ static void addDriverFlags(CLI::App &app, CommandLine &line,
                            std::string &phase) {
   app.set_version_flag("--version", "fsdpc " FSDPC_VERSION);
   app.add_option("model", line.model, "the model, .onnx or .mlir")
+      // Not required here: `fsdpc --help` has no model, and a missing one has a
+      // message of its own.
       ->option_text("MODEL");
   auto add = [&](const char *flag, std::string &value, const char *text,
                  const std::string &help) {
@@ -156,7 +159,8 @@ static std::vector<TableFlag> addTableFlags(CLI::App &app) {
   return flags;
 }
 
-// Lets CLI11 read the line. Returns -1 or the exit code.
+// Lets CLI11 read the line. Returns -1 or the exit code. The exit code is that
+// of CLI11 for help and version, 2 otherwise.
 static int parseFlags(CLI::App &app, int argc, char **argv) {
   try {
     app.parse(argc, argv);
@@ -315,6 +319,8 @@ int fsdpc::driver::parseCommandLine(int argc, char **argv, CommandLine &line) {
   if (line.command == Command::Simulate || line.command == Command::Tune)
     addPlanFlags(app, line);
   std::vector<TableFlag> flags = addTableFlags(app);
+  // The order is that of the messages: what is not a flag at all, then the
+  // driver's flags, then the options.
   if (int code = parseFlags(app, argc, argv); code >= 0)
     return code;
   if (int code = checkDriverFlags(line, phase); code >= 0)

@@ -1,5 +1,6 @@
 // Prints diagnostics and progress. MLIR's own handler shows file locations and
 // whole ops; users of a compiler for models want the name of the ONNX node.
+// Everything goes to stderr, since stdout may carry the compiled module.
 #include "tools/fsdpc/Diagnostics.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -15,7 +16,8 @@ using namespace fsdpc;
 using namespace fsdpc::driver;
 
 // Returns the name of the node, or the position in a dump, or "". The first
-// name or position in the location decides.
+// name or position in the location decides. Locations nest: a fused op has
+// those of all its parts.
 static std::string placeOf(Location location) {
   std::string place;
   location->walk([&](Location inner) {
@@ -49,6 +51,7 @@ static void print(Diagnostic &diagnostic, StringRef indent) {
     kind = "remark";
     break;
   }
+  // The message would otherwise continue the line of the pass.
   Progress::clear();
   llvm::errs() << indent << kind << ": " << diagnostic;
   if (std::string place = placeOf(diagnostic.getLocation()); !place.empty())
@@ -81,6 +84,7 @@ Progress::Progress(bool quiet, unsigned steps)
     : shown(!quiet && llvm::sys::Process::StandardErrIsDisplayed()),
       steps(steps) {}
 
+// One per process, as there is one terminal.
 static bool hasLine = false; // the terminal shows a name
 
 void Progress::step(StringRef name) {

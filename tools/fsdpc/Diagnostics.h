@@ -26,6 +26,7 @@ public:
 
 private:
   bool shown;
+  // Must be valid until the next `begin`.
   llvm::StringRef current;
   std::clock_t began = 0;
 };

@@ -39,7 +39,8 @@ void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
 }
 
 // Lists the groups of --group with what they contain, since an expression
-// easily matches more or fewer parameters than was meant.
+// easily matches more or fewer parameters than was meant. Prints nothing
+// without --group.
 static void printGroups(ModuleOp module) {
   FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
   if (failed(groups))
@@ -60,7 +61,7 @@ static void printGroups(ModuleOp module) {
 
 void fsdpc::driver::printModelSummary(ModuleOp module) {
   // An attribute holds the counts of recognised composites, since the ops
-  // themselves are kernels by now.
+  // themselves are kernels by now. Sorted by name, as every dictionary.
   auto counts = module->getAttrOfType<DictionaryAttr>("fsdp.recognised");
   if (counts && !counts.empty()) {
     llvm::outs() << "recognised:";
@@ -105,6 +106,7 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
 void fsdpc::driver::printPrediction(ModuleOp module) {
   auto lists =
       module->getAttrOfType<DictionaryAttr>(fsdp::FSDPDialect::kPredictedAttr);
+  // Absent before the phase `schedule`.
   if (!lists)
     return;
   auto times = [&](StringRef name) {
@@ -117,6 +119,7 @@ void fsdpc::driver::printPrediction(ModuleOp module) {
                << llvm::left_justify("  ranks", 16);
   for (int64_t ranks : lists.getAs<DenseI64ArrayAttr>("ranks").asArrayRef())
     llvm::outs() << llvm::format("%14" PRId64, ranks);
+  // One column per number of ranks. Times are kept in µs.
   auto row = [&](StringRef name, auto value) {
     llvm::outs() << "\n  " << llvm::left_justify(name, 14);
     for (size_t i = 0; i < updates.size(); ++i)
@@ -135,6 +138,7 @@ void fsdpc::driver::printUnits(ModuleOp module) {
   llvm::MapVector<StringRef, Content> units;
   for (auto parameter : module.getOps<fsdp::ParameterOp>()) {
     FlatSymbolRefAttr unit = parameter.getUnitAttr();
+    // Units in the order of their first parameter.
     Content &content = units[unit ? unit.getValue() : StringRef("(none)")];
     int64_t elements = cast<ShapedType>(parameter.getType()).getNumElements();
     ++content.parameters;

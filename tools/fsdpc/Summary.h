@@ -19,7 +19,8 @@ void printPrediction(mlir::ModuleOp module);
 // Prints the parameters of each unit.
 void printUnits(mlir::ModuleOp module);
 // Prints the memory of a rank by kind, for 1, 2, 4, 8 and 64 ranks at
-// --plan-threads.
+// --plan-threads. The table is of the plan, which programs keep to; stacks of
+// kernels are in it only once they are compiled.
 void printMemoryTable(const Manifest &manifest);
 // Returns the peak of a rank in bytes, at --plan-threads.
 int64_t plannedPeak(const Manifest &manifest, int ranks);

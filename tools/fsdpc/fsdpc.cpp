@@ -73,6 +73,7 @@ LogicalResult checkPeak(const Manifest &manifest) {
 LogicalResult reportCheck(const CommandLine &line, ModuleOp module) {
   printModelSummary(module);
   printUnits(module);
+  // Tables and manifest are those of a program without code.
   ProgramTables tables(module);
   Manifest manifest = buildManifest(module, tables);
   manifest.cpu = nameOf(CompileOptions::of(module).cpu);
@@ -131,6 +132,7 @@ int compile(const CommandLine &line) {
     progress.step(step.name);
     timing.begin(step.name);
   };
+  // The diagnostics have been printed by their handler.
   if (failed(runPipeline(*module, options)))
     return inputFault;
   Progress::clear();
@@ -147,6 +149,7 @@ int compile(const CommandLine &line) {
       printPrediction(*module);
     }
     LogicalResult written = writeModule(*module, line.output);
+    // Ends the last step.
     timing.begin("");
     return failed(written) ? inputFault : 0;
   }

@@ -41,6 +41,8 @@ bool allDone(const std::vector<RunLog> &logs) {
   });
 }
 
+// Prints the table until all runs are done. The exit code is 1 if a log cannot
+// be read, 3 if stdout cannot be written.
 int watch(const Arguments &arguments, std::vector<RunLog> &logs) {
   bool redraw = !arguments.once && isatty(STDOUT_FILENO);
   for (;;) {
@@ -72,8 +74,9 @@ int runTop(int argc, char **argv) {
                "fsdpc top");
   app.add_option("LOG", arguments.logs, "logs, a line of the table each")
       ->required();
-  app.add_flag("--once", arguments.once,
-               "prints the table once, as it also is if stdout is no terminal");
+  app.add_flag(
+      "--once", arguments.once,
+      "prints the table once, as it also is if stdout is not a terminal");
   app.add_option("--interval", arguments.interval,
                  "seconds between two tables (default 2)")
       ->option_text("S")

@@ -21,6 +21,7 @@ constexpr int columns = width - left - right;
 const char *const colours[] = {"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e",
                                "#9467bd", "#8c564b", "#17becf", "#7f7f7f"};
 
+// The extent of an axis over finite values.
 struct Range {
   double least = std::numeric_limits<double>::infinity();
   double most = -least;
@@ -37,9 +38,12 @@ struct Range {
     if (least == most)
       least -= 1, most += 1;
   }
+  // Maps a value to 0 … 1. Call widen() first, which makes the extent positive.
   double part(double value) const { return (value - least) / (most - least); }
 };
 
+// For short texts with numbers: names may be longer than the line and are
+// appended as they are.
 template <typename... Values>
 std::string format(const char *text, Values... values) {
   char line[256];
@@ -47,6 +51,8 @@ std::string format(const char *text, Values... values) {
   return line;
 }
 
+// Names of logs may hold any byte, so control characters are made visible and
+// XML's own characters become entities.
 std::string escaped(const std::string &text) {
   std::string out;
   for (char c : runtime::printable(text))
@@ -102,6 +108,7 @@ std::string lineOf(const Curve &curve, const Range &steps, const Range &values,
     if (least == curve.end())
       continue;
     auto [first, second] = std::minmax(least->first, most->first);
+    // In the order of steps, so a line does not run backwards within a column.
     point(double(first), curve.at(first));
     if (second != first)
       point(double(second), curve.at(second));

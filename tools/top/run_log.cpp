@@ -16,6 +16,7 @@ namespace fsdpc::top {
 
 using Json = nlohmann::json;
 
+// Called when the file was cut or replaced: all is read anew.
 void RunLog::clear() {
   partial.clear();
   curves.clear();
@@ -80,8 +81,9 @@ Status RunLog::line(const std::string &text, int64_t number) {
   return {};
 }
 
-// A resumed run computes the steps from its first one on again. An evaluation
-// after so many steps is of the steps before.
+// A resumed run computes again from its first step on, so what the log has of
+// those steps is dropped. An evaluation after N steps belongs to the steps
+// before N, so one at exactly `first` stays.
 void RunLog::forgetFrom(int64_t first) {
   for (auto &[key, curve] : curves) {
     bool evaluates = key.rfind("eval_", 0) == 0;

@@ -12,14 +12,14 @@
 namespace fsdpc::top {
 
 // A curve: values by step; those of evaluations by the steps done before. What
-// is no number in the log (null) is NaN.
+// is not a number in the log (null) is NaN.
 using Curve = std::map<int64_t, double>;
 
 class RunLog {
 public:
   explicit RunLog(std::string path) : path(std::move(path)) {}
   // Reads what was added. A log that was cut or replaced, as by a run that
-  // resumed, is read anew. Fails if it cannot be read or is no log.
+  // resumed, is read anew. Fails if it cannot be read or is not a log.
   Status update();
 
   const std::string &name() const { return path; }

@@ -11,6 +11,7 @@
 namespace fsdpc::top {
 namespace {
 
+// An unknown number is "-". `format` takes one double.
 std::string number(const char *format, double value) {
   if (std::isnan(value))
     return "-";
@@ -43,6 +44,7 @@ std::string stateOf(const RunLog &log, int64_t done, double step, double now) {
                            : "running";
 }
 
+// One line of the table, in the order of the heading in tableOf().
 std::vector<std::string> rowOf(const RunLog &log, double now) {
   using runtime::bytesText, runtime::countText, runtime::durationText;
   int64_t done = log.done();

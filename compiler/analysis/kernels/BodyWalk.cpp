@@ -13,6 +13,8 @@ using namespace fsdpc::analysis;
 int64_t analysis::costOf(Operation *op) {
   if (auto elementwise = dyn_cast<nn::ElementwiseOpInterface>(op))
     return elementwise.getScalarCost();
+  // Ten rounds of Philox for each element; shared among four where the loop
+  // draws four at a time.
   if (isa<nn::DropoutOp>(op))
     return 80;
   return 1;
@@ -26,6 +28,8 @@ void BodyWalk::visitIndex(const Index &index, Value value) {
 
 void BodyWalk::visit(Value value, const Index &index) {
   Key key{value.getAsOpaquePointer(), {index.begin(), index.end()}};
+  // Values are shared within a part: what is computed once at an index is there
+  // for all its readers.
   if (!visited.insert(key).second)
     return;
   Operation *op = value.getDefiningOp();
@@ -34,6 +38,8 @@ void BodyWalk::visit(Value value, const Index &index) {
                      space.linearize(index, nn::shapeOf(value))});
     return visitIndex(index, value);
   }
+  // It is an earlier stage's, or a running sum: nothing below it is computed
+  // here.
   if (auto reduce = dyn_cast<nn::ReduceOp>(op)) {
     reductions.push_back({reduce, index});
     return;
@@ -53,6 +59,7 @@ void BodyWalk::visit(Value value, const Index &index) {
       }
       visit(source.value, source.index);
     }
+    // The row's number is a dynamic index, which is read as well.
     if (auto embedding = dyn_cast<nn::EmbeddingOp>(op))
       visit(embedding.getIds(), Index(index.begin(), index.end() - 1));
     return;

@@ -21,6 +21,8 @@ LogicalResult GridPlanner::checkWidths() {
                        << " widths in its grid for " << plan.stages.size()
                        << " stages";
   for (auto [number, width] : llvm::enumerate(given.getWidths())) {
+    // A stage that reduces rows has the width of its order, which checkGiven
+    // compares.
     Stage &stage = plan.stages[number];
     bool fits = width == 1 || stage.run ||
                 (llvm::isPowerOf2_64(width) && width <= kMostLanes &&

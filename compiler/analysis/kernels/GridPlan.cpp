@@ -3,8 +3,8 @@
 // (adjacent, aligned, inside one part), since memory traffic bounds these
 // kernels. The shape balances enough blocks to occupy the GPU against enough
 // work for each thread. What decides the order of a reduction (which threads
-// share a row, and which elements each takes) is no choice: it follows from the
-// reduction (ReductionOrder.h).
+// share a row, and which elements each takes) is not a choice: it follows from
+// the reduction (ReductionOrder.h).
 #include "compiler/analysis/kernels/GridPlanner.h"
 
 #include "compiler/analysis/kernels/BodyWalk.h"
@@ -17,12 +17,15 @@ using namespace fsdpc;
 using namespace fsdpc::analysis;
 using nn::NNDialect;
 
+// Elements narrower than a byte take one.
 static int64_t bytesOf(Type element) {
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
 }
 
 SmallVector<Access> GridPlanner::accesses(Stage &stage) {
   SmallVector<Access> result;
+  // Only accesses at adjacent lanes are vectors; others load element by
+  // element.
   auto add = [&](int64_t buffer, Type element, const IndexExpr &address) {
     if (plan.space.usesLane(address) && plan.space.laneStride(address) == 1)
       result.push_back({bytesOf(element), alignments[buffer], address});
@@ -45,6 +48,8 @@ SmallVector<Access> GridPlanner::accesses(Stage &stage) {
   return result;
 }
 
+// `narrow` keeps vectors from being wider than any single load: nothing would
+// gain from them.
 bool GridPlanner::allows(Stage &stage, int64_t width) {
   SmallVector<int64_t> bounds = {0};
   llvm::append_range(bounds, stage.cuts);
@@ -56,6 +61,8 @@ bool GridPlanner::allows(Stage &stage, int64_t width) {
                         {bounds[part], bounds[part + 1] - 1});
     for (const Access &access : accesses(stage)) {
       narrow |= width * access.bytes <= kVectorBytes;
+      // 0 if the address is 0, which every number divides: the buffer's own
+      // alignment decides.
       int64_t own = access.bytes * plan.space.alignment(access.address, width);
       int64_t alignment =
           own ? std::min(own, access.alignment) : access.alignment;
@@ -75,6 +82,8 @@ int64_t GridPlanner::widthOf(Stage &stage, int64_t fewest) {
   return 1;
 }
 
+// Stages are set in their order, so the number of widths so far is that of the
+// stage.
 void GridPlanner::setWidth(const Stage &stage,
                            llvm::function_ref<int64_t()> choose) {
   if (stage.run)
@@ -101,6 +110,7 @@ void GridPlanner::planRows() {
   for (const Stage &stage : plan.stages)
     longest = std::max(longest, stage.outer * stage.lanes);
   grid.team = teamOnGrid(longest, grid.threads);
+  // Each thread of the team should have a vector.
   for (Stage &stage : plan.stages)
     setWidth(stage, [&] { return widthOf(stage, grid.team); });
   grid.blocks = llvm::divideCeil(plan.rows, grid.threads / grid.team);
@@ -130,6 +140,7 @@ void GridPlanner::planRowSums() {
 
 int64_t GridPlanner::columnBytes(int64_t width) const {
   int64_t bytes = 0;
+  // Sums are f32 or f64; 8 bytes hold either.
   for (const Root &root : plan.stages.front().roots)
     if (root.reduce)
       bytes += grid.threads * width * 8;
@@ -165,6 +176,8 @@ void GridPlanner::planEmbeddingGrad() {
   if (given)
     grid.tableRows = given.getTableRows();
   setWidth(stage, [&]() -> int64_t {
+    // At least half of a block's threads have columns, or each column has a
+    // thread.
     for (int64_t width = kMostLanes; width > 1; width /= 2)
       if (stage.lanes % width == 0 &&
           stage.lanes / width >= std::min(stage.lanes, grid.threads / 2) &&
@@ -178,6 +191,7 @@ void GridPlanner::planEmbeddingGrad() {
 }
 
 FailureOr<GridPlan> GridPlanner::run() {
+  // plan-kernels keeps no values for a GPU; an edited dump may.
   if (!plan.kept.empty())
     return emitError() << "keeps values ('" << NNDialect::kKeptAttr
                        << "'), which a grid cannot do";

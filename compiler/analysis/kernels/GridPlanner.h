@@ -18,7 +18,8 @@ inline constexpr int64_t kMostSums = 64;
 // Every block searches all ids, so blocks own several rows of a table.
 inline constexpr int64_t kTableRows = 16;
 
-// An access to memory at adjacent lanes.
+// An access to memory at adjacent lanes. At lane 0 of a vector; the others
+// follow it.
 struct Access {
   int64_t bytes;     // per element
   int64_t alignment; // of the buffer, in bytes

@@ -11,6 +11,7 @@
 
 using namespace fsdpc::analysis;
 
+// Any total order: expressions are keys of sets.
 bool IndexExpr::operator<(const IndexExpr &other) const {
   if (constant != other.constant)
     return constant < other.constant;
@@ -20,6 +21,7 @@ bool IndexExpr::operator<(const IndexExpr &other) const {
 
 // Variables are never equal to each other, even if their ranges are. The depth
 // and the use of the lane are inherited from what the atom is computed from.
+// Linear in the atoms, of which a kernel has few.
 int IndexSpace::intern(Atom atom) {
   for (auto [id, known] : llvm::enumerate(atoms))
     if (known.kind == atom.kind && atom.kind != Atom::Variable &&
@@ -56,6 +58,7 @@ IndexExpr IndexSpace::variable(int depth, int64_t extent, bool isLane) {
   return single(intern(atom));
 }
 
+// Atoms that exist keep the ranges that they were made with.
 void IndexSpace::setRange(const IndexExpr &variable, Range range) {
   if (!variable.isConstant())
     atoms[variable.terms.front().first].range = range;
@@ -102,6 +105,7 @@ void IndexSpace::recombine(IndexExpr &a) {
     for (auto term : a.terms)
       if (term.first != id && term.first != quotientId)
         rest.terms.push_back(term);
+    // The sum may hold another such pair, which add() finds.
     a = add(rest, scale(inner, k));
     return;
   }
@@ -134,6 +138,7 @@ void IndexSpace::split(const IndexExpr &a, int64_t divisor, IndexExpr &quotient,
 std::pair<IndexExpr, IndexExpr> IndexSpace::divide(const IndexExpr &rest,
                                                    int64_t divisor) {
   Range bounds = range(rest);
+  // The rest is its own remainder.
   if (bounds.low >= 0 && bounds.high < divisor)
     return {IndexExpr(0), rest};
 
@@ -205,6 +210,7 @@ IndexExpr IndexSpace::clamp(const IndexExpr &a, Range bounds) {
   return single(intern(atom));
 }
 
+// Equal reads of one tensor are one atom, and so one load.
 IndexExpr IndexSpace::dynamic(mlir::Value tensor, const Index &index,
                               int64_t size, bool wraps) {
   Atom atom;
@@ -274,6 +280,7 @@ std::optional<int64_t> IndexSpace::laneStride(const IndexExpr &a) const {
   return stride;
 }
 
+// The lowest bit that is set in the constant or any coefficient.
 int64_t IndexSpace::alignment(const IndexExpr &address, int64_t lanes) const {
   int64_t bits = address.constant;
   for (auto [id, factor] : address.terms) {

@@ -69,6 +69,7 @@ Source resolve(IndexSpace &space, Operation *op,
                const nn::ElementSource &source, const Index &index) {
   Value operand = op->getOperand(source.operand);
   Source result{operand, {}, {}};
+  // No map: the row-major position stays, as in a reshape.
   if (!source.map) {
     IndexExpr linear = space.linearize(index, shapeOf(op->getResult(0)));
     result.index = space.delinearize(linear, shapeOf(operand));

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kCostly = 12; // simple ops: more than a store and a load cost
 
+// A level as valuesToKeep's parameter has it.
 struct Readers {
   int first = INT_MAX, last = -1; // levels of the loops that read
   bool inPlace = true; // each reads the element at its own index only
@@ -25,6 +26,7 @@ struct Readers {
   }
 };
 
+// Looks through ops that compute on: their loops are those of what reads them.
 void findReaders(Value value, ArrayRef<KeptValue> kept,
                  llvm::function_ref<int(Value)> level, Readers &readers,
                  llvm::SmallPtrSetImpl<Value> &seen) {
@@ -59,6 +61,8 @@ analysis::valuesToKeep(func::FuncOp kernel, int64_t count,
   SmallVector<KeptValue, 2> kept;
   Block &body = kernel.getBody().front();
   Operation *terminator = body.getTerminator();
+  // Last first: a value that is kept ends the search of what it is computed
+  // from.
   for (Operation &op : llvm::reverse(body.without_terminator())) {
     if (!isa<nn::ElementwiseOpInterface>(op) || !isWanted(&op))
       continue;
@@ -70,9 +74,12 @@ analysis::valuesToKeep(func::FuncOp kernel, int64_t count,
     Readers readers;
     llvm::SmallPtrSet<Value, 16> seen;
     findReaders(value, kept, level, readers, seen);
+    // One loop reads it, and has it at hand.
     if (readers.first >= readers.last)
       continue;
     KeptValue &entry = kept.emplace_back(KeptValue{value, readers.first});
+    // An output's memory holds the value until it is written, in the last loop
+    // that reads the value; that saves a row of the stack.
     for (auto [i, output] : llvm::enumerate(terminator->getOperands())) {
       int number = i;
       bool isFree = llvm::none_of(

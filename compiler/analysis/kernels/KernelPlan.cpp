@@ -96,6 +96,8 @@ LogicalResult Planner::chooseLanes(Stage &stage, int64_t count, int outerDepth,
     setLanes(stage, count, lanes, outerDepth, laneDepth, index);
     return success();
   }
+  // From the longest loop downwards: each step cuts at a divisor that makes
+  // addresses linear.
   int64_t lanes = stage.run ? stage.run : count;
   while (true) {
     BodyWalk result =
@@ -178,6 +180,7 @@ void Planner::setGrain() {
     return;
   }
   int64_t total = 0;
+  // Four for the loads and stores of an element.
   for (const Stage &stage : plan.stages)
     total += stage.outer * stage.lanes * (stage.cost + 4);
   total = total * plan.rowsPerBlock / plan.blocks;

@@ -14,6 +14,7 @@
 
 namespace fsdpc::analysis {
 
+// 1 for a scalar's shape.
 inline int64_t product(llvm::ArrayRef<int64_t> values) {
   int64_t result = 1;
   for (int64_t value : values)
@@ -105,6 +106,7 @@ public:
   mlir::FailureOr<KernelPlan> run();
 
 private:
+  // Planning, in the order of the calls.
   mlir::LogicalResult checkDepth();
   nn::KernelTemplate chooseTemplate();
   mlir::LogicalResult checkTemplate();

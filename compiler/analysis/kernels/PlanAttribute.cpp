@@ -52,6 +52,7 @@ LogicalResult Planner::checkGiven() {
     return emitError() << "has " << given.getStackBytes()
                        << " bytes of stack in its plan, but needs "
                        << plan.stackBytes;
+  // A mark that the planner does not follow would say what is not so.
   WalkResult marks = kernel.walk([&](Operation *op) {
     if (!op->hasAttr(NNDialect::kKeptAttr) ||
         llvm::is_contained(plan.kept, op->getResult(0)))
@@ -86,6 +87,7 @@ LogicalResult analysis::planKernel(func::FuncOp kernel, bool keepsValues) {
                       context, plan->kind, plan->rows, outer, lanes,
                       plan->extent, plan->grain, plan->blocks, plan->blockLanes,
                       plan->rowsInside, plan->rowsPerBlock, plan->stackBytes));
+  // Marks of an earlier plan.
   kernel.walk([](Operation *op) { op->removeAttr(NNDialect::kKeptAttr); });
   for (Value value : plan->kept)
     value.getDefiningOp()->setAttr(NNDialect::kKeptAttr,

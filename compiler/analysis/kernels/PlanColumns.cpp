@@ -64,6 +64,7 @@ LogicalResult Planner::planEmbeddingGrad() {
   Stage &stage = plan.stages.emplace_back();
   stage.lanes = shapeOf(op.getResult()).back();
   stage.outer = elements(op.getIds());
+  // A load and an addition.
   stage.cost = 2;
   stage.outerVariable = plan.space.variable(1, stage.outer);
   stage.laneVariable = plan.space.variable(2, stage.lanes, /*isLane=*/true);

@@ -50,6 +50,7 @@ void Planner::pickBeforeStores(int current) {
 // among the outputs.
 int Planner::keepRow(int64_t count) {
   plan.keptRows.push_back(count);
+  // 64 bytes for its alignment.
   plan.stackBytes += count * 4 + 64;
   return kernel.getNumResults() + plan.keptRows.size() - 1;
 }
@@ -80,6 +81,7 @@ Domain Planner::rowDomain() {
   return Domain(*llvm::max_element(reductions, larger));
 }
 
+// All such sums of a kernel have blocks of one size: the range is over blocks.
 LogicalResult Planner::setRowsPerBlock(const Domain &domain) {
   for (nn::ReduceOp op : rowSums) {
     ArrayRef<int64_t> shape = shapeOf(op.getInput());
@@ -135,6 +137,7 @@ Planner::addOutputs(int current, const Domain &domain,
 FailureOr<Planner::Loops> Planner::loopsOf(int current, const Domain &domain,
                                            Stage &scalars) {
   SmallVector<nn::ReduceOp> own;
+  // Loops of a length that no reduction has are of run 0.
   std::map<int64_t, int64_t> runs; // by the length of the row
   for (nn::ReduceOp op : reductions) {
     if (level(op.getInput()) != current)
@@ -208,6 +211,7 @@ LogicalResult Planner::planRows() {
     return failure();
   findKeptValues(domain);
   Stage scalars;
+  // By level, since a stage may read only what earlier stages have reduced.
   for (int current = 0, last = lastLevel(); current <= last; ++current) {
     pickBeforeStores(current);
     FailureOr<Loops> loops = loopsOf(current, domain, scalars);

@@ -16,6 +16,8 @@ using namespace fsdpc::nn;
 namespace fsdpc::fsdp {
 namespace {
 
+// Predicates over attribute values, one per form in the tables below. They
+// accept only what a pass writes, so a reader need not check again.
 bool isSymbol(Attribute value) { return isa<FlatSymbolRefAttr>(value); }
 
 bool isDictionary(Attribute value) { return isa<DictionaryAttr>(value); }
@@ -25,7 +27,8 @@ bool isWait(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<TokenType>);
 }
 
-// Bytes from the start of the arena, one per result.
+// Bytes from the start of the arena, one per result; -1 for a result without
+// memory.
 bool isOffsets(Attribute value) {
   auto array = dyn_cast<DenseI64ArrayAttr>(value);
   return array && llvm::all_of(array.asArrayRef(),
@@ -45,7 +48,8 @@ bool areCounts(Attribute value) {
          });
 }
 
-// As plan-memory writes it. Tests give the size alone.
+// As plan-memory writes it. No key is required, because tests give the size
+// alone.
 bool isArena(Attribute value) {
   auto arena = dyn_cast<DictionaryAttr>(value);
   return arena && llvm::all_of(arena, [](NamedAttribute entry) {
@@ -70,6 +74,8 @@ bool isTerm(Attribute value) {
   if (over && over != "group" && over != "groups")
     return false;
   bool named = bool(term.getAs<StringAttr>("elements"));
+  // Four keys are fixed; `elements` and `over` are optional. Counting refuses a
+  // misspelt one.
   if (term.size() != 4u + named + bool(over))
     return false;
   auto bytes = term.get("bytes");
@@ -117,6 +123,7 @@ bool isPrediction(Attribute value) {
          llvm::all_of(ranks.asArrayRef(), [](int64_t n) { return n > 0; });
 }
 
+// Where an attribute may stand, and how its value is described in an error.
 constexpr AttributePlace modules = {"a module", isModule},
                          ops = {"an op", isAnyOp};
 constexpr AttributeForm text = {"a string", isString},

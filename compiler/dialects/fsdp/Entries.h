@@ -47,8 +47,9 @@ getForwards(mlir::ModuleOp module) {
   return functions;
 }
 
-/// Returns the entry functions of the module that exist, in the order of the
-/// program: @microbatch, @update, @evaluate.
+/// Returns those entry functions of the module that exist, in the order of the
+/// program: @microbatch, @update, @evaluate. Unlike getForwards it never fails,
+/// so verifiers and dumps of any phase may use it.
 inline llvm::SmallVector<mlir::func::FuncOp, 3>
 entriesOf(mlir::ModuleOp module) {
   llvm::SmallVector<mlir::func::FuncOp, 3> functions;

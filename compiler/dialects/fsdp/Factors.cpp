@@ -9,6 +9,8 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// The shape as numbers, so that compiler and runtime factor alike
+// (shared/factors.h).
 FactorShape factorShapeOf(ParameterOp parameter) {
   return fsdpc::factorShapeOf(
       cast<RankedTensorType>(parameter.getType()).getShape().vec());
@@ -30,6 +32,8 @@ int64_t memberElementsOf(LayoutOp layout) {
   return count;
 }
 
+// Newton and Schulz's step keeps up to four matrices of the largest member's
+// size beside the updates.
 int64_t orthogonalElementsOf(LayoutOp layout) {
   int64_t largest = 0;
   for (auto member : layout.getMembers().getAsRange<MemberAttr>())
@@ -48,6 +52,8 @@ SmallVector<FactorBuffer, 2> factorBuffersOf(ParameterOp parameter) {
   };
   if (shape.size() < 2)
     return {with(vectorFactors)};
+  // The averages have the parameter's shape with one of the last two axes
+  // reduced to extent 1: columns for the rows' averages, rows for the columns'.
   int64_t columns = std::exchange(shape.back(), 1);
   FactorBuffer rows = with(rowFactors);
   shape.back() = columns;

@@ -20,6 +20,7 @@ static bool mayGroupSet(const OptionInfo &option) {
          (isHyperparameter(option) && option.name != "no-decay");
 }
 
+// The key of an option: its name with underscores, as a Python user writes it.
 static std::string keyOf(StringRef option) {
   std::string key = option.str();
   llvm::replace(key, '-', '_');
@@ -65,6 +66,8 @@ static std::string parseSetting(StringRef part, ParameterGroup &group) {
     return "has '" + part.str() +
            "', but only --optimizer takes a file; give " +
            "it there, and groups to the other parameters";
+  // A scratch parse gives the printed form, and the group keeps that text. The
+  // options themselves change only when ofGroup applies it.
   CompileOptions scratch;
   std::string fault = option->parse(*option, text, scratch);
   if (!fault.empty())
@@ -75,6 +78,7 @@ static std::string parseSetting(StringRef part, ParameterGroup &group) {
 
 std::string OptionType<GroupList>::parse(const OptionInfo &option,
                                          StringRef text, GroupList &list) {
+  // Split at the last ": ", because an expression may hold one.
   auto [pattern, settings] = text.rsplit(": ");
   if (pattern.empty() || settings.trim().empty())
     return "is not of the form '" + option.placeholder.str() + "'";
@@ -173,6 +177,9 @@ static std::string programText(CompileOptions options) {
 
 std::vector<size_t> programsOf(const CompileOptions &options) {
   std::vector<std::string> texts = {programText(options)};
+  // Text 0 is the options' own program. llvm::find returns the first equal
+  // text, so groups with equal programs share its number and later their
+  // layout.
   std::vector<size_t> programs;
   for (const ParameterGroup &group : options.groups) {
     texts.push_back(programText(options.ofGroup(group)));

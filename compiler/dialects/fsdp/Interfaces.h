@@ -9,7 +9,8 @@
 
 namespace fsdpc::fsdp {
 
-// Detects the accessor that ODS generates for an attribute `layouts`.
+// Detects the accessor that ODS generates for an attribute `layouts`. Ops of
+// one layout have `layout` instead.
 template <typename OpTy>
 using LayoutsAttrOf = decltype(std::declval<OpTy &>().getLayoutsAttr());
 
@@ -30,15 +31,22 @@ template <typename OpTy>
 struct FixedPerMicrobatch : mlir::OpTrait::TraitBase<OpTy, FixedPerMicrobatch> {
 };
 
+// The results hold parameters: those of a layout, or a part of it.
 template <typename OpTy>
 struct HoldsWeights : mlir::OpTrait::TraitBase<OpTy, HoldsWeights> {};
 
+// mixed-precision gives the op the compute type of its layout, whatever types
+// its operands have.
 template <typename OpTy>
 struct InComputeType : mlir::OpTrait::TraitBase<OpTy, InComputeType> {};
 
+// A call whose operands in the arena are flat layouts, each with room behind it
+// for the padding of its shards. The proofs of verify-rt count that room as
+// touched.
 template <typename OpTy>
 struct ReachesPadding : mlir::OpTrait::TraitBase<OpTy, ReachesPadding> {};
 
+// mixed-precision casts the op's operands to f32.
 template <typename OpTy>
 struct InF32 : mlir::OpTrait::TraitBase<OpTy, InF32> {};
 

@@ -10,11 +10,13 @@
 
 namespace fsdpc::fsdp {
 
-/// Members start at multiples of this many elements: 64 bytes in f32.
+/// Members start at multiples of this many elements: 64 bytes in f32, 32 in the
+/// half types.
 inline constexpr int64_t kMemberAlignment = 16;
 
-/// Returns the layout whose parameters `flat` holds, or null. `flat` is the
-/// result of fsdp.flat, whole, all_gather or all_gather_wait.
+/// Returns the layout whose parameters `flat` holds, or null if it is not a
+/// result of an op that names layouts (fsdp.flat, replicated, all_gather or
+/// all_gather_wait).
 mlir::FlatSymbolRefAttr getLayoutOf(mlir::Value flat);
 
 /// Returns tensor<elements x compute>: the type of a layout's flat buffer,
@@ -22,13 +24,17 @@ mlir::FlatSymbolRefAttr getLayoutOf(mlir::Value flat);
 mlir::RankedTensorType getFlatType(LayoutOp layout);
 
 /// Returns true if `what` ("compute", "gradient", "master" or "state") is
-/// replicated, that is, every rank keeps all of it.
+/// replicated, that is, every rank keeps all of it. It looks `what` up in the
+/// layout's attribute `whole`, which verifyReplication compares with the
+/// strategy.
 bool keepsWhole(LayoutOp layout, llvm::StringRef what);
 
 /// Returns how an optimizer that factors its state sees the parameter.
 FactorShape factorShapeOf(ParameterOp parameter);
 
-/// Returns the number of rows and columns of all members of the layout.
+/// Returns the number of rows and columns of all members of the layout. Both
+/// numbers together: the length of the vector of factors that belongs to the
+/// layout. The parameters are found through the nearest symbol table.
 int64_t factorsOf(LayoutOp layout);
 
 /// Returns the number of elements of all members of the layout, without gaps.
@@ -38,7 +44,8 @@ int64_t memberElementsOf(LayoutOp layout);
 /// times the largest member.
 int64_t orthogonalElementsOf(LayoutOp layout);
 
-/// A buffer in which such an optimizer keeps its state of a parameter.
+/// A buffer in which such an optimizer keeps its state of a parameter. An f32
+/// tensor in a buffer of its own name, PARAMETER.row_var and so on.
 struct FactorBuffer {
   std::string name;
   mlir::RankedTensorType type;

@@ -19,6 +19,7 @@ struct GradientMemory : mlir::SideEffects::Resource::Base<GradientMemory> {
 struct SecondaryMemory : mlir::SideEffects::Resource::Base<SecondaryMemory> {
   llvm::StringRef getName() final { return "secondary shards"; }
 };
+/// The rank's parts of the optimizer's states, by layout like the gradients.
 struct OptimizerMemory : mlir::SideEffects::Resource::Base<OptimizerMemory> {
   llvm::StringRef getName() final { return "optimizer state"; }
 };

@@ -83,6 +83,8 @@ static std::string optimizerOf(LayoutOp layout, const CompileOptions &options) {
 static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
                        const CompileOptions &options) {
   Layout layout;
+  // The layout's own attribute, and not the option: a dump may have been edited
+  // layout by layout.
   layout.hybrid = isHybrid(strategyOf(op, options));
   layout.name = op.getSymName().str();
   layout.unit = op.getUnit().str();

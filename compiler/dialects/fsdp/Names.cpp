@@ -72,6 +72,7 @@ LogicalResult NamePatterns::checkUsed(Location loc, ArrayRef<StringRef> names,
   return success();
 }
 
+// `text` is what near names are measured against, `value` what the user wrote.
 void FirstMatch::add(StringRef text, std::string value, Matcher matches) {
   entries.push_back(
       {text.str(), std::move(value), std::move(matches), false, std::nullopt});

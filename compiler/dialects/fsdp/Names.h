@@ -1,9 +1,8 @@
 // Expressions over the names of parameters, modules and units, for the flags
 // --frozen, --trainable, --no-decay, --unit-scope and others, of which all
 // matches count, and for --group and --strategy-of, of which the first counts.
-// RE2 is the engine: it
-// understands what Python users write (\d, \w, \b, (?:...)), and its time is
-// linear in the name whatever the expression.
+// RE2 is the engine: it understands what Python users write (\d, \w, \b,
+// (?:...)), and its time is linear in the name whatever the expression.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
@@ -32,6 +31,8 @@ public:
   bool match(llvm::StringRef name) const;
 
 private:
+  /// RE2 has no copies; sharing keeps a pattern copyable. Matching is
+  /// thread-safe.
   std::shared_ptr<const re2::RE2> regex;
 };
 
@@ -69,6 +70,7 @@ private:
 /// counts. They may be regular expressions (--group) or globs (--strategy-of).
 class FirstMatch {
 public:
+  /// A function and not a NamePattern, because globs match in another way.
   using Matcher = std::function<bool(llvm::StringRef)>;
 
   explicit FirstMatch(llvm::StringRef flag) : flag(flag.str()) {}

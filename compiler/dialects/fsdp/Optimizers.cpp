@@ -136,6 +136,7 @@ const OptimizerInfo &infoOf(Optimizer optimizer) {
 }
 
 bool takes(const OptimizerInfo &info, StringRef option) {
+  // The names lie in one string per row, so that the table can be constexpr.
   SmallVector<StringRef> names;
   info.hyperparameters.split(names, '|');
   return is_contained(names, option);

@@ -13,7 +13,8 @@ namespace fsdpc::fsdp {
 
 /// A row of the table. Defaults are those of torch.optim; a number that the
 /// optimizer does not take is 0. Hyperparameters of a single optimizer have
-/// their defaults in CompileOptions.
+/// their defaults in CompileOptions. Hyperparameters are names in
+/// OptionTable.cpp, which has their ranges and help.
 struct OptimizerInfo {
   Optimizer optimizer;
   llvm::StringLiteral name;
@@ -30,6 +31,7 @@ struct OptimizerInfo {
 /// Returns all optimizers that have a name, in the order of the help.
 llvm::ArrayRef<OptimizerInfo> allOptimizers();
 
+/// Never fails: a user's program has a row of its own, outside of the table.
 const OptimizerInfo &infoOf(Optimizer optimizer);
 
 /// Returns true if the option of this name has an effect on the optimizer.

@@ -14,6 +14,7 @@ using fsdpc::schedule::Prefetch;
 
 namespace fsdpc::fsdp {
 
+// A table for each enum. The order is that of the help.
 template <> ArrayRef<EnumName<TrainingMode>> enumNames() {
   static constexpr EnumName<TrainingMode> names[] = {
       {"graph", TrainingMode::Graph},
@@ -66,6 +67,8 @@ template <> ArrayRef<EnumName<ElementType>> enumNames() {
   return names;
 }
 
+// The optimizers' names lie in their own table (Optimizers.cpp), so that a new
+// one is entered once.
 template <> ArrayRef<EnumName<Optimizer>> enumNames() {
   static const SmallVector<EnumName<Optimizer>> names =
       llvm::map_to_vector(allOptimizers(), [](const OptimizerInfo &info) {
@@ -98,6 +101,8 @@ template <> ArrayRef<EnumName<RecomputeLevel>> enumNames() {
   return names;
 }
 
+// `cuda-emulation` is a target and not a flag of `cuda`, because its kernels
+// are compiled for the host.
 template <> ArrayRef<EnumName<Target>> enumNames() {
   static constexpr EnumName<Target> names[] = {
       {"host", Target::Host},

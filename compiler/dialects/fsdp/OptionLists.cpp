@@ -19,6 +19,7 @@ namespace fsdpc::fsdp {
 
 // ---- lists in one text ----
 
+// Each part may have spaces around it, as Python's repr of a tuple prints them.
 std::string OptionType<NumberPair>::parse(const OptionInfo &option,
                                           StringRef text, NumberPair &value) {
   auto [first, second] = text.split(',');
@@ -42,6 +43,8 @@ std::string OptionType<NumberTriple>::parse(const OptionInfo &option,
                                             NumberTriple &value) {
   SmallVector<StringRef> parts;
   text.split(parts, ',');
+  // Coefficients have no range, as negative ones are usual; only NaN and
+  // infinities are refused.
   double *numbers[] = {&value.a, &value.b, &value.c};
   if (parts.size() != std::size(numbers))
     return "is not of the form " + option.placeholder.str();
@@ -85,12 +88,15 @@ static std::string parseScalePart(StringRef part, LossScale &scale) {
            "', which sets none of init, growth, backoff, interval";
   if (text.getAsDouble(*field))
     return "has '" + part.str() + "', which is not a number";
+  // growth > 1 and 0 < backoff < 1, or the scale could never recover or never
+  // fall.
   return checkScale(key, *field, key == "growth" ? 1 : 0,
                     key == "backoff" ? 1 : most);
 }
 
 std::string OptionType<std::optional<LossScale>>::parse(
     const OptionInfo &option, StringRef text, std::optional<LossScale> &value) {
+  // An unset option differs from "none": without one, f16 turns the scale on.
   LossScale &scale = value.emplace();
   if (text == "none")
     return "";
@@ -102,6 +108,7 @@ std::string OptionType<std::optional<LossScale>>::parse(
     return checkScale("the scale", scale.init, 0,
                       std::numeric_limits<double>::infinity());
   }
+  // The first part decides: keys belong to a dynamic scale only.
   scale = dynamicLossScale;
   for (StringRef part : llvm::drop_begin(parts))
     if (std::string fault = parseScalePart(part, scale); !fault.empty())
@@ -207,6 +214,7 @@ Strings OptionType<InitRules>::texts(const InitRules &list) {
 std::string OptionType<StrategyRules>::parse(const OptionInfo &option,
                                              StringRef text,
                                              StrategyRules &list) {
+  // Split at the last '=', since a name may hold one and a strategy cannot.
   auto [glob, name] = text.rsplit('=');
   if (glob.empty() || name.empty())
     return "is not of the form " + option.placeholder.str();

@@ -35,6 +35,8 @@ static std::string listFlags(StringRef name, ArrayRef<StringRef> values) {
   return llvm::join(llvm::map_range(values, flag), " or ");
 }
 
+// The rules are torch.optim's, with the same bounds. It checks values and not
+// what was given, since a group applies other values to the same options.
 std::string checkHyperparameters(const CompileOptions &options) {
   auto isGiven = [&](StringRef name) {
     return llvm::is_contained(options.given, findOption(name));
@@ -102,10 +104,14 @@ std::string checkOptions(const CompileOptions &options) {
              listFlags(condition.option, neededValues(*option));
   }
   std::string fault = checkHyperparameters(options);
+  // Groups come after the options' own rules, so that an error names the flag
+  // that is wrong and not a group that only inherits it.
   if (fault.empty())
     fault = checkGroups(options);
   if (!fault.empty())
     return fault;
+  // What a target cannot do yet is refused here, before anything is compiled;
+  // each message names the way around.
   if (options.isCuda() && options.usesF16())
     return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
            "'--target=" +

@@ -13,7 +13,9 @@ namespace {
 using Group = OptionGroup;
 using Options = CompileOptions;
 
-// Makes the row of a field; the functions follow from the field's type.
+// Makes the row of a field; the functions follow from the field's type. `field`
+// is a template parameter, so each lambda converts to a plain function pointer
+// and the table stays constexpr.
 template <auto field>
 constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
                             llvm::StringLiteral placeholder,
@@ -47,11 +49,13 @@ constexpr OptionInfo option(llvm::StringLiteral name, OptionGroup group,
       }};
 }
 
-// The values in an OptionCondition are spelt as `print` writes them.
+// The values in an OptionCondition are spelt as `print` writes them. `below` is
+// exclusive: a decay of 1 would keep an average forever.
 constexpr NumberRange notNegative,
     fromOne = {1}, belowOne = {0, 1},
     anyNumber = {-std::numeric_limits<double>::infinity()};
-// Optimizers.h says which hyperparameters an optimizer takes.
+// Conditions that several rows share. checkOptions refuses an option outside of
+// its condition. Optimizers.h says which hyperparameters an optimizer takes.
 constexpr OptionCondition whereTaken = {"optimizer", ""},
                           gathering = {"strategy", "zero3|hybrid"},
                           wholeUnits = {"recompute", "units|auto"},
@@ -97,13 +101,15 @@ constexpr OptionInfo table[] = {
     option<&Options::embedWeights>("embed-weights", Group::Model, "",
                                    "puts the weights into the program"),
 
+    // ---- sharding ----
     option<&Options::strategy>(
         "strategy", Group::Sharding, "NAME",
-        "what is sharded: nothing, optimizer, also gradients, also parameters; "
-        "hybrid: over groups of ranks (--shard-group of the program)"),
+        "what is sharded: nothing, optimizer states, gradients as well, "
+        "parameters as well; hybrid: within groups of ranks (--shard-group of "
+        "the program)"),
     option<&Options::strategyRules>(
         "strategy-of", Group::Sharding, "GLOB=NAME",
-        "the strategy of the units of such a name; the first match counts"),
+        "the strategy of units whose names match; the first match wins"),
     option<&Options::reshardTo>(
         "reshard-to", Group::Sharding, "G",
         "zero3's parameters are also kept in groups of G ranks, from the "
@@ -121,13 +127,14 @@ constexpr OptionInfo table[] = {
     option<&Options::units>(
         "units", Group::Sharding, "HOW",
         "repeated siblings, or one unit; large parameters of the root apart"),
-    option<&Options::unitClasses>("unit-class", Group::Sharding, "GLOB",
-                                  "a unit for each module of such a class"),
+    option<&Options::unitClasses>(
+        "unit-class", Group::Sharding, "GLOB",
+        "makes each module of a matching class a unit"),
     option<&Options::unitScopes>("unit-scope", Group::Sharding, "REGEX",
-                                 "a unit for each module of such a name"),
+                                 "makes each module of a matching name a unit"),
     option<&Options::unitSize>(
         "unit-size", Group::Sharding, "N",
-        "cuts what is left to the root into units of N elements"),
+        "splits the parameters left in the root into units of N elements"),
     option<&Options::reduce>("reduce", Group::Sharding, "WHEN",
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",
@@ -141,6 +148,7 @@ constexpr OptionInfo table[] = {
         "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
         "FILE.mlir:@FUNCTION"),
 
+    // ---- training ----
     option<&Options::optimizer>(
         "optimizer", Group::Training, "NAME",
         "as in torch.optim, with its defaults; or a FILE.mlir with a program"),
@@ -149,7 +157,7 @@ constexpr OptionInfo table[] = {
                                  "decay of the two averages", belowOne,
                                  whereTaken),
     option<&Options::givenEps>("eps", Group::Training, "X",
-                               "addend of the denominator", notNegative,
+                               "added to the denominator", notNegative,
                                whereTaken),
     option<&Options::givenWeightDecay>("weight-decay", Group::Training, "X",
                                        "weight decay", notNegative, whereTaken),
@@ -160,7 +168,7 @@ constexpr OptionInfo table[] = {
     option<&Options::givenMomentum>("momentum", Group::Training, "X",
                                     "momentum", notNegative, whereTaken),
     option<&Options::dampening>("dampening", Group::Training, "X",
-                                "less of the gradient in the momentum",
+                                "reduces the gradient's share of the momentum",
                                 anyNumber, whereTaken),
     option<&Options::nesterov>("nesterov", Group::Training, "",
                                "Nesterov's momentum", notNegative, whereTaken),
@@ -201,12 +209,13 @@ constexpr OptionInfo table[] = {
                             notNegative, whereTaken),
     option<&Options::beta2Decay>(
         "beta2-decay", Group::Training, "X",
-        "power of the step by which the average of squares forgets", anyNumber,
-        whereTaken),
-    option<&Options::eps1>("eps1", Group::Training, "X",
-                           "adafactor's least root of the average of squares, "
-                           "the first of torch's eps",
-                           notNegative, whereTaken),
+        "exponent of the step in the decay of the average of squares",
+        anyNumber, whereTaken),
+    option<&Options::eps1>(
+        "eps1", Group::Training, "X",
+        "adafactor's lower bound on the root of the average of "
+        "squares, the first of torch's eps",
+        notNegative, whereTaken),
     option<&Options::clipThreshold>(
         "d", Group::Training, "X",
         "adafactor's largest root mean square of an update", notNegative,
@@ -238,14 +247,14 @@ constexpr OptionInfo table[] = {
                              "torch's names, of some parameters"),
     option<&Options::layerDecay>(
         "layer-decay", Group::Training, "X",
-        "multiplies the learning rate from each layer to the one before it"),
+        "factor of the learning rate from each layer to the one before it"),
     option<&Options::clipGradNorm>(
         "clip-grad-norm", Group::Training, "X",
-        "largest norm of the gradient (0: as it is)"),
+        "clips the norm of the gradient to X (0: no clipping)"),
     option<&Options::clipGradValue>(
         "clip-grad-value", Group::Training, "X",
-        "largest element of the gradient, after its norm is clipped (0: as it "
-        "is)"),
+        "clips each element of the gradient to -X..X, after its norm (0: "
+        "no clipping)"),
     option<&Options::ema>(
         "ema", Group::Training, "DECAY",
         "keeps an average of the parameters, decay times itself plus the rest "
@@ -256,11 +265,12 @@ constexpr OptionInfo table[] = {
         "factor of the loss's gradient, as torch's GradScaler, with the keys "
         "init, growth, backoff, interval (dynamic for f16)"),
 
+    // ---- schedule ----
     option<&Options::prefetch>("prefetch", Group::Schedule, "HOW",
                                "when all-gathers start"),
     option<&Options::schedule>(
         "schedule", Group::Schedule, "FILE",
-        "places the collectives as this table says, which --schedule-table has "
+        "places the collectives as in this table, which --schedule-table has "
         "written and you have edited"),
     option<&Options::limitAllGathers>(
         "limit-all-gathers", Group::Schedule, "K",
@@ -268,10 +278,10 @@ constexpr OptionInfo table[] = {
         gathering),
     option<&Options::recompute>(
         "recompute", Group::Schedule, "WHAT",
-        "activations computed again in the backward instead of kept"),
+        "activations recomputed in the backward instead of being kept"),
     option<&Options::recomputeScope>(
         "recompute-scope", Group::Schedule, "REGEX",
-        "units that are computed again; the others as by cheap", notNegative,
+        "units to recompute; the others are treated as by cheap", notNegative,
         wholeUnits),
     option<&Options::memoryLimit>(
         "memory-limit", Group::Schedule, "SIZE",
@@ -297,6 +307,7 @@ constexpr OptionInfo table[] = {
                                "most ranks that the program will run on",
                                fromOne),
 
+    // ---- output ----
     option<&Options::target>(
         "target", Group::Output, "NAME",
         "the device; the emulation runs a CUDA program's runtime and kernels "

@@ -14,6 +14,7 @@
 
 namespace fsdpc::fsdp {
 
+/// The headings of the help, in this order.
 enum class OptionGroup { Model, Sharding, Training, Schedule, Output };
 
 /// The legal numbers of an option: low <= value < below.
@@ -28,6 +29,8 @@ struct OptionCondition {
   llvm::StringLiteral values; // separated by '|'; empty: see neededValues()
 };
 
+/// A row of the table. It is immutable and lives as long as the program, so
+/// passes and CompileOptions::given hold pointers to rows.
 struct OptionInfo {
   llvm::StringLiteral name; // without the dashes; also the attribute's key
   OptionGroup group;
@@ -50,6 +53,7 @@ struct OptionInfo {
   /// it is a list or has no value.
   std::string (*print)(const CompileOptions &);
   /// Sets the field from an attribute. Returns an empty string or the fault.
+  /// Checks everything that `parse` checks, because dumps are edited by hand.
   std::string (*read)(const OptionInfo &, mlir::Attribute, CompileOptions &);
   /// Returns the field's value as an attribute; null if it has no value.
   mlir::Attribute (*write)(const CompileOptions &, mlir::MLIRContext *);

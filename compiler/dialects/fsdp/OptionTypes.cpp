@@ -20,6 +20,7 @@ namespace fsdpc::fsdp {
 
 // ---- optimizers ----
 
+// An error or a summary shows the file, and never the program's text.
 std::string OptimizerChoice::name() const {
   return kind == Optimizer::User ? file : nameOf(kind).str();
 }
@@ -27,6 +28,8 @@ std::string OptimizerChoice::name() const {
 std::string OptionType<OptimizerChoice>::parse(const OptionInfo &,
                                                StringRef text,
                                                OptimizerChoice &value) {
+  // A user's file ends in .mlir, so it cannot hide a misspelt name of an
+  // optimizer.
   value = {};
   if (!text.ends_with(".mlir"))
     return parseName(text, value.kind);
@@ -61,7 +64,7 @@ Attribute OptionType<OptimizerChoice>::write(const OptimizerChoice &value,
 
 // ---- files ----
 
-// A text that stands in every dump should be small.
+// Every dump repeats the text, so a large file is refused.
 static std::string readFile(StringRef path, TextFile &value) {
   constexpr uint64_t most = 16 << 20;
   Result<InputFile> file = InputFile::open(path.str());
@@ -80,11 +83,12 @@ static std::string readFile(StringRef path, TextFile &value) {
 std::string OptionType<MachineFile>::parse(const OptionInfo &, StringRef text,
                                            MachineFile &value) {
   value = {};
+  // A committed machine wins over a file of the same name.
   if (std::string_view known = schedule::machineText(text); !known.empty()) {
     value.name = text.str();
     value.text = known;
   } else if (!text.ends_with(".json")) {
-    return "is no committed machine (" +
+    return "is neither a known machine (" +
            llvm::join(schedule::machineNames(), ", ") +
            "), nor a file that ends in .json";
   } else if (std::string fault = readFile(text, value); !fault.empty()) {
@@ -93,6 +97,7 @@ std::string OptionType<MachineFile>::parse(const OptionInfo &, StringRef text,
   return check(value);
 }
 
+// Parsed again wherever the machine is needed (machineOf); this only refuses.
 std::string OptionType<MachineFile>::check(const MachineFile &value) {
   auto machine = schedule::machineFromJson(value.text);
   return machine ? "" : "is " + machine.error().message;
@@ -139,6 +144,7 @@ std::string parseNumber(StringRef text, NumberRange range, double &value) {
   return checkRange(value, range);
 }
 
+// The caller puts the key and the value before it.
 std::string wrongAttribute(StringRef expected) {
   return ("is not " + expected).str();
 }

@@ -17,6 +17,7 @@ template <typename Enum> struct EnumName {
   llvm::StringLiteral name;
   Enum value;
 };
+/// A specialisation returns a constant list, in the order of the help.
 template <typename Enum> llvm::ArrayRef<EnumName<Enum>> enumNames();
 
 /// Returns the names of an enum's values, separated by '|'.
@@ -31,6 +32,7 @@ std::string parseNumber(llvm::StringRef, NumberRange, int64_t &value);
 std::string parseNumber(llvm::StringRef, NumberRange, double &value);
 /// Returns how a number lies outside of the range, or an empty string.
 std::string checkRange(double value, NumberRange);
+/// Returns the shortest text that reads back to the same bits.
 std::string printNumber(double value);
 /// Returns the fault of an attribute of another kind than `expected`.
 std::string wrongAttribute(llvm::StringRef expected);
@@ -102,7 +104,8 @@ template <> struct OptionType<OptimizerChoice> : SingleOption {
 
 /// A file that is read here. In the attribute it is an array of its name and
 /// its text, which `check` has accepted: it returns an empty string or the
-/// fault.
+/// fault. `File` derives from TextFile. The text is kept and never read again,
+/// so a dump means the same on another machine.
 template <typename File> struct FileOption : SingleOption {
   static std::string print(const File &value) { return value.name; }
   static std::string read(const OptionInfo &, mlir::Attribute attribute,
@@ -128,6 +131,8 @@ template <> struct OptionType<MachineFile> : FileOption<MachineFile> {
   static std::string check(const MachineFile &);
 };
 
+/// The table is checked by the pass that applies it, which knows the module's
+/// collectives.
 template <> struct OptionType<ScheduleFile> : FileOption<ScheduleFile> {
   static std::string parse(const OptionInfo &, llvm::StringRef, ScheduleFile &);
   static std::string check(const ScheduleFile &) { return ""; }
@@ -164,6 +169,7 @@ template <> struct OptionType<std::vector<Gpu>> : TextOption<std::vector<Gpu>> {
 };
 
 /// A flag that stands alone on the command line; "true" and "false" as text.
+/// `--nesterov=false` is legal and means the default.
 template <> struct OptionType<bool> : SingleOption {
   static constexpr bool isFlag = true;
   static std::string parse(const OptionInfo &, llvm::StringRef, bool &);
@@ -255,6 +261,7 @@ template <> struct OptionType<Strings> : ListOption<Strings> {
   static Strings texts(const Strings &list) { return list; }
 };
 
+/// Expressions are checked here and compiled by the passes that match them.
 template <> struct OptionType<Patterns> : ListOption<Patterns> {
   static std::string parse(const OptionInfo &, llvm::StringRef, Patterns &);
   static Strings texts(const Patterns &list) { return list.texts; }

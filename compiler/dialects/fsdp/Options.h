@@ -179,6 +179,8 @@ struct ReduceHook {
   std::string file, function, text; // Program: the text is the file's
 };
 
+/// All options of a compile, with their defaults. Copied freely: passes and
+/// groups change copies of their own.
 struct CompileOptions {
   // The model.
   /// A tensor, or a sum of tensors with factors, "a+0.1*b" (see
@@ -268,7 +270,8 @@ struct CompileOptions {
   bool poison = false;
 
   /// The options that were set, in the order of the first setting. The fields
-  /// of all others have their defaults.
+  /// of all others have their defaults. The order does not matter to
+  /// `fsdp.options`, whose keys are sorted.
   std::vector<const OptionInfo *> given;
 
   /// Returns the options of a module. The dialect has verified the attribute.

@@ -11,6 +11,8 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// Every group is matched before an error is reported, so that checkUsed can
+// tell an expression that matches nothing from one that others hide.
 FailureOr<ParameterGroups> ParameterGroups::of(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   FirstMatch patterns("group");
@@ -50,6 +52,8 @@ size_t ParameterGroups::programOf(ParameterOp parameter) const {
   return group ? programs[*group] : 0;
 }
 
+// The order in which the forward loads parameters is the order of layers. A
+// parameter that is loaded twice, as a tied one, counts where it is first.
 FailureOr<DenseMap<Operation *, double>>
 layerFactors(ModuleOp module, Block &body, double decay) {
   struct Place {
@@ -78,6 +82,7 @@ layerFactors(ModuleOp module, Block &body, double decay) {
               "choose units with --unit-class or --unit-scope";
   DenseMap<Operation *, double> factors;
   for (const Place &place : places) {
+    // decay^(L + 1 - i); the layer behind the last keeps its rate.
     bool last = !place.inUnit && place.layer == layers.size();
     size_t before = layers.size() + 1 - place.layer;
     factors[place.parameter] = last ? 1 : std::pow(decay, double(before));

@@ -10,7 +10,8 @@
 namespace fsdpc::fsdp {
 
 /// A parameter belongs to the first group that matches its name or an alias.
-/// Frozen parameters belong to none.
+/// Frozen parameters belong to none. Copies what it needs from the options; the
+/// parameters stay in the module, which must outlive it.
 class ParameterGroups {
 public:
   struct Group {

@@ -7,7 +7,8 @@
 
 namespace fsdpc::fsdp {
 
-// The features that levels 3 and 4 add.
+// The features that levels 3 and 4 add. AVX2 with FMA is the least that host
+// kernels need.
 static const char *const kLevel3[] = {"avx",  "avx2", "bmi",   "bmi2",
                                       "f16c", "fma",  "lzcnt", "movbe"};
 static const char *const kLevel4[] = {"avx512f", "avx512bw", "avx512cd",

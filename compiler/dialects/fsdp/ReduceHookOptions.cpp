@@ -21,6 +21,7 @@ constexpr StringLiteral hookNames[] = {
 // Behind a file's name; what follows is the function's.
 constexpr StringLiteral fileEnd = ".mlir:@";
 
+// Faults are the ends of sentences that begin with the flag (OptionTypes.h).
 std::string has(StringRef text, const Twine &fault) {
   return ("has '" + text + "', which " + fault).str();
 }
@@ -40,10 +41,10 @@ std::string parsePositive(StringRef text, StringRef what, ReduceHook &hook) {
   if (text.getAsDouble(hook.number))
     return has(text, "is not a number");
   float number = static_cast<float>(hook.number);
-  return number > 0 && std::isfinite(number)
-             ? ""
-             : ("has the " + what + " " + text + ", which is no f32 above 0")
-                   .str();
+  return number > 0 && std::isfinite(number) ? ""
+                                             : ("has the " + what + " " + text +
+                                                ", which is not an f32 above 0")
+                                                   .str();
 }
 
 std::string parseAverage(StringRef text, ReduceHook &hook) {
@@ -67,6 +68,7 @@ std::string parseQuantize(StringRef text, ReduceHook &hook) {
   return "";
 }
 
+// FILE.mlir:@FUNCTION. The file's text is read by the caller.
 std::string parseFile(StringRef text, ReduceHook &hook) {
   size_t end = text.find(fileEnd);
   hook.kind = Kind::Program;
@@ -110,6 +112,8 @@ std::string parseHook(StringRef text, ReduceHook &hook) {
          nearestName(name, names).str() + "'?";
 }
 
+// The inverse of parseHook, for dumps. A quantize without a block prints its
+// default.
 std::string printHook(const ReduceHook &hook) {
   switch (hook.kind) {
   case Kind::Cast:
@@ -150,6 +154,8 @@ std::string OptionType<ReduceHooks>::parse(const OptionInfo &, StringRef text,
   return "";
 }
 
+// Runs the same parser over the attribute; `text` of a file is in the dump, so
+// nothing is read from the disk.
 std::string OptionType<ReduceHooks>::read(const OptionInfo &,
                                           Attribute attribute,
                                           ReduceHooks &list) {

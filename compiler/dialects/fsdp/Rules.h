@@ -21,7 +21,7 @@ inline llvm::LogicalResult refuseWithNote(mlir::InFlightDiagnostic diag,
   return diag;
 }
 
-/// Returns the name of a unit for messages: "none" if there is no unit.
+/// Returns the name of a unit for messages, or "none" if the op has no unit.
 inline llvm::StringRef nameOrNone(mlir::FlatSymbolRefAttr unit) {
   return unit ? unit.getValue() : "none";
 }

@@ -42,6 +42,8 @@ SmallVector<StringRef> replicatedBy(Strategy strategy, ReductionTime reduce,
   return whole;
 }
 
+// Sorted, so that the summary and the tests do not depend on the order of
+// layouts.
 SmallVector<Strategy> strategiesOf(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   SmallVector<Strategy> found;
@@ -63,6 +65,7 @@ std::string describeStrategies(ModuleOp module) {
   std::string text;
   for (Strategy strategy : strategies) {
     DenseSet<StringAttr> units;
+    // A unit may have two layouts, trainable and frozen, and counts once.
     for (auto layout : module.getOps<LayoutOp>())
       if (strategyOf(layout, options) == strategy)
         units.insert(layout.getUnitAttr().getAttr());
@@ -84,6 +87,7 @@ UnitStrategies::UnitStrategies(const CompileOptions &options)
   }
 }
 
+// Called once per unit, in any order; `rules` remembers which rules decided.
 Strategy UnitStrategies::of(StringRef unit) {
   std::optional<size_t> rule = rules.find(unit);
   return rule ? options.strategyRules[*rule].strategy : options.strategy;

@@ -50,8 +50,8 @@ inline Strategy persistent(Strategy strategy) {
                                         : strategy;
 }
 
-/// The strategies of a module's trainable and frozen layouts, each once, from
-/// zero3 to ddp.
+/// Returns the strategies of a module's trainable and frozen layouts, each
+/// once, from zero3 to ddp.
 llvm::SmallVector<Strategy> strategiesOf(mlir::ModuleOp module);
 
 /// Returns "zero3" for a module with one strategy, else "zero3 (4 units), zero2

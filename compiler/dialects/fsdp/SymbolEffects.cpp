@@ -9,6 +9,7 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// Resources are singletons per type; the ID is the type's.
 bool isSame(SideEffects::Resource *a, SideEffects::Resource *b) {
   return a->getResourceID() == b->getResourceID();
 }

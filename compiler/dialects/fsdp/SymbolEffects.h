@@ -12,7 +12,8 @@ namespace fsdpc::fsdp {
 bool isSame(mlir::SideEffects::Resource *a, mlir::SideEffects::Resource *b);
 
 /// A read or a write of one resource. Allocations are left out: new memory
-/// conflicts with nothing.
+/// conflicts with nothing. The unit of the proofs: two ops are ordered if a
+/// pair of their effects conflicts.
 struct SymbolEffect {
   mlir::SideEffects::Resource *resource;
   mlir::SymbolRefAttr symbol; // null: all of the resource

@@ -14,6 +14,7 @@ using namespace mlir;
 
 namespace fsdpc::fsdp {
 
+// Equal sets are enough: the order in `whole` carries no meaning.
 LogicalResult verifyReplication(ModuleOp module) {
   CompileOptions options = CompileOptions::of(module);
   for (auto layout : module.getOps<LayoutOp>()) {
@@ -23,6 +24,8 @@ LogicalResult verifyReplication(ModuleOp module) {
       return layout.emitOpError("breaks rule 'replication': strategy '")
              << nameOf(strategy) << "' is not supported with target '"
              << nameOf(options.target) << "'";
+    // The attribute is checked against the strategy in every phase, because
+    // runtime and memory plan read the attribute alone.
     SmallVector<StringRef> wanted =
         replicatedBy(strategy, options.reduce, layout.getTrainable());
     SmallVector<StringRef> found =
@@ -148,8 +151,9 @@ static FailureOr<ClipScaleOp> verifyNorm(ModuleOp module, Block &update) {
   return *clip;
 }
 
-// The runtime divides the gradients by the scale that the options ask for, so a
-// backward that begins with it needs them.
+// The runtime divides the gradients by the loss scale of the options. A module
+// whose backward multiplies by a scale that the options do not have would train
+// with gradients that are too large.
 static LogicalResult verifyScale(ModuleOp module) {
   if (CompileOptions::of(module).lossScale().isOn())
     return success();
@@ -196,7 +200,8 @@ static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
 }
 
 // Follows factors back to the sums of this rank: they are updated once, from
-// the sums of all ranks, in the order of the sums.
+// the sums of all ranks, in the order of the sums. Returns the sums of this
+// rank from which the factors follow.
 static FailureOr<FactorSumsOp> verifyFactors(Operation *user, Value factors,
                                              ClipScaleOp clip) {
   auto broken = [&](Operation *op, const Twine &what) {

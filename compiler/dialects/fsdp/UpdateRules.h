@@ -16,13 +16,15 @@ llvm::LogicalResult verifyReplication(mlir::ModuleOp module);
 
 /// Checks that @update takes one norm over all trainable layouts (sum_squares,
 /// all_reduce, clip_scale) and applies one optimizer, scaled by its result, to
-/// each of them. An optimizer that takes sums gets those of its own layout,
-/// over all ranks. Emits an error that begins with "breaks rule 'norm'",
-/// "breaks rule 'optimizer'" or "breaks rule 'sums'".
+/// each of them. An optimizer that takes sums, factors or updates gets those of
+/// its own layout, over all ranks. Emits an error that begins with "breaks
+/// rule" and the rule's name: 'norm', 'scale', 'optimizer', 'sums', 'factors'
+/// or 'updates'.
 llvm::LogicalResult verifyUpdate(mlir::ModuleOp module, mlir::Block &update);
 
-/// Checks that the op names each trainable layout that is wanted once, and no
-/// other.
+/// Checks that the op names each trainable layout for which `isWanted` returns
+/// true exactly once, and no other. Emits an error that begins with the name of
+/// `rule`, which is the caller's.
 llvm::LogicalResult verifyNames(mlir::ModuleOp module, LayoutUserOpInterface op,
                                 llvm::StringRef rule,
                                 llvm::function_ref<bool(LayoutOp)> isWanted);

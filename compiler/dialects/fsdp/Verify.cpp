@@ -22,6 +22,7 @@ LogicalResult ReportOutputOp::verify() {
   return success();
 }
 
+// What the op itself shows; verifySymbolUses compares members with parameters.
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
     return emitOpError() << "has compute type " << getCompute()
@@ -178,6 +179,8 @@ LogicalResult OptimizerOp::verify() {
   bool hasSums = static_cast<bool>(getSums());
   if (hasSums != getFirst().has_value())
     return emitOpError("has 'sums' without 'first', or 'first' without 'sums'");
+  // An optimizer's region yields the new parameter and its new states:
+  // arguments less gradient, lr, step, decay, sums and the number.
   unsigned values = body.getTerminator()->getNumOperands();
   unsigned count = body.getNumArguments();
   auto sums = static_cast<unsigned>(std::max<int64_t>(getSumsPerMember(), 0));

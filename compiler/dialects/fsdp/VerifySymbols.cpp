@@ -47,7 +47,7 @@ FailureOr<SymbolOp> find(Operation *op, SymbolTableCollection &symbols,
 }
 
 // The layouts that an op may name. Frozen layouts have no gradient and no
-// optimizer state, so the ops on these require trainable ones.
+// optimizer state, so ops on these require trainable ones.
 enum class Members { Any, Trainable };
 
 // Checks one reference to a layout. `buffer`, if given, must be the type of the
@@ -150,6 +150,8 @@ LogicalResult LayoutOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // ---- import and grad ----
 
+// A load names a parameter or a buffer; both have a type, but no common
+// interface.
 LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   Operation *symbol = symbols.lookupNearestSymbolFrom(*this, getSymbolAttr());
   Type type;
@@ -166,6 +168,8 @@ LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+// The element type may differ: mixed precision computes gradients in the
+// compute type.
 LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto parameter = find<ParameterOp>(*this, symbols, getParameterAttr());
   if (failed(parameter))
@@ -181,6 +185,7 @@ LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+// The statistic is combined with the buffer without a conversion.
 LogicalResult
 UpdateStatisticsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto buffer = find<BufferOp>(*this, symbols, getBufferAttr());
@@ -320,8 +325,8 @@ ReduceScatterStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // ---- @update ----
 
-// One sum of squares per layout, over the rank's part of its gradient, each as
-// the digits of a number of fixed point.
+// One sum of squares per layout, over the rank's part of its gradient. Each is
+// a row of digits of an exact sum (shared/norm_digits.h).
 static bool isSumPerLayout(RankedTensorType type, ArrayAttr layouts) {
   return type.getShape() ==
          ArrayRef<int64_t>{static_cast<int64_t>(layouts.size()), normDigits};
@@ -341,6 +346,8 @@ LogicalResult ClipScaleOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
 }
 
+// These three name layouts and take no tensors: they work on the memory of
+// layouts.
 LogicalResult
 GatherGradientsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
@@ -429,6 +436,8 @@ static LogicalResult verifyMatrices(Operation *op,
   return success();
 }
 
+// Muon's ops exchange one-dimensional tensors whose length follows from the
+// layout.
 static LogicalResult verifyElements(Operation *op, Value value,
                                     int64_t needed) {
   auto type = cast<RankedTensorType>(value.getType());
@@ -464,6 +473,7 @@ OrthogonalizeOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getAdjust() != "original" && getAdjust() != "match_rms_adamw")
     return emitOpError() << "has adjust '" << getAdjust()
                          << "'; expected original or match_rms_adamw";
+  // The runtime's argument is an int32, and ns-steps allows 1 to 99.
   auto steps = static_cast<int32_t>(getSteps());
   if (steps < 1 || steps > 99)
     return emitOpError() << "has " << steps << " steps; expected 1 to 99";
@@ -510,6 +520,7 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getFactors()) {
     int64_t count = getFactors().getType().getNumElements(),
             first = *getFirstFactor(), needed = factorsOf(layout);
+    // Subtraction and not addition on the right: an edited offset may be huge.
     if (first < 0 || first > count || needed > count - first)
       return emitOpError() << "reads " << needed << " factors from " << first
                            << " on, of " << count;

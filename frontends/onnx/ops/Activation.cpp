@@ -11,6 +11,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 using nn::Predicate;
 
+// Returns x > 0 elementwise: false at 0 and for NaN. Its result picks a branch,
+// so the derivative at 0 is that of the branch below.
 static Value positive(Node &node, Value x) {
   return node.b.compare(Predicate::gt, x, node.b.like(x, 0));
 }
@@ -28,6 +30,8 @@ static Value asin(Node &node, Value x) {
   Value one = b.like(x, 1);
   Value rest = b.unary<nn::SqrtOp>(b.binary<nn::MulOp>(
       b.binary<nn::SubOp>(one, x), b.binary<nn::AddOp>(one, x)));
+  // (1 - x)(1 + x) and not 1 - x²: the square would lose the digits of an x
+  // near ±1.
   return b.unary<nn::AtanOp>(b.binary<nn::DivOp>(x, rest));
 }
 
@@ -51,6 +55,7 @@ static Value sinh(Node &node, Value x) {
       b.binary<nn::AddOp>(t,
                           b.binary<nn::DivOp>(t, b.binary<nn::AddOp>(t, 1.0))),
       0.5);
+  // Beyond 20, e^-x is below the last digit of e^x in f32.
   Value isLarge = b.compare(Predicate::gt, size, b.like(x, 20));
   Value large = b.unary<nn::ExpOp>(b.binary<nn::SubOp>(
       b.select(isLarge, size, b.like(x, 0)), std::log(2.0)));
@@ -59,7 +64,8 @@ static Value sinh(Node &node, Value x) {
   return b.select(positive(node, x), result, b.unary<nn::NegOp>(result));
 }
 
-// e^(|x| - ln 2) + e^(-|x| - ln 2).
+// e^(|x| - ln 2) + e^(-|x| - ln 2). Both terms are positive, so nothing
+// cancels. The shift by ln 2 halves them before the exponential can overflow.
 static Value cosh(Node &node, Value x) {
   Emitter &b = node.b;
   Value size = b.unary<nn::AbsOp>(x);
@@ -69,7 +75,8 @@ static Value cosh(Node &node, Value x) {
       b.unary<nn::ExpOp>(b.binary<nn::SubOp>(b.unary<nn::NegOp>(size), half)));
 }
 
-// sign(x) · log1p(|x| + x² / (1 + √(1 + x²))).
+// sign(x) · log1p(|x| + x² / (1 + √(1 + x²))). The quotient replaces √(1 + x²)
+// - 1, which loses all digits for small x.
 static Value asinh(Node &node, Value x) {
   Emitter &b = node.b;
   Value size = b.unary<nn::AbsOp>(x), square = b.binary<nn::MulOp>(x, x);
@@ -88,7 +95,8 @@ static Value acosh(Node &node, Value x) {
   return b.unary<nn::Log1pOp>(b.binary<nn::AddOp>(t, root));
 }
 
-// log1p(2x / (1 - x)) / 2.
+// log1p(2x / (1 - x)) / 2. log1p keeps the digits of a small x, which ln((1 +
+// x) / (1 - x)) would lose.
 static Value atanh(Node &node, Value x) {
   Emitter &b = node.b;
   Value ratio = b.binary<nn::DivOp>(b.binary<nn::MulOp>(x, 2.0),
@@ -127,11 +135,14 @@ static Value exponential(Node &node, Value x, double above, double below,
   return b.select(isAbove, b.binary<nn::MulOp>(x, above), curve);
 }
 
+// torch.nn.ELU, SELU and CELU are the same curve with other parameters.
 static Value elu(Node &node, Value x) {
   return exponential(node, x, 1, node.getFloat("alpha", 1), 1);
 }
 
 static Value selu(Node &node, Value x) {
+  // The defaults of the ONNX specification, written in full: f32 numbers near
+  // the constants of Klambauer et al., Self-Normalizing Neural Networks, 2017.
   double alpha = node.getFloat("alpha", 1.67326319217681884765625f);
   double gamma = node.getFloat("gamma", 1.05070102214813232421875f);
   return exponential(node, x, gamma, gamma * alpha, 1);
@@ -142,6 +153,7 @@ static Value celu(Node &node, Value x) {
   return exponential(node, x, 1, alpha, alpha);
 }
 
+// x / (1 + |x|).
 static Value softsign(Node &node, Value x) {
   Value scale = node.b.binary<nn::AddOp>(node.b.unary<nn::AbsOp>(x), 1.0);
   return node.b.binary<nn::DivOp>(x, scale);
@@ -153,7 +165,8 @@ static Value mish(Node &node, Value x) {
   return node.b.binary<nn::MulOp>(x, gate);
 }
 
-// alpha · x + beta, clamped to [0, 1].
+// alpha · x + beta, clamped to [0, 1]. A maximum and a minimum, so the gradient
+// is 0 outside of the ramp.
 static Value ramp(Node &node, Value x, double alpha, double beta) {
   Emitter &b = node.b;
   Value line = b.binary<nn::AddOp>(b.binary<nn::MulOp>(x, alpha), beta);
@@ -170,7 +183,8 @@ static Value hardSwish(Node &node, Value x) {
   return node.b.binary<nn::MulOp>(x, ramp(node, x, 1.0 / 6.0, 0.5));
 }
 
-// The slope is an input, usually a parameter, and gets a gradient.
+// The slope is an input, usually a parameter, and gets a gradient. ONNX
+// broadcasts the slope from the right, so a slope per channel comes as C×1×1.
 static LogicalResult prelu(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(node.expectFloat(node.input(0))))
@@ -201,13 +215,15 @@ static Value shrink(Node &node, Value x) {
   return b.select(above, b.binary<nn::SubOp>(x, b.like(x, bias)), rest);
 }
 
+// x above `alpha`, else 0: unlike relu, it jumps at the threshold.
 static Value thresholdedRelu(Node &node, Value x) {
   Emitter &b = node.b;
   Value limit = b.like(x, node.getFloat("alpha", 1));
   return b.select(b.compare(Predicate::gt, x, limit), x, b.like(x, 0));
 }
 
-// The numbers are the versions of the op since which the handler is right.
+// The numbers are the versions of the op since which the handler is right. An
+// older version has the op in another form, mostly with explicit broadcasts.
 void frontend::registerActivation(HandlerTable &table) {
   table.add("Tanh", 6, activation<unary<nn::TanhOp>>);
   table.add("Erf", 9, activation<unary<nn::ErfOp>>);

@@ -78,7 +78,9 @@ static Value restricted(Emitter &b, Value mask, Value kept,
 }
 
 // Brings the mask to rank 4, and to the number of keys: keys that it does not
-// name take no part. Returns null after it has refused the node.
+// name take no part. Returns null after it has refused the node. ONNX pads a
+// mask that is shorter than the keys as "does not take part": false, or minus
+// infinity.
 static Value readMask(Node &node, const Heads &heads) {
   Emitter &b = node.b;
   Value mask = node.input(3);
@@ -97,13 +99,15 @@ static Value readMask(Node &node, const Heads &heads) {
     return (void)node.refuse(
                "the mask does not broadcast to the shape of the scores"),
            Value();
+  // A mask of rank 2 or 3 broadcasts over heads and batch.
   Shape padded(4 - rankOf(mask), 1);
   padded.append(shapeOf(mask).begin(), shapeOf(mask).end());
   return b.reshape(mask, padded);
 }
 
 // Attention as products and a softmax, for what nn.attention does not have:
-// capped scores, scores as an output, a gradient of the mask. Sets output 3.
+// capped scores, scores as an output, a gradient of the mask. Sets output 3. It
+// holds B×H×T×S scores, which nn.attention never does.
 static Value byProducts(Node &node, const Heads &heads) {
   Emitter &b = node.b;
   auto [q, k, v, mask, scale, softcap] = heads;
@@ -120,6 +124,8 @@ static Value byProducts(Node &node, const Heads &heads) {
   };
   Shape shape = heads.scores();
   int64_t mode = node.getInt("qk_matmul_output_mode", 0);
+  // The order is that of the specification: scale, cap, mask, softmax. Output 3
+  // is one of these, by its mode.
   Value scores = b.matmul(q, repeated(k), shape, false, true);
   scores = b.binary<nn::MulOp>(scores, scale);
   Value output = scores;
@@ -150,6 +156,8 @@ static std::optional<Heads> readHeads(Node &node) {
     (void)node.refuse(reason);
     return std::nullopt;
   };
+  // Each step below refuses with its own reason, so a failure only has to be
+  // passed on.
   for (int64_t i = 0; i < 3; ++i)
     if (failed(node.expectFloat(node.input(i))))
       return std::nullopt;
@@ -171,6 +179,8 @@ static std::optional<Heads> readHeads(Node &node) {
         shapeOf(past)[3] != s[3] || elementOf(past) != elementOf(*value))
       return refuse("past keys and values must have the shape of the new ones, "
                     "but for their number");
+    // An exporter's cache is empty at first, and a concat of no rows would be a
+    // copy.
     if (shapeOf(past)[2] > 0)
       *value = b.concat({past, *value}, 2);
   }
@@ -191,6 +201,7 @@ static LogicalResult attention(Node &node) {
   if (failed(node.expectInputs(3, 7)))
     return failure();
   Emitter &b = node.b;
+  // Outputs 1 and 2 are the whole cache, as heads, for the next call.
   std::optional<Heads> heads = readHeads(node);
   if (!heads)
     return failure();
@@ -200,6 +211,7 @@ static LogicalResult attention(Node &node) {
   int64_t batch = scores[0], queries = scores[2], keys = scores[3];
   if (node.has(3) && !(heads->mask = readMask(node, *heads)))
     return failure();
+  // Keys at or past the count of a sample are padding and take no part.
   if (Value counts = node.input(6)) {
     if (shapeOf(counts) != ArrayRef<int64_t>({batch}) ||
         !isa<IntegerType>(elementOf(counts)))
@@ -224,6 +236,7 @@ static LogicalResult attention(Node &node) {
     heads->mask = restricted(b, heads->mask, kept, scores);
     causal = false;
   }
+  // The result has the query's rank.
   int64_t rank = rankOf(node.input(0));
   if (isExplicit)
     return node.result(fromHeads(b, byProducts(node, *heads), rank));
@@ -239,6 +252,7 @@ static LogicalResult attention(Node &node) {
 }
 
 // Moves pairs (x[2i], x[2i+1]) into two halves, the form of nn.rotary, or back.
+// A reshape and a transpose, so that the adjoint moves the gradient back.
 static Value deinterleave(Emitter &b, Value x, bool back) {
   Shape pairs(shapeOf(x));
   int64_t half = pairs.back() / 2, rank = rankOf(x);
@@ -254,7 +268,8 @@ static Value deinterleave(Emitter &b, Value x, bool back) {
 
 // Rotates the first `rotated` elements of each head and passes the rest on. The
 // tables come as one row per position, already selected, or are looked up by
-// position_ids.
+// position_ids. RoFormer (Su et al., 2021). `interleaved` is the paper's form
+// with neighbours as pairs; nn.rotary takes the halves that LLaMA's code has.
 static LogicalResult rotary(Node &node) {
   if (failed(node.expectInputs(3, 4)) ||
       failed(node.expectFloat(node.input(0))))

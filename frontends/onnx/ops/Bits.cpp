@@ -17,7 +17,9 @@ using onnx::TensorProto;
 
 static constexpr double kSmallest = -9223372036854775808.0; // -2^63
 
-// Reads the operands, of one integer type, as i64 of one shape.
+// Reads the operands, of one integer type, as i64 of one shape. Widening to i64
+// keeps the value of every type but uint64, whose upper half becomes negative;
+// the ops below hold modulo 2^64.
 static LogicalResult readIntegers(Node &node, SmallVector<Value> &values,
                                   int64_t count) {
   if (failed(node.expectInputs(count, count)))
@@ -43,6 +45,7 @@ static LogicalResult setInteger(Node &node, Value value) {
 
 // ---- bitwise logic ----
 
+// nn.mod has the sign of the divisor, so this is 0 or 1 for negative x too.
 static Value lowestBit(Emitter &b, Value x) {
   return b.binary<nn::ModOp>(x, 2.0);
 }
@@ -53,6 +56,7 @@ static Value conjunction(Emitter &b, Value x, Value y, int64_t onnxType) {
   int bits = static_cast<int>(bitsOf(onnxType));
   bool hasSign = isSignedInteger(onnxType) || bits == 64;
   Value sum = b.like(x, 0);
+  // The last bit of a signed type is its sign, whose weight is negative.
   for (int k = 0; k < bits - hasSign; ++k) {
     Value one = lowestBit(b, x), other = lowestBit(b, y);
     Value both = b.binary<nn::MulOp>(one, other);
@@ -73,6 +77,8 @@ static Value conjunction(Emitter &b, Value x, Value y, int64_t onnxType) {
 enum class Logic { conjunction, disjunction, exclusive };
 
 template <Logic logic> static LogicalResult bitwise(Node &node) {
+  // Or and xor take no loop of their own: x | y = x + y - (x & y), x ^ y = x +
+  // y - 2 (x & y).
   SmallVector<Value> x;
   if (failed(readIntegers(node, x, 2)))
     return failure();
@@ -97,7 +103,8 @@ static LogicalResult bitwiseNot(Node &node) {
 
 // ---- shifts ----
 
-// 2^n for whole numbers n from 0 to 63; 2^63 wraps to the smallest i64.
+// 2^n for whole numbers n from 0 to 63; 2^63 wraps to the smallest i64. Square
+// and multiply over the six bits of n: nn has no shift.
 static Value powerOfTwoAt(Emitter &b, Value n) {
   Value power = b.like(n, 1);
   for (int bit = 0; bit < 6; ++bit) {
@@ -129,6 +136,7 @@ static LogicalResult bitShift(Node &node) {
     return failure();
   Emitter &b = node.b;
   std::string direction = node.getString("direction", "");
+  // ONNX allows unsigned types only, so a right shift never copies a sign.
   if (!isUnsignedInteger(node.elementType(0)))
     return node.refuse("inputs must be unsigned");
   if (direction != "LEFT" && direction != "RIGHT")
@@ -160,9 +168,13 @@ static Value bitsOfFloat(Emitter &b, Value x) {
   Value ratio =
       b.binary<nn::MinimumOp>(b.binary<nn::DivOp>(magnitude, power), 2.0);
   Value mantissa = b.cast(b.binary<nn::MulOp>(ratio, 0x1p23), i64);
+  // The field of the exponent and the mantissa are added, since the mantissa of
+  // a normal number carries its leading 1 into the field.
   Value bits =
       b.binary<nn::AddOp>(mantissa, b.binary<nn::MulOp>(exponent, 0x1p23));
   Value isNaN = b.compare(Predicate::ne, x, x);
+  // Every NaN becomes the quiet one: which NaN it was cannot be seen by
+  // arithmetic.
   bits = b.select(isNaN, b.like(bits, 0x7FC00000), bits);
   // Of the zeros only the quotient tells the sign.
   Value isBelow = b.compare(Predicate::lt, x, b.like(x, 0));
@@ -188,10 +200,12 @@ static Value floatOfBits(Emitter &b, Value bits) {
   // The power 2^(field - 127), of which 2^-126 stands for the fields 0 and 1.
   Value rest = b.select(isSmall, field, b.binary<nn::SubOp>(field, 1.0));
   value = b.binary<nn::MulOp>(value, 0x1p-126);
+  // Multiplied up from the smallest normal, so that no factor overflows before
+  // the value does.
   for (int bit = 0; bit < 8; ++bit) {
     Value isSet = b.compare(Predicate::eq, lowestBit(b, rest), b.like(rest, 1));
     Value raised = value;
-    // 2^128 is no float.
+    // 2^128 is not a float.
     for (int part = 0; part < (bit == 7 ? 2 : 1); ++part)
       raised =
           b.binary<nn::MulOp>(raised, std::ldexp(1.0, std::min(1 << bit, 64)));

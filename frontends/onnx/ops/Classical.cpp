@@ -5,7 +5,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// Takes elements of the last axis.
+// Takes elements of the last axis. The indices are read as a list, whatever
+// their shape.
 static LogicalResult arrayFeatureExtractor(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(expectIndices(node, node.input(1))))
@@ -22,7 +23,8 @@ static LogicalResult arrayFeatureExtractor(Node &node) {
   return node.result(axis == 0 ? b.reshape(y, {1, count}) : y);
 }
 
-// 1 above the threshold, else 0.
+// 1 above the threshold, else 0. The comparison has no gradient, and none
+// flows.
 static LogicalResult binarizer(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();

@@ -17,6 +17,7 @@ using namespace fsdpc::frontend;
 static LogicalResult constant(Node &node) {
   Emitter &b = node.b;
   // Sparse tensors and strings have attributes of their own, which end below.
+  // The tensor's bytes are read now, within the budget for folded constants.
   if (const auto *value = node.attribute("value"); value && value->has_t()) {
     auto tensor = node.importer.weights().constant(value->t());
     if (failed(tensor))
@@ -40,7 +41,8 @@ static LogicalResult constant(Node &node) {
   return node.refuse("the value must be a tensor or numbers");
 }
 
-// The shape can be huge; a broadcast scalar takes no memory.
+// The shape can be huge; a broadcast scalar takes no memory. The shape must be
+// constant, as all shapes are.
 static LogicalResult constantOfShape(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
@@ -60,7 +62,9 @@ static LogicalResult constantOfShape(Node &node) {
   return node.result(b.broadcast(value, *shape), type);
 }
 
-// start + step · iota. The length must be constant, since shapes are static.
+// start + step · iota. The length must be constant, since shapes are static. A
+// float range of many elements has the rounding of step · i, not of a running
+// sum.
 static LogicalResult range(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();
@@ -85,7 +89,9 @@ static LogicalResult range(Node &node) {
 }
 
 // Wide floats all become f32 (importedType), so a cast between them is dropped:
-// --param-dtype decides the type that the model computes in.
+// --param-dtype decides the type that the model computes in. What saturates and
+// how floats round is the node's (readConversion): ONNX has attributes for
+// 8-bit floats.
 static LogicalResult castTo(Node &node, int64_t type) {
   if (!importedType(type, node.b.builder.getContext()))
     return node.refuse("element type " + nameOf(type) + " is not supported");
@@ -106,7 +112,8 @@ static LogicalResult castLike(Node &node) {
   return castTo(node, node.elementType(1));
 }
 
-// The diagonal is where the column equals the row plus k.
+// The diagonal is where the column equals the row plus k. Two iotas and a
+// comparison: no constant of the matrix's size.
 static LogicalResult eyeLike(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();

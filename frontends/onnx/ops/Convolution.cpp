@@ -46,7 +46,8 @@ static std::optional<Operands> readOperands(Node &node) {
 }
 
 // Sets the node's result to the image `y` in the form of its input, plus the
-// bias. nn's convolutions have no bias.
+// bias. nn's convolutions have no bias. `y` is N×C×H×W even for a node over
+// N×C×L; likeInput drops the height of 1.
 static LogicalResult addBias(Node &node, Value y) {
   Emitter &b = node.b;
   int64_t rank = rankOf(node.input(0)), channels = shapeOf(y)[1];
@@ -54,7 +55,8 @@ static LogicalResult addBias(Node &node, Value y) {
   Value bias = node.input(2);
   if (bias && shapeOf(bias) != ArrayRef<int64_t>({channels}))
     return node.refuse("the bias must have one element per output channel");
-  // Exporters write a missing bias as zeros.
+  // Exporters write a missing bias as zeros. | matchSplat| Leaving it out saves
+  // a pass over the result and a gradient.
   if (!bias || matchSplat(bias) == 0.0)
     return node.result(y);
   Shape perChannel(rank - 1, 1);
@@ -114,6 +116,8 @@ static LogicalResult conv(Node &node) {
   auto w = readWindow(node, sizes, kernel);
   if (!w)
     return failure();
+  // N×M×H'×W'. readWindow has computed H' and W' from pads, strides and
+  // dilations, or from auto_pad.
   Shape shape = {s[0], f[0], w->output[0], w->output[1]};
   if (failed(node.checkShape(shape)))
     return failure();
@@ -139,6 +143,7 @@ static LogicalResult convTranspose(Node &node) {
   auto w = readTransposedWindow(node, sizes, kernel);
   if (!w)
     return failure();
+  // The filter is C×(M/group)×kH×kW: M output channels in all.
   Shape shape = {s[0], f[1] * group, w->output[0], w->output[1]};
   if (failed(node.checkShape(shape)))
     return failure();
@@ -149,6 +154,8 @@ static LogicalResult convTranspose(Node &node) {
 
 // Adds up N×(C·K)×L columns, one per place of a window of K elements, into the
 // image that they were taken from: any number of spatial dimensions.
+// torch.nn.Fold. Each place of the window is one column; the sum over the K
+// taps is unrolled, so K is bounded.
 static LogicalResult col2Im(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();
@@ -172,6 +179,7 @@ static LogicalResult col2Im(Node &node) {
     return failure();
   int64_t taps = countElements(w->kernel).value_or(0);
   int64_t places = countElements(w->output).value_or(0);
+  // A pad and an addition per tap: 64×64 windows are the largest.
   constexpr int64_t mostTaps = 4096;
   if (taps < 1 || taps > mostTaps || shapeOf(x)[1] % taps != 0 ||
       shapeOf(x)[2] != places)
@@ -191,6 +199,8 @@ static LogicalResult col2Im(Node &node) {
   if (failed(node.checkShape(padded)) || failed(node.checkShape(split)))
     return failure();
   Value columns = b.reshape(x, split), sum;
+  // Tap k lies at the offset `offsets` in the padded image and repeats every
+  // `strides`: the inverse of a strided slice, which is a pad with gaps.
   for (int64_t k = 0; k < taps; ++k) {
     Shape offsets(dims + 2, 0), strides(dims + 2, 1);
     int64_t rest = k;

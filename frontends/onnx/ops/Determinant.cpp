@@ -10,7 +10,9 @@ using nn::Predicate;
 using nn::ReduceKind;
 
 // Returns 1 in the first row whose element of the first column has the largest
-// absolute value, else 0: B×n×1.
+// absolute value, else 0: B×n×1. Partial pivoting bounds the growth of rounding
+// errors. The first of equal rows is taken, so the result does not depend on
+// the order of a reduction.
 static Value pivotRow(Emitter &b, Value column) {
   Value magnitude = b.unary<nn::AbsOp>(column);
   Value most =
@@ -25,7 +27,8 @@ static Value pivotRow(Emitter &b, Value column) {
 
 // Eliminates the first column of B×n×n: multiplies `result` (B×1×1) by the
 // pivot, whose row changes places with the first one, and returns the
-// (n-1)×(n-1) matrices that are left.
+// (n-1)×(n-1) matrices that are left. An exchange of rows changes the sign of
+// the determinant.
 static Value eliminate(Emitter &b, Value matrix, Value &result) {
   int64_t batch = shapeOf(matrix)[0], n = shapeOf(matrix)[1];
   Value column = b.slice(matrix, 2, 0, 1);
@@ -62,6 +65,7 @@ static LogicalResult det(Node &node) {
       tensorType(x).getNumElements() == 0)
     return node.refuse("the input must be square matrices");
   int64_t n = shapeOf(x).back();
+  // Unrolled steps cost some twenty ops each.
   constexpr int64_t most = 64;
   if (n > most)
     return node.refuse("the matrices have " + Twine(n) + " rows; at most " +

@@ -9,6 +9,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// The ratio is an input since opset 12 and an attribute before. With ratio 0 or
+// in evaluation the input passes through.
 static LogicalResult dropout(Node &node) {
   if (failed(node.expectInputs(1, 3)) ||
       failed(node.expectFloat(node.input(0))))
@@ -27,6 +29,7 @@ static LogicalResult dropout(Node &node) {
   std::optional<double> mode;
   if (node.has(2) && !(mode = node.number(2, "'training_mode'")))
     return failure();
+  // nullopt if the options turn this dropout off.
   std::optional<int64_t> ordinal =
       node.importer.dropoutOrdinal(node, ratio, mode);
   Emitter &b = node.b;
@@ -41,6 +44,8 @@ static LogicalResult dropout(Node &node) {
   node.setOutput(0, dropped(x));
   // The mask says which elements are kept: of ones the others become 0.
   if (node.isUsed(1)) {
+    // The same ordinal gives the same random numbers, so the mask is that of
+    // output 0.
     Value ones = dropped(b.like(x, 1));
     node.setOutput(1, b.compare(nn::Predicate::ne, ones, b.like(x, 0)));
   }

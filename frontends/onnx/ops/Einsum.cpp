@@ -11,6 +11,7 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 namespace {
+// An operand, or the product of several.
 struct Term {
   Value value;
   std::string labels; // one per dimension
@@ -29,6 +30,7 @@ struct Equation {
       shape.push_back(sizes.at(label));
     return shape;
   }
+  // The product of the sizes; 1 for no labels.
   int64_t count(const std::string &labels) const {
     Shape shape = shapeOf(labels);
     return std::accumulate(shape.begin(), shape.end(), int64_t(1),
@@ -41,7 +43,8 @@ static bool has(const std::string &labels, char label) {
   return labels.find(label) != std::string::npos;
 }
 
-// Sums over the labels that neither another operand nor the result has.
+// Sums over the labels that neither another operand nor the result has. Summing
+// first makes the product smaller.
 static void sumAlone(Emitter &b, Term &term, const std::string &kept) {
   Shape axes, shape;
   std::string labels;
@@ -57,7 +60,8 @@ static void sumAlone(Emitter &b, Term &term, const std::string &kept) {
   term.labels = labels;
 }
 
-// Transposes a term to the given order of labels.
+// Transposes a term to the given order of labels. Every label of the term must
+// be in `labels`.
 static Value order(Emitter &b, const Term &term, const std::string &labels) {
   Shape permutation;
   for (char label : labels)
@@ -67,6 +71,7 @@ static Value order(Emitter &b, const Term &term, const std::string &labels) {
 
 // Takes the diagonal of dimensions with the same label: brought together at the
 // end they are one dimension of n², of which every (n + 1)-th element counts.
+// "ii->i" and "iij->ij". Three equal labels take two rounds.
 static void takeDiagonals(Emitter &b, Term &term) {
   for (size_t i = 0; i < term.labels.size(); ++i) {
     size_t j = term.labels.find(term.labels[i], i + 1);
@@ -130,7 +135,8 @@ static std::string implicitResult(ArrayRef<StringRef> lists) {
 
 // Reads an operand. A dimension of size 1 under an ellipsis broadcasts: it is
 // dropped, and the label's size is that of another operand. Returns false if
-// the labels do not fit.
+// the labels do not fit. `widest` becomes the largest number of dimensions that
+// an ellipsis stands for, which the result's ellipsis has.
 static bool readTerm(Node &node, Equation &e, StringRef list, int64_t i,
                      int64_t &widest) {
   Emitter &b = node.b;
@@ -165,7 +171,8 @@ static bool readTerm(Node &node, Equation &e, StringRef list, int64_t i,
   return true;
 }
 
-// Returns nullopt after it has refused the node.
+// Returns nullopt after it has refused the node. Labels are letters, capitals
+// too; digits are free for the dimensions of ellipses.
 static std::optional<Equation> readEquation(Node &node) {
   std::string equation = node.getString("equation", "");
   equation.erase(std::remove(equation.begin(), equation.end(), ' '),
@@ -205,7 +212,9 @@ static std::optional<Equation> readEquation(Node &node) {
 // Contracts two terms; `kept` are the labels that are needed afterwards. Labels
 // fall into four classes: in both terms and kept (batch), in the first only
 // (rows), in the second only (columns), in both but not kept (inner).
-// Transposes bring the terms into the form of one batched product.
+// Transposes bring the terms into the form of one batched product. The result's
+// labels are batch, rows, columns, in this order; the last transpose puts them
+// into the order that the equation asks for.
 static FailureOr<Term> contract(Node &node, const Equation &e, Term first,
                                 Term second, const std::string &kept) {
   Emitter &b = node.b;
@@ -221,6 +230,7 @@ static FailureOr<Term> contract(Node &node, const Equation &e, Term first,
       columns += label;
   if (failed(node.checkShape(e.shapeOf(batch + rows + columns))))
     return failure();
+  // B×R×I times B×I×C; a class without labels has size 1.
   Shape shape = e.shapeOf(batch), lhsShape = shape, rhsShape = shape;
   lhsShape.append({e.count(rows), e.count(inner)});
   rhsShape.append({e.count(inner), e.count(columns)});
@@ -232,6 +242,8 @@ static FailureOr<Term> contract(Node &node, const Equation &e, Term first,
               batch + rows + columns};
 }
 
+// From left to right, as in torch without opt_einsum: no search for a cheaper
+// order.
 static LogicalResult einsum(Node &node) {
   if (failed(node.expectInputs(1, std::max<int64_t>(1, node.numInputs()))))
     return failure();
@@ -242,6 +254,8 @@ static LogicalResult einsum(Node &node) {
   std::optional<Equation> e = readEquation(node);
   if (!e)
     return failure();
+  // `kept` holds what the result and later operands need; everything else is
+  // summed at once.
   Term all = e->terms[0];
   for (size_t i = 1; i < e->terms.size(); ++i) {
     std::string kept = e->out;

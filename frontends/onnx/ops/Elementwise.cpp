@@ -47,6 +47,8 @@ template <typename OpT> static LogicalResult logical(Node &node) {
 // An associative op of any number of operands, applied from left to right.
 template <typename OpT> static LogicalResult variadic(Node &node) {
   SmallVector<Value> x;
+  // A bound on inputs keeps a hostile node from making a chain of ops without
+  // end.
   if (failed(operands(node, x, 1, 1024)))
     return failure();
   Value result = x[0];
@@ -66,6 +68,7 @@ static LogicalResult mean(Node &node) {
   return node.result(node.b.binary<nn::DivOp>(result, double(x.size())));
 }
 
+// The result is bool and has no gradient.
 template <Predicate predicate> static LogicalResult compare(Node &node) {
   SmallVector<Value> x;
   if (failed(operands(node, x, 2, 2)))
@@ -82,6 +85,7 @@ static LogicalResult expectDivisor(Node &node) {
   return success();
 }
 
+// Integer division truncates, as in C; ONNX leaves it open.
 static LogicalResult div(Node &node) {
   SmallVector<Value> x;
   if (failed(operands(node, x, 2, 2)) || failed(expectDivisor(node)))
@@ -154,6 +158,8 @@ static LogicalResult pow(Node &node) {
   // ONNX allows an exponent of another type; the result has the base's.
   bool isWhole =
       !isa<FloatType>(elementOf(base)) && !isa<FloatType>(elementOf(exponent));
+  // An integer base with a float exponent computes in f32; the power is rounded
+  // back.
   Type computed = isWhole || isa<FloatType>(elementOf(base))
                       ? elementOf(base)
                       : b.builder.getF32Type();
@@ -168,6 +174,7 @@ static LogicalResult pow(Node &node) {
   return node.result(b.cast(power, elementOf(base)));
 }
 
+// The gradient flows through the chosen branch alone, even if the other is NaN.
 static LogicalResult where(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();
@@ -180,7 +187,8 @@ static LogicalResult where(Node &node) {
   return node.result(node.b.select(x[0], x[1], x[2]));
 }
 
-// Both bounds are optional inputs.
+// Both bounds are optional inputs. Minimum and maximum, in this order: if min >
+// max the result is max, as ONNX says.
 static LogicalResult clip(Node &node) {
   if (failed(node.expectInputs(1, 3)))
     return failure();
@@ -199,7 +207,7 @@ static LogicalResult clip(Node &node) {
   return node.result(x);
 }
 
-// The form of opset 10 and before.
+// The form of opset 10 and before. The bounds are attributes there.
 static LogicalResult clipToAttributes(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
@@ -244,7 +252,8 @@ static LogicalResult identity(Node &node) {
   return success();
 }
 
-// 1 / sqrt(x) is how exporters write rsqrt.
+// 1 / sqrt(x) is how exporters write rsqrt. The pair becomes one op with one
+// adjoint; 1 / x alone stays a division.
 static Value reciprocal(Node &node, Value x) {
   if (auto root = x.getDefiningOp<nn::SqrtOp>())
     return node.b.unary<nn::RsqrtOp>(root.getInput());
@@ -256,7 +265,7 @@ static Value isNaN(Node &node, Value x) {
   return node.b.compare(Predicate::ne, x, x);
 }
 
-// One sign, both, or neither.
+// One sign, both, or neither. Comparing with infinity needs no bits.
 static Value isInf(Node &node, Value x) {
   Emitter &b = node.b;
   bool above = node.getInt("detect_positive", 1);

@@ -10,7 +10,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 // Applies the graph of an attribute, if the node has it, to scores or weights.
-// Returns null after it has refused the node.
+// Returns null after it has refused the node. The graph is imported in place
+// with the scores as its input; its own nodes count against the budgets.
 static Value modified(Node &node, StringRef name, Value x) {
   const onnx::AttributeProto *graph = node.attribute(name);
   if (!graph)
@@ -32,6 +33,7 @@ static Value modified(Node &node, StringRef name, Value x) {
   return result;
 }
 
+// Query heads may be a multiple of the key's, as in Attention.
 static LogicalResult flexAttention(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();

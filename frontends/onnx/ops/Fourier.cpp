@@ -24,6 +24,9 @@ struct Transform {
 static constexpr int64_t kMostEntries = 1 << 24;
 
 // What the part `k` of input number `j` adds to part `l` of output number `m`.
+// A complex product in real parts: cosines on the diagonal, sines with opposite
+// signs beside it. The inverse of a half spectrum takes each inner frequency
+// twice, for its conjugate.
 static double entryOf(const Transform &t, int64_t j, int64_t k, int64_t m,
                       int64_t l) {
   if (j >= t.length)
@@ -44,7 +47,8 @@ static double entryOf(const Transform &t, int64_t j, int64_t k, int64_t m,
   return k == 0 ? weight * sine : -weight * sine;
 }
 
-// Transforms the last two dimensions, numbers and parts.
+// Transforms the last two dimensions, numbers and parts. The cost is length²
+// per row, which is what an FFT saves; models transform short frames.
 static Value transformed(Emitter &b, Value x, const Transform &t) {
   int64_t width = t.from * t.parts, columns = t.to * t.partsTo;
   std::vector<float> entries;
@@ -62,7 +66,8 @@ static Value transformed(Emitter &b, Value x, const Transform &t) {
   return b.reshape(y, shape);
 }
 
-// Charges a constant of so many floats, each of which takes a cosine.
+// Charges a constant of so many floats, each of which takes a cosine. Budgets
+// bound what a small hostile file can make the importer compute.
 static LogicalResult chargeConstant(Node &node, int64_t entries) {
   constexpr int64_t stepsPerEntry = 8;
   for (auto [cost, amount] :
@@ -74,6 +79,8 @@ static LogicalResult chargeConstant(Node &node, int64_t entries) {
   return success();
 }
 
+// `from` may differ from `length`: a longer input is cut, a shorter one padded
+// with zeros.
 static LogicalResult expectMatrix(Node &node, const Transform &t) {
   // Each is bounded before they are multiplied.
   for (int64_t size : {t.length, t.from, t.to})
@@ -107,6 +114,8 @@ static LogicalResult dft(Node &node) {
         "dimension, which is not transformed");
   bool inverse = node.getInt("inverse", 0), half = node.getInt("onesided", 0);
   int64_t from = shapeOf(x)[*axis];
+  // A half spectrum of n / 2 + 1 numbers stands for an even length unless
+  // dft_length says otherwise.
   std::optional<int64_t> length = inverse && half ? 2 * (from - 1) : from;
   if (node.has(1) && !(length = node.wholeNumber(1, "'dft_length'")))
     return failure();
@@ -117,6 +126,8 @@ static LogicalResult dft(Node &node) {
     t.to = *length / 2 + 1;
   if (failed(expectMatrix(node, t)))
     return failure();
+  // The transform works on the last two dimensions; the swap is its own
+  // inverse.
   Shape swap;
   for (int64_t i = 0; i < rankOf(x); ++i)
     swap.push_back(i);
@@ -126,6 +137,8 @@ static LogicalResult dft(Node &node) {
 }
 
 // Inputs: the signal B×T×(1 or 2), the step, a window, the length of a frame.
+// Without centering or padding: ONNX leaves both to the exporter. The result is
+// B×frames×bins×2.
 static LogicalResult stft(Node &node) {
   if (failed(node.expectInputs(2, 4)) ||
       failed(node.expectFloat(node.input(0))))
@@ -161,6 +174,8 @@ static LogicalResult stft(Node &node) {
   if (frames > kMostIntegers / *length)
     return node.refuse("more than " + Twine(kMostIntegers) +
                        " elements in frames are not supported");
+  // Overlapping frames are a gather along time, whose adjoint adds up the
+  // overlaps.
   SmallVector<int64_t> places;
   for (int64_t f = 0; f < frames; ++f)
     for (int64_t i = 0; i < *length; ++i)
@@ -186,6 +201,7 @@ static LogicalResult window(Node &node, ArrayRef<double> coefficients) {
                        ", which is negative or too large");
   if (failed(chargeConstant(node, *size)))
     return failure();
+  // n is 0 for a symmetric window of one sample, whose angle is 0.
   double n = double(node.getInt("periodic", 1) ? *size : *size - 1);
   SmallVector<float> values;
   for (int64_t i = 0; i < *size; ++i) {
@@ -203,7 +219,8 @@ static LogicalResult window(Node &node, ArrayRef<double> coefficients) {
 }
 
 // Triangles of equal width on the mel scale, in which each bin of a spectrum
-// has its weights: (dft_length / 2 + 1)×bins.
+// has its weights: (dft_length / 2 + 1)×bins. The scale is HTK's, 2595 log10(1
+// + f / 700). The edges are whole bins, as the specification computes them.
 static LogicalResult melWeights(Node &node) {
   if (failed(node.expectInputs(5, 5)))
     return failure();

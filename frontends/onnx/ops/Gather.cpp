@@ -35,6 +35,8 @@ static std::optional<std::pair<int64_t, int64_t>> progression(Value indices,
   return std::pair((*values)[0], step);
 }
 
+// Three forms, the cheapest that fits: one lookup that is broadcast, a strided
+// slice, or nn.embedding.
 Value frontend::gatherRows(Emitter &b, Value table, Value ids,
                            std::optional<int64_t> padding) {
   ArrayRef<int64_t> row = shapeOf(table).drop_front();
@@ -89,7 +91,9 @@ LogicalResult frontend::expectInside(Node &node, Value indices, int64_t axis,
   return success();
 }
 
-// Transposes the axis to the front, and restores its place in the result.
+// Transposes the axis to the front, and restores its place in the result. The
+// result is the data's shape with the axis replaced by the dimensions of the
+// indices.
 static Value gatherAxis(Emitter &b, Value data, Value indices, int64_t axis,
                         std::optional<int64_t> padding) {
   Shape permutation = {axis};
@@ -108,6 +112,7 @@ static Value gatherAxis(Emitter &b, Value data, Value indices, int64_t axis,
   return b.transpose(rows, back);
 }
 
+// Data [a, n, b] and indices [i, j] along the axis of n give [a, i, j, b].
 static LogicalResult gather(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -143,6 +148,8 @@ Value frontend::gatherAlong(Emitter &b, Value data, Value ids, int64_t axis) {
   return gatherAxis(b, data, ids, axis, std::nullopt);
 }
 
+// The position is kept in i64. `inside` stays null if every index is an iota,
+// and then no select is made.
 Value frontend::linearPosition(Emitter &b, ArrayRef<Value> indices,
                                ArrayRef<int64_t> sizes) {
   Value total, inside;
@@ -170,7 +177,8 @@ Value frontend::linearPosition(Emitter &b, ArrayRef<Value> indices,
 }
 
 // The leading dimensions that the indices address become one, and their indices
-// one linear index.
+// one linear index. Data [batch…, n…, rest…] and indices [batch…, outer…,
+// depth] give [batch…, outer…, rest…]. The position in a batch is an iota.
 static LogicalResult gatherND(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -210,6 +218,7 @@ static LogicalResult gatherND(Node &node) {
       gatherRows(b, b.reshape(data, table), linearPosition(b, parts, sizes)));
 }
 
+// All but one coordinate of each position are iotas.
 Value frontend::takeElements(Emitter &b, Value data, Value indices,
                              int64_t axis) {
   SmallVector<Value> parts;
@@ -249,7 +258,8 @@ static LogicalResult gatherElements(Node &node) {
   return node.result(takeElements(b, data, indices, *axis));
 }
 
-// Compares the index with positions along the new axis.
+// Compares the index with positions along the new axis. An index outside of the
+// depth gives a row of off values. `values` is [off, on].
 static LogicalResult oneHot(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();

@@ -9,7 +9,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 // A tensor with respect to which the node differentiates. A parameter is loaded
-// anew at each use, so it is known by its symbol.
+// anew at each use, so it is known by its symbol. Returns null for a value that
+// is not a load.
 static Attribute symbolOf(Value value) {
   auto load = value.getDefiningOp<fsdp::LoadOp>();
   return load ? Attribute(load.getSymbolAttr()) : Attribute();
@@ -49,6 +50,8 @@ private:
 };
 } // namespace
 
+// Adds to the gradients of the op's operands. An op that no gradient reaches is
+// passed over.
 LogicalResult Sweep::differentiate(Operation *op) {
   SmallVector<Value> resultGrads, operandGrads(op->getNumOperands());
   for (Value result : op->getResults())
@@ -93,6 +96,7 @@ LogicalResult Sweep::run(Value y) {
     varied.insert(op.result_begin(), op.result_end());
     path.push_back(&op);
   }
+  // Charged as four ops per adjoint, before any is built.
   if (!b.spend(Cost::ops, 4 * int64_t(path.size())))
     return node.refuse("the gradient needs " + Budgets::exceeded(Cost::ops));
   if (varied.contains(y))
@@ -103,6 +107,7 @@ LogicalResult Sweep::run(Value y) {
   return success();
 }
 
+// A parameter that is loaded several times sums over its loads.
 Value Sweep::gradientOf(Value x) {
   Value sum = gradients.lookup(x);
   if (Attribute symbol = symbolOf(x))
@@ -116,7 +121,7 @@ Value Sweep::gradientOf(Value x) {
 
 // Attributes: the names of the tensors 'xs', which are inputs as well, and of
 // 'y'. Inputs after the xs ('zs') are held constant, which they are here
-// anyway.
+// anyway. Only tensors before the node count: 'y' must be computed already.
 static LogicalResult gradient(Node &node) {
   const auto *names = node.attribute("xs");
   Value y = node.importer.lookup(node.getString("y", ""));

@@ -14,7 +14,9 @@ static constexpr int64_t kExactTerms = 256;
 
 // Returns input i less its zero point (input `zero`, if the node has it), as
 // f32. The zero point is a scalar, or has one element per index of `axis`.
-// Returns null after it has refused the node.
+// Returns null after it has refused the node. Subtracting first keeps the
+// product linear: no correction terms for the zero points are needed
+// afterwards.
 static Value centred(Node &node, int64_t i, int64_t zero, int64_t axis) {
   Emitter &b = node.b;
   Value x = node.input(i);
@@ -40,7 +42,9 @@ static Value centred(Node &node, int64_t i, int64_t zero, int64_t axis) {
 }
 
 // The product of batches of matrices of whole numbers, as i32. Returns null
-// after it has refused the node.
+// after it has refused the node. The inner dimension is cut into runs of
+// kExactTerms; each run is one f32 product, exact because its sum stays below
+// 2^24, and the runs are added as i32, which wraps as ONNX's result does.
 static Value exactProduct(Node &node, Value lhs, Value rhs) {
   Emitter &b = node.b;
   int64_t rank = std::max(rankOf(lhs), rankOf(rhs));
@@ -62,6 +66,8 @@ static Value exactProduct(Node &node, Value lhs, Value rhs) {
     whole.append(shapeOf(x).end() - 2, shapeOf(x).end());
     return b.broadcast(x, whole);
   };
+  // Slicing comes after broadcasting, so that both operands have the rank of
+  // the result.
   lhs = wide(lhs), rhs = wide(rhs);
   int64_t inner = shapeOf(lhs).back();
   Type i32 = b.builder.getI32Type();
@@ -86,7 +92,8 @@ static LogicalResult matMulInteger(Node &node) {
 }
 
 // The convolution of whole numbers x (N×C×…) and filter, as i32. Returns null
-// after it has refused the node.
+// after it has refused the node. A window of K elements may cover kExactTerms /
+// K channels at a time; groups keep their channels together.
 static Value exactConvolution(Node &node, Value x, Value filter) {
   Emitter &b = node.b;
   int64_t rank = rankOf(x), group = node.getInt("group", 1);
@@ -132,7 +139,9 @@ static Value exactConvolution(Node &node, Value x, Value filter) {
   return b.reshape(sum, {shape[0], shape[1], shape[3]});
 }
 
-// Inputs: x, filter, and their zero points; pads have the value of x's.
+// Inputs: x, filter, and their zero points; pads have the value of x's. The
+// zero points are subtracted before the convolution, so padding with 0 is
+// padding with x's zero point.
 static LogicalResult convInteger(Node &node) {
   if (failed(node.expectInputs(2, 4)))
     return failure();
@@ -145,7 +154,8 @@ static LogicalResult convInteger(Node &node) {
 // Quantises the sum, an i32, of products of two quantised values: inputs 1, 4
 // and 6 are the scales of both operands and of the result, input 7 is the
 // result's zero point. The second operand's scale may have one element per
-// index of `axis` of the result.
+// index of `axis` of the result. i32 to f32 rounds above 2^24. The factor is
+// one product, so each element rounds once more.
 static LogicalResult requantise(Node &node, Value sum, int64_t axis) {
   Emitter &b = node.b;
   Type f32 = b.builder.getF32Type();
@@ -180,7 +190,8 @@ static LogicalResult requantise(Node &node, Value sum, int64_t axis) {
 }
 
 // Inputs: a, its scale and zero point, b, its scale and zero point, and those
-// of the result.
+// of the result. The input of each scale and zero point follows its operand: 1
+// and 2 for a, 4 and 5 for b, 6 and 7 for the result.
 static LogicalResult qLinearMatMul(Node &node) {
   if (failed(node.expectInputs(8, 8)))
     return failure();
@@ -201,6 +212,7 @@ static LogicalResult qLinearConv(Node &node) {
   Value sum = filter ? exactConvolution(node, x, filter) : Value();
   if (!sum)
     return failure();
+  // It is in units of the sum, so it is added before the result is scaled.
   if (Value bias = node.input(8)) {
     int64_t channels = shapeOf(sum)[1];
     if (elementOf(bias) != elementOf(sum) ||

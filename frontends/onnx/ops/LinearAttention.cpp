@@ -30,7 +30,8 @@ static Value toHeads(Node &node, Value x, int64_t heads) {
   return node.b.transpose(split, {0, 2, 1, 3});
 }
 
-// Repeats each of the heads of a state, for its group of queries.
+// Repeats each of the heads of a state, for its group of queries. Grouped
+// queries, as in Attention: queries share the state of their key head.
 static Value repeated(Emitter &b, Value state, int64_t heads) {
   ArrayRef<int64_t> s = shapeOf(state);
   if (s[1] == heads)
@@ -41,7 +42,9 @@ static Value repeated(Emitter &b, Value state, int64_t heads) {
   return b.reshape(copies, {s[0], heads, s[2], s[3]});
 }
 
-// Returns nullopt after it has refused the node.
+// Returns nullopt after it has refused the node. "linear" is Katharopoulos et
+// al., 2020; "gated" adds the decay, "delta" the delta rule of Schlag et al.,
+// 2021, and "gated_delta" both (Yang et al., 2024).
 static std::optional<Recurrence> readRecurrence(Node &node) {
   Emitter &b = node.b;
   auto refuse = [&](const Twine &reason) -> std::optional<Recurrence> {
@@ -72,6 +75,8 @@ static std::optional<Recurrence> readRecurrence(Node &node) {
   if (shapeOf(r.query)[0] != k[0] || shapeOf(r.query)[2] != k[2] ||
       shapeOf(r.query)[3] != k[3] || v.take_front(3) != k.take_front(3))
     return refuse("query, key and value have incompatible shapes");
+  // One decay per head, or one per element of the key, which scales the rows of
+  // the state.
   Shape perHead = {k[0], k[2], heads}, state = {k[0], heads, k[3], v[3]};
   if (isGated) {
     bool isPerHead = shapeOf(node.input(4)) == ArrayRef<int64_t>(perHead);
@@ -104,6 +109,7 @@ static Value step(Emitter &b, Recurrence &r, int64_t t) {
   auto column = [&](Value x) { return b.transpose(x, {0, 1, 3, 2}); };
   Value key = at(r.key), value = at(r.value);
   if (r.decay) {
+    // The decay is given as its logarithm.
     Value kept = b.unary<nn::ExpOp>(column(at(r.decay)));
     r.state = b.binary<nn::MulOp>(r.state, b.broadcast(kept, shape));
   }
@@ -113,6 +119,7 @@ static Value step(Emitter &b, Recurrence &r, int64_t t) {
     value = b.binary<nn::MulOp>(b.broadcast(at(r.beta), row),
                                 b.binary<nn::SubOp>(value, retrieved));
   }
+  // S += k · vᵀ, as a product of a column and a row.
   r.state = b.binary<nn::AddOp>(
       r.state, b.binary<nn::MulOp>(b.broadcast(column(key), shape),
                                    b.broadcast(value, shape)));
@@ -122,6 +129,8 @@ static Value step(Emitter &b, Recurrence &r, int64_t t) {
   return b.matmul(query, repeated(b, r.state, heads), read);
 }
 
+// `scale` multiplies the result instead of the query, which is the same up to
+// rounding.
 static LogicalResult linearAttention(Node &node) {
   if (failed(node.expectInputs(3, 6)))
     return failure();
@@ -133,6 +142,8 @@ static LogicalResult linearAttention(Node &node) {
   if (!r)
     return failure();
   SmallVector<Value> rows;
+  // A sequence that needs too many ops ends the loop early; the importer then
+  // reports the budget that was exceeded.
   for (int64_t t = 0; t < shapeOf(r->key)[2] && !b.hasTooManyOps; ++t)
     rows.push_back(step(b, *r, t));
   Value y = b.binary<nn::MulOp>(b.concat(rows, 2), r->scale);
@@ -143,7 +154,8 @@ static LogicalResult linearAttention(Node &node) {
   return success();
 }
 
-// A depthwise convolution over the last elements of the past and the input.
+// A depthwise convolution over the last elements of the past and the input. The
+// state is the last k - 1 inputs, so a sequence may be fed in pieces.
 static LogicalResult causalConv(Node &node) {
   if (failed(node.expectInputs(2, 4)) ||
       failed(node.expectFloat(node.input(0))) ||

@@ -23,7 +23,8 @@ static const onnx::GraphProto *bodyOf(Node &node) {
   return &body->g();
 }
 
-// Stacks one value per iteration along a new axis.
+// Stacks one value per iteration along a new axis. ONNX stacks along `axis`,
+// counted in the result's dimensions.
 static Value stacked(Node &node, ArrayRef<Value> values, int64_t axis) {
   SmallVector<Value> parts;
   for (Value value : values) {
@@ -41,7 +42,8 @@ static Value stacked(Node &node, ArrayRef<Value> values, int64_t axis) {
 }
 
 // Reads the inputs that the loop carries, from `first` on. Returns false after
-// it has refused the node.
+// it has refused the node. A carried value may be a tensor, a sequence or an
+// optional.
 static bool readCarried(Node &node, int64_t first, int64_t end,
                         SmallVectorImpl<Item> &items) {
   for (int64_t i = first; i < end; ++i) {
@@ -64,7 +66,8 @@ static bool collect(Node &node, SmallVectorImpl<Value> &list,
 }
 
 // Inputs: the number of iterations, a condition, and the values that are
-// carried. The condition must be constant after each iteration.
+// carried. The condition must be constant after each iteration. Either bound
+// may be missing; a condition that never becomes false runs into the budgets.
 static LogicalResult loop(Node &node) {
   if (node.numInputs() < 2)
     return node.refuse("inputs 'M' and 'cond' are missing");
@@ -86,6 +89,7 @@ static LogicalResult loop(Node &node) {
     return node.refuse("the body must have an output for its condition and for "
                        "each value that is carried");
   SmallVector<SmallVector<Value>> scanned(body->output_size() - count - 1);
+  // Counted once; each iteration spends as much.
   InliningCost::Size size = node.importer.costOf(*body);
   for (int64_t i = 0; *condition != 0 && (!times || i < *times); ++i) {
     SmallVector<Item> inputs = {
@@ -126,7 +130,9 @@ static int64_t entryOf(const std::optional<SmallVector<int64_t>> &list,
   return list && i < int64_t(list->size()) ? (*list)[i] : 0;
 }
 
-// Iterates over slices of some inputs, and stacks some outputs.
+// Iterates over slices of some inputs, and stacks some outputs. The last
+// `num_scan_inputs` inputs are sequences; those before are carried. The axes
+// and directions are lists per sequence, 0 where absent.
 static LogicalResult scan(Node &node) {
   const onnx::GraphProto *body = bodyOf(node);
   if (!body)
@@ -165,6 +171,7 @@ static LogicalResult scan(Node &node) {
   for (int64_t i = 0; i < *times; ++i) {
     SmallVector<Item> inputs = carried, outputs;
     for (auto [k, sequence] : llvm::enumerate(sequences)) {
+      // Direction 1 runs from the end.
       int64_t at = entryOf(inputTurns, k) ? *times - 1 - i : i;
       Value part = b.slice(sequence, axes[k], at, 1);
       Shape shape(shapeOf(part));
@@ -189,6 +196,7 @@ static LogicalResult scan(Node &node) {
     auto axis = node.axis(entryOf(outputAxes, i), rankOf(list[0]) + 1);
     if (!axis)
       return failure();
+    // Outputs are stacked in reverse instead of written from the end.
     if (entryOf(outputTurns, i))
       std::reverse(list.begin(), list.end());
     Value all = stacked(node, list, *axis);
@@ -200,7 +208,8 @@ static LogicalResult scan(Node &node) {
 }
 
 // Calls the body once per tensor of the first sequence. The other inputs are
-// sequences of the same length, or tensors that each call gets.
+// sequences of the same length, or tensors that each call gets. Each output is
+// a sequence with one tensor per call.
 static LogicalResult sequenceMap(Node &node) {
   const onnx::GraphProto *body = bodyOf(node);
   SmallVector<Item> given;

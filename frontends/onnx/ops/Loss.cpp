@@ -8,7 +8,8 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// Turns N×C×d… into rows×C.
+// Turns N×C×d… into rows×C. A row per target, classes last, as nn.cross_entropy
+// wants it. The transpose is a reshape when there are no further dimensions.
 static Value toRows(Emitter &b, Value x) {
   Shape permutation = {0};
   for (int64_t i = 2; i < rankOf(x); ++i)
@@ -57,8 +58,8 @@ static std::optional<Classification> parse(Node &node) {
   result.reduction = node.getString("reduction", "mean");
   if (const auto *ignored = node.attribute("ignore_index"))
     result.ignoreIndex = b.builder.getI64IntegerAttr(ignored->i());
-  // Targets of the data are checked when it is read; computed ones that are no
-  // class give NaN (nn.take_along_axis).
+  // Targets of the data are checked when it is read; computed ones outside of
+  // the classes give NaN (nn.take_along_axis).
   if (auto constants = integersOf(targets))
     for (int64_t target : *constants) {
       bool isIgnored =
@@ -70,6 +71,7 @@ static std::optional<Classification> parse(Node &node) {
   return result;
 }
 
+// Requires an ignore index.
 static Value isIgnored(Emitter &b, const Classification &c) {
   return b.compare(nn::Predicate::eq, c.targets,
                    b.like(c.targets, c.ignoreIndex.getInt()));
@@ -90,7 +92,8 @@ static Value masked(Emitter &b, const Classification &c, Value rows) {
   return b.select(isIgnored(b, c), b.like(rows, 0), rows);
 }
 
-// Returns the loss of each row, unreduced, from log-probabilities.
+// Returns the loss of each row, unreduced, from log-probabilities. Negative
+// logarithm of the target's probability; 0 for targets that are ignored.
 static Value perRow(Node &node, const Classification &c,
                     Value logProbabilities) {
   Emitter &b = node.b;
@@ -141,7 +144,8 @@ static LogicalResult reduced(Node &node, const Classification &c,
 }
 
 // Reduces losses of rows, which already have their weights. `weights` are those
-// of the rows, or null for 1.
+// of the rows, or null for 1. A mean over no valid target is 0 / 0, NaN, as in
+// PyTorch.
 static LogicalResult reduceRows(Node &node, const Classification &c,
                                 Value losses, Value weights) {
   Emitter &b = node.b;
@@ -184,7 +188,8 @@ static LogicalResult smoothed(Node &node, const Classification &c,
   return reduceRows(node, c, losses, weights);
 }
 
-// Turns rows×C back into N×C×d….
+// Turns rows×C back into N×C×d…. The inverse of toRows; `shape` is that of the
+// scores.
 static Value fromRows(Emitter &b, Value rows, ArrayRef<int64_t> shape) {
   Shape split = {shape[0]}, permutation = {0, int64_t(shape.size()) - 1};
   split.append(shape.begin() + 2, shape.end());
@@ -203,6 +208,7 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
     node.setOutput(1,
                    fromRows(node.b, node.b.unary<nn::LogSoftmaxOp>(c->logits),
                             shapeOf(node.input(0))));
+  // ONNX has no attribute for it; torch's exporter leaves it in the metadata.
   double smoothing = node.importer.labelSmoothing(node);
   if (!(smoothing >= 0 && smoothing <= 1))
     return node.refuse("the label smoothing must be between 0 and 1");
@@ -211,7 +217,8 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
   return reduced(node, *c, c->logits);
 }
 
-// The loss of scores that are not known to be a log-softmax.
+// The loss of scores that are not known to be a log-softmax. Scores of any kind
+// are taken as log-probabilities, as ONNX defines the op.
 static LogicalResult reducedScores(Node &node, const Classification &c) {
   Emitter &b = node.b;
   Value losses = perRow(node, c, c.logits);

@@ -16,7 +16,8 @@ struct Pool {
 } // namespace
 
 // Splits 'pool_int64s' at 'ngram_counts', the places where each size begins.
-// Returns nullopt after it has refused the node.
+// Returns nullopt after it has refused the node. Size i + 1 starts at
+// ngram_counts[i] and ends where the next size starts.
 static std::optional<SmallVector<Pool>> readPools(Node &node) {
   auto refuse = [&](const Twine &why) -> std::optional<SmallVector<Pool>> {
     (void)node.refuse(why);
@@ -41,7 +42,8 @@ static std::optional<SmallVector<Pool>> readPools(Node &node) {
   return pools;
 }
 
-// Counts the n-grams of a pool in rows (N×C) of i64, as N×G.
+// Counts the n-grams of a pool in rows (N×C) of i64, as N×G. A skip of s
+// compares elements s + 1 apart; ONNX counts every distance up to mostSkips.
 static Value countsOf(Node &node, Value rows, const Pool &pool,
                       int64_t mostSkips) {
   Emitter &b = node.b;
@@ -73,7 +75,8 @@ static Value countsOf(Node &node, Value rows, const Pool &pool,
 }
 
 // Returns, for each n-gram, the column of the result that counts it: G×R of 0
-// and 1.
+// and 1. Several n-grams may share a column, whose counts the product with this
+// matrix adds up.
 static Value columnsOf(Emitter &b, ArrayRef<int64_t> indexes, int64_t width) {
   int64_t count = indexes.size();
   Shape shape = {count, width};
@@ -82,6 +85,7 @@ static Value columnsOf(Emitter &b, ArrayRef<int64_t> indexes, int64_t width) {
   return b.cast(hit, b.builder.getF32Type());
 }
 
+// TF counts, IDF tells whether, TFIDF weights the counts.
 static LogicalResult tfIdf(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();

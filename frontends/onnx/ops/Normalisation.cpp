@@ -12,6 +12,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
+// The callers have checked that the product fits.
 static int64_t product(ArrayRef<int64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t(1),
                          std::multiplies<>());
@@ -34,7 +35,8 @@ template <typename OpT> static LogicalResult softmax(Node &node) {
   return node.result(node.b.transpose(y, swap));
 }
 
-// Before opset 13 the dimensions from `axis` on are one row.
+// Before opset 13 the dimensions from `axis` on are one row. The default axis
+// was 1 then, and is -1 now.
 template <typename OpT> static LogicalResult softmaxOfRows(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -58,7 +60,8 @@ static Shape rowsShape(Value x, int64_t axis) {
 }
 
 // nn.layer_norm has no gradient of its statistics; where a node gives them, it
-// is arithmetic on rows. `weight` and `bias` may be null.
+// is arithmetic on rows. `weight` and `bias` may be null. The mean and 1 /
+// √(variance + epsilon) are outputs 1 and 2.
 static LogicalResult layerNormWithStatistics(Node &node, Value rows,
                                              Value weight, Value bias,
                                              double epsilon) {
@@ -83,7 +86,8 @@ static LogicalResult layerNormWithStatistics(Node &node, Value rows,
   return success();
 }
 
-// A weight of 1 and a bias of 0 change nothing and are left out.
+// A weight of 1 and a bias of 0 change nothing and are left out. The variance
+// is the biased one; statistics are f32 whatever the compute type.
 static LogicalResult layerNorm(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))))
@@ -119,7 +123,8 @@ static LogicalResult layerNorm(Node &node) {
   return node.result(b.reshape(norm.getResult(), shapeOf(x)));
 }
 
-// x / √(mean(x²) + epsilon) · scale.
+// x / √(mean(x²) + epsilon) · scale. Zhang and Sennrich, Root Mean Square Layer
+// Normalization, 2019.
 static LogicalResult rmsNorm(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(node.expectFloat(node.input(0))))
@@ -144,7 +149,9 @@ static LogicalResult rmsNorm(Node &node) {
 }
 
 // Normalises groups of channels as rows of a layer norm. Scale and bias are
-// applied after it, since they are per channel.
+// applied after it, since they are per channel. N×C×… as N×count rows of
+// C/count·…: a group's elements are adjacent. One group per channel makes an
+// instance norm.
 static LogicalResult groups(Node &node, int64_t count) {
   Emitter &b = node.b;
   Value x = node.input(0);
@@ -180,7 +187,7 @@ static LogicalResult groups(Node &node, int64_t count) {
   return node.result(y);
 }
 
-// Checks an input N×C×… with scale and bias.
+// Checks an input N×C×… with scale and bias. An empty input has no mean.
 static LogicalResult expectImages(Node &node) {
   if (failed(node.expectInputs(3, 3)) ||
       failed(node.expectFloat(node.input(0))))
@@ -205,7 +212,8 @@ static LogicalResult instanceNorm(Node &node) {
 }
 
 // x / Σ|x| or x / √Σx², along one axis. A row of zeros stays one: it is divided
-// by 1, before the root, whose slope at 0 is infinite.
+// by 1, before the root, whose slope at 0 is infinite. Any p but 1 is the
+// Euclidean norm; ONNX allows 1 and 2.
 static LogicalResult lpNorm(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -226,7 +234,8 @@ static LogicalResult lpNorm(Node &node) {
 }
 
 // x / (bias + alpha / size · Σx²)^beta, where the sum is over `size` channels
-// around each one (Krizhevsky et al. 2012).
+// around each one (Krizhevsky et al. 2012). Pads of zeros at both ends of the
+// channels; with an even size the longer one is at the end.
 static LogicalResult localResponseNorm(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -257,7 +266,8 @@ static LogicalResult localResponseNorm(Node &node) {
   return node.result(b.binary<nn::MulOp>(x, b.binary<nn::PowOp>(base, -beta)));
 }
 
-// (x - mean) / (√variance + 1e-9), as ONNX's function body has it.
+// (x - mean) / (√variance + 1e-9), as ONNX's function body has it. The default
+// axes keep the channels of an image apart.
 static LogicalResult meanVarianceNorm(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -322,6 +332,8 @@ static LogicalResult batchNorm(Node &node) {
     };
     Value rstd =
         b.unary<nn::RsqrtOp>(b.binary<nn::AddOp>(node.input(4), epsilon));
+    // x - mean comes first: a mean that is folded into the bias would cancel
+    // digits where it is large.
     Value centred = b.binary<nn::SubOp>(x, perElement(node.input(3)));
     Value scale = perElement(b.binary<nn::MulOp>(weight, rstd));
     return node.result(b.binary<nn::AddOp>(b.binary<nn::MulOp>(centred, scale),

@@ -30,6 +30,7 @@ struct Update {
 using Results = SmallVector<Value, 3>;
 } // namespace
 
+// Duchi et al., 2011. The decay divides the rate by 1 + step · decay_factor.
 static Results adagrad(const Update &u) {
   Emitter &b = u.b;
   double decay = 1 + u.step * u.node.getFloat("decay_factor", 0);
@@ -43,6 +44,8 @@ static Results adagrad(const Update &u) {
   return {b.binary<nn::SubOp>(u.value, change), squares};
 }
 
+// Kingma and Ba, 2015, with alpha and beta in the roles of beta1 and beta2.
+// `norm_coefficient_post` decays the new value.
 static Results adam(const Update &u) {
   Emitter &b = u.b;
   double alpha = u.node.getFloat("alpha", 0.9f);
@@ -62,12 +65,14 @@ static Results adam(const Update &u) {
                                        (1 - std::pow(alpha, u.step))
                                  : 1;
   Value rate = u.wide(b.binary<nn::MulOp>(u.rate, correction));
+  // The operators name the order: rate · (first / root).
   Value change = b.binary<nn::MulOp>(rate, b.binary<nn::DivOp>(first, root));
   double after = 1 - u.node.getFloat("norm_coefficient_post", 0);
   Value value = b.binary<nn::SubOp>(u.value, change);
   return {b.binary<nn::MulOp>(value, after), first, second};
 }
 
+// The first step takes the gradient whole, without beta.
 static Results momentum(const Update &u) {
   Emitter &b = u.b;
   double alpha = u.node.getFloat("alpha", 0);
@@ -85,7 +90,8 @@ static Results momentum(const Update &u) {
 
 // Inputs: the learning rate, the number of steps so far, then all values, all
 // gradients, and all of each state. Outputs: all values, then all of each
-// state.
+// state. The number of steps must be constant, because the corrections are
+// computed here in f64.
 template <Results (*update)(const Update &), int64_t states>
 static LogicalResult optimizer(Node &node) {
   constexpr int64_t each = 2 + states;

@@ -16,7 +16,8 @@ using namespace fsdpc::frontend;
 
 // Combines the elements of each window with OpT, of which `neutral` is the
 // neutral element. `x` has the dimensions of the window behind batch and
-// channels.
+// channels. Maxima and sums over a box separate into dimensions, so a window of
+// k×k takes 2k ops instead of k².
 template <typename OpT>
 static Value alongDimensions(Emitter &b, Value x, const Window &w,
                              double neutral) {
@@ -25,6 +26,7 @@ static Value alongDimensions(Emitter &b, Value x, const Window &w,
     int64_t axis = 2 + d;
     Value padded = padByValue(b, x, axis, w.pads[d], w.pads[d + dims], neutral);
     Shape offsets(rankOf(x), 0), strides(rankOf(x), 1), shape(shapeOf(x));
+    // A single output needs no stride, which might exceed the dimension.
     strides[axis] = w.output[d] > 1 ? w.strides[d] : 1;
     shape[axis] = w.output[d];
     Value all;
@@ -40,7 +42,8 @@ static Value alongDimensions(Emitter &b, Value x, const Window &w,
 
 // Returns how many elements each window has, in the window's output shape:
 // those of the input, and with `counted` those of its pads. What ceil_mode adds
-// never counts.
+// never counts. The counts separate like the sums: one constant vector per
+// dimension.
 static Value windowSizes(Emitter &b, const Window &w, ArrayRef<int64_t> sizes,
                          bool counted) {
   size_t dims = w.kernel.size();
@@ -79,7 +82,8 @@ struct Pool {
 };
 } // namespace
 
-// Returns nullopt after it has refused the node.
+// Returns nullopt after it has refused the node. Sizes and pads are known here,
+// so auto_pad and ceil_mode are resolved into the window.
 static std::optional<Pool> readPool(Node &node) {
   auto refuse = [&](const Twine &reason) -> std::optional<Pool> {
     (void)node.refuse(reason);
@@ -111,7 +115,8 @@ static bool isDilated(const Window &w) {
 }
 
 // Returns where the maxima of images stand in the whole input, as ONNX counts:
-// row by row, or column by column. nn counts within each window.
+// row by row, or column by column. nn counts within each window. The position
+// is ((n · C + c) · H + y) · W + x, in i64 since it may exceed 2^31.
 static Value positionsOf(Node &node, const Pool &pool, Value index) {
   Emitter &b = node.b;
   const Window &w = pool.window;
@@ -135,6 +140,8 @@ static Value positionsOf(Node &node, const Pool &pool, Value index) {
                              inPlane);
 }
 
+// Pads count as minus infinity, or the least integer, so they are never the
+// maximum.
 static LogicalResult maxPool(Node &node) {
   auto pool = readPool(node);
   if (!pool)
@@ -173,6 +180,8 @@ static LogicalResult maxPool(Node &node) {
   return success();
 }
 
+// A pool that counts pads under ceil_mode must leave out what ceil_mode adds,
+// which nn's pool cannot.
 static LogicalResult averagePool(Node &node) {
   auto pool = readPool(node);
   if (!pool || failed(node.expectFloat(pool->input)))
@@ -199,7 +208,8 @@ static LogicalResult averagePool(Node &node) {
   return node.result(likeInput(b, y, pool->rank));
 }
 
-// (Σ|x|^p)^(1/p). A window of zeros has the norm 0, of slope 0.
+// (Σ|x|^p)^(1/p). A window of zeros has the norm 0, of slope 0. The selects
+// keep the infinite slope of the root at 0 out of the gradient.
 static Value norm(Emitter &b, Value sum, double p) {
   Value isZero = b.compare(nn::Predicate::eq, sum, b.like(sum, 0));
   Value root =
@@ -212,6 +222,7 @@ static Value powers(Emitter &b, Value x, double p) {
   return p == 1 ? magnitude : b.binary<nn::PowOp>(magnitude, p);
 }
 
+// Pads count as 0.
 static LogicalResult lpPool(Node &node) {
   auto pool = readPool(node);
   if (!pool || failed(node.expectFloat(pool->input)))
@@ -229,6 +240,7 @@ static LogicalResult lpPool(Node &node) {
 // Pools over all spatial dimensions, of any number.
 enum class Global { mean, max, lp };
 
+// These reduce without a window, so any number of dimensions is fine.
 template <Global kind> static LogicalResult globalPool(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))
@@ -255,7 +267,8 @@ template <Global kind> static LogicalResult globalPool(Node &node) {
 
 // Places each element where MaxPool's indices say; zeros elsewhere. The indices
 // count in the shape that the window gives, which 'output_shape' extends at the
-// end of each dimension.
+// end of each dimension. The scatter is the gradient of a lookup of single
+// elements: indices count over the whole tensor, and equal indices add up.
 static LogicalResult maxUnpool(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))) ||

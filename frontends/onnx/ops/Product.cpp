@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace fsdpc;
 using namespace fsdpc::frontend;
 
-// Batch dimensions broadcast.
+// Batch dimensions broadcast. numpy.matmul's rules.
 static LogicalResult matMul(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -45,7 +45,8 @@ static LogicalResult matMul(Node &node) {
   return node.result(b.reshape(result, *shape));
 }
 
-// alpha · A · B + beta · C, where C broadcasts.
+// alpha · A · B + beta · C, where C broadcasts. torch.nn.Linear exports as Gemm
+// with transB on two-dimensional inputs.
 static LogicalResult gemm(Node &node) {
   if (failed(node.expectInputs(2, 3)))
     return failure();

@@ -11,7 +11,8 @@ using namespace fsdpc::frontend;
 
 // Brings a scale or zero point to the shape of `x`: a scalar, a vector along
 // the axis, or one per block of the axis. Returns null after it has refused the
-// node.
+// node. Blocks repeat each scale block_size times along the axis; the last
+// block may be cut short.
 static Value alongAxis(Node &node, Value scale, Value x) {
   Emitter &b = node.b;
   if (tensorType(scale).getNumElements() == 1)
@@ -44,7 +45,7 @@ static Value alongAxis(Node &node, Value scale, Value x) {
   return b.slice(repeated, *axis, 0, shapeOf(x)[*axis]);
 }
 
-// (x - zero) · scale.
+// (x - zero) · scale. The scale may be a parameter, and then gets a gradient.
 static LogicalResult dequantize(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(1))))
@@ -67,6 +68,7 @@ static LogicalResult dequantize(Node &node) {
 
 // round(x / scale) + zero, saturated; for a narrow float x / scale + zero,
 // rounded. The type is that of 'output_dtype', else that of the zero point.
+// Rounds half to even, as ONNX says.
 static LogicalResult quantize(Node &node) {
   if (failed(node.expectInputs(2, 3)) ||
       failed(node.expectFloat(node.input(0))) ||
@@ -102,7 +104,8 @@ static LogicalResult quantize(Node &node) {
 }
 
 // The scale and the zero point come from the extremes of x and 0, which are
-// quantised to uint8.
+// quantised to uint8. 0 is in the range, so that it is exact after
+// quantisation. A tensor of zeros has scale 1/255.
 static LogicalResult dynamicQuantize(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(node.expectFloat(node.input(0))))

@@ -11,7 +11,8 @@ using namespace fsdpc::frontend;
 // ---- padding ----
 
 // Returns the place in a dimension of `size` that an element outside of it
-// repeats.
+// repeats. "reflect" runs back and forth without repeating the edge, a period
+// of 2 · size - 2; "wrap" starts again.
 static int64_t repeatedPlace(int64_t at, int64_t size, StringRef mode) {
   if (mode == "edge")
     return std::clamp<int64_t>(at, 0, size - 1);
@@ -21,6 +22,7 @@ static int64_t repeatedPlace(int64_t at, int64_t size, StringRef mode) {
 }
 
 // Pads one axis with elements of the input; `before` and `after` are positive.
+// A gather of each side, whose adjoint adds the gradients of repeated elements.
 static Value padByElements(Emitter &b, Value x, int64_t axis, int64_t before,
                            int64_t after, StringRef mode) {
   int64_t size = shapeOf(x)[axis];
@@ -53,7 +55,8 @@ Value frontend::padByValue(Emitter &b, Value x, int64_t axis, int64_t before,
   return b.concat(parts, axis);
 }
 
-// Pads one axis after another. Negative pads remove elements.
+// Pads one axis after another. Negative pads remove elements. 'pads' holds all
+// begins, then all ends.
 static LogicalResult pad(Node &node) {
   if (failed(node.expectInputs(1, 4)))
     return failure();
@@ -90,6 +93,8 @@ static LogicalResult pad(Node &node) {
     int64_t axis = axes[i] < 0 ? axes[i] + rankOf(x) : axes[i];
     int64_t before = (*pads)[i], after = (*pads)[i + axes.size()];
     int64_t size = shapeOf(x)[axis];
+    // Clamped to the dimension before the signs are turned, so that no hostile
+    // pad overflows.
     int64_t begin = std::max<int64_t>(0, -std::max(before, -size));
     int64_t end = size - std::max<int64_t>(0, -std::max(after, -size));
     x = b.slice(x, axis, begin, std::max<int64_t>(0, end - begin));
@@ -127,7 +132,8 @@ static LogicalResult expectImage(Node &node, int64_t block) {
   return success();
 }
 
-// Blocks of channels become blocks of pixels.
+// Blocks of channels become blocks of pixels. DCR splits the channels as block,
+// block, depth; CRD as depth, block, block, which is torch's PixelShuffle.
 static LogicalResult depthToSpace(Node &node) {
   int64_t block = node.getInt("blocksize", 0);
   if (failed(expectImage(node, block)))
@@ -151,6 +157,7 @@ static LogicalResult depthToSpace(Node &node) {
       b.reshape(moved, {s[0], depth, s[2] * block, s[3] * block}));
 }
 
+// The inverse of DCR.
 static LogicalResult spaceToDepth(Node &node) {
   int64_t block = node.getInt("blocksize", 0);
   if (failed(expectImage(node, block)))
@@ -169,7 +176,7 @@ static LogicalResult spaceToDepth(Node &node) {
 
 // ---- crops and selections ----
 
-// Crops or pads each axis around its centre.
+// Crops or pads each axis around its centre. An odd rest goes to the end.
 static LogicalResult centerCropPad(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -205,6 +212,7 @@ static LogicalResult centerCropPad(Node &node) {
 }
 
 // The length of the result depends on the condition, which must be constant.
+// Conditions beyond the dimension are ignored.
 static LogicalResult compress(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -235,7 +243,8 @@ static LogicalResult compress(Node &node) {
 }
 
 // Reverses the first elements of each sequence of a batch, as many as its
-// length says.
+// length says. A position inside takes its mirror image length - 1 - t; one
+// outside takes itself.
 static LogicalResult reverseSequence(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(expectIndices(node, node.input(1))))

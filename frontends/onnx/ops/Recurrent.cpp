@@ -9,7 +9,9 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 namespace {
-// One direction of a node, with time first: T×N×….
+// One direction of a node, with time first: T×N×…. W, R and biases are stored
+// gate by gate along the first dimension, in ONNX's order (LSTM: i, o, f, c;
+// GRU: z, r, h), which is not torch's.
 struct Cell {
   Node &node;
   Emitter &b;
@@ -64,13 +66,13 @@ Value Cell::activate(int64_t i, Value x) {
                              b.binary<nn::AddOp>(b.unary<nn::AbsOp>(x), 1.0));
 }
 
-// h = f(x + h · R).
+// h = f(x + h · R). Each step reads the state of the last one and replaces it.
 void Cell::stepRNN(Value x) {
   hiddenState = activate(0, add(x, product(hiddenState, recurrence)));
 }
 
 // Gates z, r, h. The reset applies to the state, or, with linear_before_reset,
-// to its product.
+// to its product. z and r share one product with the state.
 void Cell::stepGRU(Value x) {
   Value before = hiddenState;
   bool isLinear = node.getInt("linear_before_reset", 0);
@@ -94,7 +96,8 @@ void Cell::stepGRU(Value x) {
   hiddenState = add(change, mul(update, b.binary<nn::SubOp>(before, change)));
 }
 
-// Gates i, o, f, c.
+// Gates i, o, f, c. Peepholes multiply the cell elementwise: i and f see the
+// old cell, o the new one.
 void Cell::stepLSTM(Value x) {
   Value sums = add(x, product(hiddenState, recurrence));
   auto peep = [&](Value sum, int64_t i, Value cell) {
@@ -129,7 +132,7 @@ static Kind kindOf(Node &node) {
 }
 
 // Reads the activations of all directions. Returns nullopt after it has refused
-// the node.
+// the node. The defaults are Sigmoid for gates and Tanh for the rest.
 static std::optional<SmallVector<std::string>>
 readActivations(Node &node, int64_t perDirection, int64_t directions) {
   SmallVector<std::string> names;
@@ -193,6 +196,8 @@ struct Recurrence {
 };
 } // namespace
 
+// Inputs are, in order: X, W, R, B, sequence lengths, initial h, initial c,
+// peepholes.
 LogicalResult Recurrence::checkShapes() {
   int64_t rows = kind.gates * hidden;
   Shape state = batchFirst ? Shape{batch, directions, hidden}
@@ -249,7 +254,9 @@ Cell Recurrence::cell(int64_t d) {
 }
 
 // Runs all steps of a direction. Returns the outputs, T×1×N×H, or null after it
-// has refused the node.
+// has refused the node. A reverse direction walks back through time but writes
+// its outputs at their own time. A sequence's padding comes first then, and
+// leaves the state alone.
 Value Recurrence::run(Cell &cell, int64_t d) {
   Emitter &b = node.b;
   bool isReverse = direction == "reverse" || d == 1;
@@ -285,6 +292,7 @@ void Recurrence::setState(int64_t output, ArrayRef<Value> states) {
                  batchFirst ? node.b.transpose(stacked, {1, 0, 2}) : stacked);
 }
 
+// Outputs: the states of all steps, the last state, and for LSTM the last cell.
 static LogicalResult recurrent(Node &node) {
   Kind kind = kindOf(node);
   if (failed(node.expectInputs(3, kind.hasCell ? 8 : 6)) ||

@@ -10,6 +10,7 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 using nn::ReduceKind;
 
+// Each function reduces along axes and keeps them with extent 1.
 static Value sum(Node &node, Value x, ArrayRef<int64_t> axes) {
   return node.b.reduce(ReduceKind::sum, x, axes);
 }
@@ -40,6 +41,7 @@ static Value l2(Node &node, Value x, ArrayRef<int64_t> axes) {
   Value root = b.unary<nn::SqrtOp>(b.select(isZero, b.like(square, 1), square));
   return b.select(isZero, b.like(square, 0), root);
 }
+// Not stable for large values; logSumExp is.
 static Value logSum(Node &node, Value x, ArrayRef<int64_t> axes) {
   return node.b.unary<nn::LogOp>(sum(node, x, axes));
 }
@@ -79,6 +81,8 @@ static double valueOf(OfNone none) {
 
 // Makes a handler from a function that reduces along axes and keeps them, and
 // from the result over no elements.
+// 'axes' is an attribute before opset 13 (ReduceSum) or 18 (the others) and an
+// input since.
 template <Value (*build)(Node &, Value, ArrayRef<int64_t>), bool onlyFloat,
           OfNone none>
 static LogicalResult reduction(Node &node) {
@@ -131,6 +135,8 @@ static LogicalResult reduction(Node &node) {
 
 // Running sums or products by doubling: after step k each position combines 2^k
 // positions (Hillis and Steele, Data Parallel Algorithms, 1986).
+// log₂(size) steps of elementwise ops instead of a sequential kernel. The sums
+// associate otherwise than a loop's, so floats may differ in the last digit.
 template <typename OpT, bool isProduct>
 static LogicalResult running(Node &node) {
   if (failed(node.expectInputs(2, 2)))
@@ -164,6 +170,7 @@ static LogicalResult running(Node &node) {
   };
   for (int64_t by = 1; by < size; by *= 2)
     x = b.binary<OpT>(x, shift(x, by));
+  // The exclusive sum is the inclusive one moved by one.
   if (node.getInt("exclusive", 0))
     x = shift(x, 1);
   return node.result(x);

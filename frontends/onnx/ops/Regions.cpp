@@ -25,6 +25,9 @@ struct Tap {
 };
 } // namespace
 
+// Linear interpolation between the elements at floor(coordinate) and the next.
+// Indices are kept inside, so the lookup is always valid; the weight decides.
+// The floor has no gradient, the part beyond it has.
 static SmallVector<Tap, 2> tapsOf(Emitter &b, Value coordinate, int64_t size) {
   Value floor = b.unary<nn::FloorOp>(coordinate);
   Value part = b.binary<nn::SubOp>(coordinate, floor);
@@ -44,7 +47,8 @@ static SmallVector<Tap, 2> tapsOf(Emitter &b, Value coordinate, int64_t size) {
 }
 
 // Returns the four weighed elements around the places (y, x) of the planes
-// `plane`, all three of one shape; the channels come last.
+// `plane`, all three of one shape; the channels come last. Four lookups of
+// whole rows of channels; the index is (plane · H + y) · W + x.
 static SmallVector<Value, 4> weighedCorners(Emitter &b, const Planes &planes,
                                             Value plane, Value y, Value x) {
   Shape column(shapeOf(plane)), rows(column);
@@ -65,6 +69,7 @@ static SmallVector<Value, 4> weighedCorners(Emitter &b, const Planes &planes,
   return corners;
 }
 
+// Combines the values from left to right.
 template <typename OpT>
 static Value combined(Emitter &b, ArrayRef<Value> values) {
   Value all = values[0];
@@ -76,7 +81,9 @@ static Value combined(Emitter &b, ArrayRef<Value> values) {
 // ---- DeformConv ----
 
 namespace {
-// What a deformable convolution reads; K elements per window.
+// What a deformable convolution reads; K elements per window. Dai et al.,
+// Deformable Convolutional Networks, 2017; the mask is that of the second
+// version (Zhu et al., 2019). `taps` are the elements of a window.
 struct Deformation {
   Value x, filter, offset, mask;
   Window window;
@@ -115,6 +122,7 @@ static std::optional<Deformation> readDeformation(Node &node) {
   d.window = *window;
   d.taps = f[2] * f[3];
   int64_t groups = d.offsetGroup * d.taps;
+  // An offset in y and one in x per group, tap and place of the window.
   Shape offset = {s[0], 2 * groups, d.window.output[0], d.window.output[1]};
   Shape mask = {s[0], groups, d.window.output[0], d.window.output[1]};
   if (shapeOf(d.offset) != ArrayRef<int64_t>(offset) ||
@@ -135,6 +143,7 @@ static Value coordinates(Emitter &b, const Deformation &d, int64_t dim) {
       b.reshape(b.slice(b.reshape(d.offset, split), 3, dim, 1), shape);
   double columns = double(w.kernel[1]);
   Value tap = b.iota(shape, 2);
+  // Tap k is row k / columns and column k mod columns of the window.
   tap = dim == 0 ? b.binary<nn::DivOp>(tap, columns)
                  : b.binary<nn::ModOp>(tap, columns);
   Value place = b.binary<nn::AddOp>(
@@ -155,6 +164,8 @@ static LogicalResult deformConv(Node &node) {
   Emitter &b = node.b;
   ArrayRef<int64_t> s = shapeOf(d->x), f = shapeOf(d->filter);
   int64_t each = s[1] / d->offsetGroup;
+  // Channels of one group of offsets move together, so a plane is one sample's
+  // group.
   Value table = b.reshape(d->x, {s[0], d->offsetGroup, each, s[2], s[3]});
   table = b.reshape(b.transpose(table, {0, 1, 3, 4, 2}),
                     {s[0] * d->offsetGroup * s[2] * s[3], each});
@@ -172,6 +183,8 @@ static LogicalResult deformConv(Node &node) {
   }
   int64_t places = d->window.output[0] * d->window.output[1];
   int64_t inner = f[1] * d->taps, outer = f[0] / d->group;
+  // From N×G×K×oH×oW×C to the columns of the product: per group of filters,
+  // channel by channel with all taps of each.
   Value columns = b.reshape(b.transpose(read, {0, 1, 5, 2, 3, 4}),
                             {s[0], d->group, inner, places});
   Value filters = b.reshape(d->filter, {1, d->group, outer, inner});
@@ -192,7 +205,8 @@ static LogicalResult deformConv(Node &node) {
 // ---- RoiAlign ----
 
 namespace {
-// How all regions are read: `samples` places per bin and dimension.
+// How all regions are read: `samples` places per bin and dimension. He et al.,
+// Mask R-CNN, 2017.
 struct Alignment {
   int64_t height, width, samples; // of the result, and of a bin
   double scale;
@@ -201,7 +215,8 @@ struct Alignment {
 } // namespace
 
 // The coordinates of all samples along one dimension, R×height×width×s×s: those
-// of bin `dim + 1`, sample `dim + 3`. Also returns where they are inside.
+// of bin `dim + 1`, sample `dim + 3`. Also returns where they are inside. `dim`
+// is 0 for y and 1 for x, `size` the image's extent.
 static std::pair<Value, Value> samplesOf(Emitter &b, Value rois,
                                          const Alignment &a, int64_t dim,
                                          int64_t size) {
@@ -214,6 +229,7 @@ static std::pair<Value, Value> samplesOf(Emitter &b, Value rois,
     return a.isHalfPixel ? b.binary<nn::AddOp>(value, -0.5) : value;
   };
   Value start = edge(0), extent = b.binary<nn::SubOp>(edge(2), start);
+  // The older form makes every region at least one pixel wide.
   if (!a.isHalfPixel)
     extent = b.binary<nn::MaximumOp>(extent, 1.0);
   Value bin =
@@ -224,11 +240,13 @@ static std::pair<Value, Value> samplesOf(Emitter &b, Value rois,
   auto number = [&](int64_t axis) {
     return b.cast(b.iota(shape, axis), elementOf(rois));
   };
+  // Samples are spread evenly: at (i + 1/2) / samples of each bin.
   Value inBin = b.binary<nn::DivOp>(b.binary<nn::AddOp>(number(3 + dim), 0.5),
                                     double(a.samples));
   Value place = b.binary<nn::AddOp>(
       wide(start), b.binary<nn::MulOp>(
                        b.binary<nn::AddOp>(number(1 + dim), inBin), wide(bin)));
+  // Places up to one pixel outside read the border, as in the reference.
   Value isInside = b.binary<nn::AndOp>(
       b.compare(Predicate::ge, place, b.like(place, -1)),
       b.compare(Predicate::le, place, b.like(place, double(size))));
@@ -294,6 +312,7 @@ static LogicalResult roiAlign(Node &node) {
   Value value = a.isMaximum ? combined<nn::MaximumOp>(b, corners)
                             : combined<nn::AddOp>(b, corners);
   value = b.select(isInside, value, b.like(value, 0));
+  // The mean is over all samples, those outside included.
   value = a.isMaximum ? b.reduce(nn::ReduceKind::max, value, {3, 4})
                       : b.mean(value, {3, 4});
   value = b.reshape(value, {regions, a.height, a.width, channels});

@@ -11,6 +11,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 namespace {
+// An axis of the input that changes from `from` to `to` elements. `scale` may
+// differ from their quotient, since ONNX floors sizes.
 struct Axis {
   int64_t axis, from, to;
   double scale;
@@ -23,6 +25,8 @@ struct Taps {
   SmallVector<double> weights;
   bool isOutside = false; // takes the extrapolation value
 };
+// The node's attributes: how elements weigh (mode), how places map
+// (coordinates), and which neighbour counts (rounding).
 struct Method {
   std::string mode, coordinates, rounding;
   double cubic, extrapolation;
@@ -30,7 +34,8 @@ struct Method {
 };
 } // namespace
 
-// The place in the input of element `i` of the result.
+// The place in the input of element `i` of the result. In units of elements,
+// with element 0 at 0; it may lie outside of the input.
 static double sourceOf(const Method &m, const Axis &a, int64_t i) {
   double from = double(a.from), to = a.scale * from, x = double(i);
   if (m.coordinates == "align_corners")
@@ -50,7 +55,8 @@ static double sourceOf(const Method &m, const Axis &a, int64_t i) {
   return half;
 }
 
-// Keys' cubic kernel (1981).
+// Keys' cubic kernel (1981). Piecewise cubic with support [-2, 2]; `a` is its
+// slope at 1.
 static double cubicKernel(double x, double a) {
   x = std::abs(x);
   if (x <= 1)
@@ -88,6 +94,8 @@ static Taps weightsAt(const Method &m, double ratio, double scale) {
   return taps;
 }
 
+// Elements outside of the input repeat the border when they are gathered,
+// unless `excludeOutside` drops them and scales the others up.
 static Taps tapsOf(const Method &m, const Axis &a, int64_t i) {
   double x = sourceOf(m, a, i);
   if (m.coordinates == "tf_crop_and_resize" &&
@@ -111,7 +119,8 @@ static Taps tapsOf(const Method &m, const Axis &a, int64_t i) {
   return taps;
 }
 
-// Repeats each element `times` times.
+// Repeats each element `times` times. A broadcast instead of a gather: nearest
+// upsampling by a whole factor costs nothing extra.
 static Value repeated(Emitter &b, Value x, int64_t axis, int64_t times) {
   Shape split(shapeOf(x)), wide, shape(shapeOf(x));
   split.insert(split.begin() + axis + 1, 1);
@@ -129,6 +138,7 @@ static Value resized(Emitter &b, const Method &m, Value x, const Axis &a) {
     taps.push_back(tapsOf(m, a, i));
     most = std::max(most, taps.back().weights.size());
   }
+  // Each element of the result is one of the input's.
   bool isCopy = llvm::all_of(taps, [](const Taps &t) {
     return !t.isOutside && t.weights.size() == 1 && t.weights[0] == 1;
   });
@@ -153,6 +163,7 @@ static Value resized(Emitter &b, const Method &m, Value x, const Axis &a) {
       ids.push_back(inside(t.first + int64_t(k)));
       weights.push_back(k < t.weights.size() ? float(t.weights[k]) : 0);
     }
+    // A tap that no element uses, as at the ends of a kernel.
     if (llvm::all_of(weights, [](float weight) { return weight == 0; }))
       continue;
     Value part = gatherAlong(b, x, b.integers(ids), a.axis);
@@ -193,7 +204,9 @@ static std::optional<SmallVector<double>> numbers(Node &node, int64_t i,
   return result;
 }
 
-// Sets the scale and size of each axis by 'scales' or 'sizes'.
+// Sets the scale and size of each axis by 'scales' or 'sizes'. `scalesAt` and
+// `sizesAt` are input numbers, -1 where the version has none. Empty inputs
+// count as absent: exporters write them so.
 static LogicalResult readSizes(Node &node, MutableArrayRef<Axis> axes,
                                int64_t scalesAt, int64_t sizesAt) {
   auto isGiven = [&](int64_t i) {
@@ -243,6 +256,7 @@ static LogicalResult readSizes(Node &node, MutableArrayRef<Axis> axes,
   if (policy != "not_larger" && policy != "not_smaller")
     return node.refuse("attribute 'keep_aspect_ratio_policy' is '" + policy +
                        "'; use stretch, not_larger or not_smaller");
+  // One scale for all axes: the smallest or the largest of those asked for.
   for (Axis &a : axes) {
     a.scale = common;
     double size = std::floor(common * double(a.from) + 0.5);
@@ -275,6 +289,7 @@ static LogicalResult resizeAll(Node &node, const Method &m,
     int64_t taps = tapsOf(m, a, 0).weights.size();
     if (failed(node.checkShape(shape)))
       return failure();
+    // A gather per tap with `to` indices each.
     if (!node.b.spend(Cost::indices, a.to * taps))
       return node.refuse("the nodes up to this one need " +
                          Budgets::exceeded(Cost::indices));
@@ -291,6 +306,7 @@ static LogicalResult expectResizable(Node &node) {
   return success();
 }
 
+// One entry per dimension; those that do not change are passed over later.
 static SmallVector<Axis> allAxes(Value x) {
   SmallVector<Axis> axes;
   for (int64_t i = 0; i < rankOf(x); ++i)
@@ -298,7 +314,8 @@ static SmallVector<Axis> allAxes(Value x) {
   return axes;
 }
 
-// Resize of opset 11 and later.
+// Resize of opset 11 and later. Inputs: x, roi, scales, sizes. 'linear' along
+// two axes is bilinear, since axes are resized one after the other.
 static LogicalResult resize(Node &node) {
   if (failed(node.expectInputs(1, 4)) || failed(expectResizable(node)))
     return failure();
@@ -344,7 +361,8 @@ static LogicalResult resize(Node &node) {
   return resizeAll(node, m, axes);
 }
 
-// Upsample, and Resize of opset 10, of the scales alone.
+// Upsample, and Resize of opset 10, of the scales alone. Coordinates are
+// asymmetric and nearest rounds down, as those versions define.
 static LogicalResult upsample(Node &node) {
   if (failed(node.expectInputs(1, 2)) || failed(expectResizable(node)))
     return failure();

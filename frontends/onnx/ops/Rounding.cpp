@@ -17,6 +17,7 @@ using llvm::APFloat;
 using nn::Predicate;
 using onnx::TensorProto;
 
+// Doubles hold all of these but the ends of 64-bit types.
 Range frontend::rangeOf(int64_t onnxType) {
   int bits = static_cast<int>(bitsOf(onnxType));
   if (isSignedInteger(onnxType))
@@ -39,6 +40,7 @@ Value frontend::powerOfTwo(Emitter &b, Value magnitude, int least, int most,
   Value power = b.like(magnitude, std::ldexp(1.0, least));
   if (place)
     *place = b.splat(tensorType(power).clone(b.builder.getI64Type()), 0);
+  // Raises the power by 2^step where it still fits.
   auto raise = [&](int step) {
     Value next = b.binary<nn::MulOp>(power, std::ldexp(1.0, step));
     Value fits = b.compare(Predicate::le, next, limit);
@@ -56,6 +58,7 @@ Value frontend::powerOfTwo(Emitter &b, Value magnitude, int least, int most,
   return power;
 }
 
+// An x of exactly so many bits is in range already.
 Value frontend::wrapped(Emitter &b, Value x, int64_t onnxType) {
   int bits = static_cast<int>(bitsOf(onnxType));
   if (elementOf(x).isInteger(bits))
@@ -64,6 +67,7 @@ Value frontend::wrapped(Emitter &b, Value x, int64_t onnxType) {
   Value rest = b.binary<nn::ModOp>(x, count);
   if (!isSignedInteger(onnxType))
     return rest;
+  // The upper half stands for negative numbers in two's complement.
   Value isNegative = b.compare(Predicate::ge, rest, b.like(rest, count / 2));
   return b.select(isNegative, b.binary<nn::AddOp>(rest, -count), rest);
 }
@@ -72,7 +76,8 @@ Conversion frontend::readConversion(Node &node) {
   return {node.getInt("saturate", 1) != 0, node.getString("round_mode", "up")};
 }
 
-// float8e8m0 has powers of two and NaN only; the sign is dropped.
+// float8e8m0 has powers of two and NaN only; the sign is dropped. The
+// exponent-only type of microscaling formats (OCP MX), used for scales.
 static Value roundedToPower(Emitter &b, Value x, const Conversion &conversion) {
   constexpr int largest = 127;
   Value magnitude = b.unary<nn::AbsOp>(x);
@@ -109,12 +114,15 @@ Value frontend::rounded(Emitter &b, Value x, int64_t onnxType,
   Value power = powerOfTwo(b, b.unary<nn::AbsOp>(x),
                            APFloat::semanticsMinExponent(format),
                            static_cast<int>(std::floor(std::log2(most))));
+  // The distance of neighbouring values at this magnitude.
   Value unit = b.binary<nn::MulOp>(power, std::ldexp(1.0, -mantissa));
   Value y = b.binary<nn::MulOp>(
       b.unary<nn::RoundOp>(b.binary<nn::DivOp>(x, unit)), unit);
 
   // float4 has neither infinities nor NaN, and always saturates.
   bool isFloat4 = onnxType == TensorProto::FLOAT4E2M1;
+  // E5M2 follows IEEE and has infinities; the other 8-bit formats have only
+  // NaN.
   double above = most;
   if (!conversion.saturate && !isFloat4)
     above = onnxType == TensorProto::FLOAT8E5M2
@@ -156,6 +164,7 @@ static Value toInteger(Emitter &b, Value x, int64_t from, int64_t to) {
   return b.cast(wrapped(b, b.cast(x, computed), to), carrier);
 }
 
+// `from` and `to` are ONNX types; `x` has the carrier of `from`.
 Value frontend::converted(Emitter &b, Value x, int64_t from, int64_t to,
                           const Conversion &conversion) {
   if (from == to)

@@ -17,10 +17,13 @@ struct Border {
   bool alignCorners;
   int64_t size;
 
+  // With corners aligned, -1 and 1 are the centres of the first and last
+  // elements, else their outer edges.
   double least() const { return alignCorners ? 0 : -0.5; }
   double most() const {
     return alignCorners ? double(size) - 1 : double(size) - 0.5;
   }
+  // Keeps indices inside, for the lookup.
   Value clamped(Value x) const {
     return b.binary<nn::MinimumOp>(b.binary<nn::MaximumOp>(x, 0.0),
                                    double(size - 1));
@@ -85,7 +88,9 @@ struct Tap {
 };
 } // namespace
 
-// The elements that a coordinate reads along one dimension.
+// The elements that a coordinate reads along one dimension. Padding "zeros"
+// removes weights outside, "border" moves the place to the nearest element, and
+// "reflection" mirrors it; indices are clamped in any case.
 static SmallVector<Tap> tapsOf(const Border &border, StringRef mode,
                                Value coordinate) {
   Emitter &b = border.b;
@@ -121,6 +126,8 @@ static SmallVector<Tap> tapsOf(const Border &border, StringRef mode,
 }
 
 // The image N×C×d…, the grid N×o…×D with the last dimension's coordinate first.
+// torch.nn.functional.grid_sample (Jaderberg et al., Spatial Transformer
+// Networks, 2015).
 static LogicalResult gridSample(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(node.expectFloat(node.input(0))) ||
@@ -159,6 +166,8 @@ static LogicalResult gridSample(Node &node) {
   Value table =
       b.reshape(b.transpose(image, channelsLast),
                 {tensorType(image).getNumElements() / channels, channels});
+  // Pairs of a linear index and a weight. Each dimension multiplies their
+  // number by its taps: 2^d for linear, 4^d for cubic.
   SmallVector<std::pair<Value, Value>> reads = {
       {b.iota(outer, 0), b.splat(tensorType(grid).clone(outer), 1)}};
   for (int64_t d = 0; d < dims; ++d) {
@@ -195,7 +204,8 @@ static LogicalResult gridSample(Node &node) {
   return node.result(b.transpose(sum, channelsFirst));
 }
 
-// The grid that an affine map of [-1, 1]^D gives: theta is N×D×(D+1).
+// The grid that an affine map of [-1, 1]^D gives: theta is N×D×(D+1). One
+// product of the grid of homogeneous coordinates with theta's transpose.
 static LogicalResult affineGrid(Node &node) {
   if (failed(node.expectInputs(2, 2)) ||
       failed(node.expectFloat(node.input(0))))
@@ -228,6 +238,8 @@ static LogicalResult affineGrid(Node &node) {
   for (int64_t k = 0; k < dims; ++k) {
     int64_t d = dims - 1 - k;
     double n = double(space[d]);
+    // Corners aligned: from -1 to 1 in n - 1 steps. Otherwise the centres of n
+    // equal cells.
     double step = align ? (n > 1 ? 2 / (n - 1) : 0) : 2 / n;
     double start = align ? -1 : -1 + step / 2;
     Value x = b.binary<nn::MulOp>(b.cast(b.iota(space, d), real), step);

@@ -19,13 +19,15 @@ struct Update {
 };
 } // namespace
 
-// Adds rows into a table of zeros of `type`.
+// Adds rows into a table of zeros of `type`. Equal ids add up. Ids outside of
+// the table are dropped.
 static Value addedRows(Emitter &b, Type type, Value rows, Value ids) {
   return b.make<nn::EmbeddingGradOp>(type, rows, ids, Value(), IntegerAttr());
 }
 
 // Combines all updates of each element by comparing places. Refuses more than
-// 2^28 comparisons.
+// 2^28 comparisons. The work is places · updates · width: fine for the few
+// updates that models make, refused beyond.
 static Value compared(Node &node, const Update &u, nn::ReduceKind kind,
                       double identity) {
   Emitter &b = node.b;
@@ -45,7 +47,8 @@ static Value compared(Node &node, const Update &u, nn::ReduceKind kind,
   return b.reshape(b.reduce(kind, found, {0}), {places, width});
 }
 
-// Returns true where an update arrives, for each row.
+// Returns true where an update arrives, for each row. Counts the updates of
+// each row by adding ones.
 static Value isHit(Emitter &b, const Update &u) {
   Shape column = {shapeOf(u.table)[0], 1}, ones = {shapeOf(u.ids)[0], 1};
   auto type = RankedTensorType::get(column, b.builder.getF32Type());
@@ -55,6 +58,8 @@ static Value isHit(Emitter &b, const Update &u) {
 }
 
 // Returns the table after the updates, or null after it has refused the node.
+// With "none" and repeated places, ONNX leaves the result open; here they add
+// up.
 static Value updated(Node &node, const Update &u, StringRef reduction) {
   Emitter &b = node.b;
   bool isFloat = isa<FloatType>(elementOf(u.table));
@@ -98,6 +103,7 @@ static Value throughIntegers(Node &node, Update u, StringRef reduction) {
   return result ? b.cast(result, b.builder.getI1Type()) : result;
 }
 
+// Without elements or without updates the data pass unchanged.
 static LogicalResult finish(Node &node, Update u, StringRef reduction) {
   Value data = node.input(0);
   if (elementOf(u.rows) != elementOf(u.table))
@@ -112,6 +118,8 @@ static LogicalResult finish(Node &node, Update u, StringRef reduction) {
                 : failure();
 }
 
+// Each update writes data[…, indices[…], …] along the axis; its other
+// coordinates are its own.
 static LogicalResult scatterElements(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();
@@ -140,6 +148,8 @@ static LogicalResult scatterElements(Node &node) {
                 node.getString("reduction", "none"));
 }
 
+// The last dimension of the indices addresses the leading dimensions of the
+// data; each update is a row of the rest.
 static LogicalResult scatterND(Node &node) {
   if (failed(node.expectInputs(3, 3)))
     return failure();
@@ -179,6 +189,7 @@ static LogicalResult scatterND(Node &node) {
 
 // Writes the update of each sample into its cache from a place of its own on.
 // Each element of the cache looks up which element of the update is its own.
+// The update of a KV cache. In circular mode the place wraps around.
 static LogicalResult tensorScatter(Node &node) {
   if (failed(node.expectInputs(2, 3)))
     return failure();
@@ -200,6 +211,7 @@ static LogicalResult tensorScatter(Node &node) {
       count > length || elementOf(update) != elementOf(cache))
     return node.refuse("the update must have the cache's shape but for at most "
                        "as many elements along 'axis'");
+  // Relative to the first place that is written, so `isNew` is a range from 0.
   Value place = b.iota(shapeOf(cache), *axis);
   if (first) {
     if (failed(expectIndices(node, first)) ||

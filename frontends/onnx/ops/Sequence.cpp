@@ -10,7 +10,8 @@ using namespace fsdpc;
 using namespace fsdpc::frontend;
 
 // A scalar `split` gives equal parts, a vector their sizes; without one, each
-// element along the axis becomes a tensor.
+// element along the axis becomes a tensor. With `split`, 'keepdims' has no
+// meaning, as ONNX says.
 static LogicalResult splitToSequence(Node &node) {
   if (failed(node.expectInputs(1, 2)))
     return failure();
@@ -66,6 +67,7 @@ static LogicalResult splitToSequence(Node &node) {
   return success();
 }
 
+// Elements may differ in shape: nothing is stacked until ConcatFromSequence.
 static LogicalResult sequenceConstruct(Node &node) {
   if (failed(node.expectInputs(node.numInputs(), 65536)))
     return failure();
@@ -86,7 +88,7 @@ static LogicalResult sequenceEmpty(Node &node) {
 
 // Reads the constant position in input `i`, which may count from the end, up to
 // `most`; `absent` without the input. Returns nullopt after it has refused the
-// node.
+// node. `most` is the size for an insertion and the size less 1 for a read.
 static std::optional<int64_t> readPosition(Node &node, int64_t i, int64_t size,
                                            int64_t most, int64_t absent) {
   if (!node.has(i))
@@ -195,7 +197,9 @@ static LogicalResult concatFromSequence(Node &node) {
 
 // ---- optionals ----
 
-// An optional is its element; without an input it is absent.
+// An optional is its element; without an input it is absent. A tensor in an
+// optional is passed on as the tensor itself, so no op needs to know of
+// optionals.
 static LogicalResult optional(Node &node) {
   if (failed(node.expectInputs(0, 1)))
     return failure();

@@ -40,6 +40,7 @@ static LogicalResult reshape(Node &node) {
       unknown = i;
     shape.push_back(size == -1 ? 1 : size);
   }
+  // nullopt if it overflows.
   std::optional<int64_t> product = countElements(shape);
   // A shape that is known to be invalid, for checkShape's message.
   if (!product)
@@ -56,7 +57,8 @@ static LogicalResult reshape(Node &node) {
   return node.result(node.b.reshape(x, shape));
 }
 
-// Flattens to a matrix: dimensions before and from `axis`.
+// Flattens to a matrix: dimensions before and from `axis`. ONNX allows axis =
+// rank, which gives one column.
 static LogicalResult flatten(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();
@@ -137,7 +139,8 @@ static LogicalResult transpose(Node &node) {
   return node.result(node.b.transpose(x, permutation));
 }
 
-// Broadcasts both ways: a dimension of the shape may be 1.
+// Broadcasts both ways: a dimension of the shape may be 1. numpy.broadcast_to
+// would only widen the input.
 static LogicalResult expand(Node &node) {
   if (failed(node.expectInputs(2, 2)))
     return failure();
@@ -284,6 +287,7 @@ static LogicalResult slice(Node &node) {
     // As in Python, negative positions count from the end, and both are
     // clamped.
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+    // Clamped before the size is added, so no position overflows.
     auto place = [&](int64_t at) {
       at = at < 0 ? std::max<int64_t>(at, -size - 1) + size : at;
       return std::clamp(at, low, high);
@@ -303,7 +307,7 @@ static LogicalResult slice(Node &node) {
 }
 
 // Keeps a triangle by comparing row and column numbers, which never make a mask
-// of the input's size in memory.
+// of the input's size in memory. The input may be a batch of matrices.
 static LogicalResult trilu(Node &node) {
   if (failed(node.expectInputs(1, 2)))
     return failure();

@@ -14,7 +14,8 @@ using nn::Predicate;
 using nn::ReduceKind;
 
 // Returns, along `axis` (kept as 1), the first or last position at which
-// `attained` holds.
+// `attained` holds. Holds where `attained` is false everywhere too: the result
+// is then outside of the dimension.
 static Value position(Emitter &b, Value attained, int64_t axis, bool last) {
   Value places = b.iota(shapeOf(attained), axis);
   double none = last ? -1 : double(shapeOf(attained)[axis]);
@@ -24,7 +25,9 @@ static Value position(Emitter &b, Value attained, int64_t axis, bool last) {
 
 // Returns where the extreme of all elements that are not `taken` stands;
 // `taken` may be null. The extreme is NaN if any element is, and NaN equals
-// nothing, so it is found by that.
+// nothing, so it is found by that. Elements that are taken are replaced by the
+// value that never wins. For integers the least value has no negation, hence
+// one more.
 static Value attains(Emitter &b, Value x, Value taken, int64_t axis,
                      bool largest) {
   bool isFloat = isa<FloatType>(elementOf(x));
@@ -46,6 +49,7 @@ static Value attains(Emitter &b, Value x, Value taken, int64_t axis,
   return attained;
 }
 
+// Removes the dimension `axis` of size 1.
 static Value squeezed(Emitter &b, Value x, int64_t axis) {
   Shape shape(shapeOf(x));
   shape.erase(shape.begin() + axis);
@@ -58,6 +62,7 @@ static LogicalResult expectOrdered(Node &node, Value x) {
   return success();
 }
 
+// The result is i64 and has no gradient.
 template <bool largest> static LogicalResult argument(Node &node) {
   if (failed(node.expectInputs(1, 1)) ||
       failed(expectOrdered(node, node.input(0))))
@@ -99,7 +104,8 @@ template <bool asRows> static LogicalResult hardmax(Node &node) {
   return node.result(b.reshape(b.cast(hot, elementOf(x)), shapeOf(x)));
 }
 
-// Finds one extreme after the other along the last axis.
+// Finds one extreme after the other along the last axis. count passes over the
+// row: cheaper than ranks for few of many.
 static Value byExtremes(Emitter &b, Value x, int64_t count, bool largest) {
   int64_t last = rankOf(x) - 1;
   Value taken, places = b.iota(shapeOf(x), last);
@@ -114,7 +120,9 @@ static Value byExtremes(Emitter &b, Value x, int64_t count, bool largest) {
   return b.concat(found, last);
 }
 
-// Counts how many elements come before each one, which is its place.
+// Counts how many elements come before each one, which is its place. size²
+// comparisons per row, all independent. Equal elements keep their order, so
+// every place occurs once.
 static Value byRanks(Emitter &b, Value x, int64_t count, bool largest) {
   int64_t rank = rankOf(x), size = shapeOf(x).back();
   Shape pairs(shapeOf(x)), column(shapeOf(x)), row(shapeOf(x));
@@ -152,6 +160,7 @@ static Value byRanks(Emitter &b, Value x, int64_t count, bool largest) {
   return squeezed(b, found, rank - 1);
 }
 
+// The gradient of the values flows through the lookup by index.
 static LogicalResult topK(Node &node) {
   if (failed(node.expectInputs(1, 2)) ||
       failed(expectOrdered(node, node.input(0))))
@@ -179,6 +188,8 @@ static LogicalResult topK(Node &node) {
     none.back() = 0;
     indices = b.splat(tensorType(rows).clone(none, b.builder.getI64Type()), 0);
   } else {
+    // An extreme costs three passes over a row, a rank `size` comparisons per
+    // element.
     constexpr int64_t mostExtremes = 64;
     bool isFew = *count <= mostExtremes && 4 * *count < size;
     Shape pairs(shapeOf(rows));

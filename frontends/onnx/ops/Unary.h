@@ -16,6 +16,7 @@ mlir::LogicalResult activation(Node &node) {
   return result ? node.result(result) : mlir::failure();
 }
 
+// An op of nn as a function that `activation` takes.
 template <typename OpT> mlir::Value unary(Node &node, mlir::Value x) {
   return node.b.unary<OpT>(x);
 }

@@ -18,6 +18,7 @@ struct VolumeWindow {
 };
 } // namespace
 
+// Returns nullopt after it has refused the node.
 static std::optional<VolumeWindow> readVolumeWindow(Node &node,
                                                     ArrayRef<int64_t> sizes,
                                                     ArrayRef<int64_t> kernel,
@@ -55,7 +56,8 @@ static Value padDepth(Emitter &b, Value x, const VolumeWindow &w,
 }
 
 // The slices of a padded volume that tap `k` of the depth reads, as images:
-// (N·output)×C×H×W.
+// (N·output)×C×H×W. Depth moves beside the batch, so one op of nn works on all
+// slices at once.
 static Value imagesOf(Emitter &b, Value padded, const VolumeWindow &w,
                       int64_t k) {
   Shape offsets(5, 0), strides(5, 1), shape(shapeOf(padded));
@@ -79,6 +81,8 @@ static Shape pooledShape(Value images, const VolumeWindow &w) {
           w.imageOutput[1]};
 }
 
+// The sum over the depth's taps is unrolled; each is a convolution of images
+// with one slice of the filter.
 Value frontend::convolveVolume(Node &node, Value volume, Value filter,
                                int64_t group) {
   Emitter &b = node.b;
@@ -111,7 +115,9 @@ Value frontend::convolveVolumeTransposed(Node &node, Value volume, Value filter,
                             /*isTransposed=*/true);
   if (!w)
     return Value();
-  // The depth that all windows cover, pads included.
+  // The depth that all windows cover, pads included. Each tap's images land
+  // `stride` apart in it, starting at the tap's dilation; the pads are cut off
+  // at the end.
   int64_t depth = w->before + w->output + w->after;
   Shape covered = {s[0], f[1] * group, depth, w->imageOutput[0],
                    w->imageOutput[1]};
@@ -150,6 +156,8 @@ static std::optional<VolumeWindow> readPool(Node &node, Value volume) {
   return w;
 }
 
+// The maximum over depth comes first, at full height and width, so nn's pool
+// runs once.
 Value frontend::maxPoolVolume(Node &node, Value volume) {
   Emitter &b = node.b;
   auto w = readPool(node, volume);

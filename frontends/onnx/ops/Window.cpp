@@ -25,7 +25,8 @@ Value frontend::likeInput(Emitter &b, Value y, int64_t rank) {
   return b.reshape(y, {s[0], s[1], s[3]});
 }
 
-// The largest kernel, stride, dilation, pad or transposed input size.
+// The largest kernel, stride, dilation, pad or transposed input size. Products
+// of two of them and a sum stay far below 2^63.
 static constexpr int64_t kLimit = 1 << 24;
 
 static std::nullopt_t refuse(Node &node, const Twine &reason) {
@@ -74,7 +75,8 @@ static std::optional<std::string> readAutoPad(Node &node) {
   return automatic;
 }
 
-// Inserts the height of an image that has a width only.
+// Inserts the height of an image that has a width only. nn's pads are top,
+// left, bottom, right.
 static Window overImage(Window w) {
   if (w.kernel.size() != 1)
     return w;
@@ -119,6 +121,7 @@ std::optional<Window> frontend::readPlainWindow(Node &node,
     }
     if (failed(checkPads(node, before, after)))
       return std::nullopt;
+    // Places that the window can move by.
     int64_t room = sizes[i] + before + after - span;
     if (room < 0)
       return refuse(node, "the window is larger than the padded input");
@@ -138,7 +141,8 @@ std::optional<Window> frontend::readPlainWindow(Node &node,
 
 // Computes the output's size along dimension `i` of a transposed window, and
 // its pads if they are not given. `extra` elements are added at the end.
-// `target` is the output's size if it is what determines the pads.
+// `target` is the output's size if it is what determines the pads. ONNX: output
+// = stride · (size - 1) + output_padding + span - pads.
 static LogicalResult resolveTransposed(Node &node, Window &w, size_t i,
                                        int64_t size, int64_t extra,
                                        std::optional<int64_t> target,

@@ -25,7 +25,9 @@ struct Shaped {
 struct Parts {
   Parts(ArrayRef<int64_t> scores, MaskConstants &known)
       : masks(scores, known) {}
+  // B batch, H query heads, G groups of keys, T queries, S keys.
   Shaped query, key, value; // B×H×T×d, B×G×S×d, B×G×S×e
+  // The product of all factors on scores, query and key.
   double scale = 1;
   Masks masks;
 };
@@ -36,6 +38,7 @@ struct Parts {
 static nn::SoftmaxOp matchProbabilities(Value value) {
   if (auto select = value.getDefiningOp<nn::SelectOp>()) {
     auto isNaN = select.getCondition().getDefiningOp<nn::CmpOp>();
+    // x != x holds for a NaN only.
     if (!isNaN || isNaN.getPredicate() != nn::Predicate::ne ||
         isNaN.getLhs() != isNaN.getRhs() ||
         isNaN.getLhs() != select.getOnFalse() ||
@@ -73,6 +76,7 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
   auto add = value.getDefiningOp<nn::AddOp>();
   if (!add)
     return nullptr;
+  // Either operand may be the mask.
   for (auto [scores, mask] : {std::pair(add.getLhs(), add.getRhs()),
                               std::pair(add.getRhs(), add.getLhs())}) {
     Parts attempt = parts;
@@ -91,6 +95,8 @@ static nn::MatmulOp matchScores(Value value, Parts &parts) {
 // batch and heads before they transpose, so the transpose is looked for behind
 // reshapes; only the last two axes must agree.
 static std::optional<Shaped> matchSwapped(Value value) {
+  // The shape of `value` with its last two axes swapped back, which is that of
+  // x.
   Shape shape(nn::shapeOf(value));
   std::swap(shape.end()[-1], shape.end()[-2]);
   auto transpose = throughReshapes(value).getDefiningOp<nn::TransposeOp>();
@@ -149,6 +155,8 @@ static Shaped beforeRepeat(const Shaped &tensor) {
 // Collects the parts of an attention that ends in this product, or returns
 // nullopt. Everything is checked before the IR is changed.
 static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
+  // The probabilities must have no other reader: the composite does not give
+  // them out.
   if (output.getAccumulator() || output.getTransposeA() ||
       output.getTransposeB() || !output.getLhs().hasOneUse())
     return std::nullopt;
@@ -156,6 +164,7 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   if (!softmax)
     return std::nullopt;
   ArrayRef<int64_t> scores = nn::shapeOf(softmax.getResult());
+  // Scores of other ranks have no batch and heads to tell apart.
   if (scores.size() != 3 && scores.size() != 4)
     return std::nullopt;
   Parts parts(scores, known);
@@ -163,6 +172,7 @@ static std::optional<Parts> match(nn::MatmulOp output, MaskConstants &known) {
   if (!product || product.getAccumulator() || product.getTransposeA())
     return std::nullopt;
 
+  // Some models scale the query, others the key or both by a root.
   Value query = throughScaling(product.getLhs(), parts.scale);
   parts.query = {query, Shape(nn::shapeOf(query))};
   Value key = throughScaling(product.getRhs(), parts.scale);
@@ -223,6 +233,7 @@ struct Attention : OpRewritePattern<nn::MatmulOp> {
         shaped(parts->key), shaped(parts->value), parts->masks.build(b),
         rewriter.getF64FloatAttr(parts->scale),
         parts->masks.causal ? rewriter.getUnitAttr() : UnitAttr());
+    // The greedy driver removes what is left without readers.
     rewriter.replaceOp(
         op, b.reshape(attention.getResult(), op.getType().getShape()));
     return success();

@@ -8,7 +8,8 @@ using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
 // Returns true for an input of the program, or one whose elements were only
-// moved. Data names classes from 0 on; another target gives a loss of NaN.
+// moved. Data names classes from 0 on; another target gives a loss of NaN. Only
+// of integer type, so nothing is rounded on the way.
 static bool isInput(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<nn::ReshapeOp, nn::SliceOp, nn::TransposeOp, nn::CastOp>(op) ||
@@ -20,7 +21,7 @@ static bool isInput(Value value) {
 }
 
 // Returns the targets without the code that wraps negative indices, if they
-// cannot be negative.
+// cannot be negative. The code is select(i < 0, i + n, i).
 static Value throughWrap(Value index) {
   auto select = index.getDefiningOp<nn::SelectOp>();
   auto isNegative =
@@ -37,6 +38,7 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::ReduceOp op,
                                 PatternRewriter &rewriter) const override {
+    // The mean is a scale of the sum, which stays behind.
     if (op.getKind() != nn::ReduceKind::sum ||
         op.getType().getNumElements() != 1)
       return failure();
@@ -56,6 +58,8 @@ struct CrossEntropy : OpRewritePattern<nn::ReduceOp> {
       return failure();
     Value logits = softmax.getInput();
     int64_t classes = nn::shapeOf(logits).back();
+    // Reshapes between the softmax and the gather may move rows, but must leave
+    // the classes together.
     if (nn::shapeOf(take.getInput()).back() != classes)
       return failure();
     // The rows of the softmax become one axis, so that the loss has the form

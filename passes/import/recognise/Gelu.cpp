@@ -40,6 +40,7 @@ static bool isTanhArgument(Value value, Value x) {
   // x · (1 + 0.044715 · x²): two factors, in either order.
   if (product.factors.size() != 2)
     return false;
+  // The index is a truth value: it picks the factor that is not x.
   Value sum = product.factors[product.factors[0] == x];
   Value square =
       otherOperand<nn::AddOp>(sum, [](Value v) { return isSplat(v, 1); });
@@ -59,6 +60,7 @@ struct Gelu : OpRewritePattern<nn::MulOp> {
     Product product = factorise(op);
     if (product.factors.size() != 2 || !isNear(product.number, 0.5))
       return failure();
+    // Either factor may be x.
     for (int i : {0, 1}) {
       Value x = product.factors[i];
       Value gate = otherOperand<nn::AddOp>(
@@ -67,6 +69,7 @@ struct Gelu : OpRewritePattern<nn::MulOp> {
         continue;
       std::optional<nn::GeluForm> form;
       if (auto erf = gate.getDefiningOp<nn::ErfOp>()) {
+        // x / sqrt(2), however it is written.
         double factor = 1;
         if (throughScaling(erf.getInput(), factor) == x &&
             isNear(factor, M_SQRT1_2))

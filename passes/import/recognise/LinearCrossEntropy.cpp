@@ -60,6 +60,7 @@ bool widens(Operation *op) {
 
 std::optional<Head> findHead(Value logits, int64_t classes) {
   Head head;
+  // One chain: each op has one operand that leads on to the product.
   while (Operation *op = logits.getDefiningOp()) {
     // Another reader needs the logits in memory, and then nothing is saved.
     if (!logits.hasOneUse())
@@ -70,8 +71,8 @@ std::optional<Head> findHead(Value logits, int64_t classes) {
     } else if (widens(op)) {
       logits = op->getOperand(0);
     } else if (auto add = dyn_cast<nn::AddOp>(op); add && !head.bias) {
-      // A second addition is no bias. It takes the branch below and ends the
-      // match, since it is no product.
+      // A second addition is not a bias. It takes the branch below and ends the
+      // match, since it is not a product.
       Value left = vectorOf(add.getLhs(), classes);
       head.bias = left ? left : vectorOf(add.getRhs(), classes);
       if (!head.bias)
@@ -112,6 +113,7 @@ struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(nn::CrossEntropyOp op,
                                 PatternRewriter &rewriter) const override {
+    // The fused op has no such result.
     if (!op.getLse().use_empty())
       return failure();
     int64_t classes = nn::shapeOf(op.getLogits())[1];
@@ -130,6 +132,7 @@ struct LinearCrossEntropy : OpRewritePattern<nn::CrossEntropyOp> {
         op.getTargets(), op.getWeights(), /*scale=*/Value(),
         op.getReductionAttr(), op.getIgnoreIndexAttr(),
         head->product.getTransposeBAttr());
+    // The head's ops lose their last reader and are removed later.
     op.getLoss().replaceAllUsesWith(loss.getLoss());
     op.getValid().replaceAllUsesWith(loss.getValid());
     rewriter.eraseOp(op);

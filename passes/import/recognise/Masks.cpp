@@ -36,6 +36,8 @@ MaskConstants::Kind MaskConstants::classify(DenseElementsAttr constant,
   if (shape.size() < 2 || !llvm::all_of(shape.drop_back(2), isOne))
     return entry->second;
   int64_t queries = shape.end()[-2], keys = shape.back(), place = 0;
+  // Also where queries and keys differ in number, as with a cache: aligned at
+  // the last of each.
   bool isTriangle = llvm::all_of(kept, [&](bool element) {
     int64_t row = place / keys, column = place % keys;
     ++place;
@@ -66,10 +68,13 @@ DenseElementsAttr MaskConstants::keptBy(DenseElementsAttr constant) {
 bool Masks::keepConstant(DenseElementsAttr constant, Value value,
                          bool negated) {
   MaskConstants::Kind kind = known->classify(constant, negated);
+  // Nothing to remember: all keys stay.
   if (kind == MaskConstants::Kind::KeepsAll)
     return true;
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(constant.getType()).getShape();
+  // A triangle of another size is broadcast over the scores in some way that is
+  // not causal.
   if (kind == MaskConstants::Kind::Triangle && shape.end()[-2] == queries &&
       shape.back() == keys) {
     causal = true;
@@ -89,6 +94,8 @@ bool Masks::keep(Value value, bool negated) {
   // not(a) keeps what a hides; by De Morgan, not(a or b) is not(a) and not(b).
   if (auto inverse = value.getDefiningOp<nn::NotOp>())
     return keep(inverse.getInput(), !negated);
+  // Both halves are true for a kept key, so the parts are independent
+  // conditions.
   if (auto both = value.getDefiningOp<nn::AndOp>(); both && !negated)
     return keep(both.getLhs()) && keep(both.getRhs());
   if (auto either = value.getDefiningOp<nn::OrOp>(); either && negated)

@@ -11,7 +11,8 @@ class MaskConstants {
 public:
   enum class Kind { KeepsAll, Triangle, Other };
   // Classifies a boolean mask. A triangle keeps, for the last query, all keys,
-  // and one key less for each query before it.
+  // and one key less for each query before it. Compares every element the first
+  // time, and looks up the answer later.
   Kind classify(mlir::DenseElementsAttr constant, bool negated);
   // Returns the keys that an additive mask keeps, as a boolean mask. Returns
   // null if it holds numbers other than 0 and very negative ones.
@@ -31,15 +32,18 @@ public:
         isRank3(scores.size() == 3) {}
 
   // Adds an additive mask, which is multiplied by `factor`. Returns false if it
-  // cannot be expressed.
+  // cannot be expressed. `mask` broadcasts to the scores. On false the object
+  // is as it was.
   bool add(mlir::Value mask, double factor);
   // Adds a boolean mask: keys are kept where it is true, or, if `negated`,
-  // where it is false.
+  // where it is false. Always succeeds.
   bool keep(mlir::Value keep, bool negated = false);
 
   // True if a lower triangle was among the masks.
   bool causal = false;
   // Builds the mask of rank 4 that remains besides `causal`, or returns null.
+  // Boolean unless an additive mask remains. Its sizes are those of the scores
+  // or 1.
   mlir::Value build(Builder &b) const;
 
 private:
@@ -61,7 +65,8 @@ private:
   llvm::SmallVector<mlir::Value> additive;
 };
 
-// Adding a number at or below this removes a key.
+// Adding a number at or below this removes a key. Exporters write -inf, the
+// lowest f32, or -1e30 and below; exp() of any of them is 0.
 constexpr double kLowest = -1e30;
 
 } // namespace fsdpc::passes::recognise

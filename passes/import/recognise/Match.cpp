@@ -12,6 +12,7 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
+// Relative, so 0 is near to 0 only.
 bool recognise::isNear(double value, double expected) {
   return std::abs(value - expected) <= 1e-6 * std::abs(expected);
 }
@@ -33,7 +34,8 @@ Value recognise::throughReshapes(Value value) {
   return value;
 }
 
-// Also looks through divisions, but not through 1 / x.
+// Also looks through divisions, but not through 1 / x. f64, so that the product
+// of several factors is not rounded more than once.
 Value recognise::throughScaling(Value value, double &factor) {
   while (Operation *op = value.getDefiningOp()) {
     if (auto mul = dyn_cast<nn::MulOp>(op)) {
@@ -67,6 +69,7 @@ Product recognise::factorise(Value value) {
   Product product;
   SmallVector<Value> left = {value};
   unsigned descents = 0;
+  // Depth first, left operand first, so factors come in the order of the text.
   while (!left.empty()) {
     Value next = left.pop_back_val();
     if (std::optional<double> number = nn::matchSplat(next)) {
@@ -90,6 +93,7 @@ Product recognise::factorise(Value value) {
   return product;
 }
 
+// Importers write a mean as a sum and a scale.
 Value recognise::meanOfLastAxis(Value value) {
   double factor = 1;
   auto sum = throughScaling(value, factor).getDefiningOp<nn::ReduceOp>();

@@ -18,6 +18,7 @@ void populateRotary(mlir::RewritePatternSet &patterns);
 void populateSilu(mlir::RewritePatternSet &patterns);
 void populateStableForms(mlir::RewritePatternSet &patterns);
 
+// Six axes without an allocation, which most tensors stay below.
 using Shape = llvm::SmallVector<int64_t, 6>;
 
 // Returns true if two numbers are equal up to f32 rounding, a relative error of
@@ -31,7 +32,7 @@ mlir::Value throughBroadcasts(mlir::Value value);
 mlir::Value throughReshapes(mlir::Value value);
 
 // Strips multiplications and divisions by a scalar constant from a value, and
-// multiplies them into `factor`.
+// multiplies them into `factor`. Returns `value` itself if there are none.
 mlir::Value throughScaling(mlir::Value value, double &factor);
 
 // Returns the other operand of a commutative op if one satisfies `matches`,
@@ -47,7 +48,8 @@ mlir::Value otherOperand(mlir::Value value, Match matches) {
 }
 
 // The factors of a product, through nested products that are used once.
-// Constant factors are multiplied together into `number`.
+// Constant factors are multiplied together into `number`. In the order in which
+// they are written.
 struct Product {
   double number = 1;
   llvm::SmallVector<mlir::Value, 4> factors;
@@ -86,6 +88,7 @@ public:
     return mlir::RankedTensorType::get(shape, rewriter.getF32Type());
   }
 
+  // Public, for the ops that nn's own helpers build.
   mlir::PatternRewriter &rewriter;
   mlir::Operation *root;
 };

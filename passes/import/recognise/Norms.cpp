@@ -9,7 +9,8 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
-// Matches x · x and pow(x, 2).
+// Matches x · x and pow(x, 2). The same x: a product of two equal values that
+// are computed twice does not match.
 static bool isSquareOf(Value square, Value x) {
   if (auto mul = square.getDefiningOp<nn::MulOp>())
     return mul.getLhs() == x && mul.getRhs() == x;
@@ -34,6 +35,7 @@ static std::optional<double> meanSquareEpsilon(Value value, Value x) {
 }
 
 // Returns epsilon if `scale` is 1 / sqrt(mean(x²) + epsilon), broadcast to x.
+// rsqrt, or a quotient that the exporter did not fold.
 static std::optional<double> rstdEpsilon(Value scale, Value x) {
   scale = throughBroadcasts(scale);
   if (auto rsqrt = scale.getDefiningOp<nn::RsqrtOp>())

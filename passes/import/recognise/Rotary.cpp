@@ -67,6 +67,7 @@ struct Rotary : OpRewritePattern<nn::AddOp> {
   }
 
   // Returns the table as it was before it was broadcast, with the input's rank.
+  // One table serves all layers and batches, so it is read small.
   static Value table(recognise::Builder &b, Value value) {
     size_t rank = nn::shapeOf(value).size();
     Value small = throughBroadcasts(value);

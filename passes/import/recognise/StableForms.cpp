@@ -10,10 +10,12 @@ using namespace fsdpc;
 using namespace fsdpc::passes;
 using namespace fsdpc::passes::recognise;
 
+// An op of x's type.
 template <typename OpT> static Value unary(recognise::Builder &b, Value x) {
   return b.create<OpT>(x.getType(), x);
 }
 
+// Exact, unlike isSplat: a number near 1 is another function.
 static bool isConstant(Value value, double expected) {
   return nn::matchSplat(value) == expected;
 }
@@ -104,6 +106,7 @@ struct Logarithm : OpRewritePattern<nn::LogOp> {
   // max(x, y) + softplus(-|x - y|), where x - y is 0 for equal infinities.
   static Value logAddExp(recognise::Builder &b, Value x, Value y) {
     RankedTensorType type = nn::tensorType(x);
+    // inf - inf would be NaN.
     Value equal = b.create<nn::CmpOp>(type.clone(b.rewriter.getI1Type()),
                                       nn::Predicate::eq, x, y);
     auto zeros = DenseElementsAttr::get(

@@ -14,6 +14,7 @@ using namespace mlir;
 namespace fsdpc::passes {
 
 // Returns the gradient over the root of the average, which is at least eps1².
+// Both programs of Adafactor build it, which costs less than to keep it.
 static Value updateOf(const fsdp::CompileOptions &options, Scalars s,
                       Arguments in) {
   Value eps1 = s.number(options.eps1, "eps1");
@@ -38,8 +39,11 @@ Results buildAdafactor(const fsdp::CompileOptions &options, Scalars s,
   // The largest relative step shrinks with the root of the step's number.
   Value shrinking = s.div(one, s.sqrt(in.step));
   Value relative = s.min(in.lr, shrinking);
+  // Root mean squares: roots of the sums over the root of the number of
+  // elements.
   Value root = s.sqrt(in.sums[2]);
   Value ofParameter = s.div(s.sqrt(in.sums[0]), root);
+  // eps2 keeps a parameter of zeros from never moving.
   Value rate = s.mul(s.max(eps2, ofParameter), relative);
   Value ofUpdate = s.div(s.sqrt(in.sums[1]), s.mul(root, threshold));
   Value limited = s.div(rate, s.max(one, ofUpdate));

@@ -10,7 +10,9 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
-// AdamW shrinks the parameter directly, Adam adds the decay to the gradient.
+// AdamW shrinks the parameter directly, Adam adds the decay to the gradient. p
+// -= lr / c1 · m / (sqrt(v) / sqrt(c2) + eps), with the averages m and v and
+// their bias corrections c1 and c2.
 Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
                   Arguments in) {
   AdamMoments moments(options, s);
@@ -24,12 +26,15 @@ Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
   moments.update(s, in);
   Value m = moments.average, v = moments.averageSquare;
   Results states = {m, v};
+  // AMSGrad (Reddi et al., 2018) divides by the largest average so far.
   if (options.amsgrad)
     states.push_back(s.max(in.states[2], v));
 
   // The bias corrections 1 - beta^step.
   Value correction1 = moments.correction1(s, in.step);
   Value correction2 = s.sqrt(moments.correction2(s, in.step));
+  // torch takes the root of v and divides it by the root of c2, rather than the
+  // root of v / c2, which rounds otherwise.
   Value scale = s.toElement(correction2);
   Value root = s.div(s.sqrt(states.back()), scale);
   Value denominator = s.add(root, eps);
@@ -40,7 +45,9 @@ Results buildAdam(const fsdp::CompileOptions &options, Scalars s,
   return results;
 }
 
-// The second state is a decaying maximum instead of an average of squares.
+// The second state is a decaying maximum instead of an average of squares. The
+// state decays and takes the gradient where that is larger, as an infinity
+// norm: u = max(beta2 u, |g| + eps).
 Results buildAdamax(const fsdp::CompileOptions &options, Scalars s,
                     Arguments in) {
   fsdp::NumberPair betas = options.betas();
@@ -73,6 +80,7 @@ Results buildAdamax(const fsdp::CompileOptions &options, Scalars s,
 static Value productOfMomenta(Scalars s, Value step, Value beta1,
                               double decay) {
   constexpr int terms = 32;
+  // log q.
   double exponent = decay * std::log(0.96), q = std::exp(exponent);
   // The coefficient of x^j is Σ_{k > j} w(k).
   double coefficients[terms] = {}, power = 1, sum = 0;
@@ -85,14 +93,17 @@ static Value productOfMomenta(Scalars s, Value step, Value beta1,
   }
   Value scaled = s.mul(step, s.number(exponent, "log q"));
   Value x = s.exp(scaled);
+  // Horner's scheme. All terms are positive, so nothing cancels.
   Value series = s.number(coefficients[terms - 1], "coefficient");
   for (int j = terms - 2; j >= 0; --j) {
     Value product = s.mul(series, x);
     series = s.add(product, s.number(coefficients[j], "coefficient"));
   }
-  // (1 - x) / (1 - q) is the number of steps if the momentum is constant.
+  // (1 - x) / (1 - q) is the number of steps if the momentum is constant. The
+  // limit for q = 1, that is without decay.
   Value length = step;
   if (exponent != 0) {
+    // expm1, since 1 - q^t would cancel for q near 1.
     Value rest = s.expm1(scaled);
     length = s.div(rest, s.number(std::expm1(exponent), "q - 1"));
   }
@@ -124,6 +135,7 @@ Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
   Value nextStep = s.add(in.step, one);
   Value nextMu = momentumOf(s, nextStep, one, beta1, decay);
   Value product = productOfMomenta(s, in.step, beta1, decay);
+  // torch's mu_product of this step, and of the next one.
   Value nextProduct = s.mul(product, nextMu);
 
   moments.update(s, in);
@@ -132,6 +144,8 @@ Results buildNAdam(const fsdp::CompileOptions &options, Scalars s,
   Value denominator = s.add(s.sqrt(s.div(v, correction)), eps);
 
   Value rate = s.neg(in.lr);
+  // The step is a mix of the gradient and of the average, each with a bias
+  // correction of its own.
   Value share = s.mul(rate, s.sub(one, mu));
   Value ofGradient = s.toElement(s.div(share, s.sub(one, product)));
   Value change = s.div(s.mul(ofGradient, in.gradient), denominator);
@@ -163,7 +177,10 @@ Results buildRAdam(const fsdp::CompileOptions &options, Scalars s,
   Value power2 = s.pow(beta2, in.step);
   Value correction2 = s.sub(one, power2);
 
-  // The length of the average that v is, and the rectification.
+  // The length of the average that v is, and the rectification. rho_inf = 2 /
+  // (1 - beta2) - 1 of the paper (Liu et al., 2020), rho_t = rho_inf - 2 t
+  // beta2^t / (1 - beta2^t), and r_t² = (rho_t - 4) (rho_t - 2) rho_inf /
+  // ((rho_inf - 4) (rho_inf - 2) rho_t).
   Value longest = s.sub(s.div(two, s.sub(one, beta2)), one);
   Value lost = s.div(s.mul(s.mul(two, in.step), power2), correction2);
   Value length = s.sub(longest, lost);
@@ -173,6 +190,7 @@ Results buildRAdam(const fsdp::CompileOptions &options, Scalars s,
   Value below = s.sub(longest, four);
   below = s.mul(below, s.sub(longest, two));
   below = s.mul(below, length);
+  // May be NaN for a length below 4, where it is not selected.
   Value rectification = s.toElement(s.sqrt(s.div(above, below)));
 
   Value corrected = s.div(m, s.toElement(correction1));

@@ -7,6 +7,9 @@ using namespace mlir;
 
 namespace fsdpc::passes {
 
+// Adadelta (Zeiler, 2012) needs no scale of its own: the root of the average of
+// squared changes takes the place of a learning rate, which torch multiplies
+// on.
 Results buildAdadelta(const fsdp::CompileOptions &options, Scalars s,
                       Arguments in) {
   Value one = s.number(1, "one");
@@ -23,6 +26,7 @@ Results buildAdadelta(const fsdp::CompileOptions &options, Scalars s,
   return {p, squares, changes};
 }
 
+// The states begin at zero, so an initial sum is put in at the first step.
 Results buildAdagrad(const fsdp::CompileOptions &options, Scalars s,
                      Arguments in) {
   Value one = s.number(1, "one");
@@ -65,6 +69,7 @@ Results buildRMSprop(const fsdp::CompileOptions &options, Scalars s,
   Value deviation = s.add(s.sqrt(variance), eps);
   Value rate = s.toElement(s.neg(in.lr));
   Value change;
+  // The momentum is of the scaled gradients.
   if (options.momentum() != 0) {
     Value momentum = s.element(options.momentum(), "momentum");
     Value kept = s.mul(in.states.back(), momentum);

@@ -13,6 +13,8 @@ Results buildMuon(const fsdp::CompileOptions &options, Scalars s,
                   Arguments in) {
   Value one = s.number(1, "one");
   Value momentum = s.number(options.momentum(), "momentum");
+  // The op fsdp.momentum_updates has computed the same average for the matrix;
+  // here it is only stored.
   Value average =
       s.average(in.states[0], in.gradient, one, momentum, options.momentum());
   in.decayParameter(s, one);

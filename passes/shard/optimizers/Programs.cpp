@@ -27,10 +27,14 @@ struct Program {
   bool isFactored = false;
 };
 
+// The names of arguments in a dump: sums of squares of the parameter, the
+// update and the gradient.
 constexpr StringRef lambSums[] = {"sum_p2", "sum_u2"};
 constexpr StringRef larsSums[] = {"sum_p2", "sum_g2"};
 constexpr StringRef adafactorSums[] = {"sum_p2", "sum_u2", "elements"};
 
+// The names of states are those of torch.optim's state_dict, since checkpoints
+// and exports use them.
 StateNames adamStates(const Options &options) {
   StateNames names = {"exp_avg", "exp_avg_sq"};
   if (options.amsgrad)
@@ -67,6 +71,7 @@ StateNames adafactorStates(const Options &) { return {}; }
 StateNames muonStates(const Options &) { return names({"momentum_buffer"}); }
 StateNames lionStates(const Options &) { return names({"exp_avg"}); }
 
+// One entry for each optimizer but User.
 constexpr Program programs[] = {
     {Optimizer::AdamW, adamStates, buildAdam},
     {Optimizer::Adam, adamStates, buildAdam},
@@ -107,6 +112,7 @@ FailureOr<OptimizerProgram> OptimizerProgram::of(const Options &options,
       return failure();
     program.names = stateNames(program.user);
   }
+  // Last, where the runtime looks for the average (Layout::average).
   if (options.ema > 0)
     program.names.push_back("ema");
   if (program.names.size() > size_t(mostStates)) {
@@ -139,6 +145,7 @@ Arguments OptimizerProgram::prepare(Scalars s, Arguments in) const {
   if (options.clipGradValue > 0) {
     Value limit = s.element(options.clipGradValue, "clip_value");
     Value least = s.neg(limit);
+    // As torch.nn.utils.clip_grad_value_ does.
     in.gradient = s.min(s.max(in.gradient, least), limit);
   }
   if (options.maximize)
@@ -147,6 +154,7 @@ Arguments OptimizerProgram::prepare(Scalars s, Arguments in) const {
 }
 
 Results OptimizerProgram::build(Scalars s, Arguments in) const {
+  // Taken before `prepare` drops it.
   Value average = options.ema > 0 ? in.states.back() : Value();
   in = prepare(s, in);
   Results results = user ? copyProgram(user, s, in)
@@ -162,6 +170,7 @@ FailureOr<std::vector<OptimizerProgram>> programsOf(const Options &options,
   auto own = OptimizerProgram::of(options, context);
   if (failed(own))
     return failure();
+  // Number 0 is that of the options; that of group i is number i + 1.
   std::vector<OptimizerProgram> programs = {std::move(*own)};
   // A file of the user's is parsed once, and its errors are emitted once.
   for (auto [group, same] :

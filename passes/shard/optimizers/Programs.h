@@ -23,13 +23,17 @@ public:
 
   /// Builds the program. Returns the new parameter and the new states. States
   /// are zero before the first step; one that starts with another value is
-  /// replaced by it where the step is 1.
+  /// replaced by it where the step is 1. The arguments are of one element; `in`
+  /// has one state per name. The gradient comes averaged over microbatches and
+  /// with its norm clipped.
   Results build(Scalars s, Arguments in) const;
 
   /// The names of the sums over a whole parameter that the program takes. Most
   /// take none.
   llvm::ArrayRef<llvm::StringRef> sums() const;
   /// Builds the program whose results are summed: an f64 for each of sums().
+  /// Its arguments are those of `build` before the sums; it sees the same
+  /// gradient.
   Results buildSums(Scalars s, Arguments in) const;
 
   /// Returns true if the program takes the average of the gradient's squares
@@ -38,11 +42,13 @@ public:
   /// Returns true if the program takes updates of whole matrices from
   /// fsdp.orthogonalize.
   bool isOrthogonal() const;
-  /// The options of the program's group.
+  /// The options of the program's group. Differ from those of the run where the
+  /// --group names an optimizer or its numbers.
   const fsdp::CompileOptions &own() const { return options; }
 
 private:
-  /// Clips the gradient's elements and turns it round, as the options say.
+  /// Clips the gradient's elements and turns it round, as the options say. Also
+  /// removes the state of --ema, which the optimizers do not know of.
   Arguments prepare(Scalars s, Arguments in) const;
 
   fsdp::CompileOptions options;
@@ -55,7 +61,8 @@ private:
 mlir::FailureOr<std::vector<OptimizerProgram>>
 programsOf(const fsdp::CompileOptions &options, mlir::MLIRContext *context);
 
-// Programs.cpp lists these by optimizer.
+// Programs.cpp lists these by optimizer. They take `in` by value, since decay
+// changes their gradient or parameter.
 Results buildAdam(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildAdamax(const fsdp::CompileOptions &, Scalars, Arguments);
 Results buildNAdam(const fsdp::CompileOptions &, Scalars, Arguments);

@@ -25,6 +25,7 @@ Value Scalars::sign(Value x) {
 Value Scalars::average(Value old, Value value, Value one, Value beta,
                        double number) {
   Value step = sub(value, old);
+  // Decided at compile time, where beta is known.
   if (1 - number < 0.5) {
     Value weight = toElement(sub(one, beta));
     return add(old, mul(weight, step));
@@ -34,6 +35,7 @@ Value Scalars::average(Value old, Value value, Value one, Value beta,
 }
 
 Value Scalars::averageSquare(Value old, Value value, Value one, Value beta) {
+  // (1 - beta) value first, then times value, as addcmul_ does.
   Value kept = mul(old, toElement(beta));
   Value added = mul(mul(toElement(sub(one, beta)), value), value);
   return add(kept, added);

@@ -35,6 +35,7 @@ struct Scalars {
   Value element(double value, llvm::StringRef name) {
     return toElement(number(value, name));
   }
+  /// Exact, unlike `toElement`.
   Value toNumber(Value x) {
     return mlir::arith::ExtFOp::create(builder, loc, builder.getF64Type(), x);
   }
@@ -58,6 +59,7 @@ struct Scalars {
   Value pow(Value x, Value y) {
     return mlir::math::PowFOp::create(builder, loc, x, y);
   }
+  /// As torch.minimum and maximum, these return NaN if either operand is one.
   Value min(Value x, Value y) {
     return mlir::arith::MinimumFOp::create(builder, loc, x, y);
   }
@@ -69,6 +71,7 @@ struct Scalars {
     Value wide = toNumber(x);
     return mul(wide, wide);
   }
+  /// Comparisons with NaN are false.
   Value equal(Value x, Value y) {
     return mlir::arith::CmpFOp::create(builder, loc,
                                        mlir::arith::CmpFPredicate::OEQ, x, y);
@@ -77,13 +80,15 @@ struct Scalars {
     return mlir::arith::CmpFOp::create(builder, loc,
                                        mlir::arith::CmpFPredicate::OGT, x, y);
   }
+  /// Both sides are computed; there are no branches in a program.
   Value select(Value condition, Value x, Value y) {
     return mlir::arith::SelectOp::create(builder, loc, condition, x, y);
   }
 
-  /// Returns -1, 0 or 1.
+  /// Returns -1, 0 or 1. NaN gives 0.
   Value sign(Value x);
-  /// Returns one of three values, as x is negative, zero or positive.
+  /// Returns one of three values, as x is negative, zero or positive. NaN
+  /// counts as zero.
   Value choose(Value x, Value below, Value at, Value above);
 
   /// Tensor.lerp_(value, 1 - beta): an average that keeps `beta` of itself.
@@ -113,9 +118,11 @@ struct Arguments {
   mlir::Value lr, step, decay;
   mlir::ValueRange sums; // of the member, over all ranks
 
-  /// Adds the decay to the gradient.
+  /// Adds the decay to the gradient. In torch's terms: grad.add(param,
+  /// alpha=weight_decay).
   void decayGradient(Scalars s);
-  /// Shrinks the parameter by the learning rate times the decay.
+  /// Shrinks the parameter by the learning rate times the decay. In torch's
+  /// terms: param.mul_(1 - lr * weight_decay), the decoupled decay.
   void decayParameter(Scalars s, mlir::Value one);
 };
 

@@ -45,6 +45,8 @@ Results buildASGD(const fsdp::CompileOptions &options, Scalars s,
   Value slowed = s.mul(s.mul(lambd, in.lr), passed);
   Value base = s.add(one, slowed);
   Value power = s.pow(base, s.number(options.alpha(), "alpha"));
+  // eta = lr / (1 + lambd lr t)^alpha, with t the steps before this one; mu = 1
+  // / max(1, t - t0).
   Value eta = s.toElement(s.div(in.lr, power));
   Value shrink = s.mul(lambd, s.toNumber(eta));
   Value p = s.mul(in.parameter, s.toElement(s.sub(one, shrink)));
@@ -55,6 +57,8 @@ Results buildASGD(const fsdp::CompileOptions &options, Scalars s,
   Value mu = s.div(one, s.max(one, averaged));
   Value step = s.mul(s.sub(p, in.states[0]), s.toElement(mu));
   Value average = s.add(in.states[0], step);
+  // As torch copies the parameter then: the sum above may differ from it in the
+  // last bit.
   Value isFirst = s.equal(mu, one);
   average = s.select(isFirst, p, average);
   return {p, average};
@@ -74,6 +78,8 @@ Results buildRprop(const fsdp::CompileOptions &options, Scalars s,
   Value most = s.element(options.stepSizes.second, "step_size_max");
   size = s.min(s.max(s.mul(size, factor), least), most);
   Value nothing = s.element(0, "zero");
+  // The stored gradient is 0 too, so that the next step neither grows nor
+  // shrinks.
   Value turned = s.isAbove(nothing, product);
   Value g = s.select(turned, nothing, in.gradient);
   Value p = s.sub(in.parameter, s.mul(s.sign(g), size));

@@ -11,7 +11,8 @@ using namespace mlir;
 namespace fsdpc::passes {
 namespace {
 
-// Returns x / y, or 1 where one of `norms` is 0.
+// Returns x / y, or 1 where one of `norms` is 0. A parameter of zeros or
+// without a gradient keeps the plain learning rate.
 Value ratioOf(Scalars s, Value x, Value y, ValueRange norms) {
   Value one = s.number(1, "ratio_of_none");
   Value none = s.number(0, "none");
@@ -34,6 +35,7 @@ LAMBStep lambStep(const fsdp::CompileOptions &options, Scalars s,
   AdamMoments moments(options, s);
   Value eps = s.element(options.eps(), "eps");
   moments.update(s, in);
+  // Rounded before they divide, unlike in Adam.
   Value correction1 = s.toElement(moments.correction1(s, in.step));
   Value correction2 = s.toElement(moments.correction2(s, in.step));
   Value numerator = s.div(moments.average, correction1);
@@ -80,6 +82,7 @@ Results buildLARS(const fsdp::CompileOptions &options, Scalars s,
   Value norm = s.sqrt(in.sums[0]);
   Value ofGradient = s.sqrt(in.sums[1]);
   Value decayed = s.add(ofGradient, s.mul(in.decay, norm));
+  // trust |p| / (|g| + decay |p| + eps).
   Value ratio =
       ratioOf(s, s.mul(trust, norm), s.add(decayed, eps), {norm, ofGradient});
   in.decayGradient(s);

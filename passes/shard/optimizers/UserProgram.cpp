@@ -15,9 +15,11 @@ using namespace mlir;
 namespace fsdpc::passes {
 namespace {
 
+// On an argument of the function, as in `{fsdp.state = "momentum"}`.
 constexpr llvm::StringLiteral kStateAttr = "fsdp.state";
 constexpr unsigned kElements = 2, kNumbers = 3; // besides the states
 
+// Requires a module that holds one function and nothing else.
 func::FuncOp functionOf(ModuleOp module) {
   return *module.getOps<func::FuncOp>().begin();
 }
@@ -65,6 +67,8 @@ LogicalResult checkSignature(func::FuncOp function) {
   return success();
 }
 
+// i1 of comparisons included. Indices are not: they have no width of their own
+// in memory or vectors.
 bool isScalar(Type type) {
   return type.isF32() || type.isF64() || type.isSignlessInteger();
 }
@@ -113,6 +117,8 @@ UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
   if (!*module)
     return nullptr; // the parser has said why
   Block *body = (*module)->getBody();
+  // Exactly one, so that nobody has to name it, and so that calls have nothing
+  // to call.
   auto isFunction = [](Operation &op) {
     return isa<func::FuncOp>(op) && !cast<func::FuncOp>(op).isExternal();
   };
@@ -141,6 +147,7 @@ Results copyProgram(const UserProgram &program, Scalars s, Arguments in) {
   Block &body = functionOf(**program).front();
   Results values = {in.parameter, in.gradient};
   llvm::append_range(values, in.states);
+  // Neither factors nor sums: a user's program takes none.
   values.append({in.lr, in.step, in.decay});
   IRMapping mapping;
   mapping.map(body.getArguments(), values);

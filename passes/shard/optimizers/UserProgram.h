@@ -23,10 +23,12 @@ using UserProgram = std::shared_ptr<mlir::OwningOpRef<mlir::ModuleOp>>;
 UserProgram parseUserProgram(const fsdp::OptimizerChoice &choice,
                              mlir::MLIRContext *context);
 
-/// Returns the names of its states, which live as long as the context.
+/// Returns the names of its states, which live as long as the context. In the
+/// order of the arguments, each unique in the program.
 StateNames stateNames(const UserProgram &program);
 
-/// Copies its ops. Returns the new parameter and the new states.
+/// Copies its ops. Returns the new parameter and the new states. `in` must have
+/// as many states as names.
 Results copyProgram(const UserProgram &program, Scalars s, Arguments in);
 
 } // namespace fsdpc::passes

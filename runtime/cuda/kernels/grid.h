@@ -39,6 +39,8 @@ struct Grid {
   }
 
   // Combines the values of the block's threads, and returns the result to each.
+  // All threads of the block must call it. `combine` must be associative up to
+  // rounding; the tree is the same for every grid.
   template <typename T, typename Combine>
   FSDPC_SHARED T reduce(T value, Combine combine) const {
     if (threads == 1)
@@ -63,7 +65,8 @@ struct Grid {
   }
 };
 
-// Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of bf16.
+// Four adjacent elements, for wide accesses: 16 bytes of f32, 8 of bf16. Memory
+// that is accessed through it must be aligned as it is.
 template <typename T> struct alignas(4 * sizeof(T)) Four {
   T at[4];
 };

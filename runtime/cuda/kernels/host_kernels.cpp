@@ -5,6 +5,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
+// The table has one type of function for all kernels, hence the pointer to
+// void.
 template <typename Arguments>
 void run(const Grid &grid, const void *arguments) {
   body(grid, *static_cast<const Arguments *>(arguments));

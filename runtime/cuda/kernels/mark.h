@@ -7,7 +7,8 @@
 namespace fsdpc::runtime {
 
 // A word in pinned memory that one stream writes: `value` in the low half, and
-// if `counts` the number of writes in the high half.
+// if `counts` the number of writes in the high half. `word` is aligned to 8
+// bytes.
 struct Mark {
   uint64_t *word = nullptr;
   uint32_t value = 0;
@@ -18,6 +19,7 @@ struct Mark {
 // operation. The fence makes the mark visible to the host while the stream goes
 // on.
 FSDPC_SHARED inline void body(const Grid &grid, const Mark &m) {
+  // One thread writes.
   if (grid.first() != 0)
     return;
 #ifdef __CUDA_ARCH__

@@ -11,7 +11,8 @@
 
 namespace fsdpc::runtime {
 
-// Elements [from, to) of a layout's gradient shard, all of one member.
+// Elements [from, to) of a layout's gradient shard, all of one member. In
+// elements of the shard, without gaps and padding.
 struct NormSegment {
   int64_t from = 0, to = 0;
 };
@@ -44,7 +45,7 @@ struct SumSquares {
 
 // Of normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean and
 // scale = the factor of clipping · toMean. `failed` is the index of the first
-// sum that is not finite, or -1.
+// sum that is not finite, or -1. All pointers are to device memory.
 struct Clip {
   const double *sums = nullptr;
   int count = 0;
@@ -95,6 +96,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const Clip &c) {
   int64_t first = c.count; // layout whose sum is not finite
   for (int64_t i = grid.thread; i < c.count; i += grid.threads) {
     const double *sums = c.sums + i * normDigits;
+    // The first digit holds what is not finite.
     if (first == c.count && !std::isfinite(sums[0]))
       first = i;
     own.addWritten(sums);

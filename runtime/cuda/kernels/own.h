@@ -18,6 +18,7 @@ namespace fsdpc::runtime {
 // A list of kernels; numberOf gives a kernel's place at compile time.
 template <typename... Arguments> struct KernelList {
   static constexpr int count = sizeof...(Arguments);
+  // -1 for a struct that is not in the list.
   template <typename Wanted> static constexpr int numberOf() {
     int number = 0, found = -1;
     ((std::is_same_v<Wanted, Arguments> ? found = number++ : number++), ...);
@@ -25,6 +26,7 @@ template <typename... Arguments> struct KernelList {
   }
 };
 
+// The order is that of the numbers; a new kernel goes to the end.
 using OwnKernels =
     KernelList<Cast, SumRanks, SumDoubles, SumSquareSegments, SumSquares, Clip,
                ReportLoss, UpdateStatistics, SoftmaxRows, SoftmaxGradRows,

@@ -8,7 +8,8 @@
 namespace fsdpc::runtime {
 
 // C[i] = A[i] · B[i], plus C[i] if `add`, for `entries` matrices. Strides of
-// entries, rows and columns are in elements.
+// entries, rows and columns are in elements. A column stride of the row's
+// length is a transposed operand.
 struct PlainProduct {
   const void *a = nullptr, *b = nullptr;
   void *c = nullptr;

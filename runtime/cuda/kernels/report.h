@@ -32,6 +32,7 @@ struct UpdateStatistics {
 FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   if (grid.first() != 0)
     return;
+  // Ranks take turns, so the quotient is the number on this rank.
   uint32_t k = r.random[2] / r.ranks;
   r.losses[k] = *r.loss;
   if (r.valids)

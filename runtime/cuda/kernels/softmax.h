@@ -39,7 +39,8 @@ struct SoftmaxGradRows {
   int64_t valueWidth = 0;
 };
 
-// Row `index` of a launch: its place, and how many keys it sees.
+// Row `index` of a launch: its place, and how many keys it sees. `seen` keys,
+// from the first on: what the causal mask leaves.
 struct SoftmaxRow {
   int64_t batch, head, query, seen;
   FSDPC_SHARED SoftmaxRow(const SoftmaxRows &s, int64_t index) {
@@ -74,6 +75,7 @@ FSDPC_SHARED inline float scoreOf(const SoftmaxRows &s, const SoftmaxRow &row,
              : score + widen(static_cast<const BFloat16 *>(s.mask)[place]);
 }
 
+// Both address elements, not bytes.
 FSDPC_SHARED inline void store(void *to, bool narrowed, int64_t i,
                                float value) {
   if (narrowed)

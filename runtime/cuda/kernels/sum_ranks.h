@@ -11,7 +11,8 @@ namespace fsdpc::runtime {
 // Most ranks whose values may lie anywhere. More ranks must lie at a stride.
 constexpr int mostAddends = 64;
 
-// Casts from[i] to to[i], and fills [elements, padded) with zeroes.
+// Casts from[i] to to[i], and fills [elements, padded) with zeroes. `to` has
+// `padded` elements and is aligned for four of them.
 struct Cast {
   const void *from = nullptr;
   void *to = nullptr;
@@ -82,6 +83,7 @@ template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
   return wire == WireType::bf16 ? widen(narrow<BFloat16>(wide)) : wide;
 }
 
+// Where a rank's values begin.
 template <typename T>
 FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
   return s.first ? static_cast<const T *>(s.first) + rank * s.shardElements
@@ -127,6 +129,7 @@ FSDPC_SHARED inline void body(const Grid &grid, const SumRanks &s) {
   s.type == WireType::f32 ? sumAll<float>(grid, s) : sumAll<BFloat16>(grid, s);
 }
 
+// All ranks compute it, each for itself, and get the same bits.
 FSDPC_SHARED inline void body(const Grid &grid, const SumDoubles &s) {
   for (int64_t i = grid.first(); i < s.count; i += grid.stride()) {
     double sum = 0;

@@ -685,7 +685,7 @@ module {
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
-    // expected-error @below {{breaks rule 'gradient': its gradient of layout 'a.flat' is no 'fsdp.pack' of that layout}}
+    // expected-error @below {{breaks rule 'gradient': its gradient of layout 'a.flat' is not an 'fsdp.pack' of that layout}}
     fsdp.reduce_scatter [@a.flat], %x {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
     return
   }

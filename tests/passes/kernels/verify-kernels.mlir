@@ -45,7 +45,7 @@ func.func private @runs(%x: tensor<4x256xf32>) -> tensor<4x1xf32> attributes {nn
 
 // Every op of @microbatch is a library call, a view or a launch.
 func.func @microbatch(%x: tensor<4x4xf32>) {
-  // expected-error@+1 {{is no library call, view or launch; outline-kernels puts it into a kernel}}
+  // expected-error@+1 {{is not a library call, view or launch; outline-kernels puts it into a kernel}}
   %y = nn.exp %x : tensor<4x4xf32>
   return
 }

@@ -278,7 +278,7 @@ module {
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
-    // expected-error @below {{breaks rule 'weight': it views 'w' in a value that is no layout's flat buffer}}
+    // expected-error @below {{breaks rule 'weight': it views 'w' in a value that is not the flat buffer of a layout}}
     %v = fsdp.view %x[@w at 0] {fsdp.unit = @a} : tensor<16xf32> -> tensor<16xf32>
     return
   }
@@ -372,7 +372,7 @@ module {
   fsdp.layout @a.flat of @a trainable elements 16 : f32 states 0 {
     members = [#fsdp.member<@w[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
   func.func @microbatch(%x: tensor<16xf32>) {
-    // expected-error @below {{breaks rule 'gradient': its gradient is no 'fsdp.pack' of layout 'a.flat'}}
+    // expected-error @below {{breaks rule 'gradient': its gradient is not an 'fsdp.pack' of layout 'a.flat'}}
     fsdp.reduce @a.flat, %x {fsdp.unit = @a, fsdp.backward} : tensor<16xf32>
     return
   }

@@ -1,8 +1,8 @@
 // RUN: fsdpc-opt %s --form-units --split-input-file --verify-diagnostics | FileCheck %s
 
-// A class glob selects the innermost module of such a class, by full or last
-// name. Together with a scope, the deeper of both is taken. A weight that two
-// units read is loaded and transposed in each; the first unit owns it.
+// A class glob selects the innermost module of a matching class, by full or
+// last name. Together with a scope, the deeper of both is taken. A weight that
+// two units read is loaded and transposed in each; the first unit owns it.
 // CHECK: fsdp.parameter @s : tensor<8x8xf32> trainable unit @a
 // CHECK: fsdp.unit @a {module_class = "m.Block", scope = "a"}
 // CHECK: fsdp.unit @b.fc {module_class = "m.Linear", scope = "b.fc"}

@@ -41,7 +41,7 @@ module {
 module {
   fsdp.unit @a
   func.func @microbatch(%x: tensor<4xf32>) {
-    // expected-error @below {{breaks rule 'unit': it belongs to 'b', which is no fsdp.unit}}
+    // expected-error @below {{breaks rule 'unit': it belongs to 'b', which is not an fsdp.unit}}
     %y = nn.tanh %x {fsdp.unit = @b} : tensor<4xf32>
     return
   }

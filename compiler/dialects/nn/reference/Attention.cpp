@@ -11,7 +11,8 @@ using namespace mlir;
 namespace fsdpc::nn::reference {
 
 namespace {
-/// The sizes and masked scores that both directions need.
+/// The sizes and masked scores that both directions need. Query B×H×T×d, key
+/// B×G×S×d; H is a multiple of G.
 struct Scores {
   const ReferenceTensor &query, &key, *mask;
   double scale;
@@ -79,6 +80,7 @@ static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
       if (row[s] > maximum || std::isnan(row[s]))
         maximum = row[s];
     }
+    // Of a row without keys it stays -∞.
     double &lse = out[1].floats[scores.queryRow(b, h, t, 1)];
     lse = maximum;
     if (maximum == -std::numeric_limits<double>::infinity())
@@ -96,7 +98,8 @@ static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
 
 // p = exp(score - lse), dp = grad · value, ds = p · (dp - grad · output) ·
 // scale; grad · output stands for Σ p · dp over the row. Key heads that a group
-// of query heads shares add up their gradients.
+// of query heads shares add up their gradients. Results start as zeros, so
+// every loop adds.
 static void attentionGrad(AttentionGradOp op, Inputs in,
                           ReferenceTensors &out) {
   const auto &grad = in[0].floats, &query = in[1].floats, &key = in[2].floats,

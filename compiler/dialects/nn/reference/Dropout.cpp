@@ -28,6 +28,7 @@ static Words philox(Words counter, uint32_t key0, uint32_t key1) {
 }
 
 static void dropout(DropoutOp op, Inputs in, ReferenceTensors &out) {
+  // Seed (the key), microbatch and step, as fsdp.random gives them.
   auto word = [&](int i) { return static_cast<uint32_t>(in[1].ints[i]); };
   double ratio = op.getRatio().convertToDouble();
   Words random{};
@@ -40,6 +41,7 @@ static void dropout(DropoutOp op, Inputs in, ReferenceTensors &out) {
     // A multiple of 2⁻²⁴ in [0, 1). Kernels compare the 24 bits with
     // ceil(ratio · 2²⁴) as integers, which decides the same.
     double u = (random[i % 4] >> 8) * 0x1p-24;
+    // Scaled, so that the expectation stays that of the input.
     out[0].floats[i] = u >= ratio ? in[0].floats[i] / (1 - ratio) : 0;
   }
 }

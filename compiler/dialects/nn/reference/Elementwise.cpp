@@ -13,6 +13,7 @@ using namespace mlir;
 
 namespace fsdpc::nn::reference {
 
+// exp overflows to ∞ for large -x, and 1 / ∞ is 0.
 static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which cannot overflow.
@@ -42,7 +43,8 @@ static double geluDerivative(double x, GeluForm form) {
   return (1 + t) / 2 + x * (1 - t * t) * c * (1 + 3 * kGeluCubic * x * x) / 2;
 }
 
-/// NaN if either operand is NaN.
+/// NaN if either operand is NaN. The first operand wins if it is a NaN; a NaN
+/// in the second fails the comparison and is returned.
 static double maximum(double x, double y) {
   return std::isnan(x) || x > y ? x : y;
 }
@@ -80,6 +82,7 @@ static int64_t divide(int64_t x, int64_t y) {
   return y == 0 ? 0 : x / y;
 }
 
+// The sign is that of y, as in Python.
 static double floorMod(double x, double y) { return x - y * std::floor(x / y); }
 
 // C++'s remainder has the sign of x; this one has that of y, as in Python.
@@ -93,7 +96,8 @@ static int64_t floorMod(int64_t x, int64_t y) {
 
 static double power(double x, double y) { return std::pow(x, y); }
 
-/// By squaring, since an exponent may have 63 bits.
+/// By squaring, since an exponent may have 63 bits. A negative exponent gives
+/// 0, for every base.
 static int64_t power(int64_t x, int64_t y) {
   int64_t result = y < 0 ? 0 : 1;
   for (; y > 0; y >>= 1, x = times(x, x))

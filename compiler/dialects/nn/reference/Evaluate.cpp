@@ -34,6 +34,7 @@ int64_t positionOf(ArrayRef<int64_t> shape, Index index) {
   return position;
 }
 
+// Sizes of 1 are read at 0, whatever the index.
 int64_t broadcastPosition(ArrayRef<int64_t> shape, Index index) {
   int64_t position = 0;
   for (auto [size, i] : llvm::zip_equal(shape, index.take_back(shape.size())))

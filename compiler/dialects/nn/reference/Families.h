@@ -10,6 +10,7 @@
 
 namespace fsdpc::nn::reference {
 
+/// In the order of the op's operands; absent optional ones have no entry.
 using Inputs = llvm::ArrayRef<ReferenceTensor>;
 
 /// How each op is evaluated, by the op's class. A function gets the op, its
@@ -50,6 +51,7 @@ void addMatmul(ReferenceTable &table);
 void addConvolutions(ReferenceTable &table);
 void addPooling(ReferenceTable &table);
 
+/// Of a result's element, outermost dimension first.
 using Index = llvm::ArrayRef<int64_t>;
 
 /// Calls `visit(index, position)` for each element in row-major order.

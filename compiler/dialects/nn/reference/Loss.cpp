@@ -10,14 +10,15 @@ using namespace mlir;
 
 namespace fsdpc::nn::reference {
 
-/// Returns the element of a target, or NaN for a target that is no class.
+/// Returns the element of a target, or NaN for a target that is not a class.
 static double at(const double *values, int64_t classes, int64_t target) {
   return target >= 0 && target < classes
              ? values[target]
              : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Returns the weight of a row's target, or 0 if the row is ignored.
+/// Returns the weight of a row's target, or 0 if the row is ignored. NaN for a
+/// target that is not a class, if there are weights.
 template <typename LossOp>
 static double weightOf(LossOp op, Inputs in, int64_t target) {
   if (op.getIgnoreIndexAttr() &&

@@ -53,7 +53,7 @@ static void forEachRow(const ReferenceTensor &out, RowFn row) {
     row(i, width);
 }
 
-// Subtracts the maximum, so that nothing overflows.
+// Subtracts the maximum, so that nothing overflows. A row of -∞ gives NaN.
 static double logSumExp(const double *x, int64_t width) {
   double maximum = *std::max_element(x, x + width), sum = 0;
   for (int64_t j = 0; j < width; ++j)

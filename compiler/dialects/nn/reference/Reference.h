@@ -22,6 +22,7 @@ struct ReferenceTensor {
   /// The vector that the element type does not use stays empty.
   static ReferenceTensor zeros(mlir::RankedTensorType type);
   /// Fails for elements that are not dense, such as a resource that is absent.
+  /// Widens each element exactly.
   static mlir::FailureOr<ReferenceTensor> fromAttr(mlir::ElementsAttr attr);
   /// Returns a dense attribute of type `type()`. Elements must be rounded
   /// before.

@@ -12,6 +12,7 @@ using namespace mlir;
 
 namespace fsdpc::nn::reference {
 
+/// Both tensors have one element type.
 static void copyElement(const ReferenceTensor &from, int64_t source,
                         ReferenceTensor &to, int64_t target) {
   if (to.isFloat())
@@ -31,7 +32,8 @@ static void gather(const ReferenceTensor &from, ReferenceTensor &to,
 }
 
 /// The value of what an index outside of a tensor selects: NaN, or the smallest
-/// integer.
+/// integer. The kernels give the same, so that a wrong index shows in the loss
+/// or in the text.
 static void poison(ReferenceTensor &tensor) {
   bool isUnsigned =
       tensor.element.isInteger(1) || tensor.element.isUnsignedInteger();
@@ -74,6 +76,7 @@ static void pad(PadOp op, Inputs in, ReferenceTensors &outs) {
 static void concat(ConcatOp op, Inputs in, ReferenceTensors &outs) {
   ReferenceTensor &out = outs.front();
   int64_t offset = 0;
+  // Each input is moved along the axis by the sizes of those before it.
   for (const ReferenceTensor &input : in) {
     forEachIndex(input.shape, [&](Index index, int64_t position) {
       SmallVector<int64_t> at(index);

@@ -140,6 +140,7 @@ static double roundTo(FloatType type, double value) {
   return narrow.convertToDouble();
 }
 
+// f64 and 64-bit integers need no rounding.
 void ReferenceTensor::round() {
   if (element.isF32())
     for (double &value : floats)

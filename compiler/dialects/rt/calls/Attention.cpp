@@ -20,7 +20,8 @@ DenseI64ArrayAttr stridesOf(Value tensor, size_t count) {
                                 ArrayRef(strides->strides).take_front(count));
 }
 
-// `grad` and the cotangents are null in the forward.
+// `grad` and the cotangents are null in the forward. Two ops with equal plans
+// share one entry of the manifest.
 template <typename AttentionLike>
 AttentionPlanAttr planOf(AttentionLike op, Value output, Value grad = {},
                          Value dquery = {}, Value dkey = {},

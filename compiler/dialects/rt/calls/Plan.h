@@ -6,7 +6,8 @@
 
 namespace fsdpc::rt {
 
-/// Returns the library that computes the op; null on the host.
+/// Returns the library that computes the op; null on the host. Chosen by the
+/// pass choose-libraries.
 inline mlir::StringAttr libraryOf(mlir::Operation *op) {
   return op->getAttrOfType<mlir::StringAttr>(nn::NNDialect::kLibraryAttr);
 }
