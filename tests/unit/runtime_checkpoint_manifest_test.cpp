@@ -76,10 +76,11 @@ TEST(CheckpointManifest, FaultsAreNamed) {
             "'format' is \"1\", not a whole number from 0 to " +
                 std::to_string(INT64_MAX));
   EXPECT_EQ(fault("{\"format\":1}"), "it has no 'checkpoint'");
-  EXPECT_EQ(fault(text.substr(0, 100)), "it is no JSON from byte 100 on");
+  EXPECT_EQ(fault(text.substr(0, 100)),
+            "it is not valid JSON from byte 100 on");
   std::string broken = text;
   broken[20] = '\x01';
-  EXPECT_EQ(fault(broken), "it is no JSON from byte 20 on");
+  EXPECT_EQ(fault(broken), "it is not valid JSON from byte 20 on");
   broken = text;
   broken.replace(text.find("\"ranks\""), 7, "\"ranky\"");
   EXPECT_EQ(fault(broken), "its checksum is wrong");
