@@ -93,10 +93,13 @@ void printMemoryBound(const SearchResult &result, const Point &best,
                  << "\n";
 }
 
-// The plans with one setting that differs from the best.
+// The plans with one setting that differs from the best, unless it changes
+// nothing, as a limit that does not bind.
 void printAlternatives(const SearchResult &result, const Point &best) {
   for (const Point &point : result.points) {
-    if (&point == &best || !point.isValid())
+    bool isSame = point.estimate.stepUs == best.estimate.stepUs &&
+                  point.estimate.peakBytes == best.estimate.peakBytes;
+    if (isSame || !point.isValid())
       continue;
     size_t common = 0;
     for (const auto &setting : point.settings)
