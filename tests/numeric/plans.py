@@ -121,6 +121,8 @@ def tuning(plans: Plans) -> None:
     refused = plans.run("tune", *shared, "--ranks=16", "--memory=100K", expected=1)
     demand("none of " in refused and "exceeds --memory-limit" in refused, refused)
     kept = plans.figures("tune", *shared, "--ranks=16", "--strategy=zero2", "--param-dtype=f32")["points"]
+    free = [point["flags"] for point in plans.figures("tune", plans.model, *plans.flags, "--ranks=2", "--param-dtype=f32")["points"]]
+    demand(all(free.count(flags) == 1 for flags in free), f"planned twice: {free}")
     demand(not any("strategy" in flag or "dtype" in flag for point in kept for flag in point["flags"]), "a given flag is varied")
 
 

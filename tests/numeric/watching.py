@@ -159,7 +159,8 @@ def check_ratios(bench, program: Path, chosen, steps: int, found: dict[tuple[int
         for member in layout["members"]:
             before, after = (state[member["name"]] for state in states)
             if np.any(before):
-                ratios.setdefault("update_ratio/" + layout["unit"], []).append(np.linalg.norm(after - before) / np.linalg.norm(before))
+                change = (after - before).astype(np.float32).astype(np.float64)  # the program subtracts in f32
+                ratios.setdefault("update_ratio/" + layout["unit"], []).append(np.linalg.norm(change) / np.linalg.norm(before))
     expect({tag for step, tag in found if step == steps - 1} == set(ratios), f"histograms {sorted(found)}, units {sorted(ratios)}")
     for tag, values in ratios.items():
         told = fields(found[steps - 1, tag])

@@ -11,6 +11,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -109,7 +110,10 @@ FailureOr<double> run(Planner &planner, const SearchRequest &request,
     return failure();
   std::string log = (folder + "/log.jsonl").str(),
               output = (folder + "/output").str();
-  std::vector<std::string> words = {"mpirun",
+  llvm::ErrorOr<std::string> mpirun = llvm::sys::findProgramByName("mpirun");
+  if (!mpirun)
+    return fail("cannot find 'mpirun'; install Open MPI");
+  std::vector<std::string> words = {*mpirun,
                                     "--allow-run-as-root",
                                     "--oversubscribe",
                                     "-np",

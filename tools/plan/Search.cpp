@@ -28,6 +28,11 @@ private:
   std::vector<Settings> shardings() const;
   std::vector<Settings> combinations() const;
   const Point *best() const;
+  bool isPlanned(const Settings &settings) const {
+    return llvm::any_of(result.points, [&](const Point &point) {
+      return point.settings == settings;
+    });
+  }
   bool isOver(const Point &point) const {
     return request.cap > 0 && point.estimate.peakBytes > request.cap;
   }
@@ -95,10 +100,8 @@ Settings limited(Settings settings, int64_t bytes) {
 }
 
 void Search::add(Settings settings, int64_t accumulate) {
-  for (const Point &point : result.points)
-    if (point.settings == settings)
-      return;
-  result.points.push_back(planner.plan(std::move(settings), accumulate));
+  if (!isPlanned(settings))
+    result.points.push_back(planner.plan(std::move(settings), accumulate));
 }
 
 void Search::planShardings() {
@@ -109,6 +112,8 @@ void Search::planShardings() {
   };
   std::vector<Candidate> candidates;
   for (const Settings &settings : combinations()) {
+    if (isPlanned(settings))
+      continue; // without a cap, the flags as given are the first of them
     Point point = planner.plan(settings, request.accumulate);
     if (point.isValid())
       candidates.push_back({point, settings});

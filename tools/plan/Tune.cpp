@@ -61,15 +61,15 @@ void printParts(const Point &best) {
   if (ops >= waiting)
     llvm::outs() << "bound by compute: no schedule is faster than its ops, "
                  << timeText(ops) << " of " << timeText(step) << "\n";
-  else
-    llvm::outs() << "bound by "
-                 << (cross >= std::max(node + slowed, estimate.updateUs)
-                         ? "the links between nodes"
-                     : node + slowed >= estimate.updateUs
-                         ? "the links within a node"
-                         : "the update")
-                 << ", which take " << timeText(waiting) << " of "
+  else {
+    std::pair<double, StringRef> parts[] = {
+        {estimate.updateUs, "the update"},
+        {node + slowed, "the links within a node"},
+        {cross, "the links between nodes"}};
+    auto [part, name] = *llvm::max_element(parts);
+    llvm::outs() << "bound by " << name << ", for " << timeText(part) << " of "
                  << timeText(step) << "\n";
+  }
 }
 
 // What memory costs: the fastest plan that does not fit.
@@ -93,10 +93,13 @@ void printMemoryBound(const SearchResult &result, const Point &best,
                  << "\n";
 }
 
-// The plans with one setting that differs from the best.
+// The plans with one setting that differs from the best, unless it changes
+// nothing, as a limit that does not bind.
 void printAlternatives(const SearchResult &result, const Point &best) {
   for (const Point &point : result.points) {
-    if (&point == &best || !point.isValid())
+    bool isSame = point.estimate.stepUs == best.estimate.stepUs &&
+                  point.estimate.peakBytes == best.estimate.peakBytes;
+    if (isSame || !point.isValid())
       continue;
     size_t common = 0;
     for (const auto &setting : point.settings)
@@ -189,7 +192,7 @@ LogicalResult plan::tune(const driver::CommandLine &line,
   const Point &best = result.points[result.front.front()];
   llvm::outs() << "tuned for " << request.machine.name << ", "
                << request.options.planRanks << " ranks: " << planner.planned
-               << " plans, of which no other beats these in step and peak\n";
+               << " plans, none of which beats these in both step and peak\n";
   printFront(result);
   printParts(best);
   printMemoryBound(result, best, request.cap);

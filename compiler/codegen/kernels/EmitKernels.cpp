@@ -5,6 +5,7 @@
 #include "compiler/codegen/kernels/EmitAttention.h"
 #include "compiler/codegen/kernels/EmitOptimizer.h"
 #include "compiler/codegen/kernels/ExpandMath.h"
+#include "compiler/codegen/kernels/Half.h"
 #include "compiler/codegen/kernels/LoopEmitter.h"
 #include "compiler/codegen/kernels/LowerToLLVM.h"
 
@@ -52,6 +53,8 @@ struct EmitKernels : codegen::impl::EmitKernelsBase<EmitKernels> {
                                            kernel.getSymName(), type);
       if (failed(emit(builder, kernel, function, target)))
         return signalPassFailure();
+      if (!roundsBf16)
+        expandRoundingToBf16(function);
       kernel.erase();
     }
   }

@@ -54,3 +54,19 @@ Value kernels::roundToHalfBits(OpBuilder &builder, Location loc, Value value,
       s.make<arith::SelectOp>(isNan, s.constant(bits, 0x7fc00000), rounded);
   return s.make<arith::TruncIOp>(i16, s.make<arith::ShRUIOp>(rounded, sixteen));
 }
+
+void kernels::expandRoundingToBf16(func::FuncOp function) {
+  function.walk([](arith::TruncFOp op) {
+    Value from = op.getIn();
+    if (!getElementTypeOrSelf(from).isF32() ||
+        !getElementTypeOrSelf(op.getType()).isBF16())
+      return;
+    OpBuilder builder(op);
+    Value bits = roundToHalfBits(builder, op.getLoc(), from,
+                                 builder.getBF16Type(), false);
+    op.replaceAllUsesWith(
+        arith::BitcastOp::create(builder, op.getLoc(), op.getType(), bits)
+            .getResult());
+    op.erase();
+  });
+}

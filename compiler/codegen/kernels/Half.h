@@ -1,6 +1,7 @@
 // Conversions between f32 and the 16-bit float types, for scalars and vectors.
 #pragma once
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 
 namespace fsdpc::codegen::kernels {
@@ -16,5 +17,11 @@ mlir::Value roundToHalfBits(mlir::OpBuilder &builder, mlir::Location loc,
 /// exact.
 mlir::Value widenHalfBits(mlir::OpBuilder &builder, mlir::Location loc,
                           mlir::Value bits, mlir::Type half);
+
+/// Writes the roundings to bf16 in `function` that a program has written
+/// itself, such as a user's optimizer, as integer arithmetic (roundToHalfBits).
+/// For processors without such an instruction: LLVM would call a function of
+/// the compiler's library, which not every version has.
+void expandRoundingToBf16(mlir::func::FuncOp function);
 
 } // namespace fsdpc::codegen::kernels
