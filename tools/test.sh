@@ -46,8 +46,6 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
   say "every evaluation"
   /usr/bin/python3 "$root"/tests/numeric/evaluation.py --build "$build" --all
-  say "flipping a bit in every block of a checkpoint"
-  /usr/bin/python3 "$root"/tests/numeric/checkpoints.py --build "$build" --all
   say "killing and resuming runs"
   /usr/bin/python3 "$root"/tests/numeric/soak.py --build "$build" --histories 125
   say "random graphs"
@@ -66,12 +64,7 @@ sample=(--sample 200 --seed "$(git -C "$root" rev-parse HEAD)")
 [[ -z $all ]] || sample=()
 "$others"/bin/python "$root"/tests/numeric/backend_suite.py --build "$build" "${sample[@]}"
 say "the blocks of docs/fine-tune.md"
-# Those with PyTorch too, if the user's python3 has what the page installs.
-page=("$others"/bin/python)
-if python3 -c 'import torch, transformers, onnxscript, safetensors, tokenizers, onnx' 2>/dev/null; then
-  page=("$(command -v python3)" --torch)
-fi
-/usr/bin/python3 "$root"/tests/numeric/fine_tune.py --build "$build" --python "${page[@]}"
+/usr/bin/python3 "$root"/tests/numeric/fine_tune.py --build "$build" --python "$others"/bin/python
 if [[ $all ]]; then
   say "reading event files with TensorBoard, and converting data"
   "$others"/bin/pip install -q tensorboard pyarrow
