@@ -13,7 +13,8 @@ struct Unevenness {
   /// The standard deviation of an op's duration, as a share of it. Each op of
   /// each rank is drawn on its own.
   double jitter = 0;
-  /// Of so many ranks, drawn at random, all ops take longer by `straggling`.
+  /// The number of slow ranks, which are drawn at random. All ops of a slow
+  /// rank take longer by the fraction `straggling`.
   int stragglers = 0;
   double straggling = 0;
   /// Equal seeds draw equal numbers, on every machine.
@@ -28,9 +29,9 @@ struct Unevenness {
 struct ClusterTimeline {
   /// When the last rank ends.
   double stepUs = 0;
-  /// What the waits of a rank stall it: the mean over the ranks, and the most.
+  /// How long waits stall a rank: the mean over the ranks, and the maximum.
   double meanExposedUs = 0, mostExposedUs = 0;
-  /// Per collective: what its wait stalls a rank in the mean.
+  /// Per collective: how long its wait stalls a rank, as a mean over the ranks.
   std::vector<double> exposedUs;
 };
 

@@ -82,7 +82,8 @@ Type GraphImporter::carrierOf(const Entry &entry) {
   return entry.value ? elementOf(entry.value) : Type();
 }
 
-// What a handler has said, else what the carrier suggests.
+// Returns the ONNX type that a handler has set, else the one that the value's
+// own type suggests.
 int64_t GraphImporter::elementTypeOf(const Entry &entry) {
   if (entry.elementType)
     return entry.elementType;

@@ -313,7 +313,7 @@ LogicalResult Differentiator::run(fsdp::ReportLossOp report, bool scalesLoss) {
         "depends on no trainable parameter, so there is nothing to train");
 
   mark.primal = report;
-  // What follows it is the backward.
+  // All ops after it belong to the backward.
   Operation *last = body.getTerminator()->getPrevNode();
   gradients[loss] = makeSeed(report, scalesLoss);
   // The loss may be a parameter itself, which no op of the sweep would finish.

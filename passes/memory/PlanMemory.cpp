@@ -67,7 +67,7 @@ struct PlanMemory : fsdpc::passes::impl::PlanMemoryBase<PlanMemory> {
                                                          : activations;
       share += slot.bytes - slot.slack;
     }
-    // Of @microbatch only.
+    // Lists the reused places of @microbatch only.
     std::vector<std::string> reused = reusedAcrossStreams(slots, packing);
     reuses = reused.size();
     SmallVector<StringRef> texts(reused.begin(), reused.end());

@@ -110,8 +110,8 @@ std::string checkOptions(const CompileOptions &options) {
     fault = checkGroups(options);
   if (!fault.empty())
     return fault;
-  // What a target cannot do yet is refused here, before anything is compiled;
-  // each message names the way around.
+  // Refuses what the target does not support yet before anything is compiled.
+  // Each message says what to use instead.
   if (options.isCuda() && options.usesF16())
     return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
            "'--target=" +

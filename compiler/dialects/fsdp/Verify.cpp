@@ -22,7 +22,7 @@ LogicalResult ReportOutputOp::verify() {
   return success();
 }
 
-// What the op itself shows; verifySymbolUses compares members with parameters.
+// Checks the op alone; verifySymbolUses compares its members with parameters.
 LogicalResult LayoutOp::verify() {
   if (!getCompute().isF32() && !nn::isHalf(getCompute()))
     return emitOpError() << "has compute type " << getCompute()

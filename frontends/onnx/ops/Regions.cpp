@@ -81,7 +81,7 @@ static Value combined(Emitter &b, ArrayRef<Value> values) {
 // ---- DeformConv ----
 
 namespace {
-// What a deformable convolution reads; K elements per window. Dai et al.,
+// The operands of a deformable convolution; K elements per window. Dai et al.,
 // Deformable Convolutional Networks, 2017; the mask is that of the second
 // version (Zhu et al., 2019). `taps` are the elements of a window.
 struct Deformation {

@@ -80,7 +80,7 @@ static void attention(AttentionOp op, Inputs in, ReferenceTensors &out) {
       if (row[s] > maximum || std::isnan(row[s]))
         maximum = row[s];
     }
-    // Of a row without keys it stays -∞.
+    // A row without keys keeps -∞.
     double &lse = out[1].floats[scores.queryRow(b, h, t, 1)];
     lse = maximum;
     if (maximum == -std::numeric_limits<double>::infinity())

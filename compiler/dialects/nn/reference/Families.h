@@ -51,7 +51,7 @@ void addMatmul(ReferenceTable &table);
 void addConvolutions(ReferenceTable &table);
 void addPooling(ReferenceTable &table);
 
-/// Of a result's element, outermost dimension first.
+/// The index of a result's element, outermost dimension first.
 using Index = llvm::ArrayRef<int64_t>;
 
 /// Calls `visit(index, position)` for each element in row-major order.
