@@ -15,6 +15,7 @@ import onnx_wire as wire
 
 MICROBATCHES = 2
 LARGEST, ELEMENTS = 30.0, 4000
+CLOSINGS = 50                                 # draws of the terms of a loss; a graph that needs more has nothing to take a mean of
 
 
 class NoChoice(Exception):
@@ -294,10 +295,11 @@ def can_broadcast(a: tuple, b: tuple) -> bool:
 def generate(seed: int) -> Graph:
     """Returns the graph of a seed: 3 to 24 ops on one to two inputs, with a parameter at least."""
     attempts = (attempt(np.random.default_rng((seed, i)), seed) for i in itertools.count())
-    return next(g for g in attempts if g.learns())
+    return next(g for g in attempts if g.loss and g.learns())
 
 
 def attempt(random, seed: int) -> Graph:
+    """Returns a graph, without a loss if no tensor of reals is left that can be one: no other draw changes that."""
     names, weights = list(OPS), np.array([w for w, _ in OPS.values()])
     g = Graph(seed, random)
     for _ in range(g.integer(1, 2)):
@@ -310,9 +312,10 @@ def attempt(random, seed: int) -> Graph:
             OPS[names[int(g.random.choice(len(names), p=weights / weights.sum()))]][1](g)
         except NoChoice:
             continue
-    while not g.loss:
+    for _ in range(CLOSINGS):
         try:
             g.close()
+            break
         except NoChoice:                      # a term was too large; the nodes made so far stay, unread
             continue
     g.prune()

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import graph_ops_elementwise  # noqa: F401  (each registers its ops)
@@ -38,6 +39,7 @@ PROGRAMS = {
 EPSILON = 1e-6                                # of the central difference, relative to parameters of size 1
 ROUNDING = 1e-6                               # some 16 units in the last place of f32, per op
 NOISES = 4
+MINIMISING = 60                               # seconds at most for a graph that fails
 
 
 class Graphs:
@@ -122,10 +124,13 @@ def smaller(graph):
 
 
 def minimise(graph, graphs: Graphs, names: list[str], lines: list[str]):
+    end = time.monotonic() + MINIMISING
     shrunk = True
     while shrunk:
         shrunk = False
         for candidate in smaller(graph):
+            if time.monotonic() > end:
+                return graph, lines
             if candidate is None or len(candidate.nodes) >= len(graph.nodes):
                 continue
             now = problems(candidate, graphs, names)
@@ -155,6 +160,8 @@ def test(bench, options):
         for done, (graph, names, lines) in enumerate(pool.map(attempt, range(first, first + options.count)), 1):
             if lines:
                 failed.append(graph.seed)
+                # At once: making the graph smaller takes time, which a test that hangs does not have.
+                print(f"seed {graph.seed} fails:", *lines, sep="\n", flush=True)
                 graph, lines = minimise(graph, graphs, names, lines)
                 print(f"seed {graph.seed}, {len(graph.nodes)} nodes:", *lines, graph.text(), sep="\n", flush=True)
             if done % 100 == 0 or done == options.count:
