@@ -69,7 +69,12 @@ if(fsdpc_cuda_problem)
 else()
   set(FSDPC_CUDA ON)
   set(CMAKE_CUDA_COMPILER ${FSDPC_NVCC})
+  # nvcc refuses a clang that is newer than itself.
   set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    find_program(FSDPC_CUDA_HOST_COMPILER g++ REQUIRED)
+    set(CMAKE_CUDA_HOST_COMPILER ${FSDPC_CUDA_HOST_COMPILER})
+  endif()
   set(CMAKE_CUDA_ARCHITECTURES ${FSDPC_CUDA_ARCHITECTURES})
   set(CMAKE_CUDA_STANDARD 17)
   # The other CUDA libraries have this name too.

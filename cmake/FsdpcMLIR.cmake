@@ -39,7 +39,7 @@ endfunction()
 # MLIR's headers cost a compiler seconds per file. With FSDPC_PRECOMPILE one
 # library, fsdpc_mlir_headers, precompiles the common ones and every target with
 # MLIR reuses them. Off by default: g++ writes 1 GB for it, clang 90 MB.
-option(FSDPC_PRECOMPILE "Precompile MLIR's headers (for development with clang)" OFF)
+option(FSDPC_PRECOMPILE "Precompile MLIR's headers (for builds with clang)" OFF)
 
 # fsdpc_mlir_library(NAME SOURCES … [LIBS …] [DEPENDS tablegen targets])
 function(fsdpc_mlir_library name)

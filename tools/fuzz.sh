@@ -55,7 +55,6 @@ run_target() {
   return 1
 }
 
-packages+=(clang-22 libclang-rt-22-dev)
 install_missing
 if [[ ${1:-} == --keep ]]; then
   build_target "$2"

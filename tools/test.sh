@@ -23,7 +23,7 @@ if [[ ${1:-} == --all ]]; then
   shift
 fi
 if [[ $# == 0 ]]; then
-  packages+=(clang-22 clang-tidy-22 libclang-rt-22-dev)
+  packages+=(clang-tidy-22)
   packages+=(python3-venv)
 fi
 # Shows reports in the test `report`, which is skipped without a browser.
