@@ -10,11 +10,11 @@
 #include "runtime/host/gemm.h"
 #include "runtime/comm/failure.h"
 #include "runtime/comm/reduce.h"
+#include "runtime/host/openmp.h"
 
 #include <algorithm>
 #include <cstring>
 #include <dnnl.h>
-#include <omp.h>
 #include <tuple>
 #include <utility>
 

@@ -5,11 +5,11 @@
 // sleeper.
 #include "runtime/host/stream.h"
 #include "runtime/comm/failure.h"
+#include "runtime/host/openmp.h"
 
 #include <chrono>
 #include <ctime>
 #include <exception>
-#include <omp.h>
 #include <utility>
 
 namespace fsdpc::runtime {

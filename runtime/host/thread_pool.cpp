@@ -2,8 +2,8 @@
 // keeps late threads from taking pieces of another job.
 #include "runtime/host/thread_pool.h"
 #include "runtime/comm/spin.h"
+#include "runtime/host/openmp.h"
 
-#include <omp.h>
 
 namespace fsdpc::runtime {
 

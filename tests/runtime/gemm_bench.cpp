@@ -3,6 +3,7 @@
 // whole product. A change of the grid (runtime/host/matmul.cpp) is judged by
 // it. To load the caches as ranks do, start one copy per core.
 #include "runtime/host/matmul.h"
+#include "runtime/host/openmp.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,7 +13,6 @@
 #include <deque>
 #include <dnnl.h>
 #include <functional>
-#include <omp.h>
 #include <sstream>
 #include <sys/mman.h>
 
