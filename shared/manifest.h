@@ -257,6 +257,11 @@ struct Manifest {
   std::vector<CallSequence> sequences;
 };
 
+// Returns the samples of a microbatch: the first axis of the inputs, or 1 if
+// they differ in it. Rows of nodes and of edges, for example, belong together
+// only as a whole, so a microbatch of graphs is one sample.
+int64_t samplesPerMicrobatch(const Manifest &manifest);
+
 std::string toJson(const Manifest &manifest);
 // Parses a manifest. The error of malformed text names the place by its path.
 // Every key must be present and no other may be; members must lie within their

@@ -456,6 +456,16 @@ Status check(const Manifest &manifest) {
 
 } // namespace
 
+int64_t samplesPerMicrobatch(const Manifest &manifest) {
+  if (manifest.inputs.empty())
+    return 1;
+  int64_t rows = manifest.inputs[0].shape[0];
+  bool agree =
+      std::all_of(manifest.inputs.begin(), manifest.inputs.end(),
+                  [&](const Input &input) { return input.shape[0] == rows; });
+  return agree ? rows : 1;
+}
+
 std::string toJson(const Manifest &manifest) {
   Manifest copy = manifest; // the field lists take mutable references
   return Writer::write(copy).dump(1);

@@ -49,8 +49,8 @@ Result<NpyHeader> readTensorHeader(const Input &input, const std::string &path,
 } // namespace
 
 // Without a name in the file, the input's own name is looked for.
-Result<SampleFile> openArraySamples(const Input &input,
-                                    const std::string &name) {
+Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
+                                    int64_t rows) {
   std::string path = name, tensor = input.name;
   bool isTensor = takeTensor(".safetensors", path, tensor);
   bool isArchive = !isTensor && takeTensor(".npz", path, tensor);
@@ -73,13 +73,19 @@ Result<SampleFile> openArraySamples(const Input &input,
     return Error{"'" + path + "' has shape " + shapeText(header->shape) +
                  ", but input '" + input.name + "' takes " + expected + "]"};
   }
+  if (header->shape[0] % rows != 0)
+    return Error{"'" + path + "' has shape " + shapeText(header->shape) +
+                 ", but a microbatch takes " + std::to_string(rows) +
+                 " rows of input '" + input.name +
+                 "'; give a multiple of them (the inputs of the model differ "
+                 "in their first axis, so a microbatch is one sample)"};
   SampleFile samples;
   samples.file = std::move(*file);
   samples.dtype = header->dtype;
   samples.offset = header->offset;
   // Only token streams have shifts.
-  samples.samples = samples.unshifted = header->shape[0];
-  samples.sampleElements = 1;
+  samples.samples = samples.unshifted = header->shape[0] / rows;
+  samples.sampleElements = rows;
   for (size_t axis = 1; axis < input.shape.size(); ++axis)
     samples.sampleElements *= input.shape[axis];
   return samples;

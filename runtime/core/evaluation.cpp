@@ -169,13 +169,14 @@ Status Evaluation::fill(fsdpc_rank &rank, int64_t k, int64_t j) {
   return {};
 }
 
-// Gives all targets of a row the ignored value.
+// Gives all targets of a sample the ignored value.
 void Evaluation::mask(const fsdpc_rank &rank, int64_t row) {
   for (size_t i = 0; i < manifest->inputs.size(); ++i) {
     const Input &input = manifest->inputs[i];
     if (!input.hasIgnored)
       continue;
-    int64_t elements = 1, bytes = dtypeBytes(input.dtype);
+    int64_t elements = input.shape[0] / samples.batch(),
+            bytes = dtypeBytes(input.dtype);
     for (size_t axis = 1; axis < input.shape.size(); ++axis)
       elements *= input.shape[axis];
     char *to = static_cast<char *>(rank.staging[size_t(rank.slot)][i]) +

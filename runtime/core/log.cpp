@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <fstream>
+#include <functional>
+#include <numeric>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,18 +42,13 @@ Json metricsOf(const Options &options, const std::vector<double> &values) {
 }
 } // namespace
 
-// All elements of the tokens' input, or else the first axis of the first input.
+// All elements of the tokens' input, or else samples.
 int64_t itemsPerMicrobatch(const Manifest &manifest) {
-  for (const Input &input : manifest.inputs) {
-    if (!manifest.tokensInput.empty() && input.name != manifest.tokensInput)
-      continue;
-    int64_t items = input.shape[0];
-    for (size_t axis = 1;
-         !manifest.tokensInput.empty() && axis < input.shape.size(); ++axis)
-      items *= input.shape[axis];
-    return items;
-  }
-  return 1;
+  for (const Input &input : manifest.inputs)
+    if (input.name == manifest.tokensInput)
+      return std::accumulate(input.shape.begin(), input.shape.end(), int64_t(1),
+                             std::multiplies<>());
+  return samplesPerMicrobatch(manifest);
 }
 
 double itemsPerSecond(const Manifest &manifest, const Options &options,

@@ -92,7 +92,7 @@ parsePredictions(const std::vector<std::string> &texts,
     if (wanted.isScalar())
       return Error{"--predict: output '" + wanted.name +
                    "' is a scalar; log it with --metric"};
-    int64_t samples = manifest.inputs.empty() ? 1 : manifest.inputs[0].shape[0];
+    int64_t samples = samplesPerMicrobatch(manifest);
     if (wanted.shape[0] % samples != 0)
       return Error{"--predict: output '" + wanted.name + "' has shape " +
                    shapeText(wanted.shape) +

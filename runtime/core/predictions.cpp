@@ -39,7 +39,7 @@ std::string headerOf(const Output &output, int64_t rows) {
 // the last one's.
 Status Predictions::begin(const Job &job, int64_t count) {
   samples = count;
-  batch = manifest.inputs.empty() ? 1 : manifest.inputs[0].shape[0];
+  batch = samplesPerMicrobatch(manifest);
   files.clear();
   if (job.rank != 0)
     return {};

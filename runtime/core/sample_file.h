@@ -44,9 +44,10 @@ bool isNpy(const File &file);
 
 // Opens the file of --data NAME=FILE and checks it against the input: a .npy
 // file, FILE.npz[:ARRAY] or FILE.safetensors[:TENSOR], of which the tensor is
-// called as the input if no other is named.
-Result<SampleFile> openArraySamples(const Input &input,
-                                    const std::string &name);
+// called as the input if no other is named. A sample is `rows` elements of the
+// first axis, which must be a multiple of them.
+Result<SampleFile> openArraySamples(const Input &input, const std::string &name,
+                                    int64_t rows = 1);
 // Opens the file of --tokens NAME=FILE[:WIDTH][+SHIFT]. With T the last axis of
 // the input, sample i is elements i·T + SHIFT … i·T + T − 1 + SHIFT; an
 // incomplete last window is dropped, an incomplete last token is an error. An

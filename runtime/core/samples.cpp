@@ -22,18 +22,12 @@ Status Samples::open(const Manifest &program, const Options &options,
   seed = options.seed;
   shuffle = options.shuffle;
   skipsCorrupt = options.skipCorrupt;
-  for (const Input &input : program.inputs)
-    if (input.shape[0] != program.inputs[0].shape[0])
-      return Error{"inputs '" + program.inputs[0].name + "' and '" +
-                   input.name + "' differ in their first axis: " +
-                   std::to_string(program.inputs[0].shape[0]) + " and " +
-                   std::to_string(input.shape[0]) + " samples per microbatch"};
+  perMicrobatch = samplesPerMicrobatch(program);
   FSDPC_TRY(openFiles(options));
   if (options.splitAt >= 0)
     FSDPC_TRY(splitDocuments(options));
   FSDPC_TRY(addShards());
   FSDPC_TRY(addParts(options));
-  perMicrobatch = program.inputs.empty() ? 1 : program.inputs[0].shape[0];
 
   // Less than a step of samples would repeat some within one step.
   if (!shards.empty() && samples / perMicrobatch < microbatches) {
@@ -87,11 +81,17 @@ Status Samples::openFiles(const Options &options) {
         !std::equal(parts.begin(), parts.end(), own.begin(), own.end(), begins))
       return Error{"--mix: " + pair + "list their files in other parts: '" +
                    options.data[0].file + "' and '" + source.file + "'"};
+    if (source.tokens && input.shape[0] != perMicrobatch)
+      return Error{"input '" + input.name +
+                   "' cannot be a token stream, since the model's inputs "
+                   "differ in their first axis and a microbatch is one "
+                   "sample; give it with --data or --eval"};
     for (size_t k = 0; k < shards.size(); ++k) {
       Result<SampleFile> file =
           source.tokens
               ? openTokenWindows(input, paths[k], source.width, source.shift)
-              : openArraySamples(input, paths[k]);
+              : openArraySamples(input, paths[k],
+                                 input.shape[0] / perMicrobatch);
       FSDPC_TRY(file);
       largest = std::max(largest, size_t(file->sampleElements));
       shards[k].files.push_back(std::move(*file));

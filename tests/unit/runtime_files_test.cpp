@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 using namespace fsdpc;
 using namespace fsdpc::runtime;
@@ -245,6 +246,39 @@ TEST_F(SamplesTest, WrapAroundTheEpoch) {
   ASSERT_TRUE(samples.open(manifest, options, 2));
   EXPECT_EQ(read(0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(read(4), (std::vector<int64_t>{12, 13, 14, 0, 1, 2}));
+}
+
+// Nodes and edges of graphs, for example: microbatch n takes the n-th rows of
+// each input, and shuffling never mixes microbatches.
+TEST_F(SamplesTest, InputsOfOtherRowsAreCutByMicrobatches) {
+  manifest.inputs[0].shape = {4, 3};
+  manifest.inputs.push_back({"edges", {2}, "i64"});
+  options.data.resize(2);
+  write(npy<int64_t>("<i8", "(12, 3)", 36));
+  options.data[1].file =
+      folder.write("edges.npy", npy<int64_t>("<i8", "(6,)", 6));
+  options.shuffle = true;
+  ASSERT_TRUE(samples.open(manifest, options, 2));
+  EXPECT_EQ(samples.count(), 3);
+  EXPECT_EQ(samples.batch(), 1);
+  std::set<int64_t> found;
+  for (int64_t number = 0; number < 3; ++number) {
+    std::vector<int64_t> nodes(12), edges(2);
+    void *buffers[] = {nodes.data(), edges.data()};
+    ASSERT_TRUE(samples.read(number, buffers));
+    EXPECT_EQ(nodes[0], edges[0] * 6);
+    EXPECT_EQ(nodes[11], nodes[0] + 11);
+    EXPECT_EQ(edges[1], edges[0] + 1);
+    found.insert(edges[0]);
+  }
+  EXPECT_EQ(found, (std::set<int64_t>{0, 2, 4}));
+  write(npy<int64_t>("<i8", "(13, 3)", 39));
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("has shape [13, 3], but a microbatch takes 4 rows of "
+                        "input 'ids'"));
+  options.data[0].tokens = true;
+  EXPECT_THAT(samples.open(manifest, options, 2).error().message,
+              HasSubstr("input 'ids' cannot be a token stream"));
 }
 
 // A loss of parameters alone is trained without data.

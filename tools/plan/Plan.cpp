@@ -72,7 +72,7 @@ FailureOr<Plan> Plan::of(ModuleOp module) {
   // As the log counts them: a batch of sequences has two axes of i64.
   if (!plan.manifest.inputs.empty()) {
     const Input &input = plan.manifest.inputs[0];
-    plan.samples = input.shape.empty() ? 1 : input.shape[0];
+    plan.samples = samplesPerMicrobatch(plan.manifest);
     if (input.shape.size() == 2 && input.dtype == "i64")
       plan.tokens = input.shape[0] * input.shape[1];
   }
