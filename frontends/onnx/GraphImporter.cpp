@@ -232,10 +232,75 @@ std::string GraphImporter::unsupported(const Node &node) const {
          "(docs/add-an-onnx-op.md)";
 }
 
-// Imports one node: finds its function or handler, checks that its inputs
-// exist, calls the handler, and checks the outputs that it has set. The order
-// of the checks is that of their messages: the first thing that is wrong is the
-// one to report.
+// Refuses a node whose inputs are undefined, of a kind that it does not take,
+// or poisoned, whose cause is reported already.
+LogicalResult GraphImporter::checkInputs(Node &node, bool isFunction) {
+  const onnx::NodeProto &proto = node.proto;
+  auto refused = [&](const Twine &reason) {
+    refuse(node, reason);
+    return failure();
+  };
+  for (const std::string &input : proto.input()) {
+    if (input.empty())
+      continue;
+    Entry *entry = find(input);
+    if (!entry)
+      return refused("input '" + input + "' is not defined before this node");
+    if (entry->isPoisoned)
+      return failure();
+    bool isTensor = !entry->isSequence && !entry->isAbsent;
+    if (!isTensor && !isFunction && !takesSequences(proto.op_type()))
+      return refused("input '" + input + "' is " +
+                     (entry->isSequence ? "a sequence" : "an empty optional") +
+                     "; a tensor is expected");
+    if (isTensor && !lookup(input))
+      return refused("input '" + input +
+                     "' cannot be read: " + tensors.problem);
+    if (int64_t type = elementTypeOf(*entry);
+        isStorageType(type) && !isFunction &&
+        !takesStorageTypes(proto.op_type()))
+      return refused("input '" + input + "' has element type " + nameOf(type) +
+                     "; dequantise or cast it first");
+  }
+  return success();
+}
+
+// Gives the outputs that a handler has set their ONNX types, unless the nodes
+// of a function or a nested graph have done so, and counts the node for the
+// summary.
+LogicalResult GraphImporter::checkOutputs(Node &node, bool isFunction) {
+  const onnx::NodeProto &proto = node.proto;
+  auto refused = [&](const Twine &reason) {
+    refuse(node, reason);
+    return failure();
+  };
+  bool isNested =
+      isFunction || llvm::any_of(proto.attribute(), [](const auto &attribute) {
+        return attribute.has_g();
+      });
+  // A node counts as folded if all of its outputs are constants.
+  bool isFolded = true;
+  for (const std::string &output : proto.output()) {
+    if (output.empty())
+      continue;
+    auto entry = frame->values.find(output);
+    if (entry == frame->values.end())
+      return refused("output '" + output + "' is not supported");
+    Value value = entry->second.value;
+    if (value && !entry->second.elementType && !isNested)
+      entry->second.elementType = derivedType(proto, value);
+    if (value && !countElements(shapeOf(value)))
+      return refused("the result has too many elements or dimensions");
+    isFolded &= value && isConstant(value);
+  }
+  if (!isFunction) {
+    ++summary.nodes;
+    summary.folded += isFolded;
+  }
+  return success();
+}
+
+// Imports one node. The outputs of a node that is refused are poisoned.
 void GraphImporter::importNode(const onnx::NodeProto &proto) {
   std::string name = proto.name();
   if (name.empty() && proto.output_size() > 0)
@@ -256,40 +321,28 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   auto opset = frame->opsets.find(domain);
   Node node(*this, b, proto, name,
             opset == frame->opsets.end() ? 0 : opset->second);
+  if (failed(importNode(node, domain)))
+    poison(proto);
+}
+
+// Finds the node's function or handler and calls it. The order of the checks is
+// that of their messages: the first thing that is wrong is the one to report.
+LogicalResult GraphImporter::importNode(Node &node, StringRef domain) {
+  const onnx::NodeProto &proto = node.proto;
   auto refused = [&](const Twine &reason) {
     refuse(node, reason);
-    poison(proto);
+    return failure();
   };
   // A function of the model takes precedence over a handler of the same name.
   auto function = functions.find({proto.domain(), proto.op_type()});
+  bool isFunction = function != functions.end();
   Handler handler = handlers.find(
-      domain.empty() ? proto.op_type() : domain + "." + proto.op_type(),
+      domain.empty() ? proto.op_type() : (domain + "." + proto.op_type()).str(),
       node.version);
-  if (function == functions.end() && !handler)
+  if (!isFunction && !handler)
     return refused(unsupported(node));
-  for (const std::string &input : proto.input()) {
-    if (input.empty())
-      continue;
-    Entry *entry = find(input);
-    if (!entry)
-      return refused("input '" + input + "' is not defined before this node");
-    if (entry->isPoisoned)
-      return poison(proto); // the cause is reported already
-    bool isTensor = !entry->isSequence && !entry->isAbsent;
-    if (!isTensor && function == functions.end() &&
-        !takesSequences(proto.op_type()))
-      return refused("input '" + input + "' is " +
-                     (entry->isSequence ? "a sequence" : "an empty optional") +
-                     "; a tensor is expected");
-    if (isTensor && !lookup(input))
-      return refused("input '" + input +
-                     "' cannot be read: " + tensors.problem);
-    if (int64_t type = elementTypeOf(*entry);
-        isStorageType(type) && function == functions.end() &&
-        !takesStorageTypes(proto.op_type()))
-      return refused("input '" + input + "' has element type " + nameOf(type) +
-                     "; dequantise or cast it first");
-  }
+  if (failed(checkInputs(node, isFunction)))
+    return failure();
   if (std::string lost = lostInExport(proto); !lost.empty())
     return refused(lost);
   if (std::optional<Cost> cost = exceededBy(proto))
@@ -298,42 +351,13 @@ void GraphImporter::importNode(const onnx::NodeProto &proto) {
   // A handler that fails must have refused. If one has not, this names the node
   // all the same.
   size_t before = refusals.size();
-  LogicalResult done = function == functions.end()
-                           ? handler(node)
-                           : inlineFunction(node, *function->second);
-  if (failed(done)) {
-    if (refusals.size() == before)
-      refuse(node, "the node is malformed");
-    return poison(proto);
-  }
+  if (failed(isFunction ? inlineFunction(node, *function->second)
+                        : handler(node)))
+    return refusals.size() == before ? refused("the node is malformed")
+                                     : failure();
   if (isDetach(tracedCall(proto)))
     stopGradients(proto);
-  // The nodes of a function or a nested graph have set the types of its
-  // results.
-  bool isNested = function != functions.end() ||
-                  llvm::any_of(proto.attribute(), [](const auto &attribute) {
-                    return attribute.has_g();
-                  });
-  // Only for the summary: a node counts as folded if all of its outputs are
-  // constants.
-  bool isFolded = true;
-  for (const std::string &output : proto.output()) {
-    if (output.empty())
-      continue;
-    auto entry = frame->values.find(output);
-    if (entry == frame->values.end())
-      return refused("output '" + output + "' is not supported");
-    Value value = entry->second.value;
-    if (value && !entry->second.elementType && !isNested)
-      entry->second.elementType = derivedType(proto, value);
-    if (value && !countElements(shapeOf(value)))
-      return refused("the result has too many elements or dimensions");
-    isFolded &= value && isConstant(value);
-  }
-  if (function == functions.end()) {
-    ++summary.nodes;
-    summary.folded += isFolded;
-  }
+  return checkOutputs(node, isFunction);
 }
 
 // Charges constants of integers, which handlers read element by element.

@@ -128,6 +128,9 @@ private:
   void
   importNodes(const google::protobuf::RepeatedPtrField<onnx::NodeProto> &nodes);
   void importNode(const onnx::NodeProto &proto);
+  mlir::LogicalResult importNode(Node &node, llvm::StringRef domain);
+  mlir::LogicalResult checkInputs(Node &node, bool isFunction);
+  mlir::LogicalResult checkOutputs(Node &node, bool isFunction);
   mlir::LogicalResult inlineFunction(Node &node,
                                      const onnx::FunctionProto &function);
   mlir::LogicalResult checkDefined();

@@ -138,6 +138,30 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
   return success();
 }
 
+// The statistics that BatchNormalization updates are buffers. Other buffers
+// never change, so they are constants.
+static llvm::StringSet<> batchNormStatistics(const onnx::GraphProto &graph) {
+  llvm::StringSet<> statistics;
+  for (const auto &node : graph.node())
+    if (node.op_type() == "BatchNormalization" && node.input_size() == 5)
+      for (int i : {3, 4})
+        statistics.insert(node.input(i));
+  return statistics;
+}
+
+// A node that differentiates with respect to a tensor keeps it from being a
+// constant, which would be folded.
+static llvm::StringSet<> differentiatedTensors(const onnx::GraphProto &graph) {
+  llvm::StringSet<> tensors;
+  for (const auto &node : graph.node())
+    if (node.op_type() == "Gradient")
+      for (const auto &attribute : node.attribute())
+        if (attribute.name() == "xs")
+          tensors.insert(attribute.strings().begin(),
+                         attribute.strings().end());
+  return tensors;
+}
+
 // Roles come from three places, most reliable first: use as statistics of a
 // BatchNormalization, torch's metadata, and (without any metadata) type and
 // rank.
@@ -163,24 +187,8 @@ LogicalResult ParameterTable::build() {
       if (entry.kind == "BUFFER")
         buffers.insert(entry.target);
     }
-  // The statistics that BatchNormalization updates are buffers. Other buffers
-  // never change, so they are constants.
-  llvm::StringSet<> statistics;
-  for (const auto &node : graph.node())
-    if (node.op_type() == "BatchNormalization" && node.input_size() == 5)
-      for (int i : {3, 4})
-        statistics.insert(node.input(i));
-
-  // A node that differentiates with respect to a tensor keeps it from being a
-  // constant, which would be folded.
-  llvm::StringSet<> differentiated;
-  for (const auto &node : graph.node())
-    if (node.op_type() == "Gradient")
-      for (const auto &attribute : node.attribute())
-        if (attribute.name() == "xs")
-          differentiated.insert(attribute.strings().begin(),
-                                attribute.strings().end());
-
+  llvm::StringSet<> statistics = batchNormStatistics(graph);
+  llvm::StringSet<> differentiated = differentiatedTensors(graph);
   // Without any metadata the model is not torch's, and a float initializer of
   // rank 1 or more is a parameter.
   auto role = [&](StringRef name, bool mayBeParameter) {

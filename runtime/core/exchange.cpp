@@ -15,95 +15,130 @@
 
 namespace fsdpc::runtime {
 
+// What each rank reports, as doubles, in which every one of these numbers is
+// exact. A row {loss, valid, metrics} of each of its microbatches follows.
+namespace report {
+enum : size_t {
+  failedRead,
+  peakBytes,
+  overPlan,
+  request,
+  checkpointDue,
+  writesCheckpoint,
+  computeMilliseconds, // of the step before
+  replacedSamples,
+  zeroedGradients,
+  header, // the number of fields
+};
+} // namespace report
+
 // Exchanges what the ranks must know of each other: this rank's error in
 // reading, its memory, a request to stop, and its losses. If `record` is not
-// null, its step is complete, and the loss is summed over all microbatches in
-// the order of j, so that its bits do not depend on the number of ranks. Every
-// number is exact in a double.
+// null, its step is complete, and the loss is summed over all microbatches.
 void Trainer::exchange(StepRecord *record) {
-  constexpr size_t header = 9;
-  size_t width = 2 + options.metrics.size();
-  size_t perRank = header + width * size_t(options.accumulate);
-  std::vector<double> &own = exchanged.own, &all = exchanged.all;
-  own.assign(perRank, 0);
-  all.resize(perRank * size_t(job.size));
+  exchanged.width = 2 + options.metrics.size();
+  exchanged.perRank =
+      report::header + exchanged.width * size_t(options.accumulate);
+  exchanged.own.assign(exchanged.perRank, 0);
+  exchanged.all.resize(exchanged.perRank * size_t(job.size));
+  packReport();
+  recorder->at("the exchange of losses");
+  auto begin = std::chrono::steady_clock::now();
+  job.channel[controlChannel]->allGather(exchanged.own.data(),
+                                         exchanged.all.data(),
+                                         exchanged.perRank * sizeof(double));
+  exchangeMilliseconds = std::chrono::duration<double, std::milli>(
+                             std::chrono::steady_clock::now() - begin)
+                             .count();
+  applyReports();
+  if (!record)
+    return;
+  findStragglers(record->step - 1);
+  mergeReports(*record);
+  sumMicrobatches(*record);
+  // With a dynamic scale the gradients decide: see `judge`.
+  if (!std::isfinite(record->loss) && !scaler.isDynamic() &&
+      !toleratesNonFinite())
+    stopAtLoss(record->step, record->loss);
+}
+
+// Writes this rank's report to `exchanged.own`.
+void Trainer::packReport() {
+  double *own = exchanged.own.data();
   int64_t peak = peakResidentBytes();
-  own[0] = !nextRead;
-  own[1] = double(peak);
-  own[2] = double(peak - info.processPlan);
-  own[3] = double(stopRequest());
-  own[4] = isCheckpointDue();
-  own[5] = writer && writer->isActive() && !writer->isDone();
-  own[6] = computeMilliseconds;
-  own[7] = double(samples.replaced());
-  own[8] = results.zeroed;
+  own[report::failedRead] = !nextRead;
+  own[report::peakBytes] = double(peak);
+  own[report::overPlan] = double(peak - info.processPlan);
+  own[report::request] = double(stopRequest());
+  own[report::checkpointDue] = isCheckpointDue();
+  own[report::writesCheckpoint] =
+      writer && writer->isActive() && !writer->isDone();
+  own[report::computeMilliseconds] = computeMilliseconds;
+  own[report::replacedSamples] = double(samples.replaced());
+  own[report::zeroedGradients] = results.zeroed;
   for (size_t k = 0; k < results.losses.size(); ++k) {
     bool valid = results.valid[k] != 0;
-    double *row = &own[header + width * k];
+    double *row = own + report::header + exchanged.width * k;
     row[0] = valid ? results.losses[k] : 0;
     row[1] = valid;
     for (size_t m = 0; m < options.metrics.size(); ++m)
       row[2 + m] = double(results.metricOf(options.metrics[m].output, k));
   }
-  // Per rank: {failed, peak, over plan, request, checkpoint due, writing one,
-  // milliseconds of computing in the step before, samples replaced, gradients
-  // with zeroed elements}, then a row {loss, valid, metrics} of each of its
-  // microbatches.
-  recorder->at("the exchange of losses");
-  auto begin = std::chrono::steady_clock::now();
-  job.channel[controlChannel]->allGather(own.data(), all.data(),
-                                         perRank * sizeof(double));
-  exchangeMilliseconds = std::chrono::duration<double, std::milli>(
-                             std::chrono::steady_clock::now() - begin)
-                             .count();
-  exchanged.computed.resize(size_t(job.size));
-  for (size_t from = 0; from < exchanged.computed.size(); ++from)
-    exchanged.computed[from] = all[from * perRank + 6];
+}
+
+// Decides from all reports, the same on every rank, what happens after this
+// step.
+void Trainer::applyReports() {
   nextFailure = -1;
-  due = all[4] != 0; // rank 0's clock decides
+  due = exchanged.of(0)[report::checkpointDue] != 0; // rank 0's clock decides
   stageDone = writer && writer->isActive();
+  exchanged.computed.resize(size_t(job.size));
   for (int from = job.size - 1; from >= 0; --from) {
-    if (all[size_t(from) * perRank] != 0)
+    const double *other = exchanged.of(from);
+    exchanged.computed[size_t(from)] = other[report::computeMilliseconds];
+    if (other[report::failedRead] != 0)
       nextFailure = from;
-    if (all[size_t(from) * perRank + 5] != 0)
+    if (other[report::writesCheckpoint] != 0)
       stageDone = false;
-    // Every rank computes the same maximum, so all stop after the same step.
-    stopping = std::max(stopping, int(all[size_t(from) * perRank + 3]));
+    stopping = std::max(stopping, int(other[report::request]));
   }
-  if (!record)
-    return;
-  findStragglers(record->step - 1);
-  record->overPlan = int64_t(own[2]);
+}
+
+void Trainer::mergeReports(StepRecord &record) {
+  record.overPlan = int64_t(exchanged.own[report::overPlan]);
   for (int from = 0; from < job.size; ++from) {
-    const double *other = &all[size_t(from) * perRank];
-    record->peakBytes = std::max(record->peakBytes, int64_t(other[1]));
-    record->corrupt += int64_t(other[7]);
-    record->overPlan = std::max(record->overPlan, int64_t(other[2]));
-    record->zeroed += other[8];
+    const double *other = exchanged.of(from);
+    record.peakBytes =
+        std::max(record.peakBytes, int64_t(other[report::peakBytes]));
+    record.corrupt += int64_t(other[report::replacedSamples]);
+    record.overPlan =
+        std::max(record.overPlan, int64_t(other[report::overPlan]));
+    record.zeroed += other[report::zeroedGradients];
   }
-  // Microbatch j ran on rank j mod N, as its number k = j / N.
+}
+
+// Sums losses and metrics in the order of microbatches, so their bits do not
+// depend on the number of ranks. Microbatch j ran on rank j mod N, as its
+// number k = j / N.
+void Trainer::sumMicrobatches(StepRecord &record) {
   double sum = 0;
-  record->metrics.assign(options.metrics.size(), 0);
+  record.metrics.assign(options.metrics.size(), 0);
   for (int64_t j = 0; j < microbatches; ++j) {
-    const double *row = &all[size_t(j % job.size) * perRank + header +
-                             width * size_t(j / job.size)];
+    const double *row = exchanged.of(int(j % job.size)) + report::header +
+                        exchanged.width * size_t(j / job.size);
     sum += row[0];
-    for (size_t m = 0; m < record->metrics.size(); ++m)
-      record->metrics[m] +=
+    for (size_t m = 0; m < record.metrics.size(); ++m)
+      record.metrics[m] +=
           row[2 + m] * (options.metrics[m].sum ? 1 : rank->inverseV);
     if (row[1] == 0 && !warned) {
       warned = true;
       if (job.rank == 0)
         printWarning("microbatch " + std::to_string(j) + " of step " +
-                     std::to_string(record->step) +
+                     std::to_string(record.step) +
                      " has no valid target; its loss counts as 0");
     }
   }
-  record->loss = sum * rank->inverseV;
-  // With a dynamic scale the gradients decide: see `judge`.
-  if (!std::isfinite(record->loss) && !scaler.isDynamic() &&
-      !toleratesNonFinite())
-    stopAtLoss(record->step, record->loss);
+  record.loss = sum * rank->inverseV;
 }
 
 // Warns on a rank that has been slow for some steps up to this one.

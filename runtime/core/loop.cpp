@@ -157,9 +157,70 @@ Status Trainer::saveResults() {
   return {};
 }
 
-// On a device that runs ahead, step s is enqueued before the results of step s
-// - 1 are read, so the device never waits for the host. `record` is the step
-// whose results are read, `next` the one that is enqueued.
+Status Trainer::complete(Progress &progress) {
+  FSDPC_TRY(finish(record));
+  if (job.rank == 0)
+    progress.step(record, checkpointedAt);
+  if (stageDone)
+    advanceCheckpoint();
+  return {};
+}
+
+// Reads the results of the step that a device has run ahead of.
+Status Trainer::drain(Progress &progress) {
+  if (!pending)
+    return {};
+  rank->device->results(*rank, record.step, results);
+  exchange(&record);
+  pending = false;
+  return complete(progress);
+}
+
+// A step of a device that does not run ahead. The loss is checked before the
+// update, so a bad one leaves the parameters as they were. (With a dynamic
+// scale the update is skipped.)
+Status Trainer::runStep(Progress &progress) {
+  record = next;
+  rank->device->results(*rank, record.step, results);
+  exchange(&record);
+  if (std::isfinite(record.loss) || scaler.isDynamic()) {
+    FSDPC_TRY(runUpdate(record.step));
+    rank->device->results(*rank, record.step, results);
+    sumUpdateRatios(record);
+  } else {
+    results.norm = std::numeric_limits<double>::quiet_NaN();
+  }
+  judge(record);
+  countSent(record);
+  FSDPC_TRY(complete(progress));
+  FSDPC_TRY(leaveOut(record));
+  if (wentBack)
+    return {};
+  FSDPC_TRY(evaluateDue(progress));
+  return writeDueCheckpoint();
+}
+
+// A step of a device that runs ahead: it is enqueued before the results of the
+// step before are read, so the device never waits for the host.
+Status Trainer::runStepAhead(Progress &progress) {
+  FSDPC_TRY(runUpdate(next.step));
+  if (pending)
+    rank->device->results(*rank, record.step, results);
+  // Exchanged without results as well, because all ranks must learn whether
+  // the samples of the next step could be read.
+  exchange(pending ? &record : nullptr);
+  FSDPC_TRY(pending ? complete(progress) : checkNext());
+  record = next;
+  pending = true;
+  // Only what has a finite loss becomes a checkpoint.
+  if (!due && !isCheckpointStep(next.step + 1) &&
+      !isEvaluationStep(next.step + 1))
+    return {};
+  FSDPC_TRY(drain(progress));
+  FSDPC_TRY(evaluateDue(progress));
+  return writeDueCheckpoint();
+}
+
 Status Trainer::train() {
   FSDPC_TRY(rank->device->gatherWholes(*rank));
   info.notes = rank->device->notes();
@@ -172,27 +233,8 @@ Status Trainer::train() {
       *rank, *recorder,
       StepWatch::Limits{options.watchdog, options.firstStepTimeout},
       Trace::pathOf(options.flightRecorder, job.rank, job.size));
-  Device &device = *rank->device;
-  StepRecord record, next;
-  countSent(record);    // before the first step, not of it
-  bool pending = false; // the results of the enqueued step are still to be read
+  countSent(record); // before the first step, not of it
   finished = checkpointedAt = std::chrono::steady_clock::now();
-  auto complete = [&]() -> Status {
-    FSDPC_TRY(finish(record));
-    if (job.rank == 0)
-      progress.step(record, checkpointedAt);
-    if (stageDone)
-      advanceCheckpoint();
-    return {};
-  };
-  auto drain = [&]() -> Status {
-    if (!pending)
-      return {};
-    device.results(*rank, record.step, results);
-    exchange(&record);
-    pending = false;
-    return complete();
-  };
   // Only from here on: a signal during preparation ends the process at once,
   // since there is nothing to save yet.
   catchStopSignals();
@@ -204,48 +246,12 @@ Status Trainer::train() {
     begin(next);
     keepBuffers();
     FSDPC_TRY(runMicrobatches(step));
-    if (!device.runsAhead()) {
-      // The loss is checked before the update, so a bad one leaves the
-      // parameters as they were. (With a dynamic scale the update is skipped.)
-      device.results(*rank, step, results);
-      exchange(&next);
-      if (std::isfinite(next.loss) || scaler.isDynamic()) {
-        FSDPC_TRY(runUpdate(step));
-        device.results(*rank, step, results);
-        sumUpdateRatios(next);
-      } else {
-        results.norm = std::numeric_limits<double>::quiet_NaN();
-      }
-      judge(next);
-      countSent(next);
-      record = next;
-      FSDPC_TRY(complete());
-      FSDPC_TRY(leaveOut(record));
-      if (wentBack) {
-        step = state.step - 1; // the loop adds 1
-        continue;
-      }
-      FSDPC_TRY(evaluateDue(progress));
-      FSDPC_TRY(writeDueCheckpoint());
-      continue;
-    }
-    FSDPC_TRY(runUpdate(step));
-    if (pending)
-      device.results(*rank, record.step, results);
-    // Exchanged without results as well, because all ranks must learn whether
-    // the samples of the next step could be read.
-    exchange(pending ? &record : nullptr);
-    FSDPC_TRY(pending ? complete() : checkNext());
-    record = next;
-    pending = true;
-    // Only what has a finite loss becomes a checkpoint.
-    if (due || isCheckpointStep(step + 1) || isEvaluationStep(step + 1)) {
-      FSDPC_TRY(drain());
-      FSDPC_TRY(evaluateDue(progress));
-      FSDPC_TRY(writeDueCheckpoint());
-    }
+    FSDPC_TRY(rank->device->runsAhead() ? runStepAhead(progress)
+                                        : runStep(progress));
+    if (wentBack)
+      step = state.step - 1; // the loop adds 1
   }
-  FSDPC_TRY(drain());
+  FSDPC_TRY(drain(progress));
   if (state.step >= options.steps)
     stopping = 0; // there was nothing to stop
   FSDPC_TRY(evaluateLast(progress));

@@ -70,12 +70,20 @@ private:
              void (*entry)(fsdpc_rank *));
   Status runMicrobatches(int64_t step);
   Status runUpdate(int64_t step);
+  Status runStep(Progress &progress);
+  Status runStepAhead(Progress &progress);
+  Status complete(Progress &progress);
+  Status drain(Progress &progress);
   void begin(StepRecord &record);
   int stopRequest() const;
   bool isHistogramStep(int64_t step) const {
     return updateRatios && (step + 1) % options.histogramEvery == 0;
   }
   void exchange(StepRecord *record);
+  void packReport();
+  void applyReports();
+  void mergeReports(StepRecord &record);
+  void sumMicrobatches(StepRecord &record);
   void sumUpdateRatios(StepRecord &record);
   void findStragglers(int64_t step);
   void judge(StepRecord &record);
@@ -172,15 +180,24 @@ private:
   // The same on all ranks, since it sees the agreed result only.
   LossScaler scaler;
   StepResults results;   // of the last completed step
+  StepRecord next;       // the step that is being enqueued
+  StepRecord record;     // the step whose results are read
+  bool pending = false;  // those results are still to be read
   int64_t leftOut = 0;   // steps that --on-nonfinite has left out in this run
   bool wentBack = false; // the last step was followed by a rollback
   // The buffers of the model before the step that runs, one after the other;
   // empty if no step is left out.
   std::vector<char> buffersBefore;
-  // Buffers that `exchange` sends and receives. Members, so that a step
+  // The ranks' reports of a step (exchange.cpp). Members, so that a step
   // allocates nothing.
   struct {
-    std::vector<double> own, all, computed;
+    std::vector<double> own, all;
+    std::vector<double> computed; // milliseconds, per rank
+    size_t perRank = 0;           // numbers in a report
+    size_t width = 0;             // and in its row of one microbatch
+    const double *of(int rank) const {
+      return all.data() + perRank * size_t(rank);
+    }
   } exchanged;
   Stragglers stragglers;
   // Of this rank, in the last completed step: waiting in `exchange`, and what
