@@ -1,6 +1,6 @@
 // The names of enums' values as options spell them, in one list per enum, from
-// which parsing, printing and the help come. Where a name is wrong, the error
-// suggests the one that stands for another tool's name (foreign_names.h).
+// which parsing, printing and the help come. Another tool's name is taken for
+// the one that it stands for (foreign_names.h).
 #include "compiler/dialects/fsdp/OptionTypes.h"
 
 #include "compiler/dialects/fsdp/Optimizers.h"
@@ -160,20 +160,19 @@ template <typename Enum> std::string joinNames() {
   return text;
 }
 
-// Names are case-sensitive. The fault lists all of them, and the one that
-// stands for another tool's name, or else the nearest one.
+// Accepts a name also as another tool writes it, such as
+// "ShardingStrategy.FULL_SHARD" or "torch.bfloat16". The fault lists all names,
+// and the nearest one.
 template <typename Enum> std::string parseName(StringRef text, Enum &value) {
   std::string native = nativeValue(text);
   const EnumName<Enum> *nearest = nullptr;
   for (const EnumName<Enum> &entry : enumNames<Enum>()) {
-    if (entry.name == text) {
+    if (entry.name == text || entry.name == native) {
       value = entry.value;
       return "";
     }
     if (!nearest ||
-        (nearest->name != native &&
-         (entry.name == native ||
-          text.edit_distance(entry.name) < text.edit_distance(nearest->name))))
+        text.edit_distance(entry.name) < text.edit_distance(nearest->name))
       nearest = &entry;
   }
   return "is none of " + joinNames<Enum>() + "; did you mean '" +
