@@ -118,6 +118,8 @@ private:
   };
 
   Entry *find(llvm::StringRef name);
+  // Returns the buffer that a name stands for, or null.
+  const NamedTensor *bufferOf(llvm::StringRef name);
   // Returns the type of nn that carries the elements of a tensor.
   static mlir::Type carrierOf(const Entry &entry);
   static int64_t elementTypeOf(const Entry &entry);
@@ -163,6 +165,8 @@ private:
   std::vector<Refusal> refusals;
   FunctionTable functions;
   mlir::Value randomValue;
+  // The one update of each buffer in a microbatch.
+  llvm::DenseMap<const NamedTensor *, fsdp::UpdateStatisticsOp> updates;
   llvm::DenseSet<mlir::Operation *> untrained; // no trainable parameter before
 };
 

@@ -237,6 +237,13 @@ const NamedTensor *ParameterTable::find(StringRef name) const {
   return found == byName.end() ? nullptr : &tensors[found->second];
 }
 
+const NamedTensor *ParameterTable::findBuffer(StringRef fqn) const {
+  auto found = llvm::find_if(tensors, [&](const NamedTensor &tensor) {
+    return tensor.role == TensorRole::buffer && tensor.fqn == fqn;
+  });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 // A tied weight keeps only one of its names in the graph. The lost name is that
 // of the module that reads the weight: the reader's scope plus the last
 // component of the weight's name.

@@ -56,6 +56,8 @@ public:
 
   // Returns a tensor by its name in the graph, or null for the user's inputs.
   const NamedTensor *find(llvm::StringRef name) const;
+  // Returns the buffer with this symbol, or null.
+  const NamedTensor *findBuffer(llvm::StringRef fqn) const;
 
   // Returns true if `name` is a parameter of the graph that is to be trained,
   // by --trainable, --frozen and what the module says.

@@ -86,28 +86,55 @@ bool GraphImporter::trainsBatchNorm(Node &node) {
   if (torch.fixesStatistics(node.proto) &&
       llvm::none_of(options.given, isBatchnorm))
     return false;
-  for (int i : {3, 4}) {
-    Entry *entry = find(node.proto.input(i));
-    if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
+  for (int i : {3, 4})
+    if (!bufferOf(node.proto.input(i)))
       return false;
-  }
   // Counts those that train by default, for the remark of the import.
   ++summary.batchNorms;
   return true;
 }
 
-// Emits the updates of the running statistics, inputs 3 and 4 of the node.
+// The second call of a module reads what the first one has made of its
+// statistics. torch.onnx.export writes that as an Identity of the buffer, which
+// arrives here as another load of it.
+const NamedTensor *GraphImporter::bufferOf(StringRef name) {
+  Entry *entry = find(name);
+  if (!entry)
+    return nullptr;
+  if (entry->loaded)
+    return entry->loaded->role == TensorRole::buffer ? entry->loaded : nullptr;
+  auto load = entry->value ? entry->value.getDefiningOp<fsdp::LoadOp>()
+                           : fsdp::LoadOp();
+  return load ? parameters.findBuffer(load.getSymbol()) : nullptr;
+}
+
+// Emits the updates of the running statistics, inputs 3 and 4 of the node. Two
+// updates r ← (1 - p)·r + p·x and r ← (1 - q)·r + q·y of one buffer become one,
+// by p·(1 - q)·x + q·y: ranks exchange the statistics of one update at a time,
+// so two would be applied in an order that depends on the number of ranks.
 LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
                                               Value variance, double momentum) {
   for (int i : {3, 4}) {
-    Entry *entry = find(node.proto.input(i));
-    if (!entry || !entry->loaded || entry->loaded->role != TensorRole::buffer)
+    const NamedTensor *buffer = bufferOf(node.proto.input(i));
+    if (!buffer)
       return node.refuse(
           "running statistics must be initializers in training mode; compile "
           "with --batchnorm=off to use fixed statistics");
-    b.op<fsdp::UpdateStatisticsOp>(
-        FlatSymbolRefAttr::get(b.builder.getContext(), entry->loaded->fqn),
-        i == 3 ? mean : variance, b.builder.getF64FloatAttr(momentum));
+    Value statistic = i == 3 ? mean : variance;
+    double weight = momentum;
+    fsdp::UpdateStatisticsOp &update = updates[buffer];
+    if (update) {
+      double before = update.getMomentum().convertToDouble() * (1 - momentum);
+      weight += before;
+      if (weight != 0)
+        statistic = b.binary<nn::AddOp>(
+            b.binary<nn::MulOp>(update.getStatistic(), before / weight),
+            b.binary<nn::MulOp>(statistic, momentum / weight));
+      update.erase();
+    }
+    update = b.op<fsdp::UpdateStatisticsOp>(
+        FlatSymbolRefAttr::get(b.builder.getContext(), buffer->fqn), statistic,
+        b.builder.getF64FloatAttr(weight));
   }
   return success();
 }

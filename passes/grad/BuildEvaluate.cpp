@@ -38,7 +38,7 @@ fsdp::UpdateStatisticsOp updateOf(Value statistic) {
   for (Operation *user : statistic.getUsers()) {
     if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(user))
       return update;
-    if (isa<nn::MulOp>(user))
+    if (isa<nn::MulOp, nn::AddOp>(user))
       if (fsdp::UpdateStatisticsOp update = updateOf(user->getResult(0)))
         return update;
   }
