@@ -77,6 +77,12 @@ def rnn():
     return Wrapped(lambda m, x: m.a(x)[1], a=nn.RNN(5, 7, batch_first=True))
 
 
+@case(x=(12,), y=(12,))
+def siamese_batch_norm():
+    return Wrapped(lambda m, x, y: m.net(x) - m.net(y),
+                   net=nn.Sequential(nn.Linear(12, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 8)))
+
+
 @case(x=(3, 8, 8))
 def upsample_nearest():
     return Wrapped(lambda m, x: F.interpolate(m.a(x), scale_factor=2), a=nn.Conv2d(3, 4, 3))
