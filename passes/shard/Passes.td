@@ -29,7 +29,9 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     | zero2, zero1, hybrid_zero2 | compute | compute |
     | ddp | master, compute, gradient, state | master, compute |
 
-    `reduce = step` adds gradient to every trainable layout.
+    `reduce = step` adds gradient to every trainable layout. With `max-accumulate = 1` ddp
+    does not keep it: nothing is added to a gradient, so each rank keeps the sum of its
+    part, and the update gathers the others' parts layout by layout.
 
     Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
     front of the pack. They see this rank's gradient of one microbatch, a loss scale

@@ -205,7 +205,7 @@ private:
         average ? builder.getUnitAttr() : UnitAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
-            fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
+            fsdp::replicatedBy(group.strategy, options, trainable)));
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;
