@@ -23,7 +23,7 @@ DDP = STRATEGIES[-1]
 # Flags that decide bits, and programs that must have those of zero3 with these flags alone. Optimizers read the gradient that is
 # gathered in the arena beside sums over whole parameters, factors and matrices.
 CASES = [
-    ([], [*STRATEGIES, [*DDP, "--poison"], ["--ignored=weight$"]]),
+    ([], [*STRATEGIES, [*DDP, "--poison"], [*DDP, "--layout-size=5000"], ["--layout-size=5000"], ["--ignored=weight$"]]),
     (["--optimizer=lamb"], [DDP]), (["--optimizer=adafactor"], [DDP]),
     (["--optimizer=muon", "--group=bias|ln_|wte|wpe|lm_head: optimizer=adamw lr=1e-3"], [DDP]),
     (BF16, STRATEGIES), (EMULATION, [DDP])]

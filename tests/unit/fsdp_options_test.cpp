@@ -229,6 +229,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"unit-class", "*Block", "[\"*Block\"]"},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
+      {"layout-size", "1000000", "1000000 : i64"},
       {"max-accumulate", "1", "1 : i64"},
       {"lr", "3e-4", "3.000000e-04 : f64"},
       {"betas", "0.5, 0.95", "\"0.5,0.95\""},

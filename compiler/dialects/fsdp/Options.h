@@ -206,6 +206,7 @@ struct CompileOptions {
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
   int64_t unitSize = 0;      // elements; 0: the root is one unit
+  int64_t layoutSize = 0;    // elements; 0: no limit
   int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
   schedule::ElementType paramType = schedule::ElementType::F32;
