@@ -35,18 +35,23 @@ int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
 }
 
 // An upper bound, since the exact cuts depend on the rank.
-int64_t tableBytes(const Manifest &manifest) {
+int64_t tableBytes(const Manifest &manifest, int64_t ranks) {
   int64_t bytes = 4096; // reports
   for (const Layout &layout : manifest.layouts) {
     if (!layout.trainable)
       continue;
     int64_t members = int64_t(layout.members.size());
+    // A rank sums the squares of its shard, and updates that or the whole.
     // Segments are cut at both ends of a member and every 4096 elements.
-    int64_t segments = layout.elements / optimizerSegment + 2 * members + 2;
-    // In eight-byte words: of an optimizer's and a norm's segment, of its sum,
+    int64_t shard = shardElements(layout, ranks, manifest.shardAlignment);
+    int64_t part = layout.stateWhole ? ranks * shard : shard;
+    int64_t cuts = 2 * members + 2;
+    int64_t sums = shard / optimizerSegment + cuts;
+    int64_t updates = part / optimizerSegment + cuts;
+    // In eight-byte words: of an optimizer's segment, of a norm's and its sum,
     // and 4 rates per member.
     bytes +=
-        segments * (3 + 2 + normDigits + 1) * 8 + members * 4 * 8 + 8 * 256;
+        (updates * 3 + sums * (2 + normDigits + 1) + members * 4) * 8 + 8 * 256;
   }
   return bytes;
 }
@@ -140,7 +145,7 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
     scratch.wire = roundUp(largestWhole(manifest, ranks) * (wide ? 4 : 2), 256);
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
   }
-  scratch.tables = tableBytes(manifest);
+  scratch.tables = tableBytes(manifest, ranks);
   // At most 8 blocks per layout, one per buffer and output, two slots per
   // input, and a constant number of others, each with up to 4096 bytes lost in
   // front of it.

@@ -231,6 +231,7 @@ struct Manifest {
   int64_t maxRanks = 1024, planRanks = 8, planThreads = 1;
   int64_t planRanksPerNode = 0; // 0: all on one node
   int64_t reshardTo = 0;       // ranks of a group by --reshard-to; 0: not given
+  int64_t maxAccumulate = 0;   // microbatches of a rank per step; 0: any number
   int64_t shardAlignment = 32; // elements
   int64_t memoryLimit = 0;     // bytes per rank; 0: none
   int64_t arenaBytes = 0;      // as packed, with slack for maxRanks

@@ -149,7 +149,7 @@ template <class V> void fields(V &v, Manifest &x) {
   v("maxRanks", x.maxRanks), v("planRanks", x.planRanks);
   v("planThreads", x.planThreads);
   v("planRanksPerNode", x.planRanksPerNode);
-  v("reshardTo", x.reshardTo);
+  v("reshardTo", x.reshardTo), v("maxAccumulate", x.maxAccumulate);
   v("shardAlignment", x.shardAlignment);
   v("memoryLimit", x.memoryLimit), v("arenaBytes", x.arenaBytes);
   v("arenaGathered", x.arenaGathered), v("arenaGradients", x.arenaGradients);
@@ -324,6 +324,7 @@ Status checkSizes(const Manifest &manifest) {
        std::initializer_list<std::pair<const char *, int64_t>>{
            {"planRanksPerNode", manifest.planRanksPerNode},
            {"reshardTo", manifest.reshardTo},
+           {"maxAccumulate", manifest.maxAccumulate},
            {"memoryLimit", manifest.memoryLimit},
            {"arenaBytes", manifest.arenaBytes},
            {"arenaGathered", manifest.arenaGathered},
@@ -425,8 +426,9 @@ Status check(const Manifest &manifest) {
     if (layout.average && !layout.trainable)
       return Error{"layout '" + layout.name + "' is frozen with an average"};
     // An optimizer with replicated state updates replicated masters from
-    // replicated gradients.
-    bool operandsWhole = layout.masterWhole && layout.gradientWhole;
+    // replicated gradients, or from one that is gathered for it in each step.
+    bool operandsWhole = layout.masterWhole &&
+                         (layout.gradientWhole || manifest.maxAccumulate == 1);
     if (layout.trainable && layout.stateWhole && !operandsWhole)
       return Error{
           "layout '" + layout.name +

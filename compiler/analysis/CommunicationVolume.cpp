@@ -242,6 +242,11 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
           add("gather_gradients", false, gather.getLayouts(),
               schedule::ElementType::F32);
         })
+        .Case([&](fsdp::WholeGradientOp gather) {
+          add("gather_gradients", false,
+              ArrayAttr::get(gather.getContext(), gather.getLayoutAttr()),
+              schedule::ElementType::F32);
+        })
         .Case([&](fsdp::GatherParametersOp gather) {
           add("gather_parameters", false, gather.getLayouts(), compute);
         });

@@ -147,8 +147,9 @@ void SlotFinder::define(Operation *op) {
   }
   if (isa<fsdp::AllGatherOp>(op))
     return gather(op, op->getResults());
-  SlotKind kind =
-      isa<fsdp::PackOp>(op) ? SlotKind::Gradient : SlotKind::Activation;
+  SlotKind kind = isa<fsdp::PackOp, fsdp::WholeGradientOp>(op)
+                      ? SlotKind::Gradient
+                      : SlotKind::Activation;
   for (OpResult result : op->getResults())
     places[result] = {
         newNode(op, result.getResultNumber(), bytesOf(result.getType()), kind),
@@ -346,6 +347,8 @@ std::string fsdpc::analysis::labelOf(const Slot &slot) {
     return "all_gather of " + nameOf(gather.getLayouts()[value.result]);
   if (auto pack = dyn_cast<fsdp::PackOp>(value.op))
     return "gradients of " + nameOf(pack.getLayoutAttr());
+  if (auto whole = dyn_cast<fsdp::WholeGradientOp>(value.op))
+    return "whole gradient of " + nameOf(whole.getLayoutAttr());
   auto unit =
       value.op->getAttrOfType<FlatSymbolRefAttr>(fsdp::FSDPDialect::kUnitAttr);
   return unit ? "activations of " + nameOf(unit) : "activations";

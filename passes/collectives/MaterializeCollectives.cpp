@@ -274,6 +274,25 @@ private:
 
 // ---- @update ----
 
+// Gathers gradients one layout at a time, each directly before the optimizer
+// that reads it, so that the arena holds one of them.
+void borrowGradients(ModuleOp module, const fsdp::CompileOptions &options,
+                     Block &body) {
+  SymbolTable symbols(module);
+  for (auto optimizer : body.getOps<fsdp::OptimizerOp>()) {
+    auto layout = symbols.lookup<fsdp::LayoutOp>(optimizer.getLayout());
+    if (!fsdp::borrowsGradients(layout))
+      continue;
+    OpBuilder builder(optimizer);
+    auto type = RankedTensorType::get(
+        {fsdp::wholeGradientElementsOf(layout, options.maxRanks)},
+        builder.getF32Type());
+    auto whole = fsdp::WholeGradientOp::create(builder, optimizer.getLoc(),
+                                               type, optimizer.getLayoutAttr());
+    optimizer.getGradientMutable().assign(whole.getResult());
+  }
+}
+
 // Adds the collectives of @update that the strategy needs around the optimizer.
 void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
                     Block &body) {
@@ -286,7 +305,7 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
     auto name = FlatSymbolRefAttr::get(layout);
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     all.push_back(name);
-    if (gathersGradients(strategy))
+    if (gathersGradients(layout))
       byGradients.push_back(name);
     if (gathersParameters(strategy))
       byParameters.push_back(name);
@@ -304,6 +323,7 @@ void completeUpdate(ModuleOp module, const fsdp::CompileOptions &options,
     fsdp::GatherGradientsOp::create(builder, loc,
                                     builder.getArrayAttr(byGradients));
   }
+  borrowGradients(module, options, body);
   // Each rank has updated its shard of the parameters, and the next microbatch
   // reads the whole.
   if (!byParameters.empty()) {

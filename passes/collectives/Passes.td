@@ -51,7 +51,7 @@ def MaterializeCollectives : Pass<"materialize-collectives", "::mlir::ModuleOp">
     | zero3, hybrid | all_gather and free; reduce_scatter after the unit's pack | |
     | zero2, hybrid_zero2 | reduce_scatter after the unit's pack | gather_parameters at the end |
     | zero1 | one reduce_scatter of all its and ddp's layouts at the end | gather_parameters at the end |
-    | ddp | one reduce_scatter of all its and zero1's layouts at the end | gather_gradients before the optimizer |
+    | ddp | one reduce_scatter of all its and zero1's layouts at the end | gather_gradients before the optimizers, or with `max-accumulate = 1` a whole_gradient before each |
 
     The hybrid strategies differ from those beside them in the ranks that an op concerns:
     at run time their layouts are cut over groups of ranks.
@@ -144,7 +144,7 @@ def VerifyCollectives : Pass<"verify-collectives", "::mlir::ModuleOp"> {
     | `factors` | the factors that an optimizer takes are not those of its layout's members, updated once from sums of all ranks |
     | `updates` | the updates that an optimizer takes are not those of its layout's momentum, collected, orthogonalised and spread once each |
     | `reduce-once` | an op other than reduce_gradients and gather_gradients changes gradients |
-    | `update` | a collective is missing, unwanted, there twice, of other layouts than those whose strategy wants it, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them |
+    | `update` | a collective is missing, unwanted, there twice, of other layouts than those whose strategy wants it, or out of order: reduce_gradients before sum_squares, gather_gradients before the optimizers, gather_parameters after them; or an optimizer of a whole layout whose gradient every rank has a part of does not take its whole_gradient, or another one does |
 
     Refused, since unit h.0's weights are kept while h.1's are read (`kept`):
     ```mlir

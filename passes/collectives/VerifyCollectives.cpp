@@ -420,6 +420,29 @@ LogicalResult verifyUpdateEffects(Block &update) {
   return success();
 }
 
+// An optimizer of a whole layout reads a whole gradient: the layout's own, or
+// one that is gathered for it.
+LogicalResult verifyGradient(ModuleOp module, fsdp::OptimizerOp optimizer) {
+  auto layout = module.lookupSymbol<fsdp::LayoutOp>(optimizer.getLayout());
+  bool borrows = fsdp::borrowsGradients(layout);
+  if (!optimizer.getGradient())
+    return borrows ? broken(optimizer, "update")
+                         << "it takes no 'fsdp.whole_gradient', but this rank "
+                            "keeps only a part of the gradient of layout '"
+                         << optimizer.getLayout() << "'"
+                   : success();
+  if (!borrows)
+    return broken(optimizer, "update")
+           << "it takes a gradient, but reads that of layout '"
+           << optimizer.getLayout() << "' in the layout's memory";
+  auto whole = optimizer.getGradient().getDefiningOp<fsdp::WholeGradientOp>();
+  if (!whole || whole.getLayoutAttr() != optimizer.getLayoutAttr())
+    return broken(optimizer, "update")
+           << "its gradient is not the 'fsdp.whole_gradient' of layout '"
+           << optimizer.getLayout() << "'";
+  return success();
+}
+
 // Checks the collectives around the optimizers: accumulated gradients are
 // reduced before anything reads them, replicated ones are gathered before the
 // optimizers, and replicated parameters after them.
@@ -431,9 +454,8 @@ LogicalResult verifyUpdateCollectives(ModuleOp module,
         return options.reduce == fsdp::ReductionTime::Step;
       });
   auto gradients = verifyOnly<fsdp::GatherGradientsOp>(
-      module, update, [&](fsdp::LayoutOp layout) {
-        return gathersGradients(fsdp::strategyOf(layout, options));
-      });
+      module, update,
+      [&](fsdp::LayoutOp layout) { return fsdp::gathersGradients(layout); });
   auto parameters = verifyOnly<fsdp::GatherParametersOp>(
       module, update, [&](fsdp::LayoutOp layout) {
         return gathersParameters(fsdp::strategyOf(layout, options));
@@ -448,7 +470,8 @@ LogicalResult verifyUpdateCollectives(ModuleOp module,
   if (*gradients && failed(verifyOrder(*reduce, *gradients)))
     return failure();
   for (auto optimizer : update.getOps<fsdp::OptimizerOp>())
-    if (failed(verifyOrder(*gradients, optimizer)) ||
+    if (failed(verifyGradient(module, optimizer)) ||
+        failed(verifyOrder(*gradients, optimizer)) ||
         (*parameters && failed(verifyOrder(optimizer, *parameters))))
       return failure();
   return success();

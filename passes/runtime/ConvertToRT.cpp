@@ -201,6 +201,13 @@ LogicalResult FunctionConverter::convertUpdate(Operation *op) {
             },
             rt::Stream::gather);
       })
+      .Case([&](fsdp::WholeGradientOp op) {
+        order(rt::Stream::compute, rt::Stream::gather);
+        rt::WholeGradientOp::create(rtBuilder, here, op.getLayoutAttr(),
+                                    pointers.get(here, op.getResult()));
+        order(rt::Stream::gather, rt::Stream::compute);
+        return success();
+      })
       .Case([&](fsdp::GatherParametersOp op) {
         return onLayouts(
             op,
@@ -281,7 +288,8 @@ LogicalResult FunctionConverter::convertOptimizer(Operation *op) {
         rt::OptimizerOp::create(
             rtBuilder, here, kernel, op.getLayoutAttr(), scale,
             sumsPerMember(op), pointers.sumsOf(op), pointers.factorsOf(op),
-            op.getUpdates() ? pointers.get(here, op.getUpdates()) : Value());
+            op.getUpdates() ? pointers.get(here, op.getUpdates()) : Value(),
+            op.getGradient() ? pointers.get(here, op.getGradient()) : Value());
         return success();
       })
       .Case([&](fsdp::MomentumUpdatesOp op) {

@@ -4,6 +4,7 @@
 #include "passes/runtime/Reach.h"
 
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/rt/RTDialect.h"
 #include "passes/runtime/Pointers.h"
 #include "shared/norm_digits.h"
@@ -208,6 +209,17 @@ int64_t matrixBytes(UpdateOp op, bool withRoom = false) {
   return elements * int64_t(sizeof(float));
 }
 
+// The gradient of a layout in f32, with the padding of all shards.
+int64_t wholeGradientBytes(Operation *op, FlatSymbolRefAttr name) {
+  auto layout = SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name);
+  if (!layout)
+    return 0;
+  auto module = op->getParentOfType<ModuleOp>();
+  int64_t maxRanks = fsdp::CompileOptions::of(module).maxRanks;
+  return fsdp::wholeGradientElementsOf(layout, maxRanks) *
+         int64_t(sizeof(float));
+}
+
 int64_t bufferBytes(rt::UpdateStatisticsOp op) {
   auto buffer = SymbolTable::lookupNearestSymbolFrom<fsdp::BufferOp>(
       op, op.getBufferAttr());
@@ -253,7 +265,12 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
           return factorBytes(op);
         if (operand.get() == op.getUpdates())
           return matrixBytes(op);
+        if (operand.get() == op.getGradient())
+          return wholeGradientBytes(op, op.getLayoutAttr());
         return index ? memberSumBytes(op) : scalar;
+      })
+      .Case([&](rt::WholeGradientOp op) {
+        return wholeGradientBytes(op, op.getLayoutAttr());
       })
       .Case([&](rt::MemberSumsOp op) {
         if (operand.get() == op.getFactors())

@@ -208,7 +208,8 @@ void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
     firstFactor = builder.getI64IntegerAttr(*factors.ofRank.getFirstSum(name));
   auto optimizer =
       fsdp::OptimizerOp::create(builder, loc, name, scale, sums.ofAll, first,
-                                factors.values, firstFactor, updates);
+                                factors.values, firstFactor, updates,
+                                /*gradient=*/Value());
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
 }

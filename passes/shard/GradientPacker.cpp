@@ -69,11 +69,13 @@ bool GradientPacker::isPlaceable(Value value, Operation *end) {
 }
 
 // Layouts of one unit that are reduced when they are packed are packed at one
-// place, so that they share a reduction.
+// place, so that they share a reduction, unless --layout-size cuts units in
+// order to reduce less at a time.
 GradientPacker::Place GradientPacker::endOf(fsdp::LayoutOp layout) const {
   // A layout that is reduced at the end of the step does not wait for the
   // others of its unit.
-  bool alone = reducesAtEnd(fsdp::strategyOf(layout, options));
+  bool alone =
+      options.layoutSize > 0 || reducesAtEnd(fsdp::strategyOf(layout, options));
   return {layout.getUnitAttr(),
           alone ? Attribute(layout.getSymNameAttr()) : Attribute()};
 }

@@ -29,7 +29,14 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     | zero2, zero1, hybrid_zero2 | compute | compute |
     | ddp | master, compute, gradient, state | master, compute |
 
-    `reduce = step` adds gradient to every trainable layout.
+    `reduce = step` adds gradient to every trainable layout. With `max-accumulate = 1` ddp
+    does not keep it: nothing is added to a gradient, so each rank keeps the sum of its
+    part, and the update gathers the others' parts layout by layout.
+
+    With `layout-size = N` the members of such a layout are cut, in their order, into
+    layouts of at most N elements, @u.flat, @u.flat.part1 and so on; a larger parameter has
+    one of its own. Each is packed and reduced as soon as its own gradients exist, so that
+    fewer of them lie in memory at a time.
 
     Each `reduce-hook` becomes ops on the gradient of a member, in the order given, in
     front of the pack. They see this rank's gradient of one microbatch, a loss scale
@@ -209,7 +216,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `member-once` | a parameter is not a member of exactly one layout |
-    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group, or a member does not begin at the first aligned place after the one before it |
+    | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`; with it, a layout of several members is larger), or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `compute` | a layout's compute type is not `param-dtype` |

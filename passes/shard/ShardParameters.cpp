@@ -130,7 +130,8 @@ private:
           .push_back(parameter);
     }
     for (auto &[group, members] : groups)
-      createLayout(units[group.unit], group, members);
+      for (auto [part, cut] : llvm::enumerate(cutBySize(members)))
+        createLayout(units[group.unit], group, part, cut);
     // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
@@ -158,10 +159,35 @@ private:
     return success();
   }
 
+  // Cuts the members of a layout into runs of at most --layout-size elements,
+  // so that gradients of one run are reduced, and their memory ends, before
+  // those of the next exist. A larger parameter is a run of its own.
+  SmallVector<ArrayRef<fsdp::ParameterOp>>
+  cutBySize(ArrayRef<fsdp::ParameterOp> members) {
+    if (options.layoutSize == 0)
+      return {members};
+    SmallVector<ArrayRef<fsdp::ParameterOp>> runs;
+    size_t first = 0;
+    int64_t end = 0;
+    for (size_t i = 0; i < members.size(); ++i) {
+      fsdp::ParameterOp member = members[i];
+      int64_t begin = llvm::alignTo(end, fsdp::kMemberAlignment);
+      int64_t elements = cast<ShapedType>(member.getType()).getNumElements();
+      if (i > first && begin + elements > options.layoutSize) {
+        runs.push_back(members.slice(first, i - first));
+        first = i;
+        begin = 0;
+      }
+      end = begin + elements;
+    }
+    runs.push_back(members.drop_front(first));
+    return runs;
+  }
+
   // Places the members in order, each aligned to kMemberAlignment elements.
   // Rate and decay are properties of the member, since --group and --no-decay
-  // concern single parameters of a unit.
-  void createLayout(StringRef unit, const Group &group,
+  // concern single parameters of a unit. `part` numbers the runs of one group.
+  void createLayout(StringRef unit, const Group &group, size_t part,
                     ArrayRef<fsdp::ParameterOp> parameters) {
     bool trainable = !group.frozen;
     Builder attrs(module.getContext());
@@ -184,6 +210,8 @@ private:
       name += "." + nameOf(group.strategy).str();
     if (group.program)
       name += ".group" + std::to_string(group.program);
+    if (part)
+      name += ".part" + std::to_string(part);
     OpBuilder builder(module.getContext());
     // Frozen members have no states. The average is a state too, and follows
     // those of the optimizer.
@@ -205,7 +233,7 @@ private:
         average ? builder.getUnitAttr() : UnitAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
-            fsdp::replicatedBy(group.strategy, options.reduce, trainable)));
+            fsdp::replicatedBy(group.strategy, options, trainable)));
     symbols.insert(layout);
     lastSymbol = layout;
     layouts[layout.getSymName()] = layout;

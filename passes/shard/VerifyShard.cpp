@@ -98,12 +98,21 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << layout.getCompute() << ", but --param-dtype is "
              << fsdp::nameOf(options.paramType);
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
-    // Two layouts that agree in all four should have been one.
+    // Two layouts that agree in all four should have been one, unless
+    // --layout-size cuts them.
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(),
          static_cast<int>(strategy), layout.getGroup().value_or(0)},
         layout);
-    if (!isOnly)
+    int64_t most = options.layoutSize;
+    if (most > 0 && layout.getMembers().size() > 1 &&
+        static_cast<int64_t>(layout.getElements()) > most)
+      return broken(layout, "layout")
+             << "layout '" << layout.getSymName() << "' has "
+             << layout.getElements()
+             << " elements of several parameters, but --layout-size is "
+             << most;
+    if (!isOnly && most == 0)
       return refuseWithNote(
           broken(layout, "layout")
               << "unit '" << layout.getUnit() << "' has a second layout of "

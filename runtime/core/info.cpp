@@ -78,6 +78,9 @@ std::string infoText(const Manifest &manifest, int threads, int shardGroup,
   row("schedule hash", manifest.scheduleHash);
   row("program hash", manifest.programHash);
   row("maximum ranks", std::to_string(manifest.maxRanks));
+  if (manifest.maxAccumulate > 0)
+    row("microbatches", "at most " + std::to_string(manifest.maxAccumulate) +
+                            " per rank and step");
   if (manifest.memoryLimit > 0)
     row("memory limit", bytesText(manifest.memoryLimit));
 

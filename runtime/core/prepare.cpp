@@ -60,6 +60,7 @@ Status Trainer::checkPaths() const {
 // only rank 0 writes on rank 0.
 Status Trainer::check() {
   FSDPC_TRY(checkMachine(manifest, job.size));
+  FSDPC_TRY(checkAccumulate(manifest, options.accumulate));
   FSDPC_TRY(
       samples.open(manifest, options, options.steps > 0 ? microbatches : 0));
   FSDPC_TRY(openEvaluation());

@@ -39,16 +39,25 @@ void *fsdpc_pointer(fsdpc_rank *rank, int32_t space, int32_t index,
 }
 
 // The operands that both kernels begin with: master, gradient, the average of
-// squares if it follows from factors, and states.
-static OptimizerOperands commonOperands(const Layout &layout,
-                                        const LayoutBuffers &buffers,
-                                        bool hasNumber) {
-  // If the state is replicated, so are master and gradient; `check` of the
-  // manifest makes sure of it.
-  bool whole = layout.stateWhole;
+// squares if it follows from factors, and states. Without `gradient` it is the
+// layout's own.
+static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
+                                        const void *gradient, bool hasNumber) {
+  const Layout &layout = rank.manifest.layouts[size_t(index)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   OptimizerOperands operands;
-  operands.push(whole ? buffers.masterWhole : buffers.masterShard);
-  operands.push(whole ? buffers.gradientWhole : buffers.gradientShard);
+  // If the state is replicated, so is the master; `check` of the manifest makes
+  // sure of it.
+  operands.push(layout.stateWhole ? buffers.masterWhole : buffers.masterShard);
+  // Kernels count elements from the part's first. Where a shard has memory of
+  // its own and the part is whole, that address lies outside of the memory, so
+  // it is computed as a number.
+  int64_t before = buffers.shardOf(rank.job.rank) - buffers.partBegin;
+  operands.push(gradient
+                    ? const_cast<void *>(gradient)
+                    : reinterpret_cast<void *>(
+                          reinterpret_cast<uintptr_t>(buffers.gradientShard) -
+                          uintptr_t(before) * sizeof(float)));
   if (hasNumber)
     operands.push(nullptr);
   for (int32_t state = 0; state < layout.states; ++state)
@@ -60,9 +69,8 @@ OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
                                                     int32_t index,
                                                     const void *scale,
                                                     bool hasNumber) {
-  OptimizerOperands operands =
-      commonOperands(rank.manifest.layouts[size_t(index)],
-                     rank.layouts[size_t(index)], hasNumber);
+  // A rank sums its own elements, of which it always has the gradient.
+  OptimizerOperands operands = commonOperands(rank, index, nullptr, hasNumber);
   operands.push(const_cast<void *>(scale));
   return operands;
 }
@@ -71,10 +79,11 @@ OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,
 OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
                                                     int32_t index,
                                                     const void *scale,
+                                                    const void *gradient,
                                                     bool hasNumber) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
-  OptimizerOperands operands = commonOperands(layout, buffers, hasNumber);
+  OptimizerOperands operands = commonOperands(rank, index, gradient, hasNumber);
   // In f32 the master is the compute copy, and the kernel has no such operand.
   if (layout.computeWhole && rank.manifest.computeDtype != "f32")
     operands.push(layout.stateWhole ? buffers.computeWhole

@@ -193,8 +193,10 @@ struct OptimizerOperands {
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
 // factors or updates the device sets the operand of the element's number.
+// `gradient` may be null: the gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
-                                    const void *scale, bool hasNumber = false);
+                                    const void *scale, const void *gradient,
+                                    bool hasNumber = false);
 // The same for fsdpc_member_sums, whose kernel reads no copy in the compute
 // type.
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,

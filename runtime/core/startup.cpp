@@ -172,6 +172,19 @@ Status checkMachine(const Manifest &manifest, int ranks) {
       "--cpu=x86-64-v3"};
 }
 
+// A program for one microbatch per step has no memory in which ddp could add up
+// gradients.
+Status checkAccumulate(const Manifest &manifest, int64_t accumulate) {
+  int64_t most = manifest.maxAccumulate;
+  if (most == 0 || accumulate <= most)
+    return {};
+  return Error{"--accumulate '" + std::to_string(accumulate) +
+               "' exceeds the maximum of " + std::to_string(most) +
+               " that the program was compiled for; compile it with "
+               "--max-accumulate=" +
+               std::to_string(accumulate) + ", or without the flag"};
+}
+
 // Checked again at run time, since the compiler knew neither the number of
 // ranks nor that of threads.
 Status checkMemory(const MemoryPlan &plan, int64_t limit) {

@@ -36,6 +36,8 @@ Result<std::vector<Fact>> factsOf(const Manifest &manifest,
 Status compareFacts(const std::vector<Fact> &facts, Job &job);
 // Checks the number of ranks and the features of this processor.
 Status checkMachine(const Manifest &manifest, int ranks);
+// Fails if the program was compiled for steps of fewer microbatches.
+Status checkAccumulate(const Manifest &manifest, int64_t accumulate);
 // Checks the plan against a limit in bytes; 0 means none.
 Status checkMemory(const MemoryPlan &plan, int64_t limit);
 

@@ -324,13 +324,14 @@ void CudaDevice::orthogonalize(fsdpc_rank &, int32_t, const void *, double,
 
 void CudaDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t,
-                           const void *, const void *, const void *) {
+                           const void *, const void *, const void *,
+                           const void *gradient) {
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   // A rank may own only padding of a layout. The scope above has still advanced
   // the program's position, so later calls keep their names.
   if (update->segments(index) == 0)
     return;
-  OptimizerOperands operands = optimizerOperands(rank, index, scale);
+  OptimizerOperands operands = optimizerOperands(rank, index, scale, gradient);
   operands.push(update->segmentTable(index));
   operands.push(update->rates(index));
   launchKernel(*kernel, update->segments(index), operands.list.data(),

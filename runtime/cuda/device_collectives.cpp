@@ -211,6 +211,16 @@ void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
   }
 }
 
+// The same for one layout, whose whole gradient has no memory of its own.
+void CudaDevice::wholeGradient(fsdpc_rank &rank, int32_t index,
+                               void *gradient) {
+  CallScope scope(context, FSDPC_STREAM_GATHER);
+  announce(scope, gatherChannel);
+  const LayoutBuffers &layout = rank.layouts[size_t(index)];
+  gather(layout.gradientShard, gradient, size_t(layout.shard) * sizeof(float),
+         gatherChannel, FSDPC_STREAM_GATHER);
+}
+
 // Gathers instead of reducing, because the running mean is applied once per
 // rank, in rank order, and each application rounds.
 void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,

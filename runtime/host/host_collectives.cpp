@@ -154,6 +154,17 @@ void HostDevice::gatherGradients(fsdpc_rank &rank, int count,
   });
 }
 
+// The same for one layout, whose whole gradient has no memory of its own.
+void HostDevice::wholeGradient(fsdpc_rank &rank, int32_t index,
+                               void *gradient) {
+  run(FSDPC_STREAM_GATHER, [=, &rank] {
+    const LayoutBuffers &layout = rank.layouts[size_t(index)];
+    gathererOf(rank, index)
+        .allGather(layout.gradientShard, gradient,
+                   size_t(layout.shard) * sizeof(float));
+  });
+}
+
 // running = (1 - momentum) * running + momentum * statistic, once per rank and
 // in rank order. All ranks do the same, so the replicated buffer stays equal.
 void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,

@@ -150,14 +150,14 @@ static void measure(const fsdpc_rank &rank, int32_t layout, size_t member,
 void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            int32_t index, const void *scale, int32_t perMember,
                            const void *sums, const void *factors,
-                           const void *updates) {
+                           const void *updates, const void *gradient) {
   if (!sums)
     setRates(rank, index);
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   LayoutBuffers &buffers = rank.layouts[size_t(index)];
 
   OptimizerOperands operands =
-      optimizerOperands(rank, index, scale, factors || updates);
+      optimizerOperands(rank, index, scale, gradient, factors || updates);
   fsdpc_kernel_body body = kernel->host;
   UpdateRatios *ratios = rank.updateRatios;
 

@@ -151,6 +151,12 @@ void fsdpc_reduce_gradients(fsdpc_rank *, int32_t count,
 void fsdpc_gather_gradients(fsdpc_rank *, int32_t count,
                             const int32_t *layouts);
 
+/* Gathers a layout's reduced gradient from all ranks. Stream GATHER. Used by
+ * the strategy `ddp` with `--max-accumulate=1`: writes the f32 gradient shards
+ * of all ranks, in rank order, to `gradient`, which has room for their
+ * padding. */
+void fsdpc_whole_gradient(fsdpc_rank *, int32_t layout, void *gradient);
+
 /* Applies the batch statistics of all ranks to a buffer. Stream REDUCE.
  * Gathers every rank's statistic (f32, the buffer's length), then computes,
  * for the ranks in order, buffer = (1 - momentum) · buffer + momentum ·
@@ -255,9 +261,11 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * which hold an f64 per row and column of each member, the average of squares
  * that follows from them stands behind the gradient. With `updates`, an f32
  * per element of the members, the element's stands there. GPUs have no code
- * for any of them. */
+ * for any of them. With `gradient`, an f32 per element of the layout, that is
+ * read in place of the gradient in the layout's memory. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale, int32_t per_member, const void *sums,
-                     const void *factors, const void *updates);
+                     const void *factors, const void *updates,
+                     const void *gradient);
 
 #endif

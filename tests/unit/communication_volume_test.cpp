@@ -64,6 +64,11 @@ TEST_F(CommunicationVolumeTest, StrategiesAre2To2To3) {
   EXPECT_EQ(ddp.bytes(Level::Ranks, 8, 8, 1), 8000 * 7 / 8.);
   EXPECT_EQ(zero2.bytes(Level::Ranks, 8, 8, 1), 8000 * 7 / 8.);
   EXPECT_EQ(zero3.bytes(Level::Ranks, 8, 8, 1), 12000 * 7 / 8.);
+  // With --max-accumulate=1 ddp gathers the same, one layout at a time.
+  CommunicationVolume single =
+      count("", "f32", reduceScatter,
+            "%w = fsdp.whole_gradient @l : tensor<33768xf32>");
+  EXPECT_EQ(single.formula(), ddp.formula());
   EXPECT_EQ(ddp.formula(), "(N-1)/N · (K·P·f32 + P·f32)");
   EXPECT_EQ(zero3.formula(), "(N-1)/N · (K·2·P·f32 + K·P·f32)");
 }

@@ -245,6 +245,8 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"unit-class", "*Block", "[\"*Block\"]"},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
+      {"layout-size", "1000000", "1000000 : i64"},
+      {"max-accumulate", "1", "1 : i64"},
       {"lr", "3e-4", "3.000000e-04 : f64"},
       {"betas", "0.5, 0.95", "\"0.5,0.95\""},
       {"eps", "0", "0.000000e+00 : f64"},
@@ -550,6 +552,10 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "program will run on"},
       {{{"reshard-to", "3"}, {"plan-ranks", "8"}},
        "'--reshard-to=3' does not divide '--plan-ranks=8'"},
+      {{{"max-accumulate", "1"}, {"reduce", "step"}},
+       "'--reduce=step' has no effect with '--max-accumulate=1', since a step "
+       "has one microbatch; omit it"},
+      {{{"max-accumulate", "2"}, {"reduce", "step"}}, ""},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
        "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2'"},

@@ -124,6 +124,12 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   manifest.layouts[0].stateWhole = true;
   EXPECT_THAT(readError(toJson(manifest)),
               HasSubstr("keeps its state replicated"));
+  // The gradient may be gathered for the optimizer only if nothing adds to it.
+  manifest.layouts[0].masterWhole = true;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("keeps its state replicated"));
+  manifest.maxAccumulate = 1;
+  EXPECT_EQ(readError(toJson(manifest)), "");
   manifest = sample();
   manifest.layouts[0].secondary = manifest.layouts[0].hybrid = true;
   EXPECT_THAT(

@@ -222,7 +222,7 @@ void update(fsdpc_rank *rank) {
   fsdpc_clip(rank, 2, trainable, sums, 0.5, scale);
   for (int32_t layout : trainable)
     fsdpc_optimizer(rank, &kernels[1], layout, scale, 0, nullptr, nullptr,
-                    nullptr);
+                    nullptr, nullptr);
   if (strategy == "zero1" || strategy == "step") {
     void *wholes[] = {fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, embed, 0),
                       fsdpc_pointer(rank, FSDPC_SPACE_WHOLE, root, 0)};

@@ -84,6 +84,9 @@ void fsdpc::driver::printModelSummary(ModuleOp module) {
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   llvm::outs() << "strategy: " << fsdp::describeStrategies(module) << ", "
                << units << " units, " << kernels << " kernels\n";
+  if (options.maxAccumulate > 0)
+    llvm::outs() << "microbatches per rank and step: at most "
+                 << options.maxAccumulate << " (--max-accumulate)\n";
   if (!again.empty())
     llvm::outs() << "computed again in the backward, for --memory-limit: "
                  << llvm::join(again, " ") << '\n';

@@ -79,6 +79,14 @@ FailureOr<Plan> Plan::of(ModuleOp module) {
   return plan;
 }
 
+LogicalResult Plan::checkAccumulate(int64_t accumulate) {
+  if (manifest.maxAccumulate == 0 || accumulate <= manifest.maxAccumulate)
+    return success();
+  return emitError(module.getLoc(), "'--accumulate' is ")
+         << accumulate << ", but '--max-accumulate' of the plan is "
+         << manifest.maxAccumulate << "; compile again with more";
+}
+
 void Plan::setRanks(int64_t ranks) {
   machine.ranks = int(ranks);
   passes::setDurations(ir, machine);

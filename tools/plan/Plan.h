@@ -38,6 +38,8 @@ public:
   // Reads a module that is past the phase `memory`. The plan refers to it.
   static mlir::FailureOr<Plan> of(mlir::ModuleOp module);
 
+  // Fails if the program would not run so many microbatches per step.
+  llvm::LogicalResult checkAccumulate(int64_t accumulate);
   // Sets the number of ranks that durations are those of.
   void setRanks(int64_t ranks);
   // Estimates a step on so many ranks, which become those of the durations.

@@ -130,7 +130,7 @@ LogicalResult Planner::run(Point &point) {
   if (failed(module))
     return failure();
   FailureOr<Plan> found = Plan::of(**module);
-  if (failed(found))
+  if (failed(found) || failed(found->checkAccumulate(point.accumulate)))
     return failure();
   point.estimate = found->estimate(shared.planRanks, {point.accumulate, {}});
   point.opsUs = found->opsUs();

@@ -87,6 +87,8 @@ LogicalResult plan::simulate(ModuleOp module, const driver::CommandLine &line) {
       return emitError(module.getLoc(), "'--ranks' has ")
              << ranks << ", but '--max-ranks' of the plan is " << most
              << "; compile again with more";
+  if (failed(found->checkAccumulate(line.plan.accumulate)))
+    return failure();
   Conditions conditions{line.plan.accumulate, line.plan.unevenness};
   std::vector<Estimate> estimates;
   for (int64_t ranks : counts)

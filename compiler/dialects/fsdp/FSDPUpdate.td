@@ -96,6 +96,30 @@ def FSDP_GatherGradientsOp : FSDP_Op<"gather_gradients",
   let assemblyFormat = "$layouts attr-dict";
 }
 
+def FSDP_WholeGradientOp : FSDP_Op<"whole_gradient",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_OtherRanks>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
+  let summary = "A layout's reduced gradient, gathered from all ranks";
+  let description = [{
+    With `--max-accumulate=1` a rank keeps only its part of a gradient under ddp as well,
+    since nothing is added to it. Before each optimizer this op gathers the gradient of
+    its layout in the arena, where the microbatch's gradients have been.
+
+    **Constraints**
+    - `layout` names an `fsdp.layout` whose members are trainable.
+    - The result is a vector of f32: the layout's elements, and room for the padding of
+      `--max-ranks` shards.
+
+    Example:
+    ```mlir
+    %gradient = fsdp.whole_gradient @h.0.flat : tensor<65568xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$layout);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = "$layout attr-dict `:` type($result)";
+}
+
 def FSDP_ReduceGradientsOp : FSDP_Op<"reduce_gradients",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<FSDP_GradientMemory>]>,
      LayoutUserOpInterface, UsesSymbols]> {
@@ -370,13 +394,15 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     `fsdp.update_factors`, and the layout's begin at `first_factor`. The region then
     takes the average of squares of the element (f32) behind the gradient. `updates`,
     where present, come from `fsdp.spread_matrices` of the layout; the region takes the
-    element's in the same place.
+    element's in the same place. `gradient`, where present, is the layout's
+    `fsdp.whole_gradient`, which takes the place of the gradient in its memory.
 
     **Constraints**
     - `layout` names an `fsdp.layout` whose members are trainable.
     - The region has one block with `states` + 5 arguments of the types above, one more
       with `factors` or `updates`, and one for each sum if there are `sums`.
     - There are not both `factors` and `updates`.
+    - `gradient` is the `fsdp.whole_gradient` of `layout`.
     - The sums of the layout's members lie within `sums`, their factors within
       `factors`.
     - It yields one f32 for the parameter and one for each state.
@@ -396,11 +422,12 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
   let arguments = (ins FlatSymbolRefAttr:$layout, StaticShapeTensorOf<[F32]>:$scale,
                        Optional<StaticShapeTensorOf<[F64]>>:$sums, OptionalAttr<I64Attr>:$first,
                        Optional<StaticShapeTensorOf<[F64]>>:$factors, OptionalAttr<I64Attr>:$first_factor,
-                       Optional<StaticShapeTensorOf<[F32]>>:$updates);
+                       Optional<StaticShapeTensorOf<[F32]>>:$updates,
+                       Optional<StaticShapeTensorOf<[F32]>>:$gradient);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $layout `,` $scale (`sums` $sums^ `[` $first `]`)? (`factors` $factors^ `[` $first_factor `]`)?
-    (`updates` $updates^ `:` type($updates))? `:` type($scale) (`,` type($sums)^)? (`,` type($factors)^)? attr-dict-with-keyword $body
+    (`updates` $updates^ `:` type($updates))? (`gradient` $gradient^ `:` type($gradient))? `:` type($scale) (`,` type($sums)^)? (`,` type($factors)^)? attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{

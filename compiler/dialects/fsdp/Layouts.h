@@ -37,6 +37,10 @@ FactorShape factorShapeOf(ParameterOp parameter);
 /// layout. The parameters are found through the nearest symbol table.
 int64_t factorsOf(LayoutOp layout);
 
+/// Returns the length of a layout's gradient that is gathered in the arena: its
+/// elements, and the padding of its shards on up to `maxRanks` ranks.
+int64_t wholeGradientElementsOf(LayoutOp layout, int64_t maxRanks);
+
 /// Returns the number of elements of all members of the layout, without gaps.
 int64_t memberElementsOf(LayoutOp layout);
 

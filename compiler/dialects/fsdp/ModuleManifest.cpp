@@ -44,7 +44,8 @@ static void addHooks(const CompileOptions &options, Manifest &manifest) {
 }
 
 // Copies what the runtime needs of the options: what it prints, what decides
-// its memory, and what it refuses (more ranks than maxRanks).
+// its memory, and what it refuses (more ranks than maxRanks, more microbatches
+// per step than maxAccumulate).
 static void addOptions(ModuleOp module, Manifest &manifest) {
   CompileOptions options = CompileOptions::of(module);
   manifest.target = nameOf(options.target).str();
@@ -66,6 +67,7 @@ static void addOptions(ModuleOp module, Manifest &manifest) {
   manifest.planThreads = options.planThreads;
   manifest.planRanksPerNode = options.planRanksPerNode;
   manifest.reshardTo = options.reshardTo;
+  manifest.maxAccumulate = options.maxAccumulate;
   manifest.memoryLimit = options.memoryLimit.bytes;
   // Shards are multiples of 128 bytes in the compute type.
   manifest.shardAlignment = 128 / schedule::bytesOf(options.paramType);

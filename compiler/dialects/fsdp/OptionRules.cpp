@@ -144,6 +144,9 @@ std::string checkOptions(const CompileOptions &options) {
       options.machine.name.empty())
     return "'--plan-cross-node-gbs' has no effect without "
            "'--plan-ranks-per-node'";
+  if (!options.accumulates() && options.reduce == ReductionTime::Step)
+    return "'--reduce=step' has no effect with '--max-accumulate=1', since a "
+           "step has one microbatch; omit it";
   if (options.reshardTo > options.maxRanks)
     return "'--reshard-to=" + std::to_string(options.reshardTo) +
            "' is above '--max-ranks=" + std::to_string(options.maxRanks) +

@@ -135,6 +135,14 @@ constexpr OptionInfo table[] = {
     option<&Options::unitSize>(
         "unit-size", Group::Sharding, "N",
         "splits the parameters left in the root into units of N elements"),
+    option<&Options::layoutSize>(
+        "layout-size", Group::Sharding, "N",
+        "cuts the parameters of a unit into flat buffers of at most N "
+        "elements, each reduced by itself (0: not cut)"),
+    option<&Options::maxAccumulate>(
+        "max-accumulate", Group::Sharding, "K",
+        "most microbatches per step that the program will run (--accumulate); "
+        "1 saves the memory in which ddp adds up gradients (0: any number)"),
     option<&Options::reduce>("reduce", Group::Sharding, "WHEN",
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",

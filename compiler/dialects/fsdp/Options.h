@@ -205,7 +205,9 @@ struct CompileOptions {
   UnitRule units = UnitRule::Auto;
   std::vector<std::string> unitClasses; // globs
   Patterns unitScopes;
-  int64_t unitSize = 0; // elements; 0: the root is one unit
+  int64_t unitSize = 0;      // elements; 0: the root is one unit
+  int64_t layoutSize = 0;    // elements; 0: no limit
+  int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
   schedule::ElementType paramType = schedule::ElementType::F32;
   schedule::ElementType reduceType = schedule::ElementType::F32;
@@ -283,6 +285,9 @@ struct CompileOptions {
 
   /// Returns true if the program calls CUDA's libraries, or their emulation.
   bool isCuda() const { return target != Target::Host; }
+  /// Returns true if a step may have several microbatches per rank, so that
+  /// gradients need memory in which they are added up.
+  bool accumulates() const { return maxAccumulate != 1; }
   // These return what was given, or else the optimizer's default.
   double lr() const;
   double eps() const;

@@ -26,19 +26,23 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options) {
 // zero2 keep the compute weights, zero3 nothing; the hybrid strategies as those
 // that they replicate. Frozen layouts have neither gradients nor optimizer
 // state.
-SmallVector<StringRef> replicatedBy(Strategy strategy, ReductionTime reduce,
-                                    bool trainable) {
+SmallVector<StringRef>
+replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable) {
   SmallVector<StringRef> whole;
   if (strategy == Strategy::DDP)
-    whole = trainable ? SmallVector<StringRef>{"master", "compute", "gradient",
-                                               "state"}
-                      : SmallVector<StringRef>{"master", "compute"};
+    whole = {"master", "compute"};
   else if (!gathersWeights(strategy))
     whole = {"compute"};
-  // With --reduce=step each rank adds up whole gradients over its microbatches,
+  if (!trainable)
+    return whole;
+  // DDP's whole gradients are those that several microbatches have added to.
+  // With --reduce=step each rank adds up whole gradients under any strategy,
   // because the reduce-scatter runs once, at the end of the step.
-  if (trainable && reduce == ReductionTime::Step && strategy != Strategy::DDP)
+  if (options.reduce == ReductionTime::Step ||
+      (strategy == Strategy::DDP && options.accumulates()))
     whole.push_back("gradient");
+  if (strategy == Strategy::DDP)
+    whole.push_back("state");
   return whole;
 }
 

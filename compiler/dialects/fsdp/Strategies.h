@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Names.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -16,7 +17,7 @@ Strategy strategyOf(LayoutOp layout, const CompileOptions &options);
 /// Returns what every rank keeps in full of a layout of that strategy: the
 /// layout's `whole`.
 llvm::SmallVector<llvm::StringRef>
-replicatedBy(Strategy strategy, ReductionTime reduce, bool trainable);
+replicatedBy(Strategy strategy, const CompileOptions &options, bool trainable);
 
 /// Returns true if one op at the end of a microbatch reduces the gradients of
 /// all layouts of such strategies; others are reduced one unit at a time.
@@ -25,9 +26,16 @@ inline bool reducesAtEnd(Strategy strategy) {
 }
 
 /// Returns true if every rank updates the whole layout, from gradients that
-/// @update gathers.
-inline bool gathersGradients(Strategy strategy) {
-  return strategy == Strategy::DDP;
+/// @update gathers in the layout's memory.
+inline bool gathersGradients(LayoutOp layout) {
+  return keepsWhole(layout, "state") && keepsWhole(layout, "gradient");
+}
+
+/// Returns true if every rank updates the whole layout, but has memory for its
+/// part of the gradient only, so that @update gathers the gradient in the
+/// arena.
+inline bool borrowsGradients(LayoutOp layout) {
+  return keepsWhole(layout, "state") && !keepsWhole(layout, "gradient");
 }
 
 /// Returns true if each rank updates its part of the layout and @update gathers

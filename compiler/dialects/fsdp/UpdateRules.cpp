@@ -27,7 +27,7 @@ LogicalResult verifyReplication(ModuleOp module) {
     // The attribute is checked against the strategy in every phase, because
     // runtime and memory plan read the attribute alone.
     SmallVector<StringRef> wanted =
-        replicatedBy(strategy, options.reduce, layout.getTrainable());
+        replicatedBy(strategy, options, layout.getTrainable());
     SmallVector<StringRef> found =
         llvm::to_vector(layout.getWhole().getAsValueRange<StringAttr>());
     llvm::sort(wanted);
@@ -39,7 +39,10 @@ LogicalResult verifyReplication(ModuleOp module) {
         << layout.getSymName() << "' keeps [";
     llvm::interleaveComma(found, diag);
     diag << "] on every rank, and strategy '" << nameOf(strategy)
-         << "' with reduce '" << nameOf(options.reduce) << "' [";
+         << "' with reduce '" << nameOf(options.reduce) << "' ";
+    if (!options.accumulates())
+      diag << "and max-accumulate 1 ";
+    diag << "[";
     llvm::interleaveComma(wanted, diag);
     return diag << "]";
   }

@@ -2,6 +2,7 @@
 // the right kind, and buffers have the size and type of their layout. Dumps are
 // edited by hand, so every reference is checked.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "shared/norm_digits.h"
 
 using namespace mlir;
@@ -24,6 +25,13 @@ FlatSymbolRefAttr getLayoutOf(Value flat) {
 RankedTensorType getFlatType(LayoutOp layout) {
   return RankedTensorType::get({static_cast<int64_t>(layout.getElements())},
                                layout.getCompute());
+}
+
+// Shards are multiples of 128 bytes in the compute type (ModuleManifest.cpp),
+// so each of them pads by less than that many elements.
+int64_t wholeGradientElementsOf(LayoutOp layout, int64_t maxRanks) {
+  int64_t alignment = 128 * 8 / layout.getCompute().getIntOrFloatBitWidth();
+  return static_cast<int64_t>(layout.getElements()) + maxRanks * alignment;
 }
 
 bool keepsWhole(LayoutOp layout, StringRef what) {
@@ -346,11 +354,33 @@ LogicalResult ClipScaleOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
 }
 
+// Checks that a one-dimensional tensor has the length that follows from its
+// layout.
+static LogicalResult verifyElements(Operation *op, Value value,
+                                    int64_t needed) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getShape() == ArrayRef<int64_t>{needed})
+    return success();
+  return op->emitOpError() << "has type " << type << " where " << needed
+                           << " elements are needed";
+}
+
 // These three name layouts and take no tensors: they work on the memory of
 // layouts.
 LogicalResult
 GatherGradientsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
+}
+
+LogicalResult
+WholeGradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable)))
+    return failure();
+  auto layout = *find<LayoutOp>(*this, symbols, getLayoutAttr());
+  int64_t maxRanks =
+      CompileOptions::of((*this)->getParentOfType<ModuleOp>()).maxRanks;
+  return verifyElements(*this, getResult(),
+                        wholeGradientElementsOf(layout, maxRanks));
 }
 
 LogicalResult
@@ -434,17 +464,6 @@ static LogicalResult verifyMatrices(Operation *op,
              << "' has " << rank << " dimensions";
   }
   return success();
-}
-
-// Muon's ops exchange one-dimensional tensors whose length follows from the
-// layout.
-static LogicalResult verifyElements(Operation *op, Value value,
-                                    int64_t needed) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getShape() == ArrayRef<int64_t>{needed})
-    return success();
-  return op->emitOpError() << "has type " << type << " where " << needed
-                           << " elements are needed";
 }
 
 LogicalResult

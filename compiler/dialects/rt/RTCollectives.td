@@ -168,6 +168,29 @@ def RT_GatherGradientsOp : RT_OnLayouts<"gather_gradients", "gather",
   }];
 }
 
+def RT_WholeGradientOp : RT_Command<"whole_gradient", "gather",
+    [MemoryEffects<[MemRead<FSDP_GradientMemory>, MemWrite<RT_GatherWindow>]>,
+     LayoutUserOpInterface]> {
+  let summary = "Gathers a layout's reduced gradient from all ranks";
+  let description = [{
+    Calls `fsdpc_whole_gradient` on stream `gather`. Used by the strategy `ddp` with
+    `--max-accumulate=1`: writes the f32 gradient shards of all ranks, in rank order, to
+    `gradient`, which has room for their padding.
+
+    **Constraints**
+    - `gradient` reaches 4 bytes per element of the layout and of the padding of
+      `--max-ranks` shards.
+
+    Example:
+    ```mlir
+    %gradient = rt.pointer arena + 4096 bytes 8704
+    rt.whole_gradient @h.1.flat -> %gradient
+    ```
+  }];
+  let arguments = (ins RT_LayoutIndex:$layout, RT_Written<>:$gradient);
+  let assemblyFormat = "$layout `->` $gradient attr-dict";
+}
+
 def RT_UpdateStatisticsOp : RT_Command<"update_statistics", "reduce",
     [MemoryEffects<[MemWrite<RT_ReduceWindow>,
                     MemRead<RT_StatisticsMemory>,

@@ -271,7 +271,9 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     With `sums` the last buffer is the address of the member's. With `factors`, which
     hold an f64 per row and column of each member, the average of squares that follows
     from them stands behind the gradient. With `updates`, an f32 per element of the
-    members, the element's stands there. GPUs have no code for any of them.
+    members, the element's stands there. GPUs have no code for any of them. With
+    `gradient`, an f32 per element of the layout, that is read in place of the gradient
+    in the layout's memory.
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
@@ -292,10 +294,11 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
   let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale,
                        RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">, "int32_t $name", "constant">:$per_member,
                        RT_Read<Optional<RT_Pointer>>:$sums, RT_Read<Optional<RT_Pointer>>:$factors,
-                       RT_Read<Optional<RT_Pointer>>:$updates);
+                       RT_Read<Optional<RT_Pointer>>:$updates,
+                       RT_Read<Optional<RT_Pointer>>:$gradient);
   let assemblyFormat = [{
     $kernel `(` $layout `,` $scale `)` (`sums` $sums^ `per_member` $per_member)?
-    (`factors` $factors^)? (`updates` $updates^)? attr-dict
+    (`factors` $factors^)? (`updates` $updates^)? (`gradient` $gradient^)? attr-dict
   }];
 }
 

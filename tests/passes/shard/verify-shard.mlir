@@ -119,6 +119,24 @@ module {
 
 // -----
 
+// With --layout-size it may have several, of at most so many elements unless a
+// parameter alone is larger.
+module attributes {fsdp.options = {"layout-size" = 16 : i64}} {
+  fsdp.unit @a
+  fsdp.parameter @w : tensor<32xf32> trainable unit @a
+  fsdp.parameter @u : tensor<16xf32> trainable unit @a
+  fsdp.parameter @v : tensor<16xf32> trainable unit @a
+  fsdp.layout @a.flat of @a trainable elements 32 : f32 states 0 {
+    members = [#fsdp.member<@w[0, 32] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  // expected-error @below {{breaks rule 'layout': layout 'a.flat.part1' has 32 elements of several parameters, but --layout-size is 16}}
+  fsdp.layout @a.flat.part1 of @a trainable elements 32 : f32 states 0 {
+    members = [#fsdp.member<@u[0, 16] rate 1.0 : f64 decay 0.0 : f64>, #fsdp.member<@v[16, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+  func.func @microbatch() { return }
+  func.func @update() { return }
+}
+
+// -----
+
 // A unit has one layout for its trainable parameters, and one for its frozen ones.
 module {
   fsdp.unit @a
