@@ -15,11 +15,13 @@ from evaluation import refuse
 from harness import Failure, fixture, run
 
 OFFLOAD = "--offload=optimizer"
-OPTIMIZERS = {"adamw": ("--optimizer=adamw", "--ema=0.9", "--param-dtype=bf16"), "sgd": ("--optimizer=sgd", "--momentum=0.9")}
+# From 2^24 on, some steps are skipped.
+OPTIMIZERS = {"adamw": ("--optimizer=adamw", "--ema=0.9", "--param-dtype=bf16"), "sgd": ("--optimizer=sgd", "--momentum=0.9"),
+              "scaled": ("--optimizer=adamw", "--param-dtype=f16", "--loss-scale=dynamic,init=0x1p+24,interval=2")}
 # optimizer, strategy, ranks, flags of the program
 CASES = [("adamw", "zero3", 1, ()), ("adamw", "zero3", 2, ()), ("adamw", "hybrid", 2, ("--shard-group", 1)), ("adamw", "zero1", 2, ()),
-         ("sgd", "ddp", 2, ()), ("sgd", "zero3", 2, ())]
-ROWS, COLUMNS, BATCH, STEPS = 2048, 4096, 4, 6
+         ("sgd", "ddp", 2, ()), ("sgd", "zero3", 2, ()), ("scaled", "zero2", 2, ())]
+ROWS, COLUMNS, BATCH, STEPS = 2048, 2048, 4, 6
 NOISE = 8 << 20                               # bytes by which two runs of one plan may differ in resident memory
 
 
@@ -36,6 +38,8 @@ def check_strategies(bench) -> None:
                                                   f"--strategy={strategy}", *([OFFLOAD] if offload else []))
         average = ["--save-ema", bench.path("average")] if name == "adamw" else []
         training = bench.train(programs[key], chosen, ranks, *flags, *average, local=True)
+        if name == "scaled" and training.lines()[-1]["skipped"] == 0:
+            raise Failure("no step is skipped")
         return training.bits(), bench.path("average").read_bytes() if average else b""
 
     for name, strategy, ranks, flags in CASES:
@@ -46,7 +50,7 @@ def check_strategies(bench) -> None:
 
 
 class Large:
-    """A model of 8 million parameters, whose states have 32 pieces."""
+    """A model of 4 million parameters, whose states have 16 pieces."""
 
     def __init__(self, bench):
         self.bench = bench
@@ -116,6 +120,16 @@ class Large:
                 raise Failure(f"with {policy} the bits differ: {[losses for losses, _ in found]}")
 
 
+def check_edit(bench) -> None:
+    """A dump says which layouts are offloaded, and may be edited."""
+    chosen, dumps = fixture("linears"), bench.path("dumps")
+    resident = bench.train(bench.compile_fixture(chosen, "dumped", f"--dump-ir={dumps}"), chosen, 2, local=True)
+    copy = harness.edited(harness.dump(dumps, "plan-memory"), "offload", harness.replace(r"states 2 \{", "states 2 offloaded {", 3))
+    training = bench.train(bench.compile(copy, "edited"), chosen, 2, local=True)
+    if training.bits() != resident.bits() or training.header()["plan"]["on disk"] == 0:
+        raise Failure("an edited dump trains to other bits, or keeps its states in memory")
+
+
 def check_refusals(bench, large: Large) -> None:
     model = fixture("linears").model
     fsdpc = [bench.build / "bin" / "fsdpc", model, "-o", bench.path("none"), OFFLOAD]
@@ -129,6 +143,7 @@ def check_refusals(bench, large: Large) -> None:
 
 def test(bench, options):
     check_strategies(bench)
+    check_edit(bench)
     large = Large(bench)
     large.check_memory()
     large.check_resume()
