@@ -50,7 +50,7 @@ static Error noRoom(const std::string &folder, uint64_t bytes) {
   return {"the offloaded optimizer states of a rank take " +
           bytesText(int64_t(bytes)) + ", but '" + folder + "' has room for " +
           bytesText(std::max<int64_t>(0, freeBytes(folder))) +
-          "; name another folder by --offload-dir, or use more ranks"};
+          ", also for other ranks there; name another folder by --offload-dir"};
 }
 
 // Reserving is the reliable check, since other ranks may take the same room.

@@ -4,6 +4,7 @@
 usage: offload.py --build DIR
 """
 import json
+import re
 import sys
 from dataclasses import replace
 
@@ -65,7 +66,8 @@ class Large:
         np.save(bench.path("x.npy"), x)
         x[5 * BATCH, 7] = np.nan              # in step 2
         np.save(bench.path("bad.npy"), x)
-        self.programs = {name: bench.compile(model, f"large-{name}", "--optimizer=adamw", "--lr=0.01", *flags)
+        self.compiling = [bench.build / "bin" / "fsdpc", model, "--optimizer=adamw", "--lr=0.01", "--plan-ranks=1"]
+        self.programs = {name: bench.compile(model, f"large-{name}", *self.compiling[2:], *flags)
                          for name, flags in (("memory", ()), ("disk", (OFFLOAD,)))}
 
     def train(self, program: str, *flags, data: str = "x", ranks: int = 2, steps: int = STEPS):
@@ -92,6 +94,15 @@ class Large:
             raise Failure(f"the resident set is {less} bytes smaller; the plan has {on_disk - pieces}")
         if any(self.bench.folder.glob("fsdpc-states*")):
             raise Failure("a file of states is left")
+
+    def check_limit(self) -> None:
+        """What is on disk does not count for --memory-limit, and the tables show it."""
+        limit = self.train("disk", ranks=1, steps=1)[1]["plan"]["total"] + (1 << 20)
+        limited = [*self.compiling, "-o", self.bench.path("limited"), f"--memory-limit={limit}"]
+        refuse(limited, 1, f"exceeds --memory-limit of {limit} bytes")
+        for text in (run([*limited, OFFLOAD]).stdout, run([self.programs["disk"], "--info"]).stdout):
+            if not re.search(r"^  state pieces +4\.0", text, re.MULTILINE) or not re.search(r"^  on disk +32\.0", text, re.MULTILINE):
+                raise Failure(f"the table lacks what is on disk:\n{text}")
 
     def check_resume(self) -> None:
         """A checkpoint is the same file, written beside the training or not, and continues with states in memory and on disk."""
@@ -146,6 +157,7 @@ def test(bench, options):
     check_edit(bench)
     large = Large(bench)
     large.check_memory()
+    large.check_limit()
     large.check_resume()
     large.check_skip()
     check_refusals(bench, large)

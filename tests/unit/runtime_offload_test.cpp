@@ -204,7 +204,8 @@ TEST_F(Offload, ADiskThatFailsEndsTheRun) {
         "No space left on device");
   fails("FAULT_CALL=write FAULT_AT=1 FAULT_ERRNO=5", "error: cannot write '");
   fails("FAULT_CALL=read FAULT_FROM=1 FAULT_ERRNO=5", "(tried 4 times)");
-  fails("FAULT_ROOM=100", "take 384 B, but '.' has room for 100 B");
+  fails("FAULT_ROOM=100",
+        "take 384 B, but '.' has room for 100 B, also for other ranks");
   // A read that fails once is tried again.
   Outcome passed = runWith(onStates + "FAULT_CALL=read FAULT_AT=1 "
                                       "FAULT_ERRNO=5",
