@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
@@ -148,8 +147,8 @@ Result<StatePiece> StateFile::acquire(size_t layout, int64_t piece) {
                     place.end};
 }
 
-// Calls body(offset in the file, elements done, elements) for the parts of a
-// layout's elements that lie in one piece each.
+// Calls body(place, first element, elements) for the parts of a layout's
+// elements that lie in one piece each. The file then has what memory has.
 template <class Body>
 Status StateFile::forEachPlace(size_t layout, int64_t begin, int64_t count,
                                Body body) {
