@@ -43,6 +43,7 @@ constexpr const char *groups =
     "write '--group=REGEX: lr=X optimizer=NAME' of fsdpc, in quotes";
 constexpr const char *ema =
     "write '--ema=DECAY' of fsdpc, whose programs take '--save-ema FILE'";
+constexpr const char *offload = "write '--offload=optimizer' of fsdpc";
 constexpr const char *frozen = "write '--frozen=REGEX' of fsdpc";
 constexpr const char *launcher =
     "ranks are started by mpirun, torchrun or srun, or as threads by '--ranks "
@@ -84,6 +85,9 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"stage3-prefetch-bucket-size", prefetch},
       {"overlap-comm", prefetch},
       {"stage3-max-live-parameters", "write '--limit-all-gathers=K' of fsdpc"},
+      {"offload-optimizer", offload},
+      {"cpu-offload", offload},
+      {"nvme-path", "write '--offload-dir DIR' of the program"},
       // Precision.
       {"mixed-precision", dtype},
       {"compute-dtype", dtype},

@@ -87,8 +87,9 @@ struct Layout {
   bool stateWhole = false;
   bool computeWhole = false; // the compute copy persists: zero1, zero2, ddp
   int32_t states = 0;        // f32 tensors per parameter: 2 for adam, …
-  bool average = false;  // the last state is the parameters' running average
-  std::string optimizer; // that updates it; empty if frozen
+  bool average = false;   // the last state is the parameters' running average
+  bool offloaded = false; // the states lie in a file, not in memory
+  std::string optimizer;  // that updates it; empty if frozen
   std::vector<Member> members;
 };
 

@@ -56,8 +56,8 @@ template <class V> void fields(V &v, Layout &x) {
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
   v("computeWhole", x.computeWhole), v("states", x.states);
-  v("average", x.average), v("optimizer", x.optimizer);
-  v("members", x.members);
+  v("average", x.average), v("offloaded", x.offloaded);
+  v("optimizer", x.optimizer), v("members", x.members);
 }
 
 template <class V> void fields(V &v, Buffer &x) {
@@ -425,6 +425,9 @@ Status check(const Manifest &manifest) {
                    std::to_string(layout.states) + " states"};
     if (layout.average && !layout.trainable)
       return Error{"layout '" + layout.name + "' is frozen with an average"};
+    if (layout.offloaded && (!layout.trainable || layout.states == 0))
+      return Error{"layout '" + layout.name +
+                   "' is offloaded, but has no states"};
     // An optimizer with replicated state updates replicated masters from
     // replicated gradients, or from one that is gathered for it in each step.
     bool operandsWhole = layout.masterWhole &&

@@ -97,7 +97,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
   // A frozen layout has neither a gradient nor optimizer state.
   if (layout.trainable) {
     memory.gradient = bytes(layout.gradientWhole, 4);
-    memory.states = layout.states * bytes(layout.stateWhole, 4);
+    (layout.offloaded ? memory.offloaded : memory.states) =
+        layout.states * bytes(layout.stateWhole, 4);
   }
   if (layout.secondary)
     memory.secondary = roundUp(
@@ -152,12 +153,18 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
                       int threads, int64_t communicationBytes,
                       int64_t scratchpadBytes) {
   MemoryPlan plan;
+  int64_t largestPiece = 0;
   for (const Layout &layout : manifest.layouts) {
     LayoutMemory memory = layoutMemory(manifest, layout, ranks, groupRanks);
     plan.parameters += memory.master + memory.compute + memory.secondary;
     plan.gradients += memory.gradient;
     plan.optimizer += memory.states;
+    plan.onDisk += memory.offloaded;
+    largestPiece = std::max(
+        largestPiece,
+        std::min(memory.offloaded, layout.states * statePieceElements * 4));
   }
+  plan.statePieces = statePiecesInMemory * largestPiece;
   for (const Buffer &buffer : manifest.buffers)
     (buffer.optimizerState ? plan.optimizer : plan.parameters) +=
         bufferBytes(buffer);
@@ -170,7 +177,8 @@ MemoryPlan planMemory(const Manifest &manifest, int ranks, int groupRanks,
   // The arena is one block, so `allocated` is taken before its peak is divided
   // among the kinds.
   plan.allocated = plan.parameters + plan.gradients + plan.optimizer +
-                   plan.activations + statistics + manifest.arenaBytes;
+                   plan.statePieces + plan.activations + statistics +
+                   manifest.arenaBytes;
 
   // The shares of the arena and its slack add up to arenaBytes. Constants are
   // not among the allocations of runtime/core, so `allocated` leaves them out.
@@ -196,6 +204,8 @@ std::vector<std::pair<std::string, int64_t>> MemoryPlan::kinds() const {
       {"scratchpads", scratchpads},
       {"stacks", stacks},
       {"slack", slack}};
+  if (statePieces != 0)
+    rows.emplace_back("state pieces", statePieces);
   if (checkpoint != 0)
     rows.emplace_back("checkpoint", checkpoint);
   return rows;

@@ -22,6 +22,8 @@ struct MemoryPlan {
   int64_t gradients = 0;  // f32 accumulators and the arena's gradient slots at
                           // the peak
   int64_t optimizer = 0;
+  // Memory through which the states of offloaded layouts pass.
+  int64_t statePieces = 0;
   int64_t gathered = 0;      // share of the arena's peak
   int64_t activations = 0;   // share of the arena's peak; inputs, outputs and
                              // constants
@@ -32,11 +34,12 @@ struct MemoryPlan {
   // Host memory that the rank's part of a checkpoint is copied into. Only a run
   // knows if it writes checkpoints along the way, so planMemory leaves it at 0.
   int64_t checkpoint = 0;
+  int64_t onDisk = 0;    // states of offloaded layouts; not part of the total
   int64_t allocated = 0; // part of the total that runtime/core allocates: all
                          // but windows, scratchpads, stacks and constants
   int64_t total() const;
-  // The kinds with their bytes, in the order of the printed table; "checkpoint"
-  // only if it is not 0.
+  // The kinds of memory with their bytes, in the order of the printed table;
+  // "state pieces" and "checkpoint" only if they are not 0.
   std::vector<std::pair<std::string, int64_t>> kinds() const;
 };
 
@@ -85,12 +88,19 @@ struct LayoutCut {
 // a compute copy even where that does not persist whole.
 struct LayoutMemory : LayoutCut {
   int64_t master = 0, compute = 0, gradient = 0, states = 0;
+  int64_t offloaded = 0; // the states' bytes on disk; `states` is 0 then
   // The rank's part of the parameters over its group, in the compute type.
   int64_t secondary = 0;
 };
 // `groupRanks`, which divides `ranks`, is the size of a shard group.
 LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
                           int64_t ranks, int64_t groupRanks);
+
+// Elements of a piece in which the update reads the states of an offloaded
+// layout, and writes them back. Two pieces are in memory: one that is computed,
+// and one that is written back and then replaced by the next.
+constexpr int64_t statePieceElements = int64_t(1) << 18;
+constexpr int64_t statePiecesInMemory = 2;
 
 // Bytes of one microbatch of an input. The runtime keeps two: it computes on
 // one and reads the next.

@@ -89,6 +89,22 @@ bool writeAll(int descriptor, const void *data, uint64_t bytes) {
   return true;
 }
 
+bool writeAt(int descriptor, uint64_t offset, const void *data,
+             uint64_t bytes) {
+  auto *from = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t wrote = pwrite(descriptor, from, bytes, off_t(offset));
+    if (wrote < 0 && errno == EINTR)
+      continue;
+    if (wrote <= 0)
+      return false;
+    from += wrote;
+    offset += uint64_t(wrote);
+    bytes -= uint64_t(wrote);
+  }
+  return true;
+}
+
 // Replacing a device such as /dev/null would destroy it for everybody, and so
 // would replacing /dev/stdout. That is a link into /proc, which leads to a
 // regular file if the output is redirected to one.

@@ -55,6 +55,8 @@ int createBeside(const std::string &path, unsigned mode,
 // Writes `bytes` to a descriptor, at its position. Returns false and sets errno
 // on failure, when part of them may be written.
 bool writeAll(int descriptor, const void *data, uint64_t bytes);
+// The same from `offset` on, whatever the position.
+bool writeAt(int descriptor, uint64_t offset, const void *data, uint64_t bytes);
 
 // Writes a whole file.
 Status writeWhole(const std::string &path, const void *data, size_t bytes,

@@ -55,6 +55,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     Their attribute `fsdp.hook` is the hook's number. outline-kernels fuses them with what
     computes the gradient.
 
+    With `--offload=optimizer` layouts with states are `offloaded`.
+
     Loads become views of the flat buffer. The gradients of a layout become one
     `fsdp.pack`, right after the last of them, whose operands the planner places inside
     the buffer. An operand that cannot lie there (an argument, a constant, a weight, a
@@ -219,6 +221,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `layout` | a member is of another unit than its layout, a unit has two layouts of trainable or two of frozen parameters under one strategy and of one group (without `layout-size`; with it, a layout of several members is larger), or a member does not begin at the first aligned place after the one before it |
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
+    | `offload` | an offloaded layout is on a GPU |
     | `compute` | a layout's compute type is not `param-dtype` |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |

@@ -135,9 +135,19 @@ private:
     // After the layouts, which have matched all patterns.
     if (failed(strategies.checkUsed(module.getLoc(), units)) ||
         failed(ignored.checkUsed(module.getLoc(), names, "parameter")) ||
-        failed(checkGathers()))
+        failed(checkGathers()) || failed(checkOffload()))
       return failure();
     return success();
+  }
+
+  // Only the programs of the optimizers say how many states there are.
+  LogicalResult checkOffload() {
+    if (options.offload == fsdp::Offload::None ||
+        llvm::any_of(layouts,
+                     [](auto &entry) { return entry.second.getOffloaded(); }))
+      return success();
+    return emitError(module.getLoc(), "--offload has no effect: the optimizer "
+                                      "keeps no states");
   }
 
   // Options about gathers need something that is gathered. The check of the
@@ -217,6 +227,7 @@ private:
     // those of the optimizer.
     int64_t states = trainable ? programs[group.program].states().size() : 0;
     bool average = trainable && options.ema > 0;
+    bool offloads = options.offload == fsdp::Offload::Optimizer;
     // Layouts stand behind the units and in their order.
     builder.setInsertionPointAfter(lastSymbol);
     auto layout = fsdp::LayoutOp::create(
@@ -231,6 +242,7 @@ private:
         builder.getI64IntegerAttr(end), TypeAttr::get(builder.getF32Type()),
         builder.getI64IntegerAttr(states),
         average ? builder.getUnitAttr() : UnitAttr(),
+        offloads && states > 0 ? builder.getUnitAttr() : UnitAttr(),
         /*secondary=*/UnitAttr(), builder.getArrayAttr(members),
         builder.getStrArrayAttr(
             fsdp::replicatedBy(group.strategy, options, trainable)));

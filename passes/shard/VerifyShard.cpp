@@ -98,6 +98,12 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << layout.getCompute() << ", but --param-dtype is "
              << fsdp::nameOf(options.paramType);
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
+    // The options are checked for that; a layout may have been edited.
+    if (layout.getOffloaded() && options.isCuda())
+      return broken(layout, "offload")
+             << "layout '" << layout.getSymName()
+             << "' is offloaded, which target '" << nameOf(options.target)
+             << "' does not support";
     // Two layouts that agree in all four should have been one, unless
     // --layout-size cuts them.
     auto [twin, isOnly] = ofUnit.try_emplace(

@@ -54,7 +54,7 @@ std::string describe(const Manifest &manifest, Saved what, Offsets &offsets) {
   return text;
 }
 
-// Values in the memory of the device.
+// Values in the memory of the device; null if they are offloaded.
 struct OwnPart {
   const char *values;
   WireType type;
@@ -74,6 +74,8 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
   int64_t first = own - buffers.shardOf(rank.job.rank);
   if (what == Saved::gradients)
     return f32Part(buffers.gradientShard + first);
+  if (what == Saved::averages && layout.average && layout.offloaded)
+    return f32Part(nullptr);
   if (what == Saved::averages && layout.average)
     return f32Part(buffers.states + (layout.states - 1) * buffers.part + own -
                    buffers.partBegin);
@@ -99,12 +101,18 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
   for (int64_t begin = 0; begin < buffers.own; begin += most) {
     int64_t count = std::min(most, buffers.own - begin);
     size_t bytes = size_t(count) * sizeof(float);
-    const char *from = own.values + size_t(begin) * wireBytes(own.type);
+    const char *from =
+        own.values ? own.values + size_t(begin) * wireBytes(own.type) : nullptr;
     // all-gather takes a piece that lies at its own place in the result without
     // a copy.
     float *place = &staging[size_t(rank.job.rank * count)];
     const void *piece = from;
-    if (own.type != WireType::f32) {
+    if (!own.values) {
+      int64_t first = buffers.ownOf(rank.job.rank) - buffers.partBegin;
+      FSDPC_TRY(rank.states->read(index, layout.states - 1, first + begin,
+                                  count, place));
+      piece = place;
+    } else if (own.type != WireType::f32) {
       narrow.resize(size_t(count) * wireBytes(own.type));
       rank.device->download(narrow.data(), from, narrow.size());
       castToWire(narrow.data(), own.type, WireType::f32, count, place);

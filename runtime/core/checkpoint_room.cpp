@@ -95,9 +95,11 @@ void Trainer::warnOfSmallDisk() const {
 }
 
 // Plans the copy of a checkpoint, unless --memory-limit has no room for it: the
-// steps then wait for the disk. On a GPU the limit is not one of host memory.
+// steps then wait for the disk. They do so with offloaded states, too: a copy
+// would take the memory that offloading saves. On a GPU the limit is not one of
+// host memory.
 void Trainer::planCheckpoints() {
-  if (!options.writesAlongTheWay())
+  if (!options.writesAlongTheWay() || info.plan.onDisk > 0)
     return;
   info.plan.checkpoint = checkpointCopyBytes(
       describeCheckpoint(manifest, job.size, info.groupRanks));

@@ -150,6 +150,12 @@ bool keepsAverages(const Manifest &manifest) {
                      [](const Layout &layout) { return layout.average; });
 }
 
+// Returns true if the program was compiled with --offload.
+bool offloads(const Manifest &manifest) {
+  return std::any_of(manifest.layouts.begin(), manifest.layouts.end(),
+                     [](const Layout &layout) { return layout.offloaded; });
+}
+
 } // namespace
 
 // Refuses a flag that has no effect, as the compiler does: ignoring it would
@@ -209,6 +215,9 @@ Result<Options> parseCommandLine(int argc, const char *const *argv,
   if (!options.saveEma.empty() && !keepsAverages(manifest))
     return Error{"--save-ema: the program keeps no average of the parameters; "
                  "compile it with --ema=DECAY"};
+  if (!options.offloadDir.empty() && !offloads(manifest))
+    return Error{"--offload-dir: the program keeps its optimizer states in "
+                 "memory; compile it with --offload=optimizer"};
   options.device.graphs = !arguments.noGraph;
   Result<LrSchedule> parsed = parseSchedule(options.scheduleText);
   FSDPC_TRY(parsed);

@@ -50,6 +50,7 @@ struct Options {
   std::vector<double> mix;    // weights of the parts of each --data or --tokens
   int64_t splitAt = -1;       // --split-at; -1: not given
   bool skipCorrupt = false;
+  std::string offloadDir;      // a folder; empty: the default
   std::string checkpoint;      // --checkpoint: a folder
   std::string checkpointEvery; // as given; one of the next two, or neither
   int64_t checkpointSteps = 0;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <iterator>
@@ -142,6 +143,20 @@ void File::reopen() const {
     dup3(fresh, descriptor, O_CLOEXEC);
   if (fresh >= 0)
     ::close(fresh);
+}
+
+std::string temporaryFolder() {
+  const char *folder = std::getenv("TMPDIR");
+  return folder && *folder ? folder : "/tmp";
+}
+
+Result<int> makeUnnamed(const std::string &path) {
+  std::string name = path + "-XXXXXX";
+  int descriptor = mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor < 0)
+    return fileError(path, "create");
+  ::unlink(name.c_str());
+  return descriptor;
 }
 
 // Each piece's hash is the seed of the next, so their order counts. The number

@@ -54,6 +54,13 @@ private:
 Result<uint64_t> hashOf(const File &file, uint64_t offset, uint64_t bytes,
                         uint64_t mostPieces = 256);
 
+// Returns $TMPDIR, or /tmp.
+std::string temporaryFolder();
+// Returns the descriptor of a new file that has no name, open for reading and
+// writing. The kernel frees it with the last descriptor, also if the program
+// crashes. Until then it lies beside `path`, whose name it has in messages.
+Result<int> makeUnnamed(const std::string &path);
+
 // Returns an error of the path in quotes, `what`, and the text of errno.
 Error fileError(const std::string &path, const char *what);
 

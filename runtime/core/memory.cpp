@@ -10,8 +10,10 @@
 using namespace fsdpc;
 using namespace fsdpc::runtime;
 
-// The device is destroyed after this body, as a member.
+// The device is destroyed after this body, as a member. The thread of `states`
+// may be reading into a block.
 fsdpc_rank::~fsdpc_rank() {
+  states.reset();
   for (const Block &block : blocks)
     device->release(block.memory, block.bytes);
 }
@@ -146,6 +148,7 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
     for (const Output &output : manifest.outputs)
       outputs.push_back(take(outputBytes(output)));
     findFactors();
+    statePieces = reinterpret_cast<float *>(take(plan.statePieces));
     for (int slot = 0; slot < 2; ++slot)
       FSDPC_TRY(allocateSlot(slot));
     statistics =
@@ -160,5 +163,21 @@ Status fsdpc_rank::allocate(const MemoryPlan &plan) {
   if (taken != plan.allocated)
     return Error{"allocated " + std::to_string(taken) +
                  " bytes, but the plan has " + std::to_string(plan.allocated)};
+  return {};
+}
+
+Status fsdpc_rank::openStates(const std::string &folder) {
+  if (!statePieces)
+    return {};
+  std::vector<StateFile::Extent> extents;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    const Layout &layout = manifest.layouts[i];
+    extents.push_back(layout.offloaded
+                          ? StateFile::Extent{layouts[i].part, layout.states}
+                          : StateFile::Extent{});
+  }
+  auto made = StateFile::make(folder, extents, statePieceElements, statePieces);
+  FSDPC_TRY(made);
+  states = std::move(*made);
   return {};
 }

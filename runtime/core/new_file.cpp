@@ -55,17 +55,8 @@ Status NewFile::open(const std::string &target) {
 
 // Pieces may come in any order. A gap reads as zeroes.
 Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
-  auto *from = static_cast<const char *>(data);
-  while (bytes > 0) {
-    ssize_t wrote = pwrite(descriptor, from, bytes, off_t(offset));
-    if (wrote < 0 && errno == EINTR)
-      continue;
-    if (wrote <= 0)
-      return fileError(path, "save");
-    from += wrote;
-    offset += uint64_t(wrote);
-    bytes -= uint64_t(wrote);
-  }
+  if (!writeAt(descriptor, offset, data, bytes))
+    return fileError(path, "save");
   return {};
 }
 

@@ -5,13 +5,10 @@
 #include "runtime/core/npz.h"
 #include "runtime/core/sample_file.h"
 #include "runtime/core/spelling.h"
+#include "shared/output_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <fcntl.h>
 #include <memory>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 #include <zlib.h>
@@ -135,19 +132,6 @@ Result<std::vector<Member>> membersOf(const File &file) {
   return members;
 }
 
-// Returns the descriptor of a new file that has no name. The kernel frees it
-// with the last descriptor, also if the program crashes.
-Result<int> makeUnnamed() {
-  const char *folder = std::getenv("TMPDIR");
-  std::string path =
-      std::string(folder && *folder ? folder : "/tmp") + "/fsdpc-npz-XXXXXX";
-  int descriptor = mkostemp(path.data(), O_CLOEXEC);
-  if (descriptor < 0)
-    return fileError(path, "create");
-  ::unlink(path.c_str());
-  return descriptor;
-}
-
 // Writes what zlib has put out, and counts it.
 Status append(const File &file, const Member &member, int to,
               const std::vector<char> &out, uint64_t count, uint64_t &done,
@@ -156,17 +140,11 @@ Status append(const File &file, const Member &member, int to,
     return damaged(file, "'" + printable(member.name) + "' has more than its " +
                              std::to_string(member.size) + " bytes");
   crc = crc32(crc, reinterpret_cast<const Bytef *>(out.data()), uInt(count));
-  for (uint64_t at = 0; at < count;) {
-    ssize_t wrote = pwrite(to, out.data() + at, count - at, off_t(done + at));
-    if (wrote < 0 && errno == EINTR)
-      continue;
-    if (wrote < 0)
-      return Error{fileError(file.path(), "inflate").message +
-                   "; point TMPDIR to a folder with room for " +
-                   std::to_string(member.size) +
-                   " bytes per rank, or save the array with numpy.savez"};
-    at += uint64_t(wrote);
-  }
+  if (!writeAt(to, done, out.data(), count))
+    return Error{fileError(file.path(), "inflate").message +
+                 "; point TMPDIR to a folder with room for " +
+                 std::to_string(member.size) +
+                 " bytes per rank, or save the array with numpy.savez"};
   done += count;
   return {};
 }
@@ -275,7 +253,7 @@ Result<File> openNpz(const std::string &path, const std::string &name) {
   FSDPC_TRY(cutOn(*file, *member));
   if (stored)
     return file;
-  auto unnamed = makeUnnamed();
+  auto unnamed = makeUnnamed(temporaryFolder() + "/fsdpc-npz");
   FSDPC_TRY(unnamed);
   File inflated = File::adopt(path, *unnamed, member->size);
   FSDPC_TRY(inflateTo(*file, *member, *unnamed));

@@ -63,6 +63,8 @@ void Progress::start() const {
       (info.plan.checkpoint ? ", " + bytesText(info.plan.checkpoint) +
                                   " of it to copy checkpoints"
                             : "") +
+      (info.plan.onDisk ? ", and " + bytesText(info.plan.onDisk) + " on disk"
+                        : "") +
       "\n");
   // Threads without a core of their own wait for each other in every product.
   if (info.threads > info.cores)

@@ -61,8 +61,18 @@ static OptimizerOperands commonOperands(const fsdpc_rank &rank, int32_t index,
   if (hasNumber)
     operands.push(nullptr);
   for (int32_t state = 0; state < layout.states; ++state)
-    operands.push(buffers.states + state * buffers.part);
+    operands.push(buffers.states ? buffers.states + state * buffers.part
+                                 : nullptr);
   return operands;
+}
+
+void fsdpc::runtime::placeStates(OptimizerOperands &operands,
+                                 const Layout &layout, const StatePiece &piece,
+                                 bool hasNumber) {
+  size_t at = numberOperand + (hasNumber ? 1 : 0);
+  for (int32_t state = 0; state < layout.states; ++state)
+    operands.list[at + size_t(state)] =
+        piece.values + (state * piece.stride - piece.begin);
 }
 
 OptimizerOperands fsdpc::runtime::memberSumOperands(const fsdpc_rank &rank,

@@ -10,6 +10,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
 #include "runtime/core/device.h"
+#include "runtime/core/state_file.h"
 #include "shared/factors.h"
 #include "shared/memory_plan.h"
 #include "shared/status.h"
@@ -58,7 +59,9 @@ struct LayoutBuffers : LayoutCut {
   // This rank's part of the parameters over its shard group, in the compute
   // type; null if the layout has none.
   char *secondary = nullptr;
-  float *states = nullptr; // `part` elements per state, one after the other
+  // `part` elements per state, one after the other; null if the layout is
+  // offloaded.
+  float *states = nullptr;
   int64_t partBegin = 0, part = 0; // elements that this rank updates
   // The double[4] of fsdpc_optimizer, per member.
   std::vector<std::array<double, 4>> rates;
@@ -84,6 +87,9 @@ struct fsdpc_rank {
   // Allocates exactly what the plan says, and zeroes the layouts. Fails if
   // memory runs out or if the sum differs from plan.allocated.
   fsdpc::Status allocate(const fsdpc::MemoryPlan &plan);
+  // Makes the file of offloaded states in a folder, if a layout has any. Call
+  // it after `allocate`.
+  fsdpc::Status openStates(const std::string &folder);
 
   const fsdpc::Manifest &manifest;
   const fsdpc_program &program;
@@ -95,6 +101,8 @@ struct fsdpc_rank {
   std::unique_ptr<fsdpc::runtime::Device> device;
 
   std::vector<fsdpc::runtime::LayoutBuffers> layouts;
+  // The states of offloaded layouts; null if there are none.
+  std::unique_ptr<fsdpc::runtime::StateFile> states;
   char *arena = nullptr;
   // Two slots per input: the device computes on one while the loop fills the
   // other. `staging` is host memory from which `inputs` are copied.
@@ -143,6 +151,7 @@ private:
     size_t bytes;
   };
   std::vector<Block> blocks;
+  float *statePieces = nullptr; // memory of `states`
   int64_t taken = 0;
 };
 
@@ -192,8 +201,9 @@ struct OptimizerOperands {
 // The operands of a layout's optimizer kernel, as fsdpc_optimizer lists them,
 // up to and including `scale`. They point to the part that this rank updates:
 // the full-length buffers if the state is replicated, else the shards. With
-// factors or updates the device sets the operand of the element's number.
-// `gradient` may be null: the gradient in the layout's memory.
+// factors or updates the device sets the operand of the element's number. Of an
+// offloaded layout it sets those of the states, with `placeStates`. `gradient`
+// may be null: the gradient in the layout's memory.
 OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, const void *gradient,
                                     bool hasNumber = false);
@@ -202,6 +212,11 @@ OptimizerOperands optimizerOperands(const fsdpc_rank &rank, int32_t layout,
 OptimizerOperands memberSumOperands(const fsdpc_rank &rank, int32_t layout,
                                     const void *scale, bool hasNumber = false);
 constexpr size_t numberOperand = 2;
+// Sets the operands of the states for the elements of a piece. A kernel counts
+// elements from the beginning of the rank's part, so they point to where the
+// part would begin.
+void placeStates(OptimizerOperands &operands, const Layout &layout,
+                 const StatePiece &piece, bool hasNumber);
 
 // Returns the bytes of a layout's secondary shard without padding.
 inline size_t secondaryBytes(const fsdpc_rank &rank, int32_t layout) {

@@ -304,6 +304,20 @@ Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
   return {};
 }
 
+// Sets `count` states of an offloaded layout from `begin` on, in pieces.
+template <typename Read>
+static Status loadOffloaded(fsdpc_rank &rank, size_t layout, int32_t state,
+                            int64_t begin, int64_t count, Read read) {
+  std::vector<float> piece(size_t(std::min(count, pieceElements)));
+  for (int64_t done = 0; done < count; done += pieceElements) {
+    int64_t length = std::min(pieceElements, count - done);
+    FSDPC_TRY(read(piece.data(), done, length));
+    FSDPC_TRY(
+        rank.states->write(layout, state, begin + done, length, piece.data()));
+  }
+  return {};
+}
+
 // Replicated states are read whole by every rank. Gaps and padding stay zero.
 // A member without a state in the checkpoint begins as in a run of its own.
 Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
@@ -327,6 +341,9 @@ Status loadStates(fsdpc_rank &rank, const TrainingCheckpoint &checkpoint) {
                          : checkpoint.readState(member, state, begin, count,
                                                 values);
             };
+            if (layout.offloaded)
+              return loadOffloaded(rank, i, state, from - begin, to - from,
+                                   read);
             float *part = buffers.states + state * buffers.part;
             return fillDevice(*rank.device, part + (from - begin), to - from,
                               read);

@@ -121,7 +121,11 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
     // Replicated states hold this rank's shard at its place.
     int64_t first = buffers.ownOf(self) - buffers.partBegin;
     for (int32_t state = 0; state < stored.layouts[i].states; ++state)
-      pieces.push_back({buffers.states + state * buffers.part + first, bytes});
+      if (rank.manifest.layouts[i].offloaded)
+        pieces.push_back({nullptr, bytes, WireType::f32, i, state, first});
+      else
+        pieces.push_back(
+            {buffers.states + state * buffers.part + first, bytes});
   }
   for (size_t i = 0; i < stored.buffers.size() && self == 0; ++i)
     pieces.push_back(
@@ -131,12 +135,16 @@ std::vector<CheckpointWriter::Piece> CheckpointWriter::pieces() const {
 }
 
 // Reads `length` bytes, as the file holds them, from `done` on.
-void CheckpointWriter::read(const Piece &piece, uint64_t done, uint64_t length,
-                            char *to) const {
+Status CheckpointWriter::read(const Piece &piece, uint64_t done,
+                              uint64_t length, char *to) const {
+  if (!piece.from)
+    return rank.states->read(
+        piece.layout, piece.state, piece.first + int64_t(done / sizeof(float)),
+        int64_t(length / sizeof(float)), reinterpret_cast<float *>(to));
   auto *from = static_cast<const char *>(piece.from);
   if (piece.type == WireType::f32) {
     rank.device->download(to, from + done, length);
-    return;
+    return {};
   }
   std::vector<char> narrow;
   for (uint64_t end = done + length; done < end;) {
@@ -149,16 +157,18 @@ void CheckpointWriter::read(const Piece &piece, uint64_t done, uint64_t length,
     done += count * sizeof(float);
     to += count * sizeof(float);
   }
+  return {};
 }
 
 // Memory to memory, between two steps: the training waits for this and not for
 // the disk.
-void CheckpointWriter::copy() {
+Status CheckpointWriter::copy() {
   char *to = copied.data();
   for (const Piece &piece : pieces()) {
-    read(piece, 0, piece.bytes, to);
+    FSDPC_TRY(read(piece, 0, piece.bytes, to));
     to += piece.bytes;
   }
+  return {};
 }
 
 // Writes this rank's file, from the copy if there is one.
@@ -170,7 +180,8 @@ Status CheckpointWriter::writeFile() {
   const char *next = copied.data();
   for (const Piece &piece : pieces()) {
     // Host memory in f32 is written where it lies.
-    bool direct = rank.device->isHostMemory() && piece.type == WireType::f32;
+    bool direct = rank.device->isHostMemory() && piece.from &&
+                  piece.type == WireType::f32;
     if (copied.empty() && !direct)
       staging.resize(size_t(checkpointPiece));
     for (uint64_t done = 0; done < piece.bytes; done += checkpointPiece) {
@@ -181,7 +192,7 @@ Status CheckpointWriter::writeFile() {
       else if (direct)
         from = static_cast<const char *>(piece.from) + done;
       else
-        read(piece, done, length, staging.data());
+        FSDPC_TRY(read(piece, done, length, staging.data()));
       FSDPC_TRY(file.write(from, length));
     }
     file.endTensor();
@@ -229,12 +240,9 @@ Together CheckpointWriter::start(
     return begun;
   }
   stage = Stage::writing;
-  if (copied.empty()) {
-    outcome = writeFile();
-  } else {
-    copy();
+  outcome = copied.empty() ? writeFile() : copy();
+  if (!copied.empty() && outcome)
     run([this] { return writeFile(); });
-  }
   return begun;
 }
 

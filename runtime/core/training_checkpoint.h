@@ -68,14 +68,19 @@ private:
   // Memory of the rank, in the order of tensorsOf. `bytes` are those of the
   // file, which holds f32 where the memory holds a 16-bit type.
   struct Piece {
-    const void *from;
+    const void *from; // null: offloaded
     uint64_t bytes;
     WireType type = WireType::f32; // f32: written as it lies
+    // Of offloaded states: which, and their first element in the rank's part.
+    size_t layout = 0;
+    int32_t state = 0;
+    int64_t first = 0;
   };
   std::vector<Piece> pieces() const;
   Piece parameters(size_t layout) const;
-  void read(const Piece &piece, uint64_t done, uint64_t length, char *to) const;
-  void copy();
+  Status read(const Piece &piece, uint64_t done, uint64_t length,
+              char *to) const;
+  Status copy();
   Status writeFile();
   void run(std::function<Status()> work);
   Status join();

@@ -1,8 +1,10 @@
 // The update on the host after the norm (host_norm.cpp): sums per member, the
 // optimizer, and what it changes, in the steps of --histogram-every. Each runs
-// on the compute threads, by members, in blocks of one size.
+// on the compute threads, by members, in blocks of one size. States that are
+// offloaded come in pieces (runtime/core/state_file.h).
 #include "runtime/host/host_device.h"
 
+#include "runtime/core/failure.h"
 #include "runtime/core/rank.h"
 #include "runtime/core/update_ratios.h"
 #include "runtime/host/host_factors.h"
@@ -145,6 +147,62 @@ static void measure(const fsdpc_rank &rank, int32_t layout, size_t member,
   ratios.add(size_t(layout), member, sums);
 }
 
+namespace {
+
+// What the optimizer of a layout takes beside the layout's memory.
+struct OptimizerCall {
+  fsdpc_kernel_body body;
+  int32_t layout, perMember;
+  const double *sums, *factors;
+  const void *updates;
+  UpdateRatios *ratios;
+};
+
+} // namespace
+
+// Runs the optimizer on the elements [begin, end) of the part that this rank
+// updates, which begin and end with a block.
+static void update(const fsdpc_rank &rank, const OptimizerCall &call,
+                   const OptimizerOperands &operands, int64_t begin,
+                   int64_t end) {
+  const Layout &layout = rank.manifest.layouts[size_t(call.layout)];
+  const LayoutBuffers &buffers = rank.layouts[size_t(call.layout)];
+  // A copy: the last operands are the rates and the sums of the member at hand.
+  auto own = operands;
+  // In blocks, so that the variances of a piece lie on the stack.
+  std::array<float, sumBlock> variances;
+  auto runBlock = [&](int64_t from, int64_t to) {
+    call.body(from - buffers.partBegin, to - buffers.partBegin,
+              own.list.data());
+  };
+  auto updateMember = [&](size_t member, int64_t from, int64_t to) {
+    own.list[own.count] = const_cast<double *>(buffers.rates[member].data());
+    own.list[own.count + 1] = const_cast<double *>(
+        call.sums ? call.sums + member * size_t(call.perMember) : nullptr);
+    if (call.updates)
+      own.list[numberOperand] =
+          updatesOf(buffers, layout, member, call.updates);
+    if (!call.factors)
+      return runBlock(from, to);
+    for (; from < to; from += sumBlock) {
+      int64_t last = std::min(from + sumBlock, to);
+      own.list[numberOperand] =
+          variancesOf(buffers, layout.members[member], member, call.factors,
+                      from, last, variances.data());
+      runBlock(from, last);
+    }
+  };
+  forEachMember(
+      layout, buffers.partBegin + begin, buffers.partBegin + end,
+      [&](size_t member, int64_t from, int64_t to) {
+        if (!call.ratios)
+          return updateMember(member, from, to);
+        measure(rank, call.layout, member,
+                static_cast<float *>(operands.list[0]), from, to, *call.ratios,
+                [&](int64_t a, int64_t b) { updateMember(member, a, b); });
+      });
+}
+
 // With sums the rates have been set for them, and a kernel that reads these may
 // be running.
 void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
@@ -153,57 +211,40 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
                            const void *updates, const void *gradient) {
   if (!sums)
     setRates(rank, index);
-  const Layout &layout = rank.manifest.layouts[size_t(index)];
-  LayoutBuffers &buffers = rank.layouts[size_t(index)];
-
+  bool hasNumber = factors || updates;
   OptimizerOperands operands =
-      optimizerOperands(rank, index, scale, gradient, factors || updates);
-  fsdpc_kernel_body body = kernel->host;
-  UpdateRatios *ratios = rank.updateRatios;
+      optimizerOperands(rank, index, scale, gradient, hasNumber);
+  OptimizerCall call{kernel->host,
+                     index,
+                     perMember,
+                     static_cast<const double *>(sums),
+                     static_cast<const double *>(factors),
+                     updates,
+                     rank.updateRatios};
 
-  run(FSDPC_STREAM_COMPUTE, [=, this, &rank, &layout, &buffers] {
+  run(FSDPC_STREAM_COMPUTE, [=, this, &rank]() mutable {
     if (reported.nonFinite >= 0)
       return;
-    int64_t blocks = (buffers.part + sumBlock - 1) / sumBlock;
-    parallelFor(blocks, optimizerGrain, [&](int64_t begin, int64_t end) {
-      // A copy per piece: the last operands are the rates and the sums of the
-      // member at hand.
-      auto own = operands;
-      // In blocks, so that the variances of a piece lie on the stack.
-      std::array<float, sumBlock> variances;
-      auto runBlock = [&](int64_t from, int64_t to) {
-        body(from - buffers.partBegin, to - buffers.partBegin, own.list.data());
-      };
-      auto update = [&](size_t member, int64_t from, int64_t to) {
-        own.list[own.count] = buffers.rates[member].data();
-        own.list[own.count + 1] =
-            const_cast<double *>(sums ? static_cast<const double *>(sums) +
-                                            member * size_t(perMember)
-                                      : nullptr);
-        if (updates)
-          own.list[numberOperand] = updatesOf(buffers, layout, member, updates);
-        if (!factors)
-          return runBlock(from, to);
-        for (; from < to; from += sumBlock) {
-          int64_t last = std::min(from + sumBlock, to);
-          own.list[numberOperand] =
-              variancesOf(buffers, layout.members[member], member,
-                          static_cast<const double *>(factors), from, last,
-                          variances.data());
-          runBlock(from, last);
-        }
-      };
-      forEachMember(
-          layout, buffers.partBegin + begin * sumBlock,
-          buffers.partBegin + std::min(end * sumBlock, buffers.part),
-          [&](size_t member, int64_t from, int64_t to) {
-            if (!ratios)
-              return update(member, from, to);
-            measure(rank, index, member, static_cast<float *>(operands.list[0]),
-                    from, to, *ratios,
-                    [&](int64_t a, int64_t b) { update(member, a, b); });
-          });
-    });
+    const Layout &layout = rank.manifest.layouts[size_t(index)];
+    auto updatePart = [&](int64_t from, int64_t to) {
+      int64_t blocks = (to - from + sumBlock - 1) / sumBlock;
+      parallelFor(blocks, optimizerGrain, [&](int64_t begin, int64_t end) {
+        update(rank, call, operands, from + begin * sumBlock,
+               std::min(from + end * sumBlock, to));
+      });
+    };
+    if (!layout.offloaded)
+      return updatePart(0, rank.layouts[size_t(index)].part);
+    for (int64_t i = 0; i < rank.states->pieces(size_t(index)); ++i) {
+      auto piece = rank.states->acquire(size_t(index), i);
+      if (!piece) {
+        awaitTurn(rank.job, /*later=*/false); // ranks may share the disk
+        fail(piece.error().message);
+      }
+      placeStates(operands, layout, *piece, hasNumber);
+      updatePart(piece->begin, piece->end);
+      rank.states->release();
+    }
   });
 }
 

@@ -10,7 +10,8 @@
 // which is tied), "root" (weight, bias) and "frozen" (scale).
 //
 // Tests choose what is normally fixed by a compile with environment variables:
-// TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_TYPE and
+// TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_OFFLOAD (not
+// empty: states are on disk), TOY_TYPE and
 // TOY_REDUCE (f32, bf16), TOY_TABLE (kind of the table's source), TOY_FOLDER
 // (of the weights), TOY_TOKENS, TOY_LIMIT, TOY_FEATURE (of the processor),
 // TOY_PROGRAM_HASH and TOY_SCHEDULE_HASH. With TOY_GRID defined it is a program
@@ -256,6 +257,7 @@ Layout layout(const char *name, int64_t elements, bool trainable,
   layout.trainable = trainable;
   layout.hybrid = strategy == "hybrid";
   layout.secondary = reshards;
+  layout.offloaded = trainable && *setting("TOY_OFFLOAD", "").c_str();
   layout.states = 1;
   layout.members = std::move(members);
   layout.computeWhole = whole;

@@ -12,6 +12,7 @@ import before
 import checkpoint_cost
 import compile_times
 import memory_experiment
+import offload
 import plans
 import published_plans
 import shapes
@@ -27,6 +28,7 @@ PARTS = {"peer": (shapes.against_peer, "tokens/s and peak RSS against PyTorch FS
          "compile": (compile_times.compiles, "compile times, up to a 96-layer GPT of 175 B parameters"),
          "published": (published_plans.published, "plans of published sizes: ZeRO's table, and GPTs of 13 B to 1 T parameters"),
          "checkpoint": (checkpoint_cost.checkpoint, "what checkpoints cost a step, and how fast they reach the disk"),
+         "offload": (offload.offload, "what optimizer states on disk cost a step, and the memory that they save"),
          "memory": (memory_experiment.memory, "the published memory experiment: ten Linear(10000, 10000)")}
 
 

@@ -194,4 +194,6 @@ void fsdpc::driver::printMemoryTable(const Manifest &manifest) {
     row(plans[0].kinds()[kind].first,
         [&](const MemoryPlan &plan) { return plan.kinds()[kind].second; });
   row("peak", [](const MemoryPlan &plan) { return plan.total(); });
+  if (plans[0].onDisk > 0)
+    row("on disk", [](const MemoryPlan &plan) { return plan.onDisk; });
 }

@@ -306,7 +306,9 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
 
     `compute` is the element type that the model computes in. `states` is the number
     of f32 tensors that the optimizer keeps per element; with `average`, the last of
-    them is the running average of the parameters (`--ema`). `strategy` is the layout's
+    them is the running average of the parameters (`--ema`). The states of a layout that
+    is `offloaded` lie in a file, through which `fsdp.optimizer` goes piece by piece;
+    nothing else may read them, and the mark may be edited in a dump. `strategy` is the layout's
     strategy where it is not that of the option `strategy`. `group` is the number of the
     `--group`, from 1, whose optimizer and hyperparameters update the members, where
     these are not those of the options. `whole` lists what every rank keeps in full
@@ -324,7 +326,8 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     - Each member names an `fsdp.parameter` with that number of elements, trainable
       if and only if the layout is.
     - A frozen layout has no states, no `average` and no `group`.
-    - With `average` there is at least one state.
+    - With `average` or `offloaded` there is at least one state.
+    - No `fsdp.member_sums` or `fsdp.momentum_updates` is of an `offloaded` layout.
     - `strategy`, where present, is one of the option's names.
     - `whole` lists only the four kinds above, and not "compute" if the layout is
       `secondary`.
@@ -333,7 +336,7 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
     ```mlir
     fsdp.layout @h.0.flat of @h.0 trainable elements 32 : bf16 states 2 {
       members = [#fsdp.member<@h.0.weight[0, 32] rate 1.0 : f64 decay 0.01 : f64>], whole = ["compute"]}
-    fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 average {
+    fsdp.layout @h.0.flat.group1 of @h.0 group 1 trainable elements 16 : bf16 states 1 average offloaded {
       members = [#fsdp.member<@h.0.bias[0, 16] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
     fsdp.layout @h.0.frozen of @h.0 strategy "zero2" elements 8 : f32 states 0 {
       members = [#fsdp.member<@h.0.scale[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = ["compute"]}
@@ -345,13 +348,14 @@ def FSDP_LayoutOp : FSDP_Op<"layout", [Symbol, UsesSymbols]> {
                        OptionalAttr<StrAttr>:$strategy,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntMinValue<1>]>>:$group,
                        UnitAttr:$trainable, I64Attr:$elements, TypeAttr:$compute,
-                       I64Attr:$states, UnitAttr:$average, UnitAttr:$secondary,
+                       I64Attr:$states, UnitAttr:$average, UnitAttr:$offloaded,
+                       UnitAttr:$secondary,
                        FSDP_Members:$members,
                        StrArrayAttr:$whole);
   let assemblyFormat = [{
     $sym_name `of` $unit (`strategy` $strategy^)? (`group` $group^)?
     (`trainable` $trainable^)? `elements` $elements `:` $compute `states` $states
-    (`average` $average^)? (`secondary` $secondary^)? attr-dict
+    (`average` $average^)? (`offloaded` $offloaded^)? (`secondary` $secondary^)? attr-dict
   }];
   let hasVerifier = 1; // members aligned, disjoint, ordered, within elements
 }

@@ -94,6 +94,7 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.elements = op.getElements();
   layout.states = op.getStates();
   layout.average = op.getAverage();
+  layout.offloaded = op.getOffloaded();
   layout.secondary = op.getSecondary();
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);

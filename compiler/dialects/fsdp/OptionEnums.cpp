@@ -60,6 +60,12 @@ template <> ArrayRef<EnumName<ReductionTime>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<Offload>> enumNames() {
+  static constexpr EnumName<Offload> names[] = {
+      {"none", Offload::None}, {"optimizer", Offload::Optimizer}};
+  return names;
+}
+
 template <> ArrayRef<EnumName<ElementType>> enumNames() {
   static constexpr EnumName<ElementType> names[] = {{"f32", ElementType::F32},
                                                     {"bf16", ElementType::BF16},
@@ -190,6 +196,7 @@ FSDPC_OPTION_ENUM(LossReduction)
 FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)
 FSDPC_OPTION_ENUM(ReductionTime)
+FSDPC_OPTION_ENUM(Offload)
 FSDPC_OPTION_ENUM(ElementType)
 FSDPC_OPTION_ENUM(Optimizer)
 FSDPC_OPTION_ENUM(LrAdjustment)

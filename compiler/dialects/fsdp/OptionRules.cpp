@@ -63,6 +63,11 @@ std::string checkHyperparameters(const CompileOptions &options) {
     return "--d '" + printNumber(options.clipThreshold) + "' is below 1";
   if (options.muonType == schedule::ElementType::F16)
     return "--muon-dtype 'f16' is not f32 or bf16";
+  if (options.offload != Offload::None &&
+      infoOf(options.optimizer).ofWholeParameters)
+    return "'--optimizer=" + options.optimizer.name() +
+           "' works on whole parameters, and '--offload=optimizer' has their "
+           "states in memory piece by piece; use another optimizer";
   if (options.isCuda() && infoOf(options.optimizer).ofWholeParameters)
     return "'--optimizer=" + options.optimizer.name() +
            "' works on whole parameters, which '--target=" +

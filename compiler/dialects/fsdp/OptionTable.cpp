@@ -61,6 +61,7 @@ constexpr OptionCondition whereTaken = {"optimizer", ""},
                           wholeUnits = {"recompute", "units|auto"},
                           shards = {"strategy",
                                     "zero1|zero2|zero3|hybrid|hybrid_zero2"},
+                          onHost = {"target", "host"},
                           onGpus = {"target", "cuda|cuda-emulation"},
                           onProcessors = {"target", "host|cuda-emulation"};
 
@@ -155,6 +156,12 @@ constexpr OptionInfo table[] = {
         "given: cast=bf16|f16, clip-value=X, predivide=X, "
         "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
         "FILE.mlir:@FUNCTION"),
+
+    option<&Options::offload>(
+        "offload", Group::Sharding, "WHAT",
+        "keeps the optimizer's states in a file and not in memory "
+        "(--offload-dir of the program)",
+        notNegative, onHost),
 
     // ---- training ----
     option<&Options::optimizer>(

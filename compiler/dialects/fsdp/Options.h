@@ -69,6 +69,8 @@ enum class Optimizer {
   Muon,
   User
 };
+/// What lies in a file on the disk and not in memory.
+enum class Offload { None, Optimizer };
 /// Which activations the backward computes again. Auto is Cheap, and for a
 /// memory limit also the units that it takes.
 enum class RecomputeLevel { None, Cheap, Units, Auto };
@@ -209,6 +211,7 @@ struct CompileOptions {
   int64_t layoutSize = 0;    // elements; 0: no limit
   int64_t maxAccumulate = 0; // microbatches of a rank per step; 0: no limit
   ReductionTime reduce = ReductionTime::Microbatch;
+  Offload offload = Offload::None;
   schedule::ElementType paramType = schedule::ElementType::F32;
   schedule::ElementType reduceType = schedule::ElementType::F32;
   std::vector<ReduceHook> reduceHooks; // in the order of application

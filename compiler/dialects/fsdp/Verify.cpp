@@ -43,6 +43,8 @@ LogicalResult LayoutOp::verify() {
                          << (getGroup() ? "a group" : "an average");
   if (getAverage() && getStates() == 0)
     return emitOpError("has an average, but no states; it is the last one");
+  if (getOffloaded() && getStates() == 0)
+    return emitOpError("is offloaded, but has no states");
   // Members are in ascending order and do not overlap; gaps are padding up to
   // the alignment. The last member ends the layout, so nothing is hidden behind
   // it.

@@ -466,6 +466,14 @@ static LogicalResult verifyMatrices(Operation *op,
   return success();
 }
 
+// Only an optimizer goes through states piece by piece.
+static LogicalResult verifyResident(Operation *op, LayoutOp layout) {
+  if (!layout.getOffloaded())
+    return success();
+  return op->emitOpError() << "reads the states of layout '"
+                           << layout.getSymName() << "', which are offloaded";
+}
+
 LogicalResult
 MomentumUpdatesOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyMatrices(*this, symbols, getLayoutAttr())))
@@ -474,6 +482,8 @@ MomentumUpdatesOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (layout.getStates() < 1)
     return emitOpError() << "needs a state, but layout '" << getLayout()
                          << "' has none";
+  if (failed(verifyResident(*this, layout)))
+    return failure();
   return verifyElements(*this, getResult(), memberElementsOf(layout));
 }
 
@@ -562,8 +572,9 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
     auto layout = *find<LayoutOp>(*this, symbols, name);
     members += layout.getMembers().size();
     unsigned others = getFactors() ? 1 : 0;
-    if (failed(
-            verifyStates(*this, layout, getBody().getNumArguments() - others)))
+    if (failed(verifyStates(*this, layout,
+                            getBody().getNumArguments() - others)) ||
+        failed(verifyResident(*this, layout)))
       return failure();
   }
   if (getFactors() &&
