@@ -68,9 +68,27 @@ std::string CheckpointFolder::temporaryOf(int64_t step) const {
   return path + "/." + nameOf(step);
 }
 
+// Such a folder holds no checkpoints, so a run that resumes would begin at step
+// 0, inside of the one that was meant.
+Status CheckpointFolder::checkKind() const {
+  auto holds = [&](const char *name) {
+    return access((path + "/" + name).c_str(), F_OK) == 0;
+  };
+  if (holds("checkpoint.json"))
+    return Error{"'" + path +
+                 "' is a checkpoint, not a folder of them; name the folder "
+                 "that holds it, and this one with --resume=STEP"};
+  if (holds(".metadata"))
+    return Error{"'" + path +
+                 "' is a checkpoint of PyTorch; make one for this program with "
+                 "'fsdpc ckpt convert --from dcp', in another folder"};
+  return {};
+}
+
 // A run that was refused may remove its folder between two of these calls; then
 // there is another lock to take.
 Status CheckpointFolder::open() {
+  FSDPC_TRY(checkKind());
   for (Result<bool> holds = false; !*holds;) {
     unused = mkdir(path.c_str(), 0777) == 0;
     if (!unused && errno != EEXIST)
