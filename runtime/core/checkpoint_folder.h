@@ -48,7 +48,7 @@ private:
   Result<bool> holdsLock() const;
   Status recover() const;
   Status removeFolder(const std::string &folder) const;
-  Status sync() const;
+  Status sync(const std::string &name) const;
   std::string path;
   int lockFile = -1;
   bool unused = false; // `open` made the folder, and nothing is in it
