@@ -10,7 +10,8 @@
 #
 # With --all, clang-tidy checks the compiler too, and every constant of the
 # optimizers, all node tests of the onnx package, eight microbatches on every
-# number of ranks, 500 runs that are killed and resumed, 2000 random graphs,
+# number of ranks, resuming under every strategy, a flipped bit in every block of
+# a checkpoint, 500 runs that are killed and resumed, 2000 random graphs,
 # thousands of edits of dumps and the failure of every system call are tried.
 # TensorBoard, from PyPI, reads the event files, and tools/data/fsdpc-data
 # converts what pyarrow and tokenizers wrote. With arguments of ctest, only the
@@ -44,6 +45,10 @@ if [[ $all ]]; then
   /usr/bin/python3 "$root"/tests/numeric/reduce_hooks.py --build "$build" --all
   say "the same bits at every number of ranks"
   /usr/bin/python3 "$root"/tests/numeric/canonical_bits.py --build "$build" --all
+  say "resuming under every strategy, optimizer and schedule"
+  /usr/bin/python3 "$root"/tests/numeric/resume.py --build "$build" --all
+  say "flipping a bit in every block of a checkpoint"
+  /usr/bin/python3 "$root"/tests/numeric/checkpoints.py --build "$build" --all
   say "every evaluation"
   /usr/bin/python3 "$root"/tests/numeric/evaluation.py --build "$build" --all
   say "killing and resuming runs"

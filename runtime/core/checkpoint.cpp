@@ -87,9 +87,9 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V and by the loss's scale, so that the file holds means.
-Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
-                  const std::vector<uint64_t> &offsets, NewFile &file,
-                  std::vector<float> &staging) {
+void saveLayout(fsdpc_rank &rank, size_t index, Saved what,
+                const std::vector<uint64_t> &offsets, NewFile &file,
+                std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   OwnPart own = ownPart(rank, index, what);
@@ -132,17 +132,18 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
             float(double(staging[size_t(i)]) * rank.gradientFactor);
     for (int from = 0; from < rank.job.size; ++from) {
       int64_t first = buffers.ownOf(from) + begin;
-      FSDPC_TRY(forEachMember(
+      Status written = forEachMember(
           layout, first, first + count,
           [&](size_t member, int64_t a, int64_t b) {
             uint64_t at = uint64_t(a - layout.members[member].offset);
             return file.write(offsets[member] + at * sizeof(float),
                               &staging[size_t(from * count + a - first)],
                               uint64_t(b - a) * sizeof(float));
-          }));
+          });
+      if (!written)
+        break; // the file keeps the failure; the others still send
     }
   }
-  return {};
 }
 
 } // namespace
@@ -153,10 +154,10 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   Offsets offsets;
   std::string header = describe(manifest, what, offsets);
   bool writes = rank.job.rank == 0;
-  if (writes) {
-    FSDPC_TRY(file.open(path));
-    FSDPC_TRY(file.write(0, header.data(), header.size()));
-  }
+  // The file keeps a failure until `commit`, since all ranks must take part in
+  // every gather.
+  if (writes && file.open(path))
+    (void)bool(file.write(0, header.data(), header.size()));
   // One piece of every rank; also on ranks that only send, because all-gather
   // writes all pieces everywhere.
   std::vector<float> staging(
@@ -164,7 +165,7 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     if (what == Saved::gradients && !manifest.layouts[i].trainable)
       continue;
-    FSDPC_TRY(saveLayout(rank, i, what, offsets.members[i], file, staging));
+    saveLayout(rank, i, what, offsets.members[i], file, staging);
   }
   if (!writes)
     return {};

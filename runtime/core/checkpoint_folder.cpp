@@ -3,6 +3,7 @@
 // name is given, and a name is taken away before contents are removed.
 #include "runtime/core/checkpoint_folder.h"
 #include "runtime/core/file.h"
+#include "runtime/core/new_file.h"
 #include "shared/output_file.h"
 
 #include <algorithm>
@@ -68,9 +69,27 @@ std::string CheckpointFolder::temporaryOf(int64_t step) const {
   return path + "/." + nameOf(step);
 }
 
+// Such a folder holds no checkpoints, so a run that resumes would begin at step
+// 0, inside of the one that was meant.
+Status CheckpointFolder::checkKind() const {
+  auto holds = [&](const char *name) {
+    return access((path + "/" + name).c_str(), F_OK) == 0;
+  };
+  if (holds("checkpoint.json"))
+    return Error{"'" + path +
+                 "' is a checkpoint, not a folder of them; name the folder "
+                 "that holds it, and this one with --resume=STEP"};
+  if (holds(".metadata"))
+    return Error{"'" + path +
+                 "' is a checkpoint of PyTorch; make one for this program with "
+                 "'fsdpc ckpt convert --from dcp', in another folder"};
+  return {};
+}
+
 // A run that was refused may remove its folder between two of these calls; then
 // there is another lock to take.
 Status CheckpointFolder::open() {
+  FSDPC_TRY(checkKind());
   for (Result<bool> holds = false; !*holds;) {
     unused = mkdir(path.c_str(), 0777) == 0;
     if (!unused && errno != EEXIST)
@@ -79,6 +98,9 @@ Status CheckpointFolder::open() {
     holds = holdsLock();
     FSDPC_TRY(holds);
   }
+  // Else a crash of the machine could take the folder with all that is in it.
+  if (unused)
+    FSDPC_TRY(sync(runtime::folderOf(path)));
   return recover();
 }
 
@@ -189,7 +211,7 @@ Status CheckpointFolder::publish(int64_t step) {
       error.message += "; the one before it is in '" + old + "'";
     return error;
   }
-  FSDPC_TRY(sync());
+  FSDPC_TRY(sync(path));
   return replaces ? removeFolder(old) : Status();
 }
 
@@ -223,12 +245,12 @@ Status CheckpointFolder::removeFolder(const std::string &folder) const {
 }
 
 // Not every file system can sync a folder.
-Status CheckpointFolder::sync() const {
-  int folder = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+Status CheckpointFolder::sync(const std::string &name) const {
+  int folder = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   if (folder < 0)
     return {};
   bool synced = fsync(folder) == 0 || errno == EINVAL;
-  Error error = fileError(path, "sync");
+  Error error = fileError(name, "sync");
   close(folder);
   return synced ? Status() : error;
 }

@@ -23,7 +23,7 @@ public:
   // Names the folder, without touching the disk.
   void name(const std::string &folder) { path = folder; }
   // Makes the folder if it does not exist, takes its lock, and removes what
-  // killed runs have left.
+  // killed runs have left. Refuses one that is a checkpoint itself.
   Status open();
   // Steps of the checkpoints, in ascending order.
   Result<std::vector<int64_t>> steps() const;
@@ -43,11 +43,12 @@ public:
   Status remove(int64_t step);
 
 private:
+  Status checkKind() const;
   Status lock();
   Result<bool> holdsLock() const;
   Status recover() const;
   Status removeFolder(const std::string &folder) const;
-  Status sync() const;
+  Status sync(const std::string &name) const;
   std::string path;
   int lockFile = -1;
   bool unused = false; // `open` made the folder, and nothing is in it

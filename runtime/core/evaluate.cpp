@@ -71,6 +71,7 @@ Status Trainer::evaluateNow(Progress &progress) {
   EvaluationRecord record;
   record.step = evaluated = state.step;
   FSDPC_TRY(evaluation.run(*rank, record));
+  predicted = evaluation.commitPredictions();
   if (job.rank == 0) {
     if (!std::isfinite(record.loss)) {
       std::string why = evaluation.describeNonFinite();
@@ -91,7 +92,15 @@ Status Trainer::evaluateNow(Progress &progress) {
       printWarning(added.error().message +
                    "; the run goes on, and its event file ends here");
   }
-  FSDPC_TRY(keepBest(record));
+  if (isBest(record))
+    kept = keepBest(record);
+  // The last one's failures are reported when the run ends.
+  bool goesOn = state.step < options.steps && !exhausted;
+  for (const Status *written : {&predicted, &kept})
+    if (goesOn && !*written)
+      printWarning(written->error().message +
+                   "; the run goes on without what the evaluation after step " +
+                   std::to_string(record.step) + " found");
   // Its time and what it has sent belong to no step.
   StepRecord unused;
   countSent(unused);
@@ -103,7 +112,7 @@ Status Trainer::evaluateNow(Progress &progress) {
 
 // Without --best the lowest loss counts from where this run began. Rank 0's
 // lowest loss counts for all, since it alone reads best.json.
-Status Trainer::keepBest(const EvaluationRecord &record) {
+bool Trainer::isBest(const EvaluationRecord &record) {
   std::vector<double> lowest(size_t(job.size));
   double own = options.best.empty() ? lowestLoss : best.loss();
   job.channel[controlChannel]->allGather(&own, lowest.data(), sizeof own);
@@ -111,11 +120,14 @@ Status Trainer::keepBest(const EvaluationRecord &record) {
   bool isBetter = record.loss < lowest[0];
   worse = isBetter ? 0 : worse + 1;
   exhausted = options.patience > 0 && worse >= options.patience;
-  if (!isBetter)
-    return {};
-  lowestLoss = record.loss;
-  if (options.best.empty())
-    return {};
+  if (isBetter)
+    lowestLoss = record.loss;
+  return isBetter && !options.best.empty();
+}
+
+// What cannot be written leaves the best before in the folder, which a later
+// evaluation then has to beat.
+Status Trainer::keepBest(const EvaluationRecord &record) {
   countMicrobatches();
   // Only rank 0 names a file; the others send their parts.
   FSDPC_TRY(save(*rank, Saved::parameters, best.pathOf(record.step)));

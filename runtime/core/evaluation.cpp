@@ -100,8 +100,6 @@ Status Evaluation::run(fsdpc_rank &rank, EvaluationRecord &record) {
   record.metrics.clear();
   for (size_t m = 0; m < metricSums.size(); ++m)
     record.metrics.push_back(finishMetric(m));
-  if (predictions)
-    FSDPC_TRY(predictions->commit());
   record.milliseconds = std::chrono::duration<double, std::milli>(
                             std::chrono::steady_clock::now() - began)
                             .count();
@@ -145,7 +143,7 @@ Status Evaluation::runRound(fsdpc_rank &rank, int64_t step, int64_t first) {
     rank.device->enter(rank, section, rank.program.evaluate);
     rank.device->synchronize();
     if (predictions)
-      FSDPC_TRY(predictions->add(rank, first + k * rank.job.size));
+      predictions->add(rank, first + k * rank.job.size);
   }
   rank.device->report(step);
   rank.device->results(rank, step, results);

@@ -43,6 +43,10 @@ public:
   // the input slot that holds none of the next step. The caller must end the
   // job if it fails, because the other ranks may be waiting for this one.
   Status run(fsdpc_rank &rank, EvaluationRecord &record);
+  // Gives the files of --predict their names after `run`.
+  Status commitPredictions() {
+    return predictions ? predictions->commit() : Status();
+  }
   // Says what in the data gave a loss that is not finite, as far as that is
   // found in the first few thousand samples, or returns an empty string.
   std::string describeNonFinite() const;

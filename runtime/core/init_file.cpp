@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <sys/stat.h>
 #include <utility>
 
 namespace fsdpc::runtime {
@@ -39,6 +40,13 @@ Result<InitFile> InitFile::open(const std::string &path) {
     auto files = openSharded(folder);
     FSDPC_TRY(files);
     init.opened = *std::move(files);
+  } else if (struct stat status;
+             stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    return Error{"'" + path +
+                 "' is a folder without model.safetensors or an index of such "
+                 "files; those of a checkpoint are written by 'fsdpc ckpt "
+                 "consolidate " +
+                 path + " -o F.safetensors'"};
   } else {
     Result<File> file = File::open(path);
     FSDPC_TRY(file);

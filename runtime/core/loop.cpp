@@ -140,17 +140,30 @@ Status Trainer::finish(StepRecord &record) {
   return checkNext();
 }
 
-// Saves the parameters and their averages, then the checkpoint, then writes the
-// trace. All ranks call it together.
-Status Trainer::saveResults() {
+// Writes all that the run has been asked for, and returns the first failure at
+// the end: none of these files costs another one. All ranks call it together.
+// The checkpoint comes first, because it lacks nothing.
+Status Trainer::saveResults(Progress &progress) {
+  Together last = writeLastCheckpoint();
+  FSDPC_TRY(evaluateLast(progress));
   countMicrobatches();
-  FSDPC_TRY(saveTo(options.save, Saved::parameters));
   // The first update sets the averages; until then they are the parameters.
   bool updated = state.step > state.scaler.skips;
-  FSDPC_TRY(
-      saveTo(options.saveEma, updated ? Saved::averages : Saved::parameters));
-  FSDPC_TRY(writeLastCheckpoint());
+  Status saved = saveTo(options.save, Saved::parameters);
+  Status averages =
+      saveTo(options.saveEma, updated ? Saved::averages : Saved::parameters);
   awaitHook();
+  // An error ends the job, and rank 0 is the last to have written.
+  job.channel[controlChannel]->barrier();
+  if (last.failed >= 0 && last.failed != job.rank)
+    awaitAbort(job);
+  for (const Status &written : {last.own, saved, averages})
+    FSDPC_TRY(written);
+  // A run that is to be resumed may still write what an evaluation finds.
+  if (!stopping) {
+    FSDPC_TRY(predicted);
+    FSDPC_TRY(kept);
+  }
   if (Status traced = trace.write(*rank); !traced)
     printWarning(traced.error().message + "; the run has no trace");
   job.channel[controlChannel]->barrier();
@@ -254,8 +267,7 @@ Status Trainer::train() {
   FSDPC_TRY(drain(progress));
   if (state.step >= options.steps)
     stopping = 0; // there was nothing to stop
-  FSDPC_TRY(evaluateLast(progress));
-  FSDPC_TRY(saveResults());
+  FSDPC_TRY(saveResults(progress));
   if (job.rank == 0)
     endReports(progress, record);
   return {};

@@ -27,9 +27,13 @@ NewFile::~NewFile() {
     unlink(temporary.c_str());
 }
 
+Status NewFile::open(const std::string &target) {
+  return failure = create(target);
+}
+
 // stat follows a link, so a link to a device is refused; the rename in `commit`
 // replaces a link to a regular file by the file itself, but not one into /proc.
-Status NewFile::open(const std::string &target) {
+Status NewFile::create(const std::string &target) {
   path = target;
   struct stat status;
   bool exists = stat(path.c_str(), &status) == 0;
@@ -55,12 +59,16 @@ Status NewFile::open(const std::string &target) {
 
 // Pieces may come in any order. A gap reads as zeroes.
 Status NewFile::write(uint64_t offset, const void *data, uint64_t bytes) {
+  if (!failure)
+    return failure;
   if (!writeAt(descriptor, offset, data, bytes))
-    return fileError(path, "save");
+    return failure = fileError(path, "save");
   return {};
 }
 
 Status NewFile::commit() {
+  if (!failure)
+    return failure;
   // Before the rename, or a power failure could leave an empty file under the
   // final name.
   if (fsync(descriptor) != 0)

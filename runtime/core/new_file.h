@@ -25,7 +25,9 @@ public:
   // regular file, or one that may not be written.
   Status open(const std::string &path);
   // Writes all of the bytes at an offset. Calls may come in any order, but from
-  // one thread.
+  // one thread. A failure of `open` or of a write is kept: what follows does
+  // nothing and returns it. So a rank that others wait for may go on to the
+  // end, and look at `commit` alone.
   Status write(uint64_t offset, const void *data, uint64_t bytes);
   // The name under which another program may write the data instead.
   const std::string &temporaryPath() const { return temporary; }
@@ -34,8 +36,10 @@ public:
   Status commit();
 
 private:
+  Status create(const std::string &path);
   std::string path, temporary;
   int descriptor = -1;
+  Status failure;
 };
 
 // Fails unless a NewFile could be made for `path`. Leaves nothing behind.

@@ -46,10 +46,10 @@ Status Predictions::begin(const Job &job, int64_t count) {
   for (const Prediction &prediction : wanted) {
     const Output &output = manifest.outputs[prediction.output];
     auto file = std::make_unique<File>();
-    FSDPC_TRY(file->file.open(prediction.file));
     int64_t rows = output.shape[0] / batch;
     std::string header = headerOf(output, samples * rows);
-    FSDPC_TRY(file->file.write(0, header.data(), header.size()));
+    if (file->file.open(prediction.file))
+      (void)bool(file->file.write(0, header.data(), header.size()));
     file->header = header.size();
     file->sampleBytes = int64_t(bytesOf(output)) / batch;
     int64_t bytes;
@@ -62,15 +62,14 @@ Status Predictions::begin(const Job &job, int64_t count) {
   return {};
 }
 
-Status Predictions::add(fsdpc_rank &rank, int64_t j) {
+void Predictions::add(fsdpc_rank &rank, int64_t j) {
   for (size_t index = 0; index < wanted.size(); ++index)
-    FSDPC_TRY(addOne(rank, index, j));
-  return {};
+    addOne(rank, index, j);
 }
 
 // Rank 0 writes its own rows first, and then receives those of the others one
 // after the other into the same memory.
-Status Predictions::addOne(fsdpc_rank &rank, size_t index, int64_t first) {
+void Predictions::addOne(fsdpc_rank &rank, size_t index, int64_t first) {
   size_t output = wanted[index].output;
   size_t bytes = bytesOf(manifest.outputs[output]);
   void *values = rank.outputs[output];
@@ -86,7 +85,7 @@ Status Predictions::addOne(fsdpc_rank &rank, size_t index, int64_t first) {
     Outgoing message{0, values, bytes};
     if (exists(rank.job.rank))
       channel.transfer({&message, 1}, {});
-    return {};
+    return;
   }
   File &to = *files[index];
   for (int peer = 0; peer < rank.job.size && exists(peer); ++peer) {
@@ -95,17 +94,19 @@ Status Predictions::addOne(fsdpc_rank &rank, size_t index, int64_t first) {
       channel.transfer({}, {&message, 1});
     int64_t begin = (first + peer) * batch;
     int64_t rows = std::min(batch, samples - begin);
-    FSDPC_TRY(to.file.write(to.header + uint64_t(begin * to.sampleBytes),
-                            values, uint64_t(rows * to.sampleBytes)));
+    // The file keeps a failure, since the others still send.
+    (void)bool(to.file.write(to.header + uint64_t(begin * to.sampleBytes),
+                             values, uint64_t(rows * to.sampleBytes)));
   }
-  return {};
 }
 
 Status Predictions::commit() {
+  Status first;
   for (std::unique_ptr<File> &file : files)
-    FSDPC_TRY(file->file.commit());
+    if (Status committed = file->file.commit(); first && !committed)
+      first = committed;
   files.clear();
-  return {};
+  return first;
 }
 
 } // namespace fsdpc::runtime

@@ -19,14 +19,14 @@ public:
       : manifest(manifest), wanted(wanted) {}
 
   // Begins the files of one evaluation, for `samples` samples. Only rank 0
-  // opens them.
+  // opens them; one that cannot be written fails in `commit`.
   Status begin(const Job &job, int64_t samples);
   // Writes the outputs of the microbatches j, j + 1, …, j + N - 1, of which
   // rank r has just computed j + r; those past the last sample are left out.
-  // All ranks call it together, when their devices are idle. The caller must
-  // end the job if it fails, because the other ranks may be waiting.
-  Status add(fsdpc_rank &rank, int64_t j);
-  // Gives the files their names.
+  // All ranks call it together, when their devices are idle.
+  void add(fsdpc_rank &rank, int64_t j);
+  // Gives the files their names. A file that fails keeps the last evaluation's
+  // content.
   Status commit();
 
 private:
@@ -36,7 +36,7 @@ private:
     uint64_t header = 0;     // bytes before the first row
     int64_t sampleBytes = 0; // of all rows of a sample
   };
-  Status addOne(fsdpc_rank &rank, size_t index, int64_t j);
+  void addOne(fsdpc_rank &rank, size_t index, int64_t j);
 
   const Manifest &manifest;
   const std::vector<Prediction> &wanted;

@@ -133,10 +133,13 @@ void Progress::step(const StepRecord &record,
 
 // On a line of its own that stays.
 void Progress::evaluation(const EvaluationRecord &record) const {
-  std::string text =
-      format("%s%sstep %lld/%lld  eval loss %.6g on %lld samples",
-             redraw ? "\r\x1b[K" : "", prefix, (long long)record.step,
-             (long long)options.steps, record.loss, (long long)record.samples);
+  std::string text = format("%s%sstep %lld", redraw ? "\r\x1b[K" : "", prefix,
+                            (long long)record.step);
+  // --steps 0 may evaluate a checkpoint.
+  if (record.step <= options.steps)
+    text += "/" + std::to_string(options.steps);
+  text += format("  eval loss %.6g on %lld samples", record.loss,
+                 (long long)record.samples);
   for (size_t m = 0; m < record.metrics.size(); ++m)
     text += "  " + printable(options.metrics[m].name) +
             format(" %.6g", record.metrics[m]);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 namespace fsdpc::runtime {
 
@@ -40,6 +41,14 @@ static std::string begunStates(const Manifest &manifest,
   return names;
 }
 
+// Older checkpoints have numbers with 17 digits.
+static bool isSameSetting(const std::string &a, const std::string &b) {
+  char *endA = nullptr, *endB = nullptr;
+  return a == b ||
+         (std::strtod(a.c_str(), &endA) == std::strtod(b.c_str(), &endB) &&
+          a.find('.') != a.npos && !*endA && !*endB);
+}
+
 // Says where the run continues, and with what else than before.
 void Trainer::reportResumed() const {
   if (options.resume.empty())
@@ -60,11 +69,12 @@ void Trainer::reportResumed() const {
   for (auto &[name, value] : settings()) {
     auto same = [&name = name](auto &other) { return other.first == name; };
     auto old = std::find_if(before.begin(), before.end(), same);
-    if (old != before.end() && old->second != value)
+    if (old != before.end() && !isSameSetting(old->second, value))
       differing += (differing.empty() ? "" : ", ") + name + " is '" + value +
                    "', was '" + printable(old->second) + "'";
   }
-  if (!differing.empty())
+  // They decide nothing if nothing is trained.
+  if (!differing.empty() && started.step < options.steps)
     printWarning("the run resumes with other settings: " + differing);
 }
 

@@ -191,8 +191,8 @@ Status Trainer::writeDueCheckpoint() {
   return {};
 }
 
-// The lowest rank that failed returns the error; the others wait for it.
-Status Trainer::writeLastCheckpoint() {
+// Leaves it to the caller to report a failure.
+Together Trainer::writeLastCheckpoint() {
   if (options.checkpoint.empty())
     return {};
   finishCheckpoint();
@@ -203,9 +203,7 @@ Status Trainer::writeLastCheckpoint() {
     outcome = writer->finish();
   if (outcome.failed < 0)
     noteCheckpoint();
-  else if (outcome.failed != job.rank)
-    awaitAbort(job);
-  return outcome.own;
+  return outcome;
 }
 
 // The command of --after-checkpoint reads the checkpoint before, which this one

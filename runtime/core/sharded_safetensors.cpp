@@ -13,6 +13,7 @@ namespace fsdpc::runtime {
 namespace {
 
 const char indexName[] = "model.safetensors.index.json";
+const char onlyName[] = "model.safetensors";
 constexpr uint64_t mostIndexBytes = 100000000;
 
 // Reads the weight_map: tensor → file. The parser throws at anything else.
@@ -33,13 +34,17 @@ Result<std::map<std::string, std::string>> readIndex(const std::string &path) {
   }
 }
 
+bool holds(const std::string &folder, const char *name) {
+  struct stat status;
+  return stat((folder + "/" + name).c_str(), &status) == 0;
+}
+
 } // namespace
 
 std::string shardedFolder(const std::string &path) {
   struct stat status;
-  std::string index = path + "/" + indexName;
   if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
-    return stat(index.c_str(), &status) == 0 ? path : "";
+    return holds(path, indexName) || holds(path, onlyName) ? path : "";
   size_t slash = path.rfind('/') + 1; // 0 without a slash
   if (path.substr(slash) != indexName)
     return "";
@@ -47,6 +52,13 @@ std::string shardedFolder(const std::string &path) {
 }
 
 Result<std::vector<SafeTensors>> openSharded(const std::string &folder) {
+  std::vector<SafeTensors> files;
+  if (!holds(folder, indexName)) {
+    Result<SafeTensors> only = SafeTensors::open(folder + "/" + onlyName);
+    FSDPC_TRY(only);
+    files.push_back(*std::move(only));
+    return files;
+  }
   std::string path = folder + "/" + indexName;
   auto index = readIndex(path);
   FSDPC_TRY(index);
@@ -57,7 +69,6 @@ Result<std::vector<SafeTensors>> openSharded(const std::string &folder) {
                    "', which is not in its folder"};
     names.insert(file);
   }
-  std::vector<SafeTensors> files;
   for (const std::string &name : names) {
     Result<SafeTensors> opened = SafeTensors::open(folder + "/" + name);
     FSDPC_TRY(opened);

@@ -1,5 +1,5 @@
-// Hugging Face's layout of large weights: several safetensors files in a
-// folder, and an index that says which tensor is in which.
+// Hugging Face's layout of weights in a folder: model.safetensors, or several
+// safetensors files and an index that says which tensor is in which.
 #pragma once
 
 #include "runtime/core/safetensors.h"
@@ -9,11 +9,12 @@
 
 namespace fsdpc::runtime {
 
-// Returns the folder of sharded weights that `path` names, itself or by its
-// index, or "" if it names none.
+// Returns the folder of weights that `path` names, itself or by its index, or
+// "" if it names none.
 std::string shardedFolder(const std::string &path);
 
-// Opens the files that the folder's index names, in the order of their names.
+// Opens model.safetensors of a folder without an index, or the files that its
+// index names, in the order of their names.
 // The index comes from outside: a name in it must be that of a file in the
 // folder, and every tensor must be where the index says.
 Result<std::vector<SafeTensors>> openSharded(const std::string &folder);

@@ -8,7 +8,7 @@
 #include "runtime/core/spelling.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -48,11 +48,11 @@ std::optional<Difference> findDifference(const std::vector<std::string> &texts,
   return {};
 }
 
-// 17 digits tell any two doubles apart.
+// The shortest text that reads back as this number.
 std::string exact(double number) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.17g", number);
-  return text;
+  char *end = std::to_chars(text, text + sizeof text, number).ptr;
+  return std::string(text, end);
 }
 
 } // namespace

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <unistd.h>
-#include <utility>
 
 namespace fsdpc::runtime {
 
@@ -23,8 +22,11 @@ StepWatch::StepWatch(const fsdpc_rank &rank, const FlightRecorder &recorder,
     : rank(rank), recorder(recorder), limits(limits), path(std::move(path)),
       since(Clock::now()), awake(since) {
   setWhereabouts([this] {
-    return "rank " + std::to_string(this->rank.job.rank) + " is at " +
-           this->recorder.place().text;
+    std::string text = "rank " + std::to_string(this->rank.job.rank) +
+                       " is at " + this->recorder.place().text;
+    if (written)
+      text += "; the last commands are in '" + this->path + "'";
+    return text;
   });
   thread = std::thread([this] { loop(); });
 }
@@ -92,21 +94,24 @@ void StepWatch::look(double limit) {
   if (progress != seen || limit == 0 || slept) {
     seen = progress;
     since = now;
-    if (std::exchange(written, false))
+    tried = false;
+    if (written.exchange(false))
       unlink(path.c_str());
     return;
   }
   std::chrono::duration<double> waited = now - since;
   double part = rank.device->runsAhead() ? recordAtRunningAhead : recordAt;
-  if (waited.count() >= part * limit && !written)
+  if (waited.count() >= part * limit && !tried)
     writeRecord();
   if (waited.count() >= limit)
     end(waited.count());
 }
 
 void StepWatch::writeRecord() {
-  written = true;
-  if (Status done = recorder.write(path); !done)
+  tried = true;
+  Status done = recorder.write(path);
+  written = bool(done);
+  if (!done)
     printWarning(done.error().message + "; there is no flight record of rank " +
                  std::to_string(rank.job.rank));
 }

@@ -13,6 +13,7 @@
 #include "runtime/core/flight_recorder.h"
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -55,8 +56,9 @@ private:
   // Used by the thread only.
   uint64_t seen = 0;
   Clock::time_point since, awake;
-  bool written = false;
-  mutable std::mutex mutex; // guards what follows
+  bool tried = false;
+  std::atomic<bool> written = false; // the record; read by who reports an error
+  mutable std::mutex mutex;          // guards what follows
   std::condition_variable changed;
   std::array<double, 64> lengths{}; // of the last steps
   size_t steps = 0;

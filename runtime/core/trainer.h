@@ -102,7 +102,7 @@ private:
   Status leaveOut(StepRecord &record);
   Status rollBack(int64_t step);
   void countMicrobatches();
-  Status saveResults();
+  Status saveResults(Progress &progress);
   // Checkpoints, in resume.cpp.
   bool openCheckpoints();
   Status openFolder();
@@ -118,7 +118,7 @@ private:
   bool isCheckpointDue() const;
   bool isCheckpointStep(int64_t done) const;
   Status writeDueCheckpoint();
-  Status writeLastCheckpoint();
+  Together writeLastCheckpoint();
   Status prepareCheckpoints();
   Together startCheckpoint();
   void advanceCheckpoint();
@@ -134,6 +134,7 @@ private:
   Status evaluateDue(Progress &progress);
   Status evaluateLast(Progress &progress);
   Status evaluateNow(Progress &progress);
+  bool isBest(const EvaluationRecord &record);
   Status keepBest(const EvaluationRecord &record);
   void warnOfUnused() const;
   Status saveTo(const std::string &path, Saved what);
@@ -174,6 +175,9 @@ private:
   double lowestLoss = std::numeric_limits<double>::infinity();
   int64_t worse = 0;      // evaluations since the lowest loss
   bool exhausted = false; // --patience has run out
+  // What the last evaluation, and the best one, could not write. A later one
+  // may be able to.
+  Status predicted, kept;
   Log log;
   EventFile events;                           // of rank 0
   std::unique_ptr<UpdateRatios> updateRatios; // null without --histogram-every

@@ -251,7 +251,7 @@ def test(bench, options) -> None:
     refused(bench, "excludes --to dcp", "convert", folder, "--from", "safetensors", "--to", "dcp", "-o", bench.path("x"), code=2)
     refused(bench, "needs --from", "convert", folder, "--to", "safetensors", "-o", bench.path("x"), code=2)
     refused(bench, "", "inspect", folder, "--unknown", code=2)
-    refused(bench, "", "unknown", code=2)
+    refused(bench, "there is no command 'unknown'", "unknown", code=2)
     check_inspect(bench, folder)
     check_states(bench, chosen)
     check_verify(bench, folder)

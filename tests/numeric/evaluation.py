@@ -7,7 +7,9 @@ The losses of PyTorch are in tests/models/references/evaluation.json, for the pa
 references hold after their last step. The fixtures have a last microbatch that is not full.
 """
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -125,6 +127,25 @@ def check_resume(bench) -> None:
         raise Failure(f"best.json names {best}, the evaluations were {parts}")
 
 
+def check_full_disk(bench) -> None:
+    """A best that cannot be written costs a warning, at the end of the run an error, and never the checkpoint of the last step."""
+    fixture = harness.fixture("conv_net")
+    for full, code in (("/full/.step-0000002", 0), ("/full/.step", 3)):
+        best, checkpoints = bench.path("full"), bench.path("full-checkpoints")
+        done = run([bench.path("conv_net-zero3"), *fixture.data, *eval_flags(fixture), "--ranks", 2, "--steps", 4, "--eval-every", 2,
+                    "--best", best, "--checkpoint", checkpoints], code,
+                   env={**os.environ, "LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": full,
+                        "FAULT_CALL": "write", "FAULT_FROM": "1", "FAULT_ERRNO": "28"})
+        index = best / "best.json"
+        kept = json.loads(index.read_text())["step"] if index.exists() else None
+        if kept != (4 if code == 0 else None) or not (checkpoints / "step-0000004").exists() or \
+                "the run goes on without what the evaluation after step 2 found" not in done.stderr or \
+                done.stderr.count("error:") != (code == 3):
+            raise Failure(f"with a full disk the best is of step {kept}:\n{done.stderr}")
+        shutil.rmtree(checkpoints)
+        shutil.rmtree(best)
+
+
 def check_npz(bench) -> None:
     """Data in NumPy's archives, stored and deflated, gives the loss of the same data in .npy files, on all ranks."""
     fixture = harness.fixture("conv_net")
@@ -198,6 +219,7 @@ def test(bench, options):
         check_parity(bench, name, references[name])
     check_training(bench)
     check_resume(bench)
+    check_full_disk(bench)
     check_npz(bench)
     check_old_dump(bench)
     check_refusals(bench)

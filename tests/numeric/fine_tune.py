@@ -2,8 +2,9 @@
 
 usage: fine_tune.py --build DIR --python PYTHON [--torch] [--update]
 
-PYTHON has the packages tokenizers, numpy and onnx. Without --torch the model is tests/models/fine_tune.onnx, and NumPy generates
-the text; with it, PyTorch exports the model and generates too, and both texts must be equal. --update then replaces that file.
+PYTHON has the packages tokenizers, numpy and onnx. Without --torch the model is tests/models/fine_tune.onnx, and NumPy computes
+the loss of the best weights and generates the text. With it, PyTorch exports the model and does both too, and the results must be
+equal; --update then replaces that file.
 """
 import json
 import os
@@ -103,7 +104,7 @@ class Page:
         self.environment = {
             **os.environ, "FSDPC": str(ROOT), "PATH": f"{bench.build / 'bin'}:{self.python.parent}:{os.environ['PATH']}",
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-        self.session, self.printed = "", []
+        self.session, self.printed = "", []  # stdout and stderr of each block
 
     def call(self, *command) -> subprocess.CompletedProcess:
         return run(command, cwd=self.folder, env=self.environment)
@@ -125,7 +126,7 @@ class Page:
             else:
                 self.session += text
                 done = self.call(self.python, "-c", self.session)
-            self.printed.append(done.stdout + done.stderr)
+            self.printed.append((done.stdout, done.stderr))
 
     def lines(self, log: str) -> list[dict]:
         return [json.loads(line) for line in (self.folder / log).read_text().splitlines()]
@@ -133,7 +134,7 @@ class Page:
 
 def check_training(page: Page) -> dict[str, np.ndarray]:
     """The interruption left a checkpoint, the loss on unseen text fell, and the frozen embeddings did not move. Returns the best."""
-    expect(any("exit code 4" in text and "resuming from 'ckpt/step-" in text for text in page.printed), f"printed {page.printed}")
+    expect(any("exit code 4" in out and "resuming from 'ckpt/step-" in err for out, err in page.printed), f"printed {page.printed}")
     before, = (line["eval_loss"] for line in page.lines("before.jsonl") if "eval_step" in line)
     lines = page.lines("tune.jsonl")
     steps, found = ([line[key] for line in lines if key in line] for key in ("step", "eval_step"))
@@ -165,11 +166,21 @@ def check_bits(page: Page) -> None:
 
 
 def check_exported(page: Page) -> None:
+    """The exported model holds the best weights, and compiled again it has their loss."""
     page.helper("tensors", "tuned.onnx", "tuned.npz")
     with np.load(page.folder / "tuned.npz") as tuned:
         best = safetensors(next((page.folder / "best").glob("*.safetensors")))
         for name, values in best.items():
             expect(np.array_equal(tuned[name], values), f"'{name}' of tuned.onnx")
+    page.call("fsdpc", "tuned.onnx", "-o", "again", "--unit-class=GPT2Block")
+    page.call("./again", "--steps", 0, "--eval-tokens", "input_ids=held-out.npy", "--log", "again.jsonl")
+    again, = (line["eval_loss"] for line in page.lines("again.jsonl") if "eval_step" in line)
+    logged = json.loads((page.folder / "best" / "best.json").read_text())["eval_loss"]
+    expect(again == logged, f"the exported model has the loss {again}, logged is {logged}")
+    if page.torch:
+        torch = float(re.search(r"^eval_loss (.*)$", page.printed[-1][0], re.MULTILINE)[1])
+        expect(abs(torch / logged - 1) < 1e-5, f"PyTorch finds the loss {torch}, logged is {logged}")
+        print(f"eval_loss {logged} of the best weights, {torch} in PyTorch")
 
 
 def check_text(page: Page, weights) -> None:
@@ -179,7 +190,8 @@ def check_text(page: Page, weights) -> None:
     print(text)
     expect(text.startswith(PROMPT) and len(text) > len(PROMPT) + LENGTH // 2, f"generated {text!r}")
     if page.torch:
-        expect(page.printed[-1].endswith(text), f"PyTorch generates {page.printed[-1]!r}, NumPy {text!r}")
+        out = page.printed[-1][0]
+        expect(out.endswith(text), f"PyTorch generates {out!r}, NumPy {text!r}")
 
 
 def update_model(page: Page, options) -> None:

@@ -100,6 +100,9 @@ def check_refusals(bench, fixture, program) -> None:
     refuse([*only, "--metric", "linear"], 2, "output 'linear' has shape [4, 10], but a metric is a scalar")
     refuse([*only, "--metric", "accuracy", "--metric", "correct=accuracy"], 2, "two metrics are called 'accuracy'")
     refuse([*only, "--predict", f"accuracy={kept}"], 2, "output 'accuracy' is a scalar; log it with --metric")
+    full = [f"LD_PRELOAD={bench.build}/lib/libruntime_fault_shim.so", "FAULT_PATH=/.kept.npy", "FAULT_CALL=write", "FAULT_FROM=2",
+            "FAULT_ERRNO=28"]
+    refuse(["env", *full, *only, "--ranks", 2, "--predict", f"linear={kept}"], 3, f"cannot save '{kept}'")
     refuse([*only, "--predict", "linear"], 2, "names no file")
     refuse([program, "--steps", 1, *fixture.data, "--predict", f"linear={kept}"], 2, "--predict needs --eval")
     refuse([*only, "--predict", f"linear={kept}", "--predict", f"pick={kept}"], 3, "are both")

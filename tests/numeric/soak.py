@@ -1,9 +1,10 @@
-"""Kills runs at random moments, resumes them on other ranks and strategies, and checks that nothing of it shows in the weights.
+"""Kills runs at random moments, lets their system calls fail, resumes them on other ranks and strategies, and checks that nothing of
+it shows in the weights.
 
 usage: soak.py --build DIR [--histories 3] [--seed S]
 
-A history is one training that is killed several times by SIGKILL, one rank of it or all, while it computes, writes a checkpoint
-or starts. Each part runs on a random number of ranks, as threads or under mpirun, with a random strategy and rhythm of
+A history is one training that is disturbed several times: killed by SIGKILL, one rank of it or all, while it computes, writes a
+checkpoint or starts; or a call on its checkpoints fails, once or from then on, as on a full disk. Each part runs on a random number of ranks, as threads or under mpirun, with a random strategy and rhythm of
 checkpoints. In the end the weights must have the bits of a run that nobody disturbed. A seed repeats the choices, not the moments.
 """
 import os
@@ -17,8 +18,10 @@ from pathlib import Path
 import identity
 from harness import Failure, TIMEOUT, fixture, main, mpirun
 
-MODEL, MICROBATCHES, STEPS, KILLS = "gpt_dropout", 4, 12, 3
+MODEL, MICROBATCHES, STEPS, PARTS = "gpt_dropout", 4, 12, 3
 STRATEGIES = ("zero3", "zero2", "zero1", "ddp")
+# Calls of tests/unit/runtime_fault_shim.cpp, and with what they fail.
+FAULTS = {"open": (5, 24), "write": (5, 28), "fsync": (5,), "rename": (28,), "close": (5,), "mkdir": (28,), "read": (5,)}
 
 
 def descendants(pid: int) -> list[int]:
@@ -46,7 +49,7 @@ class Soak:
     def __init__(self, bench, seed: int):
         self.bench, self.random, self.fixture = bench, random.Random(seed), fixture(MODEL)
         self.programs = [bench.compile_fixture(self.fixture, strategy, f"--strategy={strategy}") for strategy in STRATEGIES]
-        self.runs = self.killed = 0
+        self.runs = self.killed = self.failed = 0
 
     def command(self, program: Path, ranks: int, local: bool, saved: Path, *flags) -> list[str]:
         launch = [program, "--ranks", ranks] if local else [*mpirun(ranks), program]
@@ -54,16 +57,25 @@ class Soak:
                 (*launch, *self.fixture.data, "--seed", self.fixture.seed, "--steps", STEPS, "--shuffle", "--threads", 1,
                  "--accumulate", MICROBATCHES // ranks, "--save", saved, *flags)]
 
-    def start(self, command: list[str]) -> subprocess.Popen:
+    def start(self, command: list[str], **variables: str) -> subprocess.Popen:
         self.runs += 1
         self.output = open(self.bench.path("output"), "w+")
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output, env={**os.environ, **variables})
 
-    def finish(self, command: list[str], running: subprocess.Popen) -> None:
+    def finish(self, command: list[str], running: subprocess.Popen, codes=(0,)) -> None:
         """Waits for a run that was not killed, which must succeed."""
-        if running.wait(TIMEOUT) != 0:
+        if running.wait(TIMEOUT) not in codes:
             self.output.seek(0)
             raise Failure(f"{' '.join(command)}\nexit code {running.returncode}\n{self.output.read()[-4000:]}")
+
+    def fail(self, command: list[str]) -> None:
+        """Runs to the end while a call on files of checkpoints fails in each process: the run goes on, or ends with an error."""
+        self.failed += 1
+        call = self.random.choice(list(FAULTS))
+        how = {"FAULT_CALL": call, "FAULT_ERRNO": str(self.random.choice(FAULTS[call])), "FAULT_PATH": "checkpoints-",
+               self.random.choice(("FAULT_AT", "FAULT_FROM")): str(self.random.randint(1, 12)),
+               "LD_PRELOAD": str(self.bench.build / "lib" / "libruntime_fault_shim.so")}
+        self.finish([*map("=".join, how.items()), *command], self.start(command, **how), (0, 3))
 
     def disturb(self, command: list[str], seconds: float) -> None:
         """Starts a run and kills one rank or all of them after a while, unless it has ended."""
@@ -101,13 +113,16 @@ class Soak:
         expected = identity.tensors(saved.read_bytes())
         for history in range(histories):
             folder, saved = (self.bench.path(f"{name}-{history}") for name in ("checkpoints", "saved"))
-            for _ in range(KILLS):
-                self.disturb(self.choose(folder, saved), self.random.uniform(0, 0.8) * usual)
+            for _ in range(PARTS):
+                if self.random.random() < 0.3:
+                    self.fail(self.choose(folder, saved))
+                else:
+                    self.disturb(self.choose(folder, saved), self.random.uniform(0, 0.8) * usual)
             command = self.choose(folder, saved)
             self.finish(command, self.start(command))
             if identity.tensors(saved.read_bytes()) != expected:
                 raise Failure(f"history {history} ended in other weights; its last part was\n{' '.join(command)}")
-        print(f"{self.runs} runs, of which {self.killed} were killed")
+        print(f"{self.runs} runs, of which {self.killed} were killed and {self.failed} had a call that fails")
         if histories > 1 and not self.killed:
             raise Failure("no run was killed: all had ended before")
 

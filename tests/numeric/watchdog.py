@@ -65,7 +65,7 @@ def check_stopped(bench, program, fixture) -> None:
             if "stopped" in locals() and Path(f"/proc/{stopped}/exe").exists():
                 os.kill(stopped, signal.SIGKILL)
     lines = [line for line in errors.splitlines() if line.startswith("error:")]
-    expected = r"error: rank 1 on node '[^']+' was lost \(no answer for 4 s\); rank 0 is at step \d+"
+    expected = r"error: rank 1 on node '[^']+' was lost \(no answer for 4 s\); rank 0 is at step \d+.*; the last commands are in '.*flight.0.json'"
     if job.returncode != 3 or len(lines) != 1 or not re.match(expected, lines[0]):
         raise Failure(f"exit code {job.returncode}, expected 3, and one line like '{expected}':\n{errors}")
     record = check_record(bench.path("flight.0.json"), 0)

@@ -5,7 +5,9 @@ has the package tensorboard, that reads the folders too.
 """
 import json
 import math
+import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -221,8 +223,8 @@ def check_progress(bench, program: Path, chosen) -> None:
     expect(len(lines) > 0 and all(re.fullmatch(form, line.strip()) for line in lines), f"progress: {text!r}")
 
 
-def top(bench, *arguments, expected: int = 0) -> subprocess.CompletedProcess:
-    return run([bench.build / "bin" / "fsdpc", "top", *arguments], expected=expected)
+def top(bench, *arguments, expected: int = 0, **more) -> subprocess.CompletedProcess:
+    return run([bench.build / "bin" / "fsdpc", "top", *arguments], expected=expected, **more)
 
 
 def table(bench, *arguments) -> list[dict[str, str]]:
@@ -306,9 +308,32 @@ def check_plot(bench) -> None:
     expect(min(heights) == 32 and len(heights) < 1000, f"the spike is at {min(heights)}, of {len(heights)} points")
     expect(all(math.isfinite(height) for height in heights), "heights")
     before = image.read_bytes()
-    expect("does not end in .svg" in top(bench, log, "--plot", bench.path("plot.png"), expected=2).stderr, "a name of PNG")
+    expect("does not end in .svg or .png" in top(bench, log, "--plot", bench.path("plot.pdf"), expected=2).stderr, "a name of PDF")
     top(bench, bench.path("none"), "--plot", image, expected=1)
     expect(image.read_bytes() == before, "a failure changed the image")
+    check_png(bench, log, before)
+
+
+def check_png(bench, log: Path, svg: bytes) -> None:
+    """rsvg-convert gets the SVG, here a stand-in for it; the image that is there stays if it fails or is not installed."""
+    image, tools = bench.path("plot.png"), bench.path("tools")
+    tools.mkdir()
+    (tools / "rsvg-convert").write_text('#!/bin/sh\n/bin/cat >"$3"; exit $DRAWN\n')
+    image.write_text("old")
+
+    def draw(path, code: str, expected: int) -> str:
+        done = top(bench, log, "--plot", image, expected=expected, env={**os.environ, "PATH": str(path), "DRAWN": code})
+        expect(sorted(bench.folder.glob(".plot.png*")) == [], "a temporary file is left")
+        return done.stderr
+
+    expect("install it (Debian: librsvg2-bin)" in draw(tools, "0", 3), "rsvg-convert may not be run")
+    (tools / "rsvg-convert").chmod(0o755)
+    expect("could not draw the plot" in draw(tools, "1", 3) and image.read_text() == "old", "a failure changed the image")
+    draw(tools, "0", 0)
+    expect(image.read_bytes() == svg, "rsvg-convert got another SVG")
+    if shutil.which("rsvg-convert"):
+        draw(os.environ["PATH"], "0", 0)
+        expect(image.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n", "the image is no PNG")
 
 
 def test(bench, options) -> None:

@@ -68,6 +68,27 @@ TEST_F(Checkpoints, ALaterFormatIsRefused) {
   EXPECT_EQ(run(flags + "--resume=3").code, 0);
 }
 
+// A checkpoint in place of the folder that holds it: the run does not begin at
+// step 0 in there.
+TEST_F(Checkpoints, ACheckpointIsNoFolderOfThem) {
+  ASSERT_EQ(run("--steps 2 --checkpoint c").code, 0);
+  shell("mkdir dcp && touch dcp/.metadata dcp/__0_0.distcp");
+  for (auto &[path, message] :
+       {std::pair("c/step-0000002", "is a checkpoint, not a folder of them; "),
+        std::pair("dcp", "is a checkpoint of PyTorch; ")}) {
+    std::vector<std::string> before = names(path);
+    for (const char *resume : {"", " --resume"}) {
+      Outcome outcome =
+          run(std::string("--steps 4 --checkpoint ") + path + resume);
+      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_EQ(outcome.errors(), 1) << outcome.err;
+      EXPECT_THAT(outcome.err,
+                  HasSubstr("error: '" + std::string(path) + "' " + message));
+    }
+    EXPECT_EQ(names(path), before);
+  }
+}
+
 // What this user may not read is not damaged either.
 TEST_F(Checkpoints, AnUnreadableOneIsRefused) {
   if (sanitized)

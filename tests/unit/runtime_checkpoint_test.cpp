@@ -142,10 +142,15 @@ TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
                                      "step 0"));
   std::string saved = folder.read("out.safetensors");
   std::filesystem::remove(folder / "out.safetensors");
-  outcome = run("--steps 2 --resume " + flags);
+  outcome = run("--steps 2 --lr 0.007 --resume " + flags);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("other settings")));
   EXPECT_THAT(outcome.err, HasSubstr("nothing to train: 3 steps are done"));
   EXPECT_EQ(folder.read("out.safetensors"), saved);
+  outcome = run("--steps 4 --lr 0.007 --resume " + flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("other settings: --steps is '4', was '3', "
+                                     "--lr is '0.007', was '0."));
 }
 
 // Of five checkpoints the two newest stay.

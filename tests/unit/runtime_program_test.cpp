@@ -479,6 +479,16 @@ for name, method in ("i.npz", zipfile.ZIP_STORED), ("packed.npz", zipfile.ZIP_DE
  "scale": "two.safetensors"}})");
   for (const char *init : {".", "model.safetensors.index.json"})
     EXPECT_EQ(run(std::string("--steps 1 --ranks 2 --init ") + init).code, 0);
+  // A small model is one file, without an index.
+  shell("mkdir hub");
+  outcome = run("--steps 1 --init hub");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("error: 'hub' is a folder without model."
+                        "safetensors or an index of such files; "));
+  shard("hub/model.safetensors",
+        {{"table", 10}, {"weight", 3}, {"bias", 1}, {"scale", 1}});
+  EXPECT_EQ(run("--steps 1 --ranks 2 --init hub").code, 0);
   outcome = run("--steps 1 --init . --log two.safetensors");
   EXPECT_THAT(outcome.err,
               HasSubstr("--init './two.safetensors' are the same file"));

@@ -214,6 +214,12 @@ int runCkpt(int argc, char **argv) {
   } catch (const CLI::CallForHelp &help) {
     return app.exit(help);
   } catch (const CLI::ParseError &error) {
+    std::string first = argc > 1 ? argv[1] : "-";
+    auto isFirst = [&](const CLI::App *app) {
+      return app->get_name() == first;
+    };
+    if (first[0] != '-' && app.get_subcommands(isFirst).empty())
+      return usageError("there is no command '" + first + "'");
     return usageError(error.what());
   }
   const std::string name = app.get_subcommands().front()->get_name();

@@ -83,8 +83,9 @@ int runTop(int argc, char **argv) {
       ->check(CLI::Range(0.1, 3600.));
   app.add_option("--plot", arguments.plot,
                  "writes the curves of loss, norm, learning rate and "
-                 "throughput as an image, instead of the table")
-      ->option_text("FILE.svg");
+                 "throughput as an image, instead of the table; a PNG needs "
+                 "rsvg-convert")
+      ->option_text("FILE.svg|FILE.png");
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {
@@ -97,15 +98,16 @@ int runTop(int argc, char **argv) {
   if (arguments.plot.empty())
     return watch(arguments, logs);
   const std::string &plot = arguments.plot;
-  if (plot.size() < 4 || plot.substr(plot.size() - 4) != ".svg")
-    return report({"--plot: '" + plot +
-                   "' does not end in .svg; the image is "
-                   "an SVG, which browsers and converters read"},
-                  2);
+  std::string ending =
+      plot.substr(plot.size() - std::min<size_t>(4, plot.size()));
+  if (ending != ".svg" && ending != ".png")
+    return report({"--plot: '" + plot + "' does not end in .svg or .png"}, 2);
   if (Status updated = update(logs); !updated)
     return report(updated.error(), 1);
   std::string image = plotOf(logs);
-  Status written = writeWhole(plot, image.data(), image.size());
+  Status written = ending == ".png"
+                       ? writePng(plot, image)
+                       : writeWhole(plot, image.data(), image.size());
   return written ? 0 : report(written.error(), 3);
 }
 

@@ -1,6 +1,7 @@
 // `fsdpc top`: shows running and finished jobs by their logs.
 #pragma once
 
+#include "shared/status.h"
 #include "tools/top/run_log.h"
 
 #include <string>
@@ -14,6 +15,9 @@ std::string tableOf(const std::vector<RunLog> &logs, double now);
 // Returns an SVG image of the curves of all logs: losses, norm, learning rate
 // and throughput over the steps.
 std::string plotOf(const std::vector<RunLog> &logs);
+
+// Writes the image as a PNG, for which it runs rsvg-convert.
+Status writePng(const std::string &path, const std::string &svg);
 
 // Reads the command line `top …`, of which argv[0] is "top", and runs it.
 // Returns the exit code.
