@@ -134,7 +134,9 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
     }
     update = b.op<fsdp::UpdateStatisticsOp>(
         FlatSymbolRefAttr::get(b.builder.getContext(), buffer->fqn), statistic,
-        b.builder.getF64FloatAttr(weight));
+        b.builder.getF64FloatAttr(weight), /*mode=*/StringAttr());
+    if (options.buffers != fsdp::BufferMode::Sequential)
+      update.setMode(fsdp::nameOf(options.buffers));
   }
   return success();
 }
