@@ -55,19 +55,24 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 namespace {
 
+// The graph that is changed: the model's, or for every other seed that of its
+// own training.
+onnx::GraphProto &graphOf(onnx::ModelProto &model, unsigned seed) {
+  if (model.training_info_size() > 0 && seed / 2 % 2)
+    return *model.mutable_training_info(0)->mutable_algorithm();
+  return *model.mutable_graph();
+}
+
 // Changes one thing in a model.
 class Mutation {
 public:
   // Collects the names of all values, which new edges may refer to, also
   // against the order of the nodes.
   Mutation(onnx::ModelProto &model, unsigned seed)
-      : graph(*model.mutable_graph()), random(seed) {
-    for (const onnx::ValueInfoProto &input : graph.input())
-      names.push_back(input.name());
-    for (const onnx::TensorProto &tensor : graph.initializer())
-      names.push_back(tensor.name());
-    for (const onnx::NodeProto &node : graph.node())
-      names.insert(names.end(), node.output().begin(), node.output().end());
+      : graph(graphOf(model, seed)), random(seed) {
+    addNames(model.graph());
+    if (&graph != &model.graph())
+      addNames(graph);
   }
 
   void apply() {
@@ -107,6 +112,14 @@ public:
   }
 
 private:
+  void addNames(const onnx::GraphProto &from) {
+    for (const onnx::ValueInfoProto &input : from.input())
+      names.push_back(input.name());
+    for (const onnx::TensorProto &tensor : from.initializer())
+      names.push_back(tensor.name());
+    for (const onnx::NodeProto &node : from.node())
+      names.insert(names.end(), node.output().begin(), node.output().end());
+  }
   size_t number(size_t below) { return random() % below; }
   int64_t edge() { return edges[number(std::size(edges))]; }
 
@@ -182,7 +195,7 @@ private:
       "value",       "alpha",        "k",          "p",
       "batch_dims",  "ignore_index", "num_groups", "is_causal",
       "q_num_heads", "kv_num_heads", "value_int",  "value_ints",
-      "ceil_mode"};
+      "ceil_mode",   "xs",           "y"};
   static constexpr const char *ops[] = {"Add",
                                         "Sub",
                                         "Mul",
@@ -268,7 +281,10 @@ private:
                                         "SoftmaxCrossEntropyLoss",
                                         "NegativeLogLikelihoodLoss",
                                         "Attention",
-                                        "RotaryEmbedding"};
+                                        "RotaryEmbedding",
+                                        "Gradient",
+                                        "Adam",
+                                        "Momentum"};
 
   onnx::GraphProto &graph;
   std::mt19937 random;

@@ -37,6 +37,20 @@ public:
   // Returns the tensor of that name, which --keep-output names. Returns null
   // after an error if there is none, or if no node computes it.
   mlir::Value findOutput(llvm::StringRef name);
+  // A tensor from outside of a graph. `elementType` is an ONNX type, or 0.
+  struct Given {
+    llvm::StringRef name;
+    mlir::Value value;
+    int64_t elementType;
+  };
+  // Imports a graph that is no part of the microbatch into `body` and returns
+  // its outputs of those names. Only `given` is visible to it. Emits one error
+  // for all nodes that are refused.
+  mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+  importBeside(mlir::Block &body, const onnx::GraphProto &graph,
+               llvm::ArrayRef<Given> given,
+               llvm::ArrayRef<std::string> outputs);
+  llvm::StringRef path() const { return model.path; }
   // For what is built after the graph, such as reports.
   Emitter &emitter() { return b; }
 

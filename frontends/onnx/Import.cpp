@@ -6,6 +6,9 @@
 
 #include "frontends/onnx/GraphImporter.h"
 #include "frontends/onnx/Inputs.h"
+#include "frontends/onnx/ModelOptimizer.h"
+
+#include "compiler/dialects/fsdp/OptionTable.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -65,6 +68,10 @@ static Value reported(Emitter &b, Value value, bool isScalar) {
   if (element.isInteger(1) || element.isInteger(32) || element.isInteger(64))
     return value;
   return b.cast(value, b.builder.getI64Type());
+}
+
+static bool isGiven(const fsdp::CompileOptions &options, StringRef name) {
+  return llvm::is_contained(options.given, fsdp::findOption(name));
 }
 
 // Reports the tensors of --keep-output. One with a single element is a scalar.
@@ -149,8 +156,31 @@ static void emitCounters(OpBuilder &builder, func::FuncOp function,
   });
 }
 
+// Takes the loss and the optimizer of the model's own training, unless the user
+// has given others, and the initial values in any case.
+static LogicalResult adoptTraining(const Training &training,
+                                   GraphImporter &importer,
+                                   ParameterTable &parameters,
+                                   fsdp::CompileOptions &options,
+                                   ImportSummary &summary) {
+  auto initial = readInitialization(training, importer);
+  if (failed(initial) || failed(parameters.setInitial(*initial)))
+    return failure();
+  if (!training.updatesParameters())
+    return success();
+  if (!isGiven(options, "optimizer")) {
+    auto update = importUpdate(training, *initial, importer, parameters);
+    return failed(update) ? failure()
+                          : adoptOptimizer(*update, importer, parameters,
+                                           options, summary);
+  }
+  summary.optimizer = options.optimizer.name() +
+                      " of --optimizer, not that of the model's training_info";
+  return success();
+}
+
 FailureOr<OwningOpRef<ModuleOp>>
-fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
+fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
                             MLIRContext *context, ImportSummary *summary) {
   context->loadDialect<nn::NNDialect, fsdp::FSDPDialect, func::FuncDialect>();
   Location loc = UnknownLoc::get(context);
@@ -163,8 +193,14 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
   if (!model)
     return failure();
 
+  FailureOr<Training> training =
+      Training::take(*model, !isGiven(options, "optimizer"), context);
+  if (failed(training))
+    return failure();
+  if (!training->loss.empty() && options.loss.empty())
+    (void)fsdp::setOption(*fsdp::findOption("loss"), training->loss, options);
   Weights weights(*model, counts.budgets, context);
-  ParameterTable parameters(*model, weights, options, context);
+  ParameterTable parameters(*model, *training, weights, options, context);
   if (failed(weights.check()) || failed(parameters.build()))
     return failure();
   FailureOr<ModelInputs> inputs =
@@ -198,6 +234,8 @@ fsdpc::frontend::importOnnx(StringRef path, const fsdp::CompileOptions &options,
     return failure();
   reportLoss(importer.emitter(), lossValue);
   eraseDead(function.getBody().front());
+  if (failed(adoptTraining(*training, importer, parameters, options, counts)))
+    return failure();
 
   // Names of the symbols that survive: those that ops in the function still
   // refer to. Statistics are updated even where nothing loads them.

@@ -22,6 +22,9 @@ struct ImportSummary {
   int64_t parameters = 0, parameterElements = 0, trainableElements = 0;
   int64_t aliases = 0, buffers = 0, inputs = 0, dropouts = 0, batchNorms = 0;
   int64_t detached = 0; // values that gradients do not pass
+  // The optimizer that the model carries, or why another one is used; empty for
+  // a model without.
+  std::string optimizer;
   Budgets budgets;
   // The model and its external data, which no output may replace.
   std::set<FileIdentity> files;
@@ -30,9 +33,10 @@ struct ImportSummary {
 // Reads the model at `path`. Errors are diagnostics of `context`: a single
 // error, with a note per node if several nodes are refused. Initial values of
 // parameters stay in their files; the module records file, offset, length and
-// hash.
+// hash. A model that says itself how it is trained sets the options that were
+// not given: the loss, the optimizer, and its rate.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
-importOnnx(llvm::StringRef path, const fsdp::CompileOptions &options,
+importOnnx(llvm::StringRef path, fsdp::CompileOptions &options,
            mlir::MLIRContext *context, ImportSummary *summary = nullptr);
 
 } // namespace fsdpc::frontend

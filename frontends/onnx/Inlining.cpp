@@ -1,7 +1,10 @@
-// The parts of GraphImporter that import nested graphs in place: functions, the
-// branches of If and the bodies of loops. Each has a frame of names of its own;
-// a branch and a body also see the names around them.
+// The parts of GraphImporter that import other graphs than the model's: in
+// place functions, the branches of If and the bodies of loops, and beside it
+// those of the model's own training. Each has a frame of names of its own; a
+// branch and a body also see the names around them.
 #include "frontends/onnx/GraphImporter.h"
+
+#include "llvm/ADT/ScopeExit.h"
 
 using namespace mlir;
 using namespace fsdpc;
@@ -141,4 +144,52 @@ LogicalResult GraphImporter::inlineBody(
   }
   frame = inner.parent;
   return success(refusals.size() == before);
+}
+
+// The graph's own constants come after what is given, which replaces them.
+FailureOr<SmallVector<Value>>
+GraphImporter::importBeside(Block &body, const onnx::GraphProto &graph,
+                            ArrayRef<Given> given,
+                            ArrayRef<std::string> outputs) {
+  Location loc = b.builder.getUnknownLoc();
+  std::string reason = InliningCost(functions).spend(graph, summary.budgets);
+  if (!reason.empty())
+    return emitError(loc) << "training_info of '" << model.path << "' has "
+                          << reason;
+  OpBuilder::InsertionGuard guard(b.builder);
+  b.builder.setInsertionPointToEnd(&body);
+  Frame inner;
+  inner.opsets = root.opsets;
+  frame = &inner;
+  // Random numbers of a microbatch are none of this graph's.
+  Value ofMicrobatch = std::exchange(randomValue, Value());
+  llvm::scope_exit leave([&] {
+    frame = &root;
+    randomValue = ofMicrobatch;
+    b.scope = b.classes = nullptr;
+    b.loc = loc;
+  });
+  for (const Given &tensor : given)
+    define(tensor.name, tensor.value, tensor.elementType);
+  for (const onnx::TensorProto &tensor : graph.initializer()) {
+    if (find(tensor.name()))
+      continue;
+    FailureOr<DenseElementsAttr> value = tensors.constant(tensor);
+    if (failed(value))
+      return emitError(loc) << "'" << tensor.name() << "' of '" << model.path
+                            << "' cannot be read: " << tensors.problem;
+    define(tensor.name(), b.constant(*value), tensor.data_type());
+  }
+  importNodes(graph.node());
+  if (failed(reportRefusals()))
+    return failure();
+  SmallVector<Value> values;
+  for (const std::string &output : outputs) {
+    values.push_back(lookup(output));
+    if (!values.back())
+      return emitError(loc)
+             << "training_info of '" << model.path << "' does not compute '"
+             << output << "', which a binding names";
+  }
+  return values;
 }

@@ -74,7 +74,8 @@ struct Message {
     dimension,
     function,
     opset,
-    entry
+    entry,
+    training
   };
   llvm::SmallVector<uint64_t> strings, numbers;
   llvm::SmallVector<std::pair<uint64_t, Kind>> messages;
@@ -89,7 +90,11 @@ static const Message &messageOf(Message::Kind kind) {
   static const Message all[] = {
       {{2, 3, 4, 6},
        {},
-       {{7, M::graph}, {8, M::opset}, {14, M::entry}, {25, M::function}}},
+       {{7, M::graph},
+        {8, M::opset},
+        {14, M::entry},
+        {20, M::training},
+        {25, M::function}}},
       {{2, 10},
        {},
        {{1, M::node},
@@ -122,6 +127,7 @@ static const Message &messageOf(Message::Kind kind) {
         {14, M::entry}}},
       {{1}, {}, {}},
       {{1, 2}, {}, {}},
+      {{}, {}, {{1, M::graph}, {2, M::graph}, {3, M::entry}, {4, M::entry}}},
   };
   return all[kind];
 }

@@ -128,13 +128,15 @@ LogicalResult ParameterTable::add(StringRef name, TensorRole role,
     return emitError(UnknownLoc::get(context))
            << "tensor '" << name << "' of '" << model.path
            << "' is defined more than once";
-  tensors.push_back({name.str(),
-                     fqn,
-                     role,
-                     RankedTensorType::get(shape, element),
-                     initializer,
-                     {},
-                     declaredFrozen.contains(name)});
+  tensors.push_back(
+      {name.str(),
+       fqn,
+       role,
+       RankedTensorType::get(shape, element),
+       initializer,
+       {},
+       declaredFrozen.contains(name) ||
+           (training.updatesParameters() && !training.trains(name))});
   return success();
 }
 
@@ -189,11 +191,18 @@ LogicalResult ParameterTable::build() {
     }
   llvm::StringSet<> statistics = batchNormStatistics(graph);
   llvm::StringSet<> differentiated = differentiatedTensors(graph);
+  for (const Training::Trained &trained : training.trained)
+    differentiated.insert(trained.parameter);
+
   // Without any metadata the model is not torch's, and a float initializer of
   // rank 1 or more is a parameter.
   auto role = [&](StringRef name, bool mayBeParameter) {
     if (statistics.contains(name))
       return TensorRole::buffer;
+    if (training.trains(name))
+      return TensorRole::parameter;
+    if (training.constants.contains(name))
+      return TensorRole::constant;
     auto kind = kinds.find(name);
     bool isParameter = kinds.empty()
                            ? mayBeParameter
@@ -279,11 +288,48 @@ ParameterTable::counterOf(StringRef runningMean) const {
   return buffers.contains(name) ? std::optional(name) : std::nullopt;
 }
 
+LogicalResult ParameterTable::setInitial(const InitialValues &values) {
+  for (const NamedTensor &tensor : tensors) {
+    bool isSet = values.rules.contains(tensor.name) ||
+                 values.values.contains(tensor.name);
+    if (isSet && tensor.role == TensorRole::constant)
+      return emitError(UnknownLoc::get(context))
+             << "the initialization of '" << model.path << "' sets '"
+             << tensor.name << "', which is neither a parameter nor a state; "
+             << "give it that value in its initializer";
+    if (!isSet || rule(tensor))
+      continue;
+    auto refuse = [&](ArrayRef<int64_t> shape) {
+      return emitError(UnknownLoc::get(context))
+             << "the initialization of '" << tensor.name << "' of '"
+             << model.path << "' has another type or shape, "
+             << printShape(shape) << ", than the tensor, " << tensor.type;
+    };
+    if (auto random = values.rules.find(tensor.name);
+        random != values.rules.end()) {
+      if (ArrayRef(random->second.shape) != tensor.type.getShape())
+        return refuse(random->second.shape);
+      Result<InitRule> parsed = parseInitRule(random->second.rule);
+      if (!parsed)
+        return emitError(UnknownLoc::get(context))
+               << "the initialization '" << random->second.rule << "' of '"
+               << tensor.name << "' " << parsed.error().message;
+      initial.rules[tensor.name] = random->second;
+    }
+    if (DenseElementsAttr value = values.values.lookup(tensor.name)) {
+      if (value.getType() != tensor.type)
+        return refuse(cast<RankedTensorType>(value.getType()).getShape());
+      initial.values[tensor.name] = value;
+    }
+  }
+  return success();
+}
+
 // ---- symbols ----
 
 // The value is in one of four places: a range of a file that the program reads
 // (source), the module (value), a rule that fills it, or --init of the program
-// (none of them).
+// (none of them). The model's own initialization comes before its values.
 LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
                                          const NamedTensor &tensor,
                                          bool isTrainable) {
@@ -295,7 +341,12 @@ LogicalResult ParameterTable::emitTensor(OpBuilder &builder,
            << "tensor '" << tensor.name << "' of '" << model.path
            << "' cannot be read: " << weights.problem;
   };
-  if (tensor.initializer >= 0) {
+  if (DenseElementsAttr found = initial.values.lookup(tensor.name)) {
+    value = found;
+  } else if (auto random = initial.rules.find(tensor.name);
+             random != initial.rules.end()) {
+    rule = builder.getStringAttr(random->second.rule);
+  } else if (tensor.initializer >= 0) {
     bool embed = options.embedWeights;
     if (!embed) {
       FailureOr<fsdp::SourceAttr> place = weights.source(tensor.initializer);

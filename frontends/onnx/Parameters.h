@@ -1,10 +1,12 @@
 // Decides which tensors of a model are parameters or buffers, by which names,
-// and where their values come from.
+// and where their values come from: the model's files, the initialization of
+// its own training, a rule, or --init of the program.
 #pragma once
 
 #include "compiler/dialects/fsdp/Names.h"
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/Metadata.h"
+#include "frontends/onnx/Training.h"
 #include "frontends/onnx/Weights.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -39,14 +41,26 @@ constexpr int64_t kDynamicSize = std::numeric_limits<int64_t>::min();
 std::string tensorFault(int64_t onnxType, llvm::ArrayRef<int64_t> shape,
                         mlir::MLIRContext *context);
 
+// What the initialization graph of a model makes of tensors.
+struct InitialValues {
+  // Random numbers of a shape, as --init-rule has them.
+  struct Random {
+    std::string rule;
+    llvm::SmallVector<int64_t> shape;
+  };
+  llvm::StringMap<mlir::DenseElementsAttr> values;
+  llvm::StringMap<Random> rules;
+};
+
 // The named tensors of a model. `build` comes first; `find` and `counterOf` are
 // valid after it, and `emit` comes once the used symbols are known.
 class ParameterTable {
 public:
-  ParameterTable(const ModelFile &model, Weights &weights,
-                 const fsdp::CompileOptions &options,
+  ParameterTable(const ModelFile &model, const Training &training,
+                 Weights &weights, const fsdp::CompileOptions &options,
                  mlir::MLIRContext *context)
-      : model(model), weights(weights), options(options), context(context) {}
+      : model(model), training(training), weights(weights), options(options),
+        context(context) {}
 
   // Classifies initializers and inputs, and finds aliases. Emits an error for
   // each tensor that has an unsupported type or shape; `refused` names them.
@@ -62,6 +76,10 @@ public:
   // Returns true if `name` is a parameter of the graph that is to be trained,
   // by --trainable, --frozen and what the module says.
   bool mayTrain(llvm::StringRef name);
+
+  // Replaces the values of tensors, except where an --init-rule matches. Emits
+  // an error if one has another type than its tensor.
+  mlir::LogicalResult setInitial(const InitialValues &values);
 
   // Defines the symbols of the tensors in `used`, and warns of the others.
   // Emits an error if a value cannot be read.
@@ -87,9 +105,11 @@ private:
   std::optional<std::string> rule(const NamedTensor &tensor) const;
 
   const ModelFile &model;
+  const Training &training;
   Weights &weights;
   const fsdp::CompileOptions &options;
   mlir::MLIRContext *context;
+  InitialValues initial;
   fsdp::NamePatterns frozen, trainable;
   std::vector<SignatureEntry> signature;
   llvm::StringSet<> buffers;        // those that the signature names

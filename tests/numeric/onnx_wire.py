@@ -54,15 +54,30 @@ def integer(name: str, number: int) -> bytes:
     return field(1, name) + field(3, number) + field(20, 2)
 
 
-def node(op: str, inputs: list[str], outputs: list[str], *attributes: bytes, name: str = "") -> bytes:
+def strings(name: str, values: list[str]) -> bytes:
+    return field(1, name) + b"".join(field(9, v) for v in values) + field(20, 8)
+
+
+def node(op: str, inputs: list[str], outputs: list[str], *attributes: bytes, name: str = "", domain: str = "") -> bytes:
     return (b"".join(field(1, i) for i in inputs) + b"".join(field(2, o) for o in outputs) + field(3, name or outputs[0]) +
-            field(4, op) + b"".join(field(5, a) for a in attributes))
+            field(4, op) + b"".join(field(5, a) for a in attributes) + (field(7, domain) if domain else b""))
+
+
+def graph(nodes: list[bytes], inputs: list[bytes], outputs: list[bytes], initializers: list[bytes]) -> bytes:
+    return (b"".join(field(1, n) for n in nodes) + field(2, "graph") + b"".join(field(5, t) for t in initializers) +
+            b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs))
 
 
 def model(nodes: list[bytes], inputs: list[bytes], outputs: list[bytes], initializers: list[bytes], opset: int = 18) -> bytes:
-    graph = (b"".join(field(1, n) for n in nodes) + field(2, "graph") + b"".join(field(5, t) for t in initializers) +
-             b"".join(field(11, i) for i in inputs) + b"".join(field(12, o) for o in outputs))
-    return field(1, 10) + field(7, graph) + field(8, field(1, "") + field(2, opset))
+    return field(1, 10) + field(7, graph(nodes, inputs, outputs, initializers)) + field(8, field(1, "") + field(2, opset))
+
+
+def training(algorithm: bytes, updates: dict[str, str], initialization: bytes = b"", initial: dict[str, str] | None = None) -> bytes:
+    """What a model with its own training has beside the others: a TrainingInfoProto, and the opset of its nodes."""
+    def bindings(number: int, names: dict[str, str]) -> bytes:
+        return b"".join(field(number, field(1, key) + field(2, name)) for key, name in names.items())
+    info = (field(1, initialization) if initialization else b"") + field(2, algorithm) + bindings(3, initial or {}) + bindings(4, updates)
+    return field(20, info) + field(8, field(1, "ai.onnx.preview.training") + field(2, 1))
 
 
 def small(w: bytes | None = None, op: str = "MatMul", width=2, opset: int = 18, outputs=("loss",), parameters=True,

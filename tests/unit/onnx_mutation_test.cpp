@@ -86,7 +86,8 @@ TEST_P(OnnxMutation, NumbersChanged) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, OnnxMutation,
                          testing::Values("linears.onnx", "conv_net.onnx",
-                                         "gpt_opset23.onnx", "gpt_untied.onnx"),
+                                         "gpt_opset23.onnx", "gpt_untied.onnx",
+                                         "own_training.onnx"),
                          [](const auto &info) {
                            return llvm::sys::path::stem(info.param).str();
                          });

@@ -432,9 +432,12 @@ int run(const Arguments &arguments) {
   if (!model)
     return ckpt::inputFault;
   fsdp::CompileOptions options;
+  auto training = Training::take(*model, /*withUpdate=*/false, &context);
+  if (failed(training))
+    return ckpt::inputFault;
   Weights weights(*model, budgets, &context);
   // The importer's own table names the tensors, as in a compile.
-  ParameterTable parameters(*model, weights, options, &context);
+  ParameterTable parameters(*model, *training, weights, options, &context);
   if (failed(weights.check()) || failed(parameters.build()))
     return ckpt::inputFault;
   auto source = ckpt::openTensors(arguments.weights, ckpt::Content::values);

@@ -32,7 +32,7 @@ LogicalResult fsdpc::driver::usageError(const Twine &text) {
 }
 
 FailureOr<OwningOpRef<ModuleOp>>
-fsdpc::driver::importModel(StringRef path, const CompileOptions &options,
+fsdpc::driver::importModel(StringRef path, CompileOptions options,
                            MLIRContext *context, ImportSummary *summary) {
   auto module = importOnnx(path, options, context, summary);
   if (failed(module))

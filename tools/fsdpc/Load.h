@@ -16,9 +16,10 @@ constexpr int inputFault = 1, usageFault = 2;
 // Prints an error that belongs to no place in the input.
 llvm::LogicalResult usageError(const llvm::Twine &text);
 
-// Imports a model, with the options in the module.
+// Imports a model, with the options in the module, and those that the model
+// itself sets.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>
-importModel(llvm::StringRef path, const fsdp::CompileOptions &options,
+importModel(llvm::StringRef path, fsdp::CompileOptions options,
             mlir::MLIRContext *context,
             frontend::ImportSummary *summary = nullptr);
 

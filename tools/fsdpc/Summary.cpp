@@ -36,6 +36,8 @@ void fsdpc::driver::printImportSummary(const frontend::ImportSummary &summary) {
   if (summary.detached > 0)
     llvm::outs() << ", " << summary.detached << " detached values";
   llvm::outs() << "\n";
+  if (!summary.optimizer.empty())
+    llvm::outs() << "optimizer: " << summary.optimizer << "\n";
 }
 
 // Lists the groups of --group with what they contain, since an expression

@@ -168,7 +168,8 @@ LogicalResult plan::tune(const driver::CommandLine &line,
                          OwningOpRef<ModuleOp> imported,
                          const Importer &importAgain) {
   SearchRequest request;
-  request.options = line.options;
+  // With those that the model itself sets.
+  request.options = fsdp::CompileOptions::of(*imported);
   request.machine = fsdp::machineOf(*imported);
   request.cap = takeCap(request.options, request.machine);
   request.accumulate = line.plan.accumulate;
