@@ -4,7 +4,6 @@
 #include "runtime/comm/spin.h"
 #include "runtime/host/openmp.h"
 
-
 namespace fsdpc::runtime {
 
 ThreadPool::ThreadPool(int threads) {
