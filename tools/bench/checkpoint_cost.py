@@ -1,5 +1,7 @@
 """What checkpoints cost: the time of the steps with one every ten steps, beside that without, and the rate at which they reach the
-disk beside `dd` and torch's async_save."""
+disk beside `dd` and torch's async_save. Runs with and without alternate; the time of the processor is what they use on all ranks, which
+a busy machine changes little."""
+import os
 import re
 import shutil
 import subprocess
@@ -23,9 +25,9 @@ print(time.perf_counter() - began)
 """
 
 
-def times_of(bench: Workbench, program: Path, folder: Path, steps: int, newest: Path | None, *flags) -> tuple[float, float]:
-    """Trains. Returns how long the steps after the first took, with all that is done between them, and the time from the end of the
-    last step until the checkpoint `newest` has its name (0 without one)."""
+def times_of(bench: Workbench, program: Path, folder: Path, steps: int, newest: Path | None, *flags) -> tuple[float, float, float]:
+    """Trains. Returns how long the steps after the first took, with all that is done between them, the time from the end of the last
+    step until the checkpoint `newest` has its name (0 without one), and the processor's time of the whole run."""
     log, peaks = bench.out / "checkpoint.jsonl", bench.out / "checkpoint.rss"
     log.unlink(missing_ok=True)
     data = [f"--data={key}={folder}/{key}.npy" for key in ("ids", "labels")]
@@ -33,7 +35,7 @@ def times_of(bench: Workbench, program: Path, folder: Path, steps: int, newest: 
     first = last = named = None
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         while True:
-            ended = child.poll() is not None
+            ended, status, usage = os.wait4(child.pid, os.WNOHANG)
             lines, now = log.read_text().count("\n") if log.exists() else 0, time.perf_counter()
             if lines > 1 and first is None:
                 first = now
@@ -44,10 +46,11 @@ def times_of(bench: Workbench, program: Path, folder: Path, steps: int, newest: 
             if ended:
                 break
             time.sleep(0.005)
+        child.returncode = os.waitstatus_to_exitcode(status)
         error = child.stderr.read().decode()
     if child.returncode or first is None or last is None or (newest is not None and named is None):
         sys.exit(f"error: {' '.join(command)}\n{error[-2000:]}")
-    return last - first, named - last if named else 0.0
+    return last - first, named - last if named else 0.0, usage.ru_utime + usage.ru_stime
 
 
 def dd_rate(bench: Workbench, size: int) -> float:
@@ -84,10 +87,11 @@ def checkpoint(bench: Workbench, report: Report, quick: bool) -> None:
     size = sum(path.stat().st_size for path in target.rglob("*.safetensors"))
     shutil.rmtree(target)
     best = {name: [min(column) for column in zip(*runs)] for name, runs in found.items()}
-    report.table(["checkpoints", "ms per step", "÷ none", ""],
+    report.table(["checkpoints", "ms per step", "÷ none", "processor s", "÷ none", ""],
                  [[name, f"{1e3 * steps_s / (steps - 1):.0f}", f"{steps_s / best['none'][0]:.3f}",
+                   f"{core_s:.1f}", f"{core_s / best['none'][2]:.3f}",
                    "" if name == "none" else report.held("step with checkpoints ÷ without", steps_s / best["none"][0], most=MOST, form=".3f")]
-                  for name, (steps_s, _) in best.items()])
+                  for name, (steps_s, _, core_s) in best.items()])
     rates = {"the last checkpoint": size / best["with"][1] / 1e6, "dd": dd_rate(bench, size),
              "torch's async_save": torch_rate(bench, size)}
     report.keep("checkpoint", "figures", {"bytes": size, "seconds": best, "mb_per_s": rates})
