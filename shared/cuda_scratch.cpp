@@ -23,6 +23,12 @@ int64_t divisorUpTo(int64_t count, int64_t limit) {
   return divisor;
 }
 
+// Bytes per element of what travels: 4 unless both types are bf16.
+int64_t sentBytes(const Manifest &manifest) {
+  bool wide = manifest.computeDtype == "f32" || manifest.reduceDtype == "f32";
+  return wide ? 4 : 2;
+}
+
 // Elements of the largest trainable layout, with padding.
 int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
@@ -120,8 +126,8 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   int64_t whole = largestWhole(manifest, ranks);
   int64_t sums = ranks * int64_t(manifest.layouts.size()) * normDigits * 8;
-  return roundUp(whole * 4, 256) + roundUp(whole / ranks * 4, 256) +
-         roundUp(sums, 256);
+  return roundUp(whole * sentBytes(manifest), 256) +
+         roundUp(whole / ranks * 4, 256) + roundUp(sums, 256);
 }
 
 CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
@@ -139,10 +145,9 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
           std::max(scratch.attention,
                    attentionWorkspaceBytes(plan) - libraryWorkspaceBytes);
   }
-  bool wide = manifest.computeDtype == "f32" || manifest.reduceDtype == "f32";
-  // 4 bytes per element unless both types are bf16.
   if (communicates) {
-    scratch.wire = roundUp(largestWhole(manifest, ranks) * (wide ? 4 : 2), 256);
+    scratch.wire =
+        roundUp(largestWhole(manifest, ranks) * sentBytes(manifest), 256);
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
   }
   scratch.tables = tableBytes(manifest, ranks);
