@@ -86,10 +86,11 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
 }
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
-// divided by V and by the loss's scale, so that the file holds means.
-void saveLayout(fsdpc_rank &rank, size_t index, Saved what,
-                const std::vector<uint64_t> &offsets, NewFile &file,
-                std::vector<float> &staging) {
+// divided by V and by the loss's scale, so that the file holds means. Fails only
+// if this rank cannot read its offloaded states, which ends the job.
+Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
+                  const std::vector<uint64_t> &offsets, NewFile &file,
+                  std::vector<float> &staging) {
   const Layout &layout = rank.manifest.layouts[index];
   const LayoutBuffers &buffers = rank.layouts[index];
   OwnPart own = ownPart(rank, index, what);
@@ -144,6 +145,7 @@ void saveLayout(fsdpc_rank &rank, size_t index, Saved what,
         break; // the file keeps the failure; the others still send
     }
   }
+  return {};
 }
 
 } // namespace
@@ -165,7 +167,7 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     if (what == Saved::gradients && !manifest.layouts[i].trainable)
       continue;
-    saveLayout(rank, i, what, offsets.members[i], file, staging);
+    FSDPC_TRY(saveLayout(rank, i, what, offsets.members[i], file, staging));
   }
   if (!writes)
     return {};
