@@ -37,6 +37,10 @@ FactorShape factorShapeOf(ParameterOp parameter);
 /// layout. The parameters are found through the nearest symbol table.
 int64_t factorsOf(LayoutOp layout);
 
+/// Returns the number of f64 from which these factors follow and that travel
+/// between ranks (FactorShape::sumCount).
+int64_t factorSumsOf(LayoutOp layout);
+
 /// Returns the number of elements of all members of the layout, without gaps.
 int64_t memberElementsOf(LayoutOp layout);
 
