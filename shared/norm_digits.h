@@ -1,9 +1,10 @@
-// The form of a sum of squares between fsdp.sum_squares and fsdp.clip_scale.
+// The form of an exact sum between the ops of @update: of squares for the norm,
+// over whole parameters, and along rows and columns.
 #pragma once
 
 namespace fsdpc {
 
-// f64 per layout: the digits of an exact sum (runtime/core/square_sum.h).
+// f64 per sum: the digits of an exact sum (runtime/core/square_sum.h).
 constexpr int normDigits = 16;
 
 } // namespace fsdpc

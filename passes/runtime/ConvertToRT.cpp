@@ -280,7 +280,8 @@ LogicalResult FunctionConverter::convertOptimizer(Operation *op) {
       .Case([&](fsdp::UpdateFactorsOp op) {
         rt::UpdateFactorsOp::create(rtBuilder, here, op.getLayoutsAttr(),
                                     pointers.get(here, op.getSums()),
-                                    op.getEpsAttr(), op.getPowerAttr());
+                                    op.getEpsAttr(), op.getPowerAttr(),
+                                    pointers.get(here, op.getResult()));
         return success();
       })
       .Case([&](fsdp::OptimizerOp op) {

@@ -7,6 +7,7 @@
 
 #include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/nn/Strided.h"
+#include "shared/norm_digits.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OperationSupport.h"
@@ -189,8 +190,8 @@ Value PointerBuilder::sumsOf(fsdp::OptimizerOp op) {
     return {};
   auto layout = symbols.lookup<fsdp::LayoutOp>(op.getLayout());
   int64_t members = layout.getMembers().size();
-  return numbersFrom(op.getLoc(), op.getSums(), *op.getFirst(),
-                     op.getSumsPerMember() * members);
+  return numbersFrom(op.getLoc(), op.getSums(), *op.getFirst() * normDigits,
+                     op.getSumsPerMember() * members * normDigits);
 }
 
 Value PointerBuilder::factorsOf(fsdp::OptimizerOp op) {

@@ -176,23 +176,26 @@ int64_t bytesOf(rt::LaunchOp op, unsigned index) {
                                     : kernel.getResultTypes()[index - inputs]);
 }
 
-// One f64 per sum of each member of the layouts. 0 if the op takes no sums.
+// The digits of each sum of each member. 0 if the op takes no sums.
 template <typename UpdateOp> int64_t memberSumBytes(UpdateOp op) {
   int64_t members = 0;
   for (FlatSymbolRefAttr name : op.getLayoutRefs())
     if (auto layout =
             SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name))
       members += layout.getMembers().size();
-  return members * op.getPerMember() * int64_t(sizeof(double));
+  return members * op.getPerMember() * normDigits * int64_t(sizeof(double));
 }
 
-// One f64 per row and column of each member of the layouts.
-template <typename UpdateOp> int64_t factorBytes(UpdateOp op) {
+// One f64 per row and column of each member of the layouts, or with `number`
+// those from which they follow.
+template <typename UpdateOp>
+int64_t factorBytes(UpdateOp op,
+                    int64_t (*number)(fsdp::LayoutOp) = fsdp::factorsOf) {
   int64_t count = 0;
   for (FlatSymbolRefAttr name : op.getLayoutRefs())
     if (auto layout =
             SymbolTable::lookupNearestSymbolFrom<fsdp::LayoutOp>(op, name))
-      count += fsdp::factorsOf(layout);
+      count += number(layout);
   return count * int64_t(sizeof(double));
 }
 
@@ -283,9 +286,12 @@ int64_t fsdpc::passes::reachOf(OpOperand &operand) {
       .Case([&](rt::MoveMatricesOp op) { return matrixBytes(op); })
       // Operand 1 is the result, with room for the matrices of the steps.
       .Case([&](rt::OrthogonalizeOp op) { return matrixBytes(op, index); })
-      .Case(
-          [&](rt::FactorSumsOp op) { return index ? factorBytes(op) : scalar; })
-      .Case([&](rt::UpdateFactorsOp op) { return factorBytes(op); })
+      .Case([&](rt::FactorSumsOp op) {
+        return index ? factorBytes(op, fsdp::factorSumsOf) : scalar;
+      })
+      .Case([&](rt::UpdateFactorsOp op) {
+        return factorBytes(op, index ? fsdp::factorsOf : fsdp::factorSumsOf);
+      })
       .Case<rt::ReportLossOp, rt::ReportZeroedOp>([&](auto) { return scalar; })
       .Case([&](rt::ReportOutputOp op) {
         return tensorBytes(op.getPlan().getType());

@@ -52,12 +52,6 @@ SmallVector<Attribute> namesOf(ArrayRef<fsdp::LayoutOp> layouts) {
   return names;
 }
 
-// Factors of the members of all layouts of a program.
-struct Factors {
-  fsdp::FactorSumsOp ofRank;
-  Value values; // null if the program takes none
-};
-
 // Declares the buffers that hold a parameter's factors, behind the layouts.
 LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
   OpBuilder builder(layout->getContext());
@@ -83,23 +77,25 @@ LogicalResult declareFactors(fsdp::LayoutOp layout, SymbolTable &symbols) {
   return success();
 }
 
-// The sums are added up over the ranks by one all-reduce.
-FailureOr<Factors> buildFactors(OpBuilder &builder, Location loc,
-                                const OptimizerProgram &program,
-                                ArrayRef<fsdp::LayoutOp> layouts, Value scale,
-                                SymbolTable &symbols) {
+// Builds the factors of the members of all layouts of a program, whose sums are
+// added up over the ranks by one all-reduce. Null if the program takes none.
+FailureOr<fsdp::UpdateFactorsOp> buildFactors(OpBuilder &builder, Location loc,
+                                              const OptimizerProgram &program,
+                                              ArrayRef<fsdp::LayoutOp> layouts,
+                                              Value scale,
+                                              SymbolTable &symbols) {
   if (!program.isFactored() || layouts.empty())
-    return Factors();
-  // The vector holds the factors of one member behind those of the other, over
+    return fsdp::UpdateFactorsOp();
+  // The vectors hold the numbers of one member behind those of the other, over
   // all layouts: one message instead of one per parameter.
-  int64_t count = 0;
+  int64_t count = 0, sumCount = 0;
   for (fsdp::LayoutOp layout : layouts) {
     if (failed(declareFactors(layout, symbols)))
       return failure();
     count += fsdp::factorsOf(layout);
+    sumCount += fsdp::factorSumsOf(layout);
   }
-  // f64, so that the order in which ranks are added hardly matters.
-  auto type = RankedTensorType::get({count}, builder.getF64Type());
+  auto type = RankedTensorType::get({sumCount}, builder.getF64Type());
   ArrayAttr names = builder.getArrayAttr(namesOf(layouts));
   const fsdp::CompileOptions &options = program.own();
   auto sums = fsdp::FactorSumsOp::create(
@@ -107,11 +103,10 @@ FailureOr<Factors> buildFactors(OpBuilder &builder, Location loc,
       builder.getF64FloatAttr(options.clipGradValue));
   // A factor is a mean over rows or columns that several ranks hold.
   auto all = fsdp::AllReduceOp::create(builder, loc, type, sums.getResult());
-  auto factors = fsdp::UpdateFactorsOp::create(
-      builder, loc, type, names, all.getResult(),
-      builder.getF64FloatAttr(options.eps1),
+  return fsdp::UpdateFactorsOp::create(
+      builder, loc, RankedTensorType::get({count}, builder.getF64Type()), names,
+      all.getResult(), builder.getF64FloatAttr(options.eps1),
       builder.getF64FloatAttr(options.beta2Decay));
-  return Factors{sums, factors.getResult()};
 }
 
 // Sums over the members of all layouts of a program, added up over the ranks by
@@ -124,7 +119,7 @@ struct WholeSums {
 WholeSums buildSums(OpBuilder &builder, Location loc,
                     const OptimizerProgram &program,
                     ArrayRef<fsdp::LayoutOp> layouts, Value scale,
-                    Value factors) {
+                    fsdp::UpdateFactorsOp factors) {
   if (program.sums().empty() || layouts.empty())
     return {};
   SmallVector<Attribute> names = namesOf(layouts);
@@ -132,12 +127,13 @@ WholeSums buildSums(OpBuilder &builder, Location loc,
   for (fsdp::LayoutOp layout : layouts)
     members += layout.getMembers().size();
   // Members in the order of the layouts; the sums of one member follow each
-  // other.
+  // other. Each is a row of digits, as those of the norm.
   int64_t perMember = program.sums().size();
-  auto type =
-      RankedTensorType::get({members * perMember}, builder.getF64Type());
+  auto type = RankedTensorType::get({members * perMember, normDigits},
+                                    builder.getF64Type());
   auto sums = fsdp::MemberSumsOp::create(
-      builder, loc, type, builder.getArrayAttr(names), scale, factors);
+      builder, loc, type, builder.getArrayAttr(names), scale,
+      factors ? factors.getResult() : Value());
   buildProgram(sums.getBody(), loc, program, {}, [&](Scalars s, Arguments in) {
     return program.buildSums(s, in);
   });
@@ -196,20 +192,21 @@ FailureOr<Value> buildUpdates(OpBuilder &builder,
 
 // Builds the op of one layout, with the program of its optimizer in the region.
 void buildOptimizer(OpBuilder &builder, const OptimizerProgram &program,
-                    fsdp::LayoutOp layout, Value scale, Factors factors,
-                    WholeSums sums, Value updates) {
+                    fsdp::LayoutOp layout, Value scale,
+                    fsdp::UpdateFactorsOp factors, WholeSums sums,
+                    Value updates) {
   Location loc = layout.getLoc();
   auto name = FlatSymbolRefAttr::get(layout);
   IntegerAttr first, firstFactor;
   // Where this layout's sums begin in the vector over all layouts.
   if (sums.ofAll)
     first = builder.getI64IntegerAttr(*sums.ofRank.getFirstSum(name));
-  if (factors.values)
-    firstFactor = builder.getI64IntegerAttr(*factors.ofRank.getFirstSum(name));
-  auto optimizer =
-      fsdp::OptimizerOp::create(builder, loc, name, scale, sums.ofAll, first,
-                                factors.values, firstFactor, updates,
-                                /*gradient=*/Value());
+  if (factors)
+    firstFactor = builder.getI64IntegerAttr(*factors.getFirstFactor(name));
+  auto optimizer = fsdp::OptimizerOp::create(
+      builder, loc, name, scale, sums.ofAll, first,
+      factors ? factors.getResult() : Value(), firstFactor, updates,
+      /*gradient=*/Value());
   buildProgram(optimizer.getBody(), loc, program, program.sums(),
                [&](Scalars s, Arguments in) { return program.build(s, in); });
 }
@@ -268,7 +265,7 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
       ofProgram[group].push_back(layout);
     }
     SymbolTable symbols(module);
-    std::vector<Factors> factors;
+    std::vector<fsdp::UpdateFactorsOp> factors;
     std::vector<WholeSums> wholeSums;
     for (auto [program, own] : llvm::zip_equal(*programs, ofProgram)) {
       auto ofOwn =
@@ -276,8 +273,8 @@ struct BuildUpdate : impl::BuildUpdateBase<BuildUpdate> {
       if (failed(ofOwn))
         return signalPassFailure();
       factors.push_back(*ofOwn);
-      wholeSums.push_back(buildSums(builder, loc, program, own, clip.getScale(),
-                                    ofOwn->values));
+      wholeSums.push_back(
+          buildSums(builder, loc, program, own, clip.getScale(), *ofOwn));
     }
     // In the order of layouts, that is of units, whatever their groups. A
     // whole-matrix update stands directly before the optimizer that takes it.

@@ -121,12 +121,14 @@ void fsdpc_rank::findFactors() {
     return found == states.end() ? nullptr : found->second;
   };
   for (size_t i = 0; i < layouts.size(); ++i) {
-    int64_t first = 0;
+    int64_t first = 0, firstSum = 0;
     for (const Member &member : manifest.layouts[i].members) {
       MemberFactors factors;
       factors.shape = factorShapeOf(member.shape);
       factors.first = first;
+      factors.firstSum = firstSum;
       first += factors.shape.count();
+      firstSum += factors.shape.sumCount();
       factors.rows = find(member.name + rowFactors);
       factors.columns =
           find(member.name +

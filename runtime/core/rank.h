@@ -43,7 +43,8 @@ struct RandomKey {
 struct MemberFactors {
   FactorShape shape;
   float *rows = nullptr, *columns = nullptr; // rows: null if not factored
-  int64_t first = 0; // the member's among the layout's rows and columns
+  int64_t first = 0;    // the member's among the layout's rows and columns
+  int64_t firstSum = 0; // and among the numbers that ranks add up
 };
 
 // The persistent memory of one layout on this rank. "Shard" pointers refer to

@@ -1,6 +1,7 @@
-// Sums of squares for the gradient's norm, whose bits do not depend on the
-// order of addition: neither ranks, strategies and layouts nor threads change
-// them.
+// Sums of squares for the gradient's norm, and of other numbers that are not
+// negative for optimizers (fsdp.member_sums, fsdp.factor_sums). Their bits do
+// not depend on the order of addition: neither ranks, strategies and layouts
+// nor threads change them.
 //
 // Elements are squared and added in f64 in groups of 16, in a fixed order. A
 // member begins at a multiple of 16 elements and a shard ends at one, so a
@@ -39,19 +40,24 @@ FSDPC_SHARED inline double squaresOfGroup(const float *values) {
 struct SquareSum {
   // Additions that a digit takes before it must be carried.
   static constexpr int64_t mostAdditions = 1024;
+  // The exponent field of f64 from 2^260 on. A group of squares of f32 has no
+  // larger one. The last digit then holds 2^21 at most, so that f64 adds those
+  // of 2^32 numbers without rounding.
+  static constexpr uint64_t largestExponent = 1023 + 260;
 
   uint64_t digit[normDigits] = {};
   double notFinite = 0; // the sum of infinities and NaNs
 
-  // Adds a number that is not negative.
+  // Adds a number that is not negative. One that is counts as infinite, as does
+  // one of 2^261 or more.
   FSDPC_SHARED void add(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
-    int exponent = int(bits >> 52) & 2047; // a NaN may have a sign
-    if (exponent == 2047) {
-      notFinite += value;
+    if (bits >> 52 > largestExponent) { // with the sign
+      notFinite += std::isfinite(value) ? HUGE_VAL : value;
       return;
     }
+    int exponent = int(bits >> 52);
     uint64_t mantissa = (bits & ((uint64_t(1) << 52) - 1)) | uint64_t(1) << 52;
     // The place of the last bit, counted from 2^-240. It is at most 448.
     int place = exponent - 1075 + 240;

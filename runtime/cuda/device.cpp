@@ -302,8 +302,8 @@ void CudaDevice::factorSums(fsdpc_rank &, int32_t, const int32_t *,
   fail("a CUDA device does not compute sums of rows and columns");
 }
 
-void CudaDevice::updateFactors(fsdpc_rank &, int32_t, const int32_t *, void *,
-                               double, double) {
+void CudaDevice::updateFactors(fsdpc_rank &, int32_t, const int32_t *,
+                               const void *, double, double, void *) {
   fail("a CUDA device does not factor an optimizer's state");
 }
 

@@ -125,8 +125,9 @@ private:
     size_t member;
     int64_t from, to;
   };
-  std::vector<Piece> pieces;    // of the layout whose members are summed
-  std::vector<double> partials; // their sums
+  std::vector<Piece> pieces; // of the layout whose members are summed
+  std::vector<SquareSum> memberTotals;
+  std::vector<double> roundedSums; // what the optimizer that runs takes
   // Last, so that their threads start after, and end before, what they use.
   std::unique_ptr<Stream> streams[FSDPC_STREAMS];
 };

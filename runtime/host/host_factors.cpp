@@ -2,12 +2,16 @@
 // this rank's gradients, the averages that follow from the sums of all ranks,
 // and their products.
 //
-// A thread has rows, or a block of columns, of its own, and adds in the order
-// of the elements, so the sums do not depend on the number of threads. Squares
-// of f32 are exact in f64.
+// Sums of rows and columns that ranks may have cut are exact (square_sum.h):
+// those of rows over groups of 16 elements, which lie on one rank; those of
+// columns over single squares, which are exact in f64. So their bits depend
+// neither on ranks nor on threads. A small matrix travels as its squares
+// (shared/factors.h), and every rank sums them alike.
 #include "runtime/host/host_factors.h"
 
+#include "runtime/host/column_squares.h"
 #include "runtime/host/host_device.h"
+#include "runtime/host/host_squares.h"
 
 #include <algorithm>
 #include <array>
@@ -17,8 +21,8 @@
 namespace fsdpc::runtime {
 namespace {
 
-// A row of 64 f32 is four cache lines, read whole.
-constexpr int64_t columnBlock = 64; // columns that a thread sums at a time
+constexpr int64_t columnBlock = ColumnSquares::most; // a thread's at a time
+constexpr int64_t rowBlock = 1024; // elements of a row, in whole groups
 
 // The part of a member's gradient that this rank sums; [begin, end) counts from
 // the member's first element.
@@ -27,65 +31,110 @@ struct Part {
   int64_t begin, end;
   float scale, limit; // as the optimizer sees an element
 
-  double square(int64_t element) const {
-    float value = values[element - begin] * scale;
+  float value(int64_t element) const {
+    float scaled = values[element - begin] * scale;
     // After the scale, as the optimizer clips.
-    double clipped = std::min(std::max(value, -limit), limit);
-    return clipped * clipped;
+    return std::min(std::max(scaled, -limit), limit);
+  }
+  double square(int64_t element) const {
+    double wide = value(element);
+    return wide * wide;
   }
 };
 
-double squaresOfRow(const Part &part, int64_t from, int64_t to) {
-  double sum = 0;
-  for (int64_t i = from; i < to; ++i)
-    sum += part.square(i);
-  return sum;
+// Sums the elements [from, to) of a row. Groups count from the member's first
+// element, and what they have of other rows is 0.
+void sumRow(const Part &part, int64_t from, int64_t to, double *digits) {
+  std::array<float, rowBlock> block;
+  SquareSum sum;
+  for (int64_t base = from / squareGroup * squareGroup; base < to;
+       base += rowBlock) {
+    int64_t count = std::min(rowBlock, to - base);
+    for (int64_t i = 0; i < count; ++i)
+      block[size_t(i)] = base + i < from ? 0 : part.value(base + i);
+    addSquares(block.data(), count, sum);
+  }
+  sum.write(digits);
 }
 
 // Sums columns [first, last) of one matrix, which begins at element `base`.
 void sumColumns(const Part &part, const FactorShape &shape, int64_t base,
-                int64_t first, int64_t last, double *sums) {
-  int64_t count = last - first;
-  std::array<double, columnBlock> block = {};
-  for (int64_t row = 0; row < shape.rows; ++row) {
+                int64_t first, int64_t last, double *digits) {
+  ColumnSquares sums;
+  // Rows that this rank holds a part of.
+  int64_t low = std::max<int64_t>((part.begin - base) / shape.columns, 0),
+          high =
+              std::min((part.end - 1 - base) / shape.columns + 1, shape.rows);
+  for (int64_t row = low; row < high; ++row) {
     int64_t start = base + row * shape.columns + first;
     int64_t from = std::max<int64_t>(part.begin - start, 0),
-            to = std::min(part.end - start, count);
-    for (int64_t i = from; i < to; ++i)
-      block[size_t(i)] += part.square(start + i);
+            to = std::min(part.end - start, last - first);
+    if (from < to)
+      sums.addRow(part.values + (start + from - part.begin), from, to,
+                  part.scale, part.limit);
   }
-  std::copy_n(block.begin(), count, sums);
+  sums.write(last - first, digits);
 }
+
+// A member's sums over all ranks, as they travelled.
+struct Sums {
+  const FactorShape &shape;
+  const double *values;
+
+  double digits(int64_t at) const {
+    int64_t failed; // of a gradient that is not finite nothing is updated
+    return sumOfSquares(values + at * normDigits, 1, failed);
+  }
+  double ofRow(int64_t row) const {
+    if (!shape.sumsElements())
+      return digits(row);
+    double sum = 0;
+    for (int64_t i = 0; i < shape.columns; ++i)
+      sum += values[row * shape.columns + i];
+    return sum;
+  }
+  // Columns of one matrix follow those of the one before.
+  double ofColumn(int64_t column) const {
+    if (!shape.sumsElements())
+      return digits(shape.rowCount() + column);
+    const double *first = values +
+                          column / shape.columns * shape.rows * shape.columns +
+                          column % shape.columns;
+    double sum = 0;
+    for (int64_t row = 0; row < shape.rows; ++row)
+      sum += first[row * shape.columns];
+    return sum;
+  }
+};
 
 // Tensor.lerp_ in f64, rounded once.
 float blend(float old, double value, double weight) {
   return float(double(old) + weight * (value - double(old)));
 }
 
-// Updates the averages of a member's matrices, and puts the factors in the
-// place of the sums.
-void updateMatrices(const MemberFactors &member, double weight, double eps,
-                    double *sums) {
+// Updates the averages of a member's matrices and writes the factors.
+void updateMatrices(const MemberFactors &member, Sums sums, double weight,
+                    double eps, double *factors) {
   const FactorShape &shape = member.shape;
-  double *columns = sums + shape.rowCount();
+  double *columns = factors + shape.rowCount();
   for (int64_t matrix = 0; matrix < shape.matrices; ++matrix) {
     double total = 0;
     for (int64_t i = 0; i < shape.rows; ++i) {
       int64_t at = matrix * shape.rows + i;
-      member.rows[at] =
-          blend(member.rows[at], sums[at] / double(shape.columns), weight);
+      member.rows[at] = blend(member.rows[at],
+                              sums.ofRow(at) / double(shape.columns), weight);
       total += member.rows[at];
     }
     // eps keeps the quotient finite for a matrix without gradients.
     double mean = std::max(total / double(shape.rows), eps);
     for (int64_t i = 0; i < shape.rows; ++i) {
       int64_t at = matrix * shape.rows + i;
-      sums[at] = member.rows[at] / mean;
+      factors[at] = member.rows[at] / mean;
     }
     for (int64_t i = 0; i < shape.columns; ++i) {
       int64_t at = matrix * shape.columns + i;
-      member.columns[at] =
-          blend(member.columns[at], columns[at] / double(shape.rows), weight);
+      member.columns[at] = blend(
+          member.columns[at], sums.ofColumn(at) / double(shape.rows), weight);
       columns[at] = member.columns[at];
     }
   }
@@ -97,6 +146,12 @@ int64_t countOf(const std::vector<MemberFactors> &members) {
   // The numbers of the last member end where those of the layout end.
   return members.empty() ? 0
                          : members.back().first + members.back().shape.count();
+}
+
+static int64_t sumCountOf(const std::vector<MemberFactors> &members) {
+  return members.empty()
+             ? 0
+             : members.back().firstSum + members.back().shape.sumCount();
 }
 
 void *variancesOf(const LayoutBuffers &buffers, const Member &member,
@@ -136,7 +191,7 @@ void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index, float scale,
       buffers.gradientShard + (first - buffers.shardOf(rank.job.rank));
   float limit =
       clipValue > 0 ? float(clipValue) : std::numeric_limits<float>::infinity();
-  std::fill_n(sums, countOf(buffers.factors), 0.0);
+  std::fill_n(sums, sumCountOf(buffers.factors), 0.0);
   forEachMember(
       layout, first, first + buffers.own,
       [&](size_t member, int64_t from, int64_t to) {
@@ -145,19 +200,24 @@ void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index, float scale,
         int64_t offset = layout.members[member].offset;
         Part part{own + (from - first), from - offset, to - offset, scale,
                   limit};
-        double *rows = sums + factors.first, *columns = rows + shape.rowCount();
-        int64_t width = shape.columns, height = shape.rows;
-        if (shape.factored) {
-          // Rows that this rank holds a part of; the ranks' parts of a row add
-          // up in the all-reduce.
-          int64_t firstRow = part.begin / width,
-                  count = (part.end - 1) / width + 1 - firstRow;
-          parallelFor(count, 16, [&](int64_t begin, int64_t end) {
-            for (int64_t row = firstRow + begin; row < firstRow + end; ++row)
-              rows[row] = squaresOfRow(part, std::max(row * width, part.begin),
-                                       std::min((row + 1) * width, part.end));
-          });
+        double *rows = sums + factors.firstSum,
+               *columns = rows + shape.rowCount() * normDigits;
+        if (shape.sumsElements()) {
+          for (int64_t i = part.begin; i < part.end; ++i)
+            rows[i] = part.square(i);
+          return;
         }
+        int64_t width = shape.columns, height = shape.rows;
+        // Rows that this rank holds a part of; the ranks' parts of a row add up
+        // in the all-reduce.
+        int64_t firstRow = part.begin / width,
+                rowCount = (part.end - 1) / width + 1 - firstRow;
+        parallelFor(rowCount, 16, [&](int64_t begin, int64_t end) {
+          for (int64_t row = firstRow + begin; row < firstRow + end; ++row)
+            sumRow(part, std::max(row * width, part.begin),
+                   std::min((row + 1) * width, part.end),
+                   rows + row * normDigits);
+        });
         int64_t blocks = (width + columnBlock - 1) / columnBlock;
         int64_t firstMatrix = part.begin / (width * height),
                 count = (part.end - 1) / (width * height) + 1 - firstMatrix;
@@ -167,7 +227,7 @@ void HostDevice::sumFactors(const fsdpc_rank &rank, int32_t index, float scale,
             int64_t low = i % blocks * columnBlock,
                     high = std::min(low + columnBlock, width);
             sumColumns(part, shape, matrix * width * height, low, high,
-                       columns + matrix * width + low);
+                       columns + (matrix * width + low) * normDigits);
           }
         });
       });
@@ -182,7 +242,7 @@ void HostDevice::factorSums(fsdpc_rank &rank, int32_t count,
     for (int32_t i = 0; i < count; ++i) {
       sumFactors(rank, layouts[i], *static_cast<const float *>(scale),
                  clipValue, to);
-      to += countOf(rank.layouts[size_t(layouts[i])].factors);
+      to += sumCountOf(rank.layouts[size_t(layouts[i])].factors);
     }
   });
 }
@@ -190,14 +250,15 @@ void HostDevice::factorSums(fsdpc_rank &rank, int32_t count,
 // All ranks have the same sums and keep all averages, so all update them alike.
 // A step that the optimizers skip leaves them.
 void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
-                               const int32_t *layouts, void *sums, double eps,
-                               double power) {
+                               const int32_t *layouts, const void *sums,
+                               double eps, double power, void *factors) {
   int64_t updates = rank.updates;
   layouts = keep(FSDPC_STREAM_COMPUTE, layouts, count);
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank] {
     if (reported.nonFinite >= 0)
       return;
-    auto *ofLayout = static_cast<double *>(sums);
+    auto *ofLayout = static_cast<double *>(factors);
+    auto *summed = static_cast<const double *>(sums);
     for (int32_t i = 0; i < count; ++i) {
       const LayoutBuffers &buffers = rank.layouts[size_t(layouts[i])];
       for (size_t m = 0; m < buffers.factors.size(); ++m) {
@@ -205,17 +266,20 @@ void HostDevice::updateFactors(fsdpc_rank &rank, int32_t count,
         // Steps count from the one that the member was first trained in.
         double weight = std::pow(double(updates + 1 - buffers.since[m]), power);
         double *own = ofLayout + member.first;
+        Sums ofAll{member.shape, summed + member.firstSum};
         if (member.shape.factored) {
-          updateMatrices(member, weight, eps, own);
+          updateMatrices(member, ofAll, weight, eps, own);
           continue;
         }
         // A vector keeps plain averages of squares, one per element.
         for (int64_t k = 0; k < member.shape.columns; ++k) {
-          member.columns[k] = blend(member.columns[k], own[k], weight);
+          member.columns[k] =
+              blend(member.columns[k], ofAll.ofColumn(k), weight);
           own[k] = member.columns[k];
         }
       }
       ofLayout += countOf(buffers.factors);
+      summed += sumCountOf(buffers.factors);
     }
   });
 }

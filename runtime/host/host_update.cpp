@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 namespace fsdpc::runtime {
 
@@ -21,6 +22,8 @@ namespace {
 
 constexpr int64_t sumBlock = 4096;    // elements per partial sum, and per copy
 constexpr int64_t optimizerGrain = 4; // such blocks per piece of a thread
+static_assert(sumBlock / sumGroup <= SquareSum::mostAdditions,
+              "a block's groups are added without a carry in between");
 
 } // namespace
 
@@ -39,9 +42,8 @@ static void setRates(fsdpc_rank &rank, int32_t index) {
                         layout.members[i].decay, 0};
 }
 
-// Sums each member's elements in this rank's shard, in blocks that count from
-// the member's first element and are added in their order. The kernel has
-// summed groups of elements.
+// Sums each member's elements in this rank's shard. The kernel sums groups of
+// elements; the groups are added exactly, so neither threads nor ranks show.
 void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                             int32_t index, int32_t perMember, const void *scale,
                             const double *factors, double *sums) {
@@ -62,9 +64,9 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
                   }
                 });
   size_t count = size_t(perMember);
-  // Grows in the first step only.
-  if (partials.size() < pieces.size() * count)
-    partials.resize(pieces.size() * count);
+  // Has its capacity after the first step.
+  memberTotals.assign(layout.members.size() * count, SquareSum());
+  std::mutex adding;
   OptimizerOperands operands =
       memberSumOperands(rank, index, scale, factors != nullptr);
   parallelFor(int64_t(pieces.size()), 4, [&](int64_t begin, int64_t end) {
@@ -81,20 +83,22 @@ void HostDevice::sumMembers(const fsdpc_rank &rank, const fsdpc_kernel &kernel,
       own.list[own.count + 1] = groups.data();
       kernel.host(from - buffers.partBegin, to - buffers.partBegin,
                   own.list.data());
-      double *partial = &partials[piece * count];
-      std::fill(partial, partial + count, 0.0);
       // The kernel wrote one sum per group of elements, those of one group
       // together.
+      std::array<SquareSum, mostSums> ofPiece;
       size_t values = size_t((to - from + sumGroup - 1) / sumGroup) * count;
       for (size_t i = 0; i < values; ++i)
-        partial[i % count] += groups[i];
+        ofPiece[i % count].add(groups[i]);
+      std::lock_guard<std::mutex> lock(adding);
+      for (size_t i = 0; i < count; ++i) {
+        ofPiece[i].carry();
+        memberTotals[member * count + i].add(ofPiece[i]);
+      }
     }
   });
   // Members of which this rank holds nothing add 0.
-  std::fill(sums, sums + layout.members.size() * count, 0.0);
-  for (size_t piece = 0; piece < pieces.size(); ++piece)
-    for (size_t i = 0; i < count; ++i)
-      sums[pieces[piece].member * count + i] += partials[piece * count + i];
+  for (size_t i = 0; i < memberTotals.size(); ++i)
+    memberTotals[i].write(sums + i * normDigits);
 }
 
 // A rank sums its shard, also where it keeps the whole state.
@@ -114,7 +118,7 @@ void HostDevice::memberSums(fsdpc_rank &rank, const fsdpc_kernel *kernel,
       if (factors)
         ofLayout += countOf(rank.layouts[size_t(layouts[i])].factors);
       to += rank.manifest.layouts[size_t(layouts[i])].members.size() *
-            size_t(perMember);
+            size_t(perMember) * normDigits;
     }
   });
 }
@@ -225,7 +229,14 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank]() mutable {
     if (reported.nonFinite >= 0)
       return;
+    // Has its capacity after the first step.
     const Layout &layout = rank.manifest.layouts[size_t(index)];
+    roundedSums.resize(sums ? layout.members.size() * size_t(perMember) : 0);
+    int64_t failed; // an infinite sum is the program's to judge
+    for (size_t i = 0; i < roundedSums.size(); ++i)
+      roundedSums[i] = sumOfSquares(
+          static_cast<const double *>(sums) + i * normDigits, 1, failed);
+    call.sums = sums ? roundedSums.data() : nullptr;
     auto updatePart = [&](int64_t from, int64_t to) {
       int64_t blocks = (to - from + sumBlock - 1) / sumBlock;
       parallelFor(blocks, optimizerGrain, [&](int64_t begin, int64_t end) {

@@ -188,19 +188,21 @@ void fsdpc_clip(fsdpc_rank *, int32_t count, const int32_t *layouts,
                 const void *sums, double max_norm, void *scale);
 
 /* Sums squares along rows and columns of this rank's gradients. Stream
- * COMPUTE. Writes one f64 per row and column of each member of each layout:
- * the sums of squares of the gradient times `scale` (one f32), clipped to
- * `clip_value` if that is not 0, over the elements of the member that lie in
- * this rank's shard. Only the host computes it. */
+ * COMPUTE. Writes 16 f64 per row and column of each member of each layout, the
+ * digits of the sum of squares of the gradient times `scale` (one f32),
+ * clipped to `clip_value` if that is not 0, over the elements of the member
+ * that lie in this rank's shard; or, for small members, the squares of the
+ * elements (`fsdp.factor_sums`). Only the host computes it. */
 void fsdpc_factor_sums(fsdpc_rank *, int32_t count, const int32_t *layouts,
                        const void *scale, double clip_value, void *sums);
 
 /* Updates the factored averages of squares. Stream COMPUTE. Takes the sums of
  * all ranks, updates the buffers with the averages of rows and columns, and
- * puts the factors of the elements' averages in the sums' place
- * (`fsdp.update_factors`). Only the host computes it. */
+ * writes the factors of the elements' averages (`fsdp.update_factors`), one
+ * f64 per row and column. Only the host computes it. */
 void fsdpc_update_factors(fsdpc_rank *, int32_t count, const int32_t *layouts,
-                          void *sums, double eps, double power);
+                          const void *sums, double eps, double power,
+                          void *factors);
 
 /* This rank's part of the momentum's updates. Stream COMPUTE. `updates` has
  * one f32 per element of each member. The call writes the update of the
@@ -229,9 +231,9 @@ void fsdpc_orthogonalize(fsdpc_rank *, int32_t layout, const void *updates,
                          void *result);
 
 /* Sums a scalar program over this rank's shard of each parameter. Stream
- * COMPUTE. Writes `per_member` f64 for each member of each layout: the sums of
- * what an outlined program yields for the elements of the member that lie in
- * this rank's shard, 0 where there are none.
+ * COMPUTE. Writes `per_member` times 16 f64 for each member of each layout:
+ * the digits of the sums of what an outlined program yields for the elements
+ * of the member that lie in this rank's shard, 0 where there are none.
  *
  * The kernel's buffers are indexed by element: master, gradient, state 0 …
  * state n-1. Then follow `scale` (one f32), the double[4] of
@@ -250,7 +252,8 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * where the state is not sharded), with each member's learning rate and weight
  * decay. It reads the gradient and `scale` (one f32), and updates the master
  * weights, the states and, where the layout has one, the copy in the compute
- * type. `sums` is null, or has `per_member` f64 for each member.
+ * type. `sums` is null, or has the digits of `per_member` sums for each
+ * member, 16 f64 per sum.
  *
  * The kernel's buffers are indexed by element of that part: master, gradient,
  * state 0 … state n-1, and the copy in the compute type if there is one. Then
@@ -260,12 +263,12 @@ void fsdpc_member_sums(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t count,
  * - on a GPU int64[3] per segment: from, to (elements of the part), member;
  *   and double[4] per member. One launch, with one block per segment.
  *
- * With `sums` the last buffer is the address of the member's. With `factors`,
- * which hold an f64 per row and column of each member, the average of squares
- * that follows from them stands behind the gradient. With `updates`, an f32
- * per element of the members, the element's stands there. GPUs have no code
- * for any of them. With `gradient`, an f32 per element of the layout, that is
- * read in place of the gradient in the layout's memory. */
+ * With `sums` the last buffer is the address of the member's, one f64 per sum.
+ * With `factors`, which hold an f64 per row and column of each member, the
+ * average of squares that follows from them stands behind the gradient. With
+ * `updates`, an f32 per element of the members, the element's stands there.
+ * GPUs have no code for any of them. With `gradient`, an f32 per element of
+ * the layout, that is read in place of the gradient in the layout's memory. */
 void fsdpc_optimizer(fsdpc_rank *, const fsdpc_kernel *kernel, int32_t layout,
                      const void *scale, int32_t per_member, const void *sums,
                      const void *factors, const void *updates,

@@ -1,7 +1,8 @@
 // The exact sum of squares behind the gradient's norm: its value against long
 // double, and its bits in any order. How it is summed on each device is in
-// device_test.cpp and own_kernels_test.cpp.
+// device_test.cpp and own_kernels_test.cpp. Sums of columns add to its digits.
 #include "runtime/core/square_sum.h"
+#include "runtime/host/column_squares.h"
 
 #include <algorithm>
 #include <cfloat>
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 using namespace fsdpc;
@@ -107,6 +109,72 @@ TEST(SquareSum, KeepsWhatIsNotFinite) {
     EXPECT_EQ(failed, 1);
     EXPECT_EQ(std::isnan(sum), std::isnan(value));
     EXPECT_FALSE(std::isfinite(sum));
+  }
+}
+
+// Other sums may be of any number. What the digits cannot hold, and what the
+// form has no sign for, is not taken for another number.
+TEST(SquareSum, TakesNoNumberForAnother) {
+  SquareSum sum;
+  for (int i = 0; i < 3; ++i)
+    sum.add(0x1p260);
+  sum.carry();
+  EXPECT_EQ(valueOf(sum), 0x3p260);
+  for (double value : {0x1p261, DBL_MAX, -1.0}) {
+    SquareSum infinite;
+    infinite.add(1);
+    infinite.add(value);
+    EXPECT_EQ(valueOf(infinite), HUGE_VAL) << value;
+  }
+}
+
+// The columns of a matrix, whose rows have numbers of one size or of any, all
+// zeros, a number whose square ends below the last digit, and one that is not
+// finite. Each column has the digits of its squares one by one, wherever the
+// rows are cut.
+TEST(ColumnSquares, LoseNothing) {
+  std::mt19937 random(3);
+  constexpr int64_t rows = 1500, columns = 50;
+  for (int range : {1, 20, 90}) {
+    float limit = range == 1 ? 900 : std::numeric_limits<float>::infinity();
+    std::vector<float> values;
+    for (int64_t i = 0; i < rows * columns; ++i)
+      values.push_back(i / columns % 7 == 3
+                           ? 0
+                           : std::ldexp(float(random() % 20001) - 10000,
+                                        int(random() % range) - range / 2));
+    values[5 * columns + 1] = 0x1.fffffep-110f;
+    if (range == 20)
+      values[900 * columns + 2] = std::numeric_limits<float>::infinity();
+    std::vector<SquareSum> expected(columns);
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      double value =
+          std::max(std::min(values[size_t(i)] * 0.3f, limit), -limit);
+      expected[size_t(i % columns)].add(value * value);
+      expected[size_t(i % columns)].carry();
+    }
+    for (int64_t cut : {int64_t(0), int64_t(1), int64_t(777)}) {
+      ColumnSquares parts[2];
+      for (int64_t row = 0; row < rows; ++row)
+        // A row may be cut too.
+        for (auto [from, to] : {std::pair<int64_t, int64_t>(0, 20), {20, 50}})
+          parts[row < cut || (row == cut && from == 0)].addRow(
+              values.data() + row * columns + from, from, to, 0.3f, limit);
+      std::vector<double> sums(columns * normDigits), other(sums);
+      parts[0].write(columns, sums.data());
+      parts[1].write(columns, other.data());
+      for (int64_t column = 0; column < columns; ++column) {
+        SquareSum sum;
+        sum.addWritten(sums.data() + column * normDigits);
+        sum.addWritten(other.data() + column * normDigits);
+        double found[normDigits], wanted[normDigits];
+        sum.write(found);
+        expected[size_t(column)].write(wanted);
+        // Of a sum that is infinite, only that is kept.
+        int64_t digits = std::isinf(wanted[0]) ? 1 : normDigits;
+        EXPECT_TRUE(std::equal(found, found + digits, wanted)) << column;
+      }
+    }
   }
 }
 

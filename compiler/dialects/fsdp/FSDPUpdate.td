@@ -145,35 +145,35 @@ def FSDP_FactorSumsOp : FSDP_Op<"factor_sums",
   let summary = "Sums squares along rows and columns of this rank's gradients";
   let description = [{
     For each member, the sums of squares of the gradient along its last two axes, over
-    the elements that lie in this rank's shard: one f64 per row of each matrix, then
-    one per column. A member with fewer than two axes is a single row, of which only
-    the columns are listed, so their sums are the squares. The gradient is multiplied
-    by `scale`, and then its elements are clipped to `clip_value` if that is not 0.
-    `fsdp.all_reduce` makes them sums over whole parameters.
+    the elements that lie in this rank's shard: one per row of each matrix, then one per
+    column. The gradient is multiplied by `scale`, and then its elements are clipped to
+    `clip_value` if that is not 0. `fsdp.all_reduce` makes them sums over whole
+    parameters.
+
+    They are exact, so that their bits depend neither on ranks nor on layouts: a sum is
+    the 16 digits of a number of fixed point (`runtime/core/square_sum.h`). Where the
+    squares of all elements are fewer numbers than the digits, they stand in the sums'
+    place (`shared/factors.h`), 0 for the elements of other ranks. So do those of members
+    with fewer than two axes, which are not factored.
 
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable.
-    - The result is a vector of f64 with an element per row and column of each member.
+    - The result is a vector of f64 with that many elements for the members.
 
     Example:
     ```mlir
-    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
+    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<32xf64>
     ```
   }];
   let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F32]>:$scale,
                        F64Attr:$clip_value);
   let results = (outs StaticShapeTensorOf<[F64]>:$result);
   let assemblyFormat = "$layouts `,` $scale attr-dict `:` type($scale) `->` type($result)";
-  let extraClassDeclaration = [{
-    /// Returns where the layout's sums begin in the result, or nullopt if it is
-    /// not one of `layouts`.
-    std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
-  }];
 }
 
 def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
-    [ViewOf<"getSums()">, MemoryEffects<[MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
-     LayoutUserOpInterface, UsesSymbols, AllTypesMatch<["sums", "result"]>]> {
+    [MemoryEffects<[MemRead<FSDP_OptimizerMemory>, MemWrite<FSDP_OptimizerMemory>]>,
+     LayoutUserOpInterface, UsesSymbols]> {
   let summary = "Updates the factored averages of squares";
   let description = [{
     Adafactor keeps averages of a gradient's squares along rows and along columns. They
@@ -182,27 +182,34 @@ def FSDP_UpdateFactorsOp : FSDP_Op<"update_factors",
     each becomes itself · (1 - t^power) + mean · t^power, where the means follow from
     `sums`. A step whose gradient is not finite leaves them.
 
-    The result holds a number per row and column, in the order of `sums`: the product
-    of those of an element is its average of squares. It is the row's average divided
-    by the mean of the averages of all rows of the matrix, or by `eps` if that is more,
-    and the column's average. The result takes the memory of the operand.
+    The result holds an f64 per row of each matrix of a member, then one per column; a
+    member with fewer than two axes has columns only, its elements. The product of those
+    of an element is its average of squares. They are the row's average divided by the
+    mean of the averages of all rows of the matrix, or by `eps` if that is more, and the
+    column's average.
 
     **Constraints**
     - Each of `layouts` names an `fsdp.layout` whose members are trainable and have
       the buffers above.
-    - `sums` is a vector of f64 with an element per row and column of each member.
+    - `sums` is a vector of f64 as that of an `fsdp.factor_sums` of the layouts.
+    - The result is a vector of f64 with an element per row and column of each member.
 
     Example:
     ```mlir
-    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<12xf64>
-    %total = fsdp.all_reduce %sums : tensor<12xf64>
-    %factors = fsdp.update_factors [@h.0.flat], %total {eps = 1.0e-7 : f64, power = -0.8 : f64} : tensor<12xf64>
+    %sums = fsdp.factor_sums [@h.0.flat], %scale {clip_value = 0.0 : f64} : tensor<f32> -> tensor<32xf64>
+    %total = fsdp.all_reduce %sums : tensor<32xf64>
+    %factors = fsdp.update_factors [@h.0.flat], %total {eps = 1.0e-7 : f64, power = -0.8 : f64} : tensor<32xf64> -> tensor<12xf64>
     ```
   }];
   let arguments = (ins FlatSymbolRefArrayAttr:$layouts, StaticShapeTensorOf<[F64]>:$sums,
                        F64Attr:$eps, F64Attr:$power);
   let results = (outs StaticShapeTensorOf<[F64]>:$result);
-  let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($result)";
+  let assemblyFormat = "$layouts `,` $sums attr-dict `:` type($sums) `->` type($result)";
+  let extraClassDeclaration = [{
+    /// Returns where the layout's factors begin in the result, or nullopt if it
+    /// is not one of `layouts`.
+    std::optional<int64_t> getFirstFactor(::mlir::FlatSymbolRefAttr layout);
+  }];
 }
 
 def FSDP_MomentumUpdatesOp : FSDP_Op<"momentum_updates",
@@ -325,13 +332,16 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
   let description = [{
     The region takes the arguments of an optimizer's (`fsdp.optimizer`) and yields
     one or several f64 for an element. They are summed over the elements of each
-    member that lie in this rank's shard. The result lists the sums of a member one
-    after the other, the members in the order of their layouts. `fsdp.all_reduce`
-    makes them sums over whole parameters, which optimizers take as operands: LAMB
-    and LARS scale a parameter's update by the ratio of two norms.
+    member that lie in this rank's shard. The result has a row per sum, those of a
+    member one after the other, the members in the order of their layouts.
+    `fsdp.all_reduce` makes them sums over whole parameters, which optimizers take as
+    operands: LAMB and LARS scale a parameter's update by the ratio of two norms.
 
-    A rank sums its shard also where it keeps all of the state, so that the strategy
-    does not decide the order of additions.
+    Groups of 16 elements are summed in f64, and the groups exactly, so that the bits
+    depend neither on ranks nor on layouts: a row holds the 16 digits of a number of
+    fixed point (`runtime/core/square_sum.h`). A group's sum must not be negative. What
+    it has below 2^-240 is cut off, and one of 2^261 or more counts as infinite. A rank
+    sums its shard also where it keeps all of the state.
 
     `factors`, where present, are those of `fsdp.update_factors` for the same layouts.
     The region then takes the average of squares of the element behind the gradient.
@@ -342,12 +352,12 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     - The region has one block with `states` + 5 arguments of an optimizer's types,
       and one more with `factors`.
     - It yields one to eight values, all of them f64.
-    - The result is a vector of f64 with that many elements per member.
+    - The result is a tensor of f64 with that many rows of 16 elements per member.
     - The ops of the region have no memory effects and no regions.
 
     Example:
     ```mlir
-    %sums = fsdp.member_sums [@h.0.flat], %scale : tensor<f32> -> tensor<1xf64> {
+    %sums = fsdp.member_sums [@h.0.flat], %scale : tensor<f32> -> tensor<1x16xf64> {
     ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       %square = arith.mulf %wide, %wide : f64
@@ -369,8 +379,8 @@ def FSDP_MemberSumsOp : FSDP_Op<"member_sums",
     int64_t getSumsPerMember() {
       return getBody().front().getTerminator()->getNumOperands();
     }
-    /// Returns where the layout's sums begin in the result, or nullopt if it is
-    /// not one of `layouts`.
+    /// Returns the row of the result at which the layout's sums begin, or
+    /// nullopt if it is not one of `layouts`.
     std::optional<int64_t> getFirstSum(::mlir::FlatSymbolRefAttr layout);
   }];
 }
@@ -390,7 +400,7 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
     copy in the compute type, it is cast from the new parameter.
 
     `sums`, where present, are those of `fsdp.member_sums` over all ranks; those of the
-    layout's first member begin at `first`. `factors`, where present, are those of
+    layout's first member begin at row `first`. `factors`, where present, are those of
     `fsdp.update_factors`, and the layout's begin at `first_factor`. The region then
     takes the average of squares of the element (f32) behind the gradient. `updates`,
     where present, come from `fsdp.spread_matrices` of the layout; the region takes the
@@ -403,8 +413,8 @@ def FSDP_OptimizerOp : FSDP_Op<"optimizer",
       with `factors` or `updates`, and one for each sum if there are `sums`.
     - There are not both `factors` and `updates`.
     - `gradient` is the `fsdp.whole_gradient` of `layout`.
-    - The sums of the layout's members lie within `sums`, their factors within
-      `factors`.
+    - `sums` has rows of 16 elements. Those of the layout's members lie within `sums`,
+      their factors within `factors`.
     - It yields one f32 for the parameter and one for each state.
     - Its ops have no memory effects and no regions.
 

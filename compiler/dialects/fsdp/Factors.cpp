@@ -16,13 +16,23 @@ FactorShape factorShapeOf(ParameterOp parameter) {
       cast<RankedTensorType>(parameter.getType()).getShape().vec());
 }
 
-int64_t factorsOf(LayoutOp layout) {
+// Adds up a number of each member's shape.
+static int64_t overShapes(LayoutOp layout,
+                          int64_t (FactorShape::*number)() const) {
   int64_t count = 0;
   for (auto member : layout.getMembers().getAsRange<MemberAttr>())
     if (auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
             layout, member.getParameter()))
-      count += factorShapeOf(parameter).count();
+      count += (factorShapeOf(parameter).*number)();
   return count;
+}
+
+int64_t factorsOf(LayoutOp layout) {
+  return overShapes(layout, &FactorShape::count);
+}
+
+int64_t factorSumsOf(LayoutOp layout) {
+  return overShapes(layout, &FactorShape::sumCount);
 }
 
 int64_t memberElementsOf(LayoutOp layout) {

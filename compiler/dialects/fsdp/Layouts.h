@@ -41,6 +41,10 @@ int64_t factorsOf(LayoutOp layout);
 /// elements, and the padding of its shards on up to `maxRanks` ranks.
 int64_t wholeGradientElementsOf(LayoutOp layout, int64_t maxRanks);
 
+/// Returns the number of f64 from which these factors follow and that travel
+/// between ranks (FactorShape::sumCount).
+int64_t factorSumsOf(LayoutOp layout);
+
 /// Returns the number of elements of all members of the layout, without gaps.
 int64_t memberElementsOf(LayoutOp layout);
 

@@ -203,10 +203,9 @@ static LogicalResult verifySums(OptimizerOp optimizer, ClipScaleOp clip) {
 }
 
 // Follows factors back to the sums of this rank: they are updated once, from
-// the sums of all ranks, in the order of the sums. Returns the sums of this
-// rank from which the factors follow.
-static FailureOr<FactorSumsOp> verifyFactors(Operation *user, Value factors,
-                                             ClipScaleOp clip) {
+// the sums of all ranks, in the order of the sums. Returns their update.
+static FailureOr<UpdateFactorsOp> verifyFactors(Operation *user, Value factors,
+                                                ClipScaleOp clip) {
   auto broken = [&](Operation *op, const Twine &what) {
     InFlightDiagnostic diag = op->emitOpError("breaks rule 'factors': ")
                               << what;
@@ -227,7 +226,7 @@ static FailureOr<FactorSumsOp> verifyFactors(Operation *user, Value factors,
                           "order");
   if (sums.getScale() != clip.getScale())
     return broken(sums, "its scale is not that of the norm");
-  return sums;
+  return update;
 }
 
 // The same for an optimizer and the sums that it takes.
@@ -237,10 +236,11 @@ static LogicalResult verifyFactors(OptimizerOp optimizer, ClipScaleOp clip) {
   auto broken = [&](const Twine &what) {
     return optimizer.emitOpError("breaks rule 'factors': ") << what;
   };
-  auto sums = verifyFactors(optimizer, optimizer.getFactors(), clip);
-  if (failed(sums))
+  auto update = verifyFactors(optimizer, optimizer.getFactors(), clip);
+  if (failed(update))
     return failure();
-  std::optional<int64_t> first = sums->getFirstSum(optimizer.getLayoutAttr());
+  std::optional<int64_t> first =
+      update->getFirstFactor(optimizer.getLayoutAttr());
   if (!first)
     return broken("layout '" + optimizer.getLayout() + "' has no factors");
   if (*first != static_cast<int64_t>(*optimizer.getFirstFactor()))

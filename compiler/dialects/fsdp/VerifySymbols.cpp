@@ -338,11 +338,15 @@ ReduceScatterStartOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 // ---- @update ----
 
-// One sum of squares per layout, over the rank's part of its gradient. Each is
-// a row of digits of an exact sum (shared/norm_digits.h).
+// Returns true if the rows are digits of exact sums (shared/norm_digits.h).
+static bool hasDigits(RankedTensorType type) {
+  return type.getRank() == 2 && type.getDimSize(1) == normDigits;
+}
+
+// One sum of squares per layout, over the rank's part of its gradient.
 static bool isSumPerLayout(RankedTensorType type, ArrayAttr layouts) {
-  return type.getShape() ==
-         ArrayRef<int64_t>{static_cast<int64_t>(layouts.size()), normDigits};
+  return hasDigits(type) &&
+         type.getDimSize(0) == static_cast<int64_t>(layouts.size());
 }
 
 LogicalResult SumSquaresOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -398,12 +402,28 @@ GatherParametersOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyLayouts(*this, symbols, getLayouts(), Members::Any);
 }
 
+// Adds up what `number` says of the layouts.
+static int64_t overLayouts(Operation *op, ArrayAttr names,
+                           int64_t (*number)(LayoutOp)) {
+  int64_t count = 0;
+  for (auto name : names.getAsRange<FlatSymbolRefAttr>())
+    count += number(SymbolTable::lookupNearestSymbolFrom<LayoutOp>(op, name));
+  return count;
+}
+
+// Checks that a tensor has the numbers from which factors follow.
+static LogicalResult verifyFactorSums(Operation *op, ArrayAttr names,
+                                      Type type) {
+  int64_t needed = overLayouts(op, names, factorSumsOf);
+  if (cast<RankedTensorType>(type).getShape() == ArrayRef<int64_t>{needed})
+    return success();
+  return op->emitOpError() << "has sums of type " << type << ", but those of "
+                           << "the members are " << needed;
+}
+
 // Checks that a tensor has a number per row and column of the layouts' members.
 static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
-  int64_t needed = 0;
-  for (auto name : names.getAsRange<FlatSymbolRefAttr>())
-    needed +=
-        factorsOf(SymbolTable::lookupNearestSymbolFrom<LayoutOp>(op, name));
+  int64_t needed = overLayouts(op, names, factorsOf);
   if (cast<RankedTensorType>(type).getShape() == ArrayRef<int64_t>{needed})
     return success();
   return op->emitOpError() << "has type " << type << " for " << needed
@@ -413,10 +433,11 @@ static LogicalResult verifyFactors(Operation *op, ArrayAttr names, Type type) {
 LogicalResult FactorSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)))
     return failure();
-  return verifyFactors(*this, getLayouts(), getResult().getType());
+  return verifyFactorSums(*this, getLayouts(), getResult().getType());
 }
 
-std::optional<int64_t> FactorSumsOp::getFirstSum(FlatSymbolRefAttr wanted) {
+std::optional<int64_t>
+UpdateFactorsOp::getFirstFactor(FlatSymbolRefAttr wanted) {
   int64_t first = 0;
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>()) {
     if (name == wanted)
@@ -431,7 +452,8 @@ std::optional<int64_t> FactorSumsOp::getFirstSum(FlatSymbolRefAttr wanted) {
 LogicalResult
 UpdateFactorsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayouts(*this, symbols, getLayouts(), Members::Trainable)) ||
-      failed(verifyFactors(*this, getLayouts(), getSums().getType())))
+      failed(verifyFactorSums(*this, getLayouts(), getSums().getType())) ||
+      failed(verifyFactors(*this, getLayouts(), getResult().getType())))
     return failure();
   for (auto name : getLayouts().getAsRange<FlatSymbolRefAttr>())
     for (auto member : find<LayoutOp>(*this, symbols, name)
@@ -561,7 +583,10 @@ LogicalResult OptimizerOp::verifySymbolUses(SymbolTableCollection &symbols) {
   }
   if (!getSums())
     return success();
-  int64_t first = *getFirst(), count = getSums().getType().getNumElements(),
+  if (!hasDigits(getSums().getType()))
+    return emitOpError() << "has sums of type " << getSums().getType()
+                         << ", without rows of " << normDigits << " digits";
+  int64_t first = *getFirst(), count = getSums().getType().getDimSize(0),
           needed = sums * static_cast<int64_t>(layout.getMembers().size());
   if (first < 0 || first > count || needed > count - first)
     return emitOpError() << "reads " << needed << " sums from " << first
@@ -585,8 +610,8 @@ LogicalResult MemberSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (getFactors() &&
       failed(verifyFactors(*this, getLayouts(), getFactors().getType())))
     return failure();
-  if (getResult().getType().getShape() !=
-      ArrayRef<int64_t>{members * getSumsPerMember()})
+  if (!hasDigits(getResult().getType()) ||
+      getResult().getType().getDimSize(0) != members * getSumsPerMember())
     return emitOpError() << "has result type " << getResult().getType()
                          << " for " << getSumsPerMember() << " sums of each of "
                          << members << " members";

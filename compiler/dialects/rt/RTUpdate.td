@@ -74,18 +74,19 @@ def RT_FactorSumsOp : RT_Command<"factor_sums", "compute",
     [MemoryEffects<[MemRead<FSDP_GradientMemory>]>, LayoutUserOpInterface]> {
   let summary = "Sums squares along rows and columns of this rank's gradients";
   let description = [{
-    Calls `fsdpc_factor_sums` on stream `compute`. Writes one f64 per row and column of
-    each member of each layout: the sums of squares of the gradient times `scale` (one
-    f32), clipped to `clip_value` if that is not 0, over the elements of the member that
-    lie in this rank's shard. Only the host computes it.
+    Calls `fsdpc_factor_sums` on stream `compute`. Writes 16 f64 per row and column of
+    each member of each layout, the digits of the sum of squares of the gradient times
+    `scale` (one f32), clipped to `clip_value` if that is not 0, over the elements of the
+    member that lie in this rank's shard; or, for small members, the squares of the
+    elements (`fsdp.factor_sums`). Only the host computes it.
 
     **Constraints**
-    - `scale` reaches 4 bytes, `sums` 8 bytes per row and column.
+    - `scale` reaches 4 bytes, `sums` 128 bytes per row and column, or 8 per element.
 
     Example:
     ```mlir
-    %scale = rt.pointer arena + 64 bytes 4
-    %sums = rt.pointer arena + 0 bytes 64
+    %scale = rt.pointer arena + 256 bytes 4
+    %sums = rt.pointer arena + 0 bytes 256
     rt.factor_sums [@h.0.flat], %scale clip_value 0.000000e+00 -> %sums
     ```
   }];
@@ -100,22 +101,24 @@ def RT_UpdateFactorsOp : RT_Command<"update_factors", "compute",
   let summary = "Updates the factored averages of squares";
   let description = [{
     Calls `fsdpc_update_factors` on stream `compute`. Takes the sums of all ranks, updates
-    the buffers with the averages of rows and columns, and puts the factors of the
-    elements' averages in the sums' place (`fsdp.update_factors`). Only the host computes
-    it.
+    the buffers with the averages of rows and columns, and writes the factors of the
+    elements' averages (`fsdp.update_factors`), one f64 per row and column. Only the host
+    computes it.
 
     **Constraints**
-    - `sums` reaches 8 bytes per row and column of each member.
+    - `sums` reaches as many bytes as that of `rt.factor_sums`, `factors` 8 per row and
+      column of each member.
 
     Example:
     ```mlir
-    %sums = rt.pointer arena + 0 bytes 64
-    rt.update_factors [@h.0.flat], %sums eps 1.000000e-07 power -8.000000e-01
+    %sums = rt.pointer arena + 0 bytes 256
+    %factors = rt.pointer arena + 256 bytes 96
+    rt.update_factors [@h.0.flat], %sums eps 1.000000e-07 power -8.000000e-01 -> %factors
     ```
   }];
-  let arguments = (ins RT_LayoutIndices:$layouts, RT_Updated<>:$sums, RT_Float64:$eps,
-                       RT_Float64:$power);
-  let assemblyFormat = "$layouts `,` $sums `eps` $eps `power` $power attr-dict";
+  let arguments = (ins RT_LayoutIndices:$layouts, RT_Read<>:$sums, RT_Float64:$eps,
+                       RT_Float64:$power, RT_Written<>:$factors);
+  let assemblyFormat = "$layouts `,` $sums `eps` $eps `power` $power `->` $factors attr-dict";
 }
 
 def RT_MomentumUpdatesOp : RT_Command<"momentum_updates", "compute",
@@ -205,9 +208,9 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
      DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Sums a scalar program over this rank's shard of each parameter";
   let description = [{
-    Calls `fsdpc_member_sums` on stream `compute`. Writes `per_member` f64 for each
-    member of each layout: the sums of what an outlined program yields for the
-    elements of the member that lie in this rank's shard, 0 where there are none.
+    Calls `fsdpc_member_sums` on stream `compute`. Writes `per_member` times 16 f64 for
+    each member of each layout: the digits of the sums of what an outlined program yields
+    for the elements of the member that lie in this rank's shard, 0 where there are none.
 
     The kernel's buffers are indexed by element: master, gradient, state 0 … state
     n-1. Then follow `scale` (one f32), the double[4] of `fsdpc_optimizer`, and
@@ -220,7 +223,7 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
-    - `sums` reaches 8 · `per_member` bytes per member.
+    - `sums` reaches 128 · `per_member` bytes per member.
 
     Example:
     ```mlir
@@ -229,8 +232,8 @@ def RT_MemberSumsOp : RT_Command<"member_sums", "compute",
       %square = arith.mulf %wide, %wide : f64
       return %square : f64
     }
-    %scale = rt.pointer arena + 64 bytes 4
-    %sums = rt.pointer arena + 0 bytes 16
+    %scale = rt.pointer arena + 256 bytes 4
+    %sums = rt.pointer arena + 0 bytes 256
     rt.member_sums @squares([@h.0.flat], %scale) per_member 1 -> %sums
     ```
   }];
@@ -257,7 +260,7 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     sharded), with each member's learning rate and weight decay. It reads the
     gradient and `scale` (one f32), and updates the master weights, the states and,
     where the layout has one, the copy in the compute type. `sums` is null, or has
-    `per_member` f64 for each member.
+    the digits of `per_member` sums for each member, 16 f64 per sum.
 
     The kernel's buffers are indexed by element of that part: master, gradient,
     state 0 … state n-1, and the copy in the compute type if there is one. Then
@@ -268,7 +271,7 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     - on a GPU int64[3] per segment: from, to (elements of the part), member; and
       double[4] per member. One launch, with one block per segment.
 
-    With `sums` the last buffer is the address of the member's. With `factors`, which
+    With `sums` the last buffer is the address of the member's, one f64 per sum. With `factors`, which
     hold an f64 per row and column of each member, the average of squares that follows
     from them stands behind the gradient. With `updates`, an f32 per element of the
     members, the element's stands there. GPUs have no code for any of them. With
@@ -277,7 +280,7 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
 
     **Constraints**
     - `kernel` names a function marked `nn.kernel`.
-    - `sums`, where present, reaches 8 · `per_member` bytes per member.
+    - `sums`, where present, reaches 128 · `per_member` bytes per member.
 
     Example:
     ```mlir

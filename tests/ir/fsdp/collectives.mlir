@@ -98,15 +98,15 @@ func.func @update() {
     fsdp.yield %p, %m, %v : f32, f32, f32
   }
   // Sums over whole parameters, and an optimizer that takes its layout's.
-  // CHECK: %[[N:.*]] = fsdp.member_sums [@u.flat], %[[C]] : tensor<f32> -> tensor<1xf64> {
+  // CHECK: %[[N:.*]] = fsdp.member_sums [@u.flat], %[[C]] : tensor<f32> -> tensor<1x16xf64> {
   // CHECK: fsdp.yield %{{.*}} : f64
-  %n = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1xf64> {
+  %n = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1x16xf64> {
   ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
     %wide = arith.extf %p : f32 to f64
     fsdp.yield %wide : f64
   }
-  // CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[N]][0] : tensor<f32>, tensor<1xf64> {
-  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<1xf64> {
+  // CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[N]][0] : tensor<f32>, tensor<1x16xf64> {
+  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<1x16xf64> {
   ^bb0(%p: f32, %g: f32, %m: f32, %v: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
     fsdp.yield %p, %m, %v : f32, f32, f32
   }

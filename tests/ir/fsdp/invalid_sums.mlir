@@ -6,9 +6,9 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
   // expected-error@+1 {{has 'sums', but its region takes none}}
-  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<2xf64> {
+  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<2x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     fsdp.yield %p : f32
   }
@@ -22,9 +22,25 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
   // expected-error@+1 {{reads 2 sums from 1 on, of 2}}
-  fsdp.optimizer @u.flat, %c sums %n[1] : tensor<f32>, tensor<2xf64> {
+  fsdp.optimizer @u.flat, %c sums %n[1] : tensor<f32>, tensor<2x16xf64> {
+  ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %x: f64, %y: f64):
+    fsdp.yield %p : f32
+  }
+  return
+}
+
+// -----
+
+// Each is a row of digits.
+fsdp.parameter @a : tensor<8xf32> trainable unit @u
+fsdp.unit @u
+fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
+  #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
+func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
+  // expected-error@+1 {{has sums of type 'tensor<2xf64>', without rows of 16 digits}}
+  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<2xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %x: f64, %y: f64):
     fsdp.yield %p : f32
   }
@@ -38,9 +54,9 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
   // expected-error@+1 {{argument 5 of the region has type 'f32', expected f64}}
-  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<2xf64> {
+  fsdp.optimizer @u.flat, %c sums %n[0] : tensor<f32>, tensor<2x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %x: f32):
     fsdp.yield %p : f32
   }
@@ -54,8 +70,8 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
-  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1xf64> {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
+  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     // expected-error@+1 {{has a value of type 'f32', expected 'f64'}}
     fsdp.yield %p : f32
@@ -70,8 +86,8 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
-  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<0xf64> {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
+  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<0x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     // expected-error@+1 {{has no value to sum}}
     fsdp.yield
@@ -86,8 +102,8 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
-  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<9xf64> {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
+  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<9x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     // expected-error@+1 {{has 9 values to sum; the most are 8}}
     fsdp.yield %lr, %lr, %lr, %lr, %lr, %lr, %lr, %lr, %lr : f64, f64, f64, f64, f64, f64, f64, f64, f64
@@ -102,9 +118,9 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
-  // expected-error@+1 {{has result type 'tensor<1xf64>' for 2 sums of each of 1 members}}
-  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1xf64> {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
+  // expected-error@+1 {{has result type 'tensor<1x16xf64>' for 2 sums of each of 1 members}}
+  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     fsdp.yield %lr, %step : f64, f64
   }
@@ -118,9 +134,9 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
   // expected-error@+1 {{has 6 arguments, but parameter, gradient, 0 states, lr, step and decay need 5}}
-  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1xf64> {
+  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1x16xf64> {
   ^bb0(%p: f32, %g: f32, %m: f32, %lr: f64, %step: f64, %decay: f64):
     fsdp.yield %lr : f64
   }
@@ -134,8 +150,8 @@ fsdp.parameter @a : tensor<8xf32> trainable unit @u
 fsdp.unit @u
 fsdp.layout @u.flat of @u trainable elements 8 : f32 states 0 {members = [
   #fsdp.member<@a[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
-func.func @update(%c: tensor<f32>, %n: tensor<2xf64>) {
-  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1xf64> {
+func.func @update(%c: tensor<f32>, %n: tensor<2x16xf64>) {
+  %s = fsdp.member_sums [@u.flat], %c : tensor<f32> -> tensor<1x16xf64> {
   ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
     // expected-error@+1 {{is not a scalar computation}}
     "test.effect"() : () -> ()

@@ -113,18 +113,18 @@ module attributes {fsdp.arena = {bytes = 192 : i64}} {
 // -----
 
 // Sums over parameters: a layout's are where those of the members before it
-// end. The program of sums is a function as well, whose results are f64.
+// end, 16 digits per sum. The program of sums is a function as well, whose results are f64.
 // CHECK: rt.clip
 // CHECK-NEXT: %[[SCALE:.*]] = rt.pointer arena + 128 bytes 4
-// CHECK-NEXT: %[[SUMS:.*]] = rt.pointer arena + 192 bytes 32
+// CHECK-NEXT: %[[SUMS:.*]] = rt.pointer arena + 192 bytes 512
 // CHECK: rt.member_sums @[[SUM:.*]]([@a.flat, @b.flat], %[[SCALE]]) per_member 2 -> %[[SUMS]]
-// CHECK: %[[ALL:.*]] = rt.pointer arena + 192 bytes 32
-// CHECK: rt.all_reduce %[[ALL]] count 4
-// CHECK: %[[OF_B:.*]] = rt.pointer arena + 208 bytes 16
+// CHECK: %[[ALL:.*]] = rt.pointer arena + 192 bytes 512
+// CHECK: rt.all_reduce %[[ALL]] count 64
+// CHECK: %[[OF_B:.*]] = rt.pointer arena + 448 bytes 256
 // CHECK: rt.optimizer @[[NAME:.*]](@b.flat, %{{.*}}) sums %[[OF_B]] per_member 2
 // CHECK: func.func private @[[SUM]]({{.*}}) -> (f64, f64) attributes {nn.kernel, nn.optimizer}
 // CHECK: func.func private @[[NAME]]({{.*}}: f64, %{{.*}}: f64) -> f32 attributes {nn.kernel, nn.optimizer}
-module attributes {fsdp.arena = {bytes = 256 : i64}} {
+module attributes {fsdp.arena = {bytes = 704 : i64}} {
   fsdp.unit @a
   fsdp.unit @b
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
@@ -137,13 +137,13 @@ module attributes {fsdp.arena = {bytes = 256 : i64}} {
   func.func @update() {
     %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1x16xf64>
     %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 128>, max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<4xf64> attributes {fsdp.offsets = array<i64: 192>} {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<4x16xf64> attributes {fsdp.offsets = array<i64: 192>} {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide, %lr : f64, f64
     }
-    %t = fsdp.all_reduce %n : tensor<4xf64>
-    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<4xf64> {
+    %t = fsdp.all_reduce %n : tensor<4x16xf64>
+    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<4x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %x: f64, %y: f64):
       fsdp.yield %p : f32
     }
@@ -153,17 +153,19 @@ module attributes {fsdp.arena = {bytes = 256 : i64}} {
 
 // -----
 
-// Factors of averages take the memory of their sums, and a layout's are where
-// those of the layout before it end: eight rows and columns.
+// Factors of averages follow from the squares of small matrices, one for each
+// of 32 elements. A layout's are where those of the layout before it end: eight
+// rows and columns.
 // CHECK: rt.factor_sums [@a.flat, @b.flat], %{{.*}} clip_value 0.000000e+00 -> %[[SUMS:.*]]
-// CHECK: rt.all_reduce %{{.*}} count 16
-// CHECK: %[[ALL:.*]] = rt.pointer arena + 192 bytes 128
-// CHECK: rt.update_factors [@a.flat, @b.flat], %[[ALL]] eps 0.000000e+00 power -1.000000e+00
+// CHECK: rt.all_reduce %{{.*}} count 32
+// CHECK-DAG: %[[ALL:.*]] = rt.pointer arena + 192 bytes 256
+// CHECK-DAG: %[[FACTORS:.*]] = rt.pointer arena + 448 bytes 128
+// CHECK: rt.update_factors [@a.flat, @b.flat], %[[ALL]] eps 0.000000e+00 power -1.000000e+00 -> %[[FACTORS]]
 // CHECK: rt.member_sums @{{.*}}([@a.flat, @b.flat], %{{.*}}) per_member 1 factors %{{.*}} -> %{{.*}}
-// CHECK-DAG: %[[OF_MEMBER:.*]] = rt.pointer arena + 328 bytes 8
-// CHECK-DAG: %[[OF_B:.*]] = rt.pointer arena + 256 bytes 64
+// CHECK-DAG: %[[OF_MEMBER:.*]] = rt.pointer arena + 704 bytes 128
+// CHECK-DAG: %[[OF_B:.*]] = rt.pointer arena + 512 bytes 64
 // CHECK: rt.optimizer @{{.*}}(@b.flat, %{{.*}}) sums %[[OF_MEMBER]] per_member 1 factors %[[OF_B]]
-module attributes {fsdp.arena = {bytes = 384 : i64}} {
+module attributes {fsdp.arena = {bytes = 832 : i64}} {
   fsdp.unit @a
   fsdp.unit @b
   fsdp.parameter @v : tensor<4x4xf32> trainable unit @a
@@ -180,15 +182,15 @@ module attributes {fsdp.arena = {bytes = 384 : i64}} {
   func.func @update() {
     %s = fsdp.sum_squares [@a.flat] {fsdp.offsets = array<i64: 0>} : tensor<1x16xf64>
     %c = fsdp.clip_scale [@a.flat], %s {fsdp.offsets = array<i64: 128>, max_norm = 1.0 : f64} : tensor<1x16xf64> -> tensor<f32>
-    %m = fsdp.factor_sums [@a.flat, @b.flat], %c {clip_value = 0.0 : f64, fsdp.offsets = array<i64: 192>} : tensor<f32> -> tensor<16xf64>
-    %r = fsdp.all_reduce %m : tensor<16xf64>
-    %f = fsdp.update_factors [@a.flat, @b.flat], %r {eps = 0.0 : f64, power = -1.0 : f64} : tensor<16xf64>
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c factors %f : tensor<f32>, tensor<16xf64> -> tensor<2xf64> attributes {fsdp.offsets = array<i64: 320>} {
+    %m = fsdp.factor_sums [@a.flat, @b.flat], %c {clip_value = 0.0 : f64, fsdp.offsets = array<i64: 192>} : tensor<f32> -> tensor<32xf64>
+    %r = fsdp.all_reduce %m : tensor<32xf64>
+    %f = fsdp.update_factors [@a.flat, @b.flat], %r {eps = 0.0 : f64, fsdp.offsets = array<i64: 448>, power = -1.0 : f64} : tensor<32xf64> -> tensor<16xf64>
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c factors %f : tensor<f32>, tensor<16xf64> -> tensor<2x16xf64> attributes {fsdp.offsets = array<i64: 576>} {
     ^bb0(%p: f32, %g: f32, %v: f32, %lr: f64, %step: f64, %decay: f64):
       fsdp.yield %lr : f64
     }
-    %t = fsdp.all_reduce %n : tensor<2xf64>
-    fsdp.optimizer @b.flat, %c sums %t[1] factors %f[8] : tensor<f32>, tensor<2xf64>, tensor<16xf64> {
+    %t = fsdp.all_reduce %n : tensor<2x16xf64>
+    fsdp.optimizer @b.flat, %c sums %t[1] factors %f[8] : tensor<f32>, tensor<2x16xf64>, tensor<16xf64> {
     ^bb0(%p: f32, %g: f32, %v: f32, %lr: f64, %step: f64, %decay: f64, %x: f64):
       fsdp.yield %p : f32
     }

@@ -181,13 +181,13 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
   }
   func.func @update() {
     %0 = rt.pointer arena + 0 bytes 4
-    %1 = rt.pointer arena + 64 bytes 16
+    %1 = rt.pointer arena + 64 bytes 256
     rt.member_sums @sums([@a.flat, @b.flat], %0) per_member 1 -> %1
     rt.event_record compute 0
     rt.event_wait reduce 0
     // expected-note @below {{conflicting access is here}}
-    rt.all_reduce %1 count 2
-    %2 = rt.pointer arena + 72 bytes 8
+    rt.all_reduce %1 count 32
+    %2 = rt.pointer arena + 192 bytes 128
     // expected-error @below {{on stream 'compute' accesses}}
     rt.optimizer @lamb(@b.flat, %0) sums %2 per_member 1
     return

@@ -2,7 +2,8 @@
 // RUN: fsdpc-opt %s --build-update --split-input-file --verify-diagnostics | FileCheck %s
 
 // Rows come first, then columns; a vector has columns only. Both matrices of the
-// kernel have rows and columns of their own. The buffers have torch's shapes.
+// kernel have rows and columns of their own. Squares of small matrices travel, not
+// digits of sums, so the sums are as many as the elements. The buffers have torch's shapes.
 module attributes {fsdp.options = {optimizer = "adafactor", "beta2-decay" = -0.5 : f64, "clip-grad-value" = 0.25 : f64}} {
   fsdp.parameter @k : tensor<2x3x4xf32> trainable unit @u
   fsdp.parameter @v : tensor<8xf32> trainable unit @u
@@ -21,18 +22,18 @@ module attributes {fsdp.options = {optimizer = "adafactor", "beta2-decay" = -0.5
 // CHECK-DAG: fsdp.buffer @w.col_var : tensor<1x2xf32> state {rule = "zeros"}
 // CHECK-LABEL: func.func @update
 // CHECK: %[[C:.*]] = fsdp.clip_scale
-// CHECK: %[[S:.*]] = fsdp.factor_sums [@u.flat, @t.flat], %[[C]] {clip_value = 2.500000e-01 : f64} : tensor<f32> -> tensor<28xf64>
-// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<28xf64>
-// CHECK: %[[F:.*]] = fsdp.update_factors [@u.flat, @t.flat], %[[R]] {eps = {{.*}} : f64, power = -5.000000e-01 : f64} : tensor<28xf64>
-// CHECK: %[[N:.*]] = fsdp.member_sums [@u.flat, @t.flat], %[[C]] factors %[[F]] : tensor<f32>, tensor<28xf64> -> tensor<9xf64> {
+// CHECK: %[[S:.*]] = fsdp.factor_sums [@u.flat, @t.flat], %[[C]] {clip_value = 2.500000e-01 : f64} : tensor<f32> -> tensor<40xf64>
+// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<40xf64>
+// CHECK: %[[F:.*]] = fsdp.update_factors [@u.flat, @t.flat], %[[R]] {eps = {{.*}} : f64, power = -5.000000e-01 : f64} : tensor<40xf64> -> tensor<28xf64>
+// CHECK: %[[N:.*]] = fsdp.member_sums [@u.flat, @t.flat], %[[C]] factors %[[F]] : tensor<f32>, tensor<28xf64> -> tensor<9x16xf64> {
 // CHECK: ^bb0(%{{.*}}: f32, %{{.*}}: f32, %[[V:.*]]: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64):
 // CHECK: arith.maximumf %[[V]], %{{.*}} : f32
-// CHECK: %[[T:.*]] = fsdp.all_reduce %[[N]] : tensor<9xf64>
-// CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[T]][0] factors %[[F]][0] : tensor<f32>, tensor<9xf64>, tensor<28xf64> {
+// CHECK: %[[T:.*]] = fsdp.all_reduce %[[N]] : tensor<9x16xf64>
+// CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[T]][0] factors %[[F]][0] : tensor<f32>, tensor<9x16xf64>, tensor<28xf64> {
 // CHECK: ^bb0({{.*}}, %[[LR:.*]]: f64, %[[STEP:.*]]: f64, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64, %[[COUNT:.*]]: f64):
 // CHECK: math.sqrt %[[STEP]] : f64
 // CHECK: math.sqrt %[[COUNT]] : f64
-// CHECK: fsdp.optimizer @t.flat, %[[C]] sums %[[T]][6] factors %[[F]][22] : tensor<f32>, tensor<9xf64>, tensor<28xf64> {
+// CHECK: fsdp.optimizer @t.flat, %[[C]] sums %[[T]][6] factors %[[F]][22] : tensor<f32>, tensor<9x16xf64>, tensor<28xf64> {
 
 // -----
 

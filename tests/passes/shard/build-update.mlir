@@ -212,14 +212,14 @@ module attributes {fsdp.options = {optimizer = "lamb"}} {
 }
 // CHECK-LABEL: func.func @update
 // CHECK: %[[C:.*]] = fsdp.clip_scale
-// CHECK: %[[S:.*]] = fsdp.member_sums [@u.flat, @t.flat], %[[C]] : tensor<f32> -> tensor<6xf64> {
+// CHECK: %[[S:.*]] = fsdp.member_sums [@u.flat, @t.flat], %[[C]] : tensor<f32> -> tensor<6x16xf64> {
 // CHECK: ^bb0(%[[P:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %{{.*}}: f64):
 // CHECK: %[[P64:.*]] = arith.extf %[[P]] : f32 to f64
 // CHECK: %[[P2:.*]] = arith.mulf %[[P64]], %[[P64]] : f64
 // CHECK: %[[U2:.*]] = arith.mulf %[[U:.*]], %[[U]] : f64
 // CHECK: fsdp.yield %[[P2]], %[[U2]] : f64, f64
-// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<6xf64>
-// CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[R]][0] : tensor<f32>, tensor<6xf64> {
+// CHECK: %[[R:.*]] = fsdp.all_reduce %[[S]] : tensor<6x16xf64>
+// CHECK: fsdp.optimizer @u.flat, %[[C]] sums %[[R]][0] : tensor<f32>, tensor<6x16xf64> {
 // CHECK: ^bb0({{.*}}, %[[LR:.*]]: f64, %{{.*}}: f64, %{{.*}}: f64, %[[SUM_P:.*]]: f64, %[[SUM_U:.*]]: f64):
 // CHECK: %[[NORM_P:.*]] = math.sqrt %[[SUM_P]] : f64
 // CHECK: %[[NORM_U:.*]] = math.sqrt %[[SUM_U]] : f64
@@ -229,7 +229,7 @@ module attributes {fsdp.options = {optimizer = "lamb"}} {
 // CHECK: %[[FINAL:.*]] = arith.select {{.*}} : f64
 // CHECK: arith.mulf %[[LR]], %[[FINAL]] : f64
 // CHECK: fsdp.yield %{{.*}}, %{{.*}}, %{{.*}} : f32, f32, f32
-// CHECK: fsdp.optimizer @t.flat, %[[C]] sums %[[R]][4] : tensor<f32>, tensor<6xf64> {
+// CHECK: fsdp.optimizer @t.flat, %[[C]] sums %[[R]][4] : tensor<f32>, tensor<6x16xf64> {
 
 // -----
 
@@ -242,10 +242,10 @@ module attributes {fsdp.options = {optimizer = "lars", "clip-grad-value" = 0.5 :
     members = [#fsdp.member<@w[0, 8] rate 1.0 : f64 decay 0.0 : f64>], whole = []}
 }
 // CHECK-LABEL: func.func @update
-// CHECK: fsdp.member_sums [@u.flat], %{{.*}} : tensor<f32> -> tensor<2xf64> {
+// CHECK: fsdp.member_sums [@u.flat], %{{.*}} : tensor<f32> -> tensor<2x16xf64> {
 // CHECK: %[[CLIPPED:.*]] = arith.minimumf
 // CHECK: arith.extf %[[CLIPPED]] : f32 to f64
-// CHECK: fsdp.optimizer @u.flat, %{{.*}} sums %{{.*}}[0] : tensor<f32>, tensor<2xf64> {
+// CHECK: fsdp.optimizer @u.flat, %{{.*}} sums %{{.*}}[0] : tensor<f32>, tensor<2x16xf64> {
 // CHECK: ^bb0(%{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f64, %{{.*}}: f64, %[[DECAY:.*]]: f64, %[[SUM_P:.*]]: f64, %[[SUM_G:.*]]: f64):
 // CHECK: %[[NORM_P:.*]] = math.sqrt %[[SUM_P]] : f64
 // CHECK: %[[NORM_G:.*]] = math.sqrt %[[SUM_G]] : f64

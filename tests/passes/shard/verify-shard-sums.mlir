@@ -23,17 +23,17 @@ module {
     %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
-    %t = fsdp.all_reduce %n : tensor<3xf64>
-    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3xf64> {
+    %t = fsdp.all_reduce %n : tensor<3x16xf64>
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -65,18 +65,18 @@ module {
     %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
     // expected-error @below {{breaks rule 'sums': its sums are not an 'fsdp.all_reduce' of 'fsdp.member_sums'}}
     // expected-note @below {{the optimizer that takes the sums}}
-    fsdp.optimizer @a.flat, %c sums %n[0] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @a.flat, %c sums %n[0] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @b.flat, %c sums %n[2] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @b.flat, %c sums %n[2] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -108,19 +108,19 @@ module {
     %s = fsdp.sum_squares [@a.flat, @b.flat] : tensor<2x16xf64>
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
-    %t = fsdp.all_reduce %n : tensor<3xf64>
+    %t = fsdp.all_reduce %n : tensor<3x16xf64>
     // expected-error @below {{breaks rule 'sums': the sums of its layout begin at 0, not at 1}}
     // expected-note @below {{the optimizer that takes the sums}}
-    fsdp.optimizer @a.flat, %c sums %t[1] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @a.flat, %c sums %t[1] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -153,18 +153,18 @@ module {
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': it leaves out layout 'b.flat'}}
-    %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<2xf64> {
+    %n = fsdp.member_sums [@a.flat], %c : tensor<f32> -> tensor<2x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
-    %t = fsdp.all_reduce %n : tensor<2xf64>
+    %t = fsdp.all_reduce %n : tensor<2x16xf64>
     // expected-note @below {{the optimizer that takes the sums}}
-    fsdp.optimizer @b.flat, %c sums %t[0] : tensor<f32>, tensor<2xf64> {
+    fsdp.optimizer @b.flat, %c sums %t[0] : tensor<f32>, tensor<2x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<2xf64> {
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<2x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -197,18 +197,18 @@ module {
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': it yields 2 sums, and the optimizer takes 1}}
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<6x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide, %lr : f64, f64
     }
-    %t = fsdp.all_reduce %n : tensor<6xf64>
+    %t = fsdp.all_reduce %n : tensor<6x16xf64>
     // expected-note @below {{the optimizer that takes the sums}}
-    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<6xf64> {
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<6x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @b.flat, %c sums %t[4] : tensor<f32>, tensor<6xf64> {
+    fsdp.optimizer @b.flat, %c sums %t[4] : tensor<f32>, tensor<6x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -242,18 +242,18 @@ module attributes {fsdp.options = {"loss-scale" = "1024"}} {
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     %o = fsdp.loss_scale : tensor<f32>
     // expected-error @below {{breaks rule 'sums': its scale is not that of the norm}}
-    %n = fsdp.member_sums [@a.flat, @b.flat], %o : tensor<f32> -> tensor<3xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %o : tensor<f32> -> tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
-    %t = fsdp.all_reduce %n : tensor<3xf64>
+    %t = fsdp.all_reduce %n : tensor<3x16xf64>
     // expected-note @below {{the optimizer that takes the sums}}
-    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -286,13 +286,13 @@ module {
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': no optimizer takes its sums of layout 'b.flat', or it names the layout twice}}
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
-    %t = fsdp.all_reduce %n : tensor<3xf64>
-    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3xf64> {
+    %t = fsdp.all_reduce %n : tensor<3x16xf64>
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
@@ -329,18 +329,18 @@ module {
     %r = fsdp.all_reduce %s : tensor<2x16xf64>
     %c = fsdp.clip_scale [@a.flat, @b.flat], %r {max_norm = 0.0 : f64} : tensor<2x16xf64> -> tensor<f32>
     // expected-error @below {{breaks rule 'sums': its only use is not an 'fsdp.all_reduce'}}
-    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3xf64> {
+    %n = fsdp.member_sums [@a.flat, @b.flat], %c : tensor<f32> -> tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64):
       %wide = arith.extf %p : f32 to f64
       fsdp.yield %wide : f64
     }
-    %t = fsdp.all_reduce %n : tensor<3xf64>
-    %u = fsdp.all_reduce %n : tensor<3xf64>
-    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3xf64> {
+    %t = fsdp.all_reduce %n : tensor<3x16xf64>
+    %u = fsdp.all_reduce %n : tensor<3x16xf64>
+    fsdp.optimizer @a.flat, %c sums %t[0] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
-    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3xf64> {
+    fsdp.optimizer @b.flat, %c sums %t[2] : tensor<f32>, tensor<3x16xf64> {
     ^bb0(%p: f32, %g: f32, %lr: f64, %step: f64, %decay: f64, %sum: f64):
       fsdp.yield %p : f32
     }
