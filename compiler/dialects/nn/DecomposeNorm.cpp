@@ -20,23 +20,6 @@ Value scaled(DecomposeBuilder &b, Value x, Value weight) {
   return weight ? b.mul(x, b.enter(weight)) : x;
 }
 
-// Returns the axes other than the channels (axis 1): one statistic per channel
-// is taken over batch and image.
-SmallVector<int64_t> channelAxes(Value x) {
-  SmallVector<int64_t> axes;
-  for (int64_t i = 0, rank = shapeOf(x).size(); i < rank; ++i)
-    if (i != 1)
-      axes.push_back(i);
-  return axes;
-}
-
-// Returns a vector of channels in the shape in which it broadcasts to `like`.
-Value channels(DecomposeBuilder &b, Value vector, Value like) {
-  SmallVector<int64_t> shape(shapeOf(like).size(), 1);
-  shape[1] = shapeOf(like)[1];
-  return b.reshape(b.enter(vector), shape);
-}
-
 } // namespace
 
 // The statistics are results, in f32: the adjoint reads them instead of
@@ -104,43 +87,4 @@ SmallVector<Value> NormWeightGradOp::decompose(OpBuilder &builder) {
   for (int64_t i = 0; i < DecomposeBuilder::lastAxis(x); ++i)
     rows.push_back(i);
   return {b.leave(b.sum(b.mul(b.enter(getGrad()), normal), rows), getType())};
-}
-
-// The variance divides by the number of elements, as ONNX defines it. PyTorch
-// would store an unbiased one in the running statistics.
-SmallVector<Value> BatchNormOp::decompose(OpBuilder &builder) {
-  DecomposeBuilder b(builder, getLoc());
-  Value x = b.enter(getInput());
-  SmallVector<int64_t> axes = channelAxes(x);
-  Value mean = b.mean(x, axes);
-  Value centred = b.sub(x, mean);
-  Value variance = b.mean(b.mul(centred, centred), axes);
-  Value rstd = b.rsqrt(b.add(variance, getEpsilon().convertToDouble()));
-  Value normal = b.mul(centred, rstd);
-  Value y = b.add(b.mul(normal, channels(b, getWeight(), x)),
-                  channels(b, getBias(), x));
-  return {b.leave(y, getResult().getType()), b.leave(mean, getMean().getType()),
-          b.leave(variance, getVariance().getType())};
-}
-
-SmallVector<Value> BatchNormGradOp::decompose(OpBuilder &builder) {
-  // weight · rstd · (grad - mean(grad) - x̂ · mean(grad · x̂))
-  DecomposeBuilder b(builder, getLoc());
-  Value x = b.enter(getInput()), grad = b.enter(getGrad());
-  SmallVector<int64_t> axes = channelAxes(x);
-  Value rstd = b.rsqrt(
-      b.add(channels(b, getVariance(), x), getEpsilon().convertToDouble()));
-  Value normal = b.mul(b.sub(x, channels(b, getMean(), x)), rstd);
-  Value dbias = b.sum(grad, axes);
-  Value dweight = b.sum(b.mul(grad, normal), axes);
-  // One over the number of elements per channel. The sums are results already,
-  // so means are products with it.
-  double perElement =
-      static_cast<double>(shapeOf(x)[1]) / tensorType(x).getNumElements();
-  Value inner = b.sub(b.sub(grad, b.mul(dbias, perElement)),
-                      b.mul(normal, b.mul(dweight, perElement)));
-  Value dx = b.mul(inner, b.mul(rstd, channels(b, getWeight(), x)));
-  return {b.leave(dx, getDinput().getType()),
-          b.leave(dweight, getDweight().getType()),
-          b.leave(dbias, getDbias().getType())};
 }
