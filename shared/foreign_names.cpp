@@ -83,6 +83,7 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"forward-prefetch", prefetch},
       {"stage3-prefetch-bucket-size", prefetch},
       {"overlap-comm", prefetch},
+      {"broadcast-buffers", "write '--buffers=broadcast' of fsdpc"},
       {"stage3-max-live-parameters", "write '--limit-all-gathers=K' of fsdpc"},
       // Precision.
       {"mixed-precision", dtype},

@@ -100,7 +100,8 @@ struct Buffer {
   std::vector<std::string> aliases;
   std::vector<int64_t> shape;
   std::string dtype;
-  int64_t addEachMicrobatch = 0; // num_batches_tracked: grows by V per step
+  int64_t addEachMicrobatch = 0; // num_batches_tracked: grows by V per step,
+  bool countsOneRank = false;    // or by K, where ranks share their batches
   // Of the optimizer: zero at the start, and no value of the model.
   bool optimizerState = false;
   Source source;

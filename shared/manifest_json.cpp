@@ -63,6 +63,7 @@ template <class V> void fields(V &v, Layout &x) {
 template <class V> void fields(V &v, Buffer &x) {
   v("name", x.name), v("aliases", x.aliases), v("shape", x.shape);
   v("dtype", x.dtype), v("addEachMicrobatch", x.addEachMicrobatch);
+  v("countsOneRank", x.countsOneRank);
   v("optimizerState", x.optimizerState);
   v("source", x.source);
 }

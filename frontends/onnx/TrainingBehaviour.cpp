@@ -105,9 +105,12 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
       return node.refuse(
           "running statistics must be initializers in training mode; compile "
           "with --batchnorm=off to use fixed statistics");
-    b.op<fsdp::UpdateStatisticsOp>(
+    auto update = b.op<fsdp::UpdateStatisticsOp>(
         FlatSymbolRefAttr::get(b.builder.getContext(), entry->loaded->fqn),
-        i == 3 ? mean : variance, b.builder.getF64FloatAttr(momentum));
+        i == 3 ? mean : variance, b.builder.getF64FloatAttr(momentum),
+        /*mode=*/StringAttr());
+    if (options.buffers != fsdp::BufferMode::Sequential)
+      update.setMode(fsdp::nameOf(options.buffers));
   }
   return success();
 }

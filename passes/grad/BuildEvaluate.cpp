@@ -5,6 +5,7 @@
 #include "passes/grad/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/nn/DecomposeBuilder.h"
 
 namespace fsdpc::passes {
@@ -32,25 +33,12 @@ struct MarkPlace : OpBuilder::Listener {
   Operation *source;
 };
 
-/// Returns the update of running statistics that takes `statistic`, perhaps
-/// times a number (the unbiased variance), or null.
-fsdp::UpdateStatisticsOp updateOf(Value statistic) {
-  for (Operation *user : statistic.getUsers()) {
-    if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(user))
-      return update;
-    if (isa<nn::MulOp>(user))
-      if (fsdp::UpdateStatisticsOp update = updateOf(user->getResult(0)))
-        return update;
-  }
-  return {};
-}
-
 /// Replaces the result of a batch norm with (x - mean) · (weight · rstd) + bias
 /// over the running statistics, the form that the importer gives a batch norm
 /// of fixed statistics. Does nothing if the model keeps none.
 void useRunningStatistics(nn::BatchNormOp norm) {
-  fsdp::UpdateStatisticsOp mean = updateOf(norm.getMean());
-  fsdp::UpdateStatisticsOp variance = updateOf(norm.getVariance());
+  fsdp::UpdateStatisticsOp mean = fsdp::updateOf(norm.getMean());
+  fsdp::UpdateStatisticsOp variance = fsdp::updateOf(norm.getVariance());
   if (!mean || !variance)
     return;
   MarkPlace mark(norm);

@@ -4,7 +4,7 @@
 // elide-events removes those that order nothing.
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/rt/RuntimeCall.h"
 #include "passes/runtime/Passes.h"
 #include "passes/runtime/Pointers.h"
@@ -165,9 +165,10 @@ LogicalResult FunctionConverter::convertCollective(Operation *op) {
       // cost model assumes (durationOf in ScheduleIR.cpp).
       .Case([&](fsdp::UpdateStatisticsOp op) {
         order(rt::Stream::compute, rt::Stream::reduce);
-        rt::UpdateStatisticsOp::create(rtBuilder, here, op.getBufferAttr(),
-                                       pointers.get(here, op.getStatistic()),
-                                       op.getMomentumAttr());
+        rt::UpdateStatisticsOp::create(
+            rtBuilder, here, op.getBufferAttr(),
+            pointers.get(here, op.getStatistic()), op.getMomentumAttr(),
+            rtBuilder.getI32IntegerAttr(static_cast<int>(fsdp::modeOf(op))));
         order(rt::Stream::reduce, rt::Stream::compute);
         return success();
       })

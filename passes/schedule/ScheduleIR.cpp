@@ -8,7 +8,7 @@
 #include "compiler/analysis/Slots.h"
 #include "compiler/dialects/fsdp/Entries.h"
 #include "compiler/dialects/fsdp/Machine.h"
-#include "compiler/dialects/fsdp/Options.h"
+#include "compiler/dialects/fsdp/RunningStatistics.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "compiler/dialects/nn/Build.h"
 #include "compiler/schedule/cost_model.h"
@@ -103,10 +103,13 @@ double durationOf(Operation *op, const schedule::Machine &machine) {
   // change with the number of ranks.
   if (auto cost = op->getAttrOfType<FloatAttr>(fsdp::FSDPDialect::kCostAttr))
     return cost.getValueAsDouble();
-  // It stops the compute stream until the statistics of all ranks have arrived.
+  // These stop the compute stream until the values of all ranks have arrived.
   if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
-    return schedule::allGatherUs(
-        machine, machine.ranks * 4 * elementsOf(update.getStatistic()));
+    return fsdp::modeOf(update) == fsdp::BufferMode::Local
+               ? 0
+               : schedule::allGatherUs(machine,
+                                       machine.ranks * 4 *
+                                           elementsOf(update.getStatistic()));
   // Ops without a cost (views, marks, packs) take no time.
   return 0;
 }

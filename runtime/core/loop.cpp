@@ -86,6 +86,8 @@ void Trainer::countMicrobatches() {
   for (size_t i = 0; i < manifest.buffers.size(); ++i) {
     const Buffer &buffer = manifest.buffers[i];
     int64_t more = buffer.addEachMicrobatch * microbatches * steps;
+    if (buffer.countsOneRank)
+      more /= rank->job.size;
     if (more == 0)
       continue;
     auto add = [&](auto value) {

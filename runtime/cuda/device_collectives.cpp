@@ -214,17 +214,19 @@ void CudaDevice::gatherGradients(fsdpc_rank &rank, int count,
 // Gathers instead of reducing, because the running mean is applied once per
 // rank, in rank order, and each application rounds.
 void CudaDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
-                                  const void *statistic, double momentum) {
+                                  const void *statistic, double momentum,
+                                  int32_t mode) {
   CallScope scope(context, FSDPC_STREAM_REDUCE);
-  announce(scope, reduceChannel);
-  UpdateStatistics u;
+  UpdateStatistics u =
+      statisticsUpdate(mode, statistic, rank.statistics, rank.job.size);
   u.buffer = static_cast<float *>(rank.buffers[size_t(index)]);
-  u.statistics = rank.statistics;
-  u.ranks = rank.job.size;
   u.elements = bufferElements(rank.manifest.buffers[size_t(index)]);
   u.momentum = momentum;
-  gather(statistic, rank.statistics, size_t(u.elements) * sizeof(float),
-         reduceChannel, FSDPC_STREAM_REDUCE);
+  if (mode != FSDPC_BUFFERS_LOCAL) {
+    announce(scope, reduceChannel);
+    gather(statistic, rank.statistics, size_t(u.elements) * sizeof(float),
+           reduceChannel, FSDPC_STREAM_REDUCE);
+  }
   context.launch(u, u.elements, FSDPC_STREAM_REDUCE);
 }
 

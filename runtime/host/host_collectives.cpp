@@ -6,6 +6,7 @@
 #include "runtime/comm/reduce.h"
 #include "runtime/core/dtype.h"
 #include "runtime/core/rank.h"
+#include "runtime/core/statistics_update.h"
 
 #include <cstring>
 
@@ -154,24 +155,24 @@ void HostDevice::gatherGradients(fsdpc_rank &rank, int count,
   });
 }
 
-// running = (1 - momentum) * running + momentum * statistic, once per rank and
-// in rank order. All ranks do the same, so the replicated buffer stays equal.
+// Batch statistics of different ranks are different batches, so by default each
+// moves the average in turn. All ranks gather and do the same, so that the
+// replicated buffer stays equal, but in the mode that communicates nothing.
 void HostDevice::updateStatistics(fsdpc_rank &rank, int32_t index,
-                                  const void *statistic, double momentum) {
-  auto *buffer = static_cast<float *>(rank.buffers[size_t(index)]);
-  size_t elements =
-      size_t(bufferElements(rank.manifest.buffers[size_t(index)]));
+                                  const void *statistic, double momentum,
+                                  int32_t mode) {
+  UpdateStatistics update =
+      statisticsUpdate(mode, statistic, rank.statistics, rank.job.size);
+  update.buffer = static_cast<float *>(rank.buffers[size_t(index)]);
+  update.elements = bufferElements(rank.manifest.buffers[size_t(index)]);
+  update.momentum = momentum;
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
-    channelOf(rank, reduceChannel)
-        .allGather(statistic, rank.statistics, elements * sizeof(float));
-    // Batch statistics of different ranks are different batches: each moves the
-    // average in turn.
-    for (int from = 0; from < rank.job.size; ++from) {
-      const float *other = rank.statistics + size_t(from) * elements;
-      for (size_t i = 0; i < elements; ++i)
-        buffer[i] =
-            float((1 - momentum) * buffer[i] + momentum * double(other[i]));
-    }
+    if (mode != FSDPC_BUFFERS_LOCAL)
+      channelOf(rank, reduceChannel)
+          .allGather(statistic, rank.statistics,
+                     size_t(update.elements) * sizeof(float));
+    for (int64_t i = 0; i < update.elements; ++i)
+      updateElement(update, i);
   });
 }
 

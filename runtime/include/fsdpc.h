@@ -98,6 +98,14 @@ enum {
  * others stay the same for the whole run. */
 void *fsdpc_pointer(fsdpc_rank *, int32_t space, int32_t index, int64_t offset);
 
+/* ---- whose statistics of a microbatch a buffer takes ---- */
+enum {
+  FSDPC_BUFFERS_SEQUENTIAL = 0, /* those of all ranks, one after the other */
+  FSDPC_BUFFERS_LOCAL = 1,      /* the rank's own */
+  FSDPC_BUFFERS_BROADCAST = 2,  /* those of rank 0 */
+  FSDPC_BUFFERS_AVERAGE = 3     /* the mean over ranks */
+};
+
 /* ---- calls: each enqueues work on a stream and returns ----
  * Every rank must make the same calls on a stream in the same order.
  *

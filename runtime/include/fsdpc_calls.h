@@ -151,12 +151,15 @@ void fsdpc_reduce_gradients(fsdpc_rank *, int32_t count,
 void fsdpc_gather_gradients(fsdpc_rank *, int32_t count,
                             const int32_t *layouts);
 
-/* Applies the batch statistics of all ranks to a buffer. Stream REDUCE.
+/* Applies the batch statistics of the ranks to a buffer. Stream REDUCE.
  * Gathers every rank's statistic (f32, the buffer's length), then computes,
  * for the ranks in order, buffer = (1 - momentum) · buffer + momentum ·
- * statistic. */
+ * statistic. `mode` is one of FSDPC_BUFFERS_*: with 1 the rank applies its own
+ * statistic and gathers nothing, with 2 all ranks apply that of rank 0, with 3
+ * the mean over ranks. */
 void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer,
-                             const void *statistic, double momentum);
+                             const void *statistic, double momentum,
+                             int32_t mode);
 
 /* Sums the squares of this rank's gradients. Stream COMPUTE. Writes 16 f64 per
  * layout: the digits of the sum of squares over this rank's part of its

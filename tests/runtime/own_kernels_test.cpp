@@ -295,8 +295,15 @@ TEST_P(OwnKernels, statisticsOfRanksInOrder) {
     for (int i = 0; i < 70; ++i)
       expected[i] =
           float((1 - 0.1) * expected[i] + 0.1 * double(all[rank * 70 + i]));
+  std::vector<float> averaged = buffer, mean = buffer;
   run(UpdateStatistics{buffer.data(), all.data(), 2, 70, 0.1});
   EXPECT_EQ(buffer, expected);
+  // Their mean moves the average once.
+  for (int i = 0; i < 70; ++i)
+    mean[i] = float((1 - 0.1) * mean[i] +
+                    0.1 * ((double(all[i]) + double(all[70 + i])) / 2));
+  run(UpdateStatistics{averaged.data(), all.data(), 2, 70, 0.1, true});
+  EXPECT_EQ(averaged, mean);
 }
 
 struct Case {

@@ -199,7 +199,7 @@ void microbatch(fsdpc_rank *rank) {
   order(rank, FSDPC_STREAM_COMPUTE, FSDPC_STREAM_REDUCE, computed);
   if (strategy != "step")
     fsdpc_reduce_scatter(rank, 2, trainable, gradients);
-  fsdpc_update_statistics(rank, 1, statistic, 0.1);
+  fsdpc_update_statistics(rank, 1, statistic, 0.1, FSDPC_BUFFERS_SEQUENTIAL);
 }
 
 void update(fsdpc_rank *rank) {

@@ -142,25 +142,30 @@ def FSDP_GradientOp : FSDP_Op<"gradient", [MemoryEffects<[MemWrite<FSDP_Gradient
 
 def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
     [InF32, MemoryEffects<[MemWrite<FSDP_OtherRanks>]>, UsesSymbols]> {
-  let summary = "Applies the batch statistics of all ranks to a buffer";
+  let summary = "Applies the batch statistics of the ranks to a buffer";
   let description = [{
     Gathers this microbatch's statistic of every rank and computes, for rank 0, 1, …,
     buffer = (1 - momentum) · buffer + momentum · statistic. One process that sees the
-    microbatches one after the other gets the same.
+    microbatches one after the other gets the same. With `mode` the buffer takes one
+    statistic: that of rank 0 ("broadcast"), the mean over ranks ("average"), or the
+    rank's own, without communication ("local"). All ranks keep equal buffers but with
+    "local", where they do if their statistics are equal.
 
     **Constraints**
     - `buffer` names an `fsdp.buffer`.
     - `statistic` has the buffer's type.
+    - `mode`, where present, is a value of `--buffers`; "sequential" is the same as none.
 
     Example:
     ```mlir
     fsdp.update_statistics @bn.running_mean, %mean {momentum = 0.1 : f64} : tensor<4xf32>
+    fsdp.update_statistics @bn.running_mean, %mean {mode = "average", momentum = 0.1 : f64} : tensor<4xf32>
     ```
   }];
   let arguments = (ins Arg<FlatSymbolRefAttr, "", [MemRead<FSDP_BufferMemory>,
                                                    MemWrite<FSDP_BufferMemory>]>:$buffer,
                        NN_StatTensor:$statistic,
-                       F64Attr:$momentum);
+                       F64Attr:$momentum, OptionalAttr<StrAttr>:$mode);
   let assemblyFormat = "$buffer `,` $statistic attr-dict `:` type($statistic)";
 }
 

@@ -131,7 +131,7 @@ static std::string joinOptimizers(const Manifest &manifest,
   return names.empty() ? options.optimizer.name() : llvm::join(names, ", ");
 }
 
-static Buffer bufferOf(BufferOp op) {
+static Buffer bufferOf(BufferOp op, const CompileOptions &options) {
   auto type = cast<RankedTensorType>(op.getType());
   Buffer buffer;
   buffer.name = op.getSymName().str();
@@ -139,6 +139,7 @@ static Buffer bufferOf(BufferOp op) {
   buffer.shape = type.getShape().vec();
   buffer.dtype = dtypeName(type.getElementType());
   buffer.addEachMicrobatch = op.getCounts();
+  buffer.countsOneRank = op.getCounts() && !options.countsEachRank();
   buffer.optimizerState = op.getState();
   return buffer;
 }
@@ -166,7 +167,7 @@ Manifest describeModule(ModuleOp module) {
     manifest.layouts.push_back(layoutOf(layout, symbols, options));
   manifest.optimizer = joinOptimizers(manifest, options);
   for (auto buffer : module.getOps<BufferOp>())
-    manifest.buffers.push_back(bufferOf(buffer));
+    manifest.buffers.push_back(bufferOf(buffer, options));
   if (auto function =
           module.lookupSymbol<func::FuncOp>(FSDPDialect::kMicrobatch))
     addInputs(function, manifest);

@@ -23,6 +23,15 @@ template <> ArrayRef<EnumName<TrainingMode>> enumNames() {
   return names;
 }
 
+template <> ArrayRef<EnumName<BufferMode>> enumNames() {
+  static constexpr EnumName<BufferMode> names[] = {
+      {"sequential", BufferMode::Sequential},
+      {"local", BufferMode::Local},
+      {"broadcast", BufferMode::Broadcast},
+      {"average", BufferMode::Average}};
+  return names;
+}
+
 template <> ArrayRef<EnumName<LossReduction>> enumNames() {
   static constexpr EnumName<LossReduction> names[] = {
       {"none", LossReduction::None},
@@ -187,6 +196,7 @@ template <typename Enum> std::string parseName(StringRef text, Enum &value) {
   template std::string joinNames<Enum>();                                      \
   template std::string parseName(StringRef, Enum &);
 FSDPC_OPTION_ENUM(TrainingMode)
+FSDPC_OPTION_ENUM(BufferMode)
 FSDPC_OPTION_ENUM(LossReduction)
 FSDPC_OPTION_ENUM(Strategy)
 FSDPC_OPTION_ENUM(UnitRule)

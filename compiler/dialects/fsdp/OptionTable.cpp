@@ -58,6 +58,7 @@ constexpr NumberRange notNegative,
 // its condition. Optimizers.h says which hyperparameters an optimizer takes.
 constexpr OptionCondition whereTaken = {"optimizer", ""},
                           gathering = {"strategy", "zero3|hybrid"},
+                          withBatchnorm = {"batchnorm", "graph|on"},
                           wholeUnits = {"recompute", "units|auto"},
                           shards = {"strategy",
                                     "zero1|zero2|zero3|hybrid|hybrid_zero2"},
@@ -89,6 +90,11 @@ constexpr OptionInfo table[] = {
     option<&Options::batchnorm>(
         "batchnorm", Group::Model, "MODE",
         "statistics of the batch: on, off, or as the graph says"),
+    option<&Options::buffers>(
+        "buffers", Group::Model, "MODE",
+        "running statistics take those of all ranks in turn, each rank its "
+        "own, those of rank 0, or the mean of all ranks'",
+        notNegative, withBatchnorm),
     option<&Options::dropout>(
         "dropout", Group::Model, "MODE",
         "dropout of ratio > 0: on, off, or as the graph says"),

@@ -28,6 +28,10 @@ struct OptionInfo;
 /// says, or always or never in training mode. torch's exports of a model in
 /// train() mode omit the attribute, hence the default On.
 enum class TrainingMode { Graph, On, Off };
+/// Whose statistics the model's running ones take in a microbatch: those of all
+/// ranks one after the other, each rank its own, those of rank 0, or the mean
+/// of all ranks'.
+enum class BufferMode { Sequential, Local, Broadcast, Average };
 /// How a loss of several elements becomes the number that is trained: it does
 /// not, or by its mean or sum, as torch's `reduction`.
 enum class LossReduction { None, Mean, Sum };
@@ -192,6 +196,7 @@ struct CompileOptions {
   Patterns frozen;
   Patterns trainable; // if given, all other parameters are frozen
   TrainingMode batchnorm = TrainingMode::On;
+  BufferMode buffers = BufferMode::Sequential;
   TrainingMode dropout = TrainingMode::On;
   std::vector<InitRule> initRules; // the first match counts
   bool embedWeights = false;
@@ -296,6 +301,11 @@ struct CompileOptions {
   bool usesF16() const {
     return paramType == schedule::ElementType::F16 ||
            reduceType == schedule::ElementType::F16;
+  }
+  /// Returns true if each rank's microbatch counts as a batch of its own in the
+  /// running statistics, and in how many there were.
+  bool countsEachRank() const {
+    return buffers == BufferMode::Sequential;
   }
   /// Returns the scale of the loss. f16 implies a dynamic one.
   LossScale lossScale() const {

@@ -2,6 +2,7 @@
 // the right kind, and buffers have the size and type of their layout. Dumps are
 // edited by hand, so every reference is checked.
 #include "compiler/dialects/fsdp/Layouts.h"
+#include "compiler/dialects/fsdp/OptionTypes.h"
 #include "shared/norm_digits.h"
 
 using namespace mlir;
@@ -195,6 +196,10 @@ UpdateStatisticsOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError() << "has statistic type " << getStatistic().getType()
                          << " for buffer '" << getBuffer() << "' of type "
                          << buffer->getType();
+  BufferMode known;
+  if (std::optional<StringRef> mode = getMode())
+    if (std::string fault = parseName(*mode, known); !fault.empty())
+      return emitOpError() << "has mode '" << *mode << "', which " << fault;
   return success();
 }
 

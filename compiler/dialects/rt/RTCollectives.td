@@ -172,14 +172,17 @@ def RT_UpdateStatisticsOp : RT_Command<"update_statistics", "reduce",
     [MemoryEffects<[MemWrite<RT_ReduceWindow>,
                     MemRead<RT_StatisticsMemory>,
                     MemWrite<RT_StatisticsMemory>]>]> {
-  let summary = "Applies the batch statistics of all ranks to a buffer";
+  let summary = "Applies the batch statistics of the ranks to a buffer";
   let description = [{
     Calls `fsdpc_update_statistics` on stream `reduce`. Gathers every rank's
     statistic (f32, the buffer's length), then computes, for the ranks in order,
-    buffer = (1 - momentum) · buffer + momentum · statistic.
+    buffer = (1 - momentum) · buffer + momentum · statistic. `mode` is one of
+    FSDPC_BUFFERS_*: with 1 the rank applies its own statistic and gathers nothing,
+    with 2 all ranks apply that of rank 0, with 3 the mean over ranks.
 
     **Constraints**
     - `buffer` names an `fsdp.buffer` of the statistic's length.
+    - 0 ≤ `mode` ≤ 3.
 
     Example:
     ```mlir
@@ -187,7 +190,9 @@ def RT_UpdateStatisticsOp : RT_Command<"update_statistics", "reduce",
     rt.update_statistics @bn.running_mean, %mean momentum 1.000000e-01
     ```
   }];
-  let arguments = (ins RT_BufferIndex:$buffer, RT_Read<>:$statistic, RT_Float64:$momentum);
+  let arguments = (ins RT_BufferIndex:$buffer, RT_Read<>:$statistic, RT_Float64:$momentum,
+                       RT_PassedAttr<DefaultValuedAttr<ConfinedAttr<I32Attr, [IntNonNegative, IntMaxValue<3>]>, "0">,
+                                     "int32_t $name", "constant">:$mode);
   let assemblyFormat = "$buffer `,` $statistic `momentum` $momentum attr-dict";
 }
 

@@ -3,6 +3,7 @@
 // replays is read from memory.
 #pragma once
 
+#include "runtime/core/statistics_update.h"
 #include "runtime/cuda/kernels/grid.h"
 
 namespace fsdpc::runtime {
@@ -18,16 +19,6 @@ struct ReportLoss {
   float *losses = nullptr, *valids = nullptr; // valids: null for a metric
 };
 
-// Applies buffer = (1 - momentum) · buffer + momentum · statistic once per
-// rank, in rank order.
-struct UpdateStatistics {
-  float *buffer = nullptr;
-  const float *statistics = nullptr; // of all ranks, one after the other
-  int ranks = 1;
-  int64_t elements = 0;
-  double momentum = 0;
-};
-
 // random[2] is j = k · ranks + rank.
 FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
   if (grid.first() != 0)
@@ -40,13 +31,8 @@ FSDPC_SHARED inline void body(const Grid &grid, const ReportLoss &r) {
 }
 
 FSDPC_SHARED inline void body(const Grid &grid, const UpdateStatistics &u) {
-  for (int64_t i = grid.first(); i < u.elements; i += grid.stride()) {
-    float value = u.buffer[i];
-    for (int rank = 0; rank < u.ranks; ++rank)
-      value = float((1 - u.momentum) * value +
-                    u.momentum * double(u.statistics[rank * u.elements + i]));
-    u.buffer[i] = value;
-  }
+  for (int64_t i = grid.first(); i < u.elements; i += grid.stride())
+    updateElement(u, i);
 }
 
 } // namespace fsdpc::runtime

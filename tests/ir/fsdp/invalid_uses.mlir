@@ -126,3 +126,13 @@ func.func @update(%c: tensor<f32>) {
   }
   return
 }
+
+// -----
+
+// The mode of an update of running statistics is one of --buffers.
+fsdp.buffer @m : tensor<4xf32>
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error@+1 {{has mode 'mean', which is none of sequential|local|broadcast|average}}
+  fsdp.update_statistics @m, %x {mode = "mean", momentum = 0.1 : f64} : tensor<4xf32>
+  return
+}

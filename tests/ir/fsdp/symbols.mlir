@@ -34,6 +34,8 @@ func.func @microbatch(%loss: tensor<f32>, %mean: tensor<4xf32>, %dw: tensor<8x4x
   fsdp.gradient @h.0.weight, %dw : tensor<8x4xf32>
   // CHECK: fsdp.update_statistics @bn.running_mean, %{{.*}} {momentum = 1.000000e-01 : f64} : tensor<4xf32>
   fsdp.update_statistics @bn.running_mean, %mean {momentum = 0.1 : f64} : tensor<4xf32>
+  // CHECK: fsdp.update_statistics @bn.running_mean, %{{.*}} {mode = "average", momentum = 1.000000e-01 : f64} : tensor<4xf32>
+  fsdp.update_statistics @bn.running_mean, %mean {mode = "average", momentum = 0.1 : f64} : tensor<4xf32>
   // CHECK: fsdp.random : tensor<4xi32>
   %r = fsdp.random : tensor<4xi32>
   // CHECK: fsdp.loss_scale : tensor<f32>

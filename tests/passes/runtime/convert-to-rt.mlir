@@ -219,3 +219,34 @@ module attributes {fsdp.arena = {bytes = 192 : i64}} {
     return
   }
 }
+
+// -----
+
+// A microbatch sums values over ranks in place, and compute waits for the sum.
+// A call says whose statistics a buffer takes, unless it takes all in turn.
+// CHECK-LABEL: rt.input @values
+// CHECK: rt.event_record compute [[E:[0-9]+]]
+// CHECK-NEXT: rt.event_wait reduce [[E]]
+// CHECK-NEXT: %[[V:.*]] = rt.pointer arena + 0 bytes 64
+// CHECK-NEXT: rt.all_reduce %[[V]] count 8 {fsdp.unit = @a}
+// CHECK-NEXT: rt.event_record reduce [[F:[0-9]+]]
+// CHECK-NEXT: rt.event_wait compute [[F]]
+// CHECK: rt.update_statistics @m, %{{.*}} momentum 1.000000e-01{{$}}
+// CHECK: rt.update_statistics @v, %{{.*}} momentum 1.000000e-01 {mode = 3 : i32}
+module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks" = 2 : i64}} {
+  fsdp.unit @a
+  fsdp.buffer @m : tensor<16xf32>
+  fsdp.buffer @v : tensor<16xf32>
+  func.func private @exp(%x: tensor<8xf64>) -> tensor<8xf64> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<8xf64>
+    return %y : tensor<8xf64>
+  }
+  func.func @microbatch(%x: tensor<8xf64> {fsdp.input = "values"}, %s: tensor<16xf32> {fsdp.input = "s"}) {
+    %y = nn.launch @exp(%x) {fsdp.offsets = array<i64: 0>, fsdp.unit = @a} : (tensor<8xf64>) -> tensor<8xf64>
+    %z = fsdp.all_reduce %y {fsdp.offsets = array<i64: -1>, fsdp.unit = @a} : tensor<8xf64>
+    fsdp.update_statistics @m, %s {momentum = 0.1 : f64} : tensor<16xf32>
+    fsdp.update_statistics @v, %s {mode = "average", momentum = 0.1 : f64} : tensor<16xf32>
+    return
+  }
+  func.func @update() { return }
+}

@@ -1,0 +1,17 @@
+// How the updates of running statistics are found, and whose statistics they
+// take.
+#pragma once
+
+#include "compiler/dialects/fsdp/FSDPDialect.h"
+#include "compiler/dialects/fsdp/Options.h"
+
+namespace fsdpc::fsdp {
+
+/// Returns the update of running statistics that takes `statistic`, perhaps
+/// times a number (the unbiased variance), or null.
+UpdateStatisticsOp updateOf(mlir::Value statistic);
+
+/// Returns the op's mode as `--buffers` names it. The op has been verified.
+BufferMode modeOf(UpdateStatisticsOp update);
+
+} // namespace fsdpc::fsdp
