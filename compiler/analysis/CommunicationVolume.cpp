@@ -33,7 +33,8 @@ struct LevelText {
 };
 constexpr LevelText levels[] = {{"(N-1)/N", "", "ranks"},
                                 {"(G-1)/G", " in groups", "group"},
-                                {"2(N-G)/(NG)", " across groups", "groups"}};
+                                {"2(N-G)/(NG)", " across groups", "groups"},
+                                {"(N-1)", " to each rank", "each"}};
 
 const LevelText &textOf(Level level) { return levels[int(level)]; }
 
@@ -68,7 +69,7 @@ static std::string sumOf(const CommunicationVolume &volume, Level level) {
 // A program without collectives has the first level all the same.
 std::string CommunicationVolume::formula() const {
   std::string text;
-  for (Level level : {Level::Ranks, Level::Group, Level::Groups})
+  for (Level level : {Level::Ranks, Level::Group, Level::Groups, Level::Each})
     if (std::string sum = sumOf(*this, level); !sum.empty())
       text += (text.empty() ? "" : " + ") + textOf(level).share.str() + " · (" +
               sum + ")";
@@ -88,13 +89,16 @@ double CommunicationVolume::bytes(Level level, int64_t ranks,
       sum += double(term.bytes) * (term.eachMicrobatch ? microbatches : 1);
   if (level == Level::Groups)
     return 2 * sum * double(ranks - groupRanks) / double(ranks * groupRanks);
+  if (level == Level::Each)
+    return sum * double(ranks - 1);
   double over = double(level == Level::Ranks ? ranks : groupRanks);
   return sum * (over - 1) / over;
 }
 
 std::string CommunicationVolume::describe() const {
-  bool grouped = llvm::any_of(
-      terms, [](const Term &term) { return term.level != Level::Ranks; });
+  bool grouped = llvm::any_of(terms, [](const Term &term) {
+    return term.level == Level::Group || term.level == Level::Groups;
+  });
   std::string text =
       llvm::formatv(
           "communication per step: {0} bytes, N ranks, {1}K microbatches, "
@@ -168,6 +172,23 @@ private:
   // The symbols of each term.
   std::map<std::pair<std::string, Level>, std::set<std::string>> terms;
 };
+
+// Adds the numbers that a microbatch sums over ranks, S, if there are any.
+// Those of @update are not counted: they are a few per layout.
+void addSums(ModuleOp module, CommunicationVolume &volume) {
+  auto microbatch =
+      module.lookupSymbol<func::FuncOp>(fsdp::FSDPDialect::kMicrobatch);
+  if (!microbatch)
+    return;
+  uint64_t elements = 0;
+  for (auto reduce : microbatch.getOps<fsdp::AllReduceOp>())
+    elements += reduce.getType().getNumElements();
+  if (elements == 0)
+    return;
+  volume.terms.push_back({"all_reduce", Level::Each, /*eachMicrobatch=*/true,
+                          elements * sizeof(double), "f64", "S"});
+  volume.parts.emplace_back("S", elements);
+}
 
 } // namespace
 
@@ -248,6 +269,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
     return WalkResult::advance();
   });
   parts.describe(module, volume);
+  addSums(module, volume);
   return volume;
 }
 

@@ -15,7 +15,8 @@ namespace fsdpc::analysis {
 /// or those that have the same place in each group. Its share of a buffer is
 /// sent: (N-1)/N over all N ranks, (G-1)/G in a group of G, and across groups
 /// 2(N-G)/(NG) on the mean of the ranks (HybridGroups, runtime/comm/groups.h).
-enum class Level { Ranks, Group, Groups };
+/// Each is of values that every rank sends to each other rank, as they are few.
+enum class Level { Ranks, Group, Groups, Each };
 
 /// A sum of terms.
 struct CommunicationVolume {

@@ -66,12 +66,14 @@ static const PipelineStep steps[] = {
     // Every op is a library call or an outlined kernel with its tied operands,
     // and has its cost. Every kernel consists of primitives and has the plan of
     // its loops. Attention reads its tensors in the layout of their
-    // producers, GPU products add their biases, and where a GPU has several
-    // libraries, one is chosen. Strategy and schedule have had no influence so
+    // producers, batch norms are split where they sum over ranks, GPU products
+    // add their biases, and where a GPU has several libraries, one is chosen.
+    // Strategy and schedule have had no influence so
     // far.
     {Phase::Kernels, "stride-attention", createStrideAttention},
     {Phase::Kernels, "decompose-linear-cross-entropy",
      createDecomposeLinearCrossEntropy},
+    {Phase::Kernels, "synchronize-batch-norm", createSynchronizeBatchNorm},
     {Phase::Kernels, "fuse-epilogues", createFuseEpilogues},
     {Phase::Kernels, "outline-kernels", createOutlineKernels},
     {Phase::Kernels, "merge-kernels", createMergeKernels},

@@ -67,6 +67,36 @@ def DecomposeLinearCrossEntropy : Pass<"decompose-linear-cross-entropy", "::mlir
   let dependentDialects = ["::fsdpc::nn::NNDialect"];
 }
 
+def SynchronizeBatchNorm : Pass<"synchronize-batch-norm", "::mlir::ModuleOp"> {
+  let summary = "Takes the statistics of batch norms over all ranks";
+  let description = [{
+    For `--sync-batchnorm`. A batch norm of `@microbatch` becomes the rank's own moments, a
+    sum over ranks, and the normalisation; its gradient becomes the rank's own sums, a sum
+    over ranks, and the cotangent of the input. What is summed are two numbers per channel
+    in f64 and a 1, from which the number of ranks follows. All ranks then have the same
+    statistics, so the running ones take them once, without communication; their variance
+    is unbiased for the elements of all ranks. A norm that the backward computes again is
+    summed again, on all ranks alike. `@evaluate` is not changed.
+
+    Before:
+    ```mlir
+    %y, %mean, %variance = nn.batch_norm %x, %w, %b {epsilon = 1.0e-5 : f64} : tensor<2x3x4x4xf32>, …
+    ```
+    After:
+    ```mlir
+    %s = nn.reduce sum %x [0, 2, 3] : tensor<2x3x4x4xf32> -> tensor<1x3x1x1xf32>
+    …
+    %own = nn.concat %mean0, %square0, %one {axis = 0 : i64} : (tensor<3xf64>, tensor<3xf64>, tensor<1xf64>) -> tensor<7xf64>
+    %all = fsdp.all_reduce %own : tensor<7xf64>
+    %ranks = nn.slice %all [6] by [1] : tensor<7xf64> -> tensor<1xf64>
+    …
+    %y = nn.add %scaled, %bias : tensor<2x3x4x4xf32>
+    ```
+  }];
+  let statistics = [Statistic<"synchronized", "synchronized", "norms and gradients synchronized">];
+  let dependentDialects = ["::fsdpc::nn::NNDialect", "::fsdpc::fsdp::FSDPDialect"];
+}
+
 def FuseEpilogues : Pass<"fuse-epilogues", "::mlir::ModuleOp"> {
   let summary = "Lets a GPU's matrix products add their biases";
   let description = [{

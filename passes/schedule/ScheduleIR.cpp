@@ -110,6 +110,9 @@ double durationOf(Operation *op, const schedule::Machine &machine) {
                : schedule::allGatherUs(machine,
                                        machine.ranks * 4 *
                                            elementsOf(update.getStatistic()));
+  if (auto reduce = dyn_cast<fsdp::AllReduceOp>(op))
+    return schedule::allGatherUs(machine, machine.ranks * 8 *
+                                              elementsOf(reduce.getInput()));
   // Ops without a cost (views, marks, packs) take no time.
   return 0;
 }

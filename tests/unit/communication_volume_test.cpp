@@ -165,4 +165,25 @@ func.func @update() {
             (2 * (8800 + 4040) + 40) * 3 / 4.);
 }
 
+// What a microbatch sums over ranks goes to each other rank.
+TEST_F(CommunicationVolumeTest, SumsOfAMicrobatch) {
+  module = parseSourceString<ModuleOp>(R"(
+func.func @microbatch(%a: tensor<7xf64>, %b: tensor<5xf64>) {
+  %c = fsdp.all_reduce %a : tensor<7xf64>
+  %d = fsdp.all_reduce %b : tensor<5xf64>
+  return
+}
+func.func @update(%a: tensor<1x16xf64>) {
+  %b = fsdp.all_reduce %a : tensor<1x16xf64>
+  return
+})",
+                                       &context);
+  writeCommunication(*module, communicatedBytes(*module));
+  CommunicationVolume volume = *readCommunication(*module);
+  EXPECT_EQ(volume.formula(), "(N-1) · (K·S·f64)");
+  EXPECT_EQ(volume.parts, (decltype(volume.parts){{"S", 12}}));
+  EXPECT_EQ(volume.bytes(Level::Each, 4, 2, 2), 2 * 12 * 8 * 3);
+  EXPECT_EQ(volume.bytes(Level::Ranks, 4, 2, 2), 0);
+}
+
 } // namespace

@@ -71,7 +71,7 @@ bool isTerm(Attribute value) {
   if (!term)
     return false;
   auto over = term.getAs<StringAttr>("over");
-  if (over && over != "group" && over != "groups")
+  if (over && over != "group" && over != "groups" && over != "each")
     return false;
   bool named = bool(term.getAs<StringAttr>("elements"));
   // Four keys are fixed; `elements` and `over` are optional. Counting refuses a

@@ -103,6 +103,10 @@ std::string checkOptions(const CompileOptions &options) {
              findOption(condition.option)->print(options) + "'; it needs " +
              listFlags(condition.option, neededValues(*option));
   }
+  if (options.syncBatchnorm &&
+      llvm::is_contained(options.given, findOption("buffers")))
+    return "'--buffers' has no effect with '--sync-batchnorm', which gives all "
+           "ranks the same statistics; omit it";
   std::string fault = checkHyperparameters(options);
   // Groups come after the options' own rules, so that an error names the flag
   // that is wrong and not a group that only inherits it.
@@ -125,6 +129,9 @@ std::string checkOptions(const CompileOptions &options) {
            findOption("target")->print(options) + "'";
   if (options.isCuda() && options.lossScale().isOn())
     return "'--loss-scale' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
+  if (options.isCuda() && options.syncBatchnorm)
+    return "'--sync-batchnorm' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
   auto isHybridRule = [](const StrategyRule &rule) {
     return isHybrid(rule.strategy);

@@ -90,6 +90,10 @@ constexpr OptionInfo table[] = {
     option<&Options::batchnorm>(
         "batchnorm", Group::Model, "MODE",
         "statistics of the batch: on, off, or as the graph says"),
+    option<&Options::syncBatchnorm>(
+        "sync-batchnorm", Group::Model, "",
+        "statistics of the batch are taken over all ranks (SyncBatchNorm)",
+        notNegative, withBatchnorm),
     option<&Options::buffers>(
         "buffers", Group::Model, "MODE",
         "running statistics take those of all ranks in turn, each rank its "

@@ -196,6 +196,7 @@ struct CompileOptions {
   Patterns frozen;
   Patterns trainable; // if given, all other parameters are frozen
   TrainingMode batchnorm = TrainingMode::On;
+  bool syncBatchnorm = false; // statistics of the batch are of all ranks
   BufferMode buffers = BufferMode::Sequential;
   TrainingMode dropout = TrainingMode::On;
   std::vector<InitRule> initRules; // the first match counts
@@ -305,7 +306,7 @@ struct CompileOptions {
   /// Returns true if each rank's microbatch counts as a batch of its own in the
   /// running statistics, and in how many there were.
   bool countsEachRank() const {
-    return buffers == BufferMode::Sequential;
+    return buffers == BufferMode::Sequential && !syncBatchnorm;
   }
   /// Returns the scale of the loss. f16 implies a dynamic one.
   LossScale lossScale() const {
