@@ -84,6 +84,8 @@ const std::vector<ForeignFlag> &foreignFlags() {
       {"forward-prefetch", prefetch},
       {"stage3-prefetch-bucket-size", prefetch},
       {"overlap-comm", prefetch},
+      {"broadcast-buffers", "write '--buffers=broadcast' of fsdpc"},
+      {"convert-sync-batchnorm", "write '--sync-batchnorm' of fsdpc"},
       {"stage3-max-live-parameters", "write '--limit-all-gathers=K' of fsdpc"},
       {"offload-optimizer", offload},
       {"cpu-offload", offload},

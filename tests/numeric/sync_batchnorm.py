@@ -82,6 +82,13 @@ def check_buffers(bench, fixture) -> None:
                 raise Failure(f"--buffers={mode}: '{name}' is {value}, expected {expected}")
 
 
+def check_emulated(bench, fixture) -> None:
+    """The emulated GPU leaves what the host does."""
+    runs = [bench.train(bench.compile_fixture(fixture, target, "--buffers=average", f"--target={target}"), fixture, 2, local=True,
+                        steps=2, accumulate=1) for target in ("cuda-emulation", "host")]
+    compare("average on cuda-emulation", *runs)
+
+
 def check_refusals(bench, fixture) -> None:
     def refused(code, message, *flags, model=fixture.model):
         done = harness.run([bench.build / "bin" / "fsdpc", model, "-o", bench.path("refused"), *flags], code)
@@ -100,6 +107,7 @@ def test(bench, options):
     fixture = harness.fixture("conv_net")
     check_synchronized(bench, fixture)
     check_buffers(bench, fixture)
+    check_emulated(bench, fixture)
     check_refusals(bench, fixture)
 
 

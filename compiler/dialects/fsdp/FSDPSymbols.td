@@ -159,7 +159,7 @@ def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
     Example:
     ```mlir
     fsdp.update_statistics @bn.running_mean, %mean {momentum = 0.1 : f64} : tensor<4xf32>
-    fsdp.update_statistics @bn.running_var, %variance {mode = "average", momentum = 0.1 : f64} : tensor<4xf32>
+    fsdp.update_statistics @bn.running_mean, %mean {mode = "average", momentum = 0.1 : f64} : tensor<4xf32>
     ```
   }];
   let arguments = (ins Arg<FlatSymbolRefAttr, "", [MemRead<FSDP_BufferMemory>,

@@ -226,7 +226,7 @@ module attributes {fsdp.arena = {bytes = 192 : i64}} {
 
 // A microbatch sums values over ranks in place, and compute waits for the sum.
 // A call says whose statistics a buffer takes, unless it takes all in turn.
-// CHECK-LABEL: func.func @microbatch()
+// CHECK-LABEL: rt.input @values
 // CHECK: rt.event_record compute [[E:[0-9]+]]
 // CHECK-NEXT: rt.event_wait reduce [[E]]
 // CHECK-NEXT: %[[V:.*]] = rt.pointer arena + 0 bytes 64
@@ -243,7 +243,7 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
     %y = nn.exp %x : tensor<8xf64>
     return %y : tensor<8xf64>
   }
-  func.func @microbatch(%x: tensor<8xf64> {fsdp.input = "x"}, %s: tensor<16xf32> {fsdp.input = "s"}) {
+  func.func @microbatch(%x: tensor<8xf64> {fsdp.input = "values"}, %s: tensor<16xf32> {fsdp.input = "s"}) {
     %y = nn.launch @exp(%x) {fsdp.offsets = array<i64: 0>, fsdp.unit = @a} : (tensor<8xf64>) -> tensor<8xf64>
     %z = fsdp.all_reduce %y {fsdp.offsets = array<i64: -1>, fsdp.unit = @a} : tensor<8xf64>
     fsdp.update_statistics @m, %s {momentum = 0.1 : f64} : tensor<16xf32>

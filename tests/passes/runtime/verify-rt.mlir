@@ -233,6 +233,27 @@ module attributes {fsdp.arena = {bytes = 512 : i64}, fsdp.options = {"max-ranks"
 
 // -----
 
+// A sum over ranks in a microbatch: compute reads it before it is there.
+module attributes {fsdp.arena = {bytes = 512 : i64}} {
+  func.func private @exp(%x: tensor<4xf64>) -> tensor<4xf64> attributes {nn.kernel} {
+    %y = nn.exp %x : tensor<4xf64>
+    return %y : tensor<4xf64>
+  }
+  func.func @microbatch() {
+    %0 = rt.pointer arena + 0 bytes 32
+    %1 = rt.pointer arena + 64 bytes 32
+    rt.event_record compute 0
+    rt.event_wait reduce 0
+    // expected-note @below {{conflicting access is here}}
+    rt.all_reduce %0 count 4
+    // expected-error @below {{on stream 'compute' accesses arena bytes [0, 32) without waiting for stream 'reduce'; add an event between them}}
+    rt.launch @exp(%0, %1)
+    return
+  }
+}
+
+// -----
+
 // Running statistics: compute reads what stream reduce updates.
 module attributes {fsdp.arena = {bytes = 512 : i64}} {
   func.func private @exp(%x: tensor<4xf32>) -> tensor<4xf32> attributes {nn.kernel} {
