@@ -4,7 +4,7 @@
 // is it known which parameters the loss depends on.
 #include "frontends/onnx/Import.h"
 
-#include "frontends/onnx/GraphImporter.h"
+#include "frontends/onnx/GivenGradients.h"
 #include "frontends/onnx/Inputs.h"
 #include "frontends/onnx/ModelOptimizer.h"
 
@@ -230,7 +230,8 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
   Value lossValue = importer.findLoss();
   if (!lossValue)
     return failure();
-  if (failed(reportOutputs(importer, options)))
+  if (failed(reportOutputs(importer, options)) ||
+      failed(handOverGradients(*model, importer, parameters, options)))
     return failure();
   reportLoss(importer.emitter(), lossValue);
   eraseDead(function.getBody().front());
@@ -245,6 +246,8 @@ fsdpc::frontend::importOnnx(StringRef path, fsdp::CompileOptions &options,
       used.insert(load.getSymbol());
     else if (auto update = dyn_cast<fsdp::UpdateStatisticsOp>(op))
       used.insert(update.getBuffer());
+    else if (auto gradient = dyn_cast<fsdp::GradientOp>(op))
+      used.insert(gradient.getParameter());
   });
   builder.setInsertionPointToStart(module->getBody());
   if (failed(parameters.emit(builder, used, counts)))

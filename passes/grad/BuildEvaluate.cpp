@@ -127,8 +127,9 @@ struct BuildEvaluate : impl::BuildEvaluateBase<BuildEvaluate> {
       stop.getResult().replaceAllUsesWith(stop.getInput());
     for (auto report : evaluate.getOps<fsdp::ReportLossOp>())
       keepCountOfMeans(report);
-    // Running statistics change in training only.
-    eraseUnused(evaluate, llvm::IsaPred<fsdp::UpdateStatisticsOp>);
+    // Running statistics change in training only, which gradients are for.
+    eraseUnused(evaluate,
+                llvm::IsaPred<fsdp::UpdateStatisticsOp, fsdp::GradientOp>);
     if (llvm::any_of(microbatch->front(), isPrediction))
       eraseUnused(*microbatch, isPrediction);
   }

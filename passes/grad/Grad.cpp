@@ -3,6 +3,7 @@
 // ops between a trainable parameter and the loss get an adjoint. Each op builds
 // its own (AdjointOpInterface); this file decides the order and adds cotangents
 // up.
+#include "passes/grad/GivenGradients.h"
 #include "passes/grad/Passes.h"
 #include "passes/grad/SliceGradients.h"
 #include "passes/grad/WeightDerived.h"
@@ -360,14 +361,14 @@ struct Grad : impl::GradBase<Grad> {
           << reports.size();
       return signalPassFailure();
     }
-    Differentiator differentiator(function);
-    auto options = fsdp::CompileOptions::of(getOperation());
-    bool scalesLoss = options.lossScale().isOn();
-    if (options.usesF16() && !scalesLoss)
-      emitWarning(getOperation().getLoc())
-          << "f16 has no numbers below 6e-8, so small gradients become 0 with "
-             "'--loss-scale=none'; omit it for a dynamic scale";
-    if (failed(differentiator.run(reports.front(), scalesLoss)))
+    Block &body = function.getFunctionBody().front();
+    bool isGiven = !body.getOps<fsdp::GradientOp>().empty();
+    FailureOr<DenseSet<StringAttr>> trained;
+    if (isGiven)
+      trained = takeGivenGradients(getOperation(), body);
+    else
+      trained = differentiate(function, reports.front());
+    if (failed(trained))
       return signalPassFailure();
     // They have done their work, and would only keep kernels and composites
     // apart.
@@ -380,14 +381,33 @@ struct Grad : impl::GradBase<Grad> {
     // count as trainable in later phases.
     for (auto parameter : getOperation().getOps<fsdp::ParameterOp>())
       if (parameter.getTrainable() &&
-          !differentiator.active.count(parameter.getSymNameAttr())) {
+          !trained->contains(parameter.getSymNameAttr())) {
         parameter.setTrainable(false);
         parameter.emitRemark("parameter '")
             << parameter.getSymName()
-            << "' does not affect the loss and is not trained";
+            << (isGiven ? "' has no gradient" : "' does not affect the loss")
+            << " and is not trained";
       }
+    numGradients += trained->size();
+  }
+
+  // Returns the names of the parameters that have a gradient.
+  FailureOr<DenseSet<StringAttr>> differentiate(FunctionOpInterface function,
+                                                fsdp::ReportLossOp report) {
+    Differentiator differentiator(function);
+    auto options = fsdp::CompileOptions::of(getOperation());
+    bool scalesLoss = options.lossScale().isOn();
+    if (options.usesF16() && !scalesLoss)
+      emitWarning(getOperation().getLoc())
+          << "f16 has no numbers below 6e-8, so small gradients become 0 with "
+             "'--loss-scale=none'; omit it for a dynamic scale";
+    if (failed(differentiator.run(report, scalesLoss)))
+      return failure();
     numAdjoints += differentiator.adjoints;
-    numGradients += differentiator.active.size();
+    DenseSet<StringAttr> trained;
+    for (const auto &entry : differentiator.active)
+      trained.insert(entry.first);
+    return trained;
   }
 };
 

@@ -71,6 +71,11 @@ def Grad : Pass<"grad", "::mlir::ModuleOp"> {
     over all its loads. A trainable parameter that does not reach the loss becomes
     frozen, with a remark: PyTorch gives it no gradient either.
 
+    A model may hand over gradients of its own (`--gradient`): it has `fsdp.gradient`
+    already, and nothing is differentiated. What only they need moves behind the forward
+    and becomes the backward. An op there that reads a weight joins the unit that owns it,
+    and the ops after it stay in that unit. A parameter without a gradient becomes frozen.
+
     Before:
     ```mlir
     func.func @microbatch(%x: tensor<4x8xf32> {fsdp.input = "x"}) {

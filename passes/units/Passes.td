@@ -77,7 +77,7 @@ def VerifyUnits : Pass<"verify-units", "::mlir::ModuleOp"> {
     | rule | broken where |
     |---|---|
     | `unit` | an op of @microbatch has no `fsdp.unit`, or one that does not exist |
-    | `forward` | an op is marked `fsdp.backward`, or there is a layout, or an op touches the memory of layouts: the phases after this one write them |
+    | `forward` | an op is marked `fsdp.backward`, or there is a layout, or an op touches the memory of layouts, except that of gradients with `--gradient`: the phases after this one write them |
     | `weight-of-unit` | an op reads a weight, or a rearrangement of one (transpose, reshape, slice, cast, broadcast), that another unit loads |
     | `owner` | a parameter has no unit, or belongs to another one than the unit that reads it first |
     | `trainable` | no parameter is trainable |

@@ -6,6 +6,7 @@
 #include "passes/units/Rearrangements.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/fsdp/SymbolEffects.h"
 
@@ -24,7 +25,8 @@ namespace {
 class Verifier {
 public:
   Verifier(ModuleOp module, Block &body)
-      : module(module), symbols(module), body(body) {}
+      : module(module), symbols(module), body(body),
+        handsOver(!fsdp::CompileOptions::of(module).gradients.empty()) {}
 
   LogicalResult run() {
     // Any layout is one too many.
@@ -52,12 +54,14 @@ private:
   }
 
   // The op is of the forward: it is not marked as backward, and touches no
-  // gradient and no layout.
+  // gradient and no layout. With --gradient the model hands over its own.
   LogicalResult verifyForward(Operation *op) {
     if (op->hasAttr(FSDPDialect::kBackwardAttr))
       return broken(op, "forward")
              << "it has '" << FSDPDialect::kBackwardAttr
              << "', but the backward is written by the phase 'grad'";
+    if (handsOver && isa<fsdp::GradientOp>(op))
+      return success();
     auto effects = fsdp::effectsOf(op);
     if (failed(effects))
       return failure();
@@ -145,6 +149,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   Block &body;
+  bool handsOver; // gradients of its own
   // The parameter that a value is, or is a rearrangement of.
   DenseMap<Value, fsdp::LoadOp> weights;
   DenseMap<StringAttr, fsdp::LoadOp> firstLoads;

@@ -211,6 +211,26 @@ Strings OptionType<InitRules>::texts(const InitRules &list) {
   return texts;
 }
 
+std::string OptionType<GradientRules>::parse(const OptionInfo &option,
+                                             StringRef text,
+                                             GradientRules &list) {
+  auto [output, parameter] = text.split('=');
+  if (output.empty() || parameter.empty())
+    return "is not of the form " + option.placeholder.str();
+  size_t stars = output.count('*');
+  if (stars > 1 || stars != parameter.count('*'))
+    return "has not one '*' on each side, or none on both";
+  list.push_back({output.str(), parameter.str()});
+  return "";
+}
+
+Strings OptionType<GradientRules>::texts(const GradientRules &list) {
+  Strings texts;
+  for (const GradientRule &rule : list)
+    texts.push_back(rule.output + "=" + rule.parameter);
+  return texts;
+}
+
 std::string OptionType<StrategyRules>::parse(const OptionInfo &option,
                                              StringRef text,
                                              StrategyRules &list) {

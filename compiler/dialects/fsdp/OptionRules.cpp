@@ -119,6 +119,9 @@ std::string checkOptions(const CompileOptions &options) {
     fault = checkGroups(options);
   if (!fault.empty())
     return fault;
+  if (!options.gradients.empty() && options.lossScale().isOn())
+    return "'--gradient' names gradients of a loss that no scale multiplies; "
+           "omit '--loss-scale', and f16";
   // Refuses what the target does not support yet before anything is compiled.
   // Each message says what to use instead.
   if (options.isCuda() && options.usesF16())

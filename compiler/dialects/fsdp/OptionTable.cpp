@@ -77,6 +77,10 @@ constexpr OptionInfo table[] = {
         "loss-reduction", Group::Model, "HOW",
         "takes the mean or the sum of a loss that has an element per sample "
         "or target"),
+    option<&Options::gradients>(
+        "gradient", Group::Model, "OUTPUT=PARAMETER",
+        "an output of the graph that is a parameter's gradient (each with one "
+        "'*', or none); the compiler then differentiates nothing"),
     option<&Options::keptOutputs>(
         "keep-output", Group::Model, "NAME",
         "a further tensor of the graph that the program can report (--metric, "

@@ -282,6 +282,14 @@ template <> struct OptionType<InitRules> : ListOption<InitRules> {
   static Strings texts(const InitRules &list);
 };
 
+using GradientRules = std::vector<GradientRule>;
+/// OUTPUT=PARAMETER, split at the first '='.
+template <> struct OptionType<GradientRules> : ListOption<GradientRules> {
+  static std::string parse(const OptionInfo &, llvm::StringRef,
+                           GradientRules &);
+  static Strings texts(const GradientRules &list);
+};
+
 using GroupList = std::vector<ParameterGroup>;
 /// "REGEX: lr=1e-4 weight_decay=0", split at the last ": "; kept in the order
 /// given, since the first match counts. GroupOptions.cpp has the functions.

@@ -160,6 +160,13 @@ struct ParameterGroup {
   const std::string *find(llvm::StringRef option) const;
 };
 
+/// An output of the graph that is the gradient of a parameter. Each may have
+/// one
+/// '*', which stands for the same text in both.
+struct GradientRule {
+  std::string output, parameter;
+};
+
 /// The strategy of the units whose name matches the glob.
 struct StrategyRule {
   std::string glob;
@@ -193,6 +200,7 @@ struct CompileOptions {
   /// GraphImporter::findLoss). Empty: the only scalar output.
   std::string loss;
   LossReduction lossReduction = LossReduction::None; // of each tensor of `loss`
+  std::vector<GradientRule> gradients;  // none: the compiler differentiates
   std::vector<std::string> keptOutputs; // tensors that a program can report
   std::map<std::string, int64_t> dims;  // symbolic dimensions, in elements
   Patterns frozen;

@@ -74,6 +74,20 @@ module {
 
 // -----
 
+// With --gradient the model hands over gradients of its own.
+module attributes {fsdp.options = {gradient = ["dw=w"]}} {
+  fsdp.parameter @w : tensor<4xf32> trainable unit @a
+  fsdp.unit @a
+  func.func @microbatch(%x: tensor<4xf32>) {
+    %w = fsdp.load @w {fsdp.unit = @a} : tensor<4xf32>
+    %y = nn.mul %x, %w {fsdp.unit = @a} : tensor<4xf32>
+    fsdp.gradient @w, %y {fsdp.unit = @a} : tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
 // There are no layouts yet.
 module {
   fsdp.parameter @w : tensor<4xf32> trainable unit @a
