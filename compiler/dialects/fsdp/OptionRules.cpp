@@ -126,6 +126,9 @@ std::string checkOptions(const CompileOptions &options) {
   if (options.isCuda() && options.lossScale().isOn())
     return "'--loss-scale' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
+  if (options.isCuda() && !options.keptF32.empty())
+    return "'--keep-f32' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
   auto isHybridRule = [](const StrategyRule &rule) {
     return isHybrid(rule.strategy);
   };

@@ -59,6 +59,7 @@ constexpr NumberRange notNegative,
 constexpr OptionCondition whereTaken = {"optimizer", ""},
                           gathering = {"strategy", "zero3|hybrid"},
                           wholeUnits = {"recompute", "units|auto"},
+                          halves = {"param-dtype", "bf16|f16"},
                           shards = {"strategy",
                                     "zero1|zero2|zero3|hybrid|hybrid_zero2"},
                           onGpus = {"target", "cuda|cuda-emulation"},
@@ -139,6 +140,10 @@ constexpr OptionInfo table[] = {
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",
                                 "the type that the model computes in"),
+    option<&Options::keptF32>(
+        "keep-f32", Group::Sharding, "GLOB",
+        "modules, by class or name, that compute in f32 all the same",
+        notNegative, halves),
     option<&Options::reduceType>("reduce-dtype", Group::Sharding, "TYPE",
                                  "the type of gradients on the wire"),
     option<&Options::reduceHooks>(

@@ -208,6 +208,7 @@ struct CompileOptions {
   int64_t unitSize = 0; // elements; 0: the root is one unit
   ReductionTime reduce = ReductionTime::Microbatch;
   schedule::ElementType paramType = schedule::ElementType::F32;
+  std::vector<std::string> keptF32; // globs of modules
   schedule::ElementType reduceType = schedule::ElementType::F32;
   std::vector<ReduceHook> reduceHooks; // in the order of application
 
