@@ -86,6 +86,7 @@ struct Layout {
   bool gradientWhole = false; // f32 accumulator
   bool stateWhole = false;
   bool computeWhole = false; // the compute copy persists: zero1, zero2, ddp
+  bool keptF32 = false;      // computes in f32, whatever the manifest's type is
   int32_t states = 0;        // f32 tensors per parameter: 2 for adam, …
   bool average = false;   // the last state is the parameters' running average
   bool offloaded = false; // the states lie in a file, not in memory
@@ -221,7 +222,7 @@ struct Manifest {
   std::string cpu;                   // "x86-64-v3", …; "native" is resolved
   std::vector<std::string>
       cpuFeatures; // LLVM names; the processor must have them all
-  std::string computeDtype, reduceDtype;
+  std::string computeDtype, reduceDtype; // see computeDtypeOf
   double lr = 0;
   double maxNorm = 0; // of clipping; 0: none
   LossScale lossScale;
@@ -258,6 +259,11 @@ struct Manifest {
   std::vector<AttentionPlan> attentions;
   std::vector<CommandInfo> commands;
   std::vector<CallSequence> sequences;
+
+  /// The type in which a layout is gathered and its gradients are packed.
+  std::string computeDtypeOf(const Layout &layout) const {
+    return layout.keptF32 ? "f32" : computeDtype;
+  }
 };
 
 // Returns the samples of a microbatch: the first axis of the inputs, or 1 if

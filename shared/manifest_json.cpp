@@ -55,9 +55,10 @@ template <class V> void fields(V &v, Layout &x) {
   v("hybrid", x.hybrid), v("secondary", x.secondary);
   v("elements", x.elements), v("masterWhole", x.masterWhole);
   v("gradientWhole", x.gradientWhole), v("stateWhole", x.stateWhole);
-  v("computeWhole", x.computeWhole), v("states", x.states);
-  v("average", x.average), v("offloaded", x.offloaded);
-  v("optimizer", x.optimizer), v("members", x.members);
+  v("computeWhole", x.computeWhole), v("keptF32", x.keptF32);
+  v("states", x.states), v("average", x.average);
+  v("offloaded", x.offloaded), v("optimizer", x.optimizer);
+  v("members", x.members);
 }
 
 template <class V> void fields(V &v, Buffer &x) {

@@ -63,10 +63,11 @@ int plannedGroup(const Manifest &manifest, int ranks, int wanted) {
 // compute type are kept in that type alone: no bit is lost. Of other types the
 // master stays, so that --save writes what the file held.
 static bool needsMaster(const Manifest &manifest, const Layout &layout) {
-  return layout.trainable || manifest.computeDtype == "f32" ||
+  std::string compute = manifest.computeDtypeOf(layout);
+  return layout.trainable || compute == "f32" ||
          !std::all_of(layout.members.begin(), layout.members.end(),
                       [&](const Member &member) {
-                        return member.source.dtype == manifest.computeDtype;
+                        return member.source.dtype == compute;
                       });
 }
 
@@ -85,15 +86,15 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
     return roundUp((whole ? memory.whole : memory.shard) * size, 64);
   };
   // With f32 compute a replicated compute copy serves as the master too.
-  bool same = manifest.computeDtype == "f32";
+  std::string compute = manifest.computeDtypeOf(layout);
+  bool same = compute == "f32";
   bool master = needsMaster(manifest, layout);
   if (same && layout.computeWhole)
     memory.compute = bytes(true, 4);
   else if (master)
     memory.master = bytes(layout.masterWhole, 4);
   if (!same && (layout.computeWhole || !master))
-    memory.compute =
-        bytes(layout.computeWhole, dtypeBytes(manifest.computeDtype));
+    memory.compute = bytes(layout.computeWhole, dtypeBytes(compute));
   // A frozen layout has neither a gradient nor optimizer state.
   if (layout.trainable) {
     memory.gradient = bytes(layout.gradientWhole, 4);
@@ -101,8 +102,8 @@ LayoutMemory layoutMemory(const Manifest &manifest, const Layout &layout,
         layout.states * bytes(layout.stateWhole, 4);
   }
   if (layout.secondary)
-    memory.secondary = roundUp(
-        memory.whole / groupRanks * dtypeBytes(manifest.computeDtype), 64);
+    memory.secondary =
+        roundUp(memory.whole / groupRanks * dtypeBytes(compute), 64);
   return memory;
 }
 

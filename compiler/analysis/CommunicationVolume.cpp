@@ -6,6 +6,7 @@
 #include "compiler/analysis/CommunicationVolume.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Strategies.h"
 #include "llvm/ADT/StringExtras.h"
@@ -14,6 +15,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace mlir;
 
@@ -121,8 +123,9 @@ std::string CommunicationVolume::describe() const {
 
 namespace {
 
-// Names the elements that terms are about where layouts differ in strategy. A
-// program of one strategy needs no names: then P and F say all.
+// Names the elements that terms are about where layouts differ in strategy or
+// type. A program of one strategy and type needs no names: then P and F say
+// all.
 class Parts {
 public:
   explicit Parts(ModuleOp module)
@@ -132,13 +135,18 @@ public:
   // The symbol of a layout's elements.
   std::string symbolOf(fsdp::LayoutOp layout) const {
     StringRef strategy = nameOf(fsdp::strategyOf(layout, options));
-    return ((layout.getTrainable() ? "P[" : "F[") + strategy + "]").str();
+    return ((layout.getTrainable() ? "P[" : "F[") + strategy +
+            (fsdp::keepsF32(layout) ? " f32]" : "]"))
+        .str();
   }
 
   // Counts the elements of all parts that a module has, and gives each term the
   // sum of the parts that its layouts belong to.
   void describe(ModuleOp module, CommunicationVolume &volume) const {
-    if (strategies.size() < 2)
+    bool mixed = llvm::any_of(module.getOps<fsdp::LayoutOp>(), [](auto layout) {
+      return fsdp::keepsF32(layout);
+    });
+    if (strategies.size() < 2 && !mixed)
       return;
     std::map<std::string, uint64_t> counts;
     for (auto layout : module.getOps<fsdp::LayoutOp>())
@@ -149,7 +157,8 @@ public:
     auto firstTrainable = counts.lower_bound("P");
     size_t trainable = std::distance(firstTrainable, counts.end());
     for (CommunicationVolume::Term &term : volume.terms) {
-      const std::set<std::string> &found = terms.at({term.what, term.level});
+      const std::set<std::string> &found =
+          terms.at({term.what, term.level, term.type});
       bool all = found.size() == trainable && *found.begin() >= "P";
       term.elements = all ? "P" : llvm::join(found, "+");
       if (!all && found.size() > 1)
@@ -158,8 +167,8 @@ public:
   }
 
   // Notes that a term is about the layout; `describe` comes after all of them.
-  void add(StringRef what, Level level, fsdp::LayoutOp layout) {
-    terms[{what.str(), level}].insert(symbolOf(layout));
+  void add(StringRef what, Level level, StringRef type, fsdp::LayoutOp layout) {
+    terms[{what.str(), level, type.str()}].insert(symbolOf(layout));
   }
 
   bool isHybrid(fsdp::LayoutOp layout) const {
@@ -170,7 +179,8 @@ private:
   fsdp::CompileOptions options;
   SmallVector<fsdp::Strategy> strategies;
   // The symbols of each term.
-  std::map<std::pair<std::string, Level>, std::set<std::string>> terms;
+  std::map<std::tuple<std::string, Level, std::string>, std::set<std::string>>
+      terms;
 };
 
 // Adds the numbers that a microbatch sums over ranks, S, if there are any.
@@ -197,12 +207,20 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
   CommunicationVolume volume;
   Parts parts(module);
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
-  schedule::ElementType compute = options.paramType, wire = options.reduceType;
+  schedule::ElementType wire = options.reduceType;
+  auto typeOf = [&](fsdp::LayoutOp layout) {
+    return fsdp::keepsF32(layout) ? schedule::ElementType::F32
+                                  : options.paramType;
+  };
   // On the host a 16-bit gradient travels as it is, and is widened where it is
   // summed (handedOver, runtime/comm/reduce.h).
-  schedule::ElementType handedOver =
-      options.isCuda() || compute == schedule::ElementType::F32 ? wire
-                                                                : compute;
+  auto handedOver = [&](fsdp::LayoutOp layout) {
+    schedule::ElementType compute = typeOf(layout);
+    return options.isCuda() || compute == schedule::ElementType::F32 ? wire
+                                                                     : compute;
+  };
+  auto onWire = [&](fsdp::LayoutOp) { return wire; };
+  auto wide = [](fsdp::LayoutOp) { return schedule::ElementType::F32; };
   for (auto layout : module.getOps<fsdp::LayoutOp>())
     for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>())
       (layout.getTrainable() ? volume.trainable : volume.frozen) +=
@@ -210,25 +228,28 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
 
   auto count = [&](StringRef what, bool eachMicrobatch, Level level,
                    fsdp::LayoutOp layout, schedule::ElementType type) {
-    parts.add(what, level, layout);
+    StringRef name = fsdp::nameOf(type);
+    parts.add(what, level, name, layout);
     auto it = llvm::find_if(volume.terms, [&](auto &term) {
-      return term.what == what && term.level == level;
+      return term.what == what && term.level == level && term.type == name;
     });
     uint64_t bytes = layout.getElements() * schedule::bytesOf(type);
     if (it != volume.terms.end())
       it->bytes += bytes;
     else
       volume.terms.push_back(
-          {what.str(), level, eachMicrobatch, bytes, fsdp::nameOf(type).str()});
+          {what.str(), level, eachMicrobatch, bytes, name.str()});
   };
   // Sums the collectives of one kind. Each op counts once, so a parameter that
   // is gathered for the forward and again for the backward counts twice. The
   // bytes are those of the flat buffers, without the shards' padding. Groups
   // hand on their sums in f32.
   auto add = [&](StringRef what, bool eachMicrobatch, ArrayAttr layouts,
-                 schedule::ElementType type) {
+                 llvm::function_ref<schedule::ElementType(fsdp::LayoutOp)>
+                     typeOfLayout) {
     for (auto name : layouts.getAsRange<FlatSymbolRefAttr>()) {
       auto layout = symbols.lookup<fsdp::LayoutOp>(name.getValue());
+      schedule::ElementType type = typeOfLayout(layout);
       bool hybrid = parts.isHybrid(layout);
       bool inGroup = hybrid || what == gatherSecondary;
       count(what, eachMicrobatch, inGroup ? Level::Group : Level::Ranks, layout,
@@ -248,20 +269,19 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
           StringRef what = "all_gather";
           if (gather.getFromSecondary())
             what = gatherSecondary;
-          add(what, true, gather.getLayouts(), compute);
+          add(what, true, gather.getLayouts(), typeOf);
         })
         .Case<fsdp::ReduceScatterOp, fsdp::ReduceScatterStartOp>(
             [&](auto reduce) {
               add("reduce_scatter", true, reduce.getLayouts(), handedOver);
             })
         .Case([&](fsdp::ReduceGradientsOp reduce) {
-          add("reduce_gradients", false, reduce.getLayouts(), wire);
+          add("reduce_gradients", false, reduce.getLayouts(), onWire);
         })
         .Case([&](fsdp::GatherGradientsOp gather) {
           // ddp gathers gradients that are reduced already. They are f32 shards
           // of the accumulators, so the wire type does not apply.
-          add("gather_gradients", false, gather.getLayouts(),
-              schedule::ElementType::F32);
+          add("gather_gradients", false, gather.getLayouts(), wide);
         })
         .Case([&](fsdp::WholeGradientOp gather) {
           add("gather_gradients", false,
@@ -269,7 +289,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
               schedule::ElementType::F32);
         })
         .Case([&](fsdp::GatherParametersOp gather) {
-          add("gather_parameters", false, gather.getLayouts(), compute);
+          add("gather_parameters", false, gather.getLayouts(), typeOf);
         });
     return WalkResult::advance();
   });

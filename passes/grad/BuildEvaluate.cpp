@@ -18,12 +18,13 @@ using fsdp::FSDPDialect;
 namespace {
 
 /// Gives every op that is built the unit and the module of the op that it
-/// replaces.
+/// replaces, and keeps it in f32 as that.
 struct MarkPlace : OpBuilder::Listener {
   explicit MarkPlace(Operation *source) : source(source) {}
 
   void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
     for (StringRef name : {StringRef(FSDPDialect::kUnitAttr),
+                           StringRef(FSDPDialect::kKeepF32Attr),
                            StringRef(nn::NNDialect::kScopeAttr),
                            StringRef(nn::NNDialect::kClassAttr)})
       if (Attribute value = source->getAttr(name))

@@ -27,7 +27,7 @@ bool isFloat(Value value) {
 }
 
 /// Marks every inserted op as part of the backward of `primal`: with its unit,
-/// its module and `fsdp.backward`.
+/// its module, its type if that is kept, and `fsdp.backward`.
 struct MarkBackward : OpBuilder::Listener {
   Operation *primal = nullptr;
 
@@ -35,6 +35,7 @@ struct MarkBackward : OpBuilder::Listener {
     op->setAttr(fsdp::FSDPDialect::kBackwardAttr,
                 UnitAttr::get(op->getContext()));
     for (StringRef name : {StringRef(fsdp::FSDPDialect::kUnitAttr),
+                           StringRef(fsdp::FSDPDialect::kKeepF32Attr),
                            StringRef(nn::NNDialect::kScopeAttr),
                            StringRef(nn::NNDialect::kClassAttr)})
       if (Attribute value = primal->getAttr(name))
@@ -78,7 +79,7 @@ private:
   }
   LogicalResult differentiate(Operation *op);
   LogicalResult buildAdjoint(Operation *op);
-  Value addTo(Value sum, Value gradient);
+  Value addTo(Value sum, Value gradient, Value of);
   void addGradient(Value value, Value gradient);
   void finishLoad(fsdp::LoadOp load);
   Value makeSeed(fsdp::ReportLossOp report, bool scalesLoss);
@@ -144,25 +145,34 @@ void Differentiator::analyseActivity(Value loss) {
     }
 }
 
-/// Adds a gradient to the sum of earlier ones; `sum` may be null. The gradient
-/// of an embedding takes the sum as its accumulator, so that rows are added
+/// Adds a gradient of `of` to the sum of earlier ones; `sum` may be null. It is
+/// added in f32 if --keep-f32 keeps the value, whoever read it. The gradient of
+/// an embedding takes the sum as its accumulator, so that rows are added
 /// into it and no table of zeros is made. That is possible only if the sum
 /// exists before the rows are added and nothing else reads them.
-Value Differentiator::addTo(Value sum, Value gradient) {
+Value Differentiator::addTo(Value sum, Value gradient, Value of) {
   if (!sum)
     return gradient;
+  auto keepAs = [&](Operation *addition) {
+    Operation *source = of.getDefiningOp();
+    if (source && source->hasAttr(fsdp::FSDPDialect::kKeepF32Attr))
+      addition->setAttr(fsdp::FSDPDialect::kKeepF32Attr, builder.getUnitAttr());
+  };
   auto rows = gradient.getDefiningOp<nn::EmbeddingGradOp>();
   if (rows && !rows.getAccumulator() && rows->use_empty() &&
       sum.getDefiningOp()->isBeforeInBlock(rows)) {
     rows.getAccumulatorMutable().assign(sum);
+    keepAs(rows);
     return gradient;
   }
-  return nn::AddOp::create(builder, gradient.getLoc(), sum, gradient);
+  auto add = nn::AddOp::create(builder, gradient.getLoc(), sum, gradient);
+  keepAs(add);
+  return add;
 }
 
 void Differentiator::addGradient(Value value, Value gradient) {
   Value &sum = gradients[value];
-  sum = addTo(sum, gradient);
+  sum = addTo(sum, gradient, value);
 }
 
 /// Called when the gradient of a load is complete. The last load of a parameter
@@ -177,7 +187,7 @@ void Differentiator::finishLoad(fsdp::LoadOp load) {
   // Last load first, in the order in which their gradients are complete.
   for (fsdp::LoadOp each : llvm::reverse(active[name]))
     if (Value gradient = gradients.lookup(each.getResult()))
-      sum = addTo(sum, gradient);
+      sum = addTo(sum, gradient, each.getResult());
   if (!sum) // through floor or integers: zero everywhere
     sum = nn::splat(builder, load.getLoc(), load.getType(), 0);
   auto gradient =

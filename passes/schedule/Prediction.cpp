@@ -56,7 +56,7 @@ double optimizerUs(const Manifest &manifest, const schedule::Machine &machine) {
     // Reads: gradient twice, parameter and states; writes: parameter and
     // states.
     double words = 4 + 2 * layout.states;
-    double copy = manifest.computeDtype == "f32" ? 0 : 2;
+    double copy = manifest.computeDtypeOf(layout) == "f32" ? 0 : 2;
     us += schedule::opUs(machine, "optimizer", 0, part * (4 * words + copy),
                          schedule::ElementType::F32);
   }

@@ -110,8 +110,8 @@ void GradientPacker::hookGradients(fsdp::LayoutOp layout) {
   for (auto member : layout.getMembers().getAsRange<fsdp::MemberAttr>()) {
     fsdp::GradientOp gradient = gradients[member.getParameter().getValue()];
     OpBuilder builder(gradient);
-    gradient.getValueMutable().assign(hooks.apply(
-        builder, gradient.getLoc(), layout.getUnitAttr(), gradient.getValue()));
+    gradient.getValueMutable().assign(
+        hooks.apply(builder, gradient.getLoc(), layout, gradient.getValue()));
   }
 }
 
@@ -145,6 +145,8 @@ void GradientPacker::packLayout(fsdp::LayoutOp layout) {
   for (Operation *op : created) {
     op->setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
     op->setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+    if (fsdp::keepsF32(layout))
+      op->setAttr(FSDPDialect::kKeepF32Attr, builder.getUnitAttr());
   }
   for (fsdp::GradientOp gradient : ops)
     gradient.erase();

@@ -1,6 +1,7 @@
 // mixed-precision: computes in bf16 or f16, with f32 master weights, statistics
 // and losses. It follows torch.distributed.fsdp's MixedPrecision(param_dtype=…)
-// where that is defined, and otherwise keeps in f32 what autocast does.
+// where that is defined, and otherwise keeps in f32 what autocast does. Modules
+// of --keep-f32 compute in f32, and cast at their borders.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -50,7 +51,8 @@ public:
     // The compute type is that of gathered buffers. Master weights stay f32 in
     // their shards.
     for (auto layout : module.getOps<fsdp::LayoutOp>())
-      layout.setCompute(half);
+      if (!fsdp::keepsF32(layout))
+        layout.setCompute(half);
     collectLossTail();
     for (Operation &op : llvm::make_early_inc_range(body.without_terminator()))
       convert(&op);
@@ -87,14 +89,16 @@ private:
   }
 
   // A float input of the model counts as half, although it is cast only where
-  // it is used.
-  static bool isCompute(Value value) {
-    return isHalf(value.getType()) ||
+  // it is used. So does what a kept module computes, as torch casts the results
+  // of such a module back.
+  bool isCompute(Value value) const {
+    return isHalf(value.getType()) || ofKept.contains(value) ||
            (isa<BlockArgument>(value) && isF32(value.getType()));
   }
 
-  // An op computes in `half` if one of its operands does. Its other operands
-  // are cast, and its results follow, except for statistics.
+  // An op computes in `half` if one of its operands does, unless --keep-f32
+  // names its module. Its other operands are cast, and its results follow,
+  // except for statistics.
   void convert(Operation *op) {
     if (op->getNumOperands() == 0 && !isa<fsdp::FlatOp>(op))
       return; // constants, buffers, iota: cast where used
@@ -108,6 +112,12 @@ private:
     if (lossTail.contains(op) || op->hasTrait<fsdp::InF32>() ||
         computesInF32(options, op))
       compute = false;
+    if (compute && op->hasAttr(FSDPDialect::kKeepF32Attr)) {
+      compute = false;
+      for (OpResult result : op->getResults())
+        if (isF32(result.getType()) && !isStatistic(result))
+          ofKept.insert(result);
+    }
     Type element = compute ? Type(half) : Type(f32);
     // An nn.cast is written by the model: its operand stays, and its result's
     // type is what it asks for.
@@ -185,6 +195,7 @@ private:
   fsdp::CompileOptions options;
   FloatType half, f32;
   llvm::DenseSet<Operation *> lossTail;
+  llvm::DenseSet<Value> ofKept; // f32 results that would be half
   llvm::DenseMap<std::pair<Value, std::pair<Type, int>>, Value> cache;
 };
 
@@ -204,6 +215,9 @@ struct MixedPrecision : impl::MixedPrecisionBase<MixedPrecision> {
       converter.run();
       casts += converter.casts;
       eraseDeadConstants(function.front());
+      // The types say it from here on.
+      for (Operation &op : function.front())
+        op.removeAttr(FSDPDialect::kKeepF32Attr);
     }
   }
 

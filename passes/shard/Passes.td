@@ -13,7 +13,8 @@ def ShardParameters : Pass<"shard-parameters", "::mlir::ModuleOp"> {
     parameters. Parameters of another strategy than their unit's, or of a --group with
     another optimizer or other hyperparameters (beside rate and decay), have layouts of their own,
     such as @u.flat.zero2: those of fewer elements than `persist` in a unit of zero3
-    (zero2) or hybrid (hybrid_zero2), and those that `ignored` matches (ddp). Members follow each other in order of first
+    (zero2) or hybrid (hybrid_zero2), and those that `ignored` matches (ddp). Parameters
+    that `fsdp.keep_f32` marks have one of their own too, as @u.flat.f32. Members follow each other in order of first
     use, at multiples of 16 elements. Each has a factor of the learning rate (1, or what
     --group and --layer-decay make of it) and a weight decay (that of its group, else 0
     where --no-decay matches). A trainable parameter that no gradient reaches joins the frozen
@@ -100,7 +101,9 @@ def MixedPrecision : Pass<"mixed-precision", "::mlir::ModuleOp"> {
       and means of a squared error);
     - what depends on integers and constants alone (rotary angles, masks), until it is
       used together with bf16;
-    - buffers, additive masks of attention and class weights of cross-entropy.
+    - buffers, additive masks of attention and class weights of cross-entropy;
+    - the ops and layouts of modules that `keep-f32` names (`fsdp.keep_f32`): their
+      operands are cast, and what other modules read of their results is cast back.
 
     `nn.cast` stands wherever the two meet, separately in the forward and in the backward,
     so that no cast is kept between them. Constants are converted in place. Gradients are
@@ -222,7 +225,7 @@ def VerifyShard : Pass<"verify-shard", "::mlir::ModuleOp"> {
     | `group` | a member is updated by another optimizer than its layout: that of another --group, or of the options |
     | `average` | a trainable layout does not keep an average with --ema, or keeps one without |
     | `offload` | an offloaded layout is on a GPU |
-    | `compute` | a layout's compute type is not `param-dtype` |
+    | `compute` | a layout's compute type is not `param-dtype`, or f32 if its members have `fsdp.keep_f32` |
     | `replication` | a layout's `whole` is not what its strategy and `reduce` keep on every rank; or a hybrid strategy is on a GPU |
     | `unit` | an op of @microbatch has no unit that exists |
     | `weight` | a parameter is read other than by a view of its layout's flat buffer, or a flat buffer or view is of another unit than its reader |

@@ -4,6 +4,7 @@
 // hooks compose and every strategy can schedule the collective.
 #include "passes/shard/ReduceHooks.h"
 
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Rules.h"
 #include "compiler/dialects/nn/Build.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -31,7 +32,7 @@ FailureOr<ReduceHooks> ReduceHooks::of(const fsdp::CompileOptions &options,
 }
 
 Value ReduceHooks::apply(OpBuilder &builder, Location loc,
-                         FlatSymbolRefAttr unit, Value gradient) const {
+                         fsdp::LayoutOp layout, Value gradient) const {
   // The ops that hooks insert stand between these two.
   Block *block = builder.getInsertionBlock();
   auto end = builder.getInsertionPoint();
@@ -46,8 +47,10 @@ Value ReduceHooks::apply(OpBuilder &builder, Location loc,
     auto first = before ? std::next(before->getIterator()) : block->begin();
     for (Operation &op : llvm::make_range(first, end)) {
       op.setAttr(kHookAttr, builder.getI64IntegerAttr(index));
-      op.setAttr(FSDPDialect::kUnitAttr, unit);
+      op.setAttr(FSDPDialect::kUnitAttr, layout.getUnitAttr());
       op.setAttr(FSDPDialect::kBackwardAttr, builder.getUnitAttr());
+      if (fsdp::keepsF32(layout))
+        op.setAttr(FSDPDialect::kKeepF32Attr, builder.getUnitAttr());
     }
   }
   return gradient;

@@ -21,10 +21,11 @@ public:
                                          mlir::MLIRContext *context);
 
   /// Builds the hooks on `gradient` at the builder's insertion point, as ops of
-  /// the backward of `unit`. Returns the gradient to reduce. The attributes it
-  /// sets make verify-shard and mixed-precision know the ops again.
+  /// the backward of the layout's unit. Returns the gradient to reduce. The
+  /// attributes it sets make verify-shard and mixed-precision know the ops
+  /// again.
   mlir::Value apply(mlir::OpBuilder &builder, mlir::Location loc,
-                    mlir::FlatSymbolRefAttr unit, mlir::Value gradient) const;
+                    fsdp::LayoutOp layout, mlir::Value gradient) const;
 
 private:
   std::vector<fsdp::ReduceHook> hooks;

@@ -2,9 +2,9 @@
 // FlatParameter of PyTorch FSDP: the members of a unit in one buffer, of which
 // each rank owns an equal part. Members of different strategies have layouts of
 // their own, since a buffer is gathered and reduced as a whole, and so have
-// members of different optimizers, since a buffer is updated by one program.
-// Members are aligned so that kernels can read them in place. GradientPacker.h
-// packs the gradients of a layout.
+// members of different optimizers, since a buffer is updated by one program,
+// and those that --keep-f32 leaves in f32. Members are aligned so that kernels
+// can read them in place. GradientPacker.h packs the gradients of a layout.
 #include "passes/shard/Passes.h"
 
 #include "compiler/dialects/fsdp/Entries.h"
@@ -76,6 +76,7 @@ private:
     bool frozen, deviates;
     fsdp::Strategy strategy;
     size_t program; // number of a --group, or 0
+    bool keptF32;
     auto operator<=>(const Group &) const = default;
   };
 
@@ -94,7 +95,7 @@ private:
 
   // Each unit gets a layout for its trainable and one for its frozen
   // parameters, as only the former have gradients and optimizer states, and
-  // more for parameters of other strategies or optimizers. The order of
+  // more for parameters of other strategies, optimizers or types. The order of
   // members decides the offsets. First use keeps parameters that are
   // read together close, and does not depend on names.
   LogicalResult createLayouts() {
@@ -126,7 +127,7 @@ private:
       fsdp::Strategy strategy = strategyOf(parameter);
       groups[{unitNumber.lookup(unit), !parameter.getTrainable(),
               strategy != ofUnit.lookup(unit), strategy,
-              rates.programOf(parameter)}]
+              rates.programOf(parameter), fsdp::keepsF32(parameter)}]
           .push_back(parameter);
     }
     for (auto &[group, members] : groups)
@@ -220,6 +221,8 @@ private:
       name += "." + nameOf(group.strategy).str();
     if (group.program)
       name += ".group" + std::to_string(group.program);
+    if (group.keptF32)
+      name += ".f32";
     if (part)
       name += ".part" + std::to_string(part);
     OpBuilder builder(module.getContext());

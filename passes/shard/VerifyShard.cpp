@@ -83,20 +83,26 @@ LogicalResult verifyOptimizer(fsdp::LayoutOp layout, SymbolTable &symbols,
 // a gap is refused.
 LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
   // The layout of each member, and the layout of each unit, kind (trainable or
-  // frozen), strategy and group.
+  // frozen), strategy, group and type.
   DenseMap<StringAttr, fsdp::LayoutOp> layoutOf;
-  DenseMap<std::tuple<StringAttr, int, int, int64_t>, fsdp::LayoutOp> ofUnit;
+  DenseMap<std::tuple<StringAttr, int, int, int64_t, int>, fsdp::LayoutOp>
+      ofUnit;
   fsdp::CompileOptions options = fsdp::CompileOptions::of(module);
   FailureOr<fsdp::ParameterGroups> groups = fsdp::ParameterGroups::of(module);
   if (failed(groups))
     return failure();
   Type compute = fsdp::floatType(options.paramType, module.getContext());
   for (auto layout : module.getOps<fsdp::LayoutOp>()) {
-    if (layout.getCompute() != compute)
-      return broken(layout, "compute")
-             << "layout '" << layout.getSymName() << "' computes in "
-             << layout.getCompute() << ", but --param-dtype is "
-             << fsdp::nameOf(options.paramType);
+    bool keepsF32 = fsdp::keepsF32(layout);
+    if (keepsF32 ? !layout.getCompute().isF32()
+                 : layout.getCompute() != compute) {
+      InFlightDiagnostic diag = broken(layout, "compute");
+      diag << "layout '" << layout.getSymName() << "' computes in "
+           << layout.getCompute() << ", but ";
+      if (keepsF32)
+        return diag << "its first member has 'fsdp.keep_f32'";
+      return diag << "--param-dtype is " << fsdp::nameOf(options.paramType);
+    }
     fsdp::Strategy strategy = fsdp::strategyOf(layout, options);
     // The options are checked for that; a layout may have been edited.
     if (layout.getOffloaded() && options.isCuda())
@@ -104,11 +110,11 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
              << "layout '" << layout.getSymName()
              << "' is offloaded, which target '" << nameOf(options.target)
              << "' does not support";
-    // Two layouts that agree in all four should have been one, unless
+    // Two layouts that agree in all five should have been one, unless
     // --layout-size cuts them.
     auto [twin, isOnly] = ofUnit.try_emplace(
         {layout.getUnitAttr().getAttr(), layout.getTrainable(),
-         static_cast<int>(strategy), layout.getGroup().value_or(0)},
+         static_cast<int>(strategy), layout.getGroup().value_or(0), keepsF32},
         layout);
     int64_t most = options.layoutSize;
     if (most > 0 && layout.getMembers().size() > 1 &&
@@ -136,6 +142,13 @@ LogicalResult verifyLayouts(ModuleOp module, SymbolTable &symbols) {
                                   << "' is a member twice",
                               other->second, "a member here already");
       auto parameter = symbols.lookup<fsdp::ParameterOp>(name);
+      if (fsdp::keepsF32(parameter) != keepsF32)
+        return refuseWithNote(
+            broken(layout, "compute")
+                << "its member '" << name.getValue() << "' "
+                << (keepsF32 ? "lacks" : "has") << " 'fsdp.keep_f32'"
+                << (keepsF32 ? ", which its first member has" : ""),
+            parameter, "the parameter");
       if (parameter.getUnitAttr() != layout.getUnitAttr())
         return refuseWithNote(broken(layout, "layout")
                                   << "it is of unit '" << layout.getUnit()

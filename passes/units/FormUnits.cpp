@@ -3,6 +3,7 @@
 // are read in several places. Only ops that read weights or belong to a unit's
 // module choose their unit; the others join the op before them, so that they
 // never begin a segment of their own.
+#include "passes/units/KeepF32.h"
 #include "passes/units/ModuleScopes.h"
 #include "passes/units/Passes.h"
 #include "passes/units/Rearrangements.h"
@@ -350,6 +351,10 @@ struct FormUnits : impl::FormUnitsBase<FormUnits> {
     if (failed(policy))
       return signalPassFailure();
     int formed = Former(module, *function, std::move(*policy)).run();
+    // Loads have been cloned for the units that read them, and their readers
+    // are what they stay.
+    if (failed(markKeptF32(module, function->front())))
+      return signalPassFailure();
     units = formed;
     if (formed == 1)
       emitWarning(module.getLoc())

@@ -33,11 +33,11 @@ StringRef withoutCall(StringRef scope) {
              : scope;
 }
 
+} // namespace
+
 StringRef lastComponent(StringRef name) {
   return name.substr(name.rfind('.') + 1); // npos + 1 is 0
 }
-
-} // namespace
 
 // Stops at the first entry that is an operator: modules come first, outermost
 // to innermost, and the traced call last.

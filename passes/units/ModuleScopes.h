@@ -21,6 +21,9 @@ struct ModuleScope {
 /// counts as the module.
 llvm::SmallVector<ModuleScope> getModules(mlir::Operation *op);
 
+/// Returns the name behind the last dot: "CausalSelfAttention".
+llvm::StringRef lastComponent(llvm::StringRef name);
+
 /// Chooses an op's unit among its modules.
 class UnitPolicy {
 public:

@@ -43,6 +43,9 @@ def FormUnits : Pass<"form-units", "::mlir::ModuleOp"> {
     with its own module, except with unit-size and with units = whole. In the root it
     would be gathered, and its gradient kept, from one end of the model to the other.
 
+    With `keep-f32 = GLOB` the ops of the modules whose class or path matches, and the
+    parameters that they read, get `fsdp.keep_f32`, which mixed-precision obeys.
+
     What remains is the unit @root. Ops that read no weight and are in no unit's module
     (mask building, the loss) join the op before them, so that they never begin a
     segment of their own. A load, with its transposes and casts, belongs to the unit that

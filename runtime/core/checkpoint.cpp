@@ -81,7 +81,7 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
                    buffers.partBegin);
   if (buffers.masterShard)
     return f32Part(buffers.masterShard + first);
-  WireType type = wireType(rank.manifest.computeDtype);
+  WireType type = computeTypeOf(rank, int32_t(index));
   return {buffers.computeShard + size_t(first) * wireBytes(type), type};
 }
 

@@ -54,14 +54,15 @@ void fsdpc_rank::allocateLayout(const Layout &layout) {
   char *compute = zeroed(memory.compute);
   // With f32 compute there is one copy: the master is the compute copy, or a
   // part of it.
-  bool same = manifest.computeDtype == "f32";
+  std::string type = manifest.computeDtypeOf(layout);
+  bool same = type == "f32";
   if (same && layout.computeWhole)
     master = compute;
   else if (same)
     compute = master;
   bool masterWhole = layout.masterWhole || (same && layout.computeWhole);
   bool computeWhole = layout.computeWhole || (same && layout.masterWhole);
-  int64_t computeBytes = dtypeBytes(manifest.computeDtype);
+  int64_t computeBytes = dtypeBytes(type);
   // If the buffer is replicated, the shard is a part of it, `first` elements
   // from its start; else the buffer is the shard.
   if (master)

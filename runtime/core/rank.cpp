@@ -95,7 +95,7 @@ OptimizerOperands fsdpc::runtime::optimizerOperands(const fsdpc_rank &rank,
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   OptimizerOperands operands = commonOperands(rank, index, gradient, hasNumber);
   // In f32 the master is the compute copy, and the kernel has no such operand.
-  if (layout.computeWhole && rank.manifest.computeDtype != "f32")
+  if (layout.computeWhole && rank.manifest.computeDtypeOf(layout) != "f32")
     operands.push(layout.stateWhole ? buffers.computeWhole
                                     : buffers.computeShard);
   operands.push(const_cast<void *>(scale));

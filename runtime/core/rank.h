@@ -9,6 +9,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/groups.h"
+#include "runtime/comm/reduce.h"
 #include "runtime/core/device.h"
 #include "runtime/core/state_file.h"
 #include "shared/factors.h"
@@ -219,10 +220,16 @@ constexpr size_t numberOperand = 2;
 void placeStates(OptimizerOperands &operands, const Layout &layout,
                  const StatePiece &piece, bool hasNumber);
 
+// Returns the type in which a layout is gathered and its gradients are packed.
+inline WireType computeTypeOf(const fsdpc_rank &rank, int32_t layout) {
+  return wireType(
+      rank.manifest.computeDtypeOf(rank.manifest.layouts[size_t(layout)]));
+}
+
 // Returns the bytes of a layout's secondary shard without padding.
 inline size_t secondaryBytes(const fsdpc_rank &rank, int32_t layout) {
-  return size_t(rank.layouts[size_t(layout)].whole / rank.groupRanks *
-                dtypeBytes(rank.manifest.computeDtype));
+  return size_t(rank.layouts[size_t(layout)].whole / rank.groupRanks) *
+         wireBytes(computeTypeOf(rank, layout));
 }
 
 // Returns the index of the first layout whose accumulated gradient is not

@@ -268,8 +268,8 @@ Status loadCompute(Device &device, uint16_t *to, int64_t count, WireType type,
 Status loadShards(fsdpc_rank &rank, const ValueSource &source) {
   const Manifest &manifest = rank.manifest;
   Device &device = *rank.device;
-  WireType compute = wireType(manifest.computeDtype);
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
+    WireType compute = computeTypeOf(rank, int32_t(i));
     const Layout &layout = manifest.layouts[i];
     LayoutBuffers &buffers = rank.layouts[i];
     // The first element of this rank's shard in the layout.

@@ -33,10 +33,11 @@ int64_t now() {
 // have them, because the compiler does not know the number of ranks. Reads and
 // writes, in bytes. Gathers count what one rank moves.
 int64_t layoutBytes(const fsdpc_rank &rank, const CommandInfo &command) {
-  int64_t bytes = 0, element = dtypeBytes(rank.manifest.computeDtype);
+  int64_t bytes = 0;
   for (int32_t index : command.layouts) {
     const Layout &layout = rank.manifest.layouts[size_t(index)];
     const LayoutBuffers &buffers = rank.layouts[size_t(index)];
+    int64_t element = dtypeBytes(rank.manifest.computeDtypeOf(layout));
     if (command.op == "all_gather") // every shard is read and written
       bytes += (2 * buffers.whole - buffers.shard) * element +
                buffers.shard * (buffers.computeShard ? element : 4);

@@ -106,7 +106,7 @@ CheckpointWriter::Piece CheckpointWriter::parameters(size_t layout) const {
   uint64_t bytes = uint64_t(buffers.own) * sizeof(float);
   if (buffers.masterShard)
     return {buffers.masterShard + first, bytes};
-  WireType type = wireType(rank.manifest.computeDtype);
+  WireType type = computeTypeOf(rank, int32_t(layout));
   return {buffers.computeShard + size_t(first) * wireBytes(type), bytes, type};
 }
 

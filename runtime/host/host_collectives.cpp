@@ -28,11 +28,11 @@ Communicator &gathererOf(fsdpc_rank &rank, int32_t layout) {
 
 // Sums a layout's gradients over all ranks into this rank's shard.
 void reduce(fsdpc_rank &rank, int32_t index, const void *gradient,
-            const std::string &dtype, bool add) {
+            WireType type, bool add) {
   const Layout &layout = rank.manifest.layouts[size_t(index)];
   const LayoutBuffers &buffers = rank.layouts[size_t(index)];
   ReduceScatter part = {gradient,
-                        wireType(dtype),
+                        type,
                         wireType(rank.manifest.reduceDtype),
                         layout.elements,
                         buffers.shard,
@@ -53,8 +53,8 @@ void HostDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
   layouts = keep(FSDPC_STREAM_GATHER, layouts, count);
   void *const *to = keep(FSDPC_STREAM_GATHER, destinations, count);
   run(FSDPC_STREAM_GATHER, [=, &rank] {
-    WireType type = wireType(rank.manifest.computeDtype);
     for (int i = 0; i < count; ++i) {
+      WireType type = computeTypeOf(rank, layouts[i]);
       const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
       size_t bytes = size_t(layout.shard) * wireBytes(type);
       char *own = layout.computeShard;
@@ -106,7 +106,7 @@ void HostDevice::reduceScatter(fsdpc_rank &rank, int count,
   void *const *from = keep(FSDPC_STREAM_REDUCE, gradients, count);
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
     for (int i = 0; i < count; ++i)
-      reduce(rank, layouts[i], from[i], rank.manifest.computeDtype, add);
+      reduce(rank, layouts[i], from[i], computeTypeOf(rank, layouts[i]), add);
   });
 }
 
@@ -117,7 +117,7 @@ void HostDevice::accumulate(fsdpc_rank &rank, int32_t index,
   float *to = rank.layouts[size_t(index)].gradientWhole;
   int64_t elements = rank.manifest.layouts[size_t(index)].elements;
   bool add = rank.microbatch > 0;
-  WireType type = wireType(rank.manifest.computeDtype);
+  WireType type = computeTypeOf(rank, index);
   run(FSDPC_STREAM_COMPUTE, [=, this] {
     parallelFor(elements, 1 << 16, [=](int64_t begin, int64_t end) {
       auto *values = static_cast<const char *>(gradient);
@@ -135,7 +135,7 @@ void HostDevice::reduceGradients(fsdpc_rank &rank, int count,
   run(FSDPC_STREAM_REDUCE, [=, &rank] {
     for (int i = 0; i < count; ++i)
       reduce(rank, layouts[i], rank.layouts[size_t(layouts[i])].gradientWhole,
-             "f32", false);
+             WireType::f32, false);
   });
 }
 
@@ -197,8 +197,8 @@ void HostDevice::allReduce(fsdpc_rank &rank, int count, void *values) {
 
 // Runs on the calling thread: no stream has work yet.
 Status HostDevice::gatherWholes(fsdpc_rank &rank) {
-  size_t computeBytes = size_t(dtypeBytes(rank.manifest.computeDtype));
   for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    size_t computeBytes = wireBytes(computeTypeOf(rank, int32_t(i)));
     Communicator &channel = gathererOf(rank, int32_t(i));
     const LayoutBuffers &buffers = rank.layouts[i];
     size_t shard = size_t(buffers.shard);

@@ -243,6 +243,7 @@ TEST_F(OptionsTest, ValuesRoundTrip) {
       {"persist", "1000", "1000 : i64"},
       {"ignored", "norm|bias", "[\"norm|bias\"]"},
       {"unit-class", "*Block", "[\"*Block\"]"},
+      {"keep-f32", "*Norm", "[\"*Norm\"]"},
       {"unit-scope", "h\\.\\d+$", "[\"h\\\\.\\\\d+$\"]"},
       {"unit-size", "1000000", "1000000 : i64"},
       {"layout-size", "1000000", "1000000 : i64"},

@@ -249,6 +249,11 @@ TEST(MemoryPlan, KeptWholeHoldsTheMaster) {
   memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
   EXPECT_EQ(memory.master, 352 * 4);
   EXPECT_EQ(memory.compute, 3 * 352 * 2);
+  // A layout that stays f32 is one of f32 in a program of bf16.
+  manifest.layouts[0].keptF32 = true;
+  memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
+  EXPECT_EQ(memory.master, 0);
+  EXPECT_EQ(memory.compute, 3 * 352 * 4);
 }
 
 // Six ranks in groups of three: a rank owns two of zero3's shards at that

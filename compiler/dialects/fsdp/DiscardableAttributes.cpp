@@ -155,6 +155,7 @@ constexpr DiscardableAttribute opTable[] = {
       isArena}},
     {"fsdp.unit", ops, {"a symbol", isSymbol}},
     {"fsdp.backward", ops, {"a unit attribute", isUnit}},
+    {"fsdp.keep_f32", ops, {"a unit attribute", isUnit}},
     {"fsdp.hook", ops, count},
     {"fsdp.flops", ops, count},
     {"fsdp.bytes", ops, count},

@@ -32,6 +32,7 @@ def FSDP_Dialect : Dialect {
     | `fsdp.arena` | module | bytes of the arena, their lower bound, and what it holds at the peak |
     | `fsdp.unit` | ops | the unit (symbol) that the op belongs to |
     | `fsdp.backward` | ops | present on ops of the backward |
+    | `fsdp.keep_f32` | ops, parameters | present on those of modules that `--keep-f32` names; on ops until `mixed-precision` |
     | `fsdp.hook` | ops | number of the `--reduce-hook`, from 0, that the op is part of |
     | `fsdp.input` | arguments | name of the graph's input; `fsdp.bound`: rows of the table that it indexes, `fsdp.ignored`: a value outside them that is legal |
     | `fsdp.flops`, `fsdp.bytes`, `fsdp.cost_us` | ops | estimated operations, bytes moved and microseconds |
@@ -50,6 +51,7 @@ def FSDP_Dialect : Dialect {
     static constexpr llvm::StringLiteral kOptionsAttr = "fsdp.options";
     static constexpr llvm::StringLiteral kUnitAttr = "fsdp.unit";
     static constexpr llvm::StringLiteral kBackwardAttr = "fsdp.backward";
+    static constexpr llvm::StringLiteral kKeepF32Attr = "fsdp.keep_f32";
     static constexpr llvm::StringLiteral kInputAttr = "fsdp.input";
     static constexpr llvm::StringLiteral kBoundAttr = "fsdp.bound";
     static constexpr llvm::StringLiteral kIgnoredAttr = "fsdp.ignored";

@@ -29,6 +29,11 @@ mlir::RankedTensorType getFlatType(LayoutOp layout);
 /// strategy.
 bool keepsWhole(LayoutOp layout, llvm::StringRef what);
 
+/// Returns true if a module that reads the parameter computes in f32 by
+/// --keep-f32. The members of a layout are all such parameters or none is.
+bool keepsF32(ParameterOp parameter);
+bool keepsF32(LayoutOp layout);
+
 /// Returns how an optimizer that factors its state sees the parameter.
 FactorShape factorShapeOf(ParameterOp parameter);
 

@@ -3,6 +3,7 @@
 // function as the running program (planMemory).
 #include "compiler/dialects/fsdp/ModuleManifest.h"
 
+#include "compiler/dialects/fsdp/Layouts.h"
 #include "compiler/dialects/fsdp/Options.h"
 #include "compiler/dialects/fsdp/Processor.h"
 #include "compiler/dialects/fsdp/Strategies.h"
@@ -95,6 +96,9 @@ static Layout layoutOf(LayoutOp op, const SymbolTable &symbols,
   layout.states = op.getStates();
   layout.average = op.getAverage();
   layout.offloaded = op.getOffloaded();
+  // Before mixed-precision all layouts are f32; the marks are there from the
+  // start.
+  layout.keptF32 = keepsF32(op);
   layout.secondary = op.getSecondary();
   if (op.getTrainable())
     layout.optimizer = optimizerOf(op, options);

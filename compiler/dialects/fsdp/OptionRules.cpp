@@ -141,6 +141,9 @@ std::string checkOptions(const CompileOptions &options) {
   if (options.isCuda() && options.syncBatchnorm)
     return "'--sync-batchnorm' is not supported with '--target=" +
            findOption("target")->print(options) + "'";
+  if (options.isCuda() && !options.keptF32.empty())
+    return "'--keep-f32' is not supported with '--target=" +
+           findOption("target")->print(options) + "'";
   auto isHybridRule = [](const StrategyRule &rule) {
     return isHybrid(rule.strategy);
   };

@@ -60,6 +60,7 @@ constexpr OptionCondition whereTaken = {"optimizer", ""},
                           gathering = {"strategy", "zero3|hybrid"},
                           withBatchnorm = {"batchnorm", "graph|on"},
                           wholeUnits = {"recompute", "units|auto"},
+                          halves = {"param-dtype", "bf16|f16"},
                           shards = {"strategy",
                                     "zero1|zero2|zero3|hybrid|hybrid_zero2"},
                           onHost = {"target", "host"},
@@ -162,6 +163,10 @@ constexpr OptionInfo table[] = {
                              "when gradients are summed over ranks"),
     option<&Options::paramType>("param-dtype", Group::Sharding, "TYPE",
                                 "the type that the model computes in"),
+    option<&Options::keptF32>(
+        "keep-f32", Group::Sharding, "GLOB",
+        "modules, by class or name, that compute in f32 all the same",
+        notNegative, halves),
     option<&Options::reduceType>("reduce-dtype", Group::Sharding, "TYPE",
                                  "the type of gradients on the wire"),
     option<&Options::reduceHooks>(

@@ -227,6 +227,7 @@ struct CompileOptions {
   ReductionTime reduce = ReductionTime::Microbatch;
   Offload offload = Offload::None;
   schedule::ElementType paramType = schedule::ElementType::F32;
+  std::vector<std::string> keptF32; // globs of modules
   schedule::ElementType reduceType = schedule::ElementType::F32;
   std::vector<ReduceHook> reduceHooks; // in the order of application
 

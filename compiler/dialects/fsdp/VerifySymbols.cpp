@@ -40,6 +40,20 @@ bool keepsWhole(LayoutOp layout, StringRef what) {
                       [&](StringAttr name) { return name.getValue() == what; });
 }
 
+bool keepsF32(ParameterOp parameter) {
+  return parameter->hasAttr(FSDPDialect::kKeepF32Attr);
+}
+
+// A layout without members is of no parameter that is kept.
+bool keepsF32(LayoutOp layout) {
+  auto members = layout.getMembers().getAsRange<MemberAttr>();
+  if (members.empty())
+    return false;
+  auto parameter = SymbolTable::lookupNearestSymbolFrom<ParameterOp>(
+      layout, (*members.begin()).getParameter());
+  return parameter && keepsF32(parameter);
+}
+
 namespace {
 
 // Returns the symbol `name` as a `SymbolOp`. Emits an error if it does not

@@ -23,17 +23,18 @@ func.func @microbatch(%x: tensor<2x8xf32> {fsdp.input = "x"}) {
 // -----
 
 // A batch norm reads its running statistics and updates nothing. The running
-// variance is found behind the factor of the unbiased one.
+// variance is found behind the factor of the unbiased one. What is kept in f32
+// stays so.
 // CHECK-LABEL: func.func @microbatch
 // CHECK: nn.batch_norm
 // CHECK: fsdp.update_statistics @mean
 // CHECK-LABEL: func.func @evaluate
 // CHECK-NOT: nn.batch_norm
-// CHECK: %[[V:.*]] = fsdp.load @var {fsdp.unit = @a}
+// CHECK: %[[V:.*]] = fsdp.load @var {fsdp.keep_f32, fsdp.unit = @a}
 // CHECK: %[[E:.*]] = nn.add %[[V]]
 // CHECK: %[[R:.*]] = nn.rsqrt %[[E]]
-// CHECK: %[[M:.*]] = fsdp.load @mean {fsdp.unit = @a}
-// CHECK: nn.sub
+// CHECK: %[[M:.*]] = fsdp.load @mean {fsdp.keep_f32, fsdp.unit = @a}
+// CHECK: nn.sub {{.*}}fsdp.keep_f32
 // CHECK: nn.mul %{{.*}}, %[[R]]
 // CHECK-NOT: fsdp.update_statistics
 // CHECK: fsdp.report_loss
@@ -41,7 +42,7 @@ fsdp.unit @a
 fsdp.buffer @mean : tensor<3xf32> {rule = "zeros"}
 fsdp.buffer @var : tensor<3xf32> {rule = "ones"}
 func.func @microbatch(%x: tensor<2x3xf32> {fsdp.input = "x"}, %w: tensor<3xf32> {fsdp.input = "w"}, %b: tensor<3xf32> {fsdp.input = "b"}) {
-  %y, %mean, %variance = nn.batch_norm %x, %w, %b {epsilon = 1.0e-5 : f64, fsdp.unit = @a} : tensor<2x3xf32>, tensor<3xf32> -> tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>
+  %y, %mean, %variance = nn.batch_norm %x, %w, %b {epsilon = 1.0e-5 : f64, fsdp.keep_f32, fsdp.unit = @a} : tensor<2x3xf32>, tensor<3xf32> -> tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>
   %two = nn.constant {fsdp.unit = @a} dense<2.0> : tensor<3xf32>
   %unbiased = nn.mul %variance, %two {fsdp.unit = @a} : tensor<3xf32>
   fsdp.update_statistics @mean, %mean {momentum = 0.1 : f64, fsdp.unit = @a} : tensor<3xf32>

@@ -186,6 +186,27 @@ func.func @microbatch(%i: tensor<3xi64> {fsdp.input = "i"}) {
 
 // -----
 
+// The same where the head alone stays f32: its backward is marked, and so is the
+// sum of the table's gradients, to which the rows are added.
+fsdp.parameter @w : tensor<6x4xf32> trainable {fsdp.keep_f32}
+// CHECK-LABEL: func.func @microbatch
+func.func @microbatch(%i: tensor<3xi64> {fsdp.input = "i"}) {
+  %w = fsdp.load @w {fsdp.keep_f32} : tensor<6x4xf32>
+  %e = nn.embedding %w, %i : tensor<6x4xf32>, tensor<3xi64> -> tensor<3x4xf32>
+  %h = fsdp.load @w {fsdp.keep_f32} : tensor<6x4xf32>
+  %y = nn.matmul %e, %h {transpose_b, fsdp.keep_f32} : tensor<3x4xf32>, tensor<6x4xf32> -> tensor<3x6xf32>
+  %s = nn.reduce sum %y [0, 1] : tensor<3x6xf32> -> tensor<1x1xf32>
+  %l = nn.reshape %s : tensor<1x1xf32> -> tensor<f32>
+  fsdp.report_loss %l : tensor<f32>
+  // CHECK: nn.broadcast %{{.*}} {fsdp.backward} :
+  // CHECK: nn.matmul {{.*}}fsdp.keep_f32{{.*}} -> tensor<3x4xf32>
+  // CHECK: nn.matmul {{.*}}fsdp.keep_f32{{.*}} -> tensor<6x4xf32>
+  // CHECK: nn.embedding_grad {{.*}} accumulate {{.*}}fsdp.keep_f32
+  return
+}
+
+// -----
+
 // No cotangent passes nn.stop_gradient, which is gone afterwards: @w has a
 // gradient from the left factor alone.
 fsdp.parameter @w : tensor<4xf32> trainable

@@ -1,0 +1,12 @@
+// Which ops and parameters stay in f32 beside --param-dtype.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace fsdpc::passes {
+
+/// Sets `fsdp.keep_f32` on the ops of the modules that --keep-f32 names, and on
+/// the parameters that they read. Emits an error if a glob matches no module.
+llvm::LogicalResult markKeptF32(mlir::ModuleOp module, mlir::Block &body);
+
+} // namespace fsdpc::passes
