@@ -113,11 +113,18 @@ std::string CommunicationVolume::describe() const {
     text += " elements";
   for (const auto &[symbol, elements] : parts)
     text += llvm::formatv(", {0} = {1}", symbol, elements).str();
-  for (const Term &term : terms)
-    text += llvm::formatv("\n  {0}{1}: {2} bytes per {3}", term.what,
+  for (const Term &term : terms) {
+    // With --keep-f32 there may be one per type.
+    bool several =
+        llvm::count_if(terms, [&](const Term &other) {
+          return other.what == term.what && other.level == term.level;
+        }) > 1;
+    text += llvm::formatv("\n  {0}{1}{2}: {3} bytes per {4}", term.what,
+                          several ? " in " + term.type : "",
                           textOf(term.level).suffix, term.bytes,
                           term.eachMicrobatch ? "microbatch" : "step")
                 .str();
+  }
   return text + "\n";
 }
 
