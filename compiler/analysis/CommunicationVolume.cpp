@@ -293,7 +293,7 @@ CommunicationVolume communicatedBytes(ModuleOp module) {
         .Case([&](fsdp::WholeGradientOp gather) {
           add("gather_gradients", false,
               ArrayAttr::get(gather.getContext(), gather.getLayoutAttr()),
-              schedule::ElementType::F32);
+              wide);
         })
         .Case([&](fsdp::GatherParametersOp gather) {
           add("gather_parameters", false, gather.getLayouts(), typeOf);
