@@ -14,12 +14,12 @@ namespace fsdpc::frontend {
 // An argument of the block that holds the update's ops.
 struct UpdateArgument {
   enum Kind { parameter, gradient, state, number } kind;
-  std::string tensor;    // its name in the model
-  mlir::Value value;     // the block's argument
-  mlir::Value updated;   // its new value; null if it keeps the old one
+  std::string tensor;         // its name in the model
+  mlir::Value value;          // the block's argument
+  mlir::Value updated;        // its new value; null if it keeps the old one
   std::string torchName = {}; // of a state, or empty
-  double initial = 0;    // of each element of a state, or of a number
-  bool isUneven = false; // its elements start with several values
+  double initial = 0;         // of each element of a state, or of a number
+  bool isUneven = false;      // its elements start with several values
   // Of numbers. One that begins with the learning rate has no value of its own
   // if it is fed. Each step multiplies the number by `change`, or adds it.
   bool isRate = false, isFed = false, multiplies = false;

@@ -86,8 +86,8 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
 }
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
-// divided by V and by the loss's scale, so that the file holds means. Fails only
-// if this rank cannot read its offloaded states, which ends the job.
+// divided by V and by the loss's scale, so that the file holds means. Fails
+// only if this rank cannot read its offloaded states, which ends the job.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   const std::vector<uint64_t> &offsets, NewFile &file,
                   std::vector<float> &staging) {
