@@ -77,6 +77,12 @@ def rnn():
     return Wrapped(lambda m, x: m.a(x)[1], a=nn.RNN(5, 7, batch_first=True))
 
 
+@case(x=(8,), y=(4, 3))
+def soft_targets():
+    return Wrapped(lambda m, x, y: F.cross_entropy(m.a(x).reshape(-1, 4, 3), torch.softmax(y, 1), weight=m.weight, label_smoothing=0.1),
+                   a=nn.Linear(8, 12), weight=nn.Buffer(torch.tensor([1, 2, 0.5, 1])))
+
+
 @case(x=(12,), y=(12,))
 def siamese_batch_norm():
     return Wrapped(lambda m, x, y: m.net(x) - m.net(y),

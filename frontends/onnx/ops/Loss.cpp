@@ -199,8 +199,53 @@ static Value fromRows(Emitter &b, Value rows, ArrayRef<int64_t> shape) {
   return b.transpose(b.reshape(rows, split), permutation);
 }
 
+// The loss against a distribution over classes, as mixup and distillation have
+// it: -Σ t · log p. ONNX defines targets as class numbers only, but torch's
+// exporter writes such losses with the same op, with targets of the scores'
+// shape. As in PyTorch, a mean is over the targets, whatever the weights are.
+static LogicalResult softCrossEntropy(Node &node, double smoothing) {
+  Emitter &b = node.b;
+  Value logits = toRows(b, node.input(0)), targets = toRows(b, node.input(1));
+  int64_t rows = shapeOf(logits)[0], classes = shapeOf(logits)[1];
+  if (Value weights = node.input(2);
+      weights && shapeOf(weights) != ArrayRef<int64_t>({classes}))
+    return node.refuse("weights must have one element per class");
+  if (smoothing != 0)
+    targets = b.binary<nn::AddOp>(b.binary<nn::MulOp>(targets, 1 - smoothing),
+                                  b.like(targets, smoothing / double(classes)));
+  Value logs = b.unary<nn::LogSoftmaxOp>(logits);
+  if (Value weights = node.input(2))
+    logs = b.binary<nn::MulOp>(logs, b.broadcast(weights, shapeOf(logs)));
+  Value losses = b.unary<nn::NegOp>(b.reshape(
+      b.reduce(nn::ReduceKind::sum, b.binary<nn::MulOp>(logs, targets), {1}),
+      {rows}));
+  std::string reduction = node.getString("reduction", "mean");
+  if (reduction == "none") {
+    Shape shape(shapeOf(node.input(0)));
+    shape.erase(shape.begin() + 1);
+    return node.result(b.reshape(losses, shape));
+  }
+  if (reduction != "mean" && reduction != "sum")
+    return node.refuse("attribute 'reduction' is '" + reduction +
+                       "'; use none, mean or sum");
+  Value sum = b.reshape(b.reduce(nn::ReduceKind::sum, losses, {0}), {});
+  return node.result(
+      reduction == "sum" ? sum : b.binary<nn::MulOp>(sum, 1 / double(rows)));
+}
+
 // The optional second output is the log-softmax.
 static LogicalResult softmaxCrossEntropy(Node &node) {
+  if (failed(node.expectInputs(2, 3)))
+    return failure();
+  // ONNX has no attribute for it; torch's exporter leaves it in the metadata.
+  double smoothing = node.importer.labelSmoothing(node);
+  if (!(smoothing >= 0 && smoothing <= 1))
+    return node.refuse("the label smoothing must be between 0 and 1");
+  if (Value scores = node.input(0);
+      scores.getType() == node.input(1).getType() &&
+      isa<FloatType>(elementOf(scores)) && rankOf(scores) >= 2 &&
+      shapeOf(scores)[1] != 0 && !node.isUsed(1))
+    return softCrossEntropy(node, smoothing);
   std::optional<Classification> c = parse(node);
   if (!c)
     return failure();
@@ -208,10 +253,6 @@ static LogicalResult softmaxCrossEntropy(Node &node) {
     node.setOutput(1,
                    fromRows(node.b, node.b.unary<nn::LogSoftmaxOp>(c->logits),
                             shapeOf(node.input(0))));
-  // ONNX has no attribute for it; torch's exporter leaves it in the metadata.
-  double smoothing = node.importer.labelSmoothing(node);
-  if (!(smoothing >= 0 && smoothing <= 1))
-    return node.refuse("the label smoothing must be between 0 and 1");
   if (smoothing != 0)
     return smoothed(node, *c, smoothing);
   return reduced(node, *c, c->logits);
