@@ -104,6 +104,9 @@ public:
   // if it does not run.
   std::optional<int64_t> dropoutOrdinal(Node &node, double ratio,
                                         std::optional<double> trainingMode);
+  // Returns the ordinal of an nn.uniform. Dropouts and draws are numbered
+  // together.
+  int64_t drawOrdinal();
   // Returns the random state of the microbatch, one op per function.
   mlir::Value random();
 

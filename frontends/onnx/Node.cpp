@@ -259,6 +259,7 @@ HandlerTable::HandlerTable() {
   registerPooling(*this);
   registerProduct(*this);
   registerQuantization(*this);
+  registerRandom(*this);
   registerRearrange(*this);
   registerRecurrent(*this);
   registerReduction(*this);

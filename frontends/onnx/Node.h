@@ -181,6 +181,7 @@ void registerOptimizers(HandlerTable &table);
 void registerPooling(HandlerTable &table);
 void registerProduct(HandlerTable &table);
 void registerQuantization(HandlerTable &table);
+void registerRandom(HandlerTable &table);
 void registerRearrange(HandlerTable &table);
 void registerRecurrent(HandlerTable &table);
 void registerReduction(HandlerTable &table);

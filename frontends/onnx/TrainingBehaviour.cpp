@@ -144,7 +144,7 @@ LogicalResult GraphImporter::updateStatistics(Node &node, Value mean,
 std::optional<int64_t>
 GraphImporter::dropoutOrdinal(Node &, double ratio,
                               std::optional<double> trainingMode) {
-  int64_t ordinal = summary.dropouts++;
+  int64_t ordinal = summary.draws + summary.dropouts++;
   bool runs = options.dropout == fsdp::TrainingMode::On ||
               (options.dropout == fsdp::TrainingMode::Graph && trainingMode &&
                *trainingMode != 0);
@@ -153,8 +153,12 @@ GraphImporter::dropoutOrdinal(Node &, double ratio,
   return ordinal;
 }
 
-// The op is built at the start of the function, where it dominates all
-// dropouts.
+int64_t GraphImporter::drawOrdinal() {
+  return summary.dropouts + summary.draws++;
+}
+
+// The op is built at the start of the function, where it dominates all that
+// draws.
 Value GraphImporter::random() {
   if (!randomValue) {
     OpBuilder::InsertionGuard guard(b.builder);

@@ -160,9 +160,12 @@ Status Evaluation::fill(fsdpc_rank &rank, int64_t k, int64_t j) {
   int64_t rows = samples.count() - j * samples.batch();
   for (int64_t row = std::max<int64_t>(0, rows); row < samples.batch(); ++row)
     mask(rank, row);
-  // By the third word a device knows the microbatch that it reports.
+  // By the third word a device knows the microbatch that it reports; the fourth
+  // is the round, so that models which draw noise in evaluation, too, draw
+  // other noise for each microbatch.
   rank.randomStaging[slot]->words = {
-      0, 0, uint32_t(k * rank.job.size + rank.job.rank), 0};
+      0, 0, uint32_t(k * rank.job.size + rank.job.rank),
+      uint32_t(j / (rank.job.size * rank.accumulate))};
   rank.device->send(rank.slot);
   return {};
 }

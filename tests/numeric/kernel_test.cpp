@@ -230,6 +230,25 @@ TEST_P(KernelTest, Dropout) {
   runAll();
 }
 
+// Alone, and as the noise of rows.
+TEST_P(KernelTest, Uniform) {
+  for (const char *n : {"1", "17", "64", "250"}) {
+    add(expand(
+        R"((%r: tensor<4xi32>) -> tensor<3x$Nxf32> attributes {nn.kernel} {
+        %y = nn.uniform %r {op = 3} : tensor<4xi32> -> tensor<3x$Nxf32>
+        return %y : tensor<3x$Nxf32> })",
+        {{"N", n}}));
+    add(expand(
+        R"((%x: tensor<3x$Nxf32>, %r: tensor<4xi32>) -> tensor<3x1xf32> attributes {nn.kernel} {
+        %u = nn.uniform %r {op = 5} : tensor<4xi32> -> tensor<3x$Nxf32>
+        %0 = nn.mul %x, %u : tensor<3x$Nxf32>
+        %y = nn.reduce sum %0 [1] : tensor<3x$Nxf32> -> tensor<3x1xf32>
+        return %y : tensor<3x1xf32> })",
+        {{"N", n}}));
+  }
+  runAll();
+}
+
 // Rows of the table that several tokens share, with a padding row and added to
 // an earlier gradient.
 TEST_P(KernelTest, EmbeddingGrad) {

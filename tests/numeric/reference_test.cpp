@@ -273,6 +273,18 @@ TEST_F(Reference, DropoutFollowsPhilox) {
       ElementsAre(0, 4, 0, 0));
 }
 
+// The same words: odd multiples of 2⁻²⁴.
+TEST_F(Reference, UniformFollowsPhilox) {
+  auto odd = [](uint32_t word) { return ((word >> 8) | 1) * 0x1p-24; };
+  EXPECT_THAT(floats("%r = nn.constant dense<0> : tensor<4xi32>\n"
+                     "%y = nn.uniform %r {op = 0 : i64} "
+                     ": tensor<4xi32> -> tensor<5xf32>",
+                     "tensor<5xf32>"),
+              ElementsAre(odd(0x6627e8d5), odd(0xe169c58d), odd(0xbc57ac4c),
+                          odd(0x9b00dbd8),
+                          testing::AllOf(testing::Gt(0), testing::Lt(1))));
+}
+
 TEST_F(Reference, LaunchEvaluatesTheKernel) {
   EXPECT_THAT(
       floats("%x = nn.constant dense<3.0> : tensor<1xf64>\n"

@@ -15,7 +15,7 @@ int64_t analysis::costOf(Operation *op) {
     return elementwise.getScalarCost();
   // Ten rounds of Philox for each element; shared among four where the loop
   // draws four at a time.
-  if (isa<nn::DropoutOp>(op))
+  if (op->hasTrait<nn::DrawsRandom>())
     return 80;
   return 1;
 }
@@ -74,10 +74,11 @@ void BodyWalk::visit(Value value, const Index &index) {
     return;
   }
   cost += costOf(op);
-  if (auto dropout = dyn_cast<nn::DropoutOp>(op)) {
+  if (op->hasTrait<nn::DrawsRandom>()) {
     drawsRandom = true;
     visitIndex(index, value);
-    visit(dropout.getInput(), index);
+    if (auto dropout = dyn_cast<nn::DropoutOp>(op))
+      visit(dropout.getInput(), index);
     return;
   }
   if (isa<nn::ElementwiseOpInterface>(op))

@@ -62,7 +62,7 @@ struct Stage {
   // Lanes at which the lanes' loop is cut because a condition changes there.
   llvm::SmallVector<int64_t, 2> cuts;
   int64_t cost = 0;         // of one iteration, in simple ops
-  bool drawsRandom = false; // dropout: one call draws four elements
+  bool drawsRandom = false; // one call draws four elements
   bool gathers = false;     // lanes are not adjacent in memory
 };
 

@@ -116,9 +116,10 @@ protected:
   // Returns an i1 that is true where the condition holds.
   Lanes holds(const Condition &condition);
 
-  // ---- random elements (EmitDropout.cpp) ----
+  // ---- random elements (EmitRandom.cpp) ----
   Lanes dropout(nn::DropoutOp op, const Index &index);
-  mlir::Value randomWord(llvm::ArrayRef<mlir::Value> random, uint32_t ordinal,
+  Lanes uniform(nn::UniformOp op, const Index &index);
+  mlir::Value randomWord(mlir::Value tensor, uint64_t ordinal,
                          const IndexExpr &position, int depth);
   bool coversGroups(const IndexExpr &position);
 

@@ -1,8 +1,8 @@
 // Builds one element, or one vector of elements, of a value at an index. Ops
 // fall into three classes: elementwise ops compute from their operands at the
 // same index, ops that move elements (IndexMap.h) forward to an operand at
-// another index, and the rest (constant, iota, take_along_axis, dropout) have
-// code here.
+// another index, and the rest (constant, iota, take_along_axis, random numbers)
+// have code here.
 #include "compiler/codegen/kernels/ElementEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -66,6 +66,7 @@ Lanes ElementEmitter::build(Value value, const Index &index) {
       .Case([&](nn::IotaOp op) { return iota(op, index); })
       .Case([&](nn::TakeAlongAxisOp op) { return takeAlongAxis(op, index); })
       .Case([&](nn::DropoutOp op) { return dropout(op, index); })
+      .Case([&](nn::UniformOp op) { return uniform(op, index); })
       .Default([&](Operation *op) {
         return movesElements(op) ? moved(op, index) : elementwise(op, index);
       });

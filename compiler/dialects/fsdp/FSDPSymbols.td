@@ -171,14 +171,14 @@ def FSDP_UpdateStatisticsOp : FSDP_Op<"update_statistics",
 
 def FSDP_RandomOp : FSDP_Op<"random",
     [Pure, OutsideArena, FixedPerMicrobatch]> {
-  let summary = "The numbers that dropout is keyed by";
+  let summary = "The numbers that random elements are keyed by";
   let description = [{
     Four i32: the seed's low and high word, the microbatch within the step, and the
-    step. Every `nn.dropout` reads them, so that a mask depends on nothing else than
-    these, the op and the element.
+    step. Every `nn.dropout` and `nn.uniform` reads them, so that a random element depends
+    on nothing else than these, the op and the element.
 
     **Constraints**
-    - The result is a tensor of i32; `nn.dropout` wants `tensor<4xi32>`.
+    - The result is a tensor of i32; they want `tensor<4xi32>`.
 
     Example:
     ```mlir

@@ -288,7 +288,7 @@ def NN_SiluGradOp : NN_Op<"silu_grad", [Pure, SameOperandsAndResultType, Element
 }
 
 def NN_DropoutOp : NN_Op<"dropout", [Pure, HasAdjoint, Fuses<"Map">, CheapToRepeat,
-    AllTypesMatch<["input", "result"]>]> {
+    DrawsRandom, AllTypesMatch<["input", "result"]>]> {
   let summary = "Zeroes elements at random and scales the others";
   let description = [{
     An element is zeroed with probability `ratio`, else multiplied by 1 / (1 - ratio).
@@ -315,6 +315,29 @@ def NN_DropoutOp : NN_Op<"dropout", [Pure, HasAdjoint, Fuses<"Map">, CheapToRepe
   let results = (outs NN_FloatTensor:$result);
   let assemblyFormat = "$input `,` $random attr-dict `:` type($result) `,` type($random)";
   let hasVerifier = 1; // 0 <= ratio < 1, random is tensor<4xi32>
+}
+
+def NN_UniformOp : NN_Op<"uniform", [Pure, Fuses<"Map">, CheapToRepeat, DrawsRandom]> {
+  let summary = "Random numbers between 0 and 1";
+  let description = [{
+    An element is (2 · (word >> 9) + 1) · 2⁻²⁴, where `word` is the one that `nn.dropout`
+    draws for this element and `op`. It is exact in f32 and neither 0 nor 1, so that its
+    logarithm and that of 1 minus it are finite. What depends on it has no gradient with
+    respect to it. `op` numbers the dropouts and draws of a model together.
+
+    **Constraints**
+    - `random` is `tensor<4xi32>`.
+    - The result is a tensor of f32, whatever the model computes in.
+
+    Example:
+    ```mlir
+    %u = nn.uniform %random {op = 3 : i64} : tensor<4xi32> -> tensor<8x48xf32>
+    ```
+  }];
+  let arguments = (ins StaticShapeTensorOf<[I32]>:$random, I64Attr:$op);
+  let results = (outs StaticShapeTensorOf<[F32]>:$result);
+  let assemblyFormat = "$random attr-dict `:` type($random) `->` type($result)";
+  let hasVerifier = 1; // random is tensor<4xi32>
 }
 
 def NN_CopyOp : NN_Op<"copy", [Pure, SameOperandsAndResultType, ElementwiseScalar]> {

@@ -234,6 +234,8 @@ class Statistics<list<string> results> : NN_Answers<"PrecisionOpInterface",
 def InLossTail : NativeOpTrait<"InLossTail"> { let cppNamespace = "::fsdpc::nn"; }
 // One pass over memory with the same bits each time: the backward may repeat it.
 def CheapToRepeat : NativeOpTrait<"CheapToRepeat"> { let cppNamespace = "::fsdpc::nn"; }
+// An element takes a random word, which Philox draws for four elements at a time.
+def DrawsRandom : NativeOpTrait<"DrawsRandom"> { let cppNamespace = "::fsdpc::nn"; }
 // The result lies behind a symbol, or is no memory of the arena at all.
 def OutsideArena : NativeOpTrait<"OutsideArena"> { let cppNamespace = "::fsdpc::nn"; }
 

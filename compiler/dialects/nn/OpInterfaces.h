@@ -86,6 +86,10 @@ struct InLossTail : mlir::OpTrait::TraitBase<OpTy, InLossTail> {};
 // one pass over memory, with the same bits each time.
 template <typename OpTy>
 struct CheapToRepeat : mlir::OpTrait::TraitBase<OpTy, CheapToRepeat> {};
+// Each element of the result takes a word of Philox, of which one call gives
+// four.
+template <typename OpTy>
+struct DrawsRandom : mlir::OpTrait::TraitBase<OpTy, DrawsRandom> {};
 // The result lies behind a symbol or is no memory at all, so the memory planner
 // gives it no place in the arena.
 template <typename OpTy>

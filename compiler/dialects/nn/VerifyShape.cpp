@@ -45,16 +45,23 @@ LogicalResult SelectOp::verify() {
   return success();
 }
 
+// Seed low and high, microbatch and step.
+template <typename OpT> static LogicalResult verifyRandom(OpT op) {
+  if (shapeOf(op.getRandom()) != ArrayRef<int64_t>{4})
+    return op.emitOpError("random must be tensor<4xi32>, not ")
+           << op.getRandom().getType();
+  return success();
+}
+
 // Written so that NaN is refused. A ratio of 1 would divide by 0.
 LogicalResult DropoutOp::verify() {
   double ratio = getRatio().convertToDouble();
   if (!(ratio >= 0 && ratio < 1))
     return emitOpError("ratio must be in [0, 1), not ") << ratio;
-  if (shapeOf(getRandom()) != ArrayRef<int64_t>{4})
-    return emitOpError("random must be tensor<4xi32>, not ")
-           << getRandom().getType();
-  return success();
+  return verifyRandom(*this);
 }
+
+LogicalResult UniformOp::verify() { return verifyRandom(*this); }
 
 LogicalResult IotaOp::verify() {
   return verifyAxes(*this, getAxis(), tensorType(getResult()).getRank());

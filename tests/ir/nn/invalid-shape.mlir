@@ -24,6 +24,14 @@ func.func @dropout(%x: tensor<3xf32>, %r: tensor<4xi32>) {
 
 // -----
 
+func.func @uniform_key(%r: tensor<3xi32>) {
+  // expected-error @below {{random must be tensor<4xi32>, not 'tensor<3xi32>'}}
+  %0 = nn.uniform %r {op = 0 : i64} : tensor<3xi32> -> tensor<3xf32>
+  return
+}
+
+// -----
+
 func.func @dropout_key(%x: tensor<3xf32>, %r: tensor<3xi32>) {
   // expected-error @+1 {{random must be tensor<4xi32>, not 'tensor<3xi32>'}}
   %0 = nn.dropout %x, %r {op = 0 : i64, ratio = 0.5 : f64} : tensor<3xf32>, tensor<3xi32>

@@ -93,5 +93,7 @@ func.func @binary(%x: tensor<3xf32>, %i: tensor<3xi64>, %c: tensor<3xi1>) {
 func.func @dropout(%x: tensor<3xf32>, %r: tensor<4xi32>) {
   // CHECK: nn.dropout %{{.*}}, %{{.*}} {op = 7 : i64, ratio = 1.000000e-01 : f64} : tensor<3xf32>, tensor<4xi32>
   %0 = nn.dropout %x, %r {op = 7 : i64, ratio = 0.1 : f64} : tensor<3xf32>, tensor<4xi32>
+  // CHECK: nn.uniform %{{.*}} {op = 8 : i64} : tensor<4xi32> -> tensor<3xf32>
+  %1 = nn.uniform %r {op = 8 : i64} : tensor<4xi32> -> tensor<3xf32>
   return
 }

@@ -50,7 +50,7 @@ static const reference::ReferenceTable &referenceTable() {
     using namespace reference;
     ReferenceTable all;
     for (auto addFamily :
-         {addElementwise, addDropout, addShape, addReductions, addNorms,
+         {addElementwise, addRandom, addShape, addReductions, addNorms,
           addLosses, addAttention, addMatmul, addConvolutions, addPooling})
       addFamily(all);
     return all;

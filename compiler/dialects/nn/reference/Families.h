@@ -41,7 +41,7 @@ private:
 
 /// One function per file: adds the ops of its family.
 void addElementwise(ReferenceTable &table);
-void addDropout(ReferenceTable &table);
+void addRandom(ReferenceTable &table);
 void addShape(ReferenceTable &table);
 void addReductions(ReferenceTable &table);
 void addNorms(ReferenceTable &table);

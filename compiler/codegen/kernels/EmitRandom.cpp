@@ -1,8 +1,9 @@
-// Dropout with philox4x32-10 (Salmon et al., Parallel Random Numbers: As Easy
-// as 1, 2, 3, 2011), in vectors. The generator is a function of a counter, so
-// the backward pass draws the same mask again and none is stored. A call yields
-// the words of four elements; if the lanes begin at a multiple of four, each
-// call serves four lanes, else each lane makes its own call and picks one word.
+// Dropout and random numbers with philox4x32-10 (Salmon et al., Parallel Random
+// Numbers: As Easy as 1, 2, 3, 2011), in vectors. The generator is a function
+// of a counter, so the backward pass draws the same mask again and none is
+// stored. A call yields the words of four elements; if the lanes begin at a
+// multiple of four, each call serves four lanes, else each lane makes its own
+// call and picks one word.
 #include "compiler/codegen/kernels/ElementEmitter.h"
 
 #include "compiler/dialects/nn/Build.h"
@@ -115,9 +116,14 @@ bool ElementEmitter::coversGroups(const IndexExpr &position) {
 }
 
 // Returns the random words of the elements at `position`, a vector if the lanes
-// differ. `random` is the runtime's: seed low and high, microbatch, step.
-Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
+// differ. `tensor` is the runtime's: seed low and high, microbatch, step.
+// The second word of the counter is the op's number, so that two ops of a model
+// draw different numbers in the same step.
+Value ElementEmitter::randomWord(Value tensor, uint64_t ordinal,
                                  const IndexExpr &position, int depth) {
+  SmallVector<Value, 4> random;
+  for (int64_t i = 0; i < 4; ++i)
+    random.push_back(element(tensor, {IndexExpr(i)}).value);
   bool vector = vectorizes(position), grouped = coversGroups(position);
   IndexExpr group = grouped ? position : space.floorDiv(position, 4);
   Value groups = vector && !grouped ? vectorIndex(group) : scalarIndex(group);
@@ -147,7 +153,7 @@ Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
     counter = make<arith::TruncIOp>(type, groups);
   }
   Philox philox(builder, loc, type);
-  Value stream = philox.constant(type, ordinal);
+  Value stream = philox.constant(type, static_cast<uint32_t>(ordinal));
   Words words = philox.run({counter, stream, each(random[2]), each(random[3])},
                            each(random[0]), each(random[1]));
   if (grouped)
@@ -162,17 +168,11 @@ Value ElementEmitter::randomWord(ArrayRef<Value> random, uint32_t ordinal,
   return word;
 }
 
-// The second word of the counter is the op's number, so that two dropouts of a
-// model draw different masks in the same step.
 Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   Lanes input = element(op.getInput(), index);
-  SmallVector<Value, 4> random;
-  for (int64_t i = 0; i < 4; ++i)
-    random.push_back(element(op.getRandom(), {IndexExpr(i)}).value);
   IndexExpr position = space.linearize(index, nn::shapeOf(op.getResult()));
   int depth = std::max(input.depth, space.depth(position));
-  Value word =
-      randomWord(random, static_cast<uint32_t>(op.getOp()), position, depth);
+  Value word = randomWord(op.getRandom(), op.getOp(), position, depth);
 
   // Keeps the element if (word >> 8) · 2⁻²⁴ >= ratio, compared as integers.
   double ratio = op.getRatio().convertToDouble();
@@ -189,4 +189,18 @@ Lanes ElementEmitter::dropout(nn::DropoutOp op, const Index &index) {
   Value result = make<arith::SelectOp>(keep, scaled, number(value, 0));
   return {roundTo(nn::tensorType(op.getResult()).getElementType(), result),
           depth};
+}
+
+// (2 · (word >> 9) + 1) · 2⁻²⁴: 24 bits, which f32 holds exactly.
+Lanes ElementEmitter::uniform(nn::UniformOp op, const Index &index) {
+  IndexExpr position = space.linearize(index, nn::shapeOf(op.getResult()));
+  int depth = space.depth(position);
+  Value word = randomWord(op.getRandom(), op.getOp(), position, depth);
+  Value upper = make<arith::ShRUIOp>(word, splatLike(word.getType(), 8));
+  Value odd = make<arith::OrIOp>(upper, splatLike(word.getType(), 1));
+  Type f32 = builder.getF32Type();
+  if (auto lanes = dyn_cast<VectorType>(odd.getType()))
+    f32 = lanes.clone(f32);
+  Value number = make<arith::SIToFPOp>(f32, odd);
+  return {make<arith::MulFOp>(number, splatLike(f32, 0x1p-24)), depth};
 }
