@@ -68,8 +68,7 @@ static const PipelineStep steps[] = {
     // its loops. Attention reads its tensors in the layout of their
     // producers, batch norms are split where they sum over ranks, GPU products
     // add their biases, and where a GPU has several libraries, one is chosen.
-    // Strategy and schedule have had no influence so
-    // far.
+    // Strategy and schedule have had no influence so far.
     {Phase::Kernels, "stride-attention", createStrideAttention},
     {Phase::Kernels, "decompose-linear-cross-entropy",
      createDecomposeLinearCrossEntropy},

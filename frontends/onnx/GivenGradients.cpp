@@ -76,5 +76,12 @@ LogicalResult frontend::handOverGradients(const ModelFile &model,
       error << " '" << output.name() << "'";
     return error;
   }
+  // Without any gradient the compiler would differentiate after all.
+  if (!done.empty() && llvm::none_of(done.keys(), [&](StringRef name) {
+        return parameters.mayTrain(name);
+      }))
+    return emitError(importer.emitter().loc)
+           << "--gradient names only parameters of '" << importer.path()
+           << "' that are frozen; omit it, or train one of them";
   return success();
 }

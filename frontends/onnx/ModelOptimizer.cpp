@@ -177,7 +177,7 @@ LogicalResult Adoption::setOptions() {
   for (StringRef flag : {"weight-decay", "no-decay"})
     if (isGiven(flag) ||
         llvm::any_of(options.groups, [&](const fsdp::ParameterGroup &group) {
-          return group.find(flag);
+          return group.find(flag) && !group.find("optimizer");
         }))
       return refuse() << "has its weight decay in its nodes, so --" << flag
                       << " has no effect; give --optimizer as well";

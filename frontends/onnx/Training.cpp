@@ -222,10 +222,13 @@ LogicalResult Split::extractUpdate() {
                            "--optimizer";
     *result.update.add_node() = *node;
   }
-  for (const auto &tensor : algorithm.initializer())
+  for (const auto &tensor : algorithm.initializer()) {
     if (needed.contains(tensor.name()) ||
         result.updates.contains(tensor.name()))
       *result.update.add_initializer() = tensor;
+    // Old files list initializers among the inputs, too.
+    needed.erase(tensor.name());
+  }
   for (const auto &input : algorithm.input())
     if (needed.contains(input.name()))
       *result.update.add_input() = input;

@@ -76,7 +76,8 @@ def SynchronizeBatchNorm : Pass<"synchronize-batch-norm", "::mlir::ModuleOp"> {
     in f64 and a 1, from which the number of ranks follows. All ranks then have the same
     statistics, so the running ones take them once, without communication; their variance
     is unbiased for the elements of all ranks. A norm that the backward computes again is
-    summed again, on all ranks alike. `@evaluate` is not changed.
+    summed again, on all ranks alike. `@evaluate` is not changed. A module that the
+    model calls twice is refused.
 
     Before:
     ```mlir

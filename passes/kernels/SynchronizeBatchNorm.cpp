@@ -142,6 +142,15 @@ struct SynchronizeBatchNorm
     auto microbatch = fsdp::getMicrobatch(getOperation());
     if (failed(microbatch))
       return signalPassFailure();
+    // The import has added up the statistics of two calls, with factors for the
+    // elements of one rank.
+    for (auto update : microbatch->getOps<fsdp::UpdateStatisticsOp>())
+      if (update.getStatistic().getDefiningOp<nn::AddOp>()) {
+        update.emitError("'--sync-batchnorm' is not supported for a batch norm "
+                         "that the model calls twice, as that of buffer '")
+            << update.getBuffer() << "'";
+        return signalPassFailure();
+      }
     int64_t norms = synchronizeAll<nn::BatchNormOp>(*microbatch);
     if (norms == 0) {
       getOperation().emitError("'--sync-batchnorm' has no effect: the model "

@@ -557,6 +557,9 @@ TEST_F(OptionsTest, IgnoredFlagsAreRefused) {
        "'--reduce=step' has no effect with '--max-accumulate=1', since a step "
        "has one microbatch; omit it"},
       {{{"max-accumulate", "2"}, {"reduce", "step"}}, ""},
+      {{{"gradient", "dw=w"}, {"sync-batchnorm", "true"}},
+       "'--gradient' names gradients that the graph computes from a rank's own "
+       "statistics; omit '--sync-batchnorm'"},
       {{{"ignored", "bias"}, {"strategy", "ddp"}},
        "'--ignored' has no effect with '--strategy=ddp'; it needs "
        "'--strategy=zero1|zero2|zero3|hybrid|hybrid_zero2'"},

@@ -122,6 +122,9 @@ std::string checkOptions(const CompileOptions &options) {
   if (!options.gradients.empty() && options.lossScale().isOn())
     return "'--gradient' names gradients of a loss that no scale multiplies; "
            "omit '--loss-scale', and f16";
+  if (!options.gradients.empty() && options.syncBatchnorm)
+    return "'--gradient' names gradients that the graph computes from a rank's "
+           "own statistics; omit '--sync-batchnorm'";
   // Refuses what the target does not support yet before anything is compiled.
   // Each message says what to use instead.
   if (options.isCuda() && options.usesF16())

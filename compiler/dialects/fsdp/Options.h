@@ -161,8 +161,7 @@ struct ParameterGroup {
 };
 
 /// An output of the graph that is the gradient of a parameter. Each may have
-/// one
-/// '*', which stands for the same text in both.
+/// one '*', which stands for the same text in both.
 struct GradientRule {
   std::string output, parameter;
 };

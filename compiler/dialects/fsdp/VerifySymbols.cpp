@@ -28,10 +28,13 @@ RankedTensorType getFlatType(LayoutOp layout) {
                                layout.getCompute());
 }
 
-// Shards are multiples of 128 bytes in the compute type (ModuleManifest.cpp),
-// so each of them pads by less than that many elements.
+// Shards are multiples of 128 bytes in the type of --param-dtype
+// (ModuleManifest.cpp), so each of them pads by less than that many elements. A
+// layout that --keep-f32 leaves in f32 is in a program whose type has 16 bits.
 int64_t wholeGradientElementsOf(LayoutOp layout, int64_t maxRanks) {
-  int64_t alignment = 128 * 8 / layout.getCompute().getIntOrFloatBitWidth();
+  int64_t bits =
+      keepsF32(layout) ? 16 : layout.getCompute().getIntOrFloatBitWidth();
+  int64_t alignment = 128 * 8 / bits;
   return static_cast<int64_t>(layout.getElements()) + maxRanks * alignment;
 }
 
@@ -388,13 +391,6 @@ static LogicalResult verifyElements(Operation *op, Value value,
                            << " elements are needed";
 }
 
-// These three name layouts and take no tensors: they work on the memory of
-// layouts.
-LogicalResult
-GatherGradientsOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
-}
-
 LogicalResult
 WholeGradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifyLayout(*this, symbols, getLayoutAttr(), Members::Trainable)))
@@ -404,6 +400,13 @@ WholeGradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
       CompileOptions::of((*this)->getParentOfType<ModuleOp>()).maxRanks;
   return verifyElements(*this, getResult(),
                         wholeGradientElementsOf(layout, maxRanks));
+}
+
+// These three name layouts and take no tensors: they work on the memory of
+// layouts.
+LogicalResult
+GatherGradientsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifyLayouts(*this, symbols, getLayouts(), Members::Trainable);
 }
 
 LogicalResult

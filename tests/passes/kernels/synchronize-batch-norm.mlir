@@ -75,3 +75,19 @@ module attributes {fsdp.options = {"sync-batchnorm" = true}} {
     return
   }
 }
+
+// -----
+
+// The second call of a module would lose its part of the running statistics.
+module attributes {fsdp.options = {"sync-batchnorm" = true}} {
+  fsdp.buffer @mean : tensor<3xf32> {rule = "zeros"}
+  func.func @microbatch(%x: tensor<2x3xf32> {fsdp.input = "x"}, %w: tensor<3xf32> {fsdp.input = "w"}, %b: tensor<3xf32> {fsdp.input = "b"}) {
+    %y, %mean, %variance = nn.batch_norm %x, %w, %b {epsilon = 1.0e-5 : f64} : tensor<2x3xf32>, tensor<3xf32> -> tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>
+    %z, %mean2, %variance2 = nn.batch_norm %y, %w, %b {epsilon = 1.0e-5 : f64} : tensor<2x3xf32>, tensor<3xf32> -> tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>
+    %both = nn.add %mean, %mean2 : tensor<3xf32>
+    // expected-error @below {{'--sync-batchnorm' is not supported for a batch norm that the model calls twice, as that of buffer 'mean'}}
+    fsdp.update_statistics @mean, %both {momentum = 0.19 : f64} : tensor<3xf32>
+    fsdp.report_output "z" %z : tensor<2x3xf32>
+    return
+  }
+}
