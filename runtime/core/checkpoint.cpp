@@ -8,10 +8,12 @@
 // killed leaves the previous checkpoint intact.
 #include "runtime/core/checkpoint.h"
 #include "runtime/comm/reduce.h"
+#include "runtime/core/failure.h"
 #include "runtime/core/new_file.h"
 #include "runtime/core/safetensors.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace fsdpc::runtime {
 namespace {
@@ -87,7 +89,8 @@ OwnPart ownPart(const fsdpc_rank &rank, size_t index, Saved what) {
 
 // Gathers one layout piece by piece and writes it on rank 0. Gradients are
 // divided by V and by the loss's scale, so that the file holds means. Fails
-// only if this rank cannot read its offloaded states, which ends the job.
+// only if this rank cannot read its offloaded states; the others then wait for
+// it.
 Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
                   const std::vector<uint64_t> &offsets, NewFile &file,
                   std::vector<float> &staging) {
@@ -152,14 +155,14 @@ Status saveLayout(fsdpc_rank &rank, size_t index, Saved what,
 
 Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   const Manifest &manifest = rank.manifest;
-  NewFile file;
+  std::optional<NewFile> file(std::in_place);
   Offsets offsets;
   std::string header = describe(manifest, what, offsets);
   bool writes = rank.job.rank == 0;
   // The file keeps a failure until `commit`, since all ranks must take part in
   // every gather.
-  if (writes && file.open(path))
-    (void)bool(file.write(0, header.data(), header.size()));
+  if (writes && file->open(path))
+    (void)bool(file->write(0, header.data(), header.size()));
   // One piece of every rank; also on ranks that only send, because all-gather
   // writes all pieces everywhere.
   std::vector<float> staging(
@@ -167,7 +170,12 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   for (size_t i = 0; i < manifest.layouts.size(); ++i) {
     if (what == Saved::gradients && !manifest.layouts[i].trainable)
       continue;
-    FSDPC_TRY(saveLayout(rank, i, what, offsets.members[i], file, staging));
+    Status read = saveLayout(rank, i, what, offsets.members[i], *file, staging);
+    if (!read) {
+      file.reset();                         // leaves no temporary file
+      awaitTurn(rank.job, /*later=*/false); // ranks may share the disk
+      fail(read.error().message);
+    }
   }
   if (!writes)
     return {};
@@ -176,9 +184,9 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
     std::vector<char> value(
         size_t(bufferElements(buffer) * dtypeBytes(buffer.dtype)));
     rank.device->download(value.data(), rank.buffers[i], value.size());
-    FSDPC_TRY(file.write(offset, value.data(), value.size()));
+    FSDPC_TRY(file->write(offset, value.data(), value.size()));
   }
-  return file.commit();
+  return file->commit();
 }
 
 } // namespace fsdpc::runtime

@@ -154,6 +154,8 @@ Status Trainer::saveResults(Progress &progress) {
   Status saved = saveTo(options.save, Saved::parameters);
   Status averages =
       saveTo(options.saveEma, updated ? Saved::averages : Saved::parameters);
+  if (Status traced = trace.write(*rank); !traced)
+    printWarning(traced.error().message + "; the run has no trace");
   awaitHook();
   // An error ends the job, and rank 0 is the last to have written.
   job.channel[controlChannel]->barrier();
@@ -166,8 +168,6 @@ Status Trainer::saveResults(Progress &progress) {
     FSDPC_TRY(predicted);
     FSDPC_TRY(kept);
   }
-  if (Status traced = trace.write(*rank); !traced)
-    printWarning(traced.error().message + "; the run has no trace");
   job.channel[controlChannel]->barrier();
   return {};
 }

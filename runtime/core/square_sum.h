@@ -48,8 +48,8 @@ struct SquareSum {
   uint64_t digit[normDigits] = {};
   double notFinite = 0; // the sum of infinities and NaNs
 
-  // Adds a number that is not negative. One that is counts as infinite, as does
-  // one of 2^261 or more.
+  // Adds a number. One with a minus sign counts as infinite, as does one of
+  // 2^261 or more: sums of squares have neither.
   FSDPC_SHARED void add(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);

@@ -4,8 +4,8 @@
 // @update. So squares are cut at two places that fit all of the rows at hand,
 // as in the pre-rounding of Rump, Ogita and Oishi (Accurate Floating-Point
 // Summation, 2008): f64 adds the multiples of either place exactly, and with
-// vectors. The digits get the two sums after some hundred rows, and at once a
-// square of which the places leave something.
+// vectors. The digits get the two sums after some hundred rows. A square that
+// has bits below both places goes to the digits at once.
 #pragma once
 
 #include "runtime/core/square_sum.h"

@@ -4,7 +4,9 @@
 usage: offload.py --build DIR
 """
 import json
+import os
 import re
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -48,6 +50,25 @@ def check_strategies(bench) -> None:
             expected[name] = train(name, "zero3", 2, offload=False)
         if train(name, strategy, ranks, *flags, offload=True) != expected[name]:
             raise Failure(f"offloading changes bits: {name}, {strategy}, {ranks} ranks")
+
+
+def check_average(bench) -> None:
+    """If a rank cannot read the averages for --save-ema, the job ends with its error and not with that of a rank that waits for it."""
+    chosen, folder, average = fixture("linears"), bench.path("averaged"), bench.path("averaged.safetensors")
+    program = [bench.path("adamw-zero3-True"), *chosen.data, "--threads", 1, "--steps", 1, "--checkpoint", folder]
+    run([*program, "--ranks", 2])
+    job = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(21000 + os.getpid() % 7000)}
+    # A run with nothing left to train reads states only to save them.
+    fault = {"LD_PRELOAD": str(bench.build / "lib" / "libruntime_fault_shim.so"), "FAULT_PATH": "fsdpc-states", "FAULT_CALL": "read",
+             "FAULT_FROM": "1", "FAULT_ERRNO": "5"}
+    ranks = [subprocess.Popen([str(word) for word in (*program, "--resume", "--save-ema", average)], env={**job, "RANK": rank, **more},
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+             for rank, more in (("0", fault), ("1", {}))]
+    errors = "".join(rank.communicate(timeout=harness.TIMEOUT)[1] for rank in ranks)
+    if any(rank.returncode != 3 for rank in ranks) or errors.count("error: ") != 1 or "error: cannot read '" not in errors:
+        raise Failure(f"states that cannot be read end the job with\n{errors}")
+    if list(bench.folder.glob("*averaged.safetensors*")):
+        raise Failure("a file of averages is left")
 
 
 class Large:
@@ -154,6 +175,7 @@ def check_refusals(bench, large: Large) -> None:
 
 def test(bench, options):
     check_strategies(bench)
+    check_average(bench)
     check_edit(bench)
     large = Large(bench)
     large.check_memory()

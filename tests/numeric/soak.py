@@ -4,8 +4,9 @@ it shows in the weights.
 usage: soak.py --build DIR [--histories 3] [--seed S]
 
 A history is one training that is disturbed several times: killed by SIGKILL, one rank of it or all, while it computes, writes a
-checkpoint or starts; or a call on its checkpoints fails, once or from then on, as on a full disk. Each part runs on a random number of ranks, as threads or under mpirun, with a random strategy and rhythm of
-checkpoints. In the end the weights must have the bits of a run that nobody disturbed. A seed repeats the choices, not the moments.
+checkpoint or starts; or a call on its checkpoints fails, once or from then on, as on a full disk. Each part runs on a random number of
+ranks, as threads or under mpirun, with a random strategy and rhythm of checkpoints. In the end the weights must have the bits of a run
+that nobody disturbed. A seed repeats the choices, not the moments.
 """
 import os
 import random

@@ -229,12 +229,14 @@ TEST_F(Faults, TheLastFilesFailAlone) {
   if (sanitized)
     GTEST_SKIP() << "sanitizers must be loaded first";
   const std::string full = "FAULT_CALL=write FAULT_FROM=1 FAULT_ERRNO=28 ",
-                    flags = "--steps 4 --ranks 2 --checkpoint c --save s.st ";
+                    flags = "--steps 4 --ranks 2 --checkpoint c --save s.st "
+                            "--trace t.json ";
   Outcome outcome = runWith(full + "FAULT_PATH=/.s.st", flags);
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_EQ(outcome.errors(), 1) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("error: cannot save 's.st': "));
   EXPECT_EQ(shell("ls -A c").out, ".lock\nstep-0000004\n");
+  EXPECT_EQ(shell("ls t.*").out, "t.0.json\nt.1.json\n");
   shell("rm -r c");
   for (const char *rank : {"rank-00000", "rank-00001"}) {
     outcome = runWith(full + "FAULT_PATH=" + rank, flags);

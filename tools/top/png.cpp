@@ -1,6 +1,7 @@
-// A plot as a PNG: rsvg-convert, of librsvg, draws the SVG, since fonts and
-// lines are nothing for a few lines of our own. It reads the SVG from memory
-// and writes under a temporary name, so a file that is there stays if it fails.
+// Writes a plot as a PNG. rsvg-convert (of librsvg) draws the SVG, since fonts
+// and a rasteriser would take a library in every build. It reads the SVG from
+// memory and writes under a temporary name, so the file of before stays if it
+// fails.
 #include "runtime/core/new_file.h"
 #include "shared/output_file.h"
 #include "tools/top/top.h"
