@@ -40,6 +40,18 @@ TEST(SquareSum, OfOneNumber) {
   EXPECT_EQ(squares({FLT_MIN, FLT_TRUE_MIN}), 0);
 }
 
+// Optimizers add products that may be zero with either sign. Other negative
+// numbers are not in the range of the digits.
+TEST(SquareSum, MinusZeroIsZero) {
+  SquareSum sum;
+  sum.add(4.0);
+  sum.add(-0.0);
+  sum.carry();
+  EXPECT_EQ(valueOf(sum), 4);
+  sum.add(-1.0);
+  EXPECT_EQ(valueOf(sum), HUGE_VAL);
+}
+
 // Members that are not whole groups, digits that carry, and blocks of more
 // additions than a digit takes at once.
 TEST(SquareSum, OfManyNumbers) {
