@@ -8,6 +8,7 @@
 #include "runtime/core/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -41,12 +42,21 @@ static std::string begunStates(const Manifest &manifest,
   return names;
 }
 
-// Older checkpoints have numbers with 17 digits.
+// Compares numbers by value, since other versions wrote them in another way:
+// 3e+05 for 300000, or 17 digits. Two integers are the same only if their texts
+// are: a double does not hold every seed.
 static bool isSameSetting(const std::string &a, const std::string &b) {
+  if (a == b)
+    return true;
+  const char *fraction = ".eE";
+  if (a.empty() || b.empty() ||
+      (a.find_first_of(fraction) == a.npos &&
+       b.find_first_of(fraction) == b.npos))
+    return false;
   char *endA = nullptr, *endB = nullptr;
-  return a == b ||
-         (std::strtod(a.c_str(), &endA) == std::strtod(b.c_str(), &endB) &&
-          a.find('.') != a.npos && !*endA && !*endB);
+  double number = std::strtod(a.c_str(), &endA);
+  return number == std::strtod(b.c_str(), &endB) && !*endA && !*endB &&
+         std::isfinite(number); // a hash may read as an infinite number
 }
 
 // Says where the run continues, and with what else than before.

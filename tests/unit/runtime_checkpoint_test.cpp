@@ -153,6 +153,26 @@ TEST_F(Checkpoints, StepsCountFromTheStartOfTraining) {
                                      "--lr is '0.007', was '0."));
 }
 
+// Other versions wrote numbers in another way. Seeds are compared exactly.
+TEST_F(Checkpoints, NumbersAreComparedByValue) {
+  const std::string flags = " --lr 300000 --seed 9007199254740993 "
+                            "--checkpoint c ",
+                    manifest = "c/step-0000001/checkpoint.json";
+  ASSERT_EQ(run("--steps 1" + flags).code, 0);
+  auto stored = parseCheckpoint(folder.read(manifest));
+  ASSERT_TRUE(stored) << stored.error().message;
+  for (auto &[name, value] : stored->settings)
+    if (name == "--lr")
+      value = value == "3e+05" ? "300000" : "3e+05";
+    else if (name == "--seed")
+      value = "9007199254740992";
+  folder.write(manifest, toJson(*stored));
+  Outcome outcome = run("--steps 2 --resume" + flags);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("--seed is '9007199254740993', was '"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("--lr is")));
+}
+
 // Of five checkpoints the two newest stay.
 TEST_F(Checkpoints, KeepRemovesTheOldest) {
   ASSERT_EQ(run("--steps 9 --checkpoint c --checkpoint-every 2 --keep 2").code,
