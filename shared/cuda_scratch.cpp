@@ -23,20 +23,32 @@ int64_t divisorUpTo(int64_t count, int64_t limit) {
   return divisor;
 }
 
-// Bytes per element of what travels: 4 unless both types are bf16.
-int64_t sentBytes(const Manifest &manifest) {
-  bool wide = manifest.computeDtype == "f32" || manifest.reduceDtype == "f32";
-  return wide ? 4 : 2;
+// Elements of a layout over all ranks, with padding.
+int64_t wholeElements(const Manifest &manifest, const Layout &layout,
+                      int64_t ranks) {
+  return ranks * shardElements(layout, ranks, manifest.shardAlignment);
 }
 
-// Elements of the largest trainable layout, with padding.
+// Elements of the largest trainable layout.
 int64_t largestWhole(const Manifest &manifest, int64_t ranks) {
   int64_t largest = 0;
   for (const Layout &layout : manifest.layouts)
     if (layout.trainable)
-      largest =
-          std::max(largest, ranks * shardElements(layout, ranks,
-                                                  manifest.shardAlignment));
+      largest = std::max(largest, wholeElements(manifest, layout, ranks));
+  return largest;
+}
+
+// Bytes of the largest gradient as it travels: 4 per element, or 2 if both the
+// layout's type and that of the reduction are bf16.
+int64_t largestSent(const Manifest &manifest, int64_t ranks) {
+  int64_t largest = 0;
+  for (const Layout &layout : manifest.layouts) {
+    bool wide = manifest.computeDtypeOf(layout) == "f32" ||
+                manifest.reduceDtype == "f32";
+    if (layout.trainable)
+      largest = std::max(largest, wholeElements(manifest, layout, ranks) *
+                                      (wide ? 4 : 2));
+  }
   return largest;
 }
 
@@ -126,7 +138,7 @@ int64_t attentionWorkspaceBytes(const AttentionPlan &p) {
 int64_t collectiveScratchBytes(const Manifest &manifest, int64_t ranks) {
   int64_t whole = largestWhole(manifest, ranks);
   int64_t sums = ranks * int64_t(manifest.layouts.size()) * normDigits * 8;
-  return roundUp(whole * sentBytes(manifest), 256) +
+  return roundUp(largestSent(manifest, ranks), 256) +
          roundUp(whole / ranks * 4, 256) + roundUp(sums, 256);
 }
 
@@ -146,8 +158,7 @@ CudaScratch cudaScratch(const Manifest &manifest, int64_t ranks,
                    attentionWorkspaceBytes(plan) - libraryWorkspaceBytes);
   }
   if (communicates) {
-    scratch.wire =
-        roundUp(largestWhole(manifest, ranks) * sentBytes(manifest), 256);
+    scratch.wire = roundUp(largestSent(manifest, ranks), 256);
     scratch.collectives = collectiveScratchBytes(manifest, ranks);
   }
   scratch.tables = tableBytes(manifest, ranks);

@@ -52,8 +52,8 @@ void CudaDevice::gather(const void *shard, void *whole, size_t bytes,
 Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
   FSDPC_TRY(makeCollectives());
   FSDPC_TRY(update->prepare(rank));
-  int64_t element = dtypeBytes(rank.manifest.computeDtype);
-  for (const LayoutBuffers &buffers : rank.layouts) {
+  for (size_t i = 0; i < rank.layouts.size(); ++i) {
+    const LayoutBuffers &buffers = rank.layouts[i];
     if (buffers.masterWhole)
       gather(buffers.masterShard, buffers.masterWhole,
              size_t(buffers.shard) * sizeof(float), gatherChannel,
@@ -63,8 +63,8 @@ Status CudaDevice::gatherWholes(fsdpc_rank &rank) {
         static_cast<void *>(buffers.masterWhole) != buffers.computeWhole;
     if (buffers.computeWhole && separate)
       gather(buffers.computeShard, buffers.computeWhole,
-             size_t(buffers.shard * element), gatherChannel,
-             FSDPC_STREAM_GATHER);
+             size_t(buffers.shard) * wireBytes(computeTypeOf(rank, int32_t(i))),
+             gatherChannel, FSDPC_STREAM_GATHER);
   }
   // The loop may read or overwrite the wholes on any stream afterwards.
   synchronize();
@@ -79,8 +79,8 @@ void CudaDevice::allGather(fsdpc_rank &rank, int count, const int32_t *layouts,
                            void *const *destinations) {
   CallScope scope(context, FSDPC_STREAM_GATHER);
   announce(scope, gatherChannel);
-  WireType type = wireType(rank.manifest.computeDtype);
   for (int i = 0; i < count; ++i) {
+    WireType type = computeTypeOf(rank, layouts[i]);
     const LayoutBuffers &layout = rank.layouts[size_t(layouts[i])];
     size_t bytes = size_t(layout.shard) * wireBytes(type);
     char *own = layout.computeShard;
@@ -170,7 +170,7 @@ void CudaDevice::reduceScatter(fsdpc_rank &rank, int count,
   announce(scope, reduceChannel);
   for (int i = 0; i < count; ++i)
     // The first microbatch of a step overwrites the shard.
-    reduce(rank, layouts[i], gradients[i], wireType(rank.manifest.computeDtype),
+    reduce(rank, layouts[i], gradients[i], computeTypeOf(rank, layouts[i]),
            rank.microbatch > 0);
 }
 
@@ -180,7 +180,7 @@ void CudaDevice::accumulate(fsdpc_rank &rank, int32_t layout,
   CallScope scope(context, FSDPC_STREAM_COMPUTE);
   SumRanks sum;
   sum.parts[0] = gradient;
-  sum.type = wireType(rank.manifest.computeDtype);
+  sum.type = computeTypeOf(rank, layout);
   sum.elements = sum.shardElements =
       rank.manifest.layouts[size_t(layout)].elements;
   sum.shard = rank.layouts[size_t(layout)].gradientWhole;

@@ -113,6 +113,19 @@ TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfOneProcess) {
     }
 }
 
+// A layout that stays f32 in a program of bf16 is gathered and reduced in f32.
+TEST_F(CudaProgram, hasTheHostsBitsWithALayoutInF32) {
+  const std::string environment = "TOY_TYPE=bf16 TOY_REDUCE=bf16 ",
+                    kept = environment + "TOY_TABLE_TYPE=f32";
+  for (const char *ranks : {"--ranks 1", "--ranks 3"}) {
+    SCOPED_TRACE(ranks);
+    std::string flags = std::string("--steps 5 --accumulate 2 ") + ranks;
+    std::string host = trace(HOST_PROGRAM, flags, kept);
+    EXPECT_NE(host, trace(HOST_PROGRAM, flags, environment));
+    EXPECT_EQ(trace(EMULATED_PROGRAM, flags, kept), host);
+  }
+}
+
 // Ranks as processes on an emulated NCCL: the same bits if sums are in rank
 // order, with graphs and without.
 TEST_F(CudaProgram, hasTheHostsBitsOnRanksOfMpi) {

@@ -11,7 +11,8 @@
 //
 // Tests choose what is normally fixed by a compile with environment variables:
 // TOY_STRATEGY (zero3, zero1, ddp, or step for --reduce=step), TOY_OFFLOAD (not
-// empty: states are on disk), TOY_TYPE and TOY_REDUCE (f32, bf16), TOY_TABLE
+// empty: states are on disk), TOY_TYPE and TOY_REDUCE (f32, bf16),
+// TOY_TABLE_TYPE (f32: only the table is kept in f32; zero3 alone), TOY_TABLE
 // (kind of the table's source), TOY_FOLDER (of the weights), TOY_TOKENS,
 // TOY_LIMIT, TOY_FEATURE (of the processor), TOY_PROGRAM_HASH and
 // TOY_SCHEDULE_HASH. With TOY_GRID defined it is a program for the emulated
@@ -41,6 +42,7 @@ std::string setting(const char *name, const char *otherwise) {
 
 const std::string strategy = setting("TOY_STRATEGY", "zero3");
 const std::string type = setting("TOY_TYPE", "f32");
+const std::string tableType = setting("TOY_TABLE_TYPE", type.c_str());
 // Every rank keeps all parameters.
 const bool reshards = strategy == "resharded";
 const bool whole = strategy != "zero3" && strategy != "hybrid" && !reshards;
@@ -53,13 +55,14 @@ enum Slots { gatheredAt = 0, gradientAt = 3, scalarsAt = 5, slots = 6 };
 constexpr int64_t lossAt = 0, validAt = 4, scaleAt = 8, sumsAt = 64,
                   statisticAt = 320;
 
-float load(const void *values, int64_t index) {
-  return type == "bf16" ? fromBf16(static_cast<const uint16_t *>(values)[index])
+float load(const void *values, int64_t index, const std::string &as = type) {
+  return as == "bf16" ? fromBf16(static_cast<const uint16_t *>(values)[index])
                         : static_cast<const float *>(values)[index];
 }
 
-void store(void *values, int64_t index, float value) {
-  if (type == "bf16")
+void store(void *values, int64_t index, float value,
+           const std::string &as = type) {
+  if (as == "bf16")
     static_cast<uint16_t *>(values)[index] = toBf16(value);
   else
     static_cast<float *>(values)[index] = value;
@@ -86,18 +89,18 @@ void forwardBackward(int64_t, int64_t, void *const *buffers) {
       continue;
     float prediction = load(weights, 32);
     for (int64_t t = 0; t < width; ++t)
-      prediction += scale * load(weights, t) * load(table, row[t]);
+      prediction += scale * load(weights, t) * load(table, row[t], tableType);
     float error = prediction - target[i];
     loss += error * error / 2 / valid;
     float slope = error / valid;
     rootGradient[32] += slope;
     for (int64_t t = 0; t < width; ++t) {
-      rootGradient[t] += slope * scale * load(table, row[t]);
+      rootGradient[t] += slope * scale * load(table, row[t], tableType);
       tableGradient[row[t]] += slope * scale * load(weights, t);
     }
   }
   for (int64_t i = 0; i < 10; ++i)
-    store(buffers[5], i, tableGradient[i]);
+    store(buffers[5], i, tableGradient[i], tableType);
   for (int64_t i = 0; i < 33; ++i)
     store(buffers[6], i, rootGradient[i]);
   *static_cast<float *>(buffers[7]) = valid > 0 ? loss : 0 * (1 / valid);
@@ -340,6 +343,7 @@ Manifest describe() {
   manifest.layouts = {layout("embed", 10, true, {table}),
                       layout("root", 33, true, {weight, bias}),
                       layout("frozen", 1, false, {scale})};
+  manifest.layouts[embed].keptF32 = tableType != type;
   Buffer batches;
   batches.name = "batches";
   batches.dtype = "i64";
