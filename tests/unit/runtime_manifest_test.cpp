@@ -1,6 +1,7 @@
 // The manifest survives JSON unchanged, malformed text is refused with the path
 // of the error, and the memory table equals the sum of what each layout keeps.
 // The expected bytes are worked out by hand.
+#include "shared/cuda_scratch.h"
 #include "shared/manifest.h"
 #include "shared/memory_plan.h"
 
@@ -75,13 +76,19 @@ TEST(Manifest, RoundTrips) {
   Manifest manifest = sample();
   manifest.reshardTo = 2;
   manifest.layouts[0].secondary = true;
+  manifest.layouts[0].offloaded = true;
+  manifest.maxAccumulate = 4;
+  manifest.buffers[0].countsOneRank = true;
   std::string text = toJson(manifest);
   auto read = fromJson(text.data(), text.size());
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(toJson(*read), text);
   EXPECT_EQ(read->lr, 0.1);
   EXPECT_EQ(read->reshardTo, 2);
+  EXPECT_EQ(read->maxAccumulate, 4);
   EXPECT_TRUE(read->layouts[0].secondary);
+  EXPECT_TRUE(read->layouts[0].offloaded);
+  EXPECT_TRUE(read->buffers[0].countsOneRank);
   EXPECT_EQ(read->layouts[0].members[0].source.offset, uint64_t(1) << 63);
 }
 
@@ -135,6 +142,13 @@ TEST(Manifest, RefusesWhatTheRuntimeCannotRun) {
   EXPECT_THAT(
       readError(toJson(manifest)),
       HasSubstr("'h.0' has a secondary shard, but is not cut over all"));
+  // States lie on disk only if there are any.
+  manifest = sample();
+  manifest.layouts[0].offloaded = true;
+  EXPECT_EQ(readError(toJson(manifest)), "");
+  manifest.layouts[0].states = 0;
+  EXPECT_THAT(readError(toJson(manifest)),
+              HasSubstr("'h.0' is offloaded, but has no states"));
   manifest = sample();
   manifest.reshardTo = manifest.maxRanks + 1;
   EXPECT_THAT(readError(toJson(manifest)),
@@ -195,6 +209,8 @@ TEST(Manifest, TrustsNothing) {
               HasSubstr("has -9223372036854775808 elements"));
   EXPECT_THAT(with("\"arenaBytes\": 0", "\"arenaBytes\": -1"),
               HasSubstr("'arenaBytes' is -1"));
+  EXPECT_THAT(with("\"maxAccumulate\": 0", "\"maxAccumulate\": -1"),
+              HasSubstr("'maxAccumulate' is -1"));
   EXPECT_THAT(with("\"maxRanks\": 1024", "\"maxRanks\": 0"),
               HasSubstr("'maxRanks' is 0"));
   // Products that overflow, to 0 and to 960.
@@ -254,6 +270,22 @@ TEST(MemoryPlan, KeptWholeHoldsTheMaster) {
   memory = layoutMemory(manifest, manifest.layouts[0], 3, 3);
   EXPECT_EQ(memory.master, 0);
   EXPECT_EQ(memory.compute, 3 * 352 * 4);
+}
+
+// Gradients travel in bf16 only if the layout and the reduction have it, so the
+// layouts that stay f32 decide the size, even if another one has more elements.
+// 1000 elements on 4 ranks are 4 x 256 with padding, 1200 are 4 x 320.
+TEST(MemoryPlan, LayoutsThatStayF32TravelInF32) {
+  Manifest manifest = sample();
+  manifest.computeDtype = manifest.reduceDtype = "bf16";
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 2);
+  manifest.layouts[0].keptF32 = true;
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 4);
+  Layout larger = manifest.layouts[0];
+  larger.keptF32 = false;
+  larger.elements = 1200;
+  manifest.layouts.push_back(larger);
+  EXPECT_EQ(cudaScratch(manifest, 4, true).wire, 4 * 256 * 4);
 }
 
 // Six ranks in groups of three: a rank owns two of zero3's shards at that
