@@ -55,23 +55,54 @@ static std::string temporaryName(const std::string &path) {
          digits;
 }
 
-// With 64 random bits a second attempt is hardly ever needed.
-int createBeside(const std::string &path, unsigned mode,
-                 std::string &temporary) {
+// Calls `make` with names next to `path` until one is not taken, which goes to
+// `temporary`. Returns what `make` returned, or -1. With 64 random bits a second
+// attempt is hardly ever needed.
+template <class Make>
+static int makeBeside(const std::string &path, std::string &temporary,
+                      const Make &make) {
   for (int attempt = 0; attempt < 16; ++attempt) {
     std::string name = temporaryName(path);
     if (name.empty())
       return -1;
-    int file = ::open(name.c_str(),
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                      mode_t(mode));
-    if (file >= 0)
+    int made = make(name.c_str());
+    if (made >= 0)
       temporary = name;
     // A taken name is worth another attempt; any other error stays the same.
-    if (file >= 0 || errno != EEXIST)
-      return file;
+    if (made >= 0 || errno != EEXIST)
+      return made;
   }
   return -1;
+}
+
+int createBeside(const std::string &path, unsigned mode,
+                 std::string &temporary) {
+  return makeBeside(path, temporary, [&](const char *name) {
+    return ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                  mode_t(mode));
+  });
+}
+
+// The name of an unnamed file in /proc, where a link finds it.
+static std::string placeInProc(int file) {
+  return "/proc/self/fd/" + std::to_string(file);
+}
+
+int createUnnamed(const std::string &folder, unsigned mode) {
+  int file = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC,
+                    mode_t(mode));
+  if (file < 0 || access(placeInProc(file).c_str(), F_OK) == 0)
+    return file;
+  ::close(file);
+  return -1;
+}
+
+bool nameBeside(int file, const std::string &path, std::string &temporary) {
+  std::string from = placeInProc(file);
+  return makeBeside(path, temporary, [&](const char *name) {
+           return linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name,
+                         AT_SYMLINK_FOLLOW);
+         }) >= 0;
 }
 
 bool writeAll(int descriptor, const void *data, uint64_t bytes) {

@@ -52,6 +52,15 @@ bool mayBeReplaced(const std::string &path);
 int createBeside(const std::string &path, unsigned mode,
                  std::string &temporary);
 
+// Creates a file without a name, which is gone if the process ends before
+// `nameBeside`, however it ends. Returns a descriptor for writing, or -1 where
+// the folder's file system has no such files or /proc is missing.
+int createUnnamed(const std::string &folder, unsigned mode);
+// Gives an unnamed file a random name in the folder of `path`, for somebody who
+// will rename it to `path`; the name goes to `temporary`. Returns false with
+// errno set on failure.
+bool nameBeside(int file, const std::string &path, std::string &temporary);
+
 // Writes `bytes` to a descriptor, at its position. Returns false and sets errno
 // on failure, when part of them may be written.
 bool writeAll(int descriptor, const void *data, uint64_t bytes);

@@ -5,7 +5,8 @@
 // path.
 //
 // The file appears under its name only when it is complete: a run that is
-// killed leaves the previous checkpoint intact.
+// killed leaves the previous checkpoint intact, and no other file where the file
+// system has files without names: the end of any rank ends rank 0 too.
 #include "runtime/core/checkpoint.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/core/failure.h"
@@ -161,7 +162,7 @@ Status save(fsdpc_rank &rank, Saved what, const std::string &path) {
   bool writes = rank.job.rank == 0;
   // The file keeps a failure until `commit`, since all ranks must take part in
   // every gather.
-  if (writes && file->open(path))
+  if (writes && file->openUnnamed(path))
     (void)bool(file->write(0, header.data(), header.size()));
   // One piece of every rank; also on ranks that only send, because all-gather
   // writes all pieces everywhere.

@@ -28,12 +28,16 @@ NewFile::~NewFile() {
 }
 
 Status NewFile::open(const std::string &target) {
-  return failure = create(target);
+  return failure = create(target, true);
+}
+
+Status NewFile::openUnnamed(const std::string &target) {
+  return failure = create(target, false);
 }
 
 // stat follows a link, so a link to a device is refused; the rename in `commit`
 // replaces a link to a regular file by the file itself, but not one into /proc.
-Status NewFile::create(const std::string &target) {
+Status NewFile::create(const std::string &target, bool named) {
   path = target;
   struct stat status;
   bool exists = stat(path.c_str(), &status) == 0;
@@ -48,7 +52,10 @@ Status NewFile::create(const std::string &target) {
     return fileError(path, "save");
   // In the same folder, because a rename cannot cross file systems. 0666 is cut
   // by the process's umask, as for any new file.
-  descriptor = createBeside(path, 0666, temporary);
+  if (!named)
+    descriptor = createUnnamed(folderOf(path), 0666);
+  if (descriptor < 0)
+    descriptor = createBeside(path, 0666, temporary);
   if (descriptor < 0)
     return fileError(path, "save");
   // A private file stays private.
@@ -72,6 +79,10 @@ Status NewFile::commit() {
   // Before the rename, or a power failure could leave an empty file under the
   // final name.
   if (fsync(descriptor) != 0)
+    return fileError(path, "save");
+  // A link cannot replace a file as a rename can, so an unnamed file gets a
+  // temporary name first.
+  if (temporary.empty() && !nameBeside(descriptor, path, temporary))
     return fileError(path, "save");
   // close releases the descriptor even if it fails, so it is never called
   // twice.

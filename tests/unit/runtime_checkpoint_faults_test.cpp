@@ -231,7 +231,8 @@ TEST_F(Faults, TheLastFilesFailAlone) {
   const std::string full = "FAULT_CALL=write FAULT_FROM=1 FAULT_ERRNO=28 ",
                     flags = "--steps 4 --ranks 2 --checkpoint c --save s.st "
                             "--trace t.json ";
-  Outcome outcome = runWith(full + "FAULT_PATH=/.s.st", flags);
+  // Until it is complete, the file of --save is '#INODE (deleted)'.
+  Outcome outcome = runWith(full + "FAULT_PATH=/#", flags);
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_EQ(outcome.errors(), 1) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("error: cannot save 's.st': "));

@@ -28,6 +28,20 @@ TEST_F(Faults, EveryFileIsTheOldOneOrTheNewOne) {
   }
 }
 
+// The end of one rank kills the others, rank 0 in the middle of its file of
+// --save. Until it is complete, this file has no name that could stay.
+TEST_F(Faults, AKilledSaveLeavesNothing) {
+  if (sanitized)
+    GTEST_SKIP() << "sanitizers must be loaded first";
+  folder.write("s.st", "old");
+  Outcome killed = runWith("FAULT_PATH=/# FAULT_CALL=write FAULT_AT=2 "
+                           "FAULT_KILL=1",
+                           "--steps 2 --ranks 2 --save s.st");
+  EXPECT_EQ(killed.code, 137) << killed.err;
+  EXPECT_EQ(folder.read("s.st"), "old");
+  EXPECT_EQ(shell("ls -A | grep tmp-").out, "");
+}
+
 // A read that fails may succeed later: the run goes on, and says so once. A
 // disk that stays bad ends it, with the name of the file and the byte.
 TEST_F(Faults, ReadsOfDataAreTriedAgain) {
