@@ -229,8 +229,8 @@ void HostDevice::optimizer(fsdpc_rank &rank, const fsdpc_kernel *kernel,
   run(FSDPC_STREAM_COMPUTE, [=, this, &rank]() mutable {
     if (reported.nonFinite >= 0)
       return;
-    // Has its capacity after the first step.
     const Layout &layout = rank.manifest.layouts[size_t(index)];
+    // Has its capacity after the first step.
     roundedSums.resize(sums ? layout.members.size() * size_t(perMember) : 0);
     int64_t failed; // an infinite sum is the program's to judge
     for (size_t i = 0; i < roundedSums.size(); ++i)
