@@ -93,6 +93,39 @@ static bool isMet(const OptionInfo &option, const CompileOptions &options) {
   });
 }
 
+// Refuses what the target does not support yet, before anything is compiled: the
+// first row that is used, with what to use instead.
+static std::string checkTarget(const CompileOptions &options) {
+  if (!options.isCuda())
+    return "";
+  auto countsZeroed = [](const ReduceHook &hook) {
+    return hook.kind == ReduceHook::Kind::ZeroNonfinite;
+  };
+  auto isHybridRule = [](const StrategyRule &rule) {
+    return isHybrid(rule.strategy);
+  };
+  struct {
+    bool isUsed;
+    const char *what, *instead;
+  } unsupported[] = {
+      {options.usesF16(), "f16 ('--param-dtype' or '--reduce-dtype') is",
+       "; use bf16, which needs no loss scale"},
+      {llvm::any_of(options.reduceHooks, countsZeroed),
+       "'--reduce-hook=zero-nonfinite' is", ""},
+      {options.lossScale().isOn(), "'--loss-scale' is", ""},
+      {options.syncBatchnorm, "'--sync-batchnorm' is", ""},
+      {!options.keptF32.empty(), "'--keep-f32' is", ""},
+      {isHybrid(options.strategy) ||
+           llvm::any_of(options.strategyRules, isHybridRule),
+       "the hybrid strategies are",
+       "; use zero3, or zero2 for hybrid_zero2"}};
+  for (const auto &row : unsupported)
+    if (row.isUsed)
+      return std::string(row.what) + " not supported with '--target=" +
+             findOption("target")->print(options) + "'" + row.instead;
+  return "";
+}
+
 // Checks conditions of the options that were given against the values of the
 // others, given or not.
 std::string checkOptions(const CompileOptions &options) {
@@ -125,36 +158,8 @@ std::string checkOptions(const CompileOptions &options) {
   if (!options.gradients.empty() && options.syncBatchnorm)
     return "'--gradient' names gradients that the graph computes from a rank's "
            "own statistics; omit '--sync-batchnorm'";
-  // Refuses what the target does not support yet before anything is compiled.
-  // Each message says what to use instead.
-  if (options.isCuda() && options.usesF16())
-    return "f16 ('--param-dtype' or '--reduce-dtype') is not supported with "
-           "'--target=" +
-           findOption("target")->print(options) +
-           "'; use bf16, which needs no loss scale";
-  auto countsZeroed = [](const ReduceHook &hook) {
-    return hook.kind == ReduceHook::Kind::ZeroNonfinite;
-  };
-  if (options.isCuda() && llvm::any_of(options.reduceHooks, countsZeroed))
-    return "'--reduce-hook=zero-nonfinite' is not supported with '--target=" +
-           findOption("target")->print(options) + "'";
-  if (options.isCuda() && options.lossScale().isOn())
-    return "'--loss-scale' is not supported with '--target=" +
-           findOption("target")->print(options) + "'";
-  if (options.isCuda() && options.syncBatchnorm)
-    return "'--sync-batchnorm' is not supported with '--target=" +
-           findOption("target")->print(options) + "'";
-  if (options.isCuda() && !options.keptF32.empty())
-    return "'--keep-f32' is not supported with '--target=" +
-           findOption("target")->print(options) + "'";
-  auto isHybridRule = [](const StrategyRule &rule) {
-    return isHybrid(rule.strategy);
-  };
-  if (options.isCuda() && (isHybrid(options.strategy) ||
-                           llvm::any_of(options.strategyRules, isHybridRule)))
-    return "the hybrid strategies are not supported with '--target=" +
-           findOption("target")->print(options) +
-           "'; use zero3, or zero2 for hybrid_zero2";
+  if (fault = checkTarget(options); !fault.empty())
+    return fault;
   if (options.planRanksPerNode > 0 &&
       options.planRanks % options.planRanksPerNode)
     return "'--plan-ranks-per-node=" +
