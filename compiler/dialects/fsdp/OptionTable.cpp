@@ -175,7 +175,6 @@ constexpr OptionInfo table[] = {
         "given: cast=bf16|f16, clip-value=X, predivide=X, "
         "average=before|after, zero-nonfinite, quantize=i8[,block=N], or "
         "FILE.mlir:@FUNCTION"),
-
     option<&Options::offload>(
         "offload", Group::Sharding, "WHAT",
         "keeps the optimizer's states in a file and not in memory "

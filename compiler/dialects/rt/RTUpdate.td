@@ -295,7 +295,8 @@ def RT_OptimizerOp : RT_Command<"optimizer", "compute",
     ```
   }];
   let arguments = (ins RT_Kernel<>:$kernel, RT_LayoutIndex:$layout, RT_Read<>:$scale,
-                       RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">, "int32_t $name", "constant">:$per_member,
+                       RT_PassedAttr<DefaultValuedAttr<I32Attr, "0">,
+                                     "int32_t $name", "constant">:$per_member,
                        RT_Read<Optional<RT_Pointer>>:$sums, RT_Read<Optional<RT_Pointer>>:$factors,
                        RT_Read<Optional<RT_Pointer>>:$updates,
                        RT_Read<Optional<RT_Pointer>>:$gradient);
