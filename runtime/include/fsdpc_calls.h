@@ -160,9 +160,9 @@ void fsdpc_whole_gradient(fsdpc_rank *, int32_t layout, void *gradient);
 /* Applies the batch statistics of the ranks to a buffer. Stream REDUCE.
  * Gathers every rank's statistic (f32, the buffer's length), then computes,
  * for the ranks in order, buffer = (1 - momentum) · buffer + momentum ·
- * statistic. `mode` is one of FSDPC_BUFFERS_*: with 1 the rank applies its own
- * statistic and gathers nothing, with 2 all ranks apply that of rank 0, with 3
- * the mean over ranks. */
+ * statistic. `mode` is one of FSDPC_BUFFERS_*: with LOCAL the rank applies its
+ * own statistic and gathers nothing, with BROADCAST all ranks apply that of
+ * rank 0, with AVERAGE the mean over ranks. */
 void fsdpc_update_statistics(fsdpc_rank *, int32_t buffer,
                              const void *statistic, double momentum,
                              int32_t mode);

@@ -200,8 +200,9 @@ def RT_UpdateStatisticsOp : RT_Command<"update_statistics", "reduce",
     Calls `fsdpc_update_statistics` on stream `reduce`. Gathers every rank's
     statistic (f32, the buffer's length), then computes, for the ranks in order,
     buffer = (1 - momentum) · buffer + momentum · statistic. `mode` is one of
-    FSDPC_BUFFERS_*: with 1 the rank applies its own statistic and gathers nothing,
-    with 2 all ranks apply that of rank 0, with 3 the mean over ranks.
+    FSDPC_BUFFERS_*: with LOCAL the rank applies its own statistic and gathers
+    nothing, with BROADCAST all ranks apply that of rank 0, with AVERAGE the mean over
+    ranks.
 
     **Constraints**
     - `buffer` names an `fsdp.buffer` of the statistic's length.
