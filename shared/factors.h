@@ -47,7 +47,7 @@ inline FactorShape factorShapeOf(const std::vector<int64_t> &shape) {
   return result;
 }
 
-/// What follows a parameter's name in those of its state, as torch names it.
+/// The ends of the names of a parameter's state, as in torch.
 constexpr const char *rowFactors = ".row_var";
 constexpr const char *columnFactors = ".col_var";
 constexpr const char *vectorFactors = ".variance";

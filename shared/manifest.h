@@ -41,7 +41,7 @@ struct Output {
   bool isScalar() const { return shape.empty(); }
 };
 
-// Where the initial value of a parameter or buffer comes from.
+// The source of the initial value of a parameter or buffer.
 struct Source {
   std::string kind; // "file", "embedded", "rule", "none"
   std::string file; // file: path of the model's data file when it was compiled
@@ -104,7 +104,8 @@ struct Buffer {
   std::string dtype;
   int64_t addEachMicrobatch = 0; // num_batches_tracked: grows by V per step,
   bool countsOneRank = false;    // or by K, where ranks share their batches
-  // Of the optimizer: zero at the start, and no value of the model.
+  // True if it belongs to the optimizer: zero at the start, and no value of the
+  // model.
   bool optimizerState = false;
   Source source;
 };
@@ -226,7 +227,7 @@ struct Manifest {
   double lr = 0;
   double maxNorm = 0; // of clipping; 0: none
   LossScale lossScale;
-  // What hooks on the reduction do to gradients: they divide them by a number,
+  // The effects of hooks on the reduction: they divide gradients by a number,
   // and by the number of microbatches of a step, and count gradients that are
   // not finite. The update takes the factors back.
   double predivided = 1;

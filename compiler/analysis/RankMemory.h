@@ -36,7 +36,7 @@ struct RankMemory {
   explicit RankMemory(mlir::ModuleOp module);
 
   int64_t total() const;
-  // By kind: parameters, gradients, optimizer, …
+  // The bytes of each kind: parameters, gradients, optimizer, …
   std::vector<schedule::Contributor> kinds;
   int64_t ranks;
 };

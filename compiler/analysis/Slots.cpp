@@ -97,7 +97,7 @@ private:
   const SlotOptions &options;
   SymbolTableCollection symbols;
   SmallVector<Slot> slots;
-  // By node: itself at offset 0, or where it has moved.
+  // The place of each node: itself at offset 0, or where it has moved.
   SmallVector<Place> parent;
   DenseMap<Value, Place> places;
 };

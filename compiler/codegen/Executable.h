@@ -11,7 +11,7 @@
 namespace fsdpc::codegen {
 
 struct ExecutableOptions {
-  // Where the program goes. It is replaced only when the new one is complete.
+  // The file of the program. It is replaced only when the new one is complete.
   std::string path;
   std::string commandLine;  // the command line of fsdpc, for --info
   std::string dumpFolder;   // keeps PTX and cubins here, unless empty

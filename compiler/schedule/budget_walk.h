@@ -16,7 +16,7 @@ namespace fsdpc::schedule {
 
 /// How a walk trades time for memory.
 struct Policy {
-  /// Which of the two goes first in a gap.
+  /// True if gathers go before reductions in a gap.
   bool gathersFirst;
   /// When the ops reach each position, by a schedule that may be similar.
   std::vector<double> reach;

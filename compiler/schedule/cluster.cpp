@@ -31,8 +31,8 @@ double deviate(uint64_t bits) {
   return (sum / 65536 - 2) * std::sqrt(3.0);
 }
 
-/// By what each rank's ops take longer: stragglers are the first places of a
-/// shuffle.
+/// Returns the factor by which each rank's ops take longer: stragglers are the
+/// first places of a shuffle.
 std::vector<double> factorsOf(int ranks, const Unevenness &unevenness) {
   std::vector<double> factors(ranks, 1);
   std::vector<int> order(ranks);

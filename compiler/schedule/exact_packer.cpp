@@ -111,7 +111,7 @@ Search::Search(const std::vector<Interval> &all, int64_t capacity,
 }
 
 void Search::sortByPreference(const SearchOptions &options) {
-  // By index of the interval; buffers of 0 bytes have no entry in `buffers`.
+  // One per interval; buffers of 0 bytes have no entry in `buffers`.
   std::vector<double> value(intervals);
   for (const Buffer &b : buffers) {
     double length = b.end - b.begin;

@@ -77,7 +77,8 @@ private:
     byStart.emplace(start, bytes);
     bySize.emplace(bytes, start);
   }
-  // By value: the arguments may be read from the node that is erased.
+  // Takes its arguments by value, since they may be read from the node that is
+  // erased.
   void erase(int64_t start, int64_t bytes) {
     byStart.erase(start);
     bySize.erase({bytes, start});

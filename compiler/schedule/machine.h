@@ -20,8 +20,8 @@ inline int64_t bytesOf(ElementType type) {
   return type == ElementType::F32 ? 4 : 2;
 }
 
-/// What the ops of one class reach in one type, per core of the host or per
-/// GPU.
+/// The speed that ops of one class reach in one type, per core of the host or
+/// per GPU.
 struct Rate {
   double gflops = 0;    ///< 10⁹ flop/s; 0: memory alone bounds the class
   double memoryGBs = 0; ///< 10⁹ bytes/s, read and written
@@ -38,16 +38,16 @@ struct Link {
 
 struct Machine {
   std::string name;
-  /// By class of op (see `opClasses`). "default" is there, and stands for the
-  /// classes that are not.
+  /// One entry per class of op (see `opClasses`). "default" is there, and
+  /// stands for the classes that are not.
   std::map<std::string, Rates, std::less<>> rates;
   Link node;            ///< between ranks of a node
   Link nodes;           ///< between nodes
   int ranksPerNode = 0; ///< also the ranks of a shard group; 0: all
   /// Gathers and reductions share one link: one waits for the other.
   bool sharedLink = false;
-  /// By this share of their time, ops take longer while a collective is under
-  /// way: 0.1 is a tenth.
+  /// The share of their time by which ops take longer while a collective is
+  /// under way: 0.1 is a tenth.
   double computeSlowdown = 0;
   double memoryGiB = 0; ///< of a rank; 0: not known
   int cores = 1;        ///< per rank (--plan-threads)

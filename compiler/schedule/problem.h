@@ -140,7 +140,7 @@ struct Problem {
   /// The bytes that the rank holds outside the arena: shards, optimizer state,
   /// stacks.
   int64_t baseBytes = 0;
-  /// By this share of their time, ops take longer while a channel is busy.
+  /// The share of their time by which ops take longer while a channel is busy.
   double computeSlowdown = 0;
   Options options;
 
@@ -181,7 +181,8 @@ struct Timeline {
   double slowedUs = 0;
   double stepUs = 0;
 
-  /// What the step takes beyond its ops: what solvers minimise.
+  /// Returns the time, in µs, that the step takes beyond its ops. Solvers
+  /// minimise it.
   double lostUs() const { return totalExposedUs + slowedUs; }
 };
 

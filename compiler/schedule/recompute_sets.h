@@ -8,7 +8,7 @@
 
 namespace fsdpc::schedule {
 
-/// What computing a unit again in the backward saves and costs.
+/// The bytes that computing a unit again in the backward saves, and its cost.
 struct RecomputeTrade {
   int64_t freedBytes = 0; ///< kept from forward to backward, and then no longer
   double costUs = 0;      ///< of the repeated ops

@@ -17,7 +17,7 @@ namespace fsdpc::schedule {
 
 namespace {
 
-/// Where an action stands: a row, and the op of it.
+/// The place of an action: a row, and its op.
 struct Place {
   std::string unit, pass;
   int row = 0, offset = 0;
@@ -30,7 +30,7 @@ struct Place {
 struct Unfolded {
   /// Per segment: unit, pass and the number of ops.
   std::vector<std::pair<std::string, int>> segments;
-  /// By verb and name, and the number of the occurrence.
+  /// The key is verb and name, and the number of the occurrence.
   std::map<std::pair<std::string, int>, Place> actions;
   /// The lines of the totals: those that begin with '#' after the last row.
   std::vector<std::string> totals;

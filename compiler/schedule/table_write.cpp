@@ -18,7 +18,7 @@ namespace {
 
 constexpr double mebibyte = 1 << 20;
 
-/// What happens in a row, and what it costs.
+/// The events of a row, and their cost.
 struct Row {
   TableRow place;
   /// Names are relative to the unit's number.

@@ -42,7 +42,7 @@ private:
   Location loc;
   // The parameter to which a state belongs.
   llvm::DenseMap<const UpdateArgument *, const UpdateArgument *> owners;
-  // Of the first parameter, and so of all others.
+  // The names for the first parameter, and so for all others.
   std::vector<std::string> stateNames;
   std::string program;
   const UpdateArgument *first = nullptr, *rate = nullptr;

@@ -14,7 +14,7 @@ namespace fsdpc::frontend {
 mlir::FailureOr<InitialValues> readInitialization(const Training &training,
                                                   GraphImporter &importer);
 
-// The update of a model's training as ops, whose arguments are classified.
+// Holds the update of a model's training as ops, with classified arguments.
 struct ImportedUpdate {
   mlir::OwningOpRef<mlir::ModuleOp> holder; // of the block
   UpdateArguments arguments;

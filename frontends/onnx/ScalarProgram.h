@@ -20,7 +20,7 @@ struct UpdateArgument {
   std::string torchName = {}; // of a state, or empty
   double initial = 0;         // of each element of a state, or of a number
   bool isUneven = false;      // its elements start with several values
-  // Of numbers. One that begins with the learning rate has no value of its own
+  // For numbers. One that begins with the learning rate has no value of its own
   // if it is fed. Each step multiplies the number by `change`, or adds it.
   bool isRate = false, isFed = false, multiplies = false;
   double change = 0;
@@ -37,7 +37,7 @@ struct UpdateArguments {
   }
 };
 
-// What the new value of one parameter depends on.
+// The values on which the new value of one parameter depends.
 struct UpdateSlice {
   UpdateArgument *parameter;
   // In the order in which the ops lead to them, so that parameters with the

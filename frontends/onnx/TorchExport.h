@@ -1,6 +1,6 @@
-// What a model says of its training beyond the graph. torch's exporter drops
-// everything that only matters to gradients; some of it can be read from the
-// metadata that it leaves, the rest is written by the Python package
+// Reads what a model says of its training beyond the graph. torch's exporter
+// drops everything that only matters to gradients; some of it can be read from
+// the metadata that it leaves, the rest is written by the Python package
 // (frontends/torch). docs/onnx.md lists what is read.
 #pragma once
 

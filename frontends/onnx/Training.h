@@ -15,7 +15,7 @@
 
 namespace fsdpc::frontend {
 
-// Empty for a model without `training_info`.
+// Holds the training of a model; empty if it has no `training_info`.
 struct Training {
   // A tensor of which a Gradient node takes the derivative, with the name of
   // that derivative, and which a binding updates.
@@ -26,7 +26,7 @@ struct Training {
   std::string loss; // empty: the algorithm has no Gradient node
   std::vector<Trained> trained;
   llvm::StringSet<> parameters; // those of `trained`
-  // By the tensor that changes: the tensor that holds its new value.
+  // Maps a tensor that changes to the tensor that holds its new value.
   std::map<std::string, std::string> updates, initial;
   // The nodes behind the Gradient nodes, with the algorithm's tensors.
   onnx::GraphProto update;

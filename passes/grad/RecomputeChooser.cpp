@@ -1,6 +1,6 @@
-// What the backward computes again: the cheap ops of a unit that pay, chosen
-// like a min-cut partitioner would, but greedily and within the unit; or all
-// ops of a unit; and what the latter is worth to a search for a memory limit.
+// Chooses what the backward computes again: the cheap ops of a unit that pay,
+// as a min-cut partitioner would, but greedily and within the unit; or all ops
+// of a unit. Estimates what the latter is worth to a search for a memory limit.
 #include "passes/grad/RecomputeChooser.h"
 
 #include "compiler/dialects/fsdp/Machine.h"

@@ -62,7 +62,7 @@ private:
   llvm::SetVector<mlir::Operation *> chosen;
 };
 
-/// What computing a unit again is worth.
+/// The memory that computing a unit again saves, and the time that it costs.
 struct UnitTrade {
   std::string unit;
   schedule::RecomputeTrade worth;

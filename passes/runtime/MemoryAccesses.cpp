@@ -1,5 +1,5 @@
-// From effects to bytes. A pointer operand says which bytes of which space an
-// op reaches, a symbol says whose memory: shards and copies of a layout's
+// Turns effects into bytes. A pointer operand says which bytes of which space
+// an op reaches, a symbol says whose memory: shards and copies of a layout's
 // parameters are one memory, so that a gather in place is ordered as well.
 #include "passes/runtime/MemoryAccesses.h"
 

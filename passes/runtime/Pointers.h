@@ -1,5 +1,5 @@
-// From tensor values to pointers: which space, symbol and offset hold a value
-// after planning; and the symbols that pointers name.
+// Turns tensor values into pointers: the space, symbol and offset that hold a
+// value after planning. Finds the symbols that pointers name.
 #pragma once
 
 #include "compiler/dialects/fsdp/FSDPDialect.h"

@@ -71,7 +71,8 @@ private:
     constexpr int64_t alignment = 128;
     auto timeOf = inGroups ? schedule::groupGatherUs : schedule::allGatherUs;
     std::vector<schedule::Collective> &all = problem.collectives;
-    // Of the same unit and alive in the run: its window must lie in it.
+    // The gather of the same unit that is alive in the run: its window must lie
+    // in it.
     auto found = llvm::find_if(all, [&](const schedule::Collective &c) {
       return c.kind == schedule::CollectiveKind::Gather &&
              units[&c - all.data()] == run.label && c.latest < run.end &&

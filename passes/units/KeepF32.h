@@ -1,4 +1,4 @@
-// Which ops and parameters stay in f32 beside --param-dtype.
+// Finds the ops and parameters that stay in f32 beside --param-dtype.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"

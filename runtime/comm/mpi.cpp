@@ -170,7 +170,7 @@ private:
   MpiChannel channel;
 };
 
-// By windows in shared memory, if all ranks are on one node, or by messages.
+// Uses windows in shared memory if all ranks are on one node, else messages.
 // All ranks take the same path, since all know the places of all.
 std::unique_ptr<Communicator> makeCommunicator(MpiChannel channel) {
   if (!channel.onOneNode() || channel.size() == 1)

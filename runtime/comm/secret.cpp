@@ -127,7 +127,7 @@ bool readSecret(int folder, const std::string &name, Bytes32 &bytes) {
 
 } // namespace
 
-// By the folder's descriptor: the path may lead elsewhere by now.
+// Uses the folder's descriptor: the path may lead elsewhere by now.
 JobKey::~JobKey() {
   if (folder < 0)
     return;

@@ -17,8 +17,8 @@ namespace fsdpc::runtime {
 
 namespace {
 
-// What the ranks must agree on: a collective of the training loop, or a plain
-// transfer.
+// The kinds of transfer. The ranks must agree on the kind: a collective of the
+// training loop, or a plain transfer.
 enum class Operation : uint64_t { transfer, barrier, gather, exchange };
 
 // Sent as it lies in memory: all ranks run the same executable.

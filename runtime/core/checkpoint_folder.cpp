@@ -121,7 +121,7 @@ Status CheckpointFolder::recover() const {
   auto names = namesIn(path);
   FSDPC_TRY(names);
   for (const std::string &name : *names) {
-    // What a rank tried to write, to see whether it can.
+    // A file by which a rank has tried whether it can write.
     if (name.rfind(".rank-", 0) == 0 &&
         unlink((path + "/" + name).c_str()) != 0)
       return fileError(path + "/" + name, "remove");
@@ -185,7 +185,7 @@ Result<std::vector<int64_t>> CheckpointFolder::steps() const {
   return steps;
 }
 
-// What a killed run has left of the same step goes first.
+// Removes first what a killed run has left of the same step.
 Status CheckpointFolder::begin(int64_t step) {
   unused = false;
   drop(step);
@@ -255,7 +255,8 @@ Status CheckpointFolder::sync(const std::string &name) const {
   return synced ? Status() : error;
 }
 
-// What an unprivileged process may use, without the blocks reserved for root.
+// Counts the room that an unprivileged process may use, without the blocks that
+// are reserved for root.
 int64_t freeBytes(const std::string &folder) {
   struct statvfs disk;
   if (statvfs(folder.c_str(), &disk) != 0)

@@ -40,7 +40,8 @@ struct StoredLayout {
   // Ranks of a shard group, if the layout was hybrid; 0: it had no groups.
   int64_t group = 0;
   bool average = false; // the last state; see Layout
-  // Whose states they are; empty if the layout is frozen or it is not known.
+  // The optimizer whose states they are; empty if the layout is frozen or the
+  // optimizer is not known.
   std::string optimizer = {};
   // LayoutBuffers::since, per member; empty if it is 0 for all.
   std::vector<int64_t> since = {};

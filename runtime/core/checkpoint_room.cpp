@@ -1,4 +1,4 @@
-// What checkpoints take, known before the first step: room on the disk, of
+// Computes before the first step what checkpoints take: room on the disk, of
 // which too little is a warning since others may make room in time, and the
 // memory of the copy, which a limit on memory may forbid.
 #include "runtime/core/checkpoint_room.h"
@@ -26,7 +26,7 @@ int64_t writtenBy(const CheckpointPlan &plan) {
          (plan.last % plan.every != 0);
 }
 
-// Of the first `count` checkpoints that a run writes, those that --keep-every
+// Returns how many of the first `count` checkpoints of a run --keep-every
 // keeps. None of them is the last, so each is at a multiple of `every`.
 int64_t keptForever(const CheckpointPlan &plan, int64_t count) {
   if (plan.keepEvery == 0 || plan.every == 0 || count <= 0)

@@ -23,7 +23,7 @@ struct DataSource {
   int64_t shift = 0;
 };
 
-// What a step is followed by whose loss or gradient is not finite.
+// The reactions to a step whose loss or gradient is not finite.
 struct NonFinitePolicy {
   enum Kind { stop, skip, rollback } kind = stop;
   int64_t times = 10; // how often before the run ends after all

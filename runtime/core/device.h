@@ -58,7 +58,7 @@ struct Section {
 // microbatches, and the gradient norm over all ranks.
 struct StepResults {
   std::vector<float> losses, valid;
-  // Of output i of the manifest, metrics[i * K + k] is that of microbatch k,
+  // For output i of the manifest, metrics[i * K + k] is that of microbatch k,
   // for K microbatches per rank; only those of scalars are set.
   std::vector<float> metrics;
   float metricOf(size_t output, size_t k) const {
@@ -149,9 +149,9 @@ public:
   // Number of commands enqueued on a stream so far, with waits if they are
   // commands; 0 for a stream whose commands the device does not count.
   virtual uint64_t enqueued(int stream) const = 0;
-  // What a watchdog asks, on any thread; 0 and false on a device that does not
-  // count. The number of commands that have run on a stream so far, and whether
-  // a recent one is a wait for another stream.
+  // Questions of a watchdog, on any thread; 0 and false on a device that does
+  // not count. The number of commands that have run on a stream so far, and
+  // whether a recent one is a wait for another stream.
   virtual uint64_t completed(int) const { return 0; }
   virtual bool isWait(int, uint64_t) const { return false; }
   // Returns false if the next command of a stream waits for another stream,

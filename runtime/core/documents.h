@@ -44,7 +44,7 @@ public:
                         Scratch &scratch) const;
 
 private:
-  // What is known at the begin of a block.
+  // The state at the beginning of a block.
   struct Mark {
     int64_t windows;  // whose last token lies before the block
     int64_t document; // first token of the document that is open there

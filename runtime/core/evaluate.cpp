@@ -125,7 +125,7 @@ bool Trainer::isBest(const EvaluationRecord &record) {
   return isBetter && !options.best.empty();
 }
 
-// What cannot be written leaves the best before in the folder, which a later
+// If it cannot be written, the folder keeps the best one before, which a later
 // evaluation then has to beat.
 Status Trainer::keepBest(const EvaluationRecord &record) {
   countMicrobatches();

@@ -61,7 +61,8 @@ private:
 
   const Manifest *manifest = nullptr;
   Samples samples;
-  // Of one evaluation, over all ranks: those that the loss is made of.
+  // The microbatches of one evaluation, over all ranks, that its loss is made
+  // of.
   int64_t microbatches = 0;
   std::string leftOut;
   // Those that run: also the last one that is not full, if its outputs are

@@ -1,4 +1,4 @@
-// What the ranks tell each other in each step, and what they conclude from it
+// Exchanges numbers of each step between the ranks, which conclude from them
 // together: the loss, whether to stop, which rank is slow, how much was sent,
 // and how large the update was. All of it goes over the control channel, so
 // every rank comes to the same conclusions.
@@ -15,8 +15,9 @@
 
 namespace fsdpc::runtime {
 
-// What each rank reports, as doubles, in which every one of these numbers is
-// exact. A row {loss, valid, metrics} of each of its microbatches follows.
+// The places of the numbers that each rank reports. They are doubles, which
+// hold every one of these numbers exactly. A row {loss, valid, metrics} of each
+// of its microbatches follows.
 namespace report {
 enum : size_t {
   failedRead,

@@ -29,8 +29,8 @@ struct OptionalText {
   const char *otherwise;
 };
 
-// Where a flag's value goes. A flag of type bool takes no value; one of a list
-// may be repeated.
+// The field that takes a flag's value. A flag of type bool takes no value; one
+// of a list may be repeated.
 using Target =
     std::variant<bool *, int *, int64_t *, uint64_t *, double *, std::string *,
                  std::vector<std::string> *, OptionalText>;

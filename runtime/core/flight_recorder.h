@@ -1,7 +1,7 @@
-// What a rank was doing when it stopped: the last commands of each stream, and
-// what the training loop waited for. A step only notes where its sections begin
-// on each stream, in memory of a fixed size; names are looked up in the
-// manifest when someone asks (as for --trace).
+// Records what a rank was doing when it stopped: the last commands of each
+// stream, and what the training loop waited for. A step only notes where its
+// sections begin on each stream, in memory of a fixed size; names are looked up
+// in the manifest when someone asks (as for --trace).
 //
 // The loop's thread writes, and any thread reads.
 #pragma once
@@ -29,7 +29,7 @@ public:
   // Returns a number that changes whenever the loop or a stream gets on.
   uint64_t progress() const;
 
-  // Where the rank is.
+  // The section and step that the rank is in.
   struct Place {
     std::string text;            // "step 12, unit 'h.3': reduce_scatter"
     bool waitsForOthers = false; // it waits in a collective

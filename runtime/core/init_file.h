@@ -41,7 +41,7 @@ public:
 
   const std::string &path() const { return given; }
   std::vector<std::string> files() const;
-  // By the names of the file, without aliases.
+  // The keys are the names in the file, without aliases.
   const std::map<std::string, InitTensor> &tensors() const { return entries; }
   // Returns the end of a message about a parameter that has no tensor: the
   // nearest name.

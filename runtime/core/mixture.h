@@ -1,4 +1,5 @@
-// Which part of a mixture each sample of a run comes from (--mix). The parts
+// Chooses the part of a mixture that each sample of a run comes from (--mix).
+// The parts
 // are dealt out evenly: of the first n samples, a part of weight w has n*w, off
 // by less than one for each part before it. So every step has its share, and
 // not only the run as a whole.

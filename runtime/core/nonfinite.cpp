@@ -1,5 +1,5 @@
-// What follows from a step whose loss or gradient is not finite: the job ends,
-// or a dynamic loss scale or --on-nonfinite leaves the step out.
+// Handles a step whose loss or gradient is not finite: the job ends, or a
+// dynamic loss scale or --on-nonfinite leaves the step out.
 //
 // Such a step changes nothing: neither parameters nor optimizer state (the
 // update does not run, or its optimizers do nothing), nor the running

@@ -10,7 +10,7 @@
 namespace fsdpc::runtime {
 namespace {
 
-// Where a path leads. For a file that does not exist: its folder and its name.
+// The file to which a path leads. If it does not exist: its folder and name.
 struct Place {
   dev_t device = 0;
   ino_t inode = 0;

@@ -30,7 +30,7 @@ public:
   Status commit();
 
 private:
-  // What belongs to a microbatch: bytes of its rows in the file.
+  // A file of predictions, and the place of a microbatch's rows in it.
   struct File {
     NewFile file;
     uint64_t header = 0;     // bytes before the first row

@@ -70,8 +70,8 @@ struct LayoutBuffers : LayoutCut {
   // Updates of the run before the first one of each member's state, which is
   // later than the first step if the member was frozen before.
   std::vector<int64_t> since;
-  // Where the optimizer keeps averages of rows and columns, per member; empty
-  // if it does not.
+  // The optimizer's averages of rows and columns, per member; empty if it keeps
+  // none.
   std::vector<MemberFactors> factors;
 };
 
@@ -124,15 +124,15 @@ struct fsdpc_rank {
   int64_t step = 0;
   int64_t updates = 0; // steps before this one that were not skipped
   double inverseV = 1; // 1 / microbatches per step over all ranks
-  // From an accumulated gradient to the mean: inverseV / the loss's scale, less
-  // the factors that hooks on the reduction have applied.
+  // The factor that turns an accumulated gradient into the mean: inverseV / the
+  // loss's scale, less the factors that hooks on the reduction have applied.
   double gradientFactor = 1;
   int64_t accumulate = 1; // microbatches of this rank per step
   double lr = 0;
   // The optimizers of a step whose gradients are not finite do nothing;
   // otherwise such a step ends the job.
   bool skipsNonFinite = false;
-  // Where the update adds what it changes; null in a step that is not measured.
+  // The update adds its changes here; null in a step that is not measured.
   // Read while the update is enqueued.
   fsdpc::runtime::UpdateRatios *updateRatios = nullptr;
   // Describes a number in a step's data that is not finite, or returns an empty

@@ -1,6 +1,7 @@
-// What a run says: where it continues, its first and last lines, and a step's
-// lines in the log and the event file. All of it on rank 0. A log that can no
-// longer be written is a warning, since the weights matter more.
+// Prints what a run says of itself: where it continues, its first and last
+// lines, and a step's lines in the log and the event file. All of it on rank 0.
+// A log that can no longer be written is a warning, since the weights matter
+// more.
 #include "runtime/core/failure.h"
 #include "runtime/core/progress.h"
 #include "runtime/core/spelling.h"

@@ -1,4 +1,4 @@
-// Which samples each microbatch takes, and how they are read: --data, --tokens,
+// Chooses the samples of each microbatch and reads them: --data, --tokens,
 // --shuffle. The order depends on the seed and the number of the sample alone,
 // so ranks need not agree on anything.
 #pragma once

@@ -135,7 +135,7 @@ Result<int> chooseGroup(const Manifest &manifest, const Options &options,
                "many ranks share a layout with --shard-group"};
 }
 
-// Of longer values the first 63 characters are compared.
+// Only the first 63 characters of a longer value are compared.
 Status compareFacts(const std::vector<Fact> &facts, Job &job) {
   std::vector<std::string> values;
   for (const Fact &fact : facts)

@@ -41,8 +41,7 @@ Status checkAccumulate(const Manifest &manifest, int64_t accumulate);
 // Checks the plan against a limit in bytes; 0 means none.
 Status checkMemory(const MemoryPlan &plan, int64_t limit);
 
-// Where initial values come from: from the model or --init, or from a
-// checkpoint.
+// The source of initial values: the model or --init, or a checkpoint.
 struct ValueSource {
   // Reads elements [begin, begin + count) of a parameter as f32.
   std::function<Status(const Member &, int64_t begin, int64_t count, float *to)>

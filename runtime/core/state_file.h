@@ -33,7 +33,7 @@ struct StatePiece {
 
 class StateFile {
 public:
-  // What the file holds of a layout: nothing if it has no states.
+  // The part of the file that holds a layout; empty if it has no states.
   struct Extent {
     int64_t elements = 0; // that the rank updates
     int32_t states = 0;
@@ -67,7 +67,7 @@ public:
   void release() { slots[current].changed = true; }
 
 private:
-  // Where a piece lies in the file; its states lie one after the other.
+  // The place of a piece in the file; its states lie one after the other.
   struct Place {
     int64_t begin = 0, end = 0;
     int32_t states = 0;

@@ -25,8 +25,9 @@ namespace fsdpc::runtime {
 class StepWatch {
 public:
   struct Limits {
-    // Of a step, in seconds; negative: the larger of 300 and 20 median steps;
-    // 0: none. `first` is that of the first step, which loads code and files.
+    // The limits of a step, in seconds; negative: the larger of 300 and 20
+    // median steps; 0: none. `first` is that of the first step, which loads
+    // code and files.
     double step = -1, first = 0;
   };
   // Starts the thread. Keeps references to rank and recorder. `path` is that of

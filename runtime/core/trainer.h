@@ -144,7 +144,7 @@ private:
   const Options &options;
   Job &job;
   const int64_t microbatches; // V: microbatches per step over all ranks
-  // What the header of the run shows and the log records.
+  // Facts of the run that its header shows and the log records.
   RunInfo info;
   std::vector<Fact> facts;           // that must be the same on every rank
   std::vector<Fact> evaluationFacts; // likewise
@@ -175,8 +175,8 @@ private:
   double lowestLoss = std::numeric_limits<double>::infinity();
   int64_t worse = 0;      // evaluations since the lowest loss
   bool exhausted = false; // --patience has run out
-  // What the last evaluation, and the best one, could not write. A later one
-  // may be able to.
+  // The errors of writing the last evaluation, and the best one. A later one
+  // may succeed.
   Status predicted, kept;
   Log log;
   EventFile events;                           // of rank 0
@@ -205,8 +205,8 @@ private:
     }
   } exchanged;
   Stragglers stragglers;
-  // Of this rank, in the last completed step: waiting in `exchange`, and what
-  // remains of the step without waiting for other ranks.
+  // Times of this rank in the last completed step: waiting in `exchange`, and
+  // the rest of the step without waiting for other ranks.
   double exchangeMilliseconds = 0, computeMilliseconds = 0;
   // Bytes that ranks have sent so far, as in StepRecord::sent: all of them
   // together, and each.

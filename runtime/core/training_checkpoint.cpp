@@ -246,7 +246,7 @@ Together CheckpointWriter::start(
   return begun;
 }
 
-// What the thread found counts only here, so a rank never acts on a failure
+// The result of the thread counts only here, so a rank never acts on a failure
 // that the others do not know of.
 Together CheckpointWriter::advance() {
   bool leads = rank.job.rank == 0;

@@ -71,7 +71,8 @@ private:
     const void *from; // null: offloaded
     uint64_t bytes;
     WireType type = WireType::f32; // f32: written as it lies
-    // Of offloaded states: which, and their first element in the rank's part.
+    // For offloaded states: the layout, the state, and the first element in the
+    // rank's part.
     size_t layout = 0;
     int32_t state = 0;
     int64_t first = 0;

@@ -1,6 +1,6 @@
-// What an update changes, for --histogram-every: per parameter the ratio of two
-// norms, ‖change‖ / ‖value before‖. A rate that is too high shows in ratios
-// near 1, one that is too low in ratios below 1e-5.
+// Measures what an update changes, for --histogram-every: per parameter the
+// ratio of two norms, ‖change‖ / ‖value before‖. A rate that is too high shows
+// in ratios near 1, one that is too low in ratios below 1e-5.
 //
 // The sums are exact (square_sum.h), so the ratios have the same bits for every
 // number of ranks and threads.

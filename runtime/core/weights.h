@@ -54,7 +54,7 @@ public:
 
 private:
   static constexpr uint64_t pieceBytes = 1 << 20; // read at once
-  // Where the bytes of a value are: in a file, in memory, or nowhere (a rule).
+  // The place of a value's bytes: in a file, in memory, or nowhere (a rule).
   struct Place {
     const File *file = nullptr;
     const char *memory = nullptr;

@@ -1,4 +1,4 @@
-// Where the host's threads of a rank run: near its GPU.
+// Keeps the host's threads of a rank on cores near its GPU.
 #pragma once
 
 #include <sched.h>

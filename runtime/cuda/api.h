@@ -24,10 +24,10 @@ namespace fsdpc::runtime {
 // each library have an offset of their own, so that one function explains all.
 using CudaStatus = int;
 constexpr CudaStatus cudaOk = 0;
-// From communicatorState: a nonblocking call is still under way.
+// Returned by communicatorState: a nonblocking call is still under way.
 constexpr CudaStatus cudaInProgress = -1;
-// From planning: the library cannot run the plan, and CudaChoice::algorithm
-// says why. The caller has other means.
+// Returned by planning: the library cannot run the plan, and
+// CudaChoice::algorithm says why. The caller has other means.
 constexpr CudaStatus cudaRefused = -2;
 
 // Handles. Functions named after them create and destroy them.

@@ -39,7 +39,8 @@ public:
   bool hasBegun(int stream) const;
 
 private:
-  // What the sections of an entry function enqueue; noted in the first one.
+  // The commands that the sections of an entry function enqueue; counted in the
+  // first one.
   struct Kind {
     bool isKnown = false;
     std::array<uint64_t, FSDPC_STREAMS> calls{};

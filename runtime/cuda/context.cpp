@@ -60,7 +60,7 @@ void CudaContext::begin(const char *name, int64_t newStep) {
   auto found = entries.find(name);
   entry = found == entries.end() ? nullptr : &found->second;
   position = {};
-  // What was enqueued last is long done if graphs run.
+  // The last commands that were enqueued are long done if graphs run.
   if (replayed)
     current = &unnamed;
 }

@@ -1,4 +1,4 @@
-// Which GPU belongs to which rank.
+// Chooses the GPU of each rank.
 #pragma once
 
 #include "runtime/comm/communicator.h"

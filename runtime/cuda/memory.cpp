@@ -33,7 +33,7 @@ CudaMemory::~CudaMemory() {
 Status CudaMemory::reserve(int64_t deviceBytes, int64_t pinnedBytes) {
   CudaDeviceInfo info;
   CudaStatus status = context.api.deviceInfo(info);
-  // Of ranks that share a process none has a communicator.
+  // Ranks that share a process have no communicators.
   bool communicators = !context.alone && !context.job.sharesProcess;
   size_t later =
       info.laterBytes + (communicators ? 2 : 0) * info.communicatorBytes;

@@ -7,7 +7,7 @@
 
 namespace fsdpc::runtime {
 
-// Where the codes of each library begin in CudaStatus. Those of cudart are
+// The first code of each library in CudaStatus. Those of cudart are
 // unchanged.
 constexpr CudaStatus cublasCodes = 20000, cudnnCodes = 30000,
                      cudnnGraphCodes = 40000, ncclCodes = 50000;

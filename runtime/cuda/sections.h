@@ -50,7 +50,7 @@ private:
   // The join: recorded on each other stream when a section ends.
   std::array<std::unique_ptr<OwnedEvent>, FSDPC_STREAMS> met;
   std::vector<ProgramEvent> events;
-  // By Section::update, evaluate, slot and first.
+  // The key is Section::update, evaluate, slot and first.
   std::map<std::tuple<bool, bool, int, bool>, Kept> kept;
   uint64_t number = 0; // of the current section
 };

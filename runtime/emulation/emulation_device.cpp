@@ -82,7 +82,7 @@ Device &Emulation::currentDevice() { return *devices[selected]; }
 // The name is unique per device, so it serves as the identity too.
 CudaStatus Emulation::deviceInfo(CudaDeviceInfo &info) {
   info.name = "emulated device " + std::to_string(selected);
-  // Of the H100, for which the programs of the tests are compiled.
+  // The numbers of the H100, for which the programs of the tests are compiled.
   info.major = 9;
   info.minor = 0;
   info.multiprocessors = 4;

@@ -32,7 +32,7 @@ private:
   int before = 0; // the thread's rights before
 };
 
-// Where a range of bytes lies.
+// The place of a range of bytes.
 struct Place {
   enum Kind {
     host,    // memory that the emulation did not allocate

@@ -51,7 +51,7 @@ private:
   std::string detail;
 };
 
-// What a stream runs, on its thread; it must not throw.
+// A function that a stream runs on its thread; it must not throw.
 using Work = std::function<void(Chance &)>;
 
 // A point in a stream that others wait for.

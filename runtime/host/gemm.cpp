@@ -164,7 +164,7 @@ public:
   }
 
 private:
-  // What one thread calls the primitive with.
+  // The arguments with which one thread calls the primitive.
   struct Call {
     dnnl_stream_t stream = nullptr;
     std::vector<dnnl_exec_arg_t> arguments;

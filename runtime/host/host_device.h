@@ -116,8 +116,8 @@ private:
   LibraryPlans plans;
   Scratch scratch;
   size_t scratchTotal = 0;
-  // By the number that the program gives an event. Recorded and waited for by
-  // the loop's thread only.
+  // Indexed by the number that the program gives an event. Recorded and waited
+  // for by the loop's thread only.
   std::vector<Event> events;
   StepResults reported; // results of the step that is running
   // Elements [from, to) of a member, in elements of the layout.

@@ -167,8 +167,8 @@ void *variancesOf(const LayoutBuffers &buffers, const Member &member,
     int64_t count = std::min(shape.columns - column, end - element);
     // A vector has no rows: its columns are its elements.
     double ofRow = shape.factored ? rows[row] : 1;
-    // Of the matrix that the row lies in; a parameter of more dimensions is
-    // several matrices.
+    // The columns of the matrix in which the row lies; a parameter of more
+    // dimensions is several matrices.
     const double *ofColumns = columns + row / shape.rows * shape.columns;
     for (int64_t i = 0; i < count; ++i)
       *next++ = float(ofRow * ofColumns[column + i]);

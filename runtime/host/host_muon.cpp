@@ -22,7 +22,7 @@ float blend(float from, float to, double weight) {
                       : to - (to - from) * float(1 - weight);
 }
 
-// What a step of the momentum depends on besides the element.
+// The numbers on which a step of the momentum depends besides the element.
 struct MomentumStep {
   float scale, limit, sign;
   double momentum;
@@ -57,7 +57,7 @@ struct Range {
   int64_t count() const { return std::max<int64_t>(end - begin, 0); }
 };
 
-// Where the elements of a layout lie on all ranks.
+// The places of a layout's elements on all ranks.
 struct Parts {
   const Layout &layout;
   const LayoutCut &cut;

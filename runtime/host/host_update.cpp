@@ -153,7 +153,7 @@ static void measure(const fsdpc_rank &rank, int32_t layout, size_t member,
 
 namespace {
 
-// What the optimizer of a layout takes beside the layout's memory.
+// The arguments of a layout's optimizer beside the layout's memory.
 struct OptimizerCall {
   fsdpc_kernel_body body;
   int32_t layout, perMember;

@@ -17,7 +17,7 @@ Status LibraryPlans::make(const Manifest &manifest, int threads) {
   matmuls.resize(manifest.matmuls.size());
   convolutions.resize(manifest.convolutions.size());
   poolings.resize(manifest.poolings.size());
-  // By the numbers that library calls name.
+  // Indexed by the numbers that library calls name.
   attentions.resize(manifest.attentions.size());
   for (size_t i = 0; i < matmuls.size(); ++i) {
     FSDPC_TRY(matmuls[i].plan(manifest.matmuls[i], cache));

@@ -330,7 +330,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 64; ++i)
       expLoop(values, values + count, count);
   });
-  // By core time, so that other processes do not count.
+  // Measured in core time, so that other processes do not count.
   result["exps_per_s"] = 64.0 * count / taken.coreMs * 1e3;
   if (!job || job->rank == 0)
     std::puts(result.dump().c_str());

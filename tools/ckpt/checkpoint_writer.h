@@ -9,7 +9,7 @@
 
 namespace fsdpc::ckpt {
 
-// Where the values come from. Part 0 of a parameter is its master, part 1 + s
+// The source of the values. Part 0 of a parameter is its master, part 1 + s
 // its optimizer state s.
 // `parameter` writes `count` elements of one part to `to`, in f32, starting at
 // element `begin` of the parameter. It is called with at most checkpointPiece

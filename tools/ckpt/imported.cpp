@@ -48,7 +48,8 @@ struct Import {
   explicit Import(const TensorSource &source) : source(source) {}
 
   const TensorSource &source;
-  // By part ("value", "buffer", a state, "step") and name: the tensor's index.
+  // The index of each tensor, by part ("value", "buffer", a state, "step") and
+  // name.
   std::map<std::string, std::map<std::string, size_t>> parts;
   std::vector<std::string> states; // all that occur, in order
   // Per layout: the names of its states.

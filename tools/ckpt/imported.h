@@ -1,4 +1,6 @@
-// What `fsdpc ckpt convert --from` makes of tensors that another program wrote.
+// The tensors of another program's file as `fsdpc ckpt convert --from` sees
+// them: sorted into parameters, buffers and optimizer states under the
+// program's names.
 #pragma once
 
 #include "tools/ckpt/commands.h"

@@ -1,4 +1,4 @@
-// Which tensors of a model get which trained values.
+// Finds the trained value for each tensor of a model.
 #pragma once
 
 #include "frontends/onnx/Parameters.h"
@@ -19,7 +19,7 @@ struct Value {
       false; // a graph input without a value: an initializer is added
 };
 
-// By the name in the graph.
+// The keys are names in the graph.
 using Values = std::map<std::string, Value>;
 
 // Matches tensors by name, or by an alias of a tied parameter. Fails if one is

@@ -11,7 +11,7 @@
 
 namespace fsdpc::driver {
 
-// What is done with a model. All take the flags of a compile.
+// The tool's commands on a model. All take the flags of a compile.
 enum class Command {
   Compile,
   Check,    // stops before code generation, and writes no program
@@ -19,7 +19,7 @@ enum class Command {
   Tune,     // plans the model with many settings
 };
 
-// What `fsdpc simulate` and `fsdpc tune` take besides.
+// Further flags of `fsdpc simulate` and `fsdpc tune`.
 struct PlanFlags {
   std::vector<int64_t> ranks; // empty: as the compile's flags say
   int64_t accumulate = 1;     // microbatches of a step

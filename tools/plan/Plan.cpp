@@ -102,7 +102,7 @@ double Plan::opsUs() const {
 std::vector<schedule::Contributor> Plan::owners(size_t count) const {
   std::vector<schedule::Contributor> owners = schedule::largestContributors(
       schedule::liveIntervals(ir.problem, ir.schedule), count);
-  // What the arena holds has been listed by what owns it.
+  // The arena's contents have been listed with their owners.
   Manifest outside = manifest;
   outside.arenaBytes = outside.arenaGathered = outside.arenaGradients =
       outside.arenaActivations = 0;

@@ -22,8 +22,9 @@ struct Conditions {
 struct Estimate {
   int64_t ranks = 1;
   double microbatchUs = 0, updateUs = 0, stepUs = 0;
-  // Of a microbatch: what its waits stall a rank (the mean), by the level of
-  // the network that takes the time, and what ops are slowed down.
+  // Times of a microbatch in µs: how long its waits stall a rank (the mean), by
+  // the level of the network that takes the time, and how far ops are slowed
+  // down.
   double nodeExposedUs = 0, crossExposedUs = 0, slowedUs = 0;
   double samplesPerSecond = 0, tokensPerSecond = 0; // of all ranks
   // The share of the machine's arithmetic that the model's own products take,

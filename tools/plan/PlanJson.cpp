@@ -37,7 +37,8 @@ int64_t integerOf(Operation *op, StringRef name) {
   return value ? value.getInt() : 0;
 }
 
-// What an op does: the kernel of a launch, else its own name.
+// Returns the name under which an op is listed: the kernel of a launch, else
+// the op's own name.
 std::string nameOf(Operation *op) {
   if (auto launch = dyn_cast<nn::LaunchOp>(op))
     return launch.getKernel().str();
@@ -135,7 +136,7 @@ json::Object memoryOf(const Plan &plan, const schedule::Timeline &timeline) {
       {"owners", std::move(owners)}};
 }
 
-// What a unit costs, and how early its gathers start.
+// The cost of a unit, and how early its gathers start.
 struct UnitRow {
   double forwardUs = 0, backwardUs = 0, gatherUs = 0, reduceUs = 0,
          exposedUs = 0;

@@ -1,6 +1,6 @@
-// What `fsdpc tune` prints: the front, and what binds its fastest plan. A plan
-// is bound by the largest part of its step, and by memory too if a plan above
-// the cap would be faster. Search.cpp decides what is planned.
+// Prints the results of `fsdpc tune`: the front, and what binds its fastest
+// plan. A plan is bound by the largest part of its step, and by memory too if a
+// plan above the cap would be faster. Search.cpp decides what is planned.
 #include "tools/plan/Tune.h"
 
 #include "compiler/codegen/Files.h"
@@ -45,8 +45,8 @@ void printFront(const SearchResult &result) {
   }
 }
 
-// What a step of the plan is made of. The largest part beside the ops is what a
-// better link would shorten.
+// Prints the parts of the plan's step. A better link would shorten the largest
+// part beside the ops.
 void printParts(const Point &best) {
   const Estimate &estimate = best.estimate;
   double step = estimate.stepUs, k = double(best.accumulate);
@@ -72,7 +72,7 @@ void printParts(const Point &best) {
   }
 }
 
-// What memory costs: the fastest plan that does not fit.
+// Prints the cost of the memory cap: the fastest plan that does not fit.
 void printMemoryBound(const SearchResult &result, const Point &best,
                       int64_t cap) {
   if (cap == 0)

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kCostly = 12; // simple ops: more than a store and a load cost
 
-// Which loops read a value. Levels count as those of valuesToKeep.
+// The loops that read a value. Levels count as those of valuesToKeep.
 struct Readers {
   int first = INT_MAX, last = -1; // levels of the loops that read
   bool inPlace = true; // each reads the element at its own index only

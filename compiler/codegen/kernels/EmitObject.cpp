@@ -1,4 +1,4 @@
-// From the LLVM dialect to LLVM IR and to an object file. The functions carry
+// Turns the LLVM dialect into LLVM IR and an object file. The functions carry
 // the processor as attributes, because LLVM splits 512-bit vectors unless told
 // to prefer them.
 #include "compiler/codegen/kernels/LowerToLLVM.h"

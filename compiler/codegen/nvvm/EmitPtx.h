@@ -1,4 +1,4 @@
-// From grid kernels in the NVVM dialect to PTX.
+// Turns grid kernels in the NVVM dialect into PTX.
 #pragma once
 
 #include "compiler/codegen/nvvm/GpuArch.h"

@@ -123,7 +123,7 @@ bool isPrediction(Attribute value) {
          llvm::all_of(ranks.asArrayRef(), [](int64_t n) { return n > 0; });
 }
 
-// Where an attribute may stand, and how its value is described in an error.
+// The places where an attribute may stand, with how an error describes them.
 constexpr AttributePlace modules = {"a module", isModule},
                          ops = {"an op", isAnyOp};
 constexpr AttributeForm text = {"a string", isString},

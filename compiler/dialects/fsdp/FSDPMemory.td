@@ -9,8 +9,8 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 // (LayoutUserOpInterface).
 def FSDP_ParameterMemory : Resource<"::fsdpc::fsdp::ParameterMemory">;
 def FSDP_GradientMemory : Resource<"::fsdpc::fsdp::GradientMemory">;
-// What a rank keeps of a layout from its first gather in a microbatch to its
-// later ones (--reshard-to).
+// The part of a layout that a rank keeps from the first gather in a microbatch
+// to the later ones (--reshard-to).
 def FSDP_SecondaryMemory : Resource<"::fsdpc::fsdp::SecondaryMemory">;
 def FSDP_OptimizerMemory : Resource<"::fsdpc::fsdp::OptimizerMemory">;
 

@@ -1,5 +1,5 @@
-// Which buffers hold the state of an optimizer that keeps averages of squares
-// along rows and columns (Adafactor), and what shapes they have: those of
+// Names the buffers that hold the state of an optimizer with averages of
+// squares along rows and columns (Adafactor), and gives their shapes: those of
 // torch.optim.Adafactor, so that a converted state needs no other shape.
 #include "compiler/dialects/fsdp/Layouts.h"
 

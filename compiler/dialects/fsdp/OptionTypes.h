@@ -1,4 +1,7 @@
-// How the values of options are written, by the type of the field.
+// Converts the values of options between the command line, fields of
+// CompileOptions and the attribute fsdp.options. Each type of field says in one
+// place how its values are spelt, checked and printed, so a new option of a
+// known type needs no parser of its own.
 //
 // OptionType<T> holds, for a field of type T, its form on the command line
 // (parse, print) and in the module's attribute (read, write). Faults are
@@ -37,7 +40,8 @@ std::string printNumber(double value);
 /// Returns the fault of an attribute of another kind than `expected`.
 std::string wrongAttribute(llvm::StringRef expected);
 
-/// Most types: one value, which never repeats, without a list of legal ones.
+/// The defaults for most types: an option has one value, is not repeated, and
+/// lists no legal values.
 struct SingleOption {
   static constexpr bool isFlag = false, mayRepeat = false;
   static std::string legalValues() { return ""; }

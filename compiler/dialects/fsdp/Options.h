@@ -28,9 +28,9 @@ struct OptionInfo;
 /// says, or always or never in training mode. torch's exports of a model in
 /// train() mode omit the attribute, hence the default On.
 enum class TrainingMode { Graph, On, Off };
-/// Whose statistics the model's running ones take in a microbatch: those of all
-/// ranks one after the other, each rank its own, those of rank 0, or the mean
-/// of all ranks'.
+/// The statistics that the model's running ones take in a microbatch: those of
+/// all ranks one after the other, each rank's own, those of rank 0, or the mean
+/// over ranks.
 enum class BufferMode { Sequential, Local, Broadcast, Average };
 /// How a loss of several elements becomes the number that is trained: it does
 /// not, or by its mean or sum, as torch's `reduction`.
@@ -73,9 +73,9 @@ enum class Optimizer {
   Muon,
   User
 };
-/// What lies in a file on the disk and not in memory.
+/// The part of a rank's state that lies in a file and not in memory.
 enum class Offload { None, Optimizer };
-/// Which activations the backward computes again. Auto is Cheap, and for a
+/// The activations that the backward computes again. Auto is Cheap, and for a
 /// memory limit also the units that it takes.
 enum class RecomputeLevel { None, Cheap, Units, Auto };
 /// How Muon's learning rate depends on a matrix's shape, torch's adjust_lr_fn:

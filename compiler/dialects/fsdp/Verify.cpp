@@ -73,7 +73,7 @@ LogicalResult LayoutOp::verify() {
       return emitOpError()
              << "cannot keep '" << kind.getValue()
              << "' replicated; expected compute, gradient, master or state";
-  // What every rank has whole is never gathered.
+  // A layout that every rank has whole is never gathered.
   if (getSecondary() && keepsWhole(*this, "compute"))
     return emitOpError("has a secondary shard, but keeps 'compute' replicated");
   return success();

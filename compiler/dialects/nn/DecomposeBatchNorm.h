@@ -9,8 +9,8 @@ namespace fsdpc::nn {
 /// Returns a vector of channels in the shape in which it broadcasts to `like`.
 mlir::Value channels(DecomposeBuilder &b, mlir::Value vector, mlir::Value like);
 
-/// The input less its mean per channel, and its statistics, in the shape of
-/// `channels`. The variance divides by the number of elements.
+/// Holds the input less its mean per channel, and its statistics, in the shape
+/// of `channels`. The variance divides by the number of elements.
 struct BatchMoments {
   mlir::Value mean, centred, variance;
 };
@@ -21,9 +21,9 @@ BatchMoments batchMoments(DecomposeBuilder &b, mlir::Value input);
 mlir::Value normalised(DecomposeBuilder &b, BatchNormOp op, mlir::Value centred,
                        mlir::Value variance);
 
-/// What the gradient's parts share: operands that have entered, the deviation's
-/// reciprocal, the normalised input, and the sums that are the cotangents of
-/// bias and weight.
+/// Holds values that the parts of the gradient share: operands that have
+/// entered, the deviation's reciprocal, the normalised input, and the sums that
+/// are the cotangents of bias and weight.
 struct BatchNormSums {
   mlir::Value input, grad, rstd, normal, dbias, dweight;
 };

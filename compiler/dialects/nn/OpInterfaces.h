@@ -66,10 +66,10 @@ struct DynamicIndex {
   bool wraps;          // negative values count from the end
 };
 
-/// Where an op takes an element of its result from.
+/// The operand and index from which an op takes an element of its result.
 struct ElementSource {
   unsigned operand;
-  /// From the result's index to the operand's; symbol 0 is `dynamic`. A null
+  /// Maps the result's index to the operand's; symbol 0 is `dynamic`. A null
   /// map keeps the row-major position: reshapes.
   mlir::AffineMap map;
   /// The source counts only if all of them hold. Where one does not, the map

@@ -1,4 +1,4 @@
-// What a run shows of itself: the loss, further outputs, gradients with zeroed
+// The ops that report a run's values: the loss, further outputs, gradients with zeroed
 // elements, and NaN where a value is read after its end.
 #ifndef FSDPC_RT_REPORTS
 #define FSDPC_RT_REPORTS

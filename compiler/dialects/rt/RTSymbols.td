@@ -1,5 +1,5 @@
-// What a program declares (inputs, constants), where its memory lies (addresses), and
-// how its streams wait for each other (events). Only the events are calls that
+// The ops for what a program declares (inputs, constants), for addresses in its
+// memory, and for events, by which its streams wait for each other. Only the events are calls that
 // enqueue something.
 #ifndef FSDPC_RT_SYMBOLS
 #define FSDPC_RT_SYMBOLS

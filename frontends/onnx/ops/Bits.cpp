@@ -176,7 +176,7 @@ static Value bitsOfFloat(Emitter &b, Value x) {
   // Every NaN becomes the quiet one: which NaN it was cannot be seen by
   // arithmetic.
   bits = b.select(isNaN, b.like(bits, 0x7FC00000), bits);
-  // Of the zeros only the quotient tells the sign.
+  // Only the quotient tells the sign of a zero.
   Value isBelow = b.compare(Predicate::lt, x, b.like(x, 0));
   Value isZero = b.compare(Predicate::eq, x, b.like(x, 0));
   Value inverse = b.binary<nn::DivOp>(b.like(x, 1), x);

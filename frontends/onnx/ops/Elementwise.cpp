@@ -103,7 +103,7 @@ static LogicalResult mod(Node &node) {
     return node.result(node.b.binary<nn::ModOp>(x[0], x[1]));
   Emitter &b = node.b;
   if (isa<FloatType>(elementOf(x[0]))) {
-    // Of the absolute values both signs agree; the dividend's is restored.
+    // Absolute values have one sign; the dividend's is restored.
     Value size =
         b.binary<nn::ModOp>(b.unary<nn::AbsOp>(x[0]), b.unary<nn::AbsOp>(x[1]));
     Value negative = b.compare(Predicate::lt, x[0], b.like(x[0], 0));
@@ -239,7 +239,7 @@ static LogicalResult logicalNot(Node &node) {
   return node.result(node.b.unary<nn::NotOp>(node.input(0)));
 }
 
-// Of a tensor, a sequence or an optional.
+// The input is a tensor, a sequence or an optional.
 static LogicalResult identity(Node &node) {
   if (failed(node.expectInputs(1, 1)))
     return failure();

@@ -23,7 +23,7 @@ struct Transform {
 // The largest matrix: 64 MiB.
 static constexpr int64_t kMostEntries = 1 << 24;
 
-// What the part `k` of input number `j` adds to part `l` of output number `m`.
+// Returns the factor of part `k` of input number `j` in part `l` of output `m`.
 // A complex product in real parts: cosines on the diagonal, sines with opposite
 // signs beside it. The inverse of a half spectrum takes each inner frequency
 // twice, for its conjugate.

@@ -114,7 +114,7 @@ void Cell::stepLSTM(Value x) {
 }
 
 namespace {
-// What the three ops differ in.
+// The properties in which the three ops differ.
 struct Kind {
   int64_t gates, activations;
   void (Cell::*step)(Value);

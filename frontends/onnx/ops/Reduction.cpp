@@ -92,7 +92,7 @@ static LogicalResult reduction(Node &node) {
   if (onlyFloat && failed(node.expectFloat(x)))
     return failure();
   constexpr bool isExtreme = none == OfNone::least || none == OfNone::most;
-  // Of bools there are extremes, which are those of 0 and 1.
+  // Bools have extremes: those of 0 and 1.
   bool isBool = elementOf(x).isInteger(1);
   if (isBool && !isExtreme)
     return node.refuse("bool inputs are not supported");

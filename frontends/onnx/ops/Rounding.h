@@ -28,8 +28,8 @@ mlir::Value powerOfTwo(Emitter &b, mlir::Value magnitude, int least, int most,
 // with so many bits.
 mlir::Value wrapped(Emitter &b, mlir::Value x, int64_t onnxType);
 
-// What a conversion to a narrow float does beyond its largest value, and in
-// which direction one to float8e8m0 rounds: "up", "down" or "nearest".
+// Says how a conversion to a narrow float treats values beyond the largest one,
+// and in which direction one to float8e8m0 rounds: "up", "down" or "nearest".
 struct Conversion {
   bool saturate = true;
   std::string roundMode = "up";

@@ -14,7 +14,7 @@ struct Window {
   // bottom, right.
   Shape kernel, strides, dilations, pads;
   Shape output; // the spatial dimensions
-  // What ceil_mode adds after each dimension, included in the pads.
+  // The padding that ceil_mode adds after each dimension, included in the pads.
   Shape extra;
 };
 

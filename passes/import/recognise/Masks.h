@@ -19,7 +19,7 @@ public:
   mlir::DenseElementsAttr keptBy(mlir::DenseElementsAttr constant);
 
 private:
-  // By constant and by `negated`.
+  // The key is a constant and `negated`.
   llvm::DenseMap<std::pair<mlir::Attribute, unsigned>, Kind> kinds;
   llvm::DenseMap<mlir::Attribute, mlir::DenseElementsAttr> kept;
 };

@@ -43,9 +43,9 @@ struct SumSquares {
   double *sums = nullptr;
 };
 
-// Of normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean and
-// scale = the factor of clipping · toMean. `failed` is the index of the first
-// sum that is not finite, or -1. All pointers are to device memory.
+// Takes normDigits numbers per layout. Computes norm = sqrt(Σ sums) · toMean
+// and scale = the factor of clipping · toMean. `failed` is the index of the
+// first sum that is not finite, or -1. All pointers are to device memory.
 struct Clip {
   const double *sums = nullptr;
   int count = 0;

@@ -38,8 +38,8 @@ using OwnHostKernel = void (*)(const Grid &grid, const void *arguments);
 
 template <typename T> using OwnTable = std::array<T, OwnKernels::count>;
 
-// By number: the addresses of the __global__ functions, and the bodies compiled
-// for the host.
+// Tables by number: the addresses of the __global__ functions, and the bodies
+// compiled for the host.
 extern const OwnTable<const void *> ownKernels;
 extern const OwnTable<OwnHostKernel> ownHostKernels;
 

@@ -83,7 +83,7 @@ template <typename T> FSDPC_SHARED float travelled(T value, WireType wire) {
   return wire == WireType::bf16 ? widen(narrow<BFloat16>(wide)) : wide;
 }
 
-// Where a rank's values begin.
+// Returns where a rank's values begin.
 template <typename T>
 FSDPC_SHARED const T *addend(const SumRanks &s, int rank) {
   return s.first ? static_cast<const T *>(s.first) + rank * s.shardElements

@@ -50,7 +50,7 @@ static double maximum(double x, double y) {
 }
 static int64_t maximum(int64_t x, int64_t y) { return std::max(x, y); }
 
-// By negation, so that NaN needs one definition only.
+// Negates twice, so that only the maximum has to define NaN.
 static double minimum(double x, double y) { return -maximum(-x, -y); }
 static int64_t minimum(int64_t x, int64_t y) { return std::min(x, y); }
 
@@ -96,8 +96,8 @@ static int64_t floorMod(int64_t x, int64_t y) {
 
 static double power(double x, double y) { return std::pow(x, y); }
 
-/// By squaring, since an exponent may have 63 bits. A negative exponent gives
-/// 0, for every base.
+/// Computes by squaring, since an exponent may have 63 bits. A negative
+/// exponent gives 0, for every base.
 static int64_t power(int64_t x, int64_t y) {
   int64_t result = y < 0 ? 0 : 1;
   for (; y > 0; y >>= 1, x = times(x, x))
